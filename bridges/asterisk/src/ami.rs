@@ -1,7 +1,7 @@
 //! AMI text: a message's bytes to what it tells.
 
 use crate::cel_time::CelClock;
-use crate::decoder::{Decoded, Heard, Unreadable};
+use crate::decoder::{Decoded, Unreadable};
 use crate::event;
 use crate::pairs::Pairs;
 use crate::text::same;
@@ -19,7 +19,8 @@ pub(crate) fn decode<'a>(message: &'a [u8], clock: &mut CelClock) -> Decoded<'a>
             // The name stands first; where it does not, the pairs before it are read as well.
             let pairs = if first { pairs } else { Pairs::new(message) };
             let mut mended = false;
-            return finish(event::tell(rule, pairs, clock, &mut mended), mended);
+            let told = event::tell(rule, pairs, clock, &mut mended).transpose();
+            return told.map_or(Decoded::Skipped, |told| Decoded::of(told, mended));
         }
         if same(key, b"Response") {
             return response(value, &Pairs::new(message));
@@ -33,22 +34,10 @@ pub(crate) fn decode<'a>(message: &'a [u8], clock: &mut CelClock) -> Decoded<'a>
     }
 }
 
-#[inline]
-fn finish(told: Result<Option<Told<'_>>, Unreadable>, repaired: bool) -> Decoded<'_> {
-    match told {
-        Ok(None) => Decoded::Skipped,
-        Ok(Some(told)) => Decoded::Event {
-            heard: Heard { server: None, told },
-            repaired,
-        },
-        Err(why) => Decoded::Unreadable(why),
-    }
-}
-
 /// Of all responses only an accepted login says something about the stream.
 fn response<'a>(value: &[u8], pairs: &Pairs<'_>) -> Decoded<'a> {
     if value == b"Success" && pairs.get("Message") == Some(b"Authentication accepted") {
-        return finish(Ok(Some(Told::Mark(Mark::LoggedIn))), false);
+        return Decoded::of(Ok(Told::Mark(Mark::LoggedIn)), false);
     }
     Decoded::Skipped
 }

@@ -1,7 +1,7 @@
 //! Call detail records: AMI's `Cdr` event and the bodies of asterisk-cdr-amqp.
 
 use crate::cdr_time::is_time;
-use crate::decoder::{Decoded, Heard, Unreadable};
+use crate::decoder::{Decoded, Unreadable};
 use crate::json::{self, Members};
 use crate::mend::Scratch;
 use crate::text::{JsonText, Raw, epoch, known, same, seconds};
@@ -75,11 +75,7 @@ pub(crate) fn decode_amqp<'a>(message: &'a [u8], scratch: &'a mut Scratch) -> De
         Ok(Told::Cdr(cdr)) if cdr.start.is_empty() && cdr.disposition.is_empty() => {
             Decoded::Unreadable(Unreadable::NoEvent)
         }
-        Ok(told) => Decoded::Event {
-            heard: Heard { server: None, told },
-            repaired,
-        },
-        Err(why) => Decoded::Unreadable(why),
+        told => Decoded::of(told, repaired),
     }
 }
 

@@ -15,7 +15,7 @@
 use crate::cdr::{self, Field};
 use crate::cdr_time::is_time;
 use crate::csv_record::CsvRecord;
-use crate::decoder::{Decoded, Heard, Unreadable};
+use crate::decoder::{Decoded, Unreadable};
 
 /// What both writers put first, but for the account and the caller's name.
 const BEGINNING: [Field; 7] = [
@@ -59,13 +59,8 @@ impl CdrRows {
         let fields =
             fields.filter_map(|(at, field)| field.map(|field| (field, self.record.field(at))));
         let mut repaired = false;
-        match cdr::tell_fields(fields, &mut repaired) {
-            Ok(told) => Decoded::Event {
-                heard: Heard { server: None, told },
-                repaired,
-            },
-            Err(why) => Decoded::Unreadable(why),
-        }
+        let told = cdr::tell_fields(fields, &mut repaired);
+        Decoded::of(told, repaired)
     }
 
     /// The columns, if this row is a header: it names a channel, a start and a disposition.

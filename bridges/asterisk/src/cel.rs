@@ -1,7 +1,7 @@
 //! Channel event logging: one row, whatever carried it, to a [`ChannelEvent`].
 
 use crate::cel_time::CelClock;
-use crate::decoder::{Decoded, Heard, Unreadable};
+use crate::decoder::{Decoded, Unreadable};
 use crate::json::{Json, Members};
 use crate::key::is;
 use crate::text::{Raw, epoch, known, number};
@@ -65,7 +65,7 @@ impl<'a> CelRow<'a> {
         row
     }
 
-    fn set(&mut self, field: Field, value: impl Raw<'a>, mended: &mut bool) {
+    pub(crate) fn set(&mut self, field: Field, value: impl Raw<'a>, mended: &mut bool) {
         let place = match field {
             Field::Timestamp => {
                 self.at = epoch(value.as_ref());
@@ -174,11 +174,7 @@ impl<'a> CelRow<'a> {
         if event.channel.name.is_empty() && event.channel.uniqueid.is_empty() {
             return Decoded::Unreadable(Unreadable::NoChannel);
         }
-        let told = callbridge_call::Told::Channel(event);
-        Decoded::Event {
-            heard: Heard { server: None, told },
-            repaired,
-        }
+        Decoded::of(Ok(callbridge_call::Told::Channel(event)), repaired)
     }
 }
 
@@ -258,6 +254,40 @@ pub(crate) enum Field {
 }
 
 impl Field {
+    /// By the name in the mapping, in AMI, or in a database's table: `${CHANNEL(channame)}`,
+    /// `${CSV_QUOTE(${eventtype})}`, `Channel`, `channame`.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        let name = name.trim().trim_start_matches('\u{feff}').to_lowercase();
+        let name = name.trim_matches(|c| matches!(c, '"' | '`' | '\'' | ' '));
+        let inner = name
+            .strip_prefix("${csv_quote(")
+            .and_then(|inner| inner.strip_suffix(")}"));
+        let name = inner.unwrap_or(name);
+        let name = name
+            .strip_prefix("${")
+            .unwrap_or(name)
+            .trim_end_matches('}');
+        let name = name
+            .strip_prefix("channel(")
+            .map_or(name, |n| n.trim_end_matches(')'));
+        Some(match name {
+            "eventtype" | "event_type" | "event" | "eventname" | "event_name" => Self::Event,
+            "eventtime" | "event_time" | "time" => Self::Time,
+            "callerid(num)" | "cid_num" | "cidnum" | "calleridnum" | "callerid_num" => Self::Number,
+            "exten" | "extension" => Self::Exten,
+            "context" => Self::Context,
+            "channame" | "chan_name" | "channel_name" | "channel" => Self::Channel,
+            "appname" | "app_name" | "application" | "app" => Self::Application,
+            "appdata" | "app_data" | "applicationdata" => Self::AppData,
+            "uniqueid" | "unique_id" => Self::Uniqueid,
+            "linkedid" | "linked_id" => Self::Linkedid,
+            "userfield" | "user_field" => Self::Userfield,
+            "bridgepeer" | "peer" => Self::Peer,
+            "eventextra" | "event_extra" | "extra" => Self::Extra,
+            _ => return None,
+        })
+    }
+
     /// The field under AMI's key, compared without case.
     #[inline]
     fn of(key: &[u8]) -> Option<Self> {

@@ -1,11 +1,11 @@
 //! Bodies of asterisk-cel-amqp.
 
-use crate::cel::{CelRow, Extra};
+use crate::cel::{CelRow, Extra, Field};
 use crate::cel_time::CelClock;
 use crate::decoder::{Decoded, Unreadable};
 use crate::json::{Json, Members};
 use crate::mend::Scratch;
-use callbridge_call::event::Text;
+use crate::text::JsonText;
 
 /// Decodes one body. The module's own misspelling (`peer_acount`) stands in a member that no call
 /// depends on; `extra` is an object or a text that holds one.
@@ -25,54 +25,19 @@ pub(crate) fn decode<'a>(
 }
 
 fn row(members: Members<'_>) -> CelRow<'_> {
-    let mut row = CelRow::default();
+    let (mut row, mut mended) = (CelRow::default(), false);
     for (name, value) in members {
-        let channel = &mut row.channel;
-        let place = match name.to_ascii_lowercase().as_str() {
-            "event_name" => &mut row.event,
-            "event_time" => &mut row.time,
-            "extension" => &mut channel.exten,
-            "context" => &mut channel.context,
-            "channel" => &mut channel.name,
-            "application" => &mut row.application,
-            "app_data" => &mut row.app_data,
-            "unique_id" => &mut channel.uniqueid,
-            "linked_id" => &mut channel.linkedid,
-            "user_field" => &mut channel.userfield,
-            "peer" => &mut row.peer,
-            "caller_id" => {
-                channel.caller_number = caller_number(value);
-                continue;
+        match (Field::named(&name), value) {
+            (None, Json::Object(caller)) if name.eq_ignore_ascii_case("caller_id") => {
+                let number = caller.into_iter().find(|(name, _)| name == "num");
+                if let Some((_, number)) = number {
+                    row.set(Field::Number, JsonText(number.into_text()), &mut mended);
+                }
             }
-            "extra" => {
-                row.extra = match value {
-                    Json::Object(members) => Extra::Members(members),
-                    other => Extra::Text(other.into_text()),
-                };
-                continue;
-            }
-            _ => continue,
-        };
-        *place = known(value.into_text());
+            (None, _) => {}
+            (Some(Field::Extra), Json::Object(members)) => row.extra = Extra::Members(members),
+            (Some(field), value) => row.set(field, JsonText(value.into_text()), &mut mended),
+        }
     }
     row
-}
-
-/// `caller_id.num`
-fn caller_number(caller: Json<'_>) -> Text<'_> {
-    let Json::Object(members) = caller else {
-        return Text::default();
-    };
-    let number = members.into_iter().find(|(name, _)| name == "num");
-    number
-        .map(|(_, value)| known(value.into_text()))
-        .unwrap_or_default()
-}
-
-fn known(text: Text<'_>) -> Text<'_> {
-    if text == "<unknown>" {
-        Text::default()
-    } else {
-        text
-    }
 }

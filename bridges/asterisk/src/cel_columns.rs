@@ -1,38 +1,20 @@
 //! Which column of a CEL file holds what: by its header, by the flags, or by trying the layouts
 //! that Asterisk's samples, FreePBX and Wazo have.
 
+use crate::cel::Field;
 use crate::csv_record::CsvRecord;
 use callbridge_call::UniqueId;
 use std::str::FromStr;
 
-/// What a column of a CEL file holds, as far as calls depend on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Column {
-    Event,
-    Time,
-    Number,
-    Exten,
-    Context,
-    Channel,
-    Application,
-    AppData,
-    Uniqueid,
-    Linkedid,
-    Userfield,
-    Peer,
-    Extra,
-    Other,
-}
-
 /// What ties a row to its call.
-const IDS: [Column; 2] = [Column::Uniqueid, Column::Linkedid];
+const IDS: [Field; 2] = [Field::Uniqueid, Field::Linkedid];
 
 /// Fewer columns make no CEL row.
 pub(crate) const COLUMNS_MIN: usize = 5;
 
-/// The columns of a CEL file, in order.
+/// What the columns of a CEL file hold, in order; `None` where no call depends on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Columns(Vec<Column>);
+pub struct Columns(Vec<Option<Field>>);
 
 /// The layouts of files without a header, the likeliest first.
 const KNOWN: [&str; 6] = [
@@ -82,19 +64,19 @@ pub struct MissingColumn(&'static str);
 
 impl Columns {
     fn listed(names: &str) -> Self {
-        Self(once_each(names.split(',').map(Column::named)))
+        Self(once_each(names.split(',').map(Field::named)))
     }
 
     fn of<'n>(names: impl Iterator<Item = &'n str>) -> Result<Self, MissingColumn> {
-        let columns = once_each(names.map(Column::named));
+        let columns = once_each(names.map(Field::named));
         for (column, name) in [
-            (Column::Event, "eventtype"),
-            (Column::Time, "eventtime"),
-            (Column::Channel, "channame"),
-            (Column::Uniqueid, "uniqueid"),
-            (Column::Linkedid, "linkedid"),
+            (Field::Event, "eventtype"),
+            (Field::Time, "eventtime"),
+            (Field::Channel, "channame"),
+            (Field::Uniqueid, "uniqueid"),
+            (Field::Linkedid, "linkedid"),
         ] {
-            if !columns.contains(&column) {
+            if !columns.contains(&Some(column)) {
                 return Err(MissingColumn(name));
             }
         }
@@ -134,8 +116,8 @@ impl Columns {
     /// Whether the record holds in these columns what they should.
     pub(crate) fn fit(&self, record: &CsvRecord) -> bool {
         let text = |column| self.text(record, column);
-        is_event(text(Column::Event))
-            && (text(Column::Channel).contains('/') || text(Column::Channel).is_empty())
+        is_event(text(Field::Event))
+            && (text(Field::Channel).contains('/') || text(Field::Channel).is_empty())
             && IDS.into_iter().all(|id| is_id(text(id)))
     }
 
@@ -143,33 +125,33 @@ impl Columns {
     fn fit_in_number(&self, record: &CsvRecord) -> bool {
         let text = |column| self.text(record, column);
         record.len() == self.0.len()
-            && is_event(text(Column::Event))
-            && text(Column::Channel).contains('/')
+            && is_event(text(Field::Event))
+            && text(Field::Channel).contains('/')
             && IDS.into_iter().all(|id| !text(id).is_empty())
     }
 
-    fn text<'r>(&self, record: &'r CsvRecord, column: Column) -> &'r str {
+    fn text<'r>(&self, record: &'r CsvRecord, column: Field) -> &'r str {
         self.place(column).map_or("", |at| record.text(at))
     }
 
     /// Where a column stands.
-    pub(crate) fn place(&self, column: Column) -> Option<usize> {
-        self.0.iter().position(|&other| other == column)
+    pub(crate) fn place(&self, column: Field) -> Option<usize> {
+        self.0.iter().position(|&other| other == Some(column))
     }
 
-    /// Each column and where it stands.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, Column)> {
-        self.0.iter().copied().enumerate()
+    /// Each column that holds something, and where it stands.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, Field)> {
+        let columns = self.0.iter().enumerate();
+        columns.filter_map(|(index, column)| Some((index, (*column)?)))
     }
 }
 
 /// Of several columns of a kind the first counts: FreePBX's table has an empty `channel` after
 /// `channame`.
-fn once_each(columns: impl Iterator<Item = Column>) -> Vec<Column> {
-    let mut each: Vec<Column> = Vec::new();
+fn once_each(columns: impl Iterator<Item = Option<Field>>) -> Vec<Option<Field>> {
+    let mut each: Vec<Option<Field>> = Vec::new();
     for column in columns {
-        let again = each.contains(&column);
-        each.push(if again { Column::Other } else { column });
+        each.push(column.filter(|_| !each.contains(&column)));
     }
     each
 }
@@ -182,41 +164,4 @@ pub(crate) fn is_event(text: &str) -> bool {
 
 fn is_id(text: &str) -> bool {
     UniqueId::epoch_in(text).is_some()
-}
-
-impl Column {
-    /// By the name in the mapping, in AMI, or in a database's table: `${CHANNEL(channame)}`,
-    /// `${CSV_QUOTE(${eventtype})}`, `Channel`, `channame`.
-    fn named(name: &str) -> Self {
-        let name = name.trim().trim_start_matches('\u{feff}').to_lowercase();
-        let name = name.trim_matches(|c| matches!(c, '"' | '`' | '\'' | ' '));
-        let inner = name
-            .strip_prefix("${csv_quote(")
-            .and_then(|inner| inner.strip_suffix(")}"));
-        let name = inner.unwrap_or(name);
-        let name = name
-            .strip_prefix("${")
-            .unwrap_or(name)
-            .trim_end_matches('}');
-        let name = name
-            .strip_prefix("channel(")
-            .map_or(name, |n| n.trim_end_matches(')'));
-        match name {
-            "eventtype" | "event_type" | "event" | "eventname" | "event_name" => Self::Event,
-            "eventtime" | "event_time" | "time" => Self::Time,
-            "callerid(num)" | "cid_num" | "cidnum" | "calleridnum" | "callerid_num" => Self::Number,
-            "exten" | "extension" => Self::Exten,
-            "context" => Self::Context,
-            "channame" | "chan_name" | "channel_name" => Self::Channel,
-            "channel" => Self::Channel,
-            "appname" | "app_name" | "application" | "app" => Self::Application,
-            "appdata" | "app_data" | "applicationdata" => Self::AppData,
-            "uniqueid" | "unique_id" => Self::Uniqueid,
-            "linkedid" | "linked_id" => Self::Linkedid,
-            "userfield" | "user_field" => Self::Userfield,
-            "bridgepeer" | "peer" => Self::Peer,
-            "eventextra" | "event_extra" | "extra" => Self::Extra,
-            _ => Self::Other,
-        }
-    }
 }

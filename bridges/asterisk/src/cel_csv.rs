@@ -1,12 +1,10 @@
 //! Rows of `cel_custom`, and of tables of CEL exported as CSV.
 
-use crate::cel::{CelRow, Extra};
-use crate::cel_columns::{COLUMNS_MIN, Column, Columns, is_event};
+use crate::cel::{CelRow, Field};
+use crate::cel_columns::{COLUMNS_MIN, Columns, is_event};
 use crate::cel_time::CelClock;
 use crate::csv_record::CsvRecord;
 use crate::decoder::{Decoded, Unreadable};
-use crate::text::{Raw, known};
-use callbridge_call::event::Text;
 use memchr::memmem;
 use std::borrow::Cow;
 
@@ -48,7 +46,7 @@ impl CsvRows {
                 None => return Decoded::Unreadable(Unreadable::UnknownColumns),
             }
         }
-        let needed = [Column::Event, Column::Uniqueid, Column::Linkedid];
+        let needed = [Field::Event, Field::Uniqueid, Field::Linkedid];
         let last = needed
             .into_iter()
             .filter_map(|column| self.columns.place(column))
@@ -67,26 +65,7 @@ impl CsvRows {
     fn row(&self, mended: &mut bool) -> CelRow<'_> {
         let mut row = CelRow::default();
         for (index, column) in self.columns.iter() {
-            let place: &mut Text<'_> = match column {
-                Column::Other => continue,
-                Column::Extra => {
-                    row.extra = Extra::Text(self.field(index).text(mended));
-                    continue;
-                }
-                Column::Event => &mut row.event,
-                Column::Time => &mut row.time,
-                Column::Application => &mut row.application,
-                Column::AppData => &mut row.app_data,
-                Column::Peer => &mut row.peer,
-                Column::Number => &mut row.channel.caller_number,
-                Column::Exten => &mut row.channel.exten,
-                Column::Context => &mut row.channel.context,
-                Column::Channel => &mut row.channel.name,
-                Column::Uniqueid => &mut row.channel.uniqueid,
-                Column::Linkedid => &mut row.channel.linkedid,
-                Column::Userfield => &mut row.channel.userfield,
-            };
-            *place = known(self.field(index), mended);
+            row.set(column, self.field(index), mended);
         }
         row
     }

@@ -60,6 +60,20 @@ pub enum Decoded<'a> {
     Unreadable(Unreadable),
 }
 
+impl<'a> Decoded<'a> {
+    /// What a message told that names no server.
+    #[inline]
+    pub(crate) fn of(told: Result<Told<'a>, Unreadable>, repaired: bool) -> Self {
+        match told {
+            Ok(told) => Self::Event {
+                heard: Heard { server: None, told },
+                repaired,
+            },
+            Err(why) => Self::Unreadable(why),
+        }
+    }
+}
+
 /// Why nothing could be made of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum Unreadable {
