@@ -2,7 +2,7 @@
 
 use super::text::Paint;
 use callbridge_call::EventTime;
-use callbridge_call::timeline::{Channel, Role, Talk, Timeline, Way, What};
+use callbridge_call::timeline::{Channel, MomentKind, Role, Talk, Timeline, Way};
 use callbridge_model::Zone;
 use callbridge_model::safe::safe;
 use std::collections::BTreeSet;
@@ -278,7 +278,7 @@ fn name_bridges(lines: &mut [StoryLine], timeline: &Timeline) {
 
 fn of_channel(i: usize, channel: &Channel) -> Vec<StoryLine> {
     let mut all = Vec::new();
-    let dialled = |what: &What| matches!(what, What::Dialled { .. });
+    let dialled = |what: &MomentKind| matches!(what, MomentKind::Dialled { .. });
     let begins = match (channel.way, &channel.party) {
         (_, Role::Plumbing) => Some("is made"),
         (Way::CameIn, Role::Extension(_)) => Some("calls"),
@@ -293,12 +293,12 @@ fn of_channel(i: usize, channel: &Channel) -> Vec<StoryLine> {
     }
     for moment in &channel.moments {
         let (rank, words) = match &moment.what {
-            What::Dialled { by, string } => (1, dialling(*by, string)),
-            What::Rings => (2, "rings".to_owned()),
-            What::Up => (3, "is up".to_owned()),
-            What::DialEnded(status) if status.is_empty() || status == "ANSWER" => continue,
-            What::DialEnded(status) => (4, format!("dialling it ended: {}", safe(status))),
-            What::HungUp { cause } => (9, hang_up(*cause)),
+            MomentKind::Dialled { by, string } => (1, dialling(*by, string)),
+            MomentKind::Rings => (2, "rings".to_owned()),
+            MomentKind::Up => (3, "is up".to_owned()),
+            MomentKind::DialEnded(status) if status.is_empty() || status == "ANSWER" => continue,
+            MomentKind::DialEnded(status) => (4, format!("dialling it ended: {}", safe(status))),
+            MomentKind::HungUp { cause } => (9, hang_up(*cause)),
         };
         let new = line(moment.at, rank, i, words);
         // Each side of a Local channel may tell of the same end.

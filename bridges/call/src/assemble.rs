@@ -22,7 +22,7 @@ use crate::settings::{CLOCK_TOLERANCE, Settings};
 use crate::snapshots::{Changes, Error, OpenChange, bytes};
 use crate::trunk::Endpoint;
 use crate::units::{EventTime, UniqueId};
-use calls::{Calls, Found, Tie};
+use calls::{CallOwner, Calls, Tie};
 use cdrs::{EarlyCdr, EarlyCdrs};
 use std::time::Duration;
 
@@ -131,12 +131,12 @@ impl Assembler {
             found = self.calls.of(&id, &event.channel.linkedid);
         }
         let key = match found {
-            Found::Open(key) => key,
-            Found::Finished => {
+            CallOwner::Open(key) => key,
+            CallOwner::Finished => {
                 self.counts.late += 1;
                 return;
             }
-            Found::Unknown => {
+            CallOwner::Unknown => {
                 self.calls
                     .open(OpenCall::new(at, arrived, !far && !self.settings.history))
             }

@@ -86,7 +86,7 @@ enum By {
 
 /// Serialized to survive a restart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Held {
+struct HeldCall {
     by: By,
     /// When it came, by our own clock.
     since: EventTime,
@@ -97,7 +97,7 @@ struct Held {
 #[derive(Debug)]
 pub struct Reconciler {
     patience: Patience,
-    held: BTreeMap<u64, Held>,
+    held: BTreeMap<u64, HeldCall>,
     next: u64,
     changes: Changes,
 }
@@ -154,16 +154,16 @@ impl Reconciler {
     fn hold(&mut self, by: By, call: FinishedCall, since: EventTime) {
         let key = self.next;
         self.next += 1;
-        self.held.insert(key, Held { by, since, call });
+        self.held.insert(key, HeldCall { by, since, call });
         self.changes.insert(key);
     }
 
-    fn drop(&mut self, key: u64) -> Option<Held> {
+    fn drop(&mut self, key: u64) -> Option<HeldCall> {
         self.changes.insert(key);
         self.held.remove(&key)
     }
 
-    fn of(&self, by: By) -> impl Iterator<Item = (u64, &Held)> {
+    fn of(&self, by: By) -> impl Iterator<Item = (u64, &HeldCall)> {
         let own = self.held.iter().filter(move |(_, held)| held.by == by);
         own.map(|(key, held)| (*key, held))
     }
@@ -184,7 +184,7 @@ impl Reconciler {
             let heard = self
                 .of(By::Primary)
                 .filter(|(_, it)| share(&it.call, &held.call));
-            let heard: Vec<(u64, &Held)> = heard.collect();
+            let heard: Vec<(u64, &HeldCall)> = heard.collect();
             let crowded = self.held.len() > HELD_MAX;
             let Some(decision) = self.second(held, &heard, now, unheard, crowded, known) else {
                 continue;
@@ -219,8 +219,8 @@ impl Reconciler {
 
     fn second(
         &self,
-        held: &Held,
-        heard: &[(u64, &Held)],
+        held: &HeldCall,
+        heard: &[(u64, &HeldCall)],
         now: EventTime,
         unheard: &dyn Fn(&FinishedCall) -> bool,
         crowded: bool,
@@ -270,7 +270,7 @@ impl Reconciler {
 
     /// When something held can be decided by the time alone.
     pub fn next_deadline(&self) -> Option<EventTime> {
-        let at = |held: &Held| match held.by {
+        let at = |held: &HeldCall| match held.by {
             By::Primary => held.since.plus(self.patience.second),
             By::Second => held.since.plus(self.patience.primary),
         };
@@ -377,7 +377,7 @@ mod stored {
 
     #[test]
     fn is_read_and_written_as_released_versions_have_it() {
-        callbridge_testkit::golden::keeps::<Held>("held-call");
-        callbridge_testkit::golden::keeps::<Held>("held-call-of-the-primary");
+        callbridge_testkit::golden::keeps::<HeldCall>("held-call");
+        callbridge_testkit::golden::keeps::<HeldCall>("held-call-of-the-primary");
     }
 }

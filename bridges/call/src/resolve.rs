@@ -35,7 +35,7 @@ use crate::facts::leg::Leg;
 use crate::facts::open::{FACTS_MAX, OpenCall};
 use crate::settings::Settings;
 use crate::units::UniqueId;
-use view::{Told, View};
+use view::{SourceDetail, View};
 
 pub(crate) use customers::subscriber;
 pub(crate) use number::{in_dial_data, is_number};
@@ -46,7 +46,7 @@ const UNTIMED: &str = "its events carry no time: set timestampevents=yes in mana
 
 /// Why a call is resolved now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum EndReason {
     /// All its channels have hung up.
     HungUp,
     /// The recording is over, and the channels still up have nobody left to talk with.
@@ -61,7 +61,7 @@ pub(crate) enum Ended {
     Missed,
 }
 
-impl Ended {
+impl EndReason {
     fn incomplete(self, call: &OpenCall, caught_up: bool) -> Option<String> {
         match self {
             Self::HungUp if call.size.dropped > 0 => Some(format!(
@@ -92,7 +92,7 @@ impl Ended {
 pub(crate) fn resolve(
     call: &OpenCall,
     settings: &Settings,
-    ended: Ended,
+    ended: EndReason,
     cel_bridges: bool,
 ) -> Vec<FinishedCall> {
     let Settings {
@@ -113,7 +113,7 @@ pub(crate) fn resolve(
     let joined = seated
         .as_ref()
         .map_or(&call.joined, |seated| &seated.joined);
-    let told = Told {
+    let told = SourceDetail {
         times: call.times.untimed == 0,
         numbers: legs.iter().any(|leg| {
             let mut texts = leg.extens.iter().chain(leg.callers.iter());
@@ -126,7 +126,7 @@ pub(crate) fn resolve(
     let incomplete = ended.incomplete(call, *caught_up);
     let incomplete = incomplete.or_else(|| doubt::doubt(call, *caught_up));
     let old = seated.is_some();
-    let source = untold::Source { cel_bridges, old };
+    let source = untold::SourceTraits { cel_bridges, old };
     let mut finished = Vec::new();
     for part in split::parts(&views, joined) {
         let legs: Vec<&View<'_>> = part.into_iter().map(|i| &views[i]).collect();

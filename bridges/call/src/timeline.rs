@@ -66,7 +66,7 @@ impl Channel {
     /// Its hang-up was heard.
     pub fn hung_up(&self) -> bool {
         let last = self.moments.last();
-        last.is_some_and(|moment| matches!(moment.what, What::HungUp { .. }))
+        last.is_some_and(|moment| matches!(moment.what, MomentKind::HungUp { .. }))
     }
 }
 
@@ -106,12 +106,12 @@ pub struct Moment {
     pub at: EventTime,
     /// What.
     #[serde(rename = "w")]
-    pub what: What,
+    pub what: MomentKind,
 }
 
 /// What happened to it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum What {
+pub enum MomentKind {
     /// It was dialled.
     #[serde(rename = "d")]
     Dialled {

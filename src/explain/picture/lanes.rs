@@ -5,7 +5,7 @@ use super::scale::Scale;
 use super::{AXIS_RIGHT, MARGIN, WIDTH};
 use crate::explain::story::{Times, cause_words, label, party, seconds, short, unique_id};
 use callbridge_call::EventTime;
-use callbridge_call::timeline::{Channel, Role, Stay, Talk, Timeline, Way, What};
+use callbridge_call::timeline::{Channel, MomentKind, Role, Stay, Talk, Timeline, Way};
 
 /// A lane's height: for few channels, for many.
 const HEIGHTS: (f64, f64) = (40.0, 32.0);
@@ -159,7 +159,7 @@ impl<'a> Lanes<'a> {
             canvas.element("line", class, &ends);
         };
         line(canvas, "life", channel.from, channel.to);
-        let of = |wanted: &What| {
+        let of = |wanted: &MomentKind| {
             let mut found = channel
                 .moments
                 .iter()
@@ -167,8 +167,8 @@ impl<'a> Lanes<'a> {
             found.next().map(|moment| moment.at)
         };
         let bridged = channel.stays.iter().map(|stay| stay.from).min();
-        let up = of(&What::Up).or(bridged);
-        let first = of(&What::Rings).filter(|_| channel.way == Way::Dialled);
+        let up = of(&MomentKind::Up).or(bridged);
+        let first = of(&MomentKind::Rings).filter(|_| channel.way == Way::Dialled);
         if let Some(rings) = first.filter(|rings| up.is_none_or(|up| *rings < up)) {
             line(canvas, "rings", rings, up.unwrap_or(channel.to));
         }
@@ -236,8 +236,11 @@ impl<'a> Lanes<'a> {
             return;
         }
         let cause = channel.moments.last().and_then(|moment| match moment.what {
-            What::HungUp { cause } => cause,
-            What::Dialled { .. } | What::Rings | What::Up | What::DialEnded(_) => None,
+            MomentKind::HungUp { cause } => cause,
+            MomentKind::Dialled { .. }
+            | MomentKind::Rings
+            | MomentKind::Up
+            | MomentKind::DialEnded(_) => None,
         });
         let words = match cause.map(|cause| (cause, cause_words(cause))) {
             Some((cause, Some(words))) => format!(", {words} ({cause})"),
@@ -268,7 +271,7 @@ impl<'a> Lanes<'a> {
     /// An arrow from the channel that dials to the one that is dialled.
     fn diallings(&self, canvas: &mut Canvas, lane: usize, channel: &Channel, times: &Times) {
         for moment in &channel.moments {
-            let What::Dialled { by, string } = &moment.what else {
+            let MomentKind::Dialled { by, string } = &moment.what else {
                 continue;
             };
             let x = self.scale.x(moment.at);

@@ -2,7 +2,7 @@
 
 use super::AXIS_LEFT;
 use super::canvas::Canvas;
-use callbridge_call::timeline::{Timeline, What};
+use callbridge_call::timeline::{MomentKind, Timeline};
 
 /// A sign is as wide.
 const SIGN: f64 = 22.0;
@@ -36,8 +36,8 @@ fn used(timeline: &Timeline) -> Vec<(Sign, String)> {
             .iter()
             .flat_map(|channel| &channel.moments)
     };
-    let rings = moments().any(|moment| moment.what == What::Rings);
-    let dials = moments().any(|moment| matches!(moment.what, What::Dialled { .. }));
+    let rings = moments().any(|moment| moment.what == MomentKind::Rings);
+    let dials = moments().any(|moment| matches!(moment.what, MomentKind::Dialled { .. }));
     let bridged = stays().any(|stay| !stay.holding);
     let holds = stays().any(|stay| stay.holding);
     let all = [

@@ -1,7 +1,7 @@
 //! `explain --call --json`: the timeline of a call as scripts read it. Times are seconds since the
 //! epoch, to the microsecond.
 
-use callbridge_call::timeline::{Channel, Role, Way, What};
+use callbridge_call::timeline::{Channel, MomentKind, Role, Way};
 use callbridge_call::{EventTime, FinishedCall};
 use serde::Serialize;
 
@@ -110,11 +110,13 @@ fn lane<'a>(
     };
     let events = channel.moments.iter().map(|moment| {
         let (event, by, words, cause) = match &moment.what {
-            What::Dialled { by, string } => ("dialled", by.map(name), Some(string.as_str()), None),
-            What::Rings => ("rings", None, None, None),
-            What::Up => ("up", None, None, None),
-            What::DialEnded(status) => ("dial_ended", None, Some(status.as_str()), None),
-            What::HungUp { cause } => ("hung_up", None, None, *cause),
+            MomentKind::Dialled { by, string } => {
+                ("dialled", by.map(name), Some(string.as_str()), None)
+            }
+            MomentKind::Rings => ("rings", None, None, None),
+            MomentKind::Up => ("up", None, None, None),
+            MomentKind::DialEnded(status) => ("dial_ended", None, Some(status.as_str()), None),
+            MomentKind::HungUp { cause } => ("hung_up", None, None, *cause),
         };
         let at = seconds(moment.at);
         let words = words.filter(|words| !words.is_empty());

@@ -16,7 +16,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 /// Where an event belongs.
-pub(super) enum Found {
+pub(super) enum CallOwner {
     Open(u64),
     Finished,
     Unknown,
@@ -140,23 +140,23 @@ impl Calls {
     }
 
     /// Where an event of this channel belongs.
-    pub(super) fn of(&self, id: &UniqueId, linkedid: &str) -> Found {
+    pub(super) fn of(&self, id: &UniqueId, linkedid: &str) -> CallOwner {
         for id in [id.as_str(), linkedid] {
             if let Some(key) = self.knows(id) {
-                return Found::Open(key);
+                return CallOwner::Open(key);
             }
             if self.has_finished(id) {
-                return Found::Finished;
+                return CallOwner::Finished;
             }
         }
-        Found::Unknown
+        CallOwner::Unknown
     }
 
     /// Whether the event is one of a live call.
-    pub(super) fn is_live(&self, found: &Found) -> bool {
+    pub(super) fn is_live(&self, found: &CallOwner) -> bool {
         match found {
-            Found::Open(key) => self.get(*key).is_some_and(|call| call.times.live),
-            Found::Finished | Found::Unknown => false,
+            CallOwner::Open(key) => self.get(*key).is_some_and(|call| call.times.live),
+            CallOwner::Finished | CallOwner::Unknown => false,
         }
     }
 

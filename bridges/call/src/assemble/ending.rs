@@ -6,7 +6,7 @@ use super::room::CALL_BYTES_MAX;
 use super::settling::Deadline;
 use crate::call::{Direction, FinishedCall};
 use crate::facts::open::OpenCall;
-use crate::resolve::{self, Ended};
+use crate::resolve::{self, EndReason};
 use crate::units::{EventTime, UniqueId};
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ impl Assembler {
             return;
         }
         for key in self.settling.due_by_clock(now, self.stream.arrived) {
-            self.finish(key, Ended::HungUp);
+            self.finish(key, EndReason::HungUp);
         }
         let most = self.settings.max_call;
         self.end_too_long(now, |calls| calls.older_than(now, most));
@@ -34,7 +34,7 @@ impl Assembler {
         }
         let open = self.calls.len();
         for key in self.settling.due_by_stream(now, self.stream.at) {
-            self.finish(key, Ended::HungUp);
+            self.finish(key, EndReason::HungUp);
         }
         if let Some(stream) = self.stream.at {
             let most = self.settings.max_call;
@@ -64,10 +64,10 @@ impl Assembler {
         }
         self.advance(now);
         for key in self.calls.hung_up() {
-            self.finish(key, Ended::HungUp);
+            self.finish(key, EndReason::HungUp);
         }
         for key in self.calls.deserted() {
-            self.finish(key, Ended::Unheard);
+            self.finish(key, EndReason::Unheard);
         }
     }
 
@@ -75,17 +75,17 @@ impl Assembler {
         while self.calls.len() > self.settings.max_open_calls.max(1) {
             // One that only waits for its CDR is whole without it.
             if let Some(over) = self.settling.first() {
-                self.finish(over, Ended::HungUp);
+                self.finish(over, EndReason::HungUp);
                 continue;
             }
             let Some(key) = self.calls.longest_silent() else {
                 return;
             };
-            self.finish(key, Ended::TooMany);
+            self.finish(key, EndReason::TooMany);
         }
     }
 
-    pub(super) fn finish(&mut self, key: u64, ended: Ended) {
+    pub(super) fn finish(&mut self, key: u64, ended: EndReason) {
         self.settling.remove(key);
         self.overdue.remove(key);
         if let Some(call) = self.calls.get(key) {
@@ -100,11 +100,11 @@ impl Assembler {
             self.counts.ghosts += 1;
             return;
         }
-        if ended != Ended::HungUp {
+        if ended != EndReason::HungUp {
             call.is_cut();
         }
-        self.counts.forced += u64::from(ended != Ended::HungUp);
-        self.counts.oversized += u64::from(ended == Ended::TooLarge);
+        self.counts.forced += u64::from(ended != EndReason::HungUp);
+        self.counts.oversized += u64::from(ended == EndReason::TooLarge);
         self.calls.remember_finished(&call);
         let mut finished = resolve::resolve(&call, &self.settings, ended, self.cel_bridges);
         self.counts.nobody += u64::from(finished.is_empty());
@@ -120,7 +120,7 @@ impl Assembler {
                 .get(key)
                 .is_some_and(|call| large(call.size.bytes))
             {
-                self.finish(key, Ended::TooLarge);
+                self.finish(key, EndReason::TooLarge);
             }
         }
         let most = self.settings.open_bytes_max();
@@ -128,7 +128,7 @@ impl Assembler {
             let Some(key) = self.calls.largest() else {
                 return;
             };
-            self.finish(key, Ended::TooLarge);
+            self.finish(key, EndReason::TooLarge);
         }
     }
 
@@ -183,7 +183,7 @@ impl Assembler {
         };
         let up: BTreeSet<UniqueId> = call.legs.keys().cloned().collect();
         self.calls.forget_past(key, &past);
-        let ended = Ended::HungUp;
+        let ended = EndReason::HungUp;
         let mut finished = resolve::resolve(&past, &self.settings, ended, self.cel_bridges);
         // Colleagues whom one of them is still in there with are not over: their call is told at
         // its end, without those who are past.
@@ -217,7 +217,7 @@ impl Assembler {
             }
             for key in keys {
                 if !self.goes_on(key, now) {
-                    self.finish(key, Ended::TooLong);
+                    self.finish(key, EndReason::TooLong);
                 }
             }
         }

@@ -12,7 +12,7 @@ use super::Assembler;
 use crate::event::Mark;
 use crate::facts::gaps::Blind;
 use crate::facts::open::OpenCall;
-use crate::resolve::{self, Ended};
+use crate::resolve::{self, EndReason};
 use crate::settings::CLOCK_TOLERANCE;
 use crate::units::{EventTime, UniqueId};
 use std::collections::BTreeSet;
@@ -161,7 +161,7 @@ impl Assembler {
     /// end. It comes out of [`Assembler::take_finished`], and is incomplete.
     pub fn end_unheard(&mut self, id: &str) {
         if let Some(key) = self.calls.knows(id) {
-            self.finish(key, Ended::Missed);
+            self.finish(key, EndReason::Missed);
         }
     }
 
@@ -282,7 +282,8 @@ impl Assembler {
             }
             let mut cut = call.clone();
             cut.is_cut();
-            let mut known = resolve::resolve(&cut, &self.settings, Ended::Missed, self.cel_bridges);
+            let mut known =
+                resolve::resolve(&cut, &self.settings, EndReason::Missed, self.cel_bridges);
             self.finished.append(&mut known);
         }
     }

@@ -14,7 +14,7 @@ const STATUS_BYTES_MAX: usize = 32;
 pub(crate) struct Fact {
     pub(crate) at: EventTime,
     pub(crate) origin: Origin,
-    pub(crate) what: What,
+    pub(crate) what: FactKind,
     /// What else the event told of it; says nothing for the call's values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) note: Option<Note>,
@@ -22,7 +22,7 @@ pub(crate) struct Fact {
 
 impl Fact {
     /// One that no event told in these words.
-    pub(crate) fn new(at: EventTime, origin: Origin, what: What) -> Self {
+    pub(crate) fn new(at: EventTime, origin: Origin, what: FactKind) -> Self {
         Self {
             at,
             origin,
@@ -43,7 +43,7 @@ pub(crate) enum Note {
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum What {
+pub(crate) enum FactKind {
     Born(ChannelState),
     State(ChannelState),
     Dialled {
@@ -85,7 +85,7 @@ pub(crate) struct Passage<'a> {
     pub(crate) enters: bool,
 }
 
-impl What {
+impl FactKind {
     /// The bridge that the channel comes into or leaves by this.
     pub(crate) fn passage(&self) -> Option<Passage<'_>> {
         let (Self::Enter { bridge, holding } | Self::Leave { bridge, holding }) = self else {
@@ -121,39 +121,39 @@ impl What {
 }
 
 /// The fact that a kind of event leaves behind.
-pub(super) fn fact_of(kind: &Kind<'_>) -> Option<What> {
+pub(super) fn fact_of(kind: &Kind<'_>) -> Option<FactKind> {
     Some(match kind {
-        Kind::Born { state } => What::Born(*state),
-        Kind::State { state } => What::State(*state),
-        Kind::DialBegin { by, dial_string } => What::Dialled {
+        Kind::Born { state } => FactKind::Born(*state),
+        Kind::State { state } => FactKind::State(*state),
+        Kind::DialBegin { by, dial_string } => FactKind::Dialled {
             by: by
                 .as_ref()
                 .and_then(|by| UniqueId::new(by.uniqueid.as_ref())),
             string: clip(dial_string, TEXT_BYTES_MAX),
         },
-        Kind::DialEnd { .. } => What::DialEnded,
-        Kind::App { .. } => What::App,
-        Kind::BridgeEnter { bridge, technology } => What::Enter {
+        Kind::DialEnd { .. } => FactKind::DialEnded,
+        Kind::App { .. } => FactKind::App,
+        Kind::BridgeEnter { bridge, technology } => FactKind::Enter {
             bridge: clip(bridge, TEXT_BYTES_MAX),
             holding: is_holding(technology),
         },
-        Kind::BridgeLeave { bridge, technology } => What::Leave {
+        Kind::BridgeLeave { bridge, technology } => FactKind::Leave {
             bridge: clip(bridge, TEXT_BYTES_MAX),
             holding: is_holding(technology),
         },
-        Kind::Linked { with } => What::Linked {
+        Kind::Linked { with } => FactKind::Linked {
             with: UniqueId::new(with.uniqueid.as_ref())?,
         },
-        Kind::Unlinked { with } => What::Unlinked {
+        Kind::Unlinked { with } => FactKind::Unlinked {
             with: UniqueId::new(with.uniqueid.as_ref())?,
         },
-        Kind::Renamed { to, .. } => What::Renamed {
+        Kind::Renamed { to, .. } => FactKind::Renamed {
             to: clip(to, TEXT_BYTES_MAX),
         },
         // It is up, in whatever state.
-        Kind::Listed { .. } => What::State(ChannelState::Unknown),
-        Kind::Hangup { .. } => What::Hangup,
-        Kind::Gone => What::Gone,
+        Kind::Listed { .. } => FactKind::State(ChannelState::Unknown),
+        Kind::Hangup { .. } => FactKind::Hangup,
+        Kind::Gone => FactKind::Gone,
         Kind::Joined { .. } | Kind::LinkedidEnd | Kind::Seen => return None,
     })
 }

@@ -1,7 +1,7 @@
 //! One channel of an open call: the facts that a finished call can depend on, and no more.
 
 use super::applications::Applications;
-use super::fact::{Fact, TEXT_BYTES_MAX, What, clip, fact_of, note_of};
+use super::fact::{Fact, FactKind, TEXT_BYTES_MAX, clip, fact_of, note_of};
 use crate::event::{ChannelEvent, ChannelRef, Kind, Origin};
 use crate::trunk;
 use crate::units::{EventTime, UniqueId};
@@ -24,9 +24,9 @@ pub(crate) struct Stamped {
 /// place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Heard(SmallVec<[Stamped; 1]>);
+pub(crate) struct TextHistory(SmallVec<[Stamped; 1]>);
 
-impl Heard {
+impl TextHistory {
     /// Remembers a text; `true` if that changed anything.
     pub(crate) fn note(&mut self, at: EventTime, text: &str) -> bool {
         if text.is_empty() || text.len() > TEXT_BYTES_MAX {
@@ -87,11 +87,11 @@ pub(crate) struct Leg {
     pub(crate) first: EventTime,
     /// Its last sign of life.
     pub(crate) last: EventTime,
-    pub(crate) names: Heard,
-    pub(crate) linkedids: Heard,
-    pub(crate) callers: Heard,
-    pub(crate) extens: Heard,
-    pub(crate) userfields: Heard,
+    pub(crate) names: TextHistory,
+    pub(crate) linkedids: TextHistory,
+    pub(crate) callers: TextHistory,
+    pub(crate) extens: TextHistory,
+    pub(crate) userfields: TextHistory,
     pub(crate) variables: Vec<VariableHeard>,
     #[serde(flatten)]
     pub(crate) applications: Applications,
@@ -120,11 +120,11 @@ impl Leg {
             id,
             first: at,
             last: at,
-            names: Heard::default(),
-            linkedids: Heard::default(),
-            callers: Heard::default(),
-            extens: Heard::default(),
-            userfields: Heard::default(),
+            names: TextHistory::default(),
+            linkedids: TextHistory::default(),
+            callers: TextHistory::default(),
+            extens: TextHistory::default(),
+            userfields: TextHistory::default(),
             variables: Vec::new(),
             applications: Applications::default(),
             facts: Vec::new(),
@@ -133,13 +133,13 @@ impl Leg {
     }
 
     /// All that was heard in words: the names first.
-    pub(crate) fn texts(&self) -> [&Heard; 5] {
+    pub(crate) fn texts(&self) -> [&TextHistory; 5] {
         let (names, linkedids, callers) = (&self.names, &self.linkedids, &self.callers);
         [names, linkedids, callers, &self.extens, &self.userfields]
     }
 
     /// As [`Leg::texts`], in the same order.
-    pub(crate) fn texts_mut(&mut self) -> [&mut Heard; 5] {
+    pub(crate) fn texts_mut(&mut self) -> [&mut TextHistory; 5] {
         [
             &mut self.names,
             &mut self.linkedids,
@@ -184,7 +184,7 @@ impl Leg {
         let mut latest = self.facts.iter().rev();
         let last = latest.find_map(|fact| fact.what.passage());
         if last.is_none_or(|last| !last.enters || last.bridge != bridge) {
-            let what = What::Enter {
+            let what = FactKind::Enter {
                 bridge: clip(bridge, TEXT_BYTES_MAX),
                 holding: false,
             };
@@ -194,18 +194,20 @@ impl Leg {
 
     /// It ended, though nobody heard it.
     pub(crate) fn gone(&mut self, at: EventTime) {
-        self.facts.push(Fact::new(at, Origin::Channel, What::Gone));
+        self.facts
+            .push(Fact::new(at, Origin::Channel, FactKind::Gone));
     }
 
     /// Its birth was heard.
     pub(crate) fn is_born(&self) -> bool {
         let mut facts = self.facts.iter();
-        facts.any(|fact| matches!(fact.what, What::Born(_)))
+        facts.any(|fact| matches!(fact.what, FactKind::Born(_)))
     }
 
     /// It was in this bridge once.
     pub(crate) fn was_in(&self, name: &str) -> bool {
-        let enters = |what: &What| matches!(what, What::Enter { bridge, .. } if bridge == name);
+        let enters =
+            |what: &FactKind| matches!(what, FactKind::Enter { bridge, .. } if bridge == name);
         self.facts.iter().any(|fact| enters(&fact.what))
     }
 
@@ -232,14 +234,14 @@ impl Leg {
     pub(crate) fn is_real(&self) -> bool {
         let stand_in = is_stand_in(self.id.as_str(), self.name());
         self.facts.iter().any(|fact| match &fact.what {
-            What::Hangup | What::Gone | What::Renamed { .. } => false,
-            What::Leave { .. } | What::DialEnded | What::Unlinked { .. } => !stand_in,
-            What::Born(_)
-            | What::State(_)
-            | What::Dialled { .. }
-            | What::App
-            | What::Enter { .. }
-            | What::Linked { .. } => true,
+            FactKind::Hangup | FactKind::Gone | FactKind::Renamed { .. } => false,
+            FactKind::Leave { .. } | FactKind::DialEnded | FactKind::Unlinked { .. } => !stand_in,
+            FactKind::Born(_)
+            | FactKind::State(_)
+            | FactKind::Dialled { .. }
+            | FactKind::App
+            | FactKind::Enter { .. }
+            | FactKind::Linked { .. } => true,
         })
     }
 

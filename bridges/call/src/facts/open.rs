@@ -1,6 +1,6 @@
 //! An open call: channels that belong together, as far as is known by now.
 
-use super::fact::What;
+use super::fact::FactKind;
 use super::gaps::Gaps;
 use super::leg::{Effect, Leg, is_stand_in, unmarked};
 use super::legs::Legs;
@@ -107,7 +107,7 @@ impl Ties {
 
 /// What an event did to a call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct CallEffect {
     pub(crate) effect: Effect,
     /// A channel was met for the first time.
     pub(crate) new_leg: bool,
@@ -138,7 +138,7 @@ impl OpenCall {
         id: &UniqueId,
         at: EventTime,
         event: &ChannelEvent<'_>,
-    ) -> Outcome {
+    ) -> CallEffect {
         let room = self.size.facts < FACTS_MAX;
         let joined = self.joined.len();
         if let Kind::BridgeEnter { technology, .. } | Kind::BridgeLeave { technology, .. } =
@@ -154,7 +154,7 @@ impl OpenCall {
                 .extend(others.filter(|_| room).map(|other| (id.clone(), other)));
             self.size.facts += self.joined.len() - joined;
         }
-        let mut outcome = Outcome {
+        let mut outcome = CallEffect {
             effect: Effect::Nothing,
             new_leg: false,
             changed: self.joined.len() > joined,
@@ -193,7 +193,7 @@ impl OpenCall {
     }
 
     /// A channel that is named in an event of another one.
-    fn describe(&mut self, at: EventTime, channel: &ChannelRef<'_>, outcome: &mut Outcome) {
+    fn describe(&mut self, at: EventTime, channel: &ChannelRef<'_>, outcome: &mut CallEffect) {
         // An id that is not tied to this call belongs to one that is finished.
         let tied = self.ties.ids.contains(channel.uniqueid.as_ref());
         let Some(id) = UniqueId::new(channel.uniqueid.as_ref()).filter(|_| tied) else {
@@ -217,7 +217,7 @@ impl OpenCall {
             facts.map(move |fact| (fact, &leg.id))
         });
         let renamed = facts.filter_map(|(fact, id)| {
-            let What::Renamed { to } = &fact.what else {
+            let FactKind::Renamed { to } = &fact.what else {
                 return None;
             };
             Some((fact.at, id, to.as_str()))
@@ -296,7 +296,7 @@ impl OpenCall {
             .is_some_and(|at| at >= self.times.heard);
         let first = self.legs.values().min_by_key(|leg| leg.first);
         let away = |leg: &Leg| {
-            let hears = |what: &What| {
+            let hears = |what: &FactKind| {
                 let passage = what.passage().map(|passage| passage.enters);
                 passage.or_else(|| what.link().map(|(_, begins)| begins))
             };
@@ -412,19 +412,19 @@ mod stored {
     #[test]
     fn each_kind_of_fact_has_a_golden_one() {
         const KINDS: usize = 12;
-        let kind = |what: &What| match what {
-            What::Born(_) => 0,
-            What::State(_) => 1,
-            What::Dialled { .. } => 2,
-            What::DialEnded => 3,
-            What::App => 4,
-            What::Enter { .. } => 5,
-            What::Leave { .. } => 6,
-            What::Linked { .. } => 7,
-            What::Unlinked { .. } => 8,
-            What::Renamed { .. } => 9,
-            What::Hangup => 10,
-            What::Gone => 11,
+        let kind = |what: &FactKind| match what {
+            FactKind::Born(_) => 0,
+            FactKind::State(_) => 1,
+            FactKind::Dialled { .. } => 2,
+            FactKind::DialEnded => 3,
+            FactKind::App => 4,
+            FactKind::Enter { .. } => 5,
+            FactKind::Leave { .. } => 6,
+            FactKind::Linked { .. } => 7,
+            FactKind::Unlinked { .. } => 8,
+            FactKind::Renamed { .. } => 9,
+            FactKind::Hangup => 10,
+            FactKind::Gone => 11,
         };
         let golden = include_str!("../../tests/golden/open-call.json");
         let call: OpenCall = serde_json::from_str(golden).expect("an open call");

@@ -12,7 +12,7 @@ use crate::units::EventTime;
 
 /// Two channels that heard each other.
 #[derive(Clone, Copy)]
-struct Line {
+struct ConnectedPair {
     ends: [usize; 2],
     from: EventTime,
     to: EventTime,
@@ -21,24 +21,24 @@ struct Line {
 
 /// The connections of the customer's channels, given as indices.
 pub(super) fn talk(records: &[&Record], channels: &[Channel<'_>], customers: &[usize]) -> Talk {
-    let lines: Vec<Line> = records.iter().filter_map(|it| line(it, channels)).collect();
+    let lines: Vec<ConnectedPair> = records.iter().filter_map(|it| line(it, channels)).collect();
     let times = lines.iter().flat_map(|line| [line.from, line.to]).collect();
     let pairs = local_pairs(channels.iter().map(|channel| channel.name));
     Talk::between(times, |from, to| {
-        let there = |line: &&Line| line.from <= from && line.to >= to;
-        let there: Vec<Line> = lines.iter().filter(there).copied().collect();
+        let there = |line: &&ConnectedPair| line.from <= from && line.to >= to;
+        let there: Vec<ConnectedPair> = lines.iter().filter(there).copied().collect();
         connected(channels, customers, &there, &pairs)
     })
 }
 
 /// What a record connects: not before its destination was answered itself.
-fn line(record: &Record, channels: &[Channel<'_>]) -> Option<Line> {
+fn line(record: &Record, channels: &[Channel<'_>]) -> Option<ConnectedPair> {
     let (from, to) = record.talk()?;
     let at = |name: &str| channels.iter().position(|channel| channel.name == name);
     let (a, b) = (at(&record.channel)?, at(&record.dest)?);
     let from = channels[b].answered_at().map_or(from, |at| from.max(at));
     let from = entered(&channels[b], record).map_or(from, |at| from.max(at));
-    (from < to).then_some(Line {
+    (from < to).then_some(ConnectedPair {
         ends: [a, b],
         from,
         to,
@@ -63,7 +63,7 @@ fn entered(dest: &Channel<'_>, record: &Record) -> Option<EventTime> {
 fn connected(
     channels: &[Channel<'_>],
     customers: &[usize],
-    there: &[Line],
+    there: &[ConnectedPair],
     pairs: &[[usize; 2]],
 ) -> Vec<usize> {
     let consulting = |end: &usize| {

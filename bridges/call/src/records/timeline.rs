@@ -5,7 +5,8 @@ use super::plan::Plan;
 use super::record::Record;
 use crate::facts::fact::clip;
 use crate::timeline::{
-    CHANNELS_MAX, Channel, ENTRIES_MAX, Moment, Role, TEXT_BYTES_MAX, Talk, Timeline, Way, What,
+    CHANNELS_MAX, Channel, ENTRIES_MAX, Moment, MomentKind, Role, TEXT_BYTES_MAX, Talk, Timeline,
+    Way,
 };
 use crate::units::{EventTime, UniqueId};
 use std::collections::BTreeMap;
@@ -114,21 +115,21 @@ fn moments(
     by_name: &BTreeMap<&str, u16>,
     room: usize,
 ) -> Vec<Moment> {
-    let moment = |at: EventTime, what: What| Moment { at, what };
+    let moment = |at: EventTime, what: MomentKind| Moment { at, what };
     let mut all: Vec<Moment> = Vec::new();
     for record in &known.reached {
         let by = by_name.get(record.channel.as_str()).copied();
         let string = String::new();
-        all.push(moment(record.start, What::Dialled { by, string }));
+        all.push(moment(record.start, MomentKind::Dialled { by, string }));
     }
     let mut up = known.records().filter_map(answer);
     let first = up.next().map(|first| up.fold(first, EventTime::min));
-    all.extend(first.map(|at| moment(at, What::Up)));
+    all.extend(first.map(|at| moment(at, MomentKind::Up)));
     all.sort_by(|a, b| (a.at, &a.what).cmp(&(b.at, &b.what)));
     all.dedup();
     all.truncate(room.saturating_sub(1));
     // The end of its last record is its hang-up, or as near to it as can be known.
-    all.push(moment(to, What::HungUp { cause: None }));
+    all.push(moment(to, MomentKind::HungUp { cause: None }));
     all
 }
 

@@ -9,7 +9,7 @@
 //! tells what was missed, everything that lasted longer is incomplete until that was heard.
 
 use crate::event::{ChannelState, Origin};
-use crate::facts::fact::{Fact, Passage, What};
+use crate::facts::fact::{Fact, FactKind, Passage};
 use crate::facts::gaps::Blind;
 use crate::facts::leg::Leg;
 use crate::facts::open::OpenCall;
@@ -62,8 +62,8 @@ fn split(leg: &Leg, heard: usize) -> (&[Fact], &[Fact]) {
 /// It was dialled before each gap, and that ended after it: nobody talked meanwhile, neither on it
 /// nor on whoever dialled it.
 fn rang_on(leg: &Leg) -> bool {
-    let ended = |facts: &[Fact]| facts.iter().any(|fact| fact.what == What::DialEnded);
-    let dialled = |what: &What| matches!(what, What::Dialled { .. });
+    let ended = |facts: &[Fact]| facts.iter().any(|fact| fact.what == FactKind::DialEnded);
+    let dialled = |what: &FactKind| matches!(what, FactKind::Dialled { .. });
     local_pair(leg.name()).is_none()
         && !leg.blinds.is_empty()
         && leg.blinds.iter().all(|&heard| {
@@ -95,7 +95,7 @@ fn is_well_told(
     unbridged: &impl Fn(&Leg) -> bool,
 ) -> bool {
     let bridged = leg.facts.iter().any(|fact| fact.what.passage().is_some());
-    if !bridged && unbridged(leg) && leg.facts.iter().any(|fact| fact.what == What::Hangup) {
+    if !bridged && unbridged(leg) && leg.facts.iter().any(|fact| fact.what == FactKind::Hangup) {
         return true;
     }
     leg.blinds.iter().all(|&heard| {
@@ -103,7 +103,7 @@ fn is_well_told(
         if before.iter().any(|fact| fact.what.is_end()) {
             return true;
         }
-        let ended = after.iter().any(|fact| fact.what == What::Hangup);
+        let ended = after.iter().any(|fact| fact.what == FactKind::Hangup);
         let mut told = [Origin::Channel, Origin::Cel].into_iter().filter(|origin| {
             leg.facts
                 .iter()
@@ -131,7 +131,12 @@ fn is_well_told(
 /// It called in, or was seen to be dialled.
 fn is_begun(facts: &[Fact]) -> bool {
     use ChannelState::{PreRing, Ring};
-    let begun = |what: &What| matches!(what, What::Born(Ring | PreRing) | What::Dialled { .. });
+    let begun = |what: &FactKind| {
+        matches!(
+            what,
+            FactKind::Born(Ring | PreRing) | FactKind::Dialled { .. }
+        )
+    };
     facts.iter().any(|fact| begun(&fact.what))
 }
 

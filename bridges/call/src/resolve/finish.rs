@@ -4,7 +4,7 @@ use super::customers::Plan;
 use super::view::View;
 use super::{employee, number, talk, timeline, variables};
 use crate::call::{Direction, FinishedCall, Grounds, HeardNumber};
-use crate::facts::fact::What;
+use crate::facts::fact::FactKind;
 use crate::facts::open::OpenCall;
 use crate::settings::CLOCK_TOLERANCE;
 use crate::timeline::Way;
@@ -173,13 +173,13 @@ fn dialler_untold(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
 fn clock_set_back(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     let contradicts = |&i: &usize| {
         let leg = legs[i];
-        let times = |wanted: fn(&What) -> bool| {
+        let times = |wanted: fn(&FactKind) -> bool| {
             let facts = leg.leg.facts.iter().filter(move |fact| wanted(&fact.what));
             facts.map(|fact| fact.at)
         };
         let (born, ended) = (
-            times(|what| matches!(what, What::Born(_))),
-            times(What::is_end),
+            times(|what| matches!(what, FactKind::Born(_))),
+            times(FactKind::is_end),
         );
         let (first, last) = (times(|_| true).min(), times(|_| true).max());
         let far = |a: Option<EventTime>, b: Option<EventTime>| {

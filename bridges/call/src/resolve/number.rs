@@ -10,7 +10,7 @@
 use super::view::View;
 use crate::call::HeardNumber;
 use crate::facts::applications::DialHeard;
-use crate::facts::fact::What;
+use crate::facts::fact::FactKind;
 use crate::trunk;
 use crate::units::EventTime;
 use std::time::Duration;
@@ -60,7 +60,7 @@ pub(super) fn dialled(legs: &[&View<'_>], i: usize) -> Option<Number> {
     let leg = legs[i];
     let facts = &leg.leg.facts;
     let own = facts.iter().filter_map(|fact| {
-        let What::Dialled { string, .. } = &fact.what else {
+        let FactKind::Dialled { string, .. } = &fact.what else {
             return None;
         };
         Some((fact.at, in_dial_string(string, peer(leg.name))?))

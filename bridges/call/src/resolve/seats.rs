@@ -15,7 +15,7 @@
 //! Each telephone gets its own facts back here, and each link is a bridge of two.
 
 use crate::event::Origin;
-use crate::facts::fact::{Fact, What};
+use crate::facts::fact::{Fact, FactKind};
 use crate::facts::leg::Leg;
 use crate::facts::open::OpenCall;
 use crate::trunk;
@@ -63,8 +63,8 @@ pub(super) fn seated(call: &OpenCall) -> Option<Seated> {
 }
 
 /// It says who sits where, or with whom: no later release tells that.
-fn is_of_seats(what: &What) -> bool {
-    what.link().is_some() || matches!(what, What::Renamed { .. })
+fn is_of_seats(what: &FactKind) -> bool {
+    what.link().is_some() || matches!(what, FactKind::Renamed { .. })
 }
 
 impl<'a> Seat<'a> {
@@ -108,13 +108,13 @@ impl<'a> Seat<'a> {
             .filter(|fact| !is_of_seats(&fact.what));
         for fact in own {
             let mut fact = fact.clone();
-            if let What::Dialled { by: Some(by), .. } = &mut fact.what
+            if let FactKind::Dialled { by: Some(by), .. } = &mut fact.what
                 && let Some(dialler) = seat_of(seats, by)
             {
                 *by = seats[seats[dialler].who(fact.at)].leg.id.clone();
             }
             // Each was born where it sat first, whatever the clocks of AMI and CEL say.
-            let who = if matches!(fact.what, What::Born(_)) {
+            let who = if matches!(fact.what, FactKind::Born(_)) {
                 self.sits[0].1
             } else {
                 self.who(fact.at)
@@ -160,7 +160,7 @@ fn renamings<'a>(seats: &[Seat<'a>]) -> Vec<(EventTime, usize, &'a str)> {
     let mut all = Vec::new();
     for (i, seat) in seats.iter().enumerate() {
         for fact in &seat.leg.facts {
-            if let What::Renamed { to } = &fact.what {
+            if let FactKind::Renamed { to } = &fact.what {
                 all.push((fact.at, i, to.as_str()));
             }
         }
@@ -266,10 +266,10 @@ fn bridge(
                 }
                 let mut tell = |at, what| legs[who].facts.push(Fact::new(at, origin, what));
                 let (bridge, holding) = (name.clone(), false);
-                tell(enter, What::Enter { bridge, holding });
+                tell(enter, FactKind::Enter { bridge, holding });
                 if let Some(at) = leave {
                     let bridge = name.clone();
-                    tell(at, What::Leave { bridge, holding });
+                    tell(at, FactKind::Leave { bridge, holding });
                 }
             }
         }

@@ -2,7 +2,7 @@
 //! bridge they were ever in, though they may not have met there.
 
 use super::view::View;
-use crate::facts::fact::What;
+use crate::facts::fact::FactKind;
 use crate::trunk;
 use crate::units::UniqueId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,7 +51,7 @@ pub(super) fn parts(
             .map(|linkedid| linkedid.text.as_str());
         let local = trunk::local_pair(view.name);
         let dialled_by = view.leg.facts.iter().filter_map(|fact| {
-            let What::Dialled { by: Some(by), .. } = &fact.what else {
+            let FactKind::Dialled { by: Some(by), .. } = &fact.what else {
                 return None;
             };
             Some(by.as_str())

@@ -3,9 +3,10 @@
 use super::customers::Plan;
 use super::view::View;
 use crate::event::ChannelState;
-use crate::facts::fact::{Note, What as Told, clip};
+use crate::facts::fact::{FactKind, Note, clip};
 use crate::timeline::{
-    CHANNELS_MAX, Channel, ENTRIES_MAX, Moment, Role, Stay, TEXT_BYTES_MAX, Talk, Timeline, What,
+    CHANNELS_MAX, Channel, ENTRIES_MAX, Moment, MomentKind, Role, Stay, TEXT_BYTES_MAX, Talk,
+    Timeline,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -95,7 +96,7 @@ impl Drawing<'_> {
     ) -> Channel {
         let mut moments = moments(view, by_id);
         // The hang-up is worth more than anything between.
-        let ends = moments.pop_if(|moment| matches!(moment.what, What::HungUp { .. }));
+        let ends = moments.pop_if(|moment| matches!(moment.what, MomentKind::HungUp { .. }));
         let mut moments = self.fitting(moments);
         moments.extend(ends);
         let mut stays = self.stays(view);
@@ -159,32 +160,32 @@ fn moments(view: &View<'_>, by_id: &BTreeMap<&str, u16>) -> Vec<Moment> {
     let mut states: BTreeMap<&str, Moment> = BTreeMap::new();
     for fact in &view.leg.facts {
         let what = match &fact.what {
-            Told::Dialled { by, string } => What::Dialled {
+            FactKind::Dialled { by, string } => MomentKind::Dialled {
                 by: by.as_ref().and_then(|id| by_id.get(id.as_str()).copied()),
                 string: text(string),
             },
-            Told::DialEnded => match &fact.note {
-                Some(Note::Status(status)) => What::DialEnded(text(status)),
-                Some(Note::Cause(_)) | None => What::DialEnded(String::new()),
+            FactKind::DialEnded => match &fact.note {
+                Some(Note::Status(status)) => MomentKind::DialEnded(text(status)),
+                Some(Note::Cause(_)) | None => MomentKind::DialEnded(String::new()),
             },
-            Told::State(ChannelState::Ringing) => What::Rings,
-            Told::State(ChannelState::Up) => What::Up,
-            Told::Born(_)
-            | Told::State(_)
-            | Told::App
-            | Told::Enter { .. }
-            | Told::Leave { .. }
-            | Told::Linked { .. }
-            | Told::Unlinked { .. }
-            | Told::Renamed { .. }
-            | Told::Hangup
-            | Told::Gone => continue,
+            FactKind::State(ChannelState::Ringing) => MomentKind::Rings,
+            FactKind::State(ChannelState::Up) => MomentKind::Up,
+            FactKind::Born(_)
+            | FactKind::State(_)
+            | FactKind::App
+            | FactKind::Enter { .. }
+            | FactKind::Leave { .. }
+            | FactKind::Linked { .. }
+            | FactKind::Unlinked { .. }
+            | FactKind::Renamed { .. }
+            | FactKind::Hangup
+            | FactKind::Gone => continue,
         };
         let moment = Moment { at: fact.at, what };
         let state = match moment.what {
-            What::Rings => "rings",
-            What::Up => "up",
-            What::Dialled { .. } | What::DialEnded(_) | What::HungUp { .. } => {
+            MomentKind::Rings => "rings",
+            MomentKind::Up => "up",
+            MomentKind::Dialled { .. } | MomentKind::DialEnded(_) | MomentKind::HungUp { .. } => {
                 all.push(moment);
                 continue;
             }
@@ -209,7 +210,7 @@ fn hang_up(view: &View<'_>) -> Option<Moment> {
     });
     Some(Moment {
         at: view.end,
-        what: What::HungUp { cause },
+        what: MomentKind::HungUp { cause },
     })
 }
 

@@ -8,7 +8,7 @@
 //! answered last.
 
 use crate::event::{ChannelState, Origin, UNNAMED, WHO_ANSWERED};
-use crate::facts::fact::{Fact, Passage, What};
+use crate::facts::fact::{Fact, FactKind, Passage};
 use crate::facts::leg::Leg;
 use crate::trunk;
 use crate::units::EventTime;
@@ -59,7 +59,9 @@ pub(super) fn named(legs: &[&Leg]) -> Option<Vec<Leg>> {
     // AMI's own events name theirs, and CEL's tell of the same.
     let told_otherwise = legs.iter().any(|leg| {
         let mut facts = leg.facts.iter();
-        facts.any(|fact| fact.origin == Origin::Channel && matches!(fact.what, What::Enter { .. }))
+        facts.any(|fact| {
+            fact.origin == Origin::Channel && matches!(fact.what, FactKind::Enter { .. })
+        })
     });
     let (groups, partners) = if told_otherwise {
         (vec![None; steps.len()], Vec::new())
@@ -72,11 +74,11 @@ pub(super) fn named(legs: &[&Leg]) -> Option<Vec<Leg>> {
     for (step, group) in steps.iter().zip(groups) {
         let what = &mut own[step.leg].facts[step.fact].what;
         match (what, group) {
-            (What::Enter { bridge, .. } | What::Leave { bridge, .. }, Some(group)) => {
+            (FactKind::Enter { bridge, .. } | FactKind::Leave { bridge, .. }, Some(group)) => {
                 *bridge = format!("{UNNAMED}{group}");
             }
             // It says nothing more.
-            (what, _) => *what = What::App,
+            (what, _) => *what = FactKind::App,
         }
     }
     Some(own)
@@ -189,9 +191,9 @@ impl<'l, 'a> Meeting<'l, 'a> {
         let Some(group) = group else { return };
         let (bridge, holding) = (format!("{UNNAMED}{group}"), false);
         let what = if step.enters {
-            What::Enter { bridge, holding }
+            FactKind::Enter { bridge, holding }
         } else {
-            What::Leave { bridge, holding }
+            FactKind::Leave { bridge, holding }
         };
         let fact = Fact {
             at: step.at,
@@ -223,7 +225,7 @@ impl<'l, 'a> Meeting<'l, 'a> {
                     .iter()
                     .filter(|fact| fact.at <= step.at)
             };
-            let up = |what: &What| matches!(what, What::State(ChannelState::Up));
+            let up = |what: &FactKind| matches!(what, FactKind::State(ChannelState::Up));
             let at = facts()
                 .filter(|fact| up(&fact.what))
                 .map(|fact| fact.at)

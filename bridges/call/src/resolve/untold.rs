@@ -7,10 +7,10 @@
 //! | when whoever transfers left | CEL before 12, of a transfer by feature code while it rings |
 
 use super::customers::Plan;
-use super::view::{Stay, View};
+use super::view::{BridgeStay, View};
 use crate::call::Direction;
 use crate::event::{ChannelState, Origin};
-use crate::facts::fact::What;
+use crate::facts::fact::FactKind;
 use crate::facts::leg::Leg;
 use crate::talk::ANSWERED_FROM;
 use crate::trunk::local_pair;
@@ -36,7 +36,7 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// What the source tells of bridges.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Source {
+pub(super) struct SourceTraits {
     /// CEL has told of a bridge so far, in whatever call.
     pub(super) cel_bridges: bool,
     /// It is of Asterisk 11 or older: telephones change their unique ids.
@@ -44,7 +44,7 @@ pub(super) struct Source {
 }
 
 /// Why nobody can tell how this call went.
-pub(super) fn untold(legs: &[&View<'_>], plan: &Plan, source: Source) -> Option<String> {
+pub(super) fn untold(legs: &[&View<'_>], plan: &Plan, source: SourceTraits) -> Option<String> {
     if plan.direction == Direction::Internal {
         return None;
     }
@@ -65,13 +65,13 @@ pub(super) fn untold(legs: &[&View<'_>], plan: &Plan, source: Source) -> Option<
 /// CEL alone tells of it.
 fn is_of_cel(legs: &[&View<'_>]) -> bool {
     let mut facts = legs.iter().flat_map(|leg| &leg.leg.facts);
-    facts.all(|fact| fact.origin == Origin::Cel || fact.what == What::Gone)
+    facts.all(|fact| fact.origin == Origin::Cel || fact.what == FactKind::Gone)
 }
 
 /// When the channel answered first.
 fn up(leg: &Leg) -> Option<EventTime> {
     let facts = leg.facts.iter();
-    let up = facts.filter(|fact| fact.what == What::State(ChannelState::Up));
+    let up = facts.filter(|fact| fact.what == FactKind::State(ChannelState::Up));
     up.map(|fact| fact.at).min()
 }
 
@@ -124,7 +124,7 @@ fn side_by_side(a: &View<'_>, b: &View<'_>, since: EventTime) -> Duration {
 /// The customer went from one bridge into the next, with a Local channel that was made meanwhile,
 /// and whoever was in the first never heard that channel.
 fn transfer(legs: &[&View<'_>], plan: &Plan) -> bool {
-    let in_bridge = |stay: &Stay<'_>| -> Vec<usize> {
+    let in_bridge = |stay: &BridgeStay<'_>| -> Vec<usize> {
         let there = |i: &usize| legs[*i].stays.iter().any(|its| its.bridge == stay.bridge);
         (0..legs.len()).filter(there).collect()
     };
@@ -132,7 +132,7 @@ fn transfer(legs: &[&View<'_>], plan: &Plan) -> bool {
         let mut stays = legs[a].stays.iter();
         stays.any(|stay| legs[b].stays.iter().any(|its| its.bridge == stay.bridge))
     };
-    let replaced = |(first, next): (&Stay<'_>, &Stay<'_>)| {
+    let replaced = |(first, next): (&BridgeStay<'_>, &BridgeStay<'_>)| {
         let locals = in_bridge(next).into_iter();
         let mut locals = locals.filter(|&i| {
             let born = legs[i].leg.first;

@@ -7,7 +7,7 @@ use crate::facts::leg::VariableHeard;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A value, and the channel and event it was told by.
-pub(super) struct Source<'a> {
+pub(super) struct VariableSource<'a> {
     pub(super) variable: Variable,
     pub(super) leg: &'a View<'a>,
     pub(super) heard: &'a VariableHeard,
@@ -15,9 +15,9 @@ pub(super) struct Source<'a> {
 
 /// Each variable with its value. The root leg's value wins over another leg's; where it has none
 /// and other legs disagree, all their values.
-pub(super) fn variables<'a>(legs: &[&'a View<'a>], plan: &Plan) -> Vec<Source<'a>> {
+pub(super) fn variables<'a>(legs: &[&'a View<'a>], plan: &Plan) -> Vec<VariableSource<'a>> {
     let root = root(legs, plan);
-    let mut made: BTreeMap<&str, Source<'a>> = BTreeMap::new();
+    let mut made: BTreeMap<&str, VariableSource<'a>> = BTreeMap::new();
     let others = plan
         .own
         .iter()
@@ -32,7 +32,7 @@ pub(super) fn variables<'a>(legs: &[&'a View<'a>], plan: &Plan) -> Vec<Source<'a
                 };
                 made.insert(
                     &heard.name,
-                    Source {
+                    VariableSource {
                         variable,
                         leg: legs[i],
                         heard,

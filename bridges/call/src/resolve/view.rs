@@ -1,7 +1,7 @@
 //! One channel as the resolver sees it: its part in the call, its way into it, its bridges.
 
 use crate::event::{ChannelState, Origin};
-use crate::facts::fact::{Fact, What};
+use crate::facts::fact::{Fact, FactKind};
 use crate::facts::leg::Leg;
 use crate::timeline::Way;
 use crate::trunk::{self, Endpoints, Party};
@@ -9,7 +9,7 @@ use crate::units::{EventTime, UniqueId};
 
 /// Time spent in one bridge, in which channels hear each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stay<'a> {
+pub(super) struct BridgeStay<'a> {
     pub(super) bridge: &'a str,
     pub(super) from: EventTime,
     pub(super) to: EventTime,
@@ -17,7 +17,7 @@ pub(super) struct Stay<'a> {
 
 /// What the source tells at all.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Told {
+pub(super) struct SourceDetail {
     /// When events happened.
     pub(super) times: bool,
     /// Extensions, or callers' numbers.
@@ -37,15 +37,15 @@ pub(super) struct View<'a> {
     pub(super) begun: bool,
     /// Its hang-up, or the last sign of its life.
     pub(super) end: EventTime,
-    pub(super) stays: Vec<Stay<'a>>,
+    pub(super) stays: Vec<BridgeStay<'a>>,
     /// Time spent in holding bridges, where nobody hears anybody.
-    pub(super) waits: Vec<Stay<'a>>,
+    pub(super) waits: Vec<BridgeStay<'a>>,
     /// Its events came with times, so that it can be said how long they lasted.
     pub(super) timed: bool,
 }
 
 impl<'a> View<'a> {
-    pub(super) fn of(leg: &'a Leg, endpoints: &'a Endpoints, told: Told) -> Self {
+    pub(super) fn of(leg: &'a Leg, endpoints: &'a Endpoints, told: SourceDetail) -> Self {
         let mut facts: Vec<&Fact> = leg.facts.iter().collect();
         facts.sort_by_key(|fact| fact.at);
         let name = leg.name();
@@ -92,7 +92,7 @@ impl<'a> View<'a> {
     /// Somebody was told to dial it.
     pub(super) fn was_dialled(&self) -> bool {
         let mut facts = self.leg.facts.iter();
-        facts.any(|fact| matches!(fact.what, What::Dialled { .. }))
+        facts.any(|fact| matches!(fact.what, FactKind::Dialled { .. }))
     }
 
     /// All its linkedids, and its own id.
@@ -106,29 +106,29 @@ impl<'a> View<'a> {
 /// Whether the channel came in or was dialled, by which event, and whether that is known at all.
 fn way(leg: &Leg, facts: &[&Fact], numbers: bool) -> (Way, EventTime, &'static str, bool) {
     use ChannelState::{Down, PreRing, Ring, Ringing};
-    let of = |wanted: fn(&What) -> bool| facts.iter().find(|fact| wanted(&fact.what));
-    if let Some(fact) = of(|what| matches!(what, What::Born(Ring | PreRing))) {
+    let of = |wanted: fn(&FactKind) -> bool| facts.iter().find(|fact| wanted(&fact.what));
+    if let Some(fact) = of(|what| matches!(what, FactKind::Born(Ring | PreRing))) {
         return (Way::CameIn, fact.at, "born in state Ring", true);
     }
-    if let Some(fact) = of(|what| matches!(what, What::Dialled { .. })) {
+    if let Some(fact) = of(|what| matches!(what, FactKind::Dialled { .. })) {
         return (Way::Dialled, fact.at, "named as dialled", true);
     }
-    let born_down = of(|what| matches!(what, What::Born(Down)));
+    let born_down = of(|what| matches!(what, FactKind::Born(Down)));
     if let Some(fact) = born_down.filter(|_| trunk::technology(leg.name()) == "PJSIP") {
         return (Way::Dialled, fact.at, "born in state Down", true);
     }
-    let first_state = of(|what| matches!(what, What::State(Ring | PreRing | Ringing)));
+    let first_state = of(|what| matches!(what, FactKind::State(Ring | PreRing | Ringing)));
     if let Some(fact) = first_state {
-        return if fact.what == What::State(Ringing) {
+        return if fact.what == FactKind::State(Ringing) {
             (Way::Dialled, fact.at, "first state Ringing", true)
         } else {
             (Way::CameIn, fact.at, "first state Ring", true)
         };
     }
-    if let Some(fact) = of(|what| matches!(what, What::DialEnded)) {
+    if let Some(fact) = of(|what| matches!(what, FactKind::DialEnded)) {
         return (Way::Dialled, fact.at, "named as what was dialled", true);
     }
-    let born = of(|what| matches!(what, What::Born(_))).map(|fact| fact.at);
+    let born = of(|what| matches!(what, FactKind::Born(_))).map(|fact| fact.at);
     way_without_state(leg, born, numbers)
 }
 
@@ -171,8 +171,8 @@ fn way_without_state(
 /// The hang-up: AMI's own, else CEL's, else the channel's end; the last sign of life if none.
 fn end(leg: &Leg, facts: &[&Fact]) -> EventTime {
     let rank = |fact: &Fact| match (&fact.what, fact.origin) {
-        (What::Hangup, Origin::Channel) => 0,
-        (What::Hangup, Origin::Cel) => 1,
+        (FactKind::Hangup, Origin::Channel) => 0,
+        (FactKind::Hangup, Origin::Cel) => 1,
         _ => 2,
     };
     let ends = facts.iter().filter(|fact| fact.what.is_end());
@@ -182,7 +182,7 @@ fn end(leg: &Leg, facts: &[&Fact]) -> EventTime {
 
 /// The stays in bridges, and those in holding bridges. Where AMI and CEL both tell of a bridge, the
 /// one that tells more of it is believed, so that two clocks 1 ms apart make no third stay.
-fn stays<'a>(facts: &[&'a Fact], end: EventTime) -> (Vec<Stay<'a>>, Vec<Stay<'a>>) {
+fn stays<'a>(facts: &[&'a Fact], end: EventTime) -> (Vec<BridgeStay<'a>>, Vec<BridgeStay<'a>>) {
     let mut bridges: Vec<(&str, bool)> = facts
         .iter()
         .filter_map(|fact| fact.what.passage())
@@ -205,7 +205,8 @@ fn stays<'a>(facts: &[&'a Fact], end: EventTime) -> (Vec<Stay<'a>>, Vec<Stay<'a>
         all[i - 1].0.to = all[i - 1].0.to.min(next);
     }
     let (waits, stays): (Vec<_>, Vec<_>) = all.into_iter().partition(|&(_, holding)| holding);
-    let only = |these: Vec<(Stay<'a>, bool)>| these.into_iter().map(|(stay, _)| stay).collect();
+    let only =
+        |these: Vec<(BridgeStay<'a>, bool)>| these.into_iter().map(|(stay, _)| stay).collect();
     (only(stays), only(waits))
 }
 
@@ -215,7 +216,7 @@ fn stays_in<'a>(
     facts: &[&'a Fact],
     origin: Origin,
     end: EventTime,
-) -> (Vec<Stay<'a>>, usize) {
+) -> (Vec<BridgeStay<'a>>, usize) {
     let mut stays = Vec::new();
     let mut since = None;
     for fact in facts.iter().filter(|fact| fact.origin == origin) {
@@ -225,7 +226,7 @@ fn stays_in<'a>(
         if passage.enters {
             since = since.or(Some(fact.at));
         } else if let Some(from) = since.take() {
-            stays.push(Stay {
+            stays.push(BridgeStay {
                 bridge: name,
                 from,
                 to: fact.at,
@@ -233,7 +234,7 @@ fn stays_in<'a>(
         }
     }
     let told = 2 * stays.len() + usize::from(since.is_some());
-    stays.extend(since.map(|from| Stay {
+    stays.extend(since.map(|from| BridgeStay {
         bridge: name,
         from,
         to: end.max(from),

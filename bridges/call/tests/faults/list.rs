@@ -75,8 +75,8 @@ pub const FAULTS: [Fault; 16] = [
     Fault {
         name: "chan_sip's first state is not asked whether the call came in",
         file: "resolve/view.rs",
-        old: "return if fact.what == What::State(Ringing) {",
-        new: "return if fact.what != What::DialEnded {",
+        old: "return if fact.what == FactKind::State(Ringing) {",
+        new: "return if fact.what != FactKind::DialEnded {",
     },
     Fault {
         name: "the number is read where the dial prefix stands",
