@@ -100,7 +100,7 @@ pub(crate) fn tell<'a, K: AsRef<[u8]>, V: Raw<'a>>(
 
 /// Where a value goes.
 #[derive(Clone, Copy)]
-enum Place {
+enum Target {
     Channel,
     Id,
     Linkedid,
@@ -117,8 +117,8 @@ enum Place {
 
 /// The keys that an event is read by. `Channel` of `AgentConnect` is the agent's, or only the
 /// interface that was called, while its unique id is the caller's: left out.
-const fn keys(old: Old) -> &'static [(&'static [u8], Place)] {
-    use Place::{
+const fn keys(old: Old) -> &'static [(&'static [u8], Target)] {
+    use Target::{
         Channel, EndsBy, Id, Linkedid, New, Number, OtherChannel, OtherId, OtherNumber, Room, Word,
     };
     match old {
@@ -210,23 +210,23 @@ impl<'a> Read<'a> {
             return;
         };
         let field = match place {
-            Place::Channel => &mut self.one.name,
-            Place::Id => &mut self.one.uniqueid,
-            Place::Linkedid => &mut self.one.linkedid,
-            Place::Number => &mut self.one.caller_number,
-            Place::OtherChannel => &mut self.two.name,
-            Place::OtherId => &mut self.two.uniqueid,
-            Place::OtherNumber => &mut self.two.caller_number,
-            Place::Word => &mut self.word,
-            Place::Room => {
+            Target::Channel => &mut self.one.name,
+            Target::Id => &mut self.one.uniqueid,
+            Target::Linkedid => &mut self.one.linkedid,
+            Target::Number => &mut self.one.caller_number,
+            Target::OtherChannel => &mut self.two.name,
+            Target::OtherId => &mut self.two.uniqueid,
+            Target::OtherNumber => &mut self.two.caller_number,
+            Target::Word => &mut self.word,
+            Target::Room => {
                 self.word = Cow::Owned(format!("room {}", known(value, mended)));
                 return;
             }
-            Place::EndsBy(word) => {
+            Target::EndsBy(word) => {
                 self.ends = value.as_ref().eq_ignore_ascii_case(word);
                 return;
             }
-            Place::New => {
+            Target::New => {
                 self.new = true;
                 return;
             }

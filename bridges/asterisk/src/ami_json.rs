@@ -1,7 +1,7 @@
 //! AMI as JSON: amiws's envelope, an event as one flat object, or Wazo's bus body.
 
 use crate::cel_time::CelClock;
-use crate::decoder::{Decoded, Heard, Unreadable};
+use crate::decoder::{Decoded, ServerEvent, Unreadable};
 use crate::event::{self, Rule};
 use crate::frame_json::{Collected, Head};
 use crate::mend::Scratch;
@@ -12,7 +12,7 @@ use callbridge_call::{Kind, Mark, Origin, Told};
 
 /// What later frames of a connection need.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
+pub(crate) struct FrameContext {
     names: Names,
     /// AMI's own channel events are told here, not CEL's alone.
     channel_events: bool,
@@ -23,7 +23,7 @@ pub(crate) fn decode<'a>(
     frame: &'a [u8],
     of_bus: bool,
     scratch: &'a mut Scratch,
-    memory: &mut Memory,
+    memory: &mut FrameContext,
     clock: &mut CelClock,
 ) -> Decoded<'a> {
     let (collected, repaired) = match std::str::from_utf8(frame).ok().and_then(Collected::read) {
@@ -42,7 +42,7 @@ pub(crate) fn decode<'a>(
 fn tell<'a>(
     collected: Collected<'a>,
     mut repaired: bool,
-    memory: &mut Memory,
+    memory: &mut FrameContext,
     clock: &mut CelClock,
 ) -> Decoded<'a> {
     let Collected {
@@ -76,7 +76,7 @@ fn tell<'a>(
                 memory.names.note(server.as_deref(), event, cut);
             }
             Decoded::Event {
-                heard: Heard { server, told },
+                heard: ServerEvent { server, told },
                 repaired,
             }
         }

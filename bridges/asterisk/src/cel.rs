@@ -41,7 +41,7 @@ impl Default for Extra<'_> {
 
 /// What events take from `Extra`.
 #[derive(Default)]
-struct Told<'a> {
+struct ExtraFields<'a> {
     bridge: Text<'a>,
     technology: Text<'a>,
     cause: Option<u16>,
@@ -119,14 +119,14 @@ impl<'a> CelRow<'a> {
                 data: self.app_data.clone(),
             },
             b"BRIDGE_ENTER" => {
-                let Told {
+                let ExtraFields {
                     bridge, technology, ..
                 } = self.extra.told();
                 let bridge = or_unnamed(bridge, &self.application, &self.app_data, &self.peer);
                 Kind::BridgeEnter { bridge, technology }
             }
             b"BRIDGE_EXIT" => {
-                let Told {
+                let ExtraFields {
                     bridge, technology, ..
                 } = self.extra.told();
                 let bridge = or_unnamed(bridge, &self.application, &self.app_data, "");
@@ -319,22 +319,22 @@ impl<'a> Extra<'a> {
         }
     }
 
-    fn told(self) -> Told<'a> {
+    fn told(self) -> ExtraFields<'a> {
         match self {
-            Self::Text(text) if text.is_empty() => Told::default(),
+            Self::Text(text) if text.is_empty() => ExtraFields::default(),
             Self::Text(Cow::Borrowed(text)) => Json::object(text.as_bytes())
-                .map(Told::of)
+                .map(ExtraFields::of)
                 .unwrap_or_default(),
             // Escaped inside JSON or CSV: nothing can be borrowed from it.
             Self::Text(Cow::Owned(text)) => Json::object(text.as_bytes())
-                .map(|m| Told::of(m).into_owned())
+                .map(|m| ExtraFields::of(m).into_owned())
                 .unwrap_or_default(),
-            Self::Members(members) => Told::of(members),
+            Self::Members(members) => ExtraFields::of(members),
         }
     }
 }
 
-impl<'a> Told<'a> {
+impl<'a> ExtraFields<'a> {
     fn of(members: Members<'a>) -> Self {
         let mut told = Self::default();
         for (name, value) in members {
@@ -358,9 +358,9 @@ impl<'a> Told<'a> {
         told
     }
 
-    fn into_owned<'b>(self) -> Told<'b> {
+    fn into_owned<'b>(self) -> ExtraFields<'b> {
         let own = |text: Text<'_>| Cow::Owned(text.into_owned());
-        Told {
+        ExtraFields {
             bridge: own(self.bridge),
             technology: own(self.technology),
             cause: self.cause,

@@ -32,7 +32,7 @@ pub struct DecoderSettings {
 
 /// What a message tells, and whose message it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Heard<'a> {
+pub struct ServerEvent<'a> {
     /// `server_name` of an AMI-JSON frame, `origin_uuid` on Wazo's bus: one connection may carry
     /// several PBXs.
     pub server: Option<Text<'a>>,
@@ -50,7 +50,7 @@ pub enum Decoded<'a> {
     /// Something a call can depend on.
     Event {
         /// What was told.
-        heard: Heard<'a>,
+        heard: ServerEvent<'a>,
         /// Bad bytes, escapes or a cut end were set right: to be counted.
         repaired: bool,
     },
@@ -66,7 +66,7 @@ impl<'a> Decoded<'a> {
     pub(crate) fn of(told: Result<Told<'a>, Unreadable>, repaired: bool) -> Self {
         match told {
             Ok(told) => Self::Event {
-                heard: Heard { server: None, told },
+                heard: ServerEvent { server: None, told },
                 repaired,
             },
             Err(why) => Self::Unreadable(why),
@@ -111,7 +111,7 @@ pub struct Decoder {
     cdr_rows: CdrRows,
     variables: Option<BTreeSet<String>>,
     scratch: Scratch,
-    memory: ami_json::Memory,
+    memory: ami_json::FrameContext,
 }
 
 impl Decoder {
@@ -125,7 +125,7 @@ impl Decoder {
             rows: CsvRows::new(settings.cel_columns),
             variables: settings.variables,
             scratch: Scratch::default(),
-            memory: ami_json::Memory::default(),
+            memory: ami_json::FrameContext::default(),
         }
     }
 
@@ -173,7 +173,7 @@ impl Decoder {
 }
 
 /// Whether each id that calls are known by can be one.
-fn has_good_ids(heard: &Heard<'_>) -> bool {
+fn has_good_ids(heard: &ServerEvent<'_>) -> bool {
     let is_good = |id: &str| {
         let plain = id.bytes().all(|byte| byte.is_ascii_graphic());
         id.len() <= ID_BYTES_MAX && (plain || !id.chars().any(char::is_control))

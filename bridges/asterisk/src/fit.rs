@@ -35,7 +35,7 @@ impl Fit {
     pub fn of(format: Format, settings: DecoderSettings, bytes: &[u8]) -> Self {
         let mut decoder = Decoder::new(format, settings);
         let (mut events, mut skipped, mut last) = (0, 0_u64, None);
-        let mut talk = Talk::default();
+        let mut talk = AnsweredChannels::default();
         for frame in Frames::new(format, bytes) {
             let Frame::Message(message) = frame else {
                 continue;
@@ -70,13 +70,13 @@ impl Fit {
 
 /// Whether CEL tells who talked with whom.
 #[derive(Default)]
-struct Talk {
+struct AnsweredChannels {
     bridges: bool,
     /// Channels that answered, by their linkedid.
     answered: BTreeMap<String, BTreeSet<String>>,
 }
 
-impl Talk {
+impl AnsweredChannels {
     fn hear(&mut self, told: &Told<'_>) {
         let Told::Channel(event) = told else { return };
         if event.origin != Origin::Cel {

@@ -35,7 +35,7 @@ pub enum Lack {
 
 /// What a frame was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Heard {
+pub struct FrameFinding {
     /// An answer to a question of ours alone, and nothing for the decoder.
     pub ours: bool,
     /// What it shows to be lacking, once each.
@@ -140,25 +140,25 @@ impl Hearing {
     }
 
     /// Takes a frame, the one that accepted the login included.
-    pub fn hear(&mut self, frame: &[u8]) -> Heard {
+    pub fn hear(&mut self, frame: &[u8]) -> FrameFinding {
         let mut heard = self.look_at(frame);
         heard.comes = self.back && self.births.listed && !self.said;
         self.said |= heard.comes;
         heard
     }
 
-    fn look_at(&mut self, frame: &[u8]) -> Heard {
+    fn look_at(&mut self, frame: &[u8]) -> FrameFinding {
         let settled = self.echo == Echo::Settled || self.proved && !self.is_asked();
         if self.proved && self.first.is_none() && self.own.is_none() && settled {
-            return Heard::default();
+            return FrameFinding::default();
         }
         let pairs = Pairs::new(frame);
         let id = pairs.get("ActionID");
         let is = |own: &Option<String>| own.as_ref().is_some_and(|own| id == Some(own.as_bytes()));
         let (first, ours) = (is(&self.first), is(&self.own));
-        let mut heard = Heard {
+        let mut heard = FrameFinding {
             ours,
-            ..Heard::default()
+            ..FrameFinding::default()
         };
         if self.hear_own_event(&pairs) {
             heard.ours = true;

@@ -52,7 +52,7 @@ pub mod survey;
 mod text;
 
 pub use cel_columns::{Columns, MissingColumn};
-pub use decoder::{Decoded, Decoder, DecoderSettings, Heard, Unreadable};
+pub use decoder::{Decoded, Decoder, DecoderSettings, ServerEvent, Unreadable};
 pub use event::DECODED;
 pub use fit::Fit;
 pub use format::{Format, Framing, UnknownFormat};

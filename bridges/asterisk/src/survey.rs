@@ -71,14 +71,14 @@ impl Account {
 pub struct Survey {
     account: Account,
     /// Under which id each is asked, until it has answered.
-    waiting: Vec<(String, Asked)>,
+    waiting: Vec<(String, Question)>,
     /// Ids of channels in the first list and in the one under way.
     first: Option<BTreeSet<Vec<u8>>>,
     listing: BTreeSet<Vec<u8>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum Question {
     Commands,
     Echo,
     Settings,
@@ -104,7 +104,7 @@ impl Survey {
 
     /// The first question.
     pub fn begin(&mut self, login: &mut Login) -> Outgoing {
-        self.asks(login, Asked::Commands, &[("Action", "ListCommands")])
+        self.asks(login, Question::Commands, &[("Action", "ListCommands")])
     }
 
     /// What else to ask, once the first is answered: only what the account may do. Where the PBX
@@ -114,20 +114,20 @@ impl Survey {
         if self.may("UserEvent") {
             self.account.echoed = Some(false);
             let own = [("Action", "UserEvent"), ("UserEvent", "CallbridgeCheck")];
-            outgoing.push(self.asks(login, Asked::Echo, &own));
+            outgoing.push(self.asks(login, Question::Echo, &own));
         }
         if self.may("CoreSettings") {
             let settings = [("Action", "CoreSettings")];
-            outgoing.push(self.asks(login, Asked::Settings, &settings));
+            outgoing.push(self.asks(login, Question::Settings, &settings));
         }
         // Later releases tell of a queue's telephones by themselves.
         if self.account.is_old() && self.may("QueueSummary") {
             let queues = [("Action", "QueueSummary")];
-            outgoing.push(self.asks(login, Asked::Queues, &queues));
+            outgoing.push(self.asks(login, Question::Queues, &queues));
         }
         for (action, technology) in LISTS {
             if self.may(action) {
-                let asked = Asked::Endpoints(technology);
+                let asked = Question::Endpoints(technology);
                 outgoing.push(self.asks(login, asked, &[("Action", action)]));
             }
         }
@@ -140,7 +140,7 @@ impl Survey {
         self.listing.clear();
         let channels = [("Action", "CoreShowChannels")];
         self.may("CoreShowChannels")
-            .then(|| self.asks(login, Asked::Channels, &channels))
+            .then(|| self.asks(login, Question::Channels, &channels))
     }
 
     /// Whether it may be asked. What is said of no action is asked, but for an event of our own.
@@ -151,7 +151,7 @@ impl Survey {
         }
     }
 
-    fn asks(&mut self, login: &mut Login, asked: Asked, pairs: &[(&str, &str)]) -> Outgoing {
+    fn asks(&mut self, login: &mut Login, asked: Question, pairs: &[(&str, &str)]) -> Outgoing {
         let (id, outgoing) = login.asks(pairs);
         self.waiting.push((id, asked));
         outgoing
@@ -159,12 +159,16 @@ impl Survey {
 
     /// All that was asked has answered; our own event may still be on its way.
     pub fn is_answered(&self) -> bool {
-        self.waiting.iter().all(|(_, asked)| *asked == Asked::Echo)
+        self.waiting
+            .iter()
+            .all(|(_, asked)| *asked == Question::Echo)
     }
 
     /// Our own event came back, or was not sent.
     pub fn is_echoed(&self) -> bool {
-        self.waiting.iter().all(|(_, asked)| *asked != Asked::Echo)
+        self.waiting
+            .iter()
+            .all(|(_, asked)| *asked != Question::Echo)
     }
 
     /// That it hears channels is proved, or that it does not.
@@ -196,12 +200,12 @@ impl Survey {
         }
     }
 
-    fn hear_answer(&mut self, at: usize, asked: Asked, pairs: &Pairs<'_>) {
+    fn hear_answer(&mut self, at: usize, asked: Question, pairs: &Pairs<'_>) {
         let refused = pairs
             .get("Response")
             .is_some_and(|word| word.eq_ignore_ascii_case(b"Error"));
         match asked {
-            Asked::Commands if !refused => {
+            Question::Commands if !refused => {
                 let names = pairs.clone().map(|(name, _)| name);
                 let names = names.filter(|name| {
                     let own = [&b"response"[..], b"actionid", b"message"];
@@ -212,58 +216,58 @@ impl Survey {
                 // A PBX that only says "done" has told nothing.
                 self.account.actions = Some(names).filter(|names| !names.is_empty());
             }
-            Asked::Settings => self.account.release = pairs.get("AsteriskVersion").map(text),
-            Asked::Endpoints(_) | Asked::Channels | Asked::Queues
+            Question::Settings => self.account.release = pairs.get("AsteriskVersion").map(text),
+            Question::Endpoints(_) | Question::Channels | Question::Queues
                 if !refused && list_follows(pairs) =>
             {
-                if asked == Asked::Queues {
+                if asked == Question::Queues {
                     self.account.queues = Some(0);
                 }
                 return;
             }
-            Asked::Echo if !refused => return,
-            Asked::Commands
-            | Asked::Echo
-            | Asked::Endpoints(_)
-            | Asked::Channels
-            | Asked::Queues => {}
+            Question::Echo if !refused => return,
+            Question::Commands
+            | Question::Echo
+            | Question::Endpoints(_)
+            | Question::Channels
+            | Question::Queues => {}
         }
         self.waiting.remove(at);
     }
 
     /// A row of a list, or its end.
-    fn hear_item(&mut self, at: usize, asked: Asked, event: &[u8], pairs: &Pairs<'_>) {
+    fn hear_item(&mut self, at: usize, asked: Question, event: &[u8], pairs: &Pairs<'_>) {
         match asked {
-            Asked::Echo => {
+            Question::Echo => {
                 self.account.echoed = Some(true);
                 self.account.timed = Some(pairs.get("Timestamp").is_some());
                 self.waiting.remove(at);
             }
             _ if event.ends_with(b"complete") => self.hear_end(at, asked),
-            Asked::Queues => {
+            Question::Queues => {
                 let count = self.account.queues.get_or_insert_default();
                 *count = count.saturating_add(1);
             }
-            Asked::Endpoints(technology) => self.hear_endpoint(technology, pairs),
-            Asked::Channels => {
+            Question::Endpoints(technology) => self.hear_endpoint(technology, pairs),
+            Question::Channels => {
                 let id = pairs
                     .get("Uniqueid")
                     .filter(|_| self.listing.len() < CHANNELS_MAX);
                 self.listing.extend(id.map(<[u8]>::to_vec));
                 self.hear_variables(pairs);
             }
-            Asked::Commands | Asked::Settings => {}
+            Question::Commands | Question::Settings => {}
         }
     }
 
-    fn hear_end(&mut self, at: usize, asked: Asked) {
+    fn hear_end(&mut self, at: usize, asked: Question) {
         self.waiting.remove(at);
         match asked {
-            Asked::Endpoints("") => {}
-            Asked::Endpoints(technology) => {
+            Question::Endpoints("") => {}
+            Question::Endpoints(technology) => {
                 self.account.whole.insert(technology.to_owned());
             }
-            Asked::Channels => {
+            Question::Channels => {
                 let listed = std::mem::take(&mut self.listing);
                 self.account.channels = Some(listed.len());
                 match &self.first {
@@ -271,7 +275,7 @@ impl Survey {
                     None => self.first = Some(listed),
                 }
             }
-            Asked::Commands | Asked::Echo | Asked::Settings | Asked::Queues => {}
+            Question::Commands | Question::Echo | Question::Settings | Question::Queues => {}
         }
     }
 

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct SourceFeed {
     id: SourceId,
     shown: String,
     ring: Ring,
@@ -29,7 +29,7 @@ pub(crate) struct Line {
     dropped: u64,
 }
 
-impl Line {
+impl SourceFeed {
     pub(crate) fn new(
         id: SourceId,
         shown: String,
@@ -102,7 +102,7 @@ impl Line {
         }
     }
 
-    /// Events come, though none of a call did yet. Without waiting, as [`Line::lacks`].
+    /// Events come, though none of a call did yet. Without waiting, as [`SourceFeed::lacks`].
     pub(crate) fn comes(&self) {
         if self.ring.try_tell(self.id, Item::Comes).is_err() {
             tracing::debug!(source = %self.shown, "no room to tell that events come");

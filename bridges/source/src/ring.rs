@@ -103,7 +103,7 @@ struct Shares {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ShareKind {
     Live,
     Patient,
 }
@@ -113,7 +113,7 @@ struct Entry {
     source: SourceId,
     item: Item,
     /// What is given back when the entry is taken; nothing for a state.
-    cost: Option<(Kind, u32)>,
+    cost: Option<(ShareKind, u32)>,
 }
 
 /// The sources' end; cheap to clone.
@@ -149,7 +149,7 @@ impl Ring {
         let entry = Entry {
             source,
             item: Item::Frame(frame),
-            cost: Some((Kind::Live, cost)),
+            cost: Some((ShareKind::Live, cost)),
         };
         match self.sender.try_send(entry) {
             Ok(()) => Ok(Offered::Taken),
@@ -173,7 +173,7 @@ impl Ring {
         place.send(Entry {
             source,
             item: Item::Frame(frame),
-            cost: Some((Kind::Patient, cost)),
+            cost: Some((ShareKind::Patient, cost)),
         });
         Ok(())
     }
@@ -229,8 +229,8 @@ impl Intake {
 
     fn taken(&self, entry: Entry) -> (SourceId, Item) {
         match entry.cost {
-            Some((Kind::Live, cost)) => self.shares.live.give_back(cost),
-            Some((Kind::Patient, cost)) => self.shares.patient.give_back(cost),
+            Some((ShareKind::Live, cost)) => self.shares.live.give_back(cost),
+            Some((ShareKind::Patient, cost)) => self.shares.patient.give_back(cost),
             None => {}
         }
         (entry.source, entry.item)

@@ -2,7 +2,7 @@
 
 use crate::backoff::{Backoff, Bounds, chance};
 use crate::connect::Target;
-use crate::line::Line;
+use crate::line::SourceFeed;
 use crate::url::{Endpoint, SourceUrl, Transport};
 use crate::{Counts, Error, EventTime, FilePosition, Item, Ring, SourceId, VerdictReader};
 use crate::{ami, amqp, file, websocket};
@@ -155,7 +155,7 @@ impl Access {
 
 /// What every kind of session needs.
 pub(crate) struct Context {
-    pub line: Line,
+    pub line: SourceFeed,
     pub access: Access,
 }
 
@@ -221,7 +221,7 @@ impl Source {
         shutdown: impl Future<Output = ()> + Send,
     ) {
         let shown = self.url.public();
-        let line = Line::new(self.id, shown, ring.clone(), self.clock, self.counts);
+        let line = SourceFeed::new(self.id, shown, ring.clone(), self.clock, self.counts);
         let mut context = Context {
             line,
             access: Access {

@@ -29,20 +29,20 @@ pub enum Verdict {
 
 /// What has been given and not taken yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Judged {
+pub(crate) struct PendingVerdicts {
     pub through: u64,
     /// In ascending order.
     pub refused: Vec<u64>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    judged: Mutex<Judged>,
+struct VerdictState {
+    judged: Mutex<PendingVerdicts>,
     given: Notify,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Judged> {
+impl VerdictState {
+    fn lock(&self) -> MutexGuard<'_, PendingVerdicts> {
         self.judged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -50,7 +50,7 @@ impl Shared {
 /// The intake's end: gives verdicts, and holds a source back while the disk is full.
 #[derive(Clone, Debug)]
 pub struct Verdicts {
-    shared: Arc<Shared>,
+    shared: Arc<VerdictState>,
     paused: watch::Sender<bool>,
 }
 
@@ -86,17 +86,17 @@ impl Verdicts {
 /// A source's end.
 #[derive(Debug)]
 pub struct VerdictReader {
-    shared: Arc<Shared>,
+    shared: Arc<VerdictState>,
     paused: watch::Receiver<bool>,
 }
 
 impl VerdictReader {
     /// Waits until something was given, and takes it. Safe to cancel.
-    pub(crate) async fn next(&self) -> Judged {
+    pub(crate) async fn next(&self) -> PendingVerdicts {
         self.shared.given.notified().await;
         let mut judged = self.shared.lock();
         let refused = std::mem::take(&mut judged.refused);
-        Judged {
+        PendingVerdicts {
             through: judged.through,
             refused,
         }
@@ -116,7 +116,7 @@ impl VerdictReader {
 
 /// Makes the way back for one source.
 pub fn verdicts() -> (Verdicts, VerdictReader) {
-    let shared = Arc::new(Shared::default());
+    let shared = Arc::new(VerdictState::default());
     let (sender, paused) = watch::channel(false);
     let verdicts = Verdicts {
         shared: Arc::clone(&shared),

@@ -5,7 +5,7 @@ mod survey;
 
 use crate::connect::{Stream, Target};
 use crate::error::Error;
-use crate::line::Line;
+use crate::line::SourceFeed;
 use crate::source::{Access, Context};
 use crate::url::Endpoint;
 use bytes::Bytes;
@@ -138,7 +138,7 @@ impl Ami {
         &self,
         login: &mut Login,
         hearing: &mut Hearing,
-        line: &mut Line,
+        line: &mut SourceFeed,
         bytes: &[u8],
     ) -> Result<(), Error> {
         // Also after the login: what became of the filters is heard of here.

@@ -24,7 +24,7 @@ use lapin::options::{
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{Channel, Connection};
 use std::time::Duration;
-use tags::{Answer, Tags};
+use tags::{BrokerReply, Tags};
 
 const CONSUMER: &str = "callbridge";
 
@@ -222,14 +222,14 @@ impl Session<'_> {
         }
     }
 
-    async fn answer(&self, answers: &[Answer]) -> Result<(), Error> {
+    async fn answer(&self, answers: &[BrokerReply]) -> Result<(), Error> {
         for answer in answers {
             match answer {
-                Answer::Reject(tag) => {
+                BrokerReply::Reject(tag) => {
                     let options = BasicRejectOptions { requeue: false };
                     self.soon(self.channel.basic_reject(*tag, options)).await?;
                 }
-                Answer::AckThrough(tag) => {
+                BrokerReply::AckThrough(tag) => {
                     let options = BasicAckOptions { multiple: true };
                     self.soon(self.channel.basic_ack(*tag, options)).await?;
                 }

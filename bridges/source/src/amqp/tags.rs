@@ -1,11 +1,11 @@
 //! Which deliveries are under way, and what a verdict means for them. Pure.
 
-use crate::verdict::Judged;
+use crate::verdict::PendingVerdicts;
 use std::collections::BTreeMap;
 
 /// What to tell the broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum BrokerReply {
     /// This one is unreadable and kept by us: not again, and to the queue's dead-letter exchange.
     Reject(u64),
     /// All up to this tag are committed.
@@ -30,14 +30,14 @@ impl Tags {
     }
 
     /// Rejections first: an acknowledgement of all up to a tag would take them along.
-    pub(super) fn judged(&mut self, judged: &Judged) -> Vec<Answer> {
+    pub(super) fn judged(&mut self, judged: &PendingVerdicts) -> Vec<BrokerReply> {
         let refused = judged.refused.iter();
         let rejects = refused.filter_map(|seq| self.outstanding.remove(seq));
-        let mut answers: Vec<_> = rejects.map(Answer::Reject).collect();
+        let mut answers: Vec<_> = rejects.map(BrokerReply::Reject).collect();
         let open = self.outstanding.split_off(&(judged.through + 1));
         let committed = std::mem::replace(&mut self.outstanding, open);
         let last = committed.last_key_value();
-        answers.extend(last.map(|(_, tag)| Answer::AckThrough(*tag)));
+        answers.extend(last.map(|(_, tag)| BrokerReply::AckThrough(*tag)));
         answers
     }
 }
@@ -48,8 +48,8 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    fn judged(through: u64, refused: &[u64]) -> Judged {
-        Judged {
+    fn judged(through: u64, refused: &[u64]) -> PendingVerdicts {
+        PendingVerdicts {
             through,
             refused: refused.to_vec(),
         }
@@ -66,9 +66,9 @@ mod tests {
     #[test]
     fn one_answer_acknowledges_all_that_is_committed() {
         let mut tags = tags(1, 10);
-        assert_eq!(tags.judged(&judged(7, &[])), [Answer::AckThrough(7)]);
+        assert_eq!(tags.judged(&judged(7, &[])), [BrokerReply::AckThrough(7)]);
         assert_eq!(tags.judged(&judged(7, &[])), []);
-        assert_eq!(tags.judged(&judged(10, &[])), [Answer::AckThrough(10)]);
+        assert_eq!(tags.judged(&judged(10, &[])), [BrokerReply::AckThrough(10)]);
         assert!(tags.is_empty());
     }
 
@@ -78,7 +78,11 @@ mod tests {
         let answers = tags.judged(&judged(5, &[2, 5]));
         assert_eq!(
             answers,
-            [Answer::Reject(2), Answer::Reject(5), Answer::AckThrough(4)]
+            [
+                BrokerReply::Reject(2),
+                BrokerReply::Reject(5),
+                BrokerReply::AckThrough(4)
+            ]
         );
     }
 
@@ -86,7 +90,7 @@ mod tests {
     fn verdicts_on_an_older_connection_change_nothing() {
         let mut tags = tags(100, 3);
         assert_eq!(tags.judged(&judged(99, &[5, 99])), []);
-        assert_eq!(tags.judged(&judged(101, &[])), [Answer::AckThrough(2)]);
+        assert_eq!(tags.judged(&judged(101, &[])), [BrokerReply::AckThrough(2)]);
     }
 
     proptest! {
@@ -106,10 +110,10 @@ mod tests {
                 refusable = through + 1;
                 for answer in tags.judged(&judged(through, &refused)) {
                     match answer {
-                        Answer::Reject(tag) => {
+                        BrokerReply::Reject(tag) => {
                             prop_assert_eq!(broker.insert(tag, "refused"), Some("open"));
                         }
-                        Answer::AckThrough(tag) => {
+                        BrokerReply::AckThrough(tag) => {
                             prop_assert_eq!(broker[&tag], "open");
                             let open = broker.range_mut(..=tag).filter(|(_, s)| **s == "open");
                             open.for_each(|(_, state)| *state = "acked");
