@@ -6,7 +6,7 @@
 //! | module | question |
 //! |---|---|
 //! | `view` | what is each channel, did it come in or was it dialled, in which bridges was it? |
-//! | `seats` | which telephone was behind a unique id when (AMI 1.x)? |
+//! | `masquerade` | which telephone was behind a unique id when (AMI 1.x)? |
 //! | `unnamed` | which bridge was it that nobody named? |
 //! | `split` | which channels really belong together? |
 //! | `customers` | who is the customer, and how many calls are these? |
@@ -20,8 +20,8 @@ mod customers;
 mod doubt;
 mod employee;
 mod finish;
+mod masquerade;
 mod number;
-mod seats;
 mod split;
 mod talk;
 mod timeline;
@@ -100,7 +100,7 @@ pub(crate) fn resolve(
         caught_up,
         ..
     } = settings;
-    let seated = seats::seated(call);
+    let seated = masquerade::seated(call);
     let legs: Vec<&Leg> = match &seated {
         Some(seated) => seated.legs.iter().collect(),
         None => call.legs.values().collect(),
