@@ -15,8 +15,8 @@ mod table;
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Frames};
 use callbridge_call::event::ChannelState;
 use callbridge_call::{
-    Assembler, ChannelEvent, ChannelRef, Endpoint, Endpoints, EventTime, Kind, Origin, Settings,
-    Told,
+    Assembler, ChannelEvent, ChannelRef, Endpoint, Endpoints, EventTime, Kind, Origin, PbxEvent,
+    Settings,
 };
 use core_time::on_core;
 use std::borrow::Cow;
@@ -199,7 +199,7 @@ fn lines_alone(file: &Path) -> u64 {
     lines
 }
 
-fn messages(file: &Path, mut each: impl FnMut(&Told<'_>)) {
+fn messages(file: &Path, mut each: impl FnMut(&PbxEvent<'_>)) {
     let mut framer = Framer::new(Format::CelCsv);
     let mut decoder = Decoder::new(Format::CelCsv, DecoderSettings::default());
     pieces(file, |piece| {
@@ -279,7 +279,7 @@ fn open_calls() {
                     channel,
                     kind,
                 };
-                assembler.hear(&Told::Channel(event), now);
+                assembler.hear(&PbxEvent::Channel(event), now);
             }
         }
     }

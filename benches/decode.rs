@@ -11,7 +11,7 @@ mod core_time;
 mod table;
 
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames, Pairs};
-use callbridge_call::{Assembler, Endpoints, EventTime, Settings, Told};
+use callbridge_call::{Assembler, Endpoints, EventTime, PbxEvent, Settings};
 use core_time::on_core;
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -211,7 +211,7 @@ fn calls(bytes: &[u8]) -> usize {
     let (mut read, mut now) = (0, EventTime::from_seconds(0));
     for message in messages(Format::Ami, bytes) {
         if let Decoded::Event { heard, .. } = decoder.decode(message) {
-            if let Told::Channel(event) = &heard.told {
+            if let PbxEvent::Channel(event) = &heard.told {
                 now = now.max(event.at.unwrap_or(now));
             }
             assembler.hear(&heard.told, now);

@@ -4,7 +4,7 @@
 use super::core_time::on_core;
 use super::table;
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer};
-use callbridge_call::{Assembler, EventTime, Told};
+use callbridge_call::{Assembler, EventTime, PbxEvent};
 use std::hint::black_box;
 use std::time::Duration;
 
@@ -121,7 +121,7 @@ fn crowd(messages: &[RecordedMessage], open: u32) -> (Vec<u8>, usize) {
     (text, order.len())
 }
 
-fn read(text: &[u8], mut each: impl FnMut(&Told<'_>)) {
+fn read(text: &[u8], mut each: impl FnMut(&PbxEvent<'_>)) {
     let mut framer = Framer::new(Format::Ami);
     let mut decoder = Decoder::new(Format::Ami, DecoderSettings::default());
     for piece in text.chunks(PIECE_BYTES) {
@@ -172,7 +172,7 @@ pub fn rows(assembler: fn(usize) -> Assembler) {
     let messages = recorded();
     println!(
         "\n{CALLS} answered calls of {} AMI messages; text to finished calls, and the text alone \
-         (rows → Told)",
+         (rows → PbxEvent)",
         messages.len()
     );
     println!(

@@ -4,7 +4,7 @@ pub mod script;
 
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Frames};
 use callbridge_call::{
-    Assembler, Endpoint, Endpoints, EventTime, FinishedCall, Settings, Told, trunk,
+    Assembler, Endpoint, Endpoints, EventTime, FinishedCall, Settings, PbxEvent, trunk,
 };
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub fn decoded(format: Format, bytes: &[u8]) {
         let Decoded::Event { heard, .. } = decoder.decode(message) else {
             continue;
         };
-        if let Told::Channel(event) = &heard.told {
+        if let PbxEvent::Channel(event) = &heard.told {
             let named = !event.channel.name.is_empty() || !event.channel.uniqueid.is_empty();
             assert!(named, "an event of no channel: {event:?}");
         }

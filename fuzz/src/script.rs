@@ -3,7 +3,7 @@
 use crate::{NOW, assembler, finish};
 use arbitrary::Arbitrary;
 use callbridge_call::event::ChannelState;
-use callbridge_call::{Cdr, ChannelEvent, ChannelRef, EventTime, Kind, Mark, Origin, Told};
+use callbridge_call::{Cdr, ChannelEvent, ChannelRef, EventTime, Kind, Mark, Origin, PbxEvent};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -144,19 +144,19 @@ fn kind(step: &Step) -> Option<Kind<'static>> {
 }
 
 impl Step {
-    fn told(&self, at: EventTime) -> Option<Told<'static>> {
+    fn told(&self, at: EventTime) -> Option<PbxEvent<'static>> {
         let at = (!self.timeless).then_some(at);
         Some(match &self.what {
-            What::Cdr(text) => Told::Cdr(Box::new(Cdr {
+            What::Cdr(text) => PbxEvent::Cdr(Box::new(Cdr {
                 at,
                 uniqueid: Cow::Owned(id(self.channel)),
                 linkedid: Cow::Owned(id(self.linkedid)),
                 userfield: Cow::Owned(text.to_string()),
                 ..Cdr::default()
             })),
-            What::Mark => Told::Mark(Mark::LoggedIn),
+            What::Mark => PbxEvent::Mark(Mark::LoggedIn),
             What::Restart | What::Tick => return None,
-            _ => Told::Channel(ChannelEvent {
+            _ => PbxEvent::Channel(ChannelEvent {
                 at,
                 origin: if self.cel {
                     Origin::Cel

@@ -4,7 +4,7 @@
 
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
 use callbridge_call::{
-    Cdr, Direction, Endpoint, Endpoints, EventTime, FinishedCall, Folder, Settings, Told,
+    Cdr, Direction, Endpoint, Endpoints, EventTime, FinishedCall, Folder, PbxEvent, Settings,
 };
 use callbridge_model::number;
 use callbridge_model::number::Country;
@@ -135,7 +135,7 @@ fn folded(folder: &Path, told: Way, order: Order) -> Vec<FinishedCall> {
     }
     for message in messages {
         if let Decoded::Event { heard, .. } = decoder.decode(message)
-            && let Told::Cdr(cdr) = heard.told
+            && let PbxEvent::Cdr(cdr) = heard.told
         {
             now = cdr.at.or(cdr.ended_at).unwrap_or(now).max(now);
             let linkedid = match told {

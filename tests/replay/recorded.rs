@@ -3,7 +3,7 @@
 
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
 use callbridge_call::{
-    Assembler, Direction, Endpoint, Endpoints, EventTime, FinishedCall, Origin, Settings, Told,
+    Assembler, Direction, Endpoint, Endpoints, EventTime, FinishedCall, Origin, PbxEvent, Settings,
 };
 use callbridge_model::number;
 use callbridge_model::number::Country;
@@ -95,11 +95,11 @@ pub fn messages(bytes: &[u8], format: Format) -> Vec<Arrival<'_>> {
     messages
 }
 
-fn time_of(told: &Told<'_>) -> Option<EventTime> {
+fn time_of(told: &PbxEvent<'_>) -> Option<EventTime> {
     match told {
-        Told::Channel(event) => event.at,
-        Told::Cdr(cdr) => cdr.at,
-        Told::Mark(_) => None,
+        PbxEvent::Channel(event) => event.at,
+        PbxEvent::Cdr(cdr) => cdr.at,
+        PbxEvent::Mark(_) => None,
     }
 }
 
@@ -119,8 +119,11 @@ pub fn finished(
             continue;
         };
         let wanted = match (&heard.told, hear) {
-            (Told::Channel(event), Hear::Only(origin)) => event.origin == origin,
-            (Told::Channel(_) | Told::Cdr(_) | Told::Mark(_), Hear::Both | Hear::Only(_)) => true,
+            (PbxEvent::Channel(event), Hear::Only(origin)) => event.origin == origin,
+            (
+                PbxEvent::Channel(_) | PbxEvent::Cdr(_) | PbxEvent::Mark(_),
+                Hear::Both | Hear::Only(_),
+            ) => true,
         };
         if wanted {
             assembler.hear(&heard.told, now);

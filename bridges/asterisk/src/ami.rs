@@ -5,7 +5,7 @@ use crate::decoder::{Decoded, Unreadable};
 use crate::event;
 use crate::pairs::Pairs;
 use crate::text::same;
-use callbridge_call::{Mark, Told};
+use callbridge_call::{Mark, PbxEvent};
 
 /// Decodes a message as [`Framer`](crate::Framer) gives it: without its closing empty line.
 pub(crate) fn decode<'a>(message: &'a [u8], clock: &mut CelClock) -> Decoded<'a> {
@@ -37,7 +37,7 @@ pub(crate) fn decode<'a>(message: &'a [u8], clock: &mut CelClock) -> Decoded<'a>
 /// Of all responses only an accepted login says something about the stream.
 fn response<'a>(value: &[u8], pairs: &Pairs<'_>) -> Decoded<'a> {
     if value == b"Success" && pairs.get("Message") == Some(b"Authentication accepted") {
-        return Decoded::of(Ok(Told::Mark(Mark::LoggedIn)), false);
+        return Decoded::of(Ok(PbxEvent::Mark(Mark::LoggedIn)), false);
     }
     Decoded::Skipped
 }

@@ -8,7 +8,7 @@ use crate::mend::Scratch;
 use crate::names::Names;
 use crate::text::{JsonText, same};
 use callbridge_call::event::Text;
-use callbridge_call::{Kind, Mark, Origin, Told};
+use callbridge_call::{Kind, Mark, Origin, PbxEvent};
 
 /// What later frames of a connection need.
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ fn tell<'a>(
     let told = match head {
         Head::Nothing => return Decoded::Unreadable(Unreadable::NoEvent),
         Head::Needless => return Decoded::Skipped,
-        Head::Response if is_login(&pairs) => Ok(Some(Told::Mark(Mark::LoggedIn))),
+        Head::Response if is_login(&pairs) => Ok(Some(PbxEvent::Mark(Mark::LoggedIn))),
         Head::Response => return Decoded::Skipped,
         Head::Event(rule) => {
             let pairs = pairs.into_iter().map(|(key, value)| (key, JsonText(value)));
@@ -67,7 +67,7 @@ fn tell<'a>(
     match told {
         Ok(None) => Decoded::Skipped,
         Ok(Some(mut told)) => {
-            if let Told::Channel(event) = &mut told {
+            if let PbxEvent::Channel(event) = &mut told {
                 if event.at.is_none() {
                     let born = matches!(event.kind, Kind::Born { .. });
                     event.at = clock.at(&timestamp, &event.channel.uniqueid, born);

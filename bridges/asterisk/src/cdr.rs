@@ -5,14 +5,14 @@ use crate::decoder::{Decoded, Unreadable};
 use crate::json::{self, Members};
 use crate::mend::Scratch;
 use crate::text::{JsonText, Raw, epoch, known, same, seconds};
-use callbridge_call::{Cdr, Told};
+use callbridge_call::{Cdr, PbxEvent};
 
 /// Reads a record. The names are AMI's, those of `cdr.conf`, and `linkedid` as an administrator
 /// may have mapped it; all without case and underscores.
 pub(crate) fn tell<'a, K: AsRef<[u8]>, V: Raw<'a>>(
     pairs: impl Iterator<Item = (K, V)>,
     mended: &mut bool,
-) -> Result<Told<'a>, Unreadable> {
+) -> Result<PbxEvent<'a>, Unreadable> {
     let known = pairs.filter_map(|(key, value)| Some((field(key.as_ref())?, value)));
     tell_fields(known, mended)
 }
@@ -21,7 +21,7 @@ pub(crate) fn tell<'a, K: AsRef<[u8]>, V: Raw<'a>>(
 pub(crate) fn tell_fields<'a, V: Raw<'a>>(
     fields: impl Iterator<Item = (Field, V)>,
     mended: &mut bool,
-) -> Result<Told<'a>, Unreadable> {
+) -> Result<PbxEvent<'a>, Unreadable> {
     let mut cdr = Cdr::default();
     for (field, value) in fields {
         let place = match field {
@@ -62,7 +62,7 @@ pub(crate) fn tell_fields<'a, V: Raw<'a>>(
     if !is_time(&cdr.answer) {
         cdr.answer = "".into();
     }
-    Ok(Told::Cdr(Box::new(cdr)))
+    Ok(PbxEvent::Cdr(Box::new(cdr)))
 }
 
 /// Decodes a body of asterisk-cdr-amqp.
@@ -72,7 +72,7 @@ pub(crate) fn decode_amqp<'a>(message: &'a [u8], scratch: &'a mut Scratch) -> De
     };
     match tell(texts(members), &mut repaired) {
         // A channel event of another module, or of ARI: no record is without times and outcome.
-        Ok(Told::Cdr(cdr)) if cdr.start.is_empty() && cdr.disposition.is_empty() => {
+        Ok(PbxEvent::Cdr(cdr)) if cdr.start.is_empty() && cdr.disposition.is_empty() => {
             Decoded::Unreadable(Unreadable::NoEvent)
         }
         told => Decoded::of(told, repaired),

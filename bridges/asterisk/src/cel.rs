@@ -174,7 +174,7 @@ impl<'a> CelRow<'a> {
         if event.channel.name.is_empty() && event.channel.uniqueid.is_empty() {
             return Decoded::Unreadable(Unreadable::NoChannel);
         }
-        Decoded::of(Ok(callbridge_call::Told::Channel(event)), repaired)
+        Decoded::of(Ok(callbridge_call::PbxEvent::Channel(event)), repaired)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::cel_time::CelClock;
 use crate::format::Format;
 use crate::mend::Scratch;
 use crate::{ami, ami_json, cdr, cel_amqp};
-use callbridge_call::Told;
+use callbridge_call::PbxEvent;
 use callbridge_call::event::Text;
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ pub struct ServerEvent<'a> {
     /// several PBXs.
     pub server: Option<Text<'a>>,
     /// What it tells.
-    pub told: Told<'a>,
+    pub told: PbxEvent<'a>,
 }
 
 /// What became of one message.
@@ -63,7 +63,7 @@ pub enum Decoded<'a> {
 impl<'a> Decoded<'a> {
     /// What a message told that names no server.
     #[inline]
-    pub(crate) fn of(told: Result<Told<'a>, Unreadable>, repaired: bool) -> Self {
+    pub(crate) fn of(told: Result<PbxEvent<'a>, Unreadable>, repaired: bool) -> Self {
         match told {
             Ok(told) => Self::Event {
                 heard: ServerEvent { server: None, told },
@@ -158,15 +158,15 @@ impl Decoder {
             return Decoded::Unreadable(Unreadable::NoId);
         }
         match &mut heard.told {
-            Told::Channel(event) => {
+            PbxEvent::Channel(event) => {
                 let wanted = self.variables.as_ref();
                 event.retain_variables(|name| {
                     name.len() <= VARIABLE_NAME_BYTES_MAX
                         && wanted.is_none_or(|wanted| wanted.contains(name))
                 });
             }
-            Told::Cdr(cdr) => self.cdr_clock.place(cdr, heard.server.as_deref()),
-            Told::Mark(_) => {}
+            PbxEvent::Cdr(cdr) => self.cdr_clock.place(cdr, heard.server.as_deref()),
+            PbxEvent::Mark(_) => {}
         }
         decoded
     }
@@ -179,9 +179,9 @@ fn has_good_ids(heard: &ServerEvent<'_>) -> bool {
         id.len() <= ID_BYTES_MAX && (plain || !id.chars().any(char::is_control))
     };
     let told = match &heard.told {
-        Told::Channel(event) => event.ids().all(is_good),
-        Told::Cdr(cdr) => is_good(&cdr.uniqueid) && is_good(&cdr.linkedid),
-        Told::Mark(_) => true,
+        PbxEvent::Channel(event) => event.ids().all(is_good),
+        PbxEvent::Cdr(cdr) => is_good(&cdr.uniqueid) && is_good(&cdr.linkedid),
+        PbxEvent::Mark(_) => true,
     };
     told && heard.server.as_deref().is_none_or(is_good)
 }

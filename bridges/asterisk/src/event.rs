@@ -1,4 +1,4 @@
-//! AMI's events to [`Told`], whatever carried their pairs.
+//! AMI's events to [`PbxEvent`], whatever carried their pairs.
 
 use crate::ami1::{self, Old};
 use crate::cel::CelRow;
@@ -8,7 +8,7 @@ use crate::key::{Key, Side, joining_sides};
 use crate::text::{Raw, epoch, known, number, strip, unescape};
 use crate::{cdr, key};
 use callbridge_call::event::{ChannelState, Text};
-use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Mark, Origin, Told};
+use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Mark, Origin, PbxEvent};
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -121,20 +121,20 @@ pub(crate) fn tell<'a, K: AsRef<[u8]>, V: Raw<'a>>(
     pairs: impl Iterator<Item = (K, V)>,
     clock: &mut CelClock,
     mended: &mut bool,
-) -> Result<Option<Told<'a>>, Unreadable> {
+) -> Result<Option<PbxEvent<'a>>, Unreadable> {
     let event = match rule {
         Rule::Plain(plain) => tell_plain(plain, pairs, mended),
         Rule::Dial { begins } => tell_dial(begins, pairs, mended),
         Rule::Joined(side) => tell_joined(side, pairs, mended),
         Rule::Cel => CelRow::from_pairs(pairs, mended).tell(clock),
-        Rule::Old(old) => return Ok(ami1::tell(old, pairs, mended).map(Told::Channel)),
+        Rule::Old(old) => return Ok(ami1::tell(old, pairs, mended).map(PbxEvent::Channel)),
         Rule::Cdr => return cdr::tell(pairs, mended).map(Some),
-        Rule::Mark(mark) => return Ok(Some(Told::Mark(with_uptime(mark, pairs)))),
+        Rule::Mark(mark) => return Ok(Some(PbxEvent::Mark(with_uptime(mark, pairs)))),
     };
     if event.channel.name.is_empty() && event.channel.uniqueid.is_empty() {
         return Err(Unreadable::NoChannel);
     }
-    Ok(Some(Told::Channel(event)))
+    Ok(Some(PbxEvent::Channel(event)))
 }
 
 /// How long the PBX had been up when it said that it is.

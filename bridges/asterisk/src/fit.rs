@@ -5,7 +5,7 @@ use crate::format::Format;
 use crate::framer::{Frame, Frames};
 use crate::likeness::Likeness;
 use callbridge_call::event::ChannelState;
-use callbridge_call::{EventTime, Kind, Origin, Told};
+use callbridge_call::{EventTime, Kind, Origin, PbxEvent};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What bytes are to a format.
@@ -77,8 +77,10 @@ struct AnsweredChannels {
 }
 
 impl AnsweredChannels {
-    fn hear(&mut self, told: &Told<'_>) {
-        let Told::Channel(event) = told else { return };
+    fn hear(&mut self, told: &PbxEvent<'_>) {
+        let PbxEvent::Channel(event) = told else {
+            return;
+        };
         if event.origin != Origin::Cel {
             return;
         }
@@ -96,11 +98,11 @@ impl AnsweredChannels {
     }
 }
 
-fn time_of(told: &Told<'_>) -> Option<EventTime> {
+fn time_of(told: &PbxEvent<'_>) -> Option<EventTime> {
     match told {
-        Told::Channel(event) => event.at,
-        Told::Cdr(cdr) => cdr.ended_at.or(cdr.at),
-        Told::Mark(_) => None,
+        PbxEvent::Channel(event) => event.at,
+        PbxEvent::Cdr(cdr) => cdr.ended_at.or(cdr.at),
+        PbxEvent::Mark(_) => None,
     }
 }
 

@@ -15,7 +15,7 @@ mod settling;
 pub use report::Counts;
 
 use crate::call::FinishedCall;
-use crate::event::{Cdr, ChannelEvent, Kind, Origin, Told};
+use crate::event::{Cdr, ChannelEvent, Kind, Origin, PbxEvent};
 use crate::facts::leg::{Effect, unmarked};
 use crate::facts::open::OpenCall;
 use crate::settings::{CLOCK_TOLERANCE, Settings};
@@ -82,13 +82,13 @@ impl Assembler {
 
     /// Takes in what a PBX told, and when it arrived by our own clock. `false` when it was told of
     /// a call that is finished, and so changed nothing.
-    pub fn hear(&mut self, told: &Told<'_>, arrived: EventTime) -> bool {
+    pub fn hear(&mut self, told: &PbxEvent<'_>, arrived: EventTime) -> bool {
         self.stream.arrived = self.stream.arrived.max(Some(arrived));
         let late = self.counts.late;
         match told {
-            Told::Channel(event) => self.hear_channel(event, arrived),
-            Told::Cdr(cdr) => self.hear_cdr(cdr, arrived),
-            Told::Mark(mark) => self.hear_mark(*mark, arrived),
+            PbxEvent::Channel(event) => self.hear_channel(event, arrived),
+            PbxEvent::Cdr(cdr) => self.hear_cdr(cdr, arrived),
+            PbxEvent::Mark(mark) => self.hear_mark(*mark, arrived),
         }
         self.counts.late == late
     }

@@ -1,4 +1,4 @@
-//! What a PBX told: one [`Told`] a message, borrowed from the bytes that came in.
+//! What a PBX told: one [`PbxEvent`] a message, borrowed from the bytes that came in.
 
 use crate::units::{EventTime, UniqueId};
 use std::borrow::Cow;
@@ -21,7 +21,7 @@ pub type Text<'a> = Cow<'a, str>;
     clippy::large_enum_variant,
     reason = "made and matched at once; never stored"
 )]
-pub enum Told<'a> {
+pub enum PbxEvent<'a> {
     /// Something happened to a channel.
     Channel(ChannelEvent<'a>),
     /// A call detail record: one path between two parties, told after it ended.
@@ -30,12 +30,12 @@ pub enum Told<'a> {
     Mark(Mark),
 }
 
-impl Told<'_> {
+impl PbxEvent<'_> {
     /// Where an event without a time of its own stands among those of its file: after the `last`
     /// one, and not before its channel was made, which the unique id tells. `None` for all else.
     pub fn order_after(&self, last: EventTime) -> Option<EventTime> {
         const STEP: Duration = Duration::from_micros(1);
-        let Told::Channel(event) = self else {
+        let PbxEvent::Channel(event) = self else {
             return None;
         };
         if event.at.is_some() {

@@ -1,14 +1,14 @@
 //! The vocabulary of telephone calls, and the assembler that turns channel events into finished
 //! calls.
 //!
-//! In comes [`Told`]: what a PBX told, in the words of no particular PBX. Out goes
+//! In comes [`PbxEvent`]: what a PBX told, in the words of no particular PBX. Out goes
 //! [`FinishedCall`]: who spoke with whom, when and for how long, with the reason for each value.
 //! This crate does no I/O, reads no clock and uses no other crate of the workspace.
 //!
 //! | module | what lives there |
 //! |---|---|
 //! | [`units`] | times, ids and durations as types |
-//! | [`event`] | [`Told`], [`ChannelEvent`], [`Cdr`]: what comes in |
+//! | [`event`] | [`PbxEvent`], [`ChannelEvent`], [`Cdr`]: what comes in |
 //! | [`timeline`] | what happened in it, small enough to be kept and enough to draw |
 //! | [`call`] | [`FinishedCall`]: what goes out |
 //! | [`trunk`] | which channel names belong to which trunk |
@@ -41,7 +41,7 @@ mod unmatched;
 
 pub use assemble::{Assembler, Counts};
 pub use call::{Direction, FinishedCall};
-pub use event::{Cdr, ChannelEvent, ChannelRef, Kind, Mark, Origin, Told};
+pub use event::{Cdr, ChannelEvent, ChannelRef, Kind, Mark, Origin, PbxEvent};
 pub use reconcile::{Decision, Knowledge, Patience, Reconciler};
 pub use records::Folder;
 pub use settings::Settings;

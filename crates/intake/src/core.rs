@@ -11,7 +11,7 @@ use super::source::{Source, order};
 use super::unmatched::{self, UnmatchedLog};
 use callbridge_asterisk::{Decoded, DecoderSettings, Format, Likeness, Unreadable};
 use callbridge_call::trunk::Conflict;
-use callbridge_call::{EventTime, Patience, Told};
+use callbridge_call::{EventTime, Patience, PbxEvent};
 use callbridge_mapping::journal;
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::People;
@@ -360,7 +360,7 @@ impl Intake {
             second::hear(&mut self.pbxes, &source.settings.pbx, &told, frame.arrived);
             return Ok(());
         }
-        if let Told::Mark(mark) = told {
+        if let PbxEvent::Mark(mark) = told {
             let server = server.map(|server| server.into_owned());
             self.hear_mark(at, mark, server.as_deref(), frame);
             return Ok(());

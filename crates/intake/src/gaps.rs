@@ -9,7 +9,7 @@ use super::pbx::pbx_of;
 use super::report::News;
 use super::source::Source;
 use callbridge_asterisk::Format;
-use callbridge_call::{EventTime, FinishedCall, Mark, Patience, Told};
+use callbridge_call::{EventTime, FinishedCall, Mark, Patience, PbxEvent};
 use callbridge_model::status;
 use callbridge_source::{Frame, SourceId};
 use callbridge_spool::Op;
@@ -286,7 +286,7 @@ impl Intake {
         let pbx = &source.settings.pbx;
         let name = pbx_of(pbx, server, &mut self.servers, &mut self.ops);
         if let Some(pbx) = self.pbxes.get_mut(&name).filter(|_| touches) {
-            pbx.assembler.hear(&Told::Mark(mark), frame.arrived);
+            pbx.assembler.hear(&PbxEvent::Mark(mark), frame.arrived);
         }
     }
 

@@ -5,7 +5,7 @@ use super::gaps::Deaf;
 use super::records::Records;
 use super::second::Second;
 use callbridge_call::{
-    Assembler, Counts, Direction, EventTime, FinishedCall, Kind, Told, UniqueId,
+    Assembler, Counts, Direction, EventTime, FinishedCall, Kind, PbxEvent, UniqueId,
 };
 use callbridge_spool::{Known, Op};
 use std::collections::BTreeMap;
@@ -61,14 +61,14 @@ impl Pbx {
     /// it. Which of the two it was is to be counted.
     pub(super) fn hear(
         &mut self,
-        told: &Told<'_>,
+        told: &PbxEvent<'_>,
         arrived: EventTime,
         known: impl FnOnce(&str) -> Option<Known>,
     ) -> Option<&'static str> {
         let (uniqueid, linkedid) = match told {
-            Told::Channel(event) => (&event.channel.uniqueid, &event.channel.linkedid),
-            Told::Cdr(cdr) => (&cdr.uniqueid, &cdr.linkedid),
-            Told::Mark(_) => {
+            PbxEvent::Channel(event) => (&event.channel.uniqueid, &event.channel.linkedid),
+            PbxEvent::Cdr(cdr) => (&cdr.uniqueid, &cdr.linkedid),
+            PbxEvent::Mark(_) => {
                 self.assembler.hear(told, arrived);
                 return None;
             }
@@ -91,8 +91,8 @@ impl Pbx {
             None => {
                 self.assembler.hear(told, arrived);
                 match told {
-                    Told::Cdr(cdr) => (!self.records.hear(cdr, arrived)).then_some(LATE),
-                    Told::Channel(_) | Told::Mark(_) => None,
+                    PbxEvent::Cdr(cdr) => (!self.records.hear(cdr, arrived)).then_some(LATE),
+                    PbxEvent::Channel(_) | PbxEvent::Mark(_) => None,
                 }
             }
         }
@@ -167,13 +167,13 @@ impl Pbx {
 }
 
 /// Whether a channel is born that begins another call than the finished one with its id.
-fn begins_another(told: &Told<'_>, known: &Known) -> bool {
+fn begins_another(told: &PbxEvent<'_>, known: &Known) -> bool {
     match told {
-        Told::Channel(event) if matches!(event.kind, Kind::Born { .. }) => {
+        PbxEvent::Channel(event) if matches!(event.kind, Kind::Born { .. }) => {
             let born = event.at.map(EventTime::floor_seconds);
             known.is_another(born, &event.channel.caller_number)
         }
-        Told::Channel(_) | Told::Cdr(_) | Told::Mark(_) => false,
+        PbxEvent::Channel(_) | PbxEvent::Cdr(_) | PbxEvent::Mark(_) => false,
     }
 }
 

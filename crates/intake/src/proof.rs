@@ -6,7 +6,7 @@ use super::settings::SourceSettings;
 use super::source::Source;
 use callbridge_asterisk::Format;
 use callbridge_asterisk::hearing::Lack;
-use callbridge_call::{EventTime, Kind, Mark, Origin, Told};
+use callbridge_call::{EventTime, Kind, Mark, Origin, PbxEvent};
 use callbridge_mapping::people::rule::LeadRule;
 use callbridge_mapping::trunk::Trunks;
 use callbridge_model::status;
@@ -86,19 +86,19 @@ impl Proof {
         &mut self,
         settings: &SourceSettings,
         state: &mut SourceState,
-        told: &Told<'_>,
+        told: &PbxEvent<'_>,
         bytes: &[u8],
     ) {
         let channels = matches!(settings.format, Format::Ami | Format::AmiJson);
         let event = match told {
-            Told::Channel(event) if !matches!(event.kind, Kind::Listed { .. }) => Some(event),
-            Told::Cdr(_) if !channels => None,
+            PbxEvent::Channel(event) if !matches!(event.kind, Kind::Listed { .. }) => Some(event),
+            PbxEvent::Cdr(_) if !channels => None,
             // Whoever may not read `system` hears nothing of that.
-            Told::Mark(Mark::FullyBooted { .. }) => {
+            PbxEvent::Mark(Mark::FullyBooted { .. }) => {
                 self.lacks.remove(&status::Lacking::System);
                 return;
             }
-            Told::Channel(_) | Told::Cdr(_) | Told::Mark(_) => return,
+            PbxEvent::Channel(_) | PbxEvent::Cdr(_) | PbxEvent::Mark(_) => return,
         };
         if !self.unseen.is_empty() && event.is_some() {
             self.look_for_variables(bytes);

@@ -3,8 +3,8 @@
 
 use super::pbx::Pbx;
 use callbridge_call::{
-    Assembler, Decision, EventTime, FinishedCall, Folder, Knowledge, Patience, Reconciler,
-    Settings, Told, UniqueId,
+    Assembler, Decision, EventTime, FinishedCall, Folder, Knowledge, Patience, PbxEvent,
+    Reconciler, Settings, UniqueId,
 };
 use callbridge_spool::{Known, Op};
 use std::collections::BTreeMap;
@@ -40,11 +40,11 @@ impl Second {
     }
 
     /// Takes in what the second account tells.
-    fn hear(&mut self, told: &Told<'_>, arrived: EventTime) {
+    fn hear(&mut self, told: &PbxEvent<'_>, arrived: EventTime) {
         match told {
-            Told::Channel(_) => drop(self.assembler.hear(told, arrived)),
-            Told::Cdr(cdr) => drop(self.folder.hear(cdr, arrived)),
-            Told::Mark(_) => {}
+            PbxEvent::Channel(_) => drop(self.assembler.hear(told, arrived)),
+            PbxEvent::Cdr(cdr) => drop(self.folder.hear(cdr, arrived)),
+            PbxEvent::Mark(_) => {}
         }
     }
 
@@ -204,7 +204,7 @@ const FOREVER: std::time::Duration = std::time::Duration::from_secs(86_400 * 365
 pub(super) fn hear(
     pbxes: &mut BTreeMap<String, Pbx>,
     pbx: &str,
-    told: &Told<'_>,
+    told: &PbxEvent<'_>,
     arrived: EventTime,
 ) {
     let second = pbxes.get_mut(pbx).and_then(|pbx| pbx.second.as_mut());

@@ -4,7 +4,7 @@ use super::proof::Proof;
 use super::settings::SourceSettings;
 use super::written;
 use callbridge_asterisk::{Decoder, DecoderSettings};
-use callbridge_call::{EventTime, Told};
+use callbridge_call::{EventTime, PbxEvent};
 use callbridge_mapping::trunk::Trunks;
 use callbridge_model::status;
 use callbridge_source::{FilePosition, Frame};
@@ -123,7 +123,7 @@ impl Source {
 }
 
 /// Where an event without a time stands among those of its file; `None` for all else.
-pub(super) fn order(ordered: &mut EventTime, file: bool, told: &Told<'_>) -> Option<EventTime> {
+pub(super) fn order(ordered: &mut EventTime, file: bool, told: &PbxEvent<'_>) -> Option<EventTime> {
     let order = told.order_after(*ordered).filter(|_| file);
     *ordered = order.unwrap_or(*ordered);
     order

@@ -2,7 +2,7 @@
 
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer};
 use callbridge_call::trunk::Conflict;
-use callbridge_call::{Assembler, EventTime, FinishedCall, Folder, Settings, Told};
+use callbridge_call::{Assembler, EventTime, FinishedCall, Folder, PbxEvent, Settings};
 use callbridge_mapping::trunk::Trunks;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -166,10 +166,10 @@ impl PbxReading {
         }
     }
 
-    fn hear(&mut self, told: &Told<'_>, arrived: EventTime, order: Option<EventTime>) {
+    fn hear(&mut self, told: &PbxEvent<'_>, arrived: EventTime, order: Option<EventTime>) {
         self.assembler.order(order);
         self.assembler.hear(told, arrived);
-        if let Told::Cdr(cdr) = told {
+        if let PbxEvent::Cdr(cdr) = told {
             let ids = [&cdr.uniqueid, &cdr.linkedid];
             if !ids.iter().any(|id| self.assembler.has_heard(id)) {
                 self.folder.hear(cdr, arrived);
@@ -261,10 +261,10 @@ fn pbx_of(pbx: &str, server: Option<&str>, first: &mut Option<String>) -> String
 }
 
 /// The time that is told beside the event.
-fn time_of(told: &Told<'_>) -> Option<EventTime> {
+fn time_of(told: &PbxEvent<'_>) -> Option<EventTime> {
     match told {
-        Told::Channel(event) => event.at,
-        Told::Cdr(cdr) => cdr.at.or(cdr.ended_at),
-        Told::Mark(_) => None,
+        PbxEvent::Channel(event) => event.at,
+        PbxEvent::Cdr(cdr) => cdr.at.or(cdr.ended_at),
+        PbxEvent::Mark(_) => None,
     }
 }

@@ -1,7 +1,9 @@
 //! Recordings as decoded events, told to an assembler with a part left out.
 
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
-use callbridge_call::{Assembler, Endpoint, Endpoints, EventTime, FinishedCall, Settings, Told};
+use callbridge_call::{
+    Assembler, Endpoint, Endpoints, EventTime, FinishedCall, PbxEvent, Settings,
+};
 use callbridge_testbed::cel_rows;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -50,7 +52,7 @@ fn read(folder: &Path) -> Option<Recording> {
         let Decoded::Event { heard, .. } = decoder.decode(message) else {
             continue;
         };
-        if let Told::Channel(event) = heard.told {
+        if let PbxEvent::Channel(event) = heard.told {
             messages.push((event.at.expect("a time"), message.to_vec()));
         }
     }

@@ -3,7 +3,7 @@
 use super::recording::{Message, Recording};
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings};
 use callbridge_call::{
-    Assembler, Endpoint, Endpoints, EventTime, FinishedCall, Origin, Settings, Told,
+    Assembler, Endpoint, Endpoints, EventTime, FinishedCall, Origin, PbxEvent, Settings,
 };
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -98,9 +98,9 @@ impl Hearing {
                 continue;
             };
             let wanted = match (&heard.told, hear) {
-                (Told::Channel(event), Hear::Channel) => event.origin == Origin::Channel,
-                (Told::Channel(event), Hear::Cel) => event.origin == Origin::Cel,
-                (Told::Channel(_) | Told::Cdr(_) | Told::Mark(_), _) => true,
+                (PbxEvent::Channel(event), Hear::Channel) => event.origin == Origin::Channel,
+                (PbxEvent::Channel(event), Hear::Cel) => event.origin == Origin::Cel,
+                (PbxEvent::Channel(_) | PbxEvent::Cdr(_) | PbxEvent::Mark(_), _) => true,
             };
             if wanted {
                 assembler.hear(&heard.told, now);

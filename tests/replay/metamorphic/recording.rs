@@ -2,7 +2,7 @@
 
 use super::answer::Hear;
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
-use callbridge_call::{EventTime, Told};
+use callbridge_call::{EventTime, PbxEvent};
 use regex::bytes::Regex;
 use std::fs;
 use std::path::Path;
@@ -84,9 +84,9 @@ impl Recording {
             };
             if let Decoded::Event { heard, .. } = decoder.decode(message) {
                 at = match heard.told {
-                    Told::Channel(event) => event.at,
-                    Told::Cdr(cdr) => cdr.at,
-                    Told::Mark(_) => None,
+                    PbxEvent::Channel(event) => event.at,
+                    PbxEvent::Cdr(cdr) => cdr.at,
+                    PbxEvent::Mark(_) => None,
                 }
                 .unwrap_or(at);
             }

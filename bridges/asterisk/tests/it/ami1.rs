@@ -2,15 +2,15 @@
 
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format};
 use callbridge_call::event::ChannelState;
-use callbridge_call::{ChannelEvent, ChannelRef, Kind, Told};
+use callbridge_call::{ChannelEvent, ChannelRef, Kind, PbxEvent};
 
 fn channel(message: &str, check: impl FnOnce(&ChannelEvent<'_>)) {
     let message = message.replace('\n', "\r\n");
     let mut decoder = Decoder::new(Format::Ami, DecoderSettings::default());
     match decoder.decode(message.as_bytes()) {
         Decoded::Event { heard, .. } => match &heard.told {
-            Told::Channel(event) => check(event),
-            Told::Cdr(_) | Told::Mark(_) => panic!("{heard:?}"),
+            PbxEvent::Channel(event) => check(event),
+            PbxEvent::Cdr(_) | PbxEvent::Mark(_) => panic!("{heard:?}"),
         },
         decoded => panic!("{decoded:?}"),
     }

@@ -3,7 +3,7 @@
 //! and of a billing report; names, numbers and ids are made up.
 
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames, Unreadable};
-use callbridge_call::{Cdr, Told};
+use callbridge_call::{Cdr, PbxEvent};
 
 const SIXTEEN: &str = concat!(
     r#""acct","998901110001","100","did","""Ann, ""the"" B"" <998901110001>","#,
@@ -22,7 +22,7 @@ fn rows(text: &str) -> Vec<Result<Cdr<'static>, Unreadable>> {
         };
         match decoder.decode(row) {
             Decoded::Event { heard, .. } => match heard.told {
-                Told::Cdr(cdr) => rows.push(Ok(owned(&cdr))),
+                PbxEvent::Cdr(cdr) => rows.push(Ok(owned(&cdr))),
                 told => panic!("{told:?}"),
             },
             Decoded::Skipped => {}

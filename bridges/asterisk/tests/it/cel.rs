@@ -4,7 +4,7 @@ use callbridge_asterisk::{
     Decoded, Decoder, DecoderSettings, Format, Frame, Frames, MissingColumn, Unreadable,
 };
 use callbridge_call::event::ChannelState;
-use callbridge_call::{ChannelEvent, EventTime, Kind, Origin, Told, UniqueId};
+use callbridge_call::{ChannelEvent, EventTime, Kind, Origin, PbxEvent, UniqueId};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -20,7 +20,7 @@ fn each(format: Format, bytes: &[u8], mut hear: impl FnMut(&ChannelEvent<'_>)) {
         };
         match decoder.decode(message) {
             Decoded::Event { heard, .. } => {
-                if let Told::Channel(event) = &heard.told {
+                if let PbxEvent::Channel(event) = &heard.told {
                     hear(event);
                 }
             }
@@ -90,8 +90,8 @@ fn event(format: Format, message: &str, check: impl FnOnce(&ChannelEvent<'_>)) {
             heard,
             repaired: false,
         } => match &heard.told {
-            Told::Channel(event) => check(event),
-            Told::Cdr(_) | Told::Mark(_) => panic!("{heard:?}"),
+            PbxEvent::Channel(event) => check(event),
+            PbxEvent::Cdr(_) | PbxEvent::Mark(_) => panic!("{heard:?}"),
         },
         other => panic!("{other:?}"),
     }
@@ -250,7 +250,7 @@ fn columns_come_from_a_header_or_from_the_settings() {
     let Decoded::Event { heard, .. } = decoder.decode(row.trim().as_bytes()) else {
         panic!()
     };
-    let Told::Channel(event) = &heard.told else {
+    let PbxEvent::Channel(event) = &heard.told else {
         panic!()
     };
     check(event);
@@ -415,7 +415,7 @@ fn an_order_of_columns_that_nobody_has_is_said_to_be_unknown() {
     let Decoded::Event { heard, .. } = decoder.decode(row) else {
         panic!("no event")
     };
-    let Told::Channel(event) = &heard.told else {
+    let PbxEvent::Channel(event) = &heard.told else {
         panic!("{heard:?}")
     };
     assert_eq!(event.channel.linkedid, "1795151317.146");

@@ -2,7 +2,7 @@
 
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Unreadable};
 use callbridge_call::event::ChannelState;
-use callbridge_call::{Cdr, ChannelEvent, EventTime, Kind, Mark, Origin, Told};
+use callbridge_call::{Cdr, ChannelEvent, EventTime, Kind, Mark, Origin, PbxEvent};
 use std::time::Duration;
 
 fn decode(message: &str, check: impl FnOnce(Decoded<'_>)) {
@@ -16,8 +16,8 @@ fn channel(message: &str, check: impl FnOnce(&ChannelEvent<'_>)) {
             heard,
             repaired: false,
         } => match &heard.told {
-            Told::Channel(event) => check(event),
-            Told::Cdr(_) | Told::Mark(_) => panic!("{heard:?}"),
+            PbxEvent::Channel(event) => check(event),
+            PbxEvent::Cdr(_) | PbxEvent::Mark(_) => panic!("{heard:?}"),
         },
         _ => panic!("{decoded:?}"),
     });
@@ -195,7 +195,7 @@ fn a_listed_channel_tells_its_ids_and_its_bridge() {
         let Decoded::Event { heard, .. } = decoded else {
             panic!("{decoded:?}")
         };
-        let Told::Channel(event) = heard.told else {
+        let PbxEvent::Channel(event) = heard.told else {
             panic!("{:?}", heard.told)
         };
         assert_eq!(event.channel.uniqueid, "1795151317.146");
@@ -238,7 +238,7 @@ fn the_beginning_and_the_end_of_the_stream_are_marked() {
             let Decoded::Event { heard, .. } = decoded else {
                 panic!("{decoded:?}")
             };
-            assert_eq!(heard.told, Told::Mark(mark));
+            assert_eq!(heard.told, PbxEvent::Mark(mark));
         });
     }
 }
@@ -289,8 +289,8 @@ fn cdr(format: Format, message: &str, check: impl FnOnce(&Cdr<'_>)) {
             heard,
             repaired: false,
         } => match &heard.told {
-            Told::Cdr(cdr) => check(cdr),
-            Told::Channel(_) | Told::Mark(_) => panic!("{heard:?}"),
+            PbxEvent::Cdr(cdr) => check(cdr),
+            PbxEvent::Channel(_) | PbxEvent::Mark(_) => panic!("{heard:?}"),
         },
         other => panic!("{other:?}"),
     }

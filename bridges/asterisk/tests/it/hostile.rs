@@ -4,7 +4,7 @@ use callbridge_asterisk::{
     Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Frames, MESSAGE_BYTES_MAX, Pairs,
     Unreadable,
 };
-use callbridge_call::{Kind, Told};
+use callbridge_call::{Kind, PbxEvent};
 use proptest::prelude::*;
 
 /// A frame, kept.
@@ -159,7 +159,7 @@ proptest! {
             let Decoded::Event { heard, repaired: false } = decoded else {
                 panic!("{decoded:?}")
             };
-            let Told::Channel(event) = &heard.told else { panic!("{heard:?}") };
+            let PbxEvent::Channel(event) = &heard.told else { panic!("{heard:?}") };
             let heard: Vec<&str> =
                 event.channel.variables.iter().map(|(_, value)| value.as_ref()).collect();
             prop_assert_eq!(heard, values.iter().map(String::as_str).collect::<Vec<_>>());
@@ -181,7 +181,7 @@ proptest! {
             Decoded::Event { heard, repaired } => {
                 prop_assert!(repaired && whole(r#""PJSIP/city-1""#));
                 prop_assert_eq!(heard.server.as_deref(), Some("pbx1.lab"));
-                let Told::Channel(event) = &heard.told else { panic!("{heard:?}") };
+                let PbxEvent::Channel(event) = &heard.told else { panic!("{heard:?}") };
                 prop_assert_eq!(&event.channel.name, "PJSIP/city-1");
                 prop_assert_eq!(event.channel.uniqueid == "5.1", whole(r#""5.1""#));
                 prop_assert_eq!(event.channel.linkedid == "5.0", whole(r#""5.0""#));
@@ -301,7 +301,7 @@ fn variables_are_kept_if_a_rule_names_them_and_their_names_are_short() {
         let Decoded::Event { heard, .. } = decoder.decode(message.as_bytes()) else {
             panic!("an event");
         };
-        let Told::Channel(event) = &heard.told else {
+        let PbxEvent::Channel(event) = &heard.told else {
             panic!("of a channel");
         };
         let by = event.kind.other().expect("who dials");
@@ -327,7 +327,7 @@ fn a_name_in_windows_1251_loses_nothing_but_itself() {
     else {
         panic!()
     };
-    let Told::Channel(event) = &heard.told else {
+    let PbxEvent::Channel(event) = &heard.told else {
         panic!("{heard:?}")
     };
     assert_eq!(event.channel.uniqueid, "5.1");
@@ -365,7 +365,7 @@ fn several_servers_are_told_apart() {
             panic!("{decoded:?}")
         };
         assert_eq!(heard.server.as_deref(), server);
-        let Told::Channel(event) = &heard.told else {
+        let PbxEvent::Channel(event) = &heard.told else {
             panic!("{heard:?}")
         };
         assert_eq!(event.channel.uniqueid, "5.1");

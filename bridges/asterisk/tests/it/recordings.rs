@@ -1,7 +1,7 @@
 //! The recorded calls of `tests/recordings`, as text and as JSON.
 
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
-use callbridge_call::{ChannelEvent, Origin, Told};
+use callbridge_call::{ChannelEvent, Origin, PbxEvent};
 use std::path::PathBuf;
 
 /// Each recording's folder.
@@ -24,8 +24,8 @@ fn is_cut(folder: &std::path::Path) -> bool {
         .any(|name| folder.ends_with(name))
 }
 
-/// Gives each message's [`Told`] to `hear`, and how many were repaired; none may be unreadable.
-fn decode(format: Format, bytes: &[u8], mut hear: impl FnMut(&Told<'_>)) -> usize {
+/// Gives each message's [`PbxEvent`] to `hear`, and how many were repaired; none may be unreadable.
+fn decode(format: Format, bytes: &[u8], mut hear: impl FnMut(&PbxEvent<'_>)) -> usize {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     let mut repairs = 0;
     for frame in Frames::new(format, bytes) {
@@ -52,8 +52,8 @@ fn text_and_json_of_one_recording_tell_the_same() {
             let mut all = Vec::new();
             // amiws was logged in already when the recording began, and AMI logs in for each.
             decode(format, &bytes, |told| match told {
-                Told::Mark(_) => {}
-                Told::Channel(_) | Told::Cdr(_) => all.push(format!("{told:?}")),
+                PbxEvent::Mark(_) => {}
+                PbxEvent::Channel(_) | PbxEvent::Cdr(_) => all.push(format!("{told:?}")),
             });
             all
         };
@@ -70,7 +70,7 @@ fn frames_cut_after_a_name_still_tell_of_the_same_channels() {
             let bytes = std::fs::read(folder.join(name)).expect("a recording");
             let mut all = Vec::new();
             let repairs = decode(format, &bytes, |told| match told {
-                Told::Channel(ChannelEvent {
+                PbxEvent::Channel(ChannelEvent {
                     at,
                     origin: Origin::Channel,
                     channel,
@@ -85,7 +85,7 @@ fn frames_cut_after_a_name_still_tell_of_the_same_channels() {
                     let ids = (channel.name.to_string(), channel.uniqueid.to_string());
                     all.push((*at, ids, channel.linkedid.to_string(), kind));
                 }
-                Told::Channel(_) | Told::Cdr(_) | Told::Mark(_) => {}
+                PbxEvent::Channel(_) | PbxEvent::Cdr(_) | PbxEvent::Mark(_) => {}
             });
             (all, repairs)
         };

@@ -1,7 +1,7 @@
 //! The bus of Wazo: AMI events in an envelope, as wazo-amid publishes them.
 
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Unreadable};
-use callbridge_call::{ChannelEvent, EventTime, Kind, Told};
+use callbridge_call::{ChannelEvent, EventTime, Kind, PbxEvent};
 
 fn decoded(format: Format, body: &str, check: impl FnOnce(Option<&str>, &ChannelEvent<'_>)) {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
@@ -10,8 +10,8 @@ fn decoded(format: Format, body: &str, check: impl FnOnce(Option<&str>, &Channel
             heard,
             repaired: false,
         } => match &heard.told {
-            Told::Channel(event) => check(heard.server.as_deref(), event),
-            Told::Cdr(_) | Told::Mark(_) => panic!("{heard:?}"),
+            PbxEvent::Channel(event) => check(heard.server.as_deref(), event),
+            PbxEvent::Cdr(_) | PbxEvent::Mark(_) => panic!("{heard:?}"),
         },
         other => panic!("{other:?}: {body}"),
     }

@@ -1,7 +1,7 @@
 //! CDRs, whose user field may name the lead, by a way of their own.
 
 use crate::story::{Story, answered_by_101, customer, moment};
-use callbridge_call::{Assembler, Cdr, Endpoint, Endpoints, Settings, Told};
+use callbridge_call::{Assembler, Cdr, Endpoint, Endpoints, PbxEvent, Settings};
 use std::time::Duration;
 
 const HOUR: f64 = 3600.0;
@@ -108,7 +108,7 @@ fn cdrs_without_a_call_make_room_for_others_and_end_with_the_longest_call() {
             userfield: "lead=4001".into(),
             ..Cdr::default()
         };
-        assembler.hear(&Told::Cdr(Box::new(cdr)), moment(0.0));
+        assembler.hear(&PbxEvent::Cdr(Box::new(cdr)), moment(0.0));
     }
     assert_eq!(assembler.counts().cdr_unmatched, 10);
     assembler.tick(moment(13.0 * HOUR));

@@ -2,7 +2,7 @@
 
 use crate::story::{Story, answered_by_101, assembler, channel, customer, moment, seconds};
 use callbridge_call::event::ChannelState::{Down, Ring};
-use callbridge_call::{EventTime, FinishedCall, Told};
+use callbridge_call::{EventTime, FinishedCall, PbxEvent};
 use std::time::Duration;
 
 /// The one call of these events, heard at these moments.
@@ -43,7 +43,7 @@ fn in_a_live_call_arrival_wins_over_a_clock_that_jumped() {
     // The PBX's clock is set forward by an hour before the hang-ups.
     let events = story.events.len();
     for (_, told) in &mut story.events[events - 2..] {
-        if let Told::Channel(event) = told {
+        if let PbxEvent::Channel(event) = told {
             event.at = event.at.map(|at| at.plus(Duration::from_secs(3600)));
         }
     }
@@ -71,14 +71,14 @@ fn a_clock_set_back_by_a_day_tears_no_call() {
     let mut assembler = assembler();
     let arrived = moment(90_000.0);
     // A colleague lifts her receiver; then the PBX's clock is set back.
-    let (_, Told::Channel(mut other)) = story.events[0].clone() else {
+    let (_, PbxEvent::Channel(mut other)) = story.events[0].clone() else {
         panic!("a channel's event comes first");
     };
     other.at = Some(moment(86_400.0));
     other.channel.name = "PJSIP/105-0000ffff".into();
     other.channel.uniqueid = "1795999999.1".into();
     other.channel.linkedid = other.channel.uniqueid.clone();
-    assembler.hear(&Told::Channel(other), arrived);
+    assembler.hear(&PbxEvent::Channel(other), arrived);
     for (_, told) in &story.events {
         assembler.hear(told, arrived);
     }
@@ -95,7 +95,7 @@ fn a_clock_set_back_by_a_day_tears_no_call() {
 fn without_event_times_the_time_of_arrival_serves() {
     let mut story = talk_of_four_seconds();
     for (_, told) in &mut story.events {
-        if let Told::Channel(event) = told {
+        if let PbxEvent::Channel(event) = told {
             event.at = None;
         }
     }

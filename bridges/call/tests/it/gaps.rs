@@ -4,7 +4,9 @@ use crate::story::{
     Story, answered_by_101, assembler, channel, customer, moment, seconds, settings,
 };
 use callbridge_call::event::ChannelState::{Down, Ring};
-use callbridge_call::{Assembler, Endpoint, Endpoints, FinishedCall, Kind, Mark, Settings, Told};
+use callbridge_call::{
+    Assembler, Endpoint, Endpoints, FinishedCall, Kind, Mark, PbxEvent, Settings,
+};
 use std::time::Duration;
 
 fn tell(assembler: &mut Assembler, story: &Story) {
@@ -23,7 +25,7 @@ fn a_call_that_the_pbx_ended_by_stopping_ends_at_that_moment_and_is_complete() {
     let (story, _, _) = answered_by_101();
     let mut assembler = assembler();
     tell(&mut assembler, &story);
-    assembler.hear(&Told::Mark(Mark::Shutdown), moment(7.0));
+    assembler.hear(&PbxEvent::Mark(Mark::Shutdown), moment(7.0));
     let calls = finished(&mut assembler, 8.0);
     assert_eq!(seconds(&calls[0]), (6.0, 7.0));
     assert_eq!(calls[0].incomplete, None);
@@ -37,7 +39,7 @@ fn a_pbx_that_has_booted_since_has_none_of_its_calls_any_more() {
     assembler.lost(moment(2.0));
     assembler.back(moment(60.0));
     let uptime = Some(Duration::from_secs(20));
-    assembler.hear(&Told::Mark(Mark::FullyBooted { uptime }), moment(60.0));
+    assembler.hear(&PbxEvent::Mark(Mark::FullyBooted { uptime }), moment(60.0));
     let calls = finished(&mut assembler, 61.0);
     assert_eq!((calls.len(), assembler.open_calls()), (1, 0));
     assert_eq!(seconds(&calls[0]), (1.0, 2.0), "as far as it was heard");
@@ -60,7 +62,7 @@ fn a_channel_that_is_listed_no_more_has_ended_and_one_that_is_lives_on() {
         if listed {
             tell(&mut assembler, &list);
         }
-        assembler.hear(&Told::Mark(Mark::ListEnd), moment(30.1));
+        assembler.hear(&PbxEvent::Mark(Mark::ListEnd), moment(30.1));
         let calls = finished(&mut assembler, 31.0);
         assert_eq!(calls.len(), usize::from(!listed));
         assert_eq!(assembler.open_calls(), usize::from(listed));
@@ -78,7 +80,7 @@ fn the_talk_of_a_call_that_is_cut_lasts_until_nobody_listened() {
         assembler.back(moment(30.0));
         match way {
             0 => {}
-            1 => drop(assembler.hear(&Told::Mark(Mark::ListEnd), moment(30.1))),
+            1 => drop(assembler.hear(&PbxEvent::Mark(Mark::ListEnd), moment(30.1))),
             _ => assembler.end_unheard(city.id()),
         }
         let calls = finished(&mut assembler, 600.0);
@@ -98,7 +100,7 @@ fn the_talk_of_a_call_that_is_cut_lasts_until_nobody_listened() {
         assembler.lost(moment(from));
         assembler.back(moment(until));
         tell(&mut assembler, &list);
-        assembler.hear(&Told::Mark(Mark::ListEnd), moment(until));
+        assembler.hear(&PbxEvent::Mark(Mark::ListEnd), moment(until));
         list.events.clear();
     }
     let calls = finished(&mut assembler, 40.0);
@@ -116,7 +118,7 @@ fn a_cut_is_told_by_the_clock_of_the_events() {
         }
         assembler.lost(moment(8.0 + off));
         assembler.back(moment(30.0 + off));
-        assembler.hear(&Told::Mark(Mark::ListEnd), moment(30.1 + off));
+        assembler.hear(&PbxEvent::Mark(Mark::ListEnd), moment(30.1 + off));
         let calls = finished(&mut assembler, 60.0 + off);
         assert_eq!(seconds(&calls[0]), (7.0, 8.0), "{off}");
     }

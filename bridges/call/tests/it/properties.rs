@@ -2,7 +2,7 @@
 
 use crate::story::{Channel, Story, assembler, channel, moment, settings};
 use callbridge_call::event::ChannelState;
-use callbridge_call::{Assembler, Direction, EventTime, FinishedCall, Origin, Settings, Told};
+use callbridge_call::{Assembler, Direction, EventTime, FinishedCall, Origin, PbxEvent, Settings};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -134,7 +134,7 @@ proptest! {
             .map(|id| id.as_str())
             .collect();
         for (_, told) in &story.events {
-            let Told::Channel(event) = told else { continue };
+            let PbxEvent::Channel(event) = told else { continue };
             let born = matches!(event.kind, callbridge_call::Kind::Born { .. });
             let trunks = ["PJSIP/city", "PJSIP/gsm"];
             // What colleagues said among themselves in a room that is never empty is not kept.
@@ -150,7 +150,7 @@ proptest! {
         delays in prop::collection::vec(0..400_u64, 120),
     ) {
         // Nothing settles on the way: only the order differs.
-        let settled = |events: &[(EventTime, Told<'static>)]| {
+        let settled = |events: &[(EventTime, PbxEvent<'static>)]| {
             let settle = Duration::from_secs(3600);
             let mut assembler = Assembler::new(Settings { settle, ..settings() });
             for (at, told) in events {

@@ -3,7 +3,7 @@
 use callbridge_call::event::ChannelState;
 use callbridge_call::{
     Assembler, Cdr, ChannelEvent, ChannelRef, Endpoint, Endpoints, EventTime, Extension,
-    FinishedCall, Kind, Origin, Settings, Told,
+    FinishedCall, Kind, Origin, PbxEvent, Settings,
 };
 use std::borrow::Cow;
 use std::time::Duration;
@@ -70,7 +70,7 @@ impl Channel {
 /// Events with the moment each arrives.
 #[derive(Clone)]
 pub struct Story {
-    pub events: Vec<(EventTime, Told<'static>)>,
+    pub events: Vec<(EventTime, PbxEvent<'static>)>,
     now: EventTime,
     origin: Origin,
 }
@@ -94,7 +94,7 @@ impl Story {
     }
 
     /// The same story with other events.
-    pub fn with(&self, events: Vec<(EventTime, Told<'static>)>) -> Self {
+    pub fn with(&self, events: Vec<(EventTime, PbxEvent<'static>)>) -> Self {
         Self {
             events,
             now: self.now,
@@ -122,7 +122,7 @@ impl Story {
             channel: channel.0.clone(),
             kind,
         };
-        self.events.push((self.now, Told::Channel(event)));
+        self.events.push((self.now, PbxEvent::Channel(event)));
         self
     }
 
@@ -216,7 +216,7 @@ impl Story {
             userfield: Cow::Owned(userfield.to_owned()),
             ..Cdr::default()
         };
-        self.events.push((self.now, Told::Cdr(Box::new(cdr))));
+        self.events.push((self.now, PbxEvent::Cdr(Box::new(cdr))));
         self
     }
 
@@ -266,7 +266,7 @@ pub fn assembler() -> Assembler {
     Assembler::new(settings())
 }
 
-fn run(events: &[(EventTime, Told<'static>)]) -> Vec<FinishedCall> {
+fn run(events: &[(EventTime, PbxEvent<'static>)]) -> Vec<FinishedCall> {
     let mut assembler = assembler();
     let mut now = moment(0.0);
     for (arrived, told) in events {
@@ -343,7 +343,9 @@ pub fn customer(number: u32) -> Channel {
 impl std::fmt::Debug for Story {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (at, told) in &self.events {
-            let Told::Channel(event) = told else { continue };
+            let PbxEvent::Channel(event) = told else {
+                continue;
+            };
             writeln!(
                 f,
                 "{at} {} {} l={} {:?}",

@@ -3,7 +3,7 @@
 use crate::story::{Channel, Story, answered_by_101, channel, customer, moment};
 use callbridge_call::event::ChannelState::{Down, Ring, Ringing, Up};
 use callbridge_call::timeline::{CHANNELS_MAX, ENTRIES_MAX, Role, Timeline};
-use callbridge_call::{EventTime, FinishedCall, Kind, Origin, Told};
+use callbridge_call::{EventTime, FinishedCall, Kind, Origin, PbxEvent};
 use std::fmt::Write as _;
 
 fn timeline(call: &FinishedCall) -> &Timeline {
@@ -92,12 +92,12 @@ fn what_is_told_twice_or_by_both_vocabularies_stands_once() {
     };
     story.at(8.0).hangups(&[&phone, &city]);
     let by_cel = story.events.iter().filter_map(|(at, told)| match told {
-        Told::Channel(event) if !matches!(event.kind, Kind::DialBegin { .. }) => {
+        PbxEvent::Channel(event) if !matches!(event.kind, Kind::DialBegin { .. }) => {
             let mut event = event.clone();
             event.origin = Origin::Cel;
-            Some((*at, Told::Channel(event)))
+            Some((*at, PbxEvent::Channel(event)))
         }
-        Told::Channel(_) | Told::Cdr(_) | Told::Mark(_) => None,
+        PbxEvent::Channel(_) | PbxEvent::Cdr(_) | PbxEvent::Mark(_) => None,
     });
     let again: Vec<_> = by_cel.chain(story.events.clone()).collect();
     story.events.extend(again);

@@ -6,7 +6,7 @@ use crate::telling::{Voice, id, moment, tell};
 use crate::truth::{self, ANSWERED_FROM, TrueCall};
 use callbridge_call::{
     Assembler, ChannelEvent, ChannelRef, Direction, Endpoint, Endpoints, EventTime, FinishedCall,
-    Kind, Origin, Settings, Told,
+    Kind, Origin, PbxEvent, Settings,
 };
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -22,13 +22,13 @@ fn assembler() -> Assembler {
 }
 
 /// The events, each with the moment it arrives.
-fn arrivals(story: &Story) -> Vec<(EventTime, Told<'static>)> {
+fn arrivals(story: &Story) -> Vec<(EventTime, PbxEvent<'static>)> {
     let off = Duration::from_secs(if story.arrival.late { 86_400 } else { 0 });
     let delays = &story.arrival.delays_ms;
     let told = tell(&story.deeds, story.manner).into_iter().enumerate();
     let mut arrivals: Vec<_> = told
         .map(|(i, told)| {
-            let Told::Channel(event) = &told else {
+            let PbxEvent::Channel(event) = &told else {
                 unreachable!("stories tell of channels only")
             };
             let delay = if delays.is_empty() {
@@ -51,8 +51,8 @@ fn arrivals(story: &Story) -> Vec<(EventTime, Told<'static>)> {
 }
 
 /// A row of CEL that was torn, of a call long ago: the PBX tells of bridges.
-fn earlier() -> Told<'static> {
-    Told::Channel(ChannelEvent {
+fn earlier() -> PbxEvent<'static> {
+    PbxEvent::Channel(ChannelEvent {
         at: None,
         origin: Origin::Cel,
         channel: ChannelRef::default(),

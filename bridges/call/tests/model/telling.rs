@@ -2,7 +2,7 @@
 
 use crate::switch::{Act, Ch, Deed, Deeds, Micros, Role};
 use callbridge_call::event::ChannelState;
-use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Origin, Told, UniqueId};
+use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Origin, PbxEvent, UniqueId};
 use std::borrow::Cow;
 
 /// The second that all stories begin in.
@@ -109,8 +109,8 @@ fn describe(story: &Deeds, manner: Manner, channel: Ch, linkedid: Ch) -> Channel
 }
 
 /// Every event, in the order told.
-pub fn tell(story: &Deeds, manner: Manner) -> Vec<Told<'static>> {
-    let mut told: Vec<(Micros, Told<'static>)> = Vec::new();
+pub fn tell(story: &Deeds, manner: Manner) -> Vec<PbxEvent<'static>> {
+    let mut told: Vec<(Micros, PbxEvent<'static>)> = Vec::new();
     for deed in &story.deeds {
         let mut say = |origin: Origin, channel: ChannelRef<'static>, kind: Kind<'static>| {
             let behind = if origin == Origin::Cel {
@@ -125,7 +125,7 @@ pub fn tell(story: &Deeds, manner: Manner) -> Vec<Told<'static>> {
                 channel,
                 kind,
             };
-            told.push((at, Told::Channel(event)));
+            told.push((at, PbxEvent::Channel(event)));
         };
         if manner.voice != Voice::Cel {
             for (channel, kind) in by_channel_events(story, manner, deed) {

@@ -2,7 +2,7 @@
 
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
 use callbridge_call::{Assembler, Endpoint, Endpoints, EventTime, FinishedCall};
-use callbridge_call::{Mark, Settings, Told};
+use callbridge_call::{Mark, PbxEvent, Settings};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -77,7 +77,7 @@ impl Recording {
                 panic!("a recorded message is too long");
             };
             if let Decoded::Event { heard, .. } = decoder.decode(message)
-                && let Told::Channel(event) = &heard.told
+                && let PbxEvent::Channel(event) = &heard.told
             {
                 messages.push((event.at.expect("a time"), message.to_vec()));
             }
@@ -134,7 +134,7 @@ impl Recording {
         assembler.lost(cut);
         assembler.back(back);
         if self.format == Format::Ami {
-            assembler.hear(&Told::Mark(Mark::ListEnd), back);
+            assembler.hear(&PbxEvent::Mark(Mark::ListEnd), back);
         }
         assembler.tick(back.plus(Duration::from_secs(1)));
         assembler.tick(back.plus(Duration::from_secs(1000)));
