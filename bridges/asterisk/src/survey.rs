@@ -28,6 +28,18 @@ const ENDPOINTS_MAX: usize = 20_000;
 /// Channels kept of one list.
 const CHANNELS_MAX: usize = 20_000;
 
+/// Whether the account hears calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CallProof {
+    /// Nothing proves it.
+    #[default]
+    None,
+    /// An event of a channel was heard.
+    Heard,
+    /// So many channels were born between two lists, and none was heard.
+    Unheard(usize),
+}
+
 /// What is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
@@ -47,12 +59,10 @@ pub struct Account {
     pub booted: bool,
     /// Our own event came back; `None` where it may not be sent.
     pub echoed: Option<bool>,
-    /// An event of a channel was heard.
-    pub calls_heard: bool,
+    /// Whether events of calls come to it.
+    pub calls: CallProof,
     /// Channels in the last list; `None` where it was refused.
     pub channels: Option<usize>,
-    /// Channels that were born between two lists.
-    pub born: usize,
     /// Events carry their time; `None` before the first that could.
     pub timed: Option<bool>,
     /// Variables that channels show; `None` before the first channel was seen.
@@ -173,7 +183,7 @@ impl Survey {
 
     /// That it hears channels is proved, or that it does not.
     pub fn is_settled(&self) -> bool {
-        self.account.calls_heard || self.account.born > 0
+        self.account.calls != CallProof::None
     }
 
     /// Whether more may be heard by waiting: channels live, and none was heard.
@@ -271,7 +281,12 @@ impl Survey {
                 let listed = std::mem::take(&mut self.listing);
                 self.account.channels = Some(listed.len());
                 match &self.first {
-                    Some(first) => self.account.born = listed.difference(first).count(),
+                    Some(first) => {
+                        let born = listed.difference(first).count();
+                        if born > 0 && self.account.calls == CallProof::None {
+                            self.account.calls = CallProof::Unheard(born);
+                        }
+                    }
                     None => self.first = Some(listed),
                 }
             }
@@ -304,7 +319,7 @@ impl Survey {
         }
         let of_channel = pairs.get("Uniqueid").is_some() && pairs.get("ActionID").is_none();
         if of_channel {
-            self.account.calls_heard = true;
+            self.account.calls = CallProof::Heard;
             self.hear_variables(pairs);
         }
     }

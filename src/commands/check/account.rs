@@ -5,7 +5,7 @@ use super::finding::Finding;
 use super::manager_conf::ManagerConf;
 use super::release;
 use crate::config::checked::{Config, SourceConfig};
-use callbridge_asterisk::survey::Account;
+use callbridge_asterisk::survey::{Account, CallProof};
 use callbridge_mapping::people::rule::LeadRule;
 use callbridge_mapping::trunk::Trunk;
 use callbridge_model::exit::Code;
@@ -105,7 +105,8 @@ fn filter(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Option<Fi
         let rest = account.version.strip_prefix(it);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     });
-    let conf = conf.filter(|conf| literal && !account.calls_heard && conf.is_deafened())?;
+    let conf =
+        conf.filter(|conf| literal && account.calls != CallProof::Heard && conf.is_deafened())?;
     let what = format!(
         "this release reads the `(A|B)` of the account's eventfilter in {} as text: nothing is let \
          through",
@@ -120,7 +121,7 @@ fn filter(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Option<Fi
 fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Finding {
     let name = format!("events of {url}");
     let deaf = |what: String| Finding::fault(Code::NoPermission, &*name, what, READ);
-    if account.calls_heard {
+    if account.calls == CallProof::Heard {
         return match account.booted || account.is_old() {
             true => Finding::well(&*name, "calls are heard"),
             false => {
@@ -129,8 +130,8 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Finding {
             }
         };
     }
-    if account.born > 0 {
-        let channels = match account.born {
+    if let CallProof::Unheard(born) = account.calls {
+        let channels = match born {
             1 => "a channel was born while it listened, and that was".to_owned(),
             born => format!("{born} channels were born while it listened, and that was"),
         };

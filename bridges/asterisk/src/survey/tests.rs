@@ -105,7 +105,7 @@ fn endpoints_rights_and_the_echo_are_told_by_the_answers() {
         (account.booted, account.echoed, account.timed),
         (true, Some(true), Some(true))
     );
-    assert_eq!((account.channels, account.calls_heard), (None, false));
+    assert_eq!((account.channels, account.calls), (None, CallProof::None));
 }
 
 /// A list of channels with these ids, under this id.
@@ -133,8 +133,8 @@ fn a_channel_that_is_new_in_the_second_list_and_was_not_heard_proves_that_none_i
     list(&mut survey, "callbridge-3", &["17.1", "17.2"]);
     let account = survey.account();
     assert_eq!(
-        (account.channels, account.born, account.calls_heard),
-        (Some(2), 1, false)
+        (account.channels, account.calls),
+        (Some(2), CallProof::Unheard(1))
     );
     let shown = account.variables.expect("channels were seen");
     assert!(
@@ -152,7 +152,10 @@ fn an_event_of_a_channel_proves_that_calls_are_heard() {
     ));
     assert!(survey.is_settled());
     let account = survey.account();
-    assert_eq!((account.calls_heard, account.timed), (true, Some(false)));
+    assert_eq!(
+        (account.calls, account.timed),
+        (CallProof::Heard, Some(false))
+    );
 }
 
 #[test]
