@@ -2,7 +2,7 @@
 
 use super::text::Paint;
 use callbridge_call::EventTime;
-use callbridge_call::timeline::{Channel, MomentKind, Role, Talk, Timeline, Way};
+use callbridge_call::timeline::{Channel, MomentKind, Role, TalkSpan, Timeline, Way};
 use callbridge_model::Zone;
 use callbridge_model::safe::safe;
 use std::collections::BTreeSet;
@@ -175,7 +175,7 @@ pub(crate) fn block(timeline: &Timeline, times: &Times, paint: Paint) -> String 
     text
 }
 
-fn covers(talk: &Talk, at: EventTime) -> bool {
+fn covers(talk: &TalkSpan, at: EventTime) -> bool {
     talk.from <= at && at <= talk.to
 }
 

@@ -11,7 +11,7 @@
 //! ```
 
 use crate::key::{self, Key};
-use crate::text::{Raw, epoch, known, same};
+use crate::text::{RawValue, epoch, known, same};
 use callbridge_call::event::Text;
 use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Origin};
 use std::borrow::Cow;
@@ -75,7 +75,7 @@ struct Read<'a> {
 }
 
 /// What the event tells; `None` if nothing that a call depends on.
-pub(crate) fn tell<'a, K: AsRef<[u8]>, V: Raw<'a>>(
+pub(crate) fn tell<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
     old: Old,
     pairs: impl Iterator<Item = (K, V)>,
     mended: &mut bool,
@@ -191,7 +191,7 @@ fn has_suffix(name: &str) -> bool {
 }
 
 impl<'a> Read<'a> {
-    fn take(&mut self, old: Old, name: &[u8], value: impl Raw<'a>, mended: &mut bool) {
+    fn take(&mut self, old: Old, name: &[u8], value: impl RawValue<'a>, mended: &mut bool) {
         match key::of(name) {
             Key::Timestamp => {
                 self.at = epoch(value.as_ref());

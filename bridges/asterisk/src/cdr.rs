@@ -4,12 +4,12 @@ use crate::cdr_time::is_time;
 use crate::decoder::{Decoded, Unreadable};
 use crate::json::{self, Members};
 use crate::mend::Scratch;
-use crate::text::{JsonText, Raw, epoch, known, same, seconds};
+use crate::text::{JsonText, RawValue, epoch, known, same, seconds};
 use callbridge_call::{Cdr, PbxEvent};
 
 /// Reads a record. The names are AMI's, those of `cdr.conf`, and `linkedid` as an administrator
 /// may have mapped it; all without case and underscores.
-pub(crate) fn tell<'a, K: AsRef<[u8]>, V: Raw<'a>>(
+pub(crate) fn tell<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
     pairs: impl Iterator<Item = (K, V)>,
     mended: &mut bool,
 ) -> Result<PbxEvent<'a>, Unreadable> {
@@ -18,7 +18,7 @@ pub(crate) fn tell<'a, K: AsRef<[u8]>, V: Raw<'a>>(
 }
 
 /// Reads a record whose fields are known already.
-pub(crate) fn tell_fields<'a, V: Raw<'a>>(
+pub(crate) fn tell_fields<'a, V: RawValue<'a>>(
     fields: impl Iterator<Item = (Field, V)>,
     mended: &mut bool,
 ) -> Result<PbxEvent<'a>, Unreadable> {

@@ -4,7 +4,7 @@ use crate::cel_time::CelClock;
 use crate::decoder::{Decoded, Unreadable};
 use crate::json::{Json, Members};
 use crate::key::is;
-use crate::text::{Raw, epoch, known, number};
+use crate::text::{RawValue, epoch, known, number};
 use callbridge_call::event::{ChannelState, Text, UNNAMED, WHO_ANSWERED};
 use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Origin};
 use std::borrow::Cow;
@@ -51,7 +51,7 @@ struct ExtraFields<'a> {
 
 impl<'a> CelRow<'a> {
     /// A row from the pairs of AMI's `CEL` event.
-    pub(crate) fn from_pairs<K: AsRef<[u8]>, V: Raw<'a>>(
+    pub(crate) fn from_pairs<K: AsRef<[u8]>, V: RawValue<'a>>(
         pairs: impl Iterator<Item = (K, V)>,
         mended: &mut bool,
     ) -> Self {
@@ -65,7 +65,7 @@ impl<'a> CelRow<'a> {
         row
     }
 
-    pub(crate) fn set(&mut self, field: Field, value: impl Raw<'a>, mended: &mut bool) {
+    pub(crate) fn set(&mut self, field: Field, value: impl RawValue<'a>, mended: &mut bool) {
         let place = match field {
             Field::Timestamp => {
                 self.at = epoch(value.as_ref());

@@ -51,7 +51,7 @@ struct Wall {
 
 /// Whose row it is, as far as its time can depend on it.
 #[derive(Clone, Copy, Debug)]
-struct Row {
+struct RowIdentity {
     /// The epoch in the channel's unique id.
     born: Option<i64>,
     /// It is the row of the channel's birth.
@@ -88,7 +88,7 @@ impl CelClock {
         let id = UniqueId::new(uniqueid);
         let born = id.as_ref().map(|id| id.age().0);
         let born = born.and_then(|epoch| i64::try_from(epoch).ok());
-        let row = Row {
+        let row = RowIdentity {
             born: born.filter(|&epoch| epoch < i64::MAX),
             starts,
         };
@@ -123,7 +123,12 @@ impl CelClock {
 }
 
 impl Wall {
-    fn by_unique_id(&mut self, local: DateTime, row: Row, guess: bool) -> Option<EventTime> {
+    fn by_unique_id(
+        &mut self,
+        local: DateTime,
+        row: RowIdentity,
+        guess: bool,
+    ) -> Option<EventTime> {
         let as_utc = TimeZone::UTC.to_timestamp(local).ok()?;
         let ahead = row
             .born
@@ -172,7 +177,12 @@ fn nearest(local: DateTime, other: Option<DateTime>, born: Option<i64>) -> DateT
 
 /// An hour that exists twice is settled by the unique id's epoch, and by what was told last: the
 /// first of the two moments that is not before either.
-fn in_zone(zone: &TimeZone, local: DateTime, row: Row, latest: Option<i64>) -> Option<EventTime> {
+fn in_zone(
+    zone: &TimeZone,
+    local: DateTime,
+    row: RowIdentity,
+    latest: Option<i64>,
+) -> Option<EventTime> {
     let ambiguous = zone.to_ambiguous_timestamp(local);
     let at = match ambiguous.offset() {
         AmbiguousOffset::Fold { .. } => {

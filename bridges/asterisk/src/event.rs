@@ -5,7 +5,7 @@ use crate::cel::CelRow;
 use crate::cel_time::CelClock;
 use crate::decoder::Unreadable;
 use crate::key::{Key, Side, joining_sides};
-use crate::text::{Raw, epoch, known, number, strip, unescape};
+use crate::text::{RawValue, epoch, known, number, strip, unescape};
 use crate::{cdr, key};
 use callbridge_call::event::{ChannelState, Text};
 use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Mark, Origin, PbxEvent};
@@ -116,7 +116,7 @@ pub(crate) fn rule(event: &[u8]) -> Option<Rule> {
 
 /// Reads an event's pairs by its rule.
 #[inline]
-pub(crate) fn tell<'a, K: AsRef<[u8]>, V: Raw<'a>>(
+pub(crate) fn tell<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
     rule: Rule,
     pairs: impl Iterator<Item = (K, V)>,
     clock: &mut CelClock,
@@ -138,7 +138,7 @@ pub(crate) fn tell<'a, K: AsRef<[u8]>, V: Raw<'a>>(
 }
 
 /// How long the PBX had been up when it said that it is.
-fn with_uptime<'a, K: AsRef<[u8]>, V: Raw<'a>>(
+fn with_uptime<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
     mark: Mark,
     mut pairs: impl Iterator<Item = (K, V)>,
 ) -> Mark {
@@ -156,7 +156,7 @@ fn with_uptime<'a, K: AsRef<[u8]>, V: Raw<'a>>(
 
 /// Puts a pair into the channel it describes; gives back what is not a channel's.
 #[inline(always)]
-fn describe<'a, V: Raw<'a>>(
+fn describe<'a, V: RawValue<'a>>(
     channel: &mut ChannelRef<'a>,
     key: Key,
     value: V,
@@ -213,7 +213,7 @@ pub(crate) fn add_variable<'a>(variables: &mut Vec<(Text<'a>, Text<'a>)>, pair: 
     variables.push((name, unescape(value)));
 }
 
-fn tell_plain<'a, K: AsRef<[u8]>, V: Raw<'a>>(
+fn tell_plain<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
     plain: Plain,
     pairs: impl Iterator<Item = (K, V)>,
     mended: &mut bool,
@@ -256,7 +256,7 @@ fn tell_plain<'a, K: AsRef<[u8]>, V: Raw<'a>>(
     }
 }
 
-fn tell_dial<'a, K: AsRef<[u8]>, V: Raw<'a>>(
+fn tell_dial<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
     begins: bool,
     pairs: impl Iterator<Item = (K, V)>,
     mended: &mut bool,
@@ -305,7 +305,7 @@ fn tell_dial<'a, K: AsRef<[u8]>, V: Raw<'a>>(
 
 /// A transfer that failed joins nobody. A blind transfer names no channel beyond the two that
 /// share a bridge already; its target is dialled, and that is told by other events.
-fn tell_joined<'a, K: AsRef<[u8]>, V: Raw<'a>>(
+fn tell_joined<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
     main: Side,
     pairs: impl Iterator<Item = (K, V)>,
     mended: &mut bool,

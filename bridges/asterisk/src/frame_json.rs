@@ -116,7 +116,7 @@ impl<'de> Visitor<'de> for Level<'_, 'de> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(key) = map.next_key_seed(Name)? {
+        while let Some(key) = map.next_key_seed(NameSeed)? {
             if !self.is_data && self.to.of_envelope(key) {
                 self.to
                     .envelope(key, map.next_value::<Json<'de>>()?.into_text());
@@ -139,9 +139,9 @@ impl<'de> Visitor<'de> for Level<'_, 'de> {
 }
 
 /// A member's name, borrowed. AMI has no name with an escape in it: such a one is nobody's.
-struct Name;
+struct NameSeed;
 
-impl<'de> DeserializeSeed<'de> for Name {
+impl<'de> DeserializeSeed<'de> for NameSeed {
     type Value = &'de str;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<&'de str, D::Error> {
@@ -149,7 +149,7 @@ impl<'de> DeserializeSeed<'de> for Name {
     }
 }
 
-impl<'de> Visitor<'de> for Name {
+impl<'de> Visitor<'de> for NameSeed {
     type Value = &'de str;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

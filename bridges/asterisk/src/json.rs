@@ -9,7 +9,6 @@ use std::fmt;
 /// Members of an object, in order, with every repeated key.
 pub(crate) type Members<'a> = Vec<(Text<'a>, Json<'a>)>;
 
-/// A JSON value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Json<'a> {
     Null,
@@ -118,17 +117,16 @@ impl<'de> Visitor<'de> for JsonVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json<'de>, A::Error> {
         let mut members = Vec::with_capacity(8);
-        while let Some(Name(key)) = map.next_key()? {
+        while let Some(MemberName(key)) = map.next_key()? {
             members.push((key, map.next_value()?));
         }
         Ok(Json::Object(members))
     }
 }
 
-/// A member's name.
-pub(crate) struct Name<'a>(pub Text<'a>);
+pub(crate) struct MemberName<'a>(pub Text<'a>);
 
-impl<'de> Deserialize<'de> for Name<'de> {
+impl<'de> Deserialize<'de> for MemberName<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct NameVisitor;
         impl<'de> Visitor<'de> for NameVisitor {
@@ -147,7 +145,7 @@ impl<'de> Deserialize<'de> for Name<'de> {
                 Ok(Cow::Owned(text.to_owned()))
             }
         }
-        deserializer.deserialize_str(NameVisitor).map(Name)
+        deserializer.deserialize_str(NameVisitor).map(MemberName)
     }
 }
 

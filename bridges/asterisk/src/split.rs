@@ -27,7 +27,7 @@ impl Step {
 }
 
 /// Where a message ends: its last byte's index plus one, and where the next begins.
-type End = (usize, usize);
+type MessageEnd = (usize, usize);
 
 /// Finds messages in bytes that begin where the last step left off.
 #[derive(Clone, Debug)]
@@ -140,7 +140,13 @@ impl EmptyLines {
     /// A message ends at an empty line; one whose first line holds no colon is that line alone:
     /// a banner, which no empty line follows.
     #[inline]
-    fn find(&self, body: &[u8], searched: usize, dropping: bool, at_end: bool) -> Option<End> {
+    fn find(
+        &self,
+        body: &[u8],
+        searched: usize,
+        dropping: bool,
+        at_end: bool,
+    ) -> Option<MessageEnd> {
         if !dropping
             && let Some(end) = memchr2(b':', b'\n', body)
             && body[end] == b'\n'
@@ -160,7 +166,7 @@ impl EmptyLines {
     }
 }
 
-fn line(body: &[u8], searched: usize, at_end: bool) -> Option<End> {
+fn line(body: &[u8], searched: usize, at_end: bool) -> Option<MessageEnd> {
     match memchr(b'\n', &body[searched..]) {
         Some(at) => Some((before_cr(body, searched + at), searched + at + 1)),
         None => rest(body, at_end),
@@ -168,7 +174,7 @@ fn line(body: &[u8], searched: usize, at_end: bool) -> Option<End> {
 }
 
 /// All that is there, when nothing will follow.
-fn rest(body: &[u8], at_end: bool) -> Option<End> {
+fn rest(body: &[u8], at_end: bool) -> Option<MessageEnd> {
     (at_end && !body.is_empty()).then(|| (body.trim_ascii_end().len().max(1), body.len()))
 }
 
@@ -199,7 +205,7 @@ fn is_whole(line: &[u8]) -> bool {
 
 /// A record ends at a line end outside quotes. A quote that opened and cannot have been meant
 /// (no such record is that long, or goes on like this) belongs to a torn line: that line alone.
-fn record(body: &[u8], searched: usize, dropping: bool, at_end: bool) -> Option<End> {
+fn record(body: &[u8], searched: usize, dropping: bool, at_end: bool) -> Option<MessageEnd> {
     let fresh = memchr(b'\n', &body[searched..]).is_some();
     if !fresh && !at_end {
         return None;
@@ -215,7 +221,7 @@ fn record(body: &[u8], searched: usize, dropping: bool, at_end: bool) -> Option<
 }
 
 /// The same for a record that has a line end in quotes, or seems to; `first` is its first.
-fn quoted_record(body: &[u8], first: Option<usize>, at_end: bool) -> Option<End> {
+fn quoted_record(body: &[u8], first: Option<usize>, at_end: bool) -> Option<MessageEnd> {
     let torn = |first: usize| Some((before_cr(body, first), first + 1));
     let (mut at, mut lines, mut quoted, mut field_starts) = (0, 0, false, true);
     while at < body.len() {
@@ -253,7 +259,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// The record's end as the general search finds it, without the short cut.
-    fn found(body: &[u8]) -> Option<End> {
+    fn found(body: &[u8]) -> Option<MessageEnd> {
         quoted_record(body, memchr(b'\n', body), true)
     }
 

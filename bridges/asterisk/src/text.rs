@@ -5,12 +5,12 @@ use callbridge_call::event::Text;
 use std::borrow::Cow;
 
 /// A value as a format holds it: bytes in AMI text, text in JSON.
-pub(crate) trait Raw<'a>: AsRef<[u8]> {
+pub(crate) trait RawValue<'a>: AsRef<[u8]> {
     /// The value as text. `mended` is set when bytes were not UTF-8.
     fn text(self, mended: &mut bool) -> Text<'a>;
 }
 
-impl<'a> Raw<'a> for &'a [u8] {
+impl<'a> RawValue<'a> for &'a [u8] {
     fn text(self, mended: &mut bool) -> Text<'a> {
         match std::str::from_utf8(self) {
             Ok(text) => Cow::Borrowed(text),
@@ -31,7 +31,7 @@ impl AsRef<[u8]> for JsonText<'_> {
     }
 }
 
-impl<'a> Raw<'a> for JsonText<'a> {
+impl<'a> RawValue<'a> for JsonText<'a> {
     fn text(self, _mended: &mut bool) -> Text<'a> {
         self.0
     }
@@ -54,7 +54,7 @@ pub(crate) fn strip<'k>(key: &'k [u8], prefix: &[u8]) -> Option<&'k [u8]> {
 
 /// The value, or the empty text where Asterisk writes that it has none.
 #[inline]
-pub(crate) fn known<'a>(value: impl Raw<'a>, mended: &mut bool) -> Text<'a> {
+pub(crate) fn known<'a>(value: impl RawValue<'a>, mended: &mut bool) -> Text<'a> {
     match value.as_ref() {
         b"" | b"<unknown>" => Cow::Borrowed(""),
         _ => value.text(mended),

@@ -22,7 +22,7 @@ use crate::settings::{CLOCK_TOLERANCE, Settings};
 use crate::snapshots::{Changes, Error, OpenChange, bytes};
 use crate::trunk::Endpoint;
 use crate::units::{EventTime, UniqueId};
-use calls::{CallOwner, Calls, Tie};
+use calls::{CallOwner, OpenCalls, Tie};
 use cdrs::{EarlyCdr, EarlyCdrs};
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ use std::time::Duration;
 pub struct Assembler {
     settings: Settings,
     counts: Counts,
-    calls: Calls,
+    calls: OpenCalls,
     early: EarlyCdrs,
     finished: Vec<FinishedCall>,
     changes: Changes,
@@ -67,7 +67,7 @@ impl Assembler {
         Self {
             settings,
             counts: Counts::default(),
-            calls: Calls::default(),
+            calls: OpenCalls::default(),
             early: EarlyCdrs::default(),
             finished: Vec::new(),
             changes: Changes::default(),

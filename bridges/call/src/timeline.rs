@@ -24,7 +24,7 @@ pub struct Timeline {
     pub bridges: Vec<String>,
     /// When the customer was connected with which channel, by beginning.
     #[serde(rename = "t", default, skip_serializing_if = "Vec::is_empty")]
-    pub talk: Vec<Talk>,
+    pub talk: Vec<TalkSpan>,
     /// Channels and entries for which there was no room.
     #[serde(rename = "x", default, skip_serializing_if = "is_zero")]
     pub left_out: u32,
@@ -160,7 +160,7 @@ pub struct Stay {
 
 /// Time in which the customer was connected with another real party.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Talk {
+pub struct TalkSpan {
     /// When it began.
     #[serde(rename = "f")]
     pub from: EventTime,

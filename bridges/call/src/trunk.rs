@@ -165,7 +165,6 @@ pub enum Party<'a> {
 }
 
 impl<'a> Party<'a> {
-    /// It is somebody.
     pub(crate) fn is_real(&self) -> bool {
         !matches!(self, Self::Plumbing)
     }

@@ -14,7 +14,6 @@ use tokio::net::TcpStream;
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
-/// An open line.
 pub(crate) type Stream = Box<dyn Duplex>;
 
 /// Where a line goes and what it needs.

@@ -311,7 +311,6 @@ async fn until(stop: &Stop, session: impl Future<Output = Error>) -> Option<Erro
     }
 }
 
-/// The four transports.
 enum Sessions {
     Ami(ami::Ami),
     WebSocket(websocket::Socket),

@@ -5,7 +5,7 @@ use super::scale::Scale;
 use super::{AXIS_RIGHT, MARGIN, WIDTH};
 use crate::explain::story::{Times, cause_words, label, party, seconds, short, unique_id};
 use callbridge_call::EventTime;
-use callbridge_call::timeline::{Channel, MomentKind, Role, Stay, Talk, Timeline, Way};
+use callbridge_call::timeline::{Channel, MomentKind, Role, Stay, TalkSpan, Timeline, Way};
 
 /// A lane's height: for few channels, for many.
 const HEIGHTS: (f64, f64) = (40.0, 32.0);
@@ -121,7 +121,7 @@ impl<'a> Lanes<'a> {
     }
 
     /// Of several channels of the customer, the one that talks is the one in a bridge.
-    fn is_bridged(&self, lane: usize, talk: &Talk) -> bool {
+    fn is_bridged(&self, lane: usize, talk: &TalkSpan) -> bool {
         let channel = &self.timeline.channels[lane];
         // CDRs tell of no bridges.
         if self.timeline.bridges.is_empty() {
@@ -132,7 +132,7 @@ impl<'a> Lanes<'a> {
         open.any(|stay| stay.from < talk.to && talk.from < stay.to)
     }
 
-    fn talk_in(&self, canvas: &mut Canvas, lane: usize, talk: &Talk, times: &Times) {
+    fn talk_in(&self, canvas: &mut Canvas, lane: usize, talk: &TalkSpan, times: &Times) {
         let (x, width) = self.span(talk.from, talk.to);
         let (y, height) = (self.y(lane) - self.height / 2.0 + 1.0, self.height - 2.0);
         canvas.open("g", "", &[]);
@@ -304,8 +304,8 @@ impl<'a> Lanes<'a> {
 }
 
 /// Talks that overlap or touch, as one.
-fn united(talks: &[Talk]) -> Vec<Talk> {
-    let mut all: Vec<Talk> = Vec::new();
+fn united(talks: &[TalkSpan]) -> Vec<TalkSpan> {
+    let mut all: Vec<TalkSpan> = Vec::new();
     for talk in talks {
         match all.last_mut().filter(|last| talk.from <= last.to) {
             Some(last) => last.to = last.to.max(talk.to),

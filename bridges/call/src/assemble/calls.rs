@@ -78,7 +78,7 @@ pub(super) fn ties<'a>(
 
 /// The open calls by number, with an index of all that leads to them.
 #[derive(Debug, Default)]
-pub(super) struct Calls {
+pub(super) struct OpenCalls {
     pub(super) calls: HashMap<u64, Box<OpenCall>, RandomState>,
     ids: Index<u64>,
     bridges: Index<u64>,
@@ -99,7 +99,7 @@ pub(super) struct Calls {
     finished: FinishedIds<()>,
 }
 
-impl Calls {
+impl OpenCalls {
     pub(super) fn len(&self) -> usize {
         self.calls.len()
     }

@@ -1,7 +1,7 @@
 //! When an open call is over, and what becomes of it then.
 
 use super::Assembler;
-use super::calls::Calls;
+use super::calls::OpenCalls;
 use super::room::CALL_BYTES_MAX;
 use super::settling::Deadline;
 use crate::call::{Direction, FinishedCall};
@@ -209,7 +209,11 @@ impl Assembler {
     }
 
     /// Ends the calls that are open for too long; a room that goes on may still be too old then.
-    pub(super) fn end_too_long(&mut self, now: EventTime, too_old: impl Fn(&Calls) -> Vec<u64>) {
+    pub(super) fn end_too_long(
+        &mut self,
+        now: EventTime,
+        too_old: impl Fn(&OpenCalls) -> Vec<u64>,
+    ) {
         loop {
             let keys = too_old(&self.calls);
             if keys.is_empty() {

@@ -1,7 +1,7 @@
 //! Which channel has which name now: for events that tell a channel's name alone, and for AMI 1.x,
 //! where a masquerade moves names from one unique id to another.
 
-use super::calls::Calls;
+use super::calls::OpenCalls;
 use crate::event::Origin;
 use crate::event::{ChannelEvent, ChannelRef, Kind, Text};
 use crate::facts::leg::{Leg, is_stand_in, unmarked};
@@ -18,7 +18,7 @@ pub(super) fn is_renamed(leg: &Leg, event: &ChannelEvent<'_>) -> bool {
     old && !name.is_empty() && !leg.names.has(name)
 }
 
-impl Calls {
+impl OpenCalls {
     /// The unique id of the channel that an event is about. A source may tell the name alone (a
     /// JSON frame that was cut): then a stand-in serves until the id is told.
     pub(super) fn identify(&self, channel: &ChannelRef<'_>) -> Option<UniqueId> {

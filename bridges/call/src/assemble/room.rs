@@ -5,12 +5,12 @@
 //! has grown too large is ended with the next event, and where all together are, the largest is:
 //! not the one longest silent, which may be anybody's.
 
-use super::calls::Calls;
+use super::calls::OpenCalls;
 
 /// Bytes of one call. As many facts as a call may hold take a third of it, told in usual texts.
 pub(super) const CALL_BYTES_MAX: usize = 4 << 20;
 
-impl Calls {
+impl OpenCalls {
     /// What the call took when it was written down.
     pub(super) fn weigh(&mut self, key: u64, bytes: usize) {
         let Some(call) = self.get_mut(key) else {

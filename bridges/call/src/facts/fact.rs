@@ -41,7 +41,6 @@ pub(crate) enum Note {
     Status(Box<str>),
 }
 
-/// What happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum FactKind {
     Born(ChannelState),

@@ -79,7 +79,6 @@ pub(crate) struct VariableHeard {
     pub(crate) last: EventTime,
 }
 
-/// One channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Leg {
     pub(crate) id: UniqueId,

@@ -2,7 +2,7 @@
 
 use super::group::Group;
 use super::parties::{self, Channel};
-use super::plan::{self, Plan};
+use super::plan::{self, CallPlan};
 use super::record::{Record, birth};
 use super::{talk, timeline};
 use crate::call::{Direction, FinishedCall, Grounds, HeardNumber};
@@ -21,7 +21,7 @@ const BEGUN_BEFORE: Duration = Duration::from_secs(300);
 pub(super) fn calls(group: &Group, endpoints: &Endpoints) -> Vec<FinishedCall> {
     let (records, channels) = parties::channels(group, endpoints);
     let plans = plan::plans(&records, &channels);
-    let finish = |(i, plan): (usize, &Plan<'_>)| {
+    let finish = |(i, plan): (usize, &CallPlan<'_>)| {
         let others: Vec<&UniqueId> = plans
             .iter()
             .enumerate()
@@ -44,7 +44,7 @@ struct Folding<'a, 'g> {
     group: &'a Group,
     records: &'a [&'g Record],
     channels: &'a [Channel<'g>],
-    plan: &'a Plan<'g>,
+    plan: &'a CallPlan<'g>,
 }
 
 impl Folding<'_, '_> {

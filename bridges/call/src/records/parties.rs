@@ -27,7 +27,6 @@ impl<'a> Channel<'a> {
             .is_none_or(|reached| first.start < reached.start)
     }
 
-    /// All its records.
     pub(super) fn records(&self) -> impl Iterator<Item = &'a Record> {
         self.told.iter().chain(&self.reached).copied()
     }

@@ -11,10 +11,9 @@ use std::collections::BTreeSet;
 
 /// One call among the records.
 #[derive(Clone, Debug)]
-pub(super) struct Plan<'a> {
+pub(super) struct CallPlan<'a> {
     pub(super) linkedid: UniqueId,
     pub(super) direction: Direction,
-    /// The customer's channels.
     pub(super) customers: Vec<usize>,
     /// The records of this call rather than of another customer's.
     pub(super) own: Vec<&'a Record>,
@@ -22,7 +21,7 @@ pub(super) struct Plan<'a> {
 }
 
 /// The calls that these records were; none when nobody took part.
-pub(super) fn plans<'a>(records: &[&'a Record], channels: &[Channel<'a>]) -> Vec<Plan<'a>> {
+pub(super) fn plans<'a>(records: &[&'a Record], channels: &[Channel<'a>]) -> Vec<CallPlan<'a>> {
     let Some(first) = channels.iter().position(|channel| channel.party.is_real()) else {
         return Vec::new();
     };
@@ -71,7 +70,7 @@ pub(super) fn plans<'a>(records: &[&'a Record], channels: &[Channel<'a>]) -> Vec
         let Some(linkedid) = id else {
             continue;
         };
-        made.push(Plan {
+        made.push(CallPlan {
             linkedid,
             direction,
             talk: talk::talk(records, channels, &customers),

@@ -1,18 +1,18 @@
 //! The timeline of a folded call: what its records tell, so no bridges and no ringing.
 
 use super::parties::Channel as Known;
-use super::plan::Plan;
+use super::plan::CallPlan;
 use super::record::Record;
 use crate::facts::fact::clip;
 use crate::timeline::{
-    CHANNELS_MAX, Channel, ENTRIES_MAX, Moment, MomentKind, Role, TEXT_BYTES_MAX, Talk, Timeline,
-    Way,
+    CHANNELS_MAX, Channel, ENTRIES_MAX, Moment, MomentKind, Role, TEXT_BYTES_MAX, TalkSpan,
+    Timeline, Way,
 };
 use crate::units::{EventTime, UniqueId};
 use std::collections::BTreeMap;
 
 /// The timeline of one plan.
-pub(super) fn timeline(channels: &[Known<'_>], plan: &Plan<'_>) -> Timeline {
+pub(super) fn timeline(channels: &[Known<'_>], plan: &CallPlan<'_>) -> Timeline {
     let (kept, left_out) = kept(channels, plan);
     let number: BTreeMap<usize, u16> = kept.iter().copied().zip(0..).collect();
     let by_name: BTreeMap<&str, u16> = number
@@ -21,9 +21,9 @@ pub(super) fn timeline(channels: &[Known<'_>], plan: &Plan<'_>) -> Timeline {
         .collect();
     let talk = plan.talk.spans.iter().filter_map(|&(from, to, i)| {
         let with = *number.get(&i)?;
-        Some(Talk { from, to, with })
+        Some(TalkSpan { from, to, with })
     });
-    let mut talk: Vec<Talk> = talk.collect();
+    let mut talk: Vec<TalkSpan> = talk.collect();
     talk.sort_unstable();
     talk.truncate(ENTRIES_MAX / 2);
     let room = ENTRIES_MAX / 2 / kept.len().max(1);
@@ -41,7 +41,7 @@ pub(super) fn timeline(channels: &[Known<'_>], plan: &Plan<'_>) -> Timeline {
 
 /// The customer's channels, whoever talked with the customer, and those of the call's own records,
 /// as many as there is room for.
-fn kept(channels: &[Known<'_>], plan: &Plan<'_>) -> (Vec<usize>, u32) {
+fn kept(channels: &[Known<'_>], plan: &CallPlan<'_>) -> (Vec<usize>, u32) {
     let own = |name: &str| {
         let mut own = plan.own.iter();
         own.any(|record| record.channel == name || record.dest == name)

@@ -14,7 +14,6 @@ pub(super) struct Plan {
     /// The id it is known by.
     pub(super) linkedid: UniqueId,
     pub(super) direction: Direction,
-    /// The customer's channels.
     pub(super) customers: Vec<usize>,
     /// The channels that belong to this call rather than to another customer's.
     pub(super) own: Vec<usize>,

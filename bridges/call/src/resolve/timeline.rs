@@ -5,7 +5,7 @@ use super::view::View;
 use crate::event::ChannelState;
 use crate::facts::fact::{FactKind, Note, clip};
 use crate::timeline::{
-    CHANNELS_MAX, Channel, ENTRIES_MAX, Moment, MomentKind, Role, Stay, TEXT_BYTES_MAX, Talk,
+    CHANNELS_MAX, Channel, ENTRIES_MAX, Moment, MomentKind, Role, Stay, TEXT_BYTES_MAX, TalkSpan,
     Timeline,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,9 +26,9 @@ pub(super) fn timeline(legs: &[&View<'_>], plan: &Plan) -> Timeline {
     };
     let talk = plan.talk.spans.iter().filter_map(|&(from, to, leg)| {
         let with = *number.get(&leg)?;
-        Some(Talk { from, to, with })
+        Some(TalkSpan { from, to, with })
     });
-    let mut talk: Vec<Talk> = talk.collect();
+    let mut talk: Vec<TalkSpan> = talk.collect();
     talk.sort_unstable();
     let talk = drawing.fitting(talk);
     let channels = kept

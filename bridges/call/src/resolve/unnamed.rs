@@ -19,7 +19,7 @@ use std::time::Duration;
 const TOGETHER: Duration = Duration::from_secs(1);
 
 /// A channel entered or left.
-struct Step<'a> {
+struct BridgeMove<'a> {
     at: EventTime,
     leg: usize,
     fact: usize,
@@ -28,7 +28,7 @@ struct Step<'a> {
     peers: Vec<&'a str>,
 }
 
-impl Step<'_> {
+impl BridgeMove<'_> {
     /// It tells of both sides, and names neither.
     fn is_of_both(&self) -> bool {
         self.peers == [WHO_ANSWERED]
@@ -85,7 +85,7 @@ pub(super) fn named(legs: &[&Leg]) -> Option<Vec<Leg>> {
 }
 
 /// All comings and goings without a bridge's name, in the order of their times.
-fn steps<'a>(legs: &[&'a Leg]) -> Vec<Step<'a>> {
+fn steps<'a>(legs: &[&'a Leg]) -> Vec<BridgeMove<'a>> {
     let mut steps = Vec::new();
     for (leg, it) in legs.iter().enumerate() {
         for (fact, told) in it.facts.iter().enumerate() {
@@ -99,7 +99,7 @@ fn steps<'a>(legs: &[&'a Leg]) -> Vec<Step<'a>> {
             };
             let Some(peers) = unnamed else { continue };
             let peers = peers.split(',').filter(|peer| !peer.is_empty());
-            steps.push(Step {
+            steps.push(BridgeMove {
                 at: told.at,
                 leg,
                 fact,
@@ -113,7 +113,6 @@ fn steps<'a>(legs: &[&'a Leg]) -> Vec<Step<'a>> {
     steps
 }
 
-/// Who is where.
 struct Meeting<'l, 'a> {
     legs: &'l [&'a Leg],
     /// `Peer` is written.
@@ -127,10 +126,10 @@ struct Meeting<'l, 'a> {
 }
 
 impl<'l, 'a> Meeting<'l, 'a> {
-    fn of(legs: &'l [&'a Leg], steps: &[Step<'a>]) -> Self {
+    fn of(legs: &'l [&'a Leg], steps: &[BridgeMove<'a>]) -> Self {
         Self {
             legs,
-            told: steps.iter().any(Step::names_peers),
+            told: steps.iter().any(BridgeMove::names_peers),
             groups: Vec::new(),
             sits: vec![None; legs.len()],
             left: vec![None; legs.len()],
@@ -140,7 +139,7 @@ impl<'l, 'a> Meeting<'l, 'a> {
 
     /// The bridge of each step, `None` for one who left what was not entered; and the steps of the
     /// other sides.
-    fn walk(mut self, steps: &[Step<'a>]) -> (Vec<Option<usize>>, Vec<(usize, Fact)>) {
+    fn walk(mut self, steps: &[BridgeMove<'a>]) -> (Vec<Option<usize>>, Vec<(usize, Fact)>) {
         let mut bridges = Vec::new();
         for (at, step) in steps.iter().enumerate() {
             let group = if step.is_of_both() {
@@ -162,7 +161,7 @@ impl<'l, 'a> Meeting<'l, 'a> {
     }
 
     /// A bridge that begins or ends for its two sides at once.
-    fn both(&mut self, step: &Step<'a>) -> Option<usize> {
+    fn both(&mut self, step: &BridgeMove<'a>) -> Option<usize> {
         let group = if step.enters {
             let partner = self.answered_last(step)?;
             self.leave(step);
@@ -180,8 +179,8 @@ impl<'l, 'a> Meeting<'l, 'a> {
     }
 
     /// The other side does the same.
-    fn follow(&mut self, step: &Step<'a>, leg: usize, into: Option<usize>) {
-        let its = Step {
+    fn follow(&mut self, step: &BridgeMove<'a>, leg: usize, into: Option<usize>) {
+        let its = BridgeMove {
             leg,
             peers: Vec::new(),
             ..*step
@@ -207,7 +206,7 @@ impl<'l, 'a> Meeting<'l, 'a> {
     /// Of the channels that are up and in no bridge, the one that answered last before. In files
     /// without fractions of a second several do at once: rather one that was made after this one,
     /// and never the other half of its own Local channel.
-    fn answered_last(&self, step: &Step<'a>) -> Option<usize> {
+    fn answered_last(&self, step: &BridgeMove<'a>) -> Option<usize> {
         let pair = |leg: usize| trunk::local_pair(self.legs[leg].name());
         let own = pair(step.leg);
         let age = |leg: usize| {
@@ -236,7 +235,7 @@ impl<'l, 'a> Meeting<'l, 'a> {
         answered.max().map(|(.., leg)| leg)
     }
 
-    fn leave(&mut self, step: &Step<'a>) -> Option<usize> {
+    fn leave(&mut self, step: &BridgeMove<'a>) -> Option<usize> {
         let group = self.sits[step.leg].take()?;
         self.left[step.leg] = Some(group);
         let there = &mut self.groups[group];
@@ -245,7 +244,7 @@ impl<'l, 'a> Meeting<'l, 'a> {
         Some(group)
     }
 
-    fn enter(&mut self, step: &Step<'a>, found: Option<usize>) -> usize {
+    fn enter(&mut self, step: &BridgeMove<'a>, found: Option<usize>) -> usize {
         let group = found.unwrap_or(self.groups.len());
         if found.is_none() {
             self.groups.push(Group::default());
@@ -262,7 +261,7 @@ impl<'l, 'a> Meeting<'l, 'a> {
     }
 
     /// The bridge in which one of those named is, or is expected, with this one.
-    fn by_peers(&self, step: &Step<'a>) -> Option<usize> {
+    fn by_peers(&self, step: &BridgeMove<'a>) -> Option<usize> {
         let named = |&leg: &usize| {
             let mut names = self.legs[leg].names.iter();
             names.any(|name| step.peers.contains(&name.text.as_str()))
@@ -277,7 +276,7 @@ impl<'l, 'a> Meeting<'l, 'a> {
     }
 
     /// The bridge in which somebody waits alone, of several the one that changed last.
-    fn by_time(&self, step: &Step<'a>, later: &[Step<'a>]) -> Option<usize> {
+    fn by_time(&self, step: &BridgeMove<'a>, later: &[BridgeMove<'a>]) -> Option<usize> {
         let pair = |leg: usize| trunk::local_pair(self.legs[leg].name());
         let own = pair(step.leg);
         let waiting = |group: &usize| {

@@ -24,7 +24,6 @@ pub(super) struct SourceDetail {
     pub(super) numbers: bool,
 }
 
-/// A channel.
 #[derive(Clone, Debug)]
 pub(super) struct View<'a> {
     pub(super) leg: &'a Leg,

@@ -38,7 +38,7 @@ enum Purpose {
 }
 
 /// A line that is logged in.
-struct Open {
+struct LoggedInLine {
     target: Target,
     stream: Stream,
     framer: Framer,
@@ -160,7 +160,7 @@ impl Ami {
         Ok(())
     }
 
-    async fn open(&self, access: &Access, purpose: Purpose) -> Result<Open, Error> {
+    async fn open(&self, access: &Access, purpose: Purpose) -> Result<LoggedInLine, Error> {
         let target = access.target(&self.endpoint);
         let secret = access.secret.read("CALLBRIDGE_AMI_SECRET")?;
         let settings = Settings {
@@ -170,7 +170,7 @@ impl Ami {
         let login = Login::new(&self.user, secret, settings);
         let login = login.map_err(|error| self.refused(error))?;
         let stream = target.open().await?;
-        let mut open = Open {
+        let mut open = LoggedInLine {
             target,
             stream,
             framer: Framer::new(Format::Ami),
@@ -186,7 +186,7 @@ impl Ami {
     }
 
     /// The dialogue of the login.
-    async fn greet(&self, open: &mut Open) -> Result<(), Error> {
+    async fn greet(&self, open: &mut LoggedInLine) -> Result<(), Error> {
         loop {
             let Some(frame) = open.framer.next() else {
                 let read = open.stream.read(open.framer.space(READ_BYTES)).await;
@@ -221,7 +221,7 @@ impl Ami {
     }
 }
 
-impl Open {
+impl LoggedInLine {
     async fn send(&mut self, bytes: &Outgoing, within: Duration) -> Result<(), Error> {
         let sending = async {
             self.stream.write_all(bytes.bytes()).await?;

@@ -1,6 +1,6 @@
 //! A line of its own that asks what the account may do and hear, and which endpoints there are.
 
-use super::{Ami, Open, Purpose, READ_BYTES};
+use super::{Ami, LoggedInLine, Purpose, READ_BYTES};
 use crate::error::Error;
 use crate::source::Access;
 use callbridge_asterisk::Frame;
@@ -46,7 +46,7 @@ impl Ami {
     }
 }
 
-impl Open {
+impl LoggedInLine {
     /// Reads until that is so, or for this long.
     async fn survey(
         &mut self,

@@ -13,7 +13,6 @@ use std::path::Path;
 
 /// How many first bytes a file is known by.
 const HEAD_BYTES_MAX: usize = 1_024;
-/// Read at once.
 const CHUNK_BYTES: usize = 128 << 10;
 
 /// FNV-1a, 64 bit. It is stored, so it must be the same in every version.

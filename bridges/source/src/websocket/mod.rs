@@ -20,9 +20,8 @@ use unmask::Unmasked;
 /// broken, and the connection ends.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-type Open = WebSocketStream<Unmasked<Stream>>;
+type WebSocketLine = WebSocketStream<Unmasked<Stream>>;
 
-/// A gateway.
 pub(crate) struct Socket {
     endpoint: Endpoint,
     path: String,
@@ -87,7 +86,7 @@ impl Socket {
         }
     }
 
-    async fn open(&self, target: &Target) -> Result<Open, Error> {
+    async fn open(&self, target: &Target) -> Result<WebSocketLine, Error> {
         let stream = Unmasked::new(target.open().await?);
         let scheme = if self.endpoint.tls { "wss" } else { "ws" };
         let url = format!("{scheme}://{}{}", self.endpoint, self.path);
@@ -105,7 +104,7 @@ impl Socket {
     }
 }
 
-async fn ping(socket: &mut Open, target: &Target, within: Duration) -> Result<(), Error> {
+async fn ping(socket: &mut WebSocketLine, target: &Target, within: Duration) -> Result<(), Error> {
     match timeout(within, socket.send(Message::Ping(Bytes::new()))).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(trouble)) => Err(ended(target, &trouble)),

@@ -1,7 +1,7 @@
 //! Which version of which list was read; and reading them anew when they change.
 
 use super::list::{self, LeadList};
-use super::rows::{About, BadRow, WrongHeader};
+use super::rows::{BadRow, ListReport, WrongHeader};
 use super::rule::{EmployeeRule, LeadRule};
 use super::{LeadFile, People};
 use crate::people::Directory;
@@ -45,12 +45,12 @@ pub enum Error {
     Header(PathBuf, WrongHeader),
     /// It has rows, and none of them is good.
     #[error("{0}: no row of it can be used; {first}", first = first(.1))]
-    Useless(PathBuf, About),
+    Useless(PathBuf, ListReport),
 }
 
 impl Error {
     /// The rows that are wrong, where it is them.
-    pub const fn about(&self) -> Option<&About> {
+    pub const fn about(&self) -> Option<&ListReport> {
         match self {
             Self::Useless(_, about) => Some(about),
             Self::Missing(_) | Self::Unreadable(..) | Self::TooLarge(_) | Self::Header(..) => None,
@@ -69,7 +69,7 @@ impl Error {
     }
 }
 
-fn first(about: &About) -> String {
+fn first(about: &ListReport) -> String {
     about
         .named
         .first()
@@ -88,12 +88,12 @@ pub struct News {
     pub country: Option<Country>,
     /// Its good rows are in force. On an error the old list stays in force: one error is told once,
     /// until the file changes again.
-    pub result: Result<Change, Error>,
+    pub result: Result<ListChange, Error>,
 }
 
 impl News {
     /// The file's rows, as far as there are any.
-    pub fn about(&self) -> Option<&About> {
+    pub fn about(&self) -> Option<&ListReport> {
         match &self.result {
             Ok(change) => Some(&change.about),
             Err(error) => error.about(),
@@ -122,9 +122,9 @@ impl Kind {
 
 /// What a newly read list changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct ListChange {
     /// Its rows, the bad ones by name.
-    pub about: About,
+    pub about: ListReport,
     /// Of these phones a lead list says something else than before, sorted; none for employees.
     pub phones: Vec<Phone>,
 }
@@ -174,13 +174,13 @@ enum Seen {
 
 /// What is known of a list's file.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct FileState {
     seen: Seen,
     /// A newer version that is not read yet, and at how many looks the file was another.
     newer: Option<(FileVersion, u32)>,
 }
 
-impl Known {
+impl FileState {
     const UNREAD: Self = Self {
         seen: Seen::Never,
         newer: None,
@@ -207,7 +207,7 @@ impl Known {
 #[derive(Debug)]
 pub struct Watched {
     people: People,
-    known: BTreeMap<List, Known>,
+    known: BTreeMap<List, FileState>,
 }
 
 impl Watched {
@@ -217,11 +217,14 @@ impl Watched {
         for trunk in trunks.iter() {
             for rule in &trunk.leads {
                 if let LeadRule::Csv(file) = rule {
-                    known.insert(List::Leads((file.clone(), trunk.country)), Known::UNREAD);
+                    known.insert(
+                        List::Leads((file.clone(), trunk.country)),
+                        FileState::UNREAD,
+                    );
                 }
             }
             if let Some(EmployeeRule::File(file)) = &trunk.employees {
-                known.insert(List::Employees(file.clone()), Known::UNREAD);
+                known.insert(List::Employees(file.clone()), FileState::UNREAD);
             }
         }
         Self {
@@ -277,7 +280,7 @@ impl Watched {
                 Seen::Version { version: a, settled: false },
                 Seen::Version { version: b, .. },
             ) if a == b);
-            *known = Known {
+            *known = FileState {
                 seen: version,
                 newer: None,
             };
@@ -299,7 +302,7 @@ impl Watched {
 }
 
 /// Puts the good rows of a list in force; a list of bad rows alone leaves the old one there.
-fn take(people: &mut People, list: &List, bytes: &[u8]) -> Result<Change, Error> {
+fn take(people: &mut People, list: &List, bytes: &[u8]) -> Result<ListChange, Error> {
     let path = || list.path().to_owned();
     let wrong = |header| Error::Header(path(), header);
     match list {
@@ -311,7 +314,7 @@ fn take(people: &mut People, list: &List, bytes: &[u8]) -> Result<Change, Error>
             let older = people.leads.entry(key.clone()).or_default();
             let phones = older.changed(&newer);
             *older = newer;
-            Ok(Change { about, phones })
+            Ok(ListChange { about, phones })
         }
         List::Employees(file) => {
             let (newer, about) = list::employees(bytes).map_err(wrong)?;
@@ -319,7 +322,7 @@ fn take(people: &mut People, list: &List, bytes: &[u8]) -> Result<Change, Error>
                 return Err(Error::Useless(path(), about));
             }
             people.employees.insert(file.clone(), newer);
-            Ok(Change {
+            Ok(ListChange {
                 about,
                 phones: Vec::new(),
             })
@@ -333,7 +336,7 @@ enum Read {
     Failed(Seen, Error),
 }
 
-fn read(path: &Path, known: &mut Known, in_force: bool, now: EventTime) -> Read {
+fn read(path: &Path, known: &mut FileState, in_force: bool, now: EventTime) -> Read {
     let seen = known.seen;
     let opened = File::open(path).and_then(|file| Ok((FileVersion::of(&file.metadata()?), file)));
     let (version, file) = match opened {

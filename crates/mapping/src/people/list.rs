@@ -6,7 +6,7 @@
 //! 901110002,4002          102,502
 //! ```
 
-use super::rows::{About, BadRow, WrongHeader, each_row, refused, shortened};
+use super::rows::{BadRow, ListReport, WrongHeader, each_row, refused, shortened};
 use callbridge_call::Extension;
 use callbridge_model::number::{Country, e164};
 use callbridge_model::{EmployeeId, LeadId, Phone};
@@ -42,8 +42,8 @@ impl LeadList {
     ///
     /// # Errors
     /// When the header does not name the columns.
-    pub fn read(bytes: &[u8], country: Option<Country>) -> Result<(Self, About), WrongHeader> {
-        let (mut rows, mut about) = (Vec::new(), About::default());
+    pub fn read(bytes: &[u8], country: Option<Country>) -> Result<(Self, ListReport), WrongHeader> {
+        let (mut rows, mut about) = (Vec::new(), ListReport::default());
         each_row(bytes, LEADS, &mut about, |_, phone, lead| {
             let digits =
                 key(phone, country).ok_or_else(|| refused(phone, no_number(phone, country)))?;
@@ -68,7 +68,7 @@ impl LeadList {
         &self,
         bytes: &[u8],
         country: Option<Country>,
-        about: &mut About,
+        about: &mut ListReport,
     ) -> Result<(), WrongHeader> {
         let pairs = self.rows.windows(2).filter(|pair| pair[0].0 == pair[1].0);
         let mut first: BTreeMap<u64, Option<(LeadId, u64)>> =
@@ -77,7 +77,8 @@ impl LeadList {
             return Ok(());
         }
         let mut found = Vec::new();
-        each_row(bytes, LEADS, &mut About::default(), |line, phone, lead| {
+        let mut rows = ListReport::default();
+        each_row(bytes, LEADS, &mut rows, |line, phone, lead| {
             let seen = key(phone, country).and_then(|digits| first.get_mut(&digits));
             let (Some(seen), Some(lead)) = (seen, LeadId::parse(lead)) else {
                 return Ok(());
@@ -154,8 +155,8 @@ impl LeadList {
 ///
 /// # Errors
 /// When the header does not name the columns.
-pub fn employees(bytes: &[u8]) -> Result<(Employees, About), WrongHeader> {
-    let mut about = About::default();
+pub fn employees(bytes: &[u8]) -> Result<(Employees, ListReport), WrongHeader> {
+    let mut about = ListReport::default();
     let mut list: BTreeMap<Extension, (EmployeeId, u64)> = BTreeMap::new();
     let (mut twice, mut repeated) = (BTreeSet::new(), 0);
     each_row(bytes, EMPLOYEES, &mut about, |line, extension, id| {
@@ -231,7 +232,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read(text: &str) -> (LeadList, About) {
+    fn read(text: &str) -> (LeadList, ListReport) {
         LeadList::read(text.as_bytes(), Country::parse("UZ")).expect("a header")
     }
 
@@ -239,7 +240,7 @@ mod tests {
         read(text).0
     }
 
-    fn bad(about: &About) -> String {
+    fn bad(about: &ListReport) -> String {
         let lines: Vec<String> = about.named.iter().map(ToString::to_string).collect();
         lines.join("\n")
     }

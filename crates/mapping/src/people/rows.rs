@@ -81,7 +81,7 @@ fn masked(cell: &str) -> String {
 
 /// What a file holds besides its good rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct About {
+pub struct ListReport {
     /// Good rows, those told twice alike counted once.
     pub rows: usize,
     /// Rows that say again what another has said.
@@ -94,7 +94,7 @@ pub struct About {
     pub bad: usize,
 }
 
-impl About {
+impl ListReport {
     /// Neither good rows nor bad ones.
     pub const fn is_empty(&self) -> bool {
         self.rows == 0 && self.bad == 0
@@ -133,14 +133,14 @@ impl About {
 }
 
 /// The fault of one row: the cell, and what is wrong with it.
-pub(super) struct Refused {
+pub(super) struct RowFault {
     cell: String,
     words: String,
 }
 
 /// This cell cannot be used.
-pub(super) fn refused(cell: &str, words: impl Into<String>) -> Refused {
-    Refused {
+pub(super) fn refused(cell: &str, words: impl Into<String>) -> RowFault {
+    RowFault {
         cell: shortened(cell),
         words: words.into(),
     }
@@ -150,8 +150,8 @@ pub(super) fn refused(cell: &str, words: impl Into<String>) -> Refused {
 pub(super) fn each_row(
     bytes: &[u8],
     columns: [&'static str; 2],
-    about: &mut About,
-    mut take: impl FnMut(u64, &str, &str) -> Result<(), Refused>,
+    about: &mut ListReport,
+    mut take: impl FnMut(u64, &str, &str) -> Result<(), RowFault>,
 ) -> Result<(), WrongHeader> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let first_line = bytes.split(|b| *b == b'\n').next().unwrap_or_default();
@@ -198,7 +198,7 @@ pub(super) fn each_row(
                 Err((line, refused("", words)))
             }
         };
-        if let Err((line, Refused { cell, words })) = told {
+        if let Err((line, RowFault { cell, words })) = told {
             about.note(BadRow { line, cell, words });
         }
     }
@@ -256,7 +256,7 @@ mod tests {
     fn rows_beyond_the_named_ones_are_counted() {
         let rows = "x,\n".repeat(NAMED_MAX + 7);
         let text = format!("phone,leadId\n{rows}");
-        let mut about = About::default();
+        let mut about = ListReport::default();
         let read = each_row(
             text.as_bytes(),
             ["phone", "leadId"],

@@ -1,4 +1,4 @@
-use super::files::{Change, Error, News, Watched};
+use super::files::{Error, ListChange, News, Watched};
 use super::*;
 use crate::trunk::{Defaults, Trunks};
 use callbridge_call::EventTime;
@@ -19,11 +19,11 @@ fn trunks(flag: &str) -> Trunks {
 }
 
 /// So many good rows, and one number that is new or another's.
-fn leads(rows: usize, number: &str) -> Change {
-    Change {
-        about: rows::About {
+fn leads(rows: usize, number: &str) -> ListChange {
+    ListChange {
+        about: rows::ListReport {
             rows,
-            ..rows::About::default()
+            ..rows::ListReport::default()
         },
         phones: vec![phone(number)],
     }
@@ -77,7 +77,7 @@ impl File {
     }
 }
 
-fn only(mut news: Vec<News>) -> Result<Change, Error> {
+fn only(mut news: Vec<News>) -> Result<ListChange, Error> {
     assert_eq!(news.len(), 1, "{news:?}");
     news.remove(0).result
 }
