@@ -281,7 +281,7 @@ fn failed(error: &ApiError, needs: &str) -> LeadSetRefusal {
 }
 
 /// A reply to another request.
-fn unfit() -> Refusal {
+fn unfit() -> LeadSetRefusal {
     refusal(69, "the CRM does not do it now; try again")
 }
 
