@@ -2,8 +2,8 @@
 //! no look-up waits for a commit, and each sees what was committed before it.
 
 use super::Error;
-use super::beside::Beside;
-use super::store::directory::{HOLDINGS, LIFE, holding, holdings_of, life};
+use crate::read_connection::Beside;
+use crate::tables::directory::{HOLDINGS, LIFE, holding, holdings_of, life};
 use callbridge_leads::directory::Finding;
 use callbridge_leads::directory::entry::Life;
 use callbridge_leads::directory::find::{Holding, Shelf, find};

@@ -2,10 +2,11 @@
 
 use super::check::check_beside;
 use super::identity::Seen;
-use super::seat::{Lock, Seat};
-use super::store::{CLEAN, Store, UNCHECKED};
 use super::writer::{Guard, Handle, start};
 use super::{Error, Settings};
+use crate::state_dir_lock::{Lock, Seat};
+use crate::store::Store;
+use crate::tables::meta::{CLEAN, UNCHECKED};
 use callbridge_model::plain_file;
 use rusqlite::{Connection, OpenFlags};
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};

@@ -10,17 +10,18 @@
 //! | [`state`] | the states of a call and the one pure function between them |
 //! | [`op`] | what can be stored, and what it does to the books |
 //! | [`row`] | what can be read |
-//! | [`store`] | all SQL, a file a stored thing |
+//! | [`store`] | opens, dispatches, commits |
+//! | `tables` | all SQL, a file a stored thing |
 //! | [`writer`] | the thread, group commit, [`Handle`] |
 //! | [`folder`] | opening: modes, damage |
-//! | `seat` | folder, lock and file, and what is done when they go away |
+//! | `state_dir_lock` | folder, lock and file, and what is done when they go away |
 //! | `check` | the check of the file, beside the work |
 //! | `identity` | whether the file is a copy |
-//! | [`memory`] | finished calls, looked up beside the writer |
+//! | [`finished_calls`] | finished calls, looked up beside the writer |
 //! | [`directory`] | leads by phone, looked up beside the writer |
-//! | `beside` | the connection of both |
+//! | `read_connection` | the connection of both |
 //! | [`binding`] | whose calls these are |
-//! | [`mod@hint`] | what to do about a letter |
+//! | `advice` | what to do about a letter |
 //! | [`error`] | what can go wrong, with exit codes |
 //!
 //! | file in the state folder | what it is |
@@ -39,37 +40,43 @@
 //! while the check was reading is not written again, and counts on the next sync that succeeds.
 //! On Linux a disk that lost pages of that part without refusing a write leaves them old.
 
-mod beside;
+mod advice;
+mod appeared;
 pub mod binding;
 mod check;
 pub mod directory;
 pub mod error;
+pub mod finished_calls;
 pub mod folder;
-pub mod hint;
 mod identity;
-pub mod memory;
 pub mod op;
+mod read_connection;
 pub mod row;
-mod seat;
 pub mod state;
+mod state_dir_lock;
 pub mod store;
+mod tables;
 pub mod writer;
 
+pub use crate::advice::{hint, hint_found};
+pub use crate::finished_calls::{Known, Memory};
 pub use binding::{Binding, Fit};
 pub use directory::LeadDirectory;
 pub use error::Error;
 pub use folder::{open, refuse_shared};
-pub use hint::{hint, hint_found};
-pub use memory::{Known, Memory};
 pub use op::{Delivered, Delivery, Done, Finished, Op, Purged, RowId, SlotRow, Told};
 pub use row::{
     Ask, Attempt, Due, Head, Hooked, Left, Letter, LetterFilter, Notice, ParkedPhone, Ripe, Row,
     Tombstone, Unconfirmed, UnreadBytes,
 };
 pub use state::{FIRST_POLL, Fate, Refused, State, Step, hooked, next};
-pub use store::{
-    CallFilter, DirectorySize, LeadFields, Listed, Place, Recount, Rest, Search, Store,
-};
+pub use store::Store;
+pub use tables::books::Recount;
+pub use tables::directory::DirectorySize;
+pub use tables::lead_requests::Rest;
+pub use tables::listed::{CallFilter, Listed, Place};
+pub use tables::search::Search;
+pub use tables::shows::LeadFields;
 pub use writer::{Guard, Handle, Health, Integrity};
 
 use callbridge_leads::directory::backfill::ReadLeads;
@@ -165,5 +172,5 @@ mod tests;
 
 /// The words of the books as they are stored, in the order of their places.
 pub fn book_words() -> Vec<String> {
-    store::book_words()
+    tables::books::words()
 }

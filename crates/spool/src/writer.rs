@@ -5,9 +5,10 @@
 //! asked for before it.
 
 use super::op::{Done, Op};
-use super::seat::Seat;
-use super::store::{CLEAN, Store, UNCHECKED, Work, prepare};
 use super::{CommitHook, Error};
+use crate::state_dir_lock::Seat;
+use crate::store::{Store, Work, prepare};
+use crate::tables::meta::{CLEAN, UNCHECKED};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;

@@ -5,8 +5,8 @@
 
 use super::call::{T0, ask, at, journal};
 use crate::folder::FILE;
-use crate::store::schema;
-use crate::store::schema::MIGRATIONS;
+use crate::tables::schema;
+use crate::tables::schema::MIGRATIONS;
 use crate::{
     Done, Error, Guard, Handle, LetterFilter, Op, Row, RowId, Settings, State, Step, open,
 };

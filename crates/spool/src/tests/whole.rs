@@ -5,8 +5,8 @@
 
 use super::frozen::{contents, tables, texts};
 use crate::folder::FILE;
-use crate::store::schema;
-use crate::store::schema::MIGRATIONS;
+use crate::tables::schema;
+use crate::tables::schema::MIGRATIONS;
 use crate::{CallFilter, Guard, Handle, LetterFilter, Row, RowId, Settings, State, open};
 use callbridge_call::trunk::Endpoints;
 use callbridge_call::{Assembler, Settings as Assembling};

@@ -1,10 +1,10 @@
 //! Employees whom the CRM does not know: noted when a call FAILED for them, until one of theirs is
 //! in the journal; and the extensions of the newest calls.
 
-use super::super::op::RowId;
 use super::finish::json;
-use super::{Store, sql};
 use crate::Error;
+use crate::op::RowId;
+use crate::store::{Store, sql};
 use callbridge_call::{EventTime, Extension};
 use callbridge_leads::errand::Finding;
 use callbridge_mapping::people::matching::Met;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Under which name they are kept.
-pub(super) const KEY: &str = "employees.unknown";
+pub(crate) const KEY: &str = "employees.unknown";
 /// Employees kept; lists that are wrong in more rows say it with these.
 const KEPT: usize = 100;
 /// Newest calls whose extensions are told.
@@ -32,7 +32,7 @@ pub struct Stranger {
 }
 
 /// By the CRM's id.
-pub(super) type Strangers = BTreeMap<i64, Stranger>;
+pub(crate) type Strangers = BTreeMap<i64, Stranger>;
 
 impl Store {
     /// Employees whom the CRM does not know, by their ids.
@@ -47,7 +47,7 @@ impl Store {
     }
 
     /// The lead of a call that FAILED is there: its employee is the one that is not known.
-    pub(super) fn note_stranger(
+    pub(crate) fn note_stranger(
         &self,
         call: &CallRecord,
         found: Finding,
@@ -71,7 +71,7 @@ impl Store {
     }
 
     /// A call with this employee is in the journal: the CRM knows it.
-    pub(super) fn employee_is_known(&self, row: RowId) -> Result<(), Error> {
+    pub(crate) fn employee_is_known(&self, row: RowId) -> Result<(), Error> {
         if self.meta(KEY)?.is_none() {
             return Ok(());
         }

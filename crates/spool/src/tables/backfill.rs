@@ -1,7 +1,7 @@
 //! How far the backfill of the directory is.
 
-use super::Store;
 use super::directory::LEARNED;
+use crate::store::Store;
 use crate::{Ask, Done, Error, RowId};
 use callbridge_call::EventTime;
 use callbridge_crm::LeadsPage;
@@ -10,7 +10,7 @@ use callbridge_leads::errand::due::{Errand, Errands, Job, Urgency};
 use callbridge_model::status::Directory;
 
 /// Where it is kept.
-pub(super) const KEY: &str = "directory.backfill";
+pub(crate) const KEY: &str = "directory.backfill";
 
 impl Store {
     /// How far it is; `None` before its first page.
@@ -52,7 +52,7 @@ impl Store {
     }
 
     /// Adds the page to read next, where there is one to read.
-    pub(super) fn backfill_errand(&self, ask: &Ask, errands: &mut Errands) -> Result<(), Error> {
+    pub(crate) fn backfill_errand(&self, ask: &Ask, errands: &mut Errands) -> Result<(), Error> {
         if self.settings.lead_directory.is_none() {
             return Ok(());
         }
@@ -69,7 +69,7 @@ impl Store {
     }
 
     /// The token has a right more: leads are read at once where that was what lacked.
-    pub(super) fn backfill_granted(&self) -> Result<(), Error> {
+    pub(crate) fn backfill_granted(&self) -> Result<(), Error> {
         let Some(mut backfill) = self.backfill()?.filter(|it| it.no_grant) else {
             return Ok(());
         };
@@ -78,7 +78,7 @@ impl Store {
         self.set_meta(KEY, &text).map(drop)
     }
 
-    pub(super) fn backfilled(
+    pub(crate) fn backfilled(
         &mut self,
         page: &LeadsPage,
         heard: &Heard,

@@ -1,7 +1,7 @@
 //! The ids of calls that are over, so that late events raise no ghosts.
 
 use super::finish::FinishRow;
-use super::{Store, sql};
+use crate::store::{Store, sql};
 use crate::{Error, Tombstone};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::CallUuid;
@@ -9,7 +9,7 @@ use rusqlite::OptionalExtension as _;
 
 /// Whether a call's own id was known before.
 #[derive(Debug)]
-pub(super) enum Buried {
+pub(crate) enum Buried {
     /// It is new.
     Now,
     /// It was, with that start in seconds.
@@ -19,7 +19,7 @@ pub(super) enum Buried {
 impl Store {
     /// Buries a call under its own id and its aliases. An own id outranks an alias: the second
     /// customer of a conference is an alias of the first one's call as well.
-    pub(super) fn bury(
+    pub(crate) fn bury(
         &self,
         pbx: &str,
         linkedid: &str,
@@ -46,7 +46,7 @@ impl Store {
     }
 
     /// Buries a call that is known by its own id under its other ids as well.
-    pub(super) fn bury_aliases(&self, new: &FinishRow) -> Result<(), Error> {
+    pub(crate) fn bury_aliases(&self, new: &FinishRow) -> Result<(), Error> {
         let uuid = new.uuid.map(|uuid| uuid.0.into_bytes());
         let (pbx, linkedid) = (&new.pbx, &new.linkedid);
         self.bury_under(pbx, linkedid, &new.aliases, uuid, new.started, new.at)
@@ -75,7 +75,7 @@ impl Store {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub(super) fn uuid_by_any_id(&self, id: &str) -> Result<Option<CallUuid>, Error> {
+    pub(crate) fn uuid_by_any_id(&self, id: &str) -> Result<Option<CallUuid>, Error> {
         let mut found = self.prepare(
             // From one PBX to the next, for the whole table would be a long way.
             "WITH RECURSIVE each(pbx) AS (

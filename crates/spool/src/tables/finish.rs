@@ -1,11 +1,11 @@
 //! A judged call comes in.
 
-use super::super::op::{Done, Finished, RowId};
-use super::super::state::State;
-use super::tally::Book;
-use super::tombstones::Buried;
-use super::{Store, sql};
 use crate::Error;
+use crate::op::{Done, Finished, RowId};
+use crate::state::State;
+use crate::store::{Store, sql};
+use crate::tables::books::Book;
+use crate::tables::seen_calls::Buried;
 use callbridge_call::EventTime;
 use callbridge_model::{CallUuid, Outcome, Reason};
 use rusqlite::OptionalExtension as _;
@@ -19,26 +19,26 @@ const REPEATS: &str = "repeats";
 /// A judged call in the form of its columns.
 #[derive(Debug)]
 pub(crate) struct FinishRow {
-    pub(super) outcome: Outcome,
-    pub(super) uuid: Option<CallUuid>,
-    pub(super) reason: Option<Reason>,
-    pub(super) message: String,
+    pub(crate) outcome: Outcome,
+    pub(crate) uuid: Option<CallUuid>,
+    pub(crate) reason: Option<Reason>,
+    pub(crate) message: String,
     live: bool,
-    pub(super) at: EventTime,
-    pub(super) pbx: String,
-    pub(super) linkedid: String,
-    pub(super) aliases: Vec<String>,
-    pub(super) started: i64,
-    pub(super) phone: Option<String>,
-    pub(super) heard: Option<String>,
-    pub(super) record: String,
-    pub(super) call: String,
+    pub(crate) at: EventTime,
+    pub(crate) pbx: String,
+    pub(crate) linkedid: String,
+    pub(crate) aliases: Vec<String>,
+    pub(crate) started: i64,
+    pub(crate) phone: Option<String>,
+    pub(crate) heard: Option<String>,
+    pub(crate) record: String,
+    pub(crate) call: String,
     /// From its start to its end.
-    pub(super) span_micros: i64,
+    pub(crate) span_micros: i64,
 }
 
 /// Serializes a value for a text column.
-pub(super) fn json<T: serde::Serialize>(what: &'static str, value: &T) -> Result<String, Error> {
+pub(crate) fn json<T: serde::Serialize>(what: &'static str, value: &T) -> Result<String, Error> {
     serde_json::to_string(value).map_err(|error| Error::Unstorable {
         what,
         why: error.to_string(),
@@ -103,7 +103,7 @@ impl FinishRow {
     }
 
     /// Where it goes first.
-    pub(super) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> State {
         match self.outcome {
             Outcome::Journal => State::Ready,
             _ if self.reason.is_some_and(Reason::is_parked) => State::Parked,
@@ -139,7 +139,7 @@ impl Known {
 }
 
 impl Store {
-    pub(super) fn finish(&mut self, new: &FinishRow) -> Result<Done, Error> {
+    pub(crate) fn finish(&mut self, new: &FinishRow) -> Result<Done, Error> {
         let buried = self.bury(
             &new.pbx,
             &new.linkedid,

@@ -1,14 +1,14 @@
 //! Bytes of a source that nobody could read.
 
-use super::super::op::{Done, RowId};
-use super::super::state::{Refused, State, Step};
-use super::Store;
-use super::tally::Book;
+use crate::op::{Done, RowId};
+use crate::state::{Refused, State, Step};
+use crate::store::Store;
+use crate::tables::books::Book;
 use crate::{Error, Left, UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX};
 use callbridge_call::EventTime;
 
 impl Store {
-    pub(super) fn keep_unreadable(
+    pub(crate) fn keep_unreadable(
         &mut self,
         source: &str,
         pbx: &str,
@@ -34,12 +34,12 @@ impl Store {
     }
 
     /// How many of them there are.
-    pub(super) fn unreadable_kept(&self) -> u64 {
+    pub(crate) fn unreadable_kept(&self) -> u64 {
         u64::try_from(self.tally.get(Book::UnreadableKept)).unwrap_or(0)
     }
 
     /// Only `Discard` exists for such a letter: it is forgotten.
-    pub(super) fn step_unreadable(
+    pub(crate) fn step_unreadable(
         &mut self,
         row: RowId,
         step: &Step,
@@ -48,7 +48,7 @@ impl Store {
         let discard = matches!(step, Step::Discard);
         if !discard {
             let mut found = self.prepare("SELECT 1 FROM unreadable WHERE id = ?1")?;
-            if super::sql(self, found.exists([row.0]))? {
+            if crate::store::sql(self, found.exists([row.0]))? {
                 let state = State::Dead;
                 let step = step.name();
                 let refused = Refused { state, step };

@@ -1,10 +1,10 @@
 //! What leads are to show of their calls (`--lead-field`): a row a lead.
 
-use super::super::op::RowId;
-use super::errands::Rest;
 use super::finish::json;
-use super::{Store, sql};
 use crate::Error;
+use crate::op::RowId;
+use crate::store::{Store, sql};
+use crate::tables::lead_requests::Rest;
 use callbridge_call::EventTime;
 use callbridge_leads::errand::due::FieldPoll;
 use callbridge_leads::errand::{FieldWrite, Kind};
@@ -21,14 +21,14 @@ const LEADS_MAX: i64 = 50_000;
 /// Rows a purge takes at most.
 const PURGE_MAX: i64 = 1_000;
 /// No call that began before this moment is shown by a lead of which nothing is remembered.
-pub(super) const FLOOR: &str = "lead_field.floor";
+pub(crate) const FLOOR: &str = "lead_field.floor";
 
 /// Counter: values that are in the CRM.
-pub(super) const WRITTEN: &str = "lead_fields_written";
+pub(crate) const WRITTEN: &str = "lead_fields_written";
 /// Counter: values that were refused, FAILED or not settled in the end.
-pub(super) const GIVEN_UP: &str = "lead_fields_given_up";
+pub(crate) const GIVEN_UP: &str = "lead_fields_given_up";
 /// Counter: values of fields that cannot be written.
-pub(super) const LEFT_OUT: &str = "lead_fields_left_out";
+pub(crate) const LEFT_OUT: &str = "lead_fields_left_out";
 
 /// How the fields of `--lead-field` stand.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub struct LeadFields {
 
 impl Store {
     /// A call is journaled: its lead shows it, unless it shows a newer one.
-    pub(super) fn shown_by_lead(&mut self, row: RowId, at: EventTime) -> Result<(), Error> {
+    pub(crate) fn shown_by_lead(&mut self, row: RowId, at: EventTime) -> Result<(), Error> {
         let Some(settings) = self.settings.shows.clone() else {
             return Ok(());
         };
@@ -91,7 +91,7 @@ impl Store {
             .transpose()
     }
 
-    pub(super) fn set_shows(&self, lead: LeadId, shows: &Shows) -> Result<(), Error> {
+    pub(crate) fn set_shows(&self, lead: LeadId, shows: &Shows) -> Result<(), Error> {
         self.execute(
             "INSERT OR REPLACE INTO lead_shows (lead, shows, asks, due, newest)
              VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -107,7 +107,7 @@ impl Store {
     }
 
     /// The lead that asks first, and when it falls due.
-    pub(super) fn next_shows(&self, asks: Asks) -> Result<Option<(LeadId, EventTime)>, Error> {
+    pub(crate) fn next_shows(&self, asks: Asks) -> Result<Option<(LeadId, EventTime)>, Error> {
         let mut found =
             self.prepare("SELECT lead, due FROM lead_shows WHERE asks = ?1 ORDER BY due LIMIT 1")?;
         let next = found.query_row([asks.word()], |row| Ok((row.get(0)?, row.get(1)?)));
@@ -119,7 +119,7 @@ impl Store {
     }
 
     /// The accepted write of a lead.
-    pub(super) fn field_poll(&self, lead: LeadId) -> Result<Option<FieldPoll>, Error> {
+    pub(crate) fn field_poll(&self, lead: LeadId) -> Result<Option<FieldPoll>, Error> {
         let write = self.shows(lead)?.and_then(|shows| shows.request);
         Ok(write.and_then(|write| {
             let (request_id, token) = write.accepted?;
@@ -152,7 +152,7 @@ impl Store {
     /// # Errors
     /// The disk, or a damaged file.
     pub fn catalogue(&self) -> Result<Option<Catalogue>, Error> {
-        let text = self.meta(super::errands::CATALOGUE)?;
+        let text = self.meta(crate::tables::lead_requests::CATALOGUE)?;
         text.map(|text| self.read_json(RowId(0), &text)).transpose()
     }
 
@@ -190,7 +190,7 @@ impl Store {
     }
 
     /// Forgets what leads showed long ago, or first of all where there are too many of them.
-    pub(super) fn purge_shows(&mut self, now: EventTime) -> Result<(), Error> {
+    pub(crate) fn purge_shows(&mut self, now: EventTime) -> Result<(), Error> {
         let mut found = self.prepare("SELECT count(*) FROM lead_shows")?;
         let count: i64 = sql(self, found.query_row([], |row| row.get(0)))?;
         drop(found);

@@ -1,6 +1,6 @@
 //! A stored call, read back.
 
-use super::{Store, sql};
+use crate::store::{Store, sql};
 use crate::{Attempt, Error, Row, RowId, State};
 use callbridge_call::EventTime;
 use callbridge_model::TokenPrint;
@@ -149,15 +149,15 @@ impl Store {
         })
     }
 
-    pub(super) fn read_state(&self, id: RowId, word: &str) -> Result<State, Error> {
+    pub(crate) fn read_state(&self, id: RowId, word: &str) -> Result<State, Error> {
         State::from_word(word).ok_or_else(|| self.damaged(format!("{id} has the state {word}")))
     }
 
-    pub(super) fn read_reason(&self, id: RowId, word: &str) -> Result<Reason, Error> {
+    pub(crate) fn read_reason(&self, id: RowId, word: &str) -> Result<Reason, Error> {
         Reason::from_word(word).ok_or_else(|| self.damaged(format!("{id} has the reason {word}")))
     }
 
-    pub(super) fn read_errors(
+    pub(crate) fn read_errors(
         &self,
         id: RowId,
         text: Option<&str>,
@@ -165,7 +165,7 @@ impl Store {
         text.map_or(Ok(serde_json::Value::Null), |text| self.read_json(id, text))
     }
 
-    pub(super) fn read_json<T>(&self, id: RowId, text: &str) -> Result<T, Error>
+    pub(crate) fn read_json<T>(&self, id: RowId, text: &str) -> Result<T, Error>
     where
         T: serde::de::DeserializeOwned,
     {

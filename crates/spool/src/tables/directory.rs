@@ -1,7 +1,7 @@
 //! The directory of leads, a row a phone of a slot of a lead.
 
-use super::head::count;
-use super::{Store, sql};
+use crate::store::{Store, sql};
+use crate::tables::work_queue::count;
 use crate::{Done, Error};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_leads::directory::entry::{Entry, Fact, Life, Slot};
@@ -19,7 +19,7 @@ const AWAITED_MAX: usize = 10_000;
 const HOLDINGS_MAX: usize = 5_000;
 
 /// Counts news that told something not known before.
-pub(super) const LEARNED: &str = "learned";
+pub(crate) const LEARNED: &str = "learned";
 
 /// Every row of a number, with its lead.
 pub(crate) const HOLDINGS: &str = "SELECT p.lead, p.slot, p.held, p.told, p.gone,
@@ -32,7 +32,7 @@ pub(crate) const LIFE: &str =
 
 /// Numbers that calls wait for, of which something was learned.
 #[derive(Debug, Default)]
-pub(super) struct Awaited {
+pub(crate) struct Awaited {
     phones: BTreeSet<Phone>,
     all: bool,
 }
@@ -136,7 +136,7 @@ pub(crate) fn holdings_of(phone: &Phone) -> (i64, i64) {
 impl Store {
     /// Takes in what was told of a lead; calls that may leave by it are remembered for
     /// [`Store::take_awaited`].
-    pub(super) fn learn(&mut self, news: &LeadNews) -> Result<Done, Error> {
+    pub(crate) fn learn(&mut self, news: &LeadNews) -> Result<Done, Error> {
         let phones = match learn(self, news)? {
             Learned::Nothing => return Ok(Done::Learned { new: false }),
             Learned::Many => None,

@@ -1,9 +1,9 @@
 //! What could be asked beside the calls, and what the answers change.
 
-use super::super::op::Done;
 use super::finish::json;
 use super::shows::{GIVEN_UP, LEFT_OUT, WRITTEN};
-use super::{Store, sql};
+use crate::op::Done;
+use crate::store::{Store, sql};
 use crate::{Ask, Error, HELD_MAX, RowId};
 use callbridge_call::EventTime;
 use callbridge_leads::errand::due::{Errand, Errands, Job, Urgency};
@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The CRM's fields, as they were read last.
-pub(super) const CATALOGUE: &str = "lead_field.catalogue";
+pub(crate) const CATALOGUE: &str = "lead_field.catalogue";
 /// [`Memory`].
-pub(super) const MEMORY: &str = "errand.memory";
+pub(crate) const MEMORY: &str = "errand.memory";
 /// The catalogue is read anew after so long.
 const DAILY: Duration = Duration::from_secs(24 * 3600);
 /// Tries of the catalogue without an answer before values are written unchecked.
@@ -35,7 +35,7 @@ pub struct Rest {
 
 /// What is remembered of errands over restarts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Memory {
+pub(crate) struct Memory {
     look_ups: Option<Rest>,
     fields: Option<Rest>,
     /// Field writes refused with 400 since one was accepted.
@@ -160,7 +160,7 @@ impl Store {
     }
 
     /// An errand leaves, or has its answer.
-    pub(super) fn told(&mut self, told: &Told, at: EventTime) -> Result<Done, Error> {
+    pub(crate) fn told(&mut self, told: &Told, at: EventTime) -> Result<Done, Error> {
         match told {
             Told::Sent(errand) => match errand {
                 Errand::LookUp(lead) => self.look_up_sent(*lead, at)?,

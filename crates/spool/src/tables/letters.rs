@@ -1,7 +1,7 @@
 //! Dead, parked and unreadable letters.
 
-use super::head::count;
-use super::{Store, sql};
+use crate::store::{Store, sql};
+use crate::tables::work_queue::count;
 use crate::{
     Attempt, Error, LETTERS_PAGE, LISTED_BYTES_MAX, Letter, LetterFilter, RowId, State,
     UNREADABLE_BYTES_MAX, UnreadBytes,

@@ -1,8 +1,8 @@
 //! The outbox: letters that the broker has yet to be told of, and those that left.
 
-use super::super::op::{Done, RowId};
-use super::head::count;
-use super::{Store, sql};
+use crate::op::{Done, RowId};
+use crate::store::{Store, sql};
+use crate::tables::work_queue::count;
 use crate::{Error, Left, Letter, Notice};
 use callbridge_call::EventTime;
 use callbridge_model::{CallUuid, Reason};
@@ -18,7 +18,7 @@ struct About {
 
 impl Store {
     /// Tells those who watch of a letter, and queues its notice in the transaction that made it.
-    pub(super) fn queue_notice(&mut self, id: RowId) -> Result<(), Error> {
+    pub(crate) fn queue_notice(&mut self, id: RowId) -> Result<(), Error> {
         self.tally.letter(id);
         if !self.settings.notices {
             return Ok(());
@@ -40,7 +40,7 @@ impl Store {
     }
 
     /// The letter as it is before a step that may end it; `None` where nobody is to be told.
-    pub(super) fn before_it_leaves(&self, id: RowId) -> Result<Option<Letter>, Error> {
+    pub(crate) fn before_it_leaves(&self, id: RowId) -> Result<Option<Letter>, Error> {
         match self.settings.notices {
             true => self.letter(id),
             false => Ok(None),
@@ -48,7 +48,7 @@ impl Store {
     }
 
     /// Queues the notice of a letter that left: as it was, with how the call stands now.
-    pub(super) fn queue_leave(
+    pub(crate) fn queue_leave(
         &self,
         letter: &Letter,
         left: Left,
@@ -70,7 +70,7 @@ impl Store {
     }
 
     /// The same of a call that left some time ago, and has now reached the journal.
-    pub(super) fn queue_journaled(
+    pub(crate) fn queue_journaled(
         &self,
         id: RowId,
         deaths: u32,
@@ -164,7 +164,7 @@ impl Store {
         Ok(notices)
     }
 
-    pub(super) fn drop_notice(&self, notice: i64) -> Result<Done, Error> {
+    pub(crate) fn drop_notice(&self, notice: i64) -> Result<Done, Error> {
         self.execute("DELETE FROM notices WHERE id = ?1", [notice])?;
         Ok(Done::Stored)
     }

@@ -1,6 +1,6 @@
 //! What the sender chooses from.
 
-use super::{Store, sql};
+use crate::store::{Store, sql};
 use crate::{
     Ask, DUE_POLLS_MAX, Due, Error, Fate, HELD_MAX, Head, RIPE_MAX, Ripe, RowId, SOUGHT_MAX,
     Unconfirmed,
@@ -260,6 +260,6 @@ fn latest(now: EventTime) -> i64 {
 }
 
 /// A limit as SQLite takes it.
-pub(super) fn count(limit: usize) -> i64 {
+pub(crate) fn count(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }

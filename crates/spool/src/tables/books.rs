@@ -1,16 +1,16 @@
 //! The books: kept in memory, written in the transaction that changes them.
 
-use super::super::op::RowId;
-use super::super::state::State;
-use super::{Store, sql};
 use crate::Error;
+use crate::op::RowId;
+use crate::state::State;
+use crate::store::{Store, sql};
 use callbridge_model::status::Books;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 
 /// A number of the books. The words are stored: never change one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Book {
+pub(crate) enum Book {
     Finished,
     Of(State),
     Internal,
@@ -62,7 +62,7 @@ impl Book {
 
 /// Books and counters as of the running transaction, and how to get back.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     counts: [i64; NAMES.len()],
     stored: [i64; NAMES.len()],
     named: BTreeMap<String, i64>,
@@ -76,7 +76,7 @@ pub(super) struct Tally {
 
 /// A point of the running transaction.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mark {
+pub(crate) struct Mark {
     counts: [i64; NAMES.len()],
     added: usize,
     letters: usize,
@@ -84,7 +84,7 @@ pub(super) struct Mark {
 }
 
 impl Tally {
-    pub(super) fn load(db: &Connection) -> rusqlite::Result<Self> {
+    pub(crate) fn load(db: &Connection) -> rusqlite::Result<Self> {
         let mut tally = Self::default();
         let mut all = db.prepare("SELECT name, count FROM books")?;
         let mut rows = all.query([])?;
@@ -101,15 +101,15 @@ impl Tally {
         Ok(tally)
     }
 
-    pub(super) fn get(&self, book: Book) -> i64 {
+    pub(crate) fn get(&self, book: Book) -> i64 {
         self.counts[book.place()]
     }
 
-    pub(super) fn add(&mut self, book: Book, by: i64) {
+    pub(crate) fn add(&mut self, book: Book, by: i64) {
         self.counts[book.place()] += by;
     }
 
-    pub(super) fn count(&mut self, name: &str, by: u64) {
+    pub(crate) fn count(&mut self, name: &str, by: u64) {
         let by = i64::try_from(by).unwrap_or(i64::MAX);
         let count = match self.named.get_mut(name) {
             Some(count) => count,
@@ -120,7 +120,7 @@ impl Tally {
         self.added.push((name.to_owned(), by));
     }
 
-    pub(super) fn mark(&self) -> Mark {
+    pub(crate) fn mark(&self) -> Mark {
         Mark {
             counts: self.counts,
             added: self.added.len(),
@@ -129,7 +129,7 @@ impl Tally {
         }
     }
 
-    pub(super) fn back_to(&mut self, mark: Mark) {
+    pub(crate) fn back_to(&mut self, mark: Mark) {
         self.counts = mark.counts;
         self.letters.truncate(mark.letters);
         self.moved.truncate(mark.moved);
@@ -141,7 +141,7 @@ impl Tally {
     }
 
     /// Writes what has changed, inside the transaction.
-    pub(super) fn write(&self, db: &Connection) -> rusqlite::Result<()> {
+    pub(crate) fn write(&self, db: &Connection) -> rusqlite::Result<()> {
         for (place, count) in self.counts.iter().enumerate() {
             if *count != self.stored[place] {
                 db.prepare_cached("INSERT OR REPLACE INTO books VALUES (?1, ?2)")?
@@ -158,16 +158,16 @@ impl Tally {
         Ok(())
     }
 
-    pub(super) fn letter(&mut self, row: RowId) {
+    pub(crate) fn letter(&mut self, row: RowId) {
         self.letters.push(row);
     }
 
-    pub(super) fn moved(&mut self, row: RowId) {
+    pub(crate) fn moved(&mut self, row: RowId) {
         self.moved.push(row);
     }
 
     /// The transaction is committed: the letters it made, and the calls that it moved.
-    pub(super) fn committed(&mut self) -> (Vec<RowId>, Vec<RowId>) {
+    pub(crate) fn committed(&mut self) -> (Vec<RowId>, Vec<RowId>) {
         self.stored = self.counts;
         self.added.clear();
         let letters = std::mem::take(&mut self.letters);
@@ -175,7 +175,7 @@ impl Tally {
     }
 
     /// The transaction is gone.
-    pub(super) fn rolled_back(&mut self) {
+    pub(crate) fn rolled_back(&mut self) {
         self.back_to(Mark {
             counts: self.stored,
             added: 0,

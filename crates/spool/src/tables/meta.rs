@@ -1,13 +1,13 @@
 //! Small durable settings, and whose calls these are.
 
-use super::super::op::{Done, Op};
-use super::{Store, sql};
 use crate::identity::Seen;
+use crate::op::{Done, Op};
+use crate::store::{Store, sql};
 use crate::{Binding, Error, Fit};
 use rusqlite::OptionalExtension as _;
 
 /// The highest id ever given, where its row may be gone.
-pub(super) const HIGHEST_ID: &str = "spool.highest_id";
+pub(crate) const HIGHEST_ID: &str = "spool.highest_id";
 /// `yes` after an orderly end.
 pub(crate) const CLEAN: &str = "spool.clean";
 /// Instead of `yes`: the end was orderly, but broke off the check of the file.
@@ -21,7 +21,7 @@ const COMPANY: &str = "bound.company";
 const APPLICATION: &str = "bound.application";
 
 impl Store {
-    pub(super) fn set_meta(&self, key: &str, value: &str) -> Result<Done, Error> {
+    pub(crate) fn set_meta(&self, key: &str, value: &str) -> Result<Done, Error> {
         self.execute(
             "INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)",
             (key, value),
@@ -29,7 +29,7 @@ impl Store {
         Ok(Done::Stored)
     }
 
-    pub(super) fn drop_meta(&self, key: &str) -> Result<Done, Error> {
+    pub(crate) fn drop_meta(&self, key: &str) -> Result<Done, Error> {
         self.execute("DELETE FROM meta WHERE key = ?1", [key])?;
         Ok(Done::Stored)
     }
@@ -78,14 +78,14 @@ impl Store {
     }
 
     /// A request is made: the doubt is over for those who open the file after us.
-    pub(super) fn settle_identity(&self) -> Result<(), Error> {
+    pub(crate) fn settle_identity(&self) -> Result<(), Error> {
         if self.restored {
             self.drop_meta(RESTORED)?;
         }
         Ok(())
     }
 
-    pub(super) fn remember_highest_id(&self) -> Result<(), Error> {
+    pub(crate) fn remember_highest_id(&self) -> Result<(), Error> {
         self.set_meta(HIGHEST_ID, &(self.next_id - 1).to_string())?;
         Ok(())
     }
@@ -111,7 +111,7 @@ impl Store {
         })
     }
 
-    pub(super) fn bind_address(&self, address: &str, rebind: bool) -> Result<Done, Error> {
+    pub(crate) fn bind_address(&self, address: &str, rebind: bool) -> Result<Done, Error> {
         let binding = self.binding()?;
         match binding.fits_address(address) {
             Fit::Same if !rebind => return Ok(Done::Stored),
@@ -130,7 +130,7 @@ impl Store {
         self.set_meta(ADDRESS, address.trim_end_matches('/'))
     }
 
-    pub(super) fn bind_company(&self, company: &str, application: &str) -> Result<Done, Error> {
+    pub(crate) fn bind_company(&self, company: &str, application: &str) -> Result<Done, Error> {
         let binding = self.binding()?;
         match binding.fits_company(company, application) {
             Fit::Same => Ok(Done::Stored),

@@ -1,9 +1,9 @@
 //! Forgetting what is old, a bounded part at a time.
 
-use super::super::op::{Done, Purged};
-use super::tally::Book;
-use super::{Store, sql};
 use crate::Error;
+use crate::op::{Done, Purged};
+use crate::store::{Store, sql};
+use crate::tables::books::Book;
 use callbridge_call::EventTime;
 use rusqlite::OptionalExtension as _;
 
@@ -17,7 +17,7 @@ const FREE_PAGES_MAX: i64 = 4_096;
 const FREED_PAGES: u32 = 1_024;
 
 impl Store {
-    pub(super) fn purge(&mut self, now: EventTime) -> Result<Done, Error> {
+    pub(crate) fn purge(&mut self, now: EventTime) -> Result<Done, Error> {
         let before = now.minus(self.settings.retention);
         let calls = self.purge_calls(before)?;
         let tombstones = self.purge_tombstones(before)?;

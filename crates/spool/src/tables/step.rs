@@ -1,10 +1,10 @@
 //! A stored call takes a step.
 
-use super::super::op::{Done, RowId};
-use super::super::state::{FIRST_POLL, Fate, State, Step, next};
 use super::finish::json;
-use super::tally::Book;
-use super::{Store, sql};
+use crate::op::{Done, RowId};
+use crate::state::{FIRST_POLL, Fate, State, Step, next};
+use crate::store::{Store, sql};
+use crate::tables::books::Book;
 use crate::{ATTEMPTS_MAX, Attempt, Error, Left};
 use callbridge_call::EventTime;
 use callbridge_model::TokenPrint;
@@ -38,7 +38,7 @@ const fn left_by(step: &Step) -> Option<Left> {
 }
 
 impl Store {
-    pub(super) fn step(&mut self, row: RowId, step: &Step, at: EventTime) -> Result<Done, Error> {
+    pub(crate) fn step(&mut self, row: RowId, step: &Step, at: EventTime) -> Result<Done, Error> {
         let mut found = self.prepare("SELECT state, hooked, deaths FROM calls WHERE id = ?1")?;
         let word = found.query_row([row.0], |row| {
             Ok((row.get::<_, String>(0)?, row.get(1)?, row.get(2)?))
@@ -184,7 +184,7 @@ impl Store {
         Ok(())
     }
 
-    pub(super) fn letter_appeared(&mut self, row: RowId) -> Result<(), Error> {
+    pub(crate) fn letter_appeared(&mut self, row: RowId) -> Result<(), Error> {
         self.execute(
             "UPDATE calls SET deaths = deaths + 1 WHERE id = ?1",
             [row.0],
@@ -264,7 +264,7 @@ impl Store {
         Ok(())
     }
 
-    pub(super) fn attempted(&self, row: RowId, at: EventTime, words: &str) -> Result<(), Error> {
+    pub(crate) fn attempted(&self, row: RowId, at: EventTime, words: &str) -> Result<(), Error> {
         let mut found = self.prepare("SELECT attempts FROM calls WHERE id = ?1")?;
         let text: String = sql(self, found.query_row([row.0], |row| row.get(0)))?;
         let mut attempts: Vec<Attempt> = self.read_json(row, &text)?;

@@ -1,11 +1,11 @@
 //! Calls that are not over.
 
-use super::super::op::Done;
-use super::{Store, sql};
 use crate::Error;
+use crate::op::Done;
+use crate::store::{Store, sql};
 
 impl Store {
-    pub(super) fn set_open(
+    pub(crate) fn set_open(
         &self,
         pbx: &str,
         key: u64,

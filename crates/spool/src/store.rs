@@ -1,77 +1,40 @@
 //! All SQL. A [`Store`] is synchronous and knows no clock and no thread.
 
-mod appeared;
 #[cfg(test)]
 mod asked;
-mod backfill;
-mod calls;
-mod correct;
-mod deliveries;
-pub(super) mod directory;
-mod doubt;
-mod errands;
-mod finish;
-mod head;
-mod letters;
-mod listed;
-mod meta;
-mod notices;
-mod onward;
-mod open_calls;
-mod parked;
-mod positions;
-mod purge;
-pub(super) mod schema;
-mod search;
-mod shows;
-mod slots;
-mod step;
-mod strangers;
-mod tally;
-mod tombstones;
-mod unreadable;
 
 #[cfg(test)]
 pub(super) use asked::Stored;
-pub use directory::DirectorySize;
-pub use errands::Rest;
-pub use listed::{CallFilter, Listed, Place};
-pub(super) use meta::{CLEAN, UNCHECKED};
-pub use search::Search;
-pub use shows::LeadFields;
-pub use strangers::Stranger;
-pub use tally::Recount;
-pub(super) use tally::words as book_words;
 
-use super::op::{Done, Op, RowId};
-use super::{Error, Settings};
-use appeared::Appeared;
+use crate::appeared::Appeared;
+use crate::op::{Done, Op, RowId};
+use crate::tables::books::Tally;
+use crate::tables::directory::Awaited;
+use crate::tables::finish::FinishRow;
+use crate::tables::schema::{self, Found, MIGRATIONS};
+use crate::{Error, Settings};
 use callbridge_leads::errand::LeadChange;
-use directory::Awaited;
-use finish::FinishRow;
 use rusqlite::config::DbConfig;
 use rusqlite::{CachedStatement, Connection};
-use schema::{Found, MIGRATIONS};
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
-use tally::Tally;
 
 /// The database, and the books of its last commit.
 #[derive(Debug)]
 pub struct Store {
-    db: Connection,
-    path: PathBuf,
-    settings: Settings,
-    tally: Tally,
-    next_id: i64,
-    restored: bool,
-    appeared: Appeared,
-    moved: Appeared,
-    awaited: RefCell<Awaited>,
+    pub(crate) db: Connection,
+    pub(crate) path: PathBuf,
+    pub(crate) settings: Settings,
+    pub(crate) tally: Tally,
+    pub(crate) next_id: i64,
+    pub(crate) restored: bool,
+    pub(crate) appeared: Appeared,
+    pub(crate) moved: Appeared,
+    pub(crate) awaited: RefCell<Awaited>,
     /// A page of leads was answered since the start.
-    backfill_begun: Cell<bool>,
+    pub(crate) backfill_begun: Cell<bool>,
     /// Where the purge of tombstones goes on.
-    tombstone_cursor: (String, String),
+    pub(crate) tombstone_cursor: (String, String),
     #[cfg(test)]
     asked: asked::Asked,
 }
@@ -98,7 +61,7 @@ pub(super) fn prepare(ops: Vec<Op>) -> Result<Vec<Work>, Error> {
 }
 
 /// SQLite's answer with our errors.
-fn sql<T>(store: &Store, answer: rusqlite::Result<T>) -> Result<T, Error> {
+pub(crate) fn sql<T>(store: &Store, answer: rusqlite::Result<T>) -> Result<T, Error> {
     answer.map_err(|error| Error::sqlite(&store.path, &error))
 }
 
@@ -157,32 +120,36 @@ impl Store {
             "SELECT max(ifnull((SELECT max(id) FROM calls), 0),
                         ifnull((SELECT max(id) FROM unreadable), 0),
                         ifnull((SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?1), 0))",
-            [meta::HIGHEST_ID],
+            [crate::tables::meta::HIGHEST_ID],
             |row| row.get(0),
         );
         sql(self, highest)
     }
 
-    fn new_id(&mut self) -> RowId {
+    pub(crate) fn new_id(&mut self) -> RowId {
         let id = RowId(self.next_id);
         self.next_id += 1;
         id
     }
 
     #[cfg_attr(test, track_caller)]
-    fn prepare(&self, text: &str) -> Result<CachedStatement<'_>, Error> {
+    pub(crate) fn prepare(&self, text: &str) -> Result<CachedStatement<'_>, Error> {
         #[cfg(test)]
         self.asked.note(text);
         sql(self, self.db.prepare_cached(text))
     }
 
     #[cfg_attr(test, track_caller)]
-    fn execute(&self, text: &str, values: impl rusqlite::Params) -> Result<usize, Error> {
+    pub(crate) fn execute(
+        &self,
+        text: &str,
+        values: impl rusqlite::Params,
+    ) -> Result<usize, Error> {
         let mut statement = self.prepare(text)?;
         sql(self, statement.execute(values))
     }
 
-    fn damaged(&self, why: String) -> Error {
+    pub(crate) fn damaged(&self, why: String) -> Error {
         Error::Damaged {
             path: self.path.clone(),
             why,

@@ -1,7 +1,7 @@
 //! Parked calls, by the number whose lead they wait for.
 
-use super::head::count;
-use super::{Store, sql};
+use crate::store::{Store, sql};
+use crate::tables::work_queue::count;
 use crate::{Error, ParkedPhone, RowId};
 use callbridge_call::EventTime;
 use callbridge_model::{CallRecord, Phone};

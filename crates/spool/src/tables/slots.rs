@@ -1,8 +1,8 @@
 //! The slots of the sender's budget.
 
-use super::super::op::{Done, SlotRow};
-use super::{Store, sql};
 use crate::Error;
+use crate::op::{Done, SlotRow};
+use crate::store::{Store, sql};
 use callbridge_call::EventTime;
 use callbridge_model::TokenPrint;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn since_boot(nanos: i64) -> Duration {
 }
 
 impl Store {
-    pub(super) fn set_slot(&self, slot: &SlotRow) -> Result<Done, Error> {
+    pub(crate) fn set_slot(&self, slot: &SlotRow) -> Result<Done, Error> {
         self.settle_identity()?;
         self.execute(
             "INSERT OR REPLACE INTO slots (slot, token, boot_id, sent, answered, wall_sent)
@@ -34,7 +34,7 @@ impl Store {
         Ok(Done::Stored)
     }
 
-    pub(super) fn drop_slot(&self, slot: u32) -> Result<Done, Error> {
+    pub(crate) fn drop_slot(&self, slot: u32) -> Result<Done, Error> {
         self.execute("DELETE FROM slots WHERE slot = ?1", [slot])?;
         Ok(Done::Stored)
     }

@@ -1,10 +1,10 @@
 //! Calls that FAILED: where they go on by themselves, and what their letters say.
 
-use super::super::op::{Done, RowId};
-use super::super::state::Step;
 use super::finish::json;
-use super::{Store, sql};
 use crate::Error;
+use crate::op::{Done, RowId};
+use crate::state::Step;
+use crate::store::{Store, sql};
 use callbridge_call::EventTime;
 use callbridge_leads::directory::find::Shelf as _;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};
@@ -27,13 +27,13 @@ const WAITING_MAX: i64 = 10_000;
 const TRIES_MAX: u32 = 4;
 
 /// Counter: calls that went to the lead that theirs was merged into.
-pub(super) const TO_SURVIVOR: &str = "calls_to_survivor";
+pub(crate) const TO_SURVIVOR: &str = "calls_to_survivor";
 /// Counter: calls that went on without their employee.
-pub(super) const DROPPED: &str = "employees_dropped";
+pub(crate) const DROPPED: &str = "employees_dropped";
 
 impl Store {
     /// What becomes of a call that FAILED.
-    pub(super) fn call_failed(
+    pub(crate) fn call_failed(
         &mut self,
         row: RowId,
         message: &str,
@@ -112,7 +112,7 @@ impl Store {
     }
 
     /// Another lead, or no employee: nothing of what was known of its requests counts any more.
-    pub(super) fn moved(
+    pub(crate) fn moved(
         &self,
         row: RowId,
         record: &CallRecord,
@@ -136,7 +136,7 @@ impl Store {
     }
 
     /// These leads are merged into another: their letters `failed` leave for it.
-    pub(super) fn follow_merge(&mut self, from: &[LeadId], at: EventTime) -> Result<(), Error> {
+    pub(crate) fn follow_merge(&mut self, from: &[LeadId], at: EventTime) -> Result<(), Error> {
         for lead in from {
             for (row, since) in self.failed_letters(*lead, EventTime::from_micros(0))? {
                 if let Some(on) = self.onward(row)? {
@@ -192,7 +192,7 @@ impl Store {
     }
 
     /// The lead to look up next, and when.
-    pub(super) fn next_look_up(&self) -> Result<Option<(LeadId, EventTime)>, Error> {
+    pub(crate) fn next_look_up(&self) -> Result<Option<(LeadId, EventTime)>, Error> {
         let mut found = self
             .prepare("SELECT lead, due FROM lookups WHERE due IS NOT NULL ORDER BY due LIMIT 1")?;
         let next = found.query_row([], |row| Ok((row.get(0)?, row.get(1)?)));
@@ -204,7 +204,7 @@ impl Store {
     }
 
     /// A look-up is asked again at this moment, or after an answer that never came.
-    pub(super) fn look_up_at(&self, lead: LeadId, due: EventTime) -> Result<(), Error> {
+    pub(crate) fn look_up_at(&self, lead: LeadId, due: EventTime) -> Result<(), Error> {
         self.execute(
             "UPDATE lookups SET due = ?2 WHERE lead = ?1 AND due IS NOT NULL",
             (lead.get(), due.micros()),
@@ -212,12 +212,12 @@ impl Store {
         Ok(())
     }
 
-    pub(super) fn look_up_sent(&self, lead: LeadId, at: EventTime) -> Result<(), Error> {
+    pub(crate) fn look_up_sent(&self, lead: LeadId, at: EventTime) -> Result<(), Error> {
         self.look_up_at(lead, at.plus(LOST))
     }
 
     /// Nobody answered: again after a while, and after several tries no more.
-    pub(super) fn look_up_again(&mut self, lead: LeadId, at: EventTime) -> Result<(), Error> {
+    pub(crate) fn look_up_again(&mut self, lead: LeadId, at: EventTime) -> Result<(), Error> {
         let mut found = self.prepare(
             "UPDATE lookups SET tries = tries + 1 WHERE lead = ?1 AND due IS NOT NULL
              RETURNING tries",
@@ -236,7 +236,7 @@ impl Store {
     }
 
     /// The letters of that lead say what was found, or go on without their employee.
-    pub(super) fn looked_up(
+    pub(crate) fn looked_up(
         &mut self,
         lead: LeadId,
         found: Finding,
@@ -302,7 +302,7 @@ impl Store {
 
     /// Forgets look-ups that were answered long enough ago, and those that were not made for a day
     /// and that no letter waits for any more: one that waits for a right is kept.
-    pub(super) fn purge_look_ups(&self, now: EventTime) -> Result<(), Error> {
+    pub(crate) fn purge_look_ups(&self, now: EventTime) -> Result<(), Error> {
         const VAIN: Duration = Duration::from_secs(24 * 3600);
         self.execute(
             "DELETE FROM lookups WHERE lead IN (

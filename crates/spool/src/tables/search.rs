@@ -1,6 +1,6 @@
 //! A stored call by what a person knows of it.
 
-use super::{Store, sql};
+use crate::store::{Store, sql};
 use crate::{Error, Row};
 use callbridge_model::CallUuid;
 use rusqlite::OptionalExtension as _;

@@ -1,13 +1,13 @@
 //! How far each source is read.
 
-use super::super::op::{Done, RowId};
 use super::finish::json;
-use super::{Store, sql};
 use crate::Error;
+use crate::op::{Done, RowId};
+use crate::store::{Store, sql};
 use rusqlite::OptionalExtension as _;
 
 impl Store {
-    pub(super) fn set_position(
+    pub(crate) fn set_position(
         &self,
         source: &str,
         position: &serde_json::Value,

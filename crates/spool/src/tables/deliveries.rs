@@ -1,9 +1,9 @@
 //! Events that the service sends: each pair of installation and event once (§6.9), each signature
 //! once under whatever installation it comes, and what it tells in the same transaction.
 
-use super::super::op::{Delivered, Delivery, Done, RowId, Told};
-use super::super::state::{Fate, State, Step, hooked};
-use super::{Store, sql};
+use crate::op::{Delivered, Delivery, Done, RowId, Told};
+use crate::state::{Fate, State, Step, hooked};
+use crate::store::{Store, sql};
 use crate::{DELIVERIES_KEPT, DELIVERIES_MAX, Error, Fit, Hooked};
 use callbridge_call::EventTime;
 use callbridge_model::{CallUuid, LeadId};
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Deliveries that a purge forgets at most.
 const FORGOTTEN_MAX: u32 = 2_000;
 /// When webhooks confirmed calls: [`Hooked`] in microseconds, with spaces between.
-pub(super) const HOOKED: &str = "webhook.hooked";
+pub(crate) const HOOKED: &str = "webhook.hooked";
 
 /// A call that an event is about.
 struct Found {
@@ -25,7 +25,7 @@ struct Found {
 }
 
 /// As it is stored; `None` where that cannot be read.
-pub(super) fn read_hooked(text: &str) -> Option<Hooked> {
+pub(crate) fn read_hooked(text: &str) -> Option<Hooked> {
     let numbers: Option<Vec<u64>> = text.split(' ').map(|it| it.parse().ok()).collect();
     let [at, after, usual] = numbers?[..] else {
         return None;
@@ -38,7 +38,7 @@ pub(super) fn read_hooked(text: &str) -> Option<Hooked> {
 }
 
 impl Store {
-    pub(super) fn deliver(&mut self, delivery: &Delivery) -> Result<Delivered, Error> {
+    pub(crate) fn deliver(&mut self, delivery: &Delivery) -> Result<Delivered, Error> {
         match self.binding()?.fits_their_company(&delivery.company) {
             Fit::Unbound => return Ok(Delivered::CompanyUnknown),
             Fit::Other => return Ok(Delivered::OtherCompany),
@@ -151,7 +151,7 @@ impl Store {
 
     /// Forgets the oldest deliveries after their time, and beyond their number; whether there is
     /// more to forget. What was written before the clock was set back is old.
-    pub(super) fn purge_deliveries(&self, now: EventTime) -> Result<bool, Error> {
+    pub(crate) fn purge_deliveries(&self, now: EventTime) -> Result<bool, Error> {
         let (before, ahead) = (now.minus(DELIVERIES_KEPT), now.plus(DELIVERIES_KEPT));
         let gone = self.execute(
             "DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries ORDER BY id LIMIT ?1)

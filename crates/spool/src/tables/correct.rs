@@ -1,11 +1,11 @@
 //! An incomplete call is told again, and better: its letter is corrected, as long as nobody has
 //! sent it. Never are there two of one call.
 
-use super::super::op::{Done, RowId};
-use super::super::state::State;
 use super::finish::FinishRow;
-use super::tally::Book;
-use super::{Store, sql};
+use crate::op::{Done, RowId};
+use crate::state::State;
+use crate::store::{Store, sql};
+use crate::tables::books::Book;
 use crate::{Error, Left};
 use callbridge_model::Reason;
 use rusqlite::OptionalExtension as _;
@@ -19,7 +19,7 @@ const WAITS: &str = "state = 'dead' AND reason = 'incomplete'";
 impl Store {
     /// Corrects the letter `incomplete` of the same uuid; `None` if there is none, or if it knows
     /// as much as the new account.
-    pub(super) fn corrected(&mut self, new: &FinishRow) -> Result<Option<Done>, Error> {
+    pub(crate) fn corrected(&mut self, new: &FinishRow) -> Result<Option<Done>, Error> {
         let uuid = new.uuid.map(|uuid| uuid.0.into_bytes());
         let found = self
             .prepare(&format!(
@@ -71,7 +71,7 @@ impl Store {
 
     /// Letters `incomplete` under other uuids, which were parts of this call: they are given up,
     /// lest somebody sends them, too.
-    pub(super) fn give_up_parts(&mut self, new: &FinishRow) -> Result<(), Error> {
+    pub(crate) fn give_up_parts(&mut self, new: &FinishRow) -> Result<(), Error> {
         if new.reason == Some(Reason::Incomplete) {
             return Ok(());
         }

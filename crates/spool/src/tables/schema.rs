@@ -310,7 +310,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("spool");
         let db = Connection::open(&path).expect("opens");
-        let store = super::super::Store::over(db, &path, Default::default()).expect("a store");
+        let store = crate::store::Store::over(db, &path, Default::default()).expect("a store");
         let word = |pragma| {
             let found = store.db.pragma_query_value(None, pragma, |row| row.get(0));
             match found.expect("a value") {

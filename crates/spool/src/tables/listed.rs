@@ -2,7 +2,7 @@
 //! calls between extensions, of which the last are kept.
 
 use super::finish::FinishRow;
-use super::{Store, sql};
+use crate::store::{Store, sql};
 use crate::{Error, INTERNAL_KEPT, INTERNAL_KEPT_FOR, RowId, State};
 use callbridge_call::EventTime;
 use callbridge_model::{CallRecord, Reason, TypedNumber};
@@ -170,7 +170,7 @@ impl Store {
     }
 
     /// One call as it stands in a list; `None` for an id that is none.
-    pub(super) fn listed_call(&self, row: RowId) -> Result<Option<Listed>, Error> {
+    pub(crate) fn listed_call(&self, row: RowId) -> Result<Option<Listed>, Error> {
         let mut found = self.prepare(&format!("SELECT {COLUMNS} FROM calls WHERE id = ?1"))?;
         let raw = sql(self, found.query_row([row.0], raw).optional())?;
         raw.map(|raw| self.listed_of(&raw)).transpose()
@@ -225,7 +225,7 @@ impl Store {
     }
 
     /// Keeps a call between extensions; the oldest beyond the last thousand goes.
-    pub(super) fn keep_internal(&self, new: &FinishRow) -> Result<(), Error> {
+    pub(crate) fn keep_internal(&self, new: &FinishRow) -> Result<(), Error> {
         self.execute(
             "INSERT INTO internal_calls (started, record) VALUES (?1, ?2)",
             (new.started, &new.record),
@@ -235,7 +235,7 @@ impl Store {
         Ok(())
     }
 
-    pub(super) fn purge_internal(&self, now: EventTime) -> Result<(), Error> {
+    pub(crate) fn purge_internal(&self, now: EventTime) -> Result<(), Error> {
         let before = now.minus(INTERNAL_KEPT_FOR).floor_seconds().get();
         self.execute("DELETE FROM internal_calls WHERE started < ?1", [before])?;
         Ok(())

@@ -1,7 +1,7 @@
 //! The last letters that came to be, and the last calls that moved, for those who watch.
 
-use super::Store;
-use super::listed::Listed;
+use crate::store::Store;
+use crate::tables::listed::Listed;
 use crate::{Error, Letter, RowId};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -13,7 +13,7 @@ const MOVES_REMEMBERED: usize = 16_384;
 
 /// Ids of rows in the order of their commits.
 #[derive(Debug)]
-pub(super) struct Appeared {
+pub(crate) struct Appeared {
     /// How many there were before the first that is remembered.
     before: u64,
     last: VecDeque<RowId>,
@@ -30,16 +30,16 @@ impl Appeared {
     }
 
     /// For letters.
-    pub(super) const fn letters() -> Self {
+    pub(crate) const fn letters() -> Self {
         Self::new(REMEMBERED)
     }
 
     /// For moves of calls.
-    pub(super) const fn moves() -> Self {
+    pub(crate) const fn moves() -> Self {
         Self::new(MOVES_REMEMBERED)
     }
 
-    pub(super) fn add(&mut self, rows: Vec<RowId>) {
+    pub(crate) fn add(&mut self, rows: Vec<RowId>) {
         self.last.extend(rows);
         while self.last.len() > self.most {
             self.last.pop_front();

@@ -2,7 +2,7 @@
 //! thread, so that no look-up waits for a commit.
 
 use super::Error;
-use super::beside::Beside;
+use crate::read_connection::Beside;
 use callbridge_call::{EpochSeconds, FinishedCall};
 use rusqlite::OptionalExtension;
 use std::path::Path;

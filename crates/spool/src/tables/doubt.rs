@@ -1,8 +1,10 @@
 //! What an earlier process has remembered and this one cannot read: after a rollback, or a word
 //! that was renamed. None of it is taken for nothing without a word, and none of it stops the work.
 
-use super::{Store, backfill, deliveries, errands, shows, sql, strangers};
+use super::{backfill, deliveries, shows, strangers};
 use crate::Error;
+use crate::store::{Store, sql};
+use crate::tables::lead_requests as errands;
 use callbridge_leads::directory::backfill::Backfill;
 use callbridge_leads::lead_field::Catalogue;
 use serde::de::DeserializeOwned;
@@ -58,7 +60,7 @@ impl Store {
     ///
     /// # Errors
     /// The disk, or a damaged file.
-    pub(super) fn doubt(&self) -> Result<(), Error> {
+    pub(crate) fn doubt(&self) -> Result<(), Error> {
         for Memory { key, reads, then } in ALL {
             let Some(text) = self.meta(key)?.filter(|text| !reads(text)) else {
                 continue;

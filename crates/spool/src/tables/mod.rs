@@ -1,0 +1,29 @@
+//! All SQL, a file a stored thing.
+
+pub(crate) mod backfill;
+pub(crate) mod books;
+pub(crate) mod calls;
+pub(crate) mod correct;
+pub(crate) mod deliveries;
+pub(crate) mod directory;
+pub(crate) mod doubt;
+pub(crate) mod finish;
+pub(crate) mod lead_requests;
+pub(crate) mod letters;
+pub(crate) mod listed;
+pub(crate) mod look_ups;
+pub(crate) mod meta;
+pub(crate) mod open_calls;
+pub(crate) mod outbox;
+pub(crate) mod parked;
+pub(crate) mod positions;
+pub(crate) mod purge;
+pub(crate) mod schema;
+pub(crate) mod search;
+pub(crate) mod seen_calls;
+pub(crate) mod shows;
+pub(crate) mod slots;
+pub(crate) mod step;
+pub(crate) mod strangers;
+pub(crate) mod unreadable;
+pub(crate) mod work_queue;
