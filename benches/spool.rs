@@ -11,6 +11,7 @@ mod table;
 use callbridge_call::{EventTime, FinishedCall};
 use callbridge_model::Judged;
 use callbridge_model::TokenPrint;
+use callbridge_spool::tables;
 use callbridge_spool::{
     Ask, Done, Finished, Guard, Handle, LetterFilter, Op, RowId, Settings, Step, open,
 };
@@ -180,7 +181,7 @@ fn head(handle: &Handle) -> Duration {
             untried_first: false,
         };
         handle
-            .read_blocking(move |store| store.head(&ask))
+            .read_blocking(move |store| tables::work_queue::head(store, &ask))
             .expect("a head");
     })
 }
@@ -195,7 +196,7 @@ fn letters(handle: &Handle, rows: usize) -> Duration {
             ..LetterFilter::default()
         };
         handle
-            .read_blocking(move |store| store.letters(&filter))
+            .read_blocking(move |store| tables::letters::letters(store, &filter))
             .expect("letters");
     })
 }
@@ -203,7 +204,7 @@ fn letters(handle: &Handle, rows: usize) -> Duration {
 fn scrape(handle: &Handle) -> Duration {
     timed(|_| {
         handle
-            .read_blocking(|store| store.letters_by_reason())
+            .read_blocking(tables::letters::letters_by_reason)
             .expect("reasons");
     })
 }

@@ -14,6 +14,7 @@ use callbridge_model::Reason;
 use callbridge_model::Status;
 use callbridge_model::clock;
 use callbridge_sender::CrmProxy;
+use callbridge_spool::tables;
 use callbridge_spool::{Error, Handle, Letter, Op, Step, Store};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -201,7 +202,11 @@ impl CommandHandler {
                 let id = letter.id;
                 // Discarded meanwhile: then what was listed is all there is.
                 let all = match cut {
-                    true => self.spool.read(move |store| store.letter(id)).await?,
+                    true => {
+                        self.spool
+                            .read(move |store| tables::letters::letter(store, id))
+                            .await?
+                    }
                     false => None,
                 };
                 line.item(all.unwrap_or(letter).to_json()).await?;
@@ -214,7 +219,9 @@ impl CommandHandler {
     async fn watch(&self, line: &mut ReplySender) -> Result<(), Stop> {
         let seen = self.spool.read(|store| Ok(store.letters_so_far())).await?;
         line.to.send(ControlReply::Ready).await.map_err(|_| Gone)?;
-        let page = |store: &Store, seen| store.letters_since(seen, WATCH_PAGE);
+        let page = |store: &Store, seen| {
+            callbridge_spool::appeared::letters_since(store, seen, WATCH_PAGE)
+        };
         let told = |letter: Letter| Some(letter.to_json());
         follow::follow(&self.spool, seen, page, told, TOO_MANY, line).await
     }
@@ -254,7 +261,11 @@ impl CommandHandler {
             return refused("bytes that could not be read are no call: discard it".to_owned());
         }
         let id = letter.id;
-        let Some(row) = self.spool.read(move |store| store.row(id)).await? else {
+        let Some(row) = self
+            .spool
+            .read(move |store| tables::calls::row(store, id))
+            .await?
+        else {
             return refused("it is gone".to_owned());
         };
         let now = clock::now().wall;

@@ -11,6 +11,7 @@ use callbridge_model::clock;
 use callbridge_model::{Grant, LeadId, TokenPrint};
 use callbridge_sender::CrmProxy;
 use callbridge_sender::crm_proxy::ProxyReply;
+use callbridge_spool::tables;
 use callbridge_spool::{Error, Handle, Op};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -191,7 +192,10 @@ impl LeadSet<'_> {
 
     /// The CRM's fields: as they were read lately, or read now.
     async fn catalogue(&self, items: &[Item]) -> Result<Catalogue, LeadSetRefusal> {
-        let known = self.spool.read(|store| store.catalogue()).await?;
+        let known = self
+            .spool
+            .read(|store| tables::shows::catalogue(store))
+            .await?;
         let now = clock::now().wall;
         if let Some(known) = known {
             let age = now.since(known.at);

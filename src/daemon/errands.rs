@@ -7,6 +7,7 @@ use callbridge_model::Grant;
 use callbridge_model::clock;
 use callbridge_model::status::{LeadField, LeadFields, Token};
 use callbridge_spool as spool;
+use callbridge_spool::tables;
 use callbridge_spool::{Error, Handle};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -45,8 +46,8 @@ async fn news(spool: &Handle, last: &mut Last) -> Result<u64, Error> {
     let read = spool.read(move |store| {
         Ok((
             store.counters(),
-            store.resting(now)?,
-            store.lead_fields(now)?,
+            tables::lead_requests::resting(store, now)?,
+            tables::shows::lead_fields(store, now)?,
         ))
     });
     let (counters, resting, fields) = read.await?;

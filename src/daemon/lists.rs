@@ -12,6 +12,7 @@ use callbridge_mapping::people::matching;
 use callbridge_model::clock;
 use callbridge_model::number::Country;
 use callbridge_model::status::{Employees, ListFile};
+use callbridge_spool::tables;
 use callbridge_spool::{Error, Handle};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -81,7 +82,12 @@ impl Lists {
         if rules.trunks.iter().all(|trunk| trunk.employees.is_none()) {
             return;
         }
-        let read = spool.read(|store| Ok((store.extensions_met()?, unknown_employees(store)?)));
+        let read = spool.read(|store| {
+            Ok((
+                tables::strangers::extensions_met(store)?,
+                unknown_employees(store)?,
+            ))
+        });
         let (met, mut unknown) = match read.await {
             Ok(read) => read,
             Err(error) => {

@@ -14,7 +14,8 @@ use callbridge_model::status::{
     Backlog, Employees, Pause, Requests, Source, SourceState, Status, Token,
 };
 use callbridge_sender::status::SenderStatus;
-use callbridge_spool::{Error, Handle, Store};
+use callbridge_spool::tables;
+use callbridge_spool::{Error, Handle};
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::time::Duration;
@@ -66,7 +67,7 @@ impl Observer {
         let (at, state) = (now.floor_seconds().get(), self.state.clone());
         let read = self.spool.read(move |store| {
             let kept = crate::ops::kept::kept(store, at, &state)?;
-            Ok((kept, store.lead_fields(now)?))
+            Ok((kept, tables::shows::lead_fields(store, now)?))
         });
         let (kept, fields) = read.await?;
         let books = kept.books;
@@ -76,7 +77,7 @@ impl Observer {
             reason: "disk".to_owned(),
             cure: error.to_string(),
         });
-        let directory = self.spool.read(Store::directory_status).await?;
+        let directory = self.spool.read(tables::backfill::directory_status).await?;
         let waiting = books.ready + books.sending + books.submitted;
         let status = Status {
             budget: sender.budget(clock::now().boot),
@@ -119,7 +120,7 @@ impl Observer {
                 }
             }
         };
-        let letters = self.spool.read(|store| store.letters_by_reason()).await;
+        let letters = self.spool.read(tables::letters::letters_by_reason).await;
         let dead_letters: BTreeMap<String, u64> = letters
             .unwrap_or_default()
             .into_iter()
@@ -151,7 +152,7 @@ impl Observer {
         let now = clock::now().wall;
         let waiting = self
             .spool
-            .read(move |store| store.errands_waiting(now))
+            .read(move |store| tables::lead_requests::errands_waiting(store, now))
             .await;
         !paused
             && waiting

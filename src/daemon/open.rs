@@ -22,6 +22,7 @@ use callbridge_model::secret_source::Place;
 use callbridge_source::url::{From, Transport};
 use callbridge_source::{EventTime, FilePosition, Secret, Source};
 use callbridge_spool as spool;
+use callbridge_spool::tables;
 use callbridge_spool::{Guard, Handle, LeadDirectory, Memory, Op, Store};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -162,7 +163,9 @@ pub(crate) fn zone_name(config: &Config) -> Option<String> {
 /// What is stored is that of the flags; written where it differs.
 async fn remember_zone(config: &Config, spool: &Handle) -> Result<(), Failure> {
     let key = ZONE_KEY.to_owned();
-    let stored = spool.read(|store| store.meta(ZONE_KEY)).await;
+    let stored = spool
+        .read(|store| tables::meta::meta(store, ZONE_KEY))
+        .await;
     let (stored, given) = (stored.map_err(failure)?, zone_name(config));
     if stored == given {
         return Ok(());
@@ -178,7 +181,7 @@ async fn remember_zone(config: &Config, spool: &Handle) -> Result<(), Failure> {
 /// The id of the PBX that no `pbx=` names: stored at first use. Empty where each is named.
 async fn default_pbx(config: &Config, spool: &Handle) -> Result<String, Failure> {
     let stored = spool
-        .read(|store| store.meta(identity::META_KEY))
+        .read(|store| tables::meta::meta(store, identity::META_KEY))
         .await
         .map_err(failure)?;
     let (given, derived) = (config.pbx_id.as_deref(), config.derived_pbx.as_ref());
@@ -247,7 +250,7 @@ async fn restored(
     let mut intake = Intake::new(settings, sources, memory)
         .map_err(|conflict| Failure::new(Code::Usage, conflict.to_string()))?;
     let open = spool
-        .read(|store| store.all_open_calls())
+        .read(|store| tables::open_calls::all_open_calls(store))
         .await
         .map_err(failure)?;
     let count = open.len();
@@ -292,7 +295,12 @@ fn set_aside(pbx: String, key: u64, bytes: Vec<u8>, why: &str) -> [Op; 2] {
 
 /// What an earlier run has left behind of these sources.
 async fn remembered(sources: &[SourceSettings], spool: &Handle) -> Result<Remembered, Failure> {
-    let lists = |store: &Store| Ok((store.meta(gap_log::KEY)?, store.meta(unmatched::KEY)?));
+    let lists = |store: &Store| {
+        Ok((
+            tables::meta::meta(store, gap_log::KEY)?,
+            tables::meta::meta(store, unmatched::KEY)?,
+        ))
+    };
     let (gaps, unmatched) = spool.read(lists).await.map_err(failure)?;
     let gaps = GapLog::stored(gaps.as_deref());
     let unmatched = UnmatchedLog::stored(unmatched.as_deref());
@@ -330,7 +338,7 @@ async fn remembered(sources: &[SourceSettings], spool: &Handle) -> Result<Rememb
         ];
         let [_, heard_key, since_key] = keys.clone();
         let read = spool.read(move |store| {
-            let [server, heard, since] = keys.map(|key| store.meta(&key));
+            let [server, heard, since] = keys.map(|key| tables::meta::meta(store, &key));
             Ok((server?, heard?, since?))
         });
         let (server, heard, since) = read.await.map_err(failure)?;
@@ -356,7 +364,7 @@ async fn source(
 ) -> Result<Source, Failure> {
     let shown = flag.url.to_string();
     let position = spool
-        .read(move |store| store.position(&shown))
+        .read(move |store| tables::positions::position(store, &shown))
         .await
         .map_err(failure)?;
     let position = position.and_then(|json| match serde_json::from_value::<FilePosition>(json) {

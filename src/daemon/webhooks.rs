@@ -11,6 +11,7 @@ use callbridge_model::exit::Code;
 use callbridge_model::number::Country;
 use callbridge_model::status::Webhooks;
 use callbridge_spool::Handle;
+use callbridge_spool::tables;
 use callbridge_webhook::http;
 use callbridge_webhook::receiver::{BOUND, Receiver};
 use callbridge_webhook::secrets::{Places, Secrets};
@@ -95,7 +96,7 @@ pub(crate) async fn start(
         let words = format!("--webhook-listen {addr}: cannot listen: {error}");
         Failure::new(Code::Usage, words)
     })?;
-    let bound = spool.read(|store| store.meta(BOUND)).await;
+    let bound = spool.read(|store| tables::meta::meta(store, BOUND)).await;
     let bound = bound.map_err(|error| Failure::of(Code::of_number(error.exit_code()), error))?;
     let places = Places {
         application: settings.application.clone(),

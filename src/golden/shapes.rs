@@ -10,6 +10,7 @@ use callbridge_model::CallRecord;
 use callbridge_oauth::connection::Connection;
 use callbridge_sender::memory::Memory;
 use callbridge_spool::Attempt;
+use callbridge_spool::tables;
 use callbridge_testkit::golden::{holds, keeps};
 use serde::{Deserialize, Serialize};
 
@@ -45,10 +46,10 @@ fn what_other_parts_keep_in_a_released_state_is_understood() {
     let settings = callbridge_spool::Settings::default();
     let (handle, _guard) = callbridge_spool::open(dir.path(), settings).expect("a released state");
     let read = handle.read_blocking(|store| {
-        let memory = Memory::read(store.meta("sender.memory")?.as_deref());
+        let memory = Memory::read(tables::meta::meta(store, "sender.memory")?.as_deref());
         assert_eq!(memory.doubts, [] as [String; 0]);
         assert_ne!(memory.memory, Memory::default());
-        let gaps = GapLog::stored(store.meta("gaps")?.as_deref());
+        let gaps = GapLog::stored(tables::meta::meta(store, "gaps")?.as_deref());
         assert_eq!(gaps.expect("readable").listed().len(), 2);
         Ok(())
     });

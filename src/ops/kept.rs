@@ -5,6 +5,7 @@ use callbridge_intake::gap_log::GapLog;
 use callbridge_intake::unmatched;
 use callbridge_intake::unmatched::UnmatchedLog;
 use callbridge_model::status::{Employees, Status, UnknownEmployee};
+use callbridge_spool::tables;
 use callbridge_spool::{Error, Store};
 
 /// What is kept, at this second, in this state folder.
@@ -12,11 +13,12 @@ use callbridge_spool::{Error, Store};
 /// # Errors
 /// When the spool cannot be read.
 pub(crate) fn kept(store: &Store, at: i64, state: &str) -> Result<Status, Error> {
-    let letters = store.letters_by_reason()?;
+    let letters = tables::letters::letters_by_reason(store)?;
     let letters = letters.into_iter().filter(|(_, count)| *count > 0);
     // What cannot be read is told of by the daemon's start, which begins it anew.
-    let gaps = GapLog::stored(store.meta(gap_log::KEY)?.as_deref()).unwrap_or_default();
-    let unmatched = UnmatchedLog::stored(store.meta(unmatched::KEY)?.as_deref());
+    let gaps =
+        GapLog::stored(tables::meta::meta(store, gap_log::KEY)?.as_deref()).unwrap_or_default();
+    let unmatched = UnmatchedLog::stored(tables::meta::meta(store, unmatched::KEY)?.as_deref());
     let unknown = unknown_employees(store)?;
     let employees = (!unknown.is_empty()).then(|| Employees {
         unknown,
@@ -28,7 +30,7 @@ pub(crate) fn kept(store: &Store, at: i64, state: &str) -> Result<Status, Error>
         version: format!("{} ({})", crate::VERSION, crate::COMMIT),
         at,
         state: state.to_owned(),
-        last_call_at: store.newest_start(at)?,
+        last_call_at: tables::listed::newest_start(store, at)?,
         letters: letters
             .map(|(reason, count)| (reason.word().to_owned(), count))
             .collect(),
@@ -42,7 +44,7 @@ pub(crate) fn kept(store: &Store, at: i64, state: &str) -> Result<Status, Error>
 /// # Errors
 /// When the spool cannot be read.
 pub(crate) fn unknown_employees(store: &Store) -> Result<Vec<UnknownEmployee>, Error> {
-    let all = store.unknown_employees()?.into_iter();
+    let all = tables::strangers::unknown_employees(store)?.into_iter();
     let all = all.map(|(employee_id, stranger)| UnknownEmployee {
         employee_id,
         extension: stranger.extension,

@@ -8,6 +8,7 @@ use crate::wait::soon;
 use callbridge_model::Status;
 use callbridge_sandbox::Server;
 use callbridge_spool as spool;
+use callbridge_spool::tables;
 use rustix::process::Signal;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
@@ -154,7 +155,7 @@ impl Scenario {
         assert_eq!(words, "ok");
         drop(file);
         let (handle, guard) = spool::open(&state, spool::Settings::default()).expect("opens");
-        let read = handle.read(|store| Ok((store.books(), store.recount()?)));
+        let read = handle.read(|store| Ok((store.books(), tables::books::recount(store)?)));
         let (books, recount) = read.await.expect("readable");
         assert!(books.balance(), "{books:?}");
         assert_eq!(

@@ -5,6 +5,7 @@
 
 use callbridge_call::FinishedCall;
 use callbridge_model::{CallUuid, Judged};
+use callbridge_spool::tables;
 use callbridge_spool::{Done, Error, Finished, Integrity, Op, Settings, open};
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -156,7 +157,7 @@ fn check(dir: &Path, answered: &BTreeSet<u32>, expected: &Integrity) {
     let (handle, guard) = open(dir, Settings::default()).expect("opens after the kill");
     let restored = handle.read_blocking(|store| Ok(store.restored()));
     assert_eq!(restored, Ok(false), "a file that was killed in is no copy");
-    let opened = handle.read_blocking(|store| store.open_calls("pbx1"));
+    let opened = handle.read_blocking(|store| tables::open_calls::open_calls(store, "pbx1"));
     let opened: BTreeSet<u64> = opened
         .expect("readable")
         .into_iter()
@@ -173,13 +174,13 @@ fn check(dir: &Path, answered: &BTreeSet<u32>, expected: &Integrity) {
     let (books, counters) = books.expect("books");
     assert_eq!((books.ready, books.finished), (stored, stored));
     assert_eq!(counters.get("written"), Some(&stored));
-    let wrong = handle.read_blocking(|store| store.recount());
+    let wrong = handle.read_blocking(tables::books::recount);
     assert_eq!(wrong.expect("a recount").wrong, []);
     for n in opened {
         let n = u32::try_from(n).expect("ours");
         let row = handle.read_blocking(move |store| {
-            let row = store.row_of(uuid_of(n))?;
-            row.map_or(Ok(None), |row| store.row(row))
+            let row = tables::calls::row_of(store, uuid_of(n))?;
+            row.map_or(Ok(None), |row| tables::calls::row(store, row))
         });
         let row = row
             .expect("readable")
@@ -229,7 +230,7 @@ fn write_into_a_limit(dir: &str) {
         assert!(matches!(error, Error::Disk { .. } | Error::Full { .. }));
         assert_eq!(handle.health().trouble, Some(error));
         let books = handle
-            .read(|store| Ok((store.books(), store.recount()?)))
+            .read(|store| Ok((store.books(), tables::books::recount(store)?)))
             .await;
         let (books, recount) = books.expect("reading goes on");
         assert_eq!((books.ready, recount.wrong), (u64::from(n) - 1, vec![]));

@@ -8,6 +8,7 @@ use callbridge_sandbox as sandbox;
 use callbridge_sandbox::ViolationKind;
 use callbridge_sender::Settings;
 use callbridge_spool::State;
+use callbridge_spool::tables;
 use std::time::Duration;
 
 /// A backlog of so many calls until all are confirmed: requests, and minutes.
@@ -108,9 +109,11 @@ fn on_an_idle_day_each_call_is_known_to_be_journaled_within_five_seconds() {
                 .trim_start_matches("oapi-")
                 .parse()
                 .expect("a uuid");
-            let row = world.disk.store.row_of(callbridge_model::CallUuid(uuid));
+            let row = tables::calls::row_of(&world.disk.store, callbridge_model::CallUuid(uuid));
             let row = row.expect("readable").expect("ours");
-            let row = world.disk.store.row(row).expect("readable").expect("a row");
+            let row = tables::calls::row(&world.disk.store, row)
+                .expect("readable")
+                .expect("a row");
             assert_eq!(row.state, State::Journaled);
             let late = row.since.since(record.registered_at);
             assert!(

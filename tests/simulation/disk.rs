@@ -3,6 +3,7 @@
 use crate::paths::{Met, Path};
 use callbridge_model::{Outcome, Reason};
 use callbridge_spool as spool;
+use callbridge_spool::tables;
 use callbridge_spool::{Delivered, Done, Error, Finished, Op, RowId, State, Step, Store, next};
 use std::collections::BTreeMap;
 
@@ -152,7 +153,7 @@ impl Disk {
 
     /// The books against the rows.
     pub fn recount(&self) {
-        let wrong = self.store.recount().expect("readable").wrong;
+        let wrong = tables::books::recount(&self.store).expect("readable").wrong;
         assert_eq!(wrong, [], "books and rows differ");
     }
 

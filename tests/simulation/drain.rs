@@ -6,6 +6,7 @@ use callbridge_crm::FieldNames;
 use callbridge_model::{CallRecord, CallUuid, LeadId};
 use callbridge_sandbox::Record;
 use callbridge_spool::State;
+use callbridge_spool::tables;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -88,8 +89,12 @@ impl Run {
 
     fn state(&self, uuid: CallUuid) -> (State, CallRecord) {
         let store = &self.world.disk.store;
-        let row = store.row_of(uuid).expect("readable").expect("a row");
-        let row = store.row(row).expect("readable").expect("a row");
+        let row = tables::calls::row_of(store, uuid)
+            .expect("readable")
+            .expect("a row");
+        let row = tables::calls::row(store, row)
+            .expect("readable")
+            .expect("a row");
         (row.state, row.record)
     }
 }

@@ -6,6 +6,7 @@ use crate::world::World;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::ViolationKind;
 use callbridge_sender::Settings;
+use callbridge_spool::tables;
 use std::time::Duration;
 
 #[test]
@@ -55,13 +56,12 @@ fn a_live_call_does_not_wait_behind_a_backlog() {
             .record
             .uuid
             .expect("a uuid");
-        let row = world
-            .disk
-            .store
-            .row_of(uuid)
+        let row = tables::calls::row_of(&world.disk.store, uuid)
             .expect("readable")
             .expect("a row");
-        let row = world.disk.store.row(row).expect("readable").expect("a row");
+        let row = tables::calls::row(&world.disk.store, row)
+            .expect("readable")
+            .expect("a row");
         waits.push(row.submitted_at.expect("submitted").since(finished));
     }
     let longest = waits.iter().max().expect("some");

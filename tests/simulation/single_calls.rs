@@ -9,15 +9,12 @@ use callbridge_model::{LeadId, Reason};
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::ViolationKind;
 use callbridge_sender::Settings;
+use callbridge_spool::tables;
 use callbridge_spool::{Letter, LetterFilter, Op, Step};
 use std::time::Duration;
 
 fn letters(world: &World) -> Vec<Letter> {
-    world
-        .disk
-        .store
-        .letters(&LetterFilter::default())
-        .expect("letters")
+    tables::letters::letters(&world.disk.store, &LetterFilter::default()).expect("letters")
 }
 
 /// When each submission left, in seconds since the first request.

@@ -9,6 +9,7 @@ use callbridge_model::clock::Now;
 use callbridge_sender::core::Core;
 use callbridge_sender::plan::Known;
 use callbridge_spool::Op;
+use callbridge_spool::tables;
 use std::time::Duration;
 
 /// What left before the process ended can still arrive for so long.
@@ -121,7 +122,7 @@ impl World {
 
     /// The process ends as it is.
     fn end(&mut self, down: Duration, reboot: bool) {
-        for row in self.disk.store.sending().expect("rows") {
+        for row in tables::calls::sending(&self.disk.store).expect("rows") {
             self.witness.excuse(&row.uuid.to_string());
         }
         // what was not written is forgotten, and a time of a wrong clock says nothing later
@@ -175,7 +176,7 @@ impl World {
         };
         let (core, mut ops) = Core::start(self.settings.clone(), known, self.now);
         self.core = core;
-        let sending = self.disk.store.sending().expect("rows");
+        let sending = tables::calls::sending(&self.disk.store).expect("rows");
         ops.extend(self.core.interrupted(&sending, self.now));
         self.unwritten.push_back(ops);
         self.use_token();

@@ -11,6 +11,7 @@ use callbridge_sandbox::config::parse_rate;
 use callbridge_sandbox::faults::parse;
 use callbridge_sandbox::shapes::{Paging, Range, Registered, Rows, StatusShape};
 use callbridge_sandbox::token::{CALL_READ, CALL_SAVE, TokenKind};
+use callbridge_spool::tables;
 use callbridge_spool::{Letter, LetterFilter, Op, Step};
 use std::time::Duration;
 
@@ -239,7 +240,7 @@ impl Run {
             limit: 100_000,
             ..LetterFilter::default()
         };
-        self.world.disk.store.letters(&filter).expect("letters")
+        tables::letters::letters(&self.world.disk.store, &filter).expect("letters")
     }
 
     /// A person mends a letter and sends it again, or gives it up.

@@ -20,6 +20,7 @@ use callbridge_sandbox::{Sandbox, ViolationKind};
 use callbridge_sender::core::{Before, Core};
 use callbridge_sender::plan::{Decision, Known, Launch, Plan, Settings, Task};
 use callbridge_sender::status::SenderStatus;
+use callbridge_spool::tables;
 use callbridge_spool::{Finished, Head, Op, State, Step};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -163,7 +164,7 @@ impl World {
 
     /// What the sender shows.
     pub fn status(&self) -> SenderStatus {
-        let head = self.disk.store.head(&self.core.ask(self.now));
+        let head = tables::work_queue::head(&self.disk.store, &self.core.ask(self.now));
         let head = head.expect("a head");
         self.core.status(self.now, &head)
     }
@@ -193,7 +194,10 @@ impl World {
             }
             let now = self.now;
             let ask = self.core.ask(now);
-            let Ok(head) = self.disk.read(|store| store.head(&ask)) else {
+            let Ok(head) = self
+                .disk
+                .read(|store| tables::work_queue::head(store, &ask))
+            else {
                 self.troubled();
                 return Some(now.boot + SPOOL_AGAIN);
             };

@@ -14,6 +14,7 @@
 use callbridge_source::amqp::{Login, declare_command};
 use callbridge_source::url::QueueUrl;
 use callbridge_source::{Backoff, Bounds, Secret, chance};
+use callbridge_spool::tables;
 use callbridge_spool::{Handle, Notice, Op};
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
@@ -271,7 +272,10 @@ impl Outbox {
     /// Publishes until the outbox is empty.
     async fn empty(&mut self) -> Result<(), Error> {
         loop {
-            let notices = self.spool.read(|store| store.notices(BATCH)).await?;
+            let notices = self
+                .spool
+                .read(|store| tables::outbox::notices(store, BATCH))
+                .await?;
             if notices.is_empty() {
                 return Ok(());
             }

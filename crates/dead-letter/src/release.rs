@@ -14,6 +14,7 @@ use callbridge_mapping::journal;
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::People;
 use callbridge_model::{Judged, LeadId, Outcome, Phone, Reason};
+use callbridge_spool::tables;
 use callbridge_spool::{Error, Handle, Op, Row, RowId, State, Step};
 use futures_util::future::join_all;
 use std::time::Duration;
@@ -42,7 +43,9 @@ pub async fn release(
     for some in phones.chunks(PAGE) {
         let some = some.to_vec();
         let rows = spool.read(move |store| {
-            let rows = some.iter().map(|phone| store.waiting_by_phone(phone));
+            let rows = some
+                .iter()
+                .map(|phone| tables::parked::waiting_by_phone(store, phone));
             rows.collect::<Result<Vec<_>, _>>()
         });
         let rows = rows.await?.concat();
@@ -64,7 +67,7 @@ async fn release_all(
     loop {
         let after = last;
         let page = spool
-            .read(move |store| store.parked_after(after, PAGE))
+            .read(move |store| tables::parked::parked_after(store, after, PAGE))
             .await?;
         last = page.last().copied();
         if last.is_none() {
@@ -76,7 +79,7 @@ async fn release_all(
     let mut last = None;
     loop {
         let after = last;
-        let page = spool.read(move |store| store.torn_after(after.as_ref(), PAGE));
+        let page = spool.read(move |store| tables::parked::torn_after(store, after.as_ref(), PAGE));
         let page = page.await?;
         last = page.last().cloned();
         if last.is_none() {
@@ -96,7 +99,9 @@ async fn release_rows(
 ) -> Result<u64, Error> {
     let ids = rows.to_vec();
     let read = spool.read(move |store| {
-        let rows = ids.into_iter().filter_map(|id| store.row(id).transpose());
+        let rows = ids
+            .into_iter()
+            .filter_map(|id| tables::calls::row(store, id).transpose());
         rows.collect::<Result<Vec<_>, _>>()
     });
     let steps = read.await?.into_iter().filter_map(|row| {
@@ -162,7 +167,7 @@ fn step(row: &Row, judged: Judged, now: EventTime) -> Option<Step> {
 pub async fn expire(spool: &Handle, now: EventTime) -> Result<u64, Error> {
     let before = now.minus(PARKED_MAX);
     let rows = spool
-        .read(move |store| store.parked_before(before, PAGE))
+        .read(move |store| tables::parked::parked_before(store, before, PAGE))
         .await?;
     let ops: Vec<Op> = rows
         .iter()

@@ -1,6 +1,7 @@
 //! Which letters a command means.
 
 use callbridge_model::Reason;
+use callbridge_spool::tables;
 use callbridge_spool::{Error, Handle, Letter, LetterFilter, RowId};
 use serde::{Deserialize, Serialize};
 
@@ -97,7 +98,9 @@ impl Letters {
             return Ok(Vec::new());
         }
         let filter = self.filter.clone();
-        let page = spool.read(move |store| store.letters(&filter)).await?;
+        let page = spool
+            .read(move |store| tables::letters::letters(store, &filter))
+            .await?;
         self.filter.after = page.last().map(|letter| letter.id);
         self.over = page.len() < PAGE;
         Ok(page)

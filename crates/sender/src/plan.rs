@@ -8,6 +8,7 @@ use callbridge_leads::errand::FieldWrite;
 use callbridge_leads::errand::due::{Asked, Errand};
 use callbridge_leads::errand::failed::Onward;
 use callbridge_model::TokenPrint;
+use callbridge_spool::tables;
 use callbridge_spool::{Ask, Binding, Error, Op, Row, RowId, SlotRow, Store, Unconfirmed};
 use std::time::Duration;
 
@@ -48,10 +49,10 @@ impl Known {
     /// The disk, or a damaged file.
     pub fn read(store: &Store, boot_id: Option<String>) -> Result<Self, Error> {
         Ok(Self {
-            slots: store.slots()?,
+            slots: tables::slots::slots(store)?,
             boot_id,
-            binding: store.binding()?,
-            memory: store.meta(super::memory::KEY)?,
+            binding: tables::meta::binding(store)?,
+            memory: tables::meta::meta(store, super::memory::KEY)?,
             restored: store.restored(),
         })
     }
@@ -214,17 +215,17 @@ impl Task {
         let mut about = About::default();
         match self {
             Self::Submit(row) => {
-                about.row = store.row(*row)?;
+                about.row = tables::calls::row(store, *row)?;
                 if about.row.is_some() {
-                    about.onward = store.onward(*row)?;
+                    about.onward = tables::look_ups::onward(store, *row)?;
                 }
             }
             Self::Errand(errand) => {
                 if let Errand::FieldWrite(lead) = &**errand {
-                    about.write = store.field_write(*lead)?;
+                    about.write = tables::shows::field_write(store, *lead)?;
                 }
             }
-            Self::Sweep { begins: true } => about.sought = store.sought(ask)?,
+            Self::Sweep { begins: true } => about.sought = tables::work_queue::sought(store, ask)?,
             Self::Poll(_) | Self::Sweep { begins: false } | Self::TokenInfo => {}
         }
         Ok(about)

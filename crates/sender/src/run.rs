@@ -16,6 +16,7 @@ use callbridge_model::clock;
 use callbridge_model::heartbeat::Pulse;
 use callbridge_model::secret::Secret;
 use callbridge_model::status::{Pause, Trouble};
+use callbridge_spool::tables;
 use callbridge_spool::{Error, Handle, Head, Op};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -176,7 +177,7 @@ impl Sender {
         let boot_id = clock::boot_id();
         let (known, sending) = self
             .spool
-            .read(|store| Ok((Known::read(store, boot_id)?, store.sending()?)))
+            .read(|store| Ok((Known::read(store, boot_id)?, tables::calls::sending(store)?)))
             .await?;
         let now = clock::now();
         let (core, mut ops) = Core::start(self.settings, known, now);
@@ -225,7 +226,11 @@ impl Loop {
                 return Ok(Some(now.boot + SPOOL_AGAIN));
             }
             let ask = self.core.ask(now);
-            self.head = match self.spool.read(move |store| store.head(&ask)).await {
+            self.head = match self
+                .spool
+                .read(move |store| tables::work_queue::head(store, &ask))
+                .await
+            {
                 Ok(head) => head,
                 Err(Error::Closed) => return Err(Error::Closed),
                 Err(trouble) => {

@@ -6,6 +6,7 @@ use callbridge_crm::{Address, Setup};
 use callbridge_model::{Judged, Outcome};
 use callbridge_sandbox as sandbox;
 use callbridge_spool::Finished;
+use callbridge_spool::tables;
 use callbridge_spool::{Done, Row, RowId, State};
 use callbridge_testkit::sample;
 use tempfile::TempDir;
@@ -54,7 +55,11 @@ impl Stage {
     }
 
     async fn row(&self, row: RowId) -> Row {
-        let read = self.work.spool.read(move |store| store.row(row)).await;
+        let read = self
+            .work
+            .spool
+            .read(move |store| tables::calls::row(store, row))
+            .await;
         read.expect("readable").expect("a row")
     }
 
@@ -75,7 +80,11 @@ impl Stage {
             }
         };
         if timeout(DEADLINE, turning).await.is_err() {
-            let rows = self.work.spool.read(|store| store.oldest(9)).await;
+            let rows = self
+                .work
+                .spool
+                .read(|store| tables::calls::oldest(store, 9))
+                .await;
             panic!("not in time: {rows:?}");
         }
     }
@@ -107,7 +116,11 @@ async fn a_request_whose_task_panics_has_lost_its_answer_and_its_call_is_journal
         panic!("not new");
     };
     let ask = stage.work.core.ask(clock::now());
-    let head = stage.work.spool.read(move |store| store.head(&ask)).await;
+    let head = stage
+        .work
+        .spool
+        .read(move |store| tables::work_queue::head(store, &ask))
+        .await;
     let Decision::Send(plan) = stage.work.core.next(clock::now(), &head.expect("readable")) else {
         panic!("nothing to send");
     };
@@ -134,8 +147,8 @@ async fn a_request_whose_task_panics_has_lost_its_answer_and_its_call_is_journal
     assert_ne!(lost.state, State::Sending);
     let words = &lost.attempts.last().expect("an attempt").words;
     assert!(words.contains("callbridge failed"), "{words}");
-    let slots = stage.work.spool.read(callbridge_spool::Store::slots).await;
-    let slots = slots.expect("readable");
+    let slots = stage.work.spool.read(|store| tables::slots::slots(store));
+    let slots = slots.await.expect("readable");
     let stored = slots.iter().find(|it| it.slot == slot).expect("kept");
     assert!(stored.answered.is_some(), "it counts no longer than others");
 

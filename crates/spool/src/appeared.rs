@@ -1,6 +1,8 @@
 //! The last letters that came to be, and the last calls that moved, for those who watch.
 
-use crate::store::Store;
+use crate::Store;
+use crate::tables::letters;
+use crate::tables::listed;
 use crate::tables::listed::Listed;
 use crate::{Error, Letter, RowId};
 use std::collections::{BTreeSet, VecDeque};
@@ -47,7 +49,7 @@ impl Appeared {
         }
     }
 
-    fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.before + self.last.len() as u64
     }
 
@@ -58,62 +60,49 @@ impl Appeared {
     }
 }
 
-impl Store {
-    /// How many letters came to be since the start of the process, the same one counted anew each
-    /// time it dies. From here [`Store::letters_since`] goes on.
-    pub fn letters_so_far(&self) -> u64 {
-        self.appeared.count()
-    }
-
-    /// Letters that came to be after the first `seen`, at most `limit`, and how many are seen
-    /// then. One that has left again is not among them. `None` when they are forgotten: there
-    /// were more than 65,536 meanwhile.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn letters_since(
-        &self,
-        seen: u64,
-        limit: usize,
-    ) -> Result<Option<(Vec<Letter>, u64)>, Error> {
-        let Some(ids) = self.appeared.since(seen, limit) else {
-            return Ok(None);
-        };
-        let mut told = BTreeSet::new();
-        let mut letters = Vec::new();
-        for id in &ids {
-            if told.insert(*id) {
-                letters.extend(self.letter(*id)?);
-            }
+/// Letters that came to be after the first `seen`, at most `limit`, and how many are seen
+/// then. One that has left again is not among them. `None` when they are forgotten: there
+/// were more than 65,536 meanwhile.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn letters_since(
+    store: &Store,
+    seen: u64,
+    limit: usize,
+) -> Result<Option<(Vec<Letter>, u64)>, Error> {
+    let Some(ids) = store.appeared.since(seen, limit) else {
+        return Ok(None);
+    };
+    let mut told = BTreeSet::new();
+    let mut letters = Vec::new();
+    for id in &ids {
+        if told.insert(*id) {
+            letters.extend(letters::letter(store, *id)?);
         }
-        Ok(Some((letters, seen + ids.len() as u64)))
     }
+    Ok(Some((letters, seen + ids.len() as u64)))
+}
 
-    /// How many times calls came to be or changed their state since the start of the process.
-    pub fn moves_so_far(&self) -> u64 {
-        self.moved.count()
+/// Calls that moved after the first `seen` moves, each once and as it stands now, and how many
+/// moves are seen then. `None` when they are forgotten: there were more than 16,384 meanwhile.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn moved_since(
+    store: &Store,
+    seen: u64,
+    limit: usize,
+) -> Result<Option<(Vec<Listed>, u64)>, Error> {
+    let Some(ids) = store.moved.since(seen, limit) else {
+        return Ok(None);
+    };
+    let mut told = BTreeSet::new();
+    let mut calls = Vec::new();
+    for id in ids.iter().filter(|id| told.insert(**id)) {
+        calls.extend(listed::listed_call(store, *id)?);
     }
-
-    /// Calls that moved after the first `seen` moves, each once and as it stands now, and how many
-    /// moves are seen then. `None` when they are forgotten: there were more than 16,384 meanwhile.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn moved_since(
-        &self,
-        seen: u64,
-        limit: usize,
-    ) -> Result<Option<(Vec<Listed>, u64)>, Error> {
-        let Some(ids) = self.moved.since(seen, limit) else {
-            return Ok(None);
-        };
-        let mut told = BTreeSet::new();
-        let mut calls = Vec::new();
-        for id in ids.iter().filter(|id| told.insert(**id)) {
-            calls.extend(self.listed_call(*id)?);
-        }
-        Ok(Some((calls, seen + ids.len() as u64)))
-    }
+    Ok(Some((calls, seen + ids.len() as u64)))
 }
 
 #[cfg(test)]

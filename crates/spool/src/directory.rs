@@ -3,13 +3,10 @@
 
 use super::Error;
 use crate::read_connection::Beside;
-use crate::tables::directory::{HOLDINGS, LIFE, holding, holdings_of, life};
+use crate::tables::directory::holders;
 use callbridge_leads::directory::Finding;
-use callbridge_leads::directory::entry::Life;
-use callbridge_leads::directory::find::{Holding, Shelf, find};
 use callbridge_mapping::people::{Directory, LeadAnswer};
-use callbridge_model::{LeadId, Phone};
-use rusqlite::{Connection, OptionalExtension as _};
+use callbridge_model::Phone;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -46,7 +43,7 @@ impl LeadDirectory {
     /// In words, when it cannot be looked up now.
     pub fn find(&self, phone: &Phone) -> Result<Finding, String> {
         let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
-        find(&Open(beside.db()), phone).map_err(|error| {
+        holders(beside.db(), phone).map_err(|error| {
             self.failed.store(true, Ordering::Release);
             tracing::warn!(%error, "a number cannot be looked up in the directory of leads");
             error.to_string()
@@ -57,23 +54,5 @@ impl LeadDirectory {
 impl Directory for LeadDirectory {
     fn lead_of(&self, phone: &Phone) -> Result<LeadAnswer, String> {
         Ok(self.find(phone)?.answer())
-    }
-}
-
-struct Open<'a>(&'a Connection);
-
-impl Shelf for Open<'_> {
-    type Error = rusqlite::Error;
-
-    fn holdings(&self, phone: &Phone) -> Result<Vec<Holding>, rusqlite::Error> {
-        let mut found = self.0.prepare_cached(HOLDINGS)?;
-        let rows = found.query_map(holdings_of(phone), holding)?;
-        rows.filter_map(Result::transpose).collect()
-    }
-
-    fn life(&self, lead: LeadId) -> Result<Life, rusqlite::Error> {
-        let mut found = self.0.prepare_cached(LIFE)?;
-        let found = found.query_row([lead.get()], life);
-        Ok(found.optional()?.unwrap_or_default())
     }
 }

@@ -23,7 +23,7 @@ impl Memory {
     /// The finished call that this unique id or linkedid belongs to. Where the file cannot be read
     /// it says none: a call told twice is recognised by its uuid all the same.
     pub fn finished(&mut self, pbx: &str, id: &str) -> Option<Known> {
-        let found = self.0.db().prepare_cached(
+        let found = self.0.db().connection.prepare_cached(
             "SELECT t.own, t.started, c.heard, json_extract(c.record, '$.direction'),
                     c.state = 'dead' AND c.reason = 'incomplete',
                     CASE WHEN c.state = 'dead' AND c.reason = 'incomplete' THEN c.call END

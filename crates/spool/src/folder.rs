@@ -6,7 +6,7 @@ use super::writer::{Guard, Handle, start};
 use super::{Error, Settings};
 use crate::state_dir_lock::{Lock, Seat};
 use crate::store::Store;
-use crate::tables::meta::{CLEAN, UNCHECKED};
+use crate::tables::meta::{self, CLEAN, UNCHECKED};
 use callbridge_model::plain_file;
 use rusqlite::{Connection, OpenFlags};
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
@@ -47,11 +47,11 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
     let on_commit = settings.on_commit.clone();
     look_beside(&file)?;
     let mut store = Store::over(connect(&file)?, &file, settings)?;
-    let farewell = store.meta(CLEAN)?;
+    let farewell = meta::meta(&store, CLEAN)?;
     let clean = seen.is_none() || farewell.is_some();
     let mut untouched = true;
     if let Some(seen) = &seen {
-        store.compare_identity(seen, lock.stamp.as_deref(), clean)?;
+        meta::compare_identity(&mut store, seen, lock.stamp.as_deref(), clean)?;
         untouched = lock.stamp.as_ref() == Some(&seen.stamp);
     }
     if !clean {
@@ -61,7 +61,7 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
     let now = file
         .symlink_metadata()
         .map_err(|error| not_writable(&file, &error))?;
-    store.begin(&Seen::of(&now))?;
+    meta::begin(&mut store, &Seen::of(&now))?;
     let seat = Seat::new(&file, held, lock);
     let (handle, mut guard) =
         start(store, Some(seat), on_commit).map_err(|error| not_writable(&file, &error))?;

@@ -11,8 +11,9 @@
 //! | [`op`] | what can be stored, and what it does to the books |
 //! | [`row`] | what can be read |
 //! | [`store`] | opens, dispatches, commits |
-//! | `tables` | all SQL, a file a stored thing |
+//! | [`tables`] | all SQL, a file a stored thing |
 //! | [`writer`] | the thread, group commit, [`Handle`] |
+//! | `db` | the open database, its statements and errors |
 //! | [`folder`] | opening: modes, damage |
 //! | `state_dir_lock` | folder, lock and file, and what is done when they go away |
 //! | `check` | the check of the file, beside the work |
@@ -41,9 +42,10 @@
 //! On Linux a disk that lost pages of that part without refusing a write leaves them old.
 
 mod advice;
-mod appeared;
+pub mod appeared;
 pub mod binding;
 mod check;
+mod db;
 pub mod directory;
 pub mod error;
 pub mod finished_calls;
@@ -55,12 +57,13 @@ pub mod row;
 pub mod state;
 mod state_dir_lock;
 pub mod store;
-mod tables;
+pub mod tables;
 pub mod writer;
 
 pub use crate::advice::{hint, hint_found};
 pub use crate::finished_calls::{Known, Memory};
 pub use binding::{Binding, Fit};
+pub use db::Db;
 pub use directory::LeadDirectory;
 pub use error::Error;
 pub use folder::{open, refuse_shared};

@@ -7,6 +7,7 @@ use callbridge_leads::directory::LeadNews;
 use callbridge_leads::errand::LeadChange;
 use callbridge_model::TokenPrint;
 use callbridge_model::{CallUuid, Judged, LeadId};
+use rusqlite::types::{FromSql, FromSqlResult, ValueRef};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
@@ -19,6 +20,12 @@ pub struct RowId(pub i64);
 impl fmt::Display for RowId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+impl FromSql for RowId {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        i64::column_result(value).map(Self)
     }
 }
 

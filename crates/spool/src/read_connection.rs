@@ -1,6 +1,6 @@
 //! A second, read-only connection to the spool's file, for whoever cannot wait for a commit.
 
-use super::{Error, folder};
+use super::{Db, Error, folder};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use std::os::unix::fs::MetadataExt as _;
@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 /// It follows the file when that is made anew.
 #[derive(Debug)]
 pub(super) struct Beside {
-    db: Connection,
-    file: PathBuf,
+    db: Db,
     /// Device and inode of what is open.
     opened: Option<(u64, u64)>,
 }
@@ -38,15 +37,18 @@ impl Beside {
         db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
             .map_err(|error| Error::sqlite(&file, &error))?;
         let opened = identity(&file);
-        Ok(Self { db, file, opened })
+        Ok(Self {
+            db: Db::new(db, &file),
+            opened,
+        })
     }
 
     /// The connection. A file that was deleted in use is made anew by the writer: what it holds
     /// from then on is read there.
-    pub fn db(&mut self) -> &Connection {
-        let now = identity(&self.file);
+    pub fn db(&mut self) -> &Db {
+        let now = identity(&self.db.path);
         if now.is_some() && now != self.opened {
-            match Self::of(self.file.clone()) {
+            match Self::of(self.db.path.clone()) {
                 Ok(anew) => *self = anew,
                 Err(error) => tracing::warn!(%error, "the state is read as it was"),
             }

@@ -66,7 +66,7 @@ pub struct Row {
 /// A call that may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// The call: [`super::Store::row`] has the rest.
+    /// The call: [`row`](crate::tables::calls::row) has the rest.
     pub row: RowId,
     /// Its uuid.
     pub uuid: CallUuid,

@@ -16,6 +16,7 @@ use super::Error;
 use super::folder::{self, FILE, LOCK, connect, make_folder, not_writable};
 use super::identity::Seen;
 use super::store::Store;
+use crate::tables::meta;
 use callbridge_model::plain_file;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, Metadata, OpenOptions};
@@ -123,7 +124,7 @@ impl Seat {
         folder::sync_folder(&self.file)?;
         folder::look_beside(&self.file)?;
         let mut store = Store::over(connect(&self.file)?, &self.file, store.settings())?;
-        store.begin(&Seen::of(&made.metadata().map_err(wrong)?))?;
+        meta::begin(&mut store, &Seen::of(&made.metadata().map_err(wrong)?))?;
         self.held = made;
         tracing::error!(
             file = %self.file.display(),

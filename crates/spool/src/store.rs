@@ -1,29 +1,27 @@
-//! All SQL. A [`Store`] is synchronous and knows no clock and no thread.
-
-#[cfg(test)]
-mod asked;
-
-#[cfg(test)]
-pub(super) use asked::Stored;
+//! The store: opens the database, dispatches operations to the [`tables`], and commits. It is
+//! synchronous and knows no clock and no thread.
 
 use crate::appeared::Appeared;
 use crate::op::{Done, Op, RowId};
-use crate::tables::books::Tally;
+use crate::tables::books::{Book, Tally};
 use crate::tables::directory::Awaited;
 use crate::tables::finish::FinishRow;
 use crate::tables::schema::{self, Found, MIGRATIONS};
-use crate::{Error, Settings};
+use crate::{Db, Error, Settings, State, tables};
 use callbridge_leads::errand::LeadChange;
+use callbridge_model::Phone;
+use callbridge_model::status::Books;
+use rusqlite::Connection;
 use rusqlite::config::DbConfig;
-use rusqlite::{CachedStatement, Connection};
 use std::cell::{Cell, RefCell};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::path::Path;
 
-/// The database, and the books of its last commit.
+/// The database, and the books of its last commit. It reads as its [`Db`].
 #[derive(Debug)]
 pub struct Store {
-    pub(crate) db: Connection,
-    pub(crate) path: PathBuf,
+    db: Db,
     pub(crate) settings: Settings,
     pub(crate) tally: Tally,
     pub(crate) next_id: i64,
@@ -33,10 +31,16 @@ pub struct Store {
     pub(crate) awaited: RefCell<Awaited>,
     /// A page of leads was answered since the start.
     pub(crate) backfill_begun: Cell<bool>,
-    /// Where the purge of tombstones goes on.
-    pub(crate) tombstone_cursor: (String, String),
-    #[cfg(test)]
-    asked: asked::Asked,
+    /// Where the purge of seen calls goes on.
+    pub(crate) seen_calls_cursor: (String, String),
+}
+
+impl Deref for Store {
+    type Target = Db;
+
+    fn deref(&self) -> &Db {
+        &self.db
+    }
 }
 
 /// temp_store: savepoints copy pages into memory, not into files.
@@ -58,11 +62,6 @@ pub(super) fn prepare(ops: Vec<Op>) -> Result<Vec<Work>, Error> {
         other => Ok(Work::Other(Box::new(other))),
     });
     work.collect()
-}
-
-/// SQLite's answer with our errors.
-pub(crate) fn sql<T>(store: &Store, answer: rusqlite::Result<T>) -> Result<T, Error> {
-    answer.map_err(|error| Error::sqlite(&store.path, &error))
 }
 
 impl Store {
@@ -96,8 +95,7 @@ impl Store {
         schema::migrate(&db, MIGRATIONS).map_err(told(&path))?;
         let tally = Tally::load(&db).map_err(told(&path))?;
         let mut store = Self {
-            db,
-            path,
+            db: Db::new(db, &path),
             settings,
             tally,
             next_id: 1,
@@ -106,9 +104,7 @@ impl Store {
             moved: Appeared::moves(),
             awaited: RefCell::default(),
             backfill_begun: Cell::new(false),
-            tombstone_cursor: (String::new(), String::new()),
-            #[cfg(test)]
-            asked: asked::Asked::default(),
+            seen_calls_cursor: (String::new(), String::new()),
         };
         store.next_id = store.highest_id()? + 1;
         Ok(store)
@@ -116,14 +112,14 @@ impl Store {
 
     /// The highest id ever given; purged rows count through the setting `highest_id`.
     fn highest_id(&self) -> Result<i64, Error> {
-        let highest = self.db.query_row(
+        let highest = self.connection.query_row(
             "SELECT max(ifnull((SELECT max(id) FROM calls), 0),
                         ifnull((SELECT max(id) FROM unreadable), 0),
                         ifnull((SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?1), 0))",
-            [crate::tables::meta::HIGHEST_ID],
+            [tables::meta::HIGHEST_ID],
             |row| row.get(0),
         );
-        sql(self, highest)
+        self.sql(highest)
     }
 
     pub(crate) fn new_id(&mut self) -> RowId {
@@ -132,36 +128,12 @@ impl Store {
         id
     }
 
-    #[cfg_attr(test, track_caller)]
-    pub(crate) fn prepare(&self, text: &str) -> Result<CachedStatement<'_>, Error> {
-        #[cfg(test)]
-        self.asked.note(text);
-        sql(self, self.db.prepare_cached(text))
-    }
-
-    #[cfg_attr(test, track_caller)]
-    pub(crate) fn execute(
-        &self,
-        text: &str,
-        values: impl rusqlite::Params,
-    ) -> Result<usize, Error> {
-        let mut statement = self.prepare(text)?;
-        sql(self, statement.execute(values))
-    }
-
-    pub(crate) fn damaged(&self, why: String) -> Error {
-        Error::Damaged {
-            path: self.path.clone(),
-            why,
-        }
-    }
-
     /// Writes the log into the file, syncs it, and begins the log anew. After a kill the log may
     /// end in a commit whose sync had failed: it is read from the system's memory, and is not on
     /// the disk. Whatever followed it in the log would be lost with it when the power fails.
     pub(super) fn fold(&self) -> Result<(), Error> {
         let fold = "PRAGMA wal_checkpoint(TRUNCATE)";
-        sql(self, self.db.query_row(fold, [], |_| Ok(())))
+        self.sql(self.connection.query_row(fold, [], |_| Ok(())))
     }
 
     /// A whole copy of this state into an empty file.
@@ -170,12 +142,64 @@ impl Store {
             path: file.to_path_buf(),
             why: "its name is not UTF-8".to_owned(),
         })?;
-        let copied = self.db.execute("VACUUM INTO ?1", [name]);
+        let copied = self.connection.execute("VACUUM INTO ?1", [name]);
         copied.map(drop).map_err(told(file))
     }
 
     pub(super) fn settings(&self) -> Settings {
         self.settings.clone()
+    }
+
+    /// The books. `finished` is always the sum of the seven states.
+    pub fn books(&self) -> Books {
+        let of = |book| u64::try_from(self.tally.get(book)).unwrap_or(0);
+        Books {
+            finished: of(Book::Finished),
+            ready: of(Book::Of(State::Ready)),
+            sending: of(Book::Of(State::Sending)),
+            submitted: of(Book::Of(State::Submitted)),
+            journaled: of(Book::Of(State::Journaled)),
+            dead: of(Book::Of(State::Dead)),
+            parked: of(Book::Of(State::Parked)),
+            discarded: of(Book::Of(State::Discarded)),
+            internal: of(Book::Internal),
+            skipped: of(Book::Skipped),
+            unreadable: of(Book::Unreadable),
+        }
+    }
+
+    /// The counters of [`Op::Count`](crate::Op::Count), and `repeats`.
+    pub fn counters(&self) -> BTreeMap<String, u64> {
+        let named = self.tally.named.iter().filter(|(_, count)| **count > 0);
+        named
+            .map(|(name, count)| (name.clone(), u64::try_from(*count).unwrap_or(0)))
+            .collect()
+    }
+
+    /// The numbers of parked and ambiguous calls of which something was learned since this was
+    /// asked last; `None` when all such calls are to be looked at.
+    pub fn take_awaited(&self) -> Option<Vec<Phone>> {
+        let awaited = self.awaited.take();
+        (!awaited.all).then(|| awaited.phones.into_iter().collect())
+    }
+
+    /// The file was found to be a copy when this process opened it, or by an earlier process that
+    /// made no request since: requests may have been made that it does not know of, and its slots
+    /// are in doubt. A request makes an end of that for the processes to come: the first
+    /// [`Op::Slot`] says that its sender has waited.
+    pub const fn restored(&self) -> bool {
+        self.restored
+    }
+
+    /// How many letters came to be since the start of the process, the same one counted anew each
+    /// time it dies. From here [`letters_since`](crate::appeared::letters_since) goes on.
+    pub fn letters_so_far(&self) -> u64 {
+        self.appeared.count()
+    }
+
+    /// How many times calls came to be or changed their state since the start of the process.
+    pub fn moves_so_far(&self) -> u64 {
+        self.moved.count()
     }
 
     /// Stores all of `ops` in one transaction, or nothing.
@@ -220,7 +244,7 @@ impl Store {
     ) -> Result<T, Error> {
         self.execute("BEGIN IMMEDIATE", [])?;
         let answer = work(self).and_then(|answer| {
-            sql(self, self.tally.write(&self.db))?;
+            self.sql(self.tally.write(&self.db.connection))?;
             self.execute("COMMIT", [])?;
             Ok(answer)
         });
@@ -230,7 +254,7 @@ impl Store {
             self.moved.add(moved);
         } else {
             // A full disk may have ended the transaction already.
-            if !self.db.is_autocommit() {
+            if !self.connection.is_autocommit() {
                 self.execute("ROLLBACK", []).ok();
             }
             self.tally.rolled_back();
@@ -245,7 +269,7 @@ impl Store {
         let answer = self.apply_all(request);
         if let Err(error) = &answer {
             self.tally.back_to(mark);
-            if self.db.is_autocommit() {
+            if self.connection.is_autocommit() {
                 return Err(error.clone());
             }
             self.execute("ROLLBACK TO request", [])?;
@@ -260,40 +284,52 @@ impl Store {
 
     fn apply(&mut self, work: &Work) -> Result<Done, Error> {
         let op = match work {
-            Work::Finish(row) => return self.finish(row),
+            Work::Finish(row) => return tables::finish::finish(self, row),
             Work::Other(op) => op.as_ref(),
         };
         match op {
-            Op::Finish(finished) => self.finish(&FinishRow::new(finished)?),
-            Op::Open { pbx, key, snapshot } => self.set_open(pbx, *key, snapshot.as_deref()),
-            Op::Position { source, position } => self.set_position(source, position),
+            Op::Finish(finished) => tables::finish::finish(self, &FinishRow::new(finished)?),
+            Op::Open { pbx, key, snapshot } => {
+                tables::open_calls::set_open(self, pbx, *key, snapshot.as_deref())
+            }
+            Op::Position { source, position } => {
+                tables::positions::set_position(self, source, position)
+            }
             Op::Unreadable {
                 source,
                 pbx,
                 bytes,
                 why,
                 at,
-            } => self.keep_unreadable(source, pbx, bytes, why, *at),
-            Op::Step { row, step, at } => self.step(*row, step, *at),
-            Op::Slot(slot) => self.set_slot(slot),
-            Op::SlotGone { slot } => self.drop_slot(*slot),
-            Op::Meta { key, value } => self.set_meta(key, value),
-            Op::MetaGone { key } => self.drop_meta(key),
+            } => tables::unreadable::keep_unreadable(self, source, pbx, bytes, why, *at),
+            Op::Step { row, step, at } => tables::step::step(self, *row, step, *at),
+            Op::Slot(slot) => tables::slots::set_slot(self, slot),
+            Op::SlotGone { slot } => tables::slots::drop_slot(self, *slot),
+            Op::Meta { key, value } => tables::meta::set_meta(self, key, value),
+            Op::MetaGone { key } => tables::meta::drop_meta(self, key),
             Op::Count { counter, by } => {
                 self.tally.count(counter, *by);
                 Ok(Done::Stored)
             }
-            Op::NoticeSent { notice } => self.drop_notice(*notice),
-            Op::BindAddress { address, rebind } => self.bind_address(address, *rebind),
+            Op::NoticeSent { notice } => tables::outbox::drop_notice(self, *notice),
+            Op::BindAddress { address, rebind } => {
+                tables::meta::bind_address(self, address, *rebind)
+            }
             Op::BindCompany {
                 company,
                 application,
-            } => self.bind_company(company, application),
-            Op::Delivery(delivery) => self.deliver(delivery).map(Done::Delivered),
-            Op::Lead(LeadChange::Request { told, at }) => self.told(told, *at),
-            Op::Lead(LeadChange::Backfill { page, heard, at }) => self.backfilled(page, heard, *at),
-            Op::Purge { now } => self.purge(*now),
-            Op::Learn(news) => self.learn(news),
+            } => tables::meta::bind_company(self, company, application),
+            Op::Delivery(delivery) => {
+                tables::deliveries::deliver(self, delivery).map(Done::Delivered)
+            }
+            Op::Lead(LeadChange::Request { told, at }) => {
+                tables::lead_requests::told(self, told, *at)
+            }
+            Op::Lead(LeadChange::Backfill { page, heard, at }) => {
+                tables::backfill::backfilled(self, page, heard, *at)
+            }
+            Op::Purge { now } => tables::purge::purge(self, *now),
+            Op::Learn(news) => tables::directory::learn(self, news),
         }
     }
 }
@@ -309,7 +345,7 @@ impl Store {
     pub(super) fn limit_pages(&self, pages: u32) {
         let text = format!("PRAGMA max_page_count = {pages}");
         let limit: u32 = self
-            .db
+            .connection
             .query_row(&text, [], |row| row.get(0))
             .expect("a limit");
         assert_eq!(limit, pages);
@@ -317,6 +353,6 @@ impl Store {
 
     /// No transaction is open.
     pub(super) fn is_settled(&self) -> bool {
-        self.db.is_autocommit()
+        self.connection.is_autocommit()
     }
 }

@@ -8,6 +8,7 @@ use callbridge_call::EventTime;
 use callbridge_model::secret::Secret;
 use callbridge_model::webhook_signature::Key;
 use callbridge_spool as spool;
+use callbridge_spool::tables;
 use callbridge_spool::{Guard, Settings};
 use serde_json::json;
 use std::path::Path;
@@ -22,7 +23,7 @@ async fn receiver(folder: &Path) -> (Receiver, Guard) {
         state: Some(folder.to_owned()),
         ..Places::default()
     };
-    let bound = spool.read(|store| store.meta(BOUND)).await;
+    let bound = spool.read(|store| tables::meta::meta(store, BOUND)).await;
     let receiver = Receiver {
         spool,
         secrets: Secrets::new(places, bound.expect("readable")).0,
@@ -75,7 +76,10 @@ async fn comes(receiver: &Receiver, signed: &Signed, installation: &str) -> Answ
 /// The installation in force, and the one that a restart would find.
 async fn bound(receiver: &Receiver) -> (Option<String>, Option<String>) {
     let connection = receiver.secrets.current().connection.clone();
-    let kept = receiver.spool.read(|store| store.meta(BOUND)).await;
+    let kept = receiver
+        .spool
+        .read(|store| tables::meta::meta(store, BOUND))
+        .await;
     let kept = kept.expect("readable");
     let kept = kept.and_then(|text| Some(text.split_once(' ')?.1.to_owned()));
     (connection.expect("a connection").installation, kept)

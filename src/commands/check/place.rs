@@ -12,6 +12,7 @@ use callbridge_intake::identity::Unsettled;
 use callbridge_model::Status;
 use callbridge_model::exit::{Code, ExitCode as _};
 use callbridge_spool as spool;
+use callbridge_spool::tables;
 use callbridge_spool::{Error, Fit, Guard, Handle};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -134,7 +135,12 @@ fn unusable(error: &Error) -> Finding {
 async fn binding(config: &Config, spool: &Handle) -> Vec<Finding> {
     let mut found = Vec::new();
     let read = spool
-        .read(|store| Ok((store.binding()?, store.meta(identity::META_KEY)?)))
+        .read(|store| {
+            Ok((
+                tables::meta::binding(store)?,
+                tables::meta::meta(store, identity::META_KEY)?,
+            ))
+        })
         .await;
     let (binding, pbx) = match read {
         Ok(read) => read,

@@ -17,6 +17,7 @@ use callbridge_model::exit::Code;
 use callbridge_model::safe::{safe_cell, safe_json, safe_lines};
 use callbridge_model::status::{Pause, findings};
 use callbridge_spool as spool;
+use callbridge_spool::tables;
 use callbridge_spool::{Error, Handle, LeadDirectory};
 use serde_json::Value;
 use std::path::Path;
@@ -121,7 +122,9 @@ pub(super) fn nobody(state: &Path) -> Failure {
 
 /// A handler over the spool alone.
 async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<CommandHandler, Failure> {
-    let zone = spool.read(|store| store.meta(open::ZONE_KEY)).await;
+    let zone = spool
+        .read(|store| tables::meta::meta(store, open::ZONE_KEY))
+        .await;
     let zone = zone.map_err(|error| Failure::of(Code::of_number(error.exit_code()), error))?;
     let mut lists = Watched::new(&rules.trunks);
     match LeadDirectory::open(state) {

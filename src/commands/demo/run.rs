@@ -17,6 +17,7 @@ use callbridge_model::secret::{ExposeSecret, Secret};
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::token::IdSet;
 use callbridge_spool::Row;
+use callbridge_spool::tables;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -182,7 +183,7 @@ async fn watch(daemon: &Daemon, view: &mut View) -> Result<Status, Failure> {
     loop {
         look.tick().await;
         let rows: Vec<Row> = spool
-            .read(|store| store.oldest(SHOWN_MAX))
+            .read(|store| tables::calls::oldest(store, SHOWN_MAX))
             .await
             .map_err(wrong)?;
         let status = daemon.status().await.map_err(wrong)?;

@@ -9,6 +9,7 @@ use callbridge_model::Zone;
 use callbridge_model::clock;
 use callbridge_model::number::Country;
 use callbridge_model::{Judged, Outcome, TypedNumber};
+use callbridge_spool::tables;
 use callbridge_spool::{CallFilter, Listed, Place, RowId, Search, State, Store};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -42,7 +43,7 @@ impl CommandHandler {
         let read = self.spool.read(move |store| {
             // From the daemon's start on; of internal calls only what comes.
             let moves = if past { store.moves_so_far() } else { 0 };
-            Ok((moves, store.newest_internal()?))
+            Ok((moves, tables::listed::newest_internal(store)?))
         });
         let (moves, internal) = read.await?;
         if past {
@@ -113,8 +114,8 @@ impl CommandHandler {
         while let Some(after) = next {
             let of = filter.clone();
             let page = self.spool.read(move |store| match internal {
-                true => store.listed_internal(&of, after),
-                false => store.listed(&of, after),
+                true => tables::listed::listed_internal(store, &of, after),
+                false => tables::listed::listed(store, &of, after),
             });
             let (calls, then) = page.await?;
             for call in calls {
@@ -133,7 +134,8 @@ impl CommandHandler {
         line: &mut ReplySender,
     ) -> Result<(), Stop> {
         let mut under_way = BTreeSet::new();
-        let page = |store: &Store, seen| store.moved_since(seen, MOVES_PAGE);
+        let page =
+            |store: &Store, seen| callbridge_spool::appeared::moved_since(store, seen, MOVES_PAGE);
         let told = |call: Listed| {
             let news = is_news(&call, &mut under_way) && filter.takes(&call);
             news.then(|| item(call))
@@ -147,7 +149,7 @@ impl CommandHandler {
         seen: i64,
         line: &mut ReplySender,
     ) -> Result<(), Stop> {
-        let page = |store: &Store, seen| store.internal_since(seen).map(Some);
+        let page = |store: &Store, seen| tables::listed::internal_since(store, seen).map(Some);
         let told = |call: Listed| filter.takes(&call).then(|| item(call));
         super::follow::follow(&self.spool, seen, page, told, TOO_MANY, line).await
     }
@@ -163,7 +165,9 @@ impl CommandHandler {
             return Ok(());
         }
         let asked = id.to_owned();
-        let search = self.spool.read(move |store| store.search_call(&asked));
+        let search = self
+            .spool
+            .read(move |store| tables::search::search_call(store, &asked));
         match search.await? {
             Search::One(row) => {
                 let item = json!({
@@ -201,7 +205,9 @@ impl CommandHandler {
         let mut next = Some(Place::END);
         while let Some(before) = next.filter(|_| found.len() <= OTHERS_MAX) {
             let of = typed.clone();
-            let page = self.spool.read(move |store| store.listed_back(&of, before));
+            let page = self
+                .spool
+                .read(move |store| tables::listed::listed_back(store, &of, before));
             let (calls, then) = page.await?;
             found.extend(calls);
             next = then;
@@ -210,7 +216,10 @@ impl CommandHandler {
         let Some(RowId(id)) = found.next().map(|newest| newest.id) else {
             return Ok(false);
         };
-        let row = self.spool.read(move |store| store.row(RowId(id))).await?;
+        let row = self
+            .spool
+            .read(move |store| tables::calls::row(store, RowId(id)))
+            .await?;
         let Some(row) = row else {
             return Ok(false); // purged meanwhile
         };

@@ -4,6 +4,7 @@ use super::{CommandHandler, ReplySender, Stop};
 use callbridge_leads::directory::{Finding, Holder, Standing};
 use callbridge_mapping::people::LeadAnswer;
 use callbridge_model::{Phone, number};
+use callbridge_spool::tables;
 use serde_json::{Value, json};
 
 /// Numbers read at a time.
@@ -15,8 +16,10 @@ impl CommandHandler {
         loop {
             let from = after.clone();
             let page = self.spool.read(move |store| {
-                let page = store.parked_phones(from.as_ref(), PHONES_PAGE)?.into_iter();
-                let known = page.map(|parked| Ok((store.holders(&parked.phone)?, parked)));
+                let page =
+                    tables::parked::parked_phones(store, from.as_ref(), PHONES_PAGE)?.into_iter();
+                let known = page
+                    .map(|parked| Ok((tables::directory::holders(store, &parked.phone)?, parked)));
                 known.collect::<Result<Vec<_>, _>>()
             });
             let page = page.await?;
@@ -38,8 +41,9 @@ impl CommandHandler {
         let mut after = None;
         loop {
             let from = after.clone();
-            let read =
-                move |store: &callbridge_spool::Store| store.directory(from.as_ref(), PHONES_PAGE);
+            let read = move |store: &callbridge_spool::Store| {
+                tables::directory::directory(store, from.as_ref(), PHONES_PAGE)
+            };
             let page = self.spool.read(read).await?;
             let Some((last, _)) = page.last() else {
                 return Ok(());
@@ -80,7 +84,10 @@ impl CommandHandler {
             return Ok(line.item(no_number(None)).await?);
         };
         let of = number.clone();
-        let found = self.spool.read(move |store| store.holders(&of)).await?;
+        let found = self
+            .spool
+            .read(move |store| tables::directory::holders(store, &of))
+            .await?;
         if found.holders.is_empty() {
             return Ok(());
         }
@@ -100,7 +107,10 @@ impl CommandHandler {
             LeadAnswer::Two(a, b, why) => ("ambiguous_lead", None, format!("{a}, {b}: {why}")),
         };
         let of = number.clone();
-        let found = self.spool.read(move |store| store.holders(&of)).await?;
+        let found = self
+            .spool
+            .read(move |store| tables::directory::holders(store, &of))
+            .await?;
         let item = json!({
             "trunk": trunk, "phone": number, "leadId": lead, "result": result, "why": why,
             "known": holders(&found),

@@ -7,6 +7,7 @@ use callbridge_mapping::journal::figures;
 use callbridge_model::clock;
 use callbridge_model::{Judged, Outcome, Reason};
 use callbridge_spool as spool;
+use callbridge_spool::tables;
 use callbridge_spool::{Finished, Handle, Op, Row, RowId, Step};
 use callbridge_testbed::calls::Call;
 use std::time::Duration;
@@ -24,7 +25,9 @@ async fn with_state<T>(place: &Place, work: impl AsyncFnOnce(&Handle) -> T) -> T
 }
 
 async fn row(spool: &Handle, id: String) -> Row {
-    let found = spool.read(move |store| store.find_call(&id)).await;
+    let found = spool
+        .read(move |store| tables::calls::find_call(store, &id))
+        .await;
     found.expect("read").expect("a call")
 }
 

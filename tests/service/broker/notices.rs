@@ -5,6 +5,7 @@ use callbridge_dead_letter::queue::Queue;
 use callbridge_source::url::QueueUrl;
 use callbridge_source::{Bounds, EventTime, Secret};
 use callbridge_spool as spool;
+use callbridge_spool::tables;
 use callbridge_spool::{Guard, Handle, Op, Settings};
 use callbridge_testbed::broker::{ADMINISTRATOR, Broker, SECRET, Taken};
 use lapin::types::{AMQPValue, FieldTable};
@@ -50,7 +51,10 @@ impl State {
     }
 
     async fn waiting(&self) -> usize {
-        let notices = self.handle.read(|store| store.notices(10_000)).await;
+        let notices = self
+            .handle
+            .read(|store| tables::outbox::notices(store, 10_000))
+            .await;
         notices.expect("readable").len()
     }
 

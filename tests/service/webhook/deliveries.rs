@@ -3,13 +3,14 @@
 use super::place::{Delivery, Place, SECRET, completed, now, uuid};
 use callbridge_model::Phone;
 use callbridge_spool::State;
+use callbridge_spool::tables;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 async fn state(place: &Place, n: u32) -> State {
     let read = place.spool.read(move |store| {
-        let row = store.row_of(uuid(n))?.expect("a call");
-        Ok(store.row(row)?.expect("a row").state)
+        let row = tables::calls::row_of(store, uuid(n))?.expect("a call");
+        Ok(tables::calls::row(store, row)?.expect("a row").state)
     });
     read.await.expect("readable")
 }
@@ -146,7 +147,10 @@ async fn what_happens_to_a_lead_is_learned_once() {
     };
     let holders = async || {
         let phone = Phone::from_e164("+998901110001").expect("a number");
-        let found = place.spool.read(move |store| store.holders(&phone)).await;
+        let found = place
+            .spool
+            .read(move |store| tables::directory::holders(store, &phone))
+            .await;
         format!("{:?}", found.expect("readable").leads())
     };
     let lead = json!({"id": 4001, "phone": "+998901110001"});

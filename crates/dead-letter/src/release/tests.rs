@@ -5,6 +5,7 @@ use callbridge_mapping::journal::judge;
 use callbridge_mapping::people::files::Watched;
 use callbridge_mapping::trunk::{Defaults, Trunks, parse};
 use callbridge_model::status::Books;
+use callbridge_spool::tables;
 use callbridge_spool::{LeadDirectory, Letter, LetterFilter, Settings, open};
 use callbridge_testkit::sample::call;
 use std::sync::Arc;
@@ -89,12 +90,12 @@ impl Place {
     async fn letter(&self) -> Letter {
         let letters = self
             .spool
-            .read(|store| store.letters(&LetterFilter::default()));
+            .read(|store| tables::letters::letters(store, &LetterFilter::default()));
         letters.await.expect("readable").pop().expect("a letter")
     }
 
     async fn lead_of_the_ready(&self) -> i64 {
-        let row = self.spool.read(|store| store.row(RowId(1)));
+        let row = self.spool.read(|store| tables::calls::row(store, RowId(1)));
         let row = row.await.expect("readable").expect("a row");
         assert_eq!(row.state, State::Ready);
         row.record.lead_id.expect("a lead").get()

@@ -1,7 +1,10 @@
 //! How far the backfill of the directory is.
 
+use super::directory;
 use super::directory::LEARNED;
-use crate::store::Store;
+use super::meta;
+use crate::Db;
+use crate::Store;
 use crate::{Ask, Done, Error, RowId};
 use callbridge_call::EventTime;
 use callbridge_crm::LeadsPage;
@@ -12,98 +15,100 @@ use callbridge_model::status::Directory;
 /// Where it is kept.
 pub(crate) const KEY: &str = "directory.backfill";
 
-impl Store {
-    /// How far it is; `None` before its first page.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn backfill(&self) -> Result<Option<Backfill>, Error> {
-        let kept = self.meta(KEY)?;
-        kept.map(|text| self.read_json(RowId(0), &text)).transpose()
-    }
+/// How far it is; `None` before its first page.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn backfill(db: &Db) -> Result<Option<Backfill>, Error> {
+    let kept = meta::meta(db, KEY)?;
+    kept.map(|text| db.read_json(RowId(0), &text)).transpose()
+}
 
-    /// How the directory stands; `None` where nothing was learned and nothing is read.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn directory_status(&self) -> Result<Option<Directory>, Error> {
-        let size = self.directory_size()?;
-        let reads = self.settings.lead_directory.is_some();
-        let learned = self.counters().get(LEARNED).copied().unwrap_or(0);
-        if !reads && learned == 0 {
-            return Ok(None);
-        }
-        let backfill = if reads {
-            self.backfill()?.or_else(|| Some(Backfill::default()))
-        } else {
-            None
-        };
-        Ok(Some(Directory {
-            phones: size.phones,
-            leads: size.leads,
-            learned,
-            read_to: backfill
-                .as_ref()
-                .and_then(|it| it.read_to())
-                .map(|at| at.get()),
-            why: backfill.as_ref().and_then(|it| it.left.clone()),
-            backfill: backfill.map(|it| it.state().to_owned()),
-        }))
+/// How the directory stands; `None` where nothing was learned and nothing is read.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn directory_status(store: &Store) -> Result<Option<Directory>, Error> {
+    let size = directory::directory_size(store)?;
+    let reads = store.settings.lead_directory.is_some();
+    let learned = store.counters().get(LEARNED).copied().unwrap_or(0);
+    if !reads && learned == 0 {
+        return Ok(None);
     }
+    let backfill = if reads {
+        backfill(store)?.or_else(|| Some(Backfill::default()))
+    } else {
+        None
+    };
+    Ok(Some(Directory {
+        phones: size.phones,
+        leads: size.leads,
+        learned,
+        read_to: backfill
+            .as_ref()
+            .and_then(|it| it.read_to())
+            .map(|at| at.get()),
+        why: backfill.as_ref().and_then(|it| it.left.clone()),
+        backfill: backfill.map(|it| it.state().to_owned()),
+    }))
+}
 
-    /// Adds the page to read next, where there is one to read.
-    pub(crate) fn backfill_errand(&self, ask: &Ask, errands: &mut Errands) -> Result<(), Error> {
-        if self.settings.lead_directory.is_none() {
-            return Ok(());
-        }
-        let backfill = self.backfill()?.unwrap_or_default();
-        match backfill.next(ask.now, self.backfill_begun.get()) {
-            Next::Read(page) => errands.due.push(Job {
-                urgency: Urgency::Spare,
-                errand: Errand::Backfill(page),
-            }),
-            Next::At(at) => errands.next = errands.next.map_or(Some(at), |next| Some(next.min(at))),
-            Next::Never => {}
-        }
-        Ok(())
+/// Adds the page to read next, where there is one to read.
+pub(crate) fn backfill_errand(
+    store: &Store,
+    ask: &Ask,
+    errands: &mut Errands,
+) -> Result<(), Error> {
+    if store.settings.lead_directory.is_none() {
+        return Ok(());
     }
+    let backfill = backfill(store)?.unwrap_or_default();
+    match backfill.next(ask.now, store.backfill_begun.get()) {
+        Next::Read(page) => errands.due.push(Job {
+            urgency: Urgency::Spare,
+            errand: Errand::Backfill(page),
+        }),
+        Next::At(at) => errands.next = errands.next.map_or(Some(at), |next| Some(next.min(at))),
+        Next::Never => {}
+    }
+    Ok(())
+}
 
-    /// The token has a right more: leads are read at once where that was what lacked.
-    pub(crate) fn backfill_granted(&self) -> Result<(), Error> {
-        let Some(mut backfill) = self.backfill()?.filter(|it| it.no_grant) else {
-            return Ok(());
-        };
-        backfill.granted();
-        let text = super::finish::json("the backfill", &backfill)?;
-        self.set_meta(KEY, &text).map(drop)
-    }
+/// The token has a right more: leads are read at once where that was what lacked.
+pub(crate) fn backfill_granted(db: &Db) -> Result<(), Error> {
+    let Some(mut backfill) = backfill(db)?.filter(|it| it.no_grant) else {
+        return Ok(());
+    };
+    backfill.granted();
+    let text = super::finish::json("the backfill", &backfill)?;
+    meta::set_meta(db, KEY, &text).map(drop)
+}
 
-    pub(crate) fn backfilled(
-        &mut self,
-        page: &LeadsPage,
-        heard: &Heard,
-        at: EventTime,
-    ) -> Result<Done, Error> {
-        let Some(how) = self.settings.lead_directory else {
-            return Ok(Done::Stored);
-        };
-        let known = self.backfill()?.unwrap_or_default();
-        let mut backfill = known.clone();
-        for news in backfill.took(page, heard, at, how) {
-            self.learn(&news)?;
-        }
-        match (&backfill.left, backfill.no_grant) {
-            (Some(why), _) if known.left.is_none() => {
-                tracing::warn!(reason = %why, "lead/filter is not read for the directory of leads");
-            }
-            (None, true) if !known.no_grant => tracing::warn!(
-                "the token may not read leads: give it PERMISSION_OPEN_API_LEAD:READ; tried \
-                 again in an hour"
-            ),
-            _ => {}
-        }
-        self.backfill_begun.set(true);
-        let text = super::finish::json("the backfill", &backfill)?;
-        self.set_meta(KEY, &text)
+pub(crate) fn backfilled(
+    store: &mut Store,
+    page: &LeadsPage,
+    heard: &Heard,
+    at: EventTime,
+) -> Result<Done, Error> {
+    let Some(how) = store.settings.lead_directory else {
+        return Ok(Done::Stored);
+    };
+    let known = backfill(store)?.unwrap_or_default();
+    let mut backfill = known.clone();
+    for news in backfill.took(page, heard, at, how) {
+        directory::learn(store, &news)?;
     }
+    match (&backfill.left, backfill.no_grant) {
+        (Some(why), _) if known.left.is_none() => {
+            tracing::warn!(reason = %why, "lead/filter is not read for the directory of leads");
+        }
+        (None, true) if !known.no_grant => tracing::warn!(
+            "the token may not read leads: give it PERMISSION_OPEN_API_LEAD:READ; tried \
+             again in an hour"
+        ),
+        _ => {}
+    }
+    store.backfill_begun.set(true);
+    let text = super::finish::json("the backfill", &backfill)?;
+    meta::set_meta(store, KEY, &text)
 }

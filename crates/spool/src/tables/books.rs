@@ -1,10 +1,10 @@
 //! The books: kept in memory, written in the transaction that changes them.
 
+use crate::Db;
 use crate::Error;
+use crate::Store;
 use crate::op::RowId;
 use crate::state::State;
-use crate::store::{Store, sql};
-use callbridge_model::status::Books;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 
@@ -65,7 +65,7 @@ impl Book {
 pub(crate) struct Tally {
     counts: [i64; NAMES.len()],
     stored: [i64; NAMES.len()],
-    named: BTreeMap<String, i64>,
+    pub(crate) named: BTreeMap<String, i64>,
     /// What the running transaction added to `named`, oldest first.
     added: Vec<(String, i64)>,
     /// Letters that the running transaction made, oldest first.
@@ -193,84 +193,56 @@ pub struct Recount {
     pub wrong: Vec<(&'static str, i64, i64)>,
 }
 
-impl Store {
-    /// The books. `finished` is always the sum of the seven states.
-    pub fn books(&self) -> Books {
-        let of = |book| u64::try_from(self.tally.get(book)).unwrap_or(0);
-        Books {
-            finished: of(Book::Finished),
-            ready: of(Book::Of(State::Ready)),
-            sending: of(Book::Of(State::Sending)),
-            submitted: of(Book::Of(State::Submitted)),
-            journaled: of(Book::Of(State::Journaled)),
-            dead: of(Book::Of(State::Dead)),
-            parked: of(Book::Of(State::Parked)),
-            discarded: of(Book::Of(State::Discarded)),
-            internal: of(Book::Internal),
-            skipped: of(Book::Skipped),
-            unreadable: of(Book::Unreadable),
-        }
+/// Counts all rows and compares with the books. Reads the whole table.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn recount(store: &Store) -> Result<Recount, Error> {
+    let mut rows = [0_i64; NAMES.len()];
+    let mut states = store.prepare("SELECT state, count(*) FROM calls GROUP BY state")?;
+    let found = states.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)));
+    for pair in store.sql(found)? {
+        let (word, count): (String, i64) = store.sql(pair)?;
+        let state = State::from_word(&word)
+            .ok_or_else(|| store.damaged(format!("a call has the state {word}")))?;
+        rows[Book::Of(state).place()] = count;
     }
+    let purged = [Book::PurgedJournaled, Book::PurgedDiscarded];
+    for (state, purged) in [State::Journaled, State::Discarded].into_iter().zip(purged) {
+        rows[Book::Of(state).place()] += store.tally.get(purged);
+    }
+    rows[Book::Finished.place()] = rows[..7].iter().sum();
+    let kept = store
+        .prepare("SELECT count(*) FROM unreadable")?
+        .query_row([], |r| r.get(0));
+    rows[Book::UnreadableKept.place()] = store.sql(kept)?;
+    let counted = (0..8).chain([Book::UnreadableKept.place()]);
+    let wrong = counted
+        .filter(|place| rows[*place] != store.tally.counts[*place])
+        .map(|place| (NAMES[place], store.tally.counts[place], rows[place]));
+    let mut wrong: Vec<_> = wrong.collect();
+    wrong.extend(recount_letters(store)?);
+    Ok(Recount { wrong })
+}
 
-    /// The counters of [`Op::Count`](crate::Op::Count), and `repeats`.
-    pub fn counters(&self) -> BTreeMap<String, u64> {
-        let named = self.tally.named.iter().filter(|(_, count)| **count > 0);
-        named
-            .map(|(name, count)| (name.clone(), u64::try_from(*count).unwrap_or(0)))
-            .collect()
-    }
-
-    /// Counts all rows and compares with the books. Reads the whole table.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn recount(&self) -> Result<Recount, Error> {
-        let mut rows = [0_i64; NAMES.len()];
-        let mut states = self.prepare("SELECT state, count(*) FROM calls GROUP BY state")?;
-        let found = states.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)));
-        for pair in sql(self, found)? {
-            let (word, count): (String, i64) = sql(self, pair)?;
-            let state = State::from_word(&word)
-                .ok_or_else(|| self.damaged(format!("a call has the state {word}")))?;
-            rows[Book::Of(state).place()] = count;
-        }
-        let purged = [Book::PurgedJournaled, Book::PurgedDiscarded];
-        for (state, purged) in [State::Journaled, State::Discarded].into_iter().zip(purged) {
-            rows[Book::Of(state).place()] += self.tally.get(purged);
-        }
-        rows[Book::Finished.place()] = rows[..7].iter().sum();
-        let kept = self
-            .prepare("SELECT count(*) FROM unreadable")?
-            .query_row([], |r| r.get(0));
-        rows[Book::UnreadableKept.place()] = sql(self, kept)?;
-        let counted = (0..8).chain([Book::UnreadableKept.place()]);
-        let wrong = counted
-            .filter(|place| rows[*place] != self.tally.counts[*place])
-            .map(|place| (NAMES[place], self.tally.counts[place], rows[place]));
-        let mut wrong: Vec<_> = wrong.collect();
-        wrong.extend(self.recount_letters()?);
-        Ok(Recount { wrong })
-    }
-
-    /// Reasons whose letters are not as many as was kept.
-    fn recount_letters(&self) -> Result<Vec<(&'static str, i64, i64)>, Error> {
-        let mut letters = self.prepare(
-            "SELECT reason, sum(kept), sum(found) FROM (
-                 SELECT reason, count AS kept, 0 AS found FROM letters
-                 UNION ALL
-                 SELECT reason, 0, count(*) FROM calls
-                 WHERE state IN ('dead', 'parked') GROUP BY reason)
-             GROUP BY reason HAVING sum(kept) != sum(found)",
-        )?;
-        let rows = letters.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
-        let rows = rows.and_then(Iterator::collect);
-        let rows: Vec<(String, i64, i64)> = sql(self, rows)?;
-        let rows = rows.into_iter().map(|(word, kept, found)| {
-            let reason = self.read_reason(RowId(0), &word)?;
-            Ok((reason.word(), kept, found))
-        });
-        rows.collect()
-    }
+/// Reasons whose letters are not as many as was kept.
+fn recount_letters(db: &Db) -> Result<Vec<(&'static str, i64, i64)>, Error> {
+    let mut letters = db.prepare(
+        "SELECT reason, sum(kept), sum(found) FROM (
+             SELECT reason, count AS kept, 0 AS found FROM letters
+             UNION ALL
+             SELECT reason, 0, count(*) FROM calls
+             WHERE state IN ('dead', 'parked') GROUP BY reason)
+         GROUP BY reason HAVING sum(kept) != sum(found)",
+    )?;
+    let rows = letters.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+    let rows = rows.and_then(Iterator::collect);
+    let rows: Vec<(String, i64, i64)> = db.sql(rows)?;
+    let rows = rows.into_iter().map(|(word, kept, found)| {
+        let reason = db.read_reason(RowId(0), &word)?;
+        Ok((reason.word(), kept, found))
+    });
+    rows.collect()
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! A stored call, read back.
 
-use crate::store::{Store, sql};
-use crate::{Attempt, Error, Row, RowId, State};
+use super::seen_calls;
+use crate::Db;
+use crate::{Attempt, Error, Row, RowId};
 use callbridge_call::EventTime;
+use callbridge_model::CallUuid;
 use callbridge_model::TokenPrint;
-use callbridge_model::{CallUuid, Reason};
-use rusqlite::OptionalExtension as _;
 
 const COLUMNS: &str = "id, ifnull(uuid, twin), state, record, call, request_id, token, attempts, \
      submitted_at, polls, next_poll, resubmits, not_before, live, reason, message, errors, since, \
@@ -58,117 +58,95 @@ fn raw(row: &rusqlite::Row<'_>) -> rusqlite::Result<Raw> {
     })
 }
 
-impl Store {
-    /// One call; `None` for an id that is none, or a letter's of unreadable bytes.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn row(&self, row: RowId) -> Result<Option<Row>, Error> {
-        let mut found = self.prepare(&format!("SELECT {COLUMNS} FROM calls WHERE id = ?1"))?;
-        let raw = sql(self, found.query_row([row.0], raw).optional())?;
-        raw.map(|raw| self.complete(raw)).transpose()
-    }
+/// One call; `None` for an id that is none, or a letter's of unreadable bytes.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn row(db: &Db, row: RowId) -> Result<Option<Row>, Error> {
+    let raw = db.query_first(
+        &format!("SELECT {COLUMNS} FROM calls WHERE id = ?1"),
+        [row.0],
+        raw,
+    )?;
+    raw.map(|raw| complete(db, raw)).transpose()
+}
 
-    /// The call with this uuid; of several the one that is no `uuid_conflict`.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn row_of(&self, uuid: CallUuid) -> Result<Option<RowId>, Error> {
-        let mut found = self.prepare("SELECT id FROM calls WHERE uuid = ?1")?;
-        let row = found.query_row([uuid.0.into_bytes()], |row| row.get(0));
-        Ok(sql(self, row.optional())?.map(RowId))
-    }
+/// The call with this uuid; of several the one that is no `uuid_conflict`.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn row_of(db: &Db, uuid: CallUuid) -> Result<Option<RowId>, Error> {
+    let uuid = uuid.0.into_bytes();
+    db.first_value("SELECT id FROM calls WHERE uuid = ?1", [uuid])
+}
 
-    /// The stored call of this uuid, or of this linkedid or unique id on any PBX.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    pub fn find_call(&self, id: &str) -> Result<Option<Row>, Error> {
-        let uuid = match uuid::Uuid::try_parse(id) {
-            Ok(uuid) => Some(CallUuid(uuid)),
-            Err(_) => self.uuid_by_any_id(id)?,
-        };
-        let Some(uuid) = uuid else { return Ok(None) };
-        let Some(row) = self.row_of(uuid)? else {
-            return Ok(None);
-        };
-        self.row(row)
+/// The stored call of this uuid, or of this linkedid or unique id on any PBX.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn find_call(db: &Db, id: &str) -> Result<Option<Row>, Error> {
+    let uuid = match uuid::Uuid::try_parse(id) {
+        Ok(uuid) => Some(CallUuid(uuid)),
+        Err(_) => seen_calls::uuid_by_any_id(db, id)?,
+    };
+    let Some(uuid) = uuid else { return Ok(None) };
+    match row_of(db, uuid)? {
+        Some(id) => row(db, id),
+        None => Ok(None),
     }
+}
 
-    /// The first stored calls, oldest first, at most `limit`.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    pub fn oldest(&self, limit: usize) -> Result<Vec<Row>, Error> {
-        let mut found =
-            self.prepare(&format!("SELECT {COLUMNS} FROM calls ORDER BY id LIMIT ?1"))?;
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = found.query_map([limit], raw).and_then(Iterator::collect);
-        let rows: Vec<Raw> = sql(self, rows)?;
-        rows.into_iter().map(|raw| self.complete(raw)).collect()
-    }
+/// The first stored calls, oldest first, at most `limit`.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn oldest(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows: Vec<Raw> = db.query_all(
+        &format!("SELECT {COLUMNS} FROM calls ORDER BY id LIMIT ?1"),
+        [limit],
+        raw,
+    )?;
+    rows.into_iter().map(|raw| complete(db, raw)).collect()
+}
 
-    /// Calls whose request was under way when the process ended, oldest first.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn sending(&self) -> Result<Vec<Row>, Error> {
-        let mut found = self.prepare(&format!(
-            "SELECT {COLUMNS} FROM calls WHERE state = 'sending' ORDER BY id"
-        ))?;
-        let rows = found.query_map([], raw).and_then(Iterator::collect);
-        let rows: Vec<Raw> = sql(self, rows)?;
-        rows.into_iter().map(|raw| self.complete(raw)).collect()
-    }
+/// Calls whose request was under way when the process ended, oldest first.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn sending(db: &Db) -> Result<Vec<Row>, Error> {
+    let rows: Vec<Raw> = db.query_all(
+        &format!("SELECT {COLUMNS} FROM calls WHERE state = 'sending' ORDER BY id"),
+        [],
+        raw,
+    )?;
+    rows.into_iter().map(|raw| complete(db, raw)).collect()
+}
 
-    fn complete(&self, raw: Raw) -> Result<Row, Error> {
-        let id = RowId(raw.id);
-        Ok(Row {
-            id,
-            uuid: CallUuid(uuid::Uuid::from_bytes(raw.uuid)),
-            state: self.read_state(id, &raw.state)?,
-            record: self.read_json(id, &raw.record)?,
-            call: self.read_json(id, &raw.call)?,
-            request_id: raw.request_id,
-            token: raw.token.map(TokenPrint::stored),
-            attempts: self.read_json::<Vec<Attempt>>(id, &raw.attempts)?,
-            submitted_at: raw.submitted_at.map(EventTime::from_micros),
-            polls: raw.polls,
-            next_poll: raw.next_poll.map(EventTime::from_micros),
-            resubmits: raw.resubmits,
-            failures: raw.failures,
-            not_before: (raw.not_before > 0).then(|| EventTime::from_micros(raw.not_before)),
-            live: raw.live,
-            reason: raw
-                .reason
-                .map(|word| self.read_reason(id, &word))
-                .transpose()?,
-            message: raw.message,
-            errors: self.read_errors(id, raw.errors.as_deref())?,
-            since: EventTime::from_micros(raw.since),
-        })
-    }
-
-    pub(crate) fn read_state(&self, id: RowId, word: &str) -> Result<State, Error> {
-        State::from_word(word).ok_or_else(|| self.damaged(format!("{id} has the state {word}")))
-    }
-
-    pub(crate) fn read_reason(&self, id: RowId, word: &str) -> Result<Reason, Error> {
-        Reason::from_word(word).ok_or_else(|| self.damaged(format!("{id} has the reason {word}")))
-    }
-
-    pub(crate) fn read_errors(
-        &self,
-        id: RowId,
-        text: Option<&str>,
-    ) -> Result<serde_json::Value, Error> {
-        text.map_or(Ok(serde_json::Value::Null), |text| self.read_json(id, text))
-    }
-
-    pub(crate) fn read_json<T>(&self, id: RowId, text: &str) -> Result<T, Error>
-    where
-        T: serde::de::DeserializeOwned,
-    {
-        serde_json::from_str(text).map_err(|error| self.damaged(format!("{id}: {error}")))
-    }
+fn complete(db: &Db, raw: Raw) -> Result<Row, Error> {
+    let id = RowId(raw.id);
+    Ok(Row {
+        id,
+        uuid: CallUuid(uuid::Uuid::from_bytes(raw.uuid)),
+        state: db.read_state(id, &raw.state)?,
+        record: db.read_json(id, &raw.record)?,
+        call: db.read_json(id, &raw.call)?,
+        request_id: raw.request_id,
+        token: raw.token.map(TokenPrint::stored),
+        attempts: db.read_json::<Vec<Attempt>>(id, &raw.attempts)?,
+        submitted_at: raw.submitted_at.map(EventTime::from_micros),
+        polls: raw.polls,
+        next_poll: raw.next_poll.map(EventTime::from_micros),
+        resubmits: raw.resubmits,
+        failures: raw.failures,
+        not_before: (raw.not_before > 0).then(|| EventTime::from_micros(raw.not_before)),
+        live: raw.live,
+        reason: raw
+            .reason
+            .map(|word| db.read_reason(id, &word))
+            .transpose()?,
+        message: raw.message,
+        errors: db.read_errors(id, raw.errors.as_deref())?,
+        since: EventTime::from_micros(raw.since),
+    })
 }

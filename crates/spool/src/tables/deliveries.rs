@@ -1,13 +1,16 @@
 //! Events that the service sends: each pair of installation and event once (§6.9), each signature
 //! once under whatever installation it comes, and what it tells in the same transaction.
 
+use super::directory;
+use super::meta;
+use super::step;
+use crate::Db;
+use crate::Store;
 use crate::op::{Delivered, Delivery, Done, RowId, Told};
-use crate::state::{Fate, State, Step, hooked};
-use crate::store::{Store, sql};
+use crate::state::{self, Fate, State, Step};
 use crate::{DELIVERIES_KEPT, DELIVERIES_MAX, Error, Fit, Hooked};
 use callbridge_call::EventTime;
 use callbridge_model::{CallUuid, LeadId};
-use rusqlite::OptionalExtension as _;
 use std::time::Duration;
 
 /// Deliveries that a purge forgets at most.
@@ -37,132 +40,127 @@ pub(crate) fn read_hooked(text: &str) -> Option<Hooked> {
     })
 }
 
-impl Store {
-    pub(crate) fn deliver(&mut self, delivery: &Delivery) -> Result<Delivered, Error> {
-        match self.binding()?.fits_their_company(&delivery.company) {
-            Fit::Unbound => return Ok(Delivered::CompanyUnknown),
-            Fit::Other => return Ok(Delivered::OtherCompany),
-            Fit::Same => {}
-        }
-        let pair = (&delivery.installation, &delivery.event);
-        let values = (pair.0, pair.1, delivery.at.micros(), &delivery.signature);
-        let new = self.execute(
-            "INSERT INTO deliveries (installation, event, at, signature) VALUES (?1, ?2, ?3, ?4)
-             ON CONFLICT DO NOTHING",
-            values,
-        )?;
-        if new == 0 {
-            return Ok(Delivered::Repeat);
-        }
-        match &delivery.told {
-            Told::Completed { uuid, leads } => self.completed(*uuid, leads, delivery.at),
-            Told::Learn(news) => {
-                let new = self.learn(news)? == Done::Learned { new: true };
-                Ok(Delivered::Learned { new })
-            }
+pub(crate) fn deliver(store: &mut Store, delivery: &Delivery) -> Result<Delivered, Error> {
+    match meta::binding(store)?.fits_their_company(&delivery.company) {
+        Fit::Unbound => return Ok(Delivered::CompanyUnknown),
+        Fit::Other => return Ok(Delivered::OtherCompany),
+        Fit::Same => {}
+    }
+    let pair = (&delivery.installation, &delivery.event);
+    let values = (pair.0, pair.1, delivery.at.micros(), &delivery.signature);
+    let new = store.execute(
+        "INSERT INTO deliveries (installation, event, at, signature) VALUES (?1, ?2, ?3, ?4)
+         ON CONFLICT DO NOTHING",
+        values,
+    )?;
+    if new == 0 {
+        return Ok(Delivered::Repeat);
+    }
+    match &delivery.told {
+        Told::Completed { uuid, leads } => completed(store, *uuid, leads, delivery.at),
+        Told::Learn(news) => {
+            let new = directory::learn(store, news)? == Done::Learned { new: true };
+            Ok(Delivered::Learned { new })
         }
     }
+}
 
-    /// The journal holds this call.
-    fn completed(
-        &mut self,
-        uuid: CallUuid,
-        leads: &[LeadId],
-        at: EventTime,
-    ) -> Result<Delivered, Error> {
-        let Some(found) = self.found(uuid)? else {
-            return Ok(Delivered::NotOurs);
-        };
-        let row = found.row;
-        let Some(step) = found.step else {
-            return Ok(Delivered::Settled(row));
-        };
-        let done = self.step(row, &step, at)?;
-        if done != Done::Stepped(State::Journaled) {
-            return Ok(Delivered::Overtaken(row));
+/// The journal holds this call.
+fn completed(
+    store: &mut Store,
+    uuid: CallUuid,
+    leads: &[LeadId],
+    at: EventTime,
+) -> Result<Delivered, Error> {
+    let Some(found) = found(store, uuid)? else {
+        return Ok(Delivered::NotOurs);
+    };
+    let row = found.row;
+    let Some(step) = found.step else {
+        return Ok(Delivered::Settled(row));
+    };
+    let done = step::step(store, row, &step, at)?;
+    if done != Done::Stepped(State::Journaled) {
+        return Ok(Delivered::Overtaken(row));
+    }
+    let after = match found.state {
+        State::Submitted => found.accepted.map(|accepted| at.since(accepted)),
+        State::Sending => Some(Duration::ZERO),
+        State::Ready | State::Journaled | State::Dead | State::Parked | State::Discarded => None,
+    };
+    remember_hooked(store, at, after)?;
+    let elsewhere = match found.lead {
+        Some(own) if !leads.is_empty() && !leads.contains(&own) => {
+            let survivor = directory::survivor(store, own)?;
+            survivor.is_none_or(|survivor| !leads.contains(&survivor))
         }
-        let after = match found.state {
-            State::Submitted => found.accepted.map(|accepted| at.since(accepted)),
-            State::Sending => Some(Duration::ZERO),
-            State::Ready | State::Journaled | State::Dead | State::Parked | State::Discarded => {
-                None
-            }
-        };
-        self.remember_hooked(at, after)?;
-        let elsewhere = match found.lead {
-            Some(own) if !leads.is_empty() && !leads.contains(&own) => {
-                let survivor = self.survivor(own)?;
-                survivor.is_none_or(|survivor| !leads.contains(&survivor))
-            }
-            Some(_) | None => false,
-        };
-        Ok(Delivered::Confirmed { row, elsewhere })
-    }
+        Some(_) | None => false,
+    };
+    Ok(Delivered::Confirmed { row, elsewhere })
+}
 
-    fn found(&self, uuid: CallUuid) -> Result<Option<Found>, Error> {
-        let mut found = self.prepare(
-            "SELECT id, state, reason, fate, message, submitted_at,
-                    json_extract(record, '$.leadId') FROM calls WHERE uuid = ?1",
-        )?;
-        let columns = |row: &rusqlite::Row<'_>| {
-            let texts: (String, Option<String>, Option<String>, String) =
-                (row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
-            let numbers: (Option<i64>, Option<i64>) = (row.get(5)?, row.get(6)?);
-            Ok((RowId(row.get(0)?), texts, numbers))
-        };
-        let found = found.query_row([uuid.0.into_bytes()], columns).optional();
-        let Some((row, (word, reason, fate, message), (accepted, lead))) = sql(self, found)? else {
-            return Ok(None);
-        };
-        let state = self.read_state(row, &word)?;
-        let reason = reason
-            .map(|word| self.read_reason(row, &word))
-            .transpose()?;
-        let fate = fate.and_then(|word| Fate::from_word(&word));
-        Ok(Some(Found {
-            row,
-            state,
-            step: hooked(state, reason, fate, &message),
-            accepted: accepted.map(EventTime::from_micros),
-            lead: lead.and_then(LeadId::new),
-        }))
-    }
+fn found(db: &Db, uuid: CallUuid) -> Result<Option<Found>, Error> {
+    let columns = |row: &rusqlite::Row<'_>| {
+        let texts: (String, Option<String>, Option<String>, String) =
+            (row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
+        let numbers: (Option<i64>, Option<i64>) = (row.get(5)?, row.get(6)?);
+        Ok((RowId(row.get(0)?), texts, numbers))
+    };
+    let Some((row, (word, reason, fate, message), (accepted, lead))) = db.query_first(
+        "SELECT id, state, reason, fate, message, submitted_at,
+                json_extract(record, '$.leadId') FROM calls WHERE uuid = ?1",
+        [uuid.0.into_bytes()],
+        columns,
+    )?
+    else {
+        return Ok(None);
+    };
+    let state = db.read_state(row, &word)?;
+    let reason = reason.map(|word| db.read_reason(row, &word)).transpose()?;
+    let fate = fate.and_then(|word| Fate::from_word(&word));
+    Ok(Some(Found {
+        row,
+        state,
+        step: state::hooked(state, reason, fate, &message),
+        accepted: accepted.map(EventTime::from_micros),
+        lead: lead.and_then(LeadId::new),
+    }))
+}
 
-    fn remember_hooked(&self, at: EventTime, after: Option<Duration>) -> Result<(), Error> {
-        let before = self.hooked()?;
-        let last = before.map_or(Duration::ZERO, |before| before.after);
-        let usual = before.map_or(Duration::ZERO, |before| before.usual);
-        let (after, usual) = match after {
-            Some(after) => (after, after.max(usual - usual / 8)),
-            None => (last, usual),
-        };
-        let (after, usual) = (after.as_micros(), usual.as_micros());
-        let text = format!("{} {after} {usual}", at.micros());
-        self.set_meta(HOOKED, &text).map(drop)
-    }
+fn remember_hooked(db: &Db, at: EventTime, after: Option<Duration>) -> Result<(), Error> {
+    let before = hooked(db)?;
+    let last = before.map_or(Duration::ZERO, |before| before.after);
+    let usual = before.map_or(Duration::ZERO, |before| before.usual);
+    let (after, usual) = match after {
+        Some(after) => (after, after.max(usual - usual / 8)),
+        None => (last, usual),
+    };
+    let (after, usual) = (after.as_micros(), usual.as_micros());
+    let text = format!("{} {after} {usual}", at.micros());
+    meta::set_meta(db, HOOKED, &text).map(drop)
+}
 
-    /// How webhooks confirm calls; `None` before the first.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn hooked(&self) -> Result<Option<Hooked>, Error> {
-        Ok(self.meta(HOOKED)?.and_then(|text| read_hooked(&text)))
-    }
+/// How webhooks confirm calls; `None` before the first.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn hooked(db: &Db) -> Result<Option<Hooked>, Error> {
+    Ok(meta::meta(db, HOOKED)?.and_then(|text| read_hooked(&text)))
+}
 
-    /// Forgets the oldest deliveries after their time, and beyond their number; whether there is
-    /// more to forget. What was written before the clock was set back is old.
-    pub(crate) fn purge_deliveries(&self, now: EventTime) -> Result<bool, Error> {
-        let (before, ahead) = (now.minus(DELIVERIES_KEPT), now.plus(DELIVERIES_KEPT));
-        let gone = self.execute(
-            "DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries ORDER BY id LIMIT ?1)
-             AND (at < ?2 OR at > ?3 OR id <= (SELECT max(id) FROM deliveries) - ?4)",
-            (
-                FORGOTTEN_MAX,
-                before.micros(),
-                ahead.micros(),
-                DELIVERIES_MAX,
-            ),
-        )?;
-        Ok(gone == FORGOTTEN_MAX as usize)
-    }
+/// Forgets the oldest deliveries after their time, and beyond their number; whether there is
+/// more to forget. What was written before the clock was set back is old.
+pub(crate) fn purge_deliveries(db: &Db, now: EventTime) -> Result<bool, Error> {
+    let (before, ahead) = (now.minus(DELIVERIES_KEPT), now.plus(DELIVERIES_KEPT));
+    let gone = db.execute(
+        "DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries ORDER BY id LIMIT ?1)
+         AND (at < ?2 OR at > ?3 OR id <= (SELECT max(id) FROM deliveries) - ?4)",
+        (
+            FORGOTTEN_MAX,
+            before.micros(),
+            ahead.micros(),
+            DELIVERIES_MAX,
+        ),
+    )?;
+    Ok(gone == FORGOTTEN_MAX as usize)
 }

@@ -1,9 +1,10 @@
 //! What an earlier process has remembered and this one cannot read: after a rollback, or a word
 //! that was renamed. None of it is taken for nothing without a word, and none of it stops the work.
 
+use super::meta;
 use super::{backfill, deliveries, shows, strangers};
+use crate::Db;
 use crate::Error;
-use crate::store::{Store, sql};
 use crate::tables::lead_requests as errands;
 use callbridge_leads::directory::backfill::Backfill;
 use callbridge_leads::lead_field::Catalogue;
@@ -55,39 +56,37 @@ fn is<T: DeserializeOwned>(text: &str) -> bool {
     serde_json::from_str::<T>(text).is_ok()
 }
 
-impl Store {
-    /// Begins anew what cannot be read, in the first commit of a process.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub(crate) fn doubt(&self) -> Result<(), Error> {
-        for Memory { key, reads, then } in ALL {
-            let Some(text) = self.meta(key)?.filter(|text| !reads(text)) else {
-                continue;
-            };
-            let length = text.len();
-            tracing::error!(key, length, then, "what was remembered cannot be read");
-            if key == shows::FLOOR {
-                self.doubt_floor()?;
-            } else {
-                self.drop_meta(key)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The newest call that a lead was left without may be any of those that are known.
-    fn doubt_floor(&self) -> Result<(), Error> {
-        // once, and of a damaged state alone: it may walk the table
-        let newest = self
-            .db
-            .query_row("SELECT max(started) FROM calls", [], |row| {
-                row.get::<_, Option<i64>>(0)
-            });
-        match sql(self, newest)? {
-            Some(newest) => self.set_meta(shows::FLOOR, &newest.to_string())?,
-            None => self.drop_meta(shows::FLOOR)?,
+/// Begins anew what cannot be read, in the first commit of a process.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub(crate) fn doubt(db: &Db) -> Result<(), Error> {
+    for Memory { key, reads, then } in ALL {
+        let Some(text) = meta::meta(db, key)?.filter(|text| !reads(text)) else {
+            continue;
         };
-        Ok(())
+        let length = text.len();
+        tracing::error!(key, length, then, "what was remembered cannot be read");
+        if key == shows::FLOOR {
+            doubt_floor(db)?;
+        } else {
+            meta::drop_meta(db, key)?;
+        }
     }
+    Ok(())
+}
+
+/// The newest call that a lead was left without may be any of those that are known.
+fn doubt_floor(db: &Db) -> Result<(), Error> {
+    // once, and of a damaged state alone: it may walk the table
+    let newest = db
+        .connection
+        .query_row("SELECT max(started) FROM calls", [], |row| {
+            row.get::<_, Option<i64>>(0)
+        });
+    match db.sql(newest)? {
+        Some(newest) => meta::set_meta(db, shows::FLOOR, &newest.to_string())?,
+        None => meta::drop_meta(db, shows::FLOOR)?,
+    };
+    Ok(())
 }

@@ -1,14 +1,18 @@
 //! A judged call comes in.
 
+use super::correct;
+use super::listed;
+use super::outbox;
+use super::seen_calls;
+use crate::Db;
 use crate::Error;
+use crate::Store;
 use crate::op::{Done, Finished, RowId};
 use crate::state::State;
-use crate::store::{Store, sql};
 use crate::tables::books::Book;
 use crate::tables::seen_calls::Buried;
 use callbridge_call::EventTime;
 use callbridge_model::{CallUuid, Outcome, Reason};
-use rusqlite::OptionalExtension as _;
 
 /// Starts that differ by no more are the same: two sources may round the same moment apart.
 const SAME_START_SEC: u64 = 1;
@@ -138,150 +142,150 @@ impl Known {
     }
 }
 
-impl Store {
-    pub(crate) fn finish(&mut self, new: &FinishRow) -> Result<Done, Error> {
-        let buried = self.bury(
-            &new.pbx,
-            &new.linkedid,
-            &new.aliases,
-            new.uuid,
-            new.started,
-            new.at,
-        )?;
-        match new.outcome {
-            Outcome::Internal | Outcome::Skipped => self.count_only(new, &buried),
-            Outcome::Journal | Outcome::DeadLetter => self.keep(new, &buried),
+pub(crate) fn finish(store: &mut Store, new: &FinishRow) -> Result<Done, Error> {
+    let buried = seen_calls::bury(
+        store,
+        &new.pbx,
+        &new.linkedid,
+        &new.aliases,
+        new.uuid,
+        new.started,
+        new.at,
+    )?;
+    match new.outcome {
+        Outcome::Internal | Outcome::Skipped => count_only(store, new, &buried),
+        Outcome::Journal | Outcome::DeadLetter => keep(store, new, &buried),
+    }
+}
+
+fn count_only(store: &mut Store, new: &FinishRow, buried: &Buried) -> Result<Done, Error> {
+    let book = if new.outcome == Outcome::Internal {
+        Book::Internal
+    } else {
+        Book::Skipped
+    };
+    match buried {
+        Buried::Before { started } if new.same_start(*started) => repeated(store, None),
+        Buried::Before { .. } if new.uuid.is_some() => conflict(store, new),
+        Buried::Before { .. } | Buried::Now => {
+            store.tally.add(book, 1);
+            if new.outcome == Outcome::Internal {
+                listed::keep_internal(store, new)?;
+            }
+            Ok(Done::Counted)
         }
     }
+}
 
-    fn count_only(&mut self, new: &FinishRow, buried: &Buried) -> Result<Done, Error> {
-        let book = if new.outcome == Outcome::Internal {
-            Book::Internal
-        } else {
-            Book::Skipped
+fn keep(store: &mut Store, new: &FinishRow, buried: &Buried) -> Result<Done, Error> {
+    if let Buried::Before { started } = buried {
+        if let Some(done) = correct::corrected(store, new)? {
+            seen_calls::bury_aliases(store, new)?;
+            correct::give_up_parts(store, new)?;
+            return Ok(done);
+        }
+        return match known(store, new)? {
+            Some(known) if known.is(new) => repeated(store, Some(known.row)),
+            Some(_) => conflict(store, new),
+            None if new.same_start(*started) => repeated(store, None),
+            None => conflict(store, new),
         };
-        match buried {
-            Buried::Before { started } if new.same_start(*started) => self.repeated(None),
-            Buried::Before { .. } if new.uuid.is_some() => self.conflict(new),
-            Buried::Before { .. } | Buried::Now => {
-                self.tally.add(book, 1);
-                if new.outcome == Outcome::Internal {
-                    self.keep_internal(new)?;
-                }
-                Ok(Done::Counted)
-            }
-        }
     }
+    correct::give_up_parts(store, new)?;
+    if let Some(row) = insert(store, new, new.state(), new.reason, &new.message, false)? {
+        return Ok(Done::New(row));
+    }
+    // Its tombstone is gone, its row is not.
+    match known(store, new)? {
+        Some(known) if known.is(new) => repeated(store, Some(known.row)),
+        Some(_) | None => conflict(store, new),
+    }
+}
 
-    fn keep(&mut self, new: &FinishRow, buried: &Buried) -> Result<Done, Error> {
-        if let Buried::Before { started } = buried {
-            if let Some(done) = self.corrected(new)? {
-                self.bury_aliases(new)?;
-                self.give_up_parts(new)?;
-                return Ok(done);
-            }
-            return match self.known(new)? {
-                Some(known) if known.is(new) => self.repeated(Some(known.row)),
-                Some(_) => self.conflict(new),
-                None if new.same_start(*started) => self.repeated(None),
-                None => self.conflict(new),
-            };
-        }
-        self.give_up_parts(new)?;
-        if let Some(row) = self.insert(new, new.state(), new.reason, &new.message, false)? {
-            return Ok(Done::New(row));
-        }
-        // Its tombstone is gone, its row is not.
-        match self.known(new)? {
-            Some(known) if known.is(new) => self.repeated(Some(known.row)),
-            Some(_) | None => self.conflict(new),
-        }
-    }
+fn repeated(store: &mut Store, row: Option<RowId>) -> Result<Done, Error> {
+    store.tally.count(REPEATS, 1);
+    Ok(Done::Repeat(row))
+}
 
-    fn repeated(&mut self, row: Option<RowId>) -> Result<Done, Error> {
-        self.tally.count(REPEATS, 1);
-        Ok(Done::Repeat(row))
-    }
-
-    /// Another call under a known uuid. If it came before, it is a repeat of that letter.
-    fn conflict(&mut self, new: &FinishRow) -> Result<Done, Error> {
-        for twin in self.twins(new)? {
-            if twin.is(new) {
-                return self.repeated(Some(twin.row));
-            }
+/// Another call under a known uuid. If it came before, it is a repeat of that letter.
+fn conflict(store: &mut Store, new: &FinishRow) -> Result<Done, Error> {
+    for twin in twins(store, new)? {
+        if twin.is(new) {
+            return repeated(store, Some(twin.row));
         }
-        let message = format!(
-            "another call from {} came under the same id {} with another start or number",
-            new.pbx, new.linkedid
-        );
-        let reason = Some(Reason::UuidConflict);
-        let row = self.insert(new, State::Dead, reason, &message, true)?;
-        row.map(Done::Conflict)
-            .ok_or_else(|| self.damaged("a letter without a uuid met another's".into()))
     }
+    let message = format!(
+        "another call from {} came under the same id {} with another start or number",
+        new.pbx, new.linkedid
+    );
+    let reason = Some(Reason::UuidConflict);
+    let row = insert(store, new, State::Dead, reason, &message, true)?;
+    row.map(Done::Conflict)
+        .ok_or_else(|| store.damaged("a letter without a uuid met another's".into()))
+}
 
-    /// `None` when the uuid is taken.
-    fn insert(
-        &mut self,
-        new: &FinishRow,
-        state: State,
-        reason: Option<Reason>,
-        message: &str,
-        twin: bool,
-    ) -> Result<Option<RowId>, Error> {
-        let id = self.new_id();
-        let uuid = new.uuid.map(|uuid| uuid.0.into_bytes());
-        let letter = matches!(state, State::Dead | State::Parked);
-        let added = self.execute(
-            "INSERT INTO calls (id, uuid, twin, state, live, since, started, phone, heard, record,
-                                call, deaths, reason, message)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
-             ON CONFLICT (uuid) DO NOTHING",
-            (
-                id.0,
-                if twin { None } else { uuid },
-                if twin { uuid } else { None },
-                state.word(),
-                new.live,
-                new.at.micros(),
-                new.started,
-                &new.phone,
-                &new.heard,
-                &new.record,
-                &new.call,
-                i64::from(letter),
-                reason.filter(|_| letter).map(Reason::word),
-                if letter { message } else { "" },
-            ),
-        )?;
-        if added == 0 {
-            return Ok(None);
-        }
-        self.tally.add(Book::Finished, 1);
-        self.tally.add(Book::Of(state), 1);
-        self.tally.moved(id);
-        if letter {
-            self.queue_notice(id)?;
-        }
-        Ok(Some(id))
+/// `None` when the uuid is taken.
+fn insert(
+    store: &mut Store,
+    new: &FinishRow,
+    state: State,
+    reason: Option<Reason>,
+    message: &str,
+    twin: bool,
+) -> Result<Option<RowId>, Error> {
+    let id = store.new_id();
+    let uuid = new.uuid.map(|uuid| uuid.0.into_bytes());
+    let letter = matches!(state, State::Dead | State::Parked);
+    let added = store.execute(
+        "INSERT INTO calls (id, uuid, twin, state, live, since, started, phone, heard, record,
+                            call, deaths, reason, message)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+         ON CONFLICT (uuid) DO NOTHING",
+        (
+            id.0,
+            if twin { None } else { uuid },
+            if twin { uuid } else { None },
+            state.word(),
+            new.live,
+            new.at.micros(),
+            new.started,
+            &new.phone,
+            &new.heard,
+            &new.record,
+            &new.call,
+            i64::from(letter),
+            reason.filter(|_| letter).map(Reason::word),
+            if letter { message } else { "" },
+        ),
+    )?;
+    if added == 0 {
+        return Ok(None);
     }
+    store.tally.add(Book::Finished, 1);
+    store.tally.add(Book::Of(state), 1);
+    store.tally.moved(id);
+    if letter {
+        outbox::queue_notice(store, id)?;
+    }
+    Ok(Some(id))
+}
 
-    fn known(&self, new: &FinishRow) -> Result<Option<Known>, Error> {
-        let mut found =
-            self.prepare("SELECT id, started, phone, heard FROM calls WHERE uuid = ?1")?;
-        let uuid = new.uuid.map(|uuid| uuid.0.into_bytes());
-        sql(self, found.query_row([uuid], read_known).optional())
-    }
+fn known(db: &Db, new: &FinishRow) -> Result<Option<Known>, Error> {
+    let uuid = new.uuid.map(|uuid| uuid.0.into_bytes());
+    db.query_first(
+        "SELECT id, started, phone, heard FROM calls WHERE uuid = ?1",
+        [uuid],
+        read_known,
+    )
+}
 
-    fn twins(&self, new: &FinishRow) -> Result<Vec<Known>, Error> {
-        let mut found =
-            self.prepare("SELECT id, started, phone, heard FROM calls WHERE twin = ?1")?;
-        let uuid = new.uuid.map(|uuid| uuid.0.into_bytes());
-        let rows = found
-            .query_map([uuid], read_known)
-            .and_then(Iterator::collect);
-        sql(self, rows)
-    }
+fn twins(db: &Db, new: &FinishRow) -> Result<Vec<Known>, Error> {
+    let uuid = new.uuid.map(|uuid| uuid.0.into_bytes());
+    db.query_all(
+        "SELECT id, started, phone, heard FROM calls WHERE twin = ?1",
+        [uuid],
+        read_known,
+    )
 }
 
 fn read_known(row: &rusqlite::Row<'_>) -> rusqlite::Result<Known> {

@@ -1,6 +1,8 @@
 //! Dead, parked and unreadable letters.
 
-use crate::store::{Store, sql};
+use super::unreadable;
+use crate::Db;
+use crate::Store;
 use crate::tables::work_queue::count;
 use crate::{
     Attempt, Error, LETTERS_PAGE, LISTED_BYTES_MAX, Letter, LetterFilter, RowId, State,
@@ -9,7 +11,7 @@ use crate::{
 use callbridge_call::EventTime;
 use callbridge_leads::errand::Finding;
 use callbridge_model::{CallUuid, Reason};
-use rusqlite::{OptionalExtension as _, ToSql, params_from_iter};
+use rusqlite::{ToSql, params_from_iter};
 use std::collections::BTreeMap;
 
 const CALLS: &str = "id, ifnull(uuid, twin), state, reason, since, message, errors, attempts, \
@@ -92,118 +94,107 @@ fn conditions(filter: &LetterFilter, limit: usize) -> (String, Vec<Box<dyn ToSql
     (text, values)
 }
 
-impl Store {
-    /// Letters by rising id, a page at a time.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn letters(&self, filter: &LetterFilter) -> Result<Vec<Letter>, Error> {
-        let limit = match filter.limit {
-            0 => LETTERS_PAGE,
-            limit => limit,
-        };
-        let mut letters = match filter.reason {
-            Some(Reason::Unreadable) => Vec::new(),
-            _ => self.call_letters(filter, limit)?,
-        };
-        if filter
-            .reason
-            .is_none_or(|reason| reason == Reason::Unreadable)
-        {
-            letters.extend(self.unread_letters(filter, limit)?);
-        }
-        letters.sort_by_key(|letter| letter.id);
-        letters.truncate(limit);
-        Ok(letters)
+/// Letters by rising id, a page at a time.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn letters(db: &Db, filter: &LetterFilter) -> Result<Vec<Letter>, Error> {
+    let limit = match filter.limit {
+        0 => LETTERS_PAGE,
+        limit => limit,
+    };
+    let mut letters = match filter.reason {
+        Some(Reason::Unreadable) => Vec::new(),
+        _ => call_letters(db, filter, limit)?,
+    };
+    if filter
+        .reason
+        .is_none_or(|reason| reason == Reason::Unreadable)
+    {
+        letters.extend(unread_letters(db, filter, limit)?);
     }
+    letters.sort_by_key(|letter| letter.id);
+    letters.truncate(limit);
+    Ok(letters)
+}
 
-    /// One letter, with all the bytes kept of an unreadable one; `None` if it is none (any more).
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn letter(&self, id: RowId) -> Result<Option<Letter>, Error> {
-        let filter = LetterFilter {
-            ids: Some(vec![id]),
-            ..LetterFilter::default()
-        };
-        if let Some(letter) = self.call_letters(&filter, 1)?.pop() {
-            return Ok(Some(letter));
-        }
-        let mut found = self.prepare(
-            "SELECT id, source, pbx, why, at, length, substr(bytes, 1, ?2)
-             FROM unreadable WHERE id = ?1",
-        )?;
-        let letter = found.query_row((id.0, count(UNREADABLE_BYTES_MAX)), unread);
-        sql(self, letter.optional())
+/// One letter, with all the bytes kept of an unreadable one; `None` if it is none (any more).
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn letter(db: &Db, id: RowId) -> Result<Option<Letter>, Error> {
+    let filter = LetterFilter {
+        ids: Some(vec![id]),
+        ..LetterFilter::default()
+    };
+    if let Some(letter) = call_letters(db, &filter, 1)?.pop() {
+        return Ok(Some(letter));
     }
+    db.query_first(
+        "SELECT id, source, pbx, why, at, length, substr(bytes, 1, ?2)
+         FROM unreadable WHERE id = ?1",
+        (id.0, count(UNREADABLE_BYTES_MAX)),
+        unread,
+    )
+}
 
-    /// How many letters there are of each reason that has any.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn letters_by_reason(&self) -> Result<BTreeMap<Reason, u64>, Error> {
-        let mut found = self.prepare("SELECT reason, count FROM letters")?;
-        let rows = found
-            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
-            .and_then(Iterator::collect);
-        let rows: Vec<(String, i64)> = sql(self, rows)?;
-        let mut all = BTreeMap::new();
-        let unreadable = self.unreadable_kept();
-        if unreadable > 0 {
-            all.insert(Reason::Unreadable, unreadable);
-        }
-        for (word, letters) in rows.into_iter().filter(|(_, letters)| *letters > 0) {
-            let reason = self.read_reason(RowId(0), &word)?;
-            *all.entry(reason).or_default() += u64::try_from(letters).unwrap_or(0);
-        }
-        Ok(all)
+/// How many letters there are of each reason that has any.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn letters_by_reason(store: &Store) -> Result<BTreeMap<Reason, u64>, Error> {
+    let rows: Vec<(String, i64)> =
+        store.query_all("SELECT reason, count FROM letters", [], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
+    let mut all = BTreeMap::new();
+    let unreadable = unreadable::unreadable_kept(store);
+    if unreadable > 0 {
+        all.insert(Reason::Unreadable, unreadable);
     }
+    for (word, letters) in rows.into_iter().filter(|(_, letters)| *letters > 0) {
+        let reason = store.read_reason(RowId(0), &word)?;
+        *all.entry(reason).or_default() += u64::try_from(letters).unwrap_or(0);
+    }
+    Ok(all)
+}
 
-    fn call_letters(&self, filter: &LetterFilter, limit: usize) -> Result<Vec<Letter>, Error> {
-        let (rest, values) = conditions(filter, limit);
-        let text = format!("SELECT {CALLS} FROM calls WHERE state IN ('dead', 'parked'){rest}");
-        let mut found = self.prepare(&text)?;
-        let rows = found
-            .query_map(params_from_iter(values), raw)
-            .and_then(Iterator::collect);
-        let rows: Vec<Raw> = sql(self, rows)?;
-        rows.into_iter()
-            .map(|raw| self.complete_letter(raw))
-            .collect()
-    }
+fn call_letters(db: &Db, filter: &LetterFilter, limit: usize) -> Result<Vec<Letter>, Error> {
+    let (rest, values) = conditions(filter, limit);
+    let text = format!("SELECT {CALLS} FROM calls WHERE state IN ('dead', 'parked'){rest}");
+    let rows: Vec<Raw> = db.query_all(&text, params_from_iter(values), raw)?;
+    rows.into_iter()
+        .map(|raw| complete_letter(db, raw))
+        .collect()
+}
 
-    fn unread_letters(&self, filter: &LetterFilter, limit: usize) -> Result<Vec<Letter>, Error> {
-        let (rest, values) = conditions(filter, limit);
-        let text = format!(
-            "SELECT id, source, pbx, why, at, length, substr(bytes, 1, {LISTED_BYTES_MAX})
-             FROM unreadable WHERE true{rest}"
-        );
-        let mut found = self.prepare(&text)?;
-        let rows = found
-            .query_map(params_from_iter(values), unread)
-            .and_then(Iterator::collect);
-        sql(self, rows)
-    }
+fn unread_letters(db: &Db, filter: &LetterFilter, limit: usize) -> Result<Vec<Letter>, Error> {
+    let (rest, values) = conditions(filter, limit);
+    let text = format!(
+        "SELECT id, source, pbx, why, at, length, substr(bytes, 1, {LISTED_BYTES_MAX})
+         FROM unreadable WHERE true{rest}"
+    );
+    db.query_all(&text, params_from_iter(values), unread)
+}
 
-    fn complete_letter(&self, raw: Raw) -> Result<Letter, Error> {
-        let id = RowId(raw.id);
-        let call: callbridge_model::CallRecord = self.read_json(id, &raw.record)?;
-        Ok(Letter {
-            id,
-            uuid: Some(CallUuid(uuid::Uuid::from_bytes(raw.uuid))),
-            linkedid: Some(call.linkedid.clone()),
-            reason: self.read_reason(id, &raw.reason)?,
-            parked: raw.state == "parked",
-            since: EventTime::from_micros(raw.since),
-            message: raw.message,
-            finding: raw.finding.and_then(|word| Finding::from_word(&word)),
-            errors: self.read_errors(id, raw.errors.as_deref())?,
-            attempts: self.read_json::<Vec<Attempt>>(id, &raw.attempts)?,
-            deaths: raw.deaths,
-            call: Some(call),
-            bytes: None,
-        })
-    }
+fn complete_letter(db: &Db, raw: Raw) -> Result<Letter, Error> {
+    let id = RowId(raw.id);
+    let call: callbridge_model::CallRecord = db.read_json(id, &raw.record)?;
+    Ok(Letter {
+        id,
+        uuid: Some(CallUuid(uuid::Uuid::from_bytes(raw.uuid))),
+        linkedid: Some(call.linkedid.clone()),
+        reason: db.read_reason(id, &raw.reason)?,
+        parked: raw.state == "parked",
+        since: EventTime::from_micros(raw.since),
+        message: raw.message,
+        finding: raw.finding.and_then(|word| Finding::from_word(&word)),
+        errors: db.read_errors(id, raw.errors.as_deref())?,
+        attempts: db.read_json::<Vec<Attempt>>(id, &raw.attempts)?,
+        deaths: raw.deaths,
+        call: Some(call),
+        bytes: None,
+    })
 }
 
 impl Letter {

@@ -2,11 +2,10 @@
 //! calls between extensions, of which the last are kept.
 
 use super::finish::FinishRow;
-use crate::store::{Store, sql};
+use crate::Db;
 use crate::{Error, INTERNAL_KEPT, INTERNAL_KEPT_FOR, RowId, State};
 use callbridge_call::EventTime;
 use callbridge_model::{CallRecord, Reason, TypedNumber};
-use rusqlite::OptionalExtension as _;
 
 /// Rows that one page walks over, whether it gives them or not.
 const WALKED: usize = 500;
@@ -107,199 +106,210 @@ fn raw(row: &rusqlite::Row<'_>) -> rusqlite::Result<Raw> {
     })
 }
 
-impl Store {
-    /// A page of calls after this place, oldest first, and the place where the next one begins;
-    /// `None` at the end. A page may be empty though others follow.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn listed(
-        &self,
-        filter: &CallFilter,
-        after: Place,
-    ) -> Result<(Vec<Listed>, Option<Place>), Error> {
-        let (started, id, end) = (after.started, after.id, filter.end());
-        let rows: Vec<Raw> = match &filter.phone {
-            None => {
-                let mut found = self.prepare(&format!(
+/// A page of calls after this place, oldest first, and the place where the next one begins;
+/// `None` at the end. A page may be empty though others follow.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn listed(
+    db: &Db,
+    filter: &CallFilter,
+    after: Place,
+) -> Result<(Vec<Listed>, Option<Place>), Error> {
+    let (started, id, end) = (after.started, after.id, filter.end());
+    let rows: Vec<Raw> = match &filter.phone {
+        None => {
+            let rows: Vec<Raw> = db.query_all(
+                &format!(
                     "SELECT {COLUMNS} FROM calls
-                     WHERE (started, id) > (?1, ?2) AND started < ?3
-                     ORDER BY started, id LIMIT {WALKED}"
-                ))?;
-                let rows = found.query_map((started, id, end), raw);
-                let rows: Vec<Raw> = sql(self, rows.and_then(Iterator::collect))?;
-                rows
-            }
-            Some(typed) => {
-                let mut found = self.prepare(&format!(
-                    "SELECT {COLUMNS} FROM calls
-                     WHERE substr(phone, -4) = ?1 AND phone IS NOT NULL
-                     AND (started, id) > (?2, ?3) AND started < ?4
-                     ORDER BY started, id LIMIT {WALKED}"
-                ))?;
-                let rows = found.query_map((typed.last_four(), started, id, end), raw);
-                let rows: Vec<Raw> = sql(self, rows.and_then(Iterator::collect))?;
-                rows
-            }
-        };
-        self.page(filter, rows)
-    }
-
-    /// The same before this place, newest first, of one number.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn listed_back(
-        &self,
-        typed: &TypedNumber,
-        before: Place,
-    ) -> Result<(Vec<Listed>, Option<Place>), Error> {
-        let mut found = self.prepare(&format!(
-            "SELECT {COLUMNS} FROM calls
-             WHERE substr(phone, -4) = ?1 AND phone IS NOT NULL AND (started, id) < (?2, ?3)
-             ORDER BY started DESC, id DESC LIMIT {WALKED}"
-        ))?;
-        let rows = found.query_map((typed.last_four(), before.started, before.id), raw);
-        let rows: Vec<Raw> = sql(self, rows.and_then(Iterator::collect))?;
-        let phone = Some(typed.clone());
-        let filter = CallFilter {
-            phone,
-            ..CallFilter::default()
-        };
-        self.page(&filter, rows)
-    }
-
-    /// One call as it stands in a list; `None` for an id that is none.
-    pub(crate) fn listed_call(&self, row: RowId) -> Result<Option<Listed>, Error> {
-        let mut found = self.prepare(&format!("SELECT {COLUMNS} FROM calls WHERE id = ?1"))?;
-        let raw = sql(self, found.query_row([row.0], raw).optional())?;
-        raw.map(|raw| self.listed_of(&raw)).transpose()
-    }
-
-    fn page(
-        &self,
-        filter: &CallFilter,
-        rows: Vec<Raw>,
-    ) -> Result<(Vec<Listed>, Option<Place>), Error> {
-        let next = rows.last().map(|raw| raw.place);
-        let next = next.filter(|_| rows.len() == WALKED);
-        let mut calls = Vec::new();
-        for raw in rows {
-            // What a column shows is not read out of the record.
-            let ends = |typed: &TypedNumber| raw.phone.as_deref().is_some_and(|it| typed.ends(it));
-            if !filter.phone.as_ref().is_none_or(ends)
-                || filter.state.is_some_and(|state| state.word() != raw.state)
-            {
-                continue;
-            }
-            let call = self.listed_of(&raw)?;
-            if filter.takes_trunk(&call.record) {
-                calls.push(call);
-            }
+                 WHERE (started, id) > (?1, ?2) AND started < ?3
+                 ORDER BY started, id LIMIT {WALKED}"
+                ),
+                (started, id, end),
+                raw,
+            )?;
+            rows
         }
-        Ok((calls, next))
-    }
+        Some(typed) => {
+            let rows: Vec<Raw> = db.query_all(
+                &format!(
+                    "SELECT {COLUMNS} FROM calls
+                 WHERE substr(phone, -4) = ?1 AND phone IS NOT NULL
+                 AND (started, id) > (?2, ?3) AND started < ?4
+                 ORDER BY started, id LIMIT {WALKED}"
+                ),
+                (typed.last_four(), started, id, end),
+                raw,
+            )?;
+            rows
+        }
+    };
+    page(db, filter, rows)
+}
 
-    fn listed_of(&self, raw: &Raw) -> Result<Listed, Error> {
-        let id = RowId(raw.place.id);
-        let state = self.read_state(id, &raw.state)?;
-        let letter = matches!(state, State::Dead | State::Parked);
-        let reason = raw.reason.as_deref().filter(|_| letter);
+/// The same before this place, newest first, of one number.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn listed_back(
+    db: &Db,
+    typed: &TypedNumber,
+    before: Place,
+) -> Result<(Vec<Listed>, Option<Place>), Error> {
+    let rows: Vec<Raw> = db.query_all(
+        &format!(
+            "SELECT {COLUMNS} FROM calls
+         WHERE substr(phone, -4) = ?1 AND phone IS NOT NULL AND (started, id) < (?2, ?3)
+         ORDER BY started DESC, id DESC LIMIT {WALKED}"
+        ),
+        (typed.last_four(), before.started, before.id),
+        raw,
+    )?;
+    let phone = Some(typed.clone());
+    let filter = CallFilter {
+        phone,
+        ..CallFilter::default()
+    };
+    page(db, &filter, rows)
+}
+
+/// One call as it stands in a list; `None` for an id that is none.
+pub(crate) fn listed_call(db: &Db, row: RowId) -> Result<Option<Listed>, Error> {
+    let raw = db.query_first(
+        &format!("SELECT {COLUMNS} FROM calls WHERE id = ?1"),
+        [row.0],
+        raw,
+    )?;
+    raw.map(|raw| listed_of(db, &raw)).transpose()
+}
+
+fn page(
+    db: &Db,
+    filter: &CallFilter,
+    rows: Vec<Raw>,
+) -> Result<(Vec<Listed>, Option<Place>), Error> {
+    let next = rows.last().map(|raw| raw.place);
+    let next = next.filter(|_| rows.len() == WALKED);
+    let mut calls = Vec::new();
+    for raw in rows {
+        // What a column shows is not read out of the record.
+        let ends = |typed: &TypedNumber| raw.phone.as_deref().is_some_and(|it| typed.ends(it));
+        if !filter.phone.as_ref().is_none_or(ends)
+            || filter.state.is_some_and(|state| state.word() != raw.state)
+        {
+            continue;
+        }
+        let call = listed_of(db, &raw)?;
+        if filter.takes_trunk(&call.record) {
+            calls.push(call);
+        }
+    }
+    Ok((calls, next))
+}
+
+fn listed_of(db: &Db, raw: &Raw) -> Result<Listed, Error> {
+    let id = RowId(raw.place.id);
+    let state = db.read_state(id, &raw.state)?;
+    let letter = matches!(state, State::Dead | State::Parked);
+    let reason = raw.reason.as_deref().filter(|_| letter);
+    Ok(Listed {
+        id,
+        state: Some(state),
+        reason: reason.map(|word| db.read_reason(id, word)).transpose()?,
+        record: db.read_json(id, &raw.record)?,
+    })
+}
+
+/// When the newest call began that is kept, of those that began by now; `None` without any.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn newest_start(db: &Db, now: i64) -> Result<Option<i64>, Error> {
+    db.first_value(
+        "SELECT started FROM calls WHERE started <= ?1 ORDER BY started DESC LIMIT 1",
+        [now],
+    )
+}
+
+/// Keeps a call between extensions; the oldest beyond the last thousand goes.
+pub(crate) fn keep_internal(db: &Db, new: &FinishRow) -> Result<(), Error> {
+    db.execute(
+        "INSERT INTO internal_calls (started, record) VALUES (?1, ?2)",
+        (new.started, &new.record),
+    )?;
+    let oldest = db.connection.last_insert_rowid() - INTERNAL_KEPT;
+    db.execute("DELETE FROM internal_calls WHERE id <= ?1", [oldest])?;
+    Ok(())
+}
+
+pub(crate) fn purge_internal(db: &Db, now: EventTime) -> Result<(), Error> {
+    let before = now.minus(INTERNAL_KEPT_FOR).floor_seconds().get();
+    db.execute("DELETE FROM internal_calls WHERE started < ?1", [before])?;
+    Ok(())
+}
+
+/// A page of calls between extensions; as [`listed`].
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn listed_internal(
+    db: &Db,
+    filter: &CallFilter,
+    after: Place,
+) -> Result<(Vec<Listed>, Option<Place>), Error> {
+    let rows: Vec<(Place, String)> = db.query_all(
+        &format!(
+            "SELECT id, started, record FROM internal_calls
+         WHERE (started, id) > (?1, ?2) AND started < ?3
+         ORDER BY started, id LIMIT {WALKED}"
+        ),
+        (after.started, after.id, filter.end()),
+        internal,
+    )?;
+    let next = rows.last().map(|(place, _)| *place);
+    let next = next.filter(|_| rows.len() == WALKED);
+    Ok((internal_calls(db, &rows)?, next))
+}
+
+/// Calls between extensions kept after the one with this id, oldest first, and the id of the
+/// last of them.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn internal_since(db: &Db, id: i64) -> Result<(Vec<Listed>, i64), Error> {
+    let rows: Vec<(Place, String)> = db.query_all(
+        &format!(
+            "SELECT id, started, record FROM internal_calls WHERE id > ?1
+         ORDER BY id LIMIT {WALKED}"
+        ),
+        [id],
+        internal,
+    )?;
+    let last = rows.last().map_or(id, |(place, _)| place.id);
+    Ok((internal_calls(db, &rows)?, last))
+}
+
+/// The id of the newest call between extensions that is kept; 0 without any.
+///
+/// # Errors
+/// The disk.
+pub fn newest_internal(db: &Db) -> Result<i64, Error> {
+    Ok(db
+        .first_value("SELECT id FROM internal_calls ORDER BY id DESC LIMIT 1", [])?
+        .unwrap_or(0))
+}
+
+fn internal_calls(db: &Db, rows: &[(Place, String)]) -> Result<Vec<Listed>, Error> {
+    let call = |(place, record): &(Place, String)| {
+        let id = RowId(place.id);
         Ok(Listed {
             id,
-            state: Some(state),
-            reason: reason.map(|word| self.read_reason(id, word)).transpose()?,
-            record: self.read_json(id, &raw.record)?,
+            state: None,
+            reason: None,
+            record: db.read_json(id, record)?,
         })
-    }
-
-    /// When the newest call began that is kept, of those that began by now; `None` without any.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    pub fn newest_start(&self, now: i64) -> Result<Option<i64>, Error> {
-        let mut found = self.prepare(
-            "SELECT started FROM calls WHERE started <= ?1 ORDER BY started DESC LIMIT 1",
-        )?;
-        sql(self, found.query_row([now], |row| row.get(0)).optional())
-    }
-
-    /// Keeps a call between extensions; the oldest beyond the last thousand goes.
-    pub(crate) fn keep_internal(&self, new: &FinishRow) -> Result<(), Error> {
-        self.execute(
-            "INSERT INTO internal_calls (started, record) VALUES (?1, ?2)",
-            (new.started, &new.record),
-        )?;
-        let oldest = self.db.last_insert_rowid() - INTERNAL_KEPT;
-        self.execute("DELETE FROM internal_calls WHERE id <= ?1", [oldest])?;
-        Ok(())
-    }
-
-    pub(crate) fn purge_internal(&self, now: EventTime) -> Result<(), Error> {
-        let before = now.minus(INTERNAL_KEPT_FOR).floor_seconds().get();
-        self.execute("DELETE FROM internal_calls WHERE started < ?1", [before])?;
-        Ok(())
-    }
-
-    /// A page of calls between extensions; as [`Store::listed`].
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn listed_internal(
-        &self,
-        filter: &CallFilter,
-        after: Place,
-    ) -> Result<(Vec<Listed>, Option<Place>), Error> {
-        let mut found = self.prepare(&format!(
-            "SELECT id, started, record FROM internal_calls
-             WHERE (started, id) > (?1, ?2) AND started < ?3
-             ORDER BY started, id LIMIT {WALKED}"
-        ))?;
-        let rows = found.query_map((after.started, after.id, filter.end()), internal);
-        let rows: Vec<(Place, String)> = sql(self, rows.and_then(Iterator::collect))?;
-        let next = rows.last().map(|(place, _)| *place);
-        let next = next.filter(|_| rows.len() == WALKED);
-        Ok((self.internal_calls(&rows)?, next))
-    }
-
-    /// Calls between extensions kept after the one with this id, oldest first, and the id of the
-    /// last of them.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn internal_since(&self, id: i64) -> Result<(Vec<Listed>, i64), Error> {
-        let mut found = self.prepare(&format!(
-            "SELECT id, started, record FROM internal_calls WHERE id > ?1
-             ORDER BY id LIMIT {WALKED}"
-        ))?;
-        let rows = found.query_map([id], internal);
-        let rows: Vec<(Place, String)> = sql(self, rows.and_then(Iterator::collect))?;
-        let last = rows.last().map_or(id, |(place, _)| place.id);
-        Ok((self.internal_calls(&rows)?, last))
-    }
-
-    /// The id of the newest call between extensions that is kept; 0 without any.
-    ///
-    /// # Errors
-    /// The disk.
-    pub fn newest_internal(&self) -> Result<i64, Error> {
-        let mut found = self.prepare("SELECT id FROM internal_calls ORDER BY id DESC LIMIT 1")?;
-        let newest = found.query_row([], |row| row.get(0)).optional();
-        Ok(sql(self, newest)?.unwrap_or(0))
-    }
-
-    fn internal_calls(&self, rows: &[(Place, String)]) -> Result<Vec<Listed>, Error> {
-        let call = |(place, record): &(Place, String)| {
-            let id = RowId(place.id);
-            Ok(Listed {
-                id,
-                state: None,
-                reason: None,
-                record: self.read_json(id, record)?,
-            })
-        };
-        rows.iter().map(call).collect()
-    }
+    };
+    rows.iter().map(call).collect()
 }
 
 fn internal(row: &rusqlite::Row<'_>) -> rusqlite::Result<(Place, String)> {

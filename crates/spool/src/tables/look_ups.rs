@@ -1,10 +1,14 @@
 //! Calls that FAILED: where they go on by themselves, and what their letters say.
 
+use super::directory;
 use super::finish::json;
+use super::step;
+use super::strangers;
+use crate::Db;
 use crate::Error;
+use crate::Store;
 use crate::op::{Done, RowId};
 use crate::state::Step;
-use crate::store::{Store, sql};
 use callbridge_call::EventTime;
 use callbridge_leads::directory::find::Shelf as _;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};
@@ -14,7 +18,6 @@ use callbridge_leads::errand::failed::{Been, Onward};
 use callbridge_leads::errand::lead::REST;
 use callbridge_leads::lead_field::shows::LOST;
 use callbridge_model::{CallRecord, LeadId, Reason};
-use rusqlite::OptionalExtension as _;
 use std::time::Duration;
 
 /// A finding holds for calls that fail within so long after it: one look-up, however many fail.
@@ -31,299 +34,296 @@ pub(crate) const TO_SURVIVOR: &str = "calls_to_survivor";
 /// Counter: calls that went on without their employee.
 pub(crate) const DROPPED: &str = "employees_dropped";
 
-impl Store {
-    /// What becomes of a call that FAILED.
-    pub(crate) fn call_failed(
-        &mut self,
-        row: RowId,
-        message: &str,
-        errors: &serde_json::Value,
-        at: EventTime,
-    ) -> Result<Step, Error> {
-        let died = |message: String| Step::Died {
-            reason: Reason::Failed,
-            message,
-            errors: errors.clone(),
-        };
-        let (record, been) = self.been(row)?;
-        if let Some(on) = self.onward_to_survivor(&record, &been)? {
-            self.tally.count(TO_SURVIVOR, 1);
-            return Ok(moved(on, message));
-        }
-        let Some(lead) = record.lead_id.filter(|_| self.settings.look_up) else {
-            return Ok(died(message.to_owned()));
-        };
-        let Some(found) = self.fresh_finding(lead, at)? else {
-            self.want_look_up(lead, at)?;
-            return Ok(died(message.to_owned()));
-        };
-        self.note_stranger(&record, found, at)?;
-        if let Some(on) = self.onward_without_employee(&record, found, &been) {
-            self.tally.count(DROPPED, 1);
-            return Ok(moved(on, message));
-        }
-        self.set_finding(row, found)?;
-        let words = failed::message(&record, found, message);
-        Ok(died(words.unwrap_or_else(|| message.to_owned())))
+/// What becomes of a call that FAILED.
+pub(crate) fn call_failed(
+    store: &mut Store,
+    row: RowId,
+    message: &str,
+    errors: &serde_json::Value,
+    at: EventTime,
+) -> Result<Step, Error> {
+    let died = |message: String| Step::Died {
+        reason: Reason::Failed,
+        message,
+        errors: errors.clone(),
+    };
+    let (record, been) = been(store, row)?;
+    if let Some(on) = onward_to_survivor(store, &record, &been)? {
+        store.tally.count(TO_SURVIVOR, 1);
+        return Ok(reroute_step(on, message));
     }
-
-    fn been(&self, row: RowId) -> Result<(CallRecord, Been), Error> {
-        let mut found = self.prepare("SELECT record, been FROM calls WHERE id = ?1")?;
-        let read = found.query_row([row.0], |row| Ok((row.get(0)?, row.get(1)?)));
-        let (record, been): (String, Option<String>) = sql(self, read)?;
-        let been = been.map(|text| self.read_json(row, &text)).transpose()?;
-        Ok((self.read_json(row, &record)?, been.unwrap_or_default()))
+    let Some(lead) = record.lead_id.filter(|_| store.settings.look_up) else {
+        return Ok(died(message.to_owned()));
+    };
+    let Some(found) = fresh_finding(store, lead, at)? else {
+        want_look_up(store, lead, at)?;
+        return Ok(died(message.to_owned()));
+    };
+    strangers::note_stranger(store, &record, found, at)?;
+    if let Some(on) = onward_without_employee(store, &record, found, &been) {
+        store.tally.count(DROPPED, 1);
+        return Ok(reroute_step(on, message));
     }
+    set_finding(store, row, found)?;
+    let words = failed::message(&record, found, message);
+    Ok(died(words.unwrap_or_else(|| message.to_owned())))
+}
 
-    fn onward_to_survivor(&self, call: &CallRecord, been: &Been) -> Result<Option<Onward>, Error> {
-        let Some(lead) = call.lead_id else {
-            return Ok(None);
-        };
-        let survivor = self.survivor(lead)?;
-        Ok(survivor.and_then(|survivor| failed::to_survivor(call, survivor, been)))
-    }
+fn been(db: &Db, row: RowId) -> Result<(CallRecord, Been), Error> {
+    let (record, been): (String, Option<String>) = db.query_one(
+        "SELECT record, been FROM calls WHERE id = ?1",
+        [row.0],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    let been = been.map(|text| db.read_json(row, &text)).transpose()?;
+    Ok((db.read_json(row, &record)?, been.unwrap_or_default()))
+}
 
-    fn onward_without_employee(
-        &self,
-        call: &CallRecord,
-        found: Finding,
-        been: &Been,
-    ) -> Option<Onward> {
-        let drop = self.settings.drop_employee;
-        drop.then(|| failed::without_employee(call, found, been))
-            .flatten()
-    }
+fn onward_to_survivor(db: &Db, call: &CallRecord, been: &Been) -> Result<Option<Onward>, Error> {
+    let Some(lead) = call.lead_id else {
+        return Ok(None);
+    };
+    let survivor = directory::survivor(db, lead)?;
+    Ok(survivor.and_then(|survivor| failed::to_survivor(call, survivor, been)))
+}
 
-    /// A ready call whose lead is known as merged goes to the survivor straight.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn onward(&self, row: RowId) -> Result<Option<Onward>, Error> {
-        let (record, been) = self.been(row)?;
-        self.onward_to_survivor(&record, &been)
-    }
+fn onward_without_employee(
+    store: &Store,
+    call: &CallRecord,
+    found: Finding,
+    been: &Been,
+) -> Option<Onward> {
+    let drop = store.settings.drop_employee;
+    drop.then(|| failed::without_employee(call, found, been))
+        .flatten()
+}
 
-    fn set_finding(&self, row: RowId, found: Finding) -> Result<(), Error> {
-        self.execute(
-            "UPDATE calls SET finding = ?2 WHERE id = ?1",
-            (row.0, found.word()),
-        )?;
-        Ok(())
-    }
+/// A ready call whose lead is known as merged goes to the survivor straight.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn onward(db: &Db, row: RowId) -> Result<Option<Onward>, Error> {
+    let (record, been) = been(db, row)?;
+    onward_to_survivor(db, &record, &been)
+}
 
-    /// Another lead, or no employee: nothing of what was known of its requests counts any more.
-    pub(crate) fn moved(
-        &self,
-        row: RowId,
-        record: &CallRecord,
-        been: &Been,
-        why: &str,
-        at: EventTime,
-    ) -> Result<(), Error> {
-        self.attempted(row, at, why)?;
-        self.execute(
-            "UPDATE calls SET record = ?2, been = ?3, not_before = 0, reason = NULL, message = '',
-                    errors = NULL, finding = NULL, next_poll = NULL, resubmits = 0, failures = 0,
-                    fate = NULL, first_sent = NULL, live = live AND state != 'dead'
-             WHERE id = ?1",
-            (
-                row.0,
-                json("a call record", record)?,
-                json("where a call has been", been)?,
-            ),
-        )?;
-        Ok(())
-    }
+fn set_finding(db: &Db, row: RowId, found: Finding) -> Result<(), Error> {
+    db.execute(
+        "UPDATE calls SET finding = ?2 WHERE id = ?1",
+        (row.0, found.word()),
+    )?;
+    Ok(())
+}
 
-    /// These leads are merged into another: their letters `failed` leave for it.
-    pub(crate) fn follow_merge(&mut self, from: &[LeadId], at: EventTime) -> Result<(), Error> {
-        for lead in from {
-            for (row, since) in self.failed_letters(*lead, EventTime::from_micros(0))? {
-                if let Some(on) = self.onward(row)? {
-                    self.tally.count(TO_SURVIVOR, 1);
-                    // events come late
-                    self.step(row, &moved(on, ""), at.max(since))?;
-                }
+/// Another lead, or no employee: nothing of what was known of its requests counts any more.
+pub(crate) fn moved(
+    db: &Db,
+    row: RowId,
+    record: &CallRecord,
+    been: &Been,
+    why: &str,
+    at: EventTime,
+) -> Result<(), Error> {
+    step::attempted(db, row, at, why)?;
+    db.execute(
+        "UPDATE calls SET record = ?2, been = ?3, not_before = 0, reason = NULL, message = '',
+                errors = NULL, finding = NULL, next_poll = NULL, resubmits = 0, failures = 0,
+                fate = NULL, first_sent = NULL, live = live AND state != 'dead'
+         WHERE id = ?1",
+        (
+            row.0,
+            json("a call record", record)?,
+            json("where a call has been", been)?,
+        ),
+    )?;
+    Ok(())
+}
+
+/// These leads are merged into another: their letters `failed` leave for it.
+pub(crate) fn follow_merge(store: &mut Store, from: &[LeadId], at: EventTime) -> Result<(), Error> {
+    for lead in from {
+        for (row, since) in failed_letters(store, *lead, EventTime::from_micros(0))? {
+            if let Some(on) = onward(store, row)? {
+                store.tally.count(TO_SURVIVOR, 1);
+                // events come late
+                step::step(store, row, &reroute_step(on, ""), at.max(since))?;
             }
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    fn failed_letters(
-        &self,
-        lead: LeadId,
-        since: EventTime,
-    ) -> Result<Vec<(RowId, EventTime)>, Error> {
-        let mut found = self.prepare(
-            "SELECT id, since FROM calls WHERE state = 'dead' AND reason = 'failed'
-             AND json_extract(record, '$.leadId') = ?1 AND since >= ?2 ORDER BY id LIMIT ?3",
-        )?;
-        let values = (lead.get(), since.micros(), LETTERS_MAX);
-        let rows = found.query_map(values, |row| {
-            Ok((RowId(row.get(0)?), EventTime::from_micros(row.get(1)?)))
-        });
-        sql(self, rows.and_then(Iterator::collect))
+fn failed_letters(
+    db: &Db,
+    lead: LeadId,
+    since: EventTime,
+) -> Result<Vec<(RowId, EventTime)>, Error> {
+    let values = (lead.get(), since.micros(), LETTERS_MAX);
+    db.query_all(
+        "SELECT id, since FROM calls WHERE state = 'dead' AND reason = 'failed'
+         AND json_extract(record, '$.leadId') = ?1 AND since >= ?2 ORDER BY id LIMIT ?3",
+        values,
+        |row| Ok((RowId(row.get(0)?), EventTime::from_micros(row.get(1)?))),
+    )
+}
+
+/// What was found out of this lead a short while ago.
+fn fresh_finding(db: &Db, lead: LeadId, at: EventTime) -> Result<Option<Finding>, Error> {
+    let values = (lead.get(), at.minus(FRESH).micros());
+    let word = db.first_value::<String>(
+        "SELECT finding FROM lookups WHERE lead = ?1 AND answered >= ?2",
+        values,
+    )?;
+    Ok(word.and_then(|word| Finding::from_word(&word)))
+}
+
+/// One look-up a lead: what waits already, waits on.
+fn want_look_up(db: &Db, lead: LeadId, at: EventTime) -> Result<(), Error> {
+    let waiting: i64 = db.value("SELECT count(*) FROM lookups WHERE due IS NOT NULL", [])?;
+    if waiting >= WAITING_MAX {
+        return Ok(());
     }
+    db.execute(
+        "INSERT INTO lookups (lead, asked, due, tries) VALUES (?1, ?2, ?2, 0)
+         ON CONFLICT (lead) DO UPDATE SET asked = ?2, due = ?2, tries = 0, finding = NULL,
+            answered = NULL WHERE due IS NULL",
+        (lead.get(), at.micros()),
+    )?;
+    Ok(())
+}
 
-    /// What was found out of this lead a short while ago.
-    fn fresh_finding(&self, lead: LeadId, at: EventTime) -> Result<Option<Finding>, Error> {
-        let mut found =
-            self.prepare("SELECT finding FROM lookups WHERE lead = ?1 AND answered >= ?2")?;
-        let values = (lead.get(), at.minus(FRESH).micros());
-        let word = found.query_row(values, |row| row.get::<_, String>(0));
-        let word = sql(self, word.optional())?;
-        Ok(word.and_then(|word| Finding::from_word(&word)))
-    }
+/// The lead to look up next, and when.
+pub(crate) fn next_look_up(db: &Db) -> Result<Option<(LeadId, EventTime)>, Error> {
+    let next: Option<(i64, i64)> = db.query_first(
+        "SELECT lead, due FROM lookups WHERE due IS NOT NULL ORDER BY due LIMIT 1",
+        [],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    Ok(next.and_then(|(lead, due)| {
+        let lead = LeadId::new(lead)?;
+        Some((lead, EventTime::from_micros(due)))
+    }))
+}
 
-    /// One look-up a lead: what waits already, waits on.
-    fn want_look_up(&self, lead: LeadId, at: EventTime) -> Result<(), Error> {
-        let mut found = self.prepare("SELECT count(*) FROM lookups WHERE due IS NOT NULL")?;
-        let waiting: i64 = sql(self, found.query_row([], |row| row.get(0)))?;
-        if waiting >= WAITING_MAX {
-            return Ok(());
+/// A look-up is asked again at this moment, or after an answer that never came.
+pub(crate) fn look_up_at(db: &Db, lead: LeadId, due: EventTime) -> Result<(), Error> {
+    db.execute(
+        "UPDATE lookups SET due = ?2 WHERE lead = ?1 AND due IS NOT NULL",
+        (lead.get(), due.micros()),
+    )?;
+    Ok(())
+}
+
+pub(crate) fn look_up_sent(db: &Db, lead: LeadId, at: EventTime) -> Result<(), Error> {
+    look_up_at(db, lead, at.plus(LOST))
+}
+
+/// Nobody answered: again after a while, and after several tries no more.
+pub(crate) fn look_up_again(store: &mut Store, lead: LeadId, at: EventTime) -> Result<(), Error> {
+    let tries = store.first_value::<u32>(
+        "UPDATE lookups SET tries = tries + 1 WHERE lead = ?1 AND due IS NOT NULL
+         RETURNING tries",
+        [lead.get()],
+    )?;
+    match tries {
+        None => Ok(()),
+        Some(tries @ 0..TRIES_MAX) => {
+            let wait = [15, 15, 60, 300][tries.min(3) as usize];
+            look_up_at(store, lead, at.plus(Duration::from_secs(wait)))
         }
-        self.execute(
-            "INSERT INTO lookups (lead, asked, due, tries) VALUES (?1, ?2, ?2, 0)
-             ON CONFLICT (lead) DO UPDATE SET asked = ?2, due = ?2, tries = 0, finding = NULL,
-                answered = NULL WHERE due IS NULL",
-            (lead.get(), at.micros()),
-        )?;
-        Ok(())
-    }
-
-    /// The lead to look up next, and when.
-    pub(crate) fn next_look_up(&self) -> Result<Option<(LeadId, EventTime)>, Error> {
-        let mut found = self
-            .prepare("SELECT lead, due FROM lookups WHERE due IS NOT NULL ORDER BY due LIMIT 1")?;
-        let next = found.query_row([], |row| Ok((row.get(0)?, row.get(1)?)));
-        let next: Option<(i64, i64)> = sql(self, next.optional())?;
-        Ok(next.and_then(|(lead, due)| {
-            let lead = LeadId::new(lead)?;
-            Some((lead, EventTime::from_micros(due)))
-        }))
-    }
-
-    /// A look-up is asked again at this moment, or after an answer that never came.
-    pub(crate) fn look_up_at(&self, lead: LeadId, due: EventTime) -> Result<(), Error> {
-        self.execute(
-            "UPDATE lookups SET due = ?2 WHERE lead = ?1 AND due IS NOT NULL",
-            (lead.get(), due.micros()),
-        )?;
-        Ok(())
-    }
-
-    pub(crate) fn look_up_sent(&self, lead: LeadId, at: EventTime) -> Result<(), Error> {
-        self.look_up_at(lead, at.plus(LOST))
-    }
-
-    /// Nobody answered: again after a while, and after several tries no more.
-    pub(crate) fn look_up_again(&mut self, lead: LeadId, at: EventTime) -> Result<(), Error> {
-        let mut found = self.prepare(
-            "UPDATE lookups SET tries = tries + 1 WHERE lead = ?1 AND due IS NOT NULL
-             RETURNING tries",
-        )?;
-        let tries = found.query_row([lead.get()], |row| row.get::<_, u32>(0));
-        let tries = sql(self, tries.optional())?;
-        drop(found);
-        match tries {
-            None => Ok(()),
-            Some(tries @ 0..TRIES_MAX) => {
-                let wait = [15, 15, 60, 300][tries.min(3) as usize];
-                self.look_up_at(lead, at.plus(Duration::from_secs(wait)))
-            }
-            Some(_) => self.looked_up(lead, Finding::Unclear, at).map(drop),
-        }
-    }
-
-    /// The letters of that lead say what was found, or go on without their employee.
-    pub(crate) fn looked_up(
-        &mut self,
-        lead: LeadId,
-        found: Finding,
-        at: EventTime,
-    ) -> Result<Done, Error> {
-        let mut answered = self.prepare(
-            "UPDATE lookups SET due = NULL, finding = ?2, answered = ?3 WHERE lead = ?1
-             RETURNING asked",
-        )?;
-        let values = (lead.get(), found.word(), at.micros());
-        let asked = answered.query_row(values, |row| row.get(0).map(EventTime::from_micros));
-        let asked = sql(self, asked.optional())?;
-        drop(answered);
-        if found == Finding::LeadMissing {
-            self.learn_missing(lead, at)?;
-        }
-        let (mut told, mut left) = (0, 0);
-        // letters from before were there for somebody to decide about
-        for (row, _) in self.failed_letters(lead, asked.unwrap_or(at))? {
-            let (record, been) = self.been(row)?;
-            self.note_stranger(&record, found, at)?;
-            if let Some(on) = self.onward_without_employee(&record, found, &been) {
-                self.tally.count(DROPPED, 1);
-                self.step(row, &moved(on, ""), at)?;
-                left += 1;
-            } else {
-                told += u64::from(self.explain(row, &record, found, at)?);
-            }
-        }
-        Ok(Done::LookedUp { told, left })
-    }
-
-    /// A lead that the directory holds is there no more: its numbers lead nowhere.
-    fn learn_missing(&mut self, lead: LeadId, at: EventTime) -> Result<(), Error> {
-        if self.life(lead)?.living.is_some() {
-            let at = at.floor_seconds();
-            let news = LeadNews::new(lead, at, What::Deleted, FirstPhone::Untold);
-            self.learn(&news)?;
-        }
-        Ok(())
-    }
-
-    fn explain(
-        &self,
-        row: RowId,
-        record: &CallRecord,
-        found: Finding,
-        at: EventTime,
-    ) -> Result<bool, Error> {
-        let mut message = self.prepare("SELECT message FROM calls WHERE id = ?1")?;
-        let said: String = sql(self, message.query_row([row.0], |row| row.get(0)))?;
-        drop(message);
-        let Some(words) = failed::message(record, found, &said) else {
-            return Ok(false);
-        };
-        self.attempted(row, at, &words)?;
-        self.execute(
-            "UPDATE calls SET message = ?2, finding = ?3 WHERE id = ?1",
-            (row.0, words, found.word()),
-        )?;
-        Ok(true)
-    }
-
-    /// Forgets look-ups that were answered long enough ago, and those that were not made for a day
-    /// and that no letter waits for any more: one that waits for a right is kept.
-    pub(crate) fn purge_look_ups(&self, now: EventTime) -> Result<(), Error> {
-        const VAIN: Duration = Duration::from_secs(24 * 3600);
-        self.execute(
-            "DELETE FROM lookups WHERE lead IN (
-                 SELECT lead FROM lookups WHERE due IS NULL AND answered < ?1 LIMIT 500)",
-            [now.minus(REST).micros()],
-        )?;
-        self.execute(
-            "DELETE FROM lookups WHERE lead IN (
-                 SELECT lead FROM lookups WHERE due IS NOT NULL AND due < ?1
-                 AND NOT EXISTS (
-                     SELECT 1 FROM calls WHERE state = 'dead' AND reason = 'failed'
-                     AND json_extract(record, '$.leadId') = lookups.lead)
-                 ORDER BY due LIMIT 500)",
-            [now.minus(VAIN).micros()],
-        )?;
-        Ok(())
+        Some(_) => looked_up(store, lead, Finding::Unclear, at).map(drop),
     }
 }
 
+/// The letters of that lead say what was found, or go on without their employee.
+pub(crate) fn looked_up(
+    store: &mut Store,
+    lead: LeadId,
+    found: Finding,
+    at: EventTime,
+) -> Result<Done, Error> {
+    let values = (lead.get(), found.word(), at.micros());
+    let asked = store.query_first(
+        "UPDATE lookups SET due = NULL, finding = ?2, answered = ?3 WHERE lead = ?1
+         RETURNING asked",
+        values,
+        |row| row.get(0).map(EventTime::from_micros),
+    )?;
+    if found == Finding::LeadMissing {
+        learn_missing(store, lead, at)?;
+    }
+    let (mut told, mut left) = (0, 0);
+    // letters from before were there for somebody to decide about
+    for (row, _) in failed_letters(store, lead, asked.unwrap_or(at))? {
+        let (record, been) = been(store, row)?;
+        strangers::note_stranger(store, &record, found, at)?;
+        if let Some(on) = onward_without_employee(store, &record, found, &been) {
+            store.tally.count(DROPPED, 1);
+            step::step(store, row, &reroute_step(on, ""), at)?;
+            left += 1;
+        } else {
+            told += u64::from(explain(store, row, &record, found, at)?);
+        }
+    }
+    Ok(Done::LookedUp { told, left })
+}
+
+/// A lead that the directory holds is there no more: its numbers lead nowhere.
+fn learn_missing(store: &mut Store, lead: LeadId, at: EventTime) -> Result<(), Error> {
+    if super::directory::DirectoryTables(store)
+        .life(lead)?
+        .living
+        .is_some()
+    {
+        let at = at.floor_seconds();
+        let news = LeadNews::new(lead, at, What::Deleted, FirstPhone::Untold);
+        directory::learn(store, &news)?;
+    }
+    Ok(())
+}
+
+fn explain(
+    db: &Db,
+    row: RowId,
+    record: &CallRecord,
+    found: Finding,
+    at: EventTime,
+) -> Result<bool, Error> {
+    let said: String = db.value("SELECT message FROM calls WHERE id = ?1", [row.0])?;
+    let Some(words) = failed::message(record, found, &said) else {
+        return Ok(false);
+    };
+    step::attempted(db, row, at, &words)?;
+    db.execute(
+        "UPDATE calls SET message = ?2, finding = ?3 WHERE id = ?1",
+        (row.0, words, found.word()),
+    )?;
+    Ok(true)
+}
+
+/// Forgets look-ups that were answered long enough ago, and those that were not made for a day
+/// and that no letter waits for any more: one that waits for a right is kept.
+pub(crate) fn purge_look_ups(db: &Db, now: EventTime) -> Result<(), Error> {
+    const VAIN: Duration = Duration::from_secs(24 * 3600);
+    db.execute(
+        "DELETE FROM lookups WHERE lead IN (
+             SELECT lead FROM lookups WHERE due IS NULL AND answered < ?1 LIMIT 500)",
+        [now.minus(REST).micros()],
+    )?;
+    db.execute(
+        "DELETE FROM lookups WHERE lead IN (
+             SELECT lead FROM lookups WHERE due IS NOT NULL AND due < ?1
+             AND NOT EXISTS (
+                 SELECT 1 FROM calls WHERE state = 'dead' AND reason = 'failed'
+                 AND json_extract(record, '$.leadId') = lookups.lead)
+             ORDER BY due LIMIT 500)",
+        [now.minus(VAIN).micros()],
+    )?;
+    Ok(())
+}
+
 /// The step of a call that goes on; what was said of it before goes in front.
-fn moved(on: Onward, said: &str) -> Step {
+fn reroute_step(on: Onward, said: &str) -> Step {
     let why = match said {
         "" => on.why,
         said => format!("{said}; {}", on.why),

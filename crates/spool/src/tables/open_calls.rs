@@ -1,59 +1,56 @@
 //! Calls that are not over.
 
+use crate::Db;
 use crate::Error;
 use crate::op::Done;
-use crate::store::{Store, sql};
 
-impl Store {
-    pub(crate) fn set_open(
-        &self,
-        pbx: &str,
-        key: u64,
-        snapshot: Option<&[u8]>,
-    ) -> Result<Done, Error> {
-        let key = key.cast_signed();
-        match snapshot {
-            Some(bytes) => self.execute(
-                "INSERT INTO open_calls (pbx, key, snapshot) VALUES (?1, ?2, ?3)
-                 ON CONFLICT DO UPDATE SET snapshot = excluded.snapshot",
-                (pbx, key, bytes),
-            )?,
-            None => self.execute(
-                "DELETE FROM open_calls WHERE pbx = ?1 AND key = ?2",
-                (pbx, key),
-            )?,
-        };
-        Ok(Done::Stored)
-    }
+pub(crate) fn set_open(
+    db: &Db,
+    pbx: &str,
+    key: u64,
+    snapshot: Option<&[u8]>,
+) -> Result<Done, Error> {
+    let key = key.cast_signed();
+    match snapshot {
+        Some(bytes) => db.execute(
+            "INSERT INTO open_calls (pbx, key, snapshot) VALUES (?1, ?2, ?3)
+             ON CONFLICT DO UPDATE SET snapshot = excluded.snapshot",
+            (pbx, key, bytes),
+        )?,
+        None => db.execute(
+            "DELETE FROM open_calls WHERE pbx = ?1 AND key = ?2",
+            (pbx, key),
+        )?,
+    };
+    Ok(Done::Stored)
+}
 
-    /// The open calls of a PBX, in the order they were first saved.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn open_calls(&self, pbx: &str) -> Result<Vec<(u64, Vec<u8>)>, Error> {
-        let mut found =
-            self.prepare("SELECT key, snapshot FROM open_calls WHERE pbx = ?1 ORDER BY rowid")?;
-        let rows = found
-            .query_map([pbx], |row| {
-                let key: i64 = row.get(0)?;
-                Ok((key.cast_unsigned(), row.get(1)?))
-            })
-            .and_then(Iterator::collect);
-        sql(self, rows)
-    }
+/// The open calls of a PBX, in the order they were first saved.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn open_calls(db: &Db, pbx: &str) -> Result<Vec<(u64, Vec<u8>)>, Error> {
+    db.query_all(
+        "SELECT key, snapshot FROM open_calls WHERE pbx = ?1 ORDER BY rowid",
+        [pbx],
+        |row| {
+            let key: i64 = row.get(0)?;
+            Ok((key.cast_unsigned(), row.get(1)?))
+        },
+    )
+}
 
-    /// The open calls of every PBX, in the order they were first saved.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn all_open_calls(&self) -> Result<Vec<(String, u64, Vec<u8>)>, Error> {
-        let mut found = self.prepare("SELECT pbx, key, snapshot FROM open_calls ORDER BY rowid")?;
-        let rows = found
-            .query_map([], |row| {
-                let key: i64 = row.get(1)?;
-                Ok((row.get(0)?, key.cast_unsigned(), row.get(2)?))
-            })
-            .and_then(Iterator::collect);
-        sql(self, rows)
-    }
+/// The open calls of every PBX, in the order they were first saved.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn all_open_calls(db: &Db) -> Result<Vec<(String, u64, Vec<u8>)>, Error> {
+    db.query_all(
+        "SELECT pbx, key, snapshot FROM open_calls ORDER BY rowid",
+        [],
+        |row| {
+            let key: i64 = row.get(1)?;
+            Ok((row.get(0)?, key.cast_unsigned(), row.get(2)?))
+        },
+    )
 }

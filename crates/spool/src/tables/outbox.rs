@@ -1,7 +1,10 @@
 //! The outbox: letters that the broker has yet to be told of, and those that left.
 
+use super::calls;
+use super::letters;
+use crate::Db;
+use crate::Store;
 use crate::op::{Done, RowId};
-use crate::store::{Store, sql};
 use crate::tables::work_queue::count;
 use crate::{Error, Left, Letter, Notice};
 use callbridge_call::EventTime;
@@ -16,156 +19,160 @@ struct About {
     at: EventTime,
 }
 
-impl Store {
-    /// Tells those who watch of a letter, and queues its notice in the transaction that made it.
-    pub(crate) fn queue_notice(&mut self, id: RowId) -> Result<(), Error> {
-        self.tally.letter(id);
-        if !self.settings.notices {
-            return Ok(());
-        }
-        let letter = self
-            .letter(id)?
-            .ok_or_else(|| self.damaged(format!("{id} is no letter")))?;
-        let mut listed = letter.clone();
-        if let Some(unread) = &mut listed.bytes {
-            unread.bytes.truncate(crate::LISTED_BYTES_MAX);
-        }
-        self.add_notice(&About {
+/// Tells those who watch of a letter, and queues its notice in the transaction that made it.
+pub(crate) fn queue_notice(store: &mut Store, id: RowId) -> Result<(), Error> {
+    store.tally.letter(id);
+    if !store.settings.notices {
+        return Ok(());
+    }
+    let letter =
+        letters::letter(store, id)?.ok_or_else(|| store.damaged(format!("{id} is no letter")))?;
+    let mut listed = letter.clone();
+    if let Some(unread) = &mut listed.bytes {
+        unread.bytes.truncate(crate::LISTED_BYTES_MAX);
+    }
+    add_notice(
+        store,
+        &About {
             message_id: format!("{}:{}", letter.id, letter.deaths),
             body: listed.to_json(),
             reason: Some(letter.reason),
             state: letter.state().word(),
             at: letter.since,
-        })
-    }
+        },
+    )
+}
 
-    /// The letter as it is before a step that may end it; `None` where nobody is to be told.
-    pub(crate) fn before_it_leaves(&self, id: RowId) -> Result<Option<Letter>, Error> {
-        match self.settings.notices {
-            true => self.letter(id),
-            false => Ok(None),
-        }
+/// The letter as it is before a step that may end it; `None` where nobody is to be told.
+pub(crate) fn before_it_leaves(store: &Store, id: RowId) -> Result<Option<Letter>, Error> {
+    match store.settings.notices {
+        true => letters::letter(store, id),
+        false => Ok(None),
     }
+}
 
-    /// Queues the notice of a letter that left: as it was, with how the call stands now.
-    pub(crate) fn queue_leave(
-        &self,
-        letter: &Letter,
-        left: Left,
-        at: EventTime,
-    ) -> Result<(), Error> {
-        let mut body = letter.to_json();
-        body["hint"] = serde_json::Value::Null;
-        if let Some(row) = self.row(letter.id)? {
-            body["call"] = serde_json::json!(row.record);
-        }
-        self.queue_left(
-            letter.id,
-            letter.deaths,
-            Some(letter.reason),
-            body,
-            left,
-            at,
-        )
+/// Queues the notice of a letter that left: as it was, with how the call stands now.
+pub(crate) fn queue_leave(
+    db: &Db,
+    letter: &Letter,
+    left: Left,
+    at: EventTime,
+) -> Result<(), Error> {
+    let mut body = letter.to_json();
+    body["hint"] = serde_json::Value::Null;
+    if let Some(row) = calls::row(db, letter.id)? {
+        body["call"] = serde_json::json!(row.record);
     }
+    queue_left(
+        db,
+        letter.id,
+        letter.deaths,
+        Some(letter.reason),
+        body,
+        left,
+        at,
+    )
+}
 
-    /// The same of a call that left some time ago, and has now reached the journal.
-    pub(crate) fn queue_journaled(
-        &self,
-        id: RowId,
-        deaths: u32,
-        at: EventTime,
-    ) -> Result<(), Error> {
-        let Some(row) = self.row(id)?.filter(|_| self.settings.notices) else {
-            return Ok(());
-        };
-        let body = serde_json::json!({
-            "id": id, "uuid": row.uuid, "linkedid": row.record.linkedid, "reason": null,
-            "message": "", "errors": null, "attempts": [], "call": row.record, "hint": null,
-        });
-        self.queue_left(id, deaths, None, body, Left::Journaled, at)
-    }
+/// The same of a call that left some time ago, and has now reached the journal.
+pub(crate) fn queue_journaled(
+    store: &Store,
+    id: RowId,
+    deaths: u32,
+    at: EventTime,
+) -> Result<(), Error> {
+    let Some(row) = calls::row(store, id)?.filter(|_| store.settings.notices) else {
+        return Ok(());
+    };
+    let body = serde_json::json!({
+        "id": id, "uuid": row.uuid, "linkedid": row.record.linkedid, "reason": null,
+        "message": "", "errors": null, "attempts": [], "call": row.record, "hint": null,
+    });
+    queue_left(store, id, deaths, None, body, Left::Journaled, at)
+}
 
-    fn queue_left(
-        &self,
-        id: RowId,
-        deaths: u32,
-        reason: Option<Reason>,
-        mut body: serde_json::Value,
-        left: Left,
-        at: EventTime,
-    ) -> Result<(), Error> {
-        body["state"] = left.word().into();
-        body["since"] = at.floor_seconds().get().into();
-        self.add_notice(&About {
+fn queue_left(
+    db: &Db,
+    id: RowId,
+    deaths: u32,
+    reason: Option<Reason>,
+    mut body: serde_json::Value,
+    left: Left,
+    at: EventTime,
+) -> Result<(), Error> {
+    body["state"] = left.word().into();
+    body["since"] = at.floor_seconds().get().into();
+    add_notice(
+        db,
+        &About {
             message_id: format!("{id}:{deaths}:{}", left.word()),
             body,
             reason,
             state: left.word(),
             at,
-        })
-    }
+        },
+    )
+}
 
-    fn add_notice(&self, about: &About) -> Result<(), Error> {
-        let text = |name: &str| about.body[name].as_str().map(str::to_owned);
-        let uuid = text("uuid").and_then(|text| uuid::Uuid::parse_str(&text).ok());
-        self.execute(
-            "INSERT INTO notices (message_id, body, reason, uuid, linkedid, trunk, state, at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-            (
-                &about.message_id,
-                about.body.to_string(),
-                about.reason.map_or("", Reason::word),
-                uuid.map(uuid::Uuid::into_bytes),
-                text("linkedid"),
-                about.body["call"]["trunk"].as_str(),
-                about.state,
-                about.at.micros(),
-            ),
-        )?;
-        Ok(())
-    }
+fn add_notice(db: &Db, about: &About) -> Result<(), Error> {
+    let text = |name: &str| about.body[name].as_str().map(str::to_owned);
+    let uuid = text("uuid").and_then(|text| uuid::Uuid::parse_str(&text).ok());
+    db.execute(
+        "INSERT INTO notices (message_id, body, reason, uuid, linkedid, trunk, state, at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        (
+            &about.message_id,
+            about.body.to_string(),
+            about.reason.map_or("", Reason::word),
+            uuid.map(uuid::Uuid::into_bytes),
+            text("linkedid"),
+            about.body["call"]["trunk"].as_str(),
+            about.state,
+            about.at.micros(),
+        ),
+    )?;
+    Ok(())
+}
 
-    /// The outbox, oldest first.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn notices(&self, limit: usize) -> Result<Vec<Notice>, Error> {
-        let mut found = self.prepare(
-            "SELECT id, message_id, body, reason, uuid, linkedid, trunk, state, at
-             FROM notices ORDER BY id LIMIT ?1",
-        )?;
-        let mut rows = sql(self, found.query([count(limit)]))?;
-        let mut notices = Vec::new();
-        while let Some(row) = sql(self, rows.next())? {
-            let read = || -> rusqlite::Result<(Notice, String)> {
-                let uuid: Option<[u8; 16]> = row.get(4)?;
-                let notice = Notice {
-                    notice: row.get(0)?,
-                    message_id: row.get(1)?,
-                    body: row.get(2)?,
-                    reason: None,
-                    state: row.get(7)?,
-                    at: Some(row.get(8)?)
-                        .filter(|at| *at > 0)
-                        .map(EventTime::from_micros),
-                    uuid: uuid.map(|bytes| CallUuid(uuid::Uuid::from_bytes(bytes))),
-                    linkedid: row.get(5)?,
-                    trunk: row.get(6)?,
-                };
-                Ok((notice, row.get(3)?))
+/// The outbox, oldest first.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn notices(db: &Db, limit: usize) -> Result<Vec<Notice>, Error> {
+    let mut found = db.prepare(
+        "SELECT id, message_id, body, reason, uuid, linkedid, trunk, state, at
+         FROM notices ORDER BY id LIMIT ?1",
+    )?;
+    let mut rows = db.sql(found.query([count(limit)]))?;
+    let mut notices = Vec::new();
+    while let Some(row) = db.sql(rows.next())? {
+        let read = || -> rusqlite::Result<(Notice, String)> {
+            let uuid: Option<[u8; 16]> = row.get(4)?;
+            let notice = Notice {
+                notice: row.get(0)?,
+                message_id: row.get(1)?,
+                body: row.get(2)?,
+                reason: None,
+                state: row.get(7)?,
+                at: Some(row.get(8)?)
+                    .filter(|at| *at > 0)
+                    .map(EventTime::from_micros),
+                uuid: uuid.map(|bytes| CallUuid(uuid::Uuid::from_bytes(bytes))),
+                linkedid: row.get(5)?,
+                trunk: row.get(6)?,
             };
-            let (mut notice, word) = sql(self, read())?;
-            if !word.is_empty() {
-                notice.reason = Some(self.read_reason(RowId(notice.notice), &word)?);
-            }
-            notices.push(notice);
+            Ok((notice, row.get(3)?))
+        };
+        let (mut notice, word) = db.sql(read())?;
+        if !word.is_empty() {
+            notice.reason = Some(db.read_reason(RowId(notice.notice), &word)?);
         }
-        Ok(notices)
+        notices.push(notice);
     }
+    Ok(notices)
+}
 
-    pub(crate) fn drop_notice(&self, notice: i64) -> Result<Done, Error> {
-        self.execute("DELETE FROM notices WHERE id = ?1", [notice])?;
-        Ok(Done::Stored)
-    }
+pub(crate) fn drop_notice(db: &Db, notice: i64) -> Result<Done, Error> {
+    db.execute("DELETE FROM notices WHERE id = ?1", [notice])?;
+    Ok(Done::Stored)
 }

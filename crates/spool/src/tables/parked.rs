@@ -1,136 +1,120 @@
 //! Parked calls, by the number whose lead they wait for.
 
-use crate::store::{Store, sql};
+use crate::Db;
 use crate::tables::work_queue::count;
 use crate::{Error, ParkedPhone, RowId};
 use callbridge_call::EventTime;
 use callbridge_model::{CallRecord, Phone};
 
-impl Store {
-    /// Numbers that called and have no lead, by number, after `after`.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn parked_phones(
-        &self,
-        after: Option<&Phone>,
-        limit: usize,
-    ) -> Result<Vec<ParkedPhone>, Error> {
-        let mut found = self.prepare(
-            "SELECT p.phone, p.calls, c.id, c.record
-             FROM (SELECT phone, count(*) AS calls, max(id) AS last FROM calls
-                   WHERE state = 'parked' AND phone > ?1 AND reason = 'no_lead'
-                   GROUP BY phone ORDER BY phone LIMIT ?2) AS p
-             JOIN calls AS c ON c.id = p.last",
-        )?;
-        let after = after.map_or("", Phone::as_str);
-        let rows = found
-            .query_map((after, count(limit)), |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
-            })
-            .and_then(Iterator::collect);
-        let mut rows: Vec<(String, i64, i64, String)> = sql(self, rows)?;
-        rows.sort();
-        let phones = rows.into_iter().map(|(phone, calls, last, record)| {
-            let last: CallRecord = self.read_json(RowId(last), &record)?;
-            let phone = Phone::from_e164(&phone)
-                .ok_or_else(|| self.damaged(format!("{phone} is no number")))?;
-            Ok(ParkedPhone {
-                phone,
-                calls: u64::try_from(calls).unwrap_or(0),
-                last: last.started_at,
-                trunk: last.trunk,
-                pbx: last.pbx,
-            })
-        });
-        phones.collect()
-    }
+/// Numbers that called and have no lead, by number, after `after`.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn parked_phones(
+    db: &Db,
+    after: Option<&Phone>,
+    limit: usize,
+) -> Result<Vec<ParkedPhone>, Error> {
+    let after = after.map_or("", Phone::as_str);
+    let mut rows: Vec<(String, i64, i64, String)> = db.query_all(
+        "SELECT p.phone, p.calls, c.id, c.record
+         FROM (SELECT phone, count(*) AS calls, max(id) AS last FROM calls
+               WHERE state = 'parked' AND phone > ?1 AND reason = 'no_lead'
+               GROUP BY phone ORDER BY phone LIMIT ?2) AS p
+         JOIN calls AS c ON c.id = p.last",
+        (after, count(limit)),
+        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
+    )?;
+    rows.sort();
+    let phones = rows.into_iter().map(|(phone, calls, last, record)| {
+        let last: CallRecord = db.read_json(RowId(last), &record)?;
+        let phone =
+            Phone::from_e164(&phone).ok_or_else(|| db.damaged(format!("{phone} is no number")))?;
+        Ok(ParkedPhone {
+            phone,
+            calls: u64::try_from(calls).unwrap_or(0),
+            last: last.started_at,
+            trunk: last.trunk,
+            pbx: last.pbx,
+        })
+    });
+    phones.collect()
+}
 
-    /// The parked calls of a number and its letters `ambiguous_lead`, oldest first.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn waiting_by_phone(&self, phone: &Phone) -> Result<Vec<RowId>, Error> {
-        let mut rows = self.parked_by_phone(phone)?;
-        let mut found = self.prepare(
-            "SELECT id FROM calls
-             WHERE state = 'dead' AND reason = 'ambiguous_lead' AND phone = ?1 ORDER BY id",
-        )?;
-        let torn = found
-            .query_map([phone.as_str()], |row| row.get(0).map(RowId))
-            .and_then(Iterator::collect);
-        rows.extend::<Vec<RowId>>(sql(self, torn)?);
-        rows.sort_unstable();
-        Ok(rows)
-    }
+/// The parked calls of a number and its letters `ambiguous_lead`, oldest first.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn waiting_by_phone(db: &Db, phone: &Phone) -> Result<Vec<RowId>, Error> {
+    let mut rows = parked_by_phone(db, phone)?;
+    rows.extend::<Vec<RowId>>(db.values::<RowId>(
+        "SELECT id FROM calls
+         WHERE state = 'dead' AND reason = 'ambiguous_lead' AND phone = ?1 ORDER BY id",
+        [phone.as_str()],
+    )?);
+    rows.sort_unstable();
+    Ok(rows)
+}
 
-    /// Letters `ambiguous_lead` whose number is known, by number, a page at a time, after `last`.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn torn_after(
-        &self,
-        last: Option<&(Phone, RowId)>,
-        limit: usize,
-    ) -> Result<Vec<(Phone, RowId)>, Error> {
-        let mut found = self.prepare(
-            "SELECT phone, id FROM calls
-             WHERE state = 'dead' AND reason = 'ambiguous_lead' AND (phone, id) > (?1, ?2)
-             ORDER BY phone, id LIMIT ?3",
-        )?;
-        let (phone, id) = last.map_or(("", 0), |(phone, id)| (phone.as_str(), id.0));
-        let rows = found.query_map((phone, id, count(limit)), |row| {
+/// Letters `ambiguous_lead` whose number is known, by number, a page at a time, after `last`.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn torn_after(
+    db: &Db,
+    last: Option<&(Phone, RowId)>,
+    limit: usize,
+) -> Result<Vec<(Phone, RowId)>, Error> {
+    let (phone, id) = last.map_or(("", 0), |(phone, id)| (phone.as_str(), id.0));
+    let rows: Vec<Option<(Phone, RowId)>> = db.query_all(
+        "SELECT phone, id FROM calls
+         WHERE state = 'dead' AND reason = 'ambiguous_lead' AND (phone, id) > (?1, ?2)
+         ORDER BY phone, id LIMIT ?3",
+        (phone, id, count(limit)),
+        |row| {
             let (phone, id): (String, i64) = (row.get(0)?, row.get(1)?);
             Ok(Phone::from_e164(&phone).map(|phone| (phone, RowId(id))))
-        });
-        let rows: Vec<Option<(Phone, RowId)>> = sql(self, rows.and_then(Iterator::collect))?;
-        Ok(rows.into_iter().flatten().collect())
-    }
+        },
+    )?;
+    Ok(rows.into_iter().flatten().collect())
+}
 
-    /// The parked calls of a number, oldest first.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn parked_by_phone(&self, phone: &Phone) -> Result<Vec<RowId>, Error> {
-        let mut found =
-            self.prepare("SELECT id FROM calls WHERE state = 'parked' AND phone = ?1 ORDER BY id")?;
-        let rows = found
-            .query_map([phone.as_str()], |row| row.get(0).map(RowId))
-            .and_then(Iterator::collect);
-        sql(self, rows)
-    }
+/// The parked calls of a number, oldest first.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn parked_by_phone(db: &Db, phone: &Phone) -> Result<Vec<RowId>, Error> {
+    db.values::<RowId>(
+        "SELECT id FROM calls WHERE state = 'parked' AND phone = ?1 ORDER BY id",
+        [phone.as_str()],
+    )
+}
 
-    /// All parked calls by the time they have waited, a page at a time, after `last`.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn parked_after(
-        &self,
-        last: Option<(EventTime, RowId)>,
-        limit: usize,
-    ) -> Result<Vec<(EventTime, RowId)>, Error> {
-        let mut found = self.prepare(
-            "SELECT since, id FROM calls WHERE state = 'parked' AND (since, id) > (?1, ?2)
-             ORDER BY since, id LIMIT ?3",
-        )?;
-        let (since, id) = last.map_or((i64::MIN, 0), |(since, id)| (since.micros(), id.0));
-        let rows = found.query_map((since, id, count(limit)), |row| {
-            Ok((EventTime::from_micros(row.get(0)?), RowId(row.get(1)?)))
-        });
-        sql(self, rows.and_then(Iterator::collect))
-    }
+/// All parked calls by the time they have waited, a page at a time, after `last`.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn parked_after(
+    db: &Db,
+    last: Option<(EventTime, RowId)>,
+    limit: usize,
+) -> Result<Vec<(EventTime, RowId)>, Error> {
+    let (since, id) = last.map_or((i64::MIN, 0), |(since, id)| (since.micros(), id.0));
+    db.query_all(
+        "SELECT since, id FROM calls WHERE state = 'parked' AND (since, id) > (?1, ?2)
+         ORDER BY since, id LIMIT ?3",
+        (since, id, count(limit)),
+        |row| Ok((EventTime::from_micros(row.get(0)?), RowId(row.get(1)?))),
+    )
+}
 
-    /// Calls that have been parked since before `before`, oldest first.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn parked_before(&self, before: EventTime, limit: usize) -> Result<Vec<RowId>, Error> {
-        let mut found = self.prepare(
-            "SELECT id FROM calls WHERE state = 'parked' AND since < ?1 ORDER BY since LIMIT ?2",
-        )?;
-        let rows = found
-            .query_map((before.micros(), count(limit)), |row| row.get(0).map(RowId))
-            .and_then(Iterator::collect);
-        sql(self, rows)
-    }
+/// Calls that have been parked since before `before`, oldest first.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn parked_before(db: &Db, before: EventTime, limit: usize) -> Result<Vec<RowId>, Error> {
+    db.values::<RowId>(
+        "SELECT id FROM calls WHERE state = 'parked' AND since < ?1 ORDER BY since LIMIT ?2",
+        (before.micros(), count(limit)),
+    )
 }

@@ -312,7 +312,9 @@ mod tests {
         let db = Connection::open(&path).expect("opens");
         let store = crate::store::Store::over(db, &path, Default::default()).expect("a store");
         let word = |pragma| {
-            let found = store.db.pragma_query_value(None, pragma, |row| row.get(0));
+            let found = store
+                .connection
+                .pragma_query_value(None, pragma, |row| row.get(0));
             match found.expect("a value") {
                 rusqlite::types::Value::Text(text) => text,
                 other => format!("{other:?}"),

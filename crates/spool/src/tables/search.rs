@@ -1,9 +1,9 @@
 //! A stored call by what a person knows of it.
 
-use crate::store::{Store, sql};
+use super::calls;
+use crate::Db;
 use crate::{Error, Row};
 use callbridge_model::CallUuid;
-use rusqlite::OptionalExtension as _;
 
 /// A uuid's beginning is at least so many hexadecimal digits.
 const DIGITS_MIN: usize = 4;
@@ -21,52 +21,52 @@ pub enum Search {
     Several(Vec<CallUuid>),
 }
 
-impl Store {
-    /// The stored call of this linkedid, of this unique id of any of its channels, of this uuid,
-    /// or of the only uuid that begins so.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    pub fn search_call(&self, id: &str) -> Result<Search, Error> {
-        if let Some(row) = self.find_call(id)? {
-            return Ok(Search::One(Box::new(row)));
-        }
-        // A letter outlives the memory of its ids.
-        if let Some(row) = self.letter_of_linkedid(id)? {
-            return Ok(Search::One(Box::new(row)));
-        }
-        let Some((low, high)) = bounds(id) else {
-            return Ok(Search::None);
-        };
-        let mut found = self.prepare(&format!(
+/// The stored call of this linkedid, of this unique id of any of its channels, of this uuid,
+/// or of the only uuid that begins so.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn search_call(db: &Db, id: &str) -> Result<Search, Error> {
+    if let Some(row) = calls::find_call(db, id)? {
+        return Ok(Search::One(Box::new(row)));
+    }
+    // A letter outlives the memory of its ids.
+    if let Some(row) = letter_of_linkedid(db, id)? {
+        return Ok(Search::One(Box::new(row)));
+    }
+    let Some((low, high)) = bounds(id) else {
+        return Ok(Search::None);
+    };
+    let uuids: Vec<[u8; 16]> = db.values::<[u8; 16]>(
+        &format!(
             "SELECT uuid FROM calls WHERE uuid BETWEEN ?1 AND ?2 ORDER BY uuid LIMIT {NAMED_MAX}"
-        ))?;
-        let uuids = found.query_map([low, high], |row| row.get::<_, [u8; 16]>(0));
-        let uuids: Vec<[u8; 16]> = sql(self, uuids.and_then(Iterator::collect))?;
-        let mut uuids: Vec<CallUuid> = uuids
-            .into_iter()
-            .map(|bytes| CallUuid(uuid::Uuid::from_bytes(bytes)))
-            .collect();
-        if uuids.len() > 1 {
-            return Ok(Search::Several(uuids));
-        }
-        let row = match uuids.pop() {
-            Some(uuid) => self.row_of(uuid)?,
-            None => None,
-        };
-        let row = row.map(|row| self.row(row)).transpose()?.flatten();
-        Ok(row.map_or(Search::None, |row| Search::One(Box::new(row))))
+        ),
+        [low, high],
+    )?;
+    let mut uuids: Vec<CallUuid> = uuids
+        .into_iter()
+        .map(|bytes| CallUuid(uuid::Uuid::from_bytes(bytes)))
+        .collect();
+    if uuids.len() > 1 {
+        return Ok(Search::Several(uuids));
     }
+    let row = match uuids.pop() {
+        Some(uuid) => calls::row_of(db, uuid)?,
+        None => None,
+    };
+    let row = row.map(|row| calls::row(db, row)).transpose()?.flatten();
+    Ok(row.map_or(Search::None, |row| Search::One(Box::new(row))))
+}
 
-    fn letter_of_linkedid(&self, id: &str) -> Result<Option<Row>, Error> {
-        let mut found = self.prepare(
+fn letter_of_linkedid(db: &Db, id: &str) -> Result<Option<Row>, Error> {
+    let row = db
+        .first_value(
             "SELECT id FROM calls WHERE state IN ('dead', 'parked')
-             AND json_extract(record, '$.linkedid') = ?1 LIMIT 1",
-        )?;
-        let row = found.query_row([id], |row| row.get(0)).optional();
-        let row = sql(self, row)?.map(crate::RowId);
-        Ok(row.map(|row| self.row(row)).transpose()?.flatten())
-    }
+         AND json_extract(record, '$.linkedid') = ?1 LIMIT 1",
+            [id],
+        )?
+        .map(crate::RowId);
+    Ok(row.map(|row| calls::row(db, row)).transpose()?.flatten())
 }
 
 /// The least and the greatest uuid that begin so; `None` for what is no uuid's beginning.

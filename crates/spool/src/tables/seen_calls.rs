@@ -1,7 +1,7 @@
 //! The ids of calls that are over, so that late events raise no ghosts.
 
 use super::finish::FinishRow;
-use crate::store::{Store, sql};
+use crate::Db;
 use crate::{Error, Tombstone};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::CallUuid;
@@ -16,95 +16,96 @@ pub(crate) enum Buried {
     Before { started: i64 },
 }
 
-impl Store {
-    /// Buries a call under its own id and its aliases. An own id outranks an alias: the second
-    /// customer of a conference is an alias of the first one's call as well.
-    pub(crate) fn bury(
-        &self,
-        pbx: &str,
-        linkedid: &str,
-        aliases: &[String],
-        uuid: Option<CallUuid>,
-        started: i64,
-        at: EventTime,
-    ) -> Result<Buried, Error> {
-        let uuid = uuid.map(|uuid| uuid.0.into_bytes());
-        let own = self.execute(
-            "INSERT INTO tombstones (pbx, id, uuid, own, started, at) VALUES (?1, ?2, ?3, 1, ?4, ?5)
-             ON CONFLICT DO UPDATE SET uuid = excluded.uuid, own = 1, started = excluded.started,
-                                       at = excluded.at
-             WHERE own = 0",
-            (pbx, linkedid, uuid, started, at.micros()),
+/// Buries a call under its own id and its aliases. An own id outranks an alias: the second
+/// customer of a conference is an alias of the first one's call as well.
+pub(crate) fn bury(
+    db: &Db,
+    pbx: &str,
+    linkedid: &str,
+    aliases: &[String],
+    uuid: Option<CallUuid>,
+    started: i64,
+    at: EventTime,
+) -> Result<Buried, Error> {
+    let uuid = uuid.map(|uuid| uuid.0.into_bytes());
+    let own = db.execute(
+        "INSERT INTO tombstones (pbx, id, uuid, own, started, at) VALUES (?1, ?2, ?3, 1, ?4, ?5)
+         ON CONFLICT DO UPDATE SET uuid = excluded.uuid, own = 1, started = excluded.started,
+                                   at = excluded.at
+         WHERE own = 0",
+        (pbx, linkedid, uuid, started, at.micros()),
+    )?;
+    if own == 0 {
+        let known = tombstone(db, pbx, linkedid)?;
+        let started = known.map_or(started, |known| known.started.get());
+        return Ok(Buried::Before { started });
+    }
+    bury_under(db, pbx, linkedid, aliases, uuid, started, at)?;
+    Ok(Buried::Now)
+}
+
+/// Buries a call that is known by its own id under its other ids as well.
+pub(crate) fn bury_aliases(db: &Db, new: &FinishRow) -> Result<(), Error> {
+    let uuid = new.uuid.map(|uuid| uuid.0.into_bytes());
+    let (pbx, linkedid) = (&new.pbx, &new.linkedid);
+    bury_under(db, pbx, linkedid, &new.aliases, uuid, new.started, new.at)
+}
+
+fn bury_under(
+    db: &Db,
+    pbx: &str,
+    linkedid: &str,
+    aliases: &[String],
+    uuid: Option<[u8; 16]>,
+    started: i64,
+    at: EventTime,
+) -> Result<(), Error> {
+    for alias in aliases.iter().filter(|alias| *alias != linkedid) {
+        db.execute(
+            "INSERT INTO tombstones (pbx, id, uuid, own, started, at)
+             VALUES (?1, ?2, ?3, 0, ?4, ?5) ON CONFLICT DO NOTHING",
+            (pbx, alias, uuid, started, at.micros()),
         )?;
-        if own == 0 {
-            let known = self.tombstone(pbx, linkedid)?;
-            let started = known.map_or(started, |known| known.started.get());
-            return Ok(Buried::Before { started });
-        }
-        self.bury_under(pbx, linkedid, aliases, uuid, started, at)?;
-        Ok(Buried::Now)
     }
+    Ok(())
+}
 
-    /// Buries a call that is known by its own id under its other ids as well.
-    pub(crate) fn bury_aliases(&self, new: &FinishRow) -> Result<(), Error> {
-        let uuid = new.uuid.map(|uuid| uuid.0.into_bytes());
-        let (pbx, linkedid) = (&new.pbx, &new.linkedid);
-        self.bury_under(pbx, linkedid, &new.aliases, uuid, new.started, new.at)
-    }
+/// The uuid of a finished call by its linkedid or one of its unique ids, on any PBX.
+///
+/// # Errors
+/// When the file cannot be read.
+pub(crate) fn uuid_by_any_id(db: &Db, id: &str) -> Result<Option<CallUuid>, Error> {
+    let mut found = db.prepare(
+        // From one PBX to the next, for the whole table would be a long way.
+        "WITH RECURSIVE each(pbx) AS (
+             SELECT min(pbx) FROM tombstones
+             UNION ALL
+             SELECT (SELECT min(pbx) FROM tombstones WHERE pbx > each.pbx) FROM each
+             WHERE each.pbx IS NOT NULL)
+         SELECT uuid FROM each JOIN tombstones USING (pbx)
+         WHERE id = ?1 AND uuid IS NOT NULL ORDER BY own DESC",
+    )?;
+    let uuid = found.query_row([id], |row| row.get::<_, [u8; 16]>(0));
+    Ok(db
+        .sql(uuid.optional())?
+        .map(|bytes| CallUuid(uuid::Uuid::from_bytes(bytes))))
+}
 
-    fn bury_under(
-        &self,
-        pbx: &str,
-        linkedid: &str,
-        aliases: &[String],
-        uuid: Option<[u8; 16]>,
-        started: i64,
-        at: EventTime,
-    ) -> Result<(), Error> {
-        for alias in aliases.iter().filter(|alias| *alias != linkedid) {
-            self.execute(
-                "INSERT INTO tombstones (pbx, id, uuid, own, started, at)
-                 VALUES (?1, ?2, ?3, 0, ?4, ?5) ON CONFLICT DO NOTHING",
-                (pbx, alias, uuid, started, at.micros()),
-            )?;
-        }
-        Ok(())
-    }
-
-    /// The uuid of a finished call by its linkedid or one of its unique ids, on any PBX.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    pub(crate) fn uuid_by_any_id(&self, id: &str) -> Result<Option<CallUuid>, Error> {
-        let mut found = self.prepare(
-            // From one PBX to the next, for the whole table would be a long way.
-            "WITH RECURSIVE each(pbx) AS (
-                 SELECT min(pbx) FROM tombstones
-                 UNION ALL
-                 SELECT (SELECT min(pbx) FROM tombstones WHERE pbx > each.pbx) FROM each
-                 WHERE each.pbx IS NOT NULL)
-             SELECT uuid FROM each JOIN tombstones USING (pbx)
-             WHERE id = ?1 AND uuid IS NOT NULL ORDER BY own DESC",
-        )?;
-        let uuid = found.query_row([id], |row| row.get::<_, [u8; 16]>(0));
-        Ok(sql(self, uuid.optional())?.map(|bytes| CallUuid(uuid::Uuid::from_bytes(bytes))))
-    }
-
-    /// The finished call that an id of this PBX belongs to, if it finished in the last 30 days.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn tombstone(&self, pbx: &str, id: &str) -> Result<Option<Tombstone>, Error> {
-        let mut found =
-            self.prepare("SELECT uuid, own, started FROM tombstones WHERE pbx = ?1 AND id = ?2")?;
-        let tombstone = found.query_row((pbx, id), |row| {
+/// The finished call that an id of this PBX belongs to, if it finished in the last 30 days.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn tombstone(db: &Db, pbx: &str, id: &str) -> Result<Option<Tombstone>, Error> {
+    db.query_first(
+        "SELECT uuid, own, started FROM tombstones WHERE pbx = ?1 AND id = ?2",
+        (pbx, id),
+        |row| {
             let uuid: Option<[u8; 16]> = row.get(0)?;
             Ok(Tombstone {
                 uuid: uuid.map(|bytes| CallUuid(uuid::Uuid::from_bytes(bytes))),
                 own: row.get(1)?,
                 started: EpochSeconds::new(row.get(2)?),
             })
-        });
-        sql(self, tombstone.optional())
-    }
+        },
+    )
 }

@@ -1,9 +1,12 @@
 //! What leads are to show of their calls (`--lead-field`): a row a lead.
 
 use super::finish::json;
+use super::lead_requests;
+use super::meta;
+use crate::Db;
 use crate::Error;
+use crate::Store;
 use crate::op::RowId;
-use crate::store::{Store, sql};
 use crate::tables::lead_requests::Rest;
 use callbridge_call::EventTime;
 use callbridge_leads::errand::due::FieldPoll;
@@ -11,7 +14,6 @@ use callbridge_leads::errand::{FieldWrite, Kind};
 use callbridge_leads::lead_field::shows::{Asks, Order};
 use callbridge_leads::lead_field::{Catalogue, FieldId, Fit, Name, Shows, says};
 use callbridge_model::{CallRecord, LeadId};
-use rusqlite::OptionalExtension as _;
 use std::time::Duration;
 
 /// What a lead shows is remembered for so long after its newest call: an older one is not shown.
@@ -41,197 +43,187 @@ pub struct LeadFields {
     pub rests: Option<Rest>,
 }
 
-impl Store {
-    /// A call is journaled: its lead shows it, unless it shows a newer one.
-    pub(crate) fn shown_by_lead(&mut self, row: RowId, at: EventTime) -> Result<(), Error> {
-        let Some(settings) = self.settings.shows.clone() else {
-            return Ok(());
-        };
-        let mut found = self.prepare("SELECT record FROM calls WHERE id = ?1")?;
-        let text: String = sql(self, found.query_row([row.0], |row| row.get(0)))?;
-        drop(found);
-        let call: CallRecord = self.read_json(row, &text)?;
-        let Some(lead) = call.lead_id else {
-            return Ok(());
-        };
-        let mut shows = match self.shows(lead)? {
-            Some(shows) => shows,
-            None if call.started_at.get() <= self.shown_floor(at)? => return Ok(()),
-            None => Shows::default(),
-        };
-        let of = Order {
-            started: call.started_at,
-            row: row.0,
-        };
-        let mut learned = false;
-        for (name, text) in says(&call, &settings) {
-            learned |= shows.learn(name, text, of);
-        }
-        if learned {
-            self.set_shows(lead, &shows)?;
-        }
-        Ok(())
+/// A call is journaled: its lead shows it, unless it shows a newer one.
+pub(crate) fn shown_by_lead(store: &mut Store, row: RowId, at: EventTime) -> Result<(), Error> {
+    let Some(settings) = store.settings.shows.clone() else {
+        return Ok(());
+    };
+    let text: String = store.value("SELECT record FROM calls WHERE id = ?1", [row.0])?;
+    let call: CallRecord = store.read_json(row, &text)?;
+    let Some(lead) = call.lead_id else {
+        return Ok(());
+    };
+    let mut shows = match shows(store, lead)? {
+        Some(shows) => shows,
+        None if call.started_at.get() <= shown_floor(store, at)? => return Ok(()),
+        None => Shows::default(),
+    };
+    let of = Order {
+        started: call.started_at,
+        row: row.0,
+    };
+    let mut learned = false;
+    for (name, text) in says(&call, &settings) {
+        learned |= shows.learn(name, text, of);
     }
-
-    fn shown_floor(&self, at: EventTime) -> Result<i64, Error> {
-        let floor = self.meta(FLOOR)?.and_then(|text| text.parse().ok());
-        let kept = at.minus(KEPT).floor_seconds().get();
-        Ok(floor.unwrap_or(i64::MIN).max(kept))
+    if learned {
+        set_shows(store, lead, &shows)?;
     }
+    Ok(())
+}
 
-    /// What a lead is to show.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn shows(&self, lead: LeadId) -> Result<Option<Shows>, Error> {
-        let mut found = self.prepare("SELECT shows FROM lead_shows WHERE lead = ?1")?;
-        let text = found.query_row([lead.get()], |row| row.get::<_, String>(0));
-        let text = sql(self, text.optional())?;
-        text.map(|text| self.read_json(RowId(lead.get()), &text))
-            .transpose()
+fn shown_floor(db: &Db, at: EventTime) -> Result<i64, Error> {
+    let floor = meta::meta(db, FLOOR)?.and_then(|text| text.parse().ok());
+    let kept = at.minus(KEPT).floor_seconds().get();
+    Ok(floor.unwrap_or(i64::MIN).max(kept))
+}
+
+/// What a lead is to show.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn shows(db: &Db, lead: LeadId) -> Result<Option<Shows>, Error> {
+    let text =
+        db.first_value::<String>("SELECT shows FROM lead_shows WHERE lead = ?1", [lead.get()])?;
+    text.map(|text| db.read_json(RowId(lead.get()), &text))
+        .transpose()
+}
+
+pub(crate) fn set_shows(db: &Db, lead: LeadId, shows: &Shows) -> Result<(), Error> {
+    db.execute(
+        "INSERT OR REPLACE INTO lead_shows (lead, shows, asks, due, newest)
+         VALUES (?1, ?2, ?3, ?4, ?5)",
+        (
+            lead.get(),
+            json("what a lead shows", shows)?,
+            shows.asks().map(Asks::word),
+            shows.due,
+            shows.newest(),
+        ),
+    )?;
+    Ok(())
+}
+
+/// The lead that asks first, and when it falls due.
+pub(crate) fn next_shows(db: &Db, asks: Asks) -> Result<Option<(LeadId, EventTime)>, Error> {
+    let next: Option<(i64, i64)> = db.query_first(
+        "SELECT lead, due FROM lead_shows WHERE asks = ?1 ORDER BY due LIMIT 1",
+        [asks.word()],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    Ok(next.and_then(|(lead, due)| {
+        let lead = LeadId::new(lead)?;
+        Some((lead, EventTime::from_micros(due)))
+    }))
+}
+
+/// The accepted write of a lead.
+pub(crate) fn field_poll(db: &Db, lead: LeadId) -> Result<Option<FieldPoll>, Error> {
+    let write = shows(db, lead)?.and_then(|shows| shows.request);
+    Ok(write.and_then(|write| {
+        let (request_id, token) = write.accepted?;
+        Some(FieldPoll {
+            lead,
+            request_id,
+            token,
+        })
+    }))
+}
+
+/// What a request would write for this lead now; without items where nothing is left to write.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn field_write(store: &Store, lead: LeadId) -> Result<Option<FieldWrite>, Error> {
+    let Some(settings) = &store.settings.shows else {
+        return Ok(None);
+    };
+    let (shows, catalogue) = (shows(store, lead)?, catalogue(store)?);
+    let (Some(shows), Some(catalogue)) = (shows, catalogue) else {
+        return Ok(None);
+    };
+    let wrapper = settings.wrapper.as_deref();
+    Ok(Some(shows.write(&settings.fields, &catalogue, wrapper)))
+}
+
+/// The CRM's fields as they were read last.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn catalogue(db: &Db) -> Result<Option<Catalogue>, Error> {
+    let text = meta::meta(db, crate::tables::lead_requests::CATALOGUE)?;
+    text.map(|text| db.read_json(RowId(0), &text)).transpose()
+}
+
+/// How the fields of `--lead-field` stand; `None` without it.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn lead_fields(store: &Store, now: EventTime) -> Result<Option<LeadFields>, Error> {
+    let Some(settings) = store.settings.shows.clone() else {
+        return Ok(None);
+    };
+    let catalogue = catalogue(store)?;
+    let fields = settings.fields.iter().map(|(name, id)| {
+        let fit = catalogue.as_ref().map(|catalogue| catalogue.fit(*id));
+        (*name, *id, fit)
+    });
+    let fields = fields.collect();
+    let resting = lead_requests::resting(store, now)?.into_iter();
+    let rests = resting.filter(|(kind, _)| *kind == Kind::Fields);
+    Ok(Some(LeadFields {
+        fields,
+        waiting: leads_to_show(store)?,
+        rests: rests.map(|(_, rest)| rest).next(),
+    }))
+}
+
+/// Leads that wait to show something, or whose request is under way.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn leads_to_show(db: &Db) -> Result<u64, Error> {
+    let count: i64 = db.value("SELECT count(*) FROM lead_shows WHERE asks IS NOT NULL", [])?;
+    Ok(u64::try_from(count).unwrap_or(0))
+}
+
+/// Forgets what leads showed long ago, or first of all where there are too many of them.
+pub(crate) fn purge_shows(store: &mut Store, now: EventTime) -> Result<(), Error> {
+    let count: i64 = store.value("SELECT count(*) FROM lead_shows", [])?;
+    let kept = now.minus(KEPT).floor_seconds().get();
+    let too_many = (count - LEADS_MAX).clamp(0, PURGE_MAX);
+    let mut gone = purge_shows_of(store, None, kept, too_many)?;
+    for asks in [Asks::Write, Asks::Poll] {
+        let left = too_many - i64::try_from(gone.len()).unwrap_or(i64::MAX);
+        let old = purge_shows_of(store, Some(asks), kept, left.max(0))?;
+        store.tally.count(GIVEN_UP, old.len() as u64);
+        gone.extend(old);
     }
-
-    pub(crate) fn set_shows(&self, lead: LeadId, shows: &Shows) -> Result<(), Error> {
-        self.execute(
-            "INSERT OR REPLACE INTO lead_shows (lead, shows, asks, due, newest)
-             VALUES (?1, ?2, ?3, ?4, ?5)",
-            (
-                lead.get(),
-                json("what a lead shows", shows)?,
-                shows.asks().map(Asks::word),
-                shows.due,
-                shows.newest(),
-            ),
-        )?;
-        Ok(())
+    let highest = gone.into_iter().max();
+    let floor = meta::meta(store, FLOOR)?.and_then(|text| text.parse::<i64>().ok());
+    if let Some(highest) = highest.filter(|it| floor.is_none_or(|floor| *it > floor)) {
+        meta::set_meta(store, FLOOR, &highest.to_string())?;
     }
+    Ok(())
+}
 
-    /// The lead that asks first, and when it falls due.
-    pub(crate) fn next_shows(&self, asks: Asks) -> Result<Option<(LeadId, EventTime)>, Error> {
-        let mut found =
-            self.prepare("SELECT lead, due FROM lead_shows WHERE asks = ?1 ORDER BY due LIMIT 1")?;
-        let next = found.query_row([asks.word()], |row| Ok((row.get(0)?, row.get(1)?)));
-        let next: Option<(i64, i64)> = sql(self, next.optional())?;
-        Ok(next.and_then(|(lead, due)| {
-            let lead = LeadId::new(lead)?;
-            Some((lead, EventTime::from_micros(due)))
-        }))
-    }
-
-    /// The accepted write of a lead.
-    pub(crate) fn field_poll(&self, lead: LeadId) -> Result<Option<FieldPoll>, Error> {
-        let write = self.shows(lead)?.and_then(|shows| shows.request);
-        Ok(write.and_then(|write| {
-            let (request_id, token) = write.accepted?;
-            Some(FieldPoll {
-                lead,
-                request_id,
-                token,
-            })
-        }))
-    }
-
-    /// What a request would write for this lead now; without items where nothing is left to write.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn field_write(&self, lead: LeadId) -> Result<Option<FieldWrite>, Error> {
-        let Some(settings) = &self.settings.shows else {
-            return Ok(None);
-        };
-        let (shows, catalogue) = (self.shows(lead)?, self.catalogue()?);
-        let (Some(shows), Some(catalogue)) = (shows, catalogue) else {
-            return Ok(None);
-        };
-        let wrapper = settings.wrapper.as_deref();
-        Ok(Some(shows.write(&settings.fields, &catalogue, wrapper)))
-    }
-
-    /// The CRM's fields as they were read last.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn catalogue(&self) -> Result<Option<Catalogue>, Error> {
-        let text = self.meta(crate::tables::lead_requests::CATALOGUE)?;
-        text.map(|text| self.read_json(RowId(0), &text)).transpose()
-    }
-
-    /// How the fields of `--lead-field` stand; `None` without it.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn lead_fields(&self, now: EventTime) -> Result<Option<LeadFields>, Error> {
-        let Some(settings) = self.settings.shows.clone() else {
-            return Ok(None);
-        };
-        let catalogue = self.catalogue()?;
-        let fields = settings.fields.iter().map(|(name, id)| {
-            let fit = catalogue.as_ref().map(|catalogue| catalogue.fit(*id));
-            (*name, *id, fit)
-        });
-        let fields = fields.collect();
-        let resting = self.resting(now)?.into_iter();
-        let rests = resting.filter(|(kind, _)| *kind == Kind::Fields);
-        Ok(Some(LeadFields {
-            fields,
-            waiting: self.leads_to_show()?,
-            rests: rests.map(|(_, rest)| rest).next(),
-        }))
-    }
-
-    /// Leads that wait to show something, or whose request is under way.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn leads_to_show(&self) -> Result<u64, Error> {
-        let mut found = self.prepare("SELECT count(*) FROM lead_shows WHERE asks IS NOT NULL")?;
-        let count: i64 = sql(self, found.query_row([], |row| row.get(0)))?;
-        Ok(u64::try_from(count).unwrap_or(0))
-    }
-
-    /// Forgets what leads showed long ago, or first of all where there are too many of them.
-    pub(crate) fn purge_shows(&mut self, now: EventTime) -> Result<(), Error> {
-        let mut found = self.prepare("SELECT count(*) FROM lead_shows")?;
-        let count: i64 = sql(self, found.query_row([], |row| row.get(0)))?;
-        drop(found);
-        let kept = now.minus(KEPT).floor_seconds().get();
-        let too_many = (count - LEADS_MAX).clamp(0, PURGE_MAX);
-        let mut gone = self.purge_shows_of(None, kept, too_many)?;
-        for asks in [Asks::Write, Asks::Poll] {
-            let left = too_many - i64::try_from(gone.len()).unwrap_or(i64::MAX);
-            let old = self.purge_shows_of(Some(asks), kept, left.max(0))?;
-            self.tally.count(GIVEN_UP, old.len() as u64);
-            gone.extend(old);
-        }
-        let highest = gone.into_iter().max();
-        let floor = self.meta(FLOOR)?.and_then(|text| text.parse::<i64>().ok());
-        if let Some(highest) = highest.filter(|it| floor.is_none_or(|floor| *it > floor)) {
-            self.set_meta(FLOOR, &highest.to_string())?;
-        }
-        Ok(())
-    }
-
-    /// The oldest with this state: those from before `kept`, and as many more as are too many.
-    fn purge_shows_of(
-        &self,
-        asks: Option<Asks>,
-        kept: i64,
-        too_many: i64,
-    ) -> Result<Vec<i64>, Error> {
-        let mut gone = self.prepare(
+/// The oldest with this state: those from before `kept`, and as many more as are too many.
+fn purge_shows_of(
+    db: &Db,
+    asks: Option<Asks>,
+    kept: i64,
+    too_many: i64,
+) -> Result<Vec<i64>, Error> {
+    let mut all = Vec::new();
+    for (before, limit) in [(kept, PURGE_MAX), (i64::MAX, too_many)] {
+        let old: Vec<i64> = db.values(
             "DELETE FROM lead_shows WHERE lead IN (
-                 SELECT lead FROM lead_shows WHERE asks IS ?1 AND newest < ?2
-                 ORDER BY newest LIMIT ?3)
-             RETURNING newest",
+             SELECT lead FROM lead_shows WHERE asks IS ?1 AND newest < ?2
+             ORDER BY newest LIMIT ?3)
+         RETURNING newest",
+            (asks.map(Asks::word), before, limit),
         )?;
-        let mut all = Vec::new();
-        for (before, limit) in [(kept, PURGE_MAX), (i64::MAX, too_many)] {
-            let rows = gone.query_map((asks.map(Asks::word), before, limit), |row| row.get(0));
-            all.extend(sql(
-                self,
-                rows.and_then(Iterator::collect::<Result<Vec<i64>, _>>),
-            )?);
-        }
-        Ok(all)
+        all.extend(old);
     }
+    Ok(all)
 }

@@ -2,9 +2,10 @@
 //! in the journal; and the extensions of the newest calls.
 
 use super::finish::json;
+use super::meta;
+use crate::Db;
 use crate::Error;
 use crate::op::RowId;
-use crate::store::{Store, sql};
 use callbridge_call::{EventTime, Extension};
 use callbridge_leads::errand::Finding;
 use callbridge_mapping::people::matching::Met;
@@ -34,74 +35,71 @@ pub struct Stranger {
 /// By the CRM's id.
 pub(crate) type Strangers = BTreeMap<i64, Stranger>;
 
-impl Store {
-    /// Employees whom the CRM does not know, by their ids.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn unknown_employees(&self) -> Result<Strangers, Error> {
-        let text = self.meta(KEY)?;
-        // What cannot be read is told of by the start, which begins it anew.
-        let read = text.and_then(|text| serde_json::from_str(&text).ok());
-        Ok(read.unwrap_or_default())
-    }
+/// Employees whom the CRM does not know, by their ids.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn unknown_employees(db: &Db) -> Result<Strangers, Error> {
+    let text = meta::meta(db, KEY)?;
+    // What cannot be read is told of by the start, which begins it anew.
+    let read = text.and_then(|text| serde_json::from_str(&text).ok());
+    Ok(read.unwrap_or_default())
+}
 
-    /// The lead of a call that FAILED is there: its employee is the one that is not known.
-    pub(crate) fn note_stranger(
-        &self,
-        call: &CallRecord,
-        found: Finding,
-        at: EventTime,
-    ) -> Result<(), Error> {
-        let Some(employee) = call.employee_id.filter(|_| found == Finding::LeadExists) else {
-            return Ok(());
-        };
-        let mut all = self.unknown_employees()?;
-        if all.len() >= KEPT && !all.contains_key(&employee.get()) {
-            return Ok(());
-        }
-        let stranger = all.entry(employee.get()).or_insert_with(|| Stranger {
-            extension: call.employee.clone(),
-            calls: 0,
-            since: at.floor_seconds().get(),
-        });
-        stranger.calls += 1;
-        self.set_meta(KEY, &json("unknown employees", &all)?)?;
-        Ok(())
+/// The lead of a call that FAILED is there: its employee is the one that is not known.
+pub(crate) fn note_stranger(
+    db: &Db,
+    call: &CallRecord,
+    found: Finding,
+    at: EventTime,
+) -> Result<(), Error> {
+    let Some(employee) = call.employee_id.filter(|_| found == Finding::LeadExists) else {
+        return Ok(());
+    };
+    let mut all = unknown_employees(db)?;
+    if all.len() >= KEPT && !all.contains_key(&employee.get()) {
+        return Ok(());
     }
+    let stranger = all.entry(employee.get()).or_insert_with(|| Stranger {
+        extension: call.employee.clone(),
+        calls: 0,
+        since: at.floor_seconds().get(),
+    });
+    stranger.calls += 1;
+    meta::set_meta(db, KEY, &json("unknown employees", &all)?)?;
+    Ok(())
+}
 
-    /// A call with this employee is in the journal: the CRM knows it.
-    pub(crate) fn employee_is_known(&self, row: RowId) -> Result<(), Error> {
-        if self.meta(KEY)?.is_none() {
-            return Ok(());
-        }
-        let mut found = self.prepare("SELECT record FROM calls WHERE id = ?1")?;
-        let text: String = sql(self, found.query_row([row.0], |row| row.get(0)))?;
-        drop(found);
-        let call: CallRecord = self.read_json(row, &text)?;
-        let mut all = self.unknown_employees()?;
-        let known = call.employee_id.map(EmployeeId::get);
-        if known.is_none_or(|known| all.remove(&known).is_none()) {
-            return Ok(());
-        }
-        match all.is_empty() {
-            true => self.drop_meta(KEY)?,
-            false => self.set_meta(KEY, &json("unknown employees", &all)?)?,
-        };
-        Ok(())
+/// A call with this employee is in the journal: the CRM knows it.
+pub(crate) fn employee_is_known(db: &Db, row: RowId) -> Result<(), Error> {
+    if meta::meta(db, KEY)?.is_none() {
+        return Ok(());
     }
+    let text: String = db.value("SELECT record FROM calls WHERE id = ?1", [row.0])?;
+    let call: CallRecord = db.read_json(row, &text)?;
+    let mut all = unknown_employees(db)?;
+    let known = call.employee_id.map(EmployeeId::get);
+    if known.is_none_or(|known| all.remove(&known).is_none()) {
+        return Ok(());
+    }
+    match all.is_empty() {
+        true => meta::drop_meta(db, KEY)?,
+        false => meta::set_meta(db, KEY, &json("unknown employees", &all)?)?,
+    };
+    Ok(())
+}
 
-    /// The extensions of the newest calls that have one.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn extensions_met(&self) -> Result<Vec<Met>, Error> {
-        let mut found = self.prepare(
-            "SELECT json_extract(record, '$.pbx'), json_extract(record, '$.trunk'),
-                    json_extract(record, '$.employee'), started
-             FROM calls ORDER BY id DESC LIMIT ?1",
-        )?;
-        let rows = found.query_map([CALLS], |row| {
+/// The extensions of the newest calls that have one.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn extensions_met(db: &Db) -> Result<Vec<Met>, Error> {
+    let rows: Result<Vec<Option<Met>>, Error> = db.query_all(
+        "SELECT json_extract(record, '$.pbx'), json_extract(record, '$.trunk'),
+                json_extract(record, '$.employee'), started
+         FROM calls ORDER BY id DESC LIMIT ?1",
+        [CALLS],
+        |row| {
             let (trunk, extension): (Option<String>, Option<String>) = (row.get(1)?, row.get(2)?);
             let (pbx, started) = (row.get(0)?, row.get(3)?);
             Ok(trunk.zip(extension).map(|(trunk, extension)| Met {
@@ -110,10 +108,9 @@ impl Store {
                 extension: Extension::new(extension),
                 started,
             }))
-        });
-        let rows: Result<Vec<Option<Met>>, Error> = sql(self, rows.and_then(Iterator::collect));
-        Ok(rows?.into_iter().flatten().collect())
-    }
+        },
+    );
+    Ok(rows?.into_iter().flatten().collect())
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! What the sender chooses from.
 
-use crate::store::{Store, sql};
+use super::deliveries;
+use super::lead_requests;
+use crate::Db;
+use crate::Store;
 use crate::{
     Ask, DUE_POLLS_MAX, Due, Error, Fate, HELD_MAX, Head, RIPE_MAX, Ripe, RowId, SOUGHT_MAX,
     Unconfirmed,
@@ -8,7 +11,7 @@ use crate::{
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::CallUuid;
 use callbridge_model::TokenPrint;
-use rusqlite::{OptionalExtension as _, Params};
+use rusqlite::Params;
 
 const UNCONFIRMED: &str = "SELECT id, uuid, json_extract(record, '$.linkedid'),
     json_extract(record, '$.trunk'), started, request_id, token, submitted_at,
@@ -27,7 +30,7 @@ fn uuid_in(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<CallUuid>
     Ok(CallUuid(uuid::Uuid::from_bytes(row.get(column)?)))
 }
 
-fn unconfirmed(row: &rusqlite::Row<'_>) -> rusqlite::Result<Unconfirmed> {
+fn read_unconfirmed(row: &rusqlite::Row<'_>) -> rusqlite::Result<Unconfirmed> {
     let time = |column| row.get(column).map(EventTime::from_micros);
     let fate: Option<String> = row.get(14)?;
     Ok(Unconfirmed {
@@ -52,206 +55,200 @@ fn unconfirmed(row: &rusqlite::Row<'_>) -> rusqlite::Result<Unconfirmed> {
     })
 }
 
-impl Store {
-    /// What could be requested now, and when there will be more.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn head(&self, ask: &Ask) -> Result<Head, Error> {
-        let books = self.books();
-        let mut head = Head {
-            ready: books.ready,
-            sending: books.sending,
-            submitted: books.submitted,
-            hooked: self.hooked()?,
-            ..Head::default()
-        };
-        if books.ready > 0 {
-            head.live = self.oldest_ready(true, ask)?;
-            head.backlog = self.oldest_ready(false, ask)?;
-            head.next_not_before = self.next_held(ask.now)?;
-        }
-        head.errands = self.errands(ask)?;
-        if books.submitted > 0 {
-            head.polls = self.due_polls(ask)?;
-            head.next_poll = self.next_poll(ask.now)?;
-            head.oldest_submitted = self.first_accepted(ask)?;
-            head.ripe = self.ripe(ask)?;
-            head.alone = self.alone(ask)?;
-            head.orphan = self.due_orphan(ask)?;
-        }
-        Ok(head)
+/// What could be requested now, and when there will be more.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn head(store: &Store, ask: &Ask) -> Result<Head, Error> {
+    let books = store.books();
+    let mut head = Head {
+        ready: books.ready,
+        sending: books.sending,
+        submitted: books.submitted,
+        hooked: deliveries::hooked(store)?,
+        ..Head::default()
+    };
+    if books.ready > 0 {
+        head.live = oldest_ready(store, true, ask)?;
+        head.backlog = oldest_ready(store, false, ask)?;
+        head.next_not_before = next_held(store, ask.now)?;
     }
-
-    /// What a sweep looks for: submitted calls that no two sweeps have missed, the one accepted
-    /// first at the front; and those that this token cannot poll, however often they were missed.
-    ///
-    /// # Errors
-    /// The disk, or a damaged file.
-    pub fn sought(&self, ask: &Ask) -> Result<Vec<Unconfirmed>, Error> {
-        let limit = count(SOUGHT_MAX);
-        let text = format!("{UNCONFIRMED} AND absent < 2 ORDER BY submitted_at LIMIT ?1");
-        let mut sought = self.unconfirmed(&text, [limit])?;
-        for token in self.other_tokens(&ask.tokens)? {
-            let text =
-                format!("{UNCONFIRMED} AND absent >= 2 AND token = ?1 ORDER BY next_poll LIMIT ?2");
-            sought.extend(self.unconfirmed(&text, (&token, limit))?);
-        }
-        Ok(sought)
+    head.errands = lead_requests::errands(store, ask)?;
+    if books.submitted > 0 {
+        head.polls = due_polls(store, ask)?;
+        head.next_poll = next_poll(store, ask.now)?;
+        head.oldest_submitted = first_accepted(store, ask)?;
+        head.ripe = ripe(store, ask)?;
+        head.alone = alone(store, ask)?;
+        head.orphan = due_orphan(store, ask)?;
     }
+    Ok(head)
+}
 
-    fn unconfirmed(&self, text: &str, values: impl Params) -> Result<Vec<Unconfirmed>, Error> {
-        let mut found = self.prepare(text)?;
-        let rows = found
-            .query_map(values, unconfirmed)
-            .and_then(Iterator::collect);
-        sql(self, rows)
+/// What a sweep looks for: submitted calls that no two sweeps have missed, the one accepted
+/// first at the front; and those that this token cannot poll, however often they were missed.
+///
+/// # Errors
+/// The disk, or a damaged file.
+pub fn sought(db: &Db, ask: &Ask) -> Result<Vec<Unconfirmed>, Error> {
+    let limit = count(SOUGHT_MAX);
+    let text = format!("{UNCONFIRMED} AND absent < 2 ORDER BY submitted_at LIMIT ?1");
+    let mut sought = unconfirmed(db, &text, [limit])?;
+    for token in other_tokens(db, &ask.tokens)? {
+        let text =
+            format!("{UNCONFIRMED} AND absent >= 2 AND token = ?1 ORDER BY next_poll LIMIT ?2");
+        sought.extend(unconfirmed(db, &text, (&token, limit))?);
     }
+    Ok(sought)
+}
 
-    /// The lower id of the first one never held back and the first one held back long enough.
-    fn oldest_ready(&self, live: bool, ask: &Ask) -> Result<Option<Due>, Error> {
-        let now = ask.now;
-        let mut fresh = self.prepare(
-            "SELECT id, uuid, since FROM calls
-             WHERE state = 'ready' AND not_before = 0 AND live = ?1 ORDER BY id LIMIT 1",
+fn unconfirmed(db: &Db, text: &str, values: impl Params) -> Result<Vec<Unconfirmed>, Error> {
+    db.query_all(text, values, read_unconfirmed)
+}
+
+/// The lower id of the first one never held back and the first one held back long enough.
+fn oldest_ready(db: &Db, live: bool, ask: &Ask) -> Result<Option<Due>, Error> {
+    let now = ask.now;
+    let fresh = db.query_first(
+        "SELECT id, uuid, since FROM calls
+         WHERE state = 'ready' AND not_before = 0 AND live = ?1 ORDER BY id LIMIT 1",
+        [live],
+        due,
+    )?;
+    if ask.untried_first && fresh.is_some() {
+        return Ok(fresh);
+    }
+    let held = db.query_first(
+        "SELECT id, uuid, since FROM calls
+         WHERE state = 'ready' AND not_before > 0 AND live = ?1 AND not_before <= ?2
+         ORDER BY not_before LIMIT 1",
+        (live, now.micros()),
+        due,
+    )?;
+    let beyond = db.query_first(
+        "SELECT id, uuid, since FROM calls
+         WHERE state = 'ready' AND not_before > ?2 AND not_before > 0 AND live = ?1
+         ORDER BY not_before LIMIT 1",
+        (live, latest(now)),
+        due,
+    )?;
+    let all = fresh.into_iter().chain(held).chain(beyond);
+    Ok(all.min_by_key(|due| due.row))
+}
+
+fn next_held(db: &Db, now: EventTime) -> Result<Option<EventTime>, Error> {
+    let mut earliest = None;
+    for live in [true, false] {
+        // SQLite looks for the first of two bounds: that has to be the narrower one.
+        let next: Option<i64> = db.value(
+            "SELECT min(not_before) FROM calls
+             WHERE state = 'ready' AND not_before > ?2 AND not_before > 0 AND live = ?1",
+            (live, now.micros()),
         )?;
-        let fresh = sql(self, fresh.query_row([live], due).optional())?;
-        if ask.untried_first && fresh.is_some() {
-            return Ok(fresh);
+        earliest = earliest.into_iter().chain(next).min();
+    }
+    Ok(earliest.map(EventTime::from_micros))
+}
+
+fn due_polls(db: &Db, ask: &Ask) -> Result<Vec<Unconfirmed>, Error> {
+    let due = format!("{UNCONFIRMED} AND next_poll <= ?1 AND token = ?2");
+    let beyond = format!("{UNCONFIRMED} AND next_poll > ?1 AND token = ?2");
+    for (text, moment) in [(due, ask.now.micros()), (beyond, latest(ask.now))] {
+        let text = format!("{text} ORDER BY next_poll LIMIT ?3");
+        let mut polls = Vec::new();
+        for token in &ask.tokens {
+            let values = (moment, token.as_str(), count(DUE_POLLS_MAX));
+            polls.extend(unconfirmed(db, &text, values)?);
         }
-        let mut held = self.prepare(
-            "SELECT id, uuid, since FROM calls
-             WHERE state = 'ready' AND not_before > 0 AND live = ?1 AND not_before <= ?2
-             ORDER BY not_before LIMIT 1",
-        )?;
-        let held = sql(self, held.query_row((live, now.micros()), due).optional())?;
-        let mut beyond = self.prepare(
-            "SELECT id, uuid, since FROM calls
-             WHERE state = 'ready' AND not_before > ?2 AND not_before > 0 AND live = ?1
-             ORDER BY not_before LIMIT 1",
-        )?;
-        let beyond = beyond.query_row((live, latest(now)), due).optional();
-        let beyond = sql(self, beyond)?;
-        let all = fresh.into_iter().chain(held).chain(beyond);
-        Ok(all.min_by_key(|due| due.row))
-    }
-
-    fn next_held(&self, now: EventTime) -> Result<Option<EventTime>, Error> {
-        let mut earliest = None;
-        for live in [true, false] {
-            // SQLite looks for the first of two bounds: that has to be the narrower one.
-            let mut next = self.prepare(
-                "SELECT min(not_before) FROM calls
-                 WHERE state = 'ready' AND not_before > ?2 AND not_before > 0 AND live = ?1",
-            )?;
-            let next: Option<i64> =
-                sql(self, next.query_row((live, now.micros()), |row| row.get(0)))?;
-            earliest = earliest.into_iter().chain(next).min();
+        if !polls.is_empty() {
+            polls.sort_by_key(|call| call.next_poll);
+            polls.truncate(DUE_POLLS_MAX);
+            return Ok(polls);
         }
-        Ok(earliest.map(EventTime::from_micros))
     }
+    Ok(Vec::new())
+}
 
-    fn due_polls(&self, ask: &Ask) -> Result<Vec<Unconfirmed>, Error> {
-        let due = format!("{UNCONFIRMED} AND next_poll <= ?1 AND token = ?2");
-        let beyond = format!("{UNCONFIRMED} AND next_poll > ?1 AND token = ?2");
-        for (text, moment) in [(due, ask.now.micros()), (beyond, latest(ask.now))] {
-            let text = format!("{text} ORDER BY next_poll LIMIT ?3");
-            let mut polls = Vec::new();
-            for token in &ask.tokens {
-                let values = (moment, token.as_str(), count(DUE_POLLS_MAX));
-                polls.extend(self.unconfirmed(&text, values)?);
-            }
-            if !polls.is_empty() {
-                polls.sort_by_key(|call| call.next_poll);
-                polls.truncate(DUE_POLLS_MAX);
-                return Ok(polls);
-            }
-        }
-        Ok(Vec::new())
-    }
+fn first_accepted(db: &Db, ask: &Ask) -> Result<Vec<Unconfirmed>, Error> {
+    let text = format!("{UNCONFIRMED} AND token = ?1 ORDER BY submitted_at LIMIT 1");
+    let each = ask.tokens.iter().map(|token| {
+        let first = unconfirmed(db, &text, [token.as_str()])?;
+        Ok(first.into_iter().next())
+    });
+    each.filter_map(Result::transpose).collect()
+}
 
-    fn first_accepted(&self, ask: &Ask) -> Result<Vec<Unconfirmed>, Error> {
-        let text = format!("{UNCONFIRMED} AND token = ?1 ORDER BY submitted_at LIMIT 1");
-        let each = ask.tokens.iter().map(|token| {
-            let first = self.unconfirmed(&text, [token.as_str()])?;
-            Ok(first.into_iter().next())
-        });
-        each.filter_map(Result::transpose).collect()
-    }
-
-    fn ripe(&self, ask: &Ask) -> Result<Ripe, Error> {
-        let mut found = self.prepare(
-            "SELECT count(*), min(submitted_at) FROM (
-                 SELECT submitted_at FROM calls
-                 WHERE state = 'submitted' AND absent < 2 AND submitted_at <= ?1
-                 AND (next_poll <= ?2 OR next_poll > ?3) ORDER BY submitted_at LIMIT ?4)",
-        )?;
-        let values = (
-            ask.ripe_before.micros(),
-            ask.now.micros(),
-            latest(ask.now),
-            RIPE_MAX,
-        );
-        let ripe = found.query_row(values, |row| {
+fn ripe(db: &Db, ask: &Ask) -> Result<Ripe, Error> {
+    let values = (
+        ask.ripe_before.micros(),
+        ask.now.micros(),
+        latest(ask.now),
+        RIPE_MAX,
+    );
+    db.query_one(
+        "SELECT count(*), min(submitted_at) FROM (
+             SELECT submitted_at FROM calls
+             WHERE state = 'submitted' AND absent < 2 AND submitted_at <= ?1
+             AND (next_poll <= ?2 OR next_poll > ?3) ORDER BY submitted_at LIMIT ?4)",
+        values,
+        |row| {
             Ok(Ripe {
                 calls: row.get(0)?,
                 oldest: row.get::<_, Option<i64>>(1)?.map(EventTime::from_micros),
             })
-        });
-        sql(self, ripe)
-    }
+        },
+    )
+}
 
-    fn alone(&self, ask: &Ask) -> Result<Option<Unconfirmed>, Error> {
-        let text = format!(
-            "{UNCONFIRMED} AND absent >= 2 AND next_poll <= ?1 AND token = ?2
-             ORDER BY next_poll LIMIT 1"
-        );
-        let mut alone = Vec::new();
-        for token in &ask.tokens {
-            alone.extend(self.unconfirmed(&text, (ask.now.micros(), token.as_str()))?);
-        }
-        Ok(alone.into_iter().min_by_key(|call| call.next_poll))
+fn alone(db: &Db, ask: &Ask) -> Result<Option<Unconfirmed>, Error> {
+    let text = format!(
+        "{UNCONFIRMED} AND absent >= 2 AND next_poll <= ?1 AND token = ?2
+         ORDER BY next_poll LIMIT 1"
+    );
+    let mut alone = Vec::new();
+    for token in &ask.tokens {
+        alone.extend(unconfirmed(db, &text, (ask.now.micros(), token.as_str()))?);
     }
+    Ok(alone.into_iter().min_by_key(|call| call.next_poll))
+}
 
-    /// Orphans are what no token of ours made that still lives.
-    fn due_orphan(&self, ask: &Ask) -> Result<Option<Unconfirmed>, Error> {
-        for token in self.other_tokens(&ask.tokens)? {
-            for range in ["next_poll <= ?2", "next_poll > ?3"] {
-                let text = format!("{UNCONFIRMED} AND token = ?1 AND {range} AND ?2 < ?3 LIMIT 1");
-                let values = (&token, ask.now.micros(), latest(ask.now));
-                if let Some(call) = self.unconfirmed(&text, values)?.pop() {
-                    return Ok(Some(call));
-                }
+/// Orphans are what no token of ours made that still lives.
+fn due_orphan(db: &Db, ask: &Ask) -> Result<Option<Unconfirmed>, Error> {
+    for token in other_tokens(db, &ask.tokens)? {
+        for range in ["next_poll <= ?2", "next_poll > ?3"] {
+            let text = format!("{UNCONFIRMED} AND token = ?1 AND {range} AND ?2 < ?3 LIMIT 1");
+            let values = (&token, ask.now.micros(), latest(ask.now));
+            if let Some(call) = unconfirmed(db, &text, values)?.pop() {
+                return Ok(Some(call));
             }
         }
-        Ok(None)
     }
+    Ok(None)
+}
 
-    /// The tokens that made what waits, but for those that live: from one to the next, for there
-    /// may be many calls of each.
-    fn other_tokens(&self, living: &[TokenPrint]) -> Result<Vec<String>, Error> {
-        let mut found = self.prepare(
-            "WITH RECURSIVE each(token) AS (
-                 SELECT min(token) FROM calls WHERE state = 'submitted'
-                 UNION ALL
-                 SELECT (SELECT min(token) FROM calls
-                         WHERE state = 'submitted' AND token > each.token)
-                 FROM each WHERE each.token IS NOT NULL)
-             SELECT token FROM each WHERE token IS NOT NULL",
-        )?;
-        let rows = found.query_map([], |row| row.get(0));
-        let mut tokens: Vec<String> = sql(self, rows.and_then(Iterator::collect))?;
-        tokens.retain(|token| living.iter().all(|print| print.as_str() != token));
-        Ok(tokens)
-    }
+/// The tokens that made what waits, but for those that live: from one to the next, for there
+/// may be many calls of each.
+fn other_tokens(db: &Db, living: &[TokenPrint]) -> Result<Vec<String>, Error> {
+    let mut tokens: Vec<String> = db.values(
+        "WITH RECURSIVE each(token) AS (
+             SELECT min(token) FROM calls WHERE state = 'submitted'
+             UNION ALL
+             SELECT (SELECT min(token) FROM calls
+                     WHERE state = 'submitted' AND token > each.token)
+             FROM each WHERE each.token IS NOT NULL)
+         SELECT token FROM each WHERE token IS NOT NULL",
+        [],
+    )?;
+    tokens.retain(|token| living.iter().all(|print| print.as_str() != token));
+    Ok(tokens)
+}
 
-    fn next_poll(&self, now: EventTime) -> Result<Option<EventTime>, Error> {
-        let mut found = self.prepare(
-            "SELECT min(next_poll) FROM calls WHERE state = 'submitted' AND next_poll > ?1",
-        )?;
-        let next: Option<i64> = sql(self, found.query_row([now.micros()], |row| row.get(0)))?;
-        Ok(next.map(EventTime::from_micros))
-    }
+fn next_poll(db: &Db, now: EventTime) -> Result<Option<EventTime>, Error> {
+    let next: Option<i64> = db.value(
+        "SELECT min(next_poll) FROM calls WHERE state = 'submitted' AND next_poll > ?1",
+        [now.micros()],
+    )?;
+    Ok(next.map(EventTime::from_micros))
 }
 
 /// What is held beyond this moment was written before the clock was set back.

@@ -3,6 +3,7 @@
 
 use super::call::{at, finished, journal};
 use super::deliveries::signature;
+use crate::tables;
 use crate::{
     Ask, Delivery, Done, Fate, Finished, LetterFilter, Op, RowId, Settings, SlotRow, Step, Store,
     Told,
@@ -223,19 +224,19 @@ pub const ACTS: &[Act] = &[
             snapshot,
         };
         write(store, vec![open(Some(vec![1]))]);
-        store.open_calls("pbx1").expect("readable");
-        store.all_open_calls().expect("readable");
+        tables::open_calls::open_calls(store, "pbx1").expect("readable");
+        tables::open_calls::all_open_calls(store).expect("readable");
         write(store, vec![open(None)]);
     }),
     ("a position", |store, _| {
         let source = "file:///cel".to_owned();
         let position = serde_json::json!({"offset": 1});
         write(store, vec![Op::Position { source, position }]);
-        store.position("file:///cel").expect("readable");
+        tables::positions::position(store, "file:///cel").expect("readable");
     }),
     ("bytes nobody reads", |store, _| {
         let row = new(&write(store, vec![unreadable(1)])[0]);
-        store.letter(row).expect("readable");
+        tables::letters::letter(store, row).expect("readable");
         let refused = Op::Step {
             row,
             step: Step::Expire,
@@ -250,7 +251,7 @@ pub const ACTS: &[Act] = &[
         step(store, rows.at(READY, 0), Step::Send)
     }),
     ("rows under way", |store, _| {
-        drop(store.sending().expect("readable"))
+        drop(tables::calls::sending(store).expect("readable"))
     }),
     ("unsent", |store, rows| {
         step(store, rows.at(READY, 0), Step::Unsent)
@@ -297,16 +298,14 @@ pub const ACTS: &[Act] = &[
         step(store, rows.at(DEAD, 0), Step::Recheck { record, before });
     }),
     ("retry", |store, rows| {
-        let record = store
-            .row(rows.at(DEAD, 1))
+        let record = tables::calls::row(store, rows.at(DEAD, 1))
             .expect("readable")
             .expect("a row")
             .record;
         step(store, rows.at(DEAD, 1), Step::Retry { record });
     }),
     ("release", |store, rows| {
-        let record = store
-            .row(rows.at(PARKED, 0))
+        let record = tables::calls::row(store, rows.at(PARKED, 0))
             .expect("readable")
             .expect("a row")
             .record;
@@ -336,7 +335,7 @@ pub const ACTS: &[Act] = &[
             wall_sent: at(1),
         };
         write(store, vec![Op::Slot(slot)]);
-        store.slots().expect("readable");
+        tables::slots::slots(store).expect("readable");
         write(store, vec![Op::SlotGone { slot: 1 }]);
     }),
     ("a setting", |store, _| {
@@ -366,7 +365,7 @@ pub const ACTS: &[Act] = &[
         write(store, vec![Op::Count { counter, by: 1 }]);
     }),
     ("the outbox", |store, _| {
-        let notices = store.notices(PAGE).expect("readable");
+        let notices = tables::outbox::notices(store, PAGE).expect("readable");
         let notice = notices[0].notice;
         write(store, vec![Op::NoticeSent { notice }]);
     }),
@@ -391,8 +390,7 @@ pub const ACTS: &[Act] = &[
             }))],
         );
         for (kind, k) in [(READY, 3), (SUBMITTED, 3), (DEAD, 3)] {
-            let row = store
-                .row(rows.at(kind, k))
+            let row = tables::calls::row(store, rows.at(kind, k))
                 .expect("readable")
                 .expect("a row");
             let delivery = |event: &str| {
@@ -429,31 +427,28 @@ pub const ACTS: &[Act] = &[
     ),
     ("what a sweep seeks", |store, _| {
         for token in [token(), TokenPrint::of("another")] {
-            store.sought(&ask(1, Some(token))).expect("readable");
+            tables::work_queue::sought(store, &ask(1, Some(token))).expect("readable");
         }
     }),
     ("a call by its ids", |store, rows| {
         let call = call(READY, rows.middle());
         let uuid = call.judged.record.uuid.expect("one");
-        store.row_of(uuid).expect("readable").expect("a row");
-        store
-            .find_call(call.call.linkedid.as_str())
-            .expect("readable");
-        store
-            .tombstone("pbx1", call.call.linkedid.as_str())
+        tables::calls::row_of(store, uuid)
+            .expect("readable")
+            .expect("a row");
+        tables::calls::find_call(store, call.call.linkedid.as_str()).expect("readable");
+        tables::seen_calls::tombstone(store, "pbx1", call.call.linkedid.as_str())
             .expect("readable");
     }),
     ("a call by its uuid's beginning", |store, rows| {
         let uuid = call(READY, rows.middle()).judged.record.uuid.expect("one");
-        store
-            .search_call(&uuid.to_string()[..34])
-            .expect("readable");
+        tables::search::search_call(store, &uuid.to_string()[..34]).expect("readable");
     }),
     ("no call at all", |store, _| {
-        drop(store.search_call("1.2").expect("readable"))
+        drop(tables::search::search_call(store, "1.2").expect("readable"))
     }),
     ("the oldest calls", |store, _| {
-        drop(store.oldest(PAGE).expect("readable"))
+        drop(tables::calls::oldest(store, PAGE).expect("readable"))
     }),
     ("a page of letters", |store, _| {
         letters(store, LetterFilter::default())
@@ -490,26 +485,22 @@ pub const ACTS: &[Act] = &[
         );
     }),
     ("letters by reason", |store, _| {
-        drop(store.letters_by_reason().expect("readable"))
+        drop(tables::letters::letters_by_reason(store).expect("readable"))
     }),
     ("numbers without a lead", |store, _| {
-        drop(store.parked_phones(None, PAGE).expect("readable"));
+        drop(tables::parked::parked_phones(store, None, PAGE).expect("readable"));
     }),
     ("parked calls of a number", |store, _| {
         let phone = Phone::from_e164("+998909000050").expect("a number");
-        store.waiting_by_phone(&phone).expect("readable");
-        store.torn_after(None, PAGE).expect("readable");
+        tables::parked::waiting_by_phone(store, &phone).expect("readable");
+        tables::parked::torn_after(store, None, PAGE).expect("readable");
     }),
     ("parked calls", |store, _| {
-        let page = store.parked_after(None, PAGE).expect("readable");
-        store
-            .parked_after(page.last().copied(), PAGE)
-            .expect("readable");
+        let page = tables::parked::parked_after(store, None, PAGE).expect("readable");
+        tables::parked::parked_after(store, page.last().copied(), PAGE).expect("readable");
     }),
     ("parked calls that have waited", |store, _| {
-        store
-            .parked_before(at(1_000_000_000), PAGE)
-            .expect("readable");
+        tables::parked::parked_before(store, at(1_000_000_000), PAGE).expect("readable");
     }),
     ("a lead with another number", |store, rows| {
         let mut news = LeadNews::new(
@@ -526,24 +517,27 @@ pub const ACTS: &[Act] = &[
         store.take_awaited();
     }),
     ("a number of the directory", |store, rows| {
-        drop(store.holders(&number(rows.middle())).expect("readable"));
+        drop(tables::directory::holders(store, &number(rows.middle())).expect("readable"));
         let lead = LeadId::new(1).expect("positive");
-        store.survivor(lead).expect("readable").expect("merged");
+        tables::directory::survivor(store, lead)
+            .expect("readable")
+            .expect("merged");
     }),
     ("a page of the directory", |store, _| {
-        drop(store.directory(None, PAGE).expect("readable"));
-        store.directory_size().expect("readable");
+        drop(tables::directory::directory(store, None, PAGE).expect("readable"));
+        tables::directory::directory_size(store).expect("readable");
     }),
     ("the books", |store, _| {
-        drop((store.books(), store.binding().expect("readable")))
+        drop((
+            store.books(),
+            tables::meta::binding(store).expect("readable"),
+        ))
     }),
 ];
 
 fn letters(store: &Store, filter: LetterFilter) {
     let limit = PAGE;
-    store
-        .letters(&LetterFilter { limit, ..filter })
-        .expect("readable");
+    tables::letters::letters(store, &LetterFilter { limit, ..filter }).expect("readable");
 }
 
 pub fn ask(seconds: i64, token: Option<TokenPrint>) -> Ask {
@@ -558,6 +552,6 @@ pub fn ask(seconds: i64, token: Option<TokenPrint>) -> Ask {
 /// With the token in use, and with another one.
 fn head(store: &Store, seconds: i64) {
     for token in [Some(token()), Some(TokenPrint::of("another")), None] {
-        store.head(&ask(seconds, token)).expect("a head");
+        tables::work_queue::head(store, &ask(seconds, token)).expect("a head");
     }
 }

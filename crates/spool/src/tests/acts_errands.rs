@@ -2,6 +2,7 @@
 
 use super::acts::{Act, SUBMITTED, ask, step, token, write};
 use super::call::at;
+use crate::tables;
 use crate::{Op, RowId, Step, Store};
 use callbridge_leads::errand::LeadChange;
 use callbridge_leads::errand::due::Errand;
@@ -32,7 +33,7 @@ pub const ERRANDS: &[Act] = &[
     ("fail, look up, fail again", |store, rows| {
         let errand = Errand::LookUp(lead());
         fails(store, rows.at(SUBMITTED, 4));
-        store.errands(&ask(2_001, Some(token()))).expect("readable");
+        tables::lead_requests::errands(store, &ask(2_001, Some(token()))).expect("readable");
         told(store, Told::Sent(errand.clone()), 2_001);
         told(store, Told::Back(errand.clone()), 2_002);
         told(store, Told::Again(errand, "500".into()), 2_003);
@@ -46,26 +47,34 @@ pub const ERRANDS: &[Act] = &[
             Told::Rest(Kind::LookUps, errand, "403".into()),
             2_005,
         );
-        store.resting(at(2_006)).expect("readable");
-        store.errands_waiting(at(0)).expect("readable");
+        tables::lead_requests::resting(store, at(2_006)).expect("readable");
+        tables::lead_requests::errands_waiting(store, at(0)).expect("readable");
         told(store, Told::Granted, 2_007);
     }),
     ("a call goes on to another lead", |store, rows| {
         let row = rows.at(SUBMITTED, 4);
-        let record = store.row(row).expect("readable").expect("a row").record;
+        let record = tables::calls::row(store, row)
+            .expect("readable")
+            .expect("a row")
+            .record;
         let moved = Step::Moved {
             record: Box::new(record),
             been: Default::default(),
             why: "merged".into(),
         };
-        store.onward(row).expect("readable");
+        tables::look_ups::onward(store, row).expect("readable");
         step(store, row, moved);
     }),
     ("an employee turns out to be known", |store, rows| {
         let key = "employees.unknown".to_owned();
         let value = r#"{"999":{"extension":"101","calls":1,"since":1}}"#.to_owned();
         write(store, vec![Op::Meta { key, value }]);
-        assert_eq!(store.unknown_employees().expect("readable").len(), 1);
+        assert_eq!(
+            tables::strangers::unknown_employees(store)
+                .expect("readable")
+                .len(),
+            1
+        );
         step(store, rows.at(SUBMITTED, 6), Step::Confirmed);
     }),
     ("a lead shows its calls", |store, _| {
@@ -74,10 +83,12 @@ pub const ERRANDS: &[Act] = &[
             Told::Catalogue(Catalogue::unread("403".into(), at(1))),
             2_010,
         );
-        let write = store.field_write(lead()).expect("readable").expect("shows");
+        let write = tables::shows::field_write(store, lead())
+            .expect("readable")
+            .expect("shows");
         told(store, Told::Writes(lead(), write), 2_011);
         told(store, Told::Accepted(lead(), "r".into(), token()), 2_012);
-        store.errands(&ask(2_020, Some(token()))).expect("readable");
+        tables::lead_requests::errands(store, &ask(2_020, Some(token()))).expect("readable");
         told(store, Told::Written(lead()), 2_021);
     }),
 ];

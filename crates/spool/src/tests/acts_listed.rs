@@ -2,6 +2,7 @@
 
 use super::acts::{Act, write};
 use super::call::{T0, at, finished};
+use crate::tables;
 use crate::{CallFilter, Op, Place, Store};
 use callbridge_model::{Outcome, TypedNumber};
 
@@ -10,7 +11,7 @@ fn number() -> TypedNumber {
 }
 
 fn page(store: &Store, filter: &CallFilter) {
-    store.listed(filter, filter.beginning()).expect("readable");
+    tables::listed::listed(store, filter, filter.beginning()).expect("readable");
 }
 
 /// Everything, after [`super::acts_errands::ERRANDS`].
@@ -41,19 +42,18 @@ pub const LISTED: &[Act] = &[
         );
     }),
     ("calls of a number, newest first", |store, _| {
-        drop(store.listed_back(&number(), Place::END).expect("readable"));
+        drop(tables::listed::listed_back(store, &number(), Place::END).expect("readable"));
     }),
     ("the newest call", |store, _| {
-        let newest = store.newest_start(at(100_000).floor_seconds().get());
+        let newest = tables::listed::newest_start(store, at(100_000).floor_seconds().get());
         assert!(newest.expect("readable").is_some());
     }),
     ("the extensions of the newest calls", |store, _| {
-        drop(store.extensions_met().expect("readable"));
+        drop(tables::strangers::extensions_met(store).expect("readable"));
     }),
     ("calls that moved", |store, _| {
         let seen = store.moves_so_far() - 1;
-        let (moved, _) = store
-            .moved_since(seen, 5)
+        let (moved, _) = crate::appeared::moved_since(store, seen, 5)
             .expect("readable")
             .expect("remembered");
         assert_eq!(moved.len(), 1);
@@ -61,12 +61,10 @@ pub const LISTED: &[Act] = &[
     ("a call between extensions, and their list", |store, _| {
         let call = finished(900_000, Outcome::Internal, None);
         write(store, vec![Op::Finish(Box::new(call))]);
-        let last = store.newest_internal().expect("readable");
-        let (calls, _) = store.internal_since(last - 1).expect("readable");
+        let last = tables::listed::newest_internal(store).expect("readable");
+        let (calls, _) = tables::listed::internal_since(store, last - 1).expect("readable");
         assert_eq!(calls.len(), 1);
         let all = CallFilter::default();
-        store
-            .listed_internal(&all, all.beginning())
-            .expect("readable");
+        tables::listed::listed_internal(store, &all, all.beginning()).expect("readable");
     }),
 ];

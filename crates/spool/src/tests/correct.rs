@@ -1,12 +1,13 @@
 //! What becomes of a letter `incomplete` when its call is told again, and better?
 
 use super::call::{at, finished, journal};
+use crate::tables;
 use crate::{Done, Finished, Op, RowId, Settings, State, Step, Store};
 use callbridge_model::{CallUuid, Outcome, Reason};
 
 fn finish(store: &mut Store, call: &Finished) -> Done {
     let done = store.write(vec![Op::Finish(Box::new(call.clone()))]);
-    assert_eq!(store.recount().expect("a recount").wrong, []);
+    assert_eq!(tables::books::recount(store).expect("a recount").wrong, []);
     assert!(store.books().balance());
     done.expect("stored").remove(0)
 }
@@ -28,7 +29,9 @@ fn a_letter_that_nobody_has_retried_is_sent_with_the_better_values_once() {
     assert_eq!(finish(&mut store, &incomplete(1)), Done::Repeat(Some(row)));
     let whole = journal(1);
     assert_eq!(finish(&mut store, &whole), Done::Corrected(row));
-    let stored = store.row(row).expect("readable").expect("a row");
+    let stored = tables::calls::row(&store, row)
+        .expect("readable")
+        .expect("a row");
     assert_eq!((stored.state, stored.reason), (State::Ready, None));
     assert_eq!(stored.record, whole.judged.record);
     assert_eq!(finish(&mut store, &whole), Done::Repeat(Some(row)));
@@ -53,7 +56,9 @@ fn a_letter_that_a_person_has_sent_is_left_alone() {
         finish(&mut store, &journal(1)),
         Done::Repeat(Some(RowId(1)))
     );
-    let stored = store.row(RowId(1)).expect("readable").expect("a row");
+    let stored = tables::calls::row(&store, RowId(1))
+        .expect("readable")
+        .expect("a row");
     assert_eq!(stored.record, record);
 }
 

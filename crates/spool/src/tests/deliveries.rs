@@ -2,6 +2,7 @@
 
 use super::call::{ask, at, finished, journal};
 use super::table::steps;
+use crate::tables;
 use crate::{
     DELIVERIES_KEPT, Delivered, Delivery, Done, Error, Fate, Hooked, Op, RowId, Settings, State,
     Step, Store, Told,
@@ -91,7 +92,10 @@ fn died(reason: Reason) -> Step {
 }
 
 fn state(store: &Store, row: RowId) -> State {
-    store.row(row).expect("readable").expect("a row").state
+    tables::calls::row(store, row)
+        .expect("readable")
+        .expect("a row")
+        .state
 }
 
 #[test]
@@ -141,7 +145,11 @@ fn a_webhook_confirms_a_call_wherever_nobody_knows_better() {
         };
         assert_eq!(delivered, expected, "{way:?}");
         assert!(store.books().balance());
-        assert_eq!(store.recount().expect("a recount").wrong, [], "{way:?}");
+        assert_eq!(
+            tables::books::recount(&store).expect("a recount").wrong,
+            [],
+            "{way:?}"
+        );
     }
 }
 
@@ -150,7 +158,7 @@ fn an_answer_that_comes_after_the_webhook_changes_nothing_and_is_no_error() {
     let mut store = store();
     let row = call(&mut store, &[Step::Send]);
     deliver(&mut store, event("a", 1, 30));
-    let before = (store.columns(), store.books());
+    let before = (super::stored::columns(&store), store.books());
     for late in steps().into_iter().filter(Step::is_answer) {
         let done = step(&mut store, row, late.clone(), 40);
         assert_eq!(done, Ok(Done::Stepped(State::Journaled)), "{late:?}");
@@ -161,9 +169,11 @@ fn an_answer_that_comes_after_the_webhook_changes_nothing_and_is_no_error() {
             "{other:?}"
         );
     }
-    assert_eq!((store.columns(), store.books()), before);
+    assert_eq!((super::stored::columns(&store), store.books()), before);
     assert!(
-        store.notices(10).expect("readable").is_empty(),
+        tables::outbox::notices(&store, 10)
+            .expect("readable")
+            .is_empty(),
         "no letter came of it"
     );
 }
@@ -268,7 +278,11 @@ fn a_call_that_stands_on_other_leads_is_confirmed_and_said_to() {
 #[test]
 fn the_sender_sees_when_webhooks_last_confirmed_and_how_long_they_take() {
     let mut store = store();
-    let head = |store: &Store| store.head(&ask(at(100))).expect("a head").hooked;
+    let head = |store: &Store| {
+        tables::work_queue::head(store, &ask(at(100)))
+            .expect("a head")
+            .hooked
+    };
     let seconds = Duration::from_secs;
     assert_eq!(head(&store), None);
     for n in 1..=3 {
@@ -306,7 +320,7 @@ fn a_delivery_beside_a_request_that_fails_is_stored_all_the_same() {
         State::Sending,
         "all of a request or nothing"
     );
-    assert_eq!(store.hooked(), Ok(None));
+    assert_eq!(tables::deliveries::hooked(&store), Ok(None));
     let again = deliver(&mut store, event("a", 1, 31));
     assert!(matches!(again, Delivered::Confirmed { .. }), "{again:?}");
 }

@@ -1,6 +1,7 @@
 //! Is the directory on disk the one of the rules?
 
 use super::call::{at, finished};
+use crate::tables;
 use crate::{DirectorySize, Done, Handle, Op, Settings, Store, open};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::memory::Remembered;
@@ -77,13 +78,13 @@ proptest! {
             remembered.learn(&news);
             prop_assert_eq!(write(&mut store, news), known != remembered);
             for n in 0..9 {
-                let on_disk = store.holders(&phone(n)).expect("readable");
+                let on_disk = tables::directory::holders(&store, &phone(n)).expect("readable");
                 prop_assert_eq!(on_disk, remembered.find(&phone(n)));
             }
             let held = (0..9).filter(|n| remembered.has(&phone(*n))).count() as u64;
-            let size = store.directory_size().expect("readable");
+            let size = tables::directory::directory_size(&store).expect("readable");
             prop_assert_eq!(size, DirectorySize { phones: held, leads: remembered.living() });
-            let listed = store.directory(None, 100).expect("readable");
+            let listed = tables::directory::directory(&store, None, 100).expect("readable");
             prop_assert_eq!(listed.len() as u64, held);
         }
     }
@@ -98,7 +99,8 @@ fn a_survivor_is_found_through_any_chain_unless_it_is_gone() {
     };
     write(&mut store, merged(3, 30, &[2]));
     write(&mut store, merged(2, 20, &[1]));
-    let survivor = |store: &Store, id| store.survivor(lead(id)).expect("readable");
+    let survivor =
+        |store: &Store, id| tables::directory::survivor(store, lead(id)).expect("readable");
     assert_eq!(survivor(&store, 1), Some(lead(3)));
     assert_eq!((survivor(&store, 3), survivor(&store, 9)), (None, None));
     write(&mut store, merged(1, 40, &[3]));
@@ -117,7 +119,7 @@ fn the_list_goes_on_from_page_to_page() {
     }
     let page = |after: Option<i64>| {
         let after = after.map(phone);
-        let page = store.directory(after.as_ref(), 3).expect("readable");
+        let page = tables::directory::directory(&store, after.as_ref(), 3).expect("readable");
         page.into_iter().map(|(phone, _)| phone).collect::<Vec<_>>()
     };
     assert_eq!(page(None), [phone(2), phone(4), phone(6)]);
@@ -165,7 +167,7 @@ fn calls_that_wait_for_a_number_are_named_when_something_is_learned_of_it() {
 fn the_directory_is_there_again_after_a_restart() {
     let dir = tempfile::tempdir().expect("a folder");
     let holders = |handle: &Handle| {
-        let found = handle.read_blocking(|store| store.holders(&phone(1)));
+        let found = handle.read_blocking(|store| tables::directory::holders(store, &phone(1)));
         found.expect("readable").leads()
     };
     let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");

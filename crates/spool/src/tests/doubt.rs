@@ -1,6 +1,7 @@
 //! What was remembered beside the calls and cannot be read: is it taken for nothing, or in the way?
 
 use super::call::{T0, ask, at, journal};
+use crate::tables;
 use crate::{Op, Settings, open};
 
 const TEXTS: [&str; 4] = ["", "{\"of\": \"another version\"}", "7 x 8 9", "[1"];
@@ -36,11 +37,16 @@ fn memories_that_cannot_be_read_are_begun_anew_and_stop_nothing() {
         guard.close();
         let (handle, _guard) = open(dir.path(), settings()).expect("it opens all the same");
         let read = handle.read_blocking(|store| {
-            let head = store.head(&ask(at(500)))?;
-            let floor = store.meta("lead_field.floor")?;
-            let others = KEYS[..4].iter().map(|key| store.meta(key));
+            let head = tables::work_queue::head(store, &ask(at(500)))?;
+            let floor = tables::meta::meta(store, "lead_field.floor")?;
+            let others = KEYS[..4].iter().map(|key| tables::meta::meta(store, key));
             let others = others.collect::<Result<Vec<_>, _>>()?;
-            Ok((head, floor, others, store.resting(at(500))?))
+            Ok((
+                head,
+                floor,
+                others,
+                tables::lead_requests::resting(store, at(500))?,
+            ))
         });
         let (head, floor, others, resting) = read.expect("readable");
         assert_eq!((head.ready, head.hooked), (1, None), "{text}");

@@ -1,6 +1,7 @@
 //! What becomes of calls that FAILED?
 
 use super::call::{T0, ask, at, journal};
+use crate::tables;
 use crate::{Done, LetterFilter, Op, Row, RowId, Settings, State, Step, Store};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};
@@ -78,12 +79,14 @@ fn fails(store: &mut Store, row: RowId, seconds: i64) -> Done {
 }
 
 fn row(store: &Store, row: RowId) -> Row {
-    store.row(row).expect("readable").expect("a row")
+    tables::calls::row(store, row)
+        .expect("readable")
+        .expect("a row")
 }
 
 fn settled(store: &Store) {
     assert!(store.books().balance());
-    assert_eq!(store.recount().expect("a recount").wrong, []);
+    assert_eq!(tables::books::recount(store).expect("a recount").wrong, []);
 }
 
 #[test]
@@ -93,12 +96,15 @@ fn a_storm_of_failed_calls_of_one_lead_is_one_look_up_and_every_letter_says_it()
     for row in &rows[..150] {
         assert_eq!(fails(&mut store, *row, 110), Done::Stepped(State::Dead));
     }
-    assert_eq!(store.errands_waiting(at(0)), Ok((1, 0)));
-    let due = store.errands(&ask(at(110))).expect("errands");
+    assert_eq!(
+        tables::lead_requests::errands_waiting(&store, at(0)),
+        Ok((1, 0))
+    );
+    let due = tables::lead_requests::errands(&store, &ask(at(110))).expect("errands");
     assert_eq!(look_ups(&due), [lead(4_999)]);
     let look_up = Errand::LookUp(lead(4_999));
     told(&mut store, Told::Sent(look_up), 111);
-    let due = store.errands(&ask(at(112))).expect("errands");
+    let due = tables::lead_requests::errands(&store, &ask(at(112))).expect("errands");
     assert_eq!((due.due, due.next), (vec![], Some(at(231))), "under way");
     let done = told(
         &mut store,
@@ -110,11 +116,11 @@ fn a_storm_of_failed_calls_of_one_lead_is_one_look_up_and_every_letter_says_it()
         fails(&mut store, *row, 700);
     }
     assert_eq!(
-        store.errands_waiting(at(0)),
+        tables::lead_requests::errands_waiting(&store, at(0)),
         Ok((0, 0)),
         "none for those after it"
     );
-    let letters = store.letters(&LetterFilter::default()).expect("letters");
+    let letters = tables::letters::letters(&store, &LetterFilter::default()).expect("letters");
     assert_eq!(letters.len(), 200);
     for letter in letters {
         let words = "lead 4999 does not exist (deleted or another company's)";
@@ -128,7 +134,10 @@ fn a_storm_of_failed_calls_of_one_lead_is_one_look_up_and_every_letter_says_it()
     // what was found is not for ever
     let again = submitted(&mut store, 900, 4_999);
     fails(&mut store, again, 113 + 601);
-    assert_eq!(store.errands_waiting(at(0)), Ok((1, 0)));
+    assert_eq!(
+        tables::lead_requests::errands_waiting(&store, at(0)),
+        Ok((1, 0))
+    );
 }
 
 #[test]
@@ -141,7 +150,9 @@ fn where_the_lead_is_there_the_letter_names_the_employee() {
         Told::LookedUp(lead(4_001), Finding::LeadExists),
         111,
     );
-    let letter = store.letter(row).expect("readable").expect("a letter");
+    let letter = tables::letters::letter(&store, row)
+        .expect("readable")
+        .expect("a letter");
     let words = "the lead exists: employee 501 is not known; the CRM said: FAILED";
     assert_eq!(letter.message, words);
     let attempts: Vec<_> = letter.attempts.iter().map(|it| it.words.as_str()).collect();
@@ -172,15 +183,20 @@ fn an_employee_who_is_not_known_is_dropped_once_and_counted() {
         "{words}"
     );
     // what is known already needs no letter and no notice
-    let notices = store.notices(10).expect("notices").len();
+    let notices = tables::outbox::notices(&store, 10).expect("notices").len();
     let second = submitted(&mut store, 2, 4_001);
     assert_eq!(fails(&mut store, second, 112), Done::Stepped(State::Ready));
-    assert_eq!(store.notices(10).expect("notices").len(), notices);
+    assert_eq!(
+        tables::outbox::notices(&store, 10).expect("notices").len(),
+        notices
+    );
     assert_eq!(store.counters().get("employees_dropped"), Some(&2));
     // and when it was not the employee, it is a letter for good
     accepted(&mut store, second);
     assert_eq!(fails(&mut store, second, 120), Done::Stepped(State::Dead));
-    let letter = store.letter(second).expect("readable").expect("a letter");
+    let letter = tables::letters::letter(&store, second)
+        .expect("readable")
+        .expect("a letter");
     assert!(
         letter.message.contains("no employee was named"),
         "{}",
@@ -221,21 +237,28 @@ fn a_look_up_that_nobody_answers_is_given_up_and_one_that_is_barred_rests() {
         Told::Rest(Kind::LookUps, look_up(), "403".into()),
         111,
     );
-    let due = store.errands(&ask(at(200))).expect("errands");
+    let due = tables::lead_requests::errands(&store, &ask(at(200))).expect("errands");
     assert_eq!((due.due, due.next), (vec![], Some(at(111 + 3_600))));
-    assert_eq!(store.resting(at(200)).expect("readable").len(), 1);
-    let due = store.errands(&ask(at(3_711))).expect("errands");
+    assert_eq!(
+        tables::lead_requests::resting(&store, at(200))
+            .expect("readable")
+            .len(),
+        1
+    );
+    let due = tables::lead_requests::errands(&store, &ask(at(3_711))).expect("errands");
     assert_eq!(look_ups(&due), [lead(4_001)], "an hour later");
     let mut seconds = 4_000;
     let mut tries = 0;
-    while store.errands_waiting(at(5_000)) == Ok((1, 0)) {
+    while tables::lead_requests::errands_waiting(&store, at(5_000)) == Ok((1, 0)) {
         told(&mut store, Told::Sent(look_up()), seconds);
         told(&mut store, Told::Again(look_up(), "500".into()), seconds);
         (seconds, tries) = (seconds + 400, tries + 1);
         assert!(tries < 50, "no end");
     }
     assert_eq!(tries, 4);
-    let letter = store.letter(letter).expect("readable").expect("a letter");
+    let letter = tables::letters::letter(&store, letter)
+        .expect("readable")
+        .expect("a letter");
     assert_eq!(letter.message, "FAILED", "nothing was found out");
 }
 
@@ -247,10 +270,18 @@ fn a_right_that_is_given_ends_the_rest_of_what_was_refused_for_want_of_it() {
     let errand = Errand::LookUp(lead(4_001));
     let rest = Told::Rest(Kind::LookUps, errand, "403".into());
     told(&mut store, rest, 111);
-    assert_eq!(store.resting(at(200)).expect("readable").len(), 1);
+    assert_eq!(
+        tables::lead_requests::resting(&store, at(200))
+            .expect("readable")
+            .len(),
+        1
+    );
     told(&mut store, Told::Granted, 200);
-    assert_eq!(store.resting(at(200)).expect("readable"), []);
-    let due = store.errands(&ask(at(201))).expect("errands");
+    assert_eq!(
+        tables::lead_requests::resting(&store, at(200)).expect("readable"),
+        []
+    );
+    let due = tables::lead_requests::errands(&store, &ask(at(201))).expect("errands");
     assert_eq!(look_ups(&due), [lead(4_001)]);
 }
 
@@ -262,7 +293,9 @@ fn a_look_up_waits_for_a_right_as_long_as_a_letter_waits_for_it() {
     let purge = |store: &mut Store, days: i64| {
         let now = at(110 + days * 86_400);
         store.write(vec![Op::Purge { now }]).expect("purged");
-        store.errands_waiting(now).expect("readable").0
+        tables::lead_requests::errands_waiting(store, now)
+            .expect("readable")
+            .0
     };
     assert_eq!(purge(&mut store, 8), 1);
     let step = Step::Discard;
@@ -278,8 +311,14 @@ fn without_a_sender_nothing_is_looked_up() {
     let mut store = Store::in_memory(Settings::default()).expect("memory");
     let row = submitted(&mut store, 1, 4_001);
     fails(&mut store, row, 110);
-    assert_eq!(store.errands_waiting(at(0)), Ok((0, 0)));
-    assert_eq!(store.errands(&ask(at(110))), Ok(Default::default()));
+    assert_eq!(
+        tables::lead_requests::errands_waiting(&store, at(0)),
+        Ok((0, 0))
+    );
+    assert_eq!(
+        tables::lead_requests::errands(&store, &ask(at(110))),
+        Ok(Default::default())
+    );
 }
 
 #[test]
@@ -333,8 +372,14 @@ fn a_failed_call_of_a_merged_lead_goes_to_the_survivor_once_without_a_letter() {
         words,
         "FAILED; lead 4001 was merged into 4003: it goes there"
     );
-    assert_eq!(store.notices(10).expect("notices").len(), 0);
-    assert_eq!(store.errands_waiting(at(0)), Ok((0, 0)));
+    assert_eq!(
+        tables::outbox::notices(&store, 10).expect("notices").len(),
+        0
+    );
+    assert_eq!(
+        tables::lead_requests::errands_waiting(&store, at(0)),
+        Ok((0, 0))
+    );
     assert_eq!(store.counters().get("calls_to_survivor"), Some(&1));
     // merged back: never round
     merged(&mut store, 4_001, &[4_003], 70);
@@ -386,12 +431,18 @@ fn a_lead_found_missing_is_no_lead_of_its_numbers_any_more() {
     op(&mut store, Op::Learn(Box::new(created)));
     let row = submitted(&mut store, 1, 4_001);
     fails(&mut store, row, 110);
-    let before = format!("{:?}", store.holders(&phone).expect("readable"));
+    let before = format!(
+        "{:?}",
+        tables::directory::holders(&store, &phone).expect("readable")
+    );
     told(
         &mut store,
         Told::LookedUp(lead(4_001), Finding::LeadMissing),
         111,
     );
-    let after = format!("{:?}", store.holders(&phone).expect("readable"));
+    let after = format!(
+        "{:?}",
+        tables::directory::holders(&store, &phone).expect("readable")
+    );
     assert_ne!(before, after);
 }

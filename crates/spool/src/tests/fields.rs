@@ -1,6 +1,7 @@
 //! What do leads show of their calls?
 
 use super::call::{T0, ask, at, journal};
+use crate::tables;
 use crate::{Op, RowId, Settings, Step, Store};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::errand::LeadChange;
@@ -84,13 +85,13 @@ fn journaled(store: &mut Store, n: u32, started: i64, seconds: i64) {
 }
 
 fn body(store: &Store) -> String {
-    let write = store.field_write(lead()).expect("readable");
+    let write = tables::shows::field_write(store, lead()).expect("readable");
     write.map_or_else(String::new, |write| write.body.to_string())
 }
 
 /// What a request made now would write.
 fn writes(store: &Store) -> Told {
-    let write = store.field_write(lead()).expect("readable");
+    let write = tables::shows::field_write(store, lead()).expect("readable");
     Told::Writes(lead(), write.expect("shows"))
 }
 
@@ -104,7 +105,9 @@ fn write(store: &mut Store, seconds: i64) {
 }
 
 fn is_due(store: &Store, errand: &Errand, seconds: i64) -> bool {
-    let due = store.errands(&ask(at(seconds))).expect("errands").due;
+    let due = tables::lead_requests::errands(store, &ask(at(seconds)))
+        .expect("errands")
+        .due;
     due.iter().any(|job| job.errand == *errand)
 }
 
@@ -167,7 +170,8 @@ fn what_is_shown_survives_a_restart_and_so_does_what_is_under_way() {
     guard.close();
     let (handle, _guard) = open();
     let due = move |seconds: i64| {
-        let found = handle.read_blocking(move |store| store.errands(&ask(at(seconds))));
+        let found = handle
+            .read_blocking(move |store| tables::lead_requests::errands(store, &ask(at(seconds))));
         has(&found.expect("errands"), &Errand::FieldWrite(lead()))
     };
     assert!(!due(101), "it may still be on its way");
@@ -217,11 +221,14 @@ fn refused_values_are_given_up_and_refusals_in_a_row_rest_for_an_hour() {
         journaled(&mut store, n, i64::from(n), 20);
         let sent = writes(&store);
         told(&mut store, sent, 21);
-        assert_eq!(store.resting(at(22)).expect("readable"), []);
+        assert_eq!(
+            tables::lead_requests::resting(&store, at(22)).expect("readable"),
+            []
+        );
         told(&mut store, Told::Refused(lead(), "400".into()), 22);
         assert!(is_idle(&store, 30), "given up");
     }
-    let resting = store.resting(at(23)).expect("readable");
+    let resting = tables::lead_requests::resting(&store, at(23)).expect("readable");
     assert_eq!(resting.len(), 1);
     assert_eq!(resting[0].0, Kind::Fields);
     journaled(&mut store, 4, 24, 24);
@@ -242,7 +249,7 @@ fn a_write_without_a_grant_waits_for_an_hour_with_its_words() {
         Told::Rest(Kind::Fields, errand, "403".into()),
         22,
     );
-    let due = store.errands(&ask(at(23))).expect("errands");
+    let due = tables::lead_requests::errands(&store, &ask(at(23))).expect("errands");
     assert_eq!((due.due, due.next), (vec![], Some(at(22 + 3_600))));
     assert!(!is_idle(&store, 22 + 3_600));
 }
@@ -253,7 +260,9 @@ fn what_leads_showed_is_forgotten_and_no_older_call_takes_its_place() {
     let old = 500 * 24 * 3600;
     journaled(&mut store, 1, -old, 20);
     assert!(
-        store.shows(lead()).expect("readable").is_none(),
+        tables::shows::shows(&store, lead())
+            .expect("readable")
+            .is_none(),
         "too old to know"
     );
     journaled(&mut store, 2, 10, 20);
@@ -261,15 +270,25 @@ fn what_leads_showed_is_forgotten_and_no_older_call_takes_its_place() {
     store
         .write(vec![Op::Purge { now: at(old) }])
         .expect("purged");
-    assert!(store.shows(lead()).expect("readable").is_none());
+    assert!(
+        tables::shows::shows(&store, lead())
+            .expect("readable")
+            .is_none()
+    );
     journaled(&mut store, 3, 5, 30);
     assert!(
-        store.shows(lead()).expect("readable").is_none(),
+        tables::shows::shows(&store, lead())
+            .expect("readable")
+            .is_none(),
         "{:?}",
-        store.shows(lead())
+        tables::shows::shows(&store, lead())
     );
     journaled(&mut store, 4, 11, 30);
-    assert!(store.shows(lead()).expect("readable").is_some());
+    assert!(
+        tables::shows::shows(&store, lead())
+            .expect("readable")
+            .is_some()
+    );
 }
 
 #[test]
@@ -288,7 +307,9 @@ fn a_write_is_asked_for_with_its_own_token_and_written_anew_when_that_is_gone() 
     let due = |tokens: &[&str]| {
         let mut ask = ask(at(30));
         ask.tokens = tokens.iter().map(|token| TokenPrint::of(token)).collect();
-        let due = store.errands(&ask).expect("errands").due;
+        let due = tables::lead_requests::errands(&store, &ask)
+            .expect("errands")
+            .due;
         due.into_iter()
             .map(|job| (job.urgency, job.errand))
             .collect::<Vec<_>>()

@@ -1,6 +1,7 @@
 //! What becomes of a call that comes in?
 
 use super::call::{ask, at, finished, journal};
+use crate::tables;
 use crate::{Done, Finished, LetterFilter, Op, RowId, Settings, State, Store};
 use callbridge_model::{Outcome, Reason};
 
@@ -14,7 +15,7 @@ fn store() -> Store {
 
 fn finish(store: &mut Store, call: &Finished) -> Done {
     let done = store.write(vec![Op::Finish(Box::new(call.clone()))]);
-    assert_eq!(store.recount().expect("a recount").wrong, []);
+    assert_eq!(tables::books::recount(store).expect("a recount").wrong, []);
     assert!(store.books().balance());
     done.expect("stored").remove(0)
 }
@@ -27,13 +28,15 @@ fn a_call_for_the_journal_is_ready_and_reads_back_as_it_came() {
     let Done::New(id) = done else {
         panic!("{done:?}");
     };
-    let row = store.row(id).expect("readable").expect("a row");
+    let row = tables::calls::row(&store, id)
+        .expect("readable")
+        .expect("a row");
     assert_eq!(row.state, State::Ready);
     assert_eq!(row.record, call.judged.record);
     assert_eq!(row.call, call.call);
     assert_eq!(row.since, call.judged.judged_at);
     assert!(row.live);
-    let head = store.head(&ask(at(100))).expect("a head");
+    let head = tables::work_queue::head(&store, &ask(at(100))).expect("a head");
     assert_eq!(head.live.map(|due| due.row), Some(id));
     assert_eq!(store.books().ready, 1);
 }
@@ -69,7 +72,7 @@ fn the_same_uuid_with_another_number_or_start_is_a_letter_of_its_own() {
     let Done::Conflict(second) = finish(&mut store, &later) else {
         panic!("a third call under one uuid was lost");
     };
-    let letters = store.letters(&LetterFilter::default()).expect("letters");
+    let letters = tables::letters::letters(&store, &LetterFilter::default()).expect("letters");
     let ids: Vec<_> = letters
         .iter()
         .map(|letter| (letter.id, letter.reason))
@@ -82,7 +85,10 @@ fn the_same_uuid_with_another_number_or_start_is_a_letter_of_its_own() {
         ]
     );
     assert_eq!(letters[0].uuid, journal(1).judged.record.uuid);
-    assert_eq!(store.notices(10).expect("notices").len(), 2);
+    assert_eq!(
+        tables::outbox::notices(&store, 10).expect("notices").len(),
+        2
+    );
 }
 
 #[test]
@@ -106,8 +112,16 @@ fn internal_and_skipped_calls_are_counted_once_and_remembered() {
     let books = store.books();
     assert_eq!((books.internal, books.skipped, books.finished), (1, 1, 0));
     let alias = skipped.call.also_known_as[1].as_str();
-    assert!(store.tombstone("pbx1", alias).expect("readable").is_some());
-    assert!(store.tombstone("pbx2", alias).expect("readable").is_none());
+    assert!(
+        tables::seen_calls::tombstone(&store, "pbx1", alias)
+            .expect("readable")
+            .is_some()
+    );
+    assert!(
+        tables::seen_calls::tombstone(&store, "pbx2", alias)
+            .expect("readable")
+            .is_none()
+    );
 }
 
 #[test]
@@ -123,11 +137,11 @@ fn a_call_without_a_lead_is_parked_and_others_are_dead() {
     );
     let books = store.books();
     assert_eq!((books.parked, books.dead, books.finished), (1, 1, 2));
-    let phones = store.parked_phones(None, 10).expect("phones");
+    let phones = tables::parked::parked_phones(&store, None, 10).expect("phones");
     assert_eq!(phones.len(), 1);
     assert_eq!(phones[0].calls, 1);
     assert_eq!(
-        store.parked_by_phone(&phones[0].phone).expect("rows"),
+        tables::parked::parked_by_phone(&store, &phones[0].phone).expect("rows"),
         [RowId(1)]
     );
 }
@@ -141,8 +155,7 @@ fn the_second_customer_of_a_conference_is_a_call_of_its_own() {
     finish(&mut store, &first);
     assert!(matches!(finish(&mut store, &second), Done::New(_)));
     let own = second.call.linkedid.as_str();
-    let tombstone = store
-        .tombstone("pbx1", own)
+    let tombstone = tables::seen_calls::tombstone(&store, "pbx1", own)
         .expect("readable")
         .expect("known");
     assert_eq!(tombstone.uuid, second.judged.record.uuid);

@@ -1,6 +1,7 @@
 //! What does the thread promise to those who ask it?
 
 use super::call::{at, finished, journal};
+use crate::tables;
 use crate::{Done, Error, Op, RowId, Settings, State, Step, open};
 use callbridge_model::Outcome;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -99,7 +100,7 @@ async fn a_read_sees_every_write_asked_for_before_it() {
     let dir = tempfile::tempdir().expect("a folder");
     let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
     let write = handle.write(vec![call(1)]);
-    let read = handle.read(|store| store.row(RowId(1)));
+    let read = handle.read(|store| tables::calls::row(store, RowId(1)));
     let (written, row) = tokio::join!(write, read);
     written.expect("stored");
     assert_eq!(

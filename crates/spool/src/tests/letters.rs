@@ -1,6 +1,7 @@
 //! What does a person see of a letter, and what can be done with it?
 
 use super::call::{at, finished, journal};
+use crate::tables;
 use crate::{
     Done, Error, Finished, LISTED_BYTES_MAX, LetterFilter, Op, RowId, Settings, State, Step, Store,
     UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX, hint,
@@ -53,7 +54,9 @@ fn a_line_of_dead_list_has_the_promised_shape() {
         errors: serde_json::json!([{"field": "leadId", "message": "unknown"}]),
     };
     step(&mut store, id, died).expect("sending");
-    let letter = store.letter(id).expect("readable").expect("a letter");
+    let letter = tables::letters::letter(&store, id)
+        .expect("readable")
+        .expect("a letter");
     let mut line = letter.to_json();
     let words = hint(Reason::Rejected).replace(" ID", " 1");
     let words = format!("{words} It was sent with lead 4001.");
@@ -111,21 +114,26 @@ fn a_line_of_dead_list_has_the_promised_shape() {
 fn a_retried_letter_goes_out_as_it_was_mended_under_its_own_uuid() {
     let mut store = store();
     let id = finish(&mut store, dead(1, Reason::NoLead));
-    let mut record = store.row(id).expect("readable").expect("a row").record;
+    let mut record = tables::calls::row(&store, id)
+        .expect("readable")
+        .expect("a row")
+        .record;
     record.lead_id = LeadId::new(4002);
     let retry = Step::Retry {
         record: record.clone(),
     };
     let done = step(&mut store, id, retry).expect("parked");
     assert_eq!(done, [Done::Stepped(State::Ready)]);
-    let row = store.row(id).expect("readable").expect("a row");
+    let row = tables::calls::row(&store, id)
+        .expect("readable")
+        .expect("a row");
     assert_eq!(row.record, record);
     assert_eq!(
         (row.reason, row.message.as_str(), row.live),
         (None, "", false)
     );
     assert_eq!(
-        store.letters(&LetterFilter::default()).expect("letters"),
+        tables::letters::letters(&store, &LetterFilter::default()).expect("letters"),
         []
     );
     let other = Step::Retry {
@@ -167,7 +175,7 @@ fn a_filter_chooses_by_id_reason_and_page() {
         .write(vec![unreadable(b"?".to_vec())])
         .expect("stored");
     let ids = |filter: &LetterFilter| -> Vec<i64> {
-        let letters = store.letters(filter).expect("letters");
+        let letters = tables::letters::letters(&store, filter).expect("letters");
         letters.iter().map(|letter| letter.id.0).collect()
     };
     let all = LetterFilter::default();
@@ -189,7 +197,7 @@ fn a_filter_chooses_by_id_reason_and_page() {
         ..all
     };
     assert_eq!(ids(&chosen), [2, 7]);
-    let by_reason = store.letters_by_reason().expect("counts");
+    let by_reason = tables::letters::letters_by_reason(&store).expect("counts");
     let counts: Vec<_> = by_reason.into_iter().collect();
     assert_eq!(
         counts,
@@ -207,12 +215,13 @@ fn unreadable_bytes_are_kept_up_to_a_size_and_a_number_and_all_are_counted() {
     let big = vec![0xff; UNREADABLE_BYTES_MAX + 10];
     let done = store.write(vec![unreadable(big)]).expect("stored");
     assert_eq!(done, [Done::Unreadable(Some(RowId(1)))]);
-    let letter = store.letter(RowId(1)).expect("readable").expect("a letter");
+    let letter = tables::letters::letter(&store, RowId(1))
+        .expect("readable")
+        .expect("a letter");
     let kept = letter.bytes.expect("bytes");
     assert_eq!(kept.bytes.len(), UNREADABLE_BYTES_MAX);
     assert_eq!(kept.length, UNREADABLE_BYTES_MAX as u64 + 10);
-    let listed = store
-        .letters(&LetterFilter::default())
+    let listed = tables::letters::letters(&store, &LetterFilter::default())
         .expect("letters")
         .remove(0);
     assert_eq!(listed.bytes.expect("bytes").bytes.len(), LISTED_BYTES_MAX);
@@ -226,7 +235,7 @@ fn unreadable_bytes_are_kept_up_to_a_size_and_a_number_and_all_are_counted() {
         .write(vec![unreadable(vec![b'?'])])
         .expect("room again");
     assert!(matches!(done[..], [Done::Unreadable(Some(_))]));
-    assert_eq!(store.recount().expect("a recount").wrong, []);
+    assert_eq!(tables::books::recount(&store).expect("a recount").wrong, []);
 }
 
 #[test]
@@ -245,7 +254,10 @@ fn only_discarding_exists_for_unreadable_bytes() {
 fn each_time_a_call_becomes_a_letter_one_notice_waits_in_the_outbox() {
     let mut store = store();
     let id = finish(&mut store, dead(1, Reason::Failed));
-    let record = store.row(id).expect("readable").expect("a row").record;
+    let record = tables::calls::row(&store, id)
+        .expect("readable")
+        .expect("a row")
+        .record;
     step(&mut store, id, Step::Retry { record }).expect("dead");
     let died = Step::Died {
         reason: Reason::Conflict,
@@ -253,7 +265,7 @@ fn each_time_a_call_becomes_a_letter_one_notice_waits_in_the_outbox() {
         errors: serde_json::Value::Null,
     };
     step(&mut store, id, died).expect("ready");
-    let notices = store.notices(10).expect("notices");
+    let notices = tables::outbox::notices(&store, 10).expect("notices");
     let ids: Vec<_> = notices
         .iter()
         .map(|notice| notice.message_id.as_str())
@@ -267,12 +279,15 @@ fn each_time_a_call_becomes_a_letter_one_notice_waits_in_the_outbox() {
         notice: notices[0].notice,
     };
     store.write(vec![sent]).expect("stored");
-    assert_eq!(store.notices(10).expect("notices"), notices[1..]);
+    assert_eq!(
+        tables::outbox::notices(&store, 10).expect("notices"),
+        notices[1..]
+    );
 }
 
 /// `MESSAGE-ID STATE at SECOND` of each notice, its body saying the same.
 fn told(store: &Store) -> Vec<String> {
-    let notices = store.notices(100).expect("notices");
+    let notices = tables::outbox::notices(store, 100).expect("notices");
     let line = |notice: &crate::Notice| {
         let body: serde_json::Value = serde_json::from_str(&notice.body).expect("JSON");
         assert_eq!(body["state"], notice.state.as_str(), "{body}");
@@ -304,7 +319,12 @@ fn a_letter_that_left_is_closed_by_a_notice_of_its_own() {
         "6:1 dead",
     ];
     assert_eq!(told(&store), came);
-    let record = |store: &Store, id| store.row(id).expect("readable").expect("a row").record;
+    let record = |store: &Store, id| {
+        tables::calls::row(store, id)
+            .expect("readable")
+            .expect("a row")
+            .record
+    };
     let steps = [
         (
             retried,
@@ -337,7 +357,7 @@ fn a_letter_that_left_is_closed_by_a_notice_of_its_own() {
         "1:1:journaled journaled",
     ];
     assert_eq!(told(&store)[came.len()..], left);
-    let notices = store.notices(100).expect("notices");
+    let notices = tables::outbox::notices(&store, 100).expect("notices");
     assert_eq!(notices[6].reason, Some(Reason::Failed), "as the letter was");
     assert_eq!(notices[12].reason, None, "it was no letter any more");
     // A call that was never a letter is nobody's business.
@@ -350,7 +370,7 @@ fn a_letter_that_left_is_closed_by_a_notice_of_its_own() {
 fn without_a_queue_no_notices_pile_up() {
     let mut store = Store::in_memory(Settings::default()).expect("memory");
     finish(&mut store, dead(1, Reason::Failed));
-    assert_eq!(store.notices(10).expect("notices"), []);
+    assert_eq!(tables::outbox::notices(&store, 10).expect("notices"), []);
 }
 
 #[test]
@@ -363,7 +383,7 @@ fn parked_calls_are_found_by_their_number_and_end_when_nobody_names_its_lead() {
         }
         finish(&mut store, call);
     }
-    let phones = store.parked_phones(None, 10).expect("phones");
+    let phones = tables::parked::parked_phones(&store, None, 10).expect("phones");
     let seen: Vec<_> = phones
         .iter()
         .map(|phone| (phone.phone.as_str(), phone.calls))
@@ -373,21 +393,18 @@ fn parked_calls_are_found_by_their_number_and_end_when_nobody_names_its_lead() {
         phones[0].last,
         finished(3, Outcome::Journal, None).judged.record.started_at
     );
-    let rest = store
-        .parked_phones(Some(&phones[0].phone), 10)
-        .expect("phones");
+    let rest = tables::parked::parked_phones(&store, Some(&phones[0].phone), 10).expect("phones");
     assert_eq!(rest, phones[1..]);
-    let rows = store.parked_by_phone(&phones[0].phone).expect("rows");
+    let rows = tables::parked::parked_by_phone(&store, &phones[0].phone).expect("rows");
     assert_eq!(rows, [RowId(1), RowId(3)]);
-    let old = store.parked_before(at(8), 10).expect("rows");
+    let old = tables::parked::parked_before(&store, at(8), 10).expect("rows");
     assert_eq!(old, [RowId(1)]);
     step(&mut store, RowId(1), Step::Expire).expect("parked");
     assert_eq!(
-        store.parked_by_phone(&phones[0].phone).expect("rows"),
+        tables::parked::parked_by_phone(&store, &phones[0].phone).expect("rows"),
         [RowId(3)]
     );
-    let letter = store
-        .letter(RowId(1))
+    let letter = tables::letters::letter(&store, RowId(1))
         .expect("readable")
         .expect("still a letter");
     assert!(!letter.parked);

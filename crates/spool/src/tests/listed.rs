@@ -1,6 +1,7 @@
 //! What does `calls` find?
 
 use super::call::{T0, at, finished, journal};
+use crate::tables;
 use crate::{
     CallFilter, Finished, INTERNAL_KEPT, Listed, Op, Place, RowId, Settings, State, Step, Store,
 };
@@ -26,7 +27,7 @@ fn step(store: &mut Store, row: i64, step: Step) {
 fn all(store: &Store, filter: &CallFilter) -> Vec<Listed> {
     let (mut found, mut next) = (Vec::new(), Some(filter.beginning()));
     while let Some(after) = next {
-        let (calls, then) = store.listed(filter, after).expect("readable");
+        let (calls, then) = tables::listed::listed(store, filter, after).expect("readable");
         found.extend(calls);
         next = then;
     }
@@ -137,20 +138,22 @@ fn a_number_is_found_by_its_last_digits_among_others_that_share_the_last_four() 
     assert_eq!(found("1110001"), [1, 11]);
     assert_eq!(found("+998901120001"), [2, 12]);
     assert_eq!(found("9999"), [0_i64; 0]);
-    let (back, next) = store
-        .listed_back(&typed("1110001"), Place::END)
-        .expect("readable");
+    let (back, next) =
+        tables::listed::listed_back(&store, &typed("1110001"), Place::END).expect("readable");
     assert_eq!((starts(&back), next), (vec![11, 1], None));
 }
 
 #[test]
 fn the_newest_call_is_that_which_began_last_and_none_of_the_future() {
     let mut store = store();
-    assert_eq!(store.newest_start(T0), Ok(None));
+    assert_eq!(tables::listed::newest_start(&store, T0), Ok(None));
     for n in [5, 3, 900] {
         finish(&mut store, journal(n));
     }
-    assert_eq!(store.newest_start(T0 + 100), Ok(Some(T0 + 5)));
+    assert_eq!(
+        tables::listed::newest_start(&store, T0 + 100),
+        Ok(Some(T0 + 5))
+    );
 }
 
 #[test]
@@ -165,7 +168,8 @@ fn the_last_thousand_calls_between_extensions_are_kept_for_seven_days() {
         let (mut found, filter) = (Vec::new(), CallFilter::default());
         let mut next = Some(filter.beginning());
         while let Some(after) = next {
-            let (calls, then) = store.listed_internal(&filter, after).expect("readable");
+            let (calls, then) =
+                tables::listed::listed_internal(store, &filter, after).expect("readable");
             found.extend(calls);
             next = then;
         }
@@ -180,9 +184,10 @@ fn the_last_thousand_calls_between_extensions_are_kept_for_seven_days() {
         u64::from(kept) + 5,
         "counted are all"
     );
-    let (calls, last) = store.internal_since(INTERNAL_KEPT + 3).expect("readable");
+    let (calls, last) =
+        tables::listed::internal_since(&store, INTERNAL_KEPT + 3).expect("readable");
     assert_eq!((calls.len(), calls[0].state), (2, None));
-    assert_eq!(store.newest_internal(), Ok(last));
+    assert_eq!(tables::listed::newest_internal(&store), Ok(last));
     let week = 7 * 24 * 3600;
     let now = at(week + i64::from(kept));
     store.write(vec![Op::Purge { now }]).expect("purged");
@@ -197,8 +202,7 @@ fn who_follows_hears_of_each_call_that_came_or_changed_its_state() {
     finish(&mut store, journal(2));
     step(&mut store, 1, Step::Send);
     step(&mut store, 1, Step::Unsent);
-    let (moved, after) = store
-        .moved_since(seen, 10)
+    let (moved, after) = crate::appeared::moved_since(&store, seen, 10)
         .expect("readable")
         .expect("remembered");
     let states: Vec<_> = moved.iter().map(|call| (call.id, call.state)).collect();
@@ -208,7 +212,10 @@ fn who_follows_hears_of_each_call_that_came_or_changed_its_state() {
         [(RowId(2), ready), (RowId(1), ready)],
         "each once, as it stands"
     );
-    assert_eq!(store.moved_since(after, 10), Ok(Some((vec![], after))));
+    assert_eq!(
+        crate::appeared::moved_since(&store, after, 10),
+        Ok(Some((vec![], after)))
+    );
     // What is not stored has not moved.
     let refused = Op::Step {
         row: RowId(1),

@@ -24,6 +24,7 @@ mod round_trip;
 mod search;
 mod sender;
 mod size;
+mod stored;
 mod table;
 mod walk;
 mod whole;

@@ -3,6 +3,7 @@
 use super::call::{ask, at, finished};
 use super::table::steps;
 use crate::store::prepare;
+use crate::tables;
 use crate::{Done, Error, Finished, LetterFilter, Op, RowId, Settings, State, Step, Store, next};
 use callbridge_model::status::Books;
 use callbridge_model::{Outcome, Reason};
@@ -167,13 +168,15 @@ fn groups() -> impl Strategy<Value = Vec<Vec<Vec<Act>>>> {
 fn check(store: &Store, model: &Model) {
     assert_eq!(store.books(), model.books());
     assert!(store.books().balance());
-    assert_eq!(store.recount().expect("a recount").wrong, []);
+    assert_eq!(tables::books::recount(store).expect("a recount").wrong, []);
     assert_eq!(
         store.counters().get("repeats").copied().unwrap_or(0),
         model.repeats
     );
     for (id, (_, state)) in &model.rows {
-        let row = store.row(*id).expect("readable").expect("a row");
+        let row = tables::calls::row(store, *id)
+            .expect("readable")
+            .expect("a row");
         assert_eq!(row.state, *state);
         let letter = matches!(state, State::Dead | State::Parked);
         assert_eq!(
@@ -182,10 +185,10 @@ fn check(store: &Store, model: &Model) {
             "{row:?}"
         );
     }
-    let letters = store.letters(&LetterFilter::default()).expect("letters");
+    let letters = tables::letters::letters(store, &LetterFilter::default()).expect("letters");
     let books = store.books();
     assert_eq!(letters.len() as u64, books.dead + books.parked);
-    let head = store.head(&ask(at(10_000))).expect("a head");
+    let head = tables::work_queue::head(store, &ask(at(10_000))).expect("a head");
     assert_eq!(
         head.live.is_some() || head.backlog.is_some(),
         books.ready > 0

@@ -1,6 +1,7 @@
 //! Does everything stored come back as it was?
 
 use super::call::{ask, at, finished};
+use crate::tables;
 use crate::{Done, Finished, Op, Settings, SlotRow, Store};
 use callbridge_call::call::{Because, HeardNumber, Variable};
 use callbridge_call::{Direction, EpochSeconds, EventTime, Extension, UniqueId};
@@ -92,13 +93,13 @@ proptest! {
         let mut store = store();
         let done = store.write(vec![Op::Finish(Box::new(call.clone()))]).expect("stored");
         let [Done::New(id)] = done[..] else { panic!("{done:?}") };
-        let row = store.row(id).expect("readable").expect("a row");
+        let row = tables::calls::row(&store, id).expect("readable").expect("a row");
         prop_assert_eq!(&row.record, &call.judged.record);
         prop_assert_eq!(&row.call, &call.call);
         prop_assert_eq!(Some(row.uuid), call.judged.record.uuid);
         prop_assert_eq!((row.live, row.since), (call.judged.live, call.judged.judged_at));
         for alias in &call.call.also_known_as {
-            let buried = store.tombstone(&call.judged.record.pbx, alias.as_str());
+            let buried = tables::seen_calls::tombstone(&store, &call.judged.record.pbx, alias.as_str());
             let buried = buried.expect("readable").expect("buried");
             prop_assert_eq!(buried.uuid, call.judged.record.uuid);
         }
@@ -116,9 +117,9 @@ proptest! {
             Op::Open { pbx, key, snapshot: snapshot.cloned() }
         };
         store.write(vec![open(Some(&other)), open(Some(&bytes))]).expect("stored");
-        prop_assert_eq!(store.open_calls(&pbx), Ok(vec![(key, bytes)]));
+        prop_assert_eq!(tables::open_calls::open_calls(&store, &pbx), Ok(vec![(key, bytes)]));
         store.write(vec![open(None)]).expect("stored");
-        prop_assert_eq!(store.open_calls(&pbx), Ok(Vec::new()));
+        prop_assert_eq!(tables::open_calls::open_calls(&store, &pbx), Ok(Vec::new()));
     }
 
     #[test]
@@ -136,9 +137,9 @@ proptest! {
             wall_sent,
         };
         store.write(vec![Op::Slot(slot.clone())]).expect("stored");
-        prop_assert_eq!(store.slots(), Ok(vec![slot.clone()]));
+        prop_assert_eq!(tables::slots::slots(&store), Ok(vec![slot.clone()]));
         store.write(vec![Op::SlotGone { slot: slot.slot }]).expect("stored");
-        prop_assert_eq!(store.slots(), Ok(Vec::new()));
+        prop_assert_eq!(tables::slots::slots(&store), Ok(Vec::new()));
     }
 
     #[test]
@@ -153,19 +154,22 @@ proptest! {
             Op::Count { counter: key.clone(), by },
             Op::Count { counter: key.clone(), by: 1 },
         ]).expect("stored");
-        prop_assert_eq!(store.meta(&key), Ok(Some(value)));
-        prop_assert_eq!(store.position(&key), Ok(Some(position)));
+        prop_assert_eq!(tables::meta::meta(&store, &key), Ok(Some(value)));
+        prop_assert_eq!(tables::positions::position(&store, &key), Ok(Some(position)));
         prop_assert_eq!(store.counters().get(&key).copied(), Some(by + 1));
         store.write(vec![Op::MetaGone { key: key.clone() }]).expect("stored");
-        prop_assert_eq!(store.meta(&key), Ok(None));
+        prop_assert_eq!(tables::meta::meta(&store, &key), Ok(None));
     }
 }
 
 #[test]
 fn a_spool_that_is_empty_knows_nothing() {
     let store = store();
-    assert_eq!(store.position("file:///x"), Ok(None));
-    assert_eq!(store.row(crate::RowId(1)), Ok(None));
-    assert_eq!(store.head(&ask(at(0))), Ok(crate::Head::default()));
+    assert_eq!(tables::positions::position(&store, "file:///x"), Ok(None));
+    assert_eq!(tables::calls::row(&store, crate::RowId(1)), Ok(None));
+    assert_eq!(
+        tables::work_queue::head(&store, &ask(at(0))),
+        Ok(crate::Head::default())
+    );
     assert_eq!(store.books(), callbridge_model::status::Books::default());
 }

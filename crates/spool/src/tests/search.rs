@@ -1,6 +1,7 @@
 //! Which stored call does an id mean?
 
 use super::call::{at, finished, journal};
+use crate::tables;
 use crate::{Finished, Op, Search, Settings, Store};
 use callbridge_model::{CallUuid, Outcome, Reason};
 
@@ -26,7 +27,7 @@ fn call(n: u32, word: u32) -> Finished {
 }
 
 fn found(store: &Store, id: &str) -> Option<CallUuid> {
-    match store.search_call(id).expect("readable") {
+    match tables::search::search_call(store, id).expect("readable") {
         Search::One(row) => Some(row.uuid),
         Search::None => None,
         Search::Several(uuids) => panic!("{uuids:?}"),
@@ -57,7 +58,7 @@ fn a_letter_is_found_by_its_linkedid_when_its_ids_are_forgotten() {
         .write(vec![Op::Purge { now: at(years) }])
         .expect("purged");
     let record = &calls[1].judged.record;
-    let forgotten = store.tombstone(&record.pbx, &record.linkedid);
+    let forgotten = tables::seen_calls::tombstone(&store, &record.pbx, &record.linkedid);
     assert_eq!(forgotten.expect("readable"), None);
     assert_eq!(found(&store, &record.linkedid), record.uuid);
 }
@@ -65,7 +66,8 @@ fn a_letter_is_found_by_its_linkedid_when_its_ids_are_forgotten() {
 #[test]
 fn several_uuids_of_one_beginning_are_all_named() {
     let (store, calls) = store(&[0xabcd_0001, 0xabcd_0002, 0x1234_5678]);
-    let Search::Several(uuids) = store.search_call("ABCD-00").expect("readable") else {
+    let Search::Several(uuids) = tables::search::search_call(&store, "ABCD-00").expect("readable")
+    else {
         panic!("two begin so");
     };
     let own = calls[..2].iter().filter_map(|call| call.judged.record.uuid);

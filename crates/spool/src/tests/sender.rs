@@ -1,6 +1,7 @@
 //! What does the sender see?
 
 use super::call::{ask, at, finished, journal};
+use crate::tables;
 use crate::{
     ATTEMPTS_MAX, Ask, Binding, Done, Error, FIRST_POLL, Finished, Op, RowId, Settings, Step, Store,
 };
@@ -45,17 +46,16 @@ fn submit(store: &mut Store, row: i64, seconds: i64) {
 #[test]
 fn the_oldest_live_and_the_oldest_other_call_stand_at_the_head() {
     let mut store = with([backlog(1), backlog(2), journal(3), journal(4)]);
-    let head = store.head(&ask(at(10))).expect("a head");
+    let head = tables::work_queue::head(&store, &ask(at(10))).expect("a head");
     assert_eq!(head.backlog.map(|due| due.row), Some(RowId(1)));
     assert_eq!(head.live.map(|due| due.row), Some(RowId(3)));
     assert_eq!((head.ready, head.sending, head.submitted), (4, 0, 0));
     step(&mut store, 3, Step::Send, 10);
     step(&mut store, 1, Step::Send, 10);
-    let head = store.head(&ask(at(10))).expect("a head");
+    let head = tables::work_queue::head(&store, &ask(at(10))).expect("a head");
     assert_eq!(head.backlog.map(|due| due.row), Some(RowId(2)));
     assert_eq!(head.live.map(|due| due.row), Some(RowId(4)));
-    let sending: Vec<_> = store
-        .sending()
+    let sending: Vec<_> = tables::calls::sending(&store)
         .expect("rows")
         .iter()
         .map(|row| row.id.0)
@@ -73,19 +73,21 @@ fn a_call_that_is_held_back_waits_its_time_and_then_keeps_its_turn() {
         failures: 1,
     };
     step(&mut store, 1, returned, 11);
-    let head = store.head(&ask(at(29))).expect("a head");
+    let head = tables::work_queue::head(&store, &ask(at(29))).expect("a head");
     assert_eq!(head.live.map(|due| due.row), Some(RowId(2)));
     assert_eq!(head.next_not_before, Some(at(30)));
-    let head = store.head(&ask(at(30))).expect("a head");
+    let head = tables::work_queue::head(&store, &ask(at(30))).expect("a head");
     assert_eq!(head.live.map(|due| due.row), Some(RowId(1)));
     assert_eq!(head.next_not_before, None);
     let untried = Ask {
         untried_first: true,
         ..ask(at(30))
     };
-    let head = store.head(&untried).expect("a head");
+    let head = tables::work_queue::head(&store, &untried).expect("a head");
     assert_eq!(head.live.map(|due| due.row), Some(RowId(2)));
-    let row = store.row(RowId(1)).expect("readable").expect("a row");
+    let row = tables::calls::row(&store, RowId(1))
+        .expect("readable")
+        .expect("a row");
     assert_eq!(row.attempts.len(), 1);
     assert_eq!(row.attempts[0].words, "503 Service Unavailable");
     assert_eq!(row.not_before, Some(at(30)));
@@ -98,14 +100,14 @@ fn submitted_calls_fall_due_for_their_polls_in_order() {
         submit(&mut store, row, 100 + row);
     }
     let first = at(101).plus(FIRST_POLL);
-    let head = store.head(&ask(at(101))).expect("a head");
+    let head = tables::work_queue::head(&store, &ask(at(101))).expect("a head");
     assert_eq!((head.polls.len(), head.next_poll), (0, Some(first)));
-    let head = store.head(&ask(first)).expect("a head");
+    let head = tables::work_queue::head(&store, &ask(first)).expect("a head");
     assert_eq!(head.polls.len(), 1);
     assert_eq!(head.polls[0].request_id.as_deref(), Some("r-1"));
     assert_eq!(head.polls[0].submitted_at, at(101));
     step(&mut store, 1, Step::NotYet { next_poll: at(400) }, 104);
-    let head = store.head(&ask(at(300))).expect("a head");
+    let head = tables::work_queue::head(&store, &ask(at(300))).expect("a head");
     let rows: Vec<_> = head.polls.iter().map(|poll| poll.row.0).collect();
     assert_eq!(rows, [2, 3, 4, 5, 6, 7, 8, 9]);
     assert_eq!(head.next_poll, Some(at(400)));
@@ -113,15 +115,22 @@ fn submitted_calls_fall_due_for_their_polls_in_order() {
         head.oldest_submitted.first().map(|oldest| oldest.row),
         Some(RowId(1))
     );
-    let row = store.row(RowId(1)).expect("readable").expect("a row");
+    let row = tables::calls::row(&store, RowId(1))
+        .expect("readable")
+        .expect("a row");
     assert_eq!((row.polls, row.next_poll), (1, Some(at(400))));
     step(&mut store, 1, Step::Confirmed, 401);
-    let head = store.head(&ask(at(500))).expect("a head");
+    let head = tables::work_queue::head(&store, &ask(at(500))).expect("a head");
     assert_eq!(
         head.oldest_submitted.first().map(|oldest| oldest.row),
         Some(RowId(2))
     );
-    assert_eq!(store.sought(&ask(at(500))).expect("rows").len(), 11);
+    assert_eq!(
+        tables::work_queue::sought(&store, &ask(at(500)))
+            .expect("rows")
+            .len(),
+        11
+    );
 }
 
 #[test]
@@ -129,13 +138,17 @@ fn a_resubmission_forgets_the_poll_and_counts_itself() {
     let mut store = with([journal(1)]);
     submit(&mut store, 1, 100);
     step(&mut store, 1, Step::Resubmit { why: "404".into() }, 200);
-    let row = store.row(RowId(1)).expect("readable").expect("a row");
+    let row = tables::calls::row(&store, RowId(1))
+        .expect("readable")
+        .expect("a row");
     assert_eq!((row.resubmits, row.attempts.len()), (1, 1));
     assert_eq!((row.not_before, row.next_poll), (None, None));
     let uuid = journal(1).judged.record.uuid.expect("a uuid");
-    assert_eq!(store.row_of(uuid), Ok(Some(RowId(1))));
+    assert_eq!(tables::calls::row_of(&store, uuid), Ok(Some(RowId(1))));
     submit(&mut store, 1, 300);
-    let row = store.row(RowId(1)).expect("readable").expect("a row");
+    let row = tables::calls::row(&store, RowId(1))
+        .expect("readable")
+        .expect("a row");
     assert_eq!((row.polls, row.submitted_at), (0, Some(at(300))));
 }
 
@@ -157,7 +170,9 @@ fn of_very_many_attempts_the_first_and_the_last_are_kept() {
             n,
         );
     }
-    let row = store.row(RowId(1)).expect("readable").expect("a row");
+    let row = tables::calls::row(&store, RowId(1))
+        .expect("readable")
+        .expect("a row");
     let words: Vec<_> = row
         .attempts
         .iter()
@@ -202,7 +217,7 @@ fn the_state_belongs_to_one_address_unless_it_is_bound_anew() {
         store.write(vec![company("Beta")]),
         Ok(vec![Done::WrongCompany(bound.clone())])
     );
-    assert_eq!(store.binding(), Ok(bound));
+    assert_eq!(tables::meta::binding(&store), Ok(bound));
     store
         .write(vec![bind("https://b.example", true)])
         .expect("--rebind");
@@ -234,10 +249,10 @@ fn what_is_old_and_done_is_forgotten_but_stays_in_the_books() {
     assert_eq!(purge(&mut store, month), (0, 0));
     assert_eq!(purge(&mut store, month + 21), (2, 8));
     assert_eq!(store.books(), before);
-    assert_eq!(store.recount().expect("a recount").wrong, []);
-    assert_eq!(store.row(RowId(1)), Ok(None));
+    assert_eq!(tables::books::recount(&store).expect("a recount").wrong, []);
+    assert_eq!(tables::calls::row(&store, RowId(1)), Ok(None));
     assert_eq!(
-        store.tombstone("pbx1", journal(1).call.linkedid.as_str()),
+        tables::seen_calls::tombstone(&store, "pbx1", journal(1).call.linkedid.as_str()),
         Ok(None)
     );
     let done = store.write(vec![Op::Finish(Box::new(journal(2)))]);
@@ -296,7 +311,9 @@ fn an_orphan_is_sought_however_often_it_was_missed() {
             tokens: vec![TokenPrint::of(token)],
             ..ask(at(500))
         };
-        store.sought(&ask).expect("rows").len()
+        tables::work_queue::sought(&store, &ask)
+            .expect("rows")
+            .len()
     };
     assert_eq!((rows("token"), rows("another")), (0, 2));
 }

@@ -5,6 +5,7 @@
 
 use super::frozen::{contents, tables, texts};
 use crate::folder::FILE;
+use crate::tables;
 use crate::tables::schema;
 use crate::tables::schema::MIGRATIONS;
 use crate::{CallFilter, Guard, Handle, LetterFilter, Row, RowId, Settings, State, open};
@@ -32,7 +33,7 @@ fn opened(dir: &Path) -> (Handle, Guard) {
 
 /// All calls.
 fn rows(handle: &Handle) -> Vec<Row> {
-    let row = |id| handle.read_blocking(move |store| store.row(RowId(id)));
+    let row = |id| handle.read_blocking(move |store| tables::calls::row(store, RowId(id)));
     let rows = (1..200).filter_map(|id| row(id).expect("readable"));
     rows.collect()
 }
@@ -82,14 +83,15 @@ fn every_call_and_letter_of_it_is_understood_and_the_books_agree() {
     let dir = tempfile::tempdir().expect("a folder");
     let (handle, _guard) = opened(dir.path());
     let rows = rows(&handle);
-    let read = handle.read_blocking(|store| Ok((store.books(), store.recount()?)));
+    let read = handle.read_blocking(|store| Ok((store.books(), tables::books::recount(store)?)));
     let (books, recount) = read.expect("readable");
     assert_eq!(recount.wrong, []);
     assert_eq!(books.finished, 77, "four of them are purged");
     let count = |state| rows.iter().filter(|row| row.state == state).count() as u64;
     assert_eq!(count(State::Dead) + count(State::Parked), 28);
     assert_eq!(count(State::Sending), books.sending);
-    let letters = handle.read_blocking(|store| store.letters(&LetterFilter::default()));
+    let letters =
+        handle.read_blocking(|store| tables::letters::letters(store, &LetterFilter::default()));
     let letters = letters.expect("readable");
     let bytes = letters.iter().filter(|letter| letter.bytes.is_some());
     assert_eq!(
@@ -99,7 +101,7 @@ fn every_call_and_letter_of_it_is_understood_and_the_books_agree() {
     let by_hand = rows.iter().find_map(|row| row.record.by_hand_words());
     let words = "answered, 80 s of talk; the PBX told: not answered";
     assert_eq!(by_hand.as_deref(), Some(words));
-    let notices = handle.read_blocking(|store| store.notices(100));
+    let notices = handle.read_blocking(|store| tables::outbox::notices(store, 100));
     let notices = notices.expect("readable");
     let told: BTreeSet<&str> = notices.iter().map(|notice| &*notice.state).collect();
     let wants = ["dead", "discarded", "parked", "released", "retried"];
@@ -112,21 +114,33 @@ fn what_stands_beside_the_calls_is_understood() {
     let dir = tempfile::tempdir().expect("a folder");
     let (handle, _guard) = opened(dir.path());
     let read = handle.read_blocking(|store| {
-        assert_ne!(store.backfill()?, Some(Backfill::default()));
-        assert!(store.backfill()?.is_some() && store.catalogue()?.is_some());
+        assert_ne!(
+            tables::backfill::backfill(store)?,
+            Some(Backfill::default())
+        );
+        assert!(
+            tables::backfill::backfill(store)?.is_some()
+                && tables::shows::catalogue(store)?.is_some()
+        );
         assert_eq!(
-            store.meta("pbx-timezone")?.as_deref(),
+            tables::meta::meta(store, "pbx-timezone")?.as_deref(),
             Some("Asia/Tashkent")
         );
-        assert!(store.binding()?.company.is_some() && store.hooked()?.is_some());
-        assert_eq!(store.slots()?.len(), 1);
-        assert!(store.leads_to_show()? <= 1);
+        assert!(
+            tables::meta::binding(store)?.company.is_some()
+                && tables::deliveries::hooked(store)?.is_some()
+        );
+        assert_eq!(tables::slots::slots(store)?.len(), 1);
+        assert!(tables::shows::leads_to_show(store)? <= 1);
         let source = "file:///var/log/asterisk/cel-custom/Master.csv";
-        assert_eq!(store.position(source)?.expect("one")["offset"], 52_428_800);
+        assert_eq!(
+            tables::positions::position(store, source)?.expect("one")["offset"],
+            52_428_800
+        );
         let all = CallFilter::default();
-        let (internal, _) = store.listed_internal(&all, all.beginning())?;
+        let (internal, _) = tables::listed::listed_internal(store, &all, all.beginning())?;
         assert_eq!(internal.len(), 1);
-        store.all_open_calls()
+        tables::open_calls::all_open_calls(store)
     });
     let open = read.expect("readable");
     let [(pbx, key, snapshot)] = &open[..] else {

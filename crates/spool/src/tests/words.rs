@@ -2,6 +2,7 @@
 
 use super::call::journal;
 use crate::folder::FILE;
+use crate::tables;
 use crate::{Error, Op, Refused, RowId, Settings, State, open};
 use std::path::PathBuf;
 
@@ -143,8 +144,8 @@ fn a_word_that_no_state_has_is_damage_and_not_guessed() {
         .expect("torn");
     drop(db);
     let (handle, _guard) = open(dir.path(), Settings::default()).expect("opens");
-    let row = handle.read_blocking(|store| store.row(RowId(1)));
+    let row = handle.read_blocking(|store| tables::calls::row(store, RowId(1)));
     assert!(matches!(row, Err(Error::Damaged { .. })), "{row:?}");
-    let counted = handle.read_blocking(|store| store.recount());
+    let counted = handle.read_blocking(tables::books::recount);
     assert!(matches!(counted, Err(Error::Damaged { .. })), "{counted:?}");
 }

@@ -1,0 +1,138 @@
+//! An open database: its statements, and what SQLite answers in our errors.
+
+use crate::{Error, RowId, State};
+use callbridge_model::Reason;
+use rusqlite::types::FromSql;
+use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params, Row};
+use std::path::{Path, PathBuf};
+
+#[cfg(test)]
+mod statements;
+
+/// The connection, with the name of its file for errors.
+#[derive(Debug)]
+pub struct Db {
+    pub(crate) connection: Connection,
+    pub(crate) path: PathBuf,
+    #[cfg(test)]
+    statements: statements::Statements,
+}
+
+impl Db {
+    pub(crate) fn new(connection: Connection, path: &Path) -> Self {
+        Self {
+            connection,
+            path: path.to_path_buf(),
+            #[cfg(test)]
+            statements: statements::Statements::default(),
+        }
+    }
+
+    /// SQLite's answer with our errors.
+    pub(crate) fn sql<T>(&self, answer: rusqlite::Result<T>) -> Result<T, Error> {
+        answer.map_err(|error| Error::sqlite(&self.path, &error))
+    }
+
+    #[cfg_attr(test, track_caller)]
+    pub(crate) fn prepare(&self, text: &str) -> Result<CachedStatement<'_>, Error> {
+        #[cfg(test)]
+        self.statements.note(text);
+        self.sql(self.connection.prepare_cached(text))
+    }
+
+    #[cfg_attr(test, track_caller)]
+    pub(crate) fn execute(&self, text: &str, values: impl Params) -> Result<usize, Error> {
+        let mut statement = self.prepare(text)?;
+        self.sql(statement.execute(values))
+    }
+
+    /// The one row that there is.
+    #[cfg_attr(test, track_caller)]
+    pub(crate) fn query_one<T>(
+        &self,
+        text: &str,
+        values: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, Error> {
+        let mut statement = self.prepare(text)?;
+        self.sql(statement.query_row(values, read))
+    }
+
+    /// The first row, where there is one.
+    #[cfg_attr(test, track_caller)]
+    pub(crate) fn query_first<T>(
+        &self,
+        text: &str,
+        values: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, Error> {
+        let mut statement = self.prepare(text)?;
+        self.sql(statement.query_row(values, read).optional())
+    }
+
+    #[cfg_attr(test, track_caller)]
+    pub(crate) fn query_all<T>(
+        &self,
+        text: &str,
+        values: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, Error> {
+        let mut statement = self.prepare(text)?;
+        let rows = statement.query_map(values, read);
+        self.sql(rows.and_then(Iterator::collect))
+    }
+
+    /// The first column of the one row that there is.
+    #[cfg_attr(test, track_caller)]
+    pub(crate) fn value<T: FromSql>(&self, text: &str, values: impl Params) -> Result<T, Error> {
+        self.query_one(text, values, |row| row.get(0))
+    }
+
+    /// The first column of the first row, where there is one.
+    #[cfg_attr(test, track_caller)]
+    pub(crate) fn first_value<T: FromSql>(
+        &self,
+        text: &str,
+        values: impl Params,
+    ) -> Result<Option<T>, Error> {
+        self.query_first(text, values, |row| row.get(0))
+    }
+
+    /// The first column of all rows.
+    #[cfg_attr(test, track_caller)]
+    pub(crate) fn values<T: FromSql>(
+        &self,
+        text: &str,
+        values: impl Params,
+    ) -> Result<Vec<T>, Error> {
+        self.query_all(text, values, |row| row.get(0))
+    }
+
+    pub(crate) fn damaged(&self, why: String) -> Error {
+        let path = self.path.clone();
+        Error::Damaged { path, why }
+    }
+
+    pub(crate) fn read_state(&self, id: RowId, word: &str) -> Result<State, Error> {
+        State::from_word(word).ok_or_else(|| self.damaged(format!("{id} has the state {word}")))
+    }
+
+    pub(crate) fn read_reason(&self, id: RowId, word: &str) -> Result<Reason, Error> {
+        Reason::from_word(word).ok_or_else(|| self.damaged(format!("{id} has the reason {word}")))
+    }
+
+    pub(crate) fn read_errors(
+        &self,
+        id: RowId,
+        text: Option<&str>,
+    ) -> Result<serde_json::Value, Error> {
+        text.map_or(Ok(serde_json::Value::Null), |text| self.read_json(id, text))
+    }
+
+    pub(crate) fn read_json<T>(&self, id: RowId, text: &str) -> Result<T, Error>
+    where
+        T: serde::de::DeserializeOwned,
+    {
+        serde_json::from_str(text).map_err(|error| self.damaged(format!("{id}: {error}")))
+    }
+}

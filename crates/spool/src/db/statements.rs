@@ -1,0 +1,68 @@
+//! For tests: which statements were asked, from where, and what they cost.
+
+use super::Db;
+use rusqlite::StatementStatus;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::Location;
+
+/// Every statement so far, with the lines that asked it.
+#[derive(Debug, Default)]
+pub(super) struct Statements(RefCell<BTreeMap<String, BTreeSet<(&'static str, u32)>>>);
+
+impl Statements {
+    #[track_caller]
+    pub(super) fn note(&self, text: &str) {
+        let place = Location::caller();
+        let mut asked = self.0.borrow_mut();
+        let places = asked.entry(text.to_owned()).or_default();
+        places.insert((place.file(), place.line()));
+    }
+}
+
+impl Db {
+    /// Every statement so far.
+    pub(crate) fn statements(&self) -> Vec<String> {
+        self.statements.0.borrow().keys().cloned().collect()
+    }
+
+    /// The lines that asked them: file and number.
+    pub(crate) fn askers(&self) -> BTreeSet<(&'static str, u32)> {
+        self.statements
+            .0
+            .borrow()
+            .values()
+            .flatten()
+            .copied()
+            .collect()
+    }
+
+    /// No statement is forgotten between two of [`Db::steps_taken`].
+    pub(crate) fn remember_statements(&self) {
+        self.connection.set_prepared_statement_cache_capacity(1_000);
+    }
+
+    /// Steps of SQLite's machine since the last time, by statement.
+    pub(crate) fn steps_taken(&self) -> BTreeMap<String, i32> {
+        let steps = self.statements().into_iter().map(|text| {
+            let statement = self
+                .connection
+                .prepare_cached(&text)
+                .expect("it was asked before");
+            let steps = statement.reset_status(StatementStatus::VmStep);
+            (text, steps)
+        });
+        steps.filter(|(_, steps)| *steps > 0).collect()
+    }
+
+    /// How SQLite answers a question: a line a part of the plan.
+    pub(crate) fn plan(&self, question: &str) -> Vec<String> {
+        let text = format!("EXPLAIN QUERY PLAN {question}");
+        let mut explain = self.connection.prepare(&text).expect("a question");
+        let values = vec![rusqlite::types::Null; explain.parameter_count()];
+        let steps = explain
+            .query_map(rusqlite::params_from_iter(values), |row| row.get(3))
+            .expect("a plan");
+        steps.map(|step| step.expect("text")).collect()
+    }
+}
