@@ -13,7 +13,7 @@ use callbridge_model::Judged;
 use callbridge_model::TokenPrint;
 use callbridge_spool::tables;
 use callbridge_spool::{
-    Ask, Done, Finished, Guard, Handle, LetterFilter, Op, RowId, Settings, Step, open,
+    Done, Finished, Guard, Handle, LetterFilter, Op, QueueQuery, RowId, Settings, Step, open,
 };
 use rusqlite::Connection;
 use serde_json::json;
@@ -174,7 +174,7 @@ fn step(handle: &Handle) -> Duration {
 fn head(handle: &Handle) -> Duration {
     let now = EventTime::from_micros(NOW);
     timed(|_| {
-        let ask = Ask {
+        let ask = QueueQuery {
             now,
             tokens: vec![TokenPrint::of("token")],
             ripe_before: now,

@@ -4,8 +4,8 @@
 
 use callbridge_crm::{ApiError, ApiReply, ApiResult, WriteStatus};
 use callbridge_leads::errand::LeadChange;
-use callbridge_leads::errand::Told;
-use callbridge_leads::errand::due::Asked;
+use callbridge_leads::errand::LeadOutcome;
+use callbridge_leads::errand::due::CommandRequest;
 use callbridge_leads::lead_field::{Catalogue, Item, catalogue, item};
 use callbridge_model::clock;
 use callbridge_model::{Grant, LeadId, TokenPrint};
@@ -102,7 +102,7 @@ impl LeadSet<'_> {
             ));
         }
         let body = item::body(items, self.wrapper);
-        let (answer, token) = self.ask(Asked::FieldList { lead, body }).await?;
+        let (answer, token) = self.ask(CommandRequest::FieldList { lead, body }).await?;
         match answer {
             Ok(ApiReply::Accepted { request_id }) => Ok(LeadWrite {
                 lead,
@@ -145,7 +145,7 @@ impl LeadSet<'_> {
             if Instant::now() >= until {
                 break;
             }
-            let poll = Asked::Poll {
+            let poll = CommandRequest::Poll {
                 request_id: write.request_id.clone(),
                 token: write.token.clone(),
             };
@@ -205,7 +205,7 @@ impl LeadSet<'_> {
                 return Ok(known);
             }
         }
-        let (answer, _) = self.ask(Asked::CrmFields).await?;
+        let (answer, _) = self.ask(CommandRequest::CrmFields).await?;
         let now = clock::now().wall;
         let read = match &answer {
             Ok(ApiReply::Data(envelope)) => match catalogue::rows(envelope) {
@@ -221,14 +221,14 @@ impl LeadSet<'_> {
             Ok(_) => return Err(unfit()),
             Err(error) => return Err(failed(error, "the CRM's fields (crm-field)")),
         };
-        let told = Box::new(Told::Catalogue(read.clone()));
+        let told = Box::new(LeadOutcome::Catalogue(read.clone()));
         self.spool
             .write(vec![Op::Lead(LeadChange::Request { told, at: now })])
             .await?;
         Ok(read)
     }
 
-    async fn ask(&self, asked: Asked) -> Result<(ApiResult, TokenPrint), LeadSetRefusal> {
+    async fn ask(&self, asked: CommandRequest) -> Result<(ApiResult, TokenPrint), LeadSetRefusal> {
         let Some(asking) = self.asking else {
             return Err(refusal(69, "no daemon runs here"));
         };

@@ -2,7 +2,7 @@
 //! written.
 
 use super::lists::passed;
-use callbridge_leads::errand::Kind;
+use callbridge_leads::errand::RequestKind;
 use callbridge_model::Grant;
 use callbridge_model::clock;
 use callbridge_model::status::{LeadField, LeadFields, Token};
@@ -18,7 +18,7 @@ const EVERY: Duration = Duration::from_secs(2);
 #[derive(Default)]
 struct Last {
     counters: BTreeMap<String, u64>,
-    rests: Vec<(Kind, String)>,
+    rests: Vec<(RequestKind, String)>,
     fields: Vec<(String, String)>,
 }
 
@@ -73,11 +73,11 @@ async fn news(spool: &Handle, last: &mut Last) -> Result<u64, Error> {
     }
     last.counters = counters;
     let rests = resting.into_iter().map(|(kind, rest)| (kind, rest.why));
-    let rests: Vec<(Kind, String)> = rests.collect();
+    let rests: Vec<(RequestKind, String)> = rests.collect();
     for (kind, why) in rests.iter().filter(|rest| !last.rests.contains(rest)) {
         let what = match kind {
-            Kind::LookUps => "leads of failed calls are not looked up for an hour",
-            Kind::Fields => "fields of leads are not written for an hour",
+            RequestKind::LookUps => "leads of failed calls are not looked up for an hour",
+            RequestKind::Fields => "fields of leads are not written for an hour",
         };
         tracing::warn!(reason = %why, "{what}");
     }

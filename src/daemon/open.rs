@@ -23,7 +23,7 @@ use callbridge_source::url::{From, Transport};
 use callbridge_source::{EventTime, FilePosition, Secret, Source};
 use callbridge_spool as spool;
 use callbridge_spool::tables;
-use callbridge_spool::{Guard, Handle, LeadDirectory, Memory, Op, Store};
+use callbridge_spool::{FinishedCalls, Guard, Handle, LeadDirectory, Op, Store};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(crate) struct Opened {
     pub spool: Handle,
     pub guard: Guard,
     /// Finished calls, looked up.
-    pub memory: Memory,
+    pub memory: FinishedCalls,
     /// Leads by phone, looked up.
     pub directory: Arc<LeadDirectory>,
     /// With the open calls restored.
@@ -74,7 +74,7 @@ pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opene
     };
     spool::refuse_shared(&dir).map_err(failure)?;
     let (spool, guard) = locked(&dir, &settings).await.map_err(failure)?;
-    let memory = Memory::open(&dir).map_err(failure)?;
+    let memory = FinishedCalls::open(&dir).map_err(failure)?;
     let directory = Arc::new(LeadDirectory::open(&dir).map_err(failure)?);
     if let Some(crm) = &config.crm {
         let address = crm.address.as_str().to_owned();

@@ -3,9 +3,9 @@
 use callbridge_call::FinishedCall;
 use callbridge_intake::gap_log::GapLog;
 use callbridge_leads::directory::backfill::Backfill;
-use callbridge_leads::errand::failed::Been;
+use callbridge_leads::errand::failed::RerouteHistory;
 use callbridge_leads::lead_field::Catalogue;
-use callbridge_leads::lead_field::shows::Shows;
+use callbridge_leads::lead_field::shows::LeadFieldState;
 use callbridge_model::CallRecord;
 use callbridge_oauth::connection::Connection;
 use callbridge_sender::memory::Memory;
@@ -19,7 +19,7 @@ fn the_columns_of_a_call() {
     keeps::<CallRecord>("call-record");
     keeps::<FinishedCall>("finished-call");
     keeps::<Vec<Attempt>>("attempts");
-    keeps::<Been>("been");
+    keeps::<RerouteHistory>("been");
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn what_other_parts_keep_in_a_released_state_is_understood() {
 
 #[test]
 fn what_is_known_of_leads() {
-    keeps::<Shows>("lead-shows");
+    keeps::<LeadFieldState>("lead-shows");
     keeps::<Catalogue>("lead-field-catalogue");
     keeps::<Backfill>("directory-backfill");
 }

@@ -3,7 +3,7 @@
 use callbridge_call::Direction;
 use callbridge_leads::errand::Finding;
 use callbridge_leads::lead_field::Name;
-use callbridge_leads::lead_field::shows::{Asks, Stands};
+use callbridge_leads::lead_field::shows::{NextAction, WriteState};
 use callbridge_model::{Outcome, Reason};
 use callbridge_sandbox::ViolationKind;
 use callbridge_sender::reconciliation::page_strategy::{End, Range};
@@ -56,12 +56,12 @@ fn written_now() -> BTreeMap<&'static str, Vec<String>> {
         ServerError, Unconfirmed, Incomplete, TalkExceedsDuration, InvalidEpoch, Unreadable,
         NoEmployee);
     let finding = every!(Finding: LeadExists, LeadMissing, Unclear);
-    let asks = every!(Asks: Write, Poll);
+    let asks = every!(NextAction: Write, Poll);
     let left = every!(Left: Retried, Released, Journaled, Discarded);
     let name = every!(Name: LastCall, LastMissed, LastEmployee);
     let direction = every!(Direction: Inbound, Outbound, Internal);
     let outcome = every!(Outcome: Journal, DeadLetter, Internal, Skipped);
-    let stands = every!(Stands: Waits, Sent, Written, GivenUp);
+    let stands = every!(WriteState: Waits, Sent, Written, GivenUp);
     let range = every!(Range: Sent, SentMinute, SentMinutes, Started, Whole);
     let end = every!(End: First, Last);
     let breach = every!(ViolationKind: WindowExceeded, RepeatAfter200, FreshBudget, UuidReused, DerivedField,
@@ -92,7 +92,7 @@ fn written_now() -> BTreeMap<&'static str, Vec<String>> {
         ),
         (
             "what a lead's fields ask for",
-            words(&asks, Asks::word, asked),
+            words(&asks, NextAction::word, asked),
         ),
         (
             "how a letter left",

@@ -21,7 +21,7 @@ use callbridge_sender::core::{Before, Core};
 use callbridge_sender::plan::{Decision, Known, Launch, Plan, Settings, Task};
 use callbridge_sender::status::SenderStatus;
 use callbridge_spool::tables;
-use callbridge_spool::{Finished, Head, Op, State, Step};
+use callbridge_spool::{Finished, Op, State, Step, WorkQueue};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -301,7 +301,7 @@ impl World {
         self.witness
             .heard(number, &waits, outcome.outcome, self.truth);
         self.unwritten.push_back(outcome.ops);
-        let shown = self.core.status(self.now, &Head::default());
+        let shown = self.core.status(self.now, &WorkQueue::default());
         if let Some(pause) = shown.pause {
             self.met.pause(&pause.reason);
         }

@@ -44,7 +44,7 @@ pub struct Shell {
     /// The durable state.
     pub spool: spool::Handle,
     /// Asked for ids of calls that are finished already.
-    pub memory: spool::Memory,
+    pub memory: spool::FinishedCalls,
     /// Leads and employees.
     pub people: SharedPeople,
     /// Shows how each source is doing.

@@ -13,7 +13,7 @@ use super::tokens::Standing;
 use super::verdict::{Bar, Fault, Halt, Verdict, judge};
 use callbridge_crm::{ApiError, ApiResponse, ApiResult, Endpoint, Page, TokenInfo};
 use callbridge_leads::errand;
-use callbridge_leads::errand::due::Errand;
+use callbridge_leads::errand::due::LeadRequest;
 use callbridge_model::Reason;
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
@@ -45,7 +45,7 @@ pub struct Answered {
     /// What a sweep told of the calls it was about.
     pub swept: Vec<(Unconfirmed, Step)>,
     /// The errand, and its answer for whoever asked for it, with the token that it was asked with.
-    pub errand: Option<(Errand, ApiResult, TokenPrint)>,
+    pub errand: Option<(LeadRequest, ApiResult, TokenPrint)>,
 }
 
 impl Core {
@@ -113,7 +113,7 @@ impl Core {
         &mut self,
         now: Now,
         flight: &Flight,
-        errand: Errand,
+        errand: LeadRequest,
         answer: ApiResult,
         mut ops: Vec<Op>,
     ) -> Answered {
@@ -469,7 +469,7 @@ impl Core {
     }
 
     /// An answer says something else of the token's rights than its record.
-    fn rights_doubted(&mut self, now: Now, errand: Option<&Errand>, answer: &ApiResult) {
+    fn rights_doubted(&mut self, now: Now, errand: Option<&LeadRequest>, answer: &ApiResult) {
         if self.tokens.is_doubted_by(errand, answer) {
             self.rights.doubt(now.boot);
         }

@@ -11,7 +11,7 @@ use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiResult};
 use callbridge_model::clock::Now;
 use callbridge_model::status::Backlog;
-use callbridge_spool::{Head, Op, SlotRow};
+use callbridge_spool::{Op, SlotRow, WorkQueue};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -139,7 +139,7 @@ impl Budget {
     }
 
     /// What waits, and how long it takes at this pace.
-    pub(super) fn backlog(&self, head: &Head, confirmed_at_once: u32, now: Now) -> Backlog {
+    pub(super) fn backlog(&self, head: &WorkQueue, confirmed_at_once: u32, now: Now) -> Backlog {
         status::backlog(head, &self.pacer, confirmed_at_once, now.boot)
     }
 

@@ -11,10 +11,10 @@ use super::rights::Rights;
 use super::schedule::{DEADLINE, OLD_POLL, TOGETHER};
 use super::tokens::KnownTokens;
 use super::troubles::{Flying, Part, PartAdmission};
-use callbridge_leads::errand::due::{Errand, Urgency};
+use callbridge_leads::errand::due::{LeadRequest, Urgency};
 use callbridge_model::Grant;
 use callbridge_model::clock::Now;
-use callbridge_spool::{Due, Head, Unconfirmed};
+use callbridge_spool::{Due, Unconfirmed, WorkQueue};
 use std::time::Duration;
 
 /// Calls that wait for company are looked at this often.
@@ -54,7 +54,7 @@ impl Open {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Choice<'a> {
     pub(super) now: Now,
-    pub(super) head: &'a Head,
+    pub(super) head: &'a WorkQueue,
     pub(super) load: Load,
     pub(super) dry_run: bool,
     pub(super) gate: &'a Gate,
@@ -377,9 +377,9 @@ impl<'a> Choice<'a> {
         Some((lane, Task::Errand(Box::new(errand.clone()))))
     }
 
-    fn may_go(&self, errand: &Errand) -> bool {
+    fn may_go(&self, errand: &LeadRequest) -> bool {
         // a command is told by the service itself that it may not ask
-        let asks = matches!(errand, Errand::FieldPoll(_));
+        let asks = matches!(errand, LeadRequest::FieldPoll(_));
         errand
             .token()
             .is_none_or(|token| self.tokens.reads(self.now, token))
@@ -391,13 +391,14 @@ impl<'a> Choice<'a> {
 
     /// What the token's record shows that it may not do is not tried (§5.4). A command is told by
     /// the service itself.
-    fn is_granted(&self, errand: &Errand) -> bool {
+    fn is_granted(&self, errand: &LeadRequest) -> bool {
         match errand {
-            Errand::LookUp(_) => self.tokens.may(Grant::LeadRead),
-            Errand::FieldWrite(_) => self.tokens.may(Grant::LeadSave),
-            Errand::Catalogue | Errand::FieldPoll(_) | Errand::Backfill(_) | Errand::Asked(..) => {
-                true
-            }
+            LeadRequest::LookUp(_) => self.tokens.may(Grant::LeadRead),
+            LeadRequest::FieldWrite(_) => self.tokens.may(Grant::LeadSave),
+            LeadRequest::Catalogue
+            | LeadRequest::FieldPoll(_)
+            | LeadRequest::Backfill(_)
+            | LeadRequest::Asked(..) => true,
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::reconciliation::Findings;
 use callbridge_crm::{ApiReply, ApiResponse, ApiResult, Page, WriteStatus};
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
-use callbridge_spool::{Head, Op, Ripe, Step, Unconfirmed};
+use callbridge_spool::{Op, Ripe, Step, Unconfirmed, WorkQueue};
 
 fn telling(complete: bool) -> Findings {
     Findings {
@@ -91,9 +91,9 @@ fn an_orphan_that_the_whole_journal_does_not_show_in_time_is_sent_again() {
 
 /// Polls this call, and hears that.
 fn polled(core: &mut Core, now: Now, call: Unconfirmed, answer: ApiResult) {
-    let head = Head {
+    let head = WorkQueue {
         polls: vec![call],
-        ..Head::default()
+        ..WorkQueue::default()
     };
     let Decision::Send(plan) = core.next(now, &head) else {
         panic!("polled");
@@ -115,7 +115,7 @@ fn stopped_by_failures(core: &mut Core, accepted: u64) -> bool {
         }));
         polled(core, at(300 + 10 * n.unsigned_abs()), call, failed);
     }
-    core.status(at(400), &Head::default()).pause.is_some()
+    core.status(at(400), &WorkQueue::default()).pause.is_some()
 }
 
 #[test]
@@ -164,13 +164,13 @@ fn failures_of_calls_before_one_that_a_sweep_found_are_their_own() {
 #[test]
 fn under_load_ninety_ripe_calls_are_worth_a_page_of_a_hundred() {
     let mut core = ready(Settings::default());
-    let ripe = |calls| Head {
+    let ripe = |calls| WorkQueue {
         backlog: Some(due(1)),
         ripe: Ripe {
             calls,
             oldest: Some(at(100).wall),
         },
-        ..Head::default()
+        ..WorkQueue::default()
     };
     assert_eq!(lane(&mut core, at(110), &ripe(89)), Some(Lane::Backlog));
     assert_eq!(lane(&mut core, at(110), &ripe(90)), Some(Lane::Sweep));
@@ -209,7 +209,7 @@ fn what_a_launch_that_could_not_be_committed_remembered_is_stored_with_the_next(
     let (mut core, _) = Core::start(Settings::default(), known, at(3));
     core.token(Some(print()));
     for _ in 0..2 {
-        let Decision::Send(probe) = core.next(at(60), &Head::default()) else {
+        let Decision::Send(probe) = core.next(at(60), &WorkQueue::default()) else {
             panic!("no probe");
         };
         let slot = probe.slot;

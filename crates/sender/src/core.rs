@@ -22,11 +22,11 @@ use super::troubles::Part;
 use super::verdict::{Context, Halt};
 use callbridge_call::EpochSeconds;
 use callbridge_crm::Endpoint;
-use callbridge_leads::errand::due::{Asked, Ticket};
+use callbridge_leads::errand::due::{CommandRequest, RequestId};
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
 use callbridge_model::status::{Pause, Requests, Trouble};
-use callbridge_spool::{Ask, Fate, Head, Op, Row, State};
+use callbridge_spool::{Fate, Op, QueueQuery, Row, State, WorkQueue};
 use std::time::Duration;
 
 /// A clock that is wrong is looked at this often.
@@ -115,8 +115,8 @@ impl Core {
     }
 
     /// What the next decision has to know of the spool.
-    pub fn ask(&self, now: Now) -> Ask {
-        Ask {
+    pub fn ask(&self, now: Now) -> QueueQuery {
+        QueueQuery {
             now: now.wall,
             tokens: self.tokens.living(now).cloned().collect(),
             ripe_before: self.confirmation.ripe_before(now, self.load),
@@ -125,7 +125,7 @@ impl Core {
     }
 
     /// The best request now; its slot is taken.
-    pub fn next(&mut self, now: Now, head: &Head) -> Decision {
+    pub fn next(&mut self, now: Now, head: &WorkQueue) -> Decision {
         if self.clock_is_wrong(now) {
             return Decision::WaitUntil(now.boot + CLOCK_LOOK);
         }
@@ -161,7 +161,7 @@ impl Core {
         }
     }
 
-    fn choice<'a>(&'a self, now: Now, head: &'a Head) -> Choice<'a> {
+    fn choice<'a>(&'a self, now: Now, head: &'a WorkQueue) -> Choice<'a> {
         Choice {
             now,
             head,
@@ -177,12 +177,12 @@ impl Core {
     }
 
     /// Somebody asks for this, and waits; `false` when too many do.
-    pub fn asked(&mut self, ticket: Ticket, asked: Asked) -> bool {
+    pub fn asked(&mut self, ticket: RequestId, asked: CommandRequest) -> bool {
         self.errands.ask(ticket, asked)
     }
 
     /// They wait no longer; `false` when it is under way already.
-    pub fn not_asked(&mut self, ticket: Ticket) -> bool {
+    pub fn not_asked(&mut self, ticket: RequestId) -> bool {
         self.errands.drop_asked(ticket)
     }
 
@@ -192,7 +192,7 @@ impl Core {
     }
 
     /// What the spool says of the calls that wait.
-    fn look_at(&mut self, head: &Head) {
+    fn look_at(&mut self, head: &WorkQueue) {
         let ready = head.live.is_some() || head.backlog.is_some();
         self.load = Load {
             loaded: ready && !self.gate.troubles().fails(Part::Submissions),
@@ -270,7 +270,7 @@ impl Core {
     }
 
     /// What to show.
-    pub fn status(&self, now: Now, head: &Head) -> SenderStatus {
+    pub fn status(&self, now: Now, head: &WorkQueue) -> SenderStatus {
         let cause = self.gate.pause_cause();
         let mut pause = cause.map(|(cause, why)| Pause {
             reason: status::word(cause).to_owned(),
@@ -323,7 +323,7 @@ impl Core {
     }
 
     /// Calls that one request confirms.
-    fn calls_a_sweep(&self, now: Now, head: &Head) -> u32 {
+    fn calls_a_sweep(&self, now: Now, head: &WorkQueue) -> u32 {
         match self.choice(now, head).may_sweep() {
             true => self.confirmation.sweeper().worth_under_load(),
             false => 1,

@@ -8,7 +8,7 @@ use callbridge_crm::{ApiError, ApiReply, ApiResponse, TokenInfo, WriteStatus};
 use callbridge_model::Grant;
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
-use callbridge_spool::{Due, FIRST_POLL, Fate, Head, Op, RowId, Step, Unconfirmed};
+use callbridge_spool::{Due, FIRST_POLL, Fate, Op, RowId, Step, Unconfirmed, WorkQueue};
 use std::time::Duration;
 
 pub(super) const T0: EventTime = EventTime::from_seconds(1_795_151_000);
@@ -74,7 +74,7 @@ pub(super) fn ready(settings: Settings) -> Core {
     let (mut core, ops) = Core::start(settings, Known::default(), at(0));
     assert!(matches!(&ops[..], [Op::Meta { .. }]), "{ops:?}");
     core.token(Some(print()));
-    let Decision::Send(plan) = core.next(at(0), &Head::default()) else {
+    let Decision::Send(plan) = core.next(at(0), &WorkQueue::default()) else {
         panic!("the token is asked for first");
     };
     assert_eq!((plan.lane, &plan.task), (Lane::Token, &Task::TokenInfo));
@@ -103,7 +103,7 @@ pub(super) fn stored(ops: &[Op]) -> Option<String> {
 }
 
 /// The lane of what goes next.
-pub(super) fn lane(core: &mut Core, now: Now, head: &Head) -> Option<Lane> {
+pub(super) fn lane(core: &mut Core, now: Now, head: &WorkQueue) -> Option<Lane> {
     match core.next(now, head) {
         Decision::Send(plan) => {
             core.grounded(plan.slot);
@@ -116,10 +116,10 @@ pub(super) fn lane(core: &mut Core, now: Now, head: &Head) -> Option<Lane> {
 #[test]
 fn nothing_goes_before_the_token_is_known() {
     let (mut core, _) = Core::start(Settings::default(), Known::default(), at(0));
-    let head = Head {
+    let head = WorkQueue {
         live: Some(due(1)),
         ready: 1,
-        ..Head::default()
+        ..WorkQueue::default()
     };
     assert_eq!(core.next(at(0), &head), Decision::Idle);
     let pause = core.status(at(0), &head).pause.expect("a pause");
@@ -132,16 +132,16 @@ fn nothing_goes_before_the_token_is_known() {
 fn live_calls_go_before_the_backlog_and_polls_wait_for_both() {
     let mut core = ready(Settings::default());
     let polls = vec![submitted(3, at(0))];
-    let all = Head {
+    let all = WorkQueue {
         live: Some(due(2)),
         backlog: Some(due(1)),
         polls: polls.clone(),
-        ..Head::default()
+        ..WorkQueue::default()
     };
     assert_eq!(lane(&mut core, at(10), &all), Some(Lane::Live));
-    let later = Head { live: None, ..all };
+    let later = WorkQueue { live: None, ..all };
     assert_eq!(lane(&mut core, at(10), &later), Some(Lane::Backlog));
-    let idle = Head {
+    let idle = WorkQueue {
         backlog: None,
         ..later
     };
@@ -152,10 +152,10 @@ fn live_calls_go_before_the_backlog_and_polls_wait_for_both() {
 fn where_no_sweep_will_do_old_polls_take_turns_with_submissions() {
     let mut core = ready(Settings::default());
     core.confirmation.sweeper_mut().barred(at(0).wall);
-    let head = Head {
+    let head = WorkQueue {
         live: Some(due(1)),
         polls: vec![submitted(2, at(0))],
-        ..Head::default()
+        ..WorkQueue::default()
     };
     assert_eq!(lane(&mut core, at(299), &head), Some(Lane::Live));
     let Decision::Send(plan) = core.next(at(300), &head) else {
@@ -180,10 +180,10 @@ fn where_no_sweep_will_do_old_polls_take_turns_with_submissions() {
 fn a_poll_whose_request_id_ends_soon_goes_before_everything() {
     let mut core = ready(Settings::default());
     let ending = submitted(3, at(0));
-    let head = Head {
+    let head = WorkQueue {
         live: Some(due(1)),
         oldest_submitted: vec![ending],
-        ..Head::default()
+        ..WorkQueue::default()
     };
     let hours = 3600 * 23;
     assert_eq!(lane(&mut core, at(hours - 1), &head), Some(Lane::Live));
@@ -194,9 +194,9 @@ fn a_poll_whose_request_id_ends_soon_goes_before_everything() {
 fn while_our_clock_is_wrong_nothing_is_sent_and_that_is_said() {
     let mut core = ready(Settings::default());
     core.settings.clock_right_from = Some(at(10).wall);
-    let head = Head {
+    let head = WorkQueue {
         live: Some(due(1)),
-        ..Head::default()
+        ..WorkQueue::default()
     };
     let Decision::WaitUntil(until) = core.next(at(9), &head) else {
         panic!("sent by a wrong clock");
@@ -215,11 +215,11 @@ fn a_dry_run_submits_nothing_and_says_so() {
         ..Settings::default()
     };
     let mut core = ready(settings);
-    let head = Head {
+    let head = WorkQueue {
         live: Some(due(1)),
         backlog: Some(due(2)),
         ready: 2,
-        ..Head::default()
+        ..WorkQueue::default()
     };
     let hourly = Decision::WaitUntil(at(3_600).boot);
     assert_eq!(core.next(at(10), &head), hourly, "whose token is it?");
@@ -236,9 +236,9 @@ fn a_requestid_of_another_token_is_swept_for_and_sent_again_where_no_sweep_will_
         token: TokenPrint::of("svc_pat_old"),
         ..submitted(3, at(0))
     };
-    let head = Head {
+    let head = WorkQueue {
         orphan: Some(foreign.clone()),
-        ..Head::default()
+        ..WorkQueue::default()
     };
     let Decision::Send(plan) = core.next(at(10), &head) else {
         panic!("swept for");
@@ -260,9 +260,9 @@ fn a_requestid_of_another_token_is_swept_for_and_sent_again_where_no_sweep_will_
 #[test]
 fn a_call_is_polled_once_at_a_time() {
     let mut core = ready(Settings::default());
-    let head = Head {
+    let head = WorkQueue {
         polls: vec![submitted(3, at(0))],
-        ..Head::default()
+        ..WorkQueue::default()
     };
     let Decision::Send(plan) = core.next(at(10), &head) else {
         panic!("polled");
@@ -278,10 +278,10 @@ fn a_call_is_polled_once_at_a_time() {
 #[test]
 fn what_goes_wrong_between_slot_and_request_gives_the_slot_back() {
     let mut core = ready(Settings::default());
-    let head = Head {
+    let head = WorkQueue {
         live: Some(due(1)),
         ready: 1,
-        ..Head::default()
+        ..WorkQueue::default()
     };
     let Decision::Send(plan) = core.next(at(10), &head) else {
         panic!("submitted");
@@ -300,10 +300,10 @@ fn what_goes_wrong_between_slot_and_request_gives_the_slot_back() {
 #[test]
 fn the_drain_time_counts_a_submission_for_each_call_and_a_sweep_for_many() {
     let mut core = ready(Settings::default());
-    let head = Head {
+    let head = WorkQueue {
         ready: 100,
         submitted: 60,
-        ..Head::default()
+        ..WorkQueue::default()
     };
     let backlog = core.status(at(0), &head).backlog;
     assert_eq!((backlog.calls, backlog.drain_sec), (160, 102));
@@ -323,9 +323,9 @@ fn answers_to_the_token_before_it_open_no_line_for_another_one() {
         let mut core = ready(Settings::default());
         let mut slots = Vec::new();
         for id in [1, 2, 3] {
-            let head = Head {
+            let head = WorkQueue {
                 polls: vec![submitted(id, at(0))],
-                ..Head::default()
+                ..WorkQueue::default()
             };
             let Decision::Send(plan) = core.next(at(10), &head) else {
                 panic!("not polled");
@@ -336,9 +336,9 @@ fn answers_to_the_token_before_it_open_no_line_for_another_one() {
         core.token(Some(TokenPrint::of("svc_pat_of_another_company")));
         core.answered(at(11), slots[0], heard(first));
         core.answered(at(12), slots[1], heard(accepted()));
-        let head = Head {
+        let head = WorkQueue {
             live: Some(due(4)),
-            ..Head::default()
+            ..WorkQueue::default()
         };
         assert_eq!(lane(&mut core, at(79), &head), None, "one is under way");
         core.answered(at(79), slots[2], heard(accepted()));
@@ -354,10 +354,10 @@ fn a_poll_goes_before_everything_when_its_token_ends_soon() {
         expires_at: Some(hour),
         ..info()
     });
-    let head = Head {
+    let head = WorkQueue {
         live: Some(due(1)),
         oldest_submitted: vec![submitted(3, at(0))],
-        ..Head::default()
+        ..WorkQueue::default()
     };
     assert_eq!(lane(&mut core, at(3600 - 901), &head), Some(Lane::Live));
     assert_eq!(lane(&mut core, at(3600 - 900), &head), Some(Lane::Deadline));
@@ -374,9 +374,9 @@ fn another_token_has_no_fresh_budget() {
     let mut core = ready(settings);
     // Polls go evenly: one in twenty seconds.
     for (id, now) in [(1, at(20)), (2, at(40))] {
-        let head = Head {
+        let head = WorkQueue {
             polls: vec![submitted(id, at(0))],
-            ..Head::default()
+            ..WorkQueue::default()
         };
         let Decision::Send(plan) = core.next(now, &head) else {
             panic!("there is a slot");
@@ -392,7 +392,10 @@ fn another_token_has_no_fresh_budget() {
     core.token(Some(TokenPrint::of("svc_pat_two")));
     // The first was answered in the second 0.
     for second in 41..60 {
-        assert_eq!(lane(&mut core, at(second), &Head::default()), None);
+        assert_eq!(lane(&mut core, at(second), &WorkQueue::default()), None);
     }
-    assert_eq!(lane(&mut core, at(61), &Head::default()), Some(Lane::Token));
+    assert_eq!(
+        lane(&mut core, at(61), &WorkQueue::default()),
+        Some(Lane::Token)
+    );
 }

@@ -1,7 +1,7 @@
 //! The way for commands to ask something of the CRM through the one budget.
 
 use callbridge_crm::ApiResult;
-use callbridge_leads::errand::due::Asked;
+use callbridge_leads::errand::due::CommandRequest;
 use callbridge_model::TokenPrint;
 use tokio::sync::{mpsc, oneshot};
 
@@ -27,7 +27,7 @@ pub enum ProxyReply {
 /// A question and the way back.
 #[derive(Debug)]
 pub struct Question {
-    pub(super) asked: Asked,
+    pub(super) asked: CommandRequest,
     pub(super) reply: oneshot::Sender<ProxyReply>,
 }
 
@@ -47,7 +47,7 @@ pub fn asking() -> (CrmProxy, Questions) {
 
 impl CrmProxy {
     /// Asks the CRM, after live calls.
-    pub async fn ask(&self, asked: Asked) -> ProxyReply {
+    pub async fn ask(&self, asked: CommandRequest) -> ProxyReply {
         let (reply, answer) = oneshot::channel();
         if self.0.try_send(Question { asked, reply }).is_err() {
             return ProxyReply::Busy;

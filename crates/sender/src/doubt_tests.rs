@@ -4,7 +4,7 @@ use super::tests::{at, print, stored};
 use crate::core::Core;
 use crate::plan::{Decision, Known, Settings};
 use callbridge_model::clock::Now;
-use callbridge_spool::Head;
+use callbridge_spool::WorkQueue;
 
 /// A rollback, a renamed word, a torn text: 60 requests may have left just now.
 #[test]
@@ -17,7 +17,7 @@ fn a_memory_that_cannot_be_read_begins_with_a_window_of_silence_that_outlives_a_
     let silent = |memory: &str, now: Now| {
         let (mut core, ops) = Core::start(Settings::default(), known(memory), now);
         core.token(Some(print()));
-        let until = match core.next(now, &Head::default()) {
+        let until = match core.next(now, &WorkQueue::default()) {
             Decision::WaitUntil(until) => Some(until),
             _ => None,
         };

@@ -5,7 +5,7 @@
 use callbridge_crm::{ApiError, ApiReply, ApiResult, Request, WriteStatus};
 use callbridge_leads::errand;
 use callbridge_leads::errand::FieldWrite;
-use callbridge_leads::errand::due::{Asked, Errand, Ticket};
+use callbridge_leads::errand::due::{CommandRequest, LeadRequest, RequestId};
 use callbridge_model::clock::Now;
 use callbridge_spool::Op;
 use std::collections::VecDeque;
@@ -24,16 +24,16 @@ const ASKED_MAX: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Errands {
     /// Asked for by commands, the first one first.
-    asked: VecDeque<(Ticket, Asked)>,
+    asked: VecDeque<(RequestId, CommandRequest)>,
     /// None goes out before, while calls wait.
     from: Duration,
     /// The last ones answered, and when.
-    answered: VecDeque<(Errand, Duration)>,
+    answered: VecDeque<(LeadRequest, Duration)>,
 }
 
 impl Errands {
     /// Somebody asks for this, and waits; `false` when too many do.
-    pub(super) fn ask(&mut self, ticket: Ticket, asked: Asked) -> bool {
+    pub(super) fn ask(&mut self, ticket: RequestId, asked: CommandRequest) -> bool {
         let room = self.asked.len() < ASKED_MAX;
         if room {
             self.asked.push_back((ticket, asked));
@@ -42,16 +42,16 @@ impl Errands {
     }
 
     /// They wait no longer; `false` when it is under way already.
-    pub(super) fn drop_asked(&mut self, ticket: Ticket) -> bool {
+    pub(super) fn drop_asked(&mut self, ticket: RequestId) -> bool {
         let before = self.asked.len();
         self.asked.retain(|(it, _)| *it != ticket);
         self.asked.len() < before
     }
 
     /// What was asked for first.
-    pub(super) fn first_asked(&self) -> Option<Errand> {
+    pub(super) fn first_asked(&self) -> Option<LeadRequest> {
         let (ticket, asked) = self.asked.front()?;
-        Some(Errand::Asked(*ticket, asked.clone()))
+        Some(LeadRequest::Asked(*ticket, asked.clone()))
     }
 
     /// One may go out although calls wait.
@@ -60,15 +60,15 @@ impl Errands {
     }
 
     /// It was answered just now, and that changed nothing of what is due.
-    pub(super) fn rests(&self, now: Now, errand: &Errand) -> bool {
-        let just = |(it, at): &(Errand, Duration)| it == errand && *at + AGAIN > now.boot;
+    pub(super) fn rests(&self, now: Now, errand: &LeadRequest) -> bool {
+        let just = |(it, at): &(LeadRequest, Duration)| it == errand && *at + AGAIN > now.boot;
         self.answered.iter().any(just)
     }
 
     /// It was answered; `unchanged`: with nothing of what is due changed by that.
-    pub(super) fn answered(&mut self, now: Now, errand: &Errand, unchanged: bool) {
+    pub(super) fn answered(&mut self, now: Now, errand: &LeadRequest, unchanged: bool) {
         self.answered.retain(|(_, at)| *at + AGAIN > now.boot);
-        if unchanged && !matches!(errand, Errand::Asked(..)) {
+        if unchanged && !matches!(errand, LeadRequest::Asked(..)) {
             self.answered.push_back((errand.clone(), now.boot));
         }
     }
@@ -77,13 +77,13 @@ impl Errands {
     pub(super) fn request(
         &mut self,
         now: Now,
-        errand: &Errand,
+        errand: &LeadRequest,
         write: Option<FieldWrite>,
         ops: &mut Vec<Op>,
     ) -> Option<Request> {
         let body = write.as_ref().filter(|it| !it.items.is_empty());
         let body = body.map(|it| it.body.clone());
-        if matches!(errand, Errand::FieldWrite(_)) && body.is_none() {
+        if matches!(errand, LeadRequest::FieldWrite(_)) && body.is_none() {
             // nothing is left of it that could be written
             ops.extend(
                 errand::launched(now.wall, errand, write)
@@ -93,25 +93,27 @@ impl Errands {
             return None;
         }
         let request = match errand {
-            Errand::LookUp(lead) => Request::Lead(*lead),
-            Errand::Catalogue | Errand::Asked(_, Asked::CrmFields) => Request::CrmFields,
-            Errand::FieldWrite(lead) => Request::FieldList {
+            LeadRequest::LookUp(lead) => Request::Lead(*lead),
+            LeadRequest::Catalogue | LeadRequest::Asked(_, CommandRequest::CrmFields) => {
+                Request::CrmFields
+            }
+            LeadRequest::FieldWrite(lead) => Request::FieldList {
                 lead: *lead,
                 body: body?,
             },
-            Errand::Asked(_, Asked::FieldList { lead, body }) => Request::FieldList {
+            LeadRequest::Asked(_, CommandRequest::FieldList { lead, body }) => Request::FieldList {
                 lead: *lead,
                 body: body.clone(),
             },
-            Errand::FieldPoll(poll) => Request::Poll {
+            LeadRequest::FieldPoll(poll) => Request::Poll {
                 request_id: poll.request_id.clone(),
             },
-            Errand::Asked(_, Asked::Poll { request_id, .. }) => Request::Poll {
+            LeadRequest::Asked(_, CommandRequest::Poll { request_id, .. }) => Request::Poll {
                 request_id: request_id.clone(),
             },
-            Errand::Backfill(page) => Request::Leads(*page),
+            LeadRequest::Backfill(page) => Request::Leads(*page),
         };
-        if let Errand::Asked(ticket, _) = errand {
+        if let LeadRequest::Asked(ticket, _) = errand {
             self.drop_asked(*ticket);
         }
         self.from = now.boot + LOADED_EVERY;

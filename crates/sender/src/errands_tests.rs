@@ -8,42 +8,44 @@ use callbridge_crm::{
     ApiError, ApiReply, ApiResponse, ApiResult, Endpoint, LeadsPage, Request, TokenInfo,
 };
 use callbridge_leads::errand::LeadChange;
-use callbridge_leads::errand::due::{Asked, Errand, Errands, Job, Ticket, Urgency};
+use callbridge_leads::errand::due::{
+    CommandRequest, DueRequest, DueRequests, LeadRequest, RequestId, Urgency,
+};
 use callbridge_model::Grant;
 use callbridge_model::LeadId;
 use callbridge_model::clock::Now;
-use callbridge_spool::{Head, Hooked, Op};
+use callbridge_spool::{Hooked, Op, WorkQueue};
 use std::time::Duration;
 
 fn lead() -> LeadId {
     LeadId::new(4001).expect("positive")
 }
 
-fn job(urgency: Urgency, errand: Errand) -> Head {
-    Head {
-        errands: Errands {
-            due: vec![Job { urgency, errand }],
+fn job(urgency: Urgency, errand: LeadRequest) -> WorkQueue {
+    WorkQueue {
+        errands: DueRequests {
+            due: vec![DueRequest { urgency, errand }],
             next: None,
         },
-        ..Head::default()
+        ..WorkQueue::default()
     }
 }
 
-fn look_up() -> Head {
-    job(Urgency::Soon, Errand::LookUp(lead()))
+fn look_up() -> WorkQueue {
+    job(Urgency::Soon, LeadRequest::LookUp(lead()))
 }
 
-fn backfill(page: u32) -> Head {
+fn backfill(page: u32) -> WorkQueue {
     let page = LeadsPage {
         page,
         size: 50,
         since: None,
     };
-    job(Urgency::Spare, Errand::Backfill(page))
+    job(Urgency::Spare, LeadRequest::Backfill(page))
 }
 
 /// Sends the next request, and answers it.
-fn answered(core: &mut Core, now: Now, head: &Head, answer: ApiResult) -> (Request, Answered) {
+fn answered(core: &mut Core, now: Now, head: &WorkQueue, answer: ApiResult) -> (Request, Answered) {
     let Decision::Send(plan) = core.next(now, head) else {
         panic!("something is sent");
     };
@@ -65,21 +67,21 @@ fn forbidden() -> ApiResult {
 #[test]
 fn an_errand_goes_after_live_calls_and_one_in_ten_seconds_before_others() {
     let mut core = ready(Settings::default());
-    let live = Head {
+    let live = WorkQueue {
         live: Some(due(1)),
         ..look_up()
     };
     assert_eq!(lane(&mut core, at(1), &live), Some(Lane::Live));
-    let backlog = Head {
+    let backlog = WorkQueue {
         backlog: Some(due(1)),
         ..look_up()
     };
     let (request, _) = answered(&mut core, at(2), &backlog, Err(ApiError::TimedOut));
     assert_eq!(request, Request::Lead(lead()));
     let other = LeadId::new(4002).expect("positive");
-    let backlog = Head {
+    let backlog = WorkQueue {
         backlog: Some(due(1)),
-        ..job(Urgency::Soon, Errand::LookUp(other))
+        ..job(Urgency::Soon, LeadRequest::LookUp(other))
     };
     assert_eq!(lane(&mut core, at(11), &backlog), Some(Lane::Backlog));
     assert_eq!(lane(&mut core, at(12), &backlog), Some(Lane::Errand));
@@ -88,7 +90,7 @@ fn an_errand_goes_after_live_calls_and_one_in_ten_seconds_before_others() {
 #[test]
 fn what_can_wait_takes_no_more_than_half_of_the_budget_and_goes_when_nothing_else_does() {
     let mut core = ready(Settings::default());
-    let backlog = Head {
+    let backlog = WorkQueue {
         backlog: Some(due(1)),
         ..backfill(1)
     };
@@ -108,7 +110,7 @@ fn what_can_wait_takes_no_more_than_half_of_the_budget_and_goes_when_nothing_els
     }
     assert_eq!(sent, 30);
     // a call finds the other half free
-    let live = Head {
+    let live = WorkQueue {
         live: Some(due(1)),
         ..backfill(99)
     };
@@ -122,7 +124,7 @@ fn what_waits_for_the_budget_does_not_make_a_poll_wait_for_it() {
         let taken = core.budget.take(at(1), Lane::Token, Task::TokenInfo);
         assert!(matches!(taken, Decision::Send(_)), "room");
     }
-    let head = Head {
+    let head = WorkQueue {
         next_poll: Some(at(3).wall),
         ..backfill(1)
     };
@@ -157,9 +159,9 @@ fn nothing_that_an_errand_is_refused_stops_the_calls() {
         let now = at(u64::from(n) * 20);
         let (_, outcome) = answered(&mut core, now, &head, answer);
         assert_eq!((outcome.endpoint, outcome.row), (Endpoint::Leads, None));
-        let live = Head {
+        let live = WorkQueue {
             live: Some(due(1)),
-            ..Head::default()
+            ..WorkQueue::default()
         };
         assert_eq!(lane(&mut core, now, &live), Some(Lane::Live), "{n}");
         assert_eq!(core.status(now, &head).pause, None);
@@ -187,7 +189,7 @@ fn an_errand_is_not_sent_again_at_once_unless_its_answer_changed_what_is_due() {
     answered(&mut core, at(2), &look_up(), Err(ApiError::TimedOut));
     assert_eq!(lane(&mut core, at(12), &look_up()), Some(Lane::Errand));
     // nothing came of it that the spool would know
-    let errand = Errand::LookUp(lead());
+    let errand = LeadRequest::LookUp(lead());
     core.errands.answered(at(12), &errand, true);
     assert_eq!(lane(&mut core, at(71), &look_up()), None);
     assert_eq!(lane(&mut core, at(72), &look_up()), Some(Lane::Errand));
@@ -197,8 +199,8 @@ fn an_errand_is_not_sent_again_at_once_unless_its_answer_changed_what_is_due() {
 fn what_the_token_s_record_does_not_grant_is_not_tried() {
     let head = |errand| job(Urgency::Soon, errand);
     for (errand, needed) in [
-        (Errand::LookUp(lead()), Grant::LeadRead),
-        (Errand::FieldWrite(lead()), Grant::LeadSave),
+        (LeadRequest::LookUp(lead()), Grant::LeadRead),
+        (LeadRequest::FieldWrite(lead()), Grant::LeadSave),
     ] {
         let mut core = ready(Settings::default());
         let mut info = super::tests::info();
@@ -224,7 +226,7 @@ fn no_two_errands_of_a_kind_are_under_way_and_none_in_a_dry_run() {
     };
     core.launch(at(1), plan, About::default());
     let other = LeadId::new(4002).expect("positive");
-    let other = job(Urgency::Soon, Errand::LookUp(other));
+    let other = job(Urgency::Soon, LeadRequest::LookUp(other));
     assert_eq!(lane(&mut core, at(2), &other), None);
     let mut dry = ready(Settings {
         dry_run: true,
@@ -236,7 +238,7 @@ fn no_two_errands_of_a_kind_are_under_way_and_none_in_a_dry_run() {
 #[test]
 fn a_write_that_is_no_longer_to_be_made_costs_nothing() {
     let mut core = ready(Settings::default());
-    let head = job(Urgency::Spare, Errand::FieldWrite(lead()));
+    let head = job(Urgency::Spare, LeadRequest::FieldWrite(lead()));
     let Decision::Send(plan) = core.next(at(1), &head) else {
         panic!("it goes");
     };
@@ -255,25 +257,29 @@ fn a_write_that_is_no_longer_to_be_made_costs_nothing() {
 #[test]
 fn whoever_asks_is_answered_after_live_calls_and_before_all_others() {
     let mut core = ready(Settings::default());
-    assert!(core.asked(Ticket(1), Asked::CrmFields));
-    let head = Head {
+    assert!(core.asked(RequestId(1), CommandRequest::CrmFields));
+    let head = WorkQueue {
         live: Some(due(1)),
         backlog: Some(due(2)),
-        ..Head::default()
+        ..WorkQueue::default()
     };
     assert_eq!(lane(&mut core, at(1), &head), Some(Lane::Live));
-    let head = Head { live: None, ..head };
+    let head = WorkQueue { live: None, ..head };
     let told = Ok(ApiReply::Data(serde_json::json!({})));
     let (request, outcome) = answered(&mut core, at(1), &head, told);
     assert_eq!(request, Request::CrmFields);
     assert!(!outcome.again);
     assert!(matches!(
         outcome.errand,
-        Some((Errand::Asked(Ticket(1), _), Ok(ApiReply::Data(_)), _))
+        Some((
+            LeadRequest::Asked(RequestId(1), _),
+            Ok(ApiReply::Data(_)),
+            _
+        ))
     ));
     assert_eq!(lane(&mut core, at(1), &head), Some(Lane::Backlog));
-    assert!(core.asked(Ticket(2), Asked::CrmFields));
-    assert!(core.not_asked(Ticket(2)) && !core.not_asked(Ticket(2)));
+    assert!(core.asked(RequestId(2), CommandRequest::CrmFields));
+    assert!(core.not_asked(RequestId(2)) && !core.not_asked(RequestId(2)));
     assert_eq!(lane(&mut core, at(1), &head), Some(Lane::Backlog));
 }
 
@@ -286,16 +292,16 @@ fn while_webhooks_flow_a_call_is_left_to_them_for_two_minutes() {
         after: second,
         usual: second,
     };
-    let head = Head {
+    let head = WorkQueue {
         polls: vec![submitted(3, at(0))],
         submitted: 1,
         hooked: Some(hooked),
-        ..Head::default()
+        ..WorkQueue::default()
     };
     assert_eq!(core.next(at(119), &head), Decision::WaitUntil(at(120).boot));
     assert_eq!(core.ask(at(119)).ripe_before, at(0).wall.minus(second));
     assert_eq!(lane(&mut core, at(120), &head), Some(Lane::Confirm));
-    let silent = Head {
+    let silent = WorkQueue {
         hooked: None,
         ..head
     };
@@ -313,7 +319,7 @@ fn a_deadline_does_not_wait_for_webhooks() {
     });
     let second = Duration::from_secs(1);
     let call = submitted(3, at(3590));
-    let head = Head {
+    let head = WorkQueue {
         polls: vec![call.clone()],
         oldest_submitted: vec![call],
         hooked: Some(Hooked {
@@ -321,7 +327,7 @@ fn a_deadline_does_not_wait_for_webhooks() {
             after: second,
             usual: second,
         }),
-        ..Head::default()
+        ..WorkQueue::default()
     };
     assert_eq!(lane(&mut core, at(3592), &head), Some(Lane::Deadline));
 }

@@ -3,7 +3,7 @@
 use super::plan::{Plan, Task};
 use super::troubles::{Flying, Part, SLOW};
 use callbridge_call::EventTime;
-use callbridge_leads::errand::due::Errand;
+use callbridge_leads::errand::due::LeadRequest;
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
 use callbridge_spool::RowId;
@@ -85,7 +85,7 @@ impl Flights {
     }
 
     /// The errands under way.
-    pub(super) fn errands(&self) -> impl Iterator<Item = &Errand> {
+    pub(super) fn errands(&self) -> impl Iterator<Item = &LeadRequest> {
         self.by_slot.values().filter_map(|it| match &it.plan.task {
             Task::Errand(errand) => Some(&**errand),
             Task::Submit(_) | Task::Poll(_) | Task::Sweep { .. } | Task::TokenInfo => None,

@@ -5,7 +5,7 @@ use super::flight::Flight;
 use super::plan::{About, Launch, Plan, Task};
 use super::unresolved;
 use callbridge_crm::{Request, request};
-use callbridge_leads::errand::failed::Onward;
+use callbridge_leads::errand::failed::Reroute;
 use callbridge_model::Reason;
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
@@ -131,7 +131,7 @@ impl Core {
 }
 
 /// Its lead is known as merged: sent to the survivor, it does not FAIL first.
-fn moved(now: Now, row: RowId, onward: Onward) -> Op {
+fn moved(now: Now, row: RowId, onward: Reroute) -> Op {
     let step = Step::Moved {
         record: Box::new(onward.record),
         been: onward.been,

@@ -5,11 +5,11 @@ use super::reconciliation::WORTH;
 use callbridge_call::EventTime;
 use callbridge_crm::{Endpoint, FieldNames, Request};
 use callbridge_leads::errand::FieldWrite;
-use callbridge_leads::errand::due::{Asked, Errand};
-use callbridge_leads::errand::failed::Onward;
+use callbridge_leads::errand::due::{CommandRequest, LeadRequest};
+use callbridge_leads::errand::failed::Reroute;
 use callbridge_model::TokenPrint;
 use callbridge_spool::tables;
-use callbridge_spool::{Ask, Binding, Error, Op, Row, RowId, SlotRow, Store, Unconfirmed};
+use callbridge_spool::{Binding, Error, Op, QueueQuery, Row, RowId, SlotRow, Store, Unconfirmed};
 use std::time::Duration;
 
 /// How the sender works.
@@ -127,7 +127,7 @@ pub enum Task {
     /// To ask whose token it is.
     TokenInfo,
     /// Something about leads.
-    Errand(Box<Errand>),
+    Errand(Box<LeadRequest>),
 }
 
 impl Plan {
@@ -149,8 +149,8 @@ pub struct About {
     /// The calls to sweep for.
     pub sought: Vec<Unconfirmed>,
     /// The same call for the lead that its own was merged into.
-    pub onward: Option<Onward>,
-    /// What an [`Errand::FieldWrite`] writes.
+    pub onward: Option<Reroute>,
+    /// What an [`LeadRequest::FieldWrite`] writes.
     pub write: Option<FieldWrite>,
 }
 
@@ -196,13 +196,16 @@ impl Task {
             Self::Sweep { .. } => Endpoint::Filter,
             Self::TokenInfo => Endpoint::TokenInfo,
             Self::Errand(errand) => match &**errand {
-                Errand::LookUp(_) => Endpoint::Lead,
-                Errand::Catalogue | Errand::Asked(_, Asked::CrmFields) => Endpoint::CrmFields,
-                Errand::FieldWrite(_) | Errand::Asked(_, Asked::FieldList { .. }) => {
-                    Endpoint::FieldList
+                LeadRequest::LookUp(_) => Endpoint::Lead,
+                LeadRequest::Catalogue | LeadRequest::Asked(_, CommandRequest::CrmFields) => {
+                    Endpoint::CrmFields
                 }
-                Errand::FieldPoll(_) | Errand::Asked(_, Asked::Poll { .. }) => Endpoint::Poll,
-                Errand::Backfill(_) => Endpoint::Leads,
+                LeadRequest::FieldWrite(_)
+                | LeadRequest::Asked(_, CommandRequest::FieldList { .. }) => Endpoint::FieldList,
+                LeadRequest::FieldPoll(_) | LeadRequest::Asked(_, CommandRequest::Poll { .. }) => {
+                    Endpoint::Poll
+                }
+                LeadRequest::Backfill(_) => Endpoint::Leads,
             },
         }
     }
@@ -211,7 +214,7 @@ impl Task {
     ///
     /// # Errors
     /// The disk, or a damaged file.
-    pub fn about(&self, store: &Store, ask: &Ask) -> Result<About, Error> {
+    pub fn about(&self, store: &Store, ask: &QueueQuery) -> Result<About, Error> {
         let mut about = About::default();
         match self {
             Self::Submit(row) => {
@@ -221,7 +224,7 @@ impl Task {
                 }
             }
             Self::Errand(errand) => {
-                if let Errand::FieldWrite(lead) = &**errand {
+                if let LeadRequest::FieldWrite(lead) = &**errand {
                     about.write = tables::shows::field_write(store, *lead)?;
                 }
             }

@@ -7,7 +7,7 @@ use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiResponse};
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
-use callbridge_spool::{Head, Op, SlotRow};
+use callbridge_spool::{Op, SlotRow, WorkQueue};
 use std::time::Duration;
 
 #[test]
@@ -31,7 +31,7 @@ fn slots_of_another_boot_are_stored_as_this_boot_s_and_silence_follows() {
     };
     assert_eq!((stored.boot_id.as_str(), stored.sent), ("now", at(0).boot));
     core.token(Some(print()));
-    let Decision::WaitUntil(until) = core.next(at(0), &Head::default()) else {
+    let Decision::WaitUntil(until) = core.next(at(0), &WorkQueue::default()) else {
         panic!("not silent");
     };
     assert!(until >= at(60).boot);
@@ -54,12 +54,12 @@ fn silence_outlives_a_restart() {
         };
         let (mut core, _) = Core::start(Settings::default(), known, at(10));
         core.token(Some(print()));
-        let Decision::WaitUntil(silent) = core.next(at(10), &Head::default()) else {
+        let Decision::WaitUntil(silent) = core.next(at(10), &WorkQueue::default()) else {
             panic!("not silent");
         };
         assert!(silent >= at(until).boot, "{boot}");
         assert!(matches!(
-            core.next(at(until + 1), &Head::default()),
+            core.next(at(until + 1), &WorkQueue::default()),
             Decision::Send(_)
         ));
     }
@@ -82,7 +82,10 @@ fn another_window_over_a_restart_begins_with_silence() {
     for (rate, silent) in [("20/60s", true), ("5/30s", false), ("5/10s", true)] {
         let (mut core, _) = start(rate, stored(&ops));
         core.token(Some(print()));
-        let waits = matches!(core.next(at(0), &Head::default()), Decision::WaitUntil(_));
+        let waits = matches!(
+            core.next(at(0), &WorkQueue::default()),
+            Decision::WaitUntil(_)
+        );
         assert_eq!(waits, silent, "{rate}");
     }
 }
@@ -90,9 +93,9 @@ fn another_window_over_a_restart_begins_with_silence() {
 #[test]
 fn a_clock_set_forward_makes_what_was_sent_doubtful() {
     let mut core = ready(Settings::default());
-    let head = Head {
+    let head = WorkQueue {
         live: Some(due(1)),
-        ..Head::default()
+        ..WorkQueue::default()
     };
     let set = |by: i64| Now {
         wall: EventTime::from_micros(at(10).wall.micros() + by * 1_000_000),
@@ -110,7 +113,7 @@ fn a_clock_set_forward_makes_what_was_sent_doubtful() {
 fn refused_at(seconds: u64) -> Vec<Op> {
     let (mut core, _) = Core::start(Settings::default(), Known::default(), at(seconds));
     core.token(Some(print()));
-    let Decision::Send(plan) = core.next(at(seconds), &Head::default()) else {
+    let Decision::Send(plan) = core.next(at(seconds), &WorkQueue::default()) else {
         panic!("the token is asked for first");
     };
     let slot = plan.slot;
@@ -136,7 +139,7 @@ fn restarted(ops: &[Op], slots: Vec<SlotRow>, seconds: u64) -> (Core, Vec<Op>) {
 /// What a probe of the refused token leaves behind before it goes out, in a second life.
 fn probed() -> Vec<Op> {
     let (mut core, _) = restarted(&refused_at(0), Vec::new(), 3);
-    let Decision::Send(probe) = core.next(at(60), &Head::default()) else {
+    let Decision::Send(probe) = core.next(at(60), &WorkQueue::default()) else {
         panic!("no probe");
     };
     let Launch::Go { ops, .. } = core.launch(at(60), probe, About::default()) else {
@@ -148,7 +151,7 @@ fn probed() -> Vec<Op> {
 #[test]
 fn a_refused_token_is_asked_about_once_a_minute_over_restarts_and_another_one_at_once() {
     let (mut core, _) = restarted(&refused_at(0), Vec::new(), 3);
-    let head = Head::default();
+    let head = WorkQueue::default();
     let pause = core.status(at(3), &head).pause.expect("a pause");
     assert_eq!(pause.reason, "token_refused");
     assert_eq!(core.next(at(3), &head), Decision::WaitUntil(at(60).boot));
@@ -162,7 +165,7 @@ fn a_probe_of_a_refused_token_is_remembered_before_it_leaves() {
     let ops = probed();
     // a kill keeps the answer from us
     let (mut core, _) = restarted(&ops, Vec::new(), 65);
-    let waits = core.next(at(65), &Head::default());
+    let waits = core.next(at(65), &WorkQueue::default());
     assert_eq!(waits, Decision::WaitUntil(at(120).boot));
 }
 
@@ -175,13 +178,13 @@ fn a_probe_cut_short_by_a_kill_counts_from_when_it_can_no_longer_arrive() {
         _ => None,
     });
     let (mut core, kept) = restarted(&ops, slots.collect(), 90);
-    let Decision::WaitUntil(until) = core.next(at(90), &Head::default()) else {
+    let Decision::WaitUntil(until) = core.next(at(90), &WorkQueue::default()) else {
         panic!("it is asked about again at once");
     };
     assert!(until >= at(155).boot, "{until:?}");
     assert!(stored(&kept).is_some(), "another kill must not forget it");
     let (mut core, _) = restarted(&kept, Vec::new(), 100);
-    let waits = core.next(at(100), &Head::default());
+    let waits = core.next(at(100), &WorkQueue::default());
     assert_eq!(waits, Decision::WaitUntil(at(155).boot));
 }
 

@@ -6,7 +6,7 @@ use super::schedule::PROBE;
 use callbridge_call::EventTime;
 use callbridge_crm::TokenInfo;
 use callbridge_leads::errand::LeadChange;
-use callbridge_leads::errand::Told;
+use callbridge_leads::errand::LeadOutcome;
 use callbridge_model::Grant;
 use callbridge_model::clock::Now;
 use callbridge_model::status::Trouble;
@@ -97,7 +97,7 @@ impl Rights {
             return false;
         }
         let at = now.wall;
-        let told = Box::new(Told::Granted);
+        let told = Box::new(LeadOutcome::Granted);
         ops.push(Op::Lead(LeadChange::Request { told, at }));
         self.polls_work();
         !first && Grant::CallRead.is_among(&gained)

@@ -5,14 +5,14 @@ use crate::answered::Answered;
 use crate::core::Core;
 use crate::plan::{About, Decision, Lane, Launch, Settings};
 use callbridge_crm::{ApiError, ApiReply, ApiResult, Page, Request, TokenInfo, WriteStatus};
-use callbridge_leads::errand::due::{Errand, Errands, Job, Urgency};
-use callbridge_leads::errand::{LeadChange, Told};
+use callbridge_leads::errand::due::{DueRequest, DueRequests, LeadRequest, Urgency};
+use callbridge_leads::errand::{LeadChange, LeadOutcome};
 use callbridge_model::LeadId;
 use callbridge_model::clock::Now;
-use callbridge_spool::{Head, Hooked, Op, Ripe, Step, Unconfirmed};
+use callbridge_spool::{Hooked, Op, Ripe, Step, Unconfirmed, WorkQueue};
 use std::time::Duration;
 
-fn answered(core: &mut Core, now: Now, head: &Head, answer: ApiResult) -> (Request, Answered) {
+fn answered(core: &mut Core, now: Now, head: &WorkQueue, answer: ApiResult) -> (Request, Answered) {
     let Decision::Send(plan) = core.next(now, head) else {
         panic!("something is sent at {now:?}");
     };
@@ -44,27 +44,27 @@ fn forbidden() -> ApiResult {
     })
 }
 
-fn look_up() -> Head {
+fn look_up() -> WorkQueue {
     let lead = LeadId::new(4_001).expect("positive");
-    let errand = Errand::LookUp(lead);
+    let errand = LeadRequest::LookUp(lead);
     let urgency = Urgency::Soon;
-    Head {
-        errands: Errands {
-            due: vec![Job { urgency, errand }],
+    WorkQueue {
+        errands: DueRequests {
+            due: vec![DueRequest { urgency, errand }],
             next: None,
         },
-        ..Head::default()
+        ..WorkQueue::default()
     }
 }
 
 fn is_granted(outcome: &Answered) -> bool {
     outcome.ops.iter().any(
-        |op| matches!(op, Op::Lead(LeadChange::Request { told, .. }) if **told == Told::Granted),
+        |op| matches!(op, Op::Lead(LeadChange::Request { told, .. }) if **told == LeadOutcome::Granted),
     )
 }
 
-fn waits(call: &Unconfirmed) -> Head {
-    Head {
+fn waits(call: &Unconfirmed) -> WorkQueue {
+    WorkQueue {
         polls: vec![call.clone()],
         oldest_submitted: vec![call.clone()],
         submitted: 1,
@@ -72,12 +72,14 @@ fn waits(call: &Unconfirmed) -> Head {
             calls: 1,
             oldest: Some(call.submitted_at),
         },
-        ..Head::default()
+        ..WorkQueue::default()
     }
 }
 
 fn pause(core: &Core, now: Now) -> Option<String> {
-    core.status(now, &Head::default()).pause.map(|it| it.reason)
+    core.status(now, &WorkQueue::default())
+        .pause
+        .map(|it| it.reason)
 }
 
 #[test]
@@ -110,20 +112,20 @@ fn a_403_asks_for_the_record_at_once_and_others_a_minute_later() {
     answered(&mut core, at(90), &head, forbidden());
     let (request, _) = answered(&mut core, at(90), &head, with(&["CALL:SAVE", "LEAD:READ"]));
     assert_eq!(request, Request::TokenInfo, "a minute has passed");
-    let other = Head {
-        errands: Errands {
-            due: vec![Job {
+    let other = WorkQueue {
+        errands: DueRequests {
+            due: vec![DueRequest {
                 urgency: Urgency::Soon,
-                errand: Errand::LookUp(LeadId::new(4_002).expect("positive")),
+                errand: LeadRequest::LookUp(LeadId::new(4_002).expect("positive")),
             }],
             next: None,
         },
-        ..Head::default()
+        ..WorkQueue::default()
     };
     answered(&mut core, at(101), &other, forbidden());
-    assert_eq!(lane(&mut core, at(149), &Head::default()), None);
+    assert_eq!(lane(&mut core, at(149), &WorkQueue::default()), None);
     assert_eq!(
-        lane(&mut core, at(150), &Head::default()),
+        lane(&mut core, at(150), &WorkQueue::default()),
         Some(Lane::Token)
     );
 }
@@ -131,9 +133,9 @@ fn a_403_asks_for_the_record_at_once_and_others_a_minute_later() {
 #[test]
 fn a_record_that_cannot_be_read_again_stops_no_call() {
     let mut core = ready(Settings::default());
-    let live = Head {
+    let live = WorkQueue {
         live: Some(due(1)),
-        ..Head::default()
+        ..WorkQueue::default()
     };
     for (n, answer) in (0..).zip([
         Err(ApiError::TimedOut),
@@ -145,7 +147,7 @@ fn a_record_that_cannot_be_read_again_stops_no_call() {
     ]) {
         let now = at(3_600 + 60 * n);
         assert_eq!(lane(&mut core, now, &live), Some(Lane::Live), "calls first");
-        let (request, _) = answered(&mut core, now, &Head::default(), answer);
+        let (request, _) = answered(&mut core, now, &WorkQueue::default(), answer);
         assert_eq!(request, Request::TokenInfo, "again after a minute");
         assert_eq!(pause(&core, now), None);
         assert_eq!(lane(&mut core, now, &live), Some(Lane::Live));
@@ -153,7 +155,7 @@ fn a_record_that_cannot_be_read_again_stops_no_call() {
     answered(
         &mut core,
         at(3_900),
-        &Head::default(),
+        &WorkQueue::default(),
         Err(ApiError::UNAUTHORIZED),
     );
     assert_eq!(pause(&core, at(3_900)).as_deref(), Some("token_refused"));
@@ -167,7 +169,7 @@ fn without_the_right_to_poll_pages_confirm_calls_and_all_goes_on() {
     assert!(matches!(request, Request::Poll { .. }), "{request:?}");
     assert_eq!(outcome.verdict, "no_grant");
     assert_eq!(pause(&core, at(20)), None);
-    let troubles = core.status(at(20), &Head::default()).troubles;
+    let troubles = core.status(at(20), &WorkQueue::default()).troubles;
     assert_eq!(troubles.len(), 1);
     assert_eq!(
         (troubles[0].part.as_str(), troubles[0].why.as_str()),
@@ -242,9 +244,9 @@ fn with_no_way_left_it_pauses_and_names_the_right() {
     assert!(status.troubles.is_empty(), "said once");
     // a call that is taken proves nothing; a poll does
     let mut now = 24;
-    let ready = Head {
+    let ready = WorkQueue {
         live: Some(due(9)),
-        ..Head::default()
+        ..WorkQueue::default()
     };
     let grants = with(&["CALL:SAVE"]);
     let (request, _) = answered(&mut core, at(now), &waits(&call), grants);
@@ -275,7 +277,7 @@ fn webhooks_are_a_way_as_long_as_they_come() {
             usual: seconds,
         })
     };
-    let head = |came: Now| Head {
+    let head = |came: Now| WorkQueue {
         hooked: hooked(came),
         ..waits(&call)
     };

@@ -10,14 +10,14 @@ use super::token_update::Tokens;
 use super::troubles::Extent;
 use crate::crm_proxy::{ProxyReply, Question, Questions};
 use callbridge_crm::{ApiError, ApiResponse, Client};
-use callbridge_leads::errand::due::{Errand, Ticket};
+use callbridge_leads::errand::due::{LeadRequest, RequestId};
 use callbridge_model::TokenPrint;
 use callbridge_model::clock;
 use callbridge_model::heartbeat::Pulse;
 use callbridge_model::secret::Secret;
 use callbridge_model::status::{Pause, Trouble};
 use callbridge_spool::tables;
-use callbridge_spool::{Error, Handle, Head, Op};
+use callbridge_spool::{Error, Handle, Op, WorkQueue};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::future::Future;
@@ -94,7 +94,7 @@ struct Loop {
     tokens: Option<Tokens>,
     questions: Questions,
     /// Who waits for an answer.
-    asking: BTreeMap<Ticket, oneshot::Sender<ProxyReply>>,
+    asking: BTreeMap<RequestId, oneshot::Sender<ProxyReply>>,
     next_ticket: u64,
     /// Why there is no token, in words.
     no_token: Option<String>,
@@ -106,7 +106,7 @@ struct Loop {
     /// What the spool could not take yet; nothing is sent before it did.
     unwritten: VecDeque<Vec<Op>>,
     trouble: Option<Error>,
-    head: Head,
+    head: WorkQueue,
     status: watch::Sender<SenderStatus>,
     /// The pause that the log told of last.
     told: Option<String>,
@@ -205,7 +205,7 @@ impl Sender {
             calls: BTreeMap::new(),
             unwritten: VecDeque::from([ops]),
             trouble: None,
-            head: Head::default(),
+            head: WorkQueue::default(),
             status,
             told: None,
             told_troubles: Vec::new(),
@@ -324,7 +324,7 @@ impl Loop {
         if let Some(outcome) = self.core.answered(clock::now(), slot, heard) {
             told(&outcome, &call, took);
             self.unwritten.push_back(outcome.ops);
-            if let Some((Errand::Asked(ticket, _), answer, token)) = outcome.errand
+            if let Some((LeadRequest::Asked(ticket, _), answer, token)) = outcome.errand
                 && let Some(reply) = self.asking.remove(&ticket)
             {
                 // whoever asked may have gone
@@ -342,7 +342,7 @@ impl Loop {
     }
 
     fn asked(&mut self, Question { asked, reply }: Question) {
-        let ticket = Ticket(self.next_ticket);
+        let ticket = RequestId(self.next_ticket);
         self.next_ticket += 1;
         if self.core.asked(ticket, asked) {
             self.asking.insert(ticket, reply);
@@ -353,10 +353,10 @@ impl Loop {
 
     /// While nothing goes out nobody is left waiting, and who has gone is not asked for.
     fn answer_waiting(&mut self, pause: Option<&Pause>) {
-        let over = |(ticket, reply): (&Ticket, &oneshot::Sender<ProxyReply>)| {
+        let over = |(ticket, reply): (&RequestId, &oneshot::Sender<ProxyReply>)| {
             (pause.is_some() || reply.is_closed()).then_some(*ticket)
         };
-        let over: Vec<Ticket> = self.asking.iter().filter_map(over).collect();
+        let over: Vec<RequestId> = self.asking.iter().filter_map(over).collect();
         for ticket in over {
             if !self.core.not_asked(ticket) {
                 continue; // under way

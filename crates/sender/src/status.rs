@@ -7,7 +7,7 @@ use super::verdict::Halt;
 use callbridge_crm::{Endpoint, TokenInfo};
 use callbridge_model::status::{Backlog, Budget, Pause, Requests, Token, Trouble};
 use callbridge_model::{Grant, TokenPrint};
-use callbridge_spool::Head;
+use callbridge_spool::WorkQueue;
 use std::time::Duration;
 
 /// The sender at one moment; [`SenderStatus::budget`] brings it up to another.
@@ -80,7 +80,7 @@ impl SenderStatus {
 
 /// What waits, and how long it takes: a request for each call to be submitted, and one for every
 /// `confirmed_at_once` calls to be confirmed.
-pub fn backlog(head: &Head, pacer: &Pacer, confirmed_at_once: u32, now: Duration) -> Backlog {
+pub fn backlog(head: &WorkQueue, pacer: &Pacer, confirmed_at_once: u32, now: Duration) -> Backlog {
     let unsent = head.ready + head.sending;
     let sweeps = (unsent + head.submitted).div_ceil(u64::from(confirmed_at_once.max(1)));
     let requests = unsent + sweeps;

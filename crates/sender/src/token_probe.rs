@@ -9,7 +9,7 @@ use super::token::print;
 use callbridge_crm::{ApiResult, Client, Setup};
 use callbridge_model::clock;
 use callbridge_model::secret::Secret;
-use callbridge_spool::{Binding, Error, Handle, Head, Op};
+use callbridge_spool::{Binding, Error, Handle, Op, WorkQueue};
 use std::time::Duration;
 
 /// So long a second question waits for its turn.
@@ -44,7 +44,7 @@ pub async fn token_info(
     token: &Secret,
 ) -> Result<(ApiResult, Binding), Unasked> {
     let mut probe = TokenProbe::open(setup, rate, spool, token).await?;
-    let answer = probe.ask(&Head::default()).await?;
+    let answer = probe.ask(&WorkQueue::default()).await?;
     Ok((answer, probe.binding))
 }
 
@@ -105,7 +105,7 @@ impl<'a> TokenProbe<'a> {
     ///
     /// # Errors
     /// Why it was not asked.
-    pub async fn ask(&mut self, head: &Head) -> Result<ApiResult, Unasked> {
+    pub async fn ask(&mut self, head: &WorkQueue) -> Result<ApiResult, Unasked> {
         let mut decision = self.core.next(clock::now(), head);
         if let Decision::WaitUntil(at) = decision {
             let wait = at.saturating_sub(clock::now().boot);

@@ -8,7 +8,7 @@ use super::plan::Task;
 use super::schedule::{PROBE, TOKEN_END};
 use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiResult, TokenInfo};
-use callbridge_leads::errand::due::{Asked, Errand};
+use callbridge_leads::errand::due::{CommandRequest, LeadRequest};
 use callbridge_model::clock::Now;
 use callbridge_model::{Grant, TokenPrint};
 use callbridge_spool::{Binding, Fit, Op, SlotRow};
@@ -148,17 +148,20 @@ impl KnownTokens {
     }
 
     /// An answer says something else of the token's rights than its record.
-    pub(super) fn is_doubted_by(&self, errand: Option<&Errand>, answer: &ApiResult) -> bool {
+    pub(super) fn is_doubted_by(&self, errand: Option<&LeadRequest>, answer: &ApiResult) -> bool {
         let against = answer.is_ok()
             && match errand {
-                Some(Errand::FieldWrite(_) | Errand::Asked(_, Asked::FieldList { .. })) => {
-                    !self.may(Grant::LeadSave)
-                }
-                Some(Errand::LookUp(_) | Errand::Backfill(_)) => !self.may(Grant::LeadRead),
                 Some(
-                    Errand::Catalogue
-                    | Errand::FieldPoll(_)
-                    | Errand::Asked(_, Asked::CrmFields | Asked::Poll { .. }),
+                    LeadRequest::FieldWrite(_)
+                    | LeadRequest::Asked(_, CommandRequest::FieldList { .. }),
+                ) => !self.may(Grant::LeadSave),
+                Some(LeadRequest::LookUp(_) | LeadRequest::Backfill(_)) => {
+                    !self.may(Grant::LeadRead)
+                }
+                Some(
+                    LeadRequest::Catalogue
+                    | LeadRequest::FieldPoll(_)
+                    | LeadRequest::Asked(_, CommandRequest::CrmFields | CommandRequest::Poll { .. }),
                 )
                 | None => false,
             };

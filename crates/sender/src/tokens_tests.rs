@@ -6,7 +6,7 @@ use crate::plan::{About, Decision, Lane, Launch, Settings, Task};
 use callbridge_crm::{ApiError, ApiReply, ApiResponse, ApiResult, Request, TokenInfo, WriteStatus};
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
-use callbridge_spool::{Head, Unconfirmed};
+use callbridge_spool::{Unconfirmed, WorkQueue};
 
 fn second() -> TokenPrint {
     TokenPrint::of("svc_at_two")
@@ -20,7 +20,7 @@ fn refreshed() -> Core {
         token: print(),
         until: at(400).wall.floor_seconds(),
     }));
-    let (request, token) = sent(&mut core, at(100), &Head::default(), info());
+    let (request, token) = sent(&mut core, at(100), &WorkQueue::default(), info());
     assert_eq!((request, token), (Request::TokenInfo, second()));
     core
 }
@@ -30,7 +30,7 @@ fn info() -> ApiResult {
 }
 
 /// Sends the next request, and answers it; with which token it went.
-fn sent(core: &mut Core, now: Now, head: &Head, answer: ApiResult) -> (Request, TokenPrint) {
+fn sent(core: &mut Core, now: Now, head: &WorkQueue, answer: ApiResult) -> (Request, TokenPrint) {
     let Decision::Send(plan) = core.next(now, head) else {
         panic!("something is sent");
     };
@@ -43,13 +43,13 @@ fn sent(core: &mut Core, now: Now, head: &Head, answer: ApiResult) -> (Request, 
     (request, token)
 }
 
-fn waits(accepted: Now) -> Head {
+fn waits(accepted: Now) -> WorkQueue {
     let call = submitted(3, accepted);
-    Head {
+    WorkQueue {
         polls: vec![call.clone()],
         oldest_submitted: vec![call],
         submitted: 1,
-        ..Head::default()
+        ..WorkQueue::default()
     }
 }
 
@@ -72,7 +72,7 @@ fn a_poll_goes_with_the_token_that_made_the_request_while_that_lives() {
 #[test]
 fn what_the_older_token_made_is_asked_for_before_all_else_in_its_last_minute() {
     let mut core = refreshed();
-    let head = Head {
+    let head = WorkQueue {
         live: Some(due(1)),
         ..waits(at(90))
     };
@@ -91,9 +91,9 @@ fn a_401_for_the_older_token_ends_that_one_alone() {
         Err(ApiError::UNAUTHORIZED),
     );
     assert_eq!(core.ask(at(102)).tokens, [second()]);
-    let live = Head {
+    let live = WorkQueue {
         live: Some(due(1)),
-        ..Head::default()
+        ..WorkQueue::default()
     };
     assert_eq!(lane(&mut core, at(102), &live), Some(Lane::Live));
 }
@@ -107,15 +107,15 @@ fn the_last_quarter_of_a_short_life_is_its_end() {
         expires_at: Some(until),
         ..super::tests::info()
     }));
-    sent(&mut core, at(100), &Head::default(), short);
+    sent(&mut core, at(100), &WorkQueue::default(), short);
     let call = Unconfirmed {
         token: second(),
         ..submitted(3, at(101))
     };
-    let head = Head {
+    let head = WorkQueue {
         live: Some(due(1)),
         oldest_submitted: vec![call],
-        ..Head::default()
+        ..WorkQueue::default()
     };
     assert_eq!(lane(&mut core, at(114), &head), Some(Lane::Live));
     assert_eq!(lane(&mut core, at(115), &head), Some(Lane::Deadline));
@@ -152,10 +152,10 @@ fn a_call_whose_token_ends_while_it_is_polled_is_not_sent_again_before_the_answe
     };
     let slot = plan.slot;
     core.launch(at(399), plan, About::default());
-    let over = Head {
+    let over = WorkQueue {
         orphan: Some(submitted(3, at(390))),
         submitted: 1,
-        ..Head::default()
+        ..WorkQueue::default()
     };
     assert!(!matches!(core.next(at(401), &over), Decision::Revive(_)));
     let heard = ApiResponse::from(Err(ApiError::TimedOut));

@@ -2,7 +2,7 @@
 //! no look-up waits for a commit, and each sees what was committed before it.
 
 use super::Error;
-use crate::read_connection::Beside;
+use crate::read_connection::ReadConnection;
 use crate::tables::directory::holders;
 use callbridge_leads::directory::Finding;
 use callbridge_mapping::people::{Directory, LeadAnswer};
@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 /// Look-ups in the tables of the spool's file.
 #[derive(Debug)]
 pub struct LeadDirectory {
-    beside: Mutex<Beside>,
+    beside: Mutex<ReadConnection>,
     failed: AtomicBool,
 }
 
@@ -25,7 +25,7 @@ impl LeadDirectory {
     /// When the file cannot be read.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         Ok(Self {
-            beside: Mutex::new(Beside::open(dir)?),
+            beside: Mutex::new(ReadConnection::open(dir)?),
             failed: AtomicBool::new(false),
         })
     }

@@ -2,22 +2,22 @@
 //! thread, so that no look-up waits for a commit.
 
 use super::Error;
-use crate::read_connection::Beside;
+use crate::read_connection::ReadConnection;
 use callbridge_call::{EpochSeconds, FinishedCall};
 use rusqlite::OptionalExtension;
 use std::path::Path;
 
 /// Finished calls, by their ids.
 #[derive(Debug)]
-pub struct Memory(Beside);
+pub struct FinishedCalls(ReadConnection);
 
-impl Memory {
+impl FinishedCalls {
     /// Opens it beside the open spool of this folder.
     ///
     /// # Errors
     /// When the file cannot be read.
     pub fn open(dir: &Path) -> Result<Self, Error> {
-        Beside::open(dir).map(Self)
+        ReadConnection::open(dir).map(Self)
     }
 
     /// The finished call that this unique id or linkedid belongs to. Where the file cannot be read
@@ -105,7 +105,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let spool = super::super::open(dir.path(), super::super::Settings::default());
         let (_handle, guard) = spool.expect("a spool");
-        let mut memory = Memory::open(dir.path()).expect("beside it");
+        let mut memory = FinishedCalls::open(dir.path()).expect("beside it");
         assert_eq!(memory.finished("pbx", "1.2"), None);
         drop(memory);
         guard.close();

@@ -4,7 +4,7 @@ use super::check::check_beside;
 use super::identity::Seen;
 use super::writer::{Guard, Handle, start};
 use super::{Error, Settings};
-use crate::state_dir_lock::{Lock, Seat};
+use crate::state_dir_lock::{Lock, StateDir};
 use crate::store::Store;
 use crate::tables::meta::{self, CLEAN, UNCHECKED};
 use callbridge_model::plain_file;
@@ -62,7 +62,7 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
         .symlink_metadata()
         .map_err(|error| not_writable(&file, &error))?;
     meta::begin(&mut store, &Seen::of(&now))?;
-    let seat = Seat::new(&file, held, lock);
+    let seat = StateDir::new(&file, held, lock);
     let (handle, mut guard) =
         start(store, Some(seat), on_commit).map_err(|error| not_writable(&file, &error))?;
     if !clean || !untouched || farewell.as_deref() == Some(UNCHECKED) {

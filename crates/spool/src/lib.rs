@@ -61,16 +61,16 @@ pub mod tables;
 pub mod writer;
 
 pub use crate::advice::{hint, hint_found};
-pub use crate::finished_calls::{Known, Memory};
+pub use crate::finished_calls::{FinishedCalls, Known};
 pub use binding::{Binding, Fit};
 pub use db::Db;
 pub use directory::LeadDirectory;
 pub use error::Error;
 pub use folder::{open, refuse_shared};
-pub use op::{Delivered, Delivery, Done, Finished, Op, Purged, RowId, SlotRow, Told};
+pub use op::{Delivered, Delivery, Done, Finished, Op, Purged, RowId, SlotRow, WebhookEvent};
 pub use row::{
-    Ask, Attempt, Due, Head, Hooked, Left, Letter, LetterFilter, Notice, ParkedPhone, Ripe, Row,
-    Tombstone, Unconfirmed, UnreadBytes,
+    Attempt, Due, Hooked, Left, Letter, LetterFilter, Notice, ParkedPhone, QueueQuery, Ripe, Row,
+    SeenCall, Unconfirmed, UnreadBytes, WorkQueue,
 };
 pub use state::{FIRST_POLL, Fate, Refused, State, Step, hooked, next};
 pub use store::Store;
@@ -102,9 +102,9 @@ pub const INTERNAL_KEPT: i64 = 1_000;
 pub const INTERNAL_KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Letters on a page, unless the filter says otherwise.
 pub const LETTERS_PAGE: usize = 500;
-/// Calls due for a poll in one [`Head`].
+/// Calls due for a poll in one [`WorkQueue`].
 pub const DUE_POLLS_MAX: usize = 8;
-/// Ripe calls counted in one [`Head`].
+/// Ripe calls counted in one [`WorkQueue`].
 pub const RIPE_MAX: u32 = 200;
 /// Calls that one sweep looks for.
 pub const SOUGHT_MAX: usize = 500;

@@ -190,12 +190,12 @@ pub struct Delivery {
     /// Now.
     pub at: EventTime,
     /// What it tells.
-    pub told: Told,
+    pub told: WebhookEvent,
 }
 
 /// What an event tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum WebhookEvent {
     /// A conversation is in the journal (§6.8 `CALL_COMPLETED`).
     Completed {
         /// Its uuid there; the prefix `oapi-` is gone.

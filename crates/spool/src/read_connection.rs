@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// It follows the file when that is made anew.
 #[derive(Debug)]
-pub(super) struct Beside {
+pub(super) struct ReadConnection {
     db: Db,
     /// Device and inode of what is open.
     opened: Option<(u64, u64)>,
@@ -19,7 +19,7 @@ fn identity(file: &Path) -> Option<(u64, u64)> {
     Some((meta.dev(), meta.ino()))
 }
 
-impl Beside {
+impl ReadConnection {
     /// Opens it beside the open spool of this folder.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use super::op::RowId;
 use super::state::{Fate, State};
 use callbridge_call::{EpochSeconds, EventTime, FinishedCall};
 use callbridge_leads::errand::Finding;
-use callbridge_leads::errand::due::Errands;
+use callbridge_leads::errand::due::DueRequests;
 use callbridge_model::TokenPrint;
 use callbridge_model::{CallRecord, CallUuid, Phone, Reason};
 use serde::{Deserialize, Serialize};
@@ -129,7 +129,7 @@ impl Unconfirmed {
 
 /// What the sender asks the spool for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct QueueQuery {
     /// Now.
     pub now: EventTime,
     /// The tokens that can read requestIds of theirs: the one in use first, then the one before it
@@ -163,7 +163,7 @@ pub struct Hooked {
 
 /// All the sender needs to choose its next request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Head {
+pub struct WorkQueue {
     /// The oldest live call that may be sent now.
     pub live: Option<Due>,
     /// The oldest other call that may be sent now.
@@ -185,7 +185,7 @@ pub struct Head {
     /// An orphan that is due.
     pub orphan: Option<Unconfirmed>,
     /// What is due beside the calls.
-    pub errands: Errands,
+    pub errands: DueRequests,
     /// What webhooks have confirmed; `None` before the first.
     pub hooked: Option<Hooked>,
     /// How many are ready.
@@ -270,7 +270,7 @@ pub struct ParkedPhone {
 
 /// A finished call by one of its ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tombstone {
+pub struct SeenCall {
     /// Its uuid; `None` for calls that have none.
     pub uuid: Option<CallUuid>,
     /// The id is the call's own linkedid, not one of its channels' or aliases.

@@ -26,7 +26,7 @@
 //! ([`Step::is_answer`]).
 
 use callbridge_call::EventTime;
-use callbridge_leads::errand::failed::Been;
+use callbridge_leads::errand::failed::RerouteHistory;
 use callbridge_model::TokenPrint;
 use callbridge_model::{CallRecord, Reason};
 use serde::{Deserialize, Serialize};
@@ -223,7 +223,7 @@ pub enum Step {
         /// What is sent now; same uuid.
         record: Box<CallRecord>,
         /// Where it has been: never twice to the same lead.
-        been: Been,
+        been: RerouteHistory,
         /// The attempt's words.
         why: String,
     },

@@ -38,7 +38,7 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
 
 /// The place of an open state.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct StateDir {
     file: PathBuf,
     /// The database, held open to know what became of its name. Closed after SQLite has closed it:
     /// closing any handle of a file lets its locks go.
@@ -47,7 +47,7 @@ pub(super) struct Seat {
     lock: Lock,
 }
 
-impl Seat {
+impl StateDir {
     pub fn new(file: &Path, held: File, lock: Lock) -> Self {
         let file = file.to_path_buf();
         Self { file, held, lock }

@@ -6,7 +6,7 @@
 
 use super::op::{Done, Op};
 use super::{CommitHook, Error};
-use crate::state_dir_lock::Seat;
+use crate::state_dir_lock::StateDir;
 use crate::store::{Store, Work, prepare};
 use crate::tables::meta::{CLEAN, UNCHECKED};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -209,7 +209,7 @@ impl Drop for Guard {
 /// Starts the thread over an open store. `seat` is held as long as it runs.
 pub(super) fn start(
     store: Store,
-    seat: Option<Seat>,
+    seat: Option<StateDir>,
     on_commit: Option<CommitHook>,
 ) -> Result<(Handle, Guard), std::io::Error> {
     let (requests, queue) = mpsc::channel(QUEUE_MAX);
@@ -260,7 +260,7 @@ struct Writer {
     /// When a request was last refused for trouble that may pass.
     refused_at: Option<Instant>,
     /// `None` in memory. Let go last, when the file is closed.
-    seat: Option<Seat>,
+    seat: Option<StateDir>,
 }
 
 impl Writer {

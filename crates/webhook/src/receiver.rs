@@ -8,7 +8,7 @@ use crate::verify::{Refusal, Verified, VerifyContext, judge_proved};
 use callbridge_call::EventTime;
 use callbridge_model::clock;
 use callbridge_model::number::Country;
-use callbridge_spool::{Delivered, Delivery, Done, Handle, Op, Told};
+use callbridge_spool::{Delivered, Delivery, Done, Handle, Op, WebhookEvent};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -180,8 +180,8 @@ const fn is_new(delivered: &Delivered) -> bool {
 fn told(delivery: &Delivery, delivered: &Delivered) -> Answer {
     let (event, installation) = (&delivery.event, &delivery.installation);
     let (uuid, lead) = match &delivery.told {
-        Told::Completed { uuid, .. } => (Some(uuid.to_string()), None),
-        Told::Learn(news) => (None, Some(news.lead.get())),
+        WebhookEvent::Completed { uuid, .. } => (Some(uuid.to_string()), None),
+        WebhookEvent::Learn(news) => (None, Some(news.lead.get())),
     };
     let (status, word) = match delivered {
         Delivered::Repeat => (200, "repeat"),

@@ -5,7 +5,7 @@ use super::headers::Headers;
 use super::keyring::{Keyring, Proof, Whose};
 use callbridge_call::EventTime;
 use callbridge_model::number::Country;
-use callbridge_spool::{Delivery, Told};
+use callbridge_spool::{Delivery, WebhookEvent};
 use std::time::Duration;
 
 /// A signature is believed for so long, before and after its time (§6.4.8).
@@ -123,11 +123,11 @@ pub fn judge_proved(
         return Err(Refusal::OtherId);
     }
     let told = match event.what {
-        What::Completed { uuid, leads } => Told::Completed { uuid, leads },
+        What::Completed { uuid, leads } => WebhookEvent::Completed { uuid, leads },
         What::Lead(mut news) => {
             // What is dated ahead would be the newest for ever.
             news.at = news.at.min(bench.now.floor_seconds());
-            Told::Learn(news)
+            WebhookEvent::Learn(news)
         }
         What::Nothing(why) => {
             return Ok(Verified::Drop {

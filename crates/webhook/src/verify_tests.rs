@@ -155,7 +155,7 @@ fn news_of_a_lead_is_never_newer_than_now() {
         });
         match judged(NOW, event.to_string().as_bytes(), SECRET) {
             Ok(Verified::Keep { delivery, .. }) => match delivery.told {
-                Told::Learn(news) => news.at.get(),
+                WebhookEvent::Learn(news) => news.at.get(),
                 other => panic!("{other:?}"),
             },
             other => panic!("{other:?}"),

@@ -9,11 +9,11 @@ use super::token;
 use crate::config::checked::{Config, Crm};
 use crate::daemon::outward;
 use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, TokenInfo};
-use callbridge_leads::errand::due::{Errand, Job, Urgency};
+use callbridge_leads::errand::due::{DueRequest, LeadRequest, Urgency};
 use callbridge_model::exit::Code;
 use callbridge_model::{Grant, Status};
 use callbridge_sender::token_probe::{TokenProbe, Unasked};
-use callbridge_spool::{Binding, Fit, Guard, Handle, Head};
+use callbridge_spool::{Binding, Fit, Guard, Handle, WorkQueue};
 use std::path::Path;
 
 /// Without it nothing can be journaled.
@@ -86,14 +86,14 @@ async fn ask(crm: &Crm, dir: &Path, spool: &Handle) -> Vec<Finding> {
 
 /// `token/info`, and with `--lead-field` the CRM's fields.
 async fn all(crm: &Crm, mut probe: TokenProbe<'_>) -> Result<Vec<Finding>, Unasked> {
-    let answer = probe.ask(&Head::default()).await?;
+    let answer = probe.ask(&WorkQueue::default()).await?;
     let good = matches!(answer, Ok(ApiReply::TokenInfo(_)));
     let mut found = judge(&crm.address, answer, probe.binding());
     if good && !crm.lead_fields.is_empty() {
-        let mut head = Head::default();
-        head.errands.due.push(Job {
+        let mut head = WorkQueue::default();
+        head.errands.due.push(DueRequest {
             urgency: Urgency::Soon,
-            errand: Errand::Catalogue,
+            errand: LeadRequest::Catalogue,
         });
         match probe.ask(&head).await {
             Ok(answer) => found.extend(fields::judge(&crm.lead_fields, &answer)),

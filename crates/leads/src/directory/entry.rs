@@ -3,7 +3,7 @@
 //!
 //! | fact | of two the one that holds |
 //! |---|---|
-//! | the phones of a slot | the newer; of one second the higher [`Told::rank`], then more phones |
+//! | the phones of a slot | the newer; of one second the higher [`FactSource::rank`], then more phones |
 //! | a phone taken from a contact | the newer |
 //! | that it lives, was deleted, was told whole | the newer |
 //! | that it was merged | the newer; of one second the higher surviving id |
@@ -16,7 +16,7 @@
 //! was put back. **A merged lead** never lives again: whatever is told of it later, its calls go
 //! to the survivor, which has its history.
 
-use super::news::{ContactPhones, FirstPhone, LeadNews, Told, What};
+use super::news::{ContactPhones, FactSource, FirstPhone, LeadNews, What};
 use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Phone};
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,7 +62,7 @@ pub struct Fact {
     /// Since when.
     pub at: EpochSeconds,
     /// What told it.
-    pub told: Told,
+    pub told: FactSource,
     /// None: the slot is empty.
     pub phones: BTreeSet<Phone>,
 }

@@ -2,7 +2,7 @@
 
 use super::entry::{Life, Slot};
 use super::merges::{Root, root};
-use super::news::Told;
+use super::news::FactSource;
 use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Phone};
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ pub struct Holding {
     /// Where its phones stand.
     pub slot: Slot,
     /// It has the number since then, and what told it.
-    pub held: Option<(EpochSeconds, Told)>,
+    pub held: Option<(EpochSeconds, FactSource)>,
     /// When the slot's contact gave the number up last.
     pub gone: Option<EpochSeconds>,
     /// How the lead stands.
@@ -61,7 +61,7 @@ pub struct Holder {
     /// Since when it was known to have the number, and what told it.
     pub since: EpochSeconds,
     /// What told it.
-    pub told: Told,
+    pub told: FactSource,
     /// How it stands.
     pub standing: Standing,
 }

@@ -31,7 +31,7 @@ pub mod rows;
 pub mod words;
 
 pub use find::{Finding, Holder, Standing};
-pub use news::{ContactId, ContactPhones, FirstPhone, LeadNews, Told, What};
+pub use news::{ContactId, ContactPhones, FactSource, FirstPhone, LeadNews, What};
 
 #[cfg(test)]
 mod tests;

@@ -64,7 +64,7 @@ pub enum What {
 
 /// The kind of [`What`], as it is stored: never change a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Told {
+pub enum FactSource {
     /// `LEAD_CREATED`
     Created = 0,
     /// `LEAD_ASSIGNED`
@@ -83,7 +83,7 @@ pub enum Told {
     Read = 7,
 }
 
-impl Told {
+impl FactSource {
     /// Every kind.
     pub const ALL: [Self; 8] = [
         Self::Created,
@@ -137,16 +137,16 @@ impl Told {
 
 impl What {
     /// Its kind.
-    pub const fn told(&self) -> Told {
+    pub const fn told(&self) -> FactSource {
         match self {
-            Self::Created => Told::Created,
-            Self::Assigned => Told::Assigned,
-            Self::StageChanged => Told::StageChanged,
-            Self::PropertiesUpdated => Told::PropertiesUpdated,
-            Self::Merged { .. } => Told::Merged,
-            Self::Deleted => Told::Deleted,
-            Self::Filter => Told::Filter,
-            Self::Read => Told::Read,
+            Self::Created => FactSource::Created,
+            Self::Assigned => FactSource::Assigned,
+            Self::StageChanged => FactSource::StageChanged,
+            Self::PropertiesUpdated => FactSource::PropertiesUpdated,
+            Self::Merged { .. } => FactSource::Merged,
+            Self::Deleted => FactSource::Deleted,
+            Self::Filter => FactSource::Filter,
+            Self::Read => FactSource::Read,
         }
     }
 }
@@ -280,10 +280,10 @@ mod tests {
 
     #[test]
     fn kinds_are_stored_as_numbers_of_their_own() {
-        for told in Told::ALL {
-            assert_eq!(Told::from_number(told.number()), Some(told));
+        for told in FactSource::ALL {
+            assert_eq!(FactSource::from_number(told.number()), Some(told));
         }
-        assert_eq!(Told::from_number(8), None);
+        assert_eq!(FactSource::from_number(8), None);
     }
 
     proptest! {

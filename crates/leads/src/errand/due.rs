@@ -11,7 +11,7 @@ use serde_json::Value;
 
 /// One request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Errand {
+pub enum LeadRequest {
     /// `GET lead/{id}` (§4.7): is there such a lead?
     LookUp(LeadId),
     /// `GET crm-field` (§4.7): which fields are there?
@@ -23,12 +23,12 @@ pub enum Errand {
     /// `POST lead/filter` (§4.7): a page of leads.
     Backfill(LeadsPage),
     /// What somebody asked for by command; answered, not stored.
-    Asked(Ticket, Asked),
+    Asked(RequestId, CommandRequest),
 }
 
 /// Of one who waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Ticket(pub u64);
+pub struct RequestId(pub u64);
 
 /// A write whose outcome is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub struct FieldPoll {
 
 /// What a command asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum CommandRequest {
     /// `GET crm-field`
     CrmFields,
     /// `POST lead/{id}/field/list`
@@ -75,23 +75,23 @@ pub enum Urgency {
 
 /// An errand that is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Job {
+pub struct DueRequest {
     /// How much it may take.
     pub urgency: Urgency,
     /// What it is.
-    pub errand: Errand,
+    pub errand: LeadRequest,
 }
 
 /// What is due of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Errands {
+pub struct DueRequests {
     /// In the order of precedence; a few.
-    pub due: Vec<Job>,
+    pub due: Vec<DueRequest>,
     /// When the next of the others falls due.
     pub next: Option<EventTime>,
 }
 
-impl Errand {
+impl LeadRequest {
     /// Two of one kind are never under way at once.
     pub fn is_like(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
@@ -101,12 +101,12 @@ impl Errand {
     pub const fn token(&self) -> Option<&TokenPrint> {
         match self {
             Self::FieldPoll(FieldPoll { token, .. })
-            | Self::Asked(_, Asked::Poll { token, .. }) => Some(token),
+            | Self::Asked(_, CommandRequest::Poll { token, .. }) => Some(token),
             Self::LookUp(_)
             | Self::Catalogue
             | Self::FieldWrite(_)
             | Self::Backfill(_)
-            | Self::Asked(_, Asked::CrmFields | Asked::FieldList { .. }) => None,
+            | Self::Asked(_, CommandRequest::CrmFields | CommandRequest::FieldList { .. }) => None,
         }
     }
 }

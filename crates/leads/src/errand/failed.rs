@@ -10,7 +10,7 @@ const LEADS_MAX: usize = 8;
 
 /// Where a call has been on its own. A person's retry begins anew.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Been {
+pub struct RerouteHistory {
     /// The leads it was put down to before.
     pub leads: Vec<LeadId>,
     /// It goes without its employee.
@@ -19,17 +19,17 @@ pub struct Been {
 
 /// A call on its way again, and why.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Onward {
+pub struct Reroute {
     /// With the other lead, or without the employee; same uuid.
     pub record: CallRecord,
     /// Where it has been by now.
-    pub been: Been,
+    pub been: RerouteHistory,
     /// For its attempts.
     pub why: String,
 }
 
 /// The call for the lead that its own was merged into; `None` where it has been there.
-pub fn to_survivor(call: &CallRecord, survivor: LeadId, been: &Been) -> Option<Onward> {
+pub fn to_survivor(call: &CallRecord, survivor: LeadId, been: &RerouteHistory) -> Option<Reroute> {
     let lead = call.lead_id?;
     let tried = lead == survivor || been.leads.contains(&survivor);
     if tried || been.leads.len() >= LEADS_MAX {
@@ -42,17 +42,21 @@ pub fn to_survivor(call: &CallRecord, survivor: LeadId, been: &Been) -> Option<O
         ..call.clone()
     };
     let why = format!("lead {lead} was merged into {survivor}: it goes there");
-    Some(Onward { record, been, why })
+    Some(Reroute { record, been, why })
 }
 
 /// The call without an employee whom the CRM does not know (`--failed-employee drop`); `None`
 /// where it has none, has gone so before, or the lead is not known to be there.
-pub fn without_employee(call: &CallRecord, found: Finding, been: &Been) -> Option<Onward> {
+pub fn without_employee(
+    call: &CallRecord,
+    found: Finding,
+    been: &RerouteHistory,
+) -> Option<Reroute> {
     let employee = call.employee_id?;
     if found != Finding::LeadExists || been.dropped {
         return None;
     }
-    let been = Been {
+    let been = RerouteHistory {
         dropped: true,
         ..been.clone()
     };
@@ -63,7 +67,7 @@ pub fn without_employee(call: &CallRecord, found: Finding, been: &Been) -> Optio
     let why = format!(
         "the lead exists: employee {employee} is not known, and left out (--failed-employee drop)"
     );
-    Some(Onward { record, been, why })
+    Some(Reroute { record, been, why })
 }
 
 /// The letter's message, with the service's own words behind; `None` where nothing was found out.
@@ -107,14 +111,15 @@ mod tests {
 
     #[test]
     fn a_call_goes_to_each_lead_at_most_once_and_never_round() {
-        let first = to_survivor(&call(1, None), lead(2), &Been::default()).expect("there");
+        let first =
+            to_survivor(&call(1, None), lead(2), &RerouteHistory::default()).expect("there");
         assert_eq!(first.record.lead_id, Some(lead(2)));
         assert_eq!(first.why, "lead 1 was merged into 2: it goes there");
         assert_eq!(to_survivor(&first.record, lead(1), &first.been), None);
         assert_eq!(to_survivor(&first.record, lead(2), &first.been), None);
         let second = to_survivor(&first.record, lead(3), &first.been).expect("a chain");
         assert_eq!(second.been.leads, [lead(1), lead(2)]);
-        let (mut now, mut been, mut hops) = (call(1, None), Been::default(), 0);
+        let (mut now, mut been, mut hops) = (call(1, None), RerouteHistory::default(), 0);
         while let Some(on) = to_survivor(&now, lead(100 + hops), &been) {
             (now, been, hops) = (on.record, on.been, hops + 1);
             assert!(hops < 100, "no end");
@@ -124,7 +129,7 @@ mod tests {
 
     #[test]
     fn an_employee_is_left_out_once_and_only_where_the_lead_is_there() {
-        let been = Been::default();
+        let been = RerouteHistory::default();
         let on = without_employee(&call(1, Some(501)), Finding::LeadExists, &been).expect("on");
         assert_eq!(on.record.employee_id, None);
         assert_eq!(on.record.lead_id, Some(lead(1)));

@@ -3,7 +3,7 @@
 //! None of them stops calls: where the token may not do one, or the service refuses it, that kind
 //! rests for an hour and says so.
 
-use crate::errand::due::Errand;
+use crate::errand::due::LeadRequest;
 use crate::lead_field::shows::Part;
 use crate::lead_field::{Catalogue, Item, catalogue};
 use callbridge_call::EventTime;
@@ -66,7 +66,7 @@ impl Finding {
 
 /// Kinds of errand that can rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RequestKind {
     /// `GET lead/{id}`
     LookUps,
     /// `POST lead/:id/field/list`
@@ -75,9 +75,9 @@ pub enum Kind {
 
 /// What the spool is told of an errand.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Told {
+pub enum LeadOutcome {
     /// It leaves: committed with its slot, before the request.
-    Sent(Errand),
+    Sent(LeadRequest),
     /// A field write leaves, with these; or nothing is left of it that could be written.
     Writes(LeadId, FieldWrite),
     /// A look-up's answer: the letters of that lead say so, or go on without their employee.
@@ -93,11 +93,11 @@ pub enum Told {
     /// It is refused or FAILED: these values are given up.
     Refused(LeadId, String),
     /// Nobody knows: asked again after a while, given up after several.
-    Again(Errand, String),
+    Again(LeadRequest, String),
     /// It was not sent, or stopped by no fault of its own: due as before.
-    Back(Errand),
+    Back(LeadRequest),
     /// This kind rests for [`REST`], and why; the errand itself is due as before.
-    Rest(Kind, Errand, String),
+    Rest(RequestKind, LeadRequest, String),
     /// The token has a right that it had not before: what rests, or waits for one, goes on.
     Granted,
 }
@@ -106,7 +106,7 @@ pub enum Told {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settled {
     /// For the spool.
-    pub told: Told,
+    pub told: LeadOutcome,
     /// It did what it was for, or needs nothing more.
     pub done: bool,
     /// In words, where it did not go well.
@@ -116,7 +116,7 @@ pub struct Settled {
 /// What kind of answer it is, whatever was asked.
 enum Sort<'a> {
     /// 200 with what was asked for.
-    Told(&'a Value),
+    Content(&'a Value),
     Accepted(String),
     Success,
     Pending,
@@ -165,7 +165,7 @@ fn sort(answer: &ApiResult) -> Sort<'_> {
 
 fn sort_reply(reply: &ApiReply) -> Sort<'_> {
     match reply {
-        ApiReply::Data(envelope) => Sort::Told(envelope),
+        ApiReply::Data(envelope) => Sort::Content(envelope),
         ApiReply::Accepted { request_id } => Sort::Accepted(request_id.clone()),
         ApiReply::Status(WriteStatus::Success) => Sort::Success,
         ApiReply::Status(WriteStatus::Pending { .. }) => Sort::Pending,
@@ -189,72 +189,76 @@ fn sort_reply(reply: &ApiReply) -> Sort<'_> {
 /// What an answer means for the spool; `None` for an errand of another part. `token` is the one
 /// that made the request.
 pub fn settle(
-    errand: &Errand,
+    errand: &LeadRequest,
     answer: &ApiResult,
     token: &TokenPrint,
     now: EventTime,
 ) -> Option<Settled> {
-    let again = |why: String| settled(false, why, |why| Told::Again(errand.clone(), why));
-    let back = |why: String| settled(false, why, |_| Told::Back(errand.clone()));
+    let again = |why: String| settled(false, why, |why| LeadOutcome::Again(errand.clone(), why));
+    let back = |why: String| settled(false, why, |_| LeadOutcome::Back(errand.clone()));
     let settled = match (errand, sort(answer)) {
-        (Errand::Backfill(_) | Errand::Asked(..), _) => return None,
+        (LeadRequest::Backfill(_) | LeadRequest::Asked(..), _) => return None,
         (_, Sort::Stopped(why)) => back(why),
-        (Errand::FieldPoll(poll), answer) => match answer {
-            Sort::Success => well(Told::Written(poll.lead)),
-            Sort::Pending | Sort::Accepted(_) | Sort::Told(_) => well(Told::NotYet(poll.lead)),
-            Sort::Failed(why) => settled(true, why, |why| Told::Refused(poll.lead, why)),
+        (LeadRequest::FieldPoll(poll), answer) => match answer {
+            Sort::Success => well(LeadOutcome::Written(poll.lead)),
+            Sort::Pending | Sort::Accepted(_) | Sort::Content(_) => {
+                well(LeadOutcome::NotYet(poll.lead))
+            }
+            Sort::Failed(why) => settled(true, why, |why| LeadOutcome::Refused(poll.lead, why)),
             // neither 5xx nor a missing right says anything of the write: it is asked for again
             Sort::Trouble(why) | Sort::Barred(why) => {
-                settled(false, why, |_| Told::NotYet(poll.lead))
+                settled(false, why, |_| LeadOutcome::NotYet(poll.lead))
             }
             Sort::Gone(why) | Sort::Missing(why) | Sort::Refused(why) | Sort::Stopped(why) => {
                 again(why)
             }
         },
         (_, Sort::Trouble(why)) => again(why),
-        (Errand::LookUp(lead), answer) => looked_up(*lead, answer, errand),
-        (Errand::Catalogue, Sort::Told(envelope)) => match catalogue::rows(envelope) {
-            Some((fields, whole)) => well(Told::Catalogue(Catalogue::read(fields, whole, now))),
+        (LeadRequest::LookUp(lead), answer) => looked_up(*lead, answer, errand),
+        (LeadRequest::Catalogue, Sort::Content(envelope)) => match catalogue::rows(envelope) {
+            Some((fields, whole)) => {
+                well(LeadOutcome::Catalogue(Catalogue::read(fields, whole, now)))
+            }
             None => unread("no fields in the answer".to_owned(), now),
         },
-        (Errand::Catalogue, answer) => unread(words(answer), now),
-        (Errand::FieldWrite(lead), answer) => written(*lead, answer, errand, token),
+        (LeadRequest::Catalogue, answer) => unread(words(answer), now),
+        (LeadRequest::FieldWrite(lead), answer) => written(*lead, answer, errand, token),
     };
     Some(settled)
 }
 
 fn unread(why: String, now: EventTime) -> Settled {
     settled(true, why, |why| {
-        Told::Catalogue(Catalogue::unread(why, now))
+        LeadOutcome::Catalogue(Catalogue::unread(why, now))
     })
 }
 
-fn looked_up(lead: LeadId, answer: Sort<'_>, errand: &Errand) -> Settled {
+fn looked_up(lead: LeadId, answer: Sort<'_>, errand: &LeadRequest) -> Settled {
     match answer {
-        Sort::Told(_) => well(Told::LookedUp(lead, Finding::LeadExists)),
-        Sort::Missing(_) | Sort::Gone(_) => well(Told::LookedUp(lead, Finding::LeadMissing)),
+        Sort::Content(_) => well(LeadOutcome::LookedUp(lead, Finding::LeadExists)),
+        Sort::Missing(_) | Sort::Gone(_) => well(LeadOutcome::LookedUp(lead, Finding::LeadMissing)),
         Sort::Barred(why) => settled(true, why, |why| {
-            Told::Rest(Kind::LookUps, errand.clone(), why)
+            LeadOutcome::Rest(RequestKind::LookUps, errand.clone(), why)
         }),
         other => settled(true, words(other), |_| {
-            Told::LookedUp(lead, Finding::Unclear)
+            LeadOutcome::LookedUp(lead, Finding::Unclear)
         }),
     }
 }
 
-fn written(lead: LeadId, answer: Sort<'_>, errand: &Errand, token: &TokenPrint) -> Settled {
+fn written(lead: LeadId, answer: Sort<'_>, errand: &LeadRequest, token: &TokenPrint) -> Settled {
     match answer {
-        Sort::Accepted(request_id) => well(Told::Accepted(lead, request_id, token.clone())),
+        Sort::Accepted(request_id) => well(LeadOutcome::Accepted(lead, request_id, token.clone())),
         Sort::Barred(why) => settled(true, why, |why| {
-            Told::Rest(Kind::Fields, errand.clone(), why)
+            LeadOutcome::Rest(RequestKind::Fields, errand.clone(), why)
         }),
-        other => settled(true, words(other), |why| Told::Refused(lead, why)),
+        other => settled(true, words(other), |why| LeadOutcome::Refused(lead, why)),
     }
 }
 
 fn words(answer: Sort<'_>) -> String {
     match answer {
-        Sort::Told(_) | Sort::Accepted(_) | Sort::Success | Sort::Pending => {
+        Sort::Content(_) | Sort::Accepted(_) | Sort::Success | Sort::Pending => {
             "an answer to another question".to_owned()
         }
         Sort::Failed(why)
@@ -267,7 +271,7 @@ fn words(answer: Sort<'_>) -> String {
     }
 }
 
-fn well(told: Told) -> Settled {
+fn well(told: LeadOutcome) -> Settled {
     Settled {
         told,
         done: true,
@@ -275,7 +279,7 @@ fn well(told: Told) -> Settled {
     }
 }
 
-fn settled(done: bool, words: String, told: impl FnOnce(String) -> Told) -> Settled {
+fn settled(done: bool, words: String, told: impl FnOnce(String) -> LeadOutcome) -> Settled {
     Settled {
         told: told(words.clone()),
         done,

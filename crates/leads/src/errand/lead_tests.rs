@@ -12,29 +12,29 @@ fn now() -> EventTime {
     EventTime::from_seconds(1_795_151_317)
 }
 
-fn poll() -> Errand {
-    Errand::FieldPoll(FieldPoll {
+fn poll() -> LeadRequest {
+    LeadRequest::FieldPoll(FieldPoll {
         lead: lead(),
         request_id: "r".into(),
         token: TokenPrint::of("token"),
     })
 }
 
-fn word(errand: &Errand, answer: &ApiResult) -> String {
+fn word(errand: &LeadRequest, answer: &ApiResult) -> String {
     let settled = settle(errand, answer, &TokenPrint::of("token"), now());
     let settled = settled.expect("ours");
     let told = match settled.told {
-        Told::LookedUp(_, finding) => finding.word().to_owned(),
-        Told::Catalogue(catalogue) => format!("unread: {:?}", catalogue.unread),
-        Told::Accepted(_, request_id, _) => format!("accepted {request_id}"),
-        Told::NotYet(_) => "not yet".to_owned(),
-        Told::Written(_) => "written".to_owned(),
-        Told::Refused(_, why) => format!("given up: {why}"),
-        Told::Again(_, why) => format!("again: {why}"),
-        Told::Back(_) => "back".to_owned(),
-        Told::Rest(kind, _, why) => format!("{kind:?} rest: {why}"),
-        Told::Granted => "granted".to_owned(),
-        Told::Sent(..) | Told::Writes(..) => "sent".to_owned(),
+        LeadOutcome::LookedUp(_, finding) => finding.word().to_owned(),
+        LeadOutcome::Catalogue(catalogue) => format!("unread: {:?}", catalogue.unread),
+        LeadOutcome::Accepted(_, request_id, _) => format!("accepted {request_id}"),
+        LeadOutcome::NotYet(_) => "not yet".to_owned(),
+        LeadOutcome::Written(_) => "written".to_owned(),
+        LeadOutcome::Refused(_, why) => format!("given up: {why}"),
+        LeadOutcome::Again(_, why) => format!("again: {why}"),
+        LeadOutcome::Back(_) => "back".to_owned(),
+        LeadOutcome::Rest(kind, _, why) => format!("{kind:?} rest: {why}"),
+        LeadOutcome::Granted => "granted".to_owned(),
+        LeadOutcome::Sent(..) | LeadOutcome::Writes(..) => "sent".to_owned(),
     };
     format!("{told}{}", if settled.done { "" } else { " (again)" })
 }
@@ -87,14 +87,14 @@ fn answers() -> Vec<ApiResult> {
     ]
 }
 
-fn table(errand: &Errand) -> String {
+fn table(errand: &LeadRequest) -> String {
     let words: Vec<String> = answers().iter().map(|it| word(errand, it)).collect();
     words.join("\n")
 }
 
 #[test]
 fn a_look_up_is_answered_by_a_missing_lead_and_stops_for_nothing_else() {
-    insta::assert_snapshot!(table(&Errand::LookUp(lead())), @r"
+    insta::assert_snapshot!(table(&LeadRequest::LookUp(lead())), @r"
         unclear
         unclear
         unclear
@@ -112,12 +112,12 @@ fn a_look_up_is_answered_by_a_missing_lead_and_stops_for_nothing_else() {
         back (again)
         ");
     let there = Ok(ApiReply::Data(serde_json::json!({"data": {"id": 4_001}})));
-    assert_eq!(word(&Errand::LookUp(lead()), &there), "lead_exists");
+    assert_eq!(word(&LeadRequest::LookUp(lead()), &there), "lead_exists");
 }
 
 #[test]
 fn a_catalogue_that_cannot_be_read_says_why() {
-    insta::assert_snapshot!(table(&Errand::Catalogue), @r#"
+    insta::assert_snapshot!(table(&LeadRequest::Catalogue), @r#"
         unread: Some("an answer to another question")
         unread: Some("an answer to another question")
         unread: Some("an answer to another question")
@@ -137,15 +137,15 @@ fn a_catalogue_that_cannot_be_read_says_why() {
     let fields = Ok(ApiReply::Data(
         serde_json::json!({"data": [{"id": 11, "infoType": "LED"}]}),
     ));
-    let read = settle(&Errand::Catalogue, &fields, &TokenPrint::none(), now()).expect("ours");
-    assert!(matches!(read.told, Told::Catalogue(it) if it.whole && it.fields.len() == 1));
+    let read = settle(&LeadRequest::Catalogue, &fields, &TokenPrint::none(), now()).expect("ours");
+    assert!(matches!(read.told, LeadOutcome::Catalogue(it) if it.whole && it.fields.len() == 1));
     let none = Ok(ApiReply::Data(serde_json::json!({"data": null})));
-    assert!(word(&Errand::Catalogue, &none).contains("no fields in the answer"));
+    assert!(word(&LeadRequest::Catalogue, &none).contains("no fields in the answer"));
 }
 
 #[test]
 fn a_write_is_accepted_given_up_tried_again_or_rests() {
-    insta::assert_snapshot!(table(&Errand::FieldWrite(lead())), @r"
+    insta::assert_snapshot!(table(&LeadRequest::FieldWrite(lead())), @r"
         accepted r1
         given up: an answer to another question
         given up: an answer to another question

@@ -1,5 +1,5 @@
 //! Errands: requests beside the way of the calls, about leads. An answer in, changes to be stored
-//! out; which errand is due says the spool ([`due::Errands`]), when it goes out the sender.
+//! out; which errand is due says the spool ([`due::DueRequests`]), when it goes out the sender.
 //!
 //! An errand never stops the calls: what is refused is the errand's own affair. A dead token, a
 //! 429 and a lost connection are the sender's as well.
@@ -15,10 +15,10 @@ pub mod due;
 pub mod failed;
 pub mod lead;
 
-pub use lead::{FieldWrite, Finding, Kind, Told};
+pub use lead::{FieldWrite, Finding, LeadOutcome, RequestKind};
 
 use crate::directory::backfill::Heard;
-use crate::errand::due::Errand;
+use crate::errand::due::LeadRequest;
 use callbridge_call::EventTime;
 use callbridge_crm::LeadsPage;
 use callbridge_crm::{ApiReply, ApiResult, WriteStatus};
@@ -30,7 +30,7 @@ pub enum LeadChange {
     /// It leaves, or has its answer.
     Request {
         /// What is told.
-        told: Box<Told>,
+        told: Box<LeadOutcome>,
         /// Now.
         at: EventTime,
     },
@@ -59,26 +59,35 @@ pub struct Settled {
 }
 
 /// What is to be committed before an errand leaves, so that a kill does not hide it; `write` is of
-/// an [`Errand::FieldWrite`].
-pub fn launched(now: EventTime, errand: &Errand, write: Option<FieldWrite>) -> Vec<LeadChange> {
+/// an [`LeadRequest::FieldWrite`].
+pub fn launched(
+    now: EventTime,
+    errand: &LeadRequest,
+    write: Option<FieldWrite>,
+) -> Vec<LeadChange> {
     let told = match (errand, write) {
-        (Errand::FieldWrite(lead), Some(write)) => Told::Writes(*lead, write),
-        (Errand::FieldWrite(_), None) => Told::Back(errand.clone()),
-        (Errand::LookUp(_) | Errand::Catalogue | Errand::FieldPoll(_), _) => {
-            Told::Sent(errand.clone())
+        (LeadRequest::FieldWrite(lead), Some(write)) => LeadOutcome::Writes(*lead, write),
+        (LeadRequest::FieldWrite(_), None) => LeadOutcome::Back(errand.clone()),
+        (LeadRequest::LookUp(_) | LeadRequest::Catalogue | LeadRequest::FieldPoll(_), _) => {
+            LeadOutcome::Sent(errand.clone())
         }
-        (Errand::Backfill(_) | Errand::Asked(..), _) => return Vec::new(),
+        (LeadRequest::Backfill(_) | LeadRequest::Asked(..), _) => return Vec::new(),
     };
     vec![change(told, now)]
 }
 
-fn change(told: Told, at: EventTime) -> LeadChange {
+fn change(told: LeadOutcome, at: EventTime) -> LeadChange {
     let told = Box::new(told);
     LeadChange::Request { told, at }
 }
 
 /// Judges the answer to an errand that was sent with this token.
-pub fn settle(now: EventTime, errand: &Errand, answer: &ApiResult, token: &TokenPrint) -> Settled {
+pub fn settle(
+    now: EventTime,
+    errand: &LeadRequest,
+    answer: &ApiResult,
+    token: &TokenPrint,
+) -> Settled {
     let (done, words) = match answer {
         Ok(ApiReply::Status(WriteStatus::Pending { word })) => (false, word.clone()),
         Ok(ApiReply::Status(WriteStatus::Failed { words, .. })) if words.is_empty() => {
@@ -91,7 +100,10 @@ pub fn settle(now: EventTime, errand: &Errand, answer: &ApiResult, token: &Token
         Err(error) => (false, error.to_string()),
     };
     match errand {
-        Errand::LookUp(_) | Errand::Catalogue | Errand::FieldWrite(_) | Errand::FieldPoll(_) => {
+        LeadRequest::LookUp(_)
+        | LeadRequest::Catalogue
+        | LeadRequest::FieldWrite(_)
+        | LeadRequest::FieldPoll(_) => {
             let settled = lead::settle(errand, answer, token, now);
             settled.map_or_else(Settled::default, |settled| Settled {
                 changes: vec![change(settled.told, now)],
@@ -99,7 +111,7 @@ pub fn settle(now: EventTime, errand: &Errand, answer: &ApiResult, token: &Token
                 words: settled.words,
             })
         }
-        Errand::Backfill(page) => Settled {
+        LeadRequest::Backfill(page) => Settled {
             changes: vec![LeadChange::Backfill {
                 page: *page,
                 heard: Box::new(Heard::of(answer)),
@@ -109,7 +121,7 @@ pub fn settle(now: EventTime, errand: &Errand, answer: &ApiResult, token: &Token
             words,
         },
         // whoever asked hears the answer itself
-        Errand::Asked(..) => Settled {
+        LeadRequest::Asked(..) => Settled {
             changes: Vec::new(),
             done,
             words,

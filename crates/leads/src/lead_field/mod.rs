@@ -15,7 +15,7 @@ pub mod shows;
 
 pub use catalogue::{Catalogue, CrmField, Fit};
 pub use item::Item;
-pub use shows::Shows;
+pub use shows::LeadFieldState;
 
 use callbridge_call::{Direction, EpochSeconds};
 use callbridge_model::CallRecord;

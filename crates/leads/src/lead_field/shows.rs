@@ -41,7 +41,7 @@ pub struct Order {
 /// How far a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stands {
+pub enum WriteState {
     /// To be written.
     Waits,
     /// In the request under way.
@@ -60,7 +60,7 @@ pub struct Shown {
     /// The call it tells of.
     pub of: Order,
     /// How far it is.
-    pub stands: Stands,
+    pub stands: WriteState,
 }
 
 /// A value as it stood when a request was made of it: a newer one may have come since.
@@ -85,14 +85,14 @@ pub struct Write {
 
 /// What is to be done next for a lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asks {
+pub enum NextAction {
     /// Its values are to be written.
     Write,
     /// Its request is to be asked for.
     Poll,
 }
 
-impl Asks {
+impl NextAction {
     /// The word stored.
     pub const fn word(self) -> &'static str {
         match self {
@@ -104,7 +104,7 @@ impl Asks {
 
 /// What one lead is to show.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shows {
+pub struct LeadFieldState {
     /// By what it shows.
     pub values: BTreeMap<Name, Shown>,
     /// One request at a time.
@@ -115,16 +115,18 @@ pub struct Shows {
     pub due: i64,
 }
 
-impl Shows {
+impl LeadFieldState {
     /// A journaled call tells something; `false` where a newer one has told already.
     pub fn learn(&mut self, name: Name, text: String, of: Order) -> bool {
         let stands = match self.values.get(&name) {
             Some(known) if known.of >= of => return false,
             // the same text once more: nothing has to be sent for it
-            Some(known) if known.text == text && known.stands != Stands::GivenUp => known.stands,
-            Some(_) | None => Stands::Waits,
+            Some(known) if known.text == text && known.stands != WriteState::GivenUp => {
+                known.stands
+            }
+            Some(_) | None => WriteState::Waits,
         };
-        if stands == Stands::Waits {
+        if stands == WriteState::Waits {
             self.tries = 0;
         }
         self.values.insert(name, Shown { text, of, stands });
@@ -132,11 +134,11 @@ impl Shows {
     }
 
     /// What is next, if anything is.
-    pub fn asks(&self) -> Option<Asks> {
+    pub fn asks(&self) -> Option<NextAction> {
         match &self.request {
-            Some(write) if write.accepted.is_some() => Some(Asks::Poll),
-            Some(_) => Some(Asks::Write),
-            None => self.has(Stands::Waits).then_some(Asks::Write),
+            Some(write) if write.accepted.is_some() => Some(NextAction::Poll),
+            Some(_) => Some(NextAction::Write),
+            None => self.has(WriteState::Waits).then_some(NextAction::Write),
         }
     }
 
@@ -146,11 +148,11 @@ impl Shows {
         started.max().unwrap_or(0)
     }
 
-    fn has(&self, stands: Stands) -> bool {
+    fn has(&self, stands: WriteState) -> bool {
         self.values.values().any(|it| it.stands == stands)
     }
 
-    fn all(&mut self, from: Stands, to: Stands) -> u64 {
+    fn all(&mut self, from: WriteState, to: WriteState) -> u64 {
         let found = self.values.values_mut().filter(|it| it.stands == from);
         let mut count = 0;
         for value in found {
@@ -168,7 +170,7 @@ impl Shows {
         catalogue: &Catalogue,
         wrapper: Option<&str>,
     ) -> FieldWrite {
-        let pending = |it: &&Shown| matches!(it.stands, Stands::Waits | Stands::Sent);
+        let pending = |it: &&Shown| matches!(it.stands, WriteState::Waits | WriteState::Sent);
         let (mut sent, mut left_out, mut items) = (Vec::new(), Vec::new(), Vec::new());
         for (name, value) in self.values.iter().filter(|(_, it)| pending(it)) {
             let part = Part {
@@ -194,8 +196,8 @@ impl Shows {
 
     /// This is sent now. How many values are left out.
     pub fn sent(&mut self, write: &FieldWrite, now: EventTime) -> u64 {
-        self.stand(&write.sent, Stands::Sent);
-        let left_out = self.stand(&write.left_out, Stands::GivenUp);
+        self.stand(&write.sent, WriteState::Sent);
+        let left_out = self.stand(&write.left_out, WriteState::GivenUp);
         self.request = (!write.sent.is_empty()).then_some(Write {
             at: now,
             accepted: None,
@@ -209,12 +211,12 @@ impl Shows {
     }
 
     /// Those of the values that are still the same stand so now: how many.
-    fn stand(&mut self, parts: &[Part], stands: Stands) -> u64 {
+    fn stand(&mut self, parts: &[Part], stands: WriteState) -> u64 {
         let mut count = 0;
         for part in parts {
             if let Some(value) = self.values.get_mut(&part.name)
                 && value.of == part.of
-                && matches!(value.stands, Stands::Waits | Stands::Sent)
+                && matches!(value.stands, WriteState::Waits | WriteState::Sent)
             {
                 value.stands = stands;
                 count += 1;
@@ -258,25 +260,25 @@ impl Shows {
     pub fn written(&mut self, now: EventTime) -> u64 {
         self.ended(now);
         self.tries = 0;
-        self.all(Stands::Sent, Stands::Written)
+        self.all(WriteState::Sent, WriteState::Written)
     }
 
     /// It is refused for good, or failed: how many values are given up.
     pub fn refused(&mut self, now: EventTime) -> u64 {
         self.ended(now);
         self.tries = 0;
-        self.all(Stands::Sent, Stands::GivenUp)
+        self.all(WriteState::Sent, WriteState::GivenUp)
     }
 
     /// Whether it was carried out cannot be told: written once more, for that changes nothing. How
     /// many values are given up because it went so time and again.
     pub fn again(&mut self, now: EventTime) -> u64 {
-        self.all(Stands::Sent, Stands::Waits);
+        self.all(WriteState::Sent, WriteState::Waits);
         self.ended(now);
         self.tries = self.tries.saturating_add(1);
         if self.tries >= TRIES_MAX {
             self.tries = 0;
-            return self.all(Stands::Waits, Stands::GivenUp);
+            return self.all(WriteState::Waits, WriteState::GivenUp);
         }
         // longer than what was lost may still be on its way
         let wait = [15, 60, 300, 900, 900][(self.tries as usize).saturating_sub(1).min(4)];
@@ -286,7 +288,7 @@ impl Shows {
 
     /// It was not sent after all, through no fault of its own: soon again.
     pub fn back(&mut self, now: EventTime) {
-        self.all(Stands::Sent, Stands::Waits);
+        self.all(WriteState::Sent, WriteState::Waits);
         self.ended(now.plus(SOON));
     }
 

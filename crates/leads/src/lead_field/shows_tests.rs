@@ -34,12 +34,12 @@ fn catalogue(kinds: &[(i64, &str)]) -> Catalogue {
     Catalogue::read(fields.collect(), true, at(0))
 }
 
-fn items(shows: &Shows, catalogue: &Catalogue) -> Vec<Item> {
+fn items(shows: &LeadFieldState, catalogue: &Catalogue) -> Vec<Item> {
     shows.write(&fields(), catalogue, None).items
 }
 
 /// What waits of field 11 is sent.
-fn sent(shows: &mut Shows, now: EventTime) -> u64 {
+fn sent(shows: &mut LeadFieldState, now: EventTime) -> u64 {
     let write = shows.write(&fields(), &catalogue(&[(11, "LED")]), None);
     shows.sent(&write, now)
 }
@@ -50,7 +50,7 @@ fn token() -> TokenPrint {
 
 #[test]
 fn an_older_call_takes_no_newer_ones_place_and_three_make_one_request() {
-    let mut shows = Shows::default();
+    let mut shows = LeadFieldState::default();
     assert!(shows.learn(Name::LastCall, "2".into(), of(2)));
     assert!(shows.learn(Name::LastCall, "3".into(), of(3)));
     assert!(!shows.learn(Name::LastCall, "1".into(), of(1)));
@@ -62,7 +62,7 @@ fn an_older_call_takes_no_newer_ones_place_and_three_make_one_request() {
     );
     sent(&mut shows, at(1));
     shows.accepted("r".into(), token(), at(2));
-    assert_eq!(shows.asks(), Some(Asks::Poll));
+    assert_eq!(shows.asks(), Some(NextAction::Poll));
     assert_eq!(shows.written(at(3)), 1);
     assert_eq!(shows.asks(), None);
     assert!(!shows.learn(Name::LastCall, "2".into(), of(2)), "written");
@@ -71,23 +71,23 @@ fn an_older_call_takes_no_newer_ones_place_and_three_make_one_request() {
 
 #[test]
 fn what_comes_while_a_request_is_under_way_waits_for_its_end() {
-    let mut shows = Shows::default();
+    let mut shows = LeadFieldState::default();
     shows.learn(Name::LastCall, "1".into(), of(1));
     sent(&mut shows, at(0));
     shows.learn(Name::LastCall, "2".into(), of(2));
     assert_eq!(shows.due, at(0).plus(LOST).micros(), "not a second one");
     shows.accepted("r".into(), token(), at(1));
-    assert_eq!(shows.asks(), Some(Asks::Poll));
+    assert_eq!(shows.asks(), Some(NextAction::Poll));
     assert_eq!(shows.written(at(3)), 0, "what was written is told no more");
     assert_eq!(
         (shows.asks(), shows.due),
-        (Some(Asks::Write), at(3).micros())
+        (Some(NextAction::Write), at(3).micros())
     );
 }
 
 #[test]
 fn what_the_crm_would_pass_over_is_left_out_and_asked_for_no_more() {
-    let mut shows = Shows::default();
+    let mut shows = LeadFieldState::default();
     for (name, text) in [
         (Name::LastCall, "t"),
         (Name::LastMissed, "t"),
@@ -102,7 +102,7 @@ fn what_the_crm_would_pass_over_is_left_out_and_asked_for_no_more() {
     shows.accepted("r".into(), token(), at(1));
     shows.written(at(2));
     assert_eq!(shows.asks(), None);
-    let mut none = Shows::default();
+    let mut none = LeadFieldState::default();
     none.learn(Name::LastMissed, "t".into(), of(1));
     assert_eq!(sent(&mut none, at(0)), 1);
     assert_eq!(none.asks(), None);
@@ -110,12 +110,12 @@ fn what_the_crm_would_pass_over_is_left_out_and_asked_for_no_more() {
 
 #[test]
 fn a_lost_answer_is_written_once_more_and_given_up_in_the_end() {
-    let mut shows = Shows::default();
+    let mut shows = LeadFieldState::default();
     shows.learn(Name::LastCall, "1".into(), of(1));
     let mut now = at(0);
     let mut given_up = 0;
     let mut tries = 0;
-    while shows.asks() == Some(Asks::Write) {
+    while shows.asks() == Some(NextAction::Write) {
         assert!(shows.due <= now.micros());
         sent(&mut shows, now);
         given_up += shows.again(now);
@@ -126,17 +126,17 @@ fn a_lost_answer_is_written_once_more_and_given_up_in_the_end() {
     assert_eq!((tries, given_up), (TRIES_MAX, 1));
     // and a newer call begins anew
     assert!(shows.learn(Name::LastCall, "2".into(), of(2)));
-    assert_eq!(shows.asks(), Some(Asks::Write));
+    assert_eq!(shows.asks(), Some(NextAction::Write));
 }
 
 #[test]
 fn a_kill_between_request_and_answer_is_a_lost_answer() {
-    let mut shows = Shows::default();
+    let mut shows = LeadFieldState::default();
     shows.learn(Name::LastCall, "1".into(), of(1));
     sent(&mut shows, at(0));
     let text = serde_json::to_string(&shows).expect("storable");
-    let mut shows: Shows = serde_json::from_str(&text).expect("readable");
-    assert_eq!(shows.asks(), Some(Asks::Write));
+    let mut shows: LeadFieldState = serde_json::from_str(&text).expect("readable");
+    assert_eq!(shows.asks(), Some(NextAction::Write));
     assert_eq!(shows.due, at(120).micros());
     assert_eq!(items(&shows, &catalogue(&[(11, "LED")])).len(), 1);
     sent(&mut shows, at(120));
@@ -146,12 +146,12 @@ fn a_kill_between_request_and_answer_is_a_lost_answer() {
 
 #[test]
 fn a_request_that_is_never_carried_out_is_given_up_before_its_id_ends() {
-    let mut shows = Shows::default();
+    let mut shows = LeadFieldState::default();
     shows.learn(Name::LastCall, "1".into(), of(1));
     sent(&mut shows, at(0));
     shows.accepted("r".into(), token(), at(1));
     let mut polls = 0;
-    while shows.asks() == Some(Asks::Poll) {
+    while shows.asks() == Some(NextAction::Poll) {
         let now = EventTime::from_micros(shows.due);
         assert!(now.since(at(0)) < Duration::from_secs(24 * 3600));
         shows.not_yet(now);
@@ -159,7 +159,7 @@ fn a_request_that_is_never_carried_out_is_given_up_before_its_id_ends() {
         assert!(polls < 2_000, "no end");
     }
     assert!(polls > 1_000);
-    assert_eq!(shows.asks(), Some(Asks::Write));
+    assert_eq!(shows.asks(), Some(NextAction::Write));
 }
 
 /// What happens to a lead.
@@ -194,7 +194,7 @@ proptest! {
         acts in prop::collection::vec(act(), 1..60)
     ) {
         let all = catalogue(&[(11, "LED")]);
-        let mut shows = Shows::default();
+        let mut shows = LeadFieldState::default();
         let (mut newest, mut last, mut stands) = (-1, -1, -1);
         for (n, act) in acts.into_iter().enumerate() {
             let now = at(n as i64);
@@ -203,7 +203,7 @@ proptest! {
                     newest = newest.max(started);
                     shows.learn(Name::LastCall, started.to_string(), of(started));
                 }
-                Act::Send if shows.asks() == Some(Asks::Write) => {
+                Act::Send if shows.asks() == Some(NextAction::Write) => {
                     let items = items(&shows, &all);
                     let text = match &items[..] {
                         [Item { given: item::Given::Text(text), .. }] => text.parse().expect("n"),
@@ -215,7 +215,7 @@ proptest! {
                     prop_assert_eq!(text, newest);
                     last = text;
                 }
-                Act::Accepted if shows.asks() == Some(Asks::Write) => {
+                Act::Accepted if shows.asks() == Some(NextAction::Write) => {
                     shows.accepted("r".into(), token(), now);
                 }
                 Act::Written if shows.request.is_some() => {

@@ -5,11 +5,11 @@ use super::directory::LEARNED;
 use super::meta;
 use crate::Db;
 use crate::Store;
-use crate::{Ask, Done, Error, RowId};
+use crate::{Done, Error, QueueQuery, RowId};
 use callbridge_call::EventTime;
 use callbridge_crm::LeadsPage;
 use callbridge_leads::directory::backfill::{Backfill, Heard, Next};
-use callbridge_leads::errand::due::{Errand, Errands, Job, Urgency};
+use callbridge_leads::errand::due::{DueRequest, DueRequests, LeadRequest, Urgency};
 use callbridge_model::status::Directory;
 
 /// Where it is kept.
@@ -56,17 +56,17 @@ pub fn directory_status(store: &Store) -> Result<Option<Directory>, Error> {
 /// Adds the page to read next, where there is one to read.
 pub(crate) fn backfill_errand(
     store: &Store,
-    ask: &Ask,
-    errands: &mut Errands,
+    ask: &QueueQuery,
+    errands: &mut DueRequests,
 ) -> Result<(), Error> {
     if store.settings.lead_directory.is_none() {
         return Ok(());
     }
     let backfill = backfill(store)?.unwrap_or_default();
     match backfill.next(ask.now, store.backfill_begun.get()) {
-        Next::Read(page) => errands.due.push(Job {
+        Next::Read(page) => errands.due.push(DueRequest {
             urgency: Urgency::Spare,
-            errand: Errand::Backfill(page),
+            errand: LeadRequest::Backfill(page),
         }),
         Next::At(at) => errands.next = errands.next.map_or(Some(at), |next| Some(next.min(at))),
         Next::Never => {}

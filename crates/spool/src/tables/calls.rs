@@ -12,7 +12,7 @@ const COLUMNS: &str = "id, ifnull(uuid, twin), state, record, call, request_id, 
      failures";
 
 /// The columns of a row as SQLite has them.
-struct Raw {
+struct CallColumns {
     id: i64,
     uuid: [u8; 16],
     state: String,
@@ -34,8 +34,8 @@ struct Raw {
     failures: u32,
 }
 
-fn raw(row: &rusqlite::Row<'_>) -> rusqlite::Result<Raw> {
-    Ok(Raw {
+fn raw(row: &rusqlite::Row<'_>) -> rusqlite::Result<CallColumns> {
+    Ok(CallColumns {
         id: row.get(0)?,
         uuid: row.get(1)?,
         state: row.get(2)?,
@@ -102,7 +102,7 @@ pub fn find_call(db: &Db, id: &str) -> Result<Option<Row>, Error> {
 /// When the file cannot be read.
 pub fn oldest(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let rows: Vec<Raw> = db.query_all(
+    let rows: Vec<CallColumns> = db.query_all(
         &format!("SELECT {COLUMNS} FROM calls ORDER BY id LIMIT ?1"),
         [limit],
         raw,
@@ -115,7 +115,7 @@ pub fn oldest(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
 /// # Errors
 /// The disk, or a damaged file.
 pub fn sending(db: &Db) -> Result<Vec<Row>, Error> {
-    let rows: Vec<Raw> = db.query_all(
+    let rows: Vec<CallColumns> = db.query_all(
         &format!("SELECT {COLUMNS} FROM calls WHERE state = 'sending' ORDER BY id"),
         [],
         raw,
@@ -123,7 +123,7 @@ pub fn sending(db: &Db) -> Result<Vec<Row>, Error> {
     rows.into_iter().map(|raw| complete(db, raw)).collect()
 }
 
-fn complete(db: &Db, raw: Raw) -> Result<Row, Error> {
+fn complete(db: &Db, raw: CallColumns) -> Result<Row, Error> {
     let id = RowId(raw.id);
     Ok(Row {
         id,

@@ -6,7 +6,7 @@ use super::meta;
 use super::step;
 use crate::Db;
 use crate::Store;
-use crate::op::{Delivered, Delivery, Done, RowId, Told};
+use crate::op::{Delivered, Delivery, Done, RowId, WebhookEvent};
 use crate::state::{self, Fate, State, Step};
 use crate::{DELIVERIES_KEPT, DELIVERIES_MAX, Error, Fit, Hooked};
 use callbridge_call::EventTime;
@@ -19,7 +19,7 @@ const FORGOTTEN_MAX: u32 = 2_000;
 pub(crate) const HOOKED: &str = "webhook.hooked";
 
 /// A call that an event is about.
-struct Found {
+struct DeliveredCall {
     row: RowId,
     state: State,
     step: Option<Step>,
@@ -57,8 +57,8 @@ pub(crate) fn deliver(store: &mut Store, delivery: &Delivery) -> Result<Delivere
         return Ok(Delivered::Repeat);
     }
     match &delivery.told {
-        Told::Completed { uuid, leads } => completed(store, *uuid, leads, delivery.at),
-        Told::Learn(news) => {
+        WebhookEvent::Completed { uuid, leads } => completed(store, *uuid, leads, delivery.at),
+        WebhookEvent::Learn(news) => {
             let new = directory::learn(store, news)? == Done::Learned { new: true };
             Ok(Delivered::Learned { new })
         }
@@ -99,7 +99,7 @@ fn completed(
     Ok(Delivered::Confirmed { row, elsewhere })
 }
 
-fn found(db: &Db, uuid: CallUuid) -> Result<Option<Found>, Error> {
+fn found(db: &Db, uuid: CallUuid) -> Result<Option<DeliveredCall>, Error> {
     let columns = |row: &rusqlite::Row<'_>| {
         let texts: (String, Option<String>, Option<String>, String) =
             (row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
@@ -118,7 +118,7 @@ fn found(db: &Db, uuid: CallUuid) -> Result<Option<Found>, Error> {
     let state = db.read_state(row, &word)?;
     let reason = reason.map(|word| db.read_reason(row, &word)).transpose()?;
     let fate = fate.and_then(|word| Fate::from_word(&word));
-    Ok(Some(Found {
+    Ok(Some(DeliveredCall {
         row,
         state,
         step: state::hooked(state, reason, fate, &message),

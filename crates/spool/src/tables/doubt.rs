@@ -11,7 +11,7 @@ use callbridge_leads::lead_field::Catalogue;
 use serde::de::DeserializeOwned;
 
 /// Something that is remembered.
-struct Memory {
+struct Remembered {
     key: &'static str,
     /// Whether a text of it can be read.
     reads: fn(&str) -> bool,
@@ -19,33 +19,33 @@ struct Memory {
     then: &'static str,
 }
 
-const ALL: [Memory; 6] = [
-    Memory {
+const ALL: [Remembered; 6] = [
+    Remembered {
         key: errands::MEMORY,
-        reads: is::<errands::Memory>,
+        reads: is::<errands::RequestMemory>,
         then: "requests about leads that rested are tried again",
     },
-    Memory {
+    Remembered {
         key: errands::CATALOGUE,
         reads: is::<Catalogue>,
         then: "the CRM's fields are read again",
     },
-    Memory {
+    Remembered {
         key: backfill::KEY,
         reads: is::<Backfill>,
         then: "lead/filter is read from its beginning",
     },
-    Memory {
+    Remembered {
         key: deliveries::HOOKED,
         reads: |text| deliveries::read_hooked(text).is_some(),
         then: "calls are asked for until a webhook confirms one",
     },
-    Memory {
+    Remembered {
         key: shows::FLOOR,
         reads: |text| text.parse::<i64>().is_ok(),
         then: "no call that is stored so far is shown at a lead that shows none",
     },
-    Memory {
+    Remembered {
         key: strangers::KEY,
         reads: is::<strangers::Strangers>,
         then: "employees whom the CRM does not know are told at the next call that fails for one",
@@ -61,7 +61,7 @@ fn is<T: DeserializeOwned>(text: &str) -> bool {
 /// # Errors
 /// The disk, or a damaged file.
 pub(crate) fn doubt(db: &Db) -> Result<(), Error> {
-    for Memory { key, reads, then } in ALL {
+    for Remembered { key, reads, then } in ALL {
         let Some(text) = meta::meta(db, key)?.filter(|text| !reads(text)) else {
             continue;
         };

@@ -121,14 +121,14 @@ impl FinishRow {
 }
 
 /// What tells two calls of one uuid apart. A number that is not known is no other number.
-struct Known {
+struct Twin {
     row: RowId,
     started: i64,
     phone: Option<String>,
     heard: Option<String>,
 }
 
-impl Known {
+impl Twin {
     fn is(&self, new: &FinishRow) -> bool {
         let same = |a: &Option<String>, b: &Option<String>| match (a, b) {
             (Some(a), Some(b)) => Some(a == b),
@@ -270,7 +270,7 @@ fn insert(
     Ok(Some(id))
 }
 
-fn known(db: &Db, new: &FinishRow) -> Result<Option<Known>, Error> {
+fn known(db: &Db, new: &FinishRow) -> Result<Option<Twin>, Error> {
     let uuid = new.uuid.map(|uuid| uuid.0.into_bytes());
     db.query_first(
         "SELECT id, started, phone, heard FROM calls WHERE uuid = ?1",
@@ -279,7 +279,7 @@ fn known(db: &Db, new: &FinishRow) -> Result<Option<Known>, Error> {
     )
 }
 
-fn twins(db: &Db, new: &FinishRow) -> Result<Vec<Known>, Error> {
+fn twins(db: &Db, new: &FinishRow) -> Result<Vec<Twin>, Error> {
     let uuid = new.uuid.map(|uuid| uuid.0.into_bytes());
     db.query_all(
         "SELECT id, started, phone, heard FROM calls WHERE twin = ?1",
@@ -288,8 +288,8 @@ fn twins(db: &Db, new: &FinishRow) -> Result<Vec<Known>, Error> {
     )
 }
 
-fn read_known(row: &rusqlite::Row<'_>) -> rusqlite::Result<Known> {
-    Ok(Known {
+fn read_known(row: &rusqlite::Row<'_>) -> rusqlite::Result<Twin> {
+    Ok(Twin {
         row: RowId(row.get(0)?),
         started: row.get(1)?,
         phone: row.get(2)?,

@@ -9,20 +9,20 @@ use super::shows::{GIVEN_UP, LEFT_OUT, WRITTEN};
 use crate::Db;
 use crate::Store;
 use crate::op::Done;
-use crate::{Ask, Error, HELD_MAX, RowId};
+use crate::{Error, HELD_MAX, QueueQuery, RowId};
 use callbridge_call::EventTime;
-use callbridge_leads::errand::due::{Errand, Errands, Job, Urgency};
+use callbridge_leads::errand::due::{DueRequest, DueRequests, LeadRequest, Urgency};
 use callbridge_leads::errand::lead::{REFUSALS_MAX, REST};
-use callbridge_leads::errand::{Kind, Told};
-use callbridge_leads::lead_field::shows::{Asks, LOST, SOON};
-use callbridge_leads::lead_field::{Catalogue, Shows};
+use callbridge_leads::errand::{LeadOutcome, RequestKind};
+use callbridge_leads::lead_field::shows::{LOST, NextAction, SOON};
+use callbridge_leads::lead_field::{Catalogue, LeadFieldState};
 use callbridge_model::LeadId;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The CRM's fields, as they were read last.
 pub(crate) const CATALOGUE: &str = "lead_field.catalogue";
-/// [`Memory`].
+/// [`RequestMemory`].
 pub(crate) const MEMORY: &str = "errand.memory";
 /// The catalogue is read anew after so long.
 const DAILY: Duration = Duration::from_secs(24 * 3600);
@@ -40,7 +40,7 @@ pub struct Rest {
 
 /// What is remembered of errands over restarts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Memory {
+pub(crate) struct RequestMemory {
     look_ups: Option<Rest>,
     fields: Option<Rest>,
     /// Field writes refused with 400 since one was accepted.
@@ -52,21 +52,21 @@ pub(crate) struct Memory {
     catalogue_for: String,
 }
 
-impl Memory {
-    fn rest(&mut self, kind: Kind) -> &mut Option<Rest> {
+impl RequestMemory {
+    fn rest(&mut self, kind: RequestKind) -> &mut Option<Rest> {
         match kind {
-            Kind::LookUps => &mut self.look_ups,
-            Kind::Fields => &mut self.fields,
+            RequestKind::LookUps => &mut self.look_ups,
+            RequestKind::Fields => &mut self.fields,
         }
     }
 }
 
-const fn job(urgency: Urgency, errand: Errand) -> Job {
-    Job { urgency, errand }
+const fn job(urgency: Urgency, errand: LeadRequest) -> DueRequest {
+    DueRequest { urgency, errand }
 }
 
 /// Due, or so far ahead that the clock was set back since; what is not is looked at again then.
-fn is_due(due: EventTime, now: EventTime, errands: &mut Errands) -> bool {
+fn is_due(due: EventTime, now: EventTime, errands: &mut DueRequests) -> bool {
     if due <= now || due > now.plus(DAILY + HELD_MAX) {
         return true;
     }
@@ -74,13 +74,13 @@ fn is_due(due: EventTime, now: EventTime, errands: &mut Errands) -> bool {
     false
 }
 
-fn errand_memory(db: &Db) -> Result<Memory, Error> {
+fn errand_memory(db: &Db) -> Result<RequestMemory, Error> {
     let text = meta::meta(db, MEMORY)?;
     let memory = text.map(|text| db.read_json(RowId(0), &text)).transpose()?;
     Ok(memory.unwrap_or_default())
 }
 
-fn set_errand_memory(db: &Db, memory: &Memory) -> Result<(), Error> {
+fn set_errand_memory(db: &Db, memory: &RequestMemory) -> Result<(), Error> {
     meta::set_meta(db, MEMORY, &json("what is remembered of errands", memory)?)?;
     Ok(())
 }
@@ -89,9 +89,9 @@ fn set_errand_memory(db: &Db, memory: &Memory) -> Result<(), Error> {
 ///
 /// # Errors
 /// The disk, or a damaged file.
-pub fn resting(db: &Db, now: EventTime) -> Result<Vec<(Kind, Rest)>, Error> {
+pub fn resting(db: &Db, now: EventTime) -> Result<Vec<(RequestKind, Rest)>, Error> {
     let mut memory = errand_memory(db)?;
-    let kinds = [Kind::LookUps, Kind::Fields];
+    let kinds = [RequestKind::LookUps, RequestKind::Fields];
     let rests = kinds.map(|kind| (kind, memory.rest(kind).take()));
     let rests = rests
         .into_iter()
@@ -110,8 +110,8 @@ fn wanted_fields(store: &Store) -> String {
 ///
 /// # Errors
 /// The disk, or a damaged file.
-pub fn errands(store: &Store, ask: &Ask) -> Result<Errands, Error> {
-    let mut errands = Errands::default();
+pub fn errands(store: &Store, ask: &QueueQuery) -> Result<DueRequests, Error> {
+    let mut errands = DueRequests::default();
     if store.settings.look_up {
         lead_errands(store, ask, &mut errands)?;
     }
@@ -119,29 +119,31 @@ pub fn errands(store: &Store, ask: &Ask) -> Result<Errands, Error> {
     Ok(errands)
 }
 
-fn lead_errands(store: &Store, ask: &Ask, errands: &mut Errands) -> Result<(), Error> {
+fn lead_errands(store: &Store, ask: &QueueQuery, errands: &mut DueRequests) -> Result<(), Error> {
     let memory = errand_memory(store)?;
     let rests = |rest: &Option<Rest>| match rest {
         Some(rest) if !is_over(rest, ask.now) => rest.until,
         Some(_) | None => ask.now,
     };
-    if let Some((lead, at)) = shows::next_shows(store, Asks::Poll)?
+    if let Some((lead, at)) = shows::next_shows(store, NextAction::Poll)?
         && is_due(at, ask.now, errands)
         && let Some(poll) = shows::field_poll(store, lead)?
     {
         let place = ask.tokens.iter().position(|token| *token == poll.token);
         errands.due.push(match place {
-            Some(0) => job(Urgency::Spare, Errand::FieldPoll(poll)),
+            Some(0) => job(Urgency::Spare, LeadRequest::FieldPoll(poll)),
             // the token before: nobody can ask when it ends
-            Some(_) => job(Urgency::Ending, Errand::FieldPoll(poll)),
+            Some(_) => job(Urgency::Ending, LeadRequest::FieldPoll(poll)),
             // nobody can ask any more: written once more, which changes nothing
-            None => job(Urgency::Spare, Errand::FieldWrite(lead)),
+            None => job(Urgency::Spare, LeadRequest::FieldWrite(lead)),
         });
     }
     if let Some((lead, at)) = look_ups::next_look_up(store)?
         && is_due(at.max(rests(&memory.look_ups)), ask.now, errands)
     {
-        errands.due.push(job(Urgency::Soon, Errand::LookUp(lead)));
+        errands
+            .due
+            .push(job(Urgency::Soon, LeadRequest::LookUp(lead)));
     }
     if store.settings.shows.is_none() {
         return Ok(());
@@ -149,52 +151,54 @@ fn lead_errands(store: &Store, ask: &Ask, errands: &mut Errands) -> Result<(), E
     let known = memory.catalogue_for == wanted_fields(store);
     let at = EventTime::from_micros(memory.catalogue_due);
     if (!known && memory.catalogue_tries == 0) || is_due(at, ask.now, errands) {
-        errands.due.push(job(Urgency::Spare, Errand::Catalogue));
+        errands
+            .due
+            .push(job(Urgency::Spare, LeadRequest::Catalogue));
     }
-    if let Some((lead, at)) = shows::next_shows(store, Asks::Write)?.filter(|_| known)
+    if let Some((lead, at)) = shows::next_shows(store, NextAction::Write)?.filter(|_| known)
         && is_due(at.max(rests(&memory.fields)), ask.now, errands)
     {
         errands
             .due
-            .push(job(Urgency::Spare, Errand::FieldWrite(lead)));
+            .push(job(Urgency::Spare, LeadRequest::FieldWrite(lead)));
     }
     Ok(())
 }
 
 /// An errand leaves, or has its answer.
-pub(crate) fn told(store: &mut Store, told: &Told, at: EventTime) -> Result<Done, Error> {
+pub(crate) fn told(store: &mut Store, told: &LeadOutcome, at: EventTime) -> Result<Done, Error> {
     match told {
-        Told::Sent(errand) => match errand {
-            Errand::LookUp(lead) => look_ups::look_up_sent(store, *lead, at)?,
-            Errand::Catalogue => catalogue_at(store, at.plus(LOST), 1)?,
+        LeadOutcome::Sent(errand) => match errand {
+            LeadRequest::LookUp(lead) => look_ups::look_up_sent(store, *lead, at)?,
+            LeadRequest::Catalogue => catalogue_at(store, at.plus(LOST), 1)?,
             // a kill keeps its answer from us: asked again, not at once
-            Errand::FieldPoll(poll) => {
+            LeadRequest::FieldPoll(poll) => {
                 change_shows(store, poll.lead, |shows| shows.asked(at))?;
             }
-            Errand::FieldWrite(_) | Errand::Backfill(_) | Errand::Asked(..) => {}
+            LeadRequest::FieldWrite(_) | LeadRequest::Backfill(_) | LeadRequest::Asked(..) => {}
         },
-        Told::Writes(lead, write) => {
+        LeadOutcome::Writes(lead, write) => {
             let left_out = change_shows(store, *lead, |shows| shows.sent(write, at))?;
             store.tally.count(LEFT_OUT, left_out);
         }
-        Told::LookedUp(lead, found) => return look_ups::looked_up(store, *lead, *found, at),
-        Told::Catalogue(catalogue) => catalogue_read(store, catalogue, at)?,
-        Told::Accepted(lead, request_id, token) => {
+        LeadOutcome::LookedUp(lead, found) => return look_ups::looked_up(store, *lead, *found, at),
+        LeadOutcome::Catalogue(catalogue) => catalogue_read(store, catalogue, at)?,
+        LeadOutcome::Accepted(lead, request_id, token) => {
             change_shows(store, *lead, |shows| {
                 shows.accepted(request_id.clone(), token.clone(), at);
             })?;
             refused_in_a_row(store, |_| 0)?;
         }
-        Told::NotYet(lead) => change_shows(store, *lead, |shows| shows.not_yet(at))?,
-        Told::Written(lead) => {
+        LeadOutcome::NotYet(lead) => change_shows(store, *lead, |shows| shows.not_yet(at))?,
+        LeadOutcome::Written(lead) => {
             let written = change_shows(store, *lead, |shows| shows.written(at))?;
             store.tally.count(WRITTEN, written);
         }
-        Told::Refused(lead, why) => fields_refused(store, *lead, why, at)?,
-        Told::Again(errand, why) => errand_again(store, errand, why, at)?,
-        Told::Back(errand) => errand_back(store, errand, at)?,
-        Told::Granted => granted(store)?,
-        Told::Rest(kind, errand, why) => {
+        LeadOutcome::Refused(lead, why) => fields_refused(store, *lead, why, at)?,
+        LeadOutcome::Again(errand, why) => errand_again(store, errand, why, at)?,
+        LeadOutcome::Back(errand) => errand_back(store, errand, at)?,
+        LeadOutcome::Granted => granted(store)?,
+        LeadOutcome::Rest(kind, errand, why) => {
             errand_back(store, errand, at)?;
             rest(store, *kind, why, at)?;
         }
@@ -205,7 +209,7 @@ pub(crate) fn told(store: &mut Store, told: &Told, at: EventTime) -> Result<Done
 fn change_shows<T: Default>(
     db: &Db,
     lead: LeadId,
-    change: impl FnOnce(&mut Shows) -> T,
+    change: impl FnOnce(&mut LeadFieldState) -> T,
 ) -> Result<T, Error> {
     let Some(mut shows) = shows::shows(db, lead)? else {
         return Ok(T::default());
@@ -217,8 +221,8 @@ fn change_shows<T: Default>(
 
 /// What one lead is refused may be its own fault; what several are is not.
 fn fields_refused(store: &mut Store, lead: LeadId, why: &str, at: EventTime) -> Result<(), Error> {
-    let polled = |shows: &mut Shows| {
-        let polled = shows.asks() == Some(Asks::Poll);
+    let polled = |shows: &mut LeadFieldState| {
+        let polled = shows.asks() == Some(NextAction::Poll);
         (polled, shows.refused(at))
     };
     let (polled, given_up) = change_shows(store, lead, polled)?;
@@ -227,7 +231,7 @@ fn fields_refused(store: &mut Store, lead: LeadId, why: &str, at: EventTime) -> 
     if !polled && refused_in_a_row(store, |before| before + 1)? >= REFUSALS_MAX {
         refused_in_a_row(store, |_| 0)?;
         let why = format!("{REFUSALS_MAX} writes of fields in a row were refused: {why}");
-        rest(store, Kind::Fields, &why, at)?;
+        rest(store, RequestKind::Fields, &why, at)?;
     }
     Ok(())
 }
@@ -242,7 +246,7 @@ fn refused_in_a_row(db: &Db, change: impl FnOnce(u32) -> u32) -> Result<u32, Err
     Ok(memory.refused)
 }
 
-fn rest(db: &Db, kind: Kind, why: &str, at: EventTime) -> Result<(), Error> {
+fn rest(db: &Db, kind: RequestKind, why: &str, at: EventTime) -> Result<(), Error> {
     let mut memory = errand_memory(db)?;
     *memory.rest(kind) = Some(Rest {
         until: at.plus(REST),
@@ -254,39 +258,44 @@ fn rest(db: &Db, kind: Kind, why: &str, at: EventTime) -> Result<(), Error> {
 /// What rests may be granted now.
 fn granted(db: &Db) -> Result<(), Error> {
     let mut memory = errand_memory(db)?;
-    let rested = [Kind::LookUps, Kind::Fields].map(|kind| memory.rest(kind).take());
+    let rested = [RequestKind::LookUps, RequestKind::Fields].map(|kind| memory.rest(kind).take());
     if rested.iter().any(Option::is_some) {
         set_errand_memory(db, &memory)?;
     }
     backfill::backfill_granted(db)
 }
 
-fn errand_again(store: &mut Store, errand: &Errand, why: &str, at: EventTime) -> Result<(), Error> {
+fn errand_again(
+    store: &mut Store,
+    errand: &LeadRequest,
+    why: &str,
+    at: EventTime,
+) -> Result<(), Error> {
     let lead = match errand {
-        Errand::LookUp(lead) => return look_ups::look_up_again(store, *lead, at),
-        Errand::Catalogue => {
+        LeadRequest::LookUp(lead) => return look_ups::look_up_again(store, *lead, at),
+        LeadRequest::Catalogue => {
             if errand_memory(store)?.catalogue_tries >= CATALOGUE_TRIES {
                 let unread = Catalogue::unread(why.to_owned(), at);
                 return catalogue_read(store, &unread, at);
             }
             return catalogue_at(store, at.plus(SOON), 0);
         }
-        Errand::FieldWrite(lead) => *lead,
-        Errand::FieldPoll(poll) => poll.lead,
-        Errand::Backfill(_) | Errand::Asked(..) => return Ok(()),
+        LeadRequest::FieldWrite(lead) => *lead,
+        LeadRequest::FieldPoll(poll) => poll.lead,
+        LeadRequest::Backfill(_) | LeadRequest::Asked(..) => return Ok(()),
     };
     let given_up = change_shows(store, lead, |shows| shows.again(at))?;
     store.tally.count(GIVEN_UP, given_up);
     Ok(())
 }
 
-fn errand_back(db: &Db, errand: &Errand, at: EventTime) -> Result<(), Error> {
+fn errand_back(db: &Db, errand: &LeadRequest, at: EventTime) -> Result<(), Error> {
     match errand {
-        Errand::LookUp(lead) => look_ups::look_up_at(db, *lead, at.plus(SOON)),
-        Errand::Catalogue => catalogue_at(db, at.plus(SOON), 0),
-        Errand::FieldWrite(lead) => change_shows(db, *lead, |shows| shows.back(at)),
-        Errand::FieldPoll(poll) => change_shows(db, poll.lead, |shows| shows.not_yet(at)),
-        Errand::Backfill(_) | Errand::Asked(..) => Ok(()),
+        LeadRequest::LookUp(lead) => look_ups::look_up_at(db, *lead, at.plus(SOON)),
+        LeadRequest::Catalogue => catalogue_at(db, at.plus(SOON), 0),
+        LeadRequest::FieldWrite(lead) => change_shows(db, *lead, |shows| shows.back(at)),
+        LeadRequest::FieldPoll(poll) => change_shows(db, poll.lead, |shows| shows.not_yet(at)),
+        LeadRequest::Backfill(_) | LeadRequest::Asked(..) => Ok(()),
     }
 }
 
@@ -323,12 +332,12 @@ pub fn errands_waiting(store: &Store, now: EventTime) -> Result<(u64, u64), Erro
     let resting = resting(store, now)?;
     let rests = |kind| resting.iter().any(|(it, _)| *it == kind);
     let mut waiting = (0, 0);
-    if !rests(Kind::LookUps) {
+    if !rests(RequestKind::LookUps) {
         let look_ups: i64 =
             store.value("SELECT count(*) FROM lookups WHERE due IS NOT NULL", [])?;
         waiting.0 = u64::try_from(look_ups).unwrap_or(0);
     }
-    if store.settings.shows.is_some() && !rests(Kind::Fields) {
+    if store.settings.shows.is_some() && !rests(RequestKind::Fields) {
         waiting.1 = shows::leads_to_show(store)?;
     }
     Ok(waiting)
@@ -344,6 +353,6 @@ mod stored {
 
     #[test]
     fn is_read_and_written_as_released_versions_have_it() {
-        callbridge_testkit::golden::keeps::<Memory>("errand-memory");
+        callbridge_testkit::golden::keeps::<RequestMemory>("errand-memory");
     }
 }

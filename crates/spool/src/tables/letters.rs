@@ -18,7 +18,7 @@ const CALLS: &str = "id, ifnull(uuid, twin), state, reason, since, message, erro
                      deaths, record, finding";
 
 /// The columns of a letter that is a call, as SQLite has them.
-struct Raw {
+struct LetterColumns {
     id: i64,
     uuid: [u8; 16],
     state: String,
@@ -32,8 +32,8 @@ struct Raw {
     finding: Option<String>,
 }
 
-fn raw(row: &rusqlite::Row<'_>) -> rusqlite::Result<Raw> {
-    Ok(Raw {
+fn raw(row: &rusqlite::Row<'_>) -> rusqlite::Result<LetterColumns> {
+    Ok(LetterColumns {
         id: row.get(0)?,
         uuid: row.get(1)?,
         state: row.get(2)?,
@@ -162,7 +162,7 @@ pub fn letters_by_reason(store: &Store) -> Result<BTreeMap<Reason, u64>, Error> 
 fn call_letters(db: &Db, filter: &LetterFilter, limit: usize) -> Result<Vec<Letter>, Error> {
     let (rest, values) = conditions(filter, limit);
     let text = format!("SELECT {CALLS} FROM calls WHERE state IN ('dead', 'parked'){rest}");
-    let rows: Vec<Raw> = db.query_all(&text, params_from_iter(values), raw)?;
+    let rows: Vec<LetterColumns> = db.query_all(&text, params_from_iter(values), raw)?;
     rows.into_iter()
         .map(|raw| complete_letter(db, raw))
         .collect()
@@ -177,7 +177,7 @@ fn unread_letters(db: &Db, filter: &LetterFilter, limit: usize) -> Result<Vec<Le
     db.query_all(&text, params_from_iter(values), unread)
 }
 
-fn complete_letter(db: &Db, raw: Raw) -> Result<Letter, Error> {
+fn complete_letter(db: &Db, raw: LetterColumns) -> Result<Letter, Error> {
     let id = RowId(raw.id);
     let call: callbridge_model::CallRecord = db.read_json(id, &raw.record)?;
     Ok(Letter {

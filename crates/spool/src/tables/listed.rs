@@ -87,7 +87,7 @@ impl Place {
 }
 
 /// A row as SQLite has it.
-struct Raw {
+struct ListedColumns {
     place: Place,
     state: String,
     reason: Option<String>,
@@ -95,9 +95,9 @@ struct Raw {
     record: String,
 }
 
-fn raw(row: &rusqlite::Row<'_>) -> rusqlite::Result<Raw> {
+fn raw(row: &rusqlite::Row<'_>) -> rusqlite::Result<ListedColumns> {
     let (id, started) = (row.get(0)?, row.get(1)?);
-    Ok(Raw {
+    Ok(ListedColumns {
         place: Place { started, id },
         state: row.get(2)?,
         reason: row.get(3)?,
@@ -117,9 +117,9 @@ pub fn listed(
     after: Place,
 ) -> Result<(Vec<Listed>, Option<Place>), Error> {
     let (started, id, end) = (after.started, after.id, filter.end());
-    let rows: Vec<Raw> = match &filter.phone {
+    let rows: Vec<ListedColumns> = match &filter.phone {
         None => {
-            let rows: Vec<Raw> = db.query_all(
+            let rows: Vec<ListedColumns> = db.query_all(
                 &format!(
                     "SELECT {COLUMNS} FROM calls
                  WHERE (started, id) > (?1, ?2) AND started < ?3
@@ -131,7 +131,7 @@ pub fn listed(
             rows
         }
         Some(typed) => {
-            let rows: Vec<Raw> = db.query_all(
+            let rows: Vec<ListedColumns> = db.query_all(
                 &format!(
                     "SELECT {COLUMNS} FROM calls
                  WHERE substr(phone, -4) = ?1 AND phone IS NOT NULL
@@ -156,7 +156,7 @@ pub fn listed_back(
     typed: &TypedNumber,
     before: Place,
 ) -> Result<(Vec<Listed>, Option<Place>), Error> {
-    let rows: Vec<Raw> = db.query_all(
+    let rows: Vec<ListedColumns> = db.query_all(
         &format!(
             "SELECT {COLUMNS} FROM calls
          WHERE substr(phone, -4) = ?1 AND phone IS NOT NULL AND (started, id) < (?2, ?3)
@@ -186,7 +186,7 @@ pub(crate) fn listed_call(db: &Db, row: RowId) -> Result<Option<Listed>, Error> 
 fn page(
     db: &Db,
     filter: &CallFilter,
-    rows: Vec<Raw>,
+    rows: Vec<ListedColumns>,
 ) -> Result<(Vec<Listed>, Option<Place>), Error> {
     let next = rows.last().map(|raw| raw.place);
     let next = next.filter(|_| rows.len() == WALKED);
@@ -207,7 +207,7 @@ fn page(
     Ok((calls, next))
 }
 
-fn listed_of(db: &Db, raw: &Raw) -> Result<Listed, Error> {
+fn listed_of(db: &Db, raw: &ListedColumns) -> Result<Listed, Error> {
     let id = RowId(raw.place.id);
     let state = db.read_state(id, &raw.state)?;
     let letter = matches!(state, State::Dead | State::Parked);

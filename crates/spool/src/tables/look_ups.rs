@@ -14,7 +14,7 @@ use callbridge_leads::directory::find::Shelf as _;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};
 use callbridge_leads::errand::Finding;
 use callbridge_leads::errand::failed;
-use callbridge_leads::errand::failed::{Been, Onward};
+use callbridge_leads::errand::failed::{Reroute, RerouteHistory};
 use callbridge_leads::errand::lead::REST;
 use callbridge_leads::lead_field::shows::LOST;
 use callbridge_model::{CallRecord, LeadId, Reason};
@@ -69,7 +69,7 @@ pub(crate) fn call_failed(
     Ok(died(words.unwrap_or_else(|| message.to_owned())))
 }
 
-fn been(db: &Db, row: RowId) -> Result<(CallRecord, Been), Error> {
+fn been(db: &Db, row: RowId) -> Result<(CallRecord, RerouteHistory), Error> {
     let (record, been): (String, Option<String>) = db.query_one(
         "SELECT record, been FROM calls WHERE id = ?1",
         [row.0],
@@ -79,7 +79,11 @@ fn been(db: &Db, row: RowId) -> Result<(CallRecord, Been), Error> {
     Ok((db.read_json(row, &record)?, been.unwrap_or_default()))
 }
 
-fn onward_to_survivor(db: &Db, call: &CallRecord, been: &Been) -> Result<Option<Onward>, Error> {
+fn onward_to_survivor(
+    db: &Db,
+    call: &CallRecord,
+    been: &RerouteHistory,
+) -> Result<Option<Reroute>, Error> {
     let Some(lead) = call.lead_id else {
         return Ok(None);
     };
@@ -91,8 +95,8 @@ fn onward_without_employee(
     store: &Store,
     call: &CallRecord,
     found: Finding,
-    been: &Been,
-) -> Option<Onward> {
+    been: &RerouteHistory,
+) -> Option<Reroute> {
     let drop = store.settings.drop_employee;
     drop.then(|| failed::without_employee(call, found, been))
         .flatten()
@@ -102,7 +106,7 @@ fn onward_without_employee(
 ///
 /// # Errors
 /// The disk, or a damaged file.
-pub fn onward(db: &Db, row: RowId) -> Result<Option<Onward>, Error> {
+pub fn onward(db: &Db, row: RowId) -> Result<Option<Reroute>, Error> {
     let (record, been) = been(db, row)?;
     onward_to_survivor(db, &record, &been)
 }
@@ -120,7 +124,7 @@ pub(crate) fn moved(
     db: &Db,
     row: RowId,
     record: &CallRecord,
-    been: &Been,
+    been: &RerouteHistory,
     why: &str,
     at: EventTime,
 ) -> Result<(), Error> {
@@ -323,7 +327,7 @@ pub(crate) fn purge_look_ups(db: &Db, now: EventTime) -> Result<(), Error> {
 }
 
 /// The step of a call that goes on; what was said of it before goes in front.
-fn reroute_step(on: Onward, said: &str) -> Step {
+fn reroute_step(on: Reroute, said: &str) -> Step {
     let why = match said {
         "" => on.why,
         said => format!("{said}; {}", on.why),

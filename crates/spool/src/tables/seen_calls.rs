@@ -2,7 +2,7 @@
 
 use super::finish::FinishRow;
 use crate::Db;
-use crate::{Error, Tombstone};
+use crate::{Error, SeenCall};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::CallUuid;
 use rusqlite::OptionalExtension as _;
@@ -95,13 +95,13 @@ pub(crate) fn uuid_by_any_id(db: &Db, id: &str) -> Result<Option<CallUuid>, Erro
 ///
 /// # Errors
 /// The disk, or a damaged file.
-pub fn tombstone(db: &Db, pbx: &str, id: &str) -> Result<Option<Tombstone>, Error> {
+pub fn tombstone(db: &Db, pbx: &str, id: &str) -> Result<Option<SeenCall>, Error> {
     db.query_first(
         "SELECT uuid, own, started FROM tombstones WHERE pbx = ?1 AND id = ?2",
         (pbx, id),
         |row| {
             let uuid: Option<[u8; 16]> = row.get(0)?;
-            Ok(Tombstone {
+            Ok(SeenCall {
                 uuid: uuid.map(|bytes| CallUuid(uuid::Uuid::from_bytes(bytes))),
                 own: row.get(1)?,
                 started: EpochSeconds::new(row.get(2)?),

@@ -10,9 +10,9 @@ use crate::op::RowId;
 use crate::tables::lead_requests::Rest;
 use callbridge_call::EventTime;
 use callbridge_leads::errand::due::FieldPoll;
-use callbridge_leads::errand::{FieldWrite, Kind};
-use callbridge_leads::lead_field::shows::{Asks, Order};
-use callbridge_leads::lead_field::{Catalogue, FieldId, Fit, Name, Shows, says};
+use callbridge_leads::errand::{FieldWrite, RequestKind};
+use callbridge_leads::lead_field::shows::{NextAction, Order};
+use callbridge_leads::lead_field::{Catalogue, FieldId, Fit, LeadFieldState, Name, says};
 use callbridge_model::{CallRecord, LeadId};
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ pub(crate) fn shown_by_lead(store: &mut Store, row: RowId, at: EventTime) -> Res
     let mut shows = match shows(store, lead)? {
         Some(shows) => shows,
         None if call.started_at.get() <= shown_floor(store, at)? => return Ok(()),
-        None => Shows::default(),
+        None => LeadFieldState::default(),
     };
     let of = Order {
         started: call.started_at,
@@ -82,21 +82,21 @@ fn shown_floor(db: &Db, at: EventTime) -> Result<i64, Error> {
 ///
 /// # Errors
 /// The disk, or a damaged file.
-pub fn shows(db: &Db, lead: LeadId) -> Result<Option<Shows>, Error> {
+pub fn shows(db: &Db, lead: LeadId) -> Result<Option<LeadFieldState>, Error> {
     let text =
         db.first_value::<String>("SELECT shows FROM lead_shows WHERE lead = ?1", [lead.get()])?;
     text.map(|text| db.read_json(RowId(lead.get()), &text))
         .transpose()
 }
 
-pub(crate) fn set_shows(db: &Db, lead: LeadId, shows: &Shows) -> Result<(), Error> {
+pub(crate) fn set_shows(db: &Db, lead: LeadId, shows: &LeadFieldState) -> Result<(), Error> {
     db.execute(
         "INSERT OR REPLACE INTO lead_shows (lead, shows, asks, due, newest)
          VALUES (?1, ?2, ?3, ?4, ?5)",
         (
             lead.get(),
             json("what a lead shows", shows)?,
-            shows.asks().map(Asks::word),
+            shows.asks().map(NextAction::word),
             shows.due,
             shows.newest(),
         ),
@@ -105,7 +105,7 @@ pub(crate) fn set_shows(db: &Db, lead: LeadId, shows: &Shows) -> Result<(), Erro
 }
 
 /// The lead that asks first, and when it falls due.
-pub(crate) fn next_shows(db: &Db, asks: Asks) -> Result<Option<(LeadId, EventTime)>, Error> {
+pub(crate) fn next_shows(db: &Db, asks: NextAction) -> Result<Option<(LeadId, EventTime)>, Error> {
     let next: Option<(i64, i64)> = db.query_first(
         "SELECT lead, due FROM lead_shows WHERE asks = ?1 ORDER BY due LIMIT 1",
         [asks.word()],
@@ -170,7 +170,7 @@ pub fn lead_fields(store: &Store, now: EventTime) -> Result<Option<LeadFields>, 
     });
     let fields = fields.collect();
     let resting = lead_requests::resting(store, now)?.into_iter();
-    let rests = resting.filter(|(kind, _)| *kind == Kind::Fields);
+    let rests = resting.filter(|(kind, _)| *kind == RequestKind::Fields);
     Ok(Some(LeadFields {
         fields,
         waiting: leads_to_show(store)?,
@@ -193,7 +193,7 @@ pub(crate) fn purge_shows(store: &mut Store, now: EventTime) -> Result<(), Error
     let kept = now.minus(KEPT).floor_seconds().get();
     let too_many = (count - LEADS_MAX).clamp(0, PURGE_MAX);
     let mut gone = purge_shows_of(store, None, kept, too_many)?;
-    for asks in [Asks::Write, Asks::Poll] {
+    for asks in [NextAction::Write, NextAction::Poll] {
         let left = too_many - i64::try_from(gone.len()).unwrap_or(i64::MAX);
         let old = purge_shows_of(store, Some(asks), kept, left.max(0))?;
         store.tally.count(GIVEN_UP, old.len() as u64);
@@ -210,7 +210,7 @@ pub(crate) fn purge_shows(store: &mut Store, now: EventTime) -> Result<(), Error
 /// The oldest with this state: those from before `kept`, and as many more as are too many.
 fn purge_shows_of(
     db: &Db,
-    asks: Option<Asks>,
+    asks: Option<NextAction>,
     kept: i64,
     too_many: i64,
 ) -> Result<Vec<i64>, Error> {
@@ -221,7 +221,7 @@ fn purge_shows_of(
              SELECT lead FROM lead_shows WHERE asks IS ?1 AND newest < ?2
              ORDER BY newest LIMIT ?3)
          RETURNING newest",
-            (asks.map(Asks::word), before, limit),
+            (asks.map(NextAction::word), before, limit),
         )?;
         all.extend(old);
     }

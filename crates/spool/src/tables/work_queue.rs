@@ -5,8 +5,8 @@ use super::lead_requests;
 use crate::Db;
 use crate::Store;
 use crate::{
-    Ask, DUE_POLLS_MAX, Due, Error, Fate, HELD_MAX, Head, RIPE_MAX, Ripe, RowId, SOUGHT_MAX,
-    Unconfirmed,
+    DUE_POLLS_MAX, Due, Error, Fate, HELD_MAX, QueueQuery, RIPE_MAX, Ripe, RowId, SOUGHT_MAX,
+    Unconfirmed, WorkQueue,
 };
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::CallUuid;
@@ -59,14 +59,14 @@ fn read_unconfirmed(row: &rusqlite::Row<'_>) -> rusqlite::Result<Unconfirmed> {
 ///
 /// # Errors
 /// The disk, or a damaged file.
-pub fn head(store: &Store, ask: &Ask) -> Result<Head, Error> {
+pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
     let books = store.books();
-    let mut head = Head {
+    let mut head = WorkQueue {
         ready: books.ready,
         sending: books.sending,
         submitted: books.submitted,
         hooked: deliveries::hooked(store)?,
-        ..Head::default()
+        ..WorkQueue::default()
     };
     if books.ready > 0 {
         head.live = oldest_ready(store, true, ask)?;
@@ -90,7 +90,7 @@ pub fn head(store: &Store, ask: &Ask) -> Result<Head, Error> {
 ///
 /// # Errors
 /// The disk, or a damaged file.
-pub fn sought(db: &Db, ask: &Ask) -> Result<Vec<Unconfirmed>, Error> {
+pub fn sought(db: &Db, ask: &QueueQuery) -> Result<Vec<Unconfirmed>, Error> {
     let limit = count(SOUGHT_MAX);
     let text = format!("{UNCONFIRMED} AND absent < 2 ORDER BY submitted_at LIMIT ?1");
     let mut sought = unconfirmed(db, &text, [limit])?;
@@ -107,7 +107,7 @@ fn unconfirmed(db: &Db, text: &str, values: impl Params) -> Result<Vec<Unconfirm
 }
 
 /// The lower id of the first one never held back and the first one held back long enough.
-fn oldest_ready(db: &Db, live: bool, ask: &Ask) -> Result<Option<Due>, Error> {
+fn oldest_ready(db: &Db, live: bool, ask: &QueueQuery) -> Result<Option<Due>, Error> {
     let now = ask.now;
     let fresh = db.query_first(
         "SELECT id, uuid, since FROM calls
@@ -150,7 +150,7 @@ fn next_held(db: &Db, now: EventTime) -> Result<Option<EventTime>, Error> {
     Ok(earliest.map(EventTime::from_micros))
 }
 
-fn due_polls(db: &Db, ask: &Ask) -> Result<Vec<Unconfirmed>, Error> {
+fn due_polls(db: &Db, ask: &QueueQuery) -> Result<Vec<Unconfirmed>, Error> {
     let due = format!("{UNCONFIRMED} AND next_poll <= ?1 AND token = ?2");
     let beyond = format!("{UNCONFIRMED} AND next_poll > ?1 AND token = ?2");
     for (text, moment) in [(due, ask.now.micros()), (beyond, latest(ask.now))] {
@@ -169,7 +169,7 @@ fn due_polls(db: &Db, ask: &Ask) -> Result<Vec<Unconfirmed>, Error> {
     Ok(Vec::new())
 }
 
-fn first_accepted(db: &Db, ask: &Ask) -> Result<Vec<Unconfirmed>, Error> {
+fn first_accepted(db: &Db, ask: &QueueQuery) -> Result<Vec<Unconfirmed>, Error> {
     let text = format!("{UNCONFIRMED} AND token = ?1 ORDER BY submitted_at LIMIT 1");
     let each = ask.tokens.iter().map(|token| {
         let first = unconfirmed(db, &text, [token.as_str()])?;
@@ -178,7 +178,7 @@ fn first_accepted(db: &Db, ask: &Ask) -> Result<Vec<Unconfirmed>, Error> {
     each.filter_map(Result::transpose).collect()
 }
 
-fn ripe(db: &Db, ask: &Ask) -> Result<Ripe, Error> {
+fn ripe(db: &Db, ask: &QueueQuery) -> Result<Ripe, Error> {
     let values = (
         ask.ripe_before.micros(),
         ask.now.micros(),
@@ -200,7 +200,7 @@ fn ripe(db: &Db, ask: &Ask) -> Result<Ripe, Error> {
     )
 }
 
-fn alone(db: &Db, ask: &Ask) -> Result<Option<Unconfirmed>, Error> {
+fn alone(db: &Db, ask: &QueueQuery) -> Result<Option<Unconfirmed>, Error> {
     let text = format!(
         "{UNCONFIRMED} AND absent >= 2 AND next_poll <= ?1 AND token = ?2
          ORDER BY next_poll LIMIT 1"
@@ -213,7 +213,7 @@ fn alone(db: &Db, ask: &Ask) -> Result<Option<Unconfirmed>, Error> {
 }
 
 /// Orphans are what no token of ours made that still lives.
-fn due_orphan(db: &Db, ask: &Ask) -> Result<Option<Unconfirmed>, Error> {
+fn due_orphan(db: &Db, ask: &QueueQuery) -> Result<Option<Unconfirmed>, Error> {
     for token in other_tokens(db, &ask.tokens)? {
         for range in ["next_poll <= ?2", "next_poll > ?3"] {
             let text = format!("{UNCONFIRMED} AND token = ?1 AND {range} AND ?2 < ?3 LIMIT 1");

@@ -5,8 +5,8 @@ use super::call::{at, finished, journal};
 use super::deliveries::signature;
 use crate::tables;
 use crate::{
-    Ask, Delivery, Done, Fate, Finished, LetterFilter, Op, RowId, Settings, SlotRow, Step, Store,
-    Told,
+    Delivery, Done, Fate, Finished, LetterFilter, Op, QueueQuery, RowId, Settings, SlotRow, Step,
+    Store, WebhookEvent,
 };
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};
@@ -372,7 +372,7 @@ pub const ACTS: &[Act] = &[
     ("deliveries", |store, rows| {
         let sent = at(3_000);
         step(store, rows.at(READY, 3), Step::Send);
-        let learn = Told::Learn(Box::new(LeadNews::new(
+        let learn = WebhookEvent::Learn(Box::new(LeadNews::new(
             LeadId::new(9_001).expect("an id"),
             sent.floor_seconds(),
             What::Created,
@@ -400,7 +400,7 @@ pub const ACTS: &[Act] = &[
                     signature: signature(event),
                     company: "c".into(),
                     at: sent,
-                    told: Told::Completed {
+                    told: WebhookEvent::Completed {
                         uuid: row.uuid,
                         leads: Vec::new(),
                     },
@@ -540,8 +540,8 @@ fn letters(store: &Store, filter: LetterFilter) {
     tables::letters::letters(store, &LetterFilter { limit, ..filter }).expect("readable");
 }
 
-pub fn ask(seconds: i64, token: Option<TokenPrint>) -> Ask {
-    Ask {
+pub fn ask(seconds: i64, token: Option<TokenPrint>) -> QueueQuery {
+    QueueQuery {
         now: at(seconds),
         tokens: token.into_iter().collect(),
         ripe_before: at(seconds),

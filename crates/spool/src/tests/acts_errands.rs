@@ -5,12 +5,12 @@ use super::call::at;
 use crate::tables;
 use crate::{Op, RowId, Step, Store};
 use callbridge_leads::errand::LeadChange;
-use callbridge_leads::errand::due::Errand;
-use callbridge_leads::errand::{Finding, Kind, Told};
+use callbridge_leads::errand::due::LeadRequest;
+use callbridge_leads::errand::{Finding, LeadOutcome, RequestKind};
 use callbridge_leads::lead_field::Catalogue;
 use callbridge_model::{LeadId, Reason};
 
-fn told(store: &mut Store, told: Told, seconds: i64) {
+fn told(store: &mut Store, told: LeadOutcome, seconds: i64) {
     let (told, at) = (Box::new(told), at(seconds));
     write(store, vec![Op::Lead(LeadChange::Request { told, at })]);
 }
@@ -31,25 +31,29 @@ fn fails(store: &mut Store, row: RowId) {
 /// Everything, after [`super::acts::ACTS`].
 pub const ERRANDS: &[Act] = &[
     ("fail, look up, fail again", |store, rows| {
-        let errand = Errand::LookUp(lead());
+        let errand = LeadRequest::LookUp(lead());
         fails(store, rows.at(SUBMITTED, 4));
         tables::lead_requests::errands(store, &ask(2_001, Some(token()))).expect("readable");
-        told(store, Told::Sent(errand.clone()), 2_001);
-        told(store, Told::Back(errand.clone()), 2_002);
-        told(store, Told::Again(errand, "500".into()), 2_003);
-        told(store, Told::LookedUp(lead(), Finding::LeadMissing), 2_004);
+        told(store, LeadOutcome::Sent(errand.clone()), 2_001);
+        told(store, LeadOutcome::Back(errand.clone()), 2_002);
+        told(store, LeadOutcome::Again(errand, "500".into()), 2_003);
+        told(
+            store,
+            LeadOutcome::LookedUp(lead(), Finding::LeadMissing),
+            2_004,
+        );
         fails(store, rows.at(SUBMITTED, 5));
     }),
     ("a kind of errand rests", |store, _| {
-        let errand = Errand::LookUp(lead());
+        let errand = LeadRequest::LookUp(lead());
         told(
             store,
-            Told::Rest(Kind::LookUps, errand, "403".into()),
+            LeadOutcome::Rest(RequestKind::LookUps, errand, "403".into()),
             2_005,
         );
         tables::lead_requests::resting(store, at(2_006)).expect("readable");
         tables::lead_requests::errands_waiting(store, at(0)).expect("readable");
-        told(store, Told::Granted, 2_007);
+        told(store, LeadOutcome::Granted, 2_007);
     }),
     ("a call goes on to another lead", |store, rows| {
         let row = rows.at(SUBMITTED, 4);
@@ -80,15 +84,19 @@ pub const ERRANDS: &[Act] = &[
     ("a lead shows its calls", |store, _| {
         told(
             store,
-            Told::Catalogue(Catalogue::unread("403".into(), at(1))),
+            LeadOutcome::Catalogue(Catalogue::unread("403".into(), at(1))),
             2_010,
         );
         let write = tables::shows::field_write(store, lead())
             .expect("readable")
             .expect("shows");
-        told(store, Told::Writes(lead(), write), 2_011);
-        told(store, Told::Accepted(lead(), "r".into(), token()), 2_012);
+        told(store, LeadOutcome::Writes(lead(), write), 2_011);
+        told(
+            store,
+            LeadOutcome::Accepted(lead(), "r".into(), token()),
+            2_012,
+        );
         tables::lead_requests::errands(store, &ask(2_020, Some(token()))).expect("readable");
-        told(store, Told::Written(lead()), 2_021);
+        told(store, LeadOutcome::Written(lead()), 2_021);
     }),
 ];

@@ -1,6 +1,6 @@
 //! Made-up calls.
 
-use crate::{Ask, FIRST_POLL, Finished};
+use crate::{FIRST_POLL, Finished, QueueQuery};
 use callbridge_call::call::HeardNumber;
 use callbridge_call::{Direction, EpochSeconds, EventTime, Extension, FinishedCall, UniqueId};
 use callbridge_model::TokenPrint;
@@ -85,8 +85,8 @@ pub fn journal(n: u32) -> Finished {
 }
 
 /// What a sender with the token `token` asks for.
-pub fn ask(now: EventTime) -> Ask {
-    Ask {
+pub fn ask(now: EventTime) -> QueueQuery {
+    QueueQuery {
         now,
         tokens: vec![TokenPrint::of("token")],
         ripe_before: now.minus(FIRST_POLL),

@@ -5,7 +5,7 @@ use super::table::steps;
 use crate::tables;
 use crate::{
     DELIVERIES_KEPT, Delivered, Delivery, Done, Error, Fate, Hooked, Op, RowId, Settings, State,
-    Step, Store, Told,
+    Step, Store, WebhookEvent,
 };
 use callbridge_model::TokenPrint;
 use callbridge_model::{LeadId, Outcome, Reason};
@@ -35,7 +35,7 @@ fn event(name: &str, n: u32, seconds: i64) -> Delivery {
         signature: signature(&format!("{name} {seconds}")),
         company: "77".into(),
         at: at(seconds),
-        told: Told::Completed {
+        told: WebhookEvent::Completed {
             uuid: journal(n).judged.record.uuid.expect("a uuid"),
             leads: vec![LeadId::new(4001).expect("an id")],
         },
@@ -264,7 +264,7 @@ fn a_call_that_stands_on_other_leads_is_confirmed_and_said_to() {
     let mut store = store();
     let row = call(&mut store, &[Step::Send]);
     let mut elsewhere = event("a", 1, 30);
-    elsewhere.told = Told::Completed {
+    elsewhere.told = WebhookEvent::Completed {
         uuid: journal(1).judged.record.uuid.expect("a uuid"),
         leads: LeadId::new(4002).into_iter().collect(),
     };

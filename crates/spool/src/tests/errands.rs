@@ -6,8 +6,8 @@ use crate::{Done, LetterFilter, Op, Row, RowId, Settings, State, Step, Store};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};
 use callbridge_leads::errand::LeadChange;
-use callbridge_leads::errand::due::{Errand, Errands};
-use callbridge_leads::errand::{Finding, Kind, Told};
+use callbridge_leads::errand::due::{DueRequests, LeadRequest};
+use callbridge_leads::errand::{Finding, LeadOutcome, RequestKind};
 use callbridge_model::TokenPrint;
 use callbridge_model::{EmployeeId, LeadId, Phone, Reason};
 
@@ -29,9 +29,9 @@ fn op(store: &mut Store, op: Op) -> Done {
     store.write(vec![op]).expect("stored").remove(0)
 }
 
-fn look_ups(errands: &Errands) -> Vec<LeadId> {
+fn look_ups(errands: &DueRequests) -> Vec<LeadId> {
     let due = errands.due.iter().map(|job| match job.errand {
-        Errand::LookUp(lead) => lead,
+        LeadRequest::LookUp(lead) => lead,
         ref other => panic!("{other:?}"),
     });
     due.collect()
@@ -42,7 +42,7 @@ fn step(store: &mut Store, row: RowId, step: Step, seconds: i64) -> Done {
     op(store, Op::Step { row, step, at })
 }
 
-fn told(store: &mut Store, told: Told, seconds: i64) -> Done {
+fn told(store: &mut Store, told: LeadOutcome, seconds: i64) -> Done {
     let (told, at) = (Box::new(told), at(seconds));
     op(store, Op::Lead(LeadChange::Request { told, at }))
 }
@@ -102,13 +102,13 @@ fn a_storm_of_failed_calls_of_one_lead_is_one_look_up_and_every_letter_says_it()
     );
     let due = tables::lead_requests::errands(&store, &ask(at(110))).expect("errands");
     assert_eq!(look_ups(&due), [lead(4_999)]);
-    let look_up = Errand::LookUp(lead(4_999));
-    told(&mut store, Told::Sent(look_up), 111);
+    let look_up = LeadRequest::LookUp(lead(4_999));
+    told(&mut store, LeadOutcome::Sent(look_up), 111);
     let due = tables::lead_requests::errands(&store, &ask(at(112))).expect("errands");
     assert_eq!((due.due, due.next), (vec![], Some(at(231))), "under way");
     let done = told(
         &mut store,
-        Told::LookedUp(lead(4_999), Finding::LeadMissing),
+        LeadOutcome::LookedUp(lead(4_999), Finding::LeadMissing),
         113,
     );
     assert_eq!(done, Done::LookedUp { told: 150, left: 0 });
@@ -147,7 +147,7 @@ fn where_the_lead_is_there_the_letter_names_the_employee() {
     fails(&mut store, row, 110);
     told(
         &mut store,
-        Told::LookedUp(lead(4_001), Finding::LeadExists),
+        LeadOutcome::LookedUp(lead(4_001), Finding::LeadExists),
         111,
     );
     let letter = tables::letters::letter(&store, row)
@@ -169,7 +169,7 @@ fn an_employee_who_is_not_known_is_dropped_once_and_counted() {
     assert_eq!(fails(&mut store, first, 110), Done::Stepped(State::Dead));
     let done = told(
         &mut store,
-        Told::LookedUp(lead(4_001), Finding::LeadExists),
+        LeadOutcome::LookedUp(lead(4_001), Finding::LeadExists),
         111,
     );
     assert_eq!(done, Done::LookedUp { told: 0, left: 1 });
@@ -212,14 +212,14 @@ fn letters_from_before_a_look_up_are_left_to_whoever_decides_about_them() {
     fails(&mut store, old, 110);
     told(
         &mut store,
-        Told::LookedUp(lead(4_001), Finding::Unclear),
+        LeadOutcome::LookedUp(lead(4_001), Finding::Unclear),
         111,
     );
     let new = submitted(&mut store, 2, 4_001);
     fails(&mut store, new, 2_000);
     told(
         &mut store,
-        Told::LookedUp(lead(4_001), Finding::LeadExists),
+        LeadOutcome::LookedUp(lead(4_001), Finding::LeadExists),
         2_001,
     );
     assert_eq!(row(&store, old).state, State::Dead);
@@ -231,10 +231,10 @@ fn a_look_up_that_nobody_answers_is_given_up_and_one_that_is_barred_rests() {
     let mut store = store(false);
     let letter = submitted(&mut store, 1, 4_001);
     fails(&mut store, letter, 110);
-    let look_up = || Errand::LookUp(lead(4_001));
+    let look_up = || LeadRequest::LookUp(lead(4_001));
     told(
         &mut store,
-        Told::Rest(Kind::LookUps, look_up(), "403".into()),
+        LeadOutcome::Rest(RequestKind::LookUps, look_up(), "403".into()),
         111,
     );
     let due = tables::lead_requests::errands(&store, &ask(at(200))).expect("errands");
@@ -250,8 +250,12 @@ fn a_look_up_that_nobody_answers_is_given_up_and_one_that_is_barred_rests() {
     let mut seconds = 4_000;
     let mut tries = 0;
     while tables::lead_requests::errands_waiting(&store, at(5_000)) == Ok((1, 0)) {
-        told(&mut store, Told::Sent(look_up()), seconds);
-        told(&mut store, Told::Again(look_up(), "500".into()), seconds);
+        told(&mut store, LeadOutcome::Sent(look_up()), seconds);
+        told(
+            &mut store,
+            LeadOutcome::Again(look_up(), "500".into()),
+            seconds,
+        );
         (seconds, tries) = (seconds + 400, tries + 1);
         assert!(tries < 50, "no end");
     }
@@ -267,8 +271,8 @@ fn a_right_that_is_given_ends_the_rest_of_what_was_refused_for_want_of_it() {
     let mut store = store(false);
     let letter = submitted(&mut store, 1, 4_001);
     fails(&mut store, letter, 110);
-    let errand = Errand::LookUp(lead(4_001));
-    let rest = Told::Rest(Kind::LookUps, errand, "403".into());
+    let errand = LeadRequest::LookUp(lead(4_001));
+    let rest = LeadOutcome::Rest(RequestKind::LookUps, errand, "403".into());
     told(&mut store, rest, 111);
     assert_eq!(
         tables::lead_requests::resting(&store, at(200))
@@ -276,7 +280,7 @@ fn a_right_that_is_given_ends_the_rest_of_what_was_refused_for_want_of_it() {
             .len(),
         1
     );
-    told(&mut store, Told::Granted, 200);
+    told(&mut store, LeadOutcome::Granted, 200);
     assert_eq!(
         tables::lead_requests::resting(&store, at(200)).expect("readable"),
         []
@@ -328,7 +332,7 @@ fn a_retry_by_a_person_begins_anew() {
     fails(&mut store, letter, 110);
     told(
         &mut store,
-        Told::LookedUp(lead(4_001), Finding::LeadExists),
+        LeadOutcome::LookedUp(lead(4_001), Finding::LeadExists),
         111,
     );
     accepted(&mut store, letter);
@@ -437,7 +441,7 @@ fn a_lead_found_missing_is_no_lead_of_its_numbers_any_more() {
     );
     told(
         &mut store,
-        Told::LookedUp(lead(4_001), Finding::LeadMissing),
+        LeadOutcome::LookedUp(lead(4_001), Finding::LeadMissing),
         111,
     );
     let after = format!(

@@ -5,8 +5,8 @@ use crate::tables;
 use crate::{Op, RowId, Settings, Step, Store};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::errand::LeadChange;
-use callbridge_leads::errand::due::{Errand, Errands, FieldPoll, Urgency};
-use callbridge_leads::errand::{Kind, Told};
+use callbridge_leads::errand::due::{DueRequests, FieldPoll, LeadRequest, Urgency};
+use callbridge_leads::errand::{LeadOutcome, RequestKind};
 use callbridge_leads::lead_field;
 use callbridge_leads::lead_field::{Catalogue, CrmField, FieldId};
 use callbridge_model::TokenPrint;
@@ -36,11 +36,11 @@ fn lead() -> LeadId {
     LeadId::new(4_001).expect("a lead")
 }
 
-fn has(errands: &Errands, errand: &Errand) -> bool {
+fn has(errands: &DueRequests, errand: &LeadRequest) -> bool {
     errands.due.iter().any(|job| job.errand == *errand)
 }
 
-fn told(store: &mut Store, told: Told, seconds: i64) {
+fn told(store: &mut Store, told: LeadOutcome, seconds: i64) {
     let (told, at) = (Box::new(told), at(seconds));
     store
         .write(vec![Op::Lead(LeadChange::Request { told, at })])
@@ -54,7 +54,7 @@ fn know(store: &mut Store, kinds: &[(i64, &str)], seconds: i64) {
         name: None,
     });
     let read = Catalogue::read(fields.collect(), true, at(seconds));
-    told(store, Told::Catalogue(read), seconds);
+    told(store, LeadOutcome::Catalogue(read), seconds);
 }
 
 /// The n-th call, that began so many seconds after the beginning, is journaled.
@@ -90,21 +90,21 @@ fn body(store: &Store) -> String {
 }
 
 /// What a request made now would write.
-fn writes(store: &Store) -> Told {
+fn writes(store: &Store) -> LeadOutcome {
     let write = tables::shows::field_write(store, lead()).expect("readable");
-    Told::Writes(lead(), write.expect("shows"))
+    LeadOutcome::Writes(lead(), write.expect("shows"))
 }
 
 fn write(store: &mut Store, seconds: i64) {
     assert!(!is_idle(store, seconds));
     let sent = writes(store);
     told(store, sent, seconds);
-    let accepted = Told::Accepted(lead(), "f-1".into(), TokenPrint::of("token"));
+    let accepted = LeadOutcome::Accepted(lead(), "f-1".into(), TokenPrint::of("token"));
     told(store, accepted, seconds);
-    told(store, Told::Written(lead()), seconds + 2);
+    told(store, LeadOutcome::Written(lead()), seconds + 2);
 }
 
-fn is_due(store: &Store, errand: &Errand, seconds: i64) -> bool {
+fn is_due(store: &Store, errand: &LeadRequest, seconds: i64) -> bool {
     let due = tables::lead_requests::errands(store, &ask(at(seconds)))
         .expect("errands")
         .due;
@@ -112,7 +112,7 @@ fn is_due(store: &Store, errand: &Errand, seconds: i64) -> bool {
 }
 
 fn is_idle(store: &Store, seconds: i64) -> bool {
-    !is_due(store, &Errand::FieldWrite(lead()), seconds)
+    !is_due(store, &LeadRequest::FieldWrite(lead()), seconds)
 }
 
 #[test]
@@ -158,7 +158,11 @@ fn what_is_shown_survives_a_restart_and_so_does_what_is_under_way() {
         })
     };
     let ops = vec![
-        errand(Told::Catalogue(Catalogue::read(vec![field], true, at(100)))),
+        errand(LeadOutcome::Catalogue(Catalogue::read(
+            vec![field],
+            true,
+            at(100),
+        ))),
         call,
         step(Step::Send),
         step(Step::Hooked),
@@ -172,7 +176,7 @@ fn what_is_shown_survives_a_restart_and_so_does_what_is_under_way() {
     let due = move |seconds: i64| {
         let found = handle
             .read_blocking(move |store| tables::lead_requests::errands(store, &ask(at(seconds))));
-        has(&found.expect("errands"), &Errand::FieldWrite(lead()))
+        has(&found.expect("errands"), &LeadRequest::FieldWrite(lead()))
     };
     assert!(!due(101), "it may still be on its way");
     assert!(due(100 + 120), "no answer ever came");
@@ -181,18 +185,22 @@ fn what_is_shown_survives_a_restart_and_so_does_what_is_under_way() {
 #[test]
 fn fields_are_read_before_the_first_write_daily_and_when_the_flag_changes() {
     let mut store = Store::in_memory(settings("last_call=11")).expect("memory");
-    let wanted = |store: &Store, seconds| is_due(store, &Errand::Catalogue, seconds);
+    let wanted = |store: &Store, seconds| is_due(store, &LeadRequest::Catalogue, seconds);
     journaled(&mut store, 1, 10, 20);
     assert!(wanted(&store, 21) && is_idle(&store, 21));
     let day = 24 * 3600;
     know(&mut store, &[(11, "LED")], 22);
     assert!(!wanted(&store, 23) && !is_idle(&store, 23));
     assert!(wanted(&store, 22 + day));
-    told(&mut store, Told::Sent(Errand::Catalogue), 22 + day);
+    told(
+        &mut store,
+        LeadOutcome::Sent(LeadRequest::Catalogue),
+        22 + day,
+    );
     assert!(!wanted(&store, 23 + day), "under way");
     told(
         &mut store,
-        Told::Again(Errand::Catalogue, "500".into()),
+        LeadOutcome::Again(LeadRequest::Catalogue, "500".into()),
         24 + day,
     );
     assert!(!wanted(&store, 25 + day) && wanted(&store, 39 + day));
@@ -225,12 +233,12 @@ fn refused_values_are_given_up_and_refusals_in_a_row_rest_for_an_hour() {
             tables::lead_requests::resting(&store, at(22)).expect("readable"),
             []
         );
-        told(&mut store, Told::Refused(lead(), "400".into()), 22);
+        told(&mut store, LeadOutcome::Refused(lead(), "400".into()), 22);
         assert!(is_idle(&store, 30), "given up");
     }
     let resting = tables::lead_requests::resting(&store, at(23)).expect("readable");
     assert_eq!(resting.len(), 1);
-    assert_eq!(resting[0].0, Kind::Fields);
+    assert_eq!(resting[0].0, RequestKind::Fields);
     journaled(&mut store, 4, 24, 24);
     assert!(is_idle(&store, 25));
     assert!(!is_idle(&store, 22 + 3_600), "an hour later");
@@ -241,12 +249,12 @@ fn refused_values_are_given_up_and_refusals_in_a_row_rest_for_an_hour() {
 fn a_write_without_a_grant_waits_for_an_hour_with_its_words() {
     let mut store = store();
     journaled(&mut store, 1, 10, 20);
-    let errand = Errand::FieldWrite(lead());
+    let errand = LeadRequest::FieldWrite(lead());
     let sent = writes(&store);
     told(&mut store, sent, 21);
     told(
         &mut store,
-        Told::Rest(Kind::Fields, errand, "403".into()),
+        LeadOutcome::Rest(RequestKind::Fields, errand, "403".into()),
         22,
     );
     let due = tables::lead_requests::errands(&store, &ask(at(23))).expect("errands");
@@ -297,9 +305,9 @@ fn a_write_is_asked_for_with_its_own_token_and_written_anew_when_that_is_gone() 
     journaled(&mut store, 1, 10, 20);
     let sent = writes(&store);
     told(&mut store, sent, 21);
-    let accepted = Told::Accepted(lead(), "f-1".into(), TokenPrint::of("token"));
+    let accepted = LeadOutcome::Accepted(lead(), "f-1".into(), TokenPrint::of("token"));
     told(&mut store, accepted, 21);
-    let poll = Errand::FieldPoll(FieldPoll {
+    let poll = LeadRequest::FieldPoll(FieldPoll {
         lead: lead(),
         request_id: "f-1".into(),
         token: TokenPrint::of("token"),
@@ -316,7 +324,7 @@ fn a_write_is_asked_for_with_its_own_token_and_written_anew_when_that_is_gone() 
     };
     assert_eq!(due(&["token"]), [(Urgency::Spare, poll.clone())]);
     assert_eq!(due(&["new", "token"]), [(Urgency::Ending, poll)]);
-    let anew = Errand::FieldWrite(lead());
+    let anew = LeadRequest::FieldWrite(lead());
     assert_eq!(due(&["new", "newer"]), [(Urgency::Spare, anew)]);
     let text = body(&store);
     assert!(text.contains("501"), "the same values: {text}");

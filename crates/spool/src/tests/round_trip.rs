@@ -169,7 +169,7 @@ fn a_spool_that_is_empty_knows_nothing() {
     assert_eq!(tables::calls::row(&store, crate::RowId(1)), Ok(None));
     assert_eq!(
         tables::work_queue::head(&store, &ask(at(0))),
-        Ok(crate::Head::default())
+        Ok(crate::WorkQueue::default())
     );
     assert_eq!(store.books(), callbridge_model::status::Books::default());
 }

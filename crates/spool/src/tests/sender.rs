@@ -3,7 +3,8 @@
 use super::call::{ask, at, finished, journal};
 use crate::tables;
 use crate::{
-    ATTEMPTS_MAX, Ask, Binding, Done, Error, FIRST_POLL, Finished, Op, RowId, Settings, Step, Store,
+    ATTEMPTS_MAX, Binding, Done, Error, FIRST_POLL, Finished, Op, QueueQuery, RowId, Settings,
+    Step, Store,
 };
 use callbridge_model::TokenPrint;
 use callbridge_model::{Outcome, Reason};
@@ -79,7 +80,7 @@ fn a_call_that_is_held_back_waits_its_time_and_then_keeps_its_turn() {
     let head = tables::work_queue::head(&store, &ask(at(30))).expect("a head");
     assert_eq!(head.live.map(|due| due.row), Some(RowId(1)));
     assert_eq!(head.next_not_before, None);
-    let untried = Ask {
+    let untried = QueueQuery {
         untried_first: true,
         ..ask(at(30))
     };
@@ -307,7 +308,7 @@ fn an_orphan_is_sought_however_often_it_was_missed() {
     step(&mut store, 1, missed.clone(), 110);
     step(&mut store, 2, missed, 110);
     let rows = |token: &str| {
-        let ask = Ask {
+        let ask = QueueQuery {
             tokens: vec![TokenPrint::of(token)],
             ..ask(at(500))
         };

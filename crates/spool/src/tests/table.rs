@@ -2,7 +2,7 @@
 
 use super::call::{at, journal};
 use crate::{Fate, Refused, State, Step, next};
-use callbridge_leads::errand::failed::Been;
+use callbridge_leads::errand::failed::RerouteHistory;
 use callbridge_model::Reason;
 use callbridge_model::TokenPrint;
 
@@ -61,7 +61,7 @@ pub fn steps() -> [Step; 20] {
         },
         Step::Moved {
             record: Box::new(journal(1).judged.record),
-            been: Been::default(),
+            been: RerouteHistory::default(),
             why: "lead 4001 was merged into 4002: it goes there".into(),
         },
         Step::Expire,

@@ -8,7 +8,7 @@ use crate::{
     ATTEMPTS_MAX, Attempt, Done, FIRST_POLL, Fate, Op, RowId, Settings, State, Step, Store, next,
 };
 use callbridge_call::EventTime;
-use callbridge_leads::errand::failed::Been;
+use callbridge_leads::errand::failed::RerouteHistory;
 use callbridge_model::TokenPrint;
 use callbridge_model::status::Books;
 use callbridge_model::{Outcome, Reason};
@@ -275,7 +275,7 @@ fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
         20 => Step::Hooked,
         22 => Step::Moved {
             record: Box::new(record),
-            been: Been::default(),
+            been: RerouteHistory::default(),
             why,
         },
         18 => Step::Recheck {
