@@ -3,10 +3,10 @@
 //! outcome of the write is waited for.
 
 use callbridge_crm::{ApiError, ApiReply, ApiResult, WriteStatus};
-use callbridge_leads::errand::LeadChange;
-use callbridge_leads::errand::LeadOutcome;
-use callbridge_leads::errand::due::CommandRequest;
 use callbridge_leads::lead_field::{Catalogue, Item, catalogue, item};
+use callbridge_leads::lead_request::LeadChange;
+use callbridge_leads::lead_request::LeadOutcome;
+use callbridge_leads::lead_request::due::CommandRequest;
 use callbridge_model::clock;
 use callbridge_model::{Grant, LeadId, TokenPrint};
 use callbridge_sender::CrmProxy;

@@ -23,7 +23,7 @@
 //! the sender finishes the request under way, the spool closes last.
 
 pub(crate) mod directory;
-pub(crate) mod errands;
+pub(crate) mod lead_requests;
 pub(crate) mod lists;
 pub(crate) mod observer;
 pub(crate) mod open;
@@ -413,7 +413,7 @@ fn start_keeping(
     stopped: &watch::Receiver<bool>,
     tasks: &mut JoinSet<anyhow::Result<()>>,
 ) {
-    let errands = errands::tell(spool.clone());
+    let errands = lead_requests::tell(spool.clone());
     tasks.spawn(until(errands, stopped.clone()));
     let upkeep = upkeep::keep(spool.clone());
     tasks.spawn(until(upkeep, stopped.clone()));

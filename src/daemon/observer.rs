@@ -1,9 +1,9 @@
 //! Looks at the running daemon: for `status`, metrics, health and systemd.
 
-use super::errands;
 use super::lists;
 use super::readers::{self, Others};
 use super::webhooks::ReceiverView;
+use crate::daemon::lead_requests as errands;
 use crate::ops::http::Watch;
 use crate::ops::metrics::{Durations, Observed};
 use callbridge_model::Grant;
@@ -87,7 +87,7 @@ impl Observer {
                 ..sender.backlog
             },
             sources: readers::told(self.sources.states.borrow().clone(), &self.sources.others),
-            lead_fields: fields.map(|fields| errands::shown(&fields, &sender.token)),
+            lead_fields: fields.map(|fields| lead_requests::shown(&fields, &sender.token)),
             token: Token {
                 print: sender.token_print.map(|it| it.to_string()),
                 ..sender.token

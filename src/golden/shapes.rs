@@ -3,9 +3,9 @@
 use callbridge_call::FinishedCall;
 use callbridge_intake::gap_log::GapLog;
 use callbridge_leads::directory::backfill::Backfill;
-use callbridge_leads::errand::failed::RerouteHistory;
 use callbridge_leads::lead_field::Catalogue;
 use callbridge_leads::lead_field::shows::LeadFieldState;
+use callbridge_leads::lead_request::failed::RerouteHistory;
 use callbridge_model::CallRecord;
 use callbridge_oauth::connection::Connection;
 use callbridge_sender::memory::Memory;

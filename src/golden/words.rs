@@ -1,9 +1,9 @@
 //! The words that are stored: none is ever changed, and none comes without a golden word.
 
 use callbridge_call::Direction;
-use callbridge_leads::errand::Finding;
 use callbridge_leads::lead_field::Name;
 use callbridge_leads::lead_field::shows::{NextAction, WriteState};
+use callbridge_leads::lead_request::Finding;
 use callbridge_model::{Outcome, Reason};
 use callbridge_sandbox::ViolationKind;
 use callbridge_sender::reconciliation::page_strategy::{End, Range};

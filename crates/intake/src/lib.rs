@@ -17,6 +17,7 @@
 //! | [`written`] | whether a source is written as it is said to be |
 //! | [`identity`] | which PBX a source's calls belong to |
 
+mod catch_up;
 #[cfg(test)]
 mod clock_tests;
 pub mod core;
@@ -31,7 +32,6 @@ mod records;
 mod records_tests;
 pub mod report;
 pub mod run;
-mod second;
 pub mod settings;
 mod source;
 #[cfg(test)]

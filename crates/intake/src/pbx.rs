@@ -3,7 +3,7 @@
 use super::core::Intake;
 use super::gaps::Deaf;
 use super::records::Records;
-use super::second::Second;
+use crate::catch_up::Second;
 use callbridge_call::{
     Assembler, Counts, Direction, EventTime, FinishedCall, Kind, PbxEvent, UniqueId,
 };

@@ -8,5 +8,5 @@
 //! | [`errand`] | the requests, and what their answers mean |
 
 pub mod directory;
-pub mod errand;
 pub mod lead_field;
+pub mod lead_request;

@@ -2,7 +2,6 @@
 
 use super::confirmation::Circumstances;
 use super::core::Core;
-use super::errands;
 use super::flight::Flight;
 use super::gate::Passed;
 use super::outage::Failure;
@@ -11,9 +10,10 @@ use super::plan::Task;
 use super::schedule::next_poll;
 use super::tokens::Standing;
 use super::verdict::{Bar, Fault, Halt, Verdict, judge};
+use crate::lead_requests as errands;
 use callbridge_crm::{ApiError, ApiResponse, ApiResult, Endpoint, Page, TokenInfo};
-use callbridge_leads::errand;
-use callbridge_leads::errand::due::LeadRequest;
+use callbridge_leads::lead_request as errand;
+use callbridge_leads::lead_request::due::LeadRequest;
 use callbridge_model::Reason;
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;

@@ -1,7 +1,6 @@
 //! Which request is the best one now, in the order of [`Lane`].
 
 use super::confirmation::Confirmation;
-use super::errands::Errands;
 use super::flight::Flights;
 use super::gate::Gate;
 use super::pause_cause::Admission;
@@ -11,7 +10,8 @@ use super::rights::Rights;
 use super::schedule::{DEADLINE, OLD_POLL, TOGETHER};
 use super::tokens::KnownTokens;
 use super::troubles::{Flying, Part, PartAdmission};
-use callbridge_leads::errand::due::{LeadRequest, Urgency};
+use crate::lead_requests::Errands;
+use callbridge_leads::lead_request::due::{LeadRequest, Urgency};
 use callbridge_model::Grant;
 use callbridge_model::clock::Now;
 use callbridge_spool::{Due, Unconfirmed, WorkQueue};

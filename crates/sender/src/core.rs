@@ -8,7 +8,6 @@
 use super::budget::Budget;
 use super::choice::Choice;
 use super::confirmation::Confirmation;
-use super::errands::Errands;
 use super::flight::{Flight, Flights};
 use super::gate::Gate;
 use super::memory::{Memory, Recollection, Remembered};
@@ -20,9 +19,10 @@ use super::status::{self, SenderStatus};
 use super::tokens::KnownTokens;
 use super::troubles::Part;
 use super::verdict::{Context, Halt};
+use crate::lead_requests::Errands;
 use callbridge_call::EpochSeconds;
 use callbridge_crm::Endpoint;
-use callbridge_leads::errand::due::{CommandRequest, RequestId};
+use callbridge_leads::lead_request::due::{CommandRequest, RequestId};
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
 use callbridge_model::status::{Pause, Requests, Trouble};
@@ -356,8 +356,8 @@ mod confirmation_tests;
 mod doubt_tests;
 
 #[cfg(test)]
-#[path = "errands_tests.rs"]
-mod errands_tests;
+#[path = "lead_requests_tests.rs"]
+mod lead_requests_tests;
 
 #[cfg(test)]
 #[path = "restart_tests.rs"]

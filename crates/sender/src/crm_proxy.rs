@@ -1,7 +1,7 @@
 //! The way for commands to ask something of the CRM through the one budget.
 
 use callbridge_crm::ApiResult;
-use callbridge_leads::errand::due::CommandRequest;
+use callbridge_leads::lead_request::due::CommandRequest;
 use callbridge_model::TokenPrint;
 use tokio::sync::{mpsc, oneshot};
 

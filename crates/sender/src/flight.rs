@@ -3,7 +3,7 @@
 use super::plan::{Plan, Task};
 use super::troubles::{Flying, Part, SLOW};
 use callbridge_call::EventTime;
-use callbridge_leads::errand::due::LeadRequest;
+use callbridge_leads::lead_request::due::LeadRequest;
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
 use callbridge_spool::RowId;

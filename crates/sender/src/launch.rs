@@ -5,7 +5,7 @@ use super::flight::Flight;
 use super::plan::{About, Launch, Plan, Task};
 use super::unresolved;
 use callbridge_crm::{Request, request};
-use callbridge_leads::errand::failed::Reroute;
+use callbridge_leads::lead_request::failed::Reroute;
 use callbridge_model::Reason;
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;

@@ -10,7 +10,7 @@ use super::token_update::Tokens;
 use super::troubles::Extent;
 use crate::crm_proxy::{ProxyReply, Question, Questions};
 use callbridge_crm::{ApiError, ApiResponse, Client};
-use callbridge_leads::errand::due::{LeadRequest, RequestId};
+use callbridge_leads::lead_request::due::{LeadRequest, RequestId};
 use callbridge_model::TokenPrint;
 use callbridge_model::clock;
 use callbridge_model::heartbeat::Pulse;

@@ -8,7 +8,7 @@ use super::plan::Task;
 use super::schedule::{PROBE, TOKEN_END};
 use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiResult, TokenInfo};
-use callbridge_leads::errand::due::{CommandRequest, LeadRequest};
+use callbridge_leads::lead_request::due::{CommandRequest, LeadRequest};
 use callbridge_model::clock::Now;
 use callbridge_model::{Grant, TokenPrint};
 use callbridge_spool::{Binding, Fit, Op, SlotRow};

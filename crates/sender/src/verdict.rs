@@ -1,5 +1,5 @@
 //! What an answer means for the call it is about: the table of the design as one match. Errands
-//! about leads are judged by [`callbridge_leads::errand`].
+//! about leads are judged by [`callbridge_leads::lead_request`].
 
 use super::outcome::Outcome;
 use super::share::by_chance;

@@ -1,7 +1,7 @@
 //! What to do about a letter, one sentence a reason.
 
 use super::row::Letter;
-use callbridge_leads::errand::Finding;
+use callbridge_leads::lead_request::Finding;
 use callbridge_model::{CallRecord, Reason};
 
 /// What a person can do about letters of this reason: names the command or the flag.

@@ -4,7 +4,7 @@ use super::binding::Binding;
 use super::state::{State, Step};
 use callbridge_call::{EventTime, FinishedCall};
 use callbridge_leads::directory::LeadNews;
-use callbridge_leads::errand::LeadChange;
+use callbridge_leads::lead_request::LeadChange;
 use callbridge_model::TokenPrint;
 use callbridge_model::{CallUuid, Judged, LeadId};
 use rusqlite::types::{FromSql, FromSqlResult, ValueRef};

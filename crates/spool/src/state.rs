@@ -26,7 +26,7 @@
 //! ([`Step::is_answer`]).
 
 use callbridge_call::EventTime;
-use callbridge_leads::errand::failed::RerouteHistory;
+use callbridge_leads::lead_request::failed::RerouteHistory;
 use callbridge_model::TokenPrint;
 use callbridge_model::{CallRecord, Reason};
 use serde::{Deserialize, Serialize};

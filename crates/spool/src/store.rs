@@ -8,7 +8,7 @@ use crate::tables::directory::Awaited;
 use crate::tables::finish::FinishRow;
 use crate::tables::schema::{self, Found, MIGRATIONS};
 use crate::{Db, Error, Settings, State, tables};
-use callbridge_leads::errand::LeadChange;
+use callbridge_leads::lead_request::LeadChange;
 use callbridge_model::Phone;
 use callbridge_model::status::Books;
 use rusqlite::Connection;

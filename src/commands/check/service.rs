@@ -9,7 +9,7 @@ use super::token;
 use crate::config::checked::{Config, Crm};
 use crate::daemon::outward;
 use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, TokenInfo};
-use callbridge_leads::errand::due::{DueRequest, LeadRequest, Urgency};
+use callbridge_leads::lead_request::due::{DueRequest, LeadRequest, Urgency};
 use callbridge_model::exit::Code;
 use callbridge_model::{Grant, Status};
 use callbridge_sender::token_probe::{TokenProbe, Unasked};

@@ -11,7 +11,7 @@
 
 use super::{Fields, Item, Name};
 use super::{catalogue::Catalogue, item};
-use crate::errand::FieldWrite;
+use crate::lead_request::FieldWrite;
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::TokenPrint;
 use serde::{Deserialize, Serialize};

@@ -9,7 +9,7 @@ use crate::{Done, Error, QueueQuery, RowId};
 use callbridge_call::EventTime;
 use callbridge_crm::LeadsPage;
 use callbridge_leads::directory::backfill::{Backfill, Heard, Next};
-use callbridge_leads::errand::due::{DueRequest, DueRequests, LeadRequest, Urgency};
+use callbridge_leads::lead_request::due::{DueRequest, DueRequests, LeadRequest, Urgency};
 use callbridge_model::status::Directory;
 
 /// Where it is kept.

@@ -9,7 +9,7 @@ use crate::{
     UNREADABLE_BYTES_MAX, UnreadBytes,
 };
 use callbridge_call::EventTime;
-use callbridge_leads::errand::Finding;
+use callbridge_leads::lead_request::Finding;
 use callbridge_model::{CallUuid, Reason};
 use rusqlite::{ToSql, params_from_iter};
 use std::collections::BTreeMap;

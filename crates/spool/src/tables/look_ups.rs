@@ -12,11 +12,11 @@ use crate::state::Step;
 use callbridge_call::EventTime;
 use callbridge_leads::directory::find::Shelf as _;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};
-use callbridge_leads::errand::Finding;
-use callbridge_leads::errand::failed;
-use callbridge_leads::errand::failed::{Reroute, RerouteHistory};
-use callbridge_leads::errand::lead::REST;
 use callbridge_leads::lead_field::shows::LOST;
+use callbridge_leads::lead_request::Finding;
+use callbridge_leads::lead_request::failed;
+use callbridge_leads::lead_request::failed::{Reroute, RerouteHistory};
+use callbridge_leads::lead_request::lead::REST;
 use callbridge_model::{CallRecord, LeadId, Reason};
 use std::time::Duration;
 

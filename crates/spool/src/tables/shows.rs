@@ -9,10 +9,10 @@ use crate::Store;
 use crate::op::RowId;
 use crate::tables::lead_requests::Rest;
 use callbridge_call::EventTime;
-use callbridge_leads::errand::due::FieldPoll;
-use callbridge_leads::errand::{FieldWrite, RequestKind};
 use callbridge_leads::lead_field::shows::{NextAction, Order};
 use callbridge_leads::lead_field::{Catalogue, FieldId, Fit, LeadFieldState, Name, says};
+use callbridge_leads::lead_request::due::FieldPoll;
+use callbridge_leads::lead_request::{FieldWrite, RequestKind};
 use callbridge_model::{CallRecord, LeadId};
 use std::time::Duration;
 

@@ -7,7 +7,7 @@ use crate::Db;
 use crate::Error;
 use crate::op::RowId;
 use callbridge_call::{EventTime, Extension};
-use callbridge_leads::errand::Finding;
+use callbridge_leads::lead_request::Finding;
 use callbridge_mapping::people::matching::Met;
 use callbridge_model::{CallRecord, EmployeeId};
 use serde::{Deserialize, Serialize};

@@ -4,10 +4,10 @@ use super::acts::{Act, SUBMITTED, ask, step, token, write};
 use super::call::at;
 use crate::tables;
 use crate::{Op, RowId, Step, Store};
-use callbridge_leads::errand::LeadChange;
-use callbridge_leads::errand::due::LeadRequest;
-use callbridge_leads::errand::{Finding, LeadOutcome, RequestKind};
 use callbridge_leads::lead_field::Catalogue;
+use callbridge_leads::lead_request::LeadChange;
+use callbridge_leads::lead_request::due::LeadRequest;
+use callbridge_leads::lead_request::{Finding, LeadOutcome, RequestKind};
 use callbridge_model::{LeadId, Reason};
 
 fn told(store: &mut Store, told: LeadOutcome, seconds: i64) {

@@ -5,9 +5,9 @@ use crate::tables;
 use crate::{Done, LetterFilter, Op, Row, RowId, Settings, State, Step, Store};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};
-use callbridge_leads::errand::LeadChange;
-use callbridge_leads::errand::due::{DueRequests, LeadRequest};
-use callbridge_leads::errand::{Finding, LeadOutcome, RequestKind};
+use callbridge_leads::lead_request::LeadChange;
+use callbridge_leads::lead_request::due::{DueRequests, LeadRequest};
+use callbridge_leads::lead_request::{Finding, LeadOutcome, RequestKind};
 use callbridge_model::TokenPrint;
 use callbridge_model::{EmployeeId, LeadId, Phone, Reason};
 

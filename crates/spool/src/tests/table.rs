@@ -2,7 +2,7 @@
 
 use super::call::{at, journal};
 use crate::{Fate, Refused, State, Step, next};
-use callbridge_leads::errand::failed::RerouteHistory;
+use callbridge_leads::lead_request::failed::RerouteHistory;
 use callbridge_model::Reason;
 use callbridge_model::TokenPrint;
 

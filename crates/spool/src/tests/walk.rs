@@ -8,7 +8,7 @@ use crate::{
     ATTEMPTS_MAX, Attempt, Done, FIRST_POLL, Fate, Op, RowId, Settings, State, Step, Store, next,
 };
 use callbridge_call::EventTime;
-use callbridge_leads::errand::failed::RerouteHistory;
+use callbridge_leads::lead_request::failed::RerouteHistory;
 use callbridge_model::TokenPrint;
 use callbridge_model::status::Books;
 use callbridge_model::{Outcome, Reason};

@@ -2,7 +2,7 @@
 //! written.
 
 use super::lists::passed;
-use callbridge_leads::errand::RequestKind;
+use callbridge_leads::lead_request::RequestKind;
 use callbridge_model::Grant;
 use callbridge_model::clock;
 use callbridge_model::status::{LeadField, LeadFields, Token};

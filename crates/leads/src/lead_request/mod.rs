@@ -18,7 +18,7 @@ pub mod lead;
 pub use lead::{FieldWrite, Finding, LeadOutcome, RequestKind};
 
 use crate::directory::backfill::Heard;
-use crate::errand::due::LeadRequest;
+use crate::lead_request::due::LeadRequest;
 use callbridge_call::EventTime;
 use callbridge_crm::LeadsPage;
 use callbridge_crm::{ApiReply, ApiResult, WriteStatus};

@@ -3,9 +3,9 @@
 //! None of them stops calls: where the token may not do one, or the service refuses it, that kind
 //! rests for an hour and says so.
 
-use crate::errand::due::LeadRequest;
 use crate::lead_field::shows::Part;
 use crate::lead_field::{Catalogue, Item, catalogue};
+use crate::lead_request::due::LeadRequest;
 use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiReply, ApiResult, WriteStatus};
 use callbridge_model::LeadId;

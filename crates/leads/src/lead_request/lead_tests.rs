@@ -1,7 +1,7 @@
 //! What each answer means.
 
 use super::*;
-use crate::errand::due::FieldPoll;
+use crate::lead_request::due::FieldPoll;
 use serde_json::Value;
 
 fn lead() -> LeadId {

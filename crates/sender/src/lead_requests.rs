@@ -1,11 +1,11 @@
 //! Requests about leads, beside the calls: when they go out, and what their answers mean for the
 //! line. What is due of them says the spool; what an answer means for the errand itself says
-//! [`callbridge_leads::errand`].
+//! [`callbridge_leads::lead_request`].
 
 use callbridge_crm::{ApiError, ApiReply, ApiResult, Request, WriteStatus};
-use callbridge_leads::errand;
-use callbridge_leads::errand::FieldWrite;
-use callbridge_leads::errand::due::{CommandRequest, LeadRequest, RequestId};
+use callbridge_leads::lead_request as errand;
+use callbridge_leads::lead_request::FieldWrite;
+use callbridge_leads::lead_request::due::{CommandRequest, LeadRequest, RequestId};
 use callbridge_model::clock::Now;
 use callbridge_spool::Op;
 use std::collections::VecDeque;

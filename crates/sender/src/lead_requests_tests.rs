@@ -7,8 +7,8 @@ use crate::plan::{About, Decision, Lane, Launch, Settings, Task};
 use callbridge_crm::{
     ApiError, ApiReply, ApiResponse, ApiResult, Endpoint, LeadsPage, Request, TokenInfo,
 };
-use callbridge_leads::errand::LeadChange;
-use callbridge_leads::errand::due::{
+use callbridge_leads::lead_request::LeadChange;
+use callbridge_leads::lead_request::due::{
     CommandRequest, DueRequest, DueRequests, LeadRequest, RequestId, Urgency,
 };
 use callbridge_model::Grant;
