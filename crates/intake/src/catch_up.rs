@@ -2,6 +2,7 @@
 //! can neither delay nor change what the primary tells, and brought together with it call by call.
 
 use super::pbx::Pbx;
+use super::stream_id::Branch;
 use callbridge_call::{
     Assembler, Decision, EventTime, FinishedCall, Folder, Knowledge, Patience, PbxEvent,
     Reconciler, Settings, UniqueId,
@@ -9,10 +10,6 @@ use callbridge_call::{
 use callbridge_spool::{Known, Op};
 use std::collections::BTreeMap;
 
-/// Kept with the open calls of a PBX, under its name and one of these.
-const OPEN: &str = "?second";
-const RECORDS: &str = "?second-cdr";
-const HELD: &str = "?held";
 /// Each round ends an open call of the primary; more are ended the next time.
 const ROUNDS_MAX: usize = 64;
 
@@ -40,7 +37,7 @@ impl Second {
     }
 
     /// Takes in what the second account tells.
-    fn hear(&mut self, told: &PbxEvent<'_>, arrived: EventTime) {
+    fn on_event(&mut self, told: &PbxEvent<'_>, arrived: EventTime) {
         match told {
             PbxEvent::Channel(_) => drop(self.assembler.hear(told, arrived)),
             PbxEvent::Cdr(cdr) => drop(self.folder.hear(cdr, arrived)),
@@ -85,34 +82,26 @@ impl Second {
         self.reconciler.is_empty()
     }
 
-    /// Puts back what was kept under this name; `None` if the name is not ours.
+    /// Puts back what was kept of a branch, where it is one of the second account's.
     pub(super) fn restore(
         &mut self,
-        name: &str,
+        branch: Branch,
         key: u64,
         bytes: &[u8],
-    ) -> Option<Result<(), callbridge_call::snapshots::Error>> {
-        match name {
-            OPEN => Some(self.assembler.restore(key, bytes)),
-            RECORDS => Some(self.folder.restore(key, bytes)),
-            HELD => Some(self.reconciler.restore(key, bytes)),
-            _ => None,
+    ) -> Result<(), callbridge_call::snapshots::Error> {
+        match branch {
+            Branch::Events | Branch::Records => Ok(()),
+            Branch::CatchUpEvents => self.assembler.restore(key, bytes),
+            Branch::CatchUpRecords => self.folder.restore(key, bytes),
+            Branch::Held => self.reconciler.restore(key, bytes),
         }
     }
 
     /// What is kept of it.
     pub(super) fn keep(&mut self, pbx: &str, ops: &mut Vec<Op>) {
-        let open = self.assembler.take_changes().into_iter();
-        let records = self.folder.take_changes().into_iter();
-        let held = self.reconciler.take_changes().into_iter();
-        let all = open.map(|it| (OPEN, it));
-        let all = all.chain(records.map(|it| (RECORDS, it)));
-        let all = all.chain(held.map(|it| (HELD, it)));
-        ops.extend(all.map(|(name, change)| Op::Open {
-            pbx: format!("{pbx}{name}"),
-            key: change.key,
-            snapshot: change.snapshot,
-        }));
+        Branch::CatchUpEvents.keep(pbx, self.assembler.take_changes(), ops);
+        Branch::CatchUpRecords.keep(pbx, self.folder.take_changes(), ops);
+        Branch::Held.keep(pbx, self.reconciler.take_changes(), ops);
     }
 }
 
@@ -170,7 +159,7 @@ impl Pbx {
                     call: known.letter,
                 })
         };
-        let deaf = &self.deaf;
+        let outages = &self.outages;
         // What the primary knows to be over, the second account may never tell the end of.
         let goes_on = |id: &str| self.assembler.in_doubt(id).is_some();
         let telling = |id: &UniqueId| {
@@ -182,7 +171,7 @@ impl Pbx {
         let decisions =
             second
                 .reconciler
-                .decide(then, &|call| deaf.covers(call), &mut knows, &telling);
+                .decide(then, &|call| outages.covers(call), &mut knows, &telling);
         let mut ended = false;
         for decision in decisions {
             match decision {
@@ -201,7 +190,7 @@ impl Pbx {
 const FOREVER: std::time::Duration = std::time::Duration::from_secs(86_400 * 365);
 
 /// Takes in what the second account of this PBX tells.
-pub(super) fn hear(
+pub(super) fn on_event(
     pbxes: &mut BTreeMap<String, Pbx>,
     pbx: &str,
     told: &PbxEvent<'_>,
@@ -209,11 +198,6 @@ pub(super) fn hear(
 ) {
     let second = pbxes.get_mut(pbx).and_then(|pbx| pbx.second.as_mut());
     if let Some(second) = second {
-        second.hear(told, arrived);
+        second.on_event(told, arrived);
     }
-}
-
-/// The PBX and which of its keepings a name in the spool means: `hq?held` is `hq` and `?held`.
-pub(super) fn kept_as(name: &str) -> (&str, &str) {
-    name.find('?').map_or((name, ""), |at| name.split_at(at))
 }

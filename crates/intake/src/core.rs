@@ -3,12 +3,12 @@
 use super::gap_log::GapLog;
 use super::gaps::Gap;
 use super::pbx::{Pbx, pbx_of};
-use super::records::Records;
 use super::report::Reports;
 use super::settings::{Memory, Settings, SourceSettings};
 use super::source::{Source, order};
+use super::stream_id::{Branch, StreamId};
 use super::unmatched::{self, UnmatchedLog};
-use crate::catch_up as second;
+use crate::catch_up;
 use crate::catch_up::Second;
 use callbridge_asterisk::{Decoded, DecoderSettings, Format, Likeness, Unreadable};
 use callbridge_call::trunk::Conflict;
@@ -153,22 +153,16 @@ impl Intake {
     /// # Errors
     /// When the bytes are not a snapshot.
     pub fn restore(&mut self, pbx: &str, key: u64, bytes: &[u8]) -> Result<(), String> {
-        let conflict = |conflict: Conflict| conflict.to_string();
-        if let Some(pbx) = Records::pbx_of(pbx) {
-            return self.pbx(pbx).map_err(conflict)?.records.restore(key, bytes);
-        }
-        let (pbx, keeping) = second::kept_as(pbx);
-        let pbx = self.pbx(pbx).map_err(conflict)?;
-        let restored = match (keeping, &mut pbx.second) {
-            ("", _) => Some(pbx.assembler.restore(key, bytes)),
-            (_, Some(second)) => second.restore(keeping, key, bytes),
+        let StreamId { pbx, branch } = StreamId::read(pbx);
+        let pbx = self.pbx(pbx).map_err(|conflict| conflict.to_string())?;
+        let restored = match (branch, &mut pbx.second) {
+            (Some(Branch::Events), _) => pbx.assembler.restore(key, bytes),
+            (Some(Branch::Records), _) => pbx.records.restore(key, bytes),
+            (Some(branch), Some(second)) => second.restore(branch, key, bytes),
             // What it held is known to the spool as an open call, until the file is given again.
-            (_, None) => None,
+            (Some(_), None) | (None, _) => Ok(()),
         };
-        restored
-            .transpose()
-            .map(|_| ())
-            .map_err(|error| error.to_string())
+        restored.map_err(|error| error.to_string())
     }
 
     /// How each source is doing, in the order of the flags.
@@ -238,7 +232,7 @@ impl Intake {
         source.status.why = Some(why);
         let since_seconds = since.floor_seconds().get();
         source.status.down_since = source.status.down_since.or(Some(since_seconds));
-        self.is_deaf(at, since);
+        self.begin_outage(at, since);
     }
 
     /// A file was read to this place, whether it gave a frame or not.
@@ -358,7 +352,7 @@ impl Intake {
             }
         };
         if source.settings.catch_up {
-            second::hear(&mut self.pbxes, &source.settings.pbx, &told, frame.arrived);
+            catch_up::on_event(&mut self.pbxes, &source.settings.pbx, &told, frame.arrived);
             return Ok(());
         }
         if let PbxEvent::Mark(mark) = told {
@@ -387,7 +381,7 @@ impl Intake {
         }
         let known = |unique: &str| finished(&name, unique);
         pbx.assembler.order(order);
-        if let Some(counter) = pbx.hear(&told, arrived, known) {
+        if let Some(counter) = pbx.on_event(&told, arrived, known) {
             let counter = counter.to_owned();
             self.ops.push(Op::Count { counter, by: 1 });
         }
@@ -488,14 +482,7 @@ impl Intake {
                 let judged = journal::judge(&call, name, &self.settings.rules, people, now);
                 ops.push(Op::Finish(Box::new(Finished { judged, call })));
             }
-            for change in pbx.assembler.take_changes() {
-                let (key, snapshot) = (change.key, change.snapshot);
-                ops.push(Op::Open {
-                    pbx: name.clone(),
-                    key,
-                    snapshot,
-                });
-            }
+            Branch::Events.keep(name, pbx.assembler.take_changes(), &mut ops);
             pbx.records.keep(name, &mut ops);
             if let Some(second) = &mut pbx.second {
                 second.keep(name, &mut ops);

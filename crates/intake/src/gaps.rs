@@ -37,12 +37,12 @@ pub struct Gap {
 
 /// When nobody listened to a PBX, by our own clock.
 #[derive(Debug, Default)]
-pub(super) struct Deaf {
+pub(super) struct Outages {
     /// Since when, and until when.
     times: VecDeque<(EventTime, Option<EventTime>)>,
 }
 
-impl Deaf {
+impl Outages {
     pub(super) fn begins(&mut self, since: EventTime) {
         if let Some((from, None)) = self.times.back_mut() {
             *from = since.min(*from);
@@ -249,7 +249,7 @@ impl Intake {
     }
 
     /// The line is lost; up to `since` nothing was.
-    pub(super) fn is_deaf(&mut self, at: usize, since: EventTime) {
+    pub(super) fn begin_outage(&mut self, at: usize, since: EventTime) {
         let source = &mut self.sources[at];
         if source.settings.forgets && source.heard.is_some() {
             source.gap_since = source.gap_since.or(source.heard);

@@ -7,12 +7,13 @@
 //! | [`settings`] | what the flags say of assembling and of each source |
 //! | `source` | one source: its decoder, and where it stands |
 //! | `pbx` | one PBX: the assembler of its calls |
+//! | `stream_id` | under which names the spool keeps what is open of a PBX |
 //! | `records` | its call detail records, where no events tell of a call |
 //! | `proof` | what proves that a source is heard, and what its account lacks |
 //! | `gaps` | where each gap begins and ends, and whose calls it touches |
 //! | [`gap_log`] | the last of them, kept for `status` |
 //! | [`unmatched`] | channels of no trunk that carried outside numbers, kept for `status` |
-//! | `second` | the second account of a PBX's calls (`--catch-up`) |
+//! | `catch_up` | the second account of a PBX's calls (`--catch-up`) |
 //! | [`report`] | what the log tells of each line |
 //! | [`written`] | whether a source is written as it is said to be |
 //! | [`identity`] | which PBX a source's calls belong to |
@@ -34,6 +35,7 @@ pub mod report;
 pub mod run;
 pub mod settings;
 mod source;
+mod stream_id;
 #[cfg(test)]
 mod tests;
 pub mod unmatched;

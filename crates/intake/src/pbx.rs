@@ -1,7 +1,7 @@
 //! One PBX: the assembler of its calls, and which PBX a frame speaks of.
 
 use super::core::Intake;
-use super::gaps::Deaf;
+use super::gaps::Outages;
 use super::records::Records;
 use crate::catch_up::Second;
 use callbridge_call::{
@@ -25,7 +25,7 @@ pub(super) struct Pbx {
     /// By each id of those: the spool does not know them yet.
     pub(super) just_finished: BTreeMap<String, Known>,
     /// When nobody listened.
-    pub(super) deaf: Deaf,
+    pub(super) outages: Outages,
     /// The second account of its calls (`--catch-up`).
     pub(super) second: Option<Second>,
 }
@@ -38,7 +38,7 @@ impl Pbx {
             counted: Counts::default(),
             finished: Vec::new(),
             just_finished: BTreeMap::new(),
-            deaf: Deaf::default(),
+            outages: Outages::default(),
             second: None,
         }
     }
@@ -46,20 +46,20 @@ impl Pbx {
     /// Nobody listens since then.
     pub(super) fn lost(&mut self, since: EventTime) {
         self.assembler.lost(since);
-        self.deaf.begins(since);
+        self.outages.begins(since);
     }
 
     /// The stream goes on.
     pub(super) fn back(&mut self, now: EventTime) {
         self.assembler.back(now);
-        self.deaf.ends(now);
+        self.outages.ends(now);
     }
 
     /// Takes in what was told; `known` says which stored call a unique id belongs to. Events of a
     /// finished call change nothing ([`LATE`]). Another call that was given the ids of a finished
     /// one becomes a call of its own ([`REUSED`]), and the spool makes a letter `uuid_conflict` of
     /// it. Which of the two it was is to be counted.
-    pub(super) fn hear(
+    pub(super) fn on_event(
         &mut self,
         told: &PbxEvent<'_>,
         arrived: EventTime,
@@ -91,7 +91,7 @@ impl Pbx {
             None => {
                 self.assembler.hear(told, arrived);
                 match told {
-                    PbxEvent::Cdr(cdr) => (!self.records.hear(cdr, arrived)).then_some(LATE),
+                    PbxEvent::Cdr(cdr) => (!self.records.on_record(cdr, arrived)).then_some(LATE),
                     PbxEvent::Channel(_) | PbxEvent::Mark(_) => None,
                 }
             }

@@ -6,11 +6,9 @@
 //! any, have come past its end: a queue of CDRs is read faster than one of channel events.
 
 use super::pbx::Pbx;
+use super::stream_id::Branch;
 use callbridge_call::{Cdr, EventTime, FinishedCall, Folder, Settings};
 use callbridge_spool::{Known, Op};
-
-/// Kept with the open calls of a PBX, under its name and this.
-const KEPT: &str = "?cdr";
 
 /// The records of one PBX that belong to no call told by events.
 pub(super) struct Records {
@@ -30,7 +28,7 @@ impl Records {
     }
 
     /// Takes in a record of an unknown call. `false` when its call was folded already.
-    pub(super) fn hear(&mut self, cdr: &Cdr<'_>, arrived: EventTime) -> bool {
+    pub(super) fn on_record(&mut self, cdr: &Cdr<'_>, arrived: EventTime) -> bool {
         self.folder.hear(cdr, arrived)
     }
 
@@ -49,12 +47,7 @@ impl Records {
 
     /// What is kept of it.
     pub(super) fn keep(&mut self, pbx: &str, ops: &mut Vec<Op>) {
-        let changes = self.folder.take_changes().into_iter();
-        ops.extend(changes.map(|change| Op::Open {
-            pbx: format!("{pbx}{KEPT}"),
-            key: change.key,
-            snapshot: change.snapshot,
-        }));
+        Branch::Records.keep(pbx, self.folder.take_changes(), ops);
         let dropped = self.folder.counts().facts_dropped;
         let counts = [
             ("cdr_known", std::mem::take(&mut self.known)),
@@ -76,14 +69,12 @@ impl Records {
     ///
     /// # Errors
     /// When the bytes are not a snapshot.
-    pub(super) fn restore(&mut self, key: u64, bytes: &[u8]) -> Result<(), String> {
-        let restored = self.folder.restore(key, bytes);
-        restored.map_err(|error| error.to_string())
-    }
-
-    /// The PBX whose records are kept under this name in the spool.
-    pub(super) fn pbx_of(name: &str) -> Option<&str> {
-        name.strip_suffix(KEPT)
+    pub(super) fn restore(
+        &mut self,
+        key: u64,
+        bytes: &[u8],
+    ) -> Result<(), callbridge_call::snapshots::Error> {
+        self.folder.restore(key, bytes)
     }
 }
 
