@@ -58,9 +58,10 @@ fn look_up() -> WorkQueue {
 }
 
 fn is_granted(outcome: &Answered) -> bool {
-    outcome.ops.iter().any(
-        |op| matches!(op, Op::Lead(LeadChange::Request { told, .. }) if **told == LeadOutcome::Granted),
-    )
+    outcome.ops.iter().any(|op| match op {
+        Op::Lead(LeadChange::Request { told, .. }) => **told == LeadOutcome::Granted,
+        _ => false,
+    })
 }
 
 fn waits(call: &Unconfirmed) -> WorkQueue {

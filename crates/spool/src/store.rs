@@ -50,16 +50,18 @@ const PRAGMAS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
 
 /// An operation with its JSON made: that is the caller's work, not the one thread's.
 #[derive(Debug)]
-pub(super) enum Work {
+pub(super) enum PreparedOp {
     Finish(Box<FinishRow>),
     Other(Box<Op>),
 }
 
 /// Makes the JSON of all operations.
-pub(super) fn prepare(ops: Vec<Op>) -> Result<Vec<Work>, Error> {
+pub(super) fn prepare(ops: Vec<Op>) -> Result<Vec<PreparedOp>, Error> {
     let work = ops.into_iter().map(|op| match op {
-        Op::Finish(finished) => FinishRow::new(&finished).map(|row| Work::Finish(Box::new(row))),
-        other => Ok(Work::Other(Box::new(other))),
+        Op::Finish(finished) => {
+            FinishRow::new(&finished).map(|row| PreparedOp::Finish(Box::new(row)))
+        }
+        other => Ok(PreparedOp::Other(Box::new(other))),
     });
     work.collect()
 }
@@ -216,7 +218,10 @@ impl Store {
     ///
     /// A group is first tried without savepoints, for these copy every page they touch; when a
     /// request fails, which is rare, the group is done anew with one around each.
-    pub(super) fn write_group(&mut self, requests: &[Vec<Work>]) -> Vec<Result<Vec<Done>, Error>> {
+    pub(super) fn write_group(
+        &mut self,
+        requests: &[Vec<PreparedOp>],
+    ) -> Vec<Result<Vec<Done>, Error>> {
         let whole = self.in_transaction(|store| {
             let done = requests.iter().map(|request| store.apply_all(request));
             done.collect::<Result<Vec<_>, Error>>()
@@ -263,7 +268,7 @@ impl Store {
     }
 
     /// `Err` when the whole transaction is gone, `Ok(Err)` when only this request is.
-    fn in_savepoint(&mut self, request: &[Work]) -> Result<Result<Vec<Done>, Error>, Error> {
+    fn in_savepoint(&mut self, request: &[PreparedOp]) -> Result<Result<Vec<Done>, Error>, Error> {
         let mark = self.tally.mark();
         self.execute("SAVEPOINT request", [])?;
         let answer = self.apply_all(request);
@@ -278,14 +283,14 @@ impl Store {
         Ok(answer)
     }
 
-    fn apply_all(&mut self, request: &[Work]) -> Result<Vec<Done>, Error> {
+    fn apply_all(&mut self, request: &[PreparedOp]) -> Result<Vec<Done>, Error> {
         request.iter().map(|work| self.apply(work)).collect()
     }
 
-    fn apply(&mut self, work: &Work) -> Result<Done, Error> {
+    fn apply(&mut self, work: &PreparedOp) -> Result<Done, Error> {
         let op = match work {
-            Work::Finish(row) => return tables::finish::finish(self, row),
-            Work::Other(op) => op.as_ref(),
+            PreparedOp::Finish(row) => return tables::finish::finish(self, row),
+            PreparedOp::Other(op) => op.as_ref(),
         };
         match op {
             Op::Finish(finished) => tables::finish::finish(self, &FinishRow::new(finished)?),

@@ -7,7 +7,7 @@
 use super::op::{Done, Op};
 use super::{CommitHook, Error};
 use crate::state_dir_lock::StateDir;
-use crate::store::{Store, Work, prepare};
+use crate::store::{PreparedOp, Store, prepare};
 use crate::tables::meta::{CLEAN, UNCHECKED};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,7 +32,7 @@ type Answer = Result<Vec<Done>, Error>;
 type Reading = Box<dyn FnOnce(&Store) + Send>;
 
 enum Request {
-    Write(Vec<Work>, oneshot::Sender<Answer>),
+    Write(Vec<PreparedOp>, oneshot::Sender<Answer>),
     Read(Reading),
     /// Nothing, but the thread looks whether it shall end.
     Wake,
@@ -320,7 +320,7 @@ impl Writer {
         }
     }
 
-    fn commit(&mut self, works: &[Vec<Work>], answers: Vec<oneshot::Sender<Answer>>) {
+    fn commit(&mut self, works: &[Vec<PreparedOp>], answers: Vec<oneshot::Sender<Answer>>) {
         let began = Instant::now();
         let (empty, requests) = (works.iter().all(Vec::is_empty), works.len());
         let results = match self.stay() {

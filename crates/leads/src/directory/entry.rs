@@ -3,7 +3,7 @@
 //!
 //! | fact | of two the one that holds |
 //! |---|---|
-//! | the phones of a slot | the newer; of one second the higher [`FactSource::rank`], then more phones |
+//! | the phones of a slot | the newer; of one second by [`FactSource::rank`], then more phones |
 //! | a phone taken from a contact | the newer |
 //! | that it lives, was deleted, was told whole | the newer |
 //! | that it was merged | the newer; of one second the higher surviving id |

@@ -11,7 +11,7 @@ use callbridge_leads::lead_field::Catalogue;
 use serde::de::DeserializeOwned;
 
 /// Something that is remembered.
-struct Remembered {
+struct RememberedText {
     key: &'static str,
     /// Whether a text of it can be read.
     reads: fn(&str) -> bool,
@@ -19,33 +19,33 @@ struct Remembered {
     then: &'static str,
 }
 
-const ALL: [Remembered; 6] = [
-    Remembered {
-        key: errands::MEMORY,
-        reads: is::<errands::RequestMemory>,
+const ALL: [RememberedText; 6] = [
+    RememberedText {
+        key: lead_requests::MEMORY,
+        reads: is::<lead_requests::RequestMemory>,
         then: "requests about leads that rested are tried again",
     },
-    Remembered {
-        key: errands::CATALOGUE,
+    RememberedText {
+        key: lead_requests::CATALOGUE,
         reads: is::<Catalogue>,
         then: "the CRM's fields are read again",
     },
-    Remembered {
+    RememberedText {
         key: backfill::KEY,
         reads: is::<Backfill>,
         then: "lead/filter is read from its beginning",
     },
-    Remembered {
+    RememberedText {
         key: deliveries::HOOKED,
         reads: |text| deliveries::read_hooked(text).is_some(),
         then: "calls are asked for until a webhook confirms one",
     },
-    Remembered {
+    RememberedText {
         key: shows::FLOOR,
         reads: |text| text.parse::<i64>().is_ok(),
         then: "no call that is stored so far is shown at a lead that shows none",
     },
-    Remembered {
+    RememberedText {
         key: strangers::KEY,
         reads: is::<strangers::Strangers>,
         then: "employees whom the CRM does not know are told at the next call that fails for one",
@@ -61,7 +61,7 @@ fn is<T: DeserializeOwned>(text: &str) -> bool {
 /// # Errors
 /// The disk, or a damaged file.
 pub(crate) fn doubt(db: &Db) -> Result<(), Error> {
-    for Remembered { key, reads, then } in ALL {
+    for RememberedText { key, reads, then } in ALL {
         let Some(text) = meta::meta(db, key)?.filter(|text| !reads(text)) else {
             continue;
         };

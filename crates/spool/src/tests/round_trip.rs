@@ -99,7 +99,8 @@ proptest! {
         prop_assert_eq!(Some(row.uuid), call.judged.record.uuid);
         prop_assert_eq!((row.live, row.since), (call.judged.live, call.judged.judged_at));
         for alias in &call.call.also_known_as {
-            let buried = tables::seen_calls::tombstone(&store, &call.judged.record.pbx, alias.as_str());
+            let pbx = &call.judged.record.pbx;
+            let buried = tables::seen_calls::tombstone(&store, pbx, alias.as_str());
             let buried = buried.expect("readable").expect("buried");
             prop_assert_eq!(buried.uuid, call.judged.record.uuid);
         }
