@@ -11,9 +11,9 @@ mod table;
 use callbridge_call::{EventTime, FinishedCall};
 use callbridge_model::Judged;
 use callbridge_model::TokenPrint;
-use callbridge_spool::tables;
 use callbridge_spool::{
     Done, Finished, Guard, Handle, LetterFilter, Op, QueueQuery, RowId, Settings, Step, open,
+    tables,
 };
 use rusqlite::Connection;
 use serde_json::json;

@@ -7,8 +7,7 @@ use callbridge_model::Grant;
 use callbridge_model::clock;
 use callbridge_model::status::{LeadField, LeadFields, Token};
 use callbridge_spool as spool;
-use callbridge_spool::tables;
-use callbridge_spool::{Error, Handle};
+use callbridge_spool::{Error, Handle, tables};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -14,8 +14,7 @@ use callbridge_model::status::{
     Backlog, Employees, Pause, Requests, Source, SourceState, Status, Token,
 };
 use callbridge_sender::status::SenderStatus;
-use callbridge_spool::tables;
-use callbridge_spool::{Error, Handle};
+use callbridge_spool::{Error, Handle, tables};
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::time::Duration;

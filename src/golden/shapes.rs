@@ -9,8 +9,7 @@ use callbridge_leads::lead_request::failed::RerouteHistory;
 use callbridge_model::CallRecord;
 use callbridge_oauth::connection::Connection;
 use callbridge_sender::memory::Memory;
-use callbridge_spool::Attempt;
-use callbridge_spool::tables;
+use callbridge_spool::{Attempt, tables};
 use callbridge_testkit::golden::{holds, keeps};
 use serde::{Deserialize, Serialize};
 

@@ -5,8 +5,7 @@ use callbridge_intake::gap_log::GapLog;
 use callbridge_intake::unmatched;
 use callbridge_intake::unmatched::UnmatchedLog;
 use callbridge_model::status::{Employees, Status, UnknownEmployee};
-use callbridge_spool::tables;
-use callbridge_spool::{Error, Store};
+use callbridge_spool::{Error, Store, tables};
 
 /// What is kept, at this second, in this state folder.
 ///

@@ -5,8 +5,7 @@
 
 use callbridge_call::FinishedCall;
 use callbridge_model::{CallUuid, Judged};
-use callbridge_spool::tables;
-use callbridge_spool::{Done, Error, Finished, Integrity, Op, Settings, open};
+use callbridge_spool::{Done, Error, Finished, Integrity, Op, Settings, open, tables};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};

@@ -7,8 +7,7 @@ use crate::world::World;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::ViolationKind;
 use callbridge_sender::Settings;
-use callbridge_spool::State;
-use callbridge_spool::tables;
+use callbridge_spool::{State, tables};
 use std::time::Duration;
 
 /// A backlog of so many calls until all are confirmed: requests, and minutes.

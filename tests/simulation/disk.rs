@@ -3,8 +3,9 @@
 use crate::paths::{Met, Path};
 use callbridge_model::{Outcome, Reason};
 use callbridge_spool as spool;
-use callbridge_spool::tables;
-use callbridge_spool::{Delivered, Done, Error, Finished, Op, RowId, State, Step, Store, next};
+use callbridge_spool::{
+    Delivered, Done, Error, Finished, Op, RowId, State, Step, Store, next, tables,
+};
 use std::collections::BTreeMap;
 
 /// How the disk is.

@@ -5,8 +5,7 @@ use callbridge_call::Direction;
 use callbridge_crm::FieldNames;
 use callbridge_model::{CallRecord, CallUuid, LeadId};
 use callbridge_sandbox::Record;
-use callbridge_spool::State;
-use callbridge_spool::tables;
+use callbridge_spool::{State, tables};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

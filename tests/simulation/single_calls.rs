@@ -9,8 +9,7 @@ use callbridge_model::{LeadId, Reason};
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::ViolationKind;
 use callbridge_sender::Settings;
-use callbridge_spool::tables;
-use callbridge_spool::{Letter, LetterFilter, Op, Step};
+use callbridge_spool::{Letter, LetterFilter, Op, Step, tables};
 use std::time::Duration;
 
 fn letters(world: &World) -> Vec<Letter> {

@@ -8,8 +8,7 @@ use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::clock::Now;
 use callbridge_sender::core::Core;
 use callbridge_sender::plan::Known;
-use callbridge_spool::Op;
-use callbridge_spool::tables;
+use callbridge_spool::{Op, tables};
 use std::time::Duration;
 
 /// What left before the process ended can still arrive for so long.

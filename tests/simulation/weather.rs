@@ -11,8 +11,7 @@ use callbridge_sandbox::config::parse_rate;
 use callbridge_sandbox::faults::parse;
 use callbridge_sandbox::shapes::{Paging, Range, Registered, Rows, StatusShape};
 use callbridge_sandbox::token::{CALL_READ, CALL_SAVE, TokenKind};
-use callbridge_spool::tables;
-use callbridge_spool::{Letter, LetterFilter, Op, Step};
+use callbridge_spool::{Letter, LetterFilter, Op, Step, tables};
 use std::time::Duration;
 
 const ENDPOINTS: [&str; 5] = ["any", "token-info", "call-history", "filter", "request"];

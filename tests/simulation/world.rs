@@ -20,8 +20,7 @@ use callbridge_sandbox::{Sandbox, ViolationKind};
 use callbridge_sender::core::{Before, Core};
 use callbridge_sender::plan::{Decision, Known, Launch, Plan, Settings, Task};
 use callbridge_sender::status::SenderStatus;
-use callbridge_spool::tables;
-use callbridge_spool::{Finished, Op, State, Step, WorkQueue};
+use callbridge_spool::{Finished, Op, State, Step, WorkQueue, tables};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 

@@ -14,8 +14,7 @@
 use callbridge_source::amqp::{Login, declare_command};
 use callbridge_source::url::QueueUrl;
 use callbridge_source::{Backoff, Bounds, Secret, chance};
-use callbridge_spool::tables;
-use callbridge_spool::{Handle, Notice, Op};
+use callbridge_spool::{Handle, Notice, Op, tables};
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Confirmation, Connection};

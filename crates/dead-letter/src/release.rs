@@ -14,8 +14,7 @@ use callbridge_mapping::journal;
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::People;
 use callbridge_model::{Judged, LeadId, Outcome, Phone, Reason};
-use callbridge_spool::tables;
-use callbridge_spool::{Error, Handle, Op, Row, RowId, State, Step};
+use callbridge_spool::{Error, Handle, Op, Row, RowId, State, Step, tables};
 use futures_util::future::join_all;
 use std::time::Duration;
 

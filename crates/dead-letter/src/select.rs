@@ -1,8 +1,7 @@
 //! Which letters a command means.
 
 use callbridge_model::Reason;
-use callbridge_spool::tables;
-use callbridge_spool::{Error, Handle, Letter, LetterFilter, RowId};
+use callbridge_spool::{Error, Handle, Letter, LetterFilter, RowId, tables};
 use serde::{Deserialize, Serialize};
 
 /// Which dead letters.

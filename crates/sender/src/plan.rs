@@ -8,8 +8,9 @@ use callbridge_leads::lead_request::FieldWrite;
 use callbridge_leads::lead_request::due::{CommandRequest, LeadRequest};
 use callbridge_leads::lead_request::failed::Reroute;
 use callbridge_model::TokenPrint;
-use callbridge_spool::tables;
-use callbridge_spool::{Binding, Error, Op, QueueQuery, Row, RowId, SlotRow, Store, Unconfirmed};
+use callbridge_spool::{
+    Binding, Error, Op, QueueQuery, Row, RowId, SlotRow, Store, Unconfirmed, tables,
+};
 use std::time::Duration;
 
 /// How the sender works.

@@ -6,8 +6,7 @@ use callbridge_crm::{Address, Setup};
 use callbridge_model::{Judged, Outcome};
 use callbridge_sandbox as sandbox;
 use callbridge_spool::Finished;
-use callbridge_spool::tables;
-use callbridge_spool::{Done, Row, RowId, State};
+use callbridge_spool::{Done, Row, RowId, State, tables};
 use callbridge_testkit::sample;
 use tempfile::TempDir;
 

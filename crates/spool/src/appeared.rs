@@ -63,9 +63,6 @@ impl Appeared {
 /// Letters that came to be after the first `seen`, at most `limit`, and how many are seen
 /// then. One that has left again is not among them. `None` when they are forgotten: there
 /// were more than 65,536 meanwhile.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn letters_since(
     store: &Store,
     seen: u64,
@@ -86,9 +83,6 @@ pub fn letters_since(
 
 /// Calls that moved after the first `seen` moves, each once and as it stands now, and how many
 /// moves are seen then. `None` when they are forgotten: there were more than 16,384 meanwhile.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn moved_since(
     store: &Store,
     seen: u64,

@@ -8,8 +8,7 @@ use callbridge_call::EventTime;
 use callbridge_model::secret::Secret;
 use callbridge_model::webhook_signature::Key;
 use callbridge_spool as spool;
-use callbridge_spool::tables;
-use callbridge_spool::{Guard, Settings};
+use callbridge_spool::{Guard, Settings, tables};
 use serde_json::json;
 use std::path::Path;
 

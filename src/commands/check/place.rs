@@ -12,8 +12,7 @@ use callbridge_intake::identity::Unsettled;
 use callbridge_model::Status;
 use callbridge_model::exit::{Code, ExitCode as _};
 use callbridge_spool as spool;
-use callbridge_spool::tables;
-use callbridge_spool::{Error, Fit, Guard, Handle};
+use callbridge_spool::{Error, Fit, Guard, Handle, tables};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 

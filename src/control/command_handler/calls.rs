@@ -9,8 +9,7 @@ use callbridge_model::Zone;
 use callbridge_model::clock;
 use callbridge_model::number::Country;
 use callbridge_model::{Judged, Outcome, TypedNumber};
-use callbridge_spool::tables;
-use callbridge_spool::{CallFilter, Listed, Place, RowId, Search, State, Store};
+use callbridge_spool::{CallFilter, Listed, Place, RowId, Search, State, Store, tables};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 

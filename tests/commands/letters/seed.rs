@@ -7,8 +7,7 @@ use callbridge_mapping::journal::figures;
 use callbridge_model::clock;
 use callbridge_model::{Judged, Outcome, Reason};
 use callbridge_spool as spool;
-use callbridge_spool::tables;
-use callbridge_spool::{Finished, Handle, Op, Row, RowId, Step};
+use callbridge_spool::{Finished, Handle, Op, Row, RowId, Step, tables};
 use callbridge_testbed::calls::Call;
 use std::time::Duration;
 

@@ -2,8 +2,7 @@
 
 use super::place::{Delivery, Place, SECRET, completed, now, uuid};
 use callbridge_model::Phone;
-use callbridge_spool::State;
-use callbridge_spool::tables;
+use callbridge_spool::{State, tables};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 

@@ -5,8 +5,7 @@ use callbridge_mapping::journal::judge;
 use callbridge_mapping::people::files::Watched;
 use callbridge_mapping::trunk::{Defaults, Trunks, parse};
 use callbridge_model::status::Books;
-use callbridge_spool::tables;
-use callbridge_spool::{LeadDirectory, Letter, LetterFilter, Settings, open};
+use callbridge_spool::{LeadDirectory, Letter, LetterFilter, Settings, open, tables};
 use callbridge_testkit::sample::call;
 use std::sync::Arc;
 

@@ -16,18 +16,12 @@ use callbridge_model::status::Directory;
 pub(crate) const KEY: &str = "directory.backfill";
 
 /// How far it is; `None` before its first page.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn backfill(db: &Db) -> Result<Option<Backfill>, Error> {
     let kept = meta::meta(db, KEY)?;
     kept.map(|text| db.read_json(RowId(0), &text)).transpose()
 }
 
 /// How the directory stands; `None` where nothing was learned and nothing is read.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn directory_status(store: &Store) -> Result<Option<Directory>, Error> {
     let size = directory::directory_size(store)?;
     let reads = store.settings.lead_directory.is_some();

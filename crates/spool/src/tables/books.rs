@@ -194,9 +194,6 @@ pub struct Recount {
 }
 
 /// Counts all rows and compares with the books. Reads the whole table.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn recount(store: &Store) -> Result<Recount, Error> {
     let mut rows = [0_i64; NAMES.len()];
     let mut states = store.prepare("SELECT state, count(*) FROM calls GROUP BY state")?;

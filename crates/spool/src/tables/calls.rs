@@ -59,9 +59,6 @@ fn raw(row: &rusqlite::Row<'_>) -> rusqlite::Result<CallColumns> {
 }
 
 /// One call; `None` for an id that is none, or a letter's of unreadable bytes.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn row(db: &Db, row: RowId) -> Result<Option<Row>, Error> {
     let raw = db.query_first(
         &format!("SELECT {COLUMNS} FROM calls WHERE id = ?1"),
@@ -72,18 +69,12 @@ pub fn row(db: &Db, row: RowId) -> Result<Option<Row>, Error> {
 }
 
 /// The call with this uuid; of several the one that is no `uuid_conflict`.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn row_of(db: &Db, uuid: CallUuid) -> Result<Option<RowId>, Error> {
     let uuid = uuid.0.into_bytes();
     db.first_value("SELECT id FROM calls WHERE uuid = ?1", [uuid])
 }
 
 /// The stored call of this uuid, or of this linkedid or unique id on any PBX.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn find_call(db: &Db, id: &str) -> Result<Option<Row>, Error> {
     let uuid = match uuid::Uuid::try_parse(id) {
         Ok(uuid) => Some(CallUuid(uuid)),
@@ -97,9 +88,6 @@ pub fn find_call(db: &Db, id: &str) -> Result<Option<Row>, Error> {
 }
 
 /// The first stored calls, oldest first, at most `limit`.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn oldest(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let rows: Vec<CallColumns> = db.query_all(
@@ -111,9 +99,6 @@ pub fn oldest(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
 }
 
 /// Calls whose request was under way when the process ended, oldest first.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn sending(db: &Db) -> Result<Vec<Row>, Error> {
     let rows: Vec<CallColumns> = db.query_all(
         &format!("SELECT {COLUMNS} FROM calls WHERE state = 'sending' ORDER BY id"),

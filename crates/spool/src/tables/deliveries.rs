@@ -141,9 +141,6 @@ fn remember_hooked(db: &Db, at: EventTime, after: Option<Duration>) -> Result<()
 }
 
 /// How webhooks confirm calls; `None` before the first.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn hooked(db: &Db) -> Result<Option<Hooked>, Error> {
     Ok(meta::meta(db, HOOKED)?.and_then(|text| read_hooked(&text)))
 }

@@ -163,9 +163,6 @@ fn is_awaited(db: &Db, phone: &Phone) -> Result<bool, Error> {
 
 /// The lead that is left of one that was merged, however often; `None` for a lead that was not
 /// merged, or whose survivor was deleted.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn survivor(db: &Db, lead: LeadId) -> Result<Option<LeadId>, Error> {
     let end = root(lead, |lead| {
         Ok::<_, Error>(DirectoryTables(db).life(lead)?.merged)
@@ -175,17 +172,11 @@ pub fn survivor(db: &Db, lead: LeadId) -> Result<Option<LeadId>, Error> {
 }
 
 /// Who has a number, and who had it.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn holders(db: &Db, phone: &Phone) -> Result<Finding, Error> {
     find(&DirectoryTables(db), phone)
 }
 
 /// The numbers of the directory after `after`, in their order as numbers, and who has them.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn directory(
     db: &Db,
     after: Option<&Phone>,
@@ -204,9 +195,6 @@ pub fn directory(
 }
 
 /// How large the directory is.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn directory_size(db: &Db) -> Result<DirectorySize, Error> {
     let size = |name: &str| {
         let size =

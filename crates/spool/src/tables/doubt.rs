@@ -57,9 +57,6 @@ fn is<T: DeserializeOwned>(text: &str) -> bool {
 }
 
 /// Begins anew what cannot be read, in the first commit of a process.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub(crate) fn doubt(db: &Db) -> Result<(), Error> {
     for RememberedText { key, reads, then } in ALL {
         let Some(text) = meta::meta(db, key)?.filter(|text| !reads(text)) else {

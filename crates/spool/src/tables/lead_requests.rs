@@ -86,9 +86,6 @@ fn set_errand_memory(db: &Db, memory: &RequestMemory) -> Result<(), Error> {
 }
 
 /// The kinds that rest now, and why.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn resting(db: &Db, now: EventTime) -> Result<Vec<(RequestKind, Rest)>, Error> {
     let mut memory = errand_memory(db)?;
     let kinds = [RequestKind::LookUps, RequestKind::Fields];
@@ -107,9 +104,6 @@ fn wanted_fields(store: &Store) -> String {
 }
 
 /// The errands that are due. Costs next to nothing while there are none.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn errands(store: &Store, ask: &QueueQuery) -> Result<DueRequests, Error> {
     let mut errands = DueRequests::default();
     if store.settings.look_up {
@@ -322,9 +316,6 @@ fn catalogue_read(store: &Store, catalogue: &Catalogue, at: EventTime) -> Result
 
 /// Look-ups, and leads with something to show, that wait, due or not; none of a kind that
 /// rests, and none without a sender.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn errands_waiting(store: &Store, now: EventTime) -> Result<(u64, u64), Error> {
     if !store.settings.look_up {
         return Ok((0, 0));

@@ -95,9 +95,6 @@ fn conditions(filter: &LetterFilter, limit: usize) -> (String, Vec<Box<dyn ToSql
 }
 
 /// Letters by rising id, a page at a time.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn letters(db: &Db, filter: &LetterFilter) -> Result<Vec<Letter>, Error> {
     let limit = match filter.limit {
         0 => LETTERS_PAGE,
@@ -119,9 +116,6 @@ pub fn letters(db: &Db, filter: &LetterFilter) -> Result<Vec<Letter>, Error> {
 }
 
 /// One letter, with all the bytes kept of an unreadable one; `None` if it is none (any more).
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn letter(db: &Db, id: RowId) -> Result<Option<Letter>, Error> {
     let filter = LetterFilter {
         ids: Some(vec![id]),
@@ -139,9 +133,6 @@ pub fn letter(db: &Db, id: RowId) -> Result<Option<Letter>, Error> {
 }
 
 /// How many letters there are of each reason that has any.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn letters_by_reason(store: &Store) -> Result<BTreeMap<Reason, u64>, Error> {
     let rows: Vec<(String, i64)> =
         store.query_all("SELECT reason, count FROM letters", [], |row| {

@@ -108,9 +108,6 @@ fn raw(row: &rusqlite::Row<'_>) -> rusqlite::Result<ListedColumns> {
 
 /// A page of calls after this place, oldest first, and the place where the next one begins;
 /// `None` at the end. A page may be empty though others follow.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn listed(
     db: &Db,
     filter: &CallFilter,
@@ -148,9 +145,6 @@ pub fn listed(
 }
 
 /// The same before this place, newest first, of one number.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn listed_back(
     db: &Db,
     typed: &TypedNumber,
@@ -221,9 +215,6 @@ fn listed_of(db: &Db, raw: &ListedColumns) -> Result<Listed, Error> {
 }
 
 /// When the newest call began that is kept, of those that began by now; `None` without any.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn newest_start(db: &Db, now: i64) -> Result<Option<i64>, Error> {
     db.first_value(
         "SELECT started FROM calls WHERE started <= ?1 ORDER BY started DESC LIMIT 1",
@@ -249,9 +240,6 @@ pub(crate) fn purge_internal(db: &Db, now: EventTime) -> Result<(), Error> {
 }
 
 /// A page of calls between extensions; as [`listed`].
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn listed_internal(
     db: &Db,
     filter: &CallFilter,
@@ -273,9 +261,6 @@ pub fn listed_internal(
 
 /// Calls between extensions kept after the one with this id, oldest first, and the id of the
 /// last of them.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn internal_since(db: &Db, id: i64) -> Result<(Vec<Listed>, i64), Error> {
     let rows: Vec<(Place, String)> = db.query_all(
         &format!(
@@ -290,9 +275,6 @@ pub fn internal_since(db: &Db, id: i64) -> Result<(Vec<Listed>, i64), Error> {
 }
 
 /// The id of the newest call between extensions that is kept; 0 without any.
-///
-/// # Errors
-/// The disk.
 pub fn newest_internal(db: &Db) -> Result<i64, Error> {
     Ok(db
         .first_value("SELECT id FROM internal_calls ORDER BY id DESC LIMIT 1", [])?

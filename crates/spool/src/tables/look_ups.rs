@@ -103,9 +103,6 @@ fn onward_without_employee(
 }
 
 /// A ready call whose lead is known as merged goes to the survivor straight.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn onward(db: &Db, row: RowId) -> Result<Option<Reroute>, Error> {
     let (record, been) = been(db, row)?;
     onward_to_survivor(db, &record, &been)

@@ -84,17 +84,11 @@ pub(crate) fn remember_highest_id(store: &Store) -> Result<(), Error> {
 }
 
 /// A small durable setting.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn meta(db: &Db, key: &str) -> Result<Option<String>, Error> {
     db.first_value("SELECT value FROM meta WHERE key = ?1", [key])
 }
 
 /// What the state is bound to.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn binding(db: &Db) -> Result<Binding, Error> {
     Ok(Binding {
         address: meta(db, ADDRESS)?,

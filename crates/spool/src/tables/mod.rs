@@ -1,4 +1,8 @@
-//! All SQL, a file a stored thing.
+//! All SQL, a file a stored thing: functions on the [`Db`](crate::Db), or on the
+//! [`Store`](crate::Store) where its books and settings count.
+//!
+//! # Errors
+//! Each fails with the disk, or on a damaged file; what else it refuses it says itself.
 
 pub mod backfill;
 pub mod books;

@@ -26,9 +26,6 @@ pub(crate) fn set_open(
 }
 
 /// The open calls of a PBX, in the order they were first saved.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn open_calls(db: &Db, pbx: &str) -> Result<Vec<(u64, Vec<u8>)>, Error> {
     db.query_all(
         "SELECT key, snapshot FROM open_calls WHERE pbx = ?1 ORDER BY rowid",
@@ -41,9 +38,6 @@ pub fn open_calls(db: &Db, pbx: &str) -> Result<Vec<(u64, Vec<u8>)>, Error> {
 }
 
 /// The open calls of every PBX, in the order they were first saved.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn all_open_calls(db: &Db) -> Result<Vec<(String, u64, Vec<u8>)>, Error> {
     db.query_all(
         "SELECT pbx, key, snapshot FROM open_calls ORDER BY rowid",

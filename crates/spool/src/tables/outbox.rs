@@ -135,9 +135,6 @@ fn add_notice(db: &Db, about: &About) -> Result<(), Error> {
 }
 
 /// The outbox, oldest first.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn notices(db: &Db, limit: usize) -> Result<Vec<Notice>, Error> {
     let mut found = db.prepare(
         "SELECT id, message_id, body, reason, uuid, linkedid, trunk, state, at

@@ -7,9 +7,6 @@ use callbridge_call::EventTime;
 use callbridge_model::{CallRecord, Phone};
 
 /// Numbers that called and have no lead, by number, after `after`.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn parked_phones(
     db: &Db,
     after: Option<&Phone>,
@@ -42,9 +39,6 @@ pub fn parked_phones(
 }
 
 /// The parked calls of a number and its letters `ambiguous_lead`, oldest first.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn waiting_by_phone(db: &Db, phone: &Phone) -> Result<Vec<RowId>, Error> {
     let mut rows = parked_by_phone(db, phone)?;
     rows.extend::<Vec<RowId>>(db.values::<RowId>(
@@ -57,9 +51,6 @@ pub fn waiting_by_phone(db: &Db, phone: &Phone) -> Result<Vec<RowId>, Error> {
 }
 
 /// Letters `ambiguous_lead` whose number is known, by number, a page at a time, after `last`.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn torn_after(
     db: &Db,
     last: Option<&(Phone, RowId)>,
@@ -80,9 +71,6 @@ pub fn torn_after(
 }
 
 /// The parked calls of a number, oldest first.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn parked_by_phone(db: &Db, phone: &Phone) -> Result<Vec<RowId>, Error> {
     db.values::<RowId>(
         "SELECT id FROM calls WHERE state = 'parked' AND phone = ?1 ORDER BY id",
@@ -91,9 +79,6 @@ pub fn parked_by_phone(db: &Db, phone: &Phone) -> Result<Vec<RowId>, Error> {
 }
 
 /// All parked calls by the time they have waited, a page at a time, after `last`.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn parked_after(
     db: &Db,
     last: Option<(EventTime, RowId)>,
@@ -109,9 +94,6 @@ pub fn parked_after(
 }
 
 /// Calls that have been parked since before `before`, oldest first.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn parked_before(db: &Db, before: EventTime, limit: usize) -> Result<Vec<RowId>, Error> {
     db.values::<RowId>(
         "SELECT id FROM calls WHERE state = 'parked' AND since < ?1 ORDER BY since LIMIT ?2",

@@ -19,9 +19,6 @@ pub(crate) fn set_position(
 }
 
 /// How far a source is read; `None` for one never read.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn position(db: &Db, source: &str) -> Result<Option<serde_json::Value>, Error> {
     let text =
         db.first_value::<String>("SELECT position FROM positions WHERE source = ?1", [source])?;

@@ -23,9 +23,6 @@ pub enum Search {
 
 /// The stored call of this linkedid, of this unique id of any of its channels, of this uuid,
 /// or of the only uuid that begins so.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn search_call(db: &Db, id: &str) -> Result<Search, Error> {
     if let Some(row) = calls::find_call(db, id)? {
         return Ok(Search::One(Box::new(row)));

@@ -71,9 +71,6 @@ fn bury_under(
 }
 
 /// The uuid of a finished call by its linkedid or one of its unique ids, on any PBX.
-///
-/// # Errors
-/// When the file cannot be read.
 pub(crate) fn uuid_by_any_id(db: &Db, id: &str) -> Result<Option<CallUuid>, Error> {
     let mut found = db.prepare(
         // From one PBX to the next, for the whole table would be a long way.
@@ -92,9 +89,6 @@ pub(crate) fn uuid_by_any_id(db: &Db, id: &str) -> Result<Option<CallUuid>, Erro
 }
 
 /// The finished call that an id of this PBX belongs to, if it finished in the last 30 days.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn tombstone(db: &Db, pbx: &str, id: &str) -> Result<Option<SeenCall>, Error> {
     db.query_first(
         "SELECT uuid, own, started FROM tombstones WHERE pbx = ?1 AND id = ?2",

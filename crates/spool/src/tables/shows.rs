@@ -79,9 +79,6 @@ fn shown_floor(db: &Db, at: EventTime) -> Result<i64, Error> {
 }
 
 /// What a lead is to show.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn shows(db: &Db, lead: LeadId) -> Result<Option<LeadFieldState>, Error> {
     let text =
         db.first_value::<String>("SELECT shows FROM lead_shows WHERE lead = ?1", [lead.get()])?;
@@ -131,9 +128,6 @@ pub(crate) fn field_poll(db: &Db, lead: LeadId) -> Result<Option<FieldPoll>, Err
 }
 
 /// What a request would write for this lead now; without items where nothing is left to write.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn field_write(store: &Store, lead: LeadId) -> Result<Option<FieldWrite>, Error> {
     let Some(settings) = &store.settings.shows else {
         return Ok(None);
@@ -147,18 +141,12 @@ pub fn field_write(store: &Store, lead: LeadId) -> Result<Option<FieldWrite>, Er
 }
 
 /// The CRM's fields as they were read last.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn catalogue(db: &Db) -> Result<Option<Catalogue>, Error> {
     let text = meta::meta(db, crate::tables::lead_requests::CATALOGUE)?;
     text.map(|text| db.read_json(RowId(0), &text)).transpose()
 }
 
 /// How the fields of `--lead-field` stand; `None` without it.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn lead_fields(store: &Store, now: EventTime) -> Result<Option<LeadFields>, Error> {
     let Some(settings) = store.settings.shows.clone() else {
         return Ok(None);
@@ -179,9 +167,6 @@ pub fn lead_fields(store: &Store, now: EventTime) -> Result<Option<LeadFields>, 
 }
 
 /// Leads that wait to show something, or whose request is under way.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn leads_to_show(db: &Db) -> Result<u64, Error> {
     let count: i64 = db.value("SELECT count(*) FROM lead_shows WHERE asks IS NOT NULL", [])?;
     Ok(u64::try_from(count).unwrap_or(0))

@@ -41,9 +41,6 @@ pub(crate) fn drop_slot(db: &Db, slot: u32) -> Result<Done, Error> {
 }
 
 /// All slots taken, by number.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn slots(db: &Db) -> Result<Vec<SlotRow>, Error> {
     db.query_all(
         "SELECT slot, token, boot_id, sent, answered, wall_sent FROM slots ORDER BY slot",

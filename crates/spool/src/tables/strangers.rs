@@ -36,9 +36,6 @@ pub struct Stranger {
 pub(crate) type Strangers = BTreeMap<i64, Stranger>;
 
 /// Employees whom the CRM does not know, by their ids.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn unknown_employees(db: &Db) -> Result<Strangers, Error> {
     let text = meta::meta(db, KEY)?;
     // What cannot be read is told of by the start, which begins it anew.
@@ -90,9 +87,6 @@ pub(crate) fn employee_is_known(db: &Db, row: RowId) -> Result<(), Error> {
 }
 
 /// The extensions of the newest calls that have one.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn extensions_met(db: &Db) -> Result<Vec<Met>, Error> {
     let rows: Result<Vec<Option<Met>>, Error> = db.query_all(
         "SELECT json_extract(record, '$.pbx'), json_extract(record, '$.trunk'),

@@ -56,9 +56,6 @@ fn read_unconfirmed(row: &rusqlite::Row<'_>) -> rusqlite::Result<Unconfirmed> {
 }
 
 /// What could be requested now, and when there will be more.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
     let books = store.books();
     let mut head = WorkQueue {
@@ -87,9 +84,6 @@ pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
 
 /// What a sweep looks for: submitted calls that no two sweeps have missed, the one accepted
 /// first at the front; and those that this token cannot poll, however often they were missed.
-///
-/// # Errors
-/// The disk, or a damaged file.
 pub fn sought(db: &Db, ask: &QueueQuery) -> Result<Vec<Unconfirmed>, Error> {
     let limit = count(SOUGHT_MAX);
     let text = format!("{UNCONFIRMED} AND absent < 2 ORDER BY submitted_at LIMIT ?1");

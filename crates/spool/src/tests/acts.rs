@@ -3,10 +3,9 @@
 
 use super::call::{at, finished, journal};
 use super::deliveries::signature;
-use crate::tables;
 use crate::{
     Delivery, Done, Fate, Finished, LetterFilter, Op, QueueQuery, RowId, Settings, SlotRow, Step,
-    Store, WebhookEvent,
+    Store, WebhookEvent, tables,
 };
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};

@@ -2,8 +2,7 @@
 
 use super::acts::{Act, SUBMITTED, ask, step, token, write};
 use super::call::at;
-use crate::tables;
-use crate::{Op, RowId, Step, Store};
+use crate::{Op, RowId, Step, Store, tables};
 use callbridge_leads::lead_field::Catalogue;
 use callbridge_leads::lead_request::LeadChange;
 use callbridge_leads::lead_request::due::LeadRequest;

@@ -2,8 +2,7 @@
 
 use super::acts::{Act, write};
 use super::call::{T0, at, finished};
-use crate::tables;
-use crate::{CallFilter, Op, Place, Store};
+use crate::{CallFilter, Op, Place, Store, tables};
 use callbridge_model::{Outcome, TypedNumber};
 
 fn number() -> TypedNumber {

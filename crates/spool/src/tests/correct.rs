@@ -1,8 +1,7 @@
 //! What becomes of a letter `incomplete` when its call is told again, and better?
 
 use super::call::{at, finished, journal};
-use crate::tables;
-use crate::{Done, Finished, Op, RowId, Settings, State, Step, Store};
+use crate::{Done, Finished, Op, RowId, Settings, State, Step, Store, tables};
 use callbridge_model::{CallUuid, Outcome, Reason};
 
 fn finish(store: &mut Store, call: &Finished) -> Done {

@@ -2,10 +2,9 @@
 
 use super::call::{ask, at, finished, journal};
 use super::table::steps;
-use crate::tables;
 use crate::{
     DELIVERIES_KEPT, Delivered, Delivery, Done, Error, Fate, Hooked, Op, RowId, Settings, State,
-    Step, Store, WebhookEvent,
+    Step, Store, WebhookEvent, tables,
 };
 use callbridge_model::TokenPrint;
 use callbridge_model::{LeadId, Outcome, Reason};

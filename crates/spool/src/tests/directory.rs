@@ -1,8 +1,7 @@
 //! Is the directory on disk the one of the rules?
 
 use super::call::{at, finished};
-use crate::tables;
-use crate::{DirectorySize, Done, Handle, Op, Settings, Store, open};
+use crate::{DirectorySize, Done, Handle, Op, Settings, Store, open, tables};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::memory::Remembered;
 use callbridge_leads::directory::{ContactId, ContactPhones, FirstPhone, LeadNews, What};

@@ -2,9 +2,8 @@
 
 use super::call::journal;
 use crate::store::prepare;
-use crate::tables;
 use crate::writer::start;
-use crate::{Done, Error, Op, Settings, Store};
+use crate::{Done, Error, Op, Settings, Store, tables};
 
 fn call(n: u32) -> Op {
     Op::Finish(Box::new(journal(n)))

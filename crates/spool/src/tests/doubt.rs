@@ -1,8 +1,7 @@
 //! What was remembered beside the calls and cannot be read: is it taken for nothing, or in the way?
 
 use super::call::{T0, ask, at, journal};
-use crate::tables;
-use crate::{Op, Settings, open};
+use crate::{Op, Settings, open, tables};
 
 const TEXTS: [&str; 4] = ["", "{\"of\": \"another version\"}", "7 x 8 9", "[1"];
 

@@ -1,8 +1,7 @@
 //! What becomes of calls that FAILED?
 
 use super::call::{T0, ask, at, journal};
-use crate::tables;
-use crate::{Done, LetterFilter, Op, Row, RowId, Settings, State, Step, Store};
+use crate::{Done, LetterFilter, Op, Row, RowId, Settings, State, Step, Store, tables};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};
 use callbridge_leads::lead_request::LeadChange;

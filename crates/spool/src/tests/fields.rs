@@ -1,8 +1,7 @@
 //! What do leads show of their calls?
 
 use super::call::{T0, ask, at, journal};
-use crate::tables;
-use crate::{Op, RowId, Settings, Step, Store};
+use crate::{Op, RowId, Settings, Step, Store, tables};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::lead_field;
 use callbridge_leads::lead_field::{Catalogue, CrmField, FieldId};

@@ -1,8 +1,7 @@
 //! What becomes of a call that comes in?
 
 use super::call::{ask, at, finished, journal};
-use crate::tables;
-use crate::{Done, Finished, LetterFilter, Op, RowId, Settings, State, Store};
+use crate::{Done, Finished, LetterFilter, Op, RowId, Settings, State, Store, tables};
 use callbridge_model::{Outcome, Reason};
 
 fn store() -> Store {

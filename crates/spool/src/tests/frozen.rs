@@ -5,11 +5,10 @@
 
 use super::call::{T0, ask, at, journal};
 use crate::folder::FILE;
-use crate::tables;
 use crate::tables::schema;
 use crate::tables::schema::MIGRATIONS;
 use crate::{
-    Done, Error, Guard, Handle, LetterFilter, Op, Row, RowId, Settings, State, Step, open,
+    Done, Error, Guard, Handle, LetterFilter, Op, Row, RowId, Settings, State, Step, open, tables,
 };
 use callbridge_model::TokenPrint;
 use callbridge_model::status::Books;

@@ -1,8 +1,7 @@
 //! What does the thread promise to those who ask it?
 
 use super::call::{at, finished, journal};
-use crate::tables;
-use crate::{Done, Error, Op, RowId, Settings, State, Step, open};
+use crate::{Done, Error, Op, RowId, Settings, State, Step, open, tables};
 use callbridge_model::Outcome;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, mpsc};

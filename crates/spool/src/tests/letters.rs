@@ -1,10 +1,9 @@
 //! What does a person see of a letter, and what can be done with it?
 
 use super::call::{at, finished, journal};
-use crate::tables;
 use crate::{
     Done, Error, Finished, LISTED_BYTES_MAX, LetterFilter, Op, RowId, Settings, State, Step, Store,
-    UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX, hint,
+    UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX, hint, tables,
 };
 use callbridge_model::{LeadId, Outcome, Phone, Reason};
 

@@ -1,9 +1,9 @@
 //! What does `calls` find?
 
 use super::call::{T0, at, finished, journal};
-use crate::tables;
 use crate::{
     CallFilter, Finished, INTERNAL_KEPT, Listed, Op, Place, RowId, Settings, State, Step, Store,
+    tables,
 };
 use callbridge_model::{Outcome, Phone, Reason, TypedNumber};
 

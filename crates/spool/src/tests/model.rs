@@ -3,8 +3,9 @@
 use super::call::{ask, at, finished};
 use super::table::steps;
 use crate::store::prepare;
-use crate::tables;
-use crate::{Done, Error, Finished, LetterFilter, Op, RowId, Settings, State, Step, Store, next};
+use crate::{
+    Done, Error, Finished, LetterFilter, Op, RowId, Settings, State, Step, Store, next, tables,
+};
 use callbridge_model::status::Books;
 use callbridge_model::{Outcome, Reason};
 use proptest::prelude::*;

@@ -7,8 +7,7 @@
 use super::acts::{ACTS, filled};
 use super::acts_errands::ERRANDS;
 use super::acts_listed::LISTED;
-use crate::Store;
-use crate::tables;
+use crate::{Store, tables};
 use std::collections::BTreeSet;
 use std::path::Path;
 

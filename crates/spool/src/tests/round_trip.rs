@@ -1,8 +1,7 @@
 //! Does everything stored come back as it was?
 
 use super::call::{ask, at, finished};
-use crate::tables;
-use crate::{Done, Finished, Op, Settings, SlotRow, Store};
+use crate::{Done, Finished, Op, Settings, SlotRow, Store, tables};
 use callbridge_call::call::{Because, HeardNumber, Variable};
 use callbridge_call::{Direction, EpochSeconds, EventTime, Extension, UniqueId};
 use callbridge_model::TokenPrint;

@@ -1,8 +1,7 @@
 //! Which stored call does an id mean?
 
 use super::call::{at, finished, journal};
-use crate::tables;
-use crate::{Finished, Op, Search, Settings, Store};
+use crate::{Finished, Op, Search, Settings, Store, tables};
 use callbridge_model::{CallUuid, Outcome, Reason};
 
 /// Calls whose uuids begin with these words, each 32 bits.

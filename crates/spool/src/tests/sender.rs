@@ -1,10 +1,9 @@
 //! What does the sender see?
 
 use super::call::{ask, at, finished, journal};
-use crate::tables;
 use crate::{
     ATTEMPTS_MAX, Binding, Done, Error, FIRST_POLL, Finished, Op, QueueQuery, RowId, Settings,
-    Step, Store,
+    Step, Store, tables,
 };
 use callbridge_model::TokenPrint;
 use callbridge_model::{Outcome, Reason};

@@ -2,8 +2,7 @@
 
 use super::call::{at, journal};
 use crate::folder::FILE;
-use crate::tables;
-use crate::{Done, Handle, Op, Purged, RowId, Settings, Step, open};
+use crate::{Done, Handle, Op, Purged, RowId, Settings, Step, open, tables};
 use callbridge_model::TokenPrint;
 use std::path::Path;
 

@@ -3,9 +3,9 @@
 
 use super::call::{T0, at, finished};
 use super::stored::{Stored, columns};
-use crate::tables;
 use crate::{
     ATTEMPTS_MAX, Attempt, Done, FIRST_POLL, Fate, Op, RowId, Settings, State, Step, Store, next,
+    tables,
 };
 use callbridge_call::EventTime;
 use callbridge_leads::lead_request::failed::RerouteHistory;

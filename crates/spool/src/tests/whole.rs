@@ -5,10 +5,9 @@
 
 use super::frozen::{contents, tables, texts};
 use crate::folder::FILE;
-use crate::tables;
 use crate::tables::schema;
 use crate::tables::schema::MIGRATIONS;
-use crate::{CallFilter, Guard, Handle, LetterFilter, Row, RowId, Settings, State, open};
+use crate::{CallFilter, Guard, Handle, LetterFilter, Row, RowId, Settings, State, open, tables};
 use callbridge_call::trunk::Endpoints;
 use callbridge_call::{Assembler, Settings as Assembling};
 use callbridge_leads::directory::backfill::Backfill;

@@ -2,8 +2,7 @@
 
 use super::call::journal;
 use crate::folder::FILE;
-use crate::tables;
-use crate::{Error, Op, Refused, RowId, Settings, State, open};
+use crate::{Error, Op, Refused, RowId, Settings, State, open, tables};
 use std::path::PathBuf;
 
 /// Refusals at the door.
