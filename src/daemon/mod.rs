@@ -14,7 +14,7 @@
 //! | [`directory`] | waiting calls go when something is learned of their numbers |
 //! | [`lists`] | leads and employees in force |
 //! | [`webhooks`] | events that come to us |
-//! | [`errands`] | what became of failed calls and of leads' fields, told |
+//! | [`lead_requests`] | what became of failed calls and of leads' fields, told |
 //! | [`rights`] | with whose rights it runs, and who can read its secrets |
 //! | [`readers`] | other daemons on this machine that read a source of ours |
 //! | [`upkeep`] | what is long over is forgotten |

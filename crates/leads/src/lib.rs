@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`directory`] | phones and leads learned from what the CRM tells |
 //! | [`lead_field`] | what a lead shows of its calls, and values by hand |
-//! | [`errand`] | the requests, and what their answers mean |
+//! | [`lead_request`] | the requests, and what their answers mean |
 
 pub mod directory;
 pub mod lead_field;

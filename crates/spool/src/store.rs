@@ -78,26 +78,29 @@ impl Store {
     }
 
     /// The store over an open connection, brought up to date.
-    pub(super) fn over(db: Connection, path: &Path, settings: Settings) -> Result<Self, Error> {
+    pub(super) fn over(
+        connection: Connection,
+        path: &Path,
+        settings: Settings,
+    ) -> Result<Self, Error> {
         let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
-        let path = path.to_path_buf();
-        match schema::inspect(&db, MIGRATIONS).map_err(told(&path))? {
+        let (db, path) = (Db::new(connection, path), path.to_path_buf());
+        let connection = &db.connection;
+        match db.sql(schema::inspect(connection, MIGRATIONS))? {
             // auto_vacuum counts only before the first table.
-            Found::New => db.execute_batch("PRAGMA auto_vacuum = INCREMENTAL"),
-            Found::Current | Found::Migrated(_) => Ok(()),
+            Found::New => db.sql(connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL"))?,
+            Found::Current | Found::Migrated(_) => {}
             Found::Foreign => return Err(Error::Foreign { path }),
             Found::Newer(found) => return Err(Error::NewerSchema { path, found, known }),
         }
-        .map_err(told(&path))?;
-        db.execute_batch(PRAGMAS).map_err(told(&path))?;
-        db.set_prepared_statement_cache_capacity(64);
+        db.sql(connection.execute_batch(PRAGMAS))?;
+        connection.set_prepared_statement_cache_capacity(64);
         // Else a value bound to a statement that a partial index may serve plans it anew each time.
-        db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
-            .map_err(told(&path))?;
-        schema::migrate(&db, MIGRATIONS).map_err(told(&path))?;
-        let tally = Tally::load(&db).map_err(told(&path))?;
+        db.sql(connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true))?;
+        db.sql(schema::migrate(connection, MIGRATIONS))?;
+        let tally = db.sql(Tally::load(connection))?;
         let mut store = Self {
-            db: Db::new(db, &path),
+            db,
             settings,
             tally,
             next_id: 1,
@@ -114,14 +117,12 @@ impl Store {
 
     /// The highest id ever given; purged rows count through the setting `highest_id`.
     fn highest_id(&self) -> Result<i64, Error> {
-        let highest = self.connection.query_row(
+        self.value(
             "SELECT max(ifnull((SELECT max(id) FROM calls), 0),
                         ifnull((SELECT max(id) FROM unreadable), 0),
                         ifnull((SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?1), 0))",
             [tables::meta::HIGHEST_ID],
-            |row| row.get(0),
-        );
-        self.sql(highest)
+        )
     }
 
     pub(crate) fn new_id(&mut self) -> RowId {
@@ -145,7 +146,8 @@ impl Store {
             why: "its name is not UTF-8".to_owned(),
         })?;
         let copied = self.connection.execute("VACUUM INTO ?1", [name]);
-        copied.map(drop).map_err(told(file))
+        let wrong = |error| Error::sqlite(file, &error);
+        copied.map(drop).map_err(wrong)
     }
 
     pub(super) fn settings(&self) -> Settings {
@@ -170,7 +172,7 @@ impl Store {
         }
     }
 
-    /// The counters of [`Op::Count`](crate::Op::Count), and `repeats`.
+    /// The counters of [`Op::Count`], and `repeats`.
     pub fn counters(&self) -> BTreeMap<String, u64> {
         let named = self.tally.named.iter().filter(|(_, count)| **count > 0);
         named
@@ -337,11 +339,6 @@ impl Store {
             Op::Learn(news) => tables::directory::learn(self, news),
         }
     }
-}
-
-/// SQLite's error with our words, before there is a store.
-fn told(path: &Path) -> impl Fn(rusqlite::Error) -> Error + '_ {
-    move |error| Error::sqlite(path, &error)
 }
 
 #[cfg(test)]

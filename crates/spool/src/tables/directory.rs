@@ -126,7 +126,7 @@ fn holding(row: &Row<'_>) -> rusqlite::Result<Option<Holding>> {
 }
 
 /// Takes in what was told of a lead; calls that may leave by it are remembered for
-/// [`take_awaited`].
+/// [`Store::take_awaited`].
 pub(crate) fn learn(store: &mut Store, news: &LeadNews) -> Result<Done, Error> {
     let phones = match learn::learn(&mut DirectoryTables(store), news)? {
         Learned::Nothing => return Ok(Done::Learned { new: false }),
