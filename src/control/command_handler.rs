@@ -13,7 +13,7 @@ use callbridge_mapping::people::People;
 use callbridge_model::Reason;
 use callbridge_model::Status;
 use callbridge_model::clock;
-use callbridge_sender::Asking;
+use callbridge_sender::CrmProxy;
 use callbridge_spool::{Error, Handle, Letter, Op, Step, Store, tables};
 use futures_util::future::join_all;
 use serde_json::{Value, json};

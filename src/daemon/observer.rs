@@ -3,7 +3,7 @@
 use super::lists;
 use super::readers::{self, Others};
 use super::webhooks::ReceiverView;
-use crate::daemon::lead_requests as errands;
+use crate::daemon::lead_requests;
 use crate::ops::http::Watch;
 use crate::ops::metrics::{Durations, Observed};
 use callbridge_model::Grant;

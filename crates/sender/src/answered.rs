@@ -10,9 +10,9 @@ use super::plan::Task;
 use super::schedule::next_poll;
 use super::tokens::Standing;
 use super::verdict::{Bar, Fault, Halt, Verdict, judge};
-use crate::lead_requests as errands;
+use crate::lead_requests;
 use callbridge_crm::{ApiError, ApiResponse, ApiResult, Endpoint, Page, TokenInfo};
-use callbridge_leads::lead_request as errand;
+use callbridge_leads::lead_request;
 use callbridge_leads::lead_request::due::LeadRequest;
 use callbridge_model::Reason;
 use callbridge_model::TokenPrint;
@@ -137,11 +137,11 @@ impl Core {
             }
             Ok(_) | Err(_) => {}
         }
-        let settled = errand::settle(now.wall, &errand, &answer, &flight.token);
+        let settled = lead_request::settle(now.wall, &errand, &answer, &flight.token);
         let unchanged = settled.changes.is_empty();
         ops.extend(settled.changes.into_iter().map(Op::Lead));
         self.errands.answered(now, &errand, unchanged);
-        let verdict = errands::word(&answer);
+        let verdict = lead_requests::word(&answer);
         self.count(endpoint, verdict);
         self.remember(now, &mut ops);
         Answered {

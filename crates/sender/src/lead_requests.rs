@@ -3,7 +3,7 @@
 //! [`callbridge_leads::lead_request`].
 
 use callbridge_crm::{ApiError, ApiReply, ApiResult, Request, WriteStatus};
-use callbridge_leads::lead_request as errand;
+use callbridge_leads::lead_request;
 use callbridge_leads::lead_request::FieldWrite;
 use callbridge_leads::lead_request::due::{CommandRequest, LeadRequest, RequestId};
 use callbridge_model::clock::Now;
@@ -86,7 +86,7 @@ impl Errands {
         if matches!(errand, LeadRequest::FieldWrite(_)) && body.is_none() {
             // nothing is left of it that could be written
             ops.extend(
-                errand::launched(now.wall, errand, write)
+                lead_request::launched(now.wall, errand, write)
                     .into_iter()
                     .map(Op::Lead),
             );
@@ -118,7 +118,7 @@ impl Errands {
         }
         self.from = now.boot + LOADED_EVERY;
         ops.extend(
-            errand::launched(now.wall, errand, write)
+            lead_request::launched(now.wall, errand, write)
                 .into_iter()
                 .map(Op::Lead),
         );

@@ -5,7 +5,7 @@ use super::meta;
 use super::{backfill, deliveries, shows, strangers};
 use crate::Db;
 use crate::Error;
-use crate::tables::lead_requests as errands;
+use crate::tables::lead_requests;
 use callbridge_leads::directory::backfill::Backfill;
 use callbridge_leads::lead_field::Catalogue;
 use serde::de::DeserializeOwned;
