@@ -15,8 +15,8 @@ mod table;
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Frames};
 use callbridge_call::event::ChannelState;
 use callbridge_call::{
-    Assembler, ChannelEvent, ChannelRef, Endpoint, Endpoints, EventTime, Kind, Origin, PbxEvent,
-    Settings,
+    Assembler, ChannelEvent, ChannelRef, Endpoints, EventTime, Kind, Origin, PbxEvent, Settings,
+    TrunkEndpoint,
 };
 use core_time::on_core;
 use std::borrow::Cow;
@@ -225,7 +225,7 @@ fn told(file: &Path) -> u64 {
 }
 
 fn assembler(max_open_calls: usize) -> Assembler {
-    let trunk = Endpoint::new("city", "PJSIP/city");
+    let trunk = TrunkEndpoint::new("city", "PJSIP/city");
     Assembler::new(Settings {
         max_open_calls,
         ..Settings::new(Endpoints::new(vec![trunk]).expect("no conflict"))

@@ -14,7 +14,7 @@ use axum::routing::post;
 use callbridge_call::EventTime;
 use callbridge_model::TokenPrint;
 use callbridge_model::secret::Secret;
-use callbridge_model::secret_source::Place;
+use callbridge_model::secret_source::SecretPlace;
 use callbridge_model::webhook_signature::Key;
 use callbridge_spool as spool;
 use callbridge_spool::{Handle, Op, Settings, Step};
@@ -197,7 +197,7 @@ fn call(n: usize) -> spool::Finished {
 
 fn receiver(spool: &Handle) -> Arc<Receiver> {
     let places = Places {
-        application: Some(Place::Variable(Secret::from(SECRET))),
+        application: Some(SecretPlace::Variable(Secret::from(SECRET))),
         ..Places::default()
     };
     Arc::new(Receiver {
@@ -256,7 +256,7 @@ fn reference(runtime: &tokio::runtime::Runtime, requests: &[Vec<u8>]) -> String 
 
 fn judging() -> Vec<Op> {
     let places = Places {
-        application: Some(Place::Variable(Secret::from(SECRET))),
+        application: Some(SecretPlace::Variable(Secret::from(SECRET))),
         ..Places::default()
     };
     let keyring = Secrets::new(places, None).0.current();

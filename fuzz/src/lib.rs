@@ -4,7 +4,7 @@ pub mod script;
 
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Frames};
 use callbridge_call::{
-    Assembler, Endpoint, Endpoints, EventTime, FinishedCall, Settings, PbxEvent, trunk,
+    Assembler, TrunkEndpoint, Endpoints, EventTime, FinishedCall, Settings, PbxEvent, trunk,
 };
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub const NOW: i64 = 1_795_000_000;
 /// An assembler with the recordings' trunks.
 pub fn assembler() -> Assembler {
     let trunks = [("city", "PJSIP/city"), ("gsm", "PJSIP/gsm")];
-    let trunks = trunks.map(|(trunk, endpoint)| Endpoint::new(trunk, endpoint));
+    let trunks = trunks.map(|(trunk, endpoint)| TrunkEndpoint::new(trunk, endpoint));
     Assembler::new(Settings::new(
         Endpoints::new(trunks.to_vec()).expect("no conflict"),
     ))
@@ -86,7 +86,7 @@ pub fn framed(bytes: &[u8]) {
 
 /// Endpoints that do not conflict are never equally long where they match one channel.
 pub fn endpoints((a, b, name): (&str, &str, &str)) {
-    let (a, b) = (Endpoint::new("a", a), Endpoint::new("b", b));
+    let (a, b) = (TrunkEndpoint::new("a", a), TrunkEndpoint::new("b", b));
     let both = a.matches(name) && b.matches(name);
     let equal = a.pattern().chars().count() == b.pattern().chars().count();
     let Ok(endpoints) = Endpoints::new(vec![a, b]) else {

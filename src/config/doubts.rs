@@ -1,7 +1,7 @@
 //! What is no fault and still likely to be a mistake: said by `check`, and by `run` in its log.
 
 use crate::config::checked::{Config, TokenFrom};
-use callbridge_model::secret_source::Place;
+use callbridge_model::secret_source::SecretPlace;
 use callbridge_source::url::Transport;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ fn wide(config: &Config) -> impl Iterator<Item = Doubt> {
 }
 
 /// Every secret, by what it is for.
-fn places(config: &Config) -> impl Iterator<Item = (String, &Place)> {
+fn places(config: &Config) -> impl Iterator<Item = (String, &SecretPlace)> {
     let sources = config.sources.iter();
     let sources = sources.filter_map(|it| Some((it.url.public(), it.secret.as_ref()?)));
     let token = config.crm.as_ref().and_then(|crm| crm.token.as_ref());

@@ -3,7 +3,7 @@
 use ::{callbridge_oauth as oauth, callbridge_spool as spool};
 use callbridge_intake::machine;
 use callbridge_model::exit::Code;
-use callbridge_model::secret_source::Kind;
+use callbridge_model::secret_source::SecretKind;
 
 /// A heading with its pairs of a term and a sentence.
 pub(super) struct Section {
@@ -54,20 +54,20 @@ fn exit_status() -> Section {
     }
 }
 
-const fn secret_of(kind: Kind) -> &'static str {
+const fn secret_of(kind: SecretKind) -> &'static str {
     match kind {
-        Kind::Token => "The token of the CRM",
-        Kind::Ami => "The secret of the PBX's manager account",
-        Kind::Amqp => "The password at the broker",
-        Kind::DeadLetter => "The password at the broker of the dead letters",
-        Kind::Webhook => "The secret that signs the CRM's events",
-        Kind::Client => "The client secret of the application (connect)",
+        SecretKind::Token => "The token of the CRM",
+        SecretKind::Ami => "The secret of the PBX's manager account",
+        SecretKind::Amqp => "The password at the broker",
+        SecretKind::DeadLetter => "The password at the broker of the dead letters",
+        SecretKind::Webhook => "The secret that signs the CRM's events",
+        SecretKind::Client => "The client secret of the application (connect)",
     }
 }
 
 fn environment() -> Section {
     let pair = |term: &str, words: &str| (term.to_owned(), words.to_owned());
-    let secrets = Kind::ALL.map(|kind| {
+    let secrets = SecretKind::ALL.map(|kind| {
         let credential = kind.credential();
         let words = format!(
             "{}. Files and the systemd credential {credential} are better: a process's variables \

@@ -4,7 +4,7 @@
 use super::arguments;
 use callbridge_intake::machine;
 use callbridge_model::environment::Environment;
-use callbridge_model::secret_source::Kind;
+use callbridge_model::secret_source::SecretKind;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, Command};
 use std::collections::BTreeSet;
@@ -49,7 +49,7 @@ pub(crate) fn unread(environment: &Environment) -> Vec<Unread> {
 
 /// Every variable that some command reads.
 fn known() -> BTreeSet<String> {
-    let mut known: BTreeSet<String> = Kind::ALL.map(|it| it.variable().to_owned()).into();
+    let mut known: BTreeSet<String> = SecretKind::ALL.map(|it| it.variable().to_owned()).into();
     known.insert(machine::VARIABLE.to_owned());
     known.insert("CALLBRIDGE_PLANT_FAULTS".to_owned());
     let mut commands = vec![arguments::command()];

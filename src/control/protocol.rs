@@ -54,8 +54,8 @@ pub enum ControlRequest {
         /// The linkedid, the uuid, or a telephone number.
         id: String,
     },
-    /// `calls`: an item a call, oldest first; with `follow` then [`ControlReply::Ready`], and an item a
-    /// call that comes to be or ends, until the line is closed.
+    /// `calls`: an item a call, oldest first; with `follow` then [`ControlReply::Ready`], and an
+    /// item a call that comes to be or ends, until the line is closed.
     Calls {
         which: CallsQuery,
         /// Those that are kept already; without it `follow` begins with the daemon's start.

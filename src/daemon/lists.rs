@@ -7,7 +7,7 @@ use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::Directory;
 use callbridge_mapping::people::People;
 use callbridge_mapping::people::files;
-use callbridge_mapping::people::files::{Kind, News, Watched};
+use callbridge_mapping::people::files::{ListKind, News, Watched};
 use callbridge_mapping::people::matching;
 use callbridge_model::clock;
 use callbridge_model::number::Country;
@@ -188,10 +188,10 @@ fn log(news: &News) {
     let (rows, bad, remarks) = (about.rows, about.bad, about.remarks());
     match (news.kind, about.is_empty()) {
         (_, true) => tracing::warn!(%file, "the list has no row"),
-        (Kind::Leads, false) => {
+        (ListKind::Leads, false) => {
             tracing::info!(%file, rows, bad, "the lead list is read{remarks}");
         }
-        (Kind::Employees, false) => {
+        (ListKind::Employees, false) => {
             tracing::info!(%file, rows, bad, "the employees are read{remarks}");
         }
     }
@@ -232,14 +232,14 @@ pub(crate) async fn keep(
         for news in &news {
             let Ok(change) = &news.result else { continue };
             match news.kind {
-                Kind::Leads if !all_anew => {
+                ListKind::Leads if !all_anew => {
                     let (now, phones) = (clock::now().wall, Some(&change.phones[..]));
                     let left = release(&spool, phones, &rules, lists.people(), now).await;
                     // What the full disk did not take is looked for among all parked calls.
                     all_anew = !passed(left)?;
                 }
-                Kind::Employees if rules.require_employee => all_anew = true,
-                Kind::Leads | Kind::Employees => {}
+                ListKind::Employees if rules.require_employee => all_anew = true,
+                ListKind::Leads | ListKind::Employees => {}
             }
         }
         if all_anew {

@@ -150,8 +150,7 @@ impl Daemon {
         let people: SharedPeople = Arc::new(RwLock::new(Arc::new(lists.people().clone())));
         let (ring, ring_end) = source::ring(Limits::default());
         let is_file = opened.is_file.clone();
-        let verdicts = start_sources(opened.sources, &ring, &stopped, &mut intake);
-        drop(ring);
+        let verdicts = start_sources(opened.sources, ring, &stopped, &mut intake);
         let (seen, seen_up) = watch::channel(vec![false; is_file.len()]);
         let shell = Shell {
             intake: opened.intake,
@@ -167,7 +166,7 @@ impl Daemon {
             pulse: Pulse::new("the intake"),
             files: Files::of(config.sources.iter().map(|it| &it.url)),
         };
-        let mut vitals = vec![shell.pulse.vital()];
+        let vitals = [shell.pulse.vital()];
         intake.spawn(shell.run());
         let (rules, spool) = (&config.rules, &opened.spool);
         let (shown, met) = lists.shown();
@@ -180,7 +179,6 @@ impl Daemon {
             token_requests,
             vital,
         } = outward::start_sender(&config, &opened.spool, &durations, &stopped, &mut tasks);
-        vitals.extend(vital);
         outward::start_notices(&config, &opened.spool, &stopped, &mut tasks);
         let webhooks = webhooks::start(&config, &opened.spool, &stopped, &mut tasks).await?;
         let observer = Arc::new(Observer {
@@ -196,7 +194,7 @@ impl Daemon {
             webhooks,
             lists: shown,
             employees: met,
-            vitals,
+            vitals: vitals.into_iter().chain(vital).collect(),
             state: shown_folder(&config),
             check_command: check_command(&config, std::env::args()),
         });
@@ -422,7 +420,7 @@ fn start_keeping(
 
 fn start_sources(
     sources: Vec<Source>,
-    ring: &Ring,
+    ring: Ring,
     stopped: &watch::Receiver<bool>,
     tasks: &mut JoinSet<anyhow::Result<()>>,
 ) -> Vec<source::Verdicts> {

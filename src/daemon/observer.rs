@@ -11,7 +11,7 @@ use callbridge_model::clock;
 use callbridge_model::heartbeat as pulse;
 use callbridge_model::heartbeat::Vital;
 use callbridge_model::status::{
-    Backlog, Employees, Pause, Requests, Source, SourceState, Status, Token,
+    Backlog, Employees, Pause, Requests, SourceState, SourceStatus, Status, Token,
 };
 use callbridge_sender::status::SenderStatus;
 use callbridge_spool::{Error, Handle, tables};
@@ -24,7 +24,7 @@ use tokio::sync::watch;
 #[derive(Clone, Debug)]
 pub(crate) struct SourceViews {
     /// How each is doing.
-    pub states: watch::Receiver<Vec<Source>>,
+    pub states: watch::Receiver<Vec<SourceStatus>>,
     /// Who else reads them.
     pub others: Others,
     /// Which have been up at least once.

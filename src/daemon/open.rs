@@ -18,7 +18,7 @@ use callbridge_leads::lead_field;
 use callbridge_mapping::journal::Rules;
 use callbridge_model::clock;
 use callbridge_model::exit::Code;
-use callbridge_model::secret_source::Place;
+use callbridge_model::secret_source::SecretPlace;
 use callbridge_source::url::{From, Transport};
 use callbridge_source::{EventTime, FilePosition, Secret, Source};
 use callbridge_spool as spool;
@@ -385,7 +385,7 @@ async fn source(
 }
 
 /// A secret as sources and the broker take it: its text, or the file to read whenever it is needed.
-pub(crate) fn source_secret(place: &Place) -> Secret {
+pub(crate) fn source_secret(place: &SecretPlace) -> Secret {
     match (place.fixed(), place.file()) {
         (Some(secret), _) => Secret::Value(secret),
         (None, Some(path)) => Secret::File(path.to_owned()),

@@ -69,7 +69,7 @@ struct WatchedSource {
 /// Looks out for others until the stop is given.
 pub(crate) fn start(
     config: &Config,
-    sources: &[status::Source],
+    sources: &[status::SourceStatus],
     stopped: &watch::Receiver<bool>,
     tasks: &mut JoinSet<anyhow::Result<()>>,
 ) -> Others {
@@ -269,7 +269,10 @@ impl WatchedSource {
 }
 
 /// The sources with who else reads them.
-pub(crate) fn told(mut sources: Vec<status::Source>, others: &Others) -> Vec<status::Source> {
+pub(crate) fn told(
+    mut sources: Vec<status::SourceStatus>,
+    others: &Others,
+) -> Vec<status::SourceStatus> {
     for (at, readers) in others.borrow().iter() {
         if let Some(source) = sources.get_mut(*at) {
             source.others.clone_from(readers);

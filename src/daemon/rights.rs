@@ -2,7 +2,7 @@
 
 use crate::config::checked::Config;
 use crate::privilege::{self, is_open_to_all};
-use callbridge_model::secret_source::Place;
+use callbridge_model::secret_source::SecretPlace;
 use std::path::PathBuf;
 
 /// What is to be said.
@@ -15,9 +15,9 @@ pub(crate) struct RightsReport {
 impl RightsReport {
     /// Of a `run` with these flags.
     pub(crate) fn of(config: &Config) -> Self {
-        let held = |place: &Place| match place {
-            Place::Held(path, _) => Some(path.clone()),
-            Place::File(_) | Place::Variable(_) => None,
+        let held = |place: &SecretPlace| match place {
+            SecretPlace::Held(path, _) => Some(path.clone()),
+            SecretPlace::File(_) | SecretPlace::Variable(_) => None,
         };
         let mut open = config.secret_files();
         open.retain(|path| is_open_to_all(path));

@@ -2,7 +2,7 @@
 
 use super::has_stopped;
 use crate::config::checked::{Config, Crm, TokenFrom};
-use callbridge_model::secret_source::Place;
+use callbridge_model::secret_source::SecretPlace;
 use callbridge_model::status::Requests;
 use callbridge_oauth::{command, keeper};
 use callbridge_sender::status::SenderStatus;
@@ -54,7 +54,7 @@ pub(crate) fn keep(
 }
 
 /// The source of a token that nobody has to keep.
-pub(crate) fn of_place(place: &Place) -> TokenSource {
+pub(crate) fn of_place(place: &SecretPlace) -> TokenSource {
     match (place.fixed(), place.file()) {
         (Some(token), _) => TokenSource::Fixed(token),
         (None, Some(path)) => TokenSource::File(path.to_owned()),

@@ -64,10 +64,11 @@ fn written_now() -> BTreeMap<&'static str, Vec<String>> {
     let stands = every!(WriteState: Waits, Sent, Written, GivenUp);
     let range = every!(Range: Sent, SentMinute, SentMinutes, Started, Whole);
     let end = every!(End: First, Last);
-    let breach = every!(ViolationKind: WindowExceeded, RepeatAfter200, FreshBudget, UuidReused, DerivedField,
-        Invalid, RepeatAfter400, SoonAfter5xx, RepeatAfter5xx, RepeatAfter403, RepeatAfter401,
-        SkippedField, UnknownPoll, ForeignPoll, WrongHeader, ContentType, WrongMethod, UnknownPath,
-        RedirectFollowed, SecretMisplaced, RefreshReused, CodeReused, WrongHost);
+    let breach = every!(ViolationKind: WindowExceeded, RepeatAfter200, FreshBudget, UuidReused,
+        DerivedField, Invalid, RepeatAfter400, SoonAfter5xx, RepeatAfter5xx, RepeatAfter403,
+        RepeatAfter401, SkippedField, UnknownPoll, ForeignPoll, WrongHeader, ContentType,
+        WrongMethod, UnknownPath, RedirectFollowed, SecretMisplaced, RefreshReused, CodeReused,
+        WrongHost);
     let is = |word: &str, of: fn(Left) -> &'static str| {
         Left::ALL.into_iter().find(|left| of(*left) == word)
     };

@@ -5,9 +5,9 @@ use super::metrics::{self, Format, Observed};
 use axum::body::Body;
 use axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use callbridge_listener::descriptors;
-use callbridge_listener::places::Place;
+use callbridge_listener::places::ConnectionPlace;
 use callbridge_listener::serve;
-use callbridge_listener::serve::{Answer, Limits, Open};
+use callbridge_listener::serve::{AnswerHttp, Limits, Open};
 use hyper::body::Incoming;
 use std::future::Future;
 use std::pin::Pin;
@@ -61,9 +61,9 @@ pub(crate) async fn serve(
 
 struct Pages(Arc<dyn Watch>);
 
-impl Answer for Pages {
+impl AnswerHttp for Pages {
     // The place is not held: a scrape that is not read to its end makes room, too.
-    async fn answer(&self, _: &Place, request: Request<Incoming>) -> Response<Body> {
+    async fn answer(&self, _: &ConnectionPlace, request: Request<Incoming>) -> Response<Body> {
         let path = request.uri().path();
         if !PATHS.contains(&path) {
             return text(StatusCode::NOT_FOUND, String::new());

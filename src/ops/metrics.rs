@@ -366,7 +366,7 @@ fn sources(all: &mut Registry, seen: &Observed) {
 fn unmatched(all: &mut Registry, seen: &Observed) {
     let channels = Counters::<Channels>::default();
     for it in &seen.status.unmatched {
-        let of_pbx = |source: &&callbridge_model::status::Source| {
+        let of_pbx = |source: &&callbridge_model::status::SourceStatus| {
             let server = it.pbx.strip_prefix(source.pbx.as_str());
             !source.catch_up && server.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
@@ -500,13 +500,13 @@ mod tests {
     fn every_promised_metric_is_there_with_its_labels() {
         let mut seen = Observed::default();
         seen.status.books.journaled = 3;
-        seen.status.budget = status::Budget {
+        seen.status.budget = status::BudgetStatus {
             limit: 60,
             used: 12,
             ..Default::default()
         };
         seen.status.backlog.drain_sec = 9;
-        seen.status.sources = vec![status::Source {
+        seen.status.sources = vec![status::SourceStatus {
             url: "ami://b@pbx".into(),
             label: "hq/ami".into(),
             read: 7,
@@ -533,7 +533,7 @@ mod tests {
             reason: "no_grant".into(),
             cure: "grant it".into(),
         });
-        seen.status.troubles = vec![status::Trouble {
+        seen.status.troubles = vec![status::SenderTrouble {
             part: "polls".into(),
             ..Default::default()
         }];

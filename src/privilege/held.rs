@@ -7,7 +7,7 @@ use crate::config::command::Command;
 use callbridge_model::plain_file;
 use callbridge_model::secret::Secret;
 use callbridge_model::secret_source as secrets;
-use callbridge_model::secret_source::Place;
+use callbridge_model::secret_source::SecretPlace;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
 use std::net::{SocketAddr, TcpListener};
@@ -31,9 +31,11 @@ impl ReadSecrets {
     /// Reads the secrets that only root can have put where they are: what another could have
     /// linked there is left for the folder's owner to read, by his own right.
     pub(super) fn of(command: &mut Command) -> Self {
-        let read = |place: &mut Place| match place {
-            Place::File(path) if is_roots(path) => secrets::text_of(path).ok().map(Secret::from),
-            Place::File(_) | Place::Held(..) | Place::Variable(_) => None,
+        let read = |place: &mut SecretPlace| match place {
+            SecretPlace::File(path) if is_roots(path) => {
+                secrets::text_of(path).ok().map(Secret::from)
+            }
+            SecretPlace::File(_) | SecretPlace::Held(..) | SecretPlace::Variable(_) => None,
         };
         Self(places(command).into_iter().map(read).collect())
     }
@@ -41,11 +43,11 @@ impl ReadSecrets {
     /// After the descent: those that cannot be read any more stay as they were read.
     pub(super) fn give(self, command: &mut Command) {
         for (place, text) in places(command).into_iter().zip(self.0) {
-            let (Place::File(path), Some(text)) = (&*place, text) else {
+            let (SecretPlace::File(path), Some(text)) = (&*place, text) else {
                 continue;
             };
             if !is_readable(path) {
-                *place = Place::Held(path.clone(), text);
+                *place = SecretPlace::Held(path.clone(), text);
             }
         }
     }
@@ -57,7 +59,7 @@ fn is_readable(path: &Path) -> bool {
     regular && File::open(path).is_ok()
 }
 
-fn places(command: &mut Command) -> Vec<&mut Place> {
+fn places(command: &mut Command) -> Vec<&mut SecretPlace> {
     match command {
         Command::Run(config) => config.places_mut(),
         Command::Check(check) => check.config.places_mut(),

@@ -5,7 +5,7 @@ use crate::operations::metrics;
 use crate::pbx::{self, FakePbx};
 use crate::program::{Place, Program};
 use crate::recordings::{self, TRUNKS};
-use callbridge_model::status::{Kind, Lacking, SourceState, Status, Verdict};
+use callbridge_model::status::{FindingKind, Lacking, OverallState, SourceState, Status};
 use callbridge_sandbox::Server;
 
 struct Stage {
@@ -53,7 +53,7 @@ impl Stage {
     }
 }
 
-fn kinds(status: &Status) -> Vec<Kind> {
+fn kinds(status: &Status) -> Vec<FindingKind> {
     status.todo.iter().map(|todo| todo.kind).collect()
 }
 
@@ -73,7 +73,10 @@ async fn a_line_is_connected_until_an_event_proves_that_it_is_up() {
         .program
         .until("a line that is let in", connected)
         .await;
-    assert_eq!((status.verdict, kinds(&status)), (Verdict::Well, vec![]));
+    assert_eq!(
+        (status.verdict, kinds(&status)),
+        (OverallState::Well, vec![])
+    );
     let exported = metrics(&stage.program).await;
     let shows = |name: &str, text: &str| {
         let mut lines = text.lines().filter(|line| line.starts_with(name));
@@ -101,7 +104,10 @@ async fn an_account_without_rights_is_logged_once_and_waits_for_a_person() {
     let lacking = |it: &Status| lacks(it) == [Lacking::System];
     let status = stage.program.until("nothing heard", lacking).await;
     // As `check` says it: calls may be heard all the same.
-    assert_eq!((status.verdict, kinds(&status)), (Verdict::Well, vec![]));
+    assert_eq!(
+        (status.verdict, kinds(&status)),
+        (OverallState::Well, vec![])
+    );
     let said = &status.sources[0].lacks[0].what;
     assert!(said.contains("read = call,cdr,system"), "{said}");
     // The next login is refused the list.
@@ -111,7 +117,11 @@ async fn an_account_without_rights_is_logged_once_and_waits_for_a_person() {
     stage.pbx.logged_in(2).await;
     let lacking = |it: &Status| lacks(it) == [Lacking::List];
     let status = stage.program.until("no list", lacking).await;
-    assert!(kinds(&status).contains(&Kind::Rights), "{:?}", status.todo);
+    assert!(
+        kinds(&status).contains(&FindingKind::Rights),
+        "{:?}",
+        status.todo
+    );
     stage.program.terminate().await;
     let log = stage.place.logs();
     for words in [
@@ -137,7 +147,10 @@ async fn events_without_times_and_without_the_variable_of_the_leads_are_named() 
     }
     let lacking = |it: &Status| lacks(it) == [Lacking::Variables, Lacking::Times];
     let status = stage.program.until("both named", lacking).await;
-    let rights = status.todo.iter().find(|todo| todo.kind == Kind::Rights);
+    let rights = status
+        .todo
+        .iter()
+        .find(|todo| todo.kind == FindingKind::Rights);
     assert!(rights.is_some_and(|it| it.what.contains("LEAD_ID") && !it.what.contains("time")));
     assert_eq!(stage.logged("channelvars"), 1);
     assert_eq!(stage.logged("timestampevents"), 1);

@@ -6,7 +6,7 @@ use crate::pbx::{self, FakePbx, Release};
 use crate::program::Place;
 use crate::recordings::{self, Recording};
 use callbridge_model::Status;
-use callbridge_model::status::{Lacking, SourceState, Verdict};
+use callbridge_model::status::{Lacking, OverallState, SourceState};
 use futures_util::future::join_all;
 
 const TRUNKS: [&str; 2] = [
@@ -102,7 +102,7 @@ async fn a_filter_that_lets_nothing_through_is_found_named_and_done_without_on_a
         lacks.iter().any(|lack| lack.kind == Lacking::Filter)
     };
     let status = program.until("the filter named", named).await;
-    assert_eq!(status.verdict, Verdict::Well, "it is mended by itself");
+    assert_eq!(status.verdict, OverallState::Well, "it is mended by itself");
     // Without a filter an event of its own comes back, though nobody calls.
     let up = |it: &Status| it.sources[0].state == SourceState::Up && named(it);
     program.until("a line that is up", up).await;

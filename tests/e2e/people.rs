@@ -3,7 +3,7 @@
 use crate::crm::{self, RATE_FLAG};
 use crate::program::Place;
 use crate::recordings::{self, LEADS, Recording, TRUNKS};
-use callbridge_model::status::Kind;
+use callbridge_model::status::FindingKind;
 use callbridge_sandbox::Server;
 
 /// A place with these leads in a list, and the flags to read it.
@@ -85,7 +85,7 @@ async fn parked_calls_leave_when_the_list_learns_their_number() {
 }
 
 /// What of this kind waits for a person.
-fn todo(status: &callbridge_model::Status, kind: Kind) -> Option<String> {
+fn todo(status: &callbridge_model::Status, kind: FindingKind) -> Option<String> {
     let found = status.todo.iter().find(|todo| todo.kind == kind);
     found.map(|todo| todo.what.clone())
 }
@@ -99,14 +99,14 @@ async fn of_a_list_with_a_bad_row_all_others_are_in_force_and_the_bad_one_is_nam
     place.append("recorded", b"");
     let mut program = place.run(&crm.url(), &flags);
     let status = program.until("it runs", |_| true).await;
-    assert_eq!(todo(&status, Kind::Lists), None);
+    assert_eq!(todo(&status, FindingKind::Lists), None);
     place.write(
         "leads.csv",
         "phone,leadId\n998901110001,4001\n+998 90 111 00 03 / +998901110004,4003\n",
     );
-    let named = |it: &callbridge_model::Status| todo(it, Kind::Lists).is_some();
+    let named = |it: &callbridge_model::Status| todo(it, FindingKind::Lists).is_some();
     let status = program.until("the bad row is named", named).await;
-    let what = todo(&status, Kind::Lists).expect("named");
+    let what = todo(&status, FindingKind::Lists).expect("named");
     assert!(
         what.contains("1 row of the list") && what.contains("line 3: `+998 90 111 00 03"),
         "{what}"
@@ -122,13 +122,13 @@ async fn of_a_list_with_a_bad_row_all_others_are_in_force_and_the_bad_one_is_nam
     // A file that gives nothing leaves the good rows where they are, and is named.
     std::fs::remove_file(place.path("leads.csv")).expect("removed");
     let gone = |it: &callbridge_model::Status| {
-        todo(it, Kind::Lists).is_some_and(|what| what.contains("stays in force (1 row)"))
+        todo(it, FindingKind::Lists).is_some_and(|what| what.contains("stays in force (1 row)"))
     };
     program.until("the missing file is named", gone).await;
     let told = place.lines(&["lead", "check", "--json", "901110001"]).await;
     assert_eq!(told[0]["leadId"], 4001);
     place.write("leads.csv", "phone,leadId\n998901110001,4001\n");
-    let mended = |it: &callbridge_model::Status| todo(it, Kind::Lists).is_none();
+    let mended = |it: &callbridge_model::Status| todo(it, FindingKind::Lists).is_none();
     program.until("all is well", mended).await;
     program.terminate().await;
     judge(&crm, &place, &[call]).await;
@@ -193,10 +193,10 @@ async fn an_employee_at_what_no_extension_is_is_named_with_what_may_be_meant() {
     let mut program = place.run(&crm.url(), &flags);
     let named = |it: &callbridge_model::Status| {
         let unlisted = it.employees.iter().flat_map(|it| &it.unlisted);
-        unlisted.count() == 1 && todo(it, Kind::Employees).is_some()
+        unlisted.count() == 1 && todo(it, FindingKind::Employees).is_some()
     };
     let status = program.until("the employee is named", named).await;
-    let what = todo(&status, Kind::Employees).expect("named");
+    let what = todo(&status, FindingKind::Employees).expect("named");
     assert!(
         what.contains("extension 1O1") && what.contains("did you mean 101?"),
         "{what}"

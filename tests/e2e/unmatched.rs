@@ -4,7 +4,7 @@ use crate::crm::{self, RATE_FLAG};
 use crate::operations::metrics;
 use crate::program::Place;
 use crate::recordings::{self, TRUNKS};
-use callbridge_model::status::{Kind, Status, Verdict};
+use callbridge_model::status::{FindingKind, OverallState, Status};
 
 const WARNING: &str = "belongs to no trunk";
 
@@ -26,10 +26,10 @@ async fn a_misspelt_trunk_is_counted_warned_of_once_shown_and_forgotten_when_it_
     let three = |it: &Status| it.books.internal == 3;
     let status = program.until("three calls, all internal", three).await;
     assert_eq!(prefixes(&status), [("PJSIP/city", 2)]);
-    let kinds: Vec<Kind> = status.todo.iter().map(|todo| todo.kind).collect();
+    let kinds: Vec<FindingKind> = status.todo.iter().map(|todo| todo.kind).collect();
     assert_eq!(
         (status.verdict, &*kinds),
-        (Verdict::Attention, &[Kind::NoTrunk][..])
+        (OverallState::Attention, &[FindingKind::NoTrunk][..])
     );
     assert!(
         status.todo[0].what.contains("PJSIP/city (2 calls)"),
@@ -52,7 +52,7 @@ async fn a_misspelt_trunk_is_counted_warned_of_once_shown_and_forgotten_when_it_
     let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
     let forgotten = |it: &Status| it.unmatched.is_empty();
     let status = program.until("the right trunk", forgotten).await;
-    assert_eq!(status.verdict, Verdict::Well, "{:?}", status.todo);
+    assert_eq!(status.verdict, OverallState::Well, "{:?}", status.todo);
     program.terminate().await;
 }
 

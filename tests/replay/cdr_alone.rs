@@ -4,7 +4,7 @@
 
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
 use callbridge_call::{
-    Cdr, Direction, Endpoint, Endpoints, EventTime, FinishedCall, Folder, PbxEvent, Settings,
+    Cdr, Direction, Endpoints, EventTime, FinishedCall, Folder, PbxEvent, Settings, TrunkEndpoint,
 };
 use callbridge_model::number;
 use callbridge_model::number::Country;
@@ -118,7 +118,7 @@ fn folded(folder: &Path, told: Way, order: Order) -> Vec<FinishedCall> {
     };
     let bytes = fs::read(folder.join(file)).expect("a recording");
     let trunks = [("city", "PJSIP/city"), ("gsm", "PJSIP/gsm")];
-    let endpoints = trunks.map(|(trunk, endpoint)| Endpoint::new(trunk, endpoint));
+    let endpoints = trunks.map(|(trunk, endpoint)| TrunkEndpoint::new(trunk, endpoint));
     let endpoints = Endpoints::new(endpoints.to_vec()).expect("no conflict");
     let mut folder = Folder::new(Settings::new(endpoints));
     let mut decoder = Decoder::new(format, DecoderSettings::default());

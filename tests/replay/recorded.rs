@@ -3,7 +3,8 @@
 
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
 use callbridge_call::{
-    Assembler, Direction, Endpoint, Endpoints, EventTime, FinishedCall, Origin, PbxEvent, Settings,
+    Assembler, Direction, Endpoints, EventTime, FinishedCall, Origin, PbxEvent, Settings,
+    TrunkEndpoint,
 };
 use callbridge_model::number;
 use callbridge_model::number::Country;
@@ -69,7 +70,7 @@ pub fn recordings() -> Vec<PathBuf> {
 
 pub fn assembler() -> Assembler {
     let trunks = [("city", "PJSIP/city"), ("gsm", "PJSIP/gsm")];
-    let endpoints = trunks.map(|(trunk, endpoint)| Endpoint::new(trunk, endpoint));
+    let endpoints = trunks.map(|(trunk, endpoint)| TrunkEndpoint::new(trunk, endpoint));
     Assembler::new(Settings::new(
         Endpoints::new(endpoints.to_vec()).expect("no conflict"),
     ))

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 const FILE_LINES_MAX: usize = 600;
 const MAIN_LINES_MAX: usize = 120;
 const FUNCTION_LINES_MAX: usize = 70;
+/// Of a function that is one match or one table: its arms are read one by one.
+const MATCH_LINES_MAX: usize = 100;
 const COLUMNS_MAX: usize = 100;
 
 /// Every file below `folder` whose name ends in `.rs`, build folders left out.
@@ -64,11 +66,31 @@ fn long_functions(lines: &[&str]) -> Vec<(usize, usize)> {
                 .position(|line| *line == closing)
                 .map_or(1, |end| end + 1)
         };
-        if length > FUNCTION_LINES_MAX {
+        let most = match is_one_block(&lines[start..(start + length).min(lines.len())]) {
+            true => MATCH_LINES_MAX,
+            false => FUNCTION_LINES_MAX,
+        };
+        if length > most {
             long.push((start + 1, length));
         }
     }
     long
+}
+
+/// Three quarters of the function are one match, or one table.
+fn is_one_block(function: &[&str]) -> bool {
+    let own = function[0].len() - function[0].trim_start().len() + 4;
+    let at_own = |line: &&str| line.len() - line.trim_start().len() == own;
+    let ends = |open: usize| {
+        let rest = function[open + 1..].iter();
+        rest.clone().position(at_own).map_or(0, |length| length + 2)
+    };
+    (0..function.len()).any(|at| {
+        let opens = at_own(&function[at])
+            && (function[at].contains("match ") && function[at].ends_with('{')
+                || function[at].ends_with('['));
+        opens && ends(at) * 4 >= function.len() * 3
+    })
 }
 
 /// Every fault of one file, a line each.
@@ -161,5 +183,21 @@ fn a_long_function_a_long_line_and_an_unfinished_one_are_found() {
         3,
         "{:?}",
         faults("src/a.rs", &text)
+    );
+}
+
+#[test]
+fn a_function_that_is_one_match_may_have_a_hundred_lines_and_no_more() {
+    let matching = |arms: usize| {
+        let arms = "        _ => x(),\n".repeat(arms);
+        format!("fn a() {{\n    let y = x();\n    match y {{\n{arms}    }}\n}}\n")
+    };
+    assert_eq!(faults("src/a.rs", &matching(90)), [""; 0]);
+    assert_eq!(faults("src/a.rs", &matching(100)).len(), 1);
+    let beside = matching(40).replace("let y = x();", &"x();\n    ".repeat(40));
+    assert_eq!(
+        faults("src/a.rs", &beside).len(),
+        1,
+        "a match is not most of it"
     );
 }

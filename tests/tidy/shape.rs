@@ -17,7 +17,18 @@ const FIELDS_MAX: usize = 12;
 /// Derived by what mirrors JSON or flags.
 const FORMATS: [&str; 4] = ["Serialize", "Deserialize", "Args", "Parser"];
 /// Mirrors of something else: of a row, or of flags that are checked.
-const ROWS: [&str; 0] = [];
+const ROWS: [&str; 10] = [
+    "call::Cdr",
+    "callbridge::Config",
+    "oauth::Connection",
+    "sandbox::Settings",
+    "spool::CallColumns",
+    "spool::FinishRow",
+    "spool::Letter",
+    "spool::Row",
+    "spool::Unconfirmed",
+    "spool::WorkQueue",
+];
 
 /// What is found in the sources, by rule and key.
 #[derive(Debug, Default)]

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What bytes are to a format.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fit {
+pub enum FormatFit {
     /// There is nothing in them.
     Empty,
     /// Something in them tells of calls.
@@ -30,7 +30,7 @@ pub enum Fit {
     Unknown,
 }
 
-impl Fit {
+impl FormatFit {
     /// What these bytes are to `format`.
     pub fn of(format: Format, settings: DecoderSettings, bytes: &[u8]) -> Self {
         let mut decoder = Decoder::new(format, settings);
@@ -110,8 +110,8 @@ fn time_of(told: &PbxEvent<'_>) -> Option<EventTime> {
 mod tests {
     use super::*;
 
-    fn fit(format: Format, bytes: &[u8]) -> Fit {
-        Fit::of(format, DecoderSettings::default(), bytes)
+    fn fit(format: Format, bytes: &[u8]) -> FormatFit {
+        FormatFit::of(format, DecoderSettings::default(), bytes)
     }
 
     #[test]
@@ -120,7 +120,7 @@ mod tests {
             let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/recordings");
             let file = format!("{root}/asterisk-old/{folder}/cel.csv");
             match fit(Format::CelCsv, &std::fs::read(file).expect("rows")) {
-                Fit::Reads { unbridged, .. } => unbridged,
+                FormatFit::Reads { unbridged, .. } => unbridged,
                 other => panic!("{other:?}"),
             }
         };
@@ -139,17 +139,20 @@ mod tests {
         let event = b"Event: Newchannel\r\nChannel: SIP/101-1\r\nUniqueid: 17.1\r\n\r\n";
         assert!(matches!(
             fit(Format::Ami, event),
-            Fit::Reads { events: 1, .. }
+            FormatFit::Reads { events: 1, .. }
         ));
-        assert_eq!(fit(Format::Ami, b" \r\n"), Fit::Empty);
+        assert_eq!(fit(Format::Ami, b" \r\n"), FormatFit::Empty);
         assert_eq!(
             fit(Format::Ami, b"Event: PeerStatus\r\nPeer: SIP/101\r\n\r\n"),
-            Fit::Quiet
+            FormatFit::Quiet
         );
-        let Fit::Other(like) = fit(Format::CelCsv, event) else {
+        let FormatFit::Other(like) = fit(Format::CelCsv, event) else {
             panic!("AMI under CEL")
         };
         assert_eq!(like.format, Some(Format::Ami));
-        assert_eq!(fit(Format::CelCsv, b"<html>403</html>\n"), Fit::Unknown);
+        assert_eq!(
+            fit(Format::CelCsv, b"<html>403</html>\n"),
+            FormatFit::Unknown
+        );
     }
 }

@@ -54,7 +54,7 @@ mod text;
 pub use cel_columns::{Columns, MissingColumn};
 pub use decoder::{Decoded, Decoder, DecoderSettings, ServerEvent, Unreadable};
 pub use event::DECODED;
-pub use fit::Fit;
+pub use fit::FormatFit;
 pub use format::{Format, Framing, UnknownFormat};
 pub use framer::{Frame, Framer, Frames, MESSAGE_BYTES_MAX};
 pub use likeness::Likeness;

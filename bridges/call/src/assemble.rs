@@ -12,7 +12,7 @@ mod room;
 mod schedule;
 mod settling;
 
-pub use report::Counts;
+pub use report::AssemblyCounts;
 
 use crate::call::FinishedCall;
 use crate::event::{Cdr, ChannelEvent, Kind, Origin, PbxEvent};
@@ -20,7 +20,7 @@ use crate::facts::leg::{Effect, unmarked};
 use crate::facts::open::OpenCall;
 use crate::settings::{CLOCK_TOLERANCE, Settings};
 use crate::snapshots::{Changes, Error, OpenChange, bytes};
-use crate::trunk::Endpoint;
+use crate::trunk::TrunkEndpoint;
 use crate::units::{EventTime, UniqueId};
 use calls::{CallOwner, OpenCalls, Tie};
 use cdrs::{EarlyCdr, EarlyCdrs};
@@ -30,7 +30,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Assembler {
     settings: Settings,
-    counts: Counts,
+    counts: AssemblyCounts,
     calls: OpenCalls,
     early: EarlyCdrs,
     finished: Vec<FinishedCall>,
@@ -66,7 +66,7 @@ impl Assembler {
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
-            counts: Counts::default(),
+            counts: AssemblyCounts::default(),
             calls: OpenCalls::default(),
             early: EarlyCdrs::default(),
             finished: Vec::new(),
@@ -296,7 +296,7 @@ impl Assembler {
     /// Keeps a CDR for a call that is not known yet, where calls wait for CDRs at all.
     fn keep_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) {
         let awaited = self.settings.cdr_wait.is_some()
-            && (self.settings.endpoints.iter()).any(Endpoint::awaits_cdr);
+            && (self.settings.endpoints.iter()).any(TrunkEndpoint::awaits_cdr);
         let finished = [&cdr.uniqueid, &cdr.linkedid];
         let finished = finished.iter().any(|id| self.calls.has_finished(id));
         match EarlyCdr::of(cdr, arrived).filter(|_| awaited && !finished) {
@@ -392,7 +392,7 @@ impl Assembler {
     }
 
     /// What was ignored or set right so far.
-    pub fn counts(&self) -> &Counts {
+    pub fn counts(&self) -> &AssemblyCounts {
         &self.counts
     }
 }

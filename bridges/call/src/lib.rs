@@ -39,12 +39,12 @@ pub mod trunk;
 pub mod units;
 mod unmatched;
 
-pub use assemble::{Assembler, Counts};
+pub use assemble::{Assembler, AssemblyCounts};
 pub use call::{Direction, FinishedCall};
 pub use event::{Cdr, ChannelEvent, ChannelRef, Kind, Mark, Origin, PbxEvent};
 pub use reconcile::{Decision, Knowledge, Patience, Reconciler};
 pub use records::Folder;
 pub use settings::Settings;
 pub use snapshots::OpenChange;
-pub use trunk::{Endpoint, Endpoints};
+pub use trunk::{Endpoints, TrunkEndpoint};
 pub use units::{EpochSeconds, EventTime, Extension, Linkedid, UniqueId};

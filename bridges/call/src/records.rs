@@ -39,7 +39,7 @@ mod seats;
 mod talk;
 mod timeline;
 
-use crate::assemble::Counts;
+use crate::assemble::AssemblyCounts;
 use crate::assemble::index::FinishedIds;
 use crate::call::{Direction, FinishedCall};
 use crate::event::Cdr;
@@ -59,7 +59,7 @@ const BATCHES_APART: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Folder {
     settings: Settings,
-    counts: Counts,
+    counts: AssemblyCounts,
     groups: Groups,
     /// Ids and channels of folded calls, with the end of the call.
     done: FinishedIds<EventTime>,
@@ -81,7 +81,7 @@ impl Folder {
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
-            counts: Counts::default(),
+            counts: AssemblyCounts::default(),
             groups: Groups::default(),
             done: FinishedIds::default(),
             finished: Vec::new(),
@@ -283,7 +283,7 @@ impl Folder {
     }
 
     /// What was ignored or set right so far.
-    pub fn counts(&self) -> &Counts {
+    pub fn counts(&self) -> &AssemblyCounts {
         &self.counts
     }
 }

@@ -43,13 +43,13 @@ const PLUMBING: [&str; 17] = [
 
 /// One `--trunk`: a name, and the endpoint by which its channels are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint {
+pub struct TrunkEndpoint {
     trunk: String,
     pattern: String,
     awaits_cdr: bool,
 }
 
-impl Endpoint {
+impl TrunkEndpoint {
     /// The trunk called `trunk`, whose channels are named after `pattern`: what stands before the
     /// suffix in a channel's name, `PJSIP/city`; `*` in it is any text, the empty one too.
     pub fn new(trunk: impl Into<String>, pattern: impl Into<String>) -> Self {
@@ -99,7 +99,7 @@ impl Endpoint {
 
 /// All trunks of one PBX, in which no channel can belong to two.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Endpoints(Vec<Endpoint>);
+pub struct Endpoints(Vec<TrunkEndpoint>);
 
 /// Two equally long endpoints can match one channel.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -123,7 +123,7 @@ impl Endpoints {
     ///
     /// # Errors
     /// When two equally long endpoints can match one channel.
-    pub fn new(endpoints: Vec<Endpoint>) -> Result<Self, Conflict> {
+    pub fn new(endpoints: Vec<TrunkEndpoint>) -> Result<Self, Conflict> {
         for (i, a) in endpoints.iter().enumerate() {
             for b in &endpoints[i + 1..] {
                 if a.pattern.chars().count() == b.pattern.chars().count()
@@ -142,13 +142,13 @@ impl Endpoints {
     }
 
     /// The trunk that the channel called `name` belongs to: of several, the longest endpoint's.
-    pub fn of(&self, name: &str) -> Option<&Endpoint> {
+    pub fn of(&self, name: &str) -> Option<&TrunkEndpoint> {
         let matching = self.0.iter().filter(|endpoint| endpoint.matches(name));
         matching.max_by_key(|endpoint| endpoint.pattern.chars().count())
     }
 
     /// The trunks, in the order given.
-    pub fn iter(&self) -> impl Iterator<Item = &Endpoint> {
+    pub fn iter(&self) -> impl Iterator<Item = &TrunkEndpoint> {
         self.0.iter()
     }
 }
@@ -157,7 +157,7 @@ impl Endpoints {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Party<'a> {
     /// A line to the world outside.
-    Trunk(&'a Endpoint),
+    Trunk(&'a TrunkEndpoint),
     /// A telephone inside the company.
     Extension(Extension),
     /// Nobody: a Local half, a recorder, an announcer…
@@ -170,7 +170,7 @@ impl<'a> Party<'a> {
     }
 
     /// The trunk's endpoint that it belongs to.
-    pub(crate) fn endpoint(&self) -> Option<&'a Endpoint> {
+    pub(crate) fn endpoint(&self) -> Option<&'a TrunkEndpoint> {
         match self {
             Self::Trunk(endpoint) => Some(endpoint),
             Self::Extension(_) | Self::Plumbing => None,
@@ -365,7 +365,7 @@ mod tests {
     use super::*;
 
     fn matches(endpoint: &str, name: &str) -> bool {
-        Endpoint::new("t", endpoint).matches(name)
+        TrunkEndpoint::new("t", endpoint).matches(name)
     }
 
     #[test]
@@ -429,9 +429,9 @@ mod tests {
     #[test]
     fn the_longest_endpoint_wins() {
         let endpoints = Endpoints::new(vec![
-            Endpoint::new("mts", "Dongle/MTS"),
-            Endpoint::new("support", "Dongle/MTS-SUP"),
-            Endpoint::new("rest", "Dongle/*"),
+            TrunkEndpoint::new("mts", "Dongle/MTS"),
+            TrunkEndpoint::new("support", "Dongle/MTS-SUP"),
+            TrunkEndpoint::new("rest", "Dongle/*"),
         ])
         .expect("no conflict");
         let trunk = |name: &str| endpoints.of(name).map(|e| e.trunk().to_owned());
@@ -447,7 +447,7 @@ mod tests {
     #[test]
     fn two_equally_long_endpoints_that_can_match_one_channel_are_refused() {
         let pair = |a: &str, b: &str| {
-            Endpoints::new(vec![Endpoint::new("a", a), Endpoint::new("b", b)]).is_err()
+            Endpoints::new(vec![TrunkEndpoint::new("a", a), TrunkEndpoint::new("b", b)]).is_err()
         };
         assert!(pair("PJSIP/city", "PJSIP/city"));
         assert!(pair("PJSIP/ci*y", "PJSIP/cit*"));

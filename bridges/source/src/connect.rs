@@ -1,8 +1,8 @@
 //! Opens a TCP line, plain or TLS, and says in words why it could not.
 
 use crate::error::Error;
-use crate::tls::{self, Refusal};
-use crate::url::Endpoint;
+use crate::tls::{self, TlsRefusal};
+use crate::url::TcpEndpoint;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) type Stream = Box<dyn Duplex>;
 /// Where a line goes and what it needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    pub endpoint: Endpoint,
+    pub endpoint: TcpEndpoint,
     pub ca_file: Option<PathBuf>,
     pub within: Duration,
 }
@@ -70,7 +70,7 @@ impl Target {
 
     /// A failure of an open or opening line in words; a TLS refusal by its name.
     pub(crate) fn failed(&self, error: &std::io::Error) -> Error {
-        match Refusal::of(&self.endpoint.host, error) {
+        match TlsRefusal::of(&self.endpoint.host, error) {
             Some(refusal) => Error::Tls(refusal),
             None => Error::Connect {
                 endpoint: self.endpoint.clone(),
@@ -112,11 +112,13 @@ impl Target {
 
 /// Reads the roots away from the runtime's threads: they are files, and a live line is not to
 /// wait for them.
-pub(crate) async fn client(ca_file: Option<PathBuf>) -> Result<Arc<rustls::ClientConfig>, Refusal> {
+pub(crate) async fn client(
+    ca_file: Option<PathBuf>,
+) -> Result<Arc<rustls::ClientConfig>, TlsRefusal> {
     let read = move || tls::client(ca_file.as_deref().map(Path::new));
     match tokio::task::spawn_blocking(read).await {
         Ok(config) => config,
-        Err(why) => Err(Refusal::Other {
+        Err(why) => Err(TlsRefusal::Other {
             host: String::new(),
             why: why.to_string(),
         }),

@@ -1,6 +1,6 @@
 //! Why a source is down: what, where, and what to do. None of these ends a source; it tries again.
 
-use crate::url::Endpoint;
+use crate::url::TcpEndpoint;
 use callbridge_asterisk::login::LoginError;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub enum Error {
     #[error("{endpoint}: {words}")]
     Connect {
         /// Where to.
-        endpoint: Endpoint,
+        endpoint: TcpEndpoint,
         /// What went wrong and what to do.
         words: String,
     },
@@ -32,13 +32,13 @@ pub enum Error {
     #[error("{endpoint}: no answer within {}; is a firewall between?", seconds(*.within))]
     TimedOut {
         /// Where to.
-        endpoint: Endpoint,
+        endpoint: TcpEndpoint,
         /// How long was waited.
         within: Duration,
     },
     /// The TLS greeting was refused, by us or by the other side.
     #[error(transparent)]
-    Tls(#[from] crate::tls::Refusal),
+    Tls(#[from] crate::tls::TlsRefusal),
     /// No secret is known.
     #[error("no secret: give secret-file=PATH in the URL or the variable {variable}")]
     NoSecret {
@@ -57,7 +57,7 @@ pub enum Error {
     #[error("{endpoint}: {error}")]
     Ami {
         /// Where to.
-        endpoint: Endpoint,
+        endpoint: TcpEndpoint,
         /// Why not.
         error: LoginError,
     },
@@ -65,7 +65,7 @@ pub enum Error {
     #[error("{endpoint}: login refused ({said}); check the user in the URL and its secret")]
     Login {
         /// Where to.
-        endpoint: Endpoint,
+        endpoint: TcpEndpoint,
         /// Its words.
         said: String,
     },
@@ -73,7 +73,7 @@ pub enum Error {
     #[error("{endpoint}: {words}")]
     NotThat {
         /// Where to.
-        endpoint: Endpoint,
+        endpoint: TcpEndpoint,
         /// What it said instead, and what to do.
         words: String,
     },
@@ -81,7 +81,7 @@ pub enum Error {
     #[error("{endpoint}: no byte for {}; the line is opened again", seconds(*.quiet))]
     Silent {
         /// Where to.
-        endpoint: Endpoint,
+        endpoint: TcpEndpoint,
         /// How long.
         quiet: Duration,
     },
@@ -92,13 +92,13 @@ pub enum Error {
     )]
     Deaf {
         /// Where to.
-        endpoint: Endpoint,
+        endpoint: TcpEndpoint,
     },
     /// The other side closed the line.
     #[error("{endpoint}: the line was closed ({words})")]
     Closed {
         /// Where to.
-        endpoint: Endpoint,
+        endpoint: TcpEndpoint,
         /// The last words.
         words: String,
     },

@@ -1,7 +1,7 @@
 //! Brings a PBX's words here as framed raw messages. In: bytes of a TCP or TLS line, a
 //! WebSocket, a broker's queue, a growing file. Out: [`Item`]s in one bounded [`Ring`]; back come
-//! [`Verdict`]s, once what was read is committed. What the bytes mean is decided behind the ring;
-//! of the decoders only framing and the AMI login dialogue are used here.
+//! [`FrameVerdict`]s, once what was read is committed. What the bytes mean is decided behind the
+//! ring; of the decoders only framing and the AMI login dialogue are used here.
 //!
 //! ```text
 //! url        --source, checked
@@ -39,4 +39,4 @@ pub use file::sample;
 pub use item::{FilePosition, Frame, Item, SourceId};
 pub use ring::{Gone, Intake, Limits, Ring, ring};
 pub use source::{Clock, Secret, Settings, Source};
-pub use verdict::{Verdict, VerdictReader, Verdicts, verdicts};
+pub use verdict::{FrameVerdict, VerdictReader, Verdicts, verdicts};

@@ -44,13 +44,13 @@ impl Default for Limits {
 const STATES: usize = 1_024;
 
 #[derive(Debug)]
-struct Share {
+struct RingShare {
     frames: Semaphore,
     bytes: Semaphore,
     bytes_max: u32,
 }
 
-impl Share {
+impl RingShare {
     fn new(frames: u32, bytes: u32) -> Self {
         Self {
             frames: Semaphore::new(frames as usize),
@@ -98,8 +98,8 @@ impl Share {
 
 #[derive(Debug)]
 struct Shares {
-    live: Share,
-    patient: Share,
+    live: RingShare,
+    patient: RingShare,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,8 +240,8 @@ impl Intake {
 /// Makes the one ring of a process.
 pub fn ring(limits: Limits) -> (Ring, Intake) {
     let shares = Arc::new(Shares {
-        live: Share::new(limits.live_frames, limits.live_bytes),
-        patient: Share::new(limits.patient_frames, limits.patient_bytes),
+        live: RingShare::new(limits.live_frames, limits.live_bytes),
+        patient: RingShare::new(limits.patient_frames, limits.patient_bytes),
     });
     let places = limits.live_frames as usize + limits.patient_frames as usize + STATES;
     let (sender, receiver) = mpsc::channel(places);

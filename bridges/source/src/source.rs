@@ -3,7 +3,7 @@
 use crate::backoff::{Backoff, Bounds, chance};
 use crate::connect::Target;
 use crate::line::SourceFeed;
-use crate::url::{Endpoint, SourceUrl, Transport};
+use crate::url::{SourceUrl, TcpEndpoint, Transport};
 use crate::{Counts, Error, EventTime, FilePosition, Item, Ring, SourceId, VerdictReader};
 use crate::{ami, amqp, file, websocket};
 use callbridge_asterisk::survey::Account;
@@ -144,7 +144,7 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    pub(crate) fn target(&self, endpoint: &Endpoint) -> Target {
+    pub(crate) fn target(&self, endpoint: &TcpEndpoint) -> Target {
         Target {
             endpoint: endpoint.clone(),
             ca_file: self.ca_file.clone(),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// Why TLS was refused, in words that name the fault and its cure.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum TlsRefusal {
     /// `ca-file=` cannot be used.
     #[error("ca-file={}: {why}", path.display())]
     CaFile {
@@ -78,7 +78,7 @@ pub enum Refusal {
     },
 }
 
-impl Refusal {
+impl TlsRefusal {
     /// Whose hand mends it.
     pub const fn fix(&self) -> Fix {
         match self {
@@ -98,23 +98,23 @@ impl Refusal {
     }
 }
 
-fn words(host: &str, error: &rustls::Error) -> Refusal {
+fn words(host: &str, error: &rustls::Error) -> TlsRefusal {
     use CertificateError as C;
     let host = host.to_owned();
     let certificate = match error {
         rustls::Error::InvalidCertificate(certificate) => certificate,
-        rustls::Error::InvalidMessage(_) => return Refusal::NoTls { host },
+        rustls::Error::InvalidMessage(_) => return TlsRefusal::NoTls { host },
         other => {
             let why = other.to_string();
-            return Refusal::Other { host, why };
+            return TlsRefusal::Other { host, why };
         }
     };
     match certificate {
-        C::NotValidForName => Refusal::WrongName {
+        C::NotValidForName => TlsRefusal::WrongName {
             host,
             names: "not told".to_owned(),
         },
-        C::NotValidForNameContext { presented, .. } => Refusal::WrongName {
+        C::NotValidForNameContext { presented, .. } => TlsRefusal::WrongName {
             host,
             names: if presented.is_empty() {
                 "it has none".to_owned()
@@ -122,25 +122,25 @@ fn words(host: &str, error: &rustls::Error) -> Refusal {
                 presented.join(", ")
             },
         },
-        C::Expired => Refusal::Expired {
+        C::Expired => TlsRefusal::Expired {
             host,
             since: String::new(),
         },
         C::ExpiredContext { time, not_after } => {
             let days = time.as_secs().saturating_sub(not_after.as_secs()) / 86_400;
             let since = format!(" {days} days ago");
-            Refusal::Expired { host, since }
+            TlsRefusal::Expired { host, since }
         }
-        C::NotValidYet | C::NotValidYetContext { .. } => Refusal::NotYet { host },
+        C::NotValidYet | C::NotValidYetContext { .. } => TlsRefusal::NotYet { host },
         // A bad signature: the root that is trusted has the issuer's name and another key, as
         // when a CA was made anew.
-        C::UnknownIssuer | C::BadSignature => Refusal::Untrusted { host },
+        C::UnknownIssuer | C::BadSignature => TlsRefusal::Untrusted { host },
         // A self-signed certificate made as a CA's own (`openssl req -x509`) is told apart only
         // by webpki's words.
         C::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
-            Refusal::Untrusted { host }
+            TlsRefusal::Untrusted { host }
         }
-        other => Refusal::Other {
+        other => TlsRefusal::Other {
             host,
             why: other.to_string(),
         },
@@ -151,11 +151,11 @@ fn words(host: &str, error: &rustls::Error) -> Refusal {
 ///
 /// # Errors
 /// A `ca-file` that cannot be read or holds no certificate; a machine without roots.
-pub fn client(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, Refusal> {
+pub fn client(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, TlsRefusal> {
     let mut roots = RootCertStore::empty();
     match ca_file {
         Some(path) => {
-            let fault = |why: String| Refusal::CaFile {
+            let fault = |why: String| TlsRefusal::CaFile {
                 path: path.to_owned(),
                 why,
             };
@@ -179,14 +179,14 @@ pub fn client(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, Refusal> {
                     .errors
                     .first()
                     .map_or_else(|| "none found".to_owned(), std::string::ToString::to_string);
-                return Err(Refusal::NoRoots { why });
+                return Err(TlsRefusal::NoRoots { why });
             }
         }
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let versions =
         ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let builder = versions.map_err(|why| Refusal::Other {
+    let builder = versions.map_err(|why| TlsRefusal::Other {
         host: String::new(),
         why: why.to_string(),
     })?;
@@ -198,8 +198,8 @@ pub fn client(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, Refusal> {
 ///
 /// # Errors
 /// What can be neither a DNS name nor an address.
-pub(crate) fn server_name(host: &str) -> Result<ServerName<'static>, Refusal> {
-    ServerName::try_from(host.to_owned()).map_err(|why| Refusal::Other {
+pub(crate) fn server_name(host: &str) -> Result<ServerName<'static>, TlsRefusal> {
+    ServerName::try_from(host.to_owned()).map_err(|why| TlsRefusal::Other {
         host: host.to_owned(),
         why: why.to_string(),
     })

@@ -13,7 +13,7 @@ const REFUSALS_MAX: usize = 65_536;
 
 /// What became of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum FrameVerdict {
     /// All frames up to this one are committed, but for those refused before.
     Committed {
         /// The last committed frame's `seq`.
@@ -56,16 +56,16 @@ pub struct Verdicts {
 
 impl Verdicts {
     /// Gives one verdict; never waits.
-    pub fn give(&self, verdict: Verdict) {
+    pub fn give(&self, verdict: FrameVerdict) {
         let mut judged = self.shared.lock();
         match verdict {
-            Verdict::Committed { through } => judged.through = judged.through.max(through),
-            Verdict::Refused { seq } if judged.refused.len() < REFUSALS_MAX => {
+            FrameVerdict::Committed { through } => judged.through = judged.through.max(through),
+            FrameVerdict::Refused { seq } if judged.refused.len() < REFUSALS_MAX => {
                 if let Err(at) = judged.refused.binary_search(&seq) {
                     judged.refused.insert(at, seq);
                 }
             }
-            Verdict::Refused { .. } => {}
+            FrameVerdict::Refused { .. } => {}
         }
         drop(judged);
         self.shared.given.notify_one();

@@ -5,7 +5,7 @@ use super::gaps::Gap;
 use super::pbx::{Pbx, pbx_of};
 use super::report::Reports;
 use super::settings::{Memory, Settings, SourceSettings};
-use super::source::{Source, order};
+use super::source::{IntakeSource, order};
 use super::stream_id::{Branch, StreamId};
 use super::unmatched::{self, UnmatchedLog};
 use crate::catch_up;
@@ -18,7 +18,7 @@ use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::People;
 use callbridge_mapping::trunk::Trunks;
 use callbridge_model::status;
-use callbridge_source::{FilePosition, Frame, SourceId, Verdict};
+use callbridge_source::{FilePosition, Frame, FrameVerdict, SourceId};
 use callbridge_spool::{Finished, Known, Op};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ pub struct Batch {
     /// One transaction.
     pub ops: Vec<Op>,
     /// To each source, after the commit.
-    pub verdicts: Vec<(SourceId, Verdict)>,
+    pub verdicts: Vec<(SourceId, FrameVerdict)>,
 }
 
 /// Our own clock, as of the last tick.
@@ -57,7 +57,7 @@ impl Clock {
 /// The intake of all sources.
 pub struct Intake {
     settings: Settings,
-    pub(super) sources: Vec<Source>,
+    pub(super) sources: Vec<IntakeSource>,
     pub(super) pbxes: BTreeMap<String, Pbx>,
     /// `server_name` first heard on a stream of this PBX: it is the PBX itself, others beside it.
     pub(super) servers: BTreeMap<String, String>,
@@ -66,8 +66,7 @@ pub struct Intake {
     clock: Clock,
     /// Since when each PBX is listened to.
     pub(super) since: BTreeMap<String, EventTime>,
-    pub(super) gaps: Vec<Gap>,
-    pub(super) gap_log: GapLog,
+    pub(super) gaps: Gaps,
     /// Channels of no trunk that carried outside numbers.
     unmatched: UnmatchedLog,
     /// Sources found to be written in another format, in words, since the last look.
@@ -75,6 +74,13 @@ pub struct Intake {
     /// What the log is to tell of each line.
     pub(super) reports: Reports,
     pub(super) ops: Vec<Op>,
+}
+
+/// Spans in which events may have been missed.
+pub(super) struct Gaps {
+    /// To be told to the assemblers.
+    pub(super) due: Vec<Gap>,
+    pub(super) log: GapLog,
 }
 
 impl Intake {
@@ -94,8 +100,10 @@ impl Intake {
             pbxes: BTreeMap::new(),
             servers: memory.servers,
             since: memory.since,
-            gaps: Vec::new(),
-            gap_log: memory.gaps,
+            gaps: Gaps {
+                due: Vec::new(),
+                log: memory.gaps,
+            },
             unmatched: memory.unmatched,
             otherwise: Vec::new(),
             reports: Reports::default(),
@@ -104,8 +112,9 @@ impl Intake {
             settings,
         };
         for settings in sources {
-            let mut source = Source::new(settings, intake.decoding(), intake.settings.trunks());
-            source.heard = memory.heard.get(&source.settings.shown).copied();
+            let mut source =
+                IntakeSource::new(settings, intake.decoding(), intake.settings.trunks());
+            source.last_heard.at = memory.heard.get(&source.settings.shown).copied();
             intake.sources.push(source);
         }
         for at in 0..intake.sources.len() {
@@ -166,13 +175,13 @@ impl Intake {
     }
 
     /// How each source is doing, in the order of the flags.
-    pub fn statuses(&self) -> Vec<status::Source> {
-        let waits = |source: &Source| {
+    pub fn statuses(&self) -> Vec<status::SourceStatus> {
+        let waits = |source: &IntakeSource| {
             let pbx = self.pbxes.get(&source.settings.pbx);
             let second = pbx.and_then(|pbx| pbx.second.as_ref());
             source.settings.catch_up && second.is_some_and(|second| !second.is_idle())
         };
-        let status = |source: &Source| {
+        let status = |source: &IntakeSource| {
             let mut status = source.shown();
             // What is held is not decided: more may be read.
             if status.state == status::SourceState::Done && waits(source) {
@@ -209,8 +218,8 @@ impl Intake {
     }
 
     /// The same while nothing can be stored: a queue has no consumer then, and its source says why.
-    pub fn statuses_while_held(&self) -> Vec<status::Source> {
-        let is_queue = |source: &Source| !source.settings.file && !source.settings.forgets;
+    pub fn statuses_while_held(&self) -> Vec<status::SourceStatus> {
+        let is_queue = |source: &IntakeSource| !source.settings.file && !source.settings.forgets;
         let mut all = self.statuses();
         for (status, source) in all.iter_mut().zip(&self.sources) {
             if is_queue(source) && status.state.is_up() {
@@ -238,7 +247,7 @@ impl Intake {
     /// A file was read to this place, whether it gave a frame or not.
     pub fn read_to(&mut self, id: SourceId, position: &FilePosition) {
         if let Some(source) = self.sources.get_mut(usize::from(id.0)) {
-            source.position = Some(position.clone());
+            source.read.position = Some(position.clone());
         }
     }
 
@@ -299,7 +308,7 @@ impl Intake {
             .sources
             .iter()
             .filter(|source| source.settings.pbx == pbx);
-        let ended = |source: &Source| {
+        let ended = |source: &IntakeSource| {
             source.settings.file && source.status.state == status::SourceState::Done
         };
         if of_pbx.all(ended) {
@@ -419,7 +428,7 @@ impl Intake {
             return;
         }
         for (name, pbx) in &mut self.pbxes {
-            let done = |source: &Source| {
+            let done = |source: &IntakeSource| {
                 let done = source.status.state == status::SourceState::Done;
                 source.settings.file && done
             };
@@ -494,12 +503,12 @@ impl Intake {
             trunks.take_in(pbx, prefix) || people.knows(&unmatched::device(prefix), trunks, pbx)
         });
         ops.extend(self.unmatched.take());
-        ops.extend(self.gap_log.take());
+        ops.extend(self.gaps.log.take());
         let mut verdicts = Vec::new();
         for (at, source) in self.sources.iter_mut().enumerate() {
             let id = SourceId(u16::try_from(at).unwrap_or(u16::MAX));
             ops.extend(source.heard_at());
-            let position = source.position.take().map(serde_json::to_value);
+            let position = source.read.position.take().map(serde_json::to_value);
             // Texts and numbers always serialize.
             if let Some(Ok(position)) = position {
                 ops.push(Op::Position {
@@ -507,11 +516,11 @@ impl Intake {
                     position,
                 });
             }
-            for seq in source.refused.drain(..) {
-                verdicts.push((id, Verdict::Refused { seq }));
+            for seq in source.read.refused.drain(..) {
+                verdicts.push((id, FrameVerdict::Refused { seq }));
             }
-            if let Some(through) = source.through.take() {
-                verdicts.push((id, Verdict::Committed { through }));
+            if let Some(through) = source.read.through.take() {
+                verdicts.push((id, FrameVerdict::Committed { through }));
             }
         }
         Batch { ops, verdicts }

@@ -7,7 +7,7 @@
 use super::core::Intake;
 use super::pbx::pbx_of;
 use super::report::News;
-use super::source::Source;
+use super::source::IntakeSource;
 use callbridge_asterisk::Format;
 use callbridge_call::{EventTime, FinishedCall, Mark, Patience, PbxEvent};
 use callbridge_model::status;
@@ -69,10 +69,10 @@ impl Outages {
     }
 }
 
-impl Source {
+impl IntakeSource {
     /// Ends the gap that lasts, or one that begins and ends here; counted once.
     fn gap_ends(&mut self, from: EventTime, until: EventTime) -> Gap {
-        self.gap_since = None;
+        self.gap.since = None;
         self.status.gaps += 1;
         self.status.last_gap = Some(status::Gap {
             from: from.floor_seconds().get(),
@@ -87,14 +87,14 @@ impl Source {
 
     /// Everything up to now was heard.
     fn whole(&mut self, now: EventTime) {
-        self.heard = self.heard.max(Some(now));
-        self.heard_more = true;
+        self.last_heard.at = self.last_heard.at.max(Some(now));
+        self.last_heard.is_unstored = true;
     }
 
     /// When it was heard last, to be stored with what it told.
     pub(super) fn heard_at(&mut self) -> Option<Op> {
-        let more = std::mem::take(&mut self.heard_more) && self.settings.forgets;
-        let heard = self.heard.filter(|_| more)?;
+        let more = std::mem::take(&mut self.last_heard.is_unstored) && self.settings.forgets;
+        let heard = self.last_heard.at.filter(|_| more)?;
         Some(Op::Meta {
             key: Intake::heard_key(&self.settings.shown),
             value: heard.micros().to_string(),
@@ -132,10 +132,10 @@ impl Intake {
 
     /// The gaps that ended since the last take.
     pub fn take_gaps(&mut self) -> Vec<Gap> {
-        let gaps = std::mem::take(&mut self.gaps);
+        let gaps = std::mem::take(&mut self.gaps.due);
         for gap in &gaps {
             let awaited = self.patience_of(&gap.source).is_some();
-            self.gap_log.add(gap, awaited);
+            self.gaps.log.add(gap, awaited);
         }
         gaps
     }
@@ -153,7 +153,7 @@ impl Intake {
         patience.max()
     }
 
-    fn files_of(&self, pbx: &str) -> impl Iterator<Item = &Source> {
+    fn files_of(&self, pbx: &str) -> impl Iterator<Item = &IntakeSource> {
         let files = self.sources.iter().filter(|it| it.settings.catch_up);
         files.filter(move |file| file.settings.pbx == pbx)
     }
@@ -161,12 +161,12 @@ impl Intake {
     /// Marks the gaps that a file has told of: it was read to its end, longer after the gap than
     /// it may take to be written, and nothing of it is undecided.
     pub(super) fn fill_gaps(&mut self, now: EventTime) {
-        if !self.gap_log.is_awaited() {
+        if !self.gaps.log.is_awaited() {
             return;
         }
-        let mut log = std::mem::take(&mut self.gap_log);
+        let mut log = std::mem::take(&mut self.gaps.log);
         log.fill(|shown, end| self.is_told(shown, end, now));
-        self.gap_log = log;
+        self.gaps.log = log;
     }
 
     fn is_told(&self, shown: &str, end: EventTime, now: EventTime) -> bool {
@@ -179,7 +179,7 @@ impl Intake {
         };
         let second = self.pbxes.get(pbx).and_then(|pbx| pbx.second.as_ref());
         let decided = second.is_some_and(|second| second.is_idle());
-        let done = |file: &Source| file.status.state == status::SourceState::Done;
+        let done = |file: &IntakeSource| file.status.state == status::SourceState::Done;
         decided && now >= end.plus(patience) && self.files_of(pbx).all(done)
     }
 
@@ -201,8 +201,8 @@ impl Intake {
     /// The process ends in order: a line that is up was listened to until now.
     pub fn ends(&mut self, now: EventTime) {
         for source in &mut self.sources {
-            let heard = source.settings.forgets && source.heard.is_some();
-            let up = source.status.state.is_up() && source.gap_since.is_none();
+            let heard = source.settings.forgets && source.last_heard.at.is_some();
+            let up = source.status.state.is_up() && source.gap.since.is_none();
             if heard && up {
                 source.whole(now);
             }
@@ -214,8 +214,8 @@ impl Intake {
     pub fn was_away(&mut self) {
         for at in 0..self.sources.len() {
             let source = &mut self.sources[at];
-            source.gap_since = source.heard.filter(|_| source.settings.forgets);
-            if let Some(since) = source.gap_since {
+            source.gap.since = source.last_heard.at.filter(|_| source.settings.forgets);
+            if let Some(since) = source.gap.since {
                 self.lost(at, since);
             }
         }
@@ -227,12 +227,12 @@ impl Intake {
         if !source.settings.forgets {
             return;
         }
-        if let Some(from) = source.gap_since {
+        if let Some(from) = source.gap.since {
             let gap = source.gap_ends(from, now);
-            self.gaps.push(gap);
+            self.gaps.due.push(gap);
         }
         let source = &mut self.sources[at];
-        source.gap_known = true;
+        source.gap.is_told_again = true;
         source.whole(now);
         self.back(at, now);
         let pbx = self.sources[at].settings.pbx.clone();
@@ -251,8 +251,8 @@ impl Intake {
     /// The line is lost; up to `since` nothing was.
     pub(super) fn begin_outage(&mut self, at: usize, since: EventTime) {
         let source = &mut self.sources[at];
-        if source.settings.forgets && source.heard.is_some() {
-            source.gap_since = source.gap_since.or(source.heard);
+        if source.settings.forgets && source.last_heard.at.is_some() {
+            source.gap.since = source.gap.since.or(source.last_heard.at);
             self.lost(at, since);
         }
     }
@@ -263,13 +263,13 @@ impl Intake {
         let Some(source) = self.sources.get_mut(at) else {
             return;
         };
-        if std::mem::take(&mut source.gap_known) {
+        if std::mem::take(&mut source.gap.is_told_again) {
             return;
         }
         self.reports.lost(at, why.to_owned());
-        let from = source.heard.unwrap_or(now);
+        let from = source.last_heard.at.unwrap_or(now);
         let gap = source.gap_ends(from, now);
-        self.gaps.push(gap);
+        self.gaps.due.push(gap);
         if self.sources[at].settings.forgets {
             self.lost(at, from);
             self.back(at, now);
@@ -299,7 +299,7 @@ impl Intake {
             Mark::ListEnd => return true,
             Mark::Shutdown => {
                 // What comes next is a login, or nothing.
-                source.gap_since = source.gap_since.or(Some(frame.arrived));
+                source.gap.since = source.gap.since.or(Some(frame.arrived));
                 return true;
             }
             Mark::LoggedIn | Mark::FullyBooted { .. } => {}
@@ -309,10 +309,10 @@ impl Intake {
         if greeting || same {
             return !heard_elsewhere;
         }
-        let from = source.gap_since.or(source.heard_before);
+        let from = source.gap.since.or(source.last_heard.before);
         let from = from.unwrap_or(frame.arrived);
         let gap = source.gap_ends(from, frame.arrived);
-        self.gaps.push(gap);
+        self.gaps.due.push(gap);
         !heard_elsewhere
     }
 

@@ -5,7 +5,7 @@ use super::gaps::Outages;
 use super::records::Records;
 use crate::catch_up::Second;
 use callbridge_call::{
-    Assembler, Counts, Direction, EventTime, FinishedCall, Kind, PbxEvent, UniqueId,
+    Assembler, AssemblyCounts, Direction, EventTime, FinishedCall, Kind, PbxEvent, UniqueId,
 };
 use callbridge_spool::{Known, Op};
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ pub(super) const REUSED: &str = "reused_ids";
 pub(super) struct Pbx {
     pub(super) assembler: Assembler,
     pub(super) records: Records,
-    counted: Counts,
+    counted: AssemblyCounts,
     finished: Vec<FinishedCall>,
     /// By each id of those: the spool does not know them yet.
     pub(super) just_finished: BTreeMap<String, Known>,
@@ -35,7 +35,7 @@ impl Pbx {
         Self {
             records: Records::new(settings.clone()),
             assembler: Assembler::new(settings),
-            counted: Counts::default(),
+            counted: AssemblyCounts::default(),
             finished: Vec::new(),
             just_finished: BTreeMap::new(),
             outages: Outages::default(),

@@ -3,7 +3,7 @@
 
 use super::core::Intake;
 use super::settings::SourceSettings;
-use super::source::Source;
+use super::source::IntakeSource;
 use callbridge_asterisk::Format;
 use callbridge_asterisk::hearing::Lack;
 use callbridge_call::{EventTime, Kind, Mark, Origin, PbxEvent};
@@ -192,7 +192,7 @@ fn words(lack: Lack) -> (status::Lacking, String) {
     }
 }
 
-impl Source {
+impl IntakeSource {
     /// The line is up, and nothing is proved of it.
     pub(super) fn is_connected(&mut self, now: EventTime) {
         self.status.state = SourceState::Connected;

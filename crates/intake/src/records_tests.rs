@@ -8,7 +8,7 @@ use callbridge_mapping::people::People;
 use callbridge_mapping::trunk;
 use callbridge_mapping::trunk::Trunks;
 use callbridge_model::Outcome;
-use callbridge_source::{Frame, SourceId, Verdict};
+use callbridge_source::{Frame, FrameVerdict, SourceId};
 use callbridge_spool::{Finished, Known, Op};
 use std::time::Duration;
 
@@ -122,7 +122,7 @@ fn records_of_the_only_source_become_one_call_and_are_committed_before() {
     let batch = at(&mut intake, BEGAN + 71, false);
     assert_eq!(
         batch.verdicts,
-        [(SOURCE, Verdict::Committed { through: 2 })]
+        [(SOURCE, FrameVerdict::Committed { through: 2 })]
     );
     let kept = |op: &Op| matches!(op, Op::Open { pbx, snapshot: Some(_), .. } if pbx == "hq?cdr");
     assert!(

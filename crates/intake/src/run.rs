@@ -48,7 +48,7 @@ pub struct Shell {
     /// Leads and employees.
     pub people: SharedPeople,
     /// Shows how each source is doing.
-    pub statuses: watch::Sender<Vec<status::Source>>,
+    pub statuses: watch::Sender<Vec<status::SourceStatus>>,
     /// Sources that have been up at least once.
     pub seen_up: watch::Sender<Vec<bool>>,
     /// The stop was given: nobody waits for a full disk any more.
@@ -70,8 +70,8 @@ impl Shell {
         loop {
             self.pulse.beat();
             let first = self.next_item().await;
-            let over = matches!(first, Next::Over);
-            if let Next::Item(source, item) = first {
+            let over = matches!(first, NextEvent::Over);
+            if let NextEvent::Item(source, item) = first {
                 self.take(source, item)?;
                 self.fill()?;
             }
@@ -101,7 +101,7 @@ impl Shell {
         }
     }
 
-    async fn next_item(&mut self) -> Next {
+    async fn next_item(&mut self) -> NextEvent {
         let now = clock::now().wall;
         let wake = self
             .intake
@@ -109,9 +109,9 @@ impl Shell {
             .map_or(IDLE_WAKE, |at| at.since(now));
         let wake = wake.clamp(Duration::from_millis(1), IDLE_WAKE);
         match tokio::time::timeout(wake, self.ring.next()).await {
-            Ok(Some((source, item))) => Next::Item(source, item),
-            Ok(None) => Next::Over,
-            Err(_) => Next::Deadline,
+            Ok(Some((source, item))) => NextEvent::Item(source, item),
+            Ok(None) => NextEvent::Over,
+            Err(_) => NextEvent::Deadline,
         }
     }
 
@@ -333,7 +333,7 @@ async fn look_again(
     }
 }
 
-enum Next {
+enum NextEvent {
     Item(SourceId, Item),
     Deadline,
     Over,

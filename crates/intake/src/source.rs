@@ -14,25 +14,15 @@ use callbridge_spool::Op;
 const LOOKED_AT_MAX: u8 = 16;
 
 /// A source as the intake sees it.
-pub(super) struct Source {
+pub(super) struct IntakeSource {
     pub(super) settings: SourceSettings,
     pub(super) decoder: Decoder,
-    pub(super) status: status::Source,
+    pub(super) status: status::SourceStatus,
     pub(super) last_mark: Option<EventTime>,
     pub(super) up_since_frame: bool,
-    /// When it was last heard: up to here nothing of it is missing.
-    pub(super) heard: Option<EventTime>,
-    /// When it was heard before that.
-    pub(super) heard_before: Option<EventTime>,
-    /// It was heard since that was stored.
-    pub(super) heard_more: bool,
-    /// The gap that lasts now began here.
-    pub(super) gap_since: Option<EventTime>,
-    /// The gap that ended last is going to be told once more, by the line itself.
-    pub(super) gap_known: bool,
-    pub(super) through: Option<u64>,
-    pub(super) refused: Vec<u64>,
-    pub(super) position: Option<FilePosition>,
+    pub(super) last_heard: LastHeard,
+    pub(super) gap: CurrentGap,
+    pub(super) read: ReadSoFar,
     /// Where the last event without a time stands among those of its file, whose arrival says
     /// nothing.
     pub(super) ordered: EventTime,
@@ -43,30 +33,53 @@ pub(super) struct Source {
     pub(super) proof: Proof,
 }
 
-impl Source {
+/// Until when nothing of a source is missing.
+#[derive(Default)]
+pub(super) struct LastHeard {
+    /// When it was last heard.
+    pub(super) at: Option<EventTime>,
+    /// When it was heard before that.
+    pub(super) before: Option<EventTime>,
+    /// It was heard since that was stored.
+    pub(super) is_unstored: bool,
+}
+
+/// The gap of a source that lasts.
+#[derive(Default)]
+pub(super) struct CurrentGap {
+    /// It began here; `None`: there is none.
+    pub(super) since: Option<EventTime>,
+    /// The gap that ended last is going to be told once more, by the line itself.
+    pub(super) is_told_again: bool,
+}
+
+/// What is to be acknowledged with the next commit.
+#[derive(Default)]
+pub(super) struct ReadSoFar {
+    pub(super) through: Option<u64>,
+    pub(super) refused: Vec<u64>,
+    pub(super) position: Option<FilePosition>,
+}
+
+impl IntakeSource {
     /// A source that has told nothing yet.
     pub(super) fn new(settings: SourceSettings, decoder: DecoderSettings, trunks: &Trunks) -> Self {
         Self {
             proof: Proof::new(&settings, trunks),
             decoder: Decoder::new(settings.format, decoder),
-            status: status::Source {
+            status: status::SourceStatus {
                 url: settings.url.clone(),
                 label: settings.label.clone(),
                 pbx: settings.pbx.clone(),
                 catch_up: settings.catch_up,
-                ..status::Source::default()
+                ..status::SourceStatus::default()
             },
             settings,
             last_mark: None,
             up_since_frame: true,
-            heard: None,
-            heard_before: None,
-            heard_more: false,
-            gap_since: None,
-            gap_known: false,
-            through: None,
-            refused: Vec::new(),
-            position: None,
+            last_heard: LastHeard::default(),
+            gap: CurrentGap::default(),
+            read: ReadSoFar::default(),
             ordered: EventTime::from_seconds(0),
             other_format: None,
             looked_at: 0,
@@ -75,16 +88,16 @@ impl Source {
 
     /// Where the source stands after this frame.
     pub(super) fn note(&mut self, frame: &Frame) {
-        self.through = Some(frame.seq);
-        self.heard_before = self.heard;
-        self.heard = self.heard.max(Some(frame.arrived));
-        self.heard_more = true;
+        self.read.through = Some(frame.seq);
+        self.last_heard.before = self.last_heard.at;
+        self.last_heard.at = self.last_heard.at.max(Some(frame.arrived));
+        self.last_heard.is_unstored = true;
         self.status.last_event_at = Some(frame.arrived.floor_seconds().get());
         if self.settings.file {
             self.status.state = status::SourceState::Reading;
         }
         if let Some(position) = &frame.position {
-            self.position = Some(position.clone());
+            self.read.position = Some(position.clone());
         }
     }
 
@@ -101,7 +114,7 @@ impl Source {
     }
 
     /// As it is shown.
-    pub(super) fn shown(&self) -> status::Source {
+    pub(super) fn shown(&self) -> status::SourceStatus {
         let mut shown = self.status.clone();
         shown.why = shown.why.or_else(|| self.other_format.clone());
         shown.lacks = self.proof.shown();
@@ -111,7 +124,7 @@ impl Source {
     /// A frame that cannot be read is kept, and must not come again.
     pub(super) fn set_aside(&mut self, frame: &Frame, why: String) -> Op {
         self.status.unreadable += 1;
-        self.refused.push(frame.seq);
+        self.read.refused.push(frame.seq);
         Op::Unreadable {
             source: self.settings.url.clone(),
             pbx: self.settings.pbx.clone(),

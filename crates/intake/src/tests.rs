@@ -10,7 +10,7 @@ use callbridge_mapping::trunk;
 use callbridge_mapping::trunk::Trunks;
 use callbridge_model::Outcome;
 use callbridge_model::status;
-use callbridge_source::{Frame, SourceId, Verdict};
+use callbridge_source::{Frame, FrameVerdict, SourceId};
 use callbridge_spool as spool;
 use callbridge_spool::{Done, Finished, Known, Op, Store};
 use std::time::Duration;
@@ -67,7 +67,7 @@ fn while_nothing_can_be_stored_a_queue_is_down_and_a_line_that_goes_on_is_up() {
     let mut intake = Intake::new(settings(), sources, Memory::default()).expect("an intake");
     intake.up(SourceId(0), now(""));
     intake.up(SourceId(1), now(""));
-    let states = |all: Vec<status::Source>| all.into_iter().map(|it| (it.state, it.why));
+    let states = |all: Vec<status::SourceStatus>| all.into_iter().map(|it| (it.state, it.why));
     let up = || (status::SourceState::Connected, None);
     assert!(states(intake.statuses()).eq([up(), up()]));
     let why = "paused: there is no room to keep what would be read".to_owned();
@@ -185,7 +185,10 @@ fn a_recording_becomes_one_judged_call_and_its_frames_are_committed() {
         Some(4001)
     );
     let through = lines.len() as u64;
-    assert_eq!(batch.verdicts, [(SOURCE, Verdict::Committed { through })]);
+    assert_eq!(
+        batch.verdicts,
+        [(SOURCE, FrameVerdict::Committed { through })]
+    );
     assert_eq!(intake.open_calls(), 0);
 }
 
@@ -255,7 +258,10 @@ fn a_frame_that_cannot_be_read_is_kept_and_refused_and_hides_nothing() {
             .iter()
             .any(|op| matches!(op, Op::Unreadable { .. }))
     );
-    assert_eq!(batch.verdicts[0], (SOURCE, Verdict::Refused { seq: 1 }));
+    assert_eq!(
+        batch.verdicts[0],
+        (SOURCE, FrameVerdict::Refused { seq: 1 })
+    );
     assert_eq!(intake.statuses()[0].unreadable, 1);
 }
 

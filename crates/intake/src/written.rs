@@ -1,6 +1,6 @@
 //! How a source is written, against how it is said to be: words for `run` and `check`.
 
-use callbridge_asterisk::{Columns, DecoderSettings, Fit, Format, Likeness};
+use callbridge_asterisk::{Columns, DecoderSettings, Format, FormatFit, Likeness};
 use callbridge_model::safe::safe;
 use callbridge_source::SourceId;
 use callbridge_source::url::{SourceUrl, Transport};
@@ -11,11 +11,11 @@ use tokio::task::JoinSet;
 const LOOKS_MAX: u8 = 3;
 
 /// Why nothing of it can be read; `None` where something can, or nothing is there yet.
-pub fn otherwise(format: Format, fit: &Fit, bytes: &[u8]) -> Option<String> {
+pub fn otherwise(format: Format, fit: &FormatFit, bytes: &[u8]) -> Option<String> {
     match fit {
-        Fit::Empty | Fit::Reads { .. } | Fit::Quiet => None,
-        Fit::Other(like) => Some(instead(format, like)),
-        Fit::Unknown => {
+        FormatFit::Empty | FormatFit::Reads { .. } | FormatFit::Quiet => None,
+        FormatFit::Other(like) => Some(instead(format, like)),
+        FormatFit::Unknown => {
             let columns = (format == Format::CelCsv).then(|| columns_seen(bytes));
             let unknown = || format!("nothing in it is {format}, nor any other format known here");
             Some(columns.flatten().unwrap_or_else(unknown))
@@ -41,7 +41,7 @@ fn of_file(url: &SourceUrl, settings: DecoderSettings) -> Option<String> {
     };
     // What cannot be opened is told by the source itself.
     let bytes = callbridge_source::sample(path, from).ok()?;
-    otherwise(*format, &Fit::of(*format, settings, &bytes), &bytes)
+    otherwise(*format, &FormatFit::of(*format, settings, &bytes), &bytes)
 }
 
 /// The sources that are files, looked into where nothing of them can be read. Looks happen beside

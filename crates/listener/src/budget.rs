@@ -5,24 +5,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// So many bytes are left. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Budget(Arc<AtomicUsize>);
+pub struct ByteBudget(Arc<AtomicUsize>);
 
 /// A part of it; given back when dropped.
 #[derive(Debug)]
-pub struct Share {
-    budget: Budget,
+pub struct ByteShare {
+    budget: ByteBudget,
     bytes: usize,
 }
 
-impl Budget {
+impl ByteBudget {
     /// Of so many bytes.
     pub fn new(bytes: usize) -> Self {
         Self(Arc::new(AtomicUsize::new(bytes)))
     }
 
     /// Nothing of it, yet.
-    pub fn share(&self) -> Share {
-        Share {
+    pub fn share(&self) -> ByteShare {
+        ByteShare {
             budget: self.clone(),
             bytes: 0,
         }
@@ -34,7 +34,7 @@ impl Budget {
     }
 }
 
-impl Share {
+impl ByteShare {
     /// Grows to so many bytes; false where the budget has not so many, and then nothing changes.
     pub fn grow_to(&mut self, bytes: usize) -> bool {
         let more = bytes.saturating_sub(self.bytes);
@@ -55,7 +55,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for ByteShare {
     fn drop(&mut self) {
         self.give_back();
     }
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_share_takes_what_is_left_and_no_more_and_gives_it_back_at_its_end() {
-        let budget = Budget::new(100);
+        let budget = ByteBudget::new(100);
         let (mut one, mut other) = (budget.share(), budget.share());
         assert!(one.grow_to(60) && one.grow_to(50) && other.grow_to(40));
         assert_eq!(budget.left(), 0);

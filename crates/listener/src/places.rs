@@ -16,14 +16,14 @@ use tokio::task::AbortHandle;
 
 /// Whose connections are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Origin {
+pub enum PeerGroup {
     /// An address.
     V4(Ipv4Addr),
     /// The first half of an address: the other half is its owner's to choose.
     V6([u16; 4]),
 }
 
-impl From<IpAddr> for Origin {
+impl From<IpAddr> for PeerGroup {
     fn from(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => Self::V4(address),
@@ -48,7 +48,7 @@ struct Taken {
     next: u64,
     /// Those whose request is not whole yet, by origin, the longest waiting first. No origin is
     /// without any.
-    waiting: BTreeMap<Origin, Connections>,
+    waiting: BTreeMap<PeerGroup, Connections>,
     /// Those that are being answered.
     answering: Connections,
     /// All that have not ended, those that are being cut among them.
@@ -57,15 +57,15 @@ struct Taken {
 
 /// One place; free again when dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct ConnectionPlace {
     id: u64,
-    origin: Origin,
+    origin: PeerGroup,
     taken: Arc<Mutex<Taken>>,
 }
 
 /// While it lives the place's connection is not cut.
 #[derive(Debug)]
-pub struct Answering<'a>(&'a Place);
+pub struct Answering<'a>(&'a ConnectionPlace);
 
 fn lock(taken: &Mutex<Taken>) -> MutexGuard<'_, Taken> {
     taken.lock().unwrap_or_else(PoisonError::into_inner)
@@ -82,7 +82,7 @@ fn random(below: usize) -> usize {
 }
 
 impl Taken {
-    fn leave(&mut self, origin: Origin, id: u64) -> Option<Option<AbortHandle>> {
+    fn leave(&mut self, origin: PeerGroup, id: u64) -> Option<Option<AbortHandle>> {
         let all = self.waiting.get_mut(&origin)?;
         let gone = all.remove(&id);
         if all.is_empty() {
@@ -92,7 +92,7 @@ impl Taken {
     }
 
     /// Who makes room; `roll` gives a number below its own.
-    fn whom(&self, mut roll: impl FnMut(usize) -> usize) -> Option<(Origin, u64)> {
+    fn whom(&self, mut roll: impl FnMut(usize) -> usize) -> Option<(PeerGroup, u64)> {
         let most = self.waiting.values().map(BTreeMap::len).max()?;
         let those: Vec<_> = self
             .waiting
@@ -113,13 +113,13 @@ impl Places {
     }
 
     /// Takes a place.
-    pub fn enter(&self, origin: Origin) -> Place {
+    pub fn enter(&self, origin: PeerGroup) -> ConnectionPlace {
         let mut taken = lock(&self.taken);
         let id = taken.next;
         taken.next += 1;
         taken.held += 1;
         taken.waiting.entry(origin).or_default().insert(id, None);
-        Place {
+        ConnectionPlace {
             id,
             origin,
             taken: Arc::clone(&self.taken),
@@ -127,7 +127,7 @@ impl Places {
     }
 
     /// How the connection in that place is cut.
-    pub fn may_cut(&self, id: u64, origin: Origin, handle: AbortHandle) {
+    pub fn may_cut(&self, id: u64, origin: PeerGroup, handle: AbortHandle) {
         let mut taken = lock(&self.taken);
         let Taken {
             waiting, answering, ..
@@ -162,7 +162,7 @@ impl Places {
     }
 }
 
-impl Place {
+impl ConnectionPlace {
     /// Its number: later ones are higher.
     pub const fn id(&self) -> u64 {
         self.id
@@ -180,7 +180,7 @@ impl Place {
 
 impl Drop for Answering<'_> {
     fn drop(&mut self) {
-        let Place { id, origin, taken } = self.0;
+        let ConnectionPlace { id, origin, taken } = self.0;
         let mut taken = lock(taken);
         if let Some(handle) = taken.answering.remove(id) {
             let all = taken.waiting.entry(*origin).or_default();
@@ -189,7 +189,7 @@ impl Drop for Answering<'_> {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         let mut taken = lock(&self.taken);
         taken.held -= 1;

@@ -2,12 +2,12 @@
 
 use super::*;
 
-fn origin(last: u8) -> Origin {
-    Origin::V4(Ipv4Addr::new(192, 0, 2, last))
+fn origin(last: u8) -> PeerGroup {
+    PeerGroup::V4(Ipv4Addr::new(192, 0, 2, last))
 }
 
 /// Whoever makes room leaves; who that was.
-fn cut(places: &Places, roll: impl FnMut(usize) -> usize) -> Option<(Origin, u64)> {
+fn cut(places: &Places, roll: impl FnMut(usize) -> usize) -> Option<(PeerGroup, u64)> {
     let mut taken = lock(&places.taken);
     let (origin, id) = taken.whom(roll)?;
     taken.leave(origin, id);
@@ -18,7 +18,7 @@ fn cut(places: &Places, roll: impl FnMut(usize) -> usize) -> Option<(Origin, u64
 fn whoever_holds_most_places_makes_room_and_the_one_connection_of_another_stays() {
     let places = Places::new();
     let service = places.enter(origin(1));
-    let flood: Vec<Place> = (0..200).map(|_| places.enter(origin(2))).collect();
+    let flood: Vec<ConnectionPlace> = (0..200).map(|_| places.enter(origin(2))).collect();
     for _ in 0..199 {
         let (whose, id) = cut(&places, random).expect("somebody waits");
         assert_eq!(whose, origin(2));
@@ -32,7 +32,7 @@ fn whoever_holds_most_places_makes_room_and_the_one_connection_of_another_stays(
 #[test]
 fn where_all_come_by_one_address_a_newcomer_has_half_the_places_of_time() {
     let places = Places::new();
-    let mut all: BTreeMap<u64, Place> = BTreeMap::new();
+    let mut all: BTreeMap<u64, ConnectionPlace> = BTreeMap::new();
     for _ in 0..100 {
         let place = places.enter(origin(1));
         all.insert(place.id(), place);
@@ -54,7 +54,7 @@ fn where_all_come_by_one_address_a_newcomer_has_half_the_places_of_time() {
 #[test]
 fn among_equals_and_within_one_it_is_at_random() {
     let places = Places::new();
-    let _all: Vec<Place> = [1, 1, 1, 1, 2, 2, 2, 2, 3]
+    let _all: Vec<ConnectionPlace> = [1, 1, 1, 1, 2, 2, 2, 2, 3]
         .map(|last| places.enter(origin(last)))
         .into();
     let taken = lock(&places.taken);
@@ -79,7 +79,7 @@ fn among_equals_and_within_one_it_is_at_random() {
 
 #[test]
 fn the_second_half_of_an_ipv6_address_makes_no_other_origin() {
-    let of = |text: &str| Origin::from(text.parse::<IpAddr>().expect("an address"));
+    let of = |text: &str| PeerGroup::from(text.parse::<IpAddr>().expect("an address"));
     assert_eq!(of("2001:db8:0:1::1"), of("2001:db8:0:1:ffff::2"));
     assert_ne!(of("2001:db8:0:1::1"), of("2001:db8:0:2::1"));
     assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));

@@ -2,7 +2,7 @@
 //! Whatever is half, slow or too much is cut, so that whoever asks is answered.
 
 use super::accept::Acceptor;
-use super::places::{Origin, Place, Places};
+use super::places::{ConnectionPlace, PeerGroup, Places};
 use axum::body::Body;
 use axum::http::{Request, Response};
 use hyper::body::Incoming;
@@ -40,11 +40,12 @@ pub struct Limits {
 }
 
 /// Answers requests.
-pub trait Answer: Send + Sync + 'static {
-    /// Answers one. What holds the place's [`Place::answer`] meanwhile is not cut to make room.
+pub trait AnswerHttp: Send + Sync + 'static {
+    /// Answers one. What holds the place's [`ConnectionPlace::answer`] meanwhile is not cut to
+    /// make room.
     fn answer(
         &self,
-        place: &Place,
+        place: &ConnectionPlace,
         request: Request<Incoming>,
     ) -> impl Future<Output = Response<Body>> + Send;
 
@@ -66,7 +67,7 @@ pub struct Open {
 }
 
 /// Serves until `stop`.
-pub async fn serve<A: Answer>(open: Open, answer: Arc<A>, stop: impl Future<Output = ()>) {
+pub async fn serve<A: AnswerHttp>(open: Open, answer: Arc<A>, stop: impl Future<Output = ()>) {
     let Open {
         name,
         listener,
@@ -90,7 +91,7 @@ pub async fn serve<A: Answer>(open: Open, answer: Arc<A>, stop: impl Future<Outp
             continue; // all have come to be answered meanwhile: it is told by the end of its line
         }
         while places.held() >= limits.connections && connections.join_next().await.is_some() {}
-        let origin = Origin::from(from.ip());
+        let origin = PeerGroup::from(from.ip());
         let place = places.enter(origin);
         let id = place.id();
         let acceptor = tls
@@ -117,13 +118,13 @@ pub async fn serve<A: Answer>(open: Open, answer: Arc<A>, stop: impl Future<Outp
 /// One connection.
 struct Line<A> {
     answer: Arc<A>,
-    place: Place,
+    place: ConnectionPlace,
     limits: Limits,
     begun: Instant,
     stop: watch::Receiver<bool>,
 }
 
-impl<A: Answer> Line<A> {
+impl<A: AnswerHttp> Line<A> {
     async fn take(self, stream: TcpStream, acceptor: Option<TlsAcceptor>) {
         // Answers are small and wait for nothing.
         stream.set_nodelay(true).ok();

@@ -14,7 +14,7 @@ pub const LINES_MAX: usize = 4;
 
 /// One of the secrets, with its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SecretKind {
     /// The CRM's token.
     Token,
     /// AMI's.
@@ -29,7 +29,7 @@ pub enum Kind {
     Client,
 }
 
-impl Kind {
+impl SecretKind {
     /// All of them.
     pub const ALL: [Self; 6] = [
         Self::Token,
@@ -77,7 +77,7 @@ impl Kind {
 
 /// Where a secret is.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum SecretPlace {
     /// In a file, read anew whenever it is needed: it may be replaced.
     File(PathBuf),
     /// In a file of root's, which has read it before it became the owner of the state folder: the
@@ -120,11 +120,11 @@ impl ExitCode for Error {
     }
 }
 
-impl Place {
+impl SecretPlace {
     /// The first of the places that has it: the file that a flag names, the credential, the
     /// variable. In words where it could be, if nowhere.
     pub fn find(
-        kind: Kind,
+        kind: SecretKind,
         file: Option<&Path>,
         environment: &Environment,
     ) -> Result<Self, String> {
@@ -248,7 +248,7 @@ fn secret_of(path: &Path, line: &str) -> Result<Secret, Error> {
 mod tests {
     use super::*;
 
-    fn read(place: &Place) -> String {
+    fn read(place: &SecretPlace) -> String {
         place.read().expect("a secret").expose_secret().to_owned()
     }
 
@@ -262,7 +262,7 @@ mod tests {
             ("CREDENTIALS_DIRECTORY", directory),
             ("CALLBRIDGE_TOKEN", "from-variable"),
         ]);
-        let find = |file| Place::find(Kind::Token, file, &environment).expect("found");
+        let find = |file| SecretPlace::find(SecretKind::Token, file, &environment).expect("found");
         assert_eq!(read(&find(Some(&own))), "from-file");
         assert_eq!(read(&find(None)), "from-variable");
         let marked = "\u{feff}from-credential\r\n";
@@ -272,7 +272,8 @@ mod tests {
 
     #[test]
     fn a_secret_that_is_nowhere_is_told_with_the_places_it_may_be() {
-        let nowhere = Place::find(Kind::Ami, None, &Environment::default()).expect_err("nowhere");
+        let nowhere =
+            SecretPlace::find(SecretKind::Ami, None, &Environment::default()).expect_err("nowhere");
         insta::assert_snapshot!(
             nowhere,
                 @"no secret: give secret-file=FILE, the systemd credential ami-secret or \
@@ -285,7 +286,7 @@ mod tests {
     fn files_without_a_secret_are_told_apart() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("secret");
-        let place = Place::File(file.clone());
+        let place = SecretPlace::File(file.clone());
         assert!(matches!(place.read(), Err(Error::Missing(_))));
         for (bytes, empty) in [
             (&b"\nx"[..], true),
@@ -309,7 +310,7 @@ mod tests {
     fn several_secrets_stand_a_line_each() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("secrets");
-        let place = Place::File(file.clone());
+        let place = SecretPlace::File(file.clone());
         let write = |text: &str| std::fs::write(&file, text).expect("written");
         let read = || {
             let secrets = place.read_lines();
@@ -331,7 +332,7 @@ mod tests {
     fn quotes_around_a_secret_are_seen_and_left() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("secret");
-        let place = Place::File(file.clone());
+        let place = SecretPlace::File(file.clone());
         for (text, quoted) in [
             ("\"abc\"\n", true),
             ("'abc'", true),
@@ -344,7 +345,7 @@ mod tests {
             assert_eq!(place.is_quoted(), quoted, "{text:?}");
         }
         let environment = Environment::of([("CALLBRIDGE_AMI_SECRET", "\u{feff}\"abc\"\r\n")]);
-        let place = Place::find(Kind::Ami, None, &environment).expect("found");
+        let place = SecretPlace::find(SecretKind::Ami, None, &environment).expect("found");
         assert!(place.is_quoted());
         assert_eq!(read(&place), "\"abc\"");
     }
@@ -352,7 +353,7 @@ mod tests {
     #[test]
     fn a_secret_is_never_printed() {
         let environment = Environment::of([("CALLBRIDGE_TOKEN", "svc_pat_hidden")]);
-        let place = Place::find(Kind::Token, None, &environment).expect("found");
+        let place = SecretPlace::find(SecretKind::Token, None, &environment).expect("found");
         assert!(!format!("{place:?}").contains("hidden"));
     }
 }

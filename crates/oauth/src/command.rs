@@ -12,7 +12,7 @@ use callbridge_model::clock;
 use callbridge_model::clock::Now;
 use callbridge_model::safe::safe;
 use callbridge_model::secret::{ExposeSecret, Secret, is_token};
-use callbridge_model::secret_source::Kind;
+use callbridge_model::secret_source::SecretKind;
 use callbridge_sender::status::SenderStatus;
 use callbridge_sender::token::print;
 use callbridge_sender::token_update::{TokenUpdate, Tokens, Trouble};
@@ -70,7 +70,7 @@ pub async fn run(command: &str) -> Result<Secret, Error> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    for kind in Kind::ALL {
+    for kind in SecretKind::ALL {
         how.env_remove(kind.variable());
     }
     let mut child = how.spawn().map_err(not_run)?;

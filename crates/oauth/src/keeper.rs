@@ -58,13 +58,13 @@ struct Work {
     /// Why the file cannot be used.
     unread: Option<String>,
     /// Why the last refresh brought nothing.
-    failure: Option<Failure>,
+    failure: Option<RefreshFailure>,
     shown: Option<Shown>,
 }
 
 /// How the last refresh failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Failure(String);
+struct RefreshFailure(String);
 
 impl Keeper {
     /// Runs until `shutdown`; a refresh that is under way then is finished.
@@ -227,7 +227,7 @@ impl Work {
         let ended = match self.rotate(asked).await {
             Ok(ended) => ended,
             Err(why) => {
-                self.failure = Some(Failure(why));
+                self.failure = Some(RefreshFailure(why));
                 RefreshOutcome::NotSent
             }
         };
@@ -289,7 +289,7 @@ impl Work {
         came: TokenReply,
         sent: EventTime,
     ) -> RefreshOutcome {
-        let failed = |words: String| Some(Failure(words));
+        let failed = |words: String| Some(RefreshFailure(words));
         let (ended, words) = match came {
             TokenReply::Pair(pair) => {
                 let next = renewed(&stored, *pair, sent, self.core.is_refused());
@@ -359,7 +359,9 @@ impl Work {
             if !std::mem::replace(&mut told, true) {
                 error!(%error, "the new pair is not stored yet; it is not used before it is");
             }
-            self.failure = Some(Failure(format!("the new token cannot be stored: {error}")));
+            self.failure = Some(RefreshFailure(format!(
+                "the new token cannot be stored: {error}"
+            )));
             self.tell(clock::now());
             tokio::time::sleep(STORE_AGAIN).await;
         }

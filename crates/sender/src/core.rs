@@ -25,7 +25,7 @@ use callbridge_crm::Endpoint;
 use callbridge_leads::lead_request::due::{CommandRequest, RequestId};
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
-use callbridge_model::status::{Pause, Requests, Trouble};
+use callbridge_model::status::{Pause, Requests, SenderTrouble};
 use callbridge_spool::{Fate, Op, QueueQuery, Row, State, WorkQueue};
 use std::time::Duration;
 
@@ -306,14 +306,14 @@ impl Core {
     }
 
     /// What fails while the rest works, in words.
-    fn troubles(&self, now: Now) -> Vec<Trouble> {
+    fn troubles(&self, now: Now) -> Vec<SenderTrouble> {
         let (beside, barred) = (
             self.gate.beside(),
             self.rights
                 .trouble(self.confirmation.page_strategy().is_readable(now.wall)),
         );
         let other_works = beside.len() == 1 && barred.is_none();
-        let told = beside.into_iter().map(|trouble| Trouble {
+        let told = beside.into_iter().map(|trouble| SenderTrouble {
             part: trouble.part.word().to_owned(),
             why: trouble.why,
             instead: status::instead(trouble.part, other_works).to_owned(),

@@ -4,7 +4,7 @@ use super::answered::Answered;
 use super::outcome::Outcome;
 use super::plan::{About, Plan, Task};
 use callbridge_model::Reason;
-use callbridge_model::status::Trouble;
+use callbridge_model::status::SenderTrouble;
 use callbridge_spool::{Step, Unconfirmed};
 use std::time::Duration;
 use tracing::{debug, info, warn};
@@ -22,10 +22,11 @@ pub(super) fn doubted(doubts: &[String]) {
 }
 
 /// What of the CRM began to fail while the rest works, and what does no more.
-pub(super) fn troubles(before: &[Trouble], now: &[Trouble]) {
-    let among = |all: &[Trouble], it: &Trouble| all.iter().any(|other| other.part == it.part);
+pub(super) fn troubles(before: &[SenderTrouble], now: &[SenderTrouble]) {
+    let among =
+        |all: &[SenderTrouble], it: &SenderTrouble| all.iter().any(|other| other.part == it.part);
     for trouble in now.iter().filter(|it| !among(before, it)) {
-        let Trouble {
+        let SenderTrouble {
             part, why, instead, ..
         } = trouble;
         warn!(%part, words = %why, %instead, "a part of the CRM fails");

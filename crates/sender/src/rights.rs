@@ -9,7 +9,7 @@ use callbridge_leads::lead_request::LeadChange;
 use callbridge_leads::lead_request::LeadOutcome;
 use callbridge_model::Grant;
 use callbridge_model::clock::Now;
-use callbridge_model::status::Trouble;
+use callbridge_model::status::SenderTrouble;
 use callbridge_spool::{Op, Unconfirmed};
 use std::time::Duration;
 
@@ -161,13 +161,13 @@ impl Rights {
 
     /// As `status` shows it: polls are refused while the rest works; `pages` where the journal can
     /// be read.
-    pub(super) fn trouble(&self, pages: bool) -> Option<Trouble> {
+    pub(super) fn trouble(&self, pages: bool) -> Option<SenderTrouble> {
         let barred = self.barred.as_ref()?;
         let instead = match pages {
             true => "pages of the CRM's journal are read instead",
             false => "webhooks alone tell whether calls are journaled",
         };
-        Some(Trouble {
+        Some(SenderTrouble {
             part: "polls".to_owned(),
             why: barred.why.clone(),
             instead: format!(

@@ -15,7 +15,7 @@ use callbridge_model::TokenPrint;
 use callbridge_model::clock;
 use callbridge_model::heartbeat::Pulse;
 use callbridge_model::secret::Secret;
-use callbridge_model::status::{Pause, Trouble};
+use callbridge_model::status::{Pause, SenderTrouble};
 use callbridge_spool::{Error, Handle, Op, WorkQueue, tables};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -110,7 +110,7 @@ struct Loop {
     /// The pause that the log told of last.
     told: Option<String>,
     /// And what of the CRM failed beside it.
-    told_troubles: Vec<Trouble>,
+    told_troubles: Vec<SenderTrouble>,
     warned_days: Option<u32>,
 }
 

@@ -5,7 +5,7 @@ use super::pause_cause::PauseCause;
 use super::troubles::{Extent, Part};
 use super::verdict::Halt;
 use callbridge_crm::{Endpoint, TokenInfo};
-use callbridge_model::status::{Backlog, Budget, Pause, Requests, Token, Trouble};
+use callbridge_model::status::{Backlog, BudgetStatus, Pause, Requests, SenderTrouble, Token};
 use callbridge_model::{Grant, TokenPrint};
 use callbridge_spool::WorkQueue;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub struct SenderStatus {
     /// Why nothing is sent, and what mends it.
     pub pause: Option<Pause>,
     /// What fails while the rest works.
-    pub troubles: Vec<Trouble>,
+    pub troubles: Vec<SenderTrouble>,
     /// Requests so far, by endpoint and verdict.
     pub requests: Requests,
     /// Calls not yet confirmed, and how long that takes at this pace.
@@ -33,35 +33,48 @@ pub struct SenderStatus {
     pub token_taken: Option<bool>,
     /// Requests under way.
     pub under_way: usize,
+    pub(super) slots: Slots,
+}
+
+/// The budget as the pacer has it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Slots {
     pub(super) limit: u32,
     pub(super) window: Duration,
-    /// When the taken slots come free, since boot; `None` while under way.
+    /// When the taken ones come free, since boot; `None` while under way.
     pub(super) frees: Vec<Option<Duration>>,
     pub(super) silent_until: Option<Duration>,
 }
 
 impl SenderStatus {
     /// The budget at a moment since boot.
-    pub fn budget(&self, now: Duration) -> Budget {
+    pub fn budget(&self, now: Duration) -> BudgetStatus {
         let used = self
+            .slots
             .frees
             .iter()
             .filter(|free| free.is_none_or(|at| at > now))
             .count();
         let used = u32::try_from(used).unwrap_or(u32::MAX);
-        let full = used >= self.limit;
-        let next = self.frees.iter().flatten().filter(|at| **at > now).min();
+        let full = used >= self.slots.limit;
+        let next = self
+            .slots
+            .frees
+            .iter()
+            .flatten()
+            .filter(|at| **at > now)
+            .min();
         let next = if full {
-            next.copied().unwrap_or(now + self.window)
+            next.copied().unwrap_or(now + self.slots.window)
         } else {
             now
         };
         let next = next
-            .max(self.silent_until.unwrap_or_default())
+            .max(self.slots.silent_until.unwrap_or_default())
             .saturating_sub(now);
-        Budget {
-            limit: self.limit,
-            window_sec: self.window.as_secs(),
+        BudgetStatus {
+            limit: self.slots.limit,
+            window_sec: self.slots.window.as_secs(),
             used,
             next_free_in_ms: u64::try_from(next.as_millis()).unwrap_or(u64::MAX),
         }
@@ -69,10 +82,10 @@ impl SenderStatus {
 
     /// The budget part, from the pacer.
     pub(super) fn with_pacer(mut self, pacer: &Pacer, now: Duration) -> Self {
-        self.limit = pacer.allowed(now);
-        self.window = pacer.rate().window();
-        self.frees = pacer.frees(now).collect();
-        self.silent_until = pacer.silent_until();
+        self.slots.limit = pacer.allowed(now);
+        self.slots.window = pacer.rate().window();
+        self.slots.frees = pacer.frees(now).collect();
+        self.slots.silent_until = pacer.silent_until();
         self.token_shared = pacer.is_shared(now);
         self
     }
@@ -299,9 +312,12 @@ mod tests {
     fn the_budget_is_brought_up_to_the_moment_it_is_asked_for() {
         let second = Duration::from_secs(1);
         let status = SenderStatus {
-            limit: 2,
-            window: 60 * second,
-            frees: vec![Some(100 * second), Some(130 * second)],
+            slots: Slots {
+                limit: 2,
+                window: 60 * second,
+                frees: vec![Some(100 * second), Some(130 * second)],
+                silent_until: None,
+            },
             ..SenderStatus::default()
         };
         let seen = |at: u32| {

@@ -159,9 +159,7 @@ impl KnownTokens {
                     !self.may(Grant::LeadRead)
                 }
                 Some(
-                    LeadRequest::Catalogue
-                    | LeadRequest::FieldPoll(_)
-                    | LeadRequest::Asked(_, CommandRequest::CrmFields | CommandRequest::Poll { .. }),
+                    LeadRequest::Catalogue | LeadRequest::FieldPoll(_) | LeadRequest::Asked(..),
                 )
                 | None => false,
             };

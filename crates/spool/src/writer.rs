@@ -31,7 +31,7 @@ const PROBE: &str = "spool.probe";
 type Answer = Result<Vec<Done>, Error>;
 type Reading = Box<dyn FnOnce(&Store) + Send>;
 
-enum Request {
+enum WriterRequest {
     Write(Vec<PreparedOp>, oneshot::Sender<Answer>),
     Read(Reading),
     /// Nothing, but the thread looks whether it shall end.
@@ -67,12 +67,12 @@ pub struct Health {
 /// A way to the spool's thread. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Handle {
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<WriterRequest>,
     changed: watch::Receiver<u64>,
     health: Arc<Mutex<Health>>,
 }
 
-impl std::fmt::Debug for Request {
+impl std::fmt::Debug for WriterRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Write(..) => "Write",
@@ -92,7 +92,7 @@ impl Handle {
     pub async fn write(&self, ops: Vec<Op>) -> Answer {
         let work = prepare(ops)?;
         let (answer, answered) = oneshot::channel();
-        let asked = self.requests.send(Request::Write(work, answer)).await;
+        let asked = self.requests.send(WriterRequest::Write(work, answer)).await;
         asked.map_err(|_| Error::Closed)?;
         answered.await.map_err(|_| Error::Closed)?
     }
@@ -107,7 +107,9 @@ impl Handle {
     pub fn write_blocking(&self, ops: Vec<Op>) -> Answer {
         let work = prepare(ops)?;
         let (answer, answered) = oneshot::channel();
-        let asked = self.requests.blocking_send(Request::Write(work, answer));
+        let asked = self
+            .requests
+            .blocking_send(WriterRequest::Write(work, answer));
         asked.map_err(|_| Error::Closed)?;
         answered.blocking_recv().map_err(|_| Error::Closed)?
     }
@@ -162,21 +164,21 @@ impl Handle {
     }
 }
 
-fn reading<R, F>(f: F) -> (Request, oneshot::Receiver<Result<R, Error>>)
+fn reading<R, F>(f: F) -> (WriterRequest, oneshot::Receiver<Result<R, Error>>)
 where
     R: Send + 'static,
     F: FnOnce(&Store) -> Result<R, Error> + Send + 'static,
 {
     let (answer, answered) = oneshot::channel();
     let read = move |store: &Store| drop(answer.send(f(store)));
-    (Request::Read(Box::new(read)), answered)
+    (WriterRequest::Read(Box::new(read)), answered)
 }
 
 /// Owns the thread. Closing it, or dropping it, stores what is queued, marks the end as orderly
 /// and lets the folder go.
 #[derive(Debug)]
 pub struct Guard {
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<WriterRequest>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     pub(super) check: Option<super::check::Check>,
@@ -193,7 +195,7 @@ impl Guard {
         drop(self.check.take());
         self.stop.store(true, Ordering::Release);
         // A full queue wakes the thread as well.
-        self.requests.try_send(Request::Wake).ok();
+        self.requests.try_send(WriterRequest::Wake).ok();
         if let Some(thread) = self.thread.take() {
             thread.join().ok();
         }
@@ -252,7 +254,7 @@ impl Handle {
 
 struct Writer {
     store: Store,
-    queue: mpsc::Receiver<Request>,
+    queue: mpsc::Receiver<WriterRequest>,
     bump: watch::Sender<u64>,
     health: Arc<Mutex<Health>>,
     stop: Arc<AtomicBool>,
@@ -287,23 +289,23 @@ impl Writer {
     }
 
     /// Takes what is queued, commits the writes, runs the read that ended the group.
-    fn group(&mut self, first: Request) {
+    fn group(&mut self, first: WriterRequest) {
         let (mut works, mut answers) = (Vec::new(), Vec::new());
         let mut ops = 0;
         let mut read = None;
         let mut next = Some(first);
         while let Some(request) = next {
             match request {
-                Request::Write(work, answer) => {
+                WriterRequest::Write(work, answer) => {
                     ops += work.len();
                     works.push(work);
                     answers.push(answer);
                 }
-                Request::Read(reading) => {
+                WriterRequest::Read(reading) => {
                     read = Some(reading);
                     break;
                 }
-                Request::Wake => {}
+                WriterRequest::Wake => {}
             }
             let full = works.len() >= GROUP_REQUESTS_MAX || ops >= GROUP_OPS_MAX;
             next = if full {

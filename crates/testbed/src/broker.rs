@@ -61,10 +61,10 @@ pub struct Broker {
     tls_port: u16,
     folder: PathBuf,
     authority: Authority,
-    keeper: Mutex<Keeper>,
+    keeper: Mutex<BrokerKeeper>,
 }
 
-struct Keeper {
+struct BrokerKeeper {
     words: Option<ChildStdin>,
     answers: ChildStdout,
     process: Child,
@@ -150,7 +150,7 @@ impl Broker {
             .stdout(Stdio::piped())
             .spawn()
             .expect("a shell");
-        let keeper = Keeper {
+        let keeper = BrokerKeeper {
             words: process.stdin.take(),
             answers: process.stdout.take().expect("piped"),
             process,

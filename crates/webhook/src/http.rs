@@ -5,11 +5,11 @@ use super::headers::Headers;
 use super::receiver::{Proof, Receiver};
 use axum::body::Body;
 use axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use callbridge_listener::budget::{Budget, Share};
+use callbridge_listener::budget::{ByteBudget, ByteShare};
 use callbridge_listener::descriptors;
-use callbridge_listener::places::Place;
+use callbridge_listener::places::ConnectionPlace;
 use callbridge_listener::serve;
-use callbridge_listener::serve::{Answer, Limits, Open};
+use callbridge_listener::serve::{AnswerHttp, Limits, Open};
 use futures_util::StreamExt as _;
 use hyper::body::Incoming;
 use rustls::ServerConfig;
@@ -72,7 +72,7 @@ pub async fn serve_some(
         tls,
         limits: limits(connections),
     };
-    let budget = Budget::new(BUDGET_BYTES);
+    let budget = ByteBudget::new(BUDGET_BYTES);
     let gate = Gate { receiver, budget };
     serve::serve(open, Arc::new(gate), stop).await;
 }
@@ -80,11 +80,11 @@ pub async fn serve_some(
 /// What stands between a connection and the receiver.
 struct Gate {
     receiver: Arc<Receiver>,
-    budget: Budget,
+    budget: ByteBudget,
 }
 
-impl Answer for Gate {
-    async fn answer(&self, place: &Place, request: Request<Incoming>) -> Response<Body> {
+impl AnswerHttp for Gate {
+    async fn answer(&self, place: &ConnectionPlace, request: Request<Incoming>) -> Response<Body> {
         let turn_away = |status: u16, word| self.turn_away(status, word);
         if request.uri().path().trim_end_matches('/') != PATH {
             return turn_away(404, "no_such_path");
@@ -157,7 +157,7 @@ enum Torn {
 
 /// Reads a body to its end. One that cannot be held is passed over, as far as it is not beyond all
 /// measure: an answer in the midst of it would be lost with the connection.
-async fn read(body: Incoming, proof: &mut Proof, share: &mut Share) -> Result<Vec<u8>, Torn> {
+async fn read(body: Incoming, proof: &mut Proof, share: &mut ByteShare) -> Result<Vec<u8>, Torn> {
     let mut pieces = Body::new(body).into_data_stream();
     let (mut whole, mut length, mut torn) = (Vec::new(), 0, None);
     while let Some(piece) = pieces.next().await {
@@ -183,7 +183,7 @@ async fn read(body: Incoming, proof: &mut Proof, share: &mut Share) -> Result<Ve
 }
 
 /// Makes a body's memory large enough, doubling it; false where the budget has not so much.
-fn make_room(whole: &mut Vec<u8>, length: usize, share: &mut Share) -> bool {
+fn make_room(whole: &mut Vec<u8>, length: usize, share: &mut ByteShare) -> bool {
     if length <= whole.capacity() {
         return true;
     }

@@ -3,7 +3,7 @@
 
 use super::keyring::{Connection, Keyring};
 use callbridge_model::secret::{ExposeSecret as _, Secret};
-use callbridge_model::secret_source::{Error, Place};
+use callbridge_model::secret_source::{Error, SecretPlace};
 use callbridge_model::webhook_signature::Key;
 use callbridge_oauth::store;
 use std::collections::BTreeMap;
@@ -18,9 +18,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, Default)]
 pub struct Places {
     /// The application's.
-    pub application: Option<Place>,
+    pub application: Option<SecretPlace>,
     /// By installation.
-    pub installations: BTreeMap<String, Place>,
+    pub installations: BTreeMap<String, SecretPlace>,
     /// The state folder, in which `connect` keeps what it was given.
     pub state: Option<PathBuf>,
 }
@@ -37,7 +37,8 @@ impl Places {
     /// Reads all of them; what cannot be read now stays as it was in `before`.
     fn read(&self, before: &Texts) -> (Texts, Vec<Error>) {
         let mut faults = Vec::new();
-        let mut lines = |place: &Place, before: Option<&Vec<Secret>>| match place.read_lines() {
+        let mut lines = |place: &SecretPlace, before: Option<&Vec<Secret>>| match place.read_lines()
+        {
             Ok(lines) => Some(lines),
             // A file that is there and holds none holds none any more.
             Err(error @ Error::Empty(_)) => {
@@ -278,8 +279,12 @@ pub(super) mod tests {
         let file = folder.path().join("secret");
         std::fs::write(&file, "current\nprevious\n").expect("written");
         let places = Places {
-            application: Some(Place::File(file.clone())),
-            installations: [("9".to_owned(), Place::File(folder.path().join("none")))].into(),
+            application: Some(SecretPlace::File(file.clone())),
+            installations: [(
+                "9".to_owned(),
+                SecretPlace::File(folder.path().join("none")),
+            )]
+            .into(),
             state: None,
         };
         let (first, faults) = places.read(&Texts::default());

@@ -1,7 +1,7 @@
 //! A manager account: what it may do, whether it hears calls, and what the events show. What was
 //! seen counts; where nothing could be seen, `manager.conf` of this machine, if it can be read.
 
-use super::finding::Finding;
+use super::finding::CheckFinding;
 use super::manager_conf::ManagerConf;
 use super::release;
 use crate::config::checked::{Config, SourceConfig};
@@ -18,7 +18,7 @@ const READ: &str = "set read = call,cdr,system,agent,user for it in manager.conf
 const WRITE: &str = "set write = reporting,user for it in manager.conf, then `manager reload`";
 
 /// Everything that is found of the account.
-pub(crate) fn judge(config: &Config, flag: &SourceConfig, account: &Account) -> Vec<Finding> {
+pub(crate) fn judge(config: &Config, flag: &SourceConfig, account: &Account) -> Vec<CheckFinding> {
     let conf = local(flag);
     let url = short(flag);
     let wanted = wanted(config, flag);
@@ -35,7 +35,7 @@ pub(crate) fn judge(config: &Config, flag: &SourceConfig, account: &Account) -> 
 }
 
 /// Of a source that is no manager account: who writes there, and what, is not known here.
-pub(crate) fn unknown(flag: &SourceConfig) -> Option<Finding> {
+pub(crate) fn unknown(flag: &SourceConfig) -> Option<CheckFinding> {
     let what = match &flag.url.transport {
         Transport::WebSocket { .. } => {
             "not known: a gateway tells nothing of the account behind it; the first event shows \
@@ -47,7 +47,10 @@ pub(crate) fn unknown(flag: &SourceConfig) -> Option<Finding> {
         }
         Transport::Ami { .. } | Transport::File { .. } => return None,
     };
-    Some(Finding::well(format!("events of {}", short(flag)), what))
+    Some(CheckFinding::well(
+        format!("events of {}", short(flag)),
+        what,
+    ))
 }
 
 /// The source without all that its URL takes behind a question mark.
@@ -66,11 +69,11 @@ fn local(flag: &SourceConfig) -> Option<ManagerConf> {
         .then(|| ManagerConf::find(user, endpoint.port))?
 }
 
-fn rights(url: &str, account: &Account) -> Finding {
+fn rights(url: &str, account: &Account) -> CheckFinding {
     let name = format!("rights of {url}");
     let Some(actions) = &account.actions else {
         let what = "not known: the PBX does not say what the account may do (ListCommands)";
-        return Finding::well(name, what);
+        return CheckFinding::well(name, what);
     };
     let may = |action: &str| actions.contains(&action.to_ascii_lowercase());
     // Whoever may narrow the events may read the configuration, too: both are `write = system`.
@@ -78,9 +81,9 @@ fn rights(url: &str, account: &Account) -> Finding {
         (true, true) => {
             let what = "it may ask which channels live, and more than it needs: it can read the \
                         PBX's configuration with all secrets (GetConfig)";
-            Finding::advice(name, what, WRITE)
+            CheckFinding::advice(name, what, WRITE)
         }
-        (false, _) if !account.is_old() => Finding::fault(
+        (false, _) if !account.is_old() => CheckFinding::fault(
             Code::NoPermission,
             name,
             "it may not ask which channels live (CoreShowChannels): of a call whose end was missed \
@@ -89,17 +92,17 @@ fn rights(url: &str, account: &Account) -> Finding {
         ),
         (false, _) => {
             let what = "this release does not tell which channels live (CoreShowChannels)";
-            Finding::well(name, what)
+            CheckFinding::well(name, what)
         }
         (true, false) => {
             let what = "it may ask which channels live, and no more than it needs";
-            Finding::well(name, what)
+            CheckFinding::well(name, what)
         }
     }
 }
 
 /// A filter in `manager.conf` that Asterisk 10 to 12 read as text, and that lets nothing through.
-fn filter(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Option<Finding> {
+fn filter(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Option<CheckFinding> {
     let literal = ["1.2", "1.3", "2.0", "2.1", "2.2", "2.3", "2.4"];
     let literal = literal.iter().any(|it| {
         let rest = account.version.strip_prefix(it);
@@ -115,18 +118,18 @@ fn filter(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Option<Fi
     let todo = "give an eventfilter line for each event, as deploy/asterisk/manager.conf has them, \
                 then `manager reload`";
     let name = format!("events of {url}");
-    Some(Finding::fault(Code::NoPermission, name, what, todo))
+    Some(CheckFinding::fault(Code::NoPermission, name, what, todo))
 }
 
-fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Finding {
+fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFinding {
     let name = format!("events of {url}");
-    let deaf = |what: String| Finding::fault(Code::NoPermission, &*name, what, READ);
+    let deaf = |what: String| CheckFinding::fault(Code::NoPermission, &*name, what, READ);
     if account.calls == CallProof::Heard {
         return match account.booted || account.is_old() {
-            true => Finding::well(&*name, "calls are heard"),
+            true => CheckFinding::well(&*name, "calls are heard"),
             false => {
                 let what = "calls are heard, but not the start and stop of the PBX";
-                Finding::advice(&*name, what, READ)
+                CheckFinding::advice(&*name, what, READ)
             }
         };
     }
@@ -142,7 +145,7 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Finding {
     if let Some(conf) = conf {
         let path = conf.path.display();
         return match conf.hears("call") {
-            true => Finding::well(&*name, format!("calls are heard, as {path} says")),
+            true => CheckFinding::well(&*name, format!("calls are heard, as {path} says")),
             false => deaf(format!(
                 "the account may not hear calls: {path} gives it no read = call"
             )),
@@ -175,7 +178,7 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Finding {
         _ => ", and until then `status` says connected",
     };
     let what = format!("{own} not known: {why}; the first call shows it{until}");
-    Finding::advice(
+    CheckFinding::advice(
         &*name,
         what,
         "place a call while this command runs, or see that manager.conf gives it \
@@ -183,16 +186,16 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Finding {
     )
 }
 
-fn times(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Finding {
+fn times(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFinding {
     let name = format!("times of {url}");
     match account.timed.or(conf.map(|conf| conf.timed)) {
-        Some(true) => Finding::well(name, "events carry the PBX's own time"),
-        Some(false) => Finding::advice(
+        Some(true) => CheckFinding::well(name, "events carry the PBX's own time"),
+        Some(false) => CheckFinding::advice(
             name,
             "events carry no time: that of their arrival has to serve",
             "set timestampevents = yes in [general] of manager.conf, then `manager reload`",
         ),
-        None => Finding::well(name, "not known before the first event"),
+        None => CheckFinding::well(name, "not known before the first event"),
     }
 }
 
@@ -202,7 +205,7 @@ fn variables(
     flag: &SourceConfig,
     account: &Account,
     conf: Option<&ManagerConf>,
-) -> Option<Finding> {
+) -> Option<CheckFinding> {
     let wanted = wanted(config, flag);
     let names: Vec<&str> = wanted.iter().map(|(name, _)| name.as_str()).collect();
     if names.is_empty() {
@@ -212,14 +215,14 @@ fn variables(
     let shown = account.variables.clone();
     let Some(shown) = shown.or_else(|| conf.map(|conf| conf.variables.clone())) else {
         let what = format!("{}: not known before the first channel", names.join(", "));
-        return Some(Finding::well(name, what));
+        return Some(CheckFinding::well(name, what));
     };
     let missing: Vec<&(String, bool)> = wanted
         .iter()
         .filter(|(name, _)| !shown.contains(name))
         .collect();
     if missing.is_empty() {
-        return Some(Finding::well(
+        return Some(CheckFinding::well(
             name,
             format!("{} is shown", names.join(", ")),
         ));
@@ -239,8 +242,8 @@ fn variables(
     );
     // Where another rule may know the lead nothing is lost.
     Some(match missing.iter().any(|(_, alone)| *alone) {
-        true => Finding::fault(Code::Configuration, name, what, todo),
-        false => Finding::advice(name, what, todo),
+        true => CheckFinding::fault(Code::Configuration, name, what, todo),
+        false => CheckFinding::advice(name, what, todo),
     })
 }
 

@@ -2,7 +2,7 @@
 //! endpoint that no trunk takes in.
 
 use super::account::short;
-use super::finding::Finding;
+use super::finding::CheckFinding;
 use crate::config::checked::{Config, SourceConfig};
 use crate::config::variables::letters_apart;
 use callbridge_asterisk::survey::Account;
@@ -25,21 +25,25 @@ pub(crate) struct PbxEndpoints<'a> {
 }
 
 /// Everything that is found.
-pub(crate) fn judge(config: &Config, told: &[PbxEndpoints<'_>], people: &People) -> Vec<Finding> {
+pub(crate) fn judge(
+    config: &Config,
+    told: &[PbxEndpoints<'_>],
+    people: &People,
+) -> Vec<CheckFinding> {
     let mut found = Vec::new();
     let (asked, silent): (Vec<_>, Vec<_>) =
         told.iter().partition(|it| !it.account.endpoints.is_empty());
     for it in silent {
         let what = "not known: the account may ask for none of PJSIPShowEndpoints, SIPpeers and \
                     IAXpeers (write = system) and DeviceStateList (write = reporting)";
-        found.push(Finding::well(
+        found.push(CheckFinding::well(
             format!("endpoints of {}", short(it.flag)),
             what,
         ));
     }
     if told.is_empty() && config.sources.iter().any(|it| !it.catch_up) {
         let what = "not known: only a manager account (ami://) can be asked for them";
-        found.push(Finding::well("endpoints", what));
+        found.push(CheckFinding::well("endpoints", what));
     }
     for trunk in config.rules.trunks.iter() {
         let of_trunk: Vec<&&PbxEndpoints<'_>> =
@@ -69,7 +73,7 @@ fn trunk_found(
     trunk: &Trunk,
     told: &[&&PbxEndpoints<'_>],
     people: &People,
-) -> Finding {
+) -> CheckFinding {
     let name = format!("endpoint {}", trunk.endpoint);
     let endpoints = || told.iter().flat_map(|it| &it.account.endpoints);
     let own: BTreeSet<&str> = endpoints()
@@ -82,7 +86,7 @@ fn trunk_found(
     };
     let phones: Vec<&str> = own.iter().copied().filter(is_phone).collect();
     if !phones.is_empty() && trunk.endpoint.contains('*') {
-        return Finding::advice(
+        return CheckFinding::advice(
             name,
             format!("takes in telephones, too: {}", listed(&phones)),
             "name the lines to the outside alone, several with a --trunk each: calls between these \
@@ -91,13 +95,13 @@ fn trunk_found(
     }
     if !own.is_empty() {
         let own: Vec<&str> = own.into_iter().collect();
-        return Finding::well(name, format!("the PBX has {}", listed(&own)));
+        return CheckFinding::well(name, format!("the PBX has {}", listed(&own)));
     }
     unmeant(trunk, told, name)
 }
 
 /// A trunk that no endpoint is meant by.
-fn unmeant(trunk: &Trunk, told: &[&&PbxEndpoints<'_>], name: String) -> Finding {
+fn unmeant(trunk: &Trunk, told: &[&&PbxEndpoints<'_>], name: String) -> CheckFinding {
     let wrong = format!(
         "the PBX has none of this name: calls over trunk {} would be internal",
         trunk.name
@@ -105,12 +109,12 @@ fn unmeant(trunk: &Trunk, told: &[&&PbxEndpoints<'_>], name: String) -> Finding 
     let near = told.iter().filter_map(|it| near(trunk, &it.account));
     if let Some(near) = near.min_by_key(|it| apart(trunk, it)) {
         let todo = format!("did you mean {near}? Give --trunk {}={near},…", trunk.name);
-        return Finding::fault(Code::Configuration, name, wrong, todo);
+        return CheckFinding::fault(Code::Configuration, name, wrong, todo);
     }
     // chan_sip names a channel by the address of whoever is no peer of its.
     if !told.iter().any(|it| is_whole(trunk, &it.account)) || trunk.endpoint.contains('.') {
         let what = "not known: the PBX lists no such endpoint, and may have it all the same";
-        return Finding::well(name, what);
+        return CheckFinding::well(name, what);
     }
     let others = told.iter().flat_map(|it| &it.account.endpoints);
     let others = others.filter(|it| !is_number(it)).map(String::as_str);
@@ -119,7 +123,7 @@ fn unmeant(trunk: &Trunk, told: &[&&PbxEndpoints<'_>], name: String) -> Finding 
         true => "its endpoints are numbers".to_owned(),
         false => format!("it has {}", listed(&others)),
     };
-    Finding::fault(
+    CheckFinding::fault(
         Code::Configuration,
         name,
         format!("{wrong}; {has}"),
@@ -149,7 +153,7 @@ fn is_whole(trunk: &Trunk, account: &Account) -> bool {
 }
 
 /// Endpoints that may be lines to the outside and that no trunk takes in.
-fn untaken(config: &Config, told: &PbxEndpoints<'_>, people: &People) -> Option<Finding> {
+fn untaken(config: &Config, told: &PbxEndpoints<'_>, people: &People) -> Option<CheckFinding> {
     let of_pbx = || {
         config
             .rules
@@ -170,7 +174,7 @@ fn untaken(config: &Config, told: &PbxEndpoints<'_>, people: &People) -> Option<
     if left.is_empty() {
         return None;
     }
-    Some(Finding::advice(
+    Some(CheckFinding::advice(
         format!("endpoints of {}", short(told.flag)),
         format!("no trunk takes {}", listed(&left)),
         "name with --trunk what is a line to the outside, and in --employees what is a telephone",

@@ -1,6 +1,6 @@
 //! The fields of `--lead-field` against those of the CRM, which passes over wrong ones in silence.
 
-use super::finding::Finding;
+use super::finding::CheckFinding;
 use callbridge_call::EventTime;
 use callbridge_crm::{ApiReply, ApiResult};
 use callbridge_leads::lead_field::{Catalogue, Fields, Fit, catalogue};
@@ -10,7 +10,7 @@ use callbridge_model::status::LeadFields;
 const TODO: &str = "give --lead-field the id of a field of leads (infoType LED)";
 
 /// What the answer to `crm-field` says of each.
-pub(crate) fn judge(fields: &Fields, answer: &ApiResult) -> Vec<Finding> {
+pub(crate) fn judge(fields: &Fields, answer: &ApiResult) -> Vec<CheckFinding> {
     let at = EventTime::from_seconds(0);
     let read = match answer {
         Ok(ApiReply::Data(envelope)) => {
@@ -26,10 +26,10 @@ pub(crate) fn judge(fields: &Fields, answer: &ApiResult) -> Vec<Finding> {
     let each = fields.iter().map(|(name, id)| {
         let flag = format!("lead-field {name}={id}");
         match catalogue.fit(*id) {
-            Fit::Led => Finding::well(flag, Fit::Led.to_string()),
-            fit @ Fit::Unsure(_) => Finding::advice(flag, fit.to_string(), ""),
+            Fit::Led => CheckFinding::well(flag, Fit::Led.to_string()),
+            fit @ Fit::Unsure(_) => CheckFinding::advice(flag, fit.to_string(), ""),
             fit @ (Fit::Other(_) | Fit::Unknown) => {
-                Finding::fault(Code::Configuration, flag, fit.to_string(), TODO)
+                CheckFinding::fault(Code::Configuration, flag, fit.to_string(), TODO)
             }
         }
     });
@@ -37,17 +37,21 @@ pub(crate) fn judge(fields: &Fields, answer: &ApiResult) -> Vec<Finding> {
 }
 
 /// What a running daemon says of each.
-pub(crate) fn of_daemon(fields: &LeadFields) -> Vec<Finding> {
+pub(crate) fn of_daemon(fields: &LeadFields) -> Vec<CheckFinding> {
     let mut found = Vec::new();
     if let Some(why) = &fields.why {
         let todo = "grant it to the application in the CRM, or leave --lead-field out";
-        found.push(Finding::advice("lead-field", format!("off: {why}"), todo));
+        found.push(CheckFinding::advice(
+            "lead-field",
+            format!("off: {why}"),
+            todo,
+        ));
     }
     let each = fields.fields.iter().map(|field| {
         let flag = format!("lead-field {}={}", field.name, field.id);
         match field.ok {
-            true => Finding::well(flag, field.what.clone()),
-            false => Finding::fault(Code::Configuration, flag, field.what.clone(), TODO),
+            true => CheckFinding::well(flag, field.what.clone()),
+            false => CheckFinding::fault(Code::Configuration, flag, field.what.clone(), TODO),
         }
     });
     found.extend(each);
@@ -55,8 +59,8 @@ pub(crate) fn of_daemon(fields: &LeadFields) -> Vec<Finding> {
 }
 
 /// The fields could not be asked for: no fault of theirs.
-pub(crate) fn not_asked(finding: Finding) -> Finding {
-    Finding::advice("lead-field", finding.what, finding.todo)
+pub(crate) fn not_asked(finding: CheckFinding) -> CheckFinding {
+    CheckFinding::advice("lead-field", finding.what, finding.todo)
 }
 
 #[cfg(test)]
@@ -72,7 +76,7 @@ mod tests {
         let told = Ok(ApiReply::Data(json!({"data": [
             {"id": 11, "infoType": "LED"}, {"id": 21, "infoType": "CONTACT"}
         ]})));
-        let ok = |found: Vec<Finding>| {
+        let ok = |found: Vec<CheckFinding>| {
             let ok = found.iter().map(|finding| finding.fault.is_none());
             ok.collect::<Vec<_>>()
         };

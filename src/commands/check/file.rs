@@ -1,16 +1,16 @@
 //! A file that is a source, or a catch-up: whether what stands where `run` would begin to read is
 //! written in its format, and of when it is.
 
-use super::finding::Finding;
+use super::finding::CheckFinding;
 use crate::config::checked::{Config, SourceConfig};
-use callbridge_asterisk::{DecoderSettings, Fit};
+use callbridge_asterisk::{DecoderSettings, FormatFit};
 use callbridge_call::EventTime;
 use callbridge_intake::written;
 use callbridge_model::exit::Code;
 use callbridge_source::url::Transport;
 
 /// Looks into the file, which can be read; `None` where the source is none.
-pub(crate) fn look(config: &Config, flag: &SourceConfig) -> Option<Finding> {
+pub(crate) fn look(config: &Config, flag: &SourceConfig) -> Option<CheckFinding> {
     let Transport::File { path, format, from } = &flag.url.transport else {
         return None;
     };
@@ -20,7 +20,12 @@ pub(crate) fn look(config: &Config, flag: &SourceConfig) -> Option<Finding> {
         Ok(bytes) => bytes,
         Err(error) => {
             let todo = "let the user that callbridge runs as read it";
-            return Some(Finding::fault(Code::Input, name, error.to_string(), todo));
+            return Some(CheckFinding::fault(
+                Code::Input,
+                name,
+                error.to_string(),
+                todo,
+            ));
         }
     };
     let settings = DecoderSettings {
@@ -28,22 +33,22 @@ pub(crate) fn look(config: &Config, flag: &SourceConfig) -> Option<Finding> {
         cel_columns: config.cel_columns.clone(),
         variables: None,
     };
-    let fit = Fit::of(*format, settings, &bytes);
+    let fit = FormatFit::of(*format, settings, &bytes);
     Some(match (&fit, written::otherwise(*format, &fit, &bytes)) {
-        (_, Some(words)) => Finding::fault(
+        (_, Some(words)) => CheckFinding::fault(
             Code::Input,
             name,
             words,
             "give the format the file is written in, or the path of another file",
         ),
         (
-            Fit::Reads {
+            FormatFit::Reads {
                 last,
                 unbridged: true,
                 ..
             },
             None,
-        ) => Finding::advice(
+        ) => CheckFinding::advice(
             name,
             format!(
                 "can be read, up to {}; calls are answered in it and no bridge is told, so nobody \
@@ -53,16 +58,18 @@ pub(crate) fn look(config: &Config, flag: &SourceConfig) -> Option<Finding> {
             "set events = ALL in cel.conf, or add BRIDGE_ENTER,BRIDGE_EXIT (Asterisk 12 and later) \
              or BRIDGE_START,BRIDGE_END,BRIDGE_UPDATE (1.8 to 11), then `module reload cel`",
         ),
-        (Fit::Reads { last, .. }, None) => {
+        (FormatFit::Reads { last, .. }, None) => {
             let of = if flag.catch_up { "row" } else { "event" };
-            Finding::well(
+            CheckFinding::well(
                 name,
                 format!("can be read; its last {of} is of {}", shown(*last)),
             )
         }
-        (Fit::Empty, None) => Finding::well(name, "is empty: the PBX has written no call yet"),
-        (Fit::Quiet | Fit::Other(_) | Fit::Unknown, None) => {
-            Finding::well(name, "can be read; no call is told of where reading begins")
+        (FormatFit::Empty, None) => {
+            CheckFinding::well(name, "is empty: the PBX has written no call yet")
+        }
+        (FormatFit::Quiet | FormatFit::Other(_) | FormatFit::Unknown, None) => {
+            CheckFinding::well(name, "can be read; no call is told of where reading begins")
         }
     })
 }

@@ -14,7 +14,7 @@ pub(crate) struct Extra {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Finding {
+pub(crate) struct CheckFinding {
     /// What was looked at: `source ami://…`, `token`.
     pub name: String,
     pub what: String,
@@ -25,7 +25,7 @@ pub(crate) struct Finding {
     pub extra: Option<Box<Extra>>,
 }
 
-impl Finding {
+impl CheckFinding {
     pub(crate) fn well(name: impl Into<String>, what: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -100,7 +100,7 @@ impl Finding {
 
 /// The exit code of the worst fault: state and configuration before token and grant, those before
 /// the disk, and that before what may pass by itself.
-pub(crate) fn worst(findings: &[Finding]) -> Option<Code> {
+pub(crate) fn worst(findings: &[CheckFinding]) -> Option<Code> {
     findings.iter().filter_map(|finding| finding.fault).max()
 }
 
@@ -110,9 +110,9 @@ mod tests {
 
     #[test]
     fn the_worst_fault_gives_the_code() {
-        let well = Finding::well("clock", "right");
-        let remote = Finding::fault(Code::Unreachable, "source", "refused", "start it");
-        let token = Finding::fault(Code::NoPermission, "token", "refused", "a new one");
+        let well = CheckFinding::well("clock", "right");
+        let remote = CheckFinding::fault(Code::Unreachable, "source", "refused", "start it");
+        let token = CheckFinding::fault(Code::NoPermission, "token", "refused", "a new one");
         assert_eq!(worst(std::slice::from_ref(&well)), None);
         assert_eq!(
             worst(&[well, token.clone(), remote]),

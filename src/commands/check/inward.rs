@@ -1,6 +1,6 @@
 //! What comes in: sources, trunks, lists; and the queue for dead letters.
 
-use super::finding::Finding;
+use super::finding::CheckFinding;
 use crate::config::checked::{Config, SourceConfig as SourceFlag};
 use crate::daemon::open::source_of;
 use crate::daemon::outward::queue;
@@ -17,24 +17,24 @@ use std::path::Path;
 /// Opens the source once, as far as it goes without taking anything from it.
 ///
 /// Of a manager account: what it may do and hear.
-pub(crate) async fn source(flag: &SourceFlag) -> (Finding, Option<Account>) {
+pub(crate) async fn source(flag: &SourceFlag) -> (CheckFinding, Option<Account>) {
     let name = format!("source {}", flag.url.public());
     match source_of(0, flag, None).probe().await {
-        Ok(account) => (Finding::well(name, "can be read"), account),
+        Ok(account) => (CheckFinding::well(name, "can be read"), account),
         Err(error) => {
             let (what, todo) = split(&error.to_string());
             let code = code(&error, &flag.url.transport);
-            (Finding::fault(code, name, what, todo), None)
+            (CheckFinding::fault(code, name, what, todo), None)
         }
     }
 }
 
 /// The queue for dead letters: whether the broker lets us in and the queue is there.
-pub(crate) async fn dead_letters(config: &Config) -> Option<Finding> {
+pub(crate) async fn dead_letters(config: &Config) -> Option<CheckFinding> {
     let flag = config.dead_letters.as_ref()?;
     let name = format!("dead letters {}", flag.url.public());
     Some(match queue(flag).probe().await {
-        Ok(()) => Finding::well(name, "the queue is there"),
+        Ok(()) => CheckFinding::well(name, "the queue is there"),
         Err(error) => {
             let code = match &error {
                 queue::Error::Broker(error) => by(error.fix()),
@@ -44,7 +44,7 @@ pub(crate) async fn dead_letters(config: &Config) -> Option<Finding> {
                 }
             };
             let (what, todo) = split(&error.to_string());
-            Finding::fault(code, name, what, todo)
+            CheckFinding::fault(code, name, what, todo)
         }
     })
 }
@@ -95,7 +95,7 @@ fn learns_nothing(config: &Config, trunk: &Trunk) -> bool {
 }
 
 /// Lead rules that can never give a lead with these sources.
-pub(crate) fn trunks(config: &Config) -> Vec<Finding> {
+pub(crate) fn trunks(config: &Config) -> Vec<CheckFinding> {
     let mut found = Vec::new();
     for trunk in config.rules.trunks.iter() {
         let name = format!("trunk {}", trunk.name);
@@ -109,26 +109,26 @@ pub(crate) fn trunks(config: &Config) -> Vec<Finding> {
         let carries = |source: &SourceFlag| source.url.format().has_variables();
         match by_variable {
             Some(variable) if trunk.leads.len() == 1 && !of_pbx.any(carries) => {
-                found.push(Finding::fault(
+                found.push(CheckFinding::fault(
                     Code::Configuration,
                     name,
                     format!("lead=var:{variable}, and CEL carries no channel variables"),
                     "give lead=csv:FILE or lead=userfield:REGEX, or an ami source",
                 ));
             }
-            _ if learns_nothing(config, trunk) => found.push(Finding::fault(
+            _ if learns_nothing(config, trunk) => found.push(CheckFinding::fault(
                 Code::Configuration,
                 name,
                 "lead=directory, and nothing teaches the directory",
                 "give --webhook-listen, or --lead-directory, or both",
             )),
-            _ if trunk.leads.is_empty() && trunk.journal => found.push(Finding::fault(
+            _ if trunk.leads.is_empty() && trunk.journal => found.push(CheckFinding::fault(
                 Code::Configuration,
                 name,
                 "no lead rule: every call would be parked",
                 "give lead=var:NAME, lead=userfield:REGEX, lead=csv:FILE or lead=directory",
             )),
-            _ => found.push(Finding::well(
+            _ => found.push(CheckFinding::well(
                 name,
                 format!("channels of {}", trunk.endpoint),
             )),

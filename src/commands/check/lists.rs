@@ -1,6 +1,6 @@
 //! The lists of leads and employees: each file, each bad row of it.
 
-use super::finding::Finding;
+use super::finding::CheckFinding;
 use crate::config::checked::Config;
 use callbridge_mapping::people::files::{Error, News, Watched};
 use callbridge_mapping::people::{People, matching};
@@ -11,16 +11,16 @@ use std::collections::BTreeMap;
 const MEND: &str = "mend the row; the good ones are in force, and the file is read again by itself";
 
 /// Every list that the trunks name.
-pub(crate) fn look(config: &Config) -> Vec<Finding> {
+pub(crate) fn look(config: &Config) -> Vec<CheckFinding> {
     let mut lists = Watched::new(&config.rules.trunks);
     let news = lists.reload(clock::now().wall);
-    let mut found: Vec<Finding> = news.iter().flat_map(findings).collect();
+    let mut found: Vec<CheckFinding> = news.iter().flat_map(findings).collect();
     found.extend(doubtful(config, lists.people()));
     found
 }
 
 /// Employees at what no extension is likely to be.
-fn doubtful(config: &Config, people: &People) -> Vec<Finding> {
+fn doubtful(config: &Config, people: &People) -> Vec<CheckFinding> {
     let mut doubtful = BTreeMap::new();
     for trunk in config.rules.trunks.iter() {
         let entries = people.employees_at(trunk).into_iter().flatten();
@@ -30,7 +30,7 @@ fn doubtful(config: &Config, people: &People) -> Vec<Finding> {
     let found = doubtful.into_iter().map(|(extension, meant)| {
         let what = "has letters among its digits, and matches nobody";
         let todo = format!("did you mean {meant}? mend --employees");
-        Finding::fault(Code::Input, format!("employee at {extension}"), what, todo)
+        CheckFinding::fault(Code::Input, format!("employee at {extension}"), what, todo)
     });
     found.collect()
 }
@@ -43,15 +43,17 @@ pub(crate) fn people(config: &Config) -> People {
     lists.people().clone()
 }
 
-fn findings(news: &News) -> Vec<Finding> {
+fn findings(news: &News) -> Vec<CheckFinding> {
     let name = format!("list {}", news.file.display());
     let mut found = match &news.result {
         Ok(change) => {
             let about = &change.about;
             let what = format!("{}: {}{}", news.kind.word(), about.rows, about.remarks());
             vec![match about.is_empty() {
-                true => Finding::advice(&name, what, "the file has a header and no row: fill it"),
-                false => Finding::well(&name, what),
+                true => {
+                    CheckFinding::advice(&name, what, "the file has a header and no row: fill it")
+                }
+                false => CheckFinding::well(&name, what),
             }]
         }
         Err(error) => {
@@ -65,7 +67,7 @@ fn findings(news: &News) -> Vec<Finding> {
                     "mend the file; until then what was read before stays in force",
                 ),
             };
-            vec![Finding::fault(code, &name, error.to_string(), todo)]
+            vec![CheckFinding::fault(code, &name, error.to_string(), todo)]
         }
     };
     let Some(about) = news.about() else {
@@ -77,11 +79,11 @@ fn findings(news: &News) -> Vec<Finding> {
             cell => format!("`{cell}` {}", row.words),
         };
         let name = format!("{name} line {}", row.line);
-        found.push(Finding::fault(Code::Input, name, what, MEND));
+        found.push(CheckFinding::fault(Code::Input, name, what, MEND));
     }
     if about.unnamed() > 0 {
         let what = format!("{} more rows cannot be used", about.unnamed());
-        found.push(Finding::fault(
+        found.push(CheckFinding::fault(
             Code::Input,
             format!("{name} and so on"),
             what,

@@ -37,7 +37,7 @@ use crate::privilege;
 use crate::stdout::print;
 use callbridge_oauth::store;
 use endpoints::PbxEndpoints;
-use finding::{Finding, worst};
+use finding::{CheckFinding, worst};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
@@ -45,11 +45,11 @@ use std::path::PathBuf;
 struct Findings {
     json: bool,
     colour: bool,
-    all: Vec<Finding>,
+    all: Vec<CheckFinding>,
 }
 
 impl Findings {
-    fn show(&mut self, found: impl IntoIterator<Item = Finding>) -> Result<(), Failure> {
+    fn show(&mut self, found: impl IntoIterator<Item = CheckFinding>) -> Result<(), Failure> {
         for finding in found {
             let line = match self.json {
                 true => finding.to_json(),
@@ -135,21 +135,21 @@ async fn sources(config: &Config, findings: &mut Findings) -> Result<(), Failure
 }
 
 /// Secrets that every user of this machine can read. Of the connection its own check tells.
-fn open_secrets(config: &Config) -> Vec<Finding> {
+fn open_secrets(config: &Config) -> Vec<CheckFinding> {
     let mut files = config.secret_files();
     files.retain(|file| !file.ends_with(store::FILE) && privilege::is_open_to_all(file));
     let advice = |file: PathBuf| {
         let file = file.display();
         let what = format!("{file} can be read by every user of this machine");
-        Finding::advice("secret", what, format!("chmod o-r {file}"))
+        CheckFinding::advice("secret", what, format!("chmod o-r {file}"))
     };
     files.into_iter().map(advice).collect()
 }
 
 /// What is likely to be a mistake, or can be read by others.
-fn doubts(config: &Config) -> Vec<Finding> {
+fn doubts(config: &Config) -> Vec<CheckFinding> {
     let doubts = cli::doubts::of(config).into_iter();
     doubts
-        .map(|it| Finding::advice(it.what, it.kind, it.words))
+        .map(|it| CheckFinding::advice(it.what, it.kind, it.words))
         .collect()
 }

@@ -1,6 +1,6 @@
 //! The place where `run` would live: clock, state folder, listener.
 
-use super::finding::Finding;
+use super::finding::CheckFinding;
 use super::trial::Trial;
 use crate::config::checked::Config;
 use crate::control::lock_wait::LockWait;
@@ -34,13 +34,13 @@ impl State {
 }
 
 /// A clock behind the build cannot be right.
-pub(crate) fn clock(now: EventTime, built: EventTime) -> Finding {
+pub(crate) fn clock(now: EventTime, built: EventTime) -> CheckFinding {
     let shown = |at: EventTime| {
         let at = jiff::Timestamp::from_second(at.floor_seconds().get()).ok();
         at.map_or_else(|| "before all time".to_owned(), |at| at.to_string())
     };
     if now < built {
-        return Finding::fault(
+        return CheckFinding::fault(
             Code::Configuration,
             "clock",
             format!(
@@ -52,15 +52,15 @@ pub(crate) fn clock(now: EventTime, built: EventTime) -> Finding {
              wrong times",
         );
     }
-    Finding::well("clock", shown(now))
+    CheckFinding::well("clock", shown(now))
 }
 
 /// The address of `--listen` is free, or is the daemon's own.
-pub(crate) async fn listener(addr: SocketAddr, daemon: bool) -> Finding {
+pub(crate) async fn listener(addr: SocketAddr, daemon: bool) -> CheckFinding {
     match privilege::listener(addr).await {
-        Ok(_) => Finding::well("listen", format!("{addr} is free")),
-        Err(_) if daemon => Finding::well("listen", format!("{addr} is in use while it runs")),
-        Err(error) => Finding::fault(
+        Ok(_) => CheckFinding::well("listen", format!("{addr} is free")),
+        Err(_) if daemon => CheckFinding::well("listen", format!("{addr} is in use while it runs")),
+        Err(error) => CheckFinding::fault(
             Code::Usage,
             "listen",
             format!("{addr}: {error}"),
@@ -70,14 +70,14 @@ pub(crate) async fn listener(addr: SocketAddr, daemon: bool) -> Finding {
 }
 
 /// The state folder as `run` would find it.
-pub(crate) async fn state(config: &Config) -> (Vec<Finding>, State) {
+pub(crate) async fn state(config: &Config) -> (Vec<CheckFinding>, State) {
     let dir = config.state.clone().unwrap_or_else(|| PathBuf::from("."));
     let wait = LockWait::begin();
     loop {
         match status(&dir).await {
             Ok(Some(status)) => {
                 let what = format!("{}: the daemon that uses it answers", dir.display());
-                let mut found = vec![Finding::well("state", what)];
+                let mut found = vec![CheckFinding::well("state", what)];
                 found.extend(spool::refuse_shared(&dir).err().as_ref().map(unusable));
                 return (found, State::Daemon(Box::new(status)));
             }
@@ -85,7 +85,7 @@ pub(crate) async fn state(config: &Config) -> (Vec<Finding>, State) {
             Err(error) => {
                 let what = format!("{}: its daemon does not answer: {error}", dir.display());
                 let todo = "look at the daemon's log, or ask as the user it runs as";
-                let finding = Finding::fault(Code::Unreachable, "state", what, todo);
+                let finding = CheckFinding::fault(Code::Unreachable, "state", what, todo);
                 return (vec![finding], State::Unusable);
             }
         }
@@ -99,7 +99,7 @@ pub(crate) async fn state(config: &Config) -> (Vec<Finding>, State) {
                     None => "",
                 };
                 let what = format!("{} can be used{new}", dir.display());
-                let mut found = vec![Finding::well("state", what)];
+                let mut found = vec![CheckFinding::well("state", what)];
                 found.extend(binding(config, &handle).await);
                 return (found, State::Ours(handle, guard, trial));
             }
@@ -120,18 +120,18 @@ fn opened(dir: &Path) -> Result<(Handle, Guard, Option<Trial>), Error> {
     Ok((handle, guard, trial))
 }
 
-fn unusable(error: &Error) -> Finding {
+fn unusable(error: &Error) -> CheckFinding {
     let code = Code::of_number(error.exit_code());
     let text = error.to_string();
     // The spool's messages say what, then what to do.
     let (what, todo) = text
         .rsplit_once(": ")
         .unwrap_or((text.as_str(), "give another --state"));
-    Finding::fault(code, "state", what, todo)
+    CheckFinding::fault(code, "state", what, todo)
 }
 
 /// The state belongs to the address and the PBX that the flags name.
-async fn binding(config: &Config, spool: &Handle) -> Vec<Finding> {
+async fn binding(config: &Config, spool: &Handle) -> Vec<CheckFinding> {
     let mut found = Vec::new();
     let read = spool
         .read(|store| {
@@ -150,7 +150,7 @@ async fn binding(config: &Config, spool: &Handle) -> Vec<Finding> {
         && !config.rebind
     {
         let bound = binding.address.unwrap_or_default();
-        found.push(Finding::fault(
+        found.push(CheckFinding::fault(
             Code::Configuration,
             "binding",
             format!(
@@ -165,12 +165,12 @@ async fn binding(config: &Config, spool: &Handle) -> Vec<Finding> {
 }
 
 /// The id of the PBX that nothing else names, as `run` would settle on it.
-fn pbx_id(config: &Config, stored: Option<String>) -> Option<Finding> {
+fn pbx_id(config: &Config, stored: Option<String>) -> Option<CheckFinding> {
     let (given, derived) = (config.pbx_id.as_deref(), config.derived_pbx.as_ref());
     Some(match identity::settle(stored, given, derived) {
         Ok(settled) => {
             let (id, origin) = settled?;
-            Finding::well("pbx-id", format!("{id}, {}", origin.in_words()))
+            CheckFinding::well("pbx-id", format!("{id}, {}", origin.in_words()))
         }
         Err(error) => {
             let todo = match &error {
@@ -179,7 +179,7 @@ fn pbx_id(config: &Config, stored: Option<String>) -> Option<Finding> {
                 }
                 Unsettled::Unnamed(_) => "give --pbx-id NAME, and keep it for good".to_owned(),
             };
-            Finding::fault(error.exit_code(), "pbx-id", error.to_string(), todo)
+            CheckFinding::fault(error.exit_code(), "pbx-id", error.to_string(), todo)
         }
     })
 }

@@ -3,7 +3,7 @@
 
 use super::account::short;
 use super::coverage::Generation;
-use super::finding::{Extra, Finding};
+use super::finding::{CheckFinding, Extra};
 use super::manager_conf::ManagerConf;
 use crate::config::checked::{Config, SourceConfig};
 use callbridge_asterisk::Format;
@@ -30,15 +30,15 @@ pub(crate) fn judge(
     account: &Account,
     conf: Option<&ManagerConf>,
     variables: &[&str],
-) -> Vec<Finding> {
+) -> Vec<CheckFinding> {
     let name = format!("version of {}", short(flag));
     let Some(generation) = Generation::of(&account.version) else {
         let what = format!("not known: the manager says it is {:?}", account.version);
-        return vec![Finding::well(name, what)];
+        return vec![CheckFinding::well(name, what)];
     };
     let release = named(account);
     let settings = settings(generation, reads_cel(config, flag), variables);
-    let mut found = Finding::well(name, format!("Asterisk {release}"));
+    let mut found = CheckFinding::well(name, format!("Asterisk {release}"));
     found.extra = Some(Box::new(extra(&release, generation, &settings)));
     let mut found = vec![found];
     found.extend(queues(flag, account, generation, conf));
@@ -135,7 +135,7 @@ fn queues(
     account: &Account,
     generation: Generation,
     conf: Option<&ManagerConf>,
-) -> Option<Finding> {
+) -> Option<CheckFinding> {
     let queues = account.queues.filter(|queues| *queues > 0)?;
     if !generation.has_quiet_queues() {
         return None;
@@ -162,7 +162,7 @@ fn queues(
          app_queue.so`), and that the account has read = {READ} in manager.conf (then `manager \
          reload`)"
     );
-    Some(Finding::advice(name, what, todo))
+    Some(CheckFinding::advice(name, what, todo))
 }
 
 #[cfg(test)]

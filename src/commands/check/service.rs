@@ -3,7 +3,7 @@
 //! instead of the CRM.
 
 use super::fields;
-use super::finding::Finding;
+use super::finding::CheckFinding;
 use super::place::State;
 use super::token;
 use crate::config::checked::{Config, Crm};
@@ -20,7 +20,7 @@ use std::path::Path;
 const SAVE: Grant = Grant::CallSave;
 
 /// Everything about the CRM.
-pub(crate) async fn look(config: &Config, state: State) -> Vec<Finding> {
+pub(crate) async fn look(config: &Config, state: State) -> Vec<CheckFinding> {
     let Some(crm) = &config.crm else {
         return Vec::new();
     };
@@ -33,7 +33,7 @@ pub(crate) async fn look(config: &Config, state: State) -> Vec<Finding> {
             drop(trial);
             found
         }
-        State::Unusable => vec![Finding::fault(
+        State::Unusable => vec![CheckFinding::fault(
             Code::Unreachable,
             "crm",
             "not asked: without the state folder the request could not be counted",
@@ -48,7 +48,7 @@ async fn close(handle: Handle, guard: Guard) {
     let _ = tokio::task::spawn_blocking(move || guard.close()).await;
 }
 
-fn of_daemon(status: &Status) -> Vec<Finding> {
+fn of_daemon(status: &Status) -> Vec<CheckFinding> {
     let token = &status.token;
     if let Some(pause) = &status.pause {
         let code = match pause.reason.as_str() {
@@ -60,10 +60,10 @@ fn of_daemon(status: &Status) -> Vec<Finding> {
             _ => Code::Unreachable,
         };
         let what = format!("the daemon is paused: {}", pause.reason.replace('_', " "));
-        return vec![Finding::fault(code, "crm", what, &pause.cure)];
+        return vec![CheckFinding::fault(code, "crm", what, &pause.cure)];
     }
     let company = token.company.as_deref().unwrap_or("not known yet");
-    let mut found = vec![Finding::well(
+    let mut found = vec![CheckFinding::well(
         "crm",
         format!("the daemon sends; token {}, company {company}", token.state),
     )];
@@ -71,7 +71,7 @@ fn of_daemon(status: &Status) -> Vec<Finding> {
     found
 }
 
-async fn ask(crm: &Crm, dir: &Path, spool: &Handle) -> Vec<Finding> {
+async fn ask(crm: &Crm, dir: &Path, spool: &Handle) -> Vec<CheckFinding> {
     let (mut found, token) = token::look(crm, dir).await;
     if let Some(token) = token {
         let (setup, rate) = (outward::setup(crm), Some(crm.rate));
@@ -85,7 +85,7 @@ async fn ask(crm: &Crm, dir: &Path, spool: &Handle) -> Vec<Finding> {
 }
 
 /// `token/info`, and with `--lead-field` the CRM's fields.
-async fn all(crm: &Crm, mut probe: TokenProbe<'_>) -> Result<Vec<Finding>, Unasked> {
+async fn all(crm: &Crm, mut probe: TokenProbe<'_>) -> Result<Vec<CheckFinding>, Unasked> {
     let answer = probe.ask(&WorkQueue::default()).await?;
     let good = matches!(answer, Ok(ApiReply::TokenInfo(_)));
     let mut found = judge(&crm.address, answer, probe.binding());
@@ -104,42 +104,42 @@ async fn all(crm: &Crm, mut probe: TokenProbe<'_>) -> Result<Vec<Finding>, Unask
 }
 
 /// Why nothing was asked.
-fn unasked(why: &Unasked) -> Finding {
+fn unasked(why: &Unasked) -> CheckFinding {
     let (code, what) = (Code::Unreachable, "crm");
     match why {
         Unasked::Spool(error) => {
             let code = Code::of_number(error.exit_code());
             let todo = "mend the state folder first";
-            Finding::fault(code, "state", error.to_string(), todo)
+            CheckFinding::fault(code, "state", error.to_string(), todo)
         }
         Unasked::Restored => {
             let todo = "start `callbridge run` on it, which waits a minute first; then check again";
-            Finding::fault(code, what, format!("not asked: {why}"), todo)
+            CheckFinding::fault(code, what, format!("not asked: {why}"), todo)
         }
-        Unasked::Full(wait) => Finding::fault(
+        Unasked::Full(wait) => CheckFinding::fault(
             code,
             what,
             "not asked: all requests of the running window are used",
             format!("ask again in {} s", wait.as_secs() + 1),
         ),
-        Unasked::Not => Finding::fault(code, what, "not asked", "ask again in a minute"),
+        Unasked::Not => CheckFinding::fault(code, what, "not asked", "ask again in a minute"),
     }
 }
 
 /// What the answer to `token/info` says.
-pub(crate) fn judge(address: &Address, answer: ApiResult, binding: &Binding) -> Vec<Finding> {
+pub(crate) fn judge(address: &Address, answer: ApiResult, binding: &Binding) -> Vec<CheckFinding> {
     let address = address.as_str();
     let refused = |what: &str| {
         let todo = "issue a new token in the CRM and put it into --token-file; or see whether the \
                     company is blocked";
         vec![
-            Finding::well("crm", address),
-            Finding::fault(Code::NoPermission, "token", what, todo),
+            CheckFinding::well("crm", address),
+            CheckFinding::fault(Code::NoPermission, "token", what, todo),
         ]
     };
     let error = match answer {
         Ok(ApiReply::TokenInfo(info)) => {
-            let mut found = vec![Finding::well("crm", address)];
+            let mut found = vec![CheckFinding::well("crm", address)];
             found.extend(of_token(&info, binding));
             return found;
         }
@@ -151,13 +151,13 @@ pub(crate) fn judge(address: &Address, answer: ApiResult, binding: &Binding) -> 
             "" if status == 401 => refused("the CRM refuses it (401)"),
             message => refused(&format!("the CRM refuses it ({status}): {message}")),
         },
-        ApiError::TooMany => vec![Finding::fault(
+        ApiError::TooMany => vec![CheckFinding::fault(
             Code::Unreachable,
             "token",
             "its limit is used up (429): somebody else uses it",
             "give each program a token of its own, or divide --rate",
         )],
-        ApiError::NotFound { .. } | ApiError::WrongAddress { .. } => vec![Finding::fault(
+        ApiError::NotFound { .. } | ApiError::WrongAddress { .. } => vec![CheckFinding::fault(
             Code::Configuration,
             "crm",
             format!("{address} answers, and is not the Open API"),
@@ -170,7 +170,7 @@ pub(crate) fn judge(address: &Address, answer: ApiResult, binding: &Binding) -> 
                 .split_once("; ")
                 .unwrap_or((&why, "look at the CRM's TLS settings"));
             let what = format!("{address}: {why}");
-            vec![Finding::fault(Code::Unreachable, "crm", what, todo)]
+            vec![CheckFinding::fault(Code::Unreachable, "crm", what, todo)]
         }
         ApiError::Server {
             status: 200..=299,
@@ -190,22 +190,22 @@ pub(crate) fn judge(address: &Address, answer: ApiResult, binding: &Binding) -> 
     }
 }
 
-fn not_reached(why: String) -> Finding {
+fn not_reached(why: String) -> CheckFinding {
     if why.starts_with("--crm-ca-file") {
         let todo = "give --crm-ca-file the certificates of the CRM's authority, as PEM";
-        return Finding::fault(Code::Configuration, "crm", why, todo);
+        return CheckFinding::fault(Code::Configuration, "crm", why, todo);
     }
     let todo = "look at the address, network, proxy and firewall";
-    Finding::fault(Code::Unreachable, "crm", why, todo)
+    CheckFinding::fault(Code::Unreachable, "crm", why, todo)
 }
 
-fn works_not(address: &str, said: &str) -> Finding {
+fn works_not(address: &str, said: &str) -> CheckFinding {
     let todo = "ask again later; if it stays, ask the CRM's support";
     let what = format!("{address} does not work: {}", said.trim());
-    Finding::fault(Code::Unreachable, "crm", what, todo)
+    CheckFinding::fault(Code::Unreachable, "crm", what, todo)
 }
 
-fn of_token(info: &TokenInfo, binding: &Binding) -> Vec<Finding> {
+fn of_token(info: &TokenInfo, binding: &Binding) -> Vec<CheckFinding> {
     let mut found = Vec::new();
     let until = info
         .expires_at
@@ -222,21 +222,21 @@ fn of_token(info: &TokenInfo, binding: &Binding) -> Vec<Finding> {
     } else {
         ""
     };
-    found.push(Finding::advice("token", what, todo));
+    found.push(CheckFinding::advice("token", what, todo));
     let company = info.company.to_string();
     let application = info
         .application
         .map(|id| id.to_string())
         .unwrap_or_default();
     found.push(match binding.fits_company(&company, &application) {
-        Fit::Unbound | Fit::Same => Finding::well(
+        Fit::Unbound | Fit::Same => CheckFinding::well(
             "company",
             format!(
                 "{} ({company}), application {application}",
                 info.company_name
             ),
         ),
-        Fit::Other => Finding::fault(
+        Fit::Other => CheckFinding::fault(
             Code::NoPermission,
             "company",
             format!(
@@ -250,10 +250,10 @@ fn of_token(info: &TokenInfo, binding: &Binding) -> Vec<Finding> {
         ),
     });
     found.push(if info.may(SAVE) {
-        Finding::well("grant", SAVE.word())
+        CheckFinding::well("grant", SAVE.word())
     } else {
         let todo = format!("grant {SAVE} to the application in the CRM");
-        Finding::fault(
+        CheckFinding::fault(
             Code::NoPermission,
             "grant",
             format!("{SAVE} is missing"),

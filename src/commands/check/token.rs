@@ -1,7 +1,7 @@
 //! The token as `run` would have it: from its file, its command, or the stored connection. Nothing
 //! is refreshed here: a refresh changes the pair, and is the daemon's.
 
-use super::finding::Finding;
+use super::finding::CheckFinding;
 use crate::config::checked::{Crm, TokenFrom};
 use crate::daemon::tokens;
 use callbridge_model::clock;
@@ -12,10 +12,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 /// What there is to say of where it comes from, and the token where it can be used.
-pub(crate) async fn look(crm: &Crm, dir: &Path) -> (Vec<Finding>, Option<Secret>) {
+pub(crate) async fn look(crm: &Crm, dir: &Path) -> (Vec<CheckFinding>, Option<Secret>) {
     let todo = "give --token-file, the credential `token` or CALLBRIDGE_TOKEN, or run `callbridge \
                 connect`";
-    let none = || Finding::fault(Code::NoPermission, "token", "there is none", todo);
+    let none = || CheckFinding::fault(Code::NoPermission, "token", "there is none", todo);
     match &crm.token {
         None => (vec![none()], None),
         Some(TokenFrom::Connection) => connection(dir),
@@ -24,7 +24,7 @@ pub(crate) async fn look(crm: &Crm, dir: &Path) -> (Vec<Finding>, Option<Secret>
             Err(error) => {
                 let todo = "run the command by hand, as callbridge's user, and mend it";
                 let what = error.to_string();
-                let finding = Finding::fault(Code::NoPermission, "token", what, todo);
+                let finding = CheckFinding::fault(Code::NoPermission, "token", what, todo);
                 (vec![finding], None)
             }
         },
@@ -34,14 +34,14 @@ pub(crate) async fn look(crm: &Crm, dir: &Path) -> (Vec<Finding>, Option<Secret>
             Err(error) => {
                 let todo = "put the token into its file, on a line by itself";
                 let what = error.to_string();
-                let finding = Finding::fault(Code::NoPermission, "token", what, todo);
+                let finding = CheckFinding::fault(Code::NoPermission, "token", what, todo);
                 (vec![finding], None)
             }
         },
     }
 }
 
-fn connection(dir: &Path) -> (Vec<Finding>, Option<Secret>) {
+fn connection(dir: &Path) -> (Vec<CheckFinding>, Option<Secret>) {
     let path = store::path(dir);
     let name = "connection";
     let stored = match store::read(dir) {
@@ -50,7 +50,7 @@ fn connection(dir: &Path) -> (Vec<Finding>, Option<Secret>) {
             let what = format!("{} is not there any more", path.display());
             let todo = "run `callbridge connect`";
             return (
-                vec![Finding::fault(Code::NoPermission, name, what, todo)],
+                vec![CheckFinding::fault(Code::NoPermission, name, what, todo)],
                 None,
             );
         }
@@ -60,7 +60,7 @@ fn connection(dir: &Path) -> (Vec<Finding>, Option<Secret>) {
                 .split_once("; ")
                 .unwrap_or((&text, "run connect again"));
             return (
-                vec![Finding::fault(Code::Configuration, name, what, todo)],
+                vec![CheckFinding::fault(Code::Configuration, name, what, todo)],
                 None,
             );
         }
@@ -72,22 +72,22 @@ fn connection(dir: &Path) -> (Vec<Finding>, Option<Secret>) {
     if mode & 0o077 != 0 {
         let what = format!("{} can be read by others than its owner", path.display());
         let todo = format!("chmod 600 {}", path.display());
-        found.push(Finding::advice(name, what, todo));
+        found.push(CheckFinding::advice(name, what, todo));
     }
     if let Some(over) = &stored.over {
         let todo = format!("run: {}", stored.command(dir));
-        found.push(Finding::fault(Code::NoPermission, name, over, todo));
+        found.push(CheckFinding::fault(Code::NoPermission, name, over, todo));
         return (found, None);
     }
     let lacks = scope::compare(&stored.asked, &stored.granted).lacks;
     let what = format!("client {}, {}", stored.client.id, stored.client.auth_url);
     found.push(match lacks.is_empty() {
-        true => Finding::well(name, what),
-        false => Finding::advice(name, what, lacks.join("; ")),
+        true => CheckFinding::well(name, what),
+        false => CheckFinding::advice(name, what, lacks.join("; ")),
     });
     if stored.expires_at <= clock::now().wall.floor_seconds() {
         let what = "its access token has ended; `run` refreshes it when it starts";
-        found.push(Finding::well("token", what));
+        found.push(CheckFinding::well("token", what));
         return (found, None);
     }
     (found, Some(stored.access))

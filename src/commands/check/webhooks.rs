@@ -1,13 +1,13 @@
 //! The receiver of webhooks: its address, its certificate, its secrets.
 
-use super::finding::Finding;
+use super::finding::CheckFinding;
 use crate::config::checked::{Config, Webhooks};
 use crate::daemon::webhooks::is_open_to_readers;
 use crate::privilege;
 use callbridge_model::clock;
 use callbridge_model::exit::{Code, ExitCode as _};
 use callbridge_model::secret::{ExposeSecret as _, Secret};
-use callbridge_model::secret_source::{Kind, Place};
+use callbridge_model::secret_source::{SecretKind, SecretPlace};
 use callbridge_oauth::store;
 use callbridge_webhook::tls;
 use callbridge_webhook::tls::Certificate;
@@ -24,7 +24,7 @@ const SOON: Duration = Duration::from_secs(14 * 86_400);
 const SECRET_DIGITS: usize = 64;
 
 /// Everything about the receiver; nothing where none is asked for.
-pub(crate) async fn look(config: &Config, daemon: bool) -> Vec<Finding> {
+pub(crate) async fn look(config: &Config, daemon: bool) -> Vec<CheckFinding> {
     let Some(webhooks) = &config.webhooks else {
         return Vec::new();
     };
@@ -40,16 +40,16 @@ pub(crate) async fn look(config: &Config, daemon: bool) -> Vec<Finding> {
     found
 }
 
-async fn address(webhooks: &Webhooks, daemon: bool) -> Finding {
+async fn address(webhooks: &Webhooks, daemon: bool) -> CheckFinding {
     let (name, addr) = ("webhook-listen", webhooks.listen);
     if let Err(error) = privilege::listener(addr).await
         && !daemon
     {
         let todo = "give --webhook-listen an address of this machine that nobody else uses";
-        return Finding::fault(Code::Usage, name, format!("{addr}: {error}"), todo);
+        return CheckFinding::fault(Code::Usage, name, format!("{addr}: {error}"), todo);
     }
     if is_open_to_readers(webhooks) {
-        return Finding::advice(
+        return CheckFinding::advice(
             name,
             format!("{addr} takes plain HTTP from other machines"),
             "the CRM sends to HTTPS alone: put a proxy with TLS on this machine and listen on \
@@ -61,21 +61,21 @@ async fn address(webhooks: &Webhooks, daemon: bool) -> Finding {
         Some(_) => "HTTPS of its own",
         None => "plain HTTP for a proxy on this machine, whose HTTPS the CRM sends to",
     };
-    Finding::well(name, format!("{addr}, {how}"))
+    CheckFinding::well(name, format!("{addr}, {how}"))
 }
 
-fn certificate(files: &Certificate, now: UnixTime) -> Finding {
+fn certificate(files: &Certificate, now: UnixTime) -> CheckFinding {
     let name = "webhook-cert";
     let chain = match tls::look(files) {
         Ok(chain) => chain,
         Err(error) => {
             let todo = "give the certificate with its chain, and its key, as PEM files that \
                         callbridge's user can read";
-            return Finding::fault(Code::Configuration, name, error.to_string(), todo);
+            return CheckFinding::fault(Code::Configuration, name, error.to_string(), todo);
         }
     };
     let Some((own, above)) = chain.split_first() else {
-        return Finding::fault(Code::Configuration, name, "no certificate", "");
+        return CheckFinding::fault(Code::Configuration, name, "no certificate", "");
     };
     let names = names(own);
     let shown = match &names[..] {
@@ -86,24 +86,24 @@ fn certificate(files: &Certificate, now: UnixTime) -> Finding {
         Validity::Is(until) => format!("for {shown}, until {until}"),
         Validity::Ended(until) => {
             let what = format!("for {shown}, has expired at {until}");
-            return Finding::fault(Code::Configuration, name, what, "renew it");
+            return CheckFinding::fault(Code::Configuration, name, what, "renew it");
         }
         Validity::Begins(from) => {
             let what = format!("for {shown}, begins only at {from}");
             let todo = "wait, or set this machine's clock";
-            return Finding::fault(Code::Configuration, name, what, todo);
+            return CheckFinding::fault(Code::Configuration, name, what, todo);
         }
         Validity::EndsSoon(until) => {
             let what = format!("for {shown}, expires soon, at {until}");
-            return Finding::advice(name, what, "renew it; the new one is read by itself");
+            return CheckFinding::advice(name, what, "renew it; the new one is read by itself");
         }
     };
     if names.iter().all(|name| is_inside(name)) {
         let todo = "the CRM sends only to names that everybody can resolve (§6.9.7): give a \
                     certificate for the public name in the webhook's targetUrl";
-        return Finding::fault(Code::Configuration, name, what, todo);
+        return CheckFinding::fault(Code::Configuration, name, what, todo);
     }
-    Finding::well(name, what)
+    CheckFinding::well(name, what)
 }
 
 /// The names that the certificate is for.
@@ -188,7 +188,7 @@ fn refused_at(
     }
 }
 
-fn secrets(webhooks: &Webhooks, state: Option<&Path>) -> Vec<Finding> {
+fn secrets(webhooks: &Webhooks, state: Option<&Path>) -> Vec<CheckFinding> {
     let mut found = Vec::new();
     if let Some(place) = &webhooks.application {
         found.push(secret("webhook-secret".to_owned(), place));
@@ -198,31 +198,31 @@ fn secrets(webhooks: &Webhooks, state: Option<&Path>) -> Vec<Finding> {
     }
     let connection = state.and_then(|state| store::read(state).ok().flatten());
     if connection.is_some_and(|connection| connection.webhook_secret.is_some()) {
-        found.push(Finding::well(
+        found.push(CheckFinding::well(
             "webhook-secret",
             "that of the stored connection",
         ));
     }
     if found.is_empty() {
-        found.push(Finding::advice(
+        found.push(CheckFinding::advice(
             "webhook-secret",
             "none is given: until there is one events are answered with 503",
             format!(
                 "give --webhook-secret-file, the credential {} or --installation-secret, or let \
                  `connect` store the one of the connection",
-                Kind::Webhook.credential()
+                SecretKind::Webhook.credential()
             ),
         ));
     }
     found
 }
 
-fn secret(name: String, place: &Place) -> Finding {
+fn secret(name: String, place: &SecretPlace) -> CheckFinding {
     let secrets = match place.read_lines() {
         Ok(secrets) => secrets,
         Err(error) => {
             let todo = "put the secret into it as the CRM shows it, the previous one below";
-            return Finding::fault(error.exit_code(), name, error.to_string(), todo);
+            return CheckFinding::fault(error.exit_code(), name, error.to_string(), todo);
         }
     };
     let usual = |secret: &Secret| {
@@ -232,13 +232,13 @@ fn secret(name: String, place: &Place) -> Finding {
     };
     if !secrets.iter().all(usual) {
         let what = "a line is not 64 lowercase hex digits, as the CRM's secrets are";
-        return Finding::advice(name, what, "compare it with what the CRM has shown");
+        return CheckFinding::advice(name, what, "compare it with what the CRM has shown");
     }
     let what = match secrets.len() {
         1 => "one secret".to_owned(),
         several => format!("{several} secrets: current and previous"),
     };
-    Finding::well(name, what)
+    CheckFinding::well(name, what)
 }
 
 #[cfg(test)]
@@ -312,7 +312,7 @@ mod tests {
     fn secrets_are_read_and_never_shown() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("secret");
-        let place = Place::File(file.clone());
+        let place = SecretPlace::File(file.clone());
         let look = |text: &str| {
             std::fs::write(&file, text).expect("written");
             let found = secret("webhook-secret".into(), &place);

@@ -22,7 +22,7 @@ use crate::failure::Failure;
 use crate::stdout::print;
 use callbridge_mapping::journal::Rules;
 use callbridge_model::exit::Code;
-use callbridge_model::status::Verdict;
+use callbridge_model::status::OverallState;
 use callbridge_model::status::text::Look;
 use callbridge_model::{Status, Zone};
 use conversation::{converse, json_line};
@@ -35,7 +35,7 @@ use std::io::IsTerminal;
 /// 69 without daemon and state; with `exit_code` 1 and 2, by the verdict.
 pub(crate) async fn status(at: &Asking, exit_code: bool) -> Result<(), Failure> {
     let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let mut verdict = Verdict::Well;
+    let mut verdict = OverallState::Well;
     let show = |item: &Value, zone: &Zone| {
         let read = serde_json::from_value::<Status>(item.clone());
         let mut status = read.map_err(|error| {
@@ -57,9 +57,9 @@ pub(crate) async fn status(at: &Asking, exit_code: bool) -> Result<(), Failure> 
     };
     converse(at, ControlRequest::Status, Rules::default(), show).await?;
     match verdict {
-        Verdict::Attention if exit_code => Err(Failure::silent(Code::Failed)),
-        Verdict::Down if exit_code => Err(Failure::silent(Code::Down)),
-        Verdict::Well | Verdict::Attention | Verdict::Down => Ok(()),
+        OverallState::Attention if exit_code => Err(Failure::silent(Code::Failed)),
+        OverallState::Down if exit_code => Err(Failure::silent(Code::Down)),
+        OverallState::Well | OverallState::Attention | OverallState::Down => Ok(()),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::config::options::ConnectFlags;
 use crate::values;
 use callbridge_crm::Address;
 use callbridge_model::environment::Environment;
-use callbridge_model::secret_source::{Kind, Place};
+use callbridge_model::secret_source::{SecretKind, SecretPlace};
 use callbridge_oauth::consent::Redirect;
 use callbridge_oauth::scope;
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ pub struct Connect {
     /// `--client-id`
     pub client_id: String,
     /// Where its secret is: `--client-secret-file`, the credential, the variable.
-    pub secret: Place,
+    pub secret: SecretPlace,
     /// `--scope`
     pub scope: String,
     /// `--state`
@@ -76,7 +76,7 @@ pub(crate) fn check(
         flags.client_secret_file.as_deref(),
         all,
     );
-    let secret = Place::find(Kind::Client, file.as_deref(), environment);
+    let secret = SecretPlace::find(SecretKind::Client, file.as_deref(), environment);
     let secret = all.take("--client-secret-file", secret);
     let scope = flags.scope.as_deref();
     let scope = scope.map_or_else(|| Ok(scope::usual()), scope::checked);

@@ -34,7 +34,7 @@ use callbridge_crm::{Address, FieldNames};
 use callbridge_intake::machine::Unknown;
 use callbridge_leads::lead_field;
 use callbridge_mapping::journal::Rules;
-use callbridge_model::secret_source::Place;
+use callbridge_model::secret_source::SecretPlace;
 use callbridge_sender::rate::Rate;
 use callbridge_source::url::{QueueUrl, SourceUrl};
 use callbridge_webhook::tls::Certificate;
@@ -94,7 +94,7 @@ pub struct SourceConfig {
     /// trunks.
     pub pbx: Option<String>,
     /// Where its secret is; `None` where it needs none.
-    pub secret: Option<Place>,
+    pub secret: Option<SecretPlace>,
     /// `--catch-up`: a second account of what another source tells.
     pub catch_up: bool,
 }
@@ -130,9 +130,9 @@ pub struct Webhooks {
     pub listen: SocketAddr,
     /// `--webhook-cert` and `--webhook-key`; `None` for plain HTTP.
     pub tls: Option<Certificate>,
-    pub application: Option<Place>,
+    pub application: Option<SecretPlace>,
     /// `--installation-secret`: by installation.
-    pub installations: BTreeMap<String, Place>,
+    pub installations: BTreeMap<String, SecretPlace>,
 }
 
 /// How calls are told apart.
@@ -154,5 +154,5 @@ pub struct DeadLetters {
     /// `--dead-letter-queue`
     pub url: QueueUrl,
     /// Where its secret is.
-    pub secret: Place,
+    pub secret: SecretPlace,
 }

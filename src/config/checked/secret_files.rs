@@ -1,14 +1,14 @@
 //! The secrets of one set of flags, wherever they were given.
 
 use super::{Config, TokenFrom};
-use callbridge_model::secret_source::Place;
+use callbridge_model::secret_source::SecretPlace;
 use callbridge_oauth::{shown_once, store};
 use std::path::{Path, PathBuf};
 
 impl Config {
     /// Where its secrets are.
-    pub fn places(&self) -> Vec<&Place> {
-        let mut all: Vec<&Place> = self.sources.iter().flat_map(|it| &it.secret).collect();
+    pub fn places(&self) -> Vec<&SecretPlace> {
+        let mut all: Vec<&SecretPlace> = self.sources.iter().flat_map(|it| &it.secret).collect();
         if let Some(TokenFrom::Place(place)) = self.crm.as_ref().and_then(|it| it.token.as_ref()) {
             all.push(place);
         }
@@ -21,9 +21,9 @@ impl Config {
     }
 
     /// The same, to be changed.
-    pub fn places_mut(&mut self) -> Vec<&mut Place> {
+    pub fn places_mut(&mut self) -> Vec<&mut SecretPlace> {
         let sources = self.sources.iter_mut();
-        let mut all: Vec<&mut Place> = sources.flat_map(|it| &mut it.secret).collect();
+        let mut all: Vec<&mut SecretPlace> = sources.flat_map(|it| &mut it.secret).collect();
         if let Some(TokenFrom::Place(place)) = self.crm.as_mut().and_then(|it| it.token.as_mut()) {
             all.push(place);
         }
@@ -38,7 +38,7 @@ impl Config {
     /// Every file that holds a secret: those of the flags, the certificate's key, and what
     /// `connect` has left in the state folder.
     pub fn secret_files(&self) -> Vec<PathBuf> {
-        let named = self.places().into_iter().filter_map(Place::file);
+        let named = self.places().into_iter().filter_map(SecretPlace::file);
         let mut all: Vec<PathBuf> = named.map(Path::to_path_buf).collect();
         let tls = self.webhooks.as_ref().and_then(|it| it.tls.as_ref());
         all.extend(tls.map(|it| it.key.clone()));

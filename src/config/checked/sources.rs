@@ -8,7 +8,7 @@ use callbridge_asterisk::Columns;
 use callbridge_mapping::trunk;
 use callbridge_model::environment::Environment;
 use callbridge_model::secret_source as secrets;
-use callbridge_model::secret_source::Place;
+use callbridge_model::secret_source::SecretPlace;
 use callbridge_source::url::{SourceUrl, Transport};
 
 /// What the name of a PBX is made of, for messages.
@@ -101,13 +101,13 @@ fn source_secret(
     needs: bool,
     environment: &Environment,
     faults: &mut Faults,
-) -> Option<Place> {
+) -> Option<SecretPlace> {
     let kind = match &url.transport {
-        Transport::Ami { .. } => secrets::Kind::Ami,
-        Transport::Amqp(_) => secrets::Kind::Amqp,
+        Transport::Ami { .. } => secrets::SecretKind::Ami,
+        Transport::Amqp(_) => secrets::SecretKind::Amqp,
         Transport::WebSocket { .. } | Transport::File { .. } => return None,
     };
-    match Place::find(kind, url.secret_file.as_deref(), environment) {
+    match SecretPlace::find(kind, url.secret_file.as_deref(), environment) {
         Err(words) if needs => faults.take(&format!("--source {url}"), Err(words)),
         found => found.ok(),
     }

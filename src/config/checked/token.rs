@@ -5,14 +5,14 @@ use crate::config::faults::Faults;
 use crate::config::options::CrmFlags;
 use callbridge_model::environment::Environment;
 use callbridge_model::secret_source as secrets;
-use callbridge_model::secret_source::Place;
+use callbridge_model::secret_source::SecretPlace;
 use std::path::Path;
 
 /// Where the token comes from.
 #[derive(Clone, Debug)]
 pub enum TokenFrom {
     /// A file, a credential or a variable.
-    Place(Place),
+    Place(SecretPlace),
     /// `--token-command`
     Command(String),
     /// The connection in the state folder.
@@ -27,15 +27,15 @@ pub(super) fn check(
     environment: &Environment,
     faults: &mut Faults,
 ) -> Option<TokenFrom> {
-    let place = Place::find(secrets::Kind::Token, file, environment);
+    let place = SecretPlace::find(secrets::SecretKind::Token, file, environment);
     let command = flags.token_command.as_deref();
     if command.is_some_and(|text| text.trim().is_empty()) {
         faults.add("--token-command", "is empty: give a command for /bin/sh");
     }
     let source = match &place {
-        Ok(Place::File(_) | Place::Held(..)) if file.is_some() => "--token-file",
-        Ok(Place::File(_) | Place::Held(..)) => "the credential `token`",
-        Ok(Place::Variable(_)) => "CALLBRIDGE_TOKEN",
+        Ok(SecretPlace::File(_) | SecretPlace::Held(..)) if file.is_some() => "--token-file",
+        Ok(SecretPlace::File(_) | SecretPlace::Held(..)) => "the credential `token`",
+        Ok(SecretPlace::Variable(_)) => "CALLBRIDGE_TOKEN",
         Err(_) => "--token-command",
     };
     if let (Ok(_), Some(_)) = (&place, command) {

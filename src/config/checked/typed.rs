@@ -11,7 +11,7 @@ use callbridge_call::EventTime;
 use callbridge_mapping::journal::Rules;
 use callbridge_model::environment::Environment;
 use callbridge_model::secret_source as secrets;
-use callbridge_model::secret_source::Place;
+use callbridge_model::secret_source::SecretPlace;
 use callbridge_source::url::QueueUrl;
 use jiff::tz::TimeZone;
 use std::net::SocketAddr;
@@ -223,7 +223,7 @@ fn dead_letters(
         }
     };
     let file = url.secret_file.as_deref();
-    let secret = match Place::find(secrets::Kind::DeadLetter, file, environment) {
+    let secret = match SecretPlace::find(secrets::SecretKind::DeadLetter, file, environment) {
         Err(words) if needs => faults.take("--dead-letter-queue", Err(words)),
         found => found.ok(),
     }?;

@@ -6,7 +6,7 @@ use crate::config::options::WebhookFlags;
 use crate::values;
 use callbridge_model::environment::Environment;
 use callbridge_model::secret_source as secrets;
-use callbridge_model::secret_source::Place;
+use callbridge_model::secret_source::SecretPlace;
 use callbridge_webhook::tls::Certificate;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -31,7 +31,8 @@ pub(super) fn check(
     Some(Webhooks {
         listen,
         tls,
-        application: Place::find(secrets::Kind::Webhook, file.as_deref(), environment).ok(),
+        application: SecretPlace::find(secrets::SecretKind::Webhook, file.as_deref(), environment)
+            .ok(),
         installations,
     })
 }
@@ -75,7 +76,7 @@ fn certificate(flags: &WebhookFlags, faults: &mut Faults) -> Option<Certificate>
     })
 }
 
-fn installations(flags: &[String], faults: &mut Faults) -> BTreeMap<String, Place> {
+fn installations(flags: &[String], faults: &mut Faults) -> BTreeMap<String, SecretPlace> {
     let mut all = BTreeMap::new();
     for text in values::given(flags) {
         let flag = format!("--installation-secret {text}");
@@ -94,7 +95,7 @@ fn installations(flags: &[String], faults: &mut Faults) -> BTreeMap<String, Plac
                 "that installation has a file already; it may have more lines",
             );
         } else {
-            all.insert(id.to_owned(), Place::File(PathBuf::from(file)));
+            all.insert(id.to_owned(), SecretPlace::File(PathBuf::from(file)));
         }
     }
     all

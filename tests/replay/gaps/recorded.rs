@@ -2,7 +2,7 @@
 
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
 use callbridge_call::{
-    Assembler, Endpoint, Endpoints, EventTime, FinishedCall, PbxEvent, Settings,
+    Assembler, Endpoints, EventTime, FinishedCall, PbxEvent, Settings, TrunkEndpoint,
 };
 use callbridge_testbed::cel_rows;
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ fn read(folder: &Path) -> Option<Recording> {
 
 pub fn assembler() -> Assembler {
     let trunks = [("city", "PJSIP/city"), ("gsm", "PJSIP/gsm")];
-    let endpoints = trunks.map(|(trunk, endpoint)| Endpoint::new(trunk, endpoint));
+    let endpoints = trunks.map(|(trunk, endpoint)| TrunkEndpoint::new(trunk, endpoint));
     let endpoints = Endpoints::new(endpoints.to_vec()).expect("no conflict");
     Assembler::new(Settings::new(endpoints))
 }

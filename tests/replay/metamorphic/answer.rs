@@ -3,7 +3,7 @@
 use super::recording::{Message, Recording};
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings};
 use callbridge_call::{
-    Assembler, Endpoint, Endpoints, EventTime, FinishedCall, Origin, PbxEvent, Settings,
+    Assembler, Endpoints, EventTime, FinishedCall, Origin, PbxEvent, Settings, TrunkEndpoint,
 };
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -79,8 +79,8 @@ impl Hearing {
         let decoder = || Decoder::new(recording.format, DecoderSettings::default());
         let mut decoders: Vec<Decoder> = (0..self.connections).map(|_| decoder()).collect();
         let endpoints = vec![
-            Endpoint::new("city", self.city.clone()),
-            Endpoint::new("gsm", "PJSIP/gsm"),
+            TrunkEndpoint::new("city", self.city.clone()),
+            TrunkEndpoint::new("gsm", "PJSIP/gsm"),
         ];
         let endpoints = Endpoints::new(endpoints).expect("no conflict");
         let mut assembler = Assembler::new(Settings::new(endpoints));

@@ -1,7 +1,7 @@
 //! What is consumed, acknowledged, refused and given back.
 
 use super::stage::{Stage, holds, settings, soon};
-use callbridge_source::{Item, Settings, Verdict};
+use callbridge_source::{FrameVerdict, Item, Settings};
 use callbridge_testbed::broker::{ADMINISTRATOR, Broker};
 use callbridge_testbed::proxy::Proxy;
 use lapin::types::{AMQPValue, FieldTable};
@@ -21,10 +21,10 @@ async fn nothing_is_acknowledged_before_the_commit_and_all_of_it_after() {
     let mut stage = Stage::consume(broker, "commit", settings());
     stage.up().await;
     assert_eq!(stage.texts(20).await, bodies(0..20));
-    stage.verdicts.give(Verdict::Committed { through: 12 });
+    stage.verdicts.give(FrameVerdict::Committed { through: 12 });
     // Only a lost line shows what the broker believes.
     stage.tell_to_stop();
-    stage.verdicts.give(Verdict::Committed { through: 15 });
+    stage.verdicts.give(FrameVerdict::Committed { through: 15 });
     stage.ended().await;
     holds(broker, "commit", 5).await;
     let mut again = Stage::consume(broker, "commit", settings());
@@ -42,8 +42,8 @@ async fn a_stop_waits_for_the_verdicts_on_what_was_given() {
     stage.texts(3).await;
     stage.tell_to_stop();
     let verdicts = stage.verdicts.clone();
-    verdicts.give(Verdict::Committed { through: 2 });
-    verdicts.give(Verdict::Committed { through: 3 });
+    verdicts.give(FrameVerdict::Committed { through: 2 });
+    verdicts.give(FrameVerdict::Committed { through: 3 });
     stage.ended().await;
     holds(broker, "stop", 0).await;
 }
@@ -80,9 +80,9 @@ async fn refused_messages_go_to_the_dead_letter_exchange_and_no_others() {
     let mut stage = Stage::consume(broker, "refused", settings());
     stage.up().await;
     stage.texts(5).await;
-    stage.verdicts.give(Verdict::Refused { seq: 2 });
-    stage.verdicts.give(Verdict::Refused { seq: 4 });
-    stage.verdicts.give(Verdict::Committed { through: 5 });
+    stage.verdicts.give(FrameVerdict::Refused { seq: 2 });
+    stage.verdicts.give(FrameVerdict::Refused { seq: 4 });
+    stage.verdicts.give(FrameVerdict::Committed { through: 5 });
     holds(broker, "refused_dead", 2).await;
     let dead = broker.take("refused_dead").await;
     let dead: Vec<_> = dead.iter().map(|message| &message.body[..]).collect();
@@ -215,7 +215,7 @@ async fn a_quorum_queue_is_consumed_by_one_alone_as_well() {
     assert_eq!(first.texts(2).await, bodies(0..2));
     let why = Stage::consume(broker, "quorum", settings()).down().await;
     assert!(why.contains("queue quorum has another consumer"), "{why}");
-    first.verdicts.give(Verdict::Committed { through: 2 });
+    first.verdicts.give(FrameVerdict::Committed { through: 2 });
     first.tell_to_stop();
     first.ended().await;
     holds(broker, "quorum", 0).await;
@@ -252,11 +252,11 @@ async fn a_pause_gives_everything_uncommitted_back_and_resume_takes_it_again() {
     assert!(stage.down().await.starts_with("paused"));
     holds(broker, "pause", 4).await;
     // A verdict on what has been given back changes nothing.
-    stage.verdicts.give(Verdict::Committed { through: 4 });
+    stage.verdicts.give(FrameVerdict::Committed { through: 4 });
     stage.verdicts.resume();
     stage.up().await;
     assert_eq!(stage.texts(4).await, bodies(0..4));
-    stage.verdicts.give(Verdict::Committed { through: 8 });
+    stage.verdicts.give(FrameVerdict::Committed { through: 8 });
     stage.tell_to_stop();
     stage.ended().await;
     holds(broker, "pause", 0).await;
@@ -275,7 +275,7 @@ async fn no_more_is_under_way_than_the_prefetch() {
     stage.up().await;
     stage.texts(10).await;
     assert_eq!(broker.depth("prefetch").await, 20);
-    stage.verdicts.give(Verdict::Committed { through: 10 });
+    stage.verdicts.give(FrameVerdict::Committed { through: 10 });
     assert_eq!(stage.texts(10).await, bodies(10..20));
 }
 
@@ -314,8 +314,8 @@ async fn the_user_of_the_definitions_consumes_what_asterisk_publishes() {
     stage.up().await;
     broker.publish("asterisk_cel", &["\u{1}"]).await;
     stage.frame().await;
-    stage.verdicts.give(Verdict::Refused { seq: 1 });
-    stage.verdicts.give(Verdict::Committed { through: 1 });
+    stage.verdicts.give(FrameVerdict::Refused { seq: 1 });
+    stage.verdicts.give(FrameVerdict::Committed { through: 1 });
     holds(broker, "asterisk_unreadable", 1).await;
 }
 
@@ -366,7 +366,7 @@ async fn a_broker_killed_and_started_again_loses_nothing() {
     }
     let again = stage.texts(3).await;
     assert_eq!(again, bodies(0..3));
-    stage.verdicts.give(Verdict::Committed { through: 6 });
+    stage.verdicts.give(FrameVerdict::Committed { through: 6 });
     stage.tell_to_stop();
     stage.ended().await;
     holds(&broker, "killed", 0).await;

@@ -2,7 +2,7 @@
 
 /// What was ignored or set right so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct AssemblyCounts {
     /// Events told before in the same words, which changed nothing.
     pub doubled: u64,
     /// Events of calls that were finished already.

@@ -3,7 +3,7 @@
 
 use crate::facts::open::OpenCall;
 use crate::settings::Settings;
-use crate::trunk::Endpoint;
+use crate::trunk::TrunkEndpoint;
 use crate::units::EventTime;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -80,8 +80,8 @@ fn wait(call: &OpenCall, settings: &Settings) -> Duration {
     let Some(cdr_wait) = settings.cdr_wait else {
         return settle;
     };
-    let awaits = |name: &str| endpoints.of(name).is_some_and(Endpoint::awaits_cdr);
-    let awaits_cdr = endpoints.iter().any(Endpoint::awaits_cdr)
+    let awaits = |name: &str| endpoints.of(name).is_some_and(TrunkEndpoint::awaits_cdr);
+    let awaits_cdr = endpoints.iter().any(TrunkEndpoint::awaits_cdr)
         && call.legs.values().any(|leg| awaits(leg.name()))
         && !call.has_userfield();
     settle.max(if awaits_cdr { cdr_wait } else { settle })

@@ -1,14 +1,14 @@
 //! CDRs, whose user field may name the lead, by a way of their own.
 
 use crate::story::{Story, answered_by_101, customer, moment};
-use callbridge_call::{Assembler, Cdr, Endpoint, Endpoints, PbxEvent, Settings};
+use callbridge_call::{Assembler, Cdr, Endpoints, PbxEvent, Settings, TrunkEndpoint};
 use std::time::Duration;
 
 const HOUR: f64 = 3600.0;
 
 /// Its trunk's leads stand in CDRs, which come apart from the events.
 fn assembler() -> Assembler {
-    let endpoints = vec![Endpoint::new("city", "PJSIP/city").awaiting_cdr()];
+    let endpoints = vec![TrunkEndpoint::new("city", "PJSIP/city").awaiting_cdr()];
     let endpoints = Endpoints::new(endpoints).expect("no conflict");
     Assembler::new(Settings {
         cdr_wait: Some(Duration::from_secs(10)),

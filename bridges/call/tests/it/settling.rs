@@ -4,7 +4,7 @@ use crate::story::{
     Story, answered_by_101, assembler, channel, customer, moment, number, seconds, settings,
 };
 use callbridge_call::event::ChannelState::{Down, Ring};
-use callbridge_call::{Assembler, Endpoint, Endpoints, Settings};
+use callbridge_call::{Assembler, Endpoints, Settings, TrunkEndpoint};
 use std::time::Duration;
 
 fn tell(assembler: &mut Assembler, story: &Story) {
@@ -245,7 +245,7 @@ fn of_too_many_open_calls_the_longest_silent_ends_incomplete() {
 
 #[test]
 fn a_call_whose_lead_stands_in_the_cdr_waits_for_it() {
-    let endpoints = vec![Endpoint::new("city", "PJSIP/city").awaiting_cdr()];
+    let endpoints = vec![TrunkEndpoint::new("city", "PJSIP/city").awaiting_cdr()];
     let endpoints = Endpoints::new(endpoints).expect("no conflict");
     let cdr_wait = Some(Duration::from_secs(10));
     let (mut story, city, phone) = answered_by_101();
@@ -294,7 +294,7 @@ fn through_a_local(at: f64, first: u32) -> Story {
 
 #[test]
 fn a_local_whose_name_a_restarted_pbx_gives_again_is_no_part_of_a_call_that_waits_for_its_cdr() {
-    let endpoints = vec![Endpoint::new("city", "PJSIP/city").awaiting_cdr()];
+    let endpoints = vec![TrunkEndpoint::new("city", "PJSIP/city").awaiting_cdr()];
     let mut assembler = Assembler::new(Settings {
         cdr_wait: Some(Duration::from_secs(10)),
         ..Settings::new(Endpoints::new(endpoints).expect("no conflict"))

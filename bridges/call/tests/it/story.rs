@@ -2,8 +2,8 @@
 
 use callbridge_call::event::ChannelState;
 use callbridge_call::{
-    Assembler, Cdr, ChannelEvent, ChannelRef, Endpoint, Endpoints, EventTime, Extension,
-    FinishedCall, Kind, Origin, PbxEvent, Settings,
+    Assembler, Cdr, ChannelEvent, ChannelRef, Endpoints, EventTime, Extension, FinishedCall, Kind,
+    Origin, PbxEvent, Settings, TrunkEndpoint,
 };
 use std::borrow::Cow;
 use std::time::Duration;
@@ -258,7 +258,7 @@ pub fn settings() -> Settings {
         ("carrier", "SIP/carrier"),
         ("span", "DAHDI/i1"),
     ];
-    let endpoints = trunks.map(|(trunk, endpoint)| Endpoint::new(trunk, endpoint));
+    let endpoints = trunks.map(|(trunk, endpoint)| TrunkEndpoint::new(trunk, endpoint));
     Settings::new(Endpoints::new(endpoints.to_vec()).expect("no conflict"))
 }
 

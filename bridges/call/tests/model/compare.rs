@@ -5,8 +5,8 @@ use crate::switch::{Micros, TRUNKS};
 use crate::telling::{Voice, id, moment, tell};
 use crate::truth::{self, ANSWERED_FROM, TrueCall};
 use callbridge_call::{
-    Assembler, ChannelEvent, ChannelRef, Direction, Endpoint, Endpoints, EventTime, FinishedCall,
-    Kind, Origin, PbxEvent, Settings,
+    Assembler, ChannelEvent, ChannelRef, Direction, Endpoints, EventTime, FinishedCall, Kind,
+    Origin, PbxEvent, Settings, TrunkEndpoint,
 };
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use std::time::Duration;
 const NEAR: Micros = 5_000;
 
 fn assembler() -> Assembler {
-    let endpoints = TRUNKS.map(|trunk| Endpoint::new(trunk.name, trunk.endpoint));
+    let endpoints = TRUNKS.map(|trunk| TrunkEndpoint::new(trunk.name, trunk.endpoint));
     Assembler::new(Settings::new(
         Endpoints::new(endpoints.to_vec()).expect("no conflict"),
     ))

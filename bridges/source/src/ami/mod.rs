@@ -7,7 +7,7 @@ use crate::connect::{Stream, Target};
 use crate::error::Error;
 use crate::line::SourceFeed;
 use crate::source::{Access, Context};
-use crate::url::Endpoint;
+use crate::url::TcpEndpoint;
 use bytes::Bytes;
 use callbridge_asterisk::hearing::{Hearing, Lack};
 use callbridge_asterisk::login::{Action, Login, LoginError, Outgoing, Settings};
@@ -22,7 +22,7 @@ const READ_BYTES: usize = 32 << 10;
 
 /// A manager user of one PBX.
 pub(crate) struct Ami {
-    endpoint: Endpoint,
+    endpoint: TcpEndpoint,
     user: String,
     /// The PBX reads filters in another way: it is asked for none any more.
     unfiltered: bool,
@@ -48,7 +48,7 @@ struct LoggedInLine {
 }
 
 impl Ami {
-    pub(crate) fn new(endpoint: Endpoint, user: String) -> Self {
+    pub(crate) fn new(endpoint: TcpEndpoint, user: String) -> Self {
         Self {
             endpoint,
             user,

@@ -1,6 +1,6 @@
 //! Where a source is, however it is written: two URLs with one address are one source.
 
-use super::{Endpoint, SourceUrl, Transport};
+use super::{SourceUrl, TcpEndpoint, Transport};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -40,12 +40,12 @@ impl SourceUrl {
     }
 }
 
-fn on_line(endpoint: &Endpoint, path: &str) -> Vec<String> {
+fn on_line(endpoint: &TcpEndpoint, path: &str) -> Vec<String> {
     let [host, port] = place(endpoint);
     vec!["line".to_owned(), host, port, path.to_owned()]
 }
 
-fn place(endpoint: &Endpoint) -> [String; 2] {
+fn place(endpoint: &TcpEndpoint) -> [String; 2] {
     [host(&endpoint.host), endpoint.port.to_string()]
 }
 

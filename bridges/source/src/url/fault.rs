@@ -3,7 +3,7 @@
 /// One fault of a `--source` or `--dead-letter-queue` URL. `url` is the text given, its password
 /// masked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum UrlFault {
     /// Not a URL at all.
     #[error("{url}: not a URL ({why}); give {example}")]
     NotUrl {

@@ -1,6 +1,6 @@
 //! The keys after the question mark: taken one by one, each fault gathered.
 
-use super::Fault;
+use super::UrlFault;
 use percent_encoding::percent_decode_str;
 use std::collections::BTreeMap;
 
@@ -22,27 +22,27 @@ impl<'a> Keys<'a> {
         scheme: &str,
         known: &[&str],
         query: &str,
-        faults: &mut Vec<Fault>,
+        faults: &mut Vec<UrlFault>,
     ) -> Self {
         let mut given = BTreeMap::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (key, value) = (decoded(key), decoded(value));
             if !known.contains(&key.as_str()) {
-                faults.push(Fault::Key {
+                faults.push(UrlFault::Key {
                     url: url.to_owned(),
                     key,
                     scheme: scheme.to_owned(),
                     known: known.join("=, ") + "=",
                 });
             } else if value.is_empty() {
-                faults.push(Fault::Missing {
+                faults.push(UrlFault::Missing {
                     url: url.to_owned(),
                     part: "a value",
                     cure: format!("write {key}=VALUE, or leave {key} out"),
                 });
             } else if given.insert(key.clone(), value).is_some() {
-                faults.push(Fault::Twice {
+                faults.push(UrlFault::Twice {
                     url: url.to_owned(),
                     key,
                 });
@@ -61,7 +61,7 @@ impl<'a> Keys<'a> {
         key: &'static str,
         words: &[(&str, T)],
         allowed: &'static str,
-        faults: &mut Vec<Fault>,
+        faults: &mut Vec<UrlFault>,
     ) -> Option<T> {
         let value = self.take(key)?;
         let found = words.iter().find(|(word, _)| *word == value);
@@ -71,8 +71,13 @@ impl<'a> Keys<'a> {
         found.map(|(_, meaning)| meaning.clone())
     }
 
-    pub(super) fn fault(&self, key: &'static str, value: String, allowed: &'static str) -> Fault {
-        Fault::Value {
+    pub(super) fn fault(
+        &self,
+        key: &'static str,
+        value: String,
+        allowed: &'static str,
+    ) -> UrlFault {
+        UrlFault::Value {
             url: self.url.to_owned(),
             key,
             value,

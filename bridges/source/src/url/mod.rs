@@ -16,7 +16,7 @@ mod parse;
 
 pub use address::Address;
 pub use callbridge_asterisk::Format;
-pub use fault::Fault;
+pub use fault::UrlFault;
 
 use crate::EventTime;
 use std::fmt;
@@ -24,7 +24,7 @@ use std::path::PathBuf;
 
 /// A TCP endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint {
+pub struct TcpEndpoint {
     /// Name or address; an IPv6 address without its brackets.
     pub host: String,
     /// TCP port.
@@ -33,7 +33,7 @@ pub struct Endpoint {
     pub tls: bool,
 }
 
-impl Endpoint {
+impl TcpEndpoint {
     /// What is said to it does not leave this machine.
     pub fn is_loopback(&self) -> bool {
         let address = self.host.parse::<std::net::IpAddr>();
@@ -47,7 +47,7 @@ impl Endpoint {
     }
 }
 
-impl fmt::Display for Endpoint {
+impl fmt::Display for TcpEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.host.contains(':') {
             write!(f, "[{}]:{}", self.host, self.port)
@@ -61,7 +61,7 @@ impl fmt::Display for Endpoint {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broker {
     /// Where it listens.
-    pub endpoint: Endpoint,
+    pub endpoint: TcpEndpoint,
     /// The user's name.
     pub user: String,
     /// The virtual host; `/` when the URL names none.
@@ -97,19 +97,19 @@ pub enum From {
     Start,
     /// From the start; calls that began before this moment are to be left out by whoever reads
     /// the frames, for only the decoder knows their times.
-    Since(Moment),
+    Since(UrlDate),
 }
 
 /// A date in a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Moment {
+pub enum UrlDate {
     /// With an offset: `2026-11-20T08:00:00+05:00`.
     Absolute(EventTime),
     /// Without one, so in the PBX's zone: `2026-11-20`, `2026-11-20T08:00:00`.
     Local(jiff::civil::DateTime),
 }
 
-impl Moment {
+impl UrlDate {
     /// The moment, where `zone` is the PBX's.
     pub fn at(&self, zone: &jiff::tz::TimeZone) -> EventTime {
         match self {
@@ -131,14 +131,14 @@ pub enum Transport {
     /// AMI text over TCP or TLS.
     Ami {
         /// Where the PBX listens.
-        endpoint: Endpoint,
+        endpoint: TcpEndpoint,
         /// The manager user.
         user: String,
     },
     /// AMI as JSON over a WebSocket.
     WebSocket {
         /// Where the gateway listens.
-        endpoint: Endpoint,
+        endpoint: TcpEndpoint,
         /// The path to ask for.
         path: String,
     },
@@ -174,7 +174,7 @@ impl SourceUrl {
     ///
     /// # Errors
     /// All that is wrong with it, each a full sentence with its cure.
-    pub fn parse(text: &str) -> Result<Self, Vec<Fault>> {
+    pub fn parse(text: &str) -> Result<Self, Vec<UrlFault>> {
         parse::source(text)
     }
 
@@ -199,7 +199,7 @@ impl SourceUrl {
     }
 
     /// Where it is reached; `None` for a file.
-    pub const fn endpoint(&self) -> Option<&Endpoint> {
+    pub const fn endpoint(&self) -> Option<&TcpEndpoint> {
         match &self.transport {
             Transport::Ami { endpoint, .. } | Transport::WebSocket { endpoint, .. } => {
                 Some(endpoint)
@@ -261,7 +261,7 @@ impl QueueUrl {
     ///
     /// # Errors
     /// All that is wrong with it, each a full sentence with its cure.
-    pub fn parse(text: &str) -> Result<Self, Vec<Fault>> {
+    pub fn parse(text: &str) -> Result<Self, Vec<UrlFault>> {
         parse::queue(text)
     }
 

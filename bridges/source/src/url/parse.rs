@@ -1,7 +1,7 @@
 //! Text → checked URL, or every fault of it.
 
 use super::keys::{Keys, decoded};
-use super::{Broker, Endpoint, Fault, Format, From, Moment, QueueSource, QueueUrl};
+use super::{Broker, Format, From, QueueSource, QueueUrl, TcpEndpoint, UrlDate, UrlFault};
 use super::{SourceUrl, Transport};
 use crate::EventTime;
 use std::path::{Path, PathBuf};
@@ -31,46 +31,46 @@ struct Front<'a> {
 }
 
 impl Front<'_> {
-    fn missing(&self, part: &'static str, cure: impl Into<String>) -> Fault {
-        Fault::Missing {
+    fn missing(&self, part: &'static str, cure: impl Into<String>) -> UrlFault {
+        UrlFault::Missing {
             url: self.shown.to_owned(),
             part,
             cure: cure.into(),
         }
     }
 
-    fn needless(&self, part: &'static str, cure: &'static str) -> Fault {
-        Fault::Needless {
+    fn needless(&self, part: &'static str, cure: &'static str) -> UrlFault {
+        UrlFault::Needless {
             url: self.shown.to_owned(),
             part,
             cure,
         }
     }
 
-    fn check_password(&self, faults: &mut Vec<Fault>) {
+    fn check_password(&self, faults: &mut Vec<UrlFault>) {
         if self.url.password().is_some() {
-            faults.push(Fault::Password {
+            faults.push(UrlFault::Password {
                 url: self.shown.to_owned(),
                 variable: self.variable,
             });
         }
     }
 
-    fn endpoint(&self, tls: bool, port: u16, faults: &mut Vec<Fault>) -> Endpoint {
+    fn endpoint(&self, tls: bool, port: u16, faults: &mut Vec<UrlFault>) -> TcpEndpoint {
         let host = self.url.host_str().unwrap_or_default();
         if host.is_empty() {
             faults.push(self.missing("the host", "write it after ://"));
         }
         let host = host.strip_prefix('[').unwrap_or(host);
         let host = host.strip_suffix(']').unwrap_or(host);
-        Endpoint {
+        TcpEndpoint {
             host: decoded(host),
             port: self.url.port().unwrap_or(port),
             tls,
         }
     }
 
-    fn user(&self, faults: &mut Vec<Fault>) -> String {
+    fn user(&self, faults: &mut Vec<UrlFault>) -> String {
         let user = decoded(self.url.username());
         if user.is_empty() {
             let cure = format!("write {}://USER@HOST", self.url.scheme());
@@ -96,9 +96,9 @@ fn masked(text: &str) -> String {
     }
 }
 
-fn url(shown: &str, text: &str, example: &'static str) -> Result<Url, Vec<Fault>> {
+fn url(shown: &str, text: &str, example: &'static str) -> Result<Url, Vec<UrlFault>> {
     Url::parse(text).map_err(|why| {
-        vec![Fault::NotUrl {
+        vec![UrlFault::NotUrl {
             url: shown.to_owned(),
             why: why.to_string(),
             example,
@@ -107,7 +107,7 @@ fn url(shown: &str, text: &str, example: &'static str) -> Result<Url, Vec<Fault>
 }
 
 /// Reads a `--source`.
-pub(super) fn source(text: &str) -> Result<SourceUrl, Vec<Fault>> {
+pub(super) fn source(text: &str) -> Result<SourceUrl, Vec<UrlFault>> {
     let shown = masked(text);
     let url = url(&shown, text, SOURCE_EXAMPLE)?;
     let scheme = url.scheme();
@@ -116,7 +116,7 @@ pub(super) fn source(text: &str) -> Result<SourceUrl, Vec<Fault>> {
         "amqp" | "amqps" => (AMQP_KEYS, "CALLBRIDGE_AMQP_SECRET"),
         "file" => (FILE_KEYS, "CALLBRIDGE_AMI_SECRET"),
         other => {
-            return Err(vec![Fault::Scheme {
+            return Err(vec![UrlFault::Scheme {
                 scheme: other.to_owned(),
                 url: shown,
                 known: SCHEMES,
@@ -175,11 +175,11 @@ pub(super) fn source(text: &str) -> Result<SourceUrl, Vec<Fault>> {
 }
 
 /// Reads a `--dead-letter-queue`.
-pub(super) fn queue(text: &str) -> Result<QueueUrl, Vec<Fault>> {
+pub(super) fn queue(text: &str) -> Result<QueueUrl, Vec<UrlFault>> {
     let shown = masked(text);
     let url = url(&shown, text, QUEUE_EXAMPLE)?;
     if !matches!(url.scheme(), "amqp" | "amqps") {
-        return Err(vec![Fault::Scheme {
+        return Err(vec![UrlFault::Scheme {
             scheme: url.scheme().to_owned(),
             url: shown,
             known: "amqp://, amqps://",
@@ -210,7 +210,7 @@ pub(super) fn queue(text: &str) -> Result<QueueUrl, Vec<Fault>> {
     })
 }
 
-fn broker(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<Fault>) -> Broker {
+fn broker(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<UrlFault>) -> Broker {
     let tls = front.url.scheme() == "amqps";
     let path = front.url.path();
     let vhost = decoded(path.strip_prefix('/').unwrap_or(path));
@@ -237,7 +237,7 @@ fn broker(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<Fault>) -> Br
     }
 }
 
-fn queue_name(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<Fault>) -> String {
+fn queue_name(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<UrlFault>) -> String {
     let name = keys.take("queue").unwrap_or_default();
     if name.is_empty() {
         faults.push(front.missing("queue=", "name the durable queue: queue=NAME"));
@@ -248,7 +248,7 @@ fn queue_name(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<Fault>) -
     name
 }
 
-fn queue_source(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<Fault>) -> QueueSource {
+fn queue_source(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<UrlFault>) -> QueueSource {
     let broker = broker(front, keys, faults);
     let queue = queue_name(front, keys, faults);
     let formats = [Format::CelAmqp, Format::CdrAmqp, Format::Wazo];
@@ -281,7 +281,7 @@ fn format(
     keys: &mut Keys<'_>,
     formats: &[Format],
     allowed: &'static str,
-    faults: &mut Vec<Fault>,
+    faults: &mut Vec<UrlFault>,
 ) -> Format {
     let before = faults.len();
     let words: Vec<_> = formats.iter().map(|f| (f.name(), *f)).collect();
@@ -292,7 +292,7 @@ fn format(
     found.unwrap_or(formats[0])
 }
 
-fn file(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<Fault>) -> Transport {
+fn file(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<UrlFault>) -> Transport {
     let path = PathBuf::from(decoded(front.url.path()));
     if front.url.host_str().is_some_and(|host| !host.is_empty()) {
         faults.push(front.needless("the host", "write file:///PATH with three slashes"));
@@ -319,13 +319,13 @@ fn file(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<Fault>) -> Tran
     Transport::File { path, format, from }
 }
 
-fn moment(text: &str) -> Option<Moment> {
+fn moment(text: &str) -> Option<UrlDate> {
     if let Ok(timestamp) = text.parse::<jiff::Timestamp>() {
         let time = EventTime::from_micros(timestamp.as_microsecond());
-        return Some(Moment::Absolute(time));
+        return Some(UrlDate::Absolute(time));
     }
     let local = text.parse::<jiff::civil::DateTime>().ok();
     let date = text.parse::<jiff::civil::Date>().ok();
     let local = local.or(date.map(|date| date.at(0, 0, 0, 0)))?;
-    Some(Moment::Local(local))
+    Some(UrlDate::Local(local))
 }

@@ -6,7 +6,7 @@ mod unmask;
 use crate::connect::{Stream, Target};
 use crate::error::Error;
 use crate::source::{Access, Context};
-use crate::url::Endpoint;
+use crate::url::TcpEndpoint;
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use std::time::Duration;
@@ -23,12 +23,12 @@ const MESSAGE_BYTES_MAX: usize = 1 << 20;
 type WebSocketLine = WebSocketStream<Unmasked<Stream>>;
 
 pub(crate) struct Socket {
-    endpoint: Endpoint,
+    endpoint: TcpEndpoint,
     path: String,
 }
 
 impl Socket {
-    pub(crate) fn new(endpoint: Endpoint, path: String) -> Self {
+    pub(crate) fn new(endpoint: TcpEndpoint, path: String) -> Self {
         Self { endpoint, path }
     }
 

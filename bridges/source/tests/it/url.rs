@@ -1,7 +1,7 @@
 //! `--source` URLs as the command line's page fixes them.
 
 use callbridge_call::EventTime;
-use callbridge_source::url::{Format, From, Moment, QueueUrl, SourceUrl, Transport};
+use callbridge_source::url::{Format, From, QueueUrl, SourceUrl, Transport, UrlDate};
 
 fn faults(text: &str) -> String {
     let faults = SourceUrl::parse(text).expect_err("it must be refused");
@@ -110,7 +110,7 @@ fn a_file_begins_at_its_end_unless_told_otherwise() {
     assert_eq!(from("file:///a?format=cel-csv&from=start"), From::Start);
     let absolute = from("file:///a?format=ami&from=2026-11-20T08:00:00%2B05:00");
     let expected = EventTime::from_seconds(1_795_143_600);
-    assert_eq!(absolute, From::Since(Moment::Absolute(expected)));
+    assert_eq!(absolute, From::Since(UrlDate::Absolute(expected)));
     let From::Since(local) = from("file:///a?format=ami-json&from=2026-11-20") else {
         panic!("a date");
     };

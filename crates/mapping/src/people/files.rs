@@ -83,7 +83,7 @@ pub struct News {
     /// The list.
     pub file: PathBuf,
     /// What it is a list of.
-    pub kind: Kind,
+    pub kind: ListKind,
     /// Whose numbers it has: trunks of two countries may read one file differently.
     pub country: Option<Country>,
     /// Its good rows are in force. On an error the old list stays in force: one error is told once,
@@ -103,14 +103,14 @@ impl News {
 
 /// What a list is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ListKind {
     /// Phones and leads.
     Leads,
     /// Extensions and employees.
     Employees,
 }
 
-impl Kind {
+impl ListKind {
     /// `leads`, `employees`
     pub const fn word(self) -> &'static str {
         match self {
@@ -142,10 +142,10 @@ impl List {
         }
     }
 
-    const fn kind(&self) -> Kind {
+    const fn kind(&self) -> ListKind {
         match self {
-            Self::Leads(_) => Kind::Leads,
-            Self::Employees(_) => Kind::Employees,
+            Self::Leads(_) => ListKind::Leads,
+            Self::Employees(_) => ListKind::Employees,
         }
     }
 

@@ -28,7 +28,7 @@ pub struct LeadList {
 
 /// What a list says of a phone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum ListAnswer {
     /// It is not in the list.
     Nothing,
     /// It has this lead.
@@ -100,18 +100,18 @@ impl LeadList {
     }
 
     /// The lead, or leads, of a phone.
-    pub fn find(&self, phone: &Phone) -> Found {
+    pub fn find(&self, phone: &Phone) -> ListAnswer {
         let Some(digits) = as_number(phone) else {
-            return Found::Nothing;
+            return ListAnswer::Nothing;
         };
         let from = self.rows.partition_point(|(key, _)| *key < digits);
         let mut leads = self.rows[from..]
             .iter()
             .take_while(|(key, _)| *key == digits);
         match (leads.next(), leads.next()) {
-            (None, _) => Found::Nothing,
-            (Some((_, lead)), None) => Found::One(*lead),
-            (Some((_, a)), Some((_, b))) => Found::Two(*a, *b),
+            (None, _) => ListAnswer::Nothing,
+            (Some((_, lead)), None) => ListAnswer::One(*lead),
+            (Some((_, a)), Some((_, b))) => ListAnswer::Two(*a, *b),
         }
     }
 
@@ -260,10 +260,19 @@ mod tests {
              x,4003,998 90 111-00-03\r\n";
         let (list, about) = read(text);
         assert_eq!((about.rows, about.bad), (3, 0));
-        assert_eq!(list.find(&phone("+998901110001")), Found::One(lead(4001)));
-        assert_eq!(list.find(&phone("+998901110002")), Found::One(lead(4002)));
-        assert_eq!(list.find(&phone("+998901110003")), Found::One(lead(4003)));
-        assert_eq!(list.find(&phone("+998901110004")), Found::Nothing);
+        assert_eq!(
+            list.find(&phone("+998901110001")),
+            ListAnswer::One(lead(4001))
+        );
+        assert_eq!(
+            list.find(&phone("+998901110002")),
+            ListAnswer::One(lead(4002))
+        );
+        assert_eq!(
+            list.find(&phone("+998901110003")),
+            ListAnswer::One(lead(4003))
+        );
+        assert_eq!(list.find(&phone("+998901110004")), ListAnswer::Nothing);
     }
 
     #[test]
@@ -271,10 +280,10 @@ mod tests {
         let (list, about) = read(
             "phone,leadId\n901110001,1\n+998901110001,1\n901110002,2\n901110002,3\n901110003,4\n",
         );
-        assert_eq!(list.find(&phone("+998901110001")), Found::One(lead(1)));
-        let two = Found::Two(lead(2), lead(3));
+        assert_eq!(list.find(&phone("+998901110001")), ListAnswer::One(lead(1)));
+        let two = ListAnswer::Two(lead(2), lead(3));
         assert_eq!(list.find(&phone("+998901110002")), two);
-        assert_eq!(list.find(&phone("+998901110003")), Found::One(lead(4)));
+        assert_eq!(list.find(&phone("+998901110003")), ListAnswer::One(lead(4)));
         assert_eq!((about.repeated, about.bad), (1, 1));
         insta::assert_snapshot!(
             bad(&about),
@@ -289,8 +298,8 @@ mod tests {
         let text = b"phone,leadId\n901110001,1\n\n101,2\n901110002,L-17\n901110003\n901110004,0\n\
             \xff\xfe,2\n901110005,5\n";
         let (list, about) = LeadList::read(text, Country::parse("UZ")).expect("a header");
-        assert_eq!(list.find(&phone("+998901110001")), Found::One(lead(1)));
-        assert_eq!(list.find(&phone("+998901110005")), Found::One(lead(5)));
+        assert_eq!(list.find(&phone("+998901110001")), ListAnswer::One(lead(1)));
+        assert_eq!(list.find(&phone("+998901110005")), ListAnswer::One(lead(5)));
         assert_eq!((about.rows, about.bad), (2, 5));
         insta::assert_snapshot!(bad(&about), @r"
         line 4: `101` is no telephone number of UZ or with its country's code
@@ -350,7 +359,7 @@ mod tests {
             let (list, about) = read(text);
             assert_eq!(
                 list.find(&phone("+998901110001")),
-                Found::One(lead(1)),
+                ListAnswer::One(lead(1)),
                 "{text}"
             );
             assert_eq!((about.separator, about.bad), (separator, 0), "{text}");
@@ -427,9 +436,9 @@ mod tests {
             leads.sort_unstable();
             leads.dedup();
             let wants = match leads[..] {
-                [] => Found::Nothing,
-                [one] => Found::One(lead(one)),
-                [a, b, ..] => Found::Two(lead(a), lead(b)),
+                [] => ListAnswer::Nothing,
+                [one] => ListAnswer::One(lead(one)),
+                [a, b, ..] => ListAnswer::Two(lead(a), lead(b)),
             };
             prop_assert_eq!(list.find(&phone(&format!("+998{asked}"))), wants);
         }

@@ -22,7 +22,7 @@ use callbridge_call::{Extension, FinishedCall};
 use callbridge_model::number::Country;
 use callbridge_model::safe::safe;
 use callbridge_model::{EmployeeId, LeadId, Phone};
-use list::{Employees, Found, LeadList};
+use list::{Employees, LeadList, ListAnswer};
 use rule::{EmployeeRule, LeadRule};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -185,9 +185,9 @@ impl People {
             return LeadAnswer::None(format!("{shown} could not be read so far"));
         };
         match list.find(phone) {
-            Found::Nothing => LeadAnswer::None(format!("the number is not in {shown}")),
-            Found::One(lead) => LeadAnswer::One(lead, format!("the number's row in {shown}")),
-            Found::Two(a, b) => LeadAnswer::Two(
+            ListAnswer::Nothing => LeadAnswer::None(format!("the number is not in {shown}")),
+            ListAnswer::One(lead) => LeadAnswer::One(lead, format!("the number's row in {shown}")),
+            ListAnswer::Two(a, b) => LeadAnswer::Two(
                 a,
                 b,
                 format!("{shown} has leads {a} and {b} for the number"),

@@ -6,7 +6,7 @@ pub use flag::{Defaults, parse};
 
 use crate::people::rule::{EmployeeRule, LeadRule};
 use callbridge_call::trunk::Conflict;
-use callbridge_call::{Endpoint, Endpoints};
+use callbridge_call::{Endpoints, TrunkEndpoint};
 use callbridge_model::number::Country;
 use std::collections::BTreeSet;
 
@@ -140,8 +140,8 @@ impl Trunk {
     }
 
     /// A trunk whose lead stands in the user field waits for the CDR that brings it.
-    fn known_by(&self) -> Endpoint {
-        let endpoint = Endpoint::new(&self.name, &self.endpoint);
+    fn known_by(&self) -> TrunkEndpoint {
+        let endpoint = TrunkEndpoint::new(&self.name, &self.endpoint);
         let awaits = self
             .leads
             .iter()

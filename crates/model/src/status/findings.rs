@@ -1,8 +1,9 @@
 //! What is found in the shape: one function for each part of it, in a list that grows.
 //!
-//! A new finding is a [`Kind`] with a word of its own, a function here, and a line in `FINDERS`.
+//! A new finding is a [`FindingKind`] with a word of its own, a function here, and a line in
+//! `FINDERS`.
 
-use super::{Kind, Source, Status, Todo};
+use super::{FindingKind, SourceStatus, Status, Todo};
 use crate::Reason;
 use crate::status::other_reader::{Effect, OtherReader};
 
@@ -75,7 +76,7 @@ pub fn quoted(text: &str) -> String {
     }
 }
 
-pub(super) fn todo(kind: Kind, what: impl Into<String>, command: impl Into<String>) -> Todo {
+pub(super) fn todo(kind: FindingKind, what: impl Into<String>, command: impl Into<String>) -> Todo {
     let (what, command) = (what.into(), command.into());
     Todo {
         kind,
@@ -97,7 +98,7 @@ fn pause(status: &Status, found: &mut Vec<Todo>) {
     if pause.reason == NO_DAEMON {
         let what = "no daemon runs: no call is heard and none is sent";
         let run = status.command("run @FILE");
-        found.push(todo(Kind::NoDaemon, what, run));
+        found.push(todo(FindingKind::NoDaemon, what, run));
         return;
     }
     let what = format!("paused ({}): {}", pause.reason, pause.cure);
@@ -109,15 +110,15 @@ fn pause(status: &Status, found: &mut Vec<Todo>) {
         // all others are for the CRM's side, its token, or the flags
         _ => status.check(),
     };
-    found.push(todo(Kind::Paused, what, command));
+    found.push(todo(FindingKind::Paused, what, command));
 }
 
 fn sources(status: &Status, found: &mut Vec<Todo>) {
     if status.sources.is_empty() {
         return;
     }
-    let down = |source: &&Source| !source.state.is_up();
-    let why = |source: &Source| {
+    let down = |source: &&SourceStatus| !source.state.is_up();
+    let why = |source: &SourceStatus| {
         let why = source.why.as_deref().unwrap_or("not reached yet");
         format!("source {} is down: {why}", source.name())
     };
@@ -125,8 +126,8 @@ fn sources(status: &Status, found: &mut Vec<Todo>) {
     let deaf = lines().count() > 0 && lines().all(|source| down(&source));
     for source in status.sources.iter().filter(down) {
         let kind = match deaf && !source.catch_up {
-            true => Kind::NoSource,
-            false => Kind::SourceDown,
+            true => FindingKind::NoSource,
+            false => FindingKind::SourceDown,
         };
         found.push(todo(kind, why(source), status.check()));
     }
@@ -140,7 +141,7 @@ fn formats(status: &Status, found: &mut Vec<Todo>) {
     for source in readable {
         if let Some(why) = &source.why {
             let what = format!("source {}: {why}", source.name());
-            found.push(todo(Kind::OtherFormat, what, status.check()));
+            found.push(todo(FindingKind::OtherFormat, what, status.check()));
         }
     }
 }
@@ -154,7 +155,7 @@ fn daemons(status: &Status, found: &mut Vec<Todo>) {
                 Some(pid) => format!("ps -fp {pid}"),
                 None => status.command("status"),
             };
-            found.push(todo(Kind::OtherDaemon, what, command));
+            found.push(todo(FindingKind::OtherDaemon, what, command));
         }
     }
 }
@@ -176,7 +177,7 @@ fn trunks(status: &Status, found: &mut Vec<Todo>) {
          are telephones",
         named.join(", ")
     );
-    found.push(todo(Kind::NoTrunk, what, status.check()));
+    found.push(todo(FindingKind::NoTrunk, what, status.check()));
 }
 
 fn token(status: &Status, found: &mut Vec<Todo>) {
@@ -195,7 +196,7 @@ fn token(status: &Status, found: &mut Vec<Todo>) {
             _ => ("", String::new()),
         };
         if !what.is_empty() {
-            found.push(todo(Kind::Token, what, command));
+            found.push(todo(FindingKind::Token, what, command));
         }
     }
     // A token by consent is renewed by itself, long before its end.
@@ -207,7 +208,7 @@ fn token(status: &Status, found: &mut Vec<Todo>) {
             "the token ends in {}: issue a new one in the CRM and put it into --token-file",
             counted(days, "day", "days")
         );
-        found.push(todo(Kind::TokenEnds, what, status.check()));
+        found.push(todo(FindingKind::TokenEnds, what, status.check()));
     }
 }
 
@@ -217,7 +218,11 @@ fn troubles(status: &Status, found: &mut Vec<Todo>) {
             "the CRM's {} fail ({}): {}",
             trouble.part, trouble.why, trouble.instead
         );
-        found.push(todo(Kind::CrmTrouble, what, status.command("status")));
+        found.push(todo(
+            FindingKind::CrmTrouble,
+            what,
+            status.command("status"),
+        ));
     }
 }
 
@@ -242,7 +247,7 @@ fn gaps(status: &Status, found: &mut Vec<Todo>) {
     );
     // The calls around it say whether any was lost.
     let command = status.command("calls --today");
-    found.push(todo(Kind::Gap, what, command));
+    found.push(todo(FindingKind::Gap, what, command));
 }
 
 fn letters(status: &Status, found: &mut Vec<Todo>) {
@@ -259,19 +264,23 @@ fn letters(status: &Status, found: &mut Vec<Todo>) {
         let each: Vec<String> = each.collect();
         let letters = counted(count, "dead letter", "dead letters");
         let what = format!("{letters}: {}", each.join(", "));
-        found.push(todo(Kind::DeadLetters, what, status.command("dead list")));
+        found.push(todo(
+            FindingKind::DeadLetters,
+            what,
+            status.command("dead list"),
+        ));
     }
     if no_lead > 0 {
         let calls = counted(no_lead, "call waits", "calls wait");
         let what = format!("{calls} for a lead");
         let command = status.command("lead missing");
-        found.push(todo(Kind::NoLead, what, command));
+        found.push(todo(FindingKind::NoLead, what, command));
     }
     if no_employee > 0 {
         let calls = counted(no_employee, "call waits", "calls wait");
         let what = format!("{calls} for an employee: add the extension to --employees");
         let command = status.command("dead list --reason no_employee");
-        found.push(todo(Kind::NoEmployee, what, command));
+        found.push(todo(FindingKind::NoEmployee, what, command));
     }
 }
 
@@ -282,7 +291,7 @@ fn webhooks(status: &Status, found: &mut Vec<Todo>) {
     if webhooks.state == "no_secret" {
         let what = "webhooks cannot be proved: no signing secret is known; give \
                     --webhook-secret-file";
-        found.push(todo(Kind::Webhooks, what, status.check()));
+        found.push(todo(FindingKind::Webhooks, what, status.check()));
     }
 }
 
@@ -300,7 +309,7 @@ fn directory(status: &Status, found: &mut Vec<Todo>) {
         Some("left") => format!("leads are not read any more: {why}"),
         Some(_) | None => return,
     };
-    found.push(todo(Kind::LeadDirectory, what, status.check()));
+    found.push(todo(FindingKind::LeadDirectory, what, status.check()));
 }
 
 fn lead_fields(status: &Status, found: &mut Vec<Todo>) {
@@ -310,18 +319,22 @@ fn lead_fields(status: &Status, found: &mut Vec<Todo>) {
     if fields.state == "off" {
         let why = fields.why.as_deref().unwrap_or("no reason is known");
         let what = format!("fields of leads are not written: {why}");
-        found.push(todo(Kind::LeadFields, what, status.check()));
+        found.push(todo(FindingKind::LeadFields, what, status.check()));
     }
     for field in fields.fields.iter().filter(|field| !field.ok) {
         let what = format!("--lead-field {}={}: {}", field.name, field.id, field.what);
-        found.push(todo(Kind::LeadFields, what, status.check()));
+        found.push(todo(FindingKind::LeadFields, what, status.check()));
     }
 }
 
 fn books(status: &Status, found: &mut Vec<Todo>) {
     if !status.books.balance() {
         let what = "the books do not add up: a fault of this program; report it with this";
-        found.push(todo(Kind::Books, what, status.command("status --json")));
+        found.push(todo(
+            FindingKind::Books,
+            what,
+            status.command("status --json"),
+        ));
     }
 }
 

@@ -1,10 +1,10 @@
 //! The table of verdicts: what stands in the shape, and what is made of it.
 
-use super::Kind as K;
+use super::FindingKind as K;
 use super::*;
 use crate::status::{
-    Directory, Employees, Lack, Lacking, LeadField, LeadFields, ListFile, PAUSES, Pause, SourceGap,
-    SourceState, Token, Trouble, Unmatched, Verdict, Webhooks,
+    Directory, Employees, Lack, Lacking, LeadField, LeadFields, ListFile, OverallState, PAUSES,
+    Pause, SenderTrouble, SourceGap, SourceState, Token, Unmatched, Webhooks,
 };
 
 const NOW: i64 = 1_795_151_317;
@@ -12,11 +12,11 @@ const DAY: i64 = 86_400;
 
 /// A daemon with which all is well.
 fn well() -> Status {
-    let up = |url: &str| Source {
+    let up = |url: &str| SourceStatus {
         url: url.to_owned(),
         pbx: "pbx1".to_owned(),
         state: SourceState::Up,
-        ..Source::default()
+        ..SourceStatus::default()
     };
     Status {
         at: NOW,
@@ -41,7 +41,7 @@ fn with(change: impl FnOnce(&mut Status)) -> Status {
 /// A part of the CRM fails, and others do its work.
 fn troubled() -> Status {
     with(|status| {
-        status.troubles = vec![Trouble {
+        status.troubles = vec![SenderTrouble {
             part: "polls".to_owned(),
             why: "500".to_owned(),
             instead: "pages are read".to_owned(),
@@ -104,8 +104,8 @@ fn silent(lacking: Option<Lacking>, seconds: i64) -> Status {
 }
 
 /// Lines that are let in and have heard nothing yet.
-fn let_in() -> Vec<(Status, &'static [Kind])> {
-    use Kind as K;
+fn let_in() -> Vec<(Status, &'static [FindingKind])> {
+    use FindingKind as K;
     vec![
         (silent(None, DAY - 60), &[]),
         (silent(None, DAY), &[K::NotHeard]),
@@ -138,10 +138,10 @@ fn ends_in(kind: &str, seconds: i64) -> Status {
 
 fn catch_up(state: SourceState) -> Status {
     with(|status| {
-        let file = Source {
+        let file = SourceStatus {
             catch_up: true,
             state,
-            ..Source::default()
+            ..SourceStatus::default()
         };
         status.sources.push(file);
     })
@@ -223,7 +223,7 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
         status.judged()
     };
     let wrong_books = with(|status| (status.books.finished, status.books.ready) = (2, 1));
-    let table: Vec<(Status, &[Kind])> = vec![
+    let table: Vec<(Status, &[FindingKind])> = vec![
         (well().judged(), &[]),
         (paused("outage"), &[K::Paused]),
         (troubled(), &[K::CrmTrouble]),
@@ -272,38 +272,37 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
     ];
     let mut met = std::collections::BTreeSet::new();
     for (status, kinds) in table.into_iter().chain(let_in()) {
-        let found: Vec<Kind> = status.todo.iter().map(|todo| todo.kind).collect();
+        let found: Vec<FindingKind> = status.todo.iter().map(|todo| todo.kind).collect();
         assert_eq!(found, kinds, "{status:?}");
         let worst = kinds.iter().map(|kind| kind.verdict()).max();
-        assert_eq!(status.verdict, worst.unwrap_or(Verdict::Well));
+        assert_eq!(status.verdict, worst.unwrap_or(OverallState::Well));
         met.extend(found);
-        for todo in &status.todo {
-            assert!(
-                !todo.what.is_empty() && !todo.command.is_empty(),
-                "{todo:?}"
-            );
-        }
+        let is_empty = |todo: &Todo| todo.what.is_empty() || todo.command.is_empty();
+        assert!(!status.todo.iter().any(is_empty), "{:?}", status.todo);
     }
-    assert!(met.into_iter().eq(Kind::ALL), "a kind that nothing finds");
+    assert!(
+        met.into_iter().eq(FindingKind::ALL),
+        "a kind that nothing finds"
+    );
 }
 
 #[test]
 fn a_catch_up_file_that_is_read_is_no_source_that_is_up() {
     let mut status = down(&[0, 1]);
-    status.sources.push(Source {
+    status.sources.push(SourceStatus {
         catch_up: true,
         state: SourceState::Done,
-        ..Source::default()
+        ..SourceStatus::default()
     });
     let status = status.judged();
-    assert_eq!(status.verdict, Verdict::Down);
+    assert_eq!(status.verdict, OverallState::Down);
 }
 
 #[test]
 fn every_pause_stops_the_calls_and_says_its_cure_with_a_command() {
     for reason in PAUSES {
         let status = paused(reason);
-        assert_eq!(status.verdict, Verdict::Down, "{reason}");
+        assert_eq!(status.verdict, OverallState::Down, "{reason}");
         let todo = &status.todo[0];
         assert_eq!(todo.what, format!("paused ({reason}): do this"));
         assert!(!todo.command.is_empty(), "{reason}");

@@ -2,7 +2,7 @@
 //! lack.
 
 use super::findings::todo;
-use super::{Kind, SourceState, Status, Todo, seconds_in_words};
+use super::{FindingKind, SourceState, Status, Todo, seconds_in_words};
 use serde::{Deserialize, Serialize};
 
 /// A line that has heard nothing since it was let in is pointed at after so long.
@@ -56,7 +56,7 @@ pub fn hearing(status: &Status, found: &mut Vec<Todo>) {
         let seconds = since.map_or(0, |since| (status.at - since).max(0));
         if let Some(what) = deaf.first() {
             found.push(todo(
-                Kind::NotHeard,
+                FindingKind::NotHeard,
                 format!("{name}: {what}"),
                 status.check(),
             ));
@@ -66,11 +66,11 @@ pub fn hearing(status: &Status, found: &mut Vec<Todo>) {
                  may it hear none?",
                 seconds_in_words(seconds.unsigned_abs())
             );
-            found.push(todo(Kind::NotHeard, what, status.check()));
+            found.push(todo(FindingKind::NotHeard, what, status.check()));
         }
         if !lacks.is_empty() {
             let what = format!("{name}: {}", lacks.join("; "));
-            found.push(todo(Kind::Rights, what, status.check()));
+            found.push(todo(FindingKind::Rights, what, status.check()));
         }
     }
 }

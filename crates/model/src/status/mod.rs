@@ -22,7 +22,7 @@ pub use people::{Doubtful, Employees, ListFile, UnknownEmployee, Unlisted};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 pub use text::seconds_in_words;
-pub use verdict::{Kind, Todo, Verdict};
+pub use verdict::{FindingKind, OverallState, Todo};
 
 /// Everything `status` shows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -31,18 +31,18 @@ pub struct Status {
     /// Where every call stands.
     pub books: Books,
     /// Requests of the running window.
-    pub budget: Budget,
+    pub budget: BudgetStatus,
     /// Calls that wait to be sent.
     pub backlog: Backlog,
     /// One entry a source, in the order of the flags.
-    pub sources: Vec<Source>,
+    pub sources: Vec<SourceStatus>,
     /// What is known of the token.
     pub token: Token,
     /// Why nothing is sent, and what mends it; `null` while all is well.
     pub pause: Option<Pause>,
     /// What of the CRM fails while the rest works; left out where nothing does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub troubles: Vec<Trouble>,
+    pub troubles: Vec<SenderTrouble>,
     /// Events from the CRM; not there without `--webhook-listen`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhooks: Option<Webhooks>,
@@ -54,7 +54,7 @@ pub struct Status {
     pub lead_fields: Option<LeadFields>,
     /// Whether all is well.
     #[serde(default)]
-    pub verdict: Verdict,
+    pub verdict: OverallState,
     /// What waits for a person, worst first.
     #[serde(default)]
     pub todo: Vec<Todo>,
@@ -204,7 +204,7 @@ impl Books {
 /// The window of requests (§ Limits).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Budget {
+pub struct BudgetStatus {
     /// Requests a window.
     pub limit: u32,
     /// The window, in seconds.
@@ -255,7 +255,7 @@ impl SourceState {
 /// One source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Source {
+pub struct SourceStatus {
     /// As given by its flag, without secrets and their files.
     pub url: String,
     /// What people know it by: `office/ami`; empty of a daemon that is older than labels.
@@ -299,7 +299,7 @@ pub struct Source {
     pub others: Vec<OtherReader>,
 }
 
-impl Source {
+impl SourceStatus {
     /// What it is called.
     pub fn name(&self) -> &str {
         match self.label.as_str() {
@@ -409,13 +409,13 @@ pub struct Pause {
     pub cure: String,
 }
 
-/// Every [`Trouble::part`] there is.
+/// Every [`SenderTrouble::part`] there is.
 pub const TROUBLES: [&str; 2] = ["polls", "sweeps"];
 
 /// A part of the CRM that fails while others work: calls go out all the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Trouble {
+pub struct SenderTrouble {
     /// One of [`TROUBLES`].
     pub part: String,
     /// What was said last.
@@ -436,7 +436,7 @@ mod tests {
     #[test]
     fn the_shape_is_the_promised_one() {
         let status = Status {
-            sources: vec![Source::default()],
+            sources: vec![SourceStatus::default()],
             gaps: vec![SourceGap::default()],
             unmatched: vec![Unmatched::default()],
             lists: vec![ListFile::default()],

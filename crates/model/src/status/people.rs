@@ -1,6 +1,6 @@
 //! How the lists of leads and employees stand, and which employees match nobody.
 
-use super::{Kind, Status, Todo};
+use super::{FindingKind, Status, Todo};
 use serde::{Deserialize, Serialize};
 
 /// A file of leads or employees.
@@ -155,7 +155,7 @@ pub(super) fn employees(status: &Status, found: &mut Vec<Todo>) {
         format!("--employees has none of the extensions of the last {calls} calls: {unlisted}")
     });
     found.extend(unknown.chain(doubtful).chain(nobody).map(|what| Todo {
-        kind: Kind::Employees,
+        kind: FindingKind::Employees,
         what,
         command: status.check(),
     }));
@@ -168,7 +168,7 @@ fn count(of: usize) -> u64 {
 pub(super) fn lists(status: &Status, found: &mut Vec<Todo>) {
     let faults = status.lists.iter().filter_map(ListFile::fault);
     found.extend(faults.map(|what| Todo {
-        kind: Kind::Lists,
+        kind: FindingKind::Lists,
         what,
         command: status.check(),
     }));

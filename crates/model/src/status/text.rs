@@ -1,8 +1,8 @@
 //! `status` for people: the verdict first, then a few aligned lines.
 
 use super::{
-    Directory, Employees, LeadField, LeadFields, ListFile, Source, SourceState, Status, Verdict,
-    Webhooks,
+    Directory, Employees, LeadField, LeadFields, ListFile, OverallState, SourceState, SourceStatus,
+    Status, Webhooks,
 };
 use crate::Zone;
 use crate::safe::safe;
@@ -86,22 +86,24 @@ impl Status {
     /// The verdict, and what waits.
     fn head(&self, look: &Look) -> String {
         let words = match self.verdict {
-            Verdict::Well => look.paint("1;32", "all is well"),
-            Verdict::Attention if self.todo.len() == 1 => {
+            OverallState::Well => look.paint("1;32", "all is well"),
+            OverallState::Attention if self.todo.len() == 1 => {
                 look.paint("1;33", "one thing waits for you")
             }
-            Verdict::Attention => {
+            OverallState::Attention => {
                 let many = format!("{} things wait for you", self.todo.len());
                 look.paint("1;33", &many)
             }
-            Verdict::Down if self.pause.is_some() => look.paint("1;31", "nothing reaches the CRM"),
-            Verdict::Down => look.paint("1;31", "no source is up"),
+            OverallState::Down if self.pause.is_some() => {
+                look.paint("1;31", "nothing reaches the CRM")
+            }
+            OverallState::Down => look.paint("1;31", "no source is up"),
         };
         let mut text = format!("{words}\n");
         for todo in &self.todo {
             let code = match todo.kind.verdict() {
-                Verdict::Down => "31",
-                Verdict::Attention | Verdict::Well => "33",
+                OverallState::Down => "31",
+                OverallState::Attention | OverallState::Well => "33",
             };
             let _ = writeln!(text, "  {} {}", look.paint(code, "-"), safe(&todo.what));
             let _ = writeln!(text, "      {}", look.paint("1", &safe(&todo.command)));
@@ -112,7 +114,7 @@ impl Status {
     /// What the source of this URL is called.
     pub fn name_of<'a>(&'a self, url: &'a str) -> &'a str {
         let source = self.sources.iter().find(|source| source.url == url);
-        source.map_or(url, Source::name)
+        source.map_or(url, SourceStatus::name)
     }
 
     fn calls_to_text(&self, text: &mut String, look: &Look) {
@@ -253,7 +255,7 @@ impl Webhooks {
     }
 }
 
-impl Source {
+impl SourceStatus {
     fn to_text(&self, text: &mut String, look: &Look) {
         let state = match self.state {
             SourceState::Up => look.paint("32", "up"),

@@ -102,14 +102,14 @@ fn daemon() -> Status {
             expires_at: Some(1_895_151_317),
             ..Token::default()
         },
-        sources: vec![Source {
+        sources: vec![SourceStatus {
             url: "ami://a@pbx:5038".to_owned(),
             label: "pbx1/ami".to_owned(),
             pbx: "pbx1".to_owned(),
             state: SourceState::Up,
             last_event_at: Some(1_795_151_310),
             gaps: 1,
-            ..Source::default()
+            ..SourceStatus::default()
         }],
         gaps: vec![SourceGap {
             source: "ami://a@pbx:5038".to_owned(),
@@ -211,11 +211,11 @@ fn said_everywhere(status: &Status, text: &str) -> Status {
 #[test]
 fn nothing_that_came_from_outside_gives_orders_or_makes_a_line() {
     let other = serde_json::json!({"pid": null, "state": "s", "pbx": "p", "effect": "none"});
-    let source = crate::status::Source {
+    let source = crate::status::SourceStatus {
         why: Some("refused".to_owned()),
         state: SourceState::Down,
         others: vec![serde_json::from_value(other).expect("another reader")],
-        ..crate::status::Source::default()
+        ..crate::status::SourceStatus::default()
     };
     let lead_fields = LeadFields {
         why: Some("why".to_owned()),
@@ -227,7 +227,7 @@ fn nothing_that_came_from_outside_gives_orders_or_makes_a_line() {
         gaps: vec![SourceGap::default()],
         lists: vec![ListFile::default()],
         unmatched: vec![crate::status::Unmatched::default()],
-        troubles: vec![crate::status::Trouble::default()],
+        troubles: vec![crate::status::SenderTrouble::default()],
         pause: Some(Pause::default()),
         token: Token {
             company: Some("a company".to_owned()),

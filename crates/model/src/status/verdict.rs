@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// How everything stands, in one word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Verdict {
+pub enum OverallState {
     /// Nothing is to be done.
     #[default]
     Well,
@@ -17,7 +17,7 @@ pub enum Verdict {
     Down,
 }
 
-impl Verdict {
+impl OverallState {
     /// The code that `status --exit-code` ends with.
     pub const fn exit_code(self) -> u8 {
         match self {
@@ -31,7 +31,7 @@ impl Verdict {
 /// What kind of thing waits for a person. The words are stable: monitors and scripts compare them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum FindingKind {
     /// No daemon runs: nothing is heard and nothing is sent.
     NoDaemon,
     /// Nothing is sent, for the reason of the pause.
@@ -78,7 +78,7 @@ pub enum Kind {
     Books,
 }
 
-impl Kind {
+impl FindingKind {
     /// Every kind, worst first.
     pub const ALL: [Self; 22] = [
         Self::NoDaemon,
@@ -134,9 +134,9 @@ impl Kind {
     }
 
     /// How bad it is.
-    pub const fn verdict(self) -> Verdict {
+    pub const fn verdict(self) -> OverallState {
         match self {
-            Self::NoDaemon | Self::Paused | Self::NoSource => Verdict::Down,
+            Self::NoDaemon | Self::Paused | Self::NoSource => OverallState::Down,
             Self::SourceDown
             | Self::NotHeard
             | Self::Rights
@@ -155,7 +155,7 @@ impl Kind {
             | Self::Webhooks
             | Self::LeadDirectory
             | Self::LeadFields
-            | Self::Books => Verdict::Attention,
+            | Self::Books => OverallState::Attention,
         }
     }
 }
@@ -164,7 +164,7 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Todo {
     /// What kind of thing.
-    pub kind: Kind,
+    pub kind: FindingKind,
     /// What it is, in words.
     pub what: String,
     /// What to run.
@@ -188,23 +188,31 @@ mod tests {
 
     #[test]
     fn words_are_those_of_the_json_and_stand_once_each() {
-        let mut words: Vec<&str> = Kind::ALL.iter().map(|kind| kind.word()).collect();
-        for kind in Kind::ALL {
+        let mut words: Vec<&str> = FindingKind::ALL.iter().map(|kind| kind.word()).collect();
+        for kind in FindingKind::ALL {
             let json = serde_json::to_value(kind).expect("a word");
             assert_eq!(json, kind.word());
         }
-        assert!(Kind::ALL.is_sorted(), "worst first");
+        assert!(FindingKind::ALL.is_sorted(), "worst first");
         words.sort_unstable();
         words.dedup();
-        assert_eq!(words.len(), Kind::ALL.len());
+        assert_eq!(words.len(), FindingKind::ALL.len());
     }
 
     #[test]
     fn what_stops_all_calls_is_worse_than_what_waits() {
-        let codes = [Verdict::Well, Verdict::Attention, Verdict::Down].map(Verdict::exit_code);
+        let codes = [
+            OverallState::Well,
+            OverallState::Attention,
+            OverallState::Down,
+        ]
+        .map(OverallState::exit_code);
         assert_eq!(codes, [0, 1, 2]);
-        assert!(Verdict::Down > Verdict::Attention && Verdict::Attention > Verdict::Well);
-        let word = serde_json::to_value(Verdict::Attention).expect("a word");
+        assert!(
+            OverallState::Down > OverallState::Attention
+                && OverallState::Attention > OverallState::Well
+        );
+        let word = serde_json::to_value(OverallState::Attention).expect("a word");
         assert_eq!(word, "attention");
     }
 }

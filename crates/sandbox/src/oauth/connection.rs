@@ -7,7 +7,7 @@ use super::super::token::{Grant, Token, TokenKey, TokenKind};
 use super::super::violations::ViolationKind;
 use super::application::{Application, CompanyConnection};
 use super::exchange::Minted;
-use super::state::{OAuthChange, Origin, Pair};
+use super::state::{OAuthChange, Pair, PairOrigin};
 use crate::oauth::exchange;
 use crate::token_gen;
 use crate::webhook;
@@ -178,7 +178,7 @@ pub fn issue_pair(
         webhook::webhook_connected(sandbox, now, company, application);
     }
     let Minted { access, refresh } =
-        exchange::pair(sandbox, now, &connection, Origin::Person, true);
+        exchange::pair(sandbox, now, &connection, PairOrigin::Person, true);
     Some((access, refresh))
 }
 

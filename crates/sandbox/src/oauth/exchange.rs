@@ -6,7 +6,7 @@ use super::super::violations::ViolationKind;
 use super::application::{Application, CompanyConnection, scope};
 use super::form::Form;
 use super::problem::{Code, Problem};
-use super::state::{AuthorizationCode, OAuthChange, Origin, Pair, Used};
+use super::state::{AuthorizationCode, OAuthChange, Pair, PairOrigin, Used};
 use crate::oauth::connection;
 use crate::token_gen;
 use crate::webhook;
@@ -68,7 +68,7 @@ fn exchange_code(
         return Err(refused("the application is suspended"));
     }
     let (connection, fresh) = connected_by(sandbox, now, application, &code);
-    let minted = pair(sandbox, now, &connection, Origin::Code(key), answered);
+    let minted = pair(sandbox, now, &connection, PairOrigin::Code(key), answered);
     let mut told = told(sandbox, &connection, &minted);
     let secrets = [
         ("webhook_secret", fresh.webhook),
@@ -113,7 +113,13 @@ fn exchange_refresh(
         .cloned();
     let connection = connection.filter(|connection| !connection.disconnected);
     let connection = connection.ok_or_else(|| refused("the company disconnected"))?;
-    let minted = pair(sandbox, now, &connection, Origin::Refresh(key), answered);
+    let minted = pair(
+        sandbox,
+        now,
+        &connection,
+        PairOrigin::Refresh(key),
+        answered,
+    );
     Ok(told(sandbox, &connection, &minted))
 }
 
@@ -173,7 +179,7 @@ pub(super) fn pair(
     sandbox: &mut Sandbox,
     now: EventTime,
     connection: &CompanyConnection,
-    origin: Origin,
+    origin: PairOrigin,
     answered: bool,
 ) -> Minted {
     let minted = Minted {

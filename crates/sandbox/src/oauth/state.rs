@@ -65,7 +65,7 @@ pub struct Refresh {
 /// What a pair of tokens was got for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Origin {
+pub enum PairOrigin {
     /// An authorization code.
     Code(TokenKey),
     /// A refresh token.
@@ -90,7 +90,7 @@ pub struct Pair {
     /// In which company.
     pub company: i64,
     /// What it was got for, which is used up by it.
-    pub origin: Origin,
+    pub origin: PairOrigin,
     /// The answer leaves whole and at once.
     pub answered: bool,
 }
@@ -278,19 +278,19 @@ impl OAuthState {
             answered: pair.answered,
         });
         let parent = match pair.origin {
-            Origin::Code(code) => {
+            PairOrigin::Code(code) => {
                 if let Some(code) = self.codes.get_mut(&code) {
                     code.used = used;
                 }
                 None
             }
-            Origin::Refresh(old) => {
+            PairOrigin::Refresh(old) => {
                 if let Some(old) = self.refreshes.get_mut(&old) {
                     old.used = used;
                 }
                 Some(old)
             }
-            Origin::Person => None,
+            PairOrigin::Person => None,
         };
         let refresh = Refresh {
             application: pair.application,

@@ -124,7 +124,8 @@ proptest! {
             dispatch::delivered(&mut core, now, &one, &AttemptOutcome::Status(503), Duration::ZERO);
         }
         let later = now.plus(Duration::from_secs(4_000));
-        let (one, other) = (dispatch::deliveries(&mut core, later), dispatch::deliveries(&mut again, later));
+        let one = dispatch::deliveries(&mut core, later);
+        let other = dispatch::deliveries(&mut again, later);
         prop_assert!(one.len() <= 10 && other.len() <= 10);
         for dispatch in &other {
             prop_assert!(core.webhooks().rows().contains_key(&dispatch.id)

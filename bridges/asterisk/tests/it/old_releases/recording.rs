@@ -1,7 +1,7 @@
 //! The recordings, told to an assembler.
 
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
-use callbridge_call::{Assembler, Endpoint, Endpoints, EventTime, FinishedCall};
+use callbridge_call::{Assembler, Endpoints, EventTime, FinishedCall, TrunkEndpoint};
 use callbridge_call::{Mark, PbxEvent, Settings};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -187,7 +187,7 @@ fn moment(seconds: f64) -> EventTime {
 
 pub fn assembler() -> Assembler {
     let trunks = [("city", "SIP/city"), ("gsm", "SIP/gsm")];
-    let endpoints = trunks.map(|(trunk, endpoint)| Endpoint::new(trunk, endpoint));
+    let endpoints = trunks.map(|(trunk, endpoint)| TrunkEndpoint::new(trunk, endpoint));
     let endpoints = Endpoints::new(endpoints.to_vec()).expect("no conflict");
     Assembler::new(Settings::new(endpoints))
 }
