@@ -15,7 +15,6 @@
 //! | [`build_time`] | when this program was made |
 //! | [`values`] | single values that people type: times, dates, words, numbers |
 //! | [`failure`], [`stdout`] | why a command ended, and with which code; what it prints |
-//! | [`mod@log`] | log lines on stderr, as text or JSON |
 //! | [`ops`] | health, metrics, what the spool knows for `status`, systemd |
 //! | [`explain`] | a call as `explain` and `calls` tell it |
 //! | [`control`] | questions of the commands to the running daemon, and its answers |
@@ -37,19 +36,18 @@ pub(crate) mod explain;
 pub(crate) mod failure;
 #[cfg(test)]
 mod golden;
-pub(crate) mod log;
 pub(crate) mod ops;
 pub(crate) mod privilege;
 pub(crate) mod stdout;
 pub(crate) mod values;
 
 // What `main` and the tests use; all else is this crate's own.
+pub use callbridge_log::{flush, say};
 pub use commands::dispatch::dispatch;
 pub use commands::explain::run as run_explain;
 pub use config::command::{Command, CommandLine, read};
 pub use control::{ControlReply, ControlRequest, socket};
 pub use failure::Failure;
-pub use log::{flush, say};
 pub use privilege::step_down;
 pub use stdout::print;
 

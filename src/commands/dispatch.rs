@@ -5,7 +5,6 @@ use crate::config::command::{Asking, Command};
 use crate::config::manual;
 use crate::explain::text::Paint;
 use crate::failure::Failure;
-use crate::log;
 use crate::stdout::print;
 use callbridge_model::environment::Environment;
 use callbridge_model::exit::Code;
@@ -24,19 +23,19 @@ pub async fn dispatch(
     }
     match command {
         Command::Run(config) => {
-            log::set_up(config.log, environment);
+            callbridge_log::set_up(config.log, environment);
             crate::daemon::run(*config, shutdown).await
         }
         Command::Demo(demo) => {
-            log::set_up(demo.log, environment);
+            callbridge_log::set_up(demo.log, environment);
             crate::commands::demo::run::run(demo, shutdown).await
         }
         Command::Check(check) => {
-            log::set_up(check.config.log, environment);
+            callbridge_log::set_up(check.config.log, environment);
             crate::commands::check::run(&check).await
         }
         Command::Explain(explain) if explain.file.is_none() => {
-            let colour = log::colour(environment, io::stdout().is_terminal());
+            let colour = callbridge_log::colour(environment, io::stdout().is_terminal());
             command::kept_call(&explain, Paint { colour }).await
         }
         Command::Explain(explain) => {
@@ -60,7 +59,7 @@ pub async fn dispatch(
         Command::Disconnect(state) => crate::commands::connect::disconnect::run(&state).await,
         Command::LeadSet { lead, items, at } => command::lead::set(lead, items, &at).await,
         Command::Sandbox(options) => {
-            log::set_up(Default::default(), environment);
+            callbridge_log::set_up(Default::default(), environment);
             let ended = callbridge_sandbox::run(*options, shutdown).await;
             ended.map_err(|error| Failure::of(Code::of_number(error.exit_code()), error))
         }

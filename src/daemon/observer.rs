@@ -133,7 +133,7 @@ impl Observer {
             counters: counters.unwrap_or_default(),
             requests,
             dead_letters,
-            log_lines_lost: crate::log::lost_lines(),
+            log_lines_lost: callbridge_log::lost_lines(),
             webhooks: self.webhooks.as_ref().map(ReceiverView::events),
             durations: self.durations.clone(),
         }

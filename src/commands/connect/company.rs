@@ -3,8 +3,8 @@
 
 use super::typed::StdinLines;
 use crate::config::checked::connect::Wanted;
-use crate::log::say;
 use callbridge_crm::TokenInfo;
+use callbridge_log::say;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 

@@ -19,7 +19,6 @@ use crate::explain::story::Times;
 use crate::explain::text::{Depth, Paint};
 use crate::explain::{PBX, picture, shape, text};
 use crate::failure::Failure;
-use crate::log;
 use crate::privilege;
 use callbridge_asterisk::{Format, Likeness};
 use callbridge_call::{EventTime, Settings};
@@ -90,7 +89,7 @@ pub fn run(
         zone: Zone::of(config.pbx_timezone.as_ref()),
         json: explain.json,
         paint: Paint {
-            colour: log::colour(environment, terminal),
+            colour: callbridge_log::colour(environment, terminal),
         },
         waiting: Vec::new(),
         endpoints: Endpoints::default(),

@@ -28,11 +28,11 @@ pub(crate) use connect::check as connect;
 pub(crate) use token::TokenFrom;
 pub(crate) use typed::{FlagContext, Purpose, logging, state_folder};
 
-use crate::log::Logging;
 use callbridge_asterisk::Columns;
 use callbridge_crm::{Address, FieldNames};
 use callbridge_intake::machine::Unknown;
 use callbridge_leads::lead_field;
+use callbridge_log::Logging;
 use callbridge_mapping::journal::Rules;
 use callbridge_model::secret_source::SecretPlace;
 use callbridge_sender::rate::Rate;

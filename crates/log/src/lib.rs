@@ -19,6 +19,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use writer::{LogWriter, Stderr};
 
+/// What is logged, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Logging {
     /// `--log`
@@ -52,7 +53,7 @@ static LOG: OnceLock<LogWriter> = OnceLock::new();
 static LIMIT: OnceLock<LogLimit> = OnceLock::new();
 
 /// Sets the log up for the whole process. A second call changes nothing.
-pub(crate) fn set_up(logging: Logging, environment: &Environment) {
+pub fn set_up(logging: Logging, environment: &Environment) {
     let filter = filter(logging.level);
     let says = if logging.json { lost_json } else { lost_text };
     let Ok(log) = LogWriter::start(Stderr, says) else {
@@ -116,7 +117,7 @@ pub fn flush() {
 }
 
 /// Lines of the log that nobody will read.
-pub(crate) fn lost_lines() -> u64 {
+pub fn lost_lines() -> u64 {
     LOG.get().map_or(0, LogWriter::lost)
 }
 
@@ -150,7 +151,7 @@ fn filter(level: Level) -> Targets {
 }
 
 /// Colour on a terminal, unless `NO_COLOR` or a dumb terminal asks for none.
-pub(crate) fn colour(environment: &Environment, terminal: bool) -> bool {
+pub fn colour(environment: &Environment, terminal: bool) -> bool {
     terminal && environment.text("NO_COLOR").is_none() && environment.text("TERM") != Some("dumb")
 }
 
