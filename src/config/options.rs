@@ -291,7 +291,7 @@ pub struct OperationFlags {
     /// ~/.local/state/callbridge]
     #[arg(long, value_name = "DIR")]
     pub state: Option<String>,
-    /// Serve /healthz, /readyz and /metrics here, as 127.0.0.1:9464 [default: off]
+    /// Serve /healthz, /readyz and /metrics here, as 127.0.0.1:9469 [default: off]
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<String>,
     /// Publish dead letters here, too: amqp(s)://USER@HOST/VHOST?queue=Q

@@ -172,7 +172,7 @@ fn no_module_of_the_calls_uses_one_that_comes_after_it() {
 #[test]
 fn what_reaches_upstream_and_what_has_no_place_is_found() {
     let text = "use crate::daemon::open; // crate::commands is not named here\ncrate::ops::say(1)";
-    assert_eq!(named(text).collect::<Vec<_>>(), ["daemon", "log"]);
+    assert_eq!(named(text).collect::<Vec<_>>(), ["daemon", "ops"]);
     assert_eq!(
         faults(&MODULES, "config", named(text)),
         ["config uses daemon, which comes later"]
