@@ -14,7 +14,7 @@
 //! | [`directory`] | waiting calls go when something is learned of their numbers |
 //! | [`lists`] | leads and employees in force |
 //! | [`webhooks`] | events that come to us |
-//! | [`lead_requests`] | what became of failed calls and of leads' fields, told |
+//! | [`lead_requests`] | leads' fields, as `status` shows them |
 //! | [`rights`] | with whose rights it runs, and who can read its secrets |
 //! | [`readers`] | other daemons on this machine that read a source of ours |
 //! | [`upkeep`] | what is long over is forgotten |
@@ -411,8 +411,6 @@ fn start_keeping(
     stopped: &watch::Receiver<bool>,
     tasks: &mut JoinSet<anyhow::Result<()>>,
 ) {
-    let errands = lead_requests::tell(spool.clone());
-    tasks.spawn(until(errands, stopped.clone()));
     let upkeep = upkeep::keep(spool.clone());
     tasks.spawn(until(upkeep, stopped.clone()));
     tasks.spawn(until(watch_spool(spool.clone()), stopped.clone()));

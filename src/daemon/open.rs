@@ -73,6 +73,9 @@ pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opene
     };
     spool::refuse_shared(&dir).map_err(failure)?;
     let (spool, guard) = locked(&dir, &settings).await.map_err(failure)?;
+    let now = clock::now().wall;
+    let standing = spool.read(move |store| tables::lead_requests::log_standing(store, now));
+    standing.await.map_err(failure)?;
     let memory = FinishedCalls::open(&dir).map_err(failure)?;
     let directory = Arc::new(LeadDirectory::open(&dir).map_err(failure)?);
     if let Some(crm) = &config.crm {

@@ -18,6 +18,7 @@
 //! | `state_dir_lock` | folder, lock and file, and what is done when they go away |
 //! | `check` | the check of the file, beside the work |
 //! | `identity` | whether the file is a copy |
+//! | `lead_log` | what the log is told about leads, once it is committed |
 //! | [`finished_calls`] | finished calls, looked up beside the writer |
 //! | [`directory`] | leads by phone, looked up beside the writer |
 //! | `read_connection` | the connection of both |
@@ -51,6 +52,7 @@ pub mod error;
 pub mod finished_calls;
 pub mod folder;
 mod identity;
+mod lead_log;
 pub mod op;
 mod read_connection;
 pub mod row;

@@ -3,6 +3,8 @@
 use crate::Db;
 use crate::Error;
 use crate::Store;
+use crate::lead_log;
+use crate::lead_log::LeadWarning;
 use crate::op::RowId;
 use crate::state::State;
 use rusqlite::Connection;
@@ -72,6 +74,8 @@ pub(crate) struct Tally {
     letters: Vec<RowId>,
     /// Calls that came to be or changed their state in it, oldest first.
     moved: Vec<RowId>,
+    /// For the log, once it is committed.
+    warnings: Vec<LeadWarning>,
 }
 
 /// A point of the running transaction.
@@ -81,6 +85,7 @@ pub(crate) struct Mark {
     added: usize,
     letters: usize,
     moved: usize,
+    warnings: usize,
 }
 
 impl Tally {
@@ -126,6 +131,7 @@ impl Tally {
             added: self.added.len(),
             letters: self.letters.len(),
             moved: self.moved.len(),
+            warnings: self.warnings.len(),
         }
     }
 
@@ -133,6 +139,7 @@ impl Tally {
         self.counts = mark.counts;
         self.letters.truncate(mark.letters);
         self.moved.truncate(mark.moved);
+        self.warnings.truncate(mark.warnings);
         for (name, by) in self.added.drain(mark.added..) {
             if let Some(count) = self.named.get_mut(&name) {
                 *count -= by;
@@ -166,9 +173,16 @@ impl Tally {
         self.moved.push(row);
     }
 
-    /// The transaction is committed: the letters it made, and the calls that it moved.
+    pub(crate) fn warn(&mut self, warning: LeadWarning) {
+        self.warnings.push(warning);
+    }
+
+    /// The transaction is committed, and the log told of it: the letters it made, and the calls
+    /// that it moved.
     pub(crate) fn committed(&mut self) -> (Vec<RowId>, Vec<RowId>) {
         self.stored = self.counts;
+        lead_log::counted(&self.added);
+        self.warnings.drain(..).for_each(|it| it.log());
         self.added.clear();
         let letters = std::mem::take(&mut self.letters);
         (letters, std::mem::take(&mut self.moved))
@@ -181,6 +195,7 @@ impl Tally {
             added: 0,
             letters: 0,
             moved: 0,
+            warnings: 0,
         });
     }
 }

@@ -8,6 +8,7 @@ use super::shows;
 use super::shows::{GIVEN_UP, LEFT_OUT, WRITTEN};
 use crate::Db;
 use crate::Store;
+use crate::lead_log::LeadWarning;
 use crate::op::Done;
 use crate::{Error, HELD_MAX, QueueQuery, RowId};
 use callbridge_call::EventTime;
@@ -94,6 +95,15 @@ pub fn resting(db: &Db, now: EventTime) -> Result<Vec<(RequestKind, Rest)>, Erro
         .into_iter()
         .filter_map(|(kind, rest)| Some((kind, rest?)));
     Ok(rests.filter(|(_, rest)| !is_over(rest, now)).collect())
+}
+
+/// Tells the log of what stands since before this start.
+pub fn log_standing(store: &Store, now: EventTime) -> Result<(), Error> {
+    let rests = resting(store, now)?.into_iter();
+    let rests = rests.map(|(kind, rest)| LeadWarning::Rest(kind, rest.why));
+    let fields = shows::doubtful(store)?;
+    rests.chain(fields).for_each(|it| it.log());
+    Ok(())
 }
 
 /// The fields that are asked for: the catalogue is read anew when they change.
@@ -240,13 +250,14 @@ fn refused_in_a_row(db: &Db, change: impl FnOnce(u32) -> u32) -> Result<u32, Err
     Ok(memory.refused)
 }
 
-fn rest(db: &Db, kind: RequestKind, why: &str, at: EventTime) -> Result<(), Error> {
-    let mut memory = errand_memory(db)?;
+fn rest(store: &mut Store, kind: RequestKind, why: &str, at: EventTime) -> Result<(), Error> {
+    store.tally.warn(LeadWarning::Rest(kind, why.to_owned()));
+    let mut memory = errand_memory(store)?;
     *memory.rest(kind) = Some(Rest {
         until: at.plus(REST),
         why: why.to_owned(),
     });
-    set_errand_memory(db, &memory)
+    set_errand_memory(store, &memory)
 }
 
 /// What rests may be granted now.
@@ -300,7 +311,8 @@ fn catalogue_at(db: &Db, due: EventTime, tries: u32) -> Result<(), Error> {
     set_errand_memory(db, &memory)
 }
 
-fn catalogue_read(store: &Store, catalogue: &Catalogue, at: EventTime) -> Result<(), Error> {
+fn catalogue_read(store: &mut Store, catalogue: &Catalogue, at: EventTime) -> Result<(), Error> {
+    let before = shows::doubtful(store)?;
     let mut memory = errand_memory(store)?;
     let again = match catalogue.unread {
         None => DAILY,
@@ -311,6 +323,9 @@ fn catalogue_read(store: &Store, catalogue: &Catalogue, at: EventTime) -> Result
     memory.catalogue_for = wanted_fields(store);
     set_errand_memory(store, &memory)?;
     meta::set_meta(store, CATALOGUE, &json("the CRM's fields", catalogue)?)?;
+    let mut news = shows::doubtful(store)?;
+    news.retain(|it| !before.contains(it));
+    news.into_iter().for_each(|it| store.tally.warn(it));
     Ok(())
 }
 

@@ -6,6 +6,7 @@ use super::meta;
 use crate::Db;
 use crate::Error;
 use crate::Store;
+use crate::lead_log::LeadWarning;
 use crate::op::RowId;
 use crate::tables::lead_requests::Rest;
 use callbridge_call::EventTime;
@@ -164,6 +165,17 @@ pub fn lead_fields(store: &Store, now: EventTime) -> Result<Option<LeadFields>, 
         waiting: leads_to_show(store)?,
         rests: rests.map(|(_, rest)| rest).next(),
     }))
+}
+
+/// Fields of `--lead-field` of which the catalogue does not say that they are a lead's.
+pub(crate) fn doubtful(store: &Store) -> Result<Vec<LeadWarning>, Error> {
+    let fields = store.settings.shows.iter().flat_map(|it| &it.fields);
+    let Some(catalogue) = catalogue(store)? else {
+        return Ok(Vec::new());
+    };
+    let fits = fields.map(|(name, id)| (format!("{name}={id}"), catalogue.fit(*id)));
+    let doubtful = fits.filter(|(_, fit)| *fit != Fit::Led);
+    Ok(doubtful.map(|it| LeadWarning::Field(it.0, it.1)).collect())
 }
 
 /// Leads that wait to show something, or whose request is under way.
