@@ -78,7 +78,6 @@ pub use state::{FIRST_POLL, Fate, Refused, State, Step, hooked, next};
 pub use store::Store;
 pub use tables::books::Recount;
 pub use tables::directory::DirectorySize;
-pub use tables::lead_requests::Rest;
 pub use tables::listed::{CallFilter, Listed, Place};
 pub use tables::search::Search;
 pub use tables::shows::LeadFields;

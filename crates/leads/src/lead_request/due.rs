@@ -3,6 +3,7 @@
 //! Each part keeps in the spool what of it is due, when, and how often it was tried in vain. An
 //! errand that is due may go out at once, whenever there is room for it.
 
+use super::memory::{CLOCK_SLACK, DAILY};
 use callbridge_call::EventTime;
 use callbridge_crm::LeadsPage;
 use callbridge_model::LeadId;
@@ -89,6 +90,43 @@ pub struct DueRequests {
     pub due: Vec<DueRequest>,
     /// When the next of the others falls due.
     pub next: Option<EventTime>,
+}
+
+impl DueRequests {
+    /// Due, or so far ahead that the clock was set back since; what is not is looked at again then.
+    pub fn is_due(&mut self, due: EventTime, now: EventTime) -> bool {
+        if due <= now || due > now.plus(DAILY + CLOCK_SLACK) {
+            return true;
+        }
+        self.look_at(due);
+        false
+    }
+
+    /// One more falls due at this moment.
+    pub fn look_at(&mut self, due: EventTime) {
+        self.next = self.next.into_iter().chain([due]).min();
+    }
+
+    /// This one is due.
+    pub fn push(&mut self, errand: LeadRequest) {
+        let urgency = match errand {
+            LeadRequest::LookUp(_) => Urgency::Soon,
+            _ => Urgency::Spare,
+        };
+        self.due.push(DueRequest { urgency, errand });
+    }
+
+    /// This one is due: asked with its token, which is the one in use or the one before it.
+    pub fn push_poll(&mut self, poll: FieldPoll, tokens: &[TokenPrint]) {
+        let (urgency, errand) = match tokens.iter().position(|token| *token == poll.token) {
+            Some(0) => (Urgency::Spare, LeadRequest::FieldPoll(poll)),
+            // the token before: nobody can ask when it ends
+            Some(_) => (Urgency::Ending, LeadRequest::FieldPoll(poll)),
+            // nobody can ask any more: written once more, which changes nothing
+            None => (Urgency::Spare, LeadRequest::FieldWrite(poll.lead)),
+        };
+        self.due.push(DueRequest { urgency, errand });
+    }
 }
 
 impl LeadRequest {

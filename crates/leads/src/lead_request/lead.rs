@@ -17,9 +17,6 @@ use std::time::Duration;
 /// How long a kind of errand rests after the service refused it.
 pub const REST: Duration = Duration::from_secs(3600);
 
-/// Refusals (400) of field writes in a row after which the values are not to blame.
-pub const REFUSALS_MAX: u32 = 3;
-
 /// What a lead is to show now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldWrite {

@@ -9,11 +9,13 @@
 //! |---|---|
 //! | [`due`] | the requests, and which of them are due |
 //! | [`lead`] | look-ups for failed calls, the CRM's fields, what leads show |
+//! | [`memory`] | which kinds of them rest, and when the CRM's fields are read |
 //! | [`failed`] | where a call that FAILED goes on, and what its letter says |
 
 pub mod due;
 pub mod failed;
 pub mod lead;
+pub mod memory;
 
 pub use lead::{FieldWrite, Finding, LeadOutcome, RequestKind};
 

@@ -9,7 +9,7 @@ use crate::{Done, Error, QueueQuery, RowId};
 use callbridge_call::EventTime;
 use callbridge_crm::LeadsPage;
 use callbridge_leads::directory::backfill::{Backfill, Heard, Next};
-use callbridge_leads::lead_request::due::{DueRequest, DueRequests, LeadRequest, Urgency};
+use callbridge_leads::lead_request::due::{DueRequests, LeadRequest};
 use callbridge_model::status::Directory;
 
 /// Where it is kept.
@@ -58,11 +58,8 @@ pub(crate) fn backfill_errand(
     }
     let backfill = backfill(store)?.unwrap_or_default();
     match backfill.next(ask.now, store.backfill_begun.get()) {
-        Next::Read(page) => errands.due.push(DueRequest {
-            urgency: Urgency::Spare,
-            errand: LeadRequest::Backfill(page),
-        }),
-        Next::At(at) => errands.next = errands.next.map_or(Some(at), |next| Some(next.min(at))),
+        Next::Read(page) => errands.push(LeadRequest::Backfill(page)),
+        Next::At(at) => errands.look_at(at),
         Next::Never => {}
     }
     Ok(())

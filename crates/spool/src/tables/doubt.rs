@@ -8,6 +8,7 @@ use crate::Error;
 use crate::tables::lead_requests;
 use callbridge_leads::directory::backfill::Backfill;
 use callbridge_leads::lead_field::Catalogue;
+use callbridge_leads::lead_request::memory::RequestMemory;
 use serde::de::DeserializeOwned;
 
 /// Something that is remembered.
@@ -22,7 +23,7 @@ struct RememberedText {
 const ALL: [RememberedText; 6] = [
     RememberedText {
         key: lead_requests::MEMORY,
-        reads: is::<lead_requests::RequestMemory>,
+        reads: is::<RequestMemory>,
         then: "requests about leads that rested are tried again",
     },
     RememberedText {

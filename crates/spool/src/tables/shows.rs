@@ -8,11 +8,11 @@ use crate::Error;
 use crate::Store;
 use crate::lead_log::LeadWarning;
 use crate::op::RowId;
-use crate::tables::lead_requests::Rest;
 use callbridge_call::EventTime;
 use callbridge_leads::lead_field::shows::{NextAction, Order};
 use callbridge_leads::lead_field::{Catalogue, FieldId, Fit, LeadFieldState, Name, says};
 use callbridge_leads::lead_request::due::FieldPoll;
+use callbridge_leads::lead_request::memory::Rest;
 use callbridge_leads::lead_request::{FieldWrite, RequestKind};
 use callbridge_model::{CallRecord, LeadId};
 use std::time::Duration;
@@ -158,12 +158,11 @@ pub fn lead_fields(store: &Store, now: EventTime) -> Result<Option<LeadFields>, 
         (*name, *id, fit)
     });
     let fields = fields.collect();
-    let resting = lead_requests::resting(store, now)?.into_iter();
-    let rests = resting.filter(|(kind, _)| *kind == RequestKind::Fields);
+    let memory = lead_requests::memory(store)?;
     Ok(Some(LeadFields {
         fields,
         waiting: leads_to_show(store)?,
-        rests: rests.map(|(_, rest)| rest).next(),
+        rests: memory.resting(RequestKind::Fields, now).cloned(),
     }))
 }
 

@@ -50,7 +50,7 @@ pub const ERRANDS: &[Act] = &[
             LeadOutcome::Rest(RequestKind::LookUps, errand, "403".into()),
             2_005,
         );
-        tables::lead_requests::resting(store, at(2_006)).expect("readable");
+        tables::lead_requests::memory(store).expect("readable");
         tables::lead_requests::errands_waiting(store, at(0)).expect("readable");
         told(store, LeadOutcome::Granted, 2_007);
     }),

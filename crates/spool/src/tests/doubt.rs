@@ -40,18 +40,13 @@ fn memories_that_cannot_be_read_are_begun_anew_and_stop_nothing() {
             let floor = tables::meta::meta(store, "lead_field.floor")?;
             let others = KEYS[..4].iter().map(|key| tables::meta::meta(store, key));
             let others = others.collect::<Result<Vec<_>, _>>()?;
-            Ok((
-                head,
-                floor,
-                others,
-                tables::lead_requests::resting(store, at(500))?,
-            ))
+            Ok((head, floor, others, tables::lead_requests::memory(store)?))
         });
-        let (head, floor, others, resting) = read.expect("readable");
+        let (head, floor, others, memory) = read.expect("readable");
         assert_eq!((head.ready, head.hooked), (1, None), "{text}");
         let newest = (T0 + 3).to_string();
         assert_eq!(floor.as_deref(), Some(newest.as_str()), "{text}: in doubt");
         assert_eq!(others, [const { None }; 4], "{text}");
-        assert_eq!(resting, [], "{text}");
+        assert_eq!(memory, Default::default(), "{text}");
     }
 }
