@@ -14,7 +14,7 @@
 //! | [`directory`] | waiting calls go when something is learned of their numbers |
 //! | [`lists`] | leads and employees in force |
 //! | [`webhooks`] | events that come to us |
-//! | [`lead_requests`] | leads' fields, as `status` shows them |
+//! | [`lead_fields`] | leads' fields, as `status` shows them |
 //! | [`rights`] | with whose rights it runs, and who can read its secrets |
 //! | [`readers`] | other daemons on this machine that read a source of ours |
 //! | [`upkeep`] | what is long over is forgotten |
@@ -23,7 +23,7 @@
 //! the sender finishes the request under way, the spool closes last.
 
 pub(crate) mod directory;
-pub(crate) mod lead_requests;
+pub(crate) mod lead_fields;
 pub(crate) mod lists;
 pub(crate) mod observer;
 pub(crate) mod open;

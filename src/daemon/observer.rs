@@ -3,7 +3,7 @@
 use super::lists;
 use super::readers::{self, Others};
 use super::webhooks::ReceiverView;
-use crate::daemon::lead_requests;
+use crate::daemon::lead_fields;
 use crate::ops::http::Watch;
 use crate::ops::metrics::{Durations, Observed};
 use callbridge_model::Grant;
@@ -86,7 +86,7 @@ impl Observer {
                 ..sender.backlog
             },
             sources: readers::told(self.sources.states.borrow().clone(), &self.sources.others),
-            lead_fields: fields.map(|fields| lead_requests::shown(&fields, &sender.token)),
+            lead_fields: fields.map(|fields| lead_fields::shown(&fields, &sender.token)),
             token: Token {
                 print: sender.token_print.map(|it| it.to_string()),
                 ..sender.token
