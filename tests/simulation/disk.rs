@@ -2,6 +2,7 @@
 
 use crate::paths::{Met, Path};
 use callbridge_model::{Outcome, Reason};
+use callbridge_sender::failed_calls;
 use callbridge_spool as spool;
 use callbridge_spool::{
     Delivered, Done, Error, Finished, Op, RowId, State, Step, Store, next, tables,
@@ -68,6 +69,7 @@ impl Disk {
         if ops.is_empty() {
             return Ok(Vec::new());
         }
+        let ops = failed_calls::decide(&self.store, ops)?;
         let done = self.store.write(ops.clone())?;
         for (op, done) in ops.iter().zip(&done) {
             self.follow(op, done, met);
@@ -100,17 +102,9 @@ impl Disk {
             (Op::Finish(_), other) => {
                 assert!(matches!(other, Done::Repeat(_) | Done::Counted), "{done:?}");
             }
-            (Op::Step { row, step, .. }, Done::Stepped(to)) => {
-                let state = self.states.get_mut(row).expect("a known row");
-                // an answer that a webhook has overtaken changes nothing
-                if *state != State::Journaled || *to != State::Journaled {
-                    met.count(Path::Step {
-                        state: *state,
-                        step: step.name(),
-                    });
-                    assert_eq!(next(*state, step), Ok(*to), "{row}: {step:?}");
-                }
-                *state = *to;
+            (Op::Step { row, step, .. }, Done::Stepped(to)) => self.stepped(*row, step, *to, met),
+            (Op::FailedCall(failed), Done::Stepped(to)) => {
+                self.stepped(failed.row, &failed.step(), *to, met);
             }
             (Op::Delivery(_), Done::Delivered(told)) => self.hooked(told, met),
             // from here on the slots speak for themselves
@@ -120,6 +114,19 @@ impl Disk {
             }
             _ => {}
         }
+    }
+
+    fn stepped(&mut self, row: RowId, step: &Step, to: State, met: &mut Met) {
+        let state = self.states.get_mut(&row).expect("a known row");
+        // an answer that a webhook has overtaken changes nothing
+        if *state != State::Journaled || to != State::Journaled {
+            met.count(Path::Step {
+                state: *state,
+                step: step.name(),
+            });
+            assert_eq!(next(*state, step), Ok(to), "{row}: {step:?}");
+        }
+        *state = to;
     }
 
     fn hooked(&mut self, told: &Delivered, met: &mut Met) {

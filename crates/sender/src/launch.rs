@@ -132,11 +132,7 @@ impl Core {
 
 /// Its lead is known as merged: sent to the survivor, it does not FAIL first.
 fn moved(now: Now, row: RowId, onward: Reroute) -> Op {
-    let step = Step::Moved {
-        record: Box::new(onward.record),
-        been: onward.been,
-        why: onward.why,
-    };
+    let step = Step::moved(onward, "");
     let at = now.wall;
     Op::Step { row, step, at }
 }

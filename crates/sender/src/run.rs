@@ -1,6 +1,7 @@
 //! The loop that owns the budget: spool, clock, token and client around the core.
 
 use super::core::{Before, Core};
+use super::failed_calls;
 use super::log::{Call, doubted, settled, told, troubles};
 use super::pause_cause::PauseCause;
 use super::plan::{About, Decision, Known, Launch, Plan, Settings, Task};
@@ -16,7 +17,7 @@ use callbridge_model::clock;
 use callbridge_model::heartbeat::Pulse;
 use callbridge_model::secret::Secret;
 use callbridge_model::status::{Pause, SenderTrouble};
-use callbridge_spool::{Error, Handle, Op, WorkQueue, tables};
+use callbridge_spool::{Error, Handle, Op, Store, WorkQueue, tables};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::future::Future;
@@ -370,9 +371,10 @@ impl Loop {
     /// Writes what is not written; `false` when the spool cannot take it now.
     async fn write_back(&mut self) -> Result<bool, Error> {
         while let Some(ops) = self.unwritten.front() {
-            match self.spool.write(ops.clone()).await {
-                Ok(_) => self.trouble = None,
+            match self.write(ops.clone()).await {
+                Ok(()) => self.trouble = None,
                 Err(Error::Closed) => return Err(Error::Closed),
+                Err(Error::Outdated { .. }) => continue,
                 Err(trouble) if trouble.is_retryable() => {
                     self.troubled(trouble);
                     return Ok(false);
@@ -392,6 +394,14 @@ impl Loop {
             self.unwritten.pop_front();
         }
         Ok(self.trouble.is_none())
+    }
+
+    async fn write(&self, mut ops: Vec<Op>) -> Result<(), Error> {
+        if ops.iter().any(failed_calls::is_undecided) {
+            let decide = |store: &Store| failed_calls::decide(store, ops);
+            ops = self.spool.read(decide).await?;
+        }
+        self.spool.write(ops).await.map(drop)
     }
 
     async fn about(&mut self, task: Task) -> Result<Option<About>, Error> {

@@ -124,6 +124,12 @@ pub enum Error {
         /// State and step.
         refused: Refused,
     },
+    /// What was decided of a call was decided from what is no longer so.
+    #[error("{row}: it has changed since its step was decided")]
+    Outdated {
+        /// The call.
+        row: RowId,
+    },
     /// A retry would send a call under a uuid that is another call's.
     #[error(
         "{row}: another call has the uuid {uuid}: enter this one by hand, discard it, and give \
@@ -188,7 +194,10 @@ impl Error {
     /// 75 state locked, 78 state or configuration.
     pub const fn exit_code(&self) -> u8 {
         match self {
-            Self::Refused { .. } | Self::UuidTaken { .. } | Self::NoRow { .. } => 65,
+            Self::Refused { .. }
+            | Self::Outdated { .. }
+            | Self::UuidTaken { .. }
+            | Self::NoRow { .. } => 65,
             Self::NoUuid { .. } | Self::Unstorable { .. } => 65,
             Self::Missing { .. } | Self::Closed => 69,
             Self::NotWritable { .. } | Self::Gone { .. } => 73,

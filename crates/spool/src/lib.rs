@@ -69,7 +69,9 @@ pub use db::Db;
 pub use directory::LeadDirectory;
 pub use error::Error;
 pub use folder::{open, refuse_shared};
-pub use op::{Delivered, Delivery, Done, Finished, Op, Purged, RowId, SlotRow, WebhookEvent};
+pub use op::{
+    Delivered, Delivery, Done, FailedCallStep, Finished, Op, Purged, RowId, SlotRow, WebhookEvent,
+};
 pub use row::{
     Attempt, Due, Hooked, Left, Letter, LetterFilter, Notice, ParkedPhone, QueueQuery, Ripe, Row,
     SeenCall, Unconfirmed, UnreadBytes, WorkQueue,

@@ -5,8 +5,9 @@ use super::state::{State, Step};
 use callbridge_call::{EventTime, FinishedCall};
 use callbridge_leads::directory::LeadNews;
 use callbridge_leads::lead_request::LeadChange;
+use callbridge_leads::lead_request::failed::{FailedCall, FailedCallDecision};
 use callbridge_model::TokenPrint;
-use callbridge_model::{CallUuid, Judged, LeadId};
+use callbridge_model::{CallUuid, Judged, LeadId, Reason};
 use rusqlite::types::{FromSql, FromSqlResult, ValueRef};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -108,6 +109,8 @@ pub enum Op {
         /// Now.
         at: EventTime,
     },
+    /// The step of a call that FAILED, and what it means for its lead. Books: as its step's.
+    FailedCall(Box<FailedCallStep>),
     /// A slot of the sender's budget is taken, or its request was answered.
     Slot(SlotRow),
     /// A slot is free again.
@@ -174,6 +177,44 @@ pub enum Op {
     /// What the CRM told of a lead, for the directory. News of any age, any number of times. Calls
     /// that may leave by it are found by [`super::Store::take_awaited`] after the commit.
     Learn(Box<LeadNews>),
+}
+
+/// What becomes of a call that FAILED, and what that was decided from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FailedCallStep {
+    /// The call.
+    pub row: RowId,
+    /// What was known of it: refused with [`super::Error::Outdated`] where that is no longer so.
+    pub call: FailedCall,
+    /// What becomes of it.
+    pub decision: FailedCallDecision,
+    /// The service's own message.
+    pub message: String,
+    /// The service's `errors` (§7.2), or null.
+    pub errors: serde_json::Value,
+    /// Now.
+    pub at: EventTime,
+}
+
+impl FailedCallStep {
+    /// The step that the call takes.
+    pub fn step(&self) -> Step {
+        match &self.decision {
+            FailedCallDecision::ToSurvivor(on) | FailedCallDecision::WithoutEmployee(on) => {
+                Step::moved(on.clone(), &self.message)
+            }
+            FailedCallDecision::Letter { message, .. } => self.letter(message),
+            FailedCallDecision::LookUp(_) => self.letter(&self.message),
+        }
+    }
+
+    fn letter(&self, message: &str) -> Step {
+        Step::Died {
+            reason: Reason::Failed,
+            message: message.to_owned(),
+            errors: self.errors.clone(),
+        }
+    }
 }
 
 /// An event from the service, as far as it concerns us.

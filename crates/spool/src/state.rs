@@ -26,7 +26,7 @@
 //! ([`Step::is_answer`]).
 
 use callbridge_call::EventTime;
-use callbridge_leads::lead_request::failed::RerouteHistory;
+use callbridge_leads::lead_request::failed::{Reroute, RerouteHistory};
 use callbridge_model::TokenPrint;
 use callbridge_model::{CallRecord, Reason};
 use serde::{Deserialize, Serialize};
@@ -280,6 +280,19 @@ impl Step {
             | Self::Moved { .. }
             | Self::Expire
             | Self::Discard => false,
+        }
+    }
+
+    /// A call goes on; what was `said` of it before goes in front.
+    pub fn moved(on: Reroute, said: &str) -> Self {
+        let why = match said {
+            "" => on.why,
+            said => format!("{said}; {}", on.why),
+        };
+        Self::Moved {
+            record: Box::new(on.record),
+            been: on.been,
+            why,
         }
     }
 

@@ -310,6 +310,7 @@ impl Store {
                 at,
             } => tables::unreadable::keep_unreadable(self, source, pbx, bytes, why, *at),
             Op::Step { row, step, at } => tables::step::step(self, *row, step, *at),
+            Op::FailedCall(failed) => tables::look_ups::call_failed(self, failed),
             Op::Slot(slot) => tables::slots::set_slot(self, slot),
             Op::SlotGone { slot } => tables::slots::drop_slot(self, *slot),
             Op::Meta { key, value } => tables::meta::set_meta(self, key, value),

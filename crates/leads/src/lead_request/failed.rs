@@ -28,6 +28,68 @@ pub struct Reroute {
     pub why: String,
 }
 
+/// A call that FAILED, as far as it matters where it goes on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FailedCall {
+    /// As it was sent.
+    pub record: CallRecord,
+    /// Where it has been before.
+    pub history: RerouteHistory,
+    /// What its lead was merged into in the end.
+    pub survivor: Option<LeadId>,
+    /// There is a sender that looks leads up.
+    pub look_up: bool,
+    /// What a look-up of its lead has found a short while ago.
+    pub finding: Option<Finding>,
+    /// `--failed-employee drop`
+    pub drop_employee: bool,
+}
+
+/// What becomes of a call that FAILED.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FailedCallDecision {
+    /// It goes to the lead that its own was merged into.
+    ToSurvivor(Reroute),
+    /// Its lead exists: it goes on without its employee.
+    WithoutEmployee(Reroute),
+    /// It is a letter.
+    Letter {
+        /// What the letter says.
+        message: String,
+        /// What it says that by; `None` where nothing can be looked up.
+        finding: Option<Finding>,
+    },
+    /// It is a letter that says what the service said, until its lead is looked up.
+    LookUp(LeadId),
+}
+
+impl FailedCall {
+    /// Decides what becomes of it; `words` are the service's own message.
+    pub fn decide(&self, words: &str) -> FailedCallDecision {
+        let survivor = self.survivor;
+        if let Some(on) = survivor.and_then(|lead| to_survivor(&self.record, lead, &self.history)) {
+            return FailedCallDecision::ToSurvivor(on);
+        }
+        let finding = self.finding.filter(|_| self.look_up);
+        let Some(found) = finding else {
+            let letter = FailedCallDecision::Letter {
+                message: words.to_owned(),
+                finding,
+            };
+            let lead = self.record.lead_id.filter(|_| self.look_up);
+            return lead.map_or(letter, FailedCallDecision::LookUp);
+        };
+        let on = without_employee(&self.record, found, &self.history);
+        if let Some(on) = on.filter(|_| self.drop_employee) {
+            return FailedCallDecision::WithoutEmployee(on);
+        }
+        FailedCallDecision::Letter {
+            message: message(&self.record, found, words).unwrap_or_else(|| words.to_owned()),
+            finding,
+        }
+    }
+}
+
 /// The call for the lead that its own was merged into; `None` where it has been there.
 pub fn to_survivor(call: &CallRecord, survivor: LeadId, been: &RerouteHistory) -> Option<Reroute> {
     let lead = call.lead_id?;
@@ -107,6 +169,71 @@ mod tests {
 
     fn lead(id: i64) -> LeadId {
         LeadId::new(id).expect("positive")
+    }
+
+    fn failed(record: CallRecord) -> FailedCall {
+        FailedCall {
+            record,
+            history: RerouteHistory::default(),
+            survivor: None,
+            look_up: true,
+            finding: None,
+            drop_employee: true,
+        }
+    }
+
+    fn letter(message: &str, finding: Option<Finding>) -> FailedCallDecision {
+        let message = message.to_owned();
+        FailedCallDecision::Letter { message, finding }
+    }
+
+    #[test]
+    fn a_failed_call_goes_on_where_it_can_and_else_is_a_letter_that_says_what_is_known() {
+        let new = failed(call(1, Some(7)));
+        assert_eq!(new.decide("no"), FailedCallDecision::LookUp(lead(1)));
+        let nobody_asks = FailedCall {
+            look_up: false,
+            finding: Some(Finding::LeadExists),
+            ..new.clone()
+        };
+        assert_eq!(nobody_asks.decide("no"), letter("no", None));
+        let no_lead = CallRecord {
+            lead_id: None,
+            ..call(1, None)
+        };
+        assert_eq!(failed(no_lead).decide("no"), letter("no", None));
+        let unclear = FailedCall {
+            finding: Some(Finding::Unclear),
+            ..new.clone()
+        };
+        assert_eq!(unclear.decide("no"), letter("no", unclear.finding));
+        let exists = FailedCall {
+            finding: Some(Finding::LeadExists),
+            ..new
+        };
+        let FailedCallDecision::WithoutEmployee(on) = exists.decide("no") else {
+            panic!("{exists:?}");
+        };
+        let again = FailedCall {
+            history: on.been,
+            ..exists.clone()
+        };
+        let kept = FailedCall {
+            drop_employee: false,
+            ..exists.clone()
+        };
+        let words = "the lead exists: employee 7 is not known; the CRM said: no";
+        assert_eq!(again.decide("no"), letter(words, exists.finding));
+        assert_eq!(kept.decide("no"), letter(words, exists.finding));
+        let merged = FailedCall {
+            survivor: Some(lead(2)),
+            ..exists
+        };
+        let decision = merged.decide("no");
+        assert!(
+            matches!(decision, FailedCallDecision::ToSurvivor(_)),
+            "before all else"
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::strangers;
 use crate::Db;
 use crate::Error;
 use crate::Store;
-use crate::op::{Done, RowId};
+use crate::op::{Done, FailedCallStep, RowId};
 use crate::state::Step;
 use callbridge_call::EventTime;
 use callbridge_leads::directory::find::Shelf as _;
@@ -15,9 +15,11 @@ use callbridge_leads::directory::{FirstPhone, LeadNews, What};
 use callbridge_leads::lead_field::shows::LOST;
 use callbridge_leads::lead_request::Finding;
 use callbridge_leads::lead_request::failed;
-use callbridge_leads::lead_request::failed::{Reroute, RerouteHistory};
+use callbridge_leads::lead_request::failed::{
+    FailedCall, FailedCallDecision, Reroute, RerouteHistory,
+};
 use callbridge_leads::lead_request::lead::REST;
-use callbridge_model::{CallRecord, LeadId, Reason};
+use callbridge_model::{CallRecord, LeadId};
 use std::time::Duration;
 
 /// A finding holds for calls that fail within so long after it: one look-up, however many fail.
@@ -34,39 +36,49 @@ pub(crate) const TO_SURVIVOR: &str = "calls_to_survivor";
 /// Counter: calls that went on without their employee.
 pub(crate) const DROPPED: &str = "employees_dropped";
 
-/// What becomes of a call that FAILED.
-pub(crate) fn call_failed(
-    store: &mut Store,
-    row: RowId,
-    message: &str,
-    errors: &serde_json::Value,
-    at: EventTime,
-) -> Result<Step, Error> {
-    let died = |message: String| Step::Died {
-        reason: Reason::Failed,
-        message,
-        errors: errors.clone(),
-    };
-    let (record, been) = been(store, row)?;
-    if let Some(on) = onward_to_survivor(store, &record, &been)? {
-        store.tally.count(TO_SURVIVOR, 1);
-        return Ok(reroute_step(on, message));
+/// A call that was sent and FAILED, as it is now; `None` where it is over meanwhile.
+pub fn failed_call(store: &Store, row: RowId, at: EventTime) -> Result<Option<FailedCall>, Error> {
+    let sent = "SELECT 1 FROM calls WHERE id = ?1 AND state IN ('ready', 'sending', 'submitted')";
+    if store.first_value::<i64>(sent, [row.0])?.is_none() {
+        return Ok(None);
     }
-    let Some(lead) = record.lead_id.filter(|_| store.settings.look_up) else {
-        return Ok(died(message.to_owned()));
-    };
-    let Some(found) = fresh_finding(store, lead, at)? else {
-        want_look_up(store, lead, at)?;
-        return Ok(died(message.to_owned()));
-    };
-    strangers::note_stranger(store, &record, found, at)?;
-    if let Some(on) = onward_without_employee(store, &record, found, &been) {
-        store.tally.count(DROPPED, 1);
-        return Ok(reroute_step(on, message));
+    let (record, history) = been(store, row)?;
+    let (mut survivor, mut finding) = (None, None);
+    if let Some(lead) = record.lead_id {
+        survivor = directory::survivor(store, lead)?;
+        finding = fresh_finding(store, lead, at)?;
     }
-    set_finding(store, row, found)?;
-    let words = failed::message(&record, found, message);
-    Ok(died(words.unwrap_or_else(|| message.to_owned())))
+    Ok(Some(FailedCall {
+        record,
+        history,
+        survivor,
+        look_up: store.settings.look_up,
+        finding,
+        drop_employee: store.settings.drop_employee,
+    }))
+}
+
+/// A call FAILED, and what becomes of it was decided; refused where it is another by now.
+pub(crate) fn call_failed(store: &mut Store, failed: &FailedCallStep) -> Result<Done, Error> {
+    let FailedCallStep { row, call, at, .. } = failed;
+    if failed_call(store, *row, *at)?.as_ref() != Some(call) {
+        return Err(Error::Outdated { row: *row });
+    }
+    match &failed.decision {
+        FailedCallDecision::ToSurvivor(_) => store.tally.count(TO_SURVIVOR, 1),
+        FailedCallDecision::WithoutEmployee(_) => {
+            strangers::note_stranger(store, &call.record, Finding::LeadExists, *at)?;
+            store.tally.count(DROPPED, 1);
+        }
+        FailedCallDecision::Letter { finding, .. } => {
+            if let Some(found) = *finding {
+                strangers::note_stranger(store, &call.record, found, *at)?;
+                set_finding(store, *row, found)?;
+            }
+        }
+        FailedCallDecision::LookUp(lead) => want_look_up(store, *lead, *at)?,
+    }
+    step::step(store, *row, &failed.step(), *at)
 }
 
 fn been(db: &Db, row: RowId) -> Result<(CallRecord, RerouteHistory), Error> {
@@ -147,7 +159,7 @@ pub(crate) fn follow_merge(store: &mut Store, from: &[LeadId], at: EventTime) ->
             if let Some(on) = onward(store, row)? {
                 store.tally.count(TO_SURVIVOR, 1);
                 // events come late
-                step::step(store, row, &reroute_step(on, ""), at.max(since))?;
+                step::step(store, row, &Step::moved(on, ""), at.max(since))?;
             }
         }
     }
@@ -260,7 +272,7 @@ pub(crate) fn looked_up(
         strangers::note_stranger(store, &record, found, at)?;
         if let Some(on) = onward_without_employee(store, &record, found, &been) {
             store.tally.count(DROPPED, 1);
-            step::step(store, row, &reroute_step(on, ""), at)?;
+            step::step(store, row, &Step::moved(on, ""), at)?;
             left += 1;
         } else {
             told += u64::from(explain(store, row, &record, found, at)?);
@@ -321,17 +333,4 @@ pub(crate) fn purge_look_ups(db: &Db, now: EventTime) -> Result<(), Error> {
         [now.minus(VAIN).micros()],
     )?;
     Ok(())
-}
-
-/// The step of a call that goes on; what was said of it before goes in front.
-fn reroute_step(on: Reroute, said: &str) -> Step {
-    let why = match said {
-        "" => on.why,
-        said => format!("{said}; {}", on.why),
-    };
-    Step::Moved {
-        record: Box::new(on.record),
-        been: on.been,
-        why,
-    }
 }

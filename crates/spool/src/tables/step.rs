@@ -60,21 +60,7 @@ pub(crate) fn step(
     if from == State::Journaled && hooked && step.is_answer() {
         return Ok(Done::Stepped(from));
     }
-    let refused = |refused| Error::Refused { row, refused };
-    next(from, step).map_err(refused)?;
-    let failed;
-    let step = match step {
-        Step::Died {
-            reason: Reason::Failed,
-            message,
-            errors,
-        } => {
-            failed = look_ups::call_failed(store, row, message, errors, at)?;
-            &failed
-        }
-        step => step,
-    };
-    let to = next(from, step).map_err(refused)?;
+    let to = next(from, step).map_err(|refused| Error::Refused { row, refused })?;
     let leaves = is_letter(from) && !is_letter(to);
     let letter = match leaves {
         true => outbox::before_it_leaves(store, row)?,

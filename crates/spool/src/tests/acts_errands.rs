@@ -1,13 +1,13 @@
 //! The acts beside the calls: look-ups, merges, what leads show.
 
 use super::acts::{Act, SUBMITTED, ask, step, token, write};
-use super::call::at;
+use super::call::{at, failed};
 use crate::{Op, RowId, Step, Store, tables};
 use callbridge_leads::lead_field::Catalogue;
 use callbridge_leads::lead_request::LeadChange;
 use callbridge_leads::lead_request::due::LeadRequest;
 use callbridge_leads::lead_request::{Finding, LeadOutcome, RequestKind};
-use callbridge_model::{LeadId, Reason};
+use callbridge_model::LeadId;
 
 fn told(store: &mut Store, told: LeadOutcome, seconds: i64) {
     let (told, at) = (Box::new(told), at(seconds));
@@ -19,12 +19,8 @@ fn lead() -> LeadId {
 }
 
 fn fails(store: &mut Store, row: RowId) {
-    let died = Step::Died {
-        reason: Reason::Failed,
-        message: "FAILED".into(),
-        errors: serde_json::Value::Null,
-    };
-    step(store, row, died);
+    let failed = failed(store, row, at(2_000));
+    write(store, vec![failed]);
 }
 
 /// Everything, after [`super::acts::ACTS`].

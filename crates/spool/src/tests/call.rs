@@ -1,6 +1,6 @@
 //! Made-up calls.
 
-use crate::{FIRST_POLL, Finished, QueueQuery};
+use crate::{FIRST_POLL, FailedCallStep, Finished, Op, QueueQuery, RowId, Store, tables};
 use callbridge_call::call::HeardNumber;
 use callbridge_call::{Direction, EpochSeconds, EventTime, Extension, FinishedCall, UniqueId};
 use callbridge_model::TokenPrint;
@@ -82,6 +82,20 @@ pub fn finished(n: u32, outcome: Outcome, reason: Option<Reason>) -> Finished {
 /// A call for the journal.
 pub fn journal(n: u32) -> Finished {
     finished(n, Outcome::Journal, None)
+}
+
+/// That call FAILED: what becomes of it, decided by what the store knows now.
+pub fn failed(store: &Store, row: RowId, at: EventTime) -> Op {
+    let call = tables::look_ups::failed_call(store, row, at).expect("readable");
+    let (call, message) = (call.expect("it was sent"), "FAILED".to_owned());
+    Op::FailedCall(Box::new(FailedCallStep {
+        row,
+        decision: call.decide(&message),
+        call,
+        message,
+        errors: serde_json::Value::Null,
+        at,
+    }))
 }
 
 /// What a sender with the token `token` asks for.

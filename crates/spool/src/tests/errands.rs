@@ -1,14 +1,14 @@
 //! What becomes of calls that FAILED?
 
-use super::call::{T0, ask, at, journal};
-use crate::{Done, LetterFilter, Op, Row, RowId, Settings, State, Step, Store, tables};
+use super::call::{T0, ask, at, failed, journal};
+use crate::{Done, Error, LetterFilter, Op, Row, RowId, Settings, State, Step, Store, tables};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};
 use callbridge_leads::lead_request::LeadChange;
 use callbridge_leads::lead_request::due::{DueRequests, LeadRequest};
 use callbridge_leads::lead_request::{Finding, LeadOutcome, RequestKind};
 use callbridge_model::TokenPrint;
-use callbridge_model::{EmployeeId, LeadId, Phone, Reason};
+use callbridge_model::{EmployeeId, LeadId, Phone};
 
 fn store(drop_employee: bool) -> Store {
     let settings = Settings {
@@ -69,12 +69,8 @@ fn accepted(store: &mut Store, row: RowId) {
 }
 
 fn fails(store: &mut Store, row: RowId, seconds: i64) -> Done {
-    let died = Step::Died {
-        reason: Reason::Failed,
-        message: "FAILED".into(),
-        errors: serde_json::Value::Null,
-    };
-    step(store, row, died, seconds)
+    let failed = failed(store, row, at(seconds));
+    op(store, failed)
 }
 
 fn row(store: &Store, row: RowId) -> Row {
@@ -380,6 +376,23 @@ fn a_failed_call_of_a_merged_lead_goes_to_the_survivor_once_without_a_letter() {
     merged(&mut store, 4_001, &[4_003], 70);
     accepted(&mut store, row_id);
     assert_eq!(fails(&mut store, row_id, 120), Done::Stepped(State::Dead));
+    settled(&store);
+}
+
+#[test]
+fn a_merge_between_decision_and_commit_is_not_lost() {
+    let mut store = store(false);
+    let id = submitted(&mut store, 1, 4_001);
+    let decided = failed(&store, id, at(110));
+    merged(&mut store, 4_002, &[4_001], 50);
+    assert_eq!(
+        store.write(vec![decided]),
+        Err(Error::Outdated { row: id }),
+        "nothing of it is stored"
+    );
+    assert_eq!(row(&store, id).state, State::Submitted);
+    assert_eq!(fails(&mut store, id, 110), Done::Stepped(State::Ready));
+    assert_eq!(row(&store, id).record.lead_id, Some(lead(4_002)));
     settled(&store);
 }
 
