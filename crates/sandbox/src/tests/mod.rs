@@ -11,7 +11,7 @@ mod options;
 mod repeats;
 mod replay;
 mod rules;
-mod rules_for_clients;
+mod rules_of_clients;
 mod rules_of_errors;
 mod rules_of_reading;
 mod rules_of_submission;

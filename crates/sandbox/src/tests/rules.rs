@@ -2,7 +2,7 @@
 //! and what is held against the client.
 
 use super::{NOW, holds, keys, kinds, sandbox, submit};
-use super::{rules_for_clients, rules_of_errors, rules_of_reading, rules_of_submission};
+use super::{rules_of_clients, rules_of_errors, rules_of_reading, rules_of_submission};
 use crate::{Request, Sandbox, ViolationKind};
 use callbridge_call::EventTime;
 use serde_json::Value;
@@ -69,7 +69,7 @@ const FULL: [&str; 6] = ["accept", "data", "error", "errors", "message", "reques
 fn every_rule_of_the_document_is_answered_as_it_says() {
     let rows: Vec<Row> = [rules_of_submission::rows(), rules_of_reading::rows()]
         .into_iter()
-        .chain([rules_of_errors::rows(), rules_for_clients::rows()])
+        .chain([rules_of_errors::rows(), rules_of_clients::rows()])
         .flatten()
         .collect();
     let mut wrong = Vec::new();
