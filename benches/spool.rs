@@ -10,7 +10,7 @@ mod table;
 
 use callbridge_call::{EventTime, FinishedCall};
 use callbridge_model::Judged;
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_spool::{
     Done, Finished, Guard, Handle, LetterFilter, Op, QueueQuery, RowId, Settings, Step, open,
     tables,
@@ -155,7 +155,7 @@ fn step(handle: &Handle) -> Duration {
     let at = EventTime::from_micros(NOW);
     let accepted = || Step::Accepted {
         request_id: "f3b0c442-98fc-4c14-9afb-f4c8996fb924".into(),
-        token: TokenPrint::of("token"),
+        token: TokenFingerprint::of("token"),
     };
     let way = [Step::Send, accepted(), Step::Confirmed];
     let each = way.map(|step| {
@@ -176,7 +176,7 @@ fn head(handle: &Handle) -> Duration {
     timed(|_| {
         let ask = QueueQuery {
             now,
-            tokens: vec![TokenPrint::of("token")],
+            tokens: vec![TokenFingerprint::of("token")],
             ripe_before: now,
             untried_first: false,
         };

@@ -12,7 +12,7 @@ mod table;
 use axum::Router;
 use axum::routing::post;
 use callbridge_call::EventTime;
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::secret::Secret;
 use callbridge_model::secret_source::SecretPlace;
 use callbridge_model::webhook_signature::Key;
@@ -155,7 +155,7 @@ fn filled(dir: &Path) -> (Handle, spool::Guard) {
             };
             let accepted = Step::Accepted {
                 request_id: row.to_string(),
-                token: TokenPrint::of("token"),
+                token: TokenFingerprint::of("token"),
             };
             [Step::Send, accepted].map(|step| Op::Step {
                 row: *row,

@@ -8,7 +8,7 @@ use callbridge_leads::lead_request::LeadChange;
 use callbridge_leads::lead_request::LeadOutcome;
 use callbridge_leads::lead_request::due::CommandRequest;
 use callbridge_model::clock;
-use callbridge_model::{Grant, LeadId, TokenPrint};
+use callbridge_model::{Grant, LeadId, TokenFingerprint};
 use callbridge_sender::CrmProxy;
 use callbridge_sender::crm_proxy::ProxyReply;
 use callbridge_spool::{Error, Handle, Op, tables};
@@ -60,7 +60,7 @@ pub(crate) struct LeadSet<'a> {
 pub(crate) struct LeadWrite {
     lead: LeadId,
     request_id: String,
-    token: TokenPrint,
+    token: TokenFingerprint,
     result: &'static str,
     /// Fields that could not be checked, and why.
     notes: Vec<String>,
@@ -227,7 +227,10 @@ impl LeadSet<'_> {
         Ok(read)
     }
 
-    async fn ask(&self, asked: CommandRequest) -> Result<(ApiResult, TokenPrint), LeadSetRefusal> {
+    async fn ask(
+        &self,
+        asked: CommandRequest,
+    ) -> Result<(ApiResult, TokenFingerprint), LeadSetRefusal> {
         let Some(asking) = self.asking else {
             return Err(refusal(69, "no daemon runs here"));
         };

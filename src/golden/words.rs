@@ -7,7 +7,7 @@ use callbridge_leads::lead_request::Finding;
 use callbridge_model::{Outcome, Reason};
 use callbridge_sandbox::ViolationKind;
 use callbridge_sender::reconciliation::page_strategy::{End, Range};
-use callbridge_spool::{Fate, Left, State};
+use callbridge_spool::{IfAbsent, Left, State};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -51,7 +51,7 @@ fn serialized<T: Serialize>(all: &[T]) -> Vec<String> {
 
 fn written_now() -> BTreeMap<&'static str, Vec<String>> {
     let state = every!(State: Ready, Sending, Submitted, Journaled, Dead, Parked, Discarded);
-    let fate = every!(Fate: Resubmit, ServerError, Changed);
+    let fate = every!(IfAbsent: Resubmit, ServerError, Changed);
     let reason = every!(Reason: NoLead, AmbiguousLead, Failed, Rejected, Conflict, UuidConflict,
         ServerError, Unconfirmed, Incomplete, TalkExceedsDuration, InvalidEpoch, Unreadable,
         NoEmployee);
@@ -80,7 +80,7 @@ fn written_now() -> BTreeMap<&'static str, Vec<String>> {
         ),
         (
             "an orphan's fate",
-            words(&fate, Fate::word, Fate::from_word),
+            words(&fate, IfAbsent::word, IfAbsent::from_word),
         ),
         (
             "a letter's reason",

@@ -7,11 +7,11 @@ use crate::strikes::Moment;
 use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiReply, ApiResult, Endpoint, WriteStatus};
 use callbridge_model::Reason;
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::status::PAUSES;
 use callbridge_sender::outcome::Outcome;
 use callbridge_sender::plan::Lane;
-use callbridge_spool::{Fate, State, Step, next};
+use callbridge_spool::{IfAbsent, State, Step, next};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use strum::VariantArray;
@@ -176,7 +176,7 @@ fn steps() -> Vec<Step> {
         Step::Send,
         Step::Accepted {
             request_id: words(),
-            token: TokenPrint::of(""),
+            token: TokenFingerprint::of(""),
         },
         Step::Returned {
             not_before: at,
@@ -193,7 +193,7 @@ fn steps() -> Vec<Step> {
         },
         Step::Orphaned {
             next_look: at,
-            fate: Fate::Resubmit,
+            fate: IfAbsent::Resubmit,
             why: words(),
         },
         Step::Resubmit { why: words() },

@@ -13,7 +13,7 @@ use crate::way::{Event, Network, Waits};
 use crate::witness::Witness;
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{Address, ApiResponse};
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::clock::Now;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::{Sandbox, ViolationKind};
@@ -369,23 +369,24 @@ impl World {
     /// The sender takes up the token that is there.
     pub fn use_token(&mut self) {
         self.secret = (!self.token.is_empty()).then(|| self.token.clone());
-        let print = self.secret.as_deref().map(TokenPrint::of);
+        let print = self.secret.as_deref().map(TokenFingerprint::of);
         self.log
             .event(self.truth, format_args!("takes up the token {print:?}"));
         self.witness.token_taken(&self.token);
         self.core.token(print);
         let before = self.older.as_ref().map(|(token, until)| Before {
-            token: TokenPrint::of(token),
+            token: TokenFingerprint::of(token),
             until: *until,
         });
         self.core.before(before);
     }
 
     /// The token of this print.
-    fn secret_of(&self, print: &TokenPrint) -> Option<String> {
+    fn secret_of(&self, print: &TokenFingerprint) -> Option<String> {
         let older = self.older.as_ref().map(|(token, _)| token);
         let mut both = self.secret.iter().chain(older);
-        both.find(|token| TokenPrint::of(token) == *print).cloned()
+        both.find(|token| TokenFingerprint::of(token) == *print)
+            .cloned()
     }
 
     /// No window, wherever it opens, held more arrivals than the limit, and the CRM saw nothing

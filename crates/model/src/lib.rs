@@ -32,7 +32,7 @@ pub mod safe;
 pub mod secret;
 pub mod secret_source;
 pub mod status;
-pub mod token_print;
+pub mod token_fingerprint;
 pub mod typed_number;
 pub mod webhook_signature;
 pub mod zone;
@@ -43,6 +43,6 @@ pub use record::{
     ByHand, CallRecord, CallUuid, EmployeeId, Judged, LeadId, Outcome, Phone, Reason, Said,
 };
 pub use status::Status;
-pub use token_print::TokenPrint;
+pub use token_fingerprint::TokenFingerprint;
 pub use typed_number::TypedNumber;
 pub use zone::Zone;

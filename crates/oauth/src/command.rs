@@ -7,7 +7,7 @@
 
 use super::refresh::{Facts, Next, RefreshOutcome, Refresher};
 use callbridge_call::EpochSeconds;
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::clock;
 use callbridge_model::clock::Now;
 use callbridge_model::safe::safe;
@@ -170,7 +170,7 @@ impl Keeper {
     ) {
         let mut core = Refresher::default();
         let now = clock::now();
-        core.adopt(now, &facts(TokenPrint::none(), now, 0));
+        core.adopt(now, &facts(TokenFingerprint::none(), now, 0));
         let mut work = Work {
             keeper: self,
             core,
@@ -274,7 +274,7 @@ impl Work {
 }
 
 /// A token that was printed now and lives so many seconds.
-fn facts(access: TokenPrint, now: Now, life: i64) -> Facts {
+fn facts(access: TokenFingerprint, now: Now, life: i64) -> Facts {
     let issued_at = now.wall.floor_seconds();
     Facts {
         access,
@@ -353,7 +353,7 @@ mod tests {
             .expect("in time")
             .expect("told");
         sender.send_modify(|status| {
-            status.token_print = Some(TokenPrint::of("svc_at_1"));
+            status.token_print = Some(TokenFingerprint::of("svc_at_1"));
             status.token_taken = Some(false);
         });
         let second = hears.wait_for(has("svc_at_2"));

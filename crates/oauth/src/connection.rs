@@ -1,7 +1,7 @@
 //! A connection: what one consent gave, and all that is needed to keep it alive.
 
 use callbridge_call::EpochSeconds;
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::secret::{ExposeSecret, Secret, is_token};
 use callbridge_sender::token::print;
 use callbridge_sender::token_update::Tokens;
@@ -69,7 +69,7 @@ pub struct Client {
 
 impl Connection {
     /// The access token's print.
-    pub fn print(&self) -> TokenPrint {
+    pub fn print(&self) -> TokenFingerprint {
         print(&self.access)
     }
 

@@ -11,7 +11,7 @@ use super::store::{self, Lock};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{Address, Setup};
 use callbridge_model::FileVersion;
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::clock;
 use callbridge_model::clock::Now;
 use callbridge_model::status::Requests;
@@ -48,7 +48,10 @@ pub struct Keeper {
 }
 
 /// What was told last, without secrets.
-type Shown = (Option<(TokenPrint, Option<TokenPrint>)>, Option<Trouble>);
+type Shown = (
+    Option<(TokenFingerprint, Option<TokenFingerprint>)>,
+    Option<Trouble>,
+);
 
 struct Work {
     keeper: Keeper,

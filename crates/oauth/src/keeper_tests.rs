@@ -70,7 +70,7 @@ impl Stage {
     /// The sender says how the CRM takes a token.
     fn says(&self, token: &str, taken: bool) {
         self.sender.send_modify(|status| {
-            status.token_print = Some(TokenPrint::of(token));
+            status.token_print = Some(TokenFingerprint::of(token));
             status.token_taken = Some(taken);
         });
     }

@@ -15,7 +15,7 @@
 //! The access token stays in use until its own end, whatever becomes of refreshing.
 
 use callbridge_call::{EpochSeconds, EventTime};
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::clock::Now;
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ const CLIENT_AGAIN: Duration = Duration::from_secs(3_600);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// The access token's print.
-    pub access: TokenPrint,
+    pub access: TokenFingerprint,
     /// When it was asked for.
     pub issued_at: EpochSeconds,
     /// When it ends.
@@ -111,7 +111,7 @@ enum Phase {
 
 #[derive(Clone, Debug)]
 struct Held {
-    access: TokenPrint,
+    access: TokenFingerprint,
     issued: EventTime,
     due: Moment,
     end: Moment,
@@ -161,7 +161,7 @@ impl Refresher {
     /// The sender has found this token good, or refused. `true` when a client that was not known is
     /// taken for known again: the token was refused, too, and is good now, so the company was
     /// blocked (§3.1) and is no more.
-    pub fn heard(&mut self, access: &TokenPrint, good: bool) -> bool {
+    pub fn heard(&mut self, access: &TokenFingerprint, good: bool) -> bool {
         let Some(held) = self.held.as_mut().filter(|it| it.access == *access) else {
             return false;
         };
@@ -273,7 +273,7 @@ impl Refresher {
     }
 
     /// The service told when the access token ends.
-    pub fn learn_end(&mut self, now: Now, access: &TokenPrint, expires_at: EpochSeconds) {
+    pub fn learn_end(&mut self, now: Now, access: &TokenFingerprint, expires_at: EpochSeconds) {
         let Some(held) = self.held.as_mut().filter(|it| it.access == *access) else {
             return;
         };

@@ -17,7 +17,7 @@ fn boot(seconds: u32) -> Next {
 
 fn facts(name: &str, from: i64, life: i64) -> Facts {
     Facts {
-        access: TokenPrint::of(name),
+        access: TokenFingerprint::of(name),
         issued_at: EpochSeconds::new(10_000 + from),
         expires_at: EpochSeconds::new(10_000 + from + life),
         began: false,
@@ -33,7 +33,7 @@ fn holding(life: i64) -> Refresher {
 }
 
 fn refused(core: &mut Refresher, name: &str) {
-    core.heard(&TokenPrint::of(name), false);
+    core.heard(&TokenFingerprint::of(name), false);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_401_asks_for_one_refresh_at_once_and_for_the_next_after_a_minute() {
     core.ended(at(68), RefreshOutcome::Rotated(facts("c", 67, 3_600)));
     refused(&mut core, "c");
     assert_eq!(core.next(at(69)), boot(67 + 120), "it does not help");
-    core.heard(&TokenPrint::of("c"), true);
+    core.heard(&TokenFingerprint::of("c"), true);
     refused(&mut core, "c");
     assert_eq!(core.next(at(69)), boot(67 + 60), "it had been good");
 }
@@ -219,10 +219,10 @@ fn the_token_of_a_blocked_company_stays_in_use_and_is_refreshed_again_once_it_is
     assert!(core.is_over() && core.is_usable(at(11)), "it is asked with");
     refused(&mut core, "a");
     assert_eq!(core.next(at(70)), boot(3_610));
-    assert!(core.heard(&TokenPrint::of("a"), true));
+    assert!(core.heard(&TokenFingerprint::of("a"), true));
     assert!(!core.is_over() && core.is_usable(at(90)));
     assert_eq!(core.next(at(90)), boot(3_300), "in its own time");
-    assert!(!core.heard(&TokenPrint::of("a"), true), "told once");
+    assert!(!core.heard(&TokenFingerprint::of("a"), true), "told once");
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn a_client_that_is_refused_while_its_token_is_good_is_not_asked_for_again_at_on
     let mut core = holding(20);
     core.begin(at(10));
     core.ended(at(10), RefreshOutcome::WrongClient);
-    assert!(!core.heard(&TokenPrint::of("a"), true));
+    assert!(!core.heard(&TokenFingerprint::of("a"), true));
     assert!(core.is_over());
     assert_eq!(core.next(at(12)), boot(3_610));
 }
@@ -266,7 +266,7 @@ proptest! {
                 Event::Pass(seconds) => now += seconds,
                 Event::Refused => refused(&mut core, &format!("{name}")),
                 Event::Good => {
-                    core.heard(&TokenPrint::of(&format!("{name}")), true);
+                    core.heard(&TokenFingerprint::of(&format!("{name}")), true);
                 }
                 Event::End(how) if under_way => {
                     under_way = false;

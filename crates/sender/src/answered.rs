@@ -15,9 +15,9 @@ use callbridge_crm::{ApiError, ApiResponse, ApiResult, Endpoint, Page, TokenInfo
 use callbridge_leads::lead_request;
 use callbridge_leads::lead_request::due::LeadRequest;
 use callbridge_model::Reason;
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::clock::Now;
-use callbridge_spool::{FIRST_POLL, Fate, Op, RowId, Step, Unconfirmed};
+use callbridge_spool::{FIRST_POLL, IfAbsent, Op, RowId, Step, Unconfirmed};
 use serde_json::Value;
 
 /// So often a poll that failed is made again soon.
@@ -45,7 +45,7 @@ pub struct Answered {
     /// What a sweep told of the calls it was about.
     pub swept: Vec<(Unconfirmed, Step)>,
     /// The errand, and its answer for whoever asked for it, with the token that it was asked with.
-    pub errand: Option<(LeadRequest, ApiResult, TokenPrint)>,
+    pub errand: Option<(LeadRequest, ApiResult, TokenFingerprint)>,
 }
 
 impl Core {
@@ -345,10 +345,12 @@ impl Core {
                 .filter(|_| self.confirmation.page_strategy().is_readable(now.wall))
             {
                 // it may have been written all the same
-                return ops.push(
-                    self.confirmation
-                        .orphaned(now, row, Fate::ServerError, message),
-                );
+                return ops.push(self.confirmation.orphaned(
+                    now,
+                    row,
+                    IfAbsent::ServerError,
+                    message,
+                ));
             }
         } else {
             if let Task::Submit(row) = flight.plan.task {
@@ -442,7 +444,7 @@ impl Core {
         }
     }
 
-    fn halted(&mut self, now: Now, token: &TokenPrint, halt: Halt, why: &str) {
+    fn halted(&mut self, now: Now, token: &TokenFingerprint, halt: Halt, why: &str) {
         if halt == Halt::TokenRefused {
             self.tokens.refuse(now, token);
         }
@@ -537,7 +539,7 @@ fn request_id(verdict: &Verdict, task: &Task) -> Option<String> {
 fn lost(now: Now, why: &str) -> Step {
     Step::Orphaned {
         next_look: now.wall,
-        fate: Fate::Resubmit,
+        fate: IfAbsent::Resubmit,
         why: why.to_owned(),
     }
 }

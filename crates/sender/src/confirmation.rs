@@ -14,9 +14,9 @@ use super::verdict::Bar;
 use super::webhook_expectation::WebhookExpectation;
 use callbridge_call::EventTime;
 use callbridge_crm::{FilterPage, Page};
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::clock::Now;
-use callbridge_spool::{FIRST_POLL, Fate, Hooked, Op, RowId, Step, Unconfirmed};
+use callbridge_spool::{FIRST_POLL, Hooked, IfAbsent, Op, RowId, Step, Unconfirmed};
 use std::time::Duration;
 
 /// Between two sweeps that both count a call as absent.
@@ -114,7 +114,7 @@ impl Confirmation {
     }
 
     /// A call that may have arrived, or may yet.
-    pub(super) fn orphaned(&self, now: Now, row: RowId, fate: Fate, why: String) -> Op {
+    pub(super) fn orphaned(&self, now: Now, row: RowId, fate: IfAbsent, why: String) -> Op {
         let persisting = self.page_strategy().persisting.max(FIRST_POLL);
         let next_look = now.wall.plus(STRAGGLER + persisting);
         let step = Step::Orphaned {
@@ -145,7 +145,7 @@ impl Confirmation {
         &mut self,
         now: Now,
         load: Load,
-        tokens: &[TokenPrint],
+        tokens: &[TokenFingerprint],
         sought: Vec<Unconfirmed>,
     ) -> Option<FilterPage> {
         let ripe_before = self.ripe_before(now, load);

@@ -8,7 +8,7 @@ use crate::memory::Memory;
 use crate::plan::{About, Decision, Known, Lane, Launch, Settings};
 use crate::reconciliation::Findings;
 use callbridge_crm::{ApiReply, ApiResponse, ApiResult, Page, WriteStatus};
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::clock::Now;
 use callbridge_spool::{Op, Ripe, Step, Unconfirmed, WorkQueue};
 
@@ -58,7 +58,7 @@ fn a_second_sweep_counts_a_minute_after_the_first_and_where_silence_says_somethi
 fn an_orphan_that_the_whole_journal_does_not_show_in_time_is_sent_again() {
     let core = ready(Settings::default());
     let orphan = Unconfirmed {
-        token: TokenPrint::none(),
+        token: TokenFingerprint::none(),
         request_id: None,
         ..submitted(3, at(0))
     };
@@ -187,7 +187,7 @@ fn a_token_that_is_another_one_may_read_what_the_one_before_could_not() {
         !core.confirmation.page_strategy().is_on(at(1).wall),
         "the same one again"
     );
-    core.token(Some(TokenPrint::of("svc_pat_two")));
+    core.token(Some(TokenFingerprint::of("svc_pat_two")));
     assert!(core.confirmation.page_strategy().is_on(at(1).wall));
 }
 

@@ -23,10 +23,10 @@ use crate::lead_requests::Errands;
 use callbridge_call::EpochSeconds;
 use callbridge_crm::Endpoint;
 use callbridge_leads::lead_request::due::{CommandRequest, RequestId};
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::clock::Now;
 use callbridge_model::status::{Pause, Requests, SenderTrouble};
-use callbridge_spool::{Fate, Op, QueueQuery, Row, State, WorkQueue};
+use callbridge_spool::{IfAbsent, Op, QueueQuery, Row, State, WorkQueue};
 use std::time::Duration;
 
 /// A clock that is wrong is looked at this often.
@@ -39,7 +39,7 @@ const ROOM_LOOK: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Before {
     /// Which one.
-    pub token: TokenPrint,
+    pub token: TokenFingerprint,
     /// When it ends.
     pub until: EpochSeconds,
 }
@@ -101,7 +101,8 @@ impl Core {
         let mut ops: Vec<Op> = lost
             .map(|row| {
                 let why = "callbridge ended while the request was under way".to_owned();
-                self.confirmation.orphaned(now, row.id, Fate::Resubmit, why)
+                self.confirmation
+                    .orphaned(now, row.id, IfAbsent::Resubmit, why)
             })
             .collect();
         if !ops.is_empty() {
@@ -222,7 +223,7 @@ impl Core {
     }
 
     /// The token in use; `None` when there is none. The same one again changes nothing.
-    pub fn token(&mut self, token: Option<TokenPrint>) {
+    pub fn token(&mut self, token: Option<TokenFingerprint>) {
         let present = token.is_some();
         let Some(replaced) = self.tokens.replace(token) else {
             return;

@@ -6,9 +6,9 @@ use crate::plan::{About, Decision, Known, Lane, Launch, Settings, Task};
 use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiReply, ApiResponse, TokenInfo, WriteStatus};
 use callbridge_model::Grant;
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::clock::Now;
-use callbridge_spool::{Due, FIRST_POLL, Fate, Op, RowId, Step, Unconfirmed, WorkQueue};
+use callbridge_spool::{Due, FIRST_POLL, IfAbsent, Op, RowId, Step, Unconfirmed, WorkQueue};
 use std::time::Duration;
 
 pub(super) const T0: EventTime = EventTime::from_seconds(1_795_151_000);
@@ -21,8 +21,8 @@ pub(super) fn at(seconds: u64) -> Now {
     }
 }
 
-pub(super) fn print() -> TokenPrint {
-    TokenPrint::of("svc_pat_one")
+pub(super) fn print() -> TokenFingerprint {
+    TokenFingerprint::of("svc_pat_one")
 }
 
 pub(super) fn due(id: i64) -> Due {
@@ -50,7 +50,7 @@ pub(super) fn submitted(id: i64, accepted: Now) -> Unconfirmed {
         absent: 0,
         absent_at: None,
         resubmits: 0,
-        fate: Fate::Resubmit,
+        fate: IfAbsent::Resubmit,
         message: String::new(),
     }
 }
@@ -233,7 +233,7 @@ fn a_dry_run_submits_nothing_and_says_so() {
 fn a_requestid_of_another_token_is_swept_for_and_sent_again_where_no_sweep_will_do() {
     let mut core = ready(Settings::default());
     let foreign = Unconfirmed {
-        token: TokenPrint::of("svc_pat_old"),
+        token: TokenFingerprint::of("svc_pat_old"),
         ..submitted(3, at(0))
     };
     let head = WorkQueue {
@@ -333,7 +333,7 @@ fn answers_to_the_token_before_it_open_no_line_for_another_one() {
             slots.push(plan.slot);
             core.launch(at(10), plan, About::default());
         }
-        core.token(Some(TokenPrint::of("svc_pat_of_another_company")));
+        core.token(Some(TokenFingerprint::of("svc_pat_of_another_company")));
         core.answered(at(11), slots[0], heard(first));
         core.answered(at(12), slots[1], heard(accepted()));
         let head = WorkQueue {
@@ -389,7 +389,7 @@ fn another_token_has_no_fresh_budget() {
         let heard = ApiResponse::from(Ok(ApiReply::Status(WriteStatus::Success)));
         core.answered(now, slot, heard).expect("under way");
     }
-    core.token(Some(TokenPrint::of("svc_pat_two")));
+    core.token(Some(TokenFingerprint::of("svc_pat_two")));
     // The first was answered in the second 0.
     for second in 41..60 {
         assert_eq!(lane(&mut core, at(second), &WorkQueue::default()), None);

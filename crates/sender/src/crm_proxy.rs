@@ -2,7 +2,7 @@
 
 use callbridge_crm::ApiResult;
 use callbridge_leads::lead_request::due::CommandRequest;
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use tokio::sync::{mpsc, oneshot};
 
 /// Questions that wait to be seen by the sender.
@@ -12,7 +12,7 @@ const WAITING_MAX: usize = 16;
 #[derive(Clone, Debug, PartialEq)]
 pub enum ProxyReply {
     /// The CRM's answer, and the token that it was asked with.
-    Answer(ApiResult, TokenPrint),
+    Answer(ApiResult, TokenFingerprint),
     /// It was not asked: the sender is paused, and this mends it.
     Paused {
         /// As in `status`: `no_grant`.

@@ -4,7 +4,7 @@ use super::plan::{Plan, Task};
 use super::troubles::{Flying, Part, SLOW};
 use callbridge_call::EventTime;
 use callbridge_leads::lead_request::due::LeadRequest;
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::clock::Now;
 use callbridge_spool::RowId;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ const UNDER_WAY_SLOW_MAX: usize = 12;
 #[derive(Clone, Debug)]
 pub(super) struct Flight {
     pub(super) plan: Plan,
-    pub(super) token: TokenPrint,
+    pub(super) token: TokenFingerprint,
     /// Since boot.
     pub(super) sent: Duration,
     pub(super) wall_sent: EventTime,

@@ -7,7 +7,7 @@ use super::unresolved;
 use callbridge_crm::{Request, request};
 use callbridge_leads::lead_request::failed::Reroute;
 use callbridge_model::Reason;
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::clock::Now;
 use callbridge_spool::{Op, Row, RowId, State, Step, Unconfirmed};
 
@@ -97,7 +97,8 @@ impl Core {
     fn sweep(&mut self, now: Now, sought: Vec<Unconfirmed>) -> Option<Request> {
         // while polls are refused nothing but a sweep finds a call, whatever its token
         let polls = !self.rights.polls_barred(now.boot);
-        let tokens: Vec<TokenPrint> = self.tokens.living(now).filter(|_| polls).cloned().collect();
+        let tokens: Vec<TokenFingerprint> =
+            self.tokens.living(now).filter(|_| polls).cloned().collect();
         let sought = sought
             .into_iter()
             .filter(|call| !self.flights.has_call(call.row));

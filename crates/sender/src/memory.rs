@@ -3,7 +3,7 @@
 use super::gate::Streak;
 use super::reconciliation::page_strategy::PageStrategy;
 use callbridge_call::EventTime;
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_spool::Op;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ pub struct Memory {
     #[serde(rename = "ways")]
     pub page_strategy: PageStrategy,
     /// The last token there was: what it was refused says nothing of another.
-    pub token: Option<TokenPrint>,
+    pub token: Option<TokenFingerprint>,
     /// The window of the slots: they know nothing of what was sent longer ago.
     pub window: Option<Duration>,
     /// Nothing is sent before its end.
@@ -41,7 +41,7 @@ pub struct Memory {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
     /// Which one.
-    pub token: TokenPrint,
+    pub token: TokenFingerprint,
     /// The last time it was refused.
     pub at: EventTime,
 }
@@ -198,7 +198,7 @@ mod tests {
     use serde_json::json;
 
     fn full() -> Memory {
-        let print = TokenPrint::of("svc_pat_dead");
+        let print = TokenFingerprint::of("svc_pat_dead");
         Memory {
             token: Some(print.clone()),
             window: Some(Duration::from_secs(60)),

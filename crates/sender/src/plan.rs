@@ -7,7 +7,7 @@ use callbridge_crm::{Endpoint, FieldNames, Request};
 use callbridge_leads::lead_request::FieldWrite;
 use callbridge_leads::lead_request::due::{CommandRequest, LeadRequest};
 use callbridge_leads::lead_request::failed::Reroute;
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_spool::{
     Binding, Error, Op, QueueQuery, Row, RowId, SlotRow, Store, Unconfirmed, tables,
 };
@@ -177,7 +177,7 @@ pub enum Launch {
         /// What is sent.
         request: Request,
         /// With which token.
-        token: TokenPrint,
+        token: TokenFingerprint,
         /// To be committed before.
         ops: Vec<Op>,
     },

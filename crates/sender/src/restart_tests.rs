@@ -5,7 +5,7 @@ use crate::core::Core;
 use crate::plan::{About, Decision, Known, Lane, Launch, Settings};
 use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiResponse};
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::clock::Now;
 use callbridge_spool::{Op, SlotRow, WorkQueue};
 use std::time::Duration;
@@ -156,7 +156,7 @@ fn a_refused_token_is_asked_about_once_a_minute_over_restarts_and_another_one_at
     assert_eq!(pause.reason, "token_refused");
     assert_eq!(core.next(at(3), &head), Decision::WaitUntil(at(60).boot));
     assert_eq!(lane(&mut core, at(60), &head), Some(Lane::Token));
-    core.token(Some(TokenPrint::of("svc_pat_after_it")));
+    core.token(Some(TokenFingerprint::of("svc_pat_after_it")));
     assert_eq!(lane(&mut core, at(4), &head), Some(Lane::Token));
 }
 

@@ -12,7 +12,7 @@ use super::troubles::Extent;
 use crate::crm_proxy::{ProxyReply, Question, Questions};
 use callbridge_crm::{ApiError, ApiResponse, Client};
 use callbridge_leads::lead_request::due::{LeadRequest, RequestId};
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::clock;
 use callbridge_model::heartbeat::Pulse;
 use callbridge_model::secret::Secret;
@@ -334,7 +334,7 @@ impl Loop {
     }
 
     /// A token in use by its print.
-    fn secret(&self, token: &TokenPrint) -> Option<Secret> {
+    fn secret(&self, token: &TokenFingerprint) -> Option<Secret> {
         let tokens = self.tokens.as_ref()?;
         let before = tokens.previous.as_ref().map(|(secret, _)| secret);
         let mut both = std::iter::once(&tokens.current).chain(before);

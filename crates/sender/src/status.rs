@@ -6,7 +6,7 @@ use super::troubles::{Extent, Part};
 use super::verdict::Halt;
 use callbridge_crm::{Endpoint, TokenInfo};
 use callbridge_model::status::{Backlog, BudgetStatus, Pause, Requests, SenderTrouble, Token};
-use callbridge_model::{Grant, TokenPrint};
+use callbridge_model::{Grant, TokenFingerprint};
 use callbridge_spool::WorkQueue;
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub struct SenderStatus {
     /// Somebody else uses the token: a 429 came below our own cap.
     pub token_shared: bool,
     /// Of which token all this is said.
-    pub token_print: Option<TokenPrint>,
+    pub token_print: Option<TokenFingerprint>,
     /// Whether the service takes it; `None` before it is known.
     pub token_taken: Option<bool>,
     /// Requests under way.

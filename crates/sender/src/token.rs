@@ -3,7 +3,7 @@
 
 use super::token_update::{TokenUpdate, Tokens};
 use callbridge_model::FileVersion;
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::secret::{ExposeSecret, Secret, is_token};
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
@@ -91,8 +91,8 @@ impl TokenSource {
 }
 
 /// The print by which a token is known in the spool.
-pub fn print(token: &Secret) -> TokenPrint {
-    TokenPrint::of(token.expose_secret())
+pub fn print(token: &Secret) -> TokenFingerprint {
+    TokenFingerprint::of(token.expose_secret())
 }
 
 /// What a look at the source gave.
@@ -112,7 +112,7 @@ pub struct Watch {
     source: TokenSource,
     seen: Option<FileVersion>,
     /// The current token, and the one before it.
-    current: Option<(TokenPrint, Option<TokenPrint>)>,
+    current: Option<(TokenFingerprint, Option<TokenFingerprint>)>,
     /// A look in which the file was gone or torn: it may be being written.
     doubted: bool,
     /// It was said that the file cannot be read.

@@ -10,14 +10,14 @@ use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiResult, TokenInfo};
 use callbridge_leads::lead_request::due::{CommandRequest, LeadRequest};
 use callbridge_model::clock::Now;
-use callbridge_model::{Grant, TokenPrint};
+use callbridge_model::{Grant, TokenFingerprint};
 use callbridge_spool::{Binding, Fit, Op, SlotRow};
 use std::time::Duration;
 
 /// What is known of the tokens.
 #[derive(Debug)]
 pub(super) struct KnownTokens {
-    current: Option<TokenPrint>,
+    current: Option<TokenFingerprint>,
     /// The one before it, and its end: nothing but its own requestIds is asked with it (§4.6).
     before: Option<Before>,
     /// The token in use is asked with before all else so long before its end.
@@ -26,7 +26,7 @@ pub(super) struct KnownTokens {
     binding: Binding,
     expires_in_days: Option<u32>,
     /// The last token there was, over restarts.
-    last: Option<TokenPrint>,
+    last: Option<TokenFingerprint>,
     /// The token that was refused last, and when, since boot.
     refused: Option<(Refused, Duration)>,
 }
@@ -55,7 +55,7 @@ impl KnownTokens {
     /// None yet; `last` and `refused` are remembered, `slots` those of the requests before.
     pub(super) fn new(
         binding: Binding,
-        last: Option<TokenPrint>,
+        last: Option<TokenFingerprint>,
         refused: Option<Refused>,
         slots: &[SlotRow],
         now: Now,
@@ -73,12 +73,12 @@ impl KnownTokens {
     }
 
     /// The token in use.
-    pub(super) fn current(&self) -> Option<&TokenPrint> {
+    pub(super) fn current(&self) -> Option<&TokenFingerprint> {
         self.current.as_ref()
     }
 
     /// It is this one.
-    pub(super) fn is_current(&self, token: &TokenPrint) -> bool {
+    pub(super) fn is_current(&self, token: &TokenFingerprint) -> bool {
         self.current.as_ref() == Some(token)
     }
 
@@ -93,7 +93,7 @@ impl KnownTokens {
     }
 
     /// The last token there was, to be remembered.
-    pub(super) fn last(&self) -> Option<&TokenPrint> {
+    pub(super) fn last(&self) -> Option<&TokenFingerprint> {
         self.last.as_ref()
     }
 
@@ -103,20 +103,20 @@ impl KnownTokens {
     }
 
     /// The tokens whose requestIds can be read, the one in use first.
-    pub(super) fn living(&self, now: Now) -> impl Iterator<Item = &TokenPrint> {
+    pub(super) fn living(&self, now: Now) -> impl Iterator<Item = &TokenFingerprint> {
         let lives = |it: &&Before| now.wall.floor_seconds() < it.until;
         let before = self.before.as_ref().filter(lives).map(|it| &it.token);
         self.current.iter().chain(before)
     }
 
     /// A requestId of this token can be read.
-    pub(super) fn reads(&self, now: Now, token: &TokenPrint) -> bool {
+    pub(super) fn reads(&self, now: Now, token: &TokenFingerprint) -> bool {
         self.living(now).any(|it| it == token)
     }
 
     /// A requestId is asked for with the token that it was given to (§4.6), all else with the one
     /// in use.
-    pub(super) fn fitting(&self, now: Now, task: &Task) -> Option<TokenPrint> {
+    pub(super) fn fitting(&self, now: Now, task: &Task) -> Option<TokenFingerprint> {
         let own = match task {
             Task::Poll(call) => Some(&call.token),
             Task::Errand(errand) => errand.token(),
@@ -129,7 +129,7 @@ impl KnownTokens {
     }
 
     /// The token ends soon, and with it all that can be asked of its requestIds.
-    pub(super) fn ends_soon(&self, now: Now, token: &TokenPrint) -> bool {
+    pub(super) fn ends_soon(&self, now: Now, token: &TokenFingerprint) -> bool {
         let (expires, soon) = match self.before.as_ref().filter(|it| it.token == *token) {
             Some(before) => (Some(before.until), self.ends_within.min(PROBE)),
             None => {
@@ -172,7 +172,7 @@ impl KnownTokens {
     }
 
     /// The token in use; `None` where it is the same one again.
-    pub(super) fn replace(&mut self, token: Option<TokenPrint>) -> Option<Replaced> {
+    pub(super) fn replace(&mut self, token: Option<TokenFingerprint>) -> Option<Replaced> {
         if self.current == token {
             return None;
         }
@@ -195,7 +195,7 @@ impl KnownTokens {
 
     /// A request goes out with this token. Where it was refused a kill may keep the answer from
     /// us: the next one counts from here, and that is to be remembered.
-    pub(super) fn launched(&mut self, now: Now, token: &TokenPrint) -> bool {
+    pub(super) fn launched(&mut self, now: Now, token: &TokenFingerprint) -> bool {
         let refused = self.refused.as_mut().filter(|(it, _)| it.token == *token);
         let Some((refused, at)) = refused else {
             return false;
@@ -210,12 +210,12 @@ impl KnownTokens {
     }
 
     /// The token before the one in use is dead: what it made can only be looked for.
-    pub(super) fn over(&mut self, token: &TokenPrint) {
+    pub(super) fn over(&mut self, token: &TokenFingerprint) {
         self.before.take_if(|before| before.token == *token);
     }
 
     /// The token in use was refused.
-    pub(super) fn refuse(&mut self, now: Now, token: &TokenPrint) {
+    pub(super) fn refuse(&mut self, now: Now, token: &TokenFingerprint) {
         self.info = None;
         let (token, at) = (token.clone(), now.wall);
         self.refused = Some((Refused { token, at }, now.boot));

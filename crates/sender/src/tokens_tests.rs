@@ -4,12 +4,12 @@ use super::tests::{at, due, lane, print, ready, submitted};
 use crate::core::{Before, Core};
 use crate::plan::{About, Decision, Lane, Launch, Settings, Task};
 use callbridge_crm::{ApiError, ApiReply, ApiResponse, ApiResult, Request, TokenInfo, WriteStatus};
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::clock::Now;
 use callbridge_spool::{Unconfirmed, WorkQueue};
 
-fn second() -> TokenPrint {
-    TokenPrint::of("svc_at_two")
+fn second() -> TokenFingerprint {
+    TokenFingerprint::of("svc_at_two")
 }
 
 /// The first token was replaced at 100 s and ends at 400 s; the second one is known to be good.
@@ -30,7 +30,12 @@ fn info() -> ApiResult {
 }
 
 /// Sends the next request, and answers it; with which token it went.
-fn sent(core: &mut Core, now: Now, head: &WorkQueue, answer: ApiResult) -> (Request, TokenPrint) {
+fn sent(
+    core: &mut Core,
+    now: Now,
+    head: &WorkQueue,
+    answer: ApiResult,
+) -> (Request, TokenFingerprint) {
     let Decision::Send(plan) = core.next(now, head) else {
         panic!("something is sent");
     };

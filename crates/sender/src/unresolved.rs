@@ -1,7 +1,7 @@
 //! What becomes of a call whose outcome cannot be asked for: the journal itself was asked.
 
 use callbridge_model::Reason;
-use callbridge_spool::{Fate, Step, Unconfirmed};
+use callbridge_spool::{IfAbsent, Step, Unconfirmed};
 use serde_json::Value;
 
 /// Resubmissions after a lost requestId before a call is given up as `unconfirmed`.
@@ -10,8 +10,8 @@ pub const RESUBMITS_MAX: u32 = 3;
 /// The journal shows the orphan.
 pub fn found(call: &Unconfirmed) -> Step {
     match call.fate {
-        Fate::Resubmit | Fate::ServerError => Step::Confirmed,
-        Fate::Changed => Step::too_late(&call.message),
+        IfAbsent::Resubmit | IfAbsent::ServerError => Step::Confirmed,
+        IfAbsent::Changed => Step::too_late(&call.message),
     }
 }
 
@@ -23,8 +23,8 @@ pub fn absent(call: &Unconfirmed, seen: bool) -> Step {
         "the journal cannot be read"
     };
     match call.fate {
-        Fate::ServerError => died(Reason::ServerError, call.message.clone()),
-        Fate::Changed if !seen => died(
+        IfAbsent::ServerError => died(Reason::ServerError, call.message.clone()),
+        IfAbsent::Changed if !seen => died(
             Reason::Unconfirmed,
             format!(
                 "it may stand in the journal as it was first sent: {}; the journal cannot be \
@@ -32,7 +32,7 @@ pub fn absent(call: &Unconfirmed, seen: bool) -> Step {
                 call.message
             ),
         ),
-        Fate::Resubmit if call.resubmits >= RESUBMITS_MAX => died(
+        IfAbsent::Resubmit if call.resubmits >= RESUBMITS_MAX => died(
             Reason::Unconfirmed,
             format!(
                 "sent {} times, and each time its outcome could not be asked for before it was \
@@ -41,7 +41,7 @@ pub fn absent(call: &Unconfirmed, seen: bool) -> Step {
                 call.message
             ),
         ),
-        Fate::Resubmit | Fate::Changed => Step::Resubmit {
+        IfAbsent::Resubmit | IfAbsent::Changed => Step::Resubmit {
             why: how.to_owned(),
         },
     }

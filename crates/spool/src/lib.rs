@@ -76,7 +76,7 @@ pub use row::{
     Attempt, Due, Hooked, Left, Letter, LetterFilter, Notice, ParkedPhone, QueueQuery, Ripe, Row,
     SeenCall, Unconfirmed, UnreadBytes, WorkQueue,
 };
-pub use state::{FIRST_POLL, Fate, Refused, State, Step, hooked, next};
+pub use state::{FIRST_POLL, IfAbsent, Refused, State, Step, hooked, next};
 pub use store::Store;
 pub use tables::books::Recount;
 pub use tables::directory::DirectorySize;

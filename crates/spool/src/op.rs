@@ -6,7 +6,7 @@ use callbridge_call::{EventTime, FinishedCall};
 use callbridge_leads::directory::LeadNews;
 use callbridge_leads::lead_request::LeadChange;
 use callbridge_leads::lead_request::failed::{FailedCall, FailedCallDecision};
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::{CallUuid, Judged, LeadId, Reason};
 use rusqlite::types::{FromSql, FromSqlResult, ValueRef};
 use serde::{Deserialize, Serialize};
@@ -283,7 +283,7 @@ pub struct SlotRow {
     /// Which one, from 0.
     pub slot: u32,
     /// The token it counts against.
-    pub token: TokenPrint,
+    pub token: TokenFingerprint,
     /// The boot that `sent` and `answered` belong to.
     pub boot_id: String,
     /// When its request was sent, since boot.

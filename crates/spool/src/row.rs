@@ -2,11 +2,11 @@
 
 use super::HELD_MAX;
 use super::op::RowId;
-use super::state::{Fate, State};
+use super::state::{IfAbsent, State};
 use callbridge_call::{EpochSeconds, EventTime, FinishedCall};
 use callbridge_leads::lead_request::Finding;
 use callbridge_leads::lead_request::due::DueRequests;
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::{CallRecord, CallUuid, Phone, Reason};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub struct Row {
     /// The CRM's id of its last accepted request.
     pub request_id: Option<String>,
     /// The token that made that request.
-    pub token: Option<TokenPrint>,
+    pub token: Option<TokenFingerprint>,
     /// Every try, oldest first; beyond [`super::ATTEMPTS_MAX`] the middle is left out.
     pub attempts: Vec<Attempt>,
     /// When that request was accepted.
@@ -89,8 +89,8 @@ pub struct Unconfirmed {
     pub started: EpochSeconds,
     /// Its request; `None` when nothing can be asked with it.
     pub request_id: Option<String>,
-    /// The only token that can read it; [`TokenPrint::none`] when none can.
-    pub token: TokenPrint,
+    /// The only token that can read it; [`TokenFingerprint::none`] when none can.
+    pub token: TokenFingerprint,
     /// When it was accepted, or sent where that is not known; a requestId can be read for 24 hours
     /// (§4.6).
     pub submitted_at: EventTime,
@@ -107,7 +107,7 @@ pub struct Unconfirmed {
     /// How often it was sent again.
     pub resubmits: u32,
     /// What becomes of it when it is an orphan and absent.
-    pub fate: Fate,
+    pub fate: IfAbsent,
     /// Words that go with that.
     pub message: String,
 }
@@ -134,7 +134,7 @@ pub struct QueueQuery {
     pub now: EventTime,
     /// The tokens that can read requestIds of theirs: the one in use first, then the one before it
     /// while it lives.
-    pub tokens: Vec<TokenPrint>,
+    pub tokens: Vec<TokenFingerprint>,
     /// A call accepted before this moment should have been written by now.
     pub ripe_before: EventTime,
     /// Requests fail: a call that none failed on goes before those that were held back.

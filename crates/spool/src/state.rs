@@ -27,7 +27,7 @@
 
 use callbridge_call::EventTime;
 use callbridge_leads::lead_request::failed::{Reroute, RerouteHistory};
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::{CallRecord, Reason};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -95,7 +95,7 @@ impl fmt::Display for State {
 
 /// What becomes of an orphan that the journal does not hold. The words are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Fate {
+pub enum IfAbsent {
     /// It is sent again.
     #[default]
     Resubmit,
@@ -105,7 +105,7 @@ pub enum Fate {
     Changed,
 }
 
-impl Fate {
+impl IfAbsent {
     /// Every fate.
     pub const ALL: [Self; 3] = [Self::Resubmit, Self::ServerError, Self::Changed];
 
@@ -136,7 +136,7 @@ pub enum Step {
         /// The CRM's id of the request (§4.5).
         request_id: String,
         /// The token that made it: only that one can read it.
-        token: TokenPrint,
+        token: TokenFingerprint,
     },
     /// sending → ready: to be tried again (5xx, time-out, 401, 429…). Counts as an attempt.
     Returned {
@@ -171,7 +171,7 @@ pub enum Step {
         /// When the journal can be asked first.
         next_look: EventTime,
         /// What becomes of it when the journal does not hold it.
-        fate: Fate,
+        fate: IfAbsent,
         /// The attempt's words.
         why: String,
     },
@@ -202,7 +202,7 @@ pub enum Step {
         record: CallRecord,
     },
     /// dead → submitted: by a person, with other values than before, of a call that may have been
-    /// written all the same. An orphan with [`Fate::Changed`].
+    /// written all the same. An orphan with [`IfAbsent::Changed`].
     Recheck {
         /// What is sent when the journal does not hold the call; same uuid.
         record: CallRecord,
@@ -317,12 +317,12 @@ impl Step {
 pub fn hooked(
     state: State,
     reason: Option<Reason>,
-    fate: Option<Fate>,
+    fate: Option<IfAbsent>,
     message: &str,
 ) -> Option<Step> {
     let doubtful = matches!(reason, Some(Reason::ServerError | Reason::Unconfirmed));
     match state {
-        State::Submitted if fate == Some(Fate::Changed) => Some(Step::too_late(message)),
+        State::Submitted if fate == Some(IfAbsent::Changed) => Some(Step::too_late(message)),
         State::Ready | State::Sending | State::Submitted => Some(Step::Hooked),
         State::Dead => doubtful.then_some(Step::Hooked),
         State::Journaled | State::Parked | State::Discarded => None,

@@ -13,7 +13,7 @@ use super::{Fields, Item, Name};
 use super::{catalogue::Catalogue, item};
 use crate::lead_request::FieldWrite;
 use callbridge_call::{EpochSeconds, EventTime};
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -78,7 +78,7 @@ pub struct Write {
     /// When it was sent.
     pub at: EventTime,
     /// Its requestId, and the only token that can read it; `None` before the answer.
-    pub accepted: Option<(String, TokenPrint)>,
+    pub accepted: Option<(String, TokenFingerprint)>,
     /// Polls so far.
     pub polls: u32,
 }
@@ -226,7 +226,7 @@ impl LeadFieldState {
     }
 
     /// The request was accepted (§4.4).
-    pub fn accepted(&mut self, request_id: String, token: TokenPrint, now: EventTime) {
+    pub fn accepted(&mut self, request_id: String, token: TokenFingerprint, now: EventTime) {
         if let Some(write) = &mut self.request {
             write.accepted = Some((request_id, token));
             self.due = now.plus(FIRST_POLL).micros();

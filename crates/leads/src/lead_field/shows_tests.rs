@@ -44,8 +44,8 @@ fn sent(shows: &mut LeadFieldState, now: EventTime) -> u64 {
     shows.sent(&write, now)
 }
 
-fn token() -> TokenPrint {
-    TokenPrint::of("token")
+fn token() -> TokenFingerprint {
+    TokenFingerprint::of("token")
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::memory::{CLOCK_SLACK, DAILY};
 use callbridge_call::EventTime;
 use callbridge_crm::LeadsPage;
 use callbridge_model::LeadId;
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use serde_json::Value;
 
 /// One request.
@@ -39,7 +39,7 @@ pub struct FieldPoll {
     /// As the service gave it.
     pub request_id: String,
     /// The only token that can read it (§4.6).
-    pub token: TokenPrint,
+    pub token: TokenFingerprint,
 }
 
 /// What a command asks for.
@@ -59,7 +59,7 @@ pub enum CommandRequest {
         /// As the service gave it.
         request_id: String,
         /// The token that made the request.
-        token: TokenPrint,
+        token: TokenFingerprint,
     },
 }
 
@@ -117,7 +117,7 @@ impl DueRequests {
     }
 
     /// This one is due: asked with its token, which is the one in use or the one before it.
-    pub fn push_poll(&mut self, poll: FieldPoll, tokens: &[TokenPrint]) {
+    pub fn push_poll(&mut self, poll: FieldPoll, tokens: &[TokenFingerprint]) {
         let (urgency, errand) = match tokens.iter().position(|token| *token == poll.token) {
             Some(0) => (Urgency::Spare, LeadRequest::FieldPoll(poll)),
             // the token before: nobody can ask when it ends
@@ -136,7 +136,7 @@ impl LeadRequest {
     }
 
     /// The only token that it can be sent with; `None` for the one in use.
-    pub const fn token(&self) -> Option<&TokenPrint> {
+    pub const fn token(&self) -> Option<&TokenFingerprint> {
         match self {
             Self::FieldPoll(FieldPoll { token, .. })
             | Self::Asked(_, CommandRequest::Poll { token, .. }) => Some(token),

@@ -9,7 +9,7 @@ use crate::lead_request::due::LeadRequest;
 use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiReply, ApiResult, WriteStatus};
 use callbridge_model::LeadId;
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;
@@ -82,7 +82,7 @@ pub enum LeadOutcome {
     /// The catalogue, or why there is none.
     Catalogue(Catalogue),
     /// A field write was accepted.
-    Accepted(LeadId, String, TokenPrint),
+    Accepted(LeadId, String, TokenFingerprint),
     /// A field write is not carried out yet.
     NotYet(LeadId),
     /// It is carried out.
@@ -188,7 +188,7 @@ fn sort_reply(reply: &ApiReply) -> Sort<'_> {
 pub fn settle(
     errand: &LeadRequest,
     answer: &ApiResult,
-    token: &TokenPrint,
+    token: &TokenFingerprint,
     now: EventTime,
 ) -> Option<Settled> {
     let again = |why: String| settled(false, why, |why| LeadOutcome::Again(errand.clone(), why));
@@ -243,7 +243,12 @@ fn looked_up(lead: LeadId, answer: Sort<'_>, errand: &LeadRequest) -> Settled {
     }
 }
 
-fn written(lead: LeadId, answer: Sort<'_>, errand: &LeadRequest, token: &TokenPrint) -> Settled {
+fn written(
+    lead: LeadId,
+    answer: Sort<'_>,
+    errand: &LeadRequest,
+    token: &TokenFingerprint,
+) -> Settled {
     match answer {
         Sort::Accepted(request_id) => well(LeadOutcome::Accepted(lead, request_id, token.clone())),
         Sort::Barred(why) => settled(true, why, |why| {

@@ -16,12 +16,12 @@ fn poll() -> LeadRequest {
     LeadRequest::FieldPoll(FieldPoll {
         lead: lead(),
         request_id: "r".into(),
-        token: TokenPrint::of("token"),
+        token: TokenFingerprint::of("token"),
     })
 }
 
 fn word(errand: &LeadRequest, answer: &ApiResult) -> String {
-    let settled = settle(errand, answer, &TokenPrint::of("token"), now());
+    let settled = settle(errand, answer, &TokenFingerprint::of("token"), now());
     let settled = settled.expect("ours");
     let told = match settled.told {
         LeadOutcome::LookedUp(_, finding) => finding.word().to_owned(),
@@ -137,7 +137,13 @@ fn a_catalogue_that_cannot_be_read_says_why() {
     let fields = Ok(ApiReply::Data(
         serde_json::json!({"data": [{"id": 11, "infoType": "LED"}]}),
     ));
-    let read = settle(&LeadRequest::Catalogue, &fields, &TokenPrint::none(), now()).expect("ours");
+    let read = settle(
+        &LeadRequest::Catalogue,
+        &fields,
+        &TokenFingerprint::none(),
+        now(),
+    )
+    .expect("ours");
     assert!(matches!(read.told, LeadOutcome::Catalogue(it) if it.whole && it.fields.len() == 1));
     let none = Ok(ApiReply::Data(serde_json::json!({"data": null})));
     assert!(word(&LeadRequest::Catalogue, &none).contains("no fields in the answer"));

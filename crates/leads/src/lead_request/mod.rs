@@ -24,7 +24,7 @@ use crate::lead_request::due::LeadRequest;
 use callbridge_call::EventTime;
 use callbridge_crm::LeadsPage;
 use callbridge_crm::{ApiReply, ApiResult, WriteStatus};
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 
 /// What is to be stored of a request about leads.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,7 +88,7 @@ pub fn settle(
     now: EventTime,
     errand: &LeadRequest,
     answer: &ApiResult,
-    token: &TokenPrint,
+    token: &TokenFingerprint,
 ) -> Settled {
     let (done, words) = match answer {
         Ok(ApiReply::Status(WriteStatus::Pending { word })) => (false, word.clone()),

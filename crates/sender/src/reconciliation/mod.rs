@@ -15,7 +15,7 @@ pub mod page_strategy;
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{FilterPage, Page};
 use callbridge_model::CallUuid;
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_spool::{HELD_MAX, Unconfirmed};
 use page_strategy::{End, PageStrategy, Range};
 use std::collections::{BTreeMap, BTreeSet};
@@ -149,7 +149,7 @@ impl Sweeper {
         &mut self,
         now: EventTime,
         ripe_before: EventTime,
-        tokens: &[TokenPrint],
+        tokens: &[TokenFingerprint],
         sought: Vec<Unconfirmed>,
     ) -> Option<FilterPage> {
         if self.running.is_none() {
@@ -167,7 +167,7 @@ impl Sweeper {
         &mut self,
         now: EventTime,
         ripe_before: EventTime,
-        tokens: &[TokenPrint],
+        tokens: &[TokenFingerprint],
         sought: Vec<Unconfirmed>,
     ) {
         let due = |call: &Unconfirmed| {

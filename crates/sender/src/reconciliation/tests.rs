@@ -1,7 +1,7 @@
 //! Against journals of every kind that the document leaves open.
 
 use super::*;
-use callbridge_spool::{Fate, RowId};
+use callbridge_spool::{IfAbsent, RowId};
 
 const T0: EventTime = EventTime::from_seconds(1_795_151_000);
 
@@ -9,8 +9,8 @@ fn after(seconds: u64) -> EventTime {
     T0.plus(Duration::from_secs(seconds))
 }
 
-fn token() -> TokenPrint {
-    TokenPrint::of("svc_pat_one")
+fn token() -> TokenFingerprint {
+    TokenFingerprint::of("svc_pat_one")
 }
 
 fn uuid(n: u64) -> CallUuid {
@@ -34,7 +34,7 @@ fn call(n: u64) -> Unconfirmed {
         absent: 0,
         absent_at: None,
         resubmits: 0,
-        fate: Fate::Resubmit,
+        fate: IfAbsent::Resubmit,
         message: String::new(),
     }
 }
@@ -265,7 +265,7 @@ fn pages_full_of_strangers_end_the_sweeps_for_an_hour() {
 #[test]
 fn an_orphan_amid_strangers_is_looked_for_although_they_end_the_sweeps() {
     let orphan = Unconfirmed {
-        token: TokenPrint::none(),
+        token: TokenFingerprint::none(),
         ..call(1)
     };
     let sought = [call(0), orphan];
@@ -320,7 +320,7 @@ fn a_call_sent_twice_does_not_widen_the_range_but_an_orphan_does() {
     );
     let orphan = |call: &mut Unconfirmed| {
         call.first_sent = T0.minus(Duration::from_secs(900));
-        call.token = TokenPrint::none();
+        call.token = TokenFingerprint::none();
     };
     assert_eq!(since(orphan), 903);
 }
@@ -355,7 +355,7 @@ fn calls_that_sweeps_miss_time_and_again_change_the_range() {
 fn an_orphan_of_a_clock_that_was_set_back_is_sought_in_the_whole_journal() {
     let years = Duration::from_secs(20 * 365 * 24 * 3600);
     let orphan = Unconfirmed {
-        token: TokenPrint::none(),
+        token: TokenFingerprint::none(),
         submitted_at: T0.plus(years),
         first_sent: T0.plus(years),
         ..call(1)

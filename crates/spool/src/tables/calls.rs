@@ -5,7 +5,7 @@ use crate::Db;
 use crate::{Attempt, Error, Row, RowId};
 use callbridge_call::EventTime;
 use callbridge_model::CallUuid;
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 
 const COLUMNS: &str = "id, ifnull(uuid, twin), state, record, call, request_id, token, attempts, \
      submitted_at, polls, next_poll, resubmits, not_before, live, reason, message, errors, since, \
@@ -117,7 +117,7 @@ fn complete(db: &Db, raw: CallColumns) -> Result<Row, Error> {
         record: db.read_json(id, &raw.record)?,
         call: db.read_json(id, &raw.call)?,
         request_id: raw.request_id,
-        token: raw.token.map(TokenPrint::stored),
+        token: raw.token.map(TokenFingerprint::stored),
         attempts: db.read_json::<Vec<Attempt>>(id, &raw.attempts)?,
         submitted_at: raw.submitted_at.map(EventTime::from_micros),
         polls: raw.polls,

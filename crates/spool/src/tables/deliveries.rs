@@ -7,7 +7,7 @@ use super::step;
 use crate::Db;
 use crate::Store;
 use crate::op::{Delivered, Delivery, Done, RowId, WebhookEvent};
-use crate::state::{self, Fate, State, Step};
+use crate::state::{self, IfAbsent, State, Step};
 use crate::{DELIVERIES_KEPT, DELIVERIES_MAX, Error, Fit, Hooked};
 use callbridge_call::EventTime;
 use callbridge_model::{CallUuid, LeadId};
@@ -117,7 +117,7 @@ fn found(db: &Db, uuid: CallUuid) -> Result<Option<DeliveredCall>, Error> {
     };
     let state = db.read_state(row, &word)?;
     let reason = reason.map(|word| db.read_reason(row, &word)).transpose()?;
-    let fate = fate.and_then(|word| Fate::from_word(&word));
+    let fate = fate.and_then(|word| IfAbsent::from_word(&word));
     Ok(Some(DeliveredCall {
         row,
         state,

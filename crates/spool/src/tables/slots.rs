@@ -6,7 +6,7 @@ use crate::Error;
 use crate::Store;
 use crate::op::{Done, SlotRow};
 use callbridge_call::EventTime;
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use std::time::Duration;
 
 /// 292 years fit.
@@ -48,7 +48,7 @@ pub fn slots(db: &Db) -> Result<Vec<SlotRow>, Error> {
         |row| {
             Ok(SlotRow {
                 slot: row.get(0)?,
-                token: TokenPrint::stored(row.get(1)?),
+                token: TokenFingerprint::stored(row.get(1)?),
                 boot_id: row.get(2)?,
                 sent: since_boot(row.get(3)?),
                 answered: row.get::<_, Option<i64>>(4)?.map(since_boot),

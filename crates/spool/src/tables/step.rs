@@ -9,11 +9,11 @@ use super::unreadable;
 use crate::Db;
 use crate::Store;
 use crate::op::{Done, RowId};
-use crate::state::{FIRST_POLL, Fate, State, Step, next};
+use crate::state::{FIRST_POLL, IfAbsent, State, Step, next};
 use crate::tables::books::Book;
 use crate::{ATTEMPTS_MAX, Attempt, Error, Left};
 use callbridge_call::EventTime;
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::{CallRecord, CallUuid, Reason};
 
 /// A person has to look at it, or it waits for its lead.
@@ -156,7 +156,7 @@ fn write_step(db: &Db, row: RowId, step: &Step, at: EventTime) -> Result<(), Err
         Step::Moved { record, been, why } => look_ups::moved(db, row, record, been, why, at),
         Step::Recheck { record, before } => {
             anew(db, row, record)?;
-            orphan(db, row, at, Fate::Changed, before)
+            orphan(db, row, at, IfAbsent::Changed, before)
         }
     }
 }
@@ -199,7 +199,7 @@ fn accepted(
     db: &Db,
     row: RowId,
     request_id: &str,
-    token: &TokenPrint,
+    token: &TokenFingerprint,
     at: EventTime,
 ) -> Result<(), Error> {
     let first_poll = at.plus(FIRST_POLL).micros();
@@ -240,7 +240,7 @@ fn absent(db: &Db, row: RowId, next: EventTime, times: u32, at: EventTime) -> Re
 
 /// Nothing can be asked with its requestId. Where nobody knows when it was accepted, it was not
 /// before it was sent.
-fn orphan(db: &Db, row: RowId, next: EventTime, fate: Fate, why: &str) -> Result<(), Error> {
+fn orphan(db: &Db, row: RowId, next: EventTime, fate: IfAbsent, why: &str) -> Result<(), Error> {
     db.execute(
         "UPDATE calls SET request_id = NULL, token = ?2, polls = 0, next_poll = ?3, fate = ?4,
                 message = ?5, absent = 0, absent_at = NULL,
@@ -249,7 +249,7 @@ fn orphan(db: &Db, row: RowId, next: EventTime, fate: Fate, why: &str) -> Result
          WHERE id = ?1",
         (
             row.0,
-            TokenPrint::none().as_str(),
+            TokenFingerprint::none().as_str(),
             next.micros(),
             fate.word(),
             why,

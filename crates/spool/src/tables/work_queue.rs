@@ -5,12 +5,12 @@ use super::lead_requests;
 use crate::Db;
 use crate::Store;
 use crate::{
-    DUE_POLLS_MAX, Due, Error, Fate, HELD_MAX, QueueQuery, RIPE_MAX, Ripe, RowId, SOUGHT_MAX,
+    DUE_POLLS_MAX, Due, Error, HELD_MAX, IfAbsent, QueueQuery, RIPE_MAX, Ripe, RowId, SOUGHT_MAX,
     Unconfirmed, WorkQueue,
 };
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::CallUuid;
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use rusqlite::Params;
 
 const UNCONFIRMED: &str = "SELECT id, uuid, json_extract(record, '$.linkedid'),
@@ -40,7 +40,7 @@ fn read_unconfirmed(row: &rusqlite::Row<'_>) -> rusqlite::Result<Unconfirmed> {
         trunk: row.get(3)?,
         started: EpochSeconds::new(row.get(4)?),
         request_id: row.get(5)?,
-        token: TokenPrint::stored(row.get(6)?),
+        token: TokenFingerprint::stored(row.get(6)?),
         submitted_at: time(7)?,
         first_sent: time(8)?,
         polls: row.get(9)?,
@@ -49,7 +49,7 @@ fn read_unconfirmed(row: &rusqlite::Row<'_>) -> rusqlite::Result<Unconfirmed> {
         absent_at: row.get::<_, Option<i64>>(12)?.map(EventTime::from_micros),
         resubmits: row.get(13)?,
         fate: fate
-            .and_then(|word| Fate::from_word(&word))
+            .and_then(|word| IfAbsent::from_word(&word))
             .unwrap_or_default(),
         message: row.get(15)?,
     })
@@ -222,7 +222,7 @@ fn due_orphan(db: &Db, ask: &QueueQuery) -> Result<Option<Unconfirmed>, Error> {
 
 /// The tokens that made what waits, but for those that live: from one to the next, for there
 /// may be many calls of each.
-fn other_tokens(db: &Db, living: &[TokenPrint]) -> Result<Vec<String>, Error> {
+fn other_tokens(db: &Db, living: &[TokenFingerprint]) -> Result<Vec<String>, Error> {
     let mut tokens: Vec<String> = db.values(
         "WITH RECURSIVE each(token) AS (
              SELECT min(token) FROM calls WHERE state = 'submitted'

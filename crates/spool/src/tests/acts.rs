@@ -4,13 +4,13 @@
 use super::call::{at, finished, journal};
 use super::deliveries::signature;
 use crate::{
-    Delivery, Done, Fate, Finished, LetterFilter, Op, QueueQuery, RowId, Settings, SlotRow, Step,
-    Store, WebhookEvent, tables,
+    Delivery, Done, Finished, IfAbsent, LetterFilter, Op, QueueQuery, RowId, Settings, SlotRow,
+    Step, Store, WebhookEvent, tables,
 };
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};
 use callbridge_leads::lead_field;
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::{LeadId, Outcome, Phone, Reason};
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,8 +47,8 @@ const DEAD: usize = 7;
 const INCOMPLETE: usize = 8;
 const PARKED: usize = 9;
 
-pub fn token() -> TokenPrint {
-    TokenPrint::of("token")
+pub fn token() -> TokenFingerprint {
+    TokenFingerprint::of("token")
 }
 
 fn step_named(name: &str, n: u32) -> Step {
@@ -70,7 +70,7 @@ fn step_named(name: &str, n: u32) -> Step {
         },
         "orphan" => Step::Orphaned {
             next_look: later,
-            fate: Fate::Resubmit,
+            fate: IfAbsent::Resubmit,
             why: "killed".into(),
         },
         "confirm" => Step::Confirmed,
@@ -425,7 +425,7 @@ pub const ACTS: &[Act] = &[
         },
     ),
     ("what a sweep seeks", |store, _| {
-        for token in [token(), TokenPrint::of("another")] {
+        for token in [token(), TokenFingerprint::of("another")] {
             tables::work_queue::sought(store, &ask(1, Some(token))).expect("readable");
         }
     }),
@@ -539,7 +539,7 @@ fn letters(store: &Store, filter: LetterFilter) {
     tables::letters::letters(store, &LetterFilter { limit, ..filter }).expect("readable");
 }
 
-pub fn ask(seconds: i64, token: Option<TokenPrint>) -> QueueQuery {
+pub fn ask(seconds: i64, token: Option<TokenFingerprint>) -> QueueQuery {
     QueueQuery {
         now: at(seconds),
         tokens: token.into_iter().collect(),
@@ -550,7 +550,7 @@ pub fn ask(seconds: i64, token: Option<TokenPrint>) -> QueueQuery {
 
 /// With the token in use, and with another one.
 fn head(store: &Store, seconds: i64) {
-    for token in [Some(token()), Some(TokenPrint::of("another")), None] {
+    for token in [Some(token()), Some(TokenFingerprint::of("another")), None] {
         tables::work_queue::head(store, &ask(seconds, token)).expect("a head");
     }
 }

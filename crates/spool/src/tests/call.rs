@@ -3,7 +3,7 @@
 use crate::{FIRST_POLL, FailedCallStep, Finished, Op, QueueQuery, RowId, Store, tables};
 use callbridge_call::call::HeardNumber;
 use callbridge_call::{Direction, EpochSeconds, EventTime, Extension, FinishedCall, UniqueId};
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::{CallRecord, CallUuid, Judged, LeadId, Outcome, Phone, Reason};
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ pub fn failed(store: &Store, row: RowId, at: EventTime) -> Op {
 pub fn ask(now: EventTime) -> QueueQuery {
     QueueQuery {
         now,
-        tokens: vec![TokenPrint::of("token")],
+        tokens: vec![TokenFingerprint::of("token")],
         ripe_before: now.minus(FIRST_POLL),
         untried_first: false,
     }

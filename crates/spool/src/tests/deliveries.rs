@@ -3,10 +3,10 @@
 use super::call::{ask, at, finished, journal};
 use super::table::steps;
 use crate::{
-    DELIVERIES_KEPT, Delivered, Delivery, Done, Error, Fate, Hooked, Op, RowId, Settings, State,
-    Step, Store, WebhookEvent, tables,
+    DELIVERIES_KEPT, Delivered, Delivery, Done, Error, Hooked, IfAbsent, Op, RowId, Settings,
+    State, Step, Store, WebhookEvent, tables,
 };
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::{LeadId, Outcome, Reason};
 use std::time::Duration;
 
@@ -70,11 +70,11 @@ fn call(store: &mut Store, way: &[Step]) -> RowId {
 fn accepted() -> Step {
     Step::Accepted {
         request_id: "r-1".into(),
-        token: TokenPrint::of("token"),
+        token: TokenFingerprint::of("token"),
     }
 }
 
-fn orphaned(fate: Fate) -> Step {
+fn orphaned(fate: IfAbsent) -> Step {
     Step::Orphaned {
         next_look: at(20),
         fate,
@@ -112,12 +112,15 @@ fn a_webhook_confirms_a_call_wherever_nobody_knows_better() {
         (sent(), State::Journaled),
         (vec![Step::Send, returned], State::Journaled),
         (submitted(), State::Journaled),
-        (vec![Step::Send, orphaned(Fate::Resubmit)], State::Journaled),
         (
-            vec![Step::Send, orphaned(Fate::ServerError)],
+            vec![Step::Send, orphaned(IfAbsent::Resubmit)],
             State::Journaled,
         ),
-        (vec![Step::Send, orphaned(Fate::Changed)], State::Dead),
+        (
+            vec![Step::Send, orphaned(IfAbsent::ServerError)],
+            State::Journaled,
+        ),
+        (vec![Step::Send, orphaned(IfAbsent::Changed)], State::Dead),
         (letter(Reason::ServerError), State::Journaled),
         (letter(Reason::Unconfirmed), State::Journaled),
         (letter(Reason::Failed), State::Dead),

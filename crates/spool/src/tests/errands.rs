@@ -7,7 +7,7 @@ use callbridge_leads::directory::{FirstPhone, LeadNews, What};
 use callbridge_leads::lead_request::LeadChange;
 use callbridge_leads::lead_request::due::{DueRequests, LeadRequest};
 use callbridge_leads::lead_request::{Finding, LeadOutcome, RequestKind};
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::{EmployeeId, LeadId, Phone};
 
 fn store(drop_employee: bool) -> Store {
@@ -63,7 +63,7 @@ fn accepted(store: &mut Store, row: RowId) {
     step(store, row, Step::Send, 100);
     let accepted = Step::Accepted {
         request_id: "r".into(),
-        token: TokenPrint::of("token"),
+        token: TokenFingerprint::of("token"),
     };
     step(store, row, accepted, 100);
 }

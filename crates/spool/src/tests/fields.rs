@@ -8,7 +8,7 @@ use callbridge_leads::lead_field::{Catalogue, CrmField, FieldId};
 use callbridge_leads::lead_request::LeadChange;
 use callbridge_leads::lead_request::due::{DueRequests, FieldPoll, LeadRequest, Urgency};
 use callbridge_leads::lead_request::{LeadOutcome, RequestKind};
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::{EmployeeId, LeadId};
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ fn journaled(store: &mut Store, n: u32, started: i64, seconds: i64) {
         Step::Send,
         Step::Accepted {
             request_id: format!("r-{n}"),
-            token: TokenPrint::of("token"),
+            token: TokenFingerprint::of("token"),
         },
         Step::Confirmed,
     ];
@@ -98,7 +98,7 @@ fn write(store: &mut Store, seconds: i64) {
     assert!(!is_idle(store, seconds));
     let sent = writes(store);
     told(store, sent, seconds);
-    let accepted = LeadOutcome::Accepted(lead(), "f-1".into(), TokenPrint::of("token"));
+    let accepted = LeadOutcome::Accepted(lead(), "f-1".into(), TokenFingerprint::of("token"));
     told(store, accepted, seconds);
     told(store, LeadOutcome::Written(lead()), seconds + 2);
 }
@@ -304,16 +304,19 @@ fn a_write_is_asked_for_with_its_own_token_and_written_anew_when_that_is_gone() 
     journaled(&mut store, 1, 10, 20);
     let sent = writes(&store);
     told(&mut store, sent, 21);
-    let accepted = LeadOutcome::Accepted(lead(), "f-1".into(), TokenPrint::of("token"));
+    let accepted = LeadOutcome::Accepted(lead(), "f-1".into(), TokenFingerprint::of("token"));
     told(&mut store, accepted, 21);
     let poll = LeadRequest::FieldPoll(FieldPoll {
         lead: lead(),
         request_id: "f-1".into(),
-        token: TokenPrint::of("token"),
+        token: TokenFingerprint::of("token"),
     });
     let due = |tokens: &[&str]| {
         let mut ask = ask(at(30));
-        ask.tokens = tokens.iter().map(|token| TokenPrint::of(token)).collect();
+        ask.tokens = tokens
+            .iter()
+            .map(|token| TokenFingerprint::of(token))
+            .collect();
         let due = tables::lead_requests::errands(&store, &ask)
             .expect("errands")
             .due;

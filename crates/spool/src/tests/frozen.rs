@@ -10,7 +10,7 @@ use crate::tables::schema::MIGRATIONS;
 use crate::{
     Done, Error, Guard, Handle, LetterFilter, Op, Row, RowId, Settings, State, Step, open, tables,
 };
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::status::Books;
 use callbridge_model::{LeadId, Phone, Reason};
 use rusqlite::{Connection, types::Value};
@@ -196,7 +196,7 @@ fn rows_of_the_first_schema_say_what_they_said() {
         (Some(at(33)), Some(at(55)))
     );
     assert_eq!(polled.request_id.as_deref(), Some("f3b0c442-6"));
-    assert_eq!(polled.token, Some(TokenPrint::of("token")));
+    assert_eq!(polled.token, Some(TokenFingerprint::of("token")));
     assert_eq!((row(&handle, 7).resubmits, row(&handle, 7).polls), (1, 0));
     assert_eq!(row(&handle, 9).state, State::Journaled);
     let dead = row(&handle, 12);

@@ -3,14 +3,14 @@
 use super::call::at;
 use crate::folder::{FILE, LOCK};
 use crate::{Integrity, Op, Settings, SlotRow, open};
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 fn slot() -> Op {
     Op::Slot(SlotRow {
         slot: 0,
-        token: TokenPrint::of("token"),
+        token: TokenFingerprint::of("token"),
         boot_id: "boot".into(),
         sent: Duration::from_secs(1),
         answered: None,

@@ -4,7 +4,7 @@ use super::call::{ask, at, finished};
 use crate::{Done, Finished, Op, Settings, SlotRow, Store, tables};
 use callbridge_call::call::{Because, HeardNumber, Variable};
 use callbridge_call::{Direction, EpochSeconds, EventTime, Extension, UniqueId};
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::{CallUuid, EmployeeId, LeadId, Outcome, Phone};
 use proptest::prelude::*;
 use std::time::Duration;
@@ -130,7 +130,7 @@ proptest! {
         let mut store = store();
         let slot = SlotRow {
             slot,
-            token: TokenPrint::of(&boot_id),
+            token: TokenFingerprint::of(&boot_id),
             boot_id,
             sent: Duration::from_nanos(sent),
             answered: answered.map(|seconds| Duration::from_secs(seconds.into())),

@@ -5,7 +5,7 @@ use crate::{
     ATTEMPTS_MAX, Binding, Done, Error, FIRST_POLL, Finished, Op, QueueQuery, RowId, Settings,
     Step, Store, tables,
 };
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::{Outcome, Reason};
 
 fn store() -> Store {
@@ -38,7 +38,7 @@ fn submit(store: &mut Store, row: i64, seconds: i64) {
     step(store, row, Step::Send, seconds);
     let accepted = Step::Accepted {
         request_id: format!("r-{row}"),
-        token: TokenPrint::of("token"),
+        token: TokenFingerprint::of("token"),
     };
     step(store, row, accepted, seconds);
 }
@@ -308,7 +308,7 @@ fn an_orphan_is_sought_however_often_it_was_missed() {
     step(&mut store, 2, missed, 110);
     let rows = |token: &str| {
         let ask = QueueQuery {
-            tokens: vec![TokenPrint::of(token)],
+            tokens: vec![TokenFingerprint::of(token)],
             ..ask(at(500))
         };
         tables::work_queue::sought(&store, &ask)

@@ -3,7 +3,7 @@
 use super::call::{at, journal};
 use crate::folder::FILE;
 use crate::{Done, Handle, Op, Purged, RowId, Settings, Step, open, tables};
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use std::path::Path;
 
 const MONTH: i64 = 30 * 24 * 3600;
@@ -91,7 +91,7 @@ fn a_backlog_of_the_purge_is_worked_off_in_bounded_rounds() {
         Step::Send,
         Step::Accepted {
             request_id: "r".into(),
-            token: TokenPrint::of("token"),
+            token: TokenFingerprint::of("token"),
         },
         Step::Confirmed,
     ];

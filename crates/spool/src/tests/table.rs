@@ -1,10 +1,10 @@
 //! Which step exists in which state?
 
 use super::call::{at, journal};
-use crate::{Fate, Refused, State, Step, next};
+use crate::{IfAbsent, Refused, State, Step, next};
 use callbridge_leads::lead_request::failed::RerouteHistory;
 use callbridge_model::Reason;
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 
 /// One of each step, in the order of the table's columns; two of `Died`.
 pub fn steps() -> [Step; 20] {
@@ -18,7 +18,7 @@ pub fn steps() -> [Step; 20] {
         Step::Send,
         Step::Accepted {
             request_id: "r-1".into(),
-            token: TokenPrint::of("token"),
+            token: TokenFingerprint::of("token"),
         },
         Step::Returned {
             not_before: at(60),
@@ -35,7 +35,7 @@ pub fn steps() -> [Step; 20] {
         },
         Step::Orphaned {
             next_look: at(80),
-            fate: Fate::Resubmit,
+            fate: IfAbsent::Resubmit,
             why: "404".into(),
         },
         Step::Resubmit { why: "404".into() },
@@ -125,9 +125,9 @@ fn every_state_is_known_by_its_word() {
 
 #[test]
 fn a_token_is_known_by_a_print_that_does_not_hold_it() {
-    let print = TokenPrint::of("secret-token");
-    assert_eq!(print, TokenPrint::of("secret-token"));
-    assert_ne!(print, TokenPrint::of("secret-tokem"));
+    let print = TokenFingerprint::of("secret-token");
+    assert_eq!(print, TokenFingerprint::of("secret-token"));
+    assert_ne!(print, TokenFingerprint::of("secret-tokem"));
     assert_eq!(print.as_str().len(), 16);
     assert!(!format!("{print:?}").contains("secret"));
 }
@@ -141,7 +141,7 @@ fn every_step_has_a_name_of_its_own_and_a_print_shows_its_digits() {
         names.contains("accepted") && names.contains("not yet"),
         "{names:?}"
     );
-    let print = TokenPrint::of("token");
+    let print = TokenFingerprint::of("token");
     assert_eq!(print.to_string(), print.as_str());
     assert_eq!(State::Submitted.to_string(), "submitted");
 }

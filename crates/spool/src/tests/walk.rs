@@ -4,12 +4,12 @@
 use super::call::{T0, at, finished};
 use super::stored::{Stored, columns};
 use crate::{
-    ATTEMPTS_MAX, Attempt, Done, FIRST_POLL, Fate, Op, RowId, Settings, State, Step, Store, next,
-    tables,
+    ATTEMPTS_MAX, Attempt, Done, FIRST_POLL, IfAbsent, Op, RowId, Settings, State, Step, Store,
+    next, tables,
 };
 use callbridge_call::EventTime;
 use callbridge_leads::lead_request::failed::RerouteHistory;
-use callbridge_model::TokenPrint;
+use callbridge_model::TokenFingerprint;
 use callbridge_model::status::Books;
 use callbridge_model::{Outcome, Reason};
 use std::collections::BTreeMap;
@@ -171,7 +171,7 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
         Step::Moved { why, .. } => moved(row, at, why),
         Step::Recheck { before, .. } => {
             anew(row);
-            orphan(row, at, Fate::Changed, before);
+            orphan(row, at, IfAbsent::Changed, before);
         }
     }
 }
@@ -198,7 +198,7 @@ fn attempted(row: &mut Stored, at: EventTime, words: &str) {
     row.attempts = serde_json::to_string(&attempts).expect("JSON");
 }
 
-fn orphan(row: &mut Stored, next: EventTime, fate: Fate, why: &str) {
+fn orphan(row: &mut Stored, next: EventTime, fate: IfAbsent, why: &str) {
     if row.state != State::Submitted {
         row.submitted_at = Some(row.first_sent.unwrap_or(row.started * 1_000_000));
     }
@@ -242,7 +242,7 @@ fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
         0..3 => Step::Send,
         3..6 => Step::Accepted {
             request_id: format!("r-{}", dice.throw(1_000_000)),
-            token: TokenPrint::of(["one", "two"][dice.throw(2) as usize]),
+            token: TokenFingerprint::of(["one", "two"][dice.throw(2) as usize]),
         },
         6 => Step::Returned {
             not_before: later,
@@ -258,7 +258,7 @@ fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
         },
         12 => Step::Orphaned {
             next_look: later,
-            fate: Fate::ALL[dice.throw(3) as usize],
+            fate: IfAbsent::ALL[dice.throw(3) as usize],
             why,
         },
         13 => Step::Resubmit { why },

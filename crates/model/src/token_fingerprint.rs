@@ -6,9 +6,9 @@ use std::fmt;
 /// A short hash by which a token is known again. Never the token.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct TokenPrint(String);
+pub struct TokenFingerprint(String);
 
-impl TokenPrint {
+impl TokenFingerprint {
     /// The print of a token: 16 hex digits of its SHA-1 (by way of UUIDv5).
     pub fn of(token: &str) -> Self {
         let hash = uuid::Uuid::new_v5(&uuid::Uuid::nil(), token.as_bytes());
@@ -31,7 +31,7 @@ impl TokenPrint {
     }
 }
 
-impl fmt::Display for TokenPrint {
+impl fmt::Display for TokenFingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
