@@ -26,6 +26,8 @@
 #![warn(unreachable_pub)]
 // No library: what is public here is for `main` and the tests.
 #![allow(missing_docs)]
+// Its documentation is read with the private items that it links to.
+#![allow(rustdoc::private_intra_doc_links)]
 
 pub(crate) mod build_time;
 pub(crate) mod commands;

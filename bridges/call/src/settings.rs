@@ -13,7 +13,7 @@ pub struct Settings {
     pub endpoints: Endpoints,
     /// A call is finished when all its channels have hung up and this long no new one came.
     pub settle: Duration,
-    /// How long calls over a trunk that [awaits a CDR](crate::Endpoint::awaiting_cdr) wait for
+    /// How long calls over a trunk that [awaits a CDR](crate::TrunkEndpoint::awaiting_cdr) wait for
     /// one with a user field; `None`: not at all.
     pub cdr_wait: Option<Duration>,
     /// CDRs come by a way of their own. Of a backlog, the one way may be read long before the

@@ -58,7 +58,7 @@ pub enum Item {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Counts the frames of one source from 1, over all its connections; what a
-    /// [`Verdict`](crate::Verdict) refers to.
+    /// [`FrameVerdict`](crate::FrameVerdict) refers to.
     pub seq: u64,
     /// When it was read here, by our own clock.
     pub arrived: EventTime,

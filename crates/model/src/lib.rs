@@ -8,7 +8,7 @@
 //! | [`number`] | telephone numbers made E.164; [`typed_number`]: as a person types them |
 //! | [`status`] | the shape of `status --json`, its verdict, and the same for people |
 //! | [`grant`] | the rights of a token |
-//! | [`token_print`] | a short hash by which a token is known again |
+//! | [`token_fingerprint`] | a short hash by which a token is known again |
 //! | [`secret`], [`secret_source`] | texts that cannot be printed, and where they are |
 //! | [`environment`] | the environment variables, read once |
 //! | [`exit`] | how a command ends |

@@ -10,7 +10,7 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`application`] | applications and their connections to companies |
-//! | [`book`] | codes and refresh tokens, and what each change makes of them |
+//! | [`state`] | codes and refresh tokens, and what each change makes of them |
 //! | [`problem`] | the domain codes of §7.6 and how they are seen |
 //! | [`form`] | form-encoded fields, each at most once |
 //! | `endpoints`, `exchange` | the token and the revoke endpoint |
