@@ -1,4 +1,5 @@
-//! Asterisk's formats to [`PbxEvent`](callbridge_call::PbxEvent): AMI text, AMI as JSON, CEL and CDR.
+//! Asterisk's formats to [`PbxEvent`](callbridge_call::PbxEvent): AMI text, AMI as JSON, CEL and
+//! CDR.
 //!
 //! In come bytes; out goes what they tell, borrowed from them. A [`Framer`] (or [`Frames`], where
 //! all bytes are there) finds the messages, a [`Decoder`] reads them. No I/O, no clock; it uses
