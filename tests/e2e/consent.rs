@@ -11,12 +11,13 @@ use callbridge_sandbox::Server;
 use callbridge_sandbox::oauth::{Application, connection};
 use callbridge_sandbox::token::{Grant, TokenKey};
 use callbridge_sandbox::window::Rate;
+use callbridge_testbed::port::free_addr;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStdout, Command};
 
 /// The application, and its secret.
@@ -82,16 +83,14 @@ pub async fn http(method: &str, url: &str, kind: &str, body: &str) -> Page {
 }
 
 /// An address on a free port of this machine.
-async fn free_redirect() -> String {
-    let free = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let port = free.local_addr().expect("its address").port();
-    format!("http://127.0.0.1:{port}/back")
+fn free_redirect() -> String {
+    format!("http://{}/back", free_addr())
 }
 
 impl Stage {
     /// With access tokens of this life.
     pub async fn new(life: Duration) -> Self {
-        Self::with(life, &free_redirect().await, RATE).await
+        Self::with(life, &free_redirect(), RATE).await
     }
 
     /// With the document's own rate.
@@ -100,7 +99,7 @@ impl Stage {
             window: Duration::from_secs(60),
             ..RATE
         };
-        Self::with(life, &free_redirect().await, rate).await
+        Self::with(life, &free_redirect(), rate).await
     }
 
     /// The same, coming back to this address.

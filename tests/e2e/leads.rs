@@ -245,9 +245,7 @@ fn merged(into: i64, from: i64, id: u32) -> Value {
 #[tokio::test]
 async fn calls_of_a_merged_lead_go_to_the_survivor_before_or_after_they_failed() {
     let (place, crm) = (Place::new(), crm_with("4005", "501-599", &[READ]).await);
-    let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let addr = port.local_addr().expect("an address");
-    drop(port);
+    let addr = callbridge_testbed::port::free_addr();
     let secret = place.write("webhook-secret", SECRET);
     let flags = [
         format!("--webhook-listen={addr}"),

@@ -9,6 +9,7 @@ use crate::program::{Place, Program};
 use crate::wait::{soon, until};
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::{Server, faults};
+use callbridge_testbed::port::free_addr;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -102,7 +103,7 @@ pub async fn start(
         place.file("recorded", "ami"),
         "--trunk=city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID".to_owned(),
         "--listen=127.0.0.1:0".to_owned(),
-        "--webhook-listen=127.0.0.1:0".to_owned(),
+        format!("--webhook-listen={}", free_addr()),
         flag(
             "webhook-secret-file",
             &format!("{secret}\n{}\n", "0".repeat(64)),

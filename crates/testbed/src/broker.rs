@@ -8,6 +8,7 @@
 //! panic, and after a `kill -9` alike. A static is never dropped, so no destructor would do.
 
 use crate::authority::{Authority, Flaw};
+use crate::port::free_port;
 use lapin::options::{
     BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions,
     QueueDeleteOptions,
@@ -88,25 +89,6 @@ impl Taken {
             Some(AMQPValue::LongString(text)) => text.to_string(),
             Some(other) => format!("{other:?}"),
             None => String::new(),
-        }
-    }
-}
-
-/// A port that stays free while the node is down: none of those that the system gives to whoever
-/// asks for any. A client that tries again and again would even meet itself on one of those.
-fn free_port() -> u16 {
-    let given = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
-    let given = given.expect("Linux tells its ports");
-    let lowest = given
-        .split_whitespace()
-        .next()
-        .and_then(|it| it.parse().ok());
-    let ports = 10_000..lowest.filter(|lowest| *lowest > 11_000).unwrap_or(32_768);
-    loop {
-        let unlike = uuid::Uuid::new_v4().as_u128() as usize % ports.len();
-        let port = ports.start + u16::try_from(unlike).expect("a port");
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
         }
     }
 }

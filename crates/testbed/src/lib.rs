@@ -10,6 +10,7 @@
 //! | [`cel_rows`] | CEL events of AMI as rows of `cel_custom` |
 //! | [`expected`] | what has to become of a recorded call |
 //! | [`pbx`] | PBXs on loopback, over AMI and over a WebSocket |
+//! | [`port`] | a port that nobody else takes |
 //! | [`proxy`] | a line that goes dead |
 //! | [`wait`] | waiting for the event itself |
 
@@ -20,5 +21,6 @@ pub mod calls;
 pub mod cel_rows;
 pub mod expected;
 pub mod pbx;
+pub mod port;
 pub mod proxy;
 pub mod wait;

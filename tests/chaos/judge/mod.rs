@@ -19,6 +19,7 @@ use self::rules::Times;
 use self::seen::{Answered, Purpose, Seen};
 use self::wire::Response;
 use crate::wait::{pass, soon};
+use callbridge_testbed::port::free_addr;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -67,22 +68,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A port that nobody is given by the system while it is closed.
-async fn keepable() -> (TcpListener, SocketAddr) {
-    loop {
-        let unlike = uuid::Uuid::new_v4().as_u128() % 20_000;
-        let port = 11_000 + u16::try_from(unlike).expect("small");
-        if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)).await {
-            let addr = listener.local_addr().expect("bound");
-            return (listener, addr);
-        }
-    }
-}
-
 impl Judge {
     /// Stands in front of a CRM.
     pub async fn start(crm: SocketAddr, seed: u64) -> Self {
-        let (listener, addr) = keepable().await;
+        let addr = free_addr();
+        let listener = TcpListener::bind(addr).await.expect("a port of its own");
         let other = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let elsewhere = other.local_addr().expect("bound");
         let (tell, count) = watch::channel(0);

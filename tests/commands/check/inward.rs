@@ -5,8 +5,8 @@ use crate::sidecar::{Place, crm};
 use callbridge_sandbox::Server;
 use callbridge_testbed::authority::{Authority, Flaw};
 use callbridge_testbed::pbx::FakePbx;
+use callbridge_testbed::port::free_addr;
 use std::path::Path;
-use tokio::net::TcpListener;
 
 pub async fn stage() -> (Place, Server, Vec<String>) {
     let (place, crm) = (Place::new(), crm(|_| ()).await);
@@ -50,9 +50,7 @@ async fn a_wrong_secret_is_77() {
 #[tokio::test]
 async fn a_refused_connection_and_an_unknown_host_are_69() {
     let (place, _crm, flags) = stage().await;
-    let nobody = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let addr = nobody.local_addr().expect("bound");
-    drop(nobody);
+    let addr = free_addr();
     for (source, what, todo) in [
         (
             format!("ami://bridge@{addr}"),

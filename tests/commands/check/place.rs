@@ -5,6 +5,7 @@ use crate::sidecar::{Place, crm};
 use callbridge_sandbox::Server;
 use callbridge_spool as spool;
 use callbridge_testbed::calls::Call;
+use callbridge_testbed::port::free_addr;
 use tokio::net::TcpListener;
 
 async fn stage() -> (Place, Server, Vec<String>) {
@@ -161,7 +162,7 @@ async fn another_pbx_id_than_the_stored_one_is_78() {
 #[tokio::test]
 async fn an_address_that_is_taken_is_64_unless_the_daemon_has_it() {
     let (place, _crm, flags) = stage().await;
-    let taken = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let taken = TcpListener::bind(free_addr()).await.expect("a port");
     let addr = taken.local_addr().expect("bound").to_string();
     let flags = with(flags, "--listen", &addr);
     check(&place, &flags)

@@ -7,6 +7,7 @@ use callbridge_sandbox::window::Rate;
 use callbridge_sandbox::{Action, Endpoint, Rule, Server};
 use callbridge_testbed::authority::{Authority, Flaw};
 use callbridge_testbed::calls::Call;
+use callbridge_testbed::port::free_addr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -177,9 +178,7 @@ async fn the_checks_own_request_takes_a_slot_that_run_knows_of() {
 #[tokio::test]
 async fn a_crm_that_nobody_answers_for_is_69() {
     let (place, _crm, flags) = stage().await;
-    let nobody = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let addr = nobody.local_addr().expect("bound");
-    drop(nobody);
+    let addr = free_addr();
     let flags = with(flags, "--crm-url", &format!("http://{addr}"));
     check(&place, &flags)
         .await
@@ -257,9 +256,7 @@ async fn a_crm_whose_certificate_nobody_vouches_for_is_69() {
 #[tokio::test]
 async fn what_stands_between_is_named() {
     let (place, _crm, flags) = stage().await;
-    let nobody = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let proxy = format!("http://{}", nobody.local_addr().expect("bound"));
-    drop(nobody);
+    let proxy = format!("http://{}", free_addr());
     let authority = Authority::new();
     let ca_file = authority.ca_file().display().to_string();
     let by_proxy = with(flags.clone(), "--crm-proxy", &proxy);

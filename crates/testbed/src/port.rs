@@ -1,0 +1,38 @@
+//! A port that nobody else takes.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::{Mutex, PoisonError};
+
+/// A port of 127.0.0.1 where nobody listens, and that stays so until whoever asked binds it: none
+/// of those that the system gives to whoever asks for any, and none that was given here before.
+///
+/// A port that is bound once and released again may be a connection's own the moment after; and a
+/// client that tries it again and again would even meet itself there.
+///
+/// # Panics
+/// When every port is taken.
+pub fn free_port() -> u16 {
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
+    let range = range.expect("Linux tells its ports");
+    let lowest = range
+        .split_whitespace()
+        .next()
+        .and_then(|it| it.parse().ok());
+    let ports = 10_000..lowest.filter(|lowest| *lowest > 11_000).unwrap_or(32_768);
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    for _ in 0..100_000 {
+        let random = uuid::Uuid::new_v4().as_u128() as usize % ports.len();
+        let port = ports.start + u16::try_from(random).expect("a port");
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() && given.insert(port) {
+            return port;
+        }
+    }
+    panic!("every port of 127.0.0.1 is taken");
+}
+
+/// [`free_port`] with its address.
+pub fn free_addr() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, free_port()).into()
+}
