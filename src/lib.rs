@@ -16,7 +16,6 @@
 //! | [`values`] | single values that people type: times, dates, words, numbers |
 //! | [`failure`], [`stdout`] | why a command ended, and with which code; what it prints |
 //! | [`ops`] | health, metrics, what the spool knows for `status`, systemd |
-//! | [`explain`] | a call as `explain` and `calls` tell it |
 //! | [`control`] | questions of the commands to the running daemon, and its answers |
 //! | [`config`] | arguments, environment and secrets, checked |
 //! | [`privilege`] | root in a state folder of another's |
@@ -34,7 +33,6 @@ pub(crate) mod commands;
 pub(crate) mod config;
 pub(crate) mod control;
 pub(crate) mod daemon;
-pub(crate) mod explain;
 pub(crate) mod failure;
 #[cfg(test)]
 mod golden;

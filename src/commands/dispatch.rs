@@ -3,9 +3,9 @@
 use crate::commands::control as command;
 use crate::config::command::{Asking, Command};
 use crate::config::manual;
-use crate::explain::text::Paint;
 use crate::failure::Failure;
 use crate::stdout::print;
+use callbridge_explain::text::Paint;
 use callbridge_model::environment::Environment;
 use callbridge_model::exit::Code;
 use callbridge_model::secret::forbid_dumps;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The crates, each using those before it alone.
-const CRATES: [&str; 20] = [
+const CRATES: [&str; 21] = [
     "callbridge-call",
     "callbridge-asterisk",
     "callbridge-source",
@@ -21,6 +21,7 @@ const CRATES: [&str; 20] = [
     "callbridge-mapping",
     "callbridge-leads",
     "callbridge-spool",
+    "callbridge-explain",
     "callbridge-sender",
     "callbridge-oauth",
     "callbridge-webhook",
@@ -32,13 +33,12 @@ const CRATES: [&str; 20] = [
 ];
 
 /// The modules of the root, each using those before it alone.
-const MODULES: [&str; 11] = [
+const MODULES: [&str; 10] = [
     "build_time",
     "values",
     "failure",
     "stdout",
     "ops",
-    "explain",
     "control",
     "config",
     "privilege",

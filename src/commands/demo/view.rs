@@ -1,8 +1,8 @@
 //! What the demo shows: a live table on a terminal, a line an event elsewhere, or JSON lines.
 
-use crate::explain::line::{OneLine, cut};
 use crate::failure::Failure;
 use crate::stdout::print;
+use callbridge_explain::line::{OneLine, cut};
 use callbridge_model::Status;
 use callbridge_spool::{Row, RowId, State};
 use serde_json::json;

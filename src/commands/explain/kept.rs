@@ -1,10 +1,10 @@
 //! `explain --call ID` without a file: a call that the spool keeps, as it was put down.
 
 use crate::config::command::Explain;
-use crate::explain::shape::Other;
-use crate::explain::text;
 use crate::failure::Failure;
 use callbridge_call::{EventTime, FinishedCall};
+use callbridge_explain::shape::Other;
+use callbridge_explain::text;
 use callbridge_mapping::people::People;
 use callbridge_model::Zone;
 use callbridge_model::{CallRecord, Judged, Outcome, Reason};

@@ -14,14 +14,14 @@ mod summary;
 
 use crate::config::Config;
 use crate::config::command::Explain;
-use crate::explain::shape::Other;
-use crate::explain::story::Times;
-use crate::explain::text::{Depth, Paint};
-use crate::explain::{PBX, picture, shape, text};
 use crate::failure::Failure;
 use crate::privilege;
 use callbridge_asterisk::{Format, Likeness};
 use callbridge_call::{EventTime, Settings};
+use callbridge_explain::shape::Other;
+use callbridge_explain::story::Times;
+use callbridge_explain::text::{Depth, Paint};
+use callbridge_explain::{PBX, picture, shape, text};
 use callbridge_intake::written::columns_seen;
 use callbridge_mapping::journal;
 use callbridge_mapping::journal::Rules;

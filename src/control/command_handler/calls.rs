@@ -2,9 +2,9 @@
 
 use super::{CommandHandler, ReplySender, Stop};
 use crate::control::protocol::{CallsQuery, ControlReply};
-use crate::explain::shape::{Other, Shape};
 use crate::values;
 use callbridge_call::EventTime;
+use callbridge_explain::shape::{Other, Shape};
 use callbridge_model::Zone;
 use callbridge_model::clock;
 use callbridge_model::number::Country;

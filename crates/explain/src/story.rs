@@ -16,19 +16,20 @@ const NAME_MAX: usize = 44;
 
 /// Times as people read them: in one zone, and from the call's beginning on.
 #[derive(Clone, Debug)]
-pub(crate) struct Times {
+pub struct Times {
     zone: Zone,
     from: EventTime,
 }
 
 impl Times {
     /// In this zone, from this moment on.
-    pub(crate) fn new(zone: &Zone, from: EventTime) -> Self {
+    pub fn new(zone: &Zone, from: EventTime) -> Self {
         let zone = zone.clone();
         Self { zone, from }
     }
 
-    pub(crate) fn beginning(&self) -> EventTime {
+    /// The moment from which the others are counted.
+    pub fn beginning(&self) -> EventTime {
         self.from
     }
 
@@ -37,30 +38,30 @@ impl Times {
     }
 
     /// `2026-11-20 11:48:37 UTC`; the seconds alone where they are of no year that can be.
-    pub(crate) fn date(&self, at: EventTime) -> String {
+    pub fn date(&self, at: EventTime) -> String {
         self.zone.moment(at)
     }
 
     /// `2026-11-20`
-    pub(crate) fn day(&self, at: EventTime) -> String {
+    pub fn day(&self, at: EventTime) -> String {
         self.format(at, "%Y-%m-%d").unwrap_or_default()
     }
 
     /// `11:48:37.833`
-    pub(crate) fn clock(&self, at: EventTime) -> String {
+    pub fn clock(&self, at: EventTime) -> String {
         let clock = self.format(at, "%H:%M:%S%.3f");
         clock.unwrap_or_else(|| at.to_string())
     }
 
     /// `11:48:37`, for a label; tenths where there are some.
-    pub(crate) fn short_clock(&self, at: EventTime) -> String {
+    pub fn short_clock(&self, at: EventTime) -> String {
         let whole = at.micros() % 1_000_000 < 100_000;
         let format = if whole { "%H:%M:%S" } else { "%H:%M:%S%.1f" };
         self.format(at, format).unwrap_or_else(|| at.to_string())
     }
 
     /// `+2 s`, `+1:30`, `+2:03:00`, for a label.
-    pub(crate) fn short_after(&self, at: EventTime) -> String {
+    pub fn short_after(&self, at: EventTime) -> String {
         let sign = if at < self.from { '-' } else { '+' };
         let after = at.since(self.from).max(self.from.since(at));
         let whole = after.as_secs();
@@ -75,7 +76,7 @@ impl Times {
     }
 
     /// `+1.277`, in seconds from the beginning; `+2:03:04.277` from an hour on.
-    pub(crate) fn after(&self, at: EventTime) -> String {
+    pub fn after(&self, at: EventTime) -> String {
         let late = at.micros().saturating_sub(self.from.micros());
         let sign = if late < 0 { '-' } else { '+' };
         let millis = late.unsigned_abs() / 1000;
@@ -89,7 +90,7 @@ impl Times {
 }
 
 /// `A` to `Z`, then `AA`.
-pub(crate) fn label(number: usize) -> String {
+pub fn label(number: usize) -> String {
     let letter = |n: usize| char::from(b'A' + u8::try_from(n % 26).unwrap_or(0));
     if number < 26 {
         letter(number).to_string()
@@ -99,7 +100,7 @@ pub(crate) fn label(number: usize) -> String {
 }
 
 /// Whose the channel is and how it came to be: `customer on city, came in`.
-pub(crate) fn party(channel: &Channel) -> String {
+pub fn party(channel: &Channel) -> String {
     let whose = match &channel.party {
         Role::Customer(Some(trunk)) => format!("customer on {}", safe(trunk)),
         Role::Customer(None) => "the first to call".to_owned(),
@@ -116,7 +117,7 @@ pub(crate) fn party(channel: &Channel) -> String {
 }
 
 /// Its unique id, where that was told: of a CDR's destination the name alone is known.
-pub(crate) fn unique_id(channel: &Channel) -> Option<&str> {
+pub fn unique_id(channel: &Channel) -> Option<&str> {
     let id = channel.id.as_str();
     (id != channel.name).then_some(id)
 }
@@ -140,7 +141,7 @@ fn line(at: EventTime, rank: u8, channel: usize, words: impl Into<String>) -> St
 }
 
 /// The channels with their letters, then the events by time.
-pub(crate) fn block(timeline: &Timeline, times: &Times, paint: Paint) -> String {
+pub fn block(timeline: &Timeline, times: &Times, paint: Paint) -> String {
     let mut text = channels(timeline, paint);
     let lines = lines(timeline);
     let widths = lines.iter().map(|line| times.after(line.at).len());
@@ -336,7 +337,7 @@ fn hang_up(cause: Option<u16>) -> String {
 }
 
 /// Q.850 in words, as far as PBXs use it.
-pub(crate) fn cause_words(cause: u16) -> Option<&'static str> {
+pub fn cause_words(cause: u16) -> Option<&'static str> {
     Some(match cause {
         1 => "number not assigned",
         3 => "no route to the destination",
@@ -366,7 +367,7 @@ pub(crate) fn cause_words(cause: u16) -> Option<&'static str> {
 }
 
 /// `4.010 s`, `3 min 02 s`, `2 h 03 min`.
-pub(crate) fn seconds(span: Duration) -> String {
+pub fn seconds(span: Duration) -> String {
     let whole = span.as_secs();
     match whole {
         0..60 => format!("{:.3} s", span.as_secs_f64()),
@@ -376,7 +377,7 @@ pub(crate) fn seconds(span: Duration) -> String {
 }
 
 /// Fit for a line, and no longer than this; what is too long shows both its ends.
-pub(crate) fn short(text: &str, most: usize) -> String {
+pub fn short(text: &str, most: usize) -> String {
     let text = safe(text);
     let length = text.chars().count();
     if length <= most {

@@ -13,16 +13,18 @@ use story::Story;
 /// Another call of the same number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Other {
+pub struct Other {
     /// The PBX's id for it.
     pub linkedid: String,
     /// `None` for what is not journaled.
     pub uuid: Option<CallUuid>,
+    /// When it began.
     pub started_at: EpochSeconds,
 }
 
 impl Other {
-    pub(crate) fn of(record: &CallRecord) -> Self {
+    /// What names a call among others of its number.
+    pub fn of(record: &CallRecord) -> Self {
         Self {
             linkedid: record.linkedid.clone(),
             uuid: record.uuid,
@@ -38,7 +40,7 @@ impl Other {
 }
 
 /// The other calls of a number for people; nothing where there are none.
-pub(crate) fn others_to_text(others: &[Other], zone: &Zone) -> String {
+pub fn others_to_text(others: &[Other], zone: &Zone) -> String {
     let lines = others
         .iter()
         .map(|other| format!("    {}\n", other.words(zone)));
@@ -52,7 +54,7 @@ pub(crate) fn others_to_text(others: &[Other], zone: &Zone) -> String {
 /// A judged call as scripts read it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Shape<'a> {
+pub struct Shape<'a> {
     uuid: Option<CallUuid>,
     linkedid: &'a str,
     direction: Direction,
@@ -81,7 +83,7 @@ pub(crate) struct Shape<'a> {
 
 impl<'a> Shape<'a> {
     /// The shape of a judged call.
-    pub(crate) fn of(judged: &'a Judged) -> Self {
+    pub fn of(judged: &'a Judged) -> Self {
         let record = &judged.record;
         Self {
             uuid: record.uuid,
@@ -107,7 +109,7 @@ impl<'a> Shape<'a> {
     }
 
     /// The shape with all that happened, and the other calls of its number.
-    pub(crate) fn with_story(of: &Explained<'a>, others: &'a [Other]) -> Self {
+    pub fn with_story(of: &Explained<'a>, others: &'a [Other]) -> Self {
         Self {
             others,
             timeline: Story::of(of.call),
@@ -116,7 +118,7 @@ impl<'a> Shape<'a> {
     }
 
     /// One line, with its line break.
-    pub(crate) fn to_line(&self) -> String {
+    pub fn to_line(&self) -> String {
         // Texts, numbers and lists of them: that always serializes.
         let mut line = safe_json(&serde_json::to_string(self).unwrap_or_default());
         line.push('\n');

@@ -9,7 +9,7 @@ use serde::Deserialize;
 /// What of a call stands in its line; also read from a call in the shape of `calls --json`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct OneLine {
+pub struct OneLine {
     direction: Direction,
     answered: bool,
     lead_id: Option<LeadId>,
@@ -25,7 +25,7 @@ pub(crate) struct OneLine {
 
 impl OneLine {
     /// Of a stored call.
-    pub(crate) fn of(record: &CallRecord, state: State, reason: Option<Reason>) -> Self {
+    pub fn of(record: &CallRecord, state: State, reason: Option<Reason>) -> Self {
         Self {
             direction: record.direction,
             answered: record.answered,
@@ -40,7 +40,7 @@ impl OneLine {
     }
 
     /// `in   +998901110001  lead 4001  101 talked 4 s  `
-    pub(crate) fn columns(&self) -> String {
+    pub fn columns(&self) -> String {
         let direction = match self.direction {
             Direction::Inbound => "in",
             Direction::Outbound => "out",
@@ -69,7 +69,7 @@ impl OneLine {
     }
 
     /// `journaled`, `failed: dead letter`, `no_lead: parked`
-    pub(crate) fn stand(&self) -> String {
+    pub fn stand(&self) -> String {
         match (self.known_state(), self.reason) {
             (Some(State::Dead), Some(reason)) => format!("{reason}: dead letter"),
             (Some(State::Parked), Some(reason)) => format!("{reason}: parked"),
@@ -80,7 +80,7 @@ impl OneLine {
     }
 
     /// The colour (SGR) of how it stands.
-    pub(crate) fn colour(&self) -> &'static str {
+    pub fn colour(&self) -> &'static str {
         match self.known_state() {
             Some(State::Journaled) => "32",
             Some(State::Dead) => "31",
@@ -96,7 +96,7 @@ impl OneLine {
 }
 
 /// No longer than the terminal is wide.
-pub(crate) fn cut(text: &str, width: usize) -> String {
+pub fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }

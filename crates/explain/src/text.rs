@@ -12,13 +12,14 @@ use std::fmt::Write as _;
 
 /// How it is painted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Paint {
+pub struct Paint {
+    /// Whether the terminal shows colours.
     pub colour: bool,
 }
 
 impl Paint {
     /// In this colour (SGR).
-    pub(crate) fn on(self, code: &str, text: &str) -> String {
+    pub fn on(self, code: &str, text: &str) -> String {
         if self.colour {
             format!("\x1b[{code}m{text}\x1b[0m")
         } else {
@@ -26,7 +27,8 @@ impl Paint {
         }
     }
 
-    pub(crate) fn dim(self, text: &str) -> String {
+    /// The text, less bright than its surroundings.
+    pub fn dim(self, text: &str) -> String {
         if text.trim().is_empty() {
             text.to_owned()
         } else {
@@ -36,12 +38,14 @@ impl Paint {
 }
 
 /// One value: its name, itself, and where it comes from.
-pub(crate) struct ValueRow {
+pub struct ValueRow {
     /// As in `explain --json`.
     pub name: &'static str,
+    /// The value, as it is sent.
     pub value: String,
     /// The event that decided it: when, and on which channel.
     pub by: Option<(EventTime, String)>,
+    /// Why it is so.
     pub words: String,
 }
 
@@ -59,7 +63,8 @@ impl ValueRow {
 
 /// How much is told of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Depth {
+pub enum Depth {
+    /// The values alone.
     Values,
     /// What happened, then its values.
     Story,
@@ -69,7 +74,7 @@ pub(crate) enum Depth {
 const NAME_MAX: usize = 40;
 
 /// The block of one call, an empty line behind it.
-pub(crate) fn block(of: &Explained<'_>, times: &Times, depth: Depth, paint: Paint) -> String {
+pub fn block(of: &Explained<'_>, times: &Times, depth: Depth, paint: Paint) -> String {
     let mut text = heading(of, times, paint);
     if depth == Depth::Story {
         text.push('\n');
@@ -124,7 +129,7 @@ pub(crate) fn block(of: &Explained<'_>, times: &Times, depth: Depth, paint: Pain
 }
 
 /// What became of a call: `journal`, `dead letter failed`, `parked no_lead`.
-pub(crate) fn outcome(judged: &Judged) -> String {
+pub fn outcome(judged: &Judged) -> String {
     match judged.outcome {
         Outcome::Journal => "journal".to_owned(),
         Outcome::DeadLetter => {
@@ -158,7 +163,7 @@ fn heading(of: &Explained<'_>, times: &Times, paint: Paint) -> String {
 
 /// A call being explained.
 #[derive(Clone, Copy)]
-pub(crate) struct Explained<'a> {
+pub struct Explained<'a> {
     /// What became of it.
     pub judged: &'a Judged,
     /// As the PBX told it.
@@ -171,7 +176,7 @@ pub(crate) struct Explained<'a> {
 
 impl Explained<'_> {
     /// Its values, each with its reason.
-    pub(crate) fn rows(&self) -> Vec<ValueRow> {
+    pub fn rows(&self) -> Vec<ValueRow> {
         let record = &self.judged.record;
         let direction = match record.direction {
             Direction::Inbound => "INBOUND",

@@ -36,7 +36,7 @@ const LANES_TOP: f64 = 112.0;
 const STYLE: &str = include_str!("style.css");
 
 /// The picture of a call; `None` where no channel events told of it.
-pub(crate) fn svg(of: &Explained<'_>, times: &Times) -> Option<String> {
+pub fn svg(of: &Explained<'_>, times: &Times) -> Option<String> {
     let timeline = of.call.timeline.as_ref()?;
     let scale = Scale::new(moments(timeline), AXIS_LEFT, AXIS_RIGHT);
     let mut canvas = Canvas::default();

@@ -8,11 +8,11 @@
 //! | [`text`] | the same for people |
 //! | [`picture`] | the same as SVG |
 
-pub(crate) mod line;
-pub(crate) mod picture;
-pub(crate) mod shape;
-pub(crate) mod story;
-pub(crate) mod text;
+pub mod line;
+pub mod picture;
+pub mod shape;
+pub mod story;
+pub mod text;
 
 /// The PBX's id where no flag gives one: the uuids are then not those of `run`.
-pub(crate) const PBX: &str = "explain";
+pub const PBX: &str = "explain";
