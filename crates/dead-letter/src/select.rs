@@ -68,6 +68,7 @@ impl Letters {
             ids: (!ids.is_empty()).then_some(ids),
             reason: which.reason,
             after: None,
+            before: None,
             limit: PAGE,
         };
         Ok(Self {

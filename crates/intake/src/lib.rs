@@ -7,6 +7,7 @@
 //! | [`settings`] | what the flags say of assembling and of each source |
 //! | `source` | one source: its decoder, and where it stands |
 //! | `pbx` | one PBX: the assembler of its calls |
+//! | [`mod@under_way`] | calls that go on, for whoever looks |
 //! | `stream_id` | under which names the spool keeps what is open of a PBX |
 //! | `records` | its call detail records, where no events tell of a call |
 //! | `proof` | what proves that a source is heard, and what its account lacks |
@@ -38,6 +39,7 @@ mod source;
 mod stream_id;
 #[cfg(test)]
 mod tests;
+pub mod under_way;
 pub mod unmatched;
 pub mod written;
 

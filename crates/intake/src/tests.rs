@@ -373,6 +373,44 @@ fn a_call_that_was_open_when_the_process_ended_is_one_whole_call() {
 }
 
 #[test]
+fn a_call_that_goes_on_is_shown_with_what_is_known_of_it() {
+    let lines: Vec<&str> = FRAMES.lines().collect();
+    let (mut met, mut talking) = (0, 0);
+    for cut in 1..lines.len() {
+        let mut intake = intake();
+        for (seq, line) in (1..).zip(&lines[..cut]) {
+            tell(&mut intake, seq, line);
+        }
+        let batch = intake.take(&People::default(), now(lines[cut - 1]));
+        let open = batch.ops.into_iter().filter_map(|op| match op {
+            Op::Open {
+                pbx,
+                key,
+                snapshot: Some(bytes),
+            } => Some((pbx, key, bytes)),
+            _ => None,
+        });
+        let open: Vec<(String, u64, Vec<u8>)> = open.collect();
+        let again = [&open[..], &[("hq?held".to_owned(), 7, b"{}".to_vec())]].concat();
+        let shown = super::under_way::under_way(&settings(), &again);
+        assert!(shown.len() <= 1, "after {cut} frames: {shown:?}");
+        let Some((pbx, call)) = shown.first() else {
+            continue;
+        };
+        met += 1;
+        assert_eq!(pbx, "hq");
+        assert_eq!(call.trunk.as_deref(), Some("city"));
+        assert!(call.number.is_some(), "after {cut} frames");
+        if call.answered {
+            talking += 1;
+            assert!(call.employee.is_some(), "after {cut} frames");
+        }
+    }
+    assert!(met > talking && talking > 0, "{met} {talking}");
+    assert!(met < lines.len() - 1, "a call that is hung up is shown");
+}
+
+#[test]
 fn a_call_that_ends_while_nobody_runs_was_listened_to_until_the_stop() {
     let line = SourceSettings {
         shown: "ws://pbx/".to_owned(),

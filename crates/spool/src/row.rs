@@ -249,6 +249,8 @@ pub struct LetterFilter {
     pub reason: Option<Reason>,
     /// Only after this id: the last one of the page before.
     pub after: Option<RowId>,
+    /// Only before this id, by falling ids.
+    pub before: Option<RowId>,
     /// At most so many; 0 for [`super::LETTERS_PAGE`].
     pub limit: usize,
 }
@@ -260,6 +262,8 @@ pub struct ParkedPhone {
     pub phone: Phone,
     /// How many of its calls wait.
     pub calls: u64,
+    /// Start of the one that was taken in first.
+    pub first: EpochSeconds,
     /// Start of the last of them.
     pub last: EpochSeconds,
     /// Trunk of the last of them.

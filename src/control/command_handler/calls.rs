@@ -100,6 +100,7 @@ impl CommandHandler {
             phone: phone.transpose()?,
             trunk: which.trunk.clone(),
             state: which.state,
+            extension: None,
         })
     }
 
@@ -203,7 +204,10 @@ impl CommandHandler {
         let mut found: Vec<Listed> = Vec::new();
         let mut next = Some(Place::END);
         while let Some(before) = next.filter(|_| found.len() <= OTHERS_MAX) {
-            let of = typed.clone();
+            let of = CallFilter {
+                phone: Some(typed.clone()),
+                ..CallFilter::default()
+            };
             let page = self
                 .spool
                 .read(move |store| tables::listed::listed_back(store, &of, before));

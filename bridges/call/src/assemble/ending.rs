@@ -71,6 +71,17 @@ impl Assembler {
         }
     }
 
+    /// Each call that goes on, as it would be told if it ended now; they stay open, and one that
+    /// is two customers' is two. Those that are hung up and only settle are not among them.
+    pub fn so_far(&self) -> Vec<FinishedCall> {
+        let going = self.calls.keys().into_iter();
+        let going = going.filter_map(|key| self.calls.get(key));
+        let going = going.filter(|call| !call.is_over() && !call.is_ghost());
+        let told =
+            |call| resolve::resolve(call, &self.settings, EndReason::TooLong, self.cel_bridges);
+        going.flat_map(told).collect()
+    }
+
     pub(super) fn limit_open_calls(&mut self) {
         while self.calls.len() > self.settings.max_open_calls.max(1) {
             // One that only waits for its CDR is whole without it.

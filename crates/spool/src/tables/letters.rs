@@ -89,12 +89,17 @@ fn conditions(filter: &LetterFilter, limit: usize) -> (String, Vec<Box<dyn ToSql
         text.push_str(" AND reason = ?");
         values.push(Box::new(reason.word()));
     }
-    text.push_str(" ORDER BY id LIMIT ?");
+    if let Some(before) = filter.before {
+        text.push_str(" AND id < ? ORDER BY id DESC LIMIT ?");
+        values.push(Box::new(before.0));
+    } else {
+        text.push_str(" ORDER BY id LIMIT ?");
+    }
     values.push(Box::new(count(limit)));
     (text, values)
 }
 
-/// Letters by rising id, a page at a time.
+/// Letters by rising id, a page at a time; with [`LetterFilter::before`] by falling id.
 pub fn letters(db: &Db, filter: &LetterFilter) -> Result<Vec<Letter>, Error> {
     let limit = match filter.limit {
         0 => LETTERS_PAGE,
@@ -111,6 +116,9 @@ pub fn letters(db: &Db, filter: &LetterFilter) -> Result<Vec<Letter>, Error> {
         letters.extend(unread_letters(db, filter, limit)?);
     }
     letters.sort_by_key(|letter| letter.id);
+    if filter.before.is_some() {
+        letters.reverse();
+    }
     letters.truncate(limit);
     Ok(letters)
 }

@@ -6,6 +6,7 @@ use crate::Db;
 use crate::{Error, INTERNAL_KEPT, INTERNAL_KEPT_FOR, RowId, State};
 use callbridge_call::EventTime;
 use callbridge_model::{CallRecord, Reason, TypedNumber};
+use std::fmt;
 
 /// Rows that one page walks over, whether it gives them or not.
 const WALKED: usize = 500;
@@ -37,6 +38,8 @@ pub struct CallFilter {
     pub trunk: Option<String>,
     /// Standing so.
     pub state: Option<State>,
+    /// Put down to this extension, or told to have talked at it.
+    pub extension: Option<String>,
 }
 
 impl CallFilter {
@@ -49,6 +52,7 @@ impl CallFilter {
             && self.takes_state(call.state)
             && (self.phone.as_ref()).is_none_or(|typed| phone.is_some_and(|it| typed.is(it)))
             && self.takes_trunk(&call.record)
+            && self.takes_extension(&call.record)
     }
 
     fn takes_state(&self, state: Option<State>) -> bool {
@@ -57,6 +61,14 @@ impl CallFilter {
 
     fn takes_trunk(&self, record: &CallRecord) -> bool {
         self.trunk.is_none() || self.trunk == record.trunk
+    }
+
+    fn takes_extension(&self, record: &CallRecord) -> bool {
+        let Some(wanted) = &self.extension else {
+            return true;
+        };
+        let mut met = record.employees_in_order.iter().chain(&record.employee);
+        met.any(|extension| extension == wanted)
     }
 
     /// Before the first of them.
@@ -84,6 +96,19 @@ impl Place {
         started: i64::MAX,
         id: i64::MAX,
     };
+
+    /// As [`Place::to_string`] wrote it; `None` for what is no place.
+    pub fn read(text: &str) -> Option<Self> {
+        let (started, id) = text.split_once('.')?;
+        let (started, id) = (started.parse().ok()?, id.parse().ok()?);
+        Some(Self { started, id })
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.started, self.id)
+    }
 }
 
 /// A row as SQLite has it.
@@ -144,27 +169,38 @@ pub fn listed(
     page(db, filter, rows)
 }
 
-/// The same before this place, newest first, of one number.
+/// The same before this place, newest first.
 pub fn listed_back(
     db: &Db,
-    typed: &TypedNumber,
+    filter: &CallFilter,
     before: Place,
 ) -> Result<(Vec<Listed>, Option<Place>), Error> {
-    let rows: Vec<ListedColumns> = db.query_all(
-        &format!(
-            "SELECT {COLUMNS} FROM calls
-         WHERE substr(phone, -4) = ?1 AND phone IS NOT NULL AND (started, id) < (?2, ?3)
-         ORDER BY started DESC, id DESC LIMIT {WALKED}"
-        ),
-        (typed.last_four(), before.started, before.id),
-        raw,
-    )?;
-    let phone = Some(typed.clone());
-    let filter = CallFilter {
-        phone,
-        ..CallFilter::default()
+    let (started, id) = (before.started, before.id);
+    let from = filter.from.unwrap_or(i64::MIN);
+    // Calls that began at the end or later are not walked over.
+    let (started, id) = (started, id).min((filter.end(), i64::MIN));
+    let rows: Vec<ListedColumns> = match &filter.phone {
+        None => db.query_all(
+            &format!(
+                "SELECT {COLUMNS} FROM calls
+                 WHERE (started, id) < (?1, ?2) AND started >= ?3
+                 ORDER BY started DESC, id DESC LIMIT {WALKED}"
+            ),
+            (started, id, from),
+            raw,
+        )?,
+        Some(typed) => db.query_all(
+            &format!(
+                "SELECT {COLUMNS} FROM calls
+                 WHERE substr(phone, -4) = ?1 AND phone IS NOT NULL
+                 AND (started, id) < (?2, ?3) AND started >= ?4
+                 ORDER BY started DESC, id DESC LIMIT {WALKED}"
+            ),
+            (typed.last_four(), started, id, from),
+            raw,
+        )?,
     };
-    page(db, &filter, rows)
+    page(db, filter, rows)
 }
 
 /// One call as it stands in a list; `None` for an id that is none.
@@ -194,7 +230,7 @@ fn page(
             continue;
         }
         let call = listed_of(db, &raw)?;
-        if filter.takes_trunk(&call.record) {
+        if filter.takes_trunk(&call.record) && filter.takes_extension(&call.record) {
             calls.push(call);
         }
     }

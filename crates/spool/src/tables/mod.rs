@@ -11,6 +11,7 @@ pub(crate) mod correct;
 pub mod deliveries;
 pub mod directory;
 pub(crate) mod doubt;
+pub mod figures;
 pub(crate) mod finish;
 pub mod lead_requests;
 pub mod letters;

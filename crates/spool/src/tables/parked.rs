@@ -3,7 +3,7 @@
 use crate::Db;
 use crate::tables::work_queue::count;
 use crate::{Error, ParkedPhone, RowId};
-use callbridge_call::EventTime;
+use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::{CallRecord, Phone};
 
 /// Numbers that called and have no lead, by number, after `after`.
@@ -13,23 +13,27 @@ pub fn parked_phones(
     limit: usize,
 ) -> Result<Vec<ParkedPhone>, Error> {
     let after = after.map_or("", Phone::as_str);
-    let mut rows: Vec<(String, i64, i64, String)> = db.query_all(
-        "SELECT p.phone, p.calls, c.id, c.record
-         FROM (SELECT phone, count(*) AS calls, max(id) AS last FROM calls
+    let mut rows: Vec<(String, i64, i64, i64, String)> = db.query_all(
+        "SELECT p.phone, p.calls, f.started, c.id, c.record
+         FROM (SELECT phone, count(*) AS calls, min(id) AS first, max(id) AS last FROM calls
                WHERE state = 'parked' AND phone > ?1 AND reason = 'no_lead'
                GROUP BY phone ORDER BY phone LIMIT ?2) AS p
-         JOIN calls AS c ON c.id = p.last",
+         JOIN calls AS c ON c.id = p.last JOIN calls AS f ON f.id = p.first",
         (after, count(limit)),
-        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
+        |row| {
+            let (phone, calls) = (row.get(0)?, row.get(1)?);
+            Ok((phone, calls, row.get(2)?, row.get(3)?, row.get(4)?))
+        },
     )?;
     rows.sort();
-    let phones = rows.into_iter().map(|(phone, calls, last, record)| {
+    let phones = rows.into_iter().map(|(phone, calls, first, last, record)| {
         let last: CallRecord = db.read_json(RowId(last), &record)?;
         let phone =
             Phone::from_e164(&phone).ok_or_else(|| db.damaged(format!("{phone} is no number")))?;
         Ok(ParkedPhone {
             phone,
             calls: u64::try_from(calls).unwrap_or(0),
+            first: EpochSeconds::new(first),
             last: last.started_at,
             trunk: last.trunk,
             pbx: last.pbx,

@@ -41,7 +41,20 @@ pub const LISTED: &[Act] = &[
         );
     }),
     ("calls of a number, newest first", |store, _| {
-        drop(tables::listed::listed_back(store, &number(), Place::END).expect("readable"));
+        let filter = CallFilter {
+            phone: Some(number()),
+            ..CallFilter::default()
+        };
+        drop(tables::listed::listed_back(store, &filter, Place::END).expect("readable"));
+    }),
+    ("the newest calls", |store, _| {
+        let filter = CallFilter::default();
+        drop(tables::listed::listed_back(store, &filter, Place::END).expect("readable"));
+    }),
+    ("what became of calls of a time", |store, _| {
+        drop(tables::figures::outcomes(store, T0 + 20, T0 + 30).expect("readable"));
+        let delays = tables::figures::confirmation_delays(store, T0 + 20, T0 + 30);
+        drop(delays.expect("readable"));
     }),
     ("the newest call", |store, _| {
         let newest = tables::listed::newest_start(store, at(100_000).floor_seconds().get());

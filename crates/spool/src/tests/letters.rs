@@ -191,6 +191,14 @@ fn a_filter_chooses_by_id_reason_and_page() {
         ..all.clone()
     };
     assert_eq!(ids(&page), [6, 7]);
+    let newest = LetterFilter {
+        before: Some(RowId(i64::MAX)),
+        limit: 3,
+        ..all.clone()
+    };
+    assert_eq!(ids(&newest), [7, 6, 5]);
+    let before = Some(RowId(5));
+    assert_eq!(ids(&LetterFilter { before, ..newest }), [4, 3, 2]);
     let chosen = LetterFilter {
         ids: Some(vec![RowId(7), RowId(2), RowId(99)]),
         ..all

@@ -138,9 +138,66 @@ fn a_number_is_found_by_its_last_digits_among_others_that_share_the_last_four() 
     assert_eq!(found("1110001"), [1, 11]);
     assert_eq!(found("+998901120001"), [2, 12]);
     assert_eq!(found("9999"), [0_i64; 0]);
-    let (back, next) =
-        tables::listed::listed_back(&store, &typed("1110001"), Place::END).expect("readable");
+    let filter = of(|filter| filter.phone = Some(typed("1110001")));
+    let (back, next) = tables::listed::listed_back(&store, &filter, Place::END).expect("readable");
     assert_eq!((starts(&back), next), (vec![11, 1], None));
+}
+
+#[test]
+fn the_newest_calls_come_first_over_any_number_of_pages() {
+    let mut store = store();
+    for n in 0..1_201 {
+        finish(&mut store, journal(n));
+    }
+    let back = |filter: &CallFilter| {
+        let (mut found, mut next) = (Vec::new(), Some(Place::END));
+        while let Some(before) = next {
+            // as it goes through a link and comes back
+            let before = Place::read(&before.to_string()).expect("a place");
+            let (calls, then) =
+                tables::listed::listed_back(&store, filter, before).expect("readable");
+            found.extend(calls);
+            next = then;
+        }
+        starts(&found)
+    };
+    assert!(
+        back(&CallFilter::default())
+            .into_iter()
+            .eq((0..1_201).rev())
+    );
+    let part = of(|filter| (filter.from, filter.until) = (Some(T0 + 3), Some(T0 + 6)));
+    assert_eq!(back(&part), [5, 4, 3], "from the first, before the last");
+    let of_nobody = of(|filter| filter.extension = Some("no such".into()));
+    assert_eq!(back(&of_nobody), [0_i64; 0]);
+    assert_eq!(Place::read("1"), None);
+    assert_eq!(Place::read("1.x"), None);
+}
+
+#[test]
+fn figures_of_a_time_count_its_calls_by_what_became_of_them() {
+    let mut store = store();
+    for n in 0..6 {
+        finish(&mut store, journal(n));
+    }
+    let reason = Some(Reason::NoLead);
+    finish(&mut store, finished(6, Outcome::DeadLetter, reason));
+    step(&mut store, 2, Step::Send);
+    let figures = tables::figures::outcomes(&store, T0 + 1, T0 + 7).expect("readable");
+    let figures: Vec<_> = figures.into_iter().collect();
+    let counted = [(State::Ready, 4), (State::Sending, 1), (State::Parked, 1)];
+    assert_eq!(figures, counted);
+    let delays =
+        |from| tables::figures::confirmation_delays(&store, from, T0 + 9).expect("readable");
+    assert_eq!(delays(T0), []);
+    let sql = "UPDATE calls SET state = 'journaled', since = 1000000 * (started + 17)
+               WHERE id IN (3, 5)";
+    store.execute(sql, []).expect("two are confirmed");
+    let last = std::time::Duration::from_secs(17 - 5);
+    let delays =
+        |from| tables::figures::confirmation_delays(&store, from, T0 + 9).expect("readable");
+    assert_eq!(delays(T0), [last, last]);
+    assert_eq!(delays(T0 + 3).len(), 1);
 }
 
 #[test]
