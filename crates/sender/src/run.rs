@@ -33,6 +33,8 @@ const TOKEN_LOOK: Duration = Duration::from_secs(1);
 
 /// How long after the spool could not write it is tried again.
 const SPOOL_AGAIN: Duration = Duration::from_secs(1);
+/// How often the call that FAILED is decided anew because the spool has learned more of it.
+const OUTDATED_MAX: u32 = 8;
 
 /// How long a shutdown waits for requests under way.
 const FINISH: Duration = Duration::from_secs(8);
@@ -370,11 +372,16 @@ impl Loop {
 
     /// Writes what is not written; `false` when the spool cannot take it now.
     async fn write_back(&mut self) -> Result<bool, Error> {
+        let mut outdated = 0;
         while let Some(ops) = self.unwritten.front() {
             match self.write(ops.clone()).await {
                 Ok(()) => self.trouble = None,
                 Err(Error::Closed) => return Err(Error::Closed),
-                Err(Error::Outdated { .. }) => continue,
+                // A call that is left as it stands is polled again, and decided then.
+                Err(Error::Outdated { .. }) if outdated < OUTDATED_MAX => {
+                    outdated += 1;
+                    continue;
+                }
                 Err(trouble) if trouble.is_retryable() => {
                     self.troubled(trouble);
                     return Ok(false);
@@ -392,6 +399,7 @@ impl Loop {
                 }
             }
             self.unwritten.pop_front();
+            outdated = 0;
         }
         Ok(self.trouble.is_none())
     }
