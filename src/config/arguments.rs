@@ -47,7 +47,10 @@ pub(crate) fn command() -> Command {
             "dead",
             &["list", "show", "retry", "discard", "export", "watch"][..],
         ),
-        ("lead", &["missing", "list", "set", "check"]),
+        (
+            "lead",
+            &["missing", "list", "give", "take", "given", "set", "check"],
+        ),
     ] {
         command = command.mut_subcommand(group, |mut group| {
             let whole = group.get_name() == "lead";

@@ -2,10 +2,11 @@
 
 mod calls;
 
-use super::command::{Asking, Check, Command, Dead, Demo, Explain, LeadCheck};
+use super::command::{Asking, Check, Command, Dead, Demo, Explain, GivenLeads, LeadCheck};
 use super::faults::Faults;
+use super::options::leads::LeadVerb;
 use super::options::{
-    CheckFlags, DeadVerb, DemoFlags, ExplainFlags, Flags, LeadVerb, SelectFlags, StateFlags, Verb,
+    CheckFlags, DeadVerb, DemoFlags, ExplainFlags, Flags, SelectFlags, StateFlags, Verb,
 };
 use crate::config::checked as config;
 use crate::config::checked::{Config, Purpose};
@@ -275,17 +276,29 @@ impl Checking<'_> {
                 Ok(Command::LeadMissing { csv, at })
             }
             LeadVerb::List { state } => Ok(Command::LeadList(self.asking(state)?)),
+            LeadVerb::Give { phone, lead, state } => {
+                let phone = self.phone(phone);
+                let lead = self.lead_argument(lead.as_deref());
+                let at = self.asking(state)?;
+                let lead = lead.ok_or_else(Faults::default)?;
+                Ok(Command::LeadGiven(GivenLeads::Give { phone, lead }, at))
+            }
+            LeadVerb::Take { phone, state } => {
+                let phone = self.phone(phone);
+                Ok(Command::LeadGiven(
+                    GivenLeads::Take(phone),
+                    self.asking(state)?,
+                ))
+            }
+            LeadVerb::Given { state } => {
+                Ok(Command::LeadGiven(GivenLeads::List, self.asking(state)?))
+            }
             LeadVerb::Set {
                 lead,
                 values,
                 state,
             } => {
-                let missing = "is missing: the id of the lead";
-                let lead = match lead.as_deref().map(LeadId::parse) {
-                    Some(None) => self.faults.take("LEAD", Err("is no lead id: digits")),
-                    Some(Some(lead)) => Some(lead),
-                    None => self.faults.take("LEAD", Err(missing)),
-                };
+                let lead = self.lead_argument(lead.as_deref());
                 let items = self.items(&values);
                 let at = self.asking(state)?;
                 // without a lead the faults have been told by now
@@ -295,8 +308,7 @@ impl Checking<'_> {
                 Ok(Command::LeadSet { lead, items, at })
             }
             LeadVerb::Check { phone, json, flags } => {
-                let phone = phone.ok_or("is missing: the number to look up");
-                let phone = self.faults.take("PHONE", phone).unwrap_or_default();
+                let phone = self.phone(phone);
                 let config = self.config(*flags, Purpose::Explain)?;
                 Ok(Command::LeadCheck(Box::new(LeadCheck {
                     phone,
@@ -304,6 +316,22 @@ impl Checking<'_> {
                     config,
                 })))
             }
+        }
+    }
+
+    /// A number, as a person writes it.
+    fn phone(&mut self, phone: Option<String>) -> String {
+        let phone = phone.ok_or("is missing: the number to look up");
+        self.faults.take("PHONE", phone).unwrap_or_default()
+    }
+
+    /// The id of a lead, as an argument of its own.
+    fn lead_argument(&mut self, lead: Option<&str>) -> Option<LeadId> {
+        let missing = "is missing: the id of the lead";
+        match lead.map(LeadId::parse) {
+            Some(None) => self.faults.take("LEAD", Err("is no lead id: digits")),
+            Some(Some(lead)) => Some(lead),
+            None => self.faults.take("LEAD", Err(missing)),
         }
     }
 

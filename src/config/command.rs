@@ -47,6 +47,8 @@ pub enum Command {
     },
     /// `lead list`
     LeadList(Asking),
+    /// `lead give`, `lead take`, `lead given`
+    LeadGiven(GivenLeads, Asking),
     /// `lead check`
     LeadCheck(Box<LeadCheck>),
     /// `connect`
@@ -79,6 +81,7 @@ impl Command {
             | Self::Status { .. }
             | Self::LeadMissing { .. }
             | Self::LeadList(_)
+            | Self::LeadGiven(..)
             | Self::LeadCheck(_)
             | Self::Connect(_)
             | Self::Disconnect(_)
@@ -100,6 +103,7 @@ impl Command {
             | Self::Dead(_, at)
             | Self::LeadMissing { at, .. }
             | Self::LeadList(at)
+            | Self::LeadGiven(_, at)
             | Self::LeadSet { at, .. } => Some(&at.state),
             Self::Connect(connect) => Some(&connect.state),
             Self::Disconnect(state) => Some(state),
@@ -123,6 +127,7 @@ impl Command {
             | Self::Dead(_, at)
             | Self::LeadMissing { at, .. }
             | Self::LeadList(at)
+            | Self::LeadGiven(_, at)
             | Self::LeadSet { at, .. } => at.state = to,
             Self::Connect(connect) => connect.state = to,
             Self::Disconnect(state) => *state = to,
@@ -142,6 +147,7 @@ impl Command {
             | Self::Status { .. }
             | Self::LeadMissing { .. }
             | Self::LeadList(_)
+            | Self::LeadGiven(..)
             | Self::LeadCheck(_)
             | Self::LeadSet { .. }
             | Self::Completions(_)
@@ -208,6 +214,21 @@ pub struct ListCalls {
     pub which: CallsQuery,
     /// `--follow`
     pub follow: bool,
+}
+
+/// Leads that people give to numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GivenLeads {
+    /// `lead give`
+    Give {
+        /// As a person writes it.
+        phone: String,
+        lead: LeadId,
+    },
+    /// `lead take`, of a number as a person writes it.
+    Take(String),
+    /// `lead given`
+    List,
 }
 
 /// `dead …`

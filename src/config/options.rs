@@ -1,8 +1,10 @@
 //! The flags as they are typed: texts alone, checked in [`crate::config::checked`] all at once.
 
 pub(crate) mod calls;
+pub(crate) mod leads;
 
 use clap::{Args, Parser, Subcommand};
+use leads::LeadVerb;
 
 /// Puts every finished customer call of a PBX into a CRM's call journal, once.
 #[derive(Debug, Parser)]
@@ -83,15 +85,6 @@ Examples:
 const STATUS_EXIT: &str = "\
 Exit: 0 told, 69 no daemon and no state. With --exit-code: 0 all is well, 1 something waits for a
 person, 2 nothing reaches the CRM or no source is up, 69 as before.";
-
-const SET_EXAMPLES: &str = "\
-Examples:
-  callbridge lead set 4001 11=VIP 12=null
-  callbridge lead set 4001 '14=[gold, uz]' '11=\"null\"'
-  callbridge lead set 4001 15:=5 16:=true 14:='[\"gold\", \"uz\"]'
-
-Exit: 0 written, 64 what was typed, 65 refused or not a field of leads,
-69 no daemon, paused or not settled in time, 77 token or grant.";
 
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
@@ -528,47 +521,4 @@ pub(crate) struct SelectFlags {
     /// All of them
     #[arg(long)]
     pub all: bool,
-}
-
-/// `lead …`
-#[derive(Debug, Subcommand)]
-pub(crate) enum LeadVerb {
-    /// List numbers that called and have no lead, for the CRM's administrator
-    Missing {
-        /// As CSV
-        #[arg(long)]
-        csv: bool,
-        /// Where.
-        #[command(flatten)]
-        state: StateFlags,
-    },
-    /// List the numbers of the directory, and whose they are
-    List {
-        /// Where.
-        #[command(flatten)]
-        state: StateFlags,
-    },
-    /// Give fields of a lead their values through the running daemon, and say what came of it
-    #[command(after_help = SET_EXAMPLES)]
-    Set {
-        /// The lead's id
-        lead: Option<String>,
-        /// A text; null clears; `[a,b]` for a multi-select field; "null" in quotes is the text
-        #[arg(value_name = "ID=VALUE")]
-        values: Vec<String>,
-        /// Where.
-        #[command(flatten)]
-        state: StateFlags,
-    },
-    /// Say what a number maps to on each trunk, and why
-    Check {
-        /// The number, as people write it
-        phone: Option<String>,
-        /// JSON
-        #[arg(long)]
-        json: bool,
-        /// The flags of run, for when no daemon is running.
-        #[command(flatten)]
-        flags: Box<Flags>,
-    },
 }

@@ -4,6 +4,7 @@
 use super::lead_set::{LeadSet, LeadSetRefusal};
 use super::protocol::{ControlReply, ControlRequest};
 use super::socket::AnswerRequest;
+use callbridge_call::EventTime;
 use callbridge_dead_letter::retry;
 use callbridge_dead_letter::retry::Asked;
 use callbridge_dead_letter::select::Letters;
@@ -14,7 +15,7 @@ use callbridge_model::Reason;
 use callbridge_model::Status;
 use callbridge_model::clock;
 use callbridge_sender::CrmProxy;
-use callbridge_spool::{Error, Handle, Letter, Op, Step, Store, tables};
+use callbridge_spool::{Act, Error, Handle, Letter, Op, Step, Store, tables};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use std::pin::Pin;
@@ -94,6 +95,8 @@ impl From<callbridge_dead_letter::select::Fault> for Stop {
 /// The way to whoever asked.
 struct ReplySender {
     to: mpsc::Sender<ControlReply>,
+    /// Whoever asked: the name at the page, or the Unix user at the socket.
+    who: String,
     said: u64,
 }
 
@@ -108,9 +111,10 @@ impl ReplySender {
 }
 
 impl AnswerRequest for CommandHandler {
-    async fn answer(&self, ask: ControlRequest, to: mpsc::Sender<ControlReply>) {
+    async fn answer(&self, ask: ControlRequest, who: &str, to: mpsc::Sender<ControlReply>) {
         let mut line = ReplySender {
             to: to.clone(),
+            who: who.to_owned(),
             said: 0,
         };
         if let Some(zone) = &self.zone {
@@ -152,6 +156,9 @@ impl CommandHandler {
             }
             ControlRequest::Discard { which } => self.discard(&which, line).await,
             ControlRequest::LeadMissing => self.lead_missing(line).await,
+            ControlRequest::LeadGive { phone, lead } => self.lead_give(&phone, lead, line).await,
+            ControlRequest::LeadTake { phone } => self.lead_take(&phone, line).await,
+            ControlRequest::LeadGiven => self.lead_given(line).await,
             ControlRequest::LeadList => self.lead_list(line).await,
             ControlRequest::LeadSet { lead, items } => {
                 let wrapper = self.field_list_wrapper.as_deref();
@@ -240,9 +247,10 @@ impl CommandHandler {
                 return missing_ids(which, found);
             }
             found += page.len();
+            let who = line.who.as_str();
             let tries = page
                 .iter()
-                .map(|letter| self.retry_one(letter, asked, dry_run));
+                .map(|letter| self.retry_one(letter, asked, dry_run, who));
             for item in join_all(tries).await {
                 line.item(item?).await?;
             }
@@ -254,6 +262,7 @@ impl CommandHandler {
         letter: &Letter,
         asked: Asked,
         dry_run: bool,
+        who: &str,
     ) -> Result<Value, Error> {
         let refused = |why: String| Ok(outcome(letter, "refused", Some(why)));
         if letter.reason == Reason::Unreadable {
@@ -292,7 +301,8 @@ impl CommandHandler {
             step,
             at: now,
         };
-        match self.spool.write(vec![op]).await {
+        let act = act(letter, who, asked.words(), now);
+        match self.spool.write(vec![act, op]).await {
             Ok(_) => Ok(item),
             Err(error @ (Error::Refused { .. } | Error::UuidTaken { .. })) => {
                 refused(error.to_string())
@@ -312,11 +322,13 @@ impl CommandHandler {
             found += page.len();
             let at = clock::now().wall;
             let writes = page.iter().map(|letter| {
-                self.spool.write(vec![Op::Step {
+                let op = Op::Step {
                     row: letter.id,
                     step: Step::Discard,
                     at,
-                }])
+                };
+                let act = act(letter, &line.who, "discard".to_owned(), at);
+                self.spool.write(vec![act, op])
             });
             for (letter, written) in page.iter().zip(join_all(writes).await) {
                 let item = match written {
@@ -329,6 +341,15 @@ impl CommandHandler {
                 line.item(item).await?;
             }
         }
+    }
+}
+
+/// Who does what with a letter.
+fn act(letter: &Letter, who: &str, what: String, at: EventTime) -> Op {
+    let who = who.to_owned();
+    Op::Act {
+        row: letter.id,
+        act: Act { at, who, what },
     }
 }
 

@@ -9,6 +9,7 @@
 //! | [`command_handler`] | answers it, in the daemon or over the spool alone |
 //! | [`lead_set`] | values for a lead's fields, given by hand |
 //! | [`state_access`] | a state folder, through the daemon or opened here |
+//! | `user` | the names of Unix users, for what is told of whoever asked |
 //! | [`lock_wait`] | waits for the lock of a state folder |
 
 pub(crate) mod command_handler;
@@ -17,6 +18,7 @@ pub(crate) mod lock_wait;
 pub(crate) mod protocol;
 pub mod socket;
 pub(crate) mod state_access;
+pub(crate) mod user;
 
 pub(crate) use command_handler::CommandHandler;
 pub use protocol::{ControlReply, ControlRequest};

@@ -49,6 +49,16 @@ pub enum ControlRequest {
         /// As a person writes it.
         phone: String,
     },
+    /// `lead give`: an item with the lead that the number has now, and how many calls left by it.
+    LeadGive {
+        /// As a person writes it.
+        phone: String,
+        lead: LeadId,
+    },
+    /// `lead take`: an item with the lead that the number had.
+    LeadTake { phone: String },
+    /// `lead given`: an item a number that a person has given a lead.
+    LeadGiven,
     /// `explain --call`: the finished call of this linkedid, as the spool has it.
     Call {
         /// The linkedid, the uuid, or a telephone number.
@@ -134,6 +144,10 @@ mod tests {
             },
             ControlRequest::LeadCheck {
                 phone: "+998901110001".into(),
+            },
+            ControlRequest::LeadGive {
+                phone: "90 111 00 01".into(),
+                lead: LeadId::new(4001).expect("positive"),
             },
             ControlRequest::Calls {
                 which: CallsQuery {

@@ -2,6 +2,7 @@
 //! daemon through it.
 
 use super::protocol::{ControlReply, ControlRequest};
+use super::user;
 use callbridge_listener::accept::Acceptor;
 use callbridge_model::Zone;
 use callbridge_model::plain_file;
@@ -45,10 +46,11 @@ impl Folder {
 
 /// Answers a question, sending each [`ControlReply`] as it is known; the last is `End` or `Error`.
 pub trait AnswerRequest: Send + Sync + 'static {
-    /// Ends when all was said or nobody listens any more.
+    /// `who` asks. Ends when all was said or nobody listens any more.
     fn answer(
         &self,
         ask: ControlRequest,
+        who: &str,
         to: mpsc::Sender<ControlReply>,
     ) -> impl Future<Output = ()> + Send;
 }
@@ -153,6 +155,8 @@ pub async fn keep<A: AnswerRequest>(
 }
 
 async fn converse<A: AnswerRequest>(stream: UnixStream, handler: &A) -> io::Result<()> {
+    // The system says who asks: what stood in the question could be anybody's name.
+    let who = user::name_of(stream.peer_cred()?.uid());
     let (read, mut write) = stream.into_split();
     let mut read = BufReader::new(read.take(QUESTION_BYTES_MAX));
     let mut line = String::new();
@@ -165,7 +169,7 @@ async fn converse<A: AnswerRequest>(stream: UnixStream, handler: &A) -> io::Resu
         }
     };
     let (to, mut from) = mpsc::channel(64);
-    let answer = handler.answer(ask, to);
+    let answer = handler.answer(ask, &who, to);
     let pass = async {
         while let Some(reply) = from.recv().await {
             send(&mut write, &reply).await?;
@@ -267,8 +271,9 @@ mod tests {
     struct Echo;
 
     impl AnswerRequest for Echo {
-        async fn answer(&self, ask: ControlRequest, to: mpsc::Sender<ControlReply>) {
-            let item = serde_json::to_value(&ask).expect("a question");
+        async fn answer(&self, ask: ControlRequest, who: &str, to: mpsc::Sender<ControlReply>) {
+            let mut item = serde_json::to_value(&ask).expect("a question");
+            item["who"] = who.into();
             let _ = to
                 .send(ControlReply::Zone("Asia/Tashkent".to_owned()))
                 .await;
@@ -306,7 +311,9 @@ mod tests {
         let first = replies.next().await.expect("a line");
         assert_eq!(
             first,
-            Some(ControlReply::Item(serde_json::json!({"ask": "watch"})))
+            Some(ControlReply::Item(
+                serde_json::json!({"ask": "watch", "who": user::own_name()})
+            ))
         );
         let zone = Zone::named("Asia/Tashkent");
         assert_eq!(replies.zone(), zone.as_ref(), "told before all else");

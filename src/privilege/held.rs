@@ -71,6 +71,7 @@ fn places(command: &mut Command) -> Vec<&mut SecretPlace> {
         | Command::Dead(..)
         | Command::LeadMissing { .. }
         | Command::LeadList(_)
+        | Command::LeadGiven(..)
         | Command::LeadCheck(_)
         | Command::Disconnect(_)
         | Command::LeadSet { .. }
@@ -98,6 +99,7 @@ pub(super) fn listen(command: &Command) {
         | Command::Dead(..)
         | Command::LeadMissing { .. }
         | Command::LeadList(_)
+        | Command::LeadGiven(..)
         | Command::LeadCheck(_)
         | Command::Disconnect(_)
         | Command::LeadSet { .. }

@@ -14,7 +14,7 @@ use callbridge_mapping::journal;
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::People;
 use callbridge_model::{Judged, LeadId, Outcome, Phone, Reason};
-use callbridge_spool::{Error, Handle, Op, Row, RowId, State, Step, tables};
+use callbridge_spool::{Act, Error, Handle, Op, Row, RowId, State, Step, tables};
 use futures_util::future::join_all;
 use std::time::Duration;
 
@@ -35,9 +35,39 @@ pub async fn release(
     people: &People,
     now: EventTime,
 ) -> Result<u64, Error> {
-    let Some(phones) = phones else {
-        return release_all(spool, rules, people, now).await;
-    };
+    let by = (None, now);
+    match phones {
+        Some(phones) => release_some(spool, phones, rules, people, by).await,
+        None => release_all(spool, rules, people, by).await,
+    }
+}
+
+/// The same of one number, to which a person has just given a lead: the act is kept with each
+/// call that leaves.
+///
+/// # Errors
+/// When the spool cannot be read or written.
+pub async fn release_given(
+    spool: &Handle,
+    phone: &Phone,
+    rules: &Rules,
+    people: &People,
+    act: &Act,
+) -> Result<u64, Error> {
+    let phones = std::slice::from_ref(phone);
+    release_some(spool, phones, rules, people, (Some(act), act.at)).await
+}
+
+/// Whose act it is, where it is a person's; and now.
+type By<'a> = (Option<&'a Act>, EventTime);
+
+async fn release_some(
+    spool: &Handle,
+    phones: &[Phone],
+    rules: &Rules,
+    people: &People,
+    by: By<'_>,
+) -> Result<u64, Error> {
     let mut left = 0;
     for some in phones.chunks(PAGE) {
         let some = some.to_vec();
@@ -49,7 +79,7 @@ pub async fn release(
         });
         let rows = rows.await?.concat();
         for page in rows.chunks(PAGE) {
-            left += release_rows(spool, page, rules, people, now).await?;
+            left += release_rows(spool, page, rules, people, by).await?;
         }
     }
     Ok(left)
@@ -59,7 +89,7 @@ async fn release_all(
     spool: &Handle,
     rules: &Rules,
     people: &People,
-    now: EventTime,
+    by: By<'_>,
 ) -> Result<u64, Error> {
     let mut left = 0;
     let mut last = None;
@@ -73,7 +103,7 @@ async fn release_all(
             break;
         }
         let rows: Vec<RowId> = page.into_iter().map(|(_, row)| row).collect();
-        left += release_rows(spool, &rows, rules, people, now).await?;
+        left += release_rows(spool, &rows, rules, people, by).await?;
     }
     let mut last = None;
     loop {
@@ -85,7 +115,7 @@ async fn release_all(
             return Ok(left);
         }
         let rows: Vec<RowId> = page.into_iter().map(|(_, row)| row).collect();
-        left += release_rows(spool, &rows, rules, people, now).await?;
+        left += release_rows(spool, &rows, rules, people, by).await?;
     }
 }
 
@@ -94,7 +124,7 @@ async fn release_rows(
     rows: &[RowId],
     rules: &Rules,
     people: &People,
-    now: EventTime,
+    (act, now): By<'_>,
 ) -> Result<u64, Error> {
     let ids = rows.to_vec();
     let read = spool.read(move |store| {
@@ -118,7 +148,9 @@ async fn release_rows(
             step,
             at: now,
         };
-        match spool.write(vec![op]).await {
+        let act = act.filter(|_| leaves).cloned();
+        let act = act.map(|act| Op::Act { row: row.id, act });
+        match spool.write(act.into_iter().chain([op]).collect()).await {
             Ok(_) if leaves => {
                 tracing::info!(call = %row.uuid, id = %row.id, lead, "a waiting call leaves");
                 Ok(1)

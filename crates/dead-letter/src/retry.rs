@@ -30,6 +30,29 @@ pub struct Asked {
     pub said: Option<Said>,
 }
 
+impl Asked {
+    /// For the letter's acts: `retry with lead 4002, employee 501`.
+    pub fn words(&self) -> String {
+        let lead = self.lead.map(|lead| format!("lead {lead}"));
+        let employee = self.employee.map(|employee| match employee {
+            Employee::Is(id) => format!("employee {id}"),
+            Employee::None => "no employee".to_owned(),
+        });
+        let answered = self.said.and_then(|said| said.answered);
+        let answered = answered.map(|answered| match answered {
+            true => "answered".to_owned(),
+            false => "not answered".to_owned(),
+        });
+        let talk = self.said.and_then(|said| said.talk_sec);
+        let talk = talk.map(|talk| format!("{talk} s of talk"));
+        let with = [lead, employee, answered, talk].into_iter().flatten();
+        match with.collect::<Vec<_>>().join(", ").as_str() {
+            "" => "retry".to_owned(),
+            with => format!("retry with {with}"),
+        }
+    }
+}
+
 impl From<Asked> for Wish {
     fn from(asked: Asked) -> Self {
         let employee = match asked.employee {

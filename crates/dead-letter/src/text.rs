@@ -178,6 +178,11 @@ pub fn show(letter: &Value, width: usize, zone: &Zone) -> String {
         let words = format!("{} {}", time(attempt, "at", zone), field(attempt, "words"));
         line("attempt", words);
     }
+    let acts = letter.get("acts").and_then(Value::as_array);
+    for act in acts.into_iter().flatten() {
+        let (at, who) = (time(act, "at", zone), field(act, "who"));
+        line("act", format!("{at} {who}: {}", field(act, "what")));
+    }
     line("what to do", field(letter, "hint"));
     text
 }
@@ -197,6 +202,7 @@ mod tests {
             "id": 7, "reason": "failed", "since": 1_795_151_317, "message": "=no\nsuch lead",
             "uuid": "u", "linkedid": "1.2", "errors": null, "hint": "choose another",
             "attempts": [{"at": 1_795_151_317, "words": "FAILED"}],
+            "acts": [{"at": 1_795_151_317, "who": "ana\u{7}", "what": "retry with lead 4002"}],
             "call": {"leadId": 4001, "clientPhone": "+998901110001", "answered": true},
         })
     }
@@ -279,6 +285,7 @@ mod tests {
           phone        +998901110001
           lead         4001
           attempt      2026-11-20 10:08:37 +05 FAILED
+          act          2026-11-20 10:08:37 +05 ana\u{7}: retry with lead 4002
           what to do   choose another
         ");
     }

@@ -3,6 +3,7 @@
 
 use super::Phone;
 use super::number::{self, Country};
+use super::safe::safe;
 
 /// At least so many digits are typed.
 const DIGITS_MIN: usize = 4;
@@ -50,6 +51,35 @@ impl TypedNumber {
             end: end.to_owned(),
             exact,
         })
+    }
+
+    /// The one number that is meant by a text, where numbers without their country's code are of
+    /// these countries.
+    ///
+    /// # Errors
+    /// In words, for what is no whole number, and for one that is another in each country.
+    pub fn in_full(
+        text: &str,
+        countries: impl IntoIterator<Item = Country>,
+    ) -> Result<Phone, String> {
+        let countries = countries.into_iter().map(Some);
+        let read = countries.chain([None]);
+        let mut found: Vec<Phone> = read.filter_map(|it| number::e164(text, it)).collect();
+        found.sort();
+        found.dedup();
+        let shown = safe(text);
+        match found.as_slice() {
+            [one] => Ok(one.clone()),
+            [] => Err(format!(
+                "`{shown}` is no telephone number in full: give it with + and its country, as in \
+                 +998901110001"
+            )),
+            [one, other, ..] => Err(format!(
+                "`{shown}` may be {} or {}: give it with + and its country",
+                one.as_str(),
+                other.as_str()
+            )),
+        }
     }
 
     /// It says so itself: with a plus, or with more digits than a call's id is begun with.
@@ -111,6 +141,29 @@ mod tests {
     #[test]
     fn a_plus_says_that_it_is_the_whole_number() {
         assert_eq!(finds("+1110001", "UZ", "+998901110001"), Some(false));
+    }
+
+    #[test]
+    fn a_number_in_full_is_one_number_or_refused_with_words() {
+        let full = |typed: &str, countries: &[&str]| {
+            let countries = countries.iter().filter_map(|it| Country::parse(it));
+            TypedNumber::in_full(typed, countries).map(|phone| phone.as_str().to_owned())
+        };
+        for typed in ["+998 90 111-00-01", "90 111 00 01", "00998901110001"] {
+            assert_eq!(
+                full(typed, &["UZ", "UZ"]).as_deref(),
+                Ok("+998901110001"),
+                "{typed}"
+            );
+        }
+        for typed in ["0001", "", "PJSIP/101", "+1"] {
+            let words = full(typed, &["UZ"]).expect_err("no number");
+            assert!(words.contains("with + and its country"), "{words}");
+        }
+        let words = full("901110001", &[]).expect_err("of no country");
+        assert!(words.contains("`901110001`"), "{words}");
+        let words = full("911234567", &["UZ", "RU", "DE"]).expect_err("of two countries");
+        assert!(words.contains("may be +"), "{words}");
     }
 
     #[test]

@@ -127,6 +127,7 @@ mod tests {
             finding,
             errors: serde_json::Value::Null,
             attempts: Vec::new(),
+            acts: Vec::new(),
             deaths: 1,
             call: Some(call),
             bytes: None,

@@ -4,9 +4,10 @@
 use super::Error;
 use crate::read_connection::ReadConnection;
 use crate::tables::directory::holders;
+use crate::tables::given::given;
 use callbridge_leads::directory::Finding;
 use callbridge_mapping::people::{Directory, LeadAnswer};
-use callbridge_model::Phone;
+use callbridge_model::{LeadId, Phone};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -54,5 +55,15 @@ impl LeadDirectory {
 impl Directory for LeadDirectory {
     fn lead_of(&self, phone: &Phone) -> Result<LeadAnswer, String> {
         Ok(self.find(phone)?.answer())
+    }
+
+    fn given(&self, phone: &Phone) -> Result<Option<(LeadId, String)>, String> {
+        let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
+        let given = given(beside.db(), phone).map_err(|error| {
+            self.failed.store(true, Ordering::Release);
+            tracing::warn!(%error, "a number cannot be looked up among the given leads");
+            error.to_string()
+        })?;
+        Ok(given.map(|it| (it.lead, it.words())))
     }
 }

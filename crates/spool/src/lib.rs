@@ -73,8 +73,8 @@ pub use op::{
     Delivered, Delivery, Done, FailedCallStep, Finished, Op, Purged, RowId, SlotRow, WebhookEvent,
 };
 pub use row::{
-    Attempt, Due, Hooked, Left, Letter, LetterFilter, Notice, ParkedPhone, QueueQuery, Ripe, Row,
-    SeenCall, Unconfirmed, UnreadBytes, WorkQueue,
+    Act, Attempt, Due, Hooked, LeadByHand, Left, Letter, LetterFilter, Notice, ParkedPhone,
+    QueueQuery, Ripe, Row, SeenCall, Unconfirmed, UnreadBytes, WorkQueue,
 };
 pub use state::{FIRST_POLL, IfAbsent, Refused, State, Step, hooked, next};
 pub use store::Store;
@@ -99,6 +99,8 @@ pub const UNREADABLE_LETTERS_MAX: u64 = 10_000;
 pub const LISTED_BYTES_MAX: usize = 1024;
 /// Attempts kept of one call: the first, and the last ones.
 pub const ATTEMPTS_MAX: usize = 50;
+/// Acts kept of one letter: the first, and the last ones.
+pub const ACTS_MAX: usize = 50;
 /// Calls between extensions that are kept to be looked at.
 pub const INTERNAL_KEPT: i64 = 1_000;
 /// And no longer than this after their start.

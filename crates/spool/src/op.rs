@@ -1,13 +1,14 @@
 //! What the spool is asked to store, and what it answers.
 
 use super::binding::Binding;
+use super::row::{Act, LeadByHand};
 use super::state::{State, Step};
 use callbridge_call::{EventTime, FinishedCall};
 use callbridge_leads::directory::LeadNews;
 use callbridge_leads::lead_request::LeadChange;
 use callbridge_leads::lead_request::failed::{FailedCall, FailedCallDecision};
 use callbridge_model::TokenFingerprint;
-use callbridge_model::{CallUuid, Judged, LeadId, Reason};
+use callbridge_model::{CallUuid, Judged, LeadId, Phone, Reason};
 use rusqlite::types::{FromSql, FromSqlResult, ValueRef};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -117,6 +118,21 @@ pub enum Op {
     SlotGone {
         /// The slot.
         slot: u32,
+    },
+    /// What a person does with a letter, kept with its call. It belongs before the step that it
+    /// is about: notices tell of it then.
+    Act {
+        /// The call.
+        row: RowId,
+        /// Who does what.
+        act: Act,
+    },
+    /// A person gives a number its lead; another one that it had is forgotten.
+    Give(LeadByHand),
+    /// The number has no given lead any more.
+    Take {
+        /// The number.
+        phone: Phone,
     },
     /// A small durable setting. Names that begin with `spool.` or `bound.` are the spool's own.
     Meta {

@@ -7,7 +7,7 @@ use callbridge_call::{EpochSeconds, EventTime, FinishedCall};
 use callbridge_leads::lead_request::Finding;
 use callbridge_leads::lead_request::due::DueRequests;
 use callbridge_model::TokenFingerprint;
-use callbridge_model::{CallRecord, CallUuid, Phone, Reason};
+use callbridge_model::{CallRecord, CallUuid, LeadId, Phone, Reason};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -18,6 +18,17 @@ pub struct Attempt {
     pub at: EventTime,
     /// How, in words.
     pub words: String,
+}
+
+/// What a person did with a letter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Act {
+    /// When.
+    pub at: EventTime,
+    /// The name at the page, or the Unix user at the socket.
+    pub who: String,
+    /// What: `retry with lead 4002`.
+    pub what: String,
 }
 
 /// A stored call, all of it.
@@ -219,6 +230,8 @@ pub struct Letter {
     pub errors: serde_json::Value,
     /// Every try.
     pub attempts: Vec<Attempt>,
+    /// Who did what with it, oldest first; beyond [`super::ACTS_MAX`] the middle is left out.
+    pub acts: Vec<Act>,
     /// How often this call has become a letter, this time included.
     pub deaths: u32,
     /// The call as it would be sent; `None` for unreadable bytes.
@@ -270,6 +283,19 @@ pub struct ParkedPhone {
     pub trunk: Option<String>,
     /// PBX of the last of them.
     pub pbx: String,
+}
+
+/// A lead that a person has given a number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeadByHand {
+    /// The number.
+    pub phone: Phone,
+    /// Its lead.
+    pub lead: LeadId,
+    /// When.
+    pub at: EpochSeconds,
+    /// Who.
+    pub who: String,
 }
 
 /// A finished call by one of its ids.

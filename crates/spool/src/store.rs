@@ -313,6 +313,9 @@ impl Store {
             Op::FailedCall(failed) => tables::look_ups::call_failed(self, failed),
             Op::Slot(slot) => tables::slots::set_slot(self, slot),
             Op::SlotGone { slot } => tables::slots::drop_slot(self, *slot),
+            Op::Act { row, act } => tables::acts::note(self, *row, act),
+            Op::Give(given) => tables::given::give(self, given),
+            Op::Take { phone } => tables::given::take(self, phone),
             Op::Meta { key, value } => tables::meta::set_meta(self, key, value),
             Op::MetaGone { key } => tables::meta::drop_meta(self, key),
             Op::Count { counter, by } => {

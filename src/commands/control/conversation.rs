@@ -5,6 +5,7 @@ use crate::control::command_handler::CommandHandler;
 use crate::control::protocol::{ControlReply, ControlRequest};
 use crate::control::socket::{self, AnswerRequest, Replies};
 use crate::control::state_access::{Access, ask_or_open};
+use crate::control::user;
 use crate::daemon::open;
 use crate::failure::Failure;
 use crate::stdout::print;
@@ -90,7 +91,7 @@ async fn find(state: &Path, ask: ControlRequest, rules: Rules) -> Result<Answere
     let handler = offline(handle, rules, state).await?;
     let (to, replies) = mpsc::channel(64);
     let task = tokio::spawn(async move {
-        handler.answer(ask, to).await;
+        handler.answer(ask, &user::own_name(), to).await;
         drop(handler);
         // Blocks until the spool's thread has ended, which is soon.
         let _ = tokio::task::spawn_blocking(move || guard.close()).await;

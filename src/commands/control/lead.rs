@@ -1,7 +1,7 @@
 //! `lead …`: numbers without a lead, and the lead of one number.
 
 use super::conversation::{converse, csv_line, hear, json_line, line, mute};
-use crate::config::command::Asking;
+use crate::config::command::{Asking, GivenLeads};
 use crate::control::protocol::ControlRequest;
 use crate::control::socket;
 use crate::failure::Failure;
@@ -89,6 +89,48 @@ pub(crate) async fn list(at: &Asking) -> Result<(), Failure> {
     let found = converse(at, ControlRequest::LeadList, Rules::default(), show).await?;
     if found == 0 && !at.json {
         line("the directory knows no number yet: see --webhook-listen and --lead-directory")?;
+    }
+    Ok(())
+}
+
+/// `lead give`, `lead take`, `lead given`
+///
+/// # Errors
+/// 65 for what is no number in full or was given nothing, 69 without daemon and state.
+pub(crate) async fn given(what: GivenLeads, at: &Asking) -> Result<(), Failure> {
+    let taken = matches!(what, GivenLeads::Take(_));
+    let listed = what == GivenLeads::List;
+    let show = |item: &Value, zone: &Zone| {
+        if at.json {
+            return json_line(item);
+        }
+        let text = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
+        let number = |name: &str| item.get(name).and_then(Value::as_i64).unwrap_or_default();
+        let (phone, lead) = (safe(text("phone")), number("leadId"));
+        if let Some(left) = item.get("left").and_then(Value::as_u64) {
+            let calls = match left {
+                0 => "none of its calls waited here".to_owned(),
+                1 => "1 waiting call leaves".to_owned(),
+                more => format!("{more} waiting calls leave"),
+            };
+            return line(&format!("{phone} has lead {lead}: {calls}"));
+        }
+        if taken {
+            return line(&format!("{phone} has lead {lead} no more"));
+        }
+        let (since, who) = (zone.second(number("at")), safe(text("who")));
+        line(&format!(
+            "{phone:<16}  lead {lead:<12}  given {since} by {who}"
+        ))
+    };
+    let ask = match what {
+        GivenLeads::Give { phone, lead } => ControlRequest::LeadGive { phone, lead },
+        GivenLeads::Take(phone) => ControlRequest::LeadTake { phone },
+        GivenLeads::List => ControlRequest::LeadGiven,
+    };
+    let found = converse(at, ask, Rules::default(), show).await?;
+    if found == 0 && listed && !at.json {
+        line("no number was given a lead by hand: `callbridge lead give PHONE LEAD` does")?;
     }
     Ok(())
 }

@@ -67,7 +67,7 @@ impl CommandHandler {
     }
 
     /// The countries whose numbers may be typed without their code.
-    fn countries(&self) -> impl Iterator<Item = Country> {
+    pub(super) fn countries(&self) -> impl Iterator<Item = Country> {
         let trunks = self.rules.trunks.iter();
         let trunks = trunks.filter_map(|trunk| trunk.country);
         trunks.chain(self.rules.country)

@@ -1,10 +1,11 @@
 //! What is asked about leads and numbers.
 
 use super::{CommandHandler, ReplySender, Stop};
+use callbridge_dead_letter::release::release_given;
 use callbridge_leads::directory::{Finding, Holder, Standing};
 use callbridge_mapping::people::LeadAnswer;
-use callbridge_model::{Phone, number};
-use callbridge_spool::tables;
+use callbridge_model::{LeadId, Phone, TypedNumber, clock, number};
+use callbridge_spool::{Act, LeadByHand, Op, tables};
 use serde_json::{Value, json};
 
 /// Numbers read at a time.
@@ -65,6 +66,82 @@ impl CommandHandler {
         }
     }
 
+    /// Gives a number its lead, and lets its waiting calls go at once.
+    pub(super) async fn lead_give(
+        &self,
+        phone: &str,
+        lead: LeadId,
+        line: &mut ReplySender,
+    ) -> Result<(), Stop> {
+        let phone = self.in_full(phone)?;
+        let now = clock::now().wall;
+        let given = LeadByHand {
+            phone: phone.clone(),
+            lead,
+            at: now.floor_seconds(),
+            who: line.who.clone(),
+        };
+        self.spool.write(vec![Op::Give(given)]).await?;
+        // Without the trunks nobody can say what a call lacks: the daemon's start looks at all.
+        let mut left = 0;
+        if !self.rules.trunks.is_empty() {
+            let act = Act {
+                at: now,
+                who: line.who.clone(),
+                what: format!("lead give {lead}"),
+            };
+            let (rules, people) = (&self.rules, self.people());
+            left = release_given(&self.spool, &phone, rules, &people, &act).await?;
+        }
+        let item = json!({
+            "phone": phone, "leadId": lead, "who": line.who, "at": now.floor_seconds(),
+            "left": left,
+        });
+        Ok(line.item(item).await?)
+    }
+
+    /// The number has no given lead any more: what was sent stays as it is.
+    pub(super) async fn lead_take(&self, phone: &str, line: &mut ReplySender) -> Result<(), Stop> {
+        let phone = self.in_full(phone)?;
+        let of = phone.clone();
+        let had = self
+            .spool
+            .read(move |store| tables::given::given(store, &of));
+        let Some(had) = had.await? else {
+            let words = format!(
+                "{} was given no lead: `callbridge lead given` lists those that were",
+                phone.as_str()
+            );
+            return Err(Stop::Error { code: 65, words });
+        };
+        self.spool.write(vec![Op::Take { phone }]).await?;
+        Ok(line.item(given(&had)).await?)
+    }
+
+    pub(super) async fn lead_given(&self, line: &mut ReplySender) -> Result<(), Stop> {
+        let mut after = None;
+        loop {
+            let from = after.clone();
+            let page = self
+                .spool
+                .read(move |store| tables::given::given_leads(store, from.as_ref(), PHONES_PAGE));
+            let page = page.await?;
+            let Some(last) = page.last() else {
+                return Ok(());
+            };
+            after = Some(last.phone.clone());
+            for it in &page {
+                line.item(given(it)).await?;
+            }
+        }
+    }
+
+    /// A number as people type it.
+    fn in_full(&self, phone: &str) -> Result<Phone, Stop> {
+        TypedNumber::in_full(phone, self.countries())
+            .map_err(|words| Stop::Error { code: 65, words })
+    }
+
     pub(super) async fn lead_check(&self, phone: &str, line: &mut ReplySender) -> Result<(), Stop> {
         let people = self.people();
         for trunk in self.rules.trunks.iter() {
@@ -84,14 +161,16 @@ impl CommandHandler {
             return Ok(line.item(no_number(None)).await?);
         };
         let of = number.clone();
-        let found = self
-            .spool
-            .read(move |store| tables::directory::holders(store, &of))
-            .await?;
-        if found.holders.is_empty() {
-            return Ok(());
-        }
-        self.say_lead(None, number, found.answer(), line).await
+        let read = self.spool.read(move |store| {
+            let given = tables::given::given(store, &of)?;
+            Ok((given, tables::directory::holders(store, &of)?))
+        });
+        let answer = match read.await? {
+            (Some(given), _) => LeadAnswer::One(given.lead, given.words()),
+            (None, found) if found.holders.is_empty() => return Ok(()),
+            (None, found) => found.answer(),
+        };
+        self.say_lead(None, number, answer, line).await
     }
 
     async fn say_lead(
@@ -123,6 +202,10 @@ fn no_number(trunk: Option<&str>) -> Value {
     let why = "no valid telephone number here: give it with + and its country, or set country= of \
                the trunk";
     json!({"trunk": trunk, "phone": null, "leadId": null, "result": "no_number", "why": why})
+}
+
+fn given(given: &LeadByHand) -> Value {
+    json!({"phone": given.phone, "leadId": given.lead, "at": given.at, "who": given.who})
 }
 
 /// What the directory knows of a number.

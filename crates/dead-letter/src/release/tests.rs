@@ -187,3 +187,39 @@ async fn an_ambiguous_letter_older_than_a_month_is_left_to_people() {
     assert_eq!(all.await.expect("looked at"), 0);
     assert_eq!(place.letter().await.reason, Reason::AmbiguousLead);
 }
+
+#[tokio::test]
+async fn a_lead_that_is_given_lets_its_waiting_call_go_and_the_act_is_kept() {
+    let place = Place::new();
+    place.finish().await;
+    assert_eq!(place.books().await.parked, 1);
+    let lead = LeadId::new(9).expect("positive");
+    let (phone, who) = (place.phone.clone(), "ana".to_owned());
+    let given = callbridge_spool::LeadByHand {
+        phone,
+        lead,
+        at: EpochSeconds::new(7),
+        who: who.clone(),
+    };
+    place
+        .spool
+        .write(vec![Op::Give(given)])
+        .await
+        .expect("stored");
+    let (at, what) = (at(9), "lead give 9".to_owned());
+    let act = Act { at, who, what };
+    let left = release_given(
+        &place.spool,
+        &place.phone,
+        &place.rules,
+        &place.people,
+        &act,
+    );
+    assert_eq!(left.await.expect("released"), 1);
+    assert_eq!(place.lead_of_the_ready().await, 9);
+    let acts = place.spool.read(|store| {
+        let row = tables::calls::oldest(store, 1)?.remove(0).id;
+        tables::acts::acts(store, row)
+    });
+    assert_eq!(acts.await.expect("readable"), [act]);
+}

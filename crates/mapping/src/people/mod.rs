@@ -23,6 +23,7 @@ use callbridge_model::number::Country;
 use callbridge_model::safe::safe;
 use callbridge_model::{EmployeeId, LeadId, Phone};
 use list::{Employees, LeadList, ListAnswer};
+use regex::Regex;
 use rule::{EmployeeRule, LeadRule};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -46,6 +47,13 @@ pub trait Directory: std::fmt::Debug + Send + Sync {
     /// # Errors
     /// In words, when it cannot be looked up now.
     fn lead_of(&self, phone: &Phone) -> Result<LeadAnswer, String>;
+
+    /// Which lead a person has given this number (`lead give`), and who did so in words; `None`
+    /// where nobody has.
+    ///
+    /// # Errors
+    /// In words, when it cannot be looked up now.
+    fn given(&self, phone: &Phone) -> Result<Option<(LeadId, String)>, String>;
 }
 
 /// A lead list is read with its trunk's country, so two trunks may read one file differently.
@@ -69,14 +77,29 @@ impl People {
     }
 
     /// The lead of a call whose customer has this number: the first of the trunk's rules that
-    /// knows one says it.
+    /// knows one says it. A lead that a person has given the number stands behind all that the
+    /// dialplan says of the call, and before every list.
     pub fn lead_of(&self, call: &FinishedCall, phone: Option<&Phone>, trunk: &Trunk) -> LeadAnswer {
         let mut misses = Vec::new();
+        let mut given = match says_a_lead(call, trunk) {
+            true => None,
+            false => self.given(phone),
+        };
         for rule in &trunk.leads {
+            if rule.is_by_number()
+                && let Some(answer) = given.take_if(|it| !matches!(it, LeadAnswer::None(_)))
+            {
+                return answer;
+            }
             match self.ask(rule, call, phone, trunk) {
                 LeadAnswer::None(why) => misses.push(why),
                 answer @ (LeadAnswer::One(..) | LeadAnswer::Two(..)) => return answer,
             }
+        }
+        match given {
+            Some(LeadAnswer::None(why)) => misses.push(why),
+            Some(answer) => return answer,
+            None => {}
         }
         if misses.is_empty() {
             misses.push(format!(
@@ -91,6 +114,11 @@ impl People {
     /// that need the call give none.
     pub fn lead_of_phone(&self, phone: &Phone, trunk: &Trunk) -> LeadAnswer {
         let mut misses = Vec::new();
+        match self.given(Some(phone)) {
+            Some(LeadAnswer::None(why)) => misses.push(why),
+            Some(answer) => return answer,
+            None => {}
+        }
         for rule in &trunk.leads {
             let answer = match rule {
                 LeadRule::Variable(_) | LeadRule::UserField(_) => continue,
@@ -139,25 +167,22 @@ impl People {
         trunk: &Trunk,
     ) -> LeadAnswer {
         match rule {
-            LeadRule::Variable(name) => {
-                let variable = call
-                    .variables
-                    .iter()
-                    .find(|variable| variable.name == *name);
-                let values = variable.map(|variable| variable.values.as_slice());
-                let values = values.unwrap_or_default().iter().map(String::as_str);
-                one_of(&format!("variable {name}"), values)
-            }
-            LeadRule::UserField(pattern) => {
-                let found = call
-                    .userfields
-                    .iter()
-                    .filter_map(|field| pattern.captures(field));
-                let groups = found.filter_map(|groups| Some(groups.get(1)?.as_str()));
-                one_of(&format!("user field by `{pattern}`"), groups)
-            }
+            LeadRule::Variable(name) => variable(name, call),
+            LeadRule::UserField(pattern) => user_field(pattern, call),
             LeadRule::Csv(file) => self.listed(file, phone, trunk),
             LeadRule::Directory => self.learned(phone),
+        }
+    }
+
+    /// What a person has given the number; `None` where nobody has. A hidden caller is nobody's
+    /// key.
+    fn given(&self, phone: Option<&Phone>) -> Option<LeadAnswer> {
+        match self.directory.as_ref()?.given(phone?) {
+            Ok(given) => given.map(|(lead, words)| LeadAnswer::One(lead, words)),
+            Err(why) => {
+                let words = format!("the leads given by `lead give` cannot be read: {why}");
+                Some(LeadAnswer::None(words))
+            }
         }
     }
 
@@ -194,6 +219,32 @@ impl People {
             ),
         }
     }
+}
+
+/// The dialplan itself names a lead of this call, by any rule of the trunk that reads it there.
+fn says_a_lead(call: &FinishedCall, trunk: &Trunk) -> bool {
+    let said = trunk.leads.iter().map(|rule| match rule {
+        LeadRule::Variable(name) => variable(name, call),
+        LeadRule::UserField(pattern) => user_field(pattern, call),
+        LeadRule::Csv(_) | LeadRule::Directory => LeadAnswer::None(String::new()),
+    });
+    let mut said = said.filter(|answer| !matches!(answer, LeadAnswer::None(_)));
+    said.next().is_some()
+}
+
+fn variable(name: &str, call: &FinishedCall) -> LeadAnswer {
+    let mut variables = call.variables.iter();
+    let variable = variables.find(|variable| variable.name == *name);
+    let values = variable.map(|variable| variable.values.as_slice());
+    let values = values.unwrap_or_default().iter().map(String::as_str);
+    one_of(&format!("variable {name}"), values)
+}
+
+fn user_field(pattern: &Regex, call: &FinishedCall) -> LeadAnswer {
+    let fields = call.userfields.iter();
+    let found = fields.filter_map(|field| pattern.captures(field));
+    let groups = found.filter_map(|groups| Some(groups.get(1)?.as_str()));
+    one_of(&format!("user field by `{pattern}`"), groups)
 }
 
 /// The one lead that these texts give; what is no lead id gives none.

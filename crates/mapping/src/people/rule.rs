@@ -20,6 +20,16 @@ pub enum LeadRule {
     Directory,
 }
 
+impl LeadRule {
+    /// It looks the number up, rather than reading what the dialplan said of the call.
+    pub const fn is_by_number(&self) -> bool {
+        match self {
+            Self::Variable(_) | Self::UserField(_) => false,
+            Self::Csv(_) | Self::Directory => true,
+        }
+    }
+}
+
 /// The forms of a lead rule, for messages.
 const FORMS: &str = "var:NAME, userfield:REGEX, csv:FILE and directory, separated by `;`";
 

@@ -283,3 +283,77 @@ fn employees_come_from_their_file_and_change_with_it() {
     assert_eq!((change.about.rows, change.about.bad), (2, 0));
     assert_eq!(of(&watched), EmployeeId::new(777));
 }
+
+/// A person has given this one number lead 9.
+#[derive(Debug)]
+struct GivenOne(Result<Phone, String>);
+
+impl Directory for GivenOne {
+    fn lead_of(&self, _: &Phone) -> Result<LeadAnswer, String> {
+        Ok(LeadAnswer::One(lead(8), "the directory".to_owned()))
+    }
+
+    fn given(&self, asked: &Phone) -> Result<Option<(LeadId, String)>, String> {
+        let given = self.0.clone()? == *asked;
+        Ok(given.then(|| (lead(9), "given by ana".to_owned())))
+    }
+}
+
+#[test]
+fn a_given_lead_stands_behind_the_dialplans_word_and_before_every_list() {
+    let mut call = call();
+    let number = phone("+998901110001");
+    let given = GivenOne(Ok(number.clone()));
+    let people = People::default().with_directory(Arc::new(given));
+    let by_hand = LeadAnswer::One(lead(9), "given by ana".to_owned());
+    let asked = |call: &FinishedCall, rules: &str, number: Option<&Phone>| {
+        let trunk = trunk(&format!("city=PJSIP/city,lead={rules}"));
+        people.lead_of(call, number, &trunk)
+    };
+    let said = LeadAnswer::One(lead(4001), "variable LEAD_ID".to_owned());
+    assert_eq!(asked(&call, "var:LEAD_ID", Some(&number)), said);
+    let learned = LeadAnswer::One(lead(8), "the directory".to_owned());
+    assert_eq!(
+        asked(&call, "directory;var:LEAD_ID", Some(&number)),
+        learned
+    );
+    call.variables.clear();
+    for rules in [
+        "var:LEAD_ID",
+        "var:LEAD_ID;directory",
+        "directory;var:LEAD_ID",
+    ] {
+        assert_eq!(asked(&call, rules, Some(&number)), by_hand, "{rules}");
+        let trunk = trunk(&format!("city=PJSIP/city,lead={rules}"));
+        assert_eq!(people.lead_of_phone(&number, &trunk), by_hand, "{rules}");
+    }
+    let other = phone("+998901110002");
+    assert_eq!(asked(&call, "directory", Some(&other)), learned);
+    let nothing = LeadAnswer::None("variable LEAD_ID gives nothing".to_owned());
+    for nobodys in [Some(&other), None] {
+        assert_eq!(
+            asked(&call, "var:LEAD_ID", nobodys),
+            nothing,
+            "as without any"
+        );
+    }
+}
+
+#[test]
+fn given_leads_that_cannot_be_read_are_said_and_lists_still_answer() {
+    let call = call();
+    let broken = GivenOne(Err("the disk".to_owned()));
+    let people = People::default().with_directory(Arc::new(broken));
+    let number = phone("+998901110001");
+    let learned = LeadAnswer::One(lead(8), "the directory".to_owned());
+    let trunk = |rules: &str| trunk(&format!("city=PJSIP/city,lead={rules}"));
+    assert_eq!(people.lead_of_phone(&number, &trunk("directory")), learned);
+    let answer = people.lead_of(&call, Some(&number), &trunk("var:CRM"));
+    let LeadAnswer::None(why) = answer else {
+        panic!("{answer:?}")
+    };
+    assert!(
+        why.contains("`lead give` cannot be read: the disk"),
+        "{why}"
+    );
+}

@@ -1,5 +1,6 @@
 //! Dead, parked and unreadable letters.
 
+use super::acts;
 use super::unreadable;
 use crate::Db;
 use crate::Store;
@@ -15,7 +16,7 @@ use rusqlite::{ToSql, params_from_iter};
 use std::collections::BTreeMap;
 
 const CALLS: &str = "id, ifnull(uuid, twin), state, reason, since, message, errors, attempts, \
-                     deaths, record, finding";
+                     deaths, record, finding, acts";
 
 /// The columns of a letter that is a call, as SQLite has them.
 struct LetterColumns {
@@ -30,6 +31,7 @@ struct LetterColumns {
     deaths: u32,
     record: String,
     finding: Option<String>,
+    acts: Option<String>,
 }
 
 fn raw(row: &rusqlite::Row<'_>) -> rusqlite::Result<LetterColumns> {
@@ -45,6 +47,7 @@ fn raw(row: &rusqlite::Row<'_>) -> rusqlite::Result<LetterColumns> {
         deaths: row.get(8)?,
         record: row.get(9)?,
         finding: row.get(10)?,
+        acts: row.get(11)?,
     })
 }
 
@@ -61,6 +64,7 @@ fn unread(row: &rusqlite::Row<'_>) -> rusqlite::Result<Letter> {
         finding: None,
         errors: serde_json::Value::Null,
         attempts: Vec::new(),
+        acts: Vec::new(),
         deaths: 1,
         call: None,
         bytes: Some(UnreadBytes {
@@ -190,6 +194,7 @@ fn complete_letter(db: &Db, raw: LetterColumns) -> Result<Letter, Error> {
         finding: raw.finding.and_then(|word| Finding::from_word(&word)),
         errors: db.read_errors(id, raw.errors.as_deref())?,
         attempts: db.read_json::<Vec<Attempt>>(id, &raw.attempts)?,
+        acts: acts::read(db, id, raw.acts.as_deref())?,
         deaths: raw.deaths,
         call: Some(call),
         bytes: None,
@@ -206,13 +211,17 @@ impl Letter {
     }
 
     /// A line of `dead list --json`: `{"id","uuid","linkedid","reason","since","message",
-    /// "errors","attempts","call","hint","state"}`; times in epoch seconds, attempts as
-    /// `{at, words}`. `call` is as in `explain --json`. Unreadable bytes have `source`, `pbx`,
-    /// `text` and `length` beside.
+    /// "errors","attempts","acts","call","hint","state"}`; times in epoch seconds, attempts as
+    /// `{at, words}`, acts as `{at, who, what}`. `call` is as in `explain --json`. Unreadable bytes
+    /// have `source`, `pbx`, `text` and `length` beside.
     pub fn to_json(&self) -> serde_json::Value {
         let attempts = self.attempts.iter().map(|attempt| {
             let at = attempt.at.floor_seconds();
             serde_json::json!({"at": at, "words": attempt.words})
+        });
+        let acts = self.acts.iter().map(|act| {
+            let at = act.at.floor_seconds();
+            serde_json::json!({"at": at, "who": act.who, "what": act.what})
         });
         let mut line = serde_json::json!({
             "id": self.id,
@@ -223,6 +232,7 @@ impl Letter {
             "message": self.message,
             "errors": self.errors,
             "attempts": attempts.collect::<Vec<_>>(),
+            "acts": acts.collect::<Vec<_>>(),
             "call": self.call,
             "hint": self.hint(),
             "state": self.state(),

@@ -4,6 +4,7 @@
 //! # Errors
 //! Each fails with the disk, or on a damaged file; what else it refuses it says itself.
 
+pub mod acts;
 pub mod backfill;
 pub mod books;
 pub mod calls;
@@ -13,6 +14,7 @@ pub mod directory;
 pub(crate) mod doubt;
 pub mod figures;
 pub(crate) mod finish;
+pub mod given;
 pub mod lead_requests;
 pub mod letters;
 pub mod listed;

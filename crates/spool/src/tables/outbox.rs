@@ -86,7 +86,7 @@ pub(crate) fn queue_journaled(
     };
     let body = serde_json::json!({
         "id": id, "uuid": row.uuid, "linkedid": row.record.linkedid, "reason": null,
-        "message": "", "errors": null, "attempts": [], "call": row.record, "hint": null,
+        "message": "", "errors": null, "attempts": [], "acts": [], "call": row.record, "hint": null,
     });
     queue_left(store, id, deaths, None, body, Left::Journaled, at)
 }

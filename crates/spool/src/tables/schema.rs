@@ -7,7 +7,7 @@ pub const APPLICATION: i64 = 0x6361_6272;
 
 /// One step a version: the n-th brings schema n to n + 1. Never change one that was released.
 pub const MIGRATIONS: &[&str] = &[
-    V1, V2, FLAT, HOOKS, DIRECTORY, ERRANDS, LISTED, LEFT, SIGNED,
+    V1, V2, FLAT, HOOKS, DIRECTORY, ERRANDS, LISTED, LEFT, SIGNED, PEOPLE,
 ];
 
 /// Times are microseconds since the epoch unless said otherwise.
@@ -237,6 +237,17 @@ ALTER TABLE notices ADD COLUMN at INTEGER NOT NULL DEFAULT 0;   -- 0: not known
 const SIGNED: &str = "
 ALTER TABLE deliveries ADD COLUMN signature BLOB;   -- NULL: of an older version
 CREATE UNIQUE INDEX deliveries_signature ON deliveries(signature) WHERE signature IS NOT NULL;
+";
+
+/// What people do, and whom they are to call: leads given to numbers by hand, acts on letters.
+const PEOPLE: &str = "
+ALTER TABLE calls ADD COLUMN acts TEXT;         -- [{at, who, what}]; NULL: none
+CREATE TABLE given_leads (
+    phone TEXT PRIMARY KEY,             -- E.164
+    lead INTEGER NOT NULL,
+    at INTEGER NOT NULL,                -- seconds
+    who TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
 ";
 
 /// What a file turned out to be.

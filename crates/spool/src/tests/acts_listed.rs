@@ -1,9 +1,9 @@
 //! The acts of `calls`: pages of calls, of a number, and of calls between extensions.
 
-use super::acts::{Act, write};
+use super::acts::{Act, SUBMITTED, write};
 use super::call::{T0, at, finished};
-use crate::{CallFilter, Op, Place, Store, tables};
-use callbridge_model::{Outcome, TypedNumber};
+use crate::{CallFilter, LeadByHand, Op, Place, Store, tables};
+use callbridge_model::{LeadId, Outcome, Phone, TypedNumber};
 
 fn number() -> TypedNumber {
     TypedNumber::read("890 0000007", []).expect("a number")
@@ -62,6 +62,30 @@ pub const LISTED: &[Act] = &[
     }),
     ("the extensions of the newest calls", |store, _| {
         drop(tables::strangers::extensions_met(store).expect("readable"));
+    }),
+    ("a lead given and taken, and an act", |store, rows| {
+        let phone = Phone::from_digits(998_930_000_001).expect("a number");
+        let given = LeadByHand {
+            phone: phone.clone(),
+            lead: LeadId::new(9).expect("positive"),
+            at: at(0).floor_seconds(),
+            who: "ana".to_owned(),
+        };
+        let act = crate::Act {
+            at: at(0),
+            who: "ana".to_owned(),
+            what: "lead give 9".to_owned(),
+        };
+        let row = rows.at(SUBMITTED, 3);
+        write(store, vec![Op::Give(given), Op::Act { row, act }]);
+        assert_eq!(tables::acts::acts(store, row).expect("readable").len(), 1);
+        assert!(
+            tables::given::given(store, &phone)
+                .expect("readable")
+                .is_some()
+        );
+        drop(tables::given::given_leads(store, None, 5).expect("readable"));
+        write(store, vec![Op::Take { phone }]);
     }),
     ("calls that moved", |store, _| {
         let seen = store.moves_so_far() - 1;

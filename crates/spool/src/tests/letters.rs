@@ -42,8 +42,8 @@ fn unreadable(bytes: Vec<u8>) -> Op {
     }
 }
 
-#[test]
-fn a_line_of_dead_list_has_the_promised_shape() {
+/// A letter that the service refused, with an act of a person.
+fn rejected_letter() -> crate::Letter {
     let mut store = store();
     let id = finish(&mut store, journal(1));
     step(&mut store, id, Step::Send).expect("ready");
@@ -53,16 +53,32 @@ fn a_line_of_dead_list_has_the_promised_shape() {
         errors: serde_json::json!([{"field": "leadId", "message": "unknown"}]),
     };
     step(&mut store, id, died).expect("sending");
-    let letter = tables::letters::letter(&store, id)
-        .expect("readable")
-        .expect("a letter");
-    let mut line = letter.to_json();
+    let act = crate::Act {
+        at: at(300),
+        who: "ana".to_owned(),
+        what: "retry with lead 4001".to_owned(),
+    };
+    store.write(vec![Op::Act { row: id, act }]).expect("stored");
+    let letter = tables::letters::letter(&store, id);
+    letter.expect("readable").expect("a letter")
+}
+
+#[test]
+fn a_line_of_dead_list_has_the_promised_shape() {
+    let mut line = rejected_letter().to_json();
     let words = hint(Reason::Rejected).replace(" ID", " 1");
     let words = format!("{words} It was sent with lead 4001.");
     assert_eq!(line["hint"].take(), words);
     let text = serde_json::to_string_pretty(&line).expect("JSON");
     insta::assert_snapshot!(text, @r#"
     {
+      "acts": [
+        {
+          "at": 1795151617,
+          "what": "retry with lead 4001",
+          "who": "ana"
+        }
+      ],
       "attempts": [
         {
           "at": 1795151817,

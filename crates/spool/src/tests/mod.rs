@@ -14,6 +14,7 @@ mod errands;
 mod fields;
 mod finish;
 mod frozen;
+mod given;
 mod handle;
 mod letters;
 mod listed;

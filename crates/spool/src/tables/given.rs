@@ -1,0 +1,70 @@
+//! Leads that people have given to numbers, with when and by whom.
+
+use crate::Db;
+use crate::Error;
+use crate::op::Done;
+use crate::row::LeadByHand;
+use crate::tables::work_queue::count;
+use callbridge_call::EpochSeconds;
+use callbridge_leads::directory::words::moment;
+use callbridge_model::{LeadId, Phone};
+
+impl LeadByHand {
+    /// Why the number has this lead: `given by ana on 2026-11-20 …`.
+    pub fn words(&self) -> String {
+        format!("given by {} on {}", self.who, moment(self.at))
+    }
+}
+
+/// The number has this lead from now on; one that was given before is forgotten.
+pub(crate) fn give(db: &Db, given: &LeadByHand) -> Result<Done, Error> {
+    db.execute(
+        "INSERT OR REPLACE INTO given_leads (phone, lead, at, who) VALUES (?1, ?2, ?3, ?4)",
+        (
+            given.phone.as_str(),
+            given.lead.get(),
+            given.at.get(),
+            &given.who,
+        ),
+    )?;
+    Ok(Done::Stored)
+}
+
+/// The number has none any more.
+pub(crate) fn take(db: &Db, phone: &Phone) -> Result<Done, Error> {
+    db.execute("DELETE FROM given_leads WHERE phone = ?1", [phone.as_str()])?;
+    Ok(Done::Stored)
+}
+
+/// What this number was given; `None` where nobody gave it anything.
+pub fn given(db: &Db, phone: &Phone) -> Result<Option<LeadByHand>, Error> {
+    let row = db.query_first(
+        "SELECT phone, lead, at, who FROM given_leads WHERE phone = ?1",
+        [phone.as_str()],
+        read,
+    )?;
+    Ok(row.flatten())
+}
+
+/// All of them by number, a page at a time, after `after`.
+pub fn given_leads(db: &Db, after: Option<&Phone>, limit: usize) -> Result<Vec<LeadByHand>, Error> {
+    let after = after.map_or("", Phone::as_str);
+    let rows: Vec<Option<LeadByHand>> = db.query_all(
+        "SELECT phone, lead, at, who FROM given_leads WHERE phone > ?1 ORDER BY phone LIMIT ?2",
+        (after, count(limit)),
+        read,
+    )?;
+    Ok(rows.into_iter().flatten().collect())
+}
+
+/// `None` for a row that no version of ours wrote.
+fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<LeadByHand>> {
+    let phone = Phone::from_e164(&row.get::<_, String>(0)?);
+    let (lead, at, who) = (LeadId::new(row.get(1)?), row.get(2)?, row.get(3)?);
+    Ok(phone.zip(lead).map(|(phone, lead)| LeadByHand {
+        phone,
+        lead,
+        at: EpochSeconds::new(at),
+        who,
+    }))
+}

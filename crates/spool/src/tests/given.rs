@@ -1,0 +1,70 @@
+//! Are leads given by hand and acts on letters kept as people did them?
+
+use super::call::{at, finished};
+use crate::{ACTS_MAX, Act, LeadByHand, Op, RowId, Settings, open, tables};
+use callbridge_call::EpochSeconds;
+use callbridge_model::{LeadId, Outcome, Phone, Reason};
+
+fn given(digits: i64, lead: i64, who: &str) -> LeadByHand {
+    LeadByHand {
+        phone: Phone::from_digits(998_901_110_000 + digits).expect("a number"),
+        lead: LeadId::new(lead).expect("positive"),
+        at: EpochSeconds::new(1_795_151_317),
+        who: who.to_owned(),
+    }
+}
+
+#[test]
+fn a_given_lead_outlives_a_restart_is_replaced_and_taken_away() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (first, second) = (given(1, 4_001, "ana"), given(2, 4_002, "bek"));
+    let anew = given(1, 4_003, "bek");
+    {
+        let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
+        let ops = [first.clone(), second.clone(), anew.clone()].map(Op::Give);
+        handle.write_blocking(ops.to_vec()).expect("stored");
+        guard.close();
+    }
+    let (handle, _guard) = open(dir.path(), Settings::default()).expect("opens");
+    let (phone, after) = (first.phone.clone(), first.phone.clone());
+    let read = handle.read_blocking(move |store| {
+        Ok((
+            tables::given::given(store, &phone)?,
+            tables::given::given_leads(store, None, 1)?,
+            tables::given::given_leads(store, Some(&after), 10)?,
+        ))
+    });
+    let (one, page, rest) = read.expect("readable");
+    assert_eq!((one, page), (Some(anew.clone()), vec![anew]));
+    assert_eq!(rest, [second]);
+    let (phone, gone) = (first.phone.clone(), first.phone);
+    handle
+        .write_blocking(vec![Op::Take { phone }])
+        .expect("taken");
+    let left = handle.read_blocking(move |store| tables::given::given(store, &gone));
+    assert_eq!(left.expect("readable"), None);
+}
+
+#[test]
+fn acts_stand_with_their_letter_the_first_and_the_last_of_them() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (handle, _guard) = open(dir.path(), Settings::default()).expect("opens");
+    let letter = finished(1, Outcome::DeadLetter, Some(Reason::NoLead));
+    let finish = Op::Finish(Box::new(letter));
+    handle.write_blocking(vec![finish]).expect("stored");
+    let acts = (0..60).map(|n| Act {
+        at: at(n),
+        who: "ana".to_owned(),
+        what: format!("retry {n}"),
+    });
+    let ops = acts.map(|act| Op::Act { row: RowId(1), act });
+    handle.write_blocking(ops.collect()).expect("stored");
+    let read = handle.read_blocking(|store| tables::letters::letter(store, RowId(1)));
+    let acts = read.expect("readable").expect("a letter").acts;
+    assert_eq!(acts.len(), ACTS_MAX);
+    assert_eq!(
+        (acts[0].what.as_str(), acts[1].what.as_str()),
+        ("retry 0", "retry 11")
+    );
+    assert_eq!(acts[ACTS_MAX - 1].what, "retry 59");
+}

@@ -1,0 +1,98 @@
+//! `lead give`, `lead take`, `lead given`, and who did what with letters.
+
+use crate::sidecar::{Place, crm, until};
+use callbridge_testbed::calls::{Call, recording};
+use serde_json::{Value, json};
+
+/// The name of the user that runs the tests, as the daemon tells it.
+fn own_name() -> String {
+    let uid = rustix::process::geteuid().as_raw().to_string();
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let fields = users
+        .lines()
+        .map(|line| line.split(':').collect::<Vec<_>>());
+    let mut own = fields.filter(|fields| fields.get(2) == Some(&uid.as_str()));
+    let name = own.next().map(|fields| fields[0].to_owned());
+    name.unwrap_or_else(|| format!("uid {uid}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lead_given_by_hand_lets_the_numbers_calls_go_at_once_and_later_ones_too() {
+    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    let calls = [Call::without_lead(1), Call::without_lead(2)];
+    place.write("calls.ami", recording(&calls));
+    let flags = place.flags_of_file(&crm.url(), "calls.ami");
+    let daemon = place.run(&flags).await;
+    place.reaches("/books/parked", 2).await;
+    let national = format!("lead give {} 4001 --json", &calls[0].phone()[4..]);
+    let given = place.ask(&national).await.lines();
+    assert_eq!(
+        (&given[0]["leadId"], &given[0]["left"]),
+        (&json!(4001), &json!(1))
+    );
+    assert_eq!(given[0]["phone"], calls[0].phone());
+    place.reaches("/books/journaled", 1).await;
+    assert_eq!(crm.journal()[0].call.lead_id, 4001);
+    let check = place
+        .ask(&format!("lead check --json {}", calls[0].phone()))
+        .await;
+    let why = check.lines()[0]["why"].to_string();
+    assert!(why.contains(&format!("given by {}", own_name())), "{why}");
+    daemon.stop().await;
+
+    // Without a daemon it is kept, and counts from the next start on.
+    let (first, second) = (calls[0].phone(), calls[1].phone());
+    place.ask(&format!("lead give {second} 4002")).await.well();
+    let listed = place.ask("lead given --json").await.lines();
+    let phones: Vec<&Value> = listed.iter().map(|it| &it["phone"]).collect();
+    assert_eq!(phones, [&json!(first), &json!(second)]);
+    assert_eq!(listed[0]["who"], own_name());
+    place.run_until_idle(&flags).await;
+    assert_eq!(crm.journal().len(), 2);
+    place.ask(&format!("lead take {first}")).await.well();
+    let again = place.ask(&format!("lead take {first}")).await;
+    assert_eq!(again.code, 65, "{again:?}");
+    assert!(again.err.contains("was given no lead"), "{again:?}");
+    let wrong = place.ask("lead give 0001 4001").await;
+    assert_eq!(wrong.code, 65, "{wrong:?}");
+    assert!(
+        wrong.err.contains("give it with + and its country"),
+        "{wrong:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_did_what_with_a_letter_stands_with_it() {
+    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    place.write("calls.ami", recording(&[Call::new(1, 9001)]));
+    let flags = place.flags_of_file(&crm.url(), "calls.ami");
+    place.run_until_idle(&flags).await;
+    assert_eq!(place.letters("").await[0]["acts"], json!([]));
+    place
+        .ask("dead retry --all --lead 9002 --dry-run")
+        .await
+        .well();
+    place.ask("dead retry --all --lead 9002").await.well();
+    let daemon = place.run(&flags).await;
+    place.reaches("/books/dead", 1).await;
+    place.ask("dead retry --all --lead 9003").await.well();
+    let died = async || {
+        let letter = place.letters("").await.pop()?;
+        let attempts = letter["attempts"].as_array().map_or(0, Vec::len);
+        (attempts == 3).then_some(letter)
+    };
+    let letter = until("a letter for the third time", died).await;
+    let acts = letter["acts"].as_array().cloned().unwrap_or_default();
+    let told: Vec<_> = acts.iter().map(|act| (&act["who"], &act["what"])).collect();
+    let who = json!(own_name());
+    let (first, second) = (json!("retry with lead 9002"), json!("retry with lead 9003"));
+    assert_eq!(
+        told,
+        [(&who, &first), (&who, &second)],
+        "a dry run is no act"
+    );
+    let shown = place.ask("dead show --all").await.well();
+    let line = format!("{}: retry with lead 9003", own_name());
+    assert!(shown.contains(&line), "{shown}");
+    daemon.stop().await;
+}
