@@ -2,7 +2,7 @@
 
 mod calls;
 
-use super::command::{Asking, Check, Command, Dead, Demo, Explain, GivenLeads, LeadCheck};
+use super::command::{Asking, Check, Command, Dead, Demo, Explain, GivenLeads, LeadCheck, StatusMode};
 use super::faults::Faults;
 use super::options::leads::LeadVerb;
 use super::options::{
@@ -41,10 +41,12 @@ impl Checking<'_> {
                 let config = self.config(flags, Purpose::Run)?;
                 Ok(Command::Check(Box::new(Check { json, config })))
             }
-            Verb::Status { exit_code, state } => {
-                let at = self.asking(state)?;
-                Ok(Command::Status { exit_code, at })
-            }
+            Verb::Status {
+                exit_code,
+                watch,
+                healthy,
+                state,
+            } => self.status([exit_code, watch, healthy], state),
             Verb::Calls(flags) => self.calls(flags),
             Verb::Dead(verb) => self.dead(verb),
             Verb::Lead(verb) => self.lead(verb),
@@ -77,6 +79,22 @@ impl Checking<'_> {
             environment,
             purpose,
         })
+    }
+
+    fn status(mut self, modes: [bool; 3], state: StateFlags) -> Result<Command, Faults> {
+        let mode = match modes {
+            [false, false, false] => StatusMode::Once,
+            [true, false, false] => StatusMode::ExitCode,
+            [false, true, false] => StatusMode::Watch,
+            [false, false, true] => StatusMode::Healthy,
+            _ => {
+                let words = "only one of --exit-code, --watch and --healthy can be asked for";
+                self.faults.add("status", words);
+                StatusMode::Once
+            }
+        };
+        let at = self.asking(state)?;
+        Ok(Command::Status { mode, at })
     }
 
     fn demo(mut self, flags: &DemoFlags) -> Result<Command, Faults> {

@@ -30,11 +30,7 @@ pub enum Command {
     /// `check`
     Check(Box<Check>),
     /// `status`
-    Status {
-        /// `--exit-code`
-        exit_code: bool,
-        at: Asking,
-    },
+    Status { mode: StatusMode, at: Asking },
     /// `calls`
     Calls(ListCalls, Asking),
     /// `dead …`
@@ -76,9 +72,9 @@ impl Command {
             Self::Run(_) | Self::Demo(_) | Self::Sandbox(_) => true,
             Self::Calls(calls, _) => calls.follow,
             Self::Dead(dead, _) => matches!(dead, Dead::Watch),
+            Self::Status { mode, .. } => *mode == StatusMode::Watch,
             Self::Explain(_)
             | Self::Check(_)
-            | Self::Status { .. }
             | Self::LeadMissing { .. }
             | Self::LeadList(_)
             | Self::LeadGiven(..)
@@ -154,6 +150,19 @@ impl Command {
             | Self::Man => false,
         }
     }
+}
+
+/// What `status` is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusMode {
+    /// How all stands, once.
+    Once,
+    /// `--exit-code`: the verdict is how the command ends.
+    ExitCode,
+    /// `--watch`
+    Watch,
+    /// `--healthy`: nothing but how the command ends.
+    Healthy,
 }
 
 /// `demo`

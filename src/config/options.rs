@@ -45,6 +45,13 @@ pub(crate) enum Verb {
         /// reaches the CRM or no source is up
         #[arg(long)]
         exit_code: bool,
+        /// Draw it anew every second until q or Ctrl-C; with --json a line a second
+        #[arg(long)]
+        watch: bool,
+        /// Say nothing and end with 0 where the daemon works, else with 69: for a container's
+        /// health and supervisors
+        #[arg(long)]
+        healthy: bool,
         /// Where.
         #[command(flatten)]
         state: StateFlags,
@@ -84,7 +91,8 @@ Examples:
 
 const STATUS_EXIT: &str = "\
 Exit: 0 told, 69 no daemon and no state. With --exit-code: 0 all is well, 1 something waits for a
-person, 2 nothing reaches the CRM or no source is up, 69 as before.";
+person, 2 nothing reaches the CRM or no source is up, 69 as before. With --healthy: 0 a daemon answers,
+69 none does; what waits for a person is not asked.";
 
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:

@@ -6,6 +6,7 @@
 //! | `check` | does every check fail where it should, and say what to do? |
 //! | `letters` | do dead letters come to be, and leave as the commands say? |
 //! | `demo_stay` | does `demo --stay` end when it is told to? |
+//! | `status` | does it tell supervisors and those who watch? |
 //! | `owner` | is root safe in another user's folder? |
 //! | `deploy`, `pages` | does what is installed, or copied from a page, do what it says? |
 
@@ -17,3 +18,5 @@ mod letters;
 mod owner;
 mod pages;
 mod sidecar;
+mod status;
+mod terminal;

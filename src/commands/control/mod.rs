@@ -7,11 +7,14 @@
 //! | [`calls`] | calls, those that are kept and those that come |
 //! | [`dead`] | the commands about letters; `watch`: letters as they come to be |
 //! | [`lead`] | the commands about leads |
+//! | [`status`] | how all stands; `screen`: a terminal drawn anew in place |
 
 pub(crate) mod calls;
 mod conversation;
 pub(crate) mod dead;
 pub(crate) mod lead;
+mod screen;
+pub(crate) mod status;
 mod watch;
 
 use crate::commands::explain::kept::Kept;
@@ -20,48 +23,10 @@ use crate::control::protocol::ControlRequest;
 use crate::failure::Failure;
 use crate::stdout::print;
 use callbridge_explain::text::Paint;
-use callbridge_mapping::journal::Rules;
+use callbridge_model::Zone;
 use callbridge_model::exit::Code;
-use callbridge_model::status::OverallState;
-use callbridge_model::status::text::Look;
-use callbridge_model::{Status, Zone};
-use conversation::{converse, json_line};
+use conversation::converse;
 use serde_json::Value;
-use std::io::IsTerminal;
-
-/// `status`; with `exit_code` the verdict is how the command ends.
-///
-/// # Errors
-/// 69 without daemon and state; with `exit_code` 1 and 2, by the verdict.
-pub(crate) async fn status(at: &Asking, exit_code: bool) -> Result<(), Failure> {
-    let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let mut verdict = OverallState::Well;
-    let show = |item: &Value, zone: &Zone| {
-        let read = serde_json::from_value::<Status>(item.clone());
-        let mut status = read.map_err(|error| {
-            let words = format!("the daemon is of another version: {error}");
-            Failure::new(Code::Unreachable, words)
-        })?;
-        if status.version.is_empty() {
-            // A daemon that is older than verdicts.
-            status = status.judged();
-        }
-        verdict = status.verdict;
-        match at.json {
-            true => json_line(item),
-            false => {
-                let zone = zone.clone();
-                print(status.to_text(&Look { colour, zone }).as_bytes())
-            }
-        }
-    };
-    converse(at, ControlRequest::Status, Rules::default(), show).await?;
-    match verdict {
-        OverallState::Attention if exit_code => Err(Failure::silent(Code::Failed)),
-        OverallState::Down if exit_code => Err(Failure::silent(Code::Down)),
-        OverallState::Well | OverallState::Attention | OverallState::Down => Ok(()),
-    }
-}
 
 /// `explain --call ID` without a file: the call as it was put down.
 ///

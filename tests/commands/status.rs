@@ -1,0 +1,83 @@
+//! `status` for those who stay on SSH, and for supervisors.
+
+use crate::sidecar::{Place, crm};
+use crate::terminal::{CTRL_C, Terminal};
+use rustix::process::Signal;
+
+#[tokio::test]
+async fn healthy_says_nothing_of_a_daemon_that_works_and_69_without_one() {
+    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    let said = place.ask("status --healthy").await;
+    assert_eq!((said.code, said.out.as_str()), (69, ""), "{said:?}");
+    assert!(said.err.contains("no daemon runs on"), "{said:?}");
+    place.write("calls.ami", "");
+    let daemon = place
+        .run(&place.flags_of_file(&crm.url(), "calls.ami"))
+        .await;
+    let said = place.ask("status --healthy").await;
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!((said.out.as_str(), said.err.as_str()), ("", ""));
+    // A state without its daemon is no health, though `status` can read it.
+    assert_eq!(daemon.end(Signal::KILL).await, -1);
+    assert_eq!(place.ask("status").await.code, 0);
+    assert_eq!(place.ask("status --healthy").await.code, 69);
+}
+
+#[tokio::test]
+async fn a_watch_draws_anew_in_place_follows_a_restart_and_leaves_what_was_last() {
+    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    place.write("calls.ami", "");
+    let flags = place.flags_of_file(&crm.url(), "calls.ami");
+    let daemon = place.run(&flags).await;
+    let state = format!("--state={}", place.path("state").display());
+    for (key, code) in [("q", 0), (CTRL_C, 0)] {
+        let mut terminal = Terminal::start(&place, &["status", "--watch", &state]);
+        terminal.shows("\x1b[?1049h").await;
+        // Drawn twice, from the upper left each time.
+        terminal.shows("\x1b[H").await;
+        terminal.shows("\x1b[H").await;
+        terminal.types(key).await;
+        let left = terminal.shows("\x1b[?1049l").await;
+        assert!(left.contains("\x1b[?25h"), "the cursor is back: {left:?}");
+        let (ended, last) = terminal.ends().await;
+        assert_eq!(ended, code, "{last}");
+        assert!(last.contains("version  0."), "{last}");
+    }
+    let mut terminal = Terminal::start(&place, &["status", "--watch", &state]);
+    terminal.shows("\x1b[H").await;
+    daemon.stop().await;
+    terminal.shows("no daemon runs").await;
+    let daemon = place.run(&flags).await;
+    terminal.shows("all is well").await;
+    terminal.types("q").await;
+    assert_eq!(terminal.ends().await.0, 0);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_watch_without_a_terminal_is_64_and_with_json_a_line_each_time() {
+    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    place.write("calls.ami", "");
+    let daemon = place
+        .run(&place.flags_of_file(&crm.url(), "calls.ami"))
+        .await;
+    let said = place.ask("status --watch").await;
+    assert_eq!((said.code, said.out.as_str()), (64, ""), "{said:?}");
+    assert!(said.err.contains("stdout is none: give --json"), "{said:?}");
+    let said = place.ask("status --watch --exit-code").await;
+    assert!(said.err.contains("only one of"), "{said:?}");
+    let state = format!("--state={}", place.path("state").display());
+    let mut watching = place.start_piped(&["status", "--watch", "--json", &state]);
+    let mut out = tokio::io::BufReader::new(watching.stdout.take().expect("a pipe"));
+    for _ in 0..2 {
+        let mut line = String::new();
+        let read = tokio::io::AsyncBufReadExt::read_line(&mut out, &mut line);
+        crate::sidecar::soon("a line", read).await.expect("read");
+        let status: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        assert!(status["books"]["finished"].is_u64(), "{line}");
+    }
+    drop(out);
+    let ended = crate::sidecar::soon("its end", watching.wait()).await;
+    assert_eq!(ended.expect("a status").code(), Some(0));
+    daemon.stop().await;
+}

@@ -1,0 +1,86 @@
+//! A command in a terminal of its own: what it shows is one text, keys are typed into it.
+
+use crate::sidecar::{Place, soon};
+use std::process::Stdio;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+/// Ctrl-C, as the keyboard sends it.
+pub const CTRL_C: &str = "\x03";
+
+/// A command at work in a terminal.
+pub struct Terminal {
+    child: Child,
+    keys: ChildStdin,
+    shows: ChildStdout,
+    shown: String,
+}
+
+impl Terminal {
+    /// Starts the program with these arguments (`script` gives it the terminal).
+    pub fn start<S: AsRef<str>>(place: &Place, arguments: &[S]) -> Self {
+        let words = arguments.iter().map(|word| format!(" '{}'", word.as_ref()));
+        let typed = format!(
+            "exec '{}'{}",
+            env!("CARGO_BIN_EXE_callbridge"),
+            words.collect::<String>()
+        );
+        let mut command = Command::new("script");
+        let child = command
+            .args(["-qefc", &typed, "/dev/null"])
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("SHELL", "/bin/sh")
+            .env("TERM", "xterm")
+            .env("HOME", place.path(""))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn();
+        let mut child = child.expect("script (util-linux) runs");
+        let (keys, shows) = (child.stdin.take(), child.stdout.take());
+        Self {
+            child,
+            keys: keys.expect("a keyboard"),
+            shows: shows.expect("a screen"),
+            shown: String::new(),
+        }
+    }
+
+    /// Waits until it has shown this since the last time, and returns all up to it.
+    pub async fn shows(&mut self, text: &str) -> String {
+        let what = format!("{text:?} on the terminal");
+        let reading = async {
+            loop {
+                if let Some(at) = self.shown.find(text) {
+                    let rest = self.shown.split_off(at + text.len());
+                    return std::mem::replace(&mut self.shown, rest);
+                }
+                let mut bytes = [0; 4096];
+                let count = self.shows.read(&mut bytes).await.expect("a terminal");
+                assert!(count > 0, "it ended before {text:?}: {}", self.shown);
+                self.shown
+                    .push_str(&String::from_utf8_lossy(&bytes[..count]));
+            }
+        };
+        soon(&what, reading).await
+    }
+
+    /// Types these keys.
+    pub async fn types(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).await.expect("typed");
+        self.keys.flush().await.expect("typed");
+    }
+
+    /// Its exit code, and all that it showed since the last time.
+    pub async fn ends(mut self) -> (i32, String) {
+        let mut rest = Vec::new();
+        let reading = self.shows.read_to_end(&mut rest);
+        soon("the end of what it shows", reading)
+            .await
+            .expect("read");
+        let status = soon("its end", self.child.wait()).await.expect("a status");
+        self.shown.push_str(&String::from_utf8_lossy(&rest));
+        (status.code().unwrap_or(-1), self.shown)
+    }
+}
