@@ -7,6 +7,7 @@
 //! ▶ UserEvent                        an event of our own, which must come back
 //! ▶ CoreSettings, before 12 QueueSummary    which release it is, and whether it has queues
 //! ▶ PJSIPShowEndpoints, SIPpeers, IAXpeers, DeviceStateList
+//! ▶ PJSIPShowRegistrationsOutbound, ExtensionStateList     of which kind each endpoint is
 //! ▶ CoreShowChannels, and once more a while later: a channel that is new there was born meanwhile
 //! ```
 //! Nothing of it changes anything on the PBX. `GetConfig` would tell more, and is never asked: an
@@ -14,6 +15,8 @@
 
 use crate::login::{Login, Outgoing};
 use crate::pairs::Pairs;
+use callbridge_call::EventTime;
+pub use facts::{EndpointFact, EndpointList};
 use std::collections::BTreeSet;
 
 /// Lists of endpoints, each with the technology that it tells whole.
@@ -24,7 +27,12 @@ const LISTS: [(&str, &str); 4] = [
     ("DeviceStateList", ""),
 ];
 /// Endpoints kept; a PBX with more is told of by these.
-const ENDPOINTS_MAX: usize = 20_000;
+pub(crate) const ENDPOINTS_MAX: usize = 20_000;
+/// Lists that tell of which kind endpoints are.
+const KINDS: [(&str, Question); 2] = [
+    ("PJSIPShowRegistrationsOutbound", Question::Registrations),
+    ("ExtensionStateList", Question::Hints),
+];
 /// Channels kept of one list.
 const CHANNELS_MAX: usize = 20_000;
 
@@ -51,10 +59,8 @@ pub struct Account {
     pub queues: Option<usize>,
     /// Actions that it may do; `None` where the PBX did not say.
     pub actions: Option<BTreeSet<String>>,
-    /// `PJSIP/city` each.
-    pub endpoints: BTreeSet<String>,
-    /// Technologies of which all endpoints were told.
-    pub whole: BTreeSet<String>,
+    /// What it says of its endpoints.
+    pub endpoints: EndpointList,
     /// `FullyBooted` came, which whoever may read `system` hears after the login.
     pub booted: bool,
     /// Our own event came back; `None` where it may not be sent.
@@ -65,6 +71,8 @@ pub struct Account {
     pub channels: Option<usize>,
     /// Events carry their time; `None` before the first that could.
     pub timed: Option<bool>,
+    /// The PBX's own time, of its last event that carried it.
+    pub clock: Option<EventTime>,
     /// Variables that channels show; `None` before the first channel was seen.
     pub variables: Option<BTreeSet<String>>,
 }
@@ -94,6 +102,8 @@ enum Question {
     Settings,
     Queues,
     Endpoints(&'static str),
+    Registrations,
+    Hints,
     Channels,
 }
 
@@ -138,6 +148,11 @@ impl Survey {
         for (action, technology) in LISTS {
             if self.may(action) {
                 let asked = Question::Endpoints(technology);
+                outgoing.push(self.asks(login, asked, &[("Action", action)]));
+            }
+        }
+        for (action, asked) in KINDS {
+            if self.may(action) {
                 outgoing.push(self.asks(login, asked, &[("Action", action)]));
             }
         }
@@ -227,7 +242,11 @@ impl Survey {
                 self.account.actions = Some(names).filter(|names| !names.is_empty());
             }
             Question::Settings => self.account.release = pairs.get("AsteriskVersion").map(text),
-            Question::Endpoints(_) | Question::Channels | Question::Queues
+            Question::Endpoints(_)
+            | Question::Registrations
+            | Question::Hints
+            | Question::Channels
+            | Question::Queues
                 if !refused && list_follows(pairs) =>
             {
                 if asked == Question::Queues {
@@ -239,6 +258,8 @@ impl Survey {
             Question::Commands
             | Question::Echo
             | Question::Endpoints(_)
+            | Question::Registrations
+            | Question::Hints
             | Question::Channels
             | Question::Queues => {}
         }
@@ -250,7 +271,7 @@ impl Survey {
         match asked {
             Question::Echo => {
                 self.account.echoed = Some(true);
-                self.account.timed = Some(pairs.get("Timestamp").is_some());
+                self.hear_time(pairs);
                 self.waiting.remove(at);
             }
             _ if event.ends_with(b"complete") => self.hear_end(at, asked),
@@ -258,8 +279,11 @@ impl Survey {
                 let count = self.account.queues.get_or_insert_default();
                 *count = count.saturating_add(1);
             }
-            Question::Endpoints(technology) => self.hear_endpoint(technology, pairs),
+            Question::Endpoints(technology) => self.account.endpoints.hear(technology, pairs),
+            Question::Registrations => self.account.endpoints.hear_registration(pairs),
+            Question::Hints => self.account.endpoints.hear_hint(pairs),
             Question::Channels => {
+                self.account.endpoints.hear_channel(pairs);
                 let id = pairs
                     .get("Uniqueid")
                     .filter(|_| self.listing.len() < CHANNELS_MAX);
@@ -275,7 +299,7 @@ impl Survey {
         match asked {
             Question::Endpoints("") => {}
             Question::Endpoints(technology) => {
-                self.account.whole.insert(technology.to_owned());
+                self.account.endpoints.whole.insert(technology.to_owned());
             }
             Question::Channels => {
                 let listed = std::mem::take(&mut self.listing);
@@ -290,23 +314,22 @@ impl Survey {
                     None => self.first = Some(listed),
                 }
             }
-            Question::Commands | Question::Echo | Question::Settings | Question::Queues => {}
+            Question::Commands
+            | Question::Echo
+            | Question::Settings
+            | Question::Registrations
+            | Question::Hints
+            | Question::Queues => {}
         }
     }
 
-    fn hear_endpoint(&mut self, technology: &str, pairs: &Pairs<'_>) {
-        let name = match technology {
-            "" => pairs.get("Device").map(text),
-            technology => pairs.get("ObjectName").map(text).map(|name| {
-                // A peer is listed with its login behind a slash, in old releases.
-                let name = name.split('/').next().unwrap_or_default();
-                format!("{technology}/{name}")
-            }),
-        };
-        let name = name.filter(|name| callbridge_call::trunk::extension(name).is_some());
-        if self.account.endpoints.len() < ENDPOINTS_MAX {
-            self.account.endpoints.extend(name);
-        }
+    fn hear_time(&mut self, pairs: &Pairs<'_>) {
+        let time = pairs.get("Timestamp");
+        self.account.timed = Some(time.is_some());
+        let seconds = time.and_then(|time| std::str::from_utf8(time).ok()?.parse::<f64>().ok());
+        let seconds = seconds.filter(|it| it.is_finite());
+        let time = seconds.map(|it| EventTime::from_seconds(it as i64));
+        self.account.clock = time.or(self.account.clock);
     }
 
     fn hear_event(&mut self, event: &[u8], pairs: &Pairs<'_>) {
@@ -315,7 +338,7 @@ impl Survey {
             return;
         }
         if pairs.get("Privilege").is_some() {
-            self.account.timed = Some(pairs.get("Timestamp").is_some());
+            self.hear_time(pairs);
         }
         let of_channel = pairs.get("Uniqueid").is_some() && pairs.get("ActionID").is_none();
         if of_channel {
@@ -336,7 +359,8 @@ impl Survey {
     }
 
     /// What is known by now.
-    pub fn account(self) -> Account {
+    pub fn account(mut self) -> Account {
+        self.account.endpoints.join();
         self.account
     }
 }
@@ -352,5 +376,6 @@ fn list_follows(pairs: &Pairs<'_>) -> bool {
     said || pairs.get("EventList").is_some()
 }
 
+mod facts;
 #[cfg(test)]
 mod tests;

@@ -75,7 +75,7 @@ fn trunk_found(
     people: &People,
 ) -> CheckFinding {
     let name = format!("endpoint {}", trunk.endpoint);
-    let endpoints = || told.iter().flat_map(|it| &it.account.endpoints);
+    let endpoints = || told.iter().flat_map(|it| it.account.endpoints.names());
     let own: BTreeSet<&str> = endpoints()
         .filter(|it| is_of(trunk, it))
         .map(String::as_str)
@@ -116,7 +116,7 @@ fn unmeant(trunk: &Trunk, told: &[&&PbxEndpoints<'_>], name: String) -> CheckFin
         let what = "not known: the PBX lists no such endpoint, and may have it all the same";
         return CheckFinding::well(name, what);
     }
-    let others = told.iter().flat_map(|it| &it.account.endpoints);
+    let others = told.iter().flat_map(|it| it.account.endpoints.names());
     let others = others.filter(|it| !is_number(it)).map(String::as_str);
     let others: Vec<&str> = others.collect();
     let has = match others.is_empty() {
@@ -134,7 +134,7 @@ fn unmeant(trunk: &Trunk, told: &[&&PbxEndpoints<'_>], name: String) -> CheckFin
 
 /// The endpoint that a misspelt trunk may have meant.
 fn near<'a>(trunk: &Trunk, account: &'a Account) -> Option<&'a String> {
-    let endpoints = account.endpoints.iter().filter(|it| !is_number(it));
+    let endpoints = account.endpoints.names().filter(|it| !is_number(it));
     let near = endpoints.min_by_key(|it| apart(trunk, it))?;
     (apart(trunk, near) <= LETTERS_APART_MAX).then_some(near)
 }
@@ -145,10 +145,15 @@ fn is_whole(trunk: &Trunk, account: &Account) -> bool {
     let sip = |it: &&str| ["PJSIP", "SIP", "IAX2"].contains(it);
     let devices = account
         .endpoints
-        .iter()
+        .names()
         .map(|it| technology(it))
         .filter(sip);
-    let mut told = account.whole.iter().map(String::as_str).chain(devices);
+    let mut told = account
+        .endpoints
+        .whole
+        .iter()
+        .map(String::as_str)
+        .chain(devices);
     told.any(|it| it.eq_ignore_ascii_case(wanted))
 }
 
@@ -163,10 +168,10 @@ fn untaken(config: &Config, told: &PbxEndpoints<'_>, people: &People) -> Option<
     };
     // One that is named as the one that was meant is named once.
     let meant = |trunk: &Trunk, endpoint: &String| {
-        let mut endpoints = told.account.endpoints.iter();
+        let mut endpoints = told.account.endpoints.names();
         !endpoints.any(|it| is_of(trunk, it)) && near(trunk, &told.account) == Some(endpoint)
     };
-    let left = told.account.endpoints.iter().filter(|it| {
+    let left = told.account.endpoints.names().filter(|it| {
         let taken = of_pbx().any(|trunk| is_of(trunk, it) || meant(trunk, it));
         !taken && !is_telephone(config, told, it, people)
     });

@@ -65,6 +65,8 @@ fn only_what_the_account_may_do_is_asked_and_no_configuration_ever() {
         "SIPpeers",
         "IAXpeers",
         "DeviceStateList",
+        "PJSIPShowRegistrationsOutbound",
+        "ExtensionStateList",
         "CoreShowChannels",
     ];
     assert_eq!(
@@ -99,8 +101,10 @@ fn endpoints_rights_and_the_echo_are_told_by_the_answers() {
     assert!(survey.is_answered() && survey.is_echoed() && !survey.may_hear_more());
     let account = survey.account();
     assert_eq!(account.version, "11.0.0");
-    assert!(account.endpoints.iter().eq(["Dongle/MTS", "PJSIP/city"]));
-    assert!(account.whole.iter().eq(["PJSIP"]));
+    let endpoints = &account.endpoints;
+    assert!(endpoints.names().eq(["Dongle/MTS", "PJSIP/city"]));
+    assert!(endpoints.whole.iter().eq(["PJSIP"]));
+    assert_eq!(account.clock, Some(EventTime::from_seconds(1_795_226_443)));
     assert_eq!(
         (account.booted, account.echoed, account.timed),
         (true, Some(true), Some(true))
@@ -185,4 +189,71 @@ fn the_release_and_before_12_the_queues_are_asked_for() {
     let account = survey.account();
     assert_eq!(account.release.as_deref(), Some("11.25.3"));
     assert_eq!(account.queues, Some(2));
+}
+
+#[test]
+fn what_is_known_of_an_endpoint_tells_a_trunk_from_a_telephone() {
+    let may = "PJSIPShowEndpoints: x\nPJSIPShowRegistrationsOutbound: x\n\
+        ExtensionStateList: x\nCoreShowChannels: x\n";
+    let (mut survey, _, _) = with(may);
+    let row = |name: &str, of: &str| {
+        format!("Event: EndpointList\nActionID: callbridge-2\nObjectName: {name}\n{of}\n")
+    };
+    let there = "Auths: \nOutboundAuths: a\nContacts: x7/sip:sip.provider.uz:5060\n";
+    let here = "Auths: auth101\nOutboundAuths: \nContacts: 101/sip:101@10.0.0.7:5060;ob\n";
+    for lines in [
+        "Response: Success\nActionID: callbridge-2\nEventList: start\n",
+        &row("x7", there),
+        &row("trunk-9", here),
+        &row("gate", "Auths: \nOutboundAuths: \nContacts: \n"),
+        "Event: EndpointListComplete\nActionID: callbridge-2\n",
+        "Response: Success\nActionID: callbridge-3\nEventList: start\n",
+        "Event: OutboundRegistrationDetail\nActionID: callbridge-3\nObjectName: r\n\
+         ServerUri: sip:sip.provider.uz\nEndpoint: \n",
+        "Event: OutboundRegistrationDetailComplete\nActionID: callbridge-3\n",
+        "Response: Success\nActionID: callbridge-4\nEventList: start\n",
+        "Event: ExtensionStatus\nActionID: callbridge-4\nExten: 109\nContext: hints\n\
+         Hint: PJSIP/trunk-9&Custom:DND109,CustomPresence:109\n",
+        "Event: ExtensionStateListComplete\nActionID: callbridge-4\n",
+        "Response: Success\nActionID: callbridge-5\nEventList: start\n",
+        "Event: CoreShowChannel\nActionID: callbridge-5\nChannel: PJSIP/gate-0000001f\n\
+         Uniqueid: 1.1\nCallerIDNum: +998901110001\n",
+        "Event: CoreShowChannelsComplete\nActionID: callbridge-5\n",
+    ] {
+        assert!(!survey.is_answered(), "{lines}");
+        survey.hear(&frame(lines));
+    }
+    assert!(survey.is_answered());
+    let facts = survey.account().endpoints.facts;
+    let of = |name: &str| facts[name].iter().cloned().collect::<Vec<_>>();
+    let (host, number) = ("sip.provider.uz".to_owned(), "+998901110001".to_owned());
+    assert_eq!(
+        of("PJSIP/x7"),
+        [EndpointFact::Registers(host), EndpointFact::LogsInThere]
+    );
+    assert_eq!(
+        of("PJSIP/trunk-9"),
+        [
+            EndpointFact::Hint("109".to_owned()),
+            EndpointFact::LogsInHere
+        ]
+    );
+    assert_eq!(
+        of("PJSIP/gate"),
+        [EndpointFact::NoLogin, EndpointFact::Outside(number)]
+    );
+}
+
+#[test]
+fn the_host_of_an_address_is_found_however_it_is_written() {
+    for (uri, host) in [
+        ("sip:sip.provider.uz", "sip.provider.uz"),
+        ("sips:user@Host:5061;transport=tls", "host"),
+        ("city/sip:203.0.113.5:5060", "203.0.113.5"),
+        ("203.0.113.5", "203.0.113.5"),
+        ("sip:[2001:db8::1]:5060", "2001:db8::1"),
+    ] {
+        assert_eq!(facts::host_of(uri).as_deref(), Some(host), "{uri}");
+    }
+    assert_eq!(facts::host_of(""), None);
 }

@@ -1,0 +1,185 @@
+//! What is known of an endpoint beside its name: by this a line to the outside is told from a
+//! telephone, whatever the two are called.
+
+use super::{ENDPOINTS_MAX, text};
+use crate::pairs::Pairs;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Fewer digits are an extension.
+const OUTSIDE_DIGITS_MIN: usize = 7;
+
+/// One thing that is known of an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EndpointFact {
+    /// The PBX registers with it at this host (an outbound registration).
+    Registers(String),
+    /// The dialplan shows its state at this extension (a hint).
+    Hint(String),
+    /// It has this mailbox.
+    Mailbox(String),
+    /// It is known by this address (`identify`).
+    Identified(String),
+    /// The PBX logs in there, and nobody here (outbound authentication).
+    LogsInThere,
+    /// One who calls from it logs in here (inbound authentication).
+    LogsInHere,
+    /// It stands where it says when it registers.
+    Dynamic,
+    /// It stands at this fixed host.
+    Fixed(String),
+    /// Neither side logs in.
+    NoLogin,
+    /// A channel of it lives, and at its other end is this number from outside.
+    Outside(String),
+}
+
+/// The endpoints of a PBX, as far as the account may see them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EndpointList {
+    /// `PJSIP/city` each, with what is known of it.
+    pub facts: BTreeMap<String, BTreeSet<EndpointFact>>,
+    /// Technologies of which all endpoints were told.
+    pub whole: BTreeSet<String>,
+    /// Hosts of outbound registrations that name no endpoint.
+    hosts: BTreeSet<String>,
+    /// Hosts of an endpoint's contacts.
+    contacts: BTreeSet<(String, String)>,
+}
+
+impl EndpointList {
+    /// Of these names, with nothing known of them.
+    pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let facts = names.into_iter().map(|it| (it.to_owned(), BTreeSet::new()));
+        Self {
+            facts: facts.collect(),
+            ..Self::default()
+        }
+    }
+
+    /// The names alone.
+    pub fn names(&self) -> impl Iterator<Item = &String> {
+        self.facts.keys()
+    }
+
+    /// None was told.
+    pub fn is_empty(&self) -> bool {
+        self.facts.is_empty()
+    }
+
+    /// Adds an endpoint, or a fact of one.
+    pub fn add(&mut self, name: &str, fact: Option<EndpointFact>) {
+        let room = self.facts.len() < ENDPOINTS_MAX;
+        let named = callbridge_call::trunk::extension(name).is_some();
+        if named && (room || self.facts.contains_key(name)) {
+            self.facts.entry(name.to_owned()).or_default().extend(fact);
+        }
+    }
+
+    /// A row of a list of this technology; of devices where it is empty.
+    pub(super) fn hear(&mut self, technology: &str, pairs: &Pairs<'_>) {
+        if technology.is_empty() {
+            if let Some(device) = pairs.get("Device") {
+                self.add(&text(device), None);
+            }
+            return;
+        }
+        let Some(object) = pairs.get("ObjectName").map(text) else {
+            return;
+        };
+        // A peer is listed with its login behind a slash, in old releases.
+        let object = object.split('/').next().unwrap_or_default();
+        let name = format!("{technology}/{object}");
+        self.add(&name, None);
+        let get = |key| pairs.get(key).map(text).filter(|it| !it.is_empty());
+        if technology == "PJSIP" && pairs.get("Auths").is_some() {
+            let fact = match (get("Auths"), get("OutboundAuths")) {
+                (Some(_), _) => EndpointFact::LogsInHere,
+                (None, Some(_)) => EndpointFact::LogsInThere,
+                (None, None) => EndpointFact::NoLogin,
+            };
+            self.add(&name, Some(fact));
+            let contacts = get("Contacts").unwrap_or_default();
+            let hosts = contacts.split(',').filter_map(host_of);
+            let contacts = hosts.map(|host| (name.clone(), host));
+            self.contacts.extend(contacts);
+        }
+        match get("Dynamic").as_deref() {
+            Some("yes") => self.add(&name, Some(EndpointFact::Dynamic)),
+            Some("no") => {
+                let host = get("IPaddress").unwrap_or_default();
+                self.add(&name, Some(EndpointFact::Fixed(host)));
+            }
+            Some(_) | None => {}
+        }
+    }
+
+    /// A row of the outbound registrations.
+    pub(super) fn hear_registration(&mut self, pairs: &Pairs<'_>) {
+        let host = pairs
+            .get("ServerUri")
+            .map(text)
+            .as_deref()
+            .and_then(host_of);
+        let Some(host) = host else { return };
+        match pairs.get("Endpoint").map(text).filter(|it| !it.is_empty()) {
+            Some(name) => self.add(
+                &format!("PJSIP/{name}"),
+                Some(EndpointFact::Registers(host)),
+            ),
+            None => {
+                self.hosts.insert(host);
+            }
+        }
+    }
+
+    /// A row of the dialplan's hints: `PJSIP/101&Custom:DND101`.
+    pub(super) fn hear_hint(&mut self, pairs: &Pairs<'_>) {
+        let exten = pairs.get("Exten").map(text).unwrap_or_default();
+        let hint = pairs.get("Hint").map(text).unwrap_or_default();
+        // Behind a comma stands a presence.
+        let devices = hint.split(',').next().unwrap_or_default();
+        for device in devices.split('&').filter(|it| it.contains('/')) {
+            self.add(device, Some(EndpointFact::Hint(exten.clone())));
+        }
+    }
+
+    /// A live channel. Its caller id is that of who speaks there: a number from outside on a trunk.
+    pub(super) fn hear_channel(&mut self, pairs: &Pairs<'_>) {
+        let name = pairs.get("Channel").map(text).unwrap_or_default();
+        let number = pairs.get("CallerIDNum").map(text).unwrap_or_default();
+        let digits = number.bytes().filter(u8::is_ascii_digit).count();
+        let Some((name, _)) = name.rsplit_once('-') else {
+            return;
+        };
+        if digits >= OUTSIDE_DIGITS_MIN && !name.starts_with("Local/") {
+            self.add(name, Some(EndpointFact::Outside(number)));
+        }
+    }
+
+    /// Registrations belong to the endpoint that stands at their host.
+    pub(super) fn join(&mut self) {
+        for (name, host) in std::mem::take(&mut self.contacts) {
+            if self.hosts.contains(&host) {
+                self.add(&name, Some(EndpointFact::Registers(host)));
+            }
+        }
+    }
+}
+
+/// The host of `sip:user@host:port;…`, of `aor/sip:host`, and of `host:port`.
+pub fn host_of(uri: &str) -> Option<String> {
+    let uri = match uri.find("sip") {
+        Some(at) => uri[at..]
+            .split_once(':')
+            .map_or(&uri[at..], |(_, rest)| rest),
+        None => uri,
+    };
+    let end = uri.find([';', '?', '>']).unwrap_or(uri.len());
+    let host = uri[..end].rsplit('@').next().unwrap_or_default();
+    let host = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split([':', '/']).next().unwrap_or_default(),
+    };
+    let host = host.trim().to_ascii_lowercase();
+    (!host.is_empty()).then_some(host)
+}
