@@ -1,0 +1,134 @@
+//! The text of `NAME.flags`: one argument a line, each group under a line that says what it is.
+
+use std::fmt::Write as _;
+
+/// One flag with its value; `None` for a flag that takes none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrittenFlag {
+    /// Without the dashes: `crm-url`.
+    pub long: String,
+    pub value: Option<String>,
+}
+
+/// Which flags stand where, and what is said above them.
+const GROUPS: [(&str, &[&str]); 3] = [
+    (
+        "The PBX. Its name is part of every call's id: keep it for good.",
+        &["pbx-id", "pbx-timezone", "source", "catch-up", "columns"],
+    ),
+    (
+        "The trunks: a name, and what stands before the suffix in its channels' names.",
+        &[
+            "trunk",
+            "country",
+            "strip",
+            "lead",
+            "lead-directory",
+            "employees",
+            "unanswered",
+            "require-employee",
+        ],
+    ),
+    (
+        "The CRM.",
+        &["crm-url", "auth-url", "token-file", "token-command", "rate"],
+    ),
+];
+
+/// The whole text. `notes` become comments behind the trunks.
+///
+/// # Errors
+/// In words, where a value cannot stand on one line.
+pub fn text(name: &str, flags: &[WrittenFlag], notes: &[String]) -> Result<String, String> {
+    for flag in flags {
+        let value = flag.value.as_deref().unwrap_or_default();
+        if value.chars().any(char::is_control) {
+            return Err(format!(
+                "--{}: its value cannot stand on one line",
+                flag.long
+            ));
+        }
+    }
+    let mut text = format!(
+        "# callbridge@{name}: one argument a line, no quoting. Secrets do not stand here.\n\
+         # After a change:  callbridge check @FILE, then restart the service.\n"
+    );
+    let known = |long: &str| GROUPS.iter().any(|(_, longs)| longs.contains(&long));
+    for (at, (words, longs)) in GROUPS.iter().enumerate() {
+        let group = longs
+            .iter()
+            .flat_map(|long| flags.iter().filter(move |it| it.long == *long));
+        write_group(&mut text, words, group);
+        if at == 1 {
+            for note in notes {
+                let _ = writeln!(text, "# {note}");
+            }
+        }
+    }
+    let rest = flags.iter().filter(|flag| !known(&flag.long));
+    write_group(&mut text, "The rest.", rest);
+    Ok(text)
+}
+
+fn write_group<'a>(text: &mut String, words: &str, flags: impl Iterator<Item = &'a WrittenFlag>) {
+    let mut begun = false;
+    for flag in flags {
+        if !begun {
+            let _ = write!(text, "\n# {words}\n");
+            begun = true;
+        }
+        let _ = match &flag.value {
+            Some(value) => writeln!(text, "--{}={value}", flag.long),
+            None => writeln!(text, "--{}", flag.long),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flag(long: &str, value: &str) -> WrittenFlag {
+        let value = (!value.is_empty()).then(|| value.to_owned());
+        let long = long.to_owned();
+        WrittenFlag { long, value }
+    }
+
+    #[test]
+    fn the_file_has_its_groups_in_order_and_all_that_was_given() {
+        let flags = [
+            flag("listen", "127.0.0.1:9469"),
+            flag("country", "UZ"),
+            flag("trunk", "x7=PJSIP/x7"),
+            flag("lead-directory", ""),
+            flag("crm-url", "https://crm.example.com"),
+            flag("pbx-id", "pbx1"),
+        ];
+        let notes = ["telephones: 101".to_owned()];
+        insta::assert_snapshot!(text("pbx1", &flags, &notes).expect("lines"), @"
+        # callbridge@pbx1: one argument a line, no quoting. Secrets do not stand here.
+        # After a change:  callbridge check @FILE, then restart the service.
+
+        # The PBX. Its name is part of every call's id: keep it for good.
+        --pbx-id=pbx1
+
+        # The trunks: a name, and what stands before the suffix in its channels' names.
+        --trunk=x7=PJSIP/x7
+        --country=UZ
+        --lead-directory
+        # telephones: 101
+
+        # The CRM.
+        --crm-url=https://crm.example.com
+
+        # The rest.
+        --listen=127.0.0.1:9469
+        ");
+    }
+
+    #[test]
+    fn a_value_of_two_lines_is_refused() {
+        let words = text("pbx1", &[flag("lead", "csv:/a\n--rebind")], &[]);
+        assert!(words.is_err_and(|words| words.contains("--lead")));
+    }
+}

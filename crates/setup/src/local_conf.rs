@@ -1,0 +1,228 @@
+//! Facts of endpoints from the PBX's own files, for a PBX on this machine whose account may not ask:
+//! `pjsip.conf` and `sip.conf`, as lines without comments and with what they include in its place.
+//! Secrets in them are stepped over.
+
+use callbridge_asterisk::survey::{EndpointFact, EndpointList, host_of};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A section: its keys in small letters, each value in the order of the file.
+#[derive(Clone, Debug, Default)]
+struct Section {
+    keys: Vec<(String, String)>,
+    is_template: bool,
+}
+
+impl Section {
+    /// The last value counts, as Asterisk reads it.
+    fn get(&self, key: &str) -> Option<&str> {
+        let mut same = self.keys.iter().rev().filter(|(name, _)| name == key);
+        same.next()
+            .map(|(_, value)| &**value)
+            .filter(|it| !it.is_empty())
+    }
+
+    fn is(&self, kind: &str) -> bool {
+        self.get("type")
+            .is_some_and(|it| it.eq_ignore_ascii_case(kind))
+    }
+}
+
+/// `[name](template,…)` with all that its templates give it. Sections of one name stay apart: in
+/// `pjsip.conf` an endpoint, its login and its address are often called the same.
+fn sections<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<(String, Section)> {
+    let mut all: Vec<(String, Section)> = Vec::new();
+    for line in lines {
+        if let Some(head) = line.strip_prefix('[') {
+            let (name, rest) = head.split_once(']').unwrap_or((head, ""));
+            let marks = rest.trim().trim_matches(['(', ')']);
+            let mut section = Section::default();
+            for mark in marks.split(',').map(str::trim).filter(|it| !it.is_empty()) {
+                section.is_template |= mark == "!";
+                let of = all.iter().rev().find(|(name, _)| name == mark);
+                section
+                    .keys
+                    .extend(of.into_iter().flat_map(|(_, it)| it.keys.clone()));
+            }
+            all.push((name.to_owned(), section));
+        } else if let (Some((key, value)), Some((_, section))) =
+            (line.split_once('='), all.last_mut())
+        {
+            let value = value.trim_start_matches('>').trim().to_owned();
+            section.keys.push((key.trim().to_ascii_lowercase(), value));
+        }
+    }
+    all.retain(|(_, section)| !section.is_template);
+    all
+}
+
+fn words(text: Option<&str>) -> Vec<String> {
+    let words = text.unwrap_or_default().split(',').map(str::trim);
+    words
+        .filter(|it| !it.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The endpoints of `pjsip.conf`.
+pub fn pjsip<'a>(lines: impl IntoIterator<Item = &'a str>, found: &mut EndpointList) {
+    let all = sections(lines);
+    let of = |kind: &'static str| all.iter().filter(move |(_, section)| section.is(kind));
+    let aors: BTreeMap<&str, &Section> = of("aor").map(|(name, it)| (&**name, it)).collect();
+    let registered = of("registration");
+    let hosts: BTreeSet<String> = registered
+        .filter_map(|(_, it)| it.get("server_uri").and_then(host_of))
+        .collect();
+    for (name, endpoint) in of("endpoint") {
+        let full = format!("PJSIP/{name}");
+        found.add(&full, None);
+        let fact = match (endpoint.get("auth"), endpoint.get("outbound_auth")) {
+            (Some(_), _) => EndpointFact::LogsInHere,
+            (None, Some(_)) => EndpointFact::LogsInThere,
+            (None, None) => EndpointFact::NoLogin,
+        };
+        found.add(&full, Some(fact));
+        if let Some(mailbox) = endpoint.get("mailboxes") {
+            found.add(&full, Some(EndpointFact::Mailbox(mailbox.to_owned())));
+        }
+        for aor in words(endpoint.get("aors")) {
+            let Some(aor) = aors.get(&*aor) else { continue };
+            match aor.get("contact").and_then(host_of) {
+                Some(host) if hosts.contains(&host) => {
+                    found.add(&full, Some(EndpointFact::Registers(host)));
+                }
+                Some(host) => found.add(&full, Some(EndpointFact::Fixed(host))),
+                None => found.add(&full, Some(EndpointFact::Dynamic)),
+            }
+        }
+    }
+    for (_, registration) in of("registration") {
+        let host = registration.get("server_uri").and_then(host_of);
+        if let (Some(endpoint), Some(host)) = (registration.get("endpoint"), host) {
+            let fact = EndpointFact::Registers(host);
+            found.add(&format!("PJSIP/{endpoint}"), Some(fact));
+        }
+    }
+    for (_, identify) in of("identify") {
+        if let (Some(endpoint), Some(by)) = (identify.get("endpoint"), identify.get("match")) {
+            let fact = EndpointFact::Identified(by.to_owned());
+            found.add(&format!("PJSIP/{endpoint}"), Some(fact));
+        }
+    }
+}
+
+/// The peers of `sip.conf` (chan_sip).
+pub fn sip<'a>(lines: impl IntoIterator<Item = &'a str>, found: &mut EndpointList) {
+    let all = sections(lines);
+    let general = all.iter().filter(|(name, _)| name == "general");
+    let keys = general.flat_map(|(_, section)| &section.keys);
+    // register => user:secret@host:port/extension; only the host is looked at.
+    let registers = keys.filter(|(key, _)| key == "register");
+    let host = |value: &str| host_of(value.rsplit('@').next().unwrap_or_default());
+    let hosts: BTreeSet<String> = registers.filter_map(|(_, value)| host(value)).collect();
+    for (name, peer) in all.iter().filter(|(name, _)| name != "general") {
+        if !["peer", "friend"].iter().any(|kind| peer.is(kind)) {
+            continue;
+        }
+        let full = format!("SIP/{name}");
+        found.add(&full, None);
+        if let Some(mailbox) = peer.get("mailbox") {
+            found.add(&full, Some(EndpointFact::Mailbox(mailbox.to_owned())));
+        }
+        match peer.get("host") {
+            Some("dynamic") => found.add(&full, Some(EndpointFact::Dynamic)),
+            Some(host) if hosts.contains(&host.to_ascii_lowercase()) => {
+                found.add(&full, Some(EndpointFact::Registers(host.to_owned())));
+            }
+            Some(host) => found.add(&full, Some(EndpointFact::Fixed(host.to_owned()))),
+            None => {}
+        }
+    }
+}
+
+/// The hints of `extensions.conf`: `exten => 101,hint,PJSIP/101`.
+pub fn hints<'a>(lines: impl IntoIterator<Item = &'a str>, found: &mut EndpointList) {
+    for line in lines {
+        let Some((key, value)) = line.split_once('=') else {
+            continue;
+        };
+        let mut parts = value.trim_start_matches('>').splitn(3, ',').map(str::trim);
+        let (exten, priority) = (parts.next(), parts.next());
+        if key.trim() != "exten" || priority != Some("hint") {
+            continue;
+        }
+        let (exten, devices) = (exten.unwrap_or_default(), parts.next().unwrap_or_default());
+        let devices = devices.split(',').next().unwrap_or_default();
+        for device in devices
+            .split('&')
+            .filter(|it| it.contains('/') && !it.contains('$'))
+        {
+            found.add(device.trim(), Some(EndpointFact::Hint(exten.to_owned())));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kind::{EndpointKind, classify};
+
+    fn kinds(found: &EndpointList) -> Vec<(&str, EndpointKind)> {
+        let all = found.facts.iter();
+        all.map(|(name, facts)| (&**name, classify(facts).0))
+            .collect()
+    }
+
+    #[test]
+    fn a_trunk_called_x7_and_a_telephone_called_trunk_9_are_told_apart() {
+        let text = "[phone](!)\ntype=endpoint\ncontext=from-internal\n\
+            [trunk-9](phone)\nauth=trunk-9\naors=trunk-9\n\
+            [trunk-9]\ntype=auth\npassword=hunter2\n[trunk-9]\ntype=aor\nmax_contacts=1\n\
+            [x7]\ntype=endpoint\noutbound_auth=x7\naors=x7\n\
+            [x7]\ntype=aor\ncontact=sip:sip.provider.uz:5060\n\
+            [x7]\ntype=registration\nserver_uri=sip:sip.provider.uz\n\
+            [101]\ntype=endpoint\naors=101\n[101]\ntype=identify\nendpoint=101\nmatch=203.0.113.9\n\
+            [gate]\ntype=endpoint\naors=gate\n[gate]\ntype=aor\ncontact=sip:10.0.0.9\n";
+        let mut found = EndpointList::default();
+        pjsip(text.lines(), &mut found);
+        assert_eq!(
+            kinds(&found),
+            [
+                ("PJSIP/101", EndpointKind::Trunk),
+                ("PJSIP/gate", EndpointKind::Trunk),
+                ("PJSIP/trunk-9", EndpointKind::Telephone),
+                ("PJSIP/x7", EndpointKind::Trunk),
+            ]
+        );
+        assert!(!format!("{found:?}").contains("hunter2"));
+        assert_eq!(
+            classify(&found.facts["PJSIP/x7"]).1,
+            "the PBX registers with it at sip.provider.uz"
+        );
+    }
+
+    #[test]
+    fn peers_of_chan_sip_and_hints_are_read_and_no_secret_of_a_registration() {
+        let text = "[general]\nregister => user:hunter2@sip.provider.uz/100\n\
+            [x7]\ntype=peer\nhost=sip.provider.uz\nsecret=hunter2\n\
+            [trunk-9]\ntype=friend\nhost=dynamic\nmailbox=109@default\n\
+            [far]\ntype=peer\nhost=203.0.113.9\n[guest]\ntype=user\n";
+        let mut found = EndpointList::default();
+        sip(text.lines(), &mut found);
+        hints(
+            [
+                "exten => 110,hint,SIP/far&Custom:x",
+                "exten => 1,1,Dial(SIP/far)",
+            ],
+            &mut found,
+        );
+        assert_eq!(
+            kinds(&found),
+            [
+                ("SIP/far", EndpointKind::Telephone),
+                ("SIP/trunk-9", EndpointKind::Telephone),
+                ("SIP/x7", EndpointKind::Trunk),
+            ]
+        );
+        assert!(!format!("{found:?}").contains("hunter2"));
+    }
+}

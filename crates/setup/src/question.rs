@@ -1,0 +1,147 @@
+//! What cannot be found out, in the order in which it is asked.
+
+/// One question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Question {
+    /// Where the PBX's manager listens.
+    PbxAddress,
+    /// The manager account.
+    Account,
+    /// Its secret.
+    AccountSecret,
+    /// The CRM's API.
+    CrmAddress,
+    /// The CRM's token; none for a connection by consent.
+    Token,
+    /// Where a call's lead stands.
+    LeadRule,
+    /// Whose the numbers without a country's code are.
+    Country,
+}
+
+impl Question {
+    /// All seven.
+    pub const ALL: [Self; 7] = [
+        Self::PbxAddress,
+        Self::Account,
+        Self::AccountSecret,
+        Self::CrmAddress,
+        Self::Token,
+        Self::LeadRule,
+        Self::Country,
+    ];
+
+    /// What a person reads.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::PbxAddress => "Address of the PBX's manager (AMI), as HOST or HOST:PORT",
+            Self::Account => "Manager account (a heading of manager.conf)",
+            Self::AccountSecret => "Its secret (not shown)",
+            Self::CrmAddress => "Address of the CRM's API, as https://crm.example.com",
+            Self::Token => "The CRM's token (not shown; empty to connect by consent later)",
+            Self::LeadRule => {
+                "Where a call's lead stands: var:NAME, userfield:REGEX, csv:/FILE or directory"
+            }
+            Self::Country => "Country of numbers that are written without one, as UZ",
+        }
+    }
+
+    /// The answer that an empty line means.
+    pub const fn default(self) -> Option<&'static str> {
+        match self {
+            Self::PbxAddress => Some("127.0.0.1:5038"),
+            Self::Account => Some("callbridge"),
+            Self::LeadRule => Some("var:LEAD_ID"),
+            Self::AccountSecret | Self::CrmAddress | Self::Token | Self::Country => None,
+        }
+    }
+
+    /// The answer is not shown as it is typed.
+    pub const fn is_secret(self) -> bool {
+        matches!(self, Self::AccountSecret | Self::Token)
+    }
+
+    /// The flag that answers it, and how.
+    pub const fn flag(self) -> (&'static str, &'static str) {
+        match self {
+            Self::PbxAddress | Self::Account => (
+                "--source",
+                "is missing: the PBX and its manager account, as ami://USER@HOST",
+            ),
+            Self::AccountSecret => (
+                "--source",
+                "its secret is missing: give secret-file= in the URL, or CALLBRIDGE_AMI_SECRET",
+            ),
+            Self::CrmAddress => (
+                "--crm-url",
+                "is missing: the address of the CRM's API, as https://crm.example.com",
+            ),
+            Self::Token => (
+                "--token-file",
+                "is missing: the CRM's token in a file (or CALLBRIDGE_TOKEN, or --token-command); \
+                 for a connection by consent name the --state of `callbridge connect`",
+            ),
+            Self::LeadRule => (
+                "--lead",
+                "is missing: where a call's lead stands, as var:LEAD_ID or csv:/FILE",
+            ),
+            Self::Country => (
+                "--country",
+                "is missing: the country of numbers without its code, as UZ",
+            ),
+        }
+    }
+}
+
+/// The source of these answers, as `--source` takes it: `ami://USER@HOST:PORT`.
+///
+/// # Errors
+/// In words, where the address or the account can stand in no URL.
+pub fn source_url(address: &str, account: &str) -> Result<String, String> {
+    let address = address.trim();
+    let address = address.strip_prefix("ami://").unwrap_or(address);
+    let plain = |text: &str, more: &str| {
+        let good = |c: char| c.is_ascii_alphanumeric() || more.contains(c);
+        !text.is_empty() && text.chars().all(good)
+    };
+    if !plain(address, ".-_:[]") {
+        return Err(format!(
+            "`{address}` is no address: give HOST or HOST:PORT, as 192.168.1.10:5038"
+        ));
+    }
+    if !plain(account, ".-_") {
+        return Err(format!(
+            "`{account}` is no account: letters, digits, `-`, `_` and `.`, as the heading in \
+             manager.conf"
+        ));
+    }
+    Ok(format!("ami://{account}@{address}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_question_has_a_flag_and_a_secret_has_no_default() {
+        for question in Question::ALL {
+            let (flag, words) = question.flag();
+            assert!(
+                flag.starts_with("--") && words.contains("missing"),
+                "{words}"
+            );
+            assert!(!(question.is_secret() && question.default().is_some()));
+        }
+    }
+
+    #[test]
+    fn a_source_is_made_of_address_and_account_and_nothing_slips_in() {
+        let of = |address| source_url(address, "callbridge");
+        assert_eq!(of("10.0.0.5"), Ok("ami://callbridge@10.0.0.5".to_owned()));
+        assert_eq!(of(" pbx:5039 "), Ok("ami://callbridge@pbx:5039".to_owned()));
+        for wrong in ["", "a b", "h/x", "h?secret-file=/etc/shadow", "u:p@h"] {
+            assert!(of(wrong).is_err(), "{wrong}");
+        }
+        assert!(source_url("h", "a@b").is_err());
+    }
+}

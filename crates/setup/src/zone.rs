@@ -1,0 +1,83 @@
+//! The PBX's zone and clock.
+
+/// The PBX's clock may be off by so much, in seconds: an answer takes its time.
+const OFF_SECONDS_MAX: i64 = 30;
+
+/// Countries of one zone, as far as this machine's own zone says nothing.
+const ZONES: [(&str, &str); 8] = [
+    ("UZ", "Asia/Tashkent"),
+    ("TJ", "Asia/Dushanbe"),
+    ("KG", "Asia/Bishkek"),
+    ("TM", "Asia/Ashgabat"),
+    ("KZ", "Asia/Almaty"),
+    ("AZ", "Asia/Baku"),
+    ("AM", "Asia/Yerevan"),
+    ("GE", "Asia/Tbilisi"),
+];
+
+/// The zone to propose, and why. `here` is this machine's, where it has one; `local` says that the
+/// PBX runs on this machine.
+pub fn propose(here: Option<&str>, local: bool, country: Option<&str>) -> (String, String) {
+    let named = here.filter(|zone| !["UTC", "Etc/UTC", "Etc/Unknown"].contains(zone));
+    let of_country = ZONES
+        .iter()
+        .find(|(code, _)| country.is_some_and(|it| it.eq_ignore_ascii_case(code)));
+    match (named, of_country) {
+        (Some(zone), _) if local => (zone.to_owned(), "this machine's, as the PBX's".to_owned()),
+        (_, Some((code, zone))) => ((*zone).to_owned(), format!("that of {code}")),
+        (Some(zone), None) => (
+            zone.to_owned(),
+            "this machine's; the PBX does not tell its own".to_owned(),
+        ),
+        (None, None) => ("UTC".to_owned(), "nothing tells another".to_owned()),
+    }
+}
+
+/// What is to be said of the PBX's clock; both in epoch seconds.
+pub fn clock(pbx: Option<i64>, ours: i64) -> String {
+    match pbx {
+        None => "the PBX's clock is not known: its events carry no time".to_owned(),
+        Some(pbx) if (pbx - ours).abs() <= OFF_SECONDS_MAX => {
+            "the PBX's clock agrees with this machine's".to_owned()
+        }
+        Some(pbx) => {
+            let (apart, way) = (
+                (pbx - ours).abs(),
+                if pbx > ours { "ahead" } else { "behind" },
+            );
+            format!(
+                "the PBX's clock is {apart} s {way} of this machine's: set both by NTP, for calls \
+                 are journaled at the PBX's time"
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_counts_for_its_own_pbx_and_the_country_else() {
+        let of = |here, local, country| propose(here, local, country).0;
+        assert_eq!(of(Some("Europe/Moscow"), true, Some("UZ")), "Europe/Moscow");
+        assert_eq!(of(Some("UTC"), true, Some("uz")), "Asia/Tashkent");
+        assert_eq!(
+            of(Some("Europe/Moscow"), false, Some("UZ")),
+            "Asia/Tashkent"
+        );
+        assert_eq!(
+            of(Some("Europe/Moscow"), false, Some("RU")),
+            "Europe/Moscow"
+        );
+        assert_eq!(of(None, true, None), "UTC");
+    }
+
+    #[test]
+    fn a_clock_that_is_off_is_said_with_how_far() {
+        assert!(clock(Some(100), 110).contains("agrees"));
+        assert!(clock(Some(100), 200).contains("100 s behind"));
+        assert!(clock(Some(300), 200).contains("100 s ahead"));
+        assert!(clock(None, 200).contains("carry no time"));
+    }
+}
