@@ -1,6 +1,6 @@
 //! Writes a scenario down as a recording, in the form of `tests/recordings`.
 
-use crate::pbx::{CDRS, CELS, FakePbx, SECRET};
+use crate::pbx::{CDRS, CELS, Pbx, SECRET};
 use crate::truth::Truth;
 use crate::wait::{self, within};
 use anyhow::{Context, Result};
@@ -47,7 +47,7 @@ fn value<'a>(message: &'a str, key: &str) -> Option<&'a str> {
 
 impl Recorder {
     /// Listens from now on.
-    pub async fn start(pbx: &FakePbx) -> Result<Self> {
+    pub async fn start(pbx: &Pbx) -> Result<Self> {
         let mut stream = TcpStream::connect(("127.0.0.1", pbx.ami())).await?;
         let login = format!("Action: Login\r\nUsername: callbridge\r\nSecret: {SECRET}\r\n\r\n");
         stream.write_all(login.as_bytes()).await?;

@@ -3,7 +3,7 @@
 use crate::bridge::{Bridge, line};
 use crate::line::Line;
 use crate::manager::{Heard, Manager};
-use crate::pbx::{CELS, FakePbx, Plan, free_udp};
+use crate::pbx::{CELS, Pbx, Plan, free_udp};
 use crate::phone::Phone;
 use crate::relay::Relay;
 use crate::system::{Driver, System};
@@ -28,7 +28,7 @@ const PHONES: [(&str, &str); 6] = [
 /// Everything a scenario may use.
 pub struct Stage {
     /// The PBX.
-    pub pbx: FakePbx,
+    pub pbx: Pbx,
     /// A hand on it.
     pub ami: Manager,
     /// callbridge and its CRM.
@@ -59,7 +59,7 @@ impl Stage {
         let silent = UdpSocket::bind("127.0.0.1:0")?;
         plan.values
             .insert("PORT104", silent.local_addr()?.port().to_string());
-        let pbx = FakePbx::start(system, plan, sip).await?;
+        let pbx = Pbx::start(system, plan, sip).await?;
         let relay = Relay::start(pbx.ami()).await?;
         let file = pbx.file(CELS);
         let flags = [

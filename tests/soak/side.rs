@@ -35,7 +35,7 @@ pub struct Side {
     judge: Judge,
     queue: String,
     flags: Vec<String>,
-    pub pbx: Option<Pbx>,
+    pub pbx: Option<FakePbx>,
     running: tokio::sync::Mutex<Option<(Program, Instant)>>,
     told: Mutex<Told>,
     begun: Instant,
