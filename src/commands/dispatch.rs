@@ -64,6 +64,10 @@ pub async fn dispatch(
             let ended = callbridge_sandbox::run(*options, shutdown).await;
             ended.map_err(|error| Failure::of(Code::of_number(error.exit_code()), error))
         }
+        Command::Init(init) => {
+            callbridge_log::set_up(Default::default(), environment);
+            crate::commands::init::run(*init, environment, shutdown).await
+        }
         Command::Completions(shell) => print(&manual::completions(shell)),
         Command::Man => print(&manual::page().map_err(|error| Failure::of(Code::Failed, error))?),
     }

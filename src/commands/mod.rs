@@ -7,6 +7,7 @@
 //! | [`control`] | `status`, `calls`, `dead …`, `lead …`: asks the daemon, and prints the answer |
 //! | [`demo`] | `demo`: recorded calls into the sandbox, shown as they go |
 //! | [`dispatch`] | each command to the part that does it |
+//! | [`init`] | `init`: asks, finds out, and writes the flags and secrets of a service |
 //! | [`explain`] | `explain`: a recording or a kept call, told step by step |
 
 pub(crate) mod check;
@@ -15,3 +16,4 @@ pub(crate) mod control;
 pub(crate) mod demo;
 pub(crate) mod dispatch;
 pub(crate) mod explain;
+pub(crate) mod init;

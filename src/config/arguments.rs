@@ -39,6 +39,7 @@ pub(crate) fn command() -> Command {
         "demo",
         "connect",
         "disconnect",
+        "init",
     ] {
         command = command.mut_subcommand(name, |verb| verb.mut_args(with_variable));
     }
@@ -207,6 +208,13 @@ fn begins_flag(argument: &OsStr) -> bool {
     argument.to_string_lossy().starts_with('-')
 }
 
+/// The first `@FILE` of these arguments.
+pub(super) fn flags_file(arguments: &[OsString]) -> Option<PathBuf> {
+    let texts = arguments.iter().skip(1).filter_map(|it| it.to_str());
+    let mut files = texts.filter_map(|text| text.strip_prefix('@'));
+    files.next().map(PathBuf::from)
+}
+
 /// The arguments, each `@FILE` replaced by its lines.
 fn expanded(
     arguments: impl IntoIterator<Item = OsString>,
@@ -294,6 +302,8 @@ mod tests {
           disconnect   Revoke the tokens of a connection and take it away
           sandbox      Serve a CRM to try against: the service's document, held to rule by
                        rule
+          init         Ask what cannot be found out, find out the rest, and write the flags
+                       of a service
           completions  Print completions for a shell
           man          Print the manual page
           help         Print this message or the help of the given subcommand(s)

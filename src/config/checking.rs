@@ -1,6 +1,7 @@
 //! From a verb with its flags to a [`Command`], or all that is wrong with them.
 
 mod calls;
+pub(super) mod init;
 
 use super::command::{Asking, Check, Command, Dead, Demo, Explain, GivenLeads, LeadCheck, StatusMode};
 use super::faults::Faults;
@@ -62,6 +63,7 @@ impl Checking<'_> {
                 })?;
                 Ok(Command::Disconnect(asking.state))
             }
+            Verb::Init(flags) => self.init(*flags),
             Verb::Sandbox(options) => self.faults.or(Command::Sandbox(options)),
             Verb::Completions { shell } => self.completions(shell.as_deref()),
             Verb::Man => self.faults.or(Command::Man),

@@ -2,6 +2,7 @@
 
 use super::arguments::{self, ParsedArguments};
 use super::checking::Checking;
+use super::options::Flags;
 use crate::config::checked::Config;
 use crate::control::protocol::CallsQuery;
 use crate::failure::Failure;
@@ -59,6 +60,8 @@ pub enum Command {
     },
     /// `sandbox`
     Sandbox(Box<callbridge_sandbox::Options>),
+    /// `init`
+    Init(Box<Init>),
     /// `completions`
     Completions(Shell),
     /// `man`
@@ -69,7 +72,7 @@ impl Command {
     /// A signal is an order to stop in order, and not the end at once.
     pub fn stops_in_order(&self) -> bool {
         match self {
-            Self::Run(_) | Self::Demo(_) | Self::Sandbox(_) => true,
+            Self::Run(_) | Self::Demo(_) | Self::Sandbox(_) | Self::Init(_) => true,
             Self::Calls(calls, _) => calls.follow,
             Self::Dead(dead, _) => matches!(dead, Dead::Watch),
             Self::Status { mode, .. } => *mode == StatusMode::Watch,
@@ -106,6 +109,7 @@ impl Command {
             Self::Explain(_)
             | Self::Demo(_)
             | Self::Sandbox(_)
+            | Self::Init(_)
             | Self::Completions(_)
             | Self::Man => None,
         }
@@ -127,14 +131,19 @@ impl Command {
             | Self::LeadSet { at, .. } => at.state = to,
             Self::Connect(connect) => connect.state = to,
             Self::Disconnect(state) => *state = to,
-            Self::Demo(_) | Self::Sandbox(_) | Self::Completions(_) | Self::Man => {}
+            Self::Demo(_) | Self::Sandbox(_) | Self::Init(_) | Self::Completions(_) | Self::Man => {
+            }
         }
     }
 
     /// It reads secrets of the PBX or the CRM.
     pub const fn holds_secrets(&self) -> bool {
         match self {
-            Self::Run(_) | Self::Check(_) | Self::Connect(_) | Self::Disconnect(_) => true,
+            Self::Run(_)
+            | Self::Check(_)
+            | Self::Connect(_)
+            | Self::Disconnect(_)
+            | Self::Init(_) => true,
             Self::Demo(_)
             | Self::Sandbox(_)
             | Self::Calls(..)
@@ -204,6 +213,21 @@ pub struct Check {
     pub json: bool,
     /// The flags of `run`.
     pub config: Config,
+}
+
+/// `init`
+#[derive(Debug)]
+pub struct Init {
+    /// `--name`
+    pub name: String,
+    /// `--etc`
+    pub etc: PathBuf,
+    /// `--yes`
+    pub yes: bool,
+    /// A person answers at a terminal.
+    pub asks: bool,
+    /// The flags of `run`, as they were typed; right as far as they go.
+    pub flags: Flags,
 }
 
 /// Where the daemon, or its spool, is asked; and how the answer is printed.
@@ -295,6 +319,10 @@ pub fn read(
     arguments: impl IntoIterator<Item = OsString>,
     environment: &Environment,
 ) -> Result<CommandLine, Failure> {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let file = arguments::flags_file(&arguments);
+    let beside = file.map(|file| environment.clone().beside(&file));
+    let environment = beside.as_ref().unwrap_or(environment);
     let (options, faults) = match arguments::read(arguments) {
         ParsedArguments::Command(options, faults) => (options, faults),
         ParsedArguments::Show(text) => return Ok(CommandLine::Show(text)),

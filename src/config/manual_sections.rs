@@ -38,6 +38,7 @@ const fn meaning(code: Code) -> &'static str {
             "The state or the configuration cannot be used: of another CRM or PBX, of a newer \
              version, damaged."
         }
+        Code::Left => "init was left before its end (Ctrl-C): nothing was written.",
     }
 }
 

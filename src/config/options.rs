@@ -1,10 +1,14 @@
 //! The flags as they are typed: texts alone, checked in [`crate::config::checked`] all at once.
 
 pub(crate) mod calls;
+pub(crate) mod connect;
+pub(crate) mod init;
 pub(crate) mod leads;
 
 use clap::{Args, Parser, Subcommand};
+use connect::{ConnectFlags, DisconnectFlags};
 use leads::LeadVerb;
+use serde::Serialize;
 
 /// Puts every finished customer call of a PBX into a CRM's call journal, once.
 #[derive(Debug, Parser)]
@@ -66,12 +70,15 @@ pub(crate) enum Verb {
     #[command(subcommand)]
     Lead(LeadVerb),
     /// Ask a company for its consent, and keep the tokens that it gives
-    #[command(after_help = CONNECT_EXAMPLE)]
+    #[command(after_help = connect::EXAMPLE)]
     Connect(Box<ConnectFlags>),
     /// Revoke the tokens of a connection and take it away
     Disconnect(DisconnectFlags),
     /// Serve a CRM to try against: the service's document, held to rule by rule
     Sandbox(Box<callbridge_sandbox::Options>),
+    /// Ask what cannot be found out, find out the rest, and write the flags of a service
+    #[command(after_help = init::EXAMPLES)]
+    Init(Box<init::InitFlags>),
     /// Print completions for a shell
     Completions {
         /// bash, elvish, fish, powershell or zsh
@@ -91,8 +98,8 @@ Examples:
 
 const STATUS_EXIT: &str = "\
 Exit: 0 told, 69 no daemon and no state. With --exit-code: 0 all is well, 1 something waits for a
-person, 2 nothing reaches the CRM or no source is up, 69 as before. With --healthy: 0 a daemon answers,
-69 none does; what waits for a person is not asked.";
+person, 2 nothing reaches the CRM or no source is up, 69 as before. With --healthy: 0 a daemon
+answers, 69 none does; what waits for a person is not asked.";
 
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
@@ -101,15 +108,8 @@ Examples:
   callbridge explain --format ami-json --json @/etc/callbridge/flags amiws.jsonl
   callbridge explain --call 1795151317.146 @/etc/callbridge/flags";
 
-const CONNECT_EXAMPLE: &str = "\
-Example:
-  callbridge connect --crm-url https://crm.example --auth-url https://auth.crm.example \\
-    --consent-url https://app.crm.example/consent --client-id svc_app_1 \\
-    --client-secret-file /etc/callbridge/client.secret \\
-    --redirect-uri http://127.0.0.1:8765/back --state /var/lib/callbridge";
-
 /// What `run`, `explain` and `check` share.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug, Default, Serialize)]
 pub struct Flags {
     /// Where calls come from.
     #[command(flatten)]
@@ -135,7 +135,7 @@ pub struct Flags {
 }
 
 /// The PBX.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug, Default, Serialize)]
 #[command(next_help_heading = "PBX")]
 pub struct SourceFlags {
     /// ami(s)://USER@HOST, ws(s)://HOST, amqp(s)://USER@HOST/VHOST?queue=Q&format=F or
@@ -162,7 +162,7 @@ pub struct SourceFlags {
 }
 
 /// The trunks.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug, Default, Serialize)]
 #[command(next_help_heading = "Trunks and people")]
 pub struct TrunkFlags {
     /// A line to the outside. ENDPOINT is what stands before the suffix in its channels' names,
@@ -196,7 +196,7 @@ pub struct TrunkFlags {
 }
 
 /// The CRM.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug, Default, Serialize)]
 #[command(next_help_heading = "CRM")]
 pub struct CrmFlags {
     /// The API's address; http:// on this machine alone
@@ -240,7 +240,7 @@ pub struct CrmFlags {
 }
 
 /// Events that the CRM sends to us.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug, Default, Serialize)]
 #[command(next_help_heading = "Webhooks")]
 pub struct WebhookFlags {
     /// Take the CRM's events here, at /webhooks: 127.0.0.1:8481 behind a proxy, or 0.0.0.0:8443
@@ -264,7 +264,7 @@ pub struct WebhookFlags {
 }
 
 /// How calls are told apart.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug, Default, Serialize)]
 #[command(next_help_heading = "Calls")]
 pub struct CallFlags {
     /// Skip calls that began before (2026-11-20, with a time and zone if wanted)
@@ -285,7 +285,7 @@ pub struct CallFlags {
 }
 
 /// Running it.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug, Default, Serialize)]
 #[command(next_help_heading = "Operation")]
 pub struct OperationFlags {
     /// Where calls are kept until they are journaled [default: $STATE_DIRECTORY, else
@@ -310,7 +310,7 @@ pub struct OperationFlags {
 }
 
 /// What is logged; to stderr.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug, Default, Serialize)]
 #[command(next_help_heading = "Logs")]
 pub struct LogFlags {
     /// error, warn, info, debug or trace [default: info]
@@ -370,63 +370,6 @@ pub(crate) struct DemoFlags {
     /// Logging.
     #[command(flatten)]
     pub log: LogFlags,
-}
-
-/// `connect`
-#[derive(Args, Clone, Debug, Default)]
-pub(crate) struct ConnectFlags {
-    /// The API's address; http:// on this machine alone
-    #[arg(long, value_name = "URL")]
-    pub crm_url: Option<String>,
-    /// The address of its OAuth endpoints
-    #[arg(long, value_name = "URL")]
-    pub auth_url: Option<String>,
-    /// The address of its consent page
-    #[arg(long, value_name = "URL")]
-    pub consent_url: Option<String>,
-    /// The application, as svc_app_…
-    #[arg(long, value_name = "ID")]
-    pub client_id: Option<String>,
-    /// The application's secret, in a file of its own (or the credential `client-secret`, or
-    /// CALLBRIDGE_CLIENT_SECRET)
-    #[arg(long, value_name = "FILE")]
-    pub client_secret_file: Option<String>,
-    /// Where the browser comes back to, letter by letter as it is registered. On this machine
-    /// (127.0.0.1, ::1, localhost) it is caught; elsewhere paste the address into this terminal
-    #[arg(long, value_name = "URL")]
-    pub redirect_uri: Option<String>,
-    /// The grants to ask for [default: those that are needed or useful:
-    /// PERMISSION_OPEN_API_CALL:SAVE, CALL:READ, LEAD:READ, LEAD:SAVE]
-    #[arg(long, value_name = "PERMISSION:SCOPE …")]
-    pub scope: Option<String>,
-    /// How long the consent is waited for [default: 10m]
-    #[arg(long, value_name = "TIME")]
-    pub within: Option<String>,
-    /// The company to connect, as the number that `connect` shows; no other is. Without it a
-    /// terminal is asked before a state is bound to its first company
-    #[arg(long, value_name = "ID")]
-    pub company: Option<String>,
-    /// Bind the state to its first company without asking
-    #[arg(long)]
-    pub yes: bool,
-    /// Where the connection is kept: the state folder of `run` [default: $STATE_DIRECTORY, else
-    /// ~/.local/state/callbridge]
-    #[arg(long, value_name = "DIR")]
-    pub state: Option<String>,
-    /// Certificates (PEM) that replace the system's roots
-    #[arg(long, value_name = "FILE")]
-    pub crm_ca_file: Option<String>,
-    /// The only proxy that is used: those of the environment are ignored
-    #[arg(long, value_name = "URL")]
-    pub crm_proxy: Option<String>,
-}
-
-/// `disconnect`
-#[derive(Args, Clone, Debug, Default)]
-pub(crate) struct DisconnectFlags {
-    /// The state folder [default: $STATE_DIRECTORY, else ~/.local/state/callbridge]
-    #[arg(long, value_name = "DIR")]
-    pub state: Option<String>,
 }
 
 /// Commands that look at the state folder, or ask the daemon in it.

@@ -76,6 +76,7 @@ fn places(command: &mut Command) -> Vec<&mut SecretPlace> {
         | Command::Disconnect(_)
         | Command::LeadSet { .. }
         | Command::Sandbox(_)
+        | Command::Init(_)
         | Command::Completions(_)
         | Command::Man => Vec::new(),
     }
@@ -104,6 +105,7 @@ pub(super) fn listen(command: &Command) {
         | Command::Disconnect(_)
         | Command::LeadSet { .. }
         | Command::Sandbox(_)
+        | Command::Init(_)
         | Command::Completions(_)
         | Command::Man => Vec::new(),
     };

@@ -6,6 +6,7 @@
 //! | `check` | does every check fail where it should, and say what to do? |
 //! | `letters` | do dead letters come to be, and leave as the commands say? |
 //! | `demo_stay` | does `demo --stay` end when it is told to? |
+//! | `init` | does the first set-up find out, ask and write what it should? |
 //! | `status` | does it tell supervisors and those who watch? |
 //! | `owner` | is root safe in another user's folder? |
 //! | `deploy`, `pages` | does what is installed, or copied from a page, do what it says? |
@@ -14,6 +15,7 @@ mod check;
 mod cli;
 mod demo_stay;
 mod deploy;
+mod init;
 mod letters;
 mod owner;
 mod pages;

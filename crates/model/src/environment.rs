@@ -2,11 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// The environment variables.
+/// Where systemd looks for the credentials of services.
+const CREDSTORE: &str = "/etc/credstore";
+/// The folder of the flags of services.
+pub const ETC: &str = "/etc/callbridge";
+
+/// The environment variables, and the service whose flags were read.
 #[derive(Clone, Default)]
-pub struct Environment(BTreeMap<String, OsString>);
+pub struct Environment {
+    variables: BTreeMap<String, OsString>,
+    /// Folders of credentials, and how the names of the service's begin.
+    stores: Vec<(PathBuf, String)>,
+}
 
 impl Environment {
     /// This process's.
@@ -15,30 +24,71 @@ impl Environment {
             let name = name.into_string().ok()?;
             (!value.is_empty()).then_some((name, value))
         });
-        Self(named.collect())
+        Self {
+            variables: named.collect(),
+            stores: Vec::new(),
+        }
     }
 
     /// These alone.
     pub fn of<const N: usize>(pairs: [(&str, &str); N]) -> Self {
-        Self(
-            pairs
+        Self {
+            variables: pairs
                 .map(|(name, value)| (name.to_owned(), value.into()))
                 .into(),
-        )
+            stores: Vec::new(),
+        }
+    }
+
+    /// The same beside the flags of a service, `DIR/NAME.flags`: its credentials are found by who
+    /// may read them, as systemd finds them for the service.
+    #[must_use]
+    pub fn beside(mut self, flags: &Path) -> Self {
+        let name = flags.file_name().and_then(|name| name.to_str());
+        let name = name.and_then(|name| name.strip_suffix(".flags"));
+        if let (Some(name), Some(folder)) = (name, flags.parent()) {
+            let beginning = format!("callbridge.{name}.");
+            self.stores = vec![(credstore(folder), beginning)];
+        }
+        self
+    }
+
+    /// The file of this credential, where systemd gave it.
+    pub fn credential(&self, name: &str) -> Option<PathBuf> {
+        let given = self.path("CREDENTIALS_DIRECTORY");
+        let file = given.map(|folder| folder.join(name));
+        file.filter(|file| file.exists())
+    }
+
+    /// The file of this credential in the store of the service whose flags were read.
+    pub fn stored_credential(&self, name: &str) -> Option<PathBuf> {
+        let mut files = self
+            .stores
+            .iter()
+            .map(|(folder, beginning)| folder.join(format!("{beginning}{name}")));
+        files.find(|file| file.exists())
     }
 
     /// The names of all of them, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        self.variables.keys().map(String::as_str)
     }
 
     /// A variable's text; an empty one is none.
     pub fn text(&self, name: &str) -> Option<&str> {
-        self.0.get(name)?.to_str()
+        self.variables.get(name)?.to_str()
     }
 
     /// A variable that holds a path.
     pub fn path(&self, name: &str) -> Option<PathBuf> {
-        self.0.get(name).map(PathBuf::from)
+        self.variables.get(name).map(PathBuf::from)
+    }
+}
+
+/// The credentials of the services whose flags stand in this folder.
+pub fn credstore(etc: &Path) -> PathBuf {
+    match etc == Path::new(ETC) {
+        true => PathBuf::from(CREDSTORE),
+        false => etc.join("credstore"),
     }
 }

@@ -24,11 +24,13 @@ pub enum Code {
     NoPermission = 77,
     /// The state folder or the configuration cannot be used.
     Configuration = 78,
+    /// A person left before the end (Ctrl-C).
+    Left = 130,
 }
 
 impl Code {
     /// Every code, lowest first.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Failed,
         Self::Down,
         Self::Usage,
@@ -39,6 +41,7 @@ impl Code {
         Self::Locked,
         Self::NoPermission,
         Self::Configuration,
+        Self::Left,
     ];
 
     /// The number.
@@ -68,7 +71,7 @@ mod tests {
     #[test]
     fn codes_are_those_of_sysexits() {
         let numbers: Vec<u8> = Code::ALL.iter().map(|code| code.number()).collect();
-        assert_eq!(numbers, [1, 2, 64, 65, 66, 69, 73, 75, 77, 78]);
+        assert_eq!(numbers, [1, 2, 64, 65, 66, 69, 73, 75, 77, 78, 130]);
         assert_eq!(Code::of_number(77), Code::NoPermission);
         assert_eq!(Code::of_number(3), Code::Failed);
     }

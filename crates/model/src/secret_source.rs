@@ -122,7 +122,8 @@ impl ExitCode for Error {
 
 impl SecretPlace {
     /// The first of the places that has it: the file that a flag names, the credential, the
-    /// variable. In words where it could be, if nowhere.
+    /// variable, and for whoever may read it the stored credential of the service whose flags
+    /// these are (`@/etc/callbridge/NAME.flags`). In words where it could be, if nowhere.
     pub fn find(
         kind: SecretKind,
         file: Option<&Path>,
@@ -131,17 +132,17 @@ impl SecretPlace {
         if let Some(file) = file {
             return Ok(Self::File(file.to_owned()));
         }
-        let credentials = environment.path("CREDENTIALS_DIRECTORY");
-        let credential = credentials.map(|folder| folder.join(kind.credential()));
-        if let Some(file) = credential.filter(|file| file.exists()) {
+        if let Some(file) = environment.credential(kind.credential()) {
             return Ok(Self::File(file));
         }
-        match environment.text(kind.variable()) {
-            Some(secret) => {
+        let stored = || environment.stored_credential(kind.credential());
+        match (environment.text(kind.variable()), stored()) {
+            (Some(secret), _) => {
                 let secret = secret.trim_start_matches('\u{feff}').trim();
                 Ok(Self::Variable(Secret::from(secret.to_owned())))
             }
-            None => Err(format!(
+            (None, Some(file)) => Ok(Self::File(file)),
+            (None, None) => Err(format!(
                 "no secret: give {}, the systemd credential {} or {}",
                 kind.flag(),
                 kind.credential(),

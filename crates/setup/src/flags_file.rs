@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 pub struct WrittenFlag {
     /// Without the dashes: `crm-url`.
     pub long: String,
+    /// What stands behind the `=`.
     pub value: Option<String>,
 }
 

@@ -1,6 +1,6 @@
-//! Facts of endpoints from the PBX's own files, for a PBX on this machine whose account may not ask:
-//! `pjsip.conf` and `sip.conf`, as lines without comments and with what they include in its place.
-//! Secrets in them are stepped over.
+//! Facts of endpoints from the PBX's own files, for a PBX on this machine whose account may not
+//! ask: `pjsip.conf` and `sip.conf`, as lines without comments and with what they include in its
+//! place. Secrets in them are stepped over.
 
 use callbridge_asterisk::survey::{EndpointFact, EndpointList, host_of};
 use std::collections::{BTreeMap, BTreeSet};

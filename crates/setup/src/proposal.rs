@@ -8,6 +8,7 @@ use callbridge_asterisk::survey::EndpointList;
 pub struct ProposedEndpoint {
     /// `PJSIP/x7`
     pub endpoint: String,
+    /// What it is taken for.
     pub kind: EndpointKind,
     /// Why, in a line.
     pub reason: String,

@@ -2,7 +2,7 @@
 
 /// One question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Question {
+pub enum SetupQuestion {
     /// Where the PBX's manager listens.
     PbxAddress,
     /// The manager account.
@@ -19,7 +19,7 @@ pub enum Question {
     Country,
 }
 
-impl Question {
+impl SetupQuestion {
     /// All seven.
     pub const ALL: [Self; 7] = [
         Self::PbxAddress,
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn every_question_has_a_flag_and_a_secret_has_no_default() {
-        for question in Question::ALL {
+        for question in SetupQuestion::ALL {
             let (flag, words) = question.flag();
             assert!(
                 flag.starts_with("--") && words.contains("missing"),

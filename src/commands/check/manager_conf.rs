@@ -98,6 +98,14 @@ fn is_true(value: &str) -> bool {
     ["yes", "true", "y", "t", "1", "on"].contains(&value.as_str())
 }
 
+/// The lines of another of the PBX's files on this machine, as `pjsip.conf`; `None` where it cannot
+/// be read.
+pub(crate) fn lines_of(file: &str) -> Option<Vec<String>> {
+    let folders = PLACES.iter().filter_map(|place| Path::new(place).parent());
+    let mut found = folders.filter_map(|folder| lines(&folder.join(file), DEPTH_MAX));
+    found.next()
+}
+
 /// The lines without comments, those of included files in their place. Files that cannot be read
 /// are told by nothing but their absence: what stands in them is not known.
 fn lines(path: &Path, depth: usize) -> Option<Vec<String>> {

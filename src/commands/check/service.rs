@@ -184,9 +184,13 @@ pub(crate) fn judge(address: &Address, answer: ApiResult, binding: &Binding) -> 
             status, message, ..
         } => vec![works_not(address, &format!("{status} {message}"))],
         ApiError::Forbidden { message } => vec![works_not(address, &format!("403 {message}"))],
-        ApiError::Unreadable { .. } | ApiError::TimedOut => {
-            vec![works_not(address, &error.to_string())]
+        ApiError::Unreadable { .. } => {
+            let todo = "see whether --crm-url is the address of the API, and not of a page; if it \
+                        is, ask again later, then the CRM's support";
+            let what = format!("{address} does not work: {error}");
+            vec![CheckFinding::fault(Code::Unreachable, "crm", what, todo)]
         }
+        ApiError::TimedOut => vec![works_not(address, &error.to_string())],
     }
 }
 

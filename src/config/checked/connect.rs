@@ -3,7 +3,7 @@
 use super::crm::{address, path, proxy};
 use super::state_folder;
 use crate::config::faults::Faults;
-use crate::config::options::ConnectFlags;
+use crate::config::options::connect::ConnectFlags;
 use crate::values;
 use callbridge_crm::Address;
 use callbridge_model::environment::Environment;

@@ -1,0 +1,261 @@
+//! The files: what stands in them, what is there already, and their writing, all at the end.
+
+use super::person::Person;
+use super::{Answers, left, pbx, written};
+use crate::config::checked::TokenFrom;
+use crate::failure::Failure;
+use callbridge_model::environment::{ETC, credstore};
+use callbridge_model::exit::Code;
+use callbridge_model::secret::{ExposeSecret as _, Secret};
+use callbridge_model::secret_source::SecretKind;
+use callbridge_setup::difference::difference;
+use callbridge_setup::flags_file;
+use callbridge_setup::kind::EndpointKind;
+use callbridge_setup::proposal::{extension, propose};
+use callbridge_source::url::Transport;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// Telephones that are named in the file.
+const TELEPHONES_MAX: usize = 100;
+
+/// One file.
+struct PlannedFile {
+    path: PathBuf,
+    text: Secret,
+    /// Nobody but its owner reads it, and nothing of it is shown.
+    secret: bool,
+}
+
+/// All that will be written.
+pub(crate) struct Planned {
+    pub name: String,
+    /// Where the flags will stand.
+    pub flags: PathBuf,
+    /// The command that asks for the company's consent, where there is no token.
+    pub connect: Option<String>,
+    files: Vec<PlannedFile>,
+}
+
+/// From the answers to the files.
+///
+/// # Errors
+/// Where a secret cannot be read, or a value cannot stand on one line.
+pub(crate) fn plan(answers: &Answers<'_>, shown: &pbx::ShownPbx) -> Result<Planned, Failure> {
+    let config = pbx::config(answers)?;
+    let (name, etc) = (&answers.init.name, &answers.init.etc);
+    let store = credstore(etc);
+    let mut flags = answers.init.flags.clone();
+    let mut files = Vec::new();
+    let mut secret = |kind: SecretKind, text: &Secret| {
+        files.push(PlannedFile {
+            path: store.join(format!("callbridge.{name}.{}", kind.credential())),
+            text: Secret::from(format!("{}\n", text.expose_secret())),
+            secret: true,
+        });
+    };
+    let ami =
+        |url: &callbridge_source::url::SourceUrl| matches!(url.transport, Transport::Ami { .. });
+    let mut managers = config.sources.iter().filter(|source| ami(&source.url));
+    // One credential for all: what has a file of its own beside others keeps it.
+    if let (Some(only), None) = (managers.next(), managers.next())
+        && let Some(place) = &only.secret
+    {
+        secret(SecretKind::Ami, &place.read()?);
+        for url in &mut flags.sources.source {
+            *url = without_secret_file(url);
+        }
+    }
+    let crm = config.crm.as_ref();
+    let token = crm.and_then(|crm| crm.token.as_ref());
+    match (&answers.token, token) {
+        (Some(token), _) => secret(SecretKind::Token, token),
+        (None, Some(TokenFrom::Place(place))) => secret(SecretKind::Token, &place.read()?),
+        (None, Some(TokenFrom::Command(_) | TokenFrom::Connection) | None) => {}
+    }
+    flags.crm.token_file = None;
+    let connect = (answers.token.is_none() && token.is_none()).then(|| {
+        let crm = flags.crm.crm_url.as_deref().unwrap_or_default();
+        let state = flags.operation.state.as_deref().unwrap_or("DIR");
+        format!(
+            "callbridge connect --crm-url {crm} --auth-url … --consent-url … --client-id … \
+             --redirect-uri … --state {state}"
+        )
+    });
+    let text = flags_file::text(name, &written(&flags), &notes(shown));
+    let text = text.map_err(|words| Failure::new(Code::Usage, words))?;
+    let path = etc.join(format!("{name}.flags"));
+    files.push(PlannedFile {
+        path: path.clone(),
+        text: Secret::from(text),
+        secret: false,
+    });
+    Ok(Planned {
+        name: name.clone(),
+        flags: path,
+        connect,
+        files,
+    })
+}
+
+/// The telephones, for whoever writes the list of employees.
+fn notes(shown: &pbx::ShownPbx) -> Vec<String> {
+    let all = propose(&shown.endpoints);
+    let telephones = all.iter().filter(|it| it.kind == EndpointKind::Telephone);
+    let names: Vec<&str> = telephones.map(|it| extension(&it.endpoint)).collect();
+    if names.is_empty() {
+        return Vec::new();
+    }
+    let shown = &names[..names.len().min(TELEPHONES_MAX)];
+    let list: Vec<String> = shown.iter().map(|it| format!("{it}:ID")).collect();
+    vec![
+        "Who sits where, each with the employee's id in the CRM; take the # away then:".to_owned(),
+        format!("--employees={}", list.join(";")),
+    ]
+}
+
+/// The URL without the file of its secret, which is a credential from now on.
+fn without_secret_file(url: &str) -> String {
+    let Some((address, keys)) = url.split_once('?') else {
+        return url.to_owned();
+    };
+    let kept = keys
+        .split('&')
+        .filter(|key| !key.starts_with("secret-file="));
+    let kept: Vec<&str> = kept.collect();
+    match kept.is_empty() {
+        true => address.to_owned(),
+        false => format!("{address}?{}", kept.join("&")),
+    }
+}
+
+impl Planned {
+    /// The unit of the package reads it.
+    pub(crate) fn is_of_service(&self) -> bool {
+        self.flags.parent() == Some(Path::new(ETC))
+    }
+
+    /// The files by name.
+    pub(crate) fn listed(&self) -> String {
+        let names = self.files.iter().map(|it| it.path.display().to_string());
+        names.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Shows what will be written, and what is there already; asks whether it may.
+    ///
+    /// # Errors
+    /// 73 where files are there that differ, and nobody has said that they may go; 130 where a
+    /// person says no.
+    pub(crate) async fn agree(&self, person: &mut Person, yes: bool) -> Result<(), Failure> {
+        let (mut others, mut shown) = (Vec::new(), String::new());
+        for file in &self.files {
+            let text = file.text.expose_secret();
+            let Ok(old) = std::fs::read_to_string(&file.path) else {
+                if !file.secret {
+                    shown.push_str(&format!("\n{}:\n{text}", file.path.display()));
+                }
+                continue;
+            };
+            if old == *text {
+                continue;
+            }
+            others.push(file.path.display().to_string());
+            shown.push_str(&match file.secret {
+                true => format!("\n{} holds another secret\n", file.path.display()),
+                false => format!("\n{}:\n{}", file.path.display(), difference(&old, text)),
+            });
+        }
+        person.tell(&shown)?;
+        if yes || (others.is_empty() && !person.asks()) {
+            return Ok(());
+        }
+        if person.asks() {
+            let words = match others.is_empty() {
+                true => "Write these files?".to_owned(),
+                false => format!("Write over {}?", others.join(", ")),
+            };
+            let agreed = person.agrees(&words, others.is_empty()).await?;
+            return if agreed { Ok(()) } else { Err(left()) };
+        }
+        let words = format!(
+            "{} would be written over\n  to do: give --yes if that is meant, or another --name\n\
+             nothing was written",
+            others.join(", ")
+        );
+        Err(Failure::new(Code::CannotWrite, words))
+    }
+
+    /// Writes all of them: each beside its place first, and then all into their places.
+    ///
+    /// # Errors
+    /// 73 with the file; what was there before is there still.
+    pub(crate) fn write(&self) -> Result<(), Failure> {
+        let mut waiting = Vec::new();
+        for file in &self.files {
+            match file.write_beside() {
+                Ok(beside) => waiting.push((beside, &file.path)),
+                Err(error) => {
+                    for (beside, _) in &waiting {
+                        let _ = std::fs::remove_file(beside);
+                    }
+                    let words = format!(
+                        "{}: cannot be written: {error}\n  to do: run init as root, or give --etc \
+                         a folder of your own\nnothing was written",
+                        file.path.display()
+                    );
+                    return Err(Failure::new(Code::CannotWrite, words));
+                }
+            }
+        }
+        for (beside, path) in waiting {
+            std::fs::rename(&beside, path).map_err(|error| {
+                let words = format!("{}: cannot be put there: {error}", path.display());
+                Failure::new(Code::CannotWrite, words)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl PlannedFile {
+    /// Into a file of another name in its folder, which is made where it is missing.
+    fn write_beside(&self) -> io::Result<PathBuf> {
+        let folder = self.path.parent().unwrap_or(Path::new("/"));
+        let (of_folder, of_file) = if self.secret {
+            (0o700, 0o600)
+        } else {
+            (0o755, 0o644)
+        };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(of_folder)
+            .create(folder)?;
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        let beside = folder.join(format!(".{name}.{}", std::process::id()));
+        let mut how = OpenOptions::new();
+        let mut file = how
+            .create_new(true)
+            .write(true)
+            .mode(of_file)
+            .open(&beside)?;
+        let written = file
+            .write_all(self.text.expose_secret().as_bytes())
+            .and_then(|()| set_mode(&file, of_file))
+            .and_then(|()| file.sync_all());
+        match written {
+            Ok(()) => Ok(beside),
+            Err(error) => {
+                let _ = std::fs::remove_file(&beside);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Whatever the umask is.
+fn set_mode(file: &File, mode: u32) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    file.set_permissions(std::fs::Permissions::from_mode(mode))
+}

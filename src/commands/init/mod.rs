@@ -1,0 +1,241 @@
+//! `init`: asks what cannot be found out, finds out the rest, and writes the flags and secrets of a
+//! service; nothing before the end.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`person`] | questions on a terminal, and what is said |
+//! | [`pbx`] | the PBX: lets us in, shows its endpoints; [`trunks`]: which are trunks |
+//! | [`service`] | the CRM: whether the address and the token are right |
+//! | [`files`] | the files, what is there already, and the writing |
+
+pub(crate) mod files;
+pub(crate) mod pbx;
+pub(crate) mod person;
+pub(crate) mod service;
+pub(crate) mod trunks;
+
+use crate::config::checked::{Config, FlagContext, Purpose};
+use crate::config::command::Init;
+use crate::config::faults::Faults;
+use crate::config::options::Flags;
+use crate::failure::Failure;
+use crate::stdout::print;
+use callbridge_call::EventTime;
+use callbridge_model::clock;
+use callbridge_model::environment::{ETC, Environment};
+use callbridge_model::exit::Code;
+use callbridge_model::secret::Secret;
+use callbridge_setup::question::SetupQuestion;
+use callbridge_setup::zone;
+use files::Planned;
+use jiff::tz::TimeZone;
+use person::Person;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+/// Where the service keeps its state.
+const STATES: &str = "/var/lib/callbridge";
+
+/// What is known so far.
+pub(crate) struct Answers<'a> {
+    pub init: Init,
+    pub environment: &'a Environment,
+    /// Typed, not given by a file or a variable.
+    pub ami_secret: Option<Secret>,
+    pub token: Option<Secret>,
+}
+
+impl Answers<'_> {
+    /// The flags as they are by now, checked as far as they go.
+    pub(crate) fn config(&self) -> Result<Config, Faults> {
+        Config::try_from(FlagContext {
+            flags: self.init.flags.clone(),
+            faults: Faults::default(),
+            environment: self.environment,
+            purpose: Purpose::Explain,
+        })
+    }
+
+    /// Nothing answers this question yet.
+    pub(crate) fn lacks(&self, question: SetupQuestion) -> bool {
+        let typed = match question {
+            SetupQuestion::AccountSecret => self.ami_secret.is_some(),
+            SetupQuestion::Token => self.token.is_some(),
+            _ => false,
+        };
+        let missing = crate::config::missing_answers(&self.init.flags, self.environment);
+        !typed && missing.contains(&question)
+    }
+}
+
+/// Sets a service up. `shutdown` is Ctrl-C.
+///
+/// # Errors
+/// 130 when it was left, 77 when PBX or CRM refuse, 69 when one is not there, 73 when the files
+/// cannot be written, 78 when no trunk is clear; then nothing was written.
+pub(crate) async fn run(
+    init: Init,
+    environment: &Environment,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), Failure> {
+    let mut shutdown = std::pin::pin!(shutdown);
+    let mut person = Person::new(init.asks);
+    let file = init.etc.join(format!("{}.flags", init.name));
+    let environment = &environment.clone().beside(&file);
+    let prepared = tokio::select! {
+        prepared = prepare(init, environment, &mut person) => prepared,
+        () = &mut shutdown => Err(left()),
+    };
+    let planned = prepared?;
+    planned.write()?;
+    tokio::select! {
+        ended = afterwards(&planned, &mut person) => ended,
+        // The files stand; what follows can be done by hand.
+        () = shutdown => Ok(()),
+    }
+}
+
+/// A person has gone.
+pub(crate) fn left() -> Failure {
+    Failure::new(Code::Left, "left before the end: nothing was written")
+}
+
+async fn prepare(
+    init: Init,
+    environment: &Environment,
+    person: &mut Person,
+) -> Result<Planned, Failure> {
+    let mut answers = Answers {
+        init,
+        environment,
+        ami_secret: None,
+        token: None,
+    };
+    let shown = pbx::find(&mut answers, person).await?;
+    trunks::find(&mut answers, person, &shown).await?;
+    service::find(&mut answers, person).await?;
+    rules(&mut answers, person).await?;
+    place(&mut answers, &shown);
+    let snippet = pbx::snippet(&answers, &shown);
+    if !snippet.is_empty() {
+        person.tell("\nThe PBX still lacks these lines (manager.conf, then `manager reload`):")?;
+        person.tell(&snippet)?;
+    }
+    let planned = files::plan(&answers, &shown)?;
+    planned.agree(person, answers.init.yes).await?;
+    Ok(planned)
+}
+
+/// The lead rule and the country: asked until they are right.
+async fn rules(answers: &mut Answers<'_>, person: &mut Person) -> Result<(), Failure> {
+    for question in [SetupQuestion::LeadRule, SetupQuestion::Country] {
+        while answers.lacks(question) {
+            let typed = person.ask(question).await?;
+            let before = answers.init.flags.clone();
+            let flags = &mut answers.init.flags.trunks;
+            match question {
+                SetupQuestion::Country => flags.country = Some(typed.to_ascii_uppercase()),
+                _ => flags.lead = Some(typed),
+            }
+            if let Err(faults) = answers.config() {
+                person.tell(&faults.to_string())?;
+                answers.init.flags = before;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The PBX's name, zone and state, where no flag gives them.
+fn place(answers: &mut Answers<'_>, shown: &pbx::ShownPbx) {
+    let local = shown.local;
+    let Init {
+        name, etc, flags, ..
+    } = &mut answers.init;
+    let named = flags.sources.source.iter().any(|url| url.contains("pbx="));
+    if flags.sources.pbx_id.is_none() && !named {
+        flags.sources.pbx_id = Some(name.clone());
+    }
+    if flags.sources.pbx_timezone.is_none() {
+        let here = TimeZone::system();
+        let country = flags.trunks.country.as_deref();
+        let (zone, why) = zone::propose(here.iana_name(), local, country);
+        let words = format!("zone: {zone} ({why}; --pbx-timezone gives another)\n");
+        flags.sources.pbx_timezone = Some(zone);
+        let _ = print(words.as_bytes());
+    }
+    if flags.operation.state.is_none() && etc == Path::new(ETC) {
+        flags.operation.state = Some(format!("{STATES}/{name}"));
+    }
+    let ours = clock::now().wall.floor_seconds().get();
+    if let Some(account) = shown.accounts.first() {
+        let theirs = account.clock.map(|at: EventTime| at.floor_seconds().get());
+        let _ = print(format!("clock: {}\n", zone::clock(theirs, ours)).as_bytes());
+    }
+}
+
+/// `check` with what was written, as another process: it becomes the owner of the state.
+async fn afterwards(planned: &Planned, person: &mut Person) -> Result<(), Failure> {
+    person.tell(&format!("\nwritten: {}", planned.listed()))?;
+    let at = format!("@{}", planned.flags.display());
+    if let Some(connect) = &planned.connect {
+        person.tell(&format!("\nNext, the company's consent:\n  {connect}"))?;
+    } else {
+        person.tell(&format!("\ncallbridge check {at}"))?;
+        let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("callbridge"));
+        let mut check = tokio::process::Command::new(program);
+        let ended = check
+            .arg("check")
+            .arg(&at)
+            .stdin(Stdio::null())
+            .status()
+            .await;
+        if !ended.is_ok_and(|status| status.success()) {
+            person.tell("what is a fault there stays to be mended; the files are written")?;
+        }
+    }
+    let service = format!("callbridge@{}", planned.name);
+    let here = planned.is_of_service() && Path::new("/run/systemd/system").is_dir();
+    if here && planned.connect.is_none() && person.asks() {
+        let question = format!("Enable and start {service} now?");
+        if person.agrees(&question, true).await? {
+            let mut enable = tokio::process::Command::new("systemctl");
+            let ended = enable.args(["enable", "--now", &service]).status().await;
+            if ended.is_ok_and(|status| status.success()) {
+                return person.tell(&format!("{service} runs"));
+            }
+        }
+    }
+    let next = match planned.is_of_service() {
+        true => format!("systemctl enable --now {service}"),
+        false => format!("callbridge run {at}"),
+    };
+    person.tell(&format!("\nLet it run:\n  {next}"))
+}
+
+/// The flags of `run` as lines of a file.
+pub(crate) fn written(flags: &Flags) -> Vec<callbridge_setup::flags_file::WrittenFlag> {
+    let mut all = Vec::new();
+    let groups = serde_json::to_value(flags).unwrap_or_default();
+    let groups = groups.as_object().cloned().unwrap_or_default();
+    for group in groups.values().filter_map(serde_json::Value::as_object) {
+        for (name, value) in group {
+            let mut add = |value: Option<&str>| {
+                all.push(callbridge_setup::flags_file::WrittenFlag {
+                    long: name.replace('_', "-"),
+                    value: value.map(str::to_owned),
+                });
+            };
+            match value {
+                serde_json::Value::Bool(true) => add(None),
+                serde_json::Value::String(text) if !text.is_empty() => add(Some(text)),
+                serde_json::Value::Array(texts) => {
+                    let texts = texts.iter().filter_map(serde_json::Value::as_str);
+                    texts.for_each(|text| add(Some(text)));
+                }
+                _ => {}
+            }
+        }
+    }
+    all
+}

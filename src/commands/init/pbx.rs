@@ -1,0 +1,200 @@
+//! The PBX: whether it lets the account in, and what it shows of itself.
+
+use super::Answers;
+use super::person::Person;
+use crate::commands::check::finding::CheckFinding;
+use crate::commands::check::{account, inward, manager_conf};
+use crate::config::checked::{Config, SourceConfig};
+use crate::failure::Failure;
+use callbridge_asterisk::survey::{Account, EndpointList};
+use callbridge_mapping::people::rule::LeadRule;
+use callbridge_model::exit::Code;
+use callbridge_model::secret::Secret;
+use callbridge_model::secret_source::SecretPlace;
+use callbridge_setup::question::{SetupQuestion, source_url};
+use callbridge_setup::{local_conf, snippet};
+use callbridge_source::url::Transport;
+use std::collections::BTreeSet;
+
+/// What the PBX has shown.
+#[derive(Default)]
+pub(crate) struct ShownPbx {
+    /// What each manager account may see; none of sources that are none.
+    pub accounts: Vec<Account>,
+    /// The name of the first of them.
+    pub user: String,
+    /// The PBX runs on this machine.
+    pub local: bool,
+    /// Its endpoints, from the accounts and, on this machine, from its files.
+    pub endpoints: EndpointList,
+}
+
+/// What the files of a PBX on this machine are called, and who reads them.
+type ReadConf = fn(&[String], &mut EndpointList);
+const FILES: [(&str, ReadConf); 3] = [
+    ("pjsip.conf", |lines, found| {
+        local_conf::pjsip(lines.iter().map(String::as_str), found);
+    }),
+    ("sip.conf", |lines, found| {
+        local_conf::sip(lines.iter().map(String::as_str), found);
+    }),
+    ("extensions.conf", |lines, found| {
+        local_conf::hints(lines.iter().map(String::as_str), found);
+    }),
+];
+
+/// Asks for what is missing of the PBX, and tries it, until it lets us in.
+///
+/// # Errors
+/// Where nobody can be asked again: what is wrong, where, and what to do.
+pub(crate) async fn find(
+    answers: &mut Answers<'_>,
+    person: &mut Person,
+) -> Result<ShownPbx, Failure> {
+    let given = answers.init.flags.sources.source.clone();
+    let asked =
+        answers.lacks(SetupQuestion::PbxAddress) || answers.lacks(SetupQuestion::AccountSecret);
+    loop {
+        if let Err(words) = ask(answers, person).await? {
+            person.tell(&words)?;
+            continue;
+        }
+        let config = config(answers)?;
+        person.tell("\nasking the PBX …")?;
+        let (shown, faults) = look(&config, person).await?;
+        let Some(fault) = faults.into_iter().next() else {
+            return Ok(shown);
+        };
+        if !asked {
+            return Err(failure(&fault));
+        }
+        let user = if shown.user.is_empty() {
+            "callbridge"
+        } else {
+            &shown.user
+        };
+        if fault.fault == Some(Code::NoPermission) {
+            person.tell("What the account needs in manager.conf of the PBX:")?;
+            person.tell(&snippet::whole(user, "127.0.0.1", &variables(&config)))?;
+        }
+        person
+            .line("Mend it and press Enter to try again (Ctrl-C leaves): ")
+            .await?;
+        answers.ami_secret = None;
+        answers.init.flags.sources.source.clone_from(&given);
+    }
+}
+
+/// The first three questions, as far as no flag answers them.
+async fn ask(
+    answers: &mut Answers<'_>,
+    person: &mut Person,
+) -> Result<Result<(), String>, Failure> {
+    if answers.lacks(SetupQuestion::PbxAddress) {
+        let address = person.ask(SetupQuestion::PbxAddress).await?;
+        let user = person.ask(SetupQuestion::Account).await?;
+        match source_url(&address, &user) {
+            Ok(url) => answers.init.flags.sources.source = vec![url],
+            Err(words) => return Ok(Err(words)),
+        }
+    }
+    if answers.lacks(SetupQuestion::AccountSecret) {
+        let secret = person.ask(SetupQuestion::AccountSecret).await?;
+        answers.ami_secret = Some(Secret::from(secret));
+    }
+    Ok(Ok(()))
+}
+
+/// The flags so far, with the secret that was typed.
+pub(crate) fn config(answers: &Answers<'_>) -> Result<Config, Failure> {
+    let mut config = answers.config()?;
+    for source in &mut config.sources {
+        let wants = matches!(source.url.transport, Transport::Ami { .. });
+        if let (true, None, Some(secret)) = (wants, &source.secret, &answers.ami_secret) {
+            source.secret = Some(SecretPlace::Variable(secret.clone()));
+        }
+    }
+    Ok(config)
+}
+
+/// Tries each source; with what is seen, and the faults.
+async fn look(config: &Config, person: &Person) -> Result<(ShownPbx, Vec<CheckFinding>), Failure> {
+    let (mut shown, mut faults) = (ShownPbx::default(), Vec::new());
+    for flag in &config.sources {
+        let (found, account) = inward::source(flag).await;
+        let mut all = vec![found];
+        if let Transport::Ami { endpoint, user } = &flag.url.transport {
+            shown.local |= endpoint.is_loopback();
+            if shown.user.is_empty() {
+                shown.user.clone_from(user);
+            }
+        }
+        if let Some(account) = account {
+            all.extend(account::judge(config, flag, &account));
+            merge(&mut shown.endpoints, &account.endpoints);
+            shown.accounts.push(account);
+        }
+        for finding in all {
+            if finding.fault.is_some() || finding.name.starts_with("source") {
+                person.tell(&finding.to_text(false))?;
+            }
+            faults.extend(finding.fault.is_some().then_some(finding));
+        }
+    }
+    if shown.local {
+        for (file, read) in FILES {
+            if let Some(lines) = manager_conf::lines_of(file) {
+                read(&lines, &mut shown.endpoints);
+            }
+        }
+    }
+    Ok((shown, faults))
+}
+
+fn merge(into: &mut EndpointList, from: &EndpointList) {
+    for (name, facts) in &from.facts {
+        into.add(name, None);
+        for fact in facts {
+            into.add(name, Some(fact.clone()));
+        }
+    }
+}
+
+/// What its manager accounts show now, once more.
+pub(crate) async fn look_again(answers: &Answers<'_>, shown: &mut EndpointList) {
+    let Ok(config) = config(answers) else { return };
+    let accounts = |flag: &&SourceConfig| matches!(flag.url.transport, Transport::Ami { .. });
+    for flag in config.sources.iter().filter(accounts) {
+        if let (_, Some(account)) = inward::source(flag).await {
+            merge(shown, &account.endpoints);
+        }
+    }
+}
+
+/// The lines that the PBX lacks for the lead rules that were chosen.
+pub(crate) fn snippet(answers: &Answers<'_>, shown: &ShownPbx) -> String {
+    let Some(account) = shown.accounts.first() else {
+        return String::new();
+    };
+    let variables = answers.config().map(|config| variables(&config));
+    snippet::missing(&shown.user, account, &variables.unwrap_or_default())
+}
+
+/// The variables that lead rules read.
+fn variables(config: &Config) -> BTreeSet<String> {
+    let rules = config.rules.trunks.iter().flat_map(|trunk| &trunk.leads);
+    let names = rules.filter_map(|rule| match rule {
+        LeadRule::Variable(name) => Some(name.clone()),
+        LeadRule::UserField(_) | LeadRule::Csv(_) | LeadRule::Directory => None,
+    });
+    names.collect()
+}
+
+/// What is wrong, where, and what to do.
+pub(crate) fn failure(fault: &CheckFinding) -> Failure {
+    let words = format!(
+        "{}: {}\n  to do: {}\nnothing was written",
+        fault.name, fault.what, fault.todo
+    );
+    Failure::new(fault.fault.unwrap_or(Code::Failed), words)
+}

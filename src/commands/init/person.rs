@@ -1,0 +1,100 @@
+//! The person at the terminal: questions, answers, what is said. Without one nothing is asked.
+
+use super::left;
+use crate::commands::connect::typed::StdinLines;
+use crate::failure::Failure;
+use crate::stdout::print;
+use callbridge_model::safe::safe_lines;
+use callbridge_setup::question::SetupQuestion;
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use std::io;
+
+/// Who answers.
+pub(crate) struct Person {
+    lines: Option<StdinLines>,
+}
+
+/// What is typed is not shown until this is dropped.
+struct Unseen(Option<Termios>);
+
+impl Unseen {
+    fn begin() -> Self {
+        let before = tcgetattr(io::stdin()).ok();
+        if let Some(before) = &before {
+            let mut now = before.clone();
+            now.local_modes.remove(LocalModes::ECHO);
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, &now);
+        }
+        Self(before)
+    }
+}
+
+impl Drop for Unseen {
+    fn drop(&mut self) {
+        if let Some(before) = &self.0 {
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
+        }
+    }
+}
+
+impl Person {
+    pub(crate) fn new(asks: bool) -> Self {
+        let lines = asks.then(StdinLines::listen);
+        Self { lines }
+    }
+
+    /// Somebody can be asked.
+    pub(crate) const fn asks(&self) -> bool {
+        self.lines.is_some()
+    }
+
+    /// A line, or several; with whatever came from outside in them.
+    pub(crate) fn tell(&self, words: &str) -> Result<(), Failure> {
+        print(format!("{}\n", safe_lines(words)).as_bytes())
+    }
+
+    /// The answer to a question; its default for an empty line.
+    pub(crate) async fn ask(&mut self, question: SetupQuestion) -> Result<String, Failure> {
+        loop {
+            let default = question.default();
+            let shown = default.map_or_else(String::new, |it| format!(" [{it}]"));
+            let prompt = format!("{}{shown}: ", question.words());
+            let unseen = question.is_secret().then(Unseen::begin);
+            let typed = self.line(&prompt).await?;
+            if unseen.is_some() {
+                print(b"\n")?;
+            }
+            drop(unseen);
+            match (typed.as_str(), default) {
+                ("", Some(default)) => return Ok(default.to_owned()),
+                // No token is an answer: by consent.
+                ("", None) if question != SetupQuestion::Token => {}
+                _ => return Ok(typed),
+            }
+        }
+    }
+
+    /// Yes or no; an empty line is `default`.
+    pub(crate) async fn agrees(&mut self, words: &str, default: bool) -> Result<bool, Failure> {
+        let choice = if default { "[Y/n]" } else { "[y/N]" };
+        loop {
+            let typed = self.line(&format!("{words} {choice} ")).await?;
+            match typed.to_ascii_lowercase().as_str() {
+                "" => return Ok(default),
+                "y" | "yes" => return Ok(true),
+                "n" | "no" => return Ok(false),
+                _ => {}
+            }
+        }
+    }
+
+    /// One line that was typed, without white space around it.
+    pub(crate) async fn line(&mut self, prompt: &str) -> Result<String, Failure> {
+        print(prompt.as_bytes())?;
+        let Some(lines) = &mut self.lines else {
+            return Err(left());
+        };
+        let typed = lines.line().await.ok_or_else(left)?;
+        Ok(typed.trim().to_owned())
+    }
+}

@@ -1,0 +1,129 @@
+//! The CRM: its address and token, tried with one question (`token/info`).
+
+use super::person::Person;
+use super::{Answers, pbx};
+use crate::commands::check::finding::CheckFinding;
+use crate::commands::check::{place, service};
+use crate::config::checked::TokenFrom;
+use crate::failure::Failure;
+use callbridge_model::exit::Code;
+use callbridge_model::secret::{Secret, is_token};
+use callbridge_model::secret_source::SecretPlace;
+use callbridge_setup::question::SetupQuestion;
+use callbridge_spool::folder;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+/// A folder for the state of the one question, gone when this is dropped.
+struct ProbeFolder(PathBuf);
+
+impl ProbeFolder {
+    fn begin() -> Result<Self, Failure> {
+        let name = format!("callbridge-init-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let made = DirBuilder::new().mode(0o700).create(&folder);
+        made.map_err(|error| {
+            let words = format!("{}: cannot be made: {error}", folder.display());
+            Failure::new(Code::CannotWrite, words)
+        })?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for ProbeFolder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Asks for what is missing of the CRM, and tries it, until it lets us in.
+///
+/// # Errors
+/// Where nobody can be asked again: what is wrong, where, and what to do.
+pub(crate) async fn find(answers: &mut Answers<'_>, person: &mut Person) -> Result<(), Failure> {
+    let asked = answers.lacks(SetupQuestion::CrmAddress) || answers.lacks(SetupQuestion::Token);
+    let given = answers.init.flags.crm.clone();
+    loop {
+        if !ask(answers, person).await? {
+            continue;
+        }
+        let found = look(answers, person).await?;
+        for finding in &found {
+            person.tell(&finding.to_text(false))?;
+        }
+        let Some(fault) = found.into_iter().find(|it| it.fault.is_some()) else {
+            return Ok(());
+        };
+        if !asked {
+            return Err(pbx::failure(&fault));
+        }
+        person
+            .line("Press Enter to give address and token again (Ctrl-C leaves): ")
+            .await?;
+        answers.init.flags.crm.clone_from(&given);
+        answers.token = None;
+    }
+}
+
+/// Address and token, as far as no flag answers them; `false` where they cannot be.
+async fn ask(answers: &mut Answers<'_>, person: &mut Person) -> Result<bool, Failure> {
+    if answers.lacks(SetupQuestion::CrmAddress) {
+        let address = person.ask(SetupQuestion::CrmAddress).await?;
+        answers.init.flags.crm.crm_url = Some(address);
+        if let Err(faults) = answers.config() {
+            person.tell(&faults.to_string())?;
+            answers.init.flags.crm.crm_url = None;
+            return Ok(false);
+        }
+    }
+    if answers.lacks(SetupQuestion::Token) {
+        let token = person.ask(SetupQuestion::Token).await?;
+        if token.is_empty() {
+            person.tell("no token: the company's consent is asked for afterwards")?;
+        } else if is_token(&token) {
+            answers.token = Some(Secret::from(token));
+        } else {
+            person.tell("that is no token: one word, without spaces or line ends")?;
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// What the CRM says of the token; nothing where there is none, or a service has the state.
+async fn look(answers: &Answers<'_>, person: &Person) -> Result<Vec<CheckFinding>, Failure> {
+    let mut config = pbx::config(answers)?;
+    let Some(crm) = &mut config.crm else {
+        return Ok(Vec::new());
+    };
+    if let Some(token) = &answers.token {
+        let place = SecretPlace::Variable(token.clone());
+        crm.token = Some(TokenFrom::Place(place));
+    }
+    if crm.token.is_none() || matches!(crm.token, Some(TokenFrom::Connection)) {
+        return Ok(Vec::new());
+    }
+    let own = answers.init.flags.operation.state.as_deref();
+    let own = own.map_or_else(
+        || Path::new(super::STATES).join(&answers.init.name),
+        PathBuf::from,
+    );
+    // Whose budget it is: the daemon's, which `check` asks afterwards.
+    if own.join(folder::FILE).exists() {
+        let words = format!(
+            "{} is in use: `check` asks the CRM afterwards",
+            own.display()
+        );
+        person.tell(&words)?;
+        return Ok(Vec::new());
+    }
+    person.tell("\nasking the CRM …")?;
+    let scratch = ProbeFolder::begin()?;
+    config.state = Some(scratch.0.clone());
+    let (found, state) = place::state(&config).await;
+    let faults = found.into_iter().filter(|it| it.fault.is_some());
+    let mut all: Vec<CheckFinding> = faults.collect();
+    all.extend(service::look(&config, state).await);
+    Ok(all)
+}

@@ -1,0 +1,172 @@
+//! Which endpoints are trunks: proposed with the reason for each, and agreed on.
+
+use super::person::Person;
+use super::{Answers, pbx};
+use crate::failure::Failure;
+use callbridge_asterisk::survey::EndpointList;
+use callbridge_model::exit::Code;
+use callbridge_setup::kind::EndpointKind;
+use callbridge_setup::proposal::{ProposedEndpoint, propose, trunk_name};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// Telephones that are named; of more their number is told.
+const TELEPHONES_MAX: usize = 20;
+/// How long channels are watched, if wanted.
+const WATCH: Duration = Duration::from_secs(180);
+/// Between two looks at them.
+const LOOK_EVERY: Duration = Duration::from_secs(3);
+
+/// Puts the trunks into the flags, unless they are there.
+///
+/// # Errors
+/// 78 where no trunk is clear and nobody can be asked.
+pub(crate) async fn find(
+    answers: &mut Answers<'_>,
+    person: &mut Person,
+    shown: &pbx::ShownPbx,
+) -> Result<(), Failure> {
+    if !answers.init.flags.trunks.trunk.is_empty() {
+        return Ok(());
+    }
+    let mut endpoints = shown.endpoints.clone();
+    let mut all = propose(&endpoints);
+    tell(person, &all)?;
+    let is_unknown = |it: &ProposedEndpoint| it.kind == EndpointKind::Unknown;
+    let unclear = all.iter().any(is_unknown) || all.is_empty();
+    if unclear && person.asks() && !shown.accounts.is_empty() {
+        let words = "Watch the PBX's channels for some minutes? Place a call over each trunk then.";
+        if person.agrees(words, false).await? {
+            watch(answers, &mut endpoints, person).await?;
+            all = propose(&endpoints);
+            tell(person, &all)?;
+        }
+    }
+    let mut chosen = Vec::new();
+    for it in &all {
+        let take = match it.kind {
+            EndpointKind::Trunk => true,
+            EndpointKind::Telephone => false,
+            EndpointKind::Unknown if person.asks() => {
+                let question = format!("Is {} a line to the outside?", it.endpoint);
+                person.agrees(&question, false).await?
+            }
+            EndpointKind::Unknown => false,
+        };
+        if take {
+            let name = trunk_name(&it.endpoint, &names(&chosen));
+            chosen.push(format!("{name}={}", it.endpoint));
+        }
+    }
+    let taken = answers.init.yes && !chosen.is_empty();
+    if person.asks() && !taken {
+        return agree(answers, person, chosen).await;
+    }
+    if chosen.is_empty() {
+        return Err(none(&all));
+    }
+    answers.init.flags.trunks.trunk = chosen;
+    Ok(())
+}
+
+fn names(trunks: &[String]) -> Vec<String> {
+    let names = trunks.iter().filter_map(|it| it.split_once('='));
+    names.map(|(name, _)| name.to_owned()).collect()
+}
+
+/// Each endpoint with what it is taken for and why.
+fn tell(person: &Person, all: &[ProposedEndpoint]) -> Result<(), Failure> {
+    if all.is_empty() {
+        return person.tell(
+            "the account may see no endpoint of the PBX (write = reporting, or the PBX's own \
+             files on this machine, would show them)",
+        );
+    }
+    let width = all.iter().map(|it| it.endpoint.chars().count()).max();
+    let width = width.unwrap_or_default();
+    let mut telephones = 0;
+    for it in all {
+        let word = match it.kind {
+            EndpointKind::Trunk => "trunk",
+            EndpointKind::Unknown => "?",
+            EndpointKind::Telephone => {
+                telephones += 1;
+                if telephones > TELEPHONES_MAX {
+                    continue;
+                }
+                "telephone"
+            }
+        };
+        person.tell(&format!(
+            "  {word:9}  {:width$}  {}",
+            it.endpoint, it.reason
+        ))?;
+    }
+    match telephones.checked_sub(TELEPHONES_MAX) {
+        Some(more @ 1..) => person.tell(&format!("  telephones: {more} more")),
+        Some(0) | None => Ok(()),
+    }
+}
+
+/// Looks at the live channels until nothing is unclear, or the time is over.
+async fn watch(
+    answers: &Answers<'_>,
+    endpoints: &mut EndpointList,
+    person: &Person,
+) -> Result<(), Failure> {
+    let minutes = WATCH.as_secs() / 60;
+    person.tell(&format!("watching for up to {minutes} minutes …"))?;
+    let until = Instant::now() + WATCH;
+    while Instant::now() < until {
+        pbx::look_again(answers, endpoints).await;
+        let all = propose(endpoints);
+        let clear = all.iter().all(|it| it.kind != EndpointKind::Unknown);
+        if clear && all.iter().any(|it| it.kind == EndpointKind::Trunk) {
+            break;
+        }
+        sleep(LOOK_EVERY).await;
+    }
+    Ok(())
+}
+
+/// The person takes what is proposed, or types others.
+async fn agree(
+    answers: &mut Answers<'_>,
+    person: &mut Person,
+    proposed: Vec<String>,
+) -> Result<(), Failure> {
+    loop {
+        let prompt = match proposed.is_empty() {
+            true => "Trunks, as NAME=ENDPOINT (city=PJSIP/city), several with spaces: ".to_owned(),
+            false => format!("Trunks, several with spaces [{}]: ", proposed.join(" ")),
+        };
+        let typed = person.line(&prompt).await?;
+        let chosen: Vec<String> = match typed.is_empty() {
+            true => proposed.clone(),
+            false => typed.split_whitespace().map(str::to_owned).collect(),
+        };
+        if chosen.is_empty() {
+            continue;
+        }
+        answers.init.flags.trunks.trunk = chosen;
+        match answers.config() {
+            Ok(_) => return Ok(()),
+            Err(faults) => person.tell(&faults.to_string())?,
+        }
+        answers.init.flags.trunks.trunk = Vec::new();
+    }
+}
+
+/// No trunk is clear, and nobody can be asked.
+fn none(all: &[ProposedEndpoint]) -> Failure {
+    let names: Vec<&str> = all.iter().map(|it| &*it.endpoint).collect();
+    let has = match names.is_empty() {
+        true => "the account may see no endpoint".to_owned(),
+        false => format!("the PBX shows {}", names.join(", ")),
+    };
+    let words = format!(
+        "no trunk is clear: {has}\n  to do: name each line to the outside with \
+         --trunk NAME=ENDPOINT, as --trunk city=PJSIP/city\nnothing was written"
+    );
+    Failure::new(Code::Configuration, words)
+}

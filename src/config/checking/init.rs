@@ -1,0 +1,113 @@
+//! `init`: what was given is right as far as it goes, and without a terminal nothing is missing.
+
+use super::Checking;
+use crate::config::checked as config;
+use crate::config::checked::{Config, Purpose};
+use crate::config::command::{Command, Init};
+use crate::config::faults::Faults;
+use crate::config::options::Flags;
+use crate::config::options::init::InitFlags;
+use callbridge_mapping::trunk::flag::is_name;
+use callbridge_model::environment::{ETC, Environment};
+use callbridge_model::secret_source::{SecretKind, SecretPlace};
+use callbridge_setup::question::SetupQuestion;
+use callbridge_source::url::{SourceUrl, Transport};
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+
+/// What a service is called where nothing else is said.
+const NAME: &str = "pbx1";
+
+impl Checking<'_> {
+    pub(super) fn init(mut self, flags: InitFlags) -> Result<Command, Faults> {
+        let InitFlags {
+            name,
+            etc,
+            yes,
+            flags,
+        } = flags;
+        let name = name.unwrap_or_else(|| NAME.to_owned());
+        if !is_name(&name) {
+            let words = "letters, digits, `-`, `_` and `.`, at most 64: it names a service";
+            self.faults.add("--name", format!("`{name}`: {words}"));
+        }
+        let etc = PathBuf::from(etc.unwrap_or_else(|| ETC.to_owned()));
+        if !etc.is_absolute() {
+            let words = "is no whole path: the service does not start in this folder";
+            self.faults.add("--etc", words);
+        }
+        let environment = self.environment.clone();
+        let environment = environment.beside(&etc.join(format!("{name}.flags")));
+        let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+        if !asks {
+            for question in missing(&flags, &environment) {
+                let (flag, words) = question.flag();
+                self.faults.add(flag, words);
+            }
+        }
+        // Their values are looked at as they will be, and what is not given yet is no fault.
+        Config::try_from(config::FlagContext {
+            flags: flags.clone(),
+            faults: self.faults,
+            environment: &environment,
+            purpose: Purpose::Explain,
+        })?;
+        Ok(Command::Init(Box::new(Init {
+            name,
+            etc,
+            yes,
+            asks,
+            flags,
+        })))
+    }
+}
+
+/// The questions that no flag, variable or credential answers.
+pub(crate) fn missing(flags: &Flags, environment: &Environment) -> Vec<SetupQuestion> {
+    let mut missing = Vec::new();
+    let source = flags
+        .sources
+        .source
+        .first()
+        .map(|url| SourceUrl::parse(url));
+    match &source {
+        None => missing.extend([SetupQuestion::PbxAddress, SetupQuestion::Account]),
+        Some(Ok(url)) if matches!(url.transport, Transport::Ami { .. }) => {}
+        // It has no account, or is a fault of its own.
+        Some(_) => {}
+    }
+    let wants_secret = match &source {
+        Some(Ok(url)) => matches!(url.transport, Transport::Ami { .. }),
+        Some(Err(_)) => false,
+        None => true,
+    };
+    let file = source.and_then(|url| url.ok()?.secret_file);
+    if wants_secret && SecretPlace::find(SecretKind::Ami, file.as_deref(), environment).is_err() {
+        missing.push(SetupQuestion::AccountSecret);
+    }
+    if flags.crm.crm_url.is_none() {
+        missing.push(SetupQuestion::CrmAddress);
+    }
+    if !has_token(flags, environment) {
+        missing.push(SetupQuestion::Token);
+    }
+    let every_trunk = |key: &str| {
+        let trunks = &flags.trunks.trunk;
+        !trunks.is_empty() && trunks.iter().all(|trunk| trunk.contains(key))
+    };
+    if flags.trunks.lead.is_none() && !every_trunk(",lead=") {
+        missing.push(SetupQuestion::LeadRule);
+    }
+    if flags.trunks.country.is_none() && !every_trunk(",country=") {
+        missing.push(SetupQuestion::Country);
+    }
+    missing
+}
+
+/// A token is given, or the state that was named has a connection by consent.
+fn has_token(flags: &Flags, environment: &Environment) -> bool {
+    let file = flags.crm.token_file.as_deref().map(Path::new);
+    let given = SecretPlace::find(SecretKind::Token, file, environment).is_ok();
+    let state = flags.operation.state.as_deref().map(Path::new);
+    given || flags.crm.token_command.is_some() || state.is_some_and(callbridge_oauth::store::exists)
+}

@@ -1,0 +1,98 @@
+//! Every answer is a flag: what is written, and what takes it.
+
+use super::stage::Stage;
+use crate::sidecar::{TOKEN, until};
+use std::os::unix::fs::PermissionsExt as _;
+
+#[tokio::test]
+async fn trunks_are_told_by_kind_and_check_and_run_take_what_is_written() {
+    let stage = Stage::new().await;
+    let said = stage.init(&[]).await;
+    assert_eq!(said.code, 0, "{said:?}");
+    for words in [
+        "trunk      PJSIP/x7       the PBX registers with it at sip.provider.uz",
+        "telephone  PJSIP/trunk-9  extension 109 of the dialplan shows its state (a hint)",
+        "telephone  PJSIP/101      who calls from it logs in here",
+        "clock: the PBX's clock is",
+        "ok    grant",
+        "Let it run:",
+    ] {
+        let shown = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
+        let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(shown.contains(&words), "{words}: {}", said.out);
+    }
+    let flags = stage.read("office.flags");
+    assert!(flags.contains("--trunk=x7=PJSIP/x7\n"), "{flags}");
+    assert!(!flags.contains("=PJSIP/trunk-9") && flags.contains("# --employees=101:ID;trunk-9:ID"));
+    for line in [
+        "--pbx-id=office",
+        "--pbx-timezone=Asia/Tashkent",
+        "--country=UZ",
+    ] {
+        assert!(flags.contains(line), "{line}: {flags}");
+    }
+    let all = format!("{}{}{flags}", said.out, said.err);
+    assert!(
+        !all.contains(TOKEN) && !all.contains("secret of the manager"),
+        "{all}"
+    );
+    for (name, mode, text) in [
+        ("office.flags", 0o644, None),
+        ("credstore/callbridge.office.token", 0o600, Some(TOKEN)),
+        (
+            "credstore/callbridge.office.ami-secret",
+            0o600,
+            Some("secret of the manager"),
+        ),
+    ] {
+        let about = stage.etc(name).metadata().expect(name);
+        assert_eq!(about.permissions().mode() & 0o777, mode, "{name}");
+        assert!(
+            text.is_none_or(|text| stage.read(name).trim() == text),
+            "{name}"
+        );
+    }
+    let at = format!("@{}", stage.etc("office.flags").display());
+    // Secrets come from the stored credentials alone.
+    stage.place.write("token", "no token any more");
+    let checked = stage.place.say(&["check", &at]).await;
+    assert_eq!(checked.code, 0, "{checked:?}");
+    let daemon = stage.place.start_as("run", &["run", &at]);
+    stage.pbx.logged_in(3).await;
+    let answers = async || {
+        let status = stage.place.status().await?;
+        (status["token"]["state"] == "ok").then_some(())
+    };
+    until("a token that is right", answers).await;
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_there_is_written_over_only_with_yes_and_shown_before() {
+    let stage = Stage::new().await;
+    stage.init(&[]).await.well();
+    let before = stage.read("office.flags");
+    // The same once more changes nothing, and asks nobody.
+    stage.init(&[]).await.well();
+    let said = stage.init(&["--lead=directory", "--lead-directory"]).await;
+    assert_eq!(said.code, 73, "{said:?}");
+    assert!(
+        said.err.contains("office.flags would be written over"),
+        "{said:?}"
+    );
+    assert!(said.out.contains("- --lead=var:LEAD_ID\n"), "{said:?}");
+    assert!(said.out.contains("+ --lead=directory\n"), "{said:?}");
+    assert_eq!(stage.read("office.flags"), before);
+    let said = stage
+        .init(&["--lead=directory", "--lead-directory", "--yes"])
+        .await;
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(
+        stage
+            .read("office.flags")
+            .contains("--lead=directory\n--lead-directory\n")
+    );
+    let left = std::fs::read_dir(stage.etc("")).expect("a folder");
+    let names: Vec<_> = left.map(|it| it.expect("a file").file_name()).collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+}

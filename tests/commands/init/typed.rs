@@ -1,0 +1,99 @@
+//! A person at a terminal.
+
+use super::stage::Stage;
+use crate::sidecar::TOKEN;
+use crate::terminal::{CTRL_C, Terminal};
+
+impl Stage {
+    /// With no answer but the folders.
+    fn starts(&self) -> Terminal {
+        let etc = format!("--etc={}", self.etc("").display());
+        let state = format!("--state={}", self.place.path("state").display());
+        Terminal::start(&self.place, &["init", "--name=office", &etc, &state])
+    }
+
+    /// The first three answers.
+    async fn of_pbx(&self, terminal: &mut Terminal, secret: &str) {
+        terminal.shows("manager (AMI)").await;
+        terminal.types(&format!("{}\n", self.pbx.addr())).await;
+        terminal.shows("[callbridge]: ").await;
+        terminal.types("bridge\n").await;
+        terminal.shows("Its secret (not shown): ").await;
+        terminal.types(&format!("{secret}\n")).await;
+    }
+}
+
+#[tokio::test]
+async fn seven_answers_write_a_service_and_no_secret_is_shown() {
+    let stage = Stage::new().await;
+    let mut terminal = stage.starts();
+    stage.of_pbx(&mut terminal, "another").await;
+    let refused = terminal.shows("try again (Ctrl-C leaves): ").await;
+    assert!(
+        refused.contains("[bridge]") && refused.contains("write = reporting"),
+        "{refused}"
+    );
+    terminal.types("\n").await;
+    stage.of_pbx(&mut terminal, "secret of the manager").await;
+    terminal
+        .shows("Trunks, several with spaces [x7=PJSIP/x7]: ")
+        .await;
+    terminal.types("\n").await;
+    terminal.shows("CRM's API").await;
+    terminal.types(&format!("{}\n", stage.crm.url())).await;
+    terminal.shows("connect by consent later): ").await;
+    terminal.types(&format!("{TOKEN}\n")).await;
+    terminal.shows("[var:LEAD_ID]: ").await;
+    terminal.types("\n").await;
+    terminal.shows("as UZ: ").await;
+    terminal.types("Uzbekistan\n").await;
+    let again = terminal.shows("as UZ: ").await;
+    assert!(again.contains("is no country"), "{again}");
+    terminal.types("uz\n").await;
+    let shown = terminal.shows("Write these files? [Y/n] ").await;
+    assert!(
+        !shown.contains(TOKEN) && !shown.contains("secret of"),
+        "{shown}"
+    );
+    stage.is_untouched();
+    terminal.types("\n").await;
+    let (code, rest) = terminal.ends().await;
+    assert_eq!(code, 0, "{rest}");
+    assert!(
+        rest.contains("written:") && rest.contains("callbridge run @"),
+        "{rest}"
+    );
+    let flags = stage.read("office.flags");
+    assert!(
+        flags.contains("--trunk=x7=PJSIP/x7\n--country=UZ\n--lead=var:LEAD_ID\n"),
+        "{flags}"
+    );
+    assert_eq!(
+        stage.read("credstore/callbridge.office.token").trim(),
+        TOKEN
+    );
+}
+
+#[tokio::test]
+async fn ctrl_c_at_any_question_writes_nothing_and_is_130() {
+    let stage = Stage::new().await;
+    let mut terminal = stage.starts();
+    terminal.shows("manager (AMI)").await;
+    terminal.types(CTRL_C).await;
+    let (code, said) = terminal.ends().await;
+    assert_eq!(code, 130, "{said}");
+    assert!(said.contains("nothing was written"), "{said}");
+    let mut terminal = stage.starts();
+    stage.of_pbx(&mut terminal, "secret of the manager").await;
+    terminal.shows("Trunks, several").await;
+    terminal.types("\n").await;
+    terminal.shows("CRM's API").await;
+    terminal.types(CTRL_C).await;
+    assert_eq!(terminal.ends().await.0, 130);
+    // The end of what is typed (Ctrl-D) is the same.
+    let mut terminal = stage.starts();
+    terminal.shows("manager (AMI)").await;
+    terminal.types("\x04").await;
+    assert_eq!(terminal.ends().await.0, 130);
+    stage.is_untouched();
+}
