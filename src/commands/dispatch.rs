@@ -68,6 +68,7 @@ pub async fn dispatch(
             callbridge_log::set_up(Default::default(), environment);
             crate::commands::init::run(*init, environment, shutdown).await
         }
+        Command::State(state) => crate::commands::state::run(&state),
         Command::Completions(shell) => print(&manual::completions(shell)),
         Command::Man => print(&manual::page().map_err(|error| Failure::of(Code::Failed, error))?),
     }

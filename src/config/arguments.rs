@@ -52,6 +52,7 @@ pub(crate) fn command() -> Command {
             "lead",
             &["missing", "list", "give", "take", "given", "set", "check"],
         ),
+        ("state", &["export", "import"]),
     ] {
         command = command.mut_subcommand(group, |mut group| {
             let whole = group.get_name() == "lead";
@@ -304,6 +305,8 @@ mod tests {
                        rule
           init         Ask what cannot be found out, find out the rest, and write the flags
                        of a service
+          state        Write a state folder into one file, also while the daemon runs, and
+                       put it back
           completions  Print completions for a shell
           man          Print the manual page
           help         Print this message or the help of the given subcommand(s)

@@ -2,6 +2,7 @@
 
 mod calls;
 pub(super) mod init;
+mod state;
 
 use super::command::{Asking, Check, Command, Dead, Demo, Explain, GivenLeads, LeadCheck, StatusMode};
 use super::faults::Faults;
@@ -64,6 +65,7 @@ impl Checking<'_> {
                 Ok(Command::Disconnect(asking.state))
             }
             Verb::Init(flags) => self.init(*flags),
+            Verb::State(verb) => self.state_move(verb),
             Verb::Sandbox(options) => self.faults.or(Command::Sandbox(options)),
             Verb::Completions { shell } => self.completions(shell.as_deref()),
             Verb::Man => self.faults.or(Command::Man),

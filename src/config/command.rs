@@ -62,6 +62,8 @@ pub enum Command {
     Sandbox(Box<callbridge_sandbox::Options>),
     /// `init`
     Init(Box<Init>),
+    /// `state …`
+    State(StateMove),
     /// `completions`
     Completions(Shell),
     /// `man`
@@ -85,6 +87,7 @@ impl Command {
             | Self::Connect(_)
             | Self::Disconnect(_)
             | Self::LeadSet { .. }
+            | Self::State(_)
             | Self::Completions(_)
             | Self::Man => false,
         }
@@ -112,6 +115,7 @@ impl Command {
             | Self::Init(_)
             | Self::Completions(_)
             | Self::Man => None,
+            Self::State(state) => Some(&state.state),
         }
     }
 
@@ -131,6 +135,7 @@ impl Command {
             | Self::LeadSet { at, .. } => at.state = to,
             Self::Connect(connect) => connect.state = to,
             Self::Disconnect(state) => *state = to,
+            Self::State(moved) => moved.state = to,
             Self::Demo(_) | Self::Sandbox(_) | Self::Init(_) | Self::Completions(_) | Self::Man => {
             }
         }
@@ -143,7 +148,8 @@ impl Command {
             | Self::Check(_)
             | Self::Connect(_)
             | Self::Disconnect(_)
-            | Self::Init(_) => true,
+            | Self::Init(_)
+            | Self::State(_) => true,
             Self::Demo(_)
             | Self::Sandbox(_)
             | Self::Calls(..)
@@ -228,6 +234,16 @@ pub struct Init {
     pub asks: bool,
     /// The flags of `run`, as they were typed; right as far as they go.
     pub flags: Flags,
+}
+
+/// `state export`, `state import`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateMove {
+    /// From the file into the folder.
+    pub import: bool,
+    pub file: PathBuf,
+    /// `--state`
+    pub state: PathBuf,
 }
 
 /// Where the daemon, or its spool, is asked; and how the answer is printed.

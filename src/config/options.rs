@@ -4,6 +4,7 @@ pub(crate) mod calls;
 pub(crate) mod connect;
 pub(crate) mod init;
 pub(crate) mod leads;
+pub(crate) mod state;
 
 use clap::{Args, Parser, Subcommand};
 use connect::{ConnectFlags, DisconnectFlags};
@@ -79,6 +80,9 @@ pub(crate) enum Verb {
     /// Ask what cannot be found out, find out the rest, and write the flags of a service
     #[command(after_help = init::EXAMPLES)]
     Init(Box<init::InitFlags>),
+    /// Write a state folder into one file, also while the daemon runs, and put it back
+    #[command(subcommand)]
+    State(state::StateVerb),
     /// Print completions for a shell
     Completions {
         /// bash, elvish, fish, powershell or zsh

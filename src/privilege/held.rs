@@ -11,6 +11,7 @@ use callbridge_model::secret_source::SecretPlace;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -22,6 +23,9 @@ static LISTENERS: Mutex<Vec<TcpListener>> = Mutex::new(Vec::new());
 
 /// The file of `explain --picture`, where root can write it and the folder's owner cannot.
 static PICTURE: Mutex<Option<File>> = Mutex::new(None);
+
+/// The file of an exported state, where root has opened it.
+static ARCHIVE: Mutex<Option<File>> = Mutex::new(None);
 
 /// Secrets that root has read, in the order of [`places`].
 #[derive(Debug)]
@@ -77,6 +81,7 @@ fn places(command: &mut Command) -> Vec<&mut SecretPlace> {
         | Command::LeadSet { .. }
         | Command::Sandbox(_)
         | Command::Init(_)
+        | Command::State(_)
         | Command::Completions(_)
         | Command::Man => Vec::new(),
     }
@@ -106,6 +111,7 @@ pub(super) fn listen(command: &Command) {
         | Command::LeadSet { .. }
         | Command::Sandbox(_)
         | Command::Init(_)
+        | Command::State(_)
         | Command::Completions(_)
         | Command::Man => Vec::new(),
     };
@@ -131,6 +137,47 @@ pub(super) fn open_picture(command: &Command) {
         let opened = plain_file::open(&path, how).ok();
         *PICTURE.lock().unwrap_or_else(PoisonError::into_inner) = opened;
     }
+}
+
+/// Opens the file of an exported state: a new one in a folder where only root can have put it, or
+/// one that is root's.
+pub(super) fn open_archive(command: &Command) {
+    let Command::State(state) = command else {
+        return;
+    };
+    let Ok(path) = std::path::absolute(&state.file) else {
+        return;
+    };
+    let roots = match state.import {
+        true => is_roots(&path),
+        false => path.parent().is_some_and(is_roots),
+    };
+    if roots {
+        let opened = archive_options(state.import).open(&path).ok();
+        *ARCHIVE.lock().unwrap_or_else(PoisonError::into_inner) = opened;
+    }
+}
+
+/// To read one, or to make a new one for its owner alone.
+fn archive_options(import: bool) -> OpenOptions {
+    let mut how = OpenOptions::new();
+    match import {
+        true => how.read(true),
+        false => how.write(true).create_new(true).mode(0o600),
+    };
+    how
+}
+
+/// The file of an exported state, which root may have opened.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn archive(path: &Path, import: bool) -> io::Result<File> {
+    let held = ARCHIVE
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    held.map_or_else(|| archive_options(import).open(path), Ok)
 }
 
 /// Writes a picture into its file, which root may have opened.

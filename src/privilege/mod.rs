@@ -26,7 +26,7 @@ mod left;
 mod view;
 pub(crate) mod way;
 
-pub(crate) use held::{listener, write};
+pub(crate) use held::{archive, listener, write};
 pub(crate) use way::{Owner, is_open_to_all};
 
 use crate::config::command::Command;
@@ -94,6 +94,7 @@ pub fn step_down(command: &mut Command) -> Result<(), Failure> {
     let held = ReadSecrets::of(command);
     held::listen(command);
     held::open_picture(command);
+    held::open_archive(command);
     if let Some(closed) = way.closed_to(owner) {
         view::open_through(&closed, &way)
             .map_err(|error| closed_way(&way, &closed, owner, &error))?;

@@ -7,6 +7,7 @@
 //! | `letters` | do dead letters come to be, and leave as the commands say? |
 //! | `demo_stay` | does `demo --stay` end when it is told to? |
 //! | `init` | does the first set-up find out, ask and write what it should? |
+//! | `state_move` | does a state come back whole from its one file? |
 //! | `status` | does it tell supervisors and those who watch? |
 //! | `owner` | is root safe in another user's folder? |
 //! | `deploy`, `pages` | does what is installed, or copied from a page, do what it says? |
@@ -20,5 +21,6 @@ mod letters;
 mod owner;
 mod pages;
 mod sidecar;
+mod state_move;
 mod status;
 mod terminal;

@@ -15,6 +15,7 @@
 //! | [`writer`] | the thread, group commit, [`Handle`] |
 //! | `db` | the open database, its statements and errors |
 //! | [`folder`] | opening: modes, damage |
+//! | [`archive`] | a state folder as one file, out and in |
 //! | `state_dir_lock` | folder, lock and file, and what is done when they go away |
 //! | `check` | the check of the file, beside the work |
 //! | `identity` | whether the file is a copy |
@@ -44,6 +45,7 @@
 
 mod advice;
 pub mod appeared;
+pub mod archive;
 pub mod binding;
 mod check;
 mod db;

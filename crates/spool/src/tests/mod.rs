@@ -3,6 +3,7 @@
 mod acts;
 mod acts_errands;
 mod acts_listed;
+mod archive;
 pub mod call;
 mod correct;
 mod deliveries;

@@ -1,0 +1,285 @@
+//! A state folder as one file: written while the daemon runs, and put into an empty folder.
+//!
+//! ```text
+//! callbridge-state 1                                  the version of this shape
+//! {"program":…,"schema":…,"exportedAt":…,"parts":[{"name","bytes","sha256"}…]}
+//! the bytes of each part, one behind the other
+//! ```
+//! The database is a snapshot by SQLite itself, whole at one moment, whatever is written meanwhile.
+//! Beside it go the files that are named by who exports: secrets among them, so the file is its
+//! owner's alone. Nothing in it is taken unless all of it is as it was written.
+
+use crate::Error;
+use crate::folder::{FILE, LOCK, look_beside, make_folder, not_writable, refuse_shared};
+use crate::state_dir_lock::Lock;
+use crate::tables::schema::MIGRATIONS;
+use callbridge_model::exit::{Code, ExitCode};
+use callbridge_model::plain_file;
+use ring::digest::{Context, SHA256};
+use rusqlite::{Connection, OpenFlags};
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead as _, BufReader, Read, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// How the file begins, with the version of its shape behind it.
+const MAGIC: &str = "callbridge-state ";
+const VERSION: u32 = 1;
+/// The second line is no longer than this.
+const HEADER_BYTES_MAX: u64 = 64 * 1024;
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// What stands in such a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StateArchive {
+    /// The version of the program that wrote it.
+    pub program: String,
+    /// The schema of its database.
+    pub schema: i64,
+    /// When it was written, in epoch seconds.
+    pub exported_at: i64,
+    /// Its files, in the order of their bytes.
+    pub parts: Vec<ArchivePart>,
+}
+
+/// One file of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArchivePart {
+    /// Its name in the state folder.
+    pub name: String,
+    /// How long it is.
+    pub bytes: u64,
+    /// Its digest, in hexadecimal digits.
+    pub sha256: String,
+}
+
+/// Why a state cannot be exported or imported. Nothing is changed then.
+#[derive(Debug, thiserror::Error)]
+pub enum ArchiveError {
+    /// Of the state folder.
+    #[error(transparent)]
+    State(#[from] Error),
+    /// The file cannot be written.
+    #[error("{0}: cannot be written: {1}; make room, or name another file")]
+    NotWritten(PathBuf, #[source] io::Error),
+    /// The file cannot be read.
+    #[error("{0}: cannot be read: {1}")]
+    NotRead(PathBuf, #[source] io::Error),
+    /// It is no such file, or not whole.
+    #[error("{0} is no exported state: {1}; nothing was taken from it")]
+    NoArchive(PathBuf, String),
+    /// A newer callbridge wrote it.
+    #[error("{0} was written by a newer callbridge ({1}): import it with that one")]
+    Newer(PathBuf, String),
+    /// The folder holds something.
+    #[error(
+        "{0} is not empty ({1} stands there): a state is imported into a folder of its own, so \
+         move what is there away, or give another --state"
+    )]
+    NotEmpty(PathBuf, String),
+}
+
+impl ExitCode for ArchiveError {
+    fn exit_code(&self) -> Code {
+        match self {
+            Self::State(error) => Code::of_number(error.exit_code()),
+            Self::NotWritten(..) => Code::CannotWrite,
+            Self::NotRead(_, error) if error.kind() == io::ErrorKind::NotFound => Code::NoInput,
+            Self::NotRead(..) | Self::NoArchive(..) => Code::Input,
+            Self::Newer(..) | Self::NotEmpty(..) => Code::Configuration,
+        }
+    }
+}
+
+/// A file of ours for the time of the work; gone when this is dropped.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn make(dir: &Path, name: &str) -> Result<(Self, File), Error> {
+        let path = dir.join(format!(".{name}.{}", std::process::id()));
+        let mut how = OpenOptions::new();
+        let how = how.create_new(true).write(true).mode(0o600);
+        let file = plain_file::open(&path, how).map_err(|error| not_writable(&path, &error))?;
+        Ok((Self(path), file))
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // Put into its place it is there no more.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Writes the state in `dir`, and what of `beside` is there, into `to`, which is called `path`.
+///
+/// # Errors
+/// Where there is no state, or one of the files cannot be read or written.
+pub fn export(
+    dir: &Path,
+    beside: &[&str],
+    (to, path): (&mut File, &Path),
+    (program, now): (&str, i64),
+) -> Result<StateArchive, ArchiveError> {
+    let file = dir.join(FILE);
+    if !matches!(plain_file::look(&file), Ok(Some(_))) {
+        let dir = dir.to_path_buf();
+        return Err(Error::Missing { dir }.into());
+    }
+    look_beside(&file)?;
+    let (snapshot, _) = Temporary::make(dir, "export.db")?;
+    let schema = vacuum(&file, &snapshot.0).map_err(|error| Error::sqlite(&file, &error))?;
+    let mut files = vec![(FILE.to_owned(), snapshot.0.clone())];
+    for name in beside {
+        let path = dir.join(name);
+        let found = plain_file::look(&path).map_err(|error| not_writable(&path, &error))?;
+        files.extend(found.map(|_| ((*name).to_owned(), path)));
+    }
+    let mut parts = Vec::new();
+    for (name, path) in &files {
+        let (bytes, sha256) = copy(&mut open(path)?, &mut io::sink(), u64::MAX)
+            .map_err(|error| ArchiveError::NotRead(path.clone(), error))?;
+        let name = name.clone();
+        parts.push(ArchivePart {
+            name,
+            bytes,
+            sha256,
+        });
+    }
+    let archive = StateArchive {
+        program: program.to_owned(),
+        schema,
+        exported_at: now,
+        parts,
+    };
+    let wrong = |error: io::Error| ArchiveError::NotWritten(path.to_path_buf(), error);
+    let header = serde_json::to_string(&archive).map_err(|error| wrong(error.into()))?;
+    writeln!(to, "{MAGIC}{VERSION}\n{header}").map_err(wrong)?;
+    for ((_, from), part) in files.iter().zip(&archive.parts) {
+        let (bytes, sha256) = copy(&mut open(from)?, to, u64::MAX).map_err(wrong)?;
+        if (bytes, &sha256) != (part.bytes, &part.sha256) {
+            let error = io::Error::other(format!("{} changed meanwhile; try again", part.name));
+            return Err(wrong(error));
+        }
+    }
+    to.sync_all().map_err(wrong)?;
+    Ok(archive)
+}
+
+/// A whole copy as it is at one moment, and its schema.
+fn vacuum(file: &Path, into: &Path) -> rusqlite::Result<i64> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(file, flags)?;
+    db.busy_timeout(std::time::Duration::from_secs(10))?;
+    let into = std::path::absolute(into).unwrap_or_else(|_| into.to_path_buf());
+    db.execute("VACUUM INTO ?1", [into.to_string_lossy()])?;
+    db.query_row("PRAGMA user_version", [], |row| row.get(0))
+}
+
+fn open(path: &Path) -> Result<File, ArchiveError> {
+    let opened = plain_file::open(path, OpenOptions::new().read(true));
+    opened.map_err(|error| ArchiveError::NotRead(path.to_path_buf(), error))
+}
+
+/// Copies at most so many bytes; how many there were, and their digest.
+fn copy(from: &mut impl Read, to: &mut impl Write, bytes_max: u64) -> io::Result<(u64, String)> {
+    let (mut digest, mut bytes) = (Context::new(&SHA256), 0_u64);
+    let mut from = from.take(bytes_max);
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        let count = match from.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        digest.update(&buffer[..count]);
+        to.write_all(&buffer[..count])?;
+        bytes += count as u64;
+    }
+    let digest = digest.finish();
+    let hex = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
+    Ok((bytes, hex.collect()))
+}
+
+/// Puts the state of `from`, which is called `path`, into the empty folder `dir`; of the files
+/// beside the database only those of `beside` are known.
+///
+/// # Errors
+/// Where the folder is in use or not empty, or the file is not whole, or of a newer version.
+pub fn import(
+    dir: &Path,
+    beside: &[&str],
+    (from, path): (File, &Path),
+) -> Result<StateArchive, ArchiveError> {
+    let mut from = BufReader::new(from);
+    let archive = read_header(&mut from, beside, path)?;
+    refuse_shared(dir)?;
+    make_folder(dir)?;
+    let lock = Lock::take(dir)?;
+    let listed = dir.read_dir().map_err(|error| not_writable(dir, &error))?;
+    let mut others = listed.flatten().map(|it| it.file_name());
+    if let Some(other) = others.find(|name| name != LOCK) {
+        let name = other.to_string_lossy().into_owned();
+        return Err(ArchiveError::NotEmpty(dir.to_path_buf(), name));
+    }
+    let mut waiting = Vec::new();
+    for part in &archive.parts {
+        let (temporary, mut file) = Temporary::make(dir, &part.name)?;
+        let copied = copy(&mut from, &mut file, part.bytes);
+        let synced = copied.and_then(|copied| file.sync_all().map(|()| copied));
+        let (bytes, sha256) = synced.map_err(|error| not_writable(&temporary.0, &error))?;
+        if (bytes, &sha256) != (part.bytes, &part.sha256) {
+            let words = format!("{} is not whole in it", part.name);
+            return Err(ArchiveError::NoArchive(path.to_path_buf(), words));
+        }
+        waiting.push((temporary, dir.join(&part.name)));
+    }
+    // The database last: with it there is a state.
+    for (temporary, place) in waiting.iter().rev() {
+        let put = std::fs::rename(&temporary.0, place);
+        put.map_err(|error| not_writable(place, &error))?;
+    }
+    let folder = plain_file::folder(dir).and_then(|folder| folder.sync_all());
+    folder.map_err(|error| not_writable(dir, &error))?;
+    drop(lock);
+    Ok(archive)
+}
+
+fn read_header(
+    from: &mut BufReader<File>,
+    beside: &[&str],
+    path: &Path,
+) -> Result<StateArchive, ArchiveError> {
+    let none = |words: &str| ArchiveError::NoArchive(path.to_path_buf(), words.to_owned());
+    let mut lines = from.take(HEADER_BYTES_MAX);
+    let mut line = || {
+        let mut line = Vec::new();
+        let read = lines.read_until(b'\n', &mut line);
+        read.map_err(|error| ArchiveError::NotRead(path.to_path_buf(), error))?;
+        Ok::<_, ArchiveError>(String::from_utf8_lossy(&line).trim_end().to_owned())
+    };
+    let (first, header) = (line()?, line()?);
+    let version = first
+        .strip_prefix(MAGIC)
+        .and_then(|it| it.parse::<u32>().ok());
+    let version = version.ok_or_else(|| none("it does not begin as one"))?;
+    if version > VERSION {
+        let words = format!("shape {version}, this one knows {VERSION}");
+        return Err(ArchiveError::Newer(path.to_path_buf(), words));
+    }
+    let read = serde_json::from_str::<StateArchive>(&header);
+    let archive = read.map_err(|error| none(&format!("its second line: {error}")))?;
+    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+    if archive.schema > known {
+        let words = format!("schema {}, this one knows {known}", archive.schema);
+        return Err(ArchiveError::Newer(path.to_path_buf(), words));
+    }
+    let names: Vec<&str> = archive.parts.iter().map(|part| &*part.name).collect();
+    match names.split_first() {
+        Some((&FILE, others)) if others.iter().all(|name| beside.contains(name)) => Ok(archive),
+        Some(_) | None => Err(none("its files are not those of a state")),
+    }
+}

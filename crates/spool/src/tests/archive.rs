@@ -1,0 +1,144 @@
+//! Is a state that was exported and imported the same, and is all else refused?
+
+use crate::archive::{ArchiveError, export, import};
+use crate::folder::FILE;
+use crate::{Error, Op, Settings, open, tables};
+use callbridge_model::exit::{Code, ExitCode as _};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+const BESIDE: [&str; 2] = ["connection.json", "shown-once.json"];
+
+fn exported(state: &Path, path: &Path) -> Result<(), ArchiveError> {
+    let mut how = OpenOptions::new();
+    let mut to = how
+        .create_new(true)
+        .write(true)
+        .mode(0o600)
+        .open(path)
+        .expect("a file");
+    export(state, &BESIDE, (&mut to, path), ("0.1.0", 1_795_151_317)).map(|_| ())
+}
+
+fn imported(path: &Path, state: &Path) -> Result<(), ArchiveError> {
+    let from = File::open(path).expect("a file");
+    import(state, &BESIDE, (from, path)).map(|_| ())
+}
+
+/// A state with a mark in it, exported while it is open.
+async fn archive(folder: &Path) -> PathBuf {
+    let (state, path) = (folder.join("state"), folder.join("exported"));
+    let (handle, guard) = open(&state, Settings::default()).expect("open");
+    let (key, value) = ("mark".to_owned(), "here".to_owned());
+    let written = handle.write(vec![Op::Meta { key, value }]).await;
+    written.expect("stored");
+    std::fs::write(state.join("connection.json"), "{\"pair\":1}").expect("written");
+    exported(&state, &path).expect("exported");
+    drop(handle);
+    guard.close();
+    path
+}
+
+#[tokio::test]
+async fn a_state_exported_while_it_is_open_comes_back_whole_and_for_its_owner_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = archive(folder.path()).await;
+    let state = folder.path().join("new");
+    imported(&path, &state).expect("imported");
+    for name in [FILE, "connection.json"] {
+        let mode = state
+            .join(name)
+            .metadata()
+            .expect(name)
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+    let (handle, guard) = open(&state, Settings::default()).expect("open");
+    let mark = handle.read(|store| tables::meta::meta(store, "mark")).await;
+    assert_eq!(mark.expect("read").as_deref(), Some("here"));
+    drop(handle);
+    guard.close();
+    let left = folder.path().join("state").read_dir().expect("a folder");
+    let names: Vec<_> = left.map(|it| it.expect("a file").file_name()).collect();
+    assert!(
+        !names
+            .iter()
+            .any(|it| it.to_string_lossy().contains("export")),
+        "{names:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_folder_in_use_or_not_empty_is_refused_and_nothing_is_put_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = archive(folder.path()).await;
+    let state = folder.path().join("used");
+    let (handle, guard) = open(&state, Settings::default()).expect("open");
+    let error = imported(&path, &state).expect_err("in use");
+    assert!(
+        matches!(error, ArchiveError::State(Error::Locked { .. })),
+        "{error}"
+    );
+    drop(handle);
+    guard.close();
+    let error = imported(&path, &state).expect_err("not empty");
+    assert!(error.exit_code() == Code::Configuration && error.to_string().contains("not empty"));
+    assert!(!state.join("connection.json").exists());
+}
+
+#[tokio::test]
+async fn what_is_cut_changed_newer_or_names_another_file_is_refused_whole() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = archive(folder.path()).await;
+    let whole = std::fs::read(&path).expect("read");
+    let text = String::from_utf8_lossy(&whole).into_owned();
+    let header = text.lines().nth(1).expect("a header").to_owned();
+    let replaced = |from: &str, to: &str| {
+        assert!(header.contains(from) || text.starts_with(from), "{header}");
+        let at = whole
+            .windows(from.len())
+            .position(|it| it == from.as_bytes());
+        let at = at.expect("it is there");
+        [&whole[..at], to.as_bytes(), &whole[at + from.len()..]].concat()
+    };
+    let mut changed = whole.clone();
+    *changed.last_mut().expect("bytes") ^= 1;
+    let schema = format!("\"schema\":{}", tables::schema::MIGRATIONS.len());
+    for (name, bytes, code) in [
+        ("cut", whole[..whole.len() - 1].to_vec(), Code::Input),
+        ("changed", changed, Code::Input),
+        ("another", b"SQLite format 3\0".to_vec(), Code::Input),
+        ("empty", Vec::new(), Code::Input),
+        (
+            "outside",
+            replaced("connection.json", "../../etc/passw"),
+            Code::Input,
+        ),
+        (
+            "shape",
+            replaced("callbridge-state 1", "callbridge-state 2"),
+            Code::Configuration,
+        ),
+        (
+            "schema",
+            replaced(&schema, "\"schema\":999"),
+            Code::Configuration,
+        ),
+    ] {
+        let (file, state) = (
+            folder.path().join(name),
+            folder.path().join(format!("of-{name}")),
+        );
+        std::fs::write(&file, bytes).expect("written");
+        let error = imported(&file, &state).expect_err(name);
+        assert_eq!(error.exit_code(), code, "{name}: {error}");
+        assert!(!state.join(FILE).exists(), "{name}");
+    }
+    let error = exported(&folder.path().join("nowhere"), &folder.path().join("x"));
+    assert!(matches!(
+        error,
+        Err(ArchiveError::State(Error::Missing { .. }))
+    ));
+}

@@ -1,0 +1,70 @@
+//! `state export` and `state import`: a state moves with its calls, and nothing is written over.
+
+use crate::sidecar::{Place, crm};
+use std::os::unix::fs::PermissionsExt as _;
+
+/// A finished call, told by the manager.
+const CALLS: &str = include_str!("../recordings/deployed_inbound/ami.raw");
+
+#[tokio::test]
+async fn a_state_exported_while_the_daemon_runs_goes_on_elsewhere_with_its_calls() {
+    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    place.write("calls.ami", CALLS);
+    let flags = place.flags_of_file(&crm.url(), "calls.ami");
+    let daemon = place.run(&flags).await;
+    place.reaches("/books/journaled", 1).await;
+    let books = place.status().await.expect("a status")["books"].clone();
+    let file = place.path("exported").display().to_string();
+    let said = place.ask(&format!("state export {file}")).await;
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.out.starts_with("exported: spool.db "), "{said:?}");
+    let mode = place
+        .path("exported")
+        .metadata()
+        .expect("a file")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // A file that is there is not written over.
+    assert_eq!(place.ask(&format!("state export {file}")).await.code, 73);
+    // A folder in use is not imported into, nor is one that holds something.
+    assert_eq!(place.ask(&format!("state import {file}")).await.code, 75);
+    daemon.stop().await;
+    let said = place.ask(&format!("state import {file}")).await;
+    assert_eq!(said.code, 78, "{said:?}");
+    assert!(said.err.contains("is not empty"), "{said:?}");
+    let state = place.path("state");
+    std::fs::rename(&state, place.path("before")).expect("moved away");
+    let said = place.ask(&format!("state import {file}")).await;
+    assert_eq!(said.code, 0, "{said:?}");
+    let daemon = place.run(&flags).await;
+    let now = place.status().await.expect("a status")["books"].clone();
+    assert_eq!(now, books, "the same calls stand in the books");
+    daemon.stop().await;
+    let journal = crm.journal().len();
+    assert_eq!(journal, 1, "none was sent twice");
+}
+
+#[tokio::test]
+async fn what_is_no_exported_state_is_refused_and_a_missing_one_is_66() {
+    let place = Place::new();
+    let file = place.write("torn", "callbridge-state 1\n{}\n");
+    let said = place.ask(&format!("state import {}", file.display())).await;
+    assert_eq!(said.code, 65, "{said:?}");
+    assert!(said.err.contains("nothing was taken from it"), "{said:?}");
+    let newer = place.write("newer", "callbridge-state 7\n{}\n");
+    let said = place
+        .ask(&format!("state import {}", newer.display()))
+        .await;
+    assert_eq!(said.code, 78, "{said:?}");
+    assert!(said.err.contains("a newer callbridge"), "{said:?}");
+    let said = place.ask("state import /nowhere/state").await;
+    assert_eq!(said.code, 66, "{said:?}");
+    assert!(!place.path("state").exists());
+    let target = place.path("exported");
+    let said = place
+        .ask(&format!("state export {}", target.display()))
+        .await;
+    assert_eq!(said.code, 69, "no state: {said:?}");
+    assert!(!target.exists());
+}
