@@ -12,6 +12,9 @@ use callbridge_model::secret::forbid_dumps;
 use std::future::Future;
 use std::io::{self, IsTerminal as _};
 
+/// What is linked in; `tests/package/licences` writes it.
+const LICENCES: &str = include_str!("../../deploy/licences.txt");
+
 /// Does what was asked. `shutdown` ends when the process is asked to stop.
 pub async fn dispatch(
     command: Command,
@@ -70,6 +73,7 @@ pub async fn dispatch(
         }
         Command::State(state) => crate::commands::state::run(&state),
         Command::Completions(shell) => print(&manual::completions(shell)),
+        Command::Licences => print(LICENCES.as_bytes()),
         Command::Man => print(&manual::page().map_err(|error| Failure::of(Code::Failed, error))?),
     }
 }

@@ -309,6 +309,7 @@ mod tests {
                        put it back
           completions  Print completions for a shell
           man          Print the manual page
+          licences     Print what is linked in, with its licences
           help         Print this message or the help of the given subcommand(s)
 
         Options:

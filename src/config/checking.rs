@@ -69,6 +69,7 @@ impl Checking<'_> {
             Verb::Sandbox(options) => self.faults.or(Command::Sandbox(options)),
             Verb::Completions { shell } => self.completions(shell.as_deref()),
             Verb::Man => self.faults.or(Command::Man),
+            Verb::Licences => self.faults.or(Command::Licences),
         }
     }
 

@@ -68,6 +68,8 @@ pub enum Command {
     Completions(Shell),
     /// `man`
     Man,
+    /// `licences`
+    Licences,
 }
 
 impl Command {
@@ -89,7 +91,8 @@ impl Command {
             | Self::LeadSet { .. }
             | Self::State(_)
             | Self::Completions(_)
-            | Self::Man => false,
+            | Self::Man
+            | Self::Licences => false,
         }
     }
 
@@ -114,7 +117,8 @@ impl Command {
             | Self::Sandbox(_)
             | Self::Init(_)
             | Self::Completions(_)
-            | Self::Man => None,
+            | Self::Man
+            | Self::Licences => None,
             Self::State(state) => Some(&state.state),
         }
     }
@@ -136,8 +140,12 @@ impl Command {
             Self::Connect(connect) => connect.state = to,
             Self::Disconnect(state) => *state = to,
             Self::State(moved) => moved.state = to,
-            Self::Demo(_) | Self::Sandbox(_) | Self::Init(_) | Self::Completions(_) | Self::Man => {
-            }
+            Self::Demo(_)
+            | Self::Sandbox(_)
+            | Self::Init(_)
+            | Self::Completions(_)
+            | Self::Man
+            | Self::Licences => {}
         }
     }
 
@@ -162,7 +170,8 @@ impl Command {
             | Self::LeadCheck(_)
             | Self::LeadSet { .. }
             | Self::Completions(_)
-            | Self::Man => false,
+            | Self::Man
+            | Self::Licences => false,
         }
     }
 }

@@ -90,6 +90,8 @@ pub(crate) enum Verb {
     },
     /// Print the manual page
     Man,
+    /// Print what is linked in, with its licences
+    Licences,
 }
 
 const RUN_EXAMPLES: &str = "\

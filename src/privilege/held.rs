@@ -83,7 +83,8 @@ fn places(command: &mut Command) -> Vec<&mut SecretPlace> {
         | Command::Init(_)
         | Command::State(_)
         | Command::Completions(_)
-        | Command::Man => Vec::new(),
+        | Command::Man
+        | Command::Licences => Vec::new(),
     }
 }
 
@@ -113,7 +114,8 @@ pub(super) fn listen(command: &Command) {
         | Command::Init(_)
         | Command::State(_)
         | Command::Completions(_)
-        | Command::Man => Vec::new(),
+        | Command::Man
+        | Command::Licences => Vec::new(),
     };
     let roots = |address: &SocketAddr| PORTS_OF_ROOT.contains(&address.port());
     let bound = addresses.into_iter().filter(roots);
