@@ -318,6 +318,7 @@ mod tests {
 
         Try it without a PBX or a CRM:  callbridge demo
         See what would be journaled:    callbridge explain --help
+        Set a service up:               callbridge init
         Find out what is missing:       callbridge check @/etc/callbridge/flags
         Let it run:                     callbridge run @/etc/callbridge/flags
 

@@ -168,6 +168,10 @@ fn examples() -> Section {
                 "What would be journaled of a recording; sends nothing.",
             ),
             pair(
+                "callbridge init --name pbx1",
+                "Sets a service up: seven questions, or their flags.",
+            ),
+            pair(
                 "callbridge check @/etc/callbridge/pbx1.flags",
                 "What is wrong, and what to do.",
             ),

@@ -7,11 +7,12 @@
 //! ▶ UserEvent                        an event of our own, which must come back
 //! ▶ CoreSettings, before 12 QueueSummary    which release it is, and whether it has queues
 //! ▶ PJSIPShowEndpoints, SIPpeers, IAXpeers, DeviceStateList
-//! ▶ PJSIPShowRegistrationsOutbound, ExtensionStateList     of which kind each endpoint is
+//! ▶ ExtensionStateList               hints: which endpoints are telephones
 //! ▶ CoreShowChannels, and once more a while later: a channel that is new there was born meanwhile
 //! ```
 //! Nothing of it changes anything on the PBX. `GetConfig` would tell more, and is never asked: an
-//! account that may do it reads every secret of the PBX.
+//! account that may do it reads every secret of the PBX. `PJSIPShowRegistrationsOutbound` is not asked
+//! either: it answers with the passwords of the registrations.
 
 use crate::login::{Login, Outgoing};
 use crate::pairs::Pairs;
@@ -28,11 +29,6 @@ const LISTS: [(&str, &str); 4] = [
 ];
 /// Endpoints kept; a PBX with more is told of by these.
 pub(crate) const ENDPOINTS_MAX: usize = 20_000;
-/// Lists that tell of which kind endpoints are.
-const KINDS: [(&str, Question); 2] = [
-    ("PJSIPShowRegistrationsOutbound", Question::Registrations),
-    ("ExtensionStateList", Question::Hints),
-];
 /// Channels kept of one list.
 const CHANNELS_MAX: usize = 20_000;
 
@@ -102,7 +98,6 @@ enum Question {
     Settings,
     Queues,
     Endpoints(&'static str),
-    Registrations,
     Hints,
     Channels,
 }
@@ -151,10 +146,9 @@ impl Survey {
                 outgoing.push(self.asks(login, asked, &[("Action", action)]));
             }
         }
-        for (action, asked) in KINDS {
-            if self.may(action) {
-                outgoing.push(self.asks(login, asked, &[("Action", action)]));
-            }
+        if self.may("ExtensionStateList") {
+            let hints = [("Action", "ExtensionStateList")];
+            outgoing.push(self.asks(login, Question::Hints, &hints));
         }
         outgoing.extend(self.list(login));
         outgoing
@@ -242,11 +236,7 @@ impl Survey {
                 self.account.actions = Some(names).filter(|names| !names.is_empty());
             }
             Question::Settings => self.account.release = pairs.get("AsteriskVersion").map(text),
-            Question::Endpoints(_)
-            | Question::Registrations
-            | Question::Hints
-            | Question::Channels
-            | Question::Queues
+            Question::Endpoints(_) | Question::Hints | Question::Channels | Question::Queues
                 if !refused && list_follows(pairs) =>
             {
                 if asked == Question::Queues {
@@ -258,7 +248,6 @@ impl Survey {
             Question::Commands
             | Question::Echo
             | Question::Endpoints(_)
-            | Question::Registrations
             | Question::Hints
             | Question::Channels
             | Question::Queues => {}
@@ -280,7 +269,6 @@ impl Survey {
                 *count = count.saturating_add(1);
             }
             Question::Endpoints(technology) => self.account.endpoints.hear(technology, pairs),
-            Question::Registrations => self.account.endpoints.hear_registration(pairs),
             Question::Hints => self.account.endpoints.hear_hint(pairs),
             Question::Channels => {
                 self.account.endpoints.hear_channel(pairs);
@@ -317,7 +305,6 @@ impl Survey {
             Question::Commands
             | Question::Echo
             | Question::Settings
-            | Question::Registrations
             | Question::Hints
             | Question::Queues => {}
         }
@@ -359,8 +346,7 @@ impl Survey {
     }
 
     /// What is known by now.
-    pub fn account(mut self) -> Account {
-        self.account.endpoints.join();
+    pub fn account(self) -> Account {
         self.account
     }
 }

@@ -166,7 +166,9 @@ fn none(all: &[ProposedEndpoint]) -> Failure {
     };
     let words = format!(
         "no trunk is clear: {has}\n  to do: name each line to the outside with \
-         --trunk NAME=ENDPOINT, as --trunk city=PJSIP/city\nnothing was written"
+         --trunk NAME=ENDPOINT, as --trunk city=PJSIP/city; or let the account see of which kind \
+         they are while init runs (write = reporting,user,system in manager.conf)\n\
+         nothing was written"
     );
     Failure::new(Code::Configuration, words)
 }

@@ -10,7 +10,7 @@ async fn trunks_are_told_by_kind_and_check_and_run_take_what_is_written() {
     let said = stage.init(&[]).await;
     assert_eq!(said.code, 0, "{said:?}");
     for words in [
-        "trunk      PJSIP/x7       the PBX registers with it at sip.provider.uz",
+        "trunk      PJSIP/x7       the PBX logs in there, and nobody here",
         "telephone  PJSIP/trunk-9  extension 109 of the dialplan shows its state (a hint)",
         "telephone  PJSIP/101      who calls from it logs in here",
         "clock: the PBX's clock is",
@@ -31,6 +31,9 @@ async fn trunks_are_told_by_kind_and_check_and_run_take_what_is_written() {
     ] {
         assert!(flags.contains(line), "{line}: {flags}");
     }
+    // It would answer with the passwords of the registrations.
+    let asked = stage.pbx.asked().join("\n");
+    assert!(!asked.contains("RegistrationsOutbound") && !asked.contains("GetConfig"));
     let all = format!("{}{}{flags}", said.out, said.err);
     assert!(
         !all.contains(TOKEN) && !all.contains("secret of the manager"),

@@ -72,7 +72,6 @@ async fn a_pbx_that_shows_no_trunk_wants_its_flag_and_takes_it() {
     let stage = Stage::new().await;
     let none = "Response: Error\nActionID: {id}\nMessage: Permission denied\n\n";
     stage.pbx.answers("PJSIPShowEndpoints", &[none]);
-    stage.pbx.answers("PJSIPShowRegistrationsOutbound", &[none]);
     let devices = "Response: Success\nActionID: {id}\nEventList: start\n\n\
         Event: DeviceStateChange\nActionID: {id}\nDevice: PJSIP/x7\nState: NOT_INUSE\n\n\
         Event: DeviceStateListComplete\nActionID: {id}\n\n";

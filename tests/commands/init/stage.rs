@@ -26,10 +26,6 @@ const ENDPOINTS: &str = "Response: Success\nActionID: {id}\nEventList: start\n\n
     Event: EndpointList\nActionID: {id}\nObjectName: x7\nAuths: \nOutboundAuths: x7\n\
     Contacts: x7/sip:sip.provider.uz\n\n\
     Event: EndpointListComplete\nActionID: {id}\n\n";
-const REGISTRATIONS: &str = "Response: Success\nActionID: {id}\nEventList: start\n\n\
-    Event: OutboundRegistrationDetail\nActionID: {id}\nObjectName: x7\nEndpoint: \n\
-    ServerUri: sip:sip.provider.uz\n\n\
-    Event: OutboundRegistrationDetailComplete\nActionID: {id}\n\n";
 const HINTS: &str = "Response: Success\nActionID: {id}\nEventList: start\n\n\
     Event: ExtensionStatus\nActionID: {id}\nExten: 109\nHint: PJSIP/trunk-9\n\n\
     Event: ExtensionStateListComplete\nActionID: {id}\n\n";
@@ -48,7 +44,6 @@ impl Stage {
             ("UserEvent", ECHO),
             ("CoreShowChannels", CHANNELS),
             ("PJSIPShowEndpoints", ENDPOINTS),
-            ("PJSIPShowRegistrationsOutbound", REGISTRATIONS),
             ("ExtensionStateList", HINTS),
         ] {
             pbx.answers(action, &[answer]);

@@ -40,10 +40,6 @@ pub struct EndpointList {
     pub facts: BTreeMap<String, BTreeSet<EndpointFact>>,
     /// Technologies of which all endpoints were told.
     pub whole: BTreeSet<String>,
-    /// Hosts of outbound registrations that name no endpoint.
-    hosts: BTreeSet<String>,
-    /// Hosts of an endpoint's contacts.
-    contacts: BTreeSet<(String, String)>,
 }
 
 impl EndpointList {
@@ -92,16 +88,18 @@ impl EndpointList {
         self.add(&name, None);
         let get = |key| pairs.get(key).map(text).filter(|it| !it.is_empty());
         if technology == "PJSIP" && pairs.get("Auths").is_some() {
-            let fact = match (get("Auths"), get("OutboundAuths")) {
-                (Some(_), _) => EndpointFact::LogsInHere,
-                (None, Some(_)) => EndpointFact::LogsInThere,
-                (None, None) => EndpointFact::NoLogin,
-            };
-            self.add(&name, Some(fact));
-            let contacts = get("Contacts").unwrap_or_default();
-            let hosts = contacts.split(',').filter_map(host_of);
-            let contacts = hosts.map(|host| (name.clone(), host));
-            self.contacts.extend(contacts);
+            let logins = [
+                ("Auths", EndpointFact::LogsInHere),
+                ("OutboundAuths", EndpointFact::LogsInThere),
+            ];
+            let given = logins.into_iter().filter(|(key, _)| get(key).is_some());
+            let mut facts: Vec<EndpointFact> = given.map(|(_, fact)| fact).collect();
+            if facts.is_empty() {
+                facts.push(EndpointFact::NoLogin);
+            }
+            facts
+                .into_iter()
+                .for_each(|fact| self.add(&name, Some(fact)));
         }
         match get("Dynamic").as_deref() {
             Some("yes") => self.add(&name, Some(EndpointFact::Dynamic)),
@@ -110,25 +108,6 @@ impl EndpointList {
                 self.add(&name, Some(EndpointFact::Fixed(host)));
             }
             Some(_) | None => {}
-        }
-    }
-
-    /// A row of the outbound registrations.
-    pub(super) fn hear_registration(&mut self, pairs: &Pairs<'_>) {
-        let host = pairs
-            .get("ServerUri")
-            .map(text)
-            .as_deref()
-            .and_then(host_of);
-        let Some(host) = host else { return };
-        match pairs.get("Endpoint").map(text).filter(|it| !it.is_empty()) {
-            Some(name) => self.add(
-                &format!("PJSIP/{name}"),
-                Some(EndpointFact::Registers(host)),
-            ),
-            None => {
-                self.hosts.insert(host);
-            }
         }
     }
 
@@ -153,15 +132,6 @@ impl EndpointList {
         };
         if digits >= OUTSIDE_DIGITS_MIN && !name.starts_with("Local/") {
             self.add(name, Some(EndpointFact::Outside(number)));
-        }
-    }
-
-    /// Registrations belong to the endpoint that stands at their host.
-    pub(super) fn join(&mut self) {
-        for (name, host) in std::mem::take(&mut self.contacts) {
-            if self.hosts.contains(&host) {
-                self.add(&name, Some(EndpointFact::Registers(host)));
-            }
         }
     }
 }
