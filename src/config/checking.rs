@@ -4,7 +4,9 @@ mod calls;
 pub(super) mod init;
 mod state;
 
-use super::command::{Asking, Check, Command, Dead, Demo, Explain, GivenLeads, LeadCheck, StatusMode};
+use super::command::{
+    Asking, Check, Command, Dead, Demo, Explain, GivenLeads, LeadCheck, StatusMode,
+};
 use super::faults::Faults;
 use super::options::leads::LeadVerb;
 use super::options::{
