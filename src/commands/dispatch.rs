@@ -50,6 +50,11 @@ pub async fn dispatch(
         Command::Dead(what, at) => command::dead::run(what, &at, shutdown).await,
         Command::LeadMissing { csv, at } => command::lead::missing(csv, &at).await,
         Command::LeadList(at) => command::lead::list(&at).await,
+        Command::Missed {
+            within_sec,
+            csv,
+            at,
+        } => command::missed::run(within_sec, csv, &at).await,
         Command::LeadGiven(what, at) => command::lead::given(what, &at).await,
         Command::LeadCheck(check) => {
             let at = Asking {

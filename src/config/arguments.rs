@@ -36,6 +36,7 @@ pub(crate) fn command() -> Command {
         "check",
         "status",
         "calls",
+        "missed",
         "demo",
         "connect",
         "disconnect",
@@ -299,6 +300,8 @@ mod tests {
                        follow them
           dead         Look at what the CRM did not take, mend it, and send it again
           lead         Find numbers without a lead, and what a number maps to
+          missed       List customers who called, got nobody, and were not talked to since,
+                       longest waiting first
           connect      Ask a company for its consent, and keep the tokens that it gives
           disconnect   Revoke the tokens of a connection and take it away
           sandbox      Serve a CRM to try against: the service's document, held to rule by

@@ -8,7 +8,7 @@ use super::command::{
     Asking, Check, Command, Dead, Demo, Explain, GivenLeads, LeadCheck, StatusMode,
 };
 use super::faults::Faults;
-use super::options::leads::LeadVerb;
+use super::options::leads::{LeadVerb, MissedFlags};
 use super::options::{
     CheckFlags, DeadVerb, DemoFlags, ExplainFlags, Flags, SelectFlags, StateFlags, Verb,
 };
@@ -54,6 +54,7 @@ impl Checking<'_> {
             Verb::Calls(flags) => self.calls(flags),
             Verb::Dead(verb) => self.dead(verb),
             Verb::Lead(verb) => self.lead(verb),
+            Verb::Missed(flags) => self.missed(flags),
             Verb::Connect(flags) => {
                 let connect = config::connect(&flags, self.environment, self.faults)?;
                 Ok(Command::Connect(Box::new(connect)))
@@ -342,6 +343,16 @@ impl Checking<'_> {
                 })))
             }
         }
+    }
+
+    fn missed(mut self, flags: MissedFlags) -> Result<Command, Faults> {
+        let since = flags.since.as_deref();
+        let within = since.and_then(|text| self.faults.take("--since", values::duration(text)));
+        Ok(Command::Missed {
+            within_sec: within.map(|within| within.as_secs()),
+            csv: flags.csv,
+            at: self.asking(flags.state)?,
+        })
     }
 
     /// A number, as a person writes it.

@@ -44,6 +44,14 @@ pub enum Command {
     },
     /// `lead list`
     LeadList(Asking),
+    /// `missed`
+    Missed {
+        /// `--since`, in seconds.
+        within_sec: Option<u64>,
+        /// `--csv`
+        csv: bool,
+        at: Asking,
+    },
     /// `lead give`, `lead take`, `lead given`
     LeadGiven(GivenLeads, Asking),
     /// `lead check`
@@ -84,6 +92,7 @@ impl Command {
             | Self::Check(_)
             | Self::LeadMissing { .. }
             | Self::LeadList(_)
+            | Self::Missed { .. }
             | Self::LeadGiven(..)
             | Self::LeadCheck(_)
             | Self::Connect(_)
@@ -108,6 +117,7 @@ impl Command {
             | Self::Dead(_, at)
             | Self::LeadMissing { at, .. }
             | Self::LeadList(at)
+            | Self::Missed { at, .. }
             | Self::LeadGiven(_, at)
             | Self::LeadSet { at, .. } => Some(&at.state),
             Self::Connect(connect) => Some(&connect.state),
@@ -135,6 +145,7 @@ impl Command {
             | Self::Dead(_, at)
             | Self::LeadMissing { at, .. }
             | Self::LeadList(at)
+            | Self::Missed { at, .. }
             | Self::LeadGiven(_, at)
             | Self::LeadSet { at, .. } => at.state = to,
             Self::Connect(connect) => connect.state = to,
@@ -166,6 +177,7 @@ impl Command {
             | Self::Status { .. }
             | Self::LeadMissing { .. }
             | Self::LeadList(_)
+            | Self::Missed { .. }
             | Self::LeadGiven(..)
             | Self::LeadCheck(_)
             | Self::LeadSet { .. }

@@ -192,6 +192,10 @@ fn examples() -> Section {
                 "callbridge lead missing --csv",
                 "Numbers that called and have no lead.",
             ),
+            pair(
+                "callbridge missed --since 24h",
+                "Customers who wait for a call back.",
+            ),
         ],
     }
 }

@@ -71,6 +71,9 @@ pub(crate) enum Verb {
     /// Find numbers without a lead, and what a number maps to
     #[command(subcommand)]
     Lead(LeadVerb),
+    /// List customers who called, got nobody, and were not talked to since, longest waiting first
+    #[command(after_help = leads::MISSED_EXAMPLES)]
+    Missed(leads::MissedFlags),
     /// Ask a company for its consent, and keep the tokens that it gives
     #[command(after_help = connect::EXAMPLE)]
     Connect(Box<ConnectFlags>),

@@ -159,6 +159,7 @@ impl CommandHandler {
             ControlRequest::LeadGive { phone, lead } => self.lead_give(&phone, lead, line).await,
             ControlRequest::LeadTake { phone } => self.lead_take(&phone, line).await,
             ControlRequest::LeadGiven => self.lead_given(line).await,
+            ControlRequest::Missed { within_sec } => self.missed(within_sec, line).await,
             ControlRequest::LeadList => self.lead_list(line).await,
             ControlRequest::LeadSet { lead, items } => {
                 let wrapper = self.field_list_wrapper.as_deref();

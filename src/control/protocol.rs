@@ -59,6 +59,12 @@ pub enum ControlRequest {
     LeadTake { phone: String },
     /// `lead given`: an item a number that a person has given a lead.
     LeadGiven,
+    /// `missed`: an item a customer who waits for a call back, longest waiting first.
+    Missed {
+        /// Only those who tried in the last so many seconds.
+        #[serde(default)]
+        within_sec: Option<u64>,
+    },
     /// `explain --call`: the finished call of this linkedid, as the spool has it.
     Call {
         /// The linkedid, the uuid, or a telephone number.

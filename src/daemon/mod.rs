@@ -13,6 +13,7 @@
 //! | [`observer`] | looks at all of it, for whoever asks |
 //! | [`directory`] | waiting calls go when something is learned of their numbers |
 //! | [`lists`] | leads and employees in force |
+//! | [`trunks`] | what each trunk took |
 //! | [`webhooks`] | events that come to us |
 //! | [`lead_fields`] | leads' fields, as `status` shows them |
 //! | [`rights`] | with whose rights it runs, and who can read its secrets |
@@ -31,6 +32,7 @@ pub(crate) mod outward;
 pub(crate) mod readers;
 pub(crate) mod rights;
 pub(crate) mod tokens;
+pub(crate) mod trunks;
 pub(crate) mod upkeep;
 pub(crate) mod webhooks;
 
@@ -44,7 +46,6 @@ use crate::ops::{http, systemd};
 use crate::privilege;
 use callbridge_intake::run::{SharedPeople, Shell};
 use callbridge_intake::written::Files;
-use callbridge_mapping::journal::Rules;
 use callbridge_model::exit::Code;
 use callbridge_model::heartbeat::Pulse;
 use callbridge_model::status::{Status, findings};
@@ -168,11 +169,10 @@ impl Daemon {
         };
         let vitals = [shell.pulse.vital()];
         intake.spawn(shell.run());
-        let (rules, spool) = (&config.rules, &opened.spool);
         let (shown, met) = lists.shown();
-        let keep = keep_people(lists, opened.directory, &people, (rules, spool));
+        let keep = keep_people(lists, opened.directory, &people, &config, &opened.spool);
         tasks.spawn(until(keep, stopped.clone()));
-        start_keeping(spool, &stopped, &mut tasks);
+        start_keeping(&opened.spool, &stopped, &mut tasks);
         let Outward {
             shown: sender,
             asking,
@@ -194,6 +194,7 @@ impl Daemon {
             webhooks,
             lists: shown,
             employees: met,
+            trunks: opened.trunks,
             vitals: vitals.into_iter().chain(vital).collect(),
             state: shown_folder(&config),
             check_command: check_command(&config, std::env::args()),
@@ -398,8 +399,10 @@ fn keep_people(
     lists: Lists,
     leads: Arc<LeadDirectory>,
     people: &SharedPeople,
-    (rules, spool): (&Rules, &Handle),
+    config: &Config,
+    spool: &Handle,
 ) -> impl Future<Output = anyhow::Result<()>> + use<> {
+    let rules = &config.rules;
     let listed = lists::keep(lists, Arc::clone(people), rules.clone(), spool.clone());
     let learned = directory::keep(leads, Arc::clone(people), rules.clone(), spool.clone());
     async move { tokio::try_join!(listed, learned).map(drop) }

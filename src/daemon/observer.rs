@@ -2,6 +2,7 @@
 
 use super::lists;
 use super::readers::{self, Others};
+use super::trunks::{KnownTrunks, Took};
 use super::webhooks::ReceiverView;
 use crate::daemon::lead_fields;
 use crate::ops::http::Watch;
@@ -49,6 +50,8 @@ pub(crate) struct Observer {
     pub lists: lists::ListStates,
     /// How employees meet the newest calls.
     pub employees: watch::Receiver<Option<Employees>>,
+    /// The trunks of the flags.
+    pub trunks: KnownTrunks,
     /// The loops that have to turn.
     pub vitals: Vec<Vital>,
     pub state: String,
@@ -66,9 +69,11 @@ impl Observer {
         let (at, state) = (now.floor_seconds().get(), self.state.clone());
         let read = self.spool.read(move |store| {
             let kept = crate::ops::kept::kept(store, at, &state)?;
-            Ok((kept, tables::shows::lead_fields(store, now)?))
+            let fields = tables::shows::lead_fields(store, now)?;
+            Ok((kept, fields, Took::read(store, at)?))
         });
-        let (kept, fields) = read.await?;
+        let (kept, fields, took) = read.await?;
+        let (trunks, day_calls) = self.trunks.shown(&took);
         let books = kept.books;
         let sender = self.sender.borrow().clone();
         // Before all else the sender has to say: without the disk nothing is sent or taken in.
@@ -98,6 +103,8 @@ impl Observer {
             lists: self.lists.borrow().values().cloned().collect(),
             employees: self.employees.borrow().clone().or(kept.employees),
             check_command: self.check_command.clone(),
+            trunks,
+            day_calls,
             ..kept
         };
         Ok(status.judged())

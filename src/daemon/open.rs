@@ -1,5 +1,6 @@
 //! Opens the state folder: whose calls these are, what was open, where each source goes on.
 
+use super::trunks::KnownTrunks;
 use crate::build_time;
 use crate::config::checked::{Config, SourceConfig as SourceFlag};
 use crate::control::lock_wait::LockWait;
@@ -43,6 +44,8 @@ pub(crate) struct Opened {
     pub directory: Arc<LeadDirectory>,
     /// With the open calls restored.
     pub intake: Intake,
+    /// The trunks, with since when each is known.
+    pub trunks: KnownTrunks,
     /// Ready to run, in the order of the flags.
     pub sources: Vec<Source>,
     /// Which of them are files.
@@ -110,7 +113,10 @@ pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opene
         .iter()
         .map(|source| is_file(&source.url.transport))
         .collect();
+    let now = clock::now().wall.floor_seconds().get();
+    let trunks = KnownTrunks::take_up(&config.rules.trunks, &spool, now).await;
     Ok(Opened {
+        trunks: trunks.map_err(failure)?,
         spool,
         guard,
         memory,

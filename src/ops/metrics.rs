@@ -1,6 +1,8 @@
 //! The status as Prometheus metrics: in OpenMetrics text for who asks for it, as Prometheus does,
 //! and in the older text format for all others.
 
+mod trunks;
+
 use callbridge_model::status::{PAUSES, Requests, Status, TROUBLES};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -157,6 +159,7 @@ pub(crate) fn render(seen: &Observed, format: Format) -> String {
     budget(&mut all, seen);
     sources(&mut all, seen);
     unmatched(&mut all, seen);
+    trunks::trunks(&mut all, seen);
     token(&mut all, seen);
     webhooks(&mut all, seen);
     directory(&mut all, seen);

@@ -75,6 +75,7 @@ fn places(command: &mut Command) -> Vec<&mut SecretPlace> {
         | Command::Dead(..)
         | Command::LeadMissing { .. }
         | Command::LeadList(_)
+        | Command::Missed { .. }
         | Command::LeadGiven(..)
         | Command::LeadCheck(_)
         | Command::Disconnect(_)
@@ -106,6 +107,7 @@ pub(super) fn listen(command: &Command) {
         | Command::Dead(..)
         | Command::LeadMissing { .. }
         | Command::LeadList(_)
+        | Command::Missed { .. }
         | Command::LeadGiven(..)
         | Command::LeadCheck(_)
         | Command::Disconnect(_)

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// The metrics that the program exports under `/metrics`.
-const METRICS: [&str; 18] = [
+const METRICS: [&str; 20] = [
     "callbridge_calls",
     "callbridge_requests_total",
     "callbridge_budget_slots",
@@ -28,6 +28,8 @@ const METRICS: [&str; 18] = [
     "callbridge_unmatched_channels_total",
     "callbridge_failing",
     "callbridge_log_lines_lost_total",
+    "callbridge_missed_waiting",
+    "callbridge_trunk_calls_total",
 ];
 
 fn deploy(file: &str) -> PathBuf {

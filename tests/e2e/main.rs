@@ -15,6 +15,7 @@ mod identity;
 mod kills;
 mod leads;
 mod log;
+mod missed;
 mod old_files;
 mod old_managers;
 mod operations;

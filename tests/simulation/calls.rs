@@ -18,10 +18,9 @@ pub fn call(n: u32, now: EventTime, lead: i64, live: bool) -> Finished {
     let linkedid = format!("{}.{n}", started.floor_seconds());
     let name = format!("sim\0{linkedid}");
     let uuid = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes());
-    let direction = if n.is_multiple_of(2) {
-        Direction::Inbound
-    } else {
-        Direction::Outbound
+    let direction = match n.is_multiple_of(2) {
+        true => Direction::Inbound,
+        false => Direction::Outbound,
     };
     let record = CallRecord {
         uuid: Some(CallUuid(uuid)),
@@ -78,6 +77,7 @@ pub fn call(n: u32, now: EventTime, lead: i64, live: bool) -> Finished {
         live,
         remarks: Vec::new(),
         judged_at: now,
+        kept_out_unanswered: false,
     };
     Finished { judged, call }
 }

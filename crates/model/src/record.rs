@@ -323,4 +323,8 @@ pub struct Judged {
     pub remarks: Vec<String>,
     /// When it was judged.
     pub judged_at: EventTime,
+    /// A customer called in, nobody answered, and `unanswered=no` keeps the call out of the
+    /// journal: they wait for a call back all the same.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub kept_out_unanswered: bool,
 }

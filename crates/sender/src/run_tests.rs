@@ -99,6 +99,7 @@ fn journaled() -> Finished {
         live: true,
         remarks: Vec::new(),
         judged_at: call.ended,
+        kept_out_unanswered: false,
     };
     Finished { judged, call }
 }

@@ -8,6 +8,7 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`state`] | the states of a call and the one pure function between them |
+//! | [`employee_work`] | what employees did, added up |
 //! | [`op`] | what can be stored, and what it does to the books |
 //! | [`row`] | what can be read |
 //! | [`store`] | opens, dispatches, commits |
@@ -50,6 +51,7 @@ pub mod binding;
 mod check;
 mod db;
 pub mod directory;
+pub mod employee_work;
 pub mod error;
 pub mod finished_calls;
 pub mod folder;
@@ -75,8 +77,8 @@ pub use op::{
     Delivered, Delivery, Done, FailedCallStep, Finished, Op, Purged, RowId, SlotRow, WebhookEvent,
 };
 pub use row::{
-    Act, Attempt, Due, Hooked, LeadByHand, Left, Letter, LetterFilter, Notice, ParkedPhone,
-    QueueQuery, Ripe, Row, SeenCall, Unconfirmed, UnreadBytes, WorkQueue,
+    Act, Attempt, Due, Hooked, LeadByHand, Left, Letter, LetterFilter, MissedCustomer, Notice,
+    ParkedPhone, QueueQuery, Ripe, Row, SeenCall, TrunkCalls, Unconfirmed, UnreadBytes, WorkQueue,
 };
 pub use state::{FIRST_POLL, IfAbsent, Refused, State, Step, hooked, next};
 pub use store::Store;

@@ -285,6 +285,44 @@ pub struct ParkedPhone {
     pub pbx: String,
 }
 
+/// A customer who called, got nobody, and was not talked to since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissedCustomer {
+    /// Who.
+    pub phone: Phone,
+    /// The PBX of the last try.
+    pub pbx: String,
+    /// The trunk of the last try.
+    pub trunk: String,
+    /// The lead of the last try, where it had one.
+    pub lead: Option<LeadId>,
+    /// Waiting since this first try.
+    pub first_at: EpochSeconds,
+    /// The last try.
+    pub last_at: EpochSeconds,
+    /// How often they tried.
+    pub tries: u64,
+}
+
+/// What a trunk took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrunkCalls {
+    /// Its PBX.
+    pub pbx: String,
+    /// Its name; empty of the calls between extensions.
+    pub trunk: String,
+    /// Calls in the time asked for.
+    pub calls: u64,
+    /// Those of them that were put down to an extension.
+    pub with_extension: u64,
+    /// And to an employee.
+    pub with_employee: u64,
+    /// Calls since the state was made.
+    pub ever: u64,
+    /// When the last of all began.
+    pub last_at: EpochSeconds,
+}
+
 /// A lead that a person has given a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeadByHand {

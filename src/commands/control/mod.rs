@@ -8,11 +8,13 @@
 //! | [`dead`] | the commands about letters; `watch`: letters as they come to be |
 //! | [`lead`] | the commands about leads |
 //! | [`status`] | how all stands; `screen`: a terminal drawn anew in place |
+//! | [`missed`] | customers who wait for a call back |
 
 pub(crate) mod calls;
 mod conversation;
 pub(crate) mod dead;
 pub(crate) mod lead;
+pub(crate) mod missed;
 mod screen;
 pub(crate) mod status;
 mod watch;

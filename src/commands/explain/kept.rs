@@ -56,6 +56,7 @@ impl Kept {
             live: false,
             remarks: self.call.remarks.clone(),
             judged_at: self.judged_at,
+            kept_out_unanswered: false,
         };
         let of = text::Explained {
             judged: &judged,

@@ -1,7 +1,7 @@
-//! The flags of `lead …`.
+//! The flags of `lead …` and `missed`.
 
 use super::{Flags, StateFlags};
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 
 const GIVE_EXAMPLES: &str = "\
 The number is asked after what the dialplan says (var:, userfield:) and before csv: and
@@ -21,6 +21,31 @@ Examples:
 
 Exit: 0 written, 64 what was typed, 65 refused or not a field of leads,
 69 no daemon, paused or not settled in time, 77 token or grant.";
+
+/// How `missed` is used.
+pub(crate) const MISSED_EXAMPLES: &str = "\
+A customer waits who made an unanswered call and with whom nobody has talked since, in either
+direction; calls that unanswered=no keeps out of the journal count too. After 30 days without
+another try they are forgotten.
+
+Examples:
+  callbridge missed
+  callbridge missed --since 24h --csv > to-call.csv
+  callbridge missed --json | jq -r .phone";
+
+/// `missed`
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct MissedFlags {
+    /// Only those who tried in this time, as 24h
+    #[arg(long, value_name = "T")]
+    pub since: Option<String>,
+    /// As CSV
+    #[arg(long, conflicts_with = "json")]
+    pub csv: bool,
+    /// Where.
+    #[command(flatten)]
+    pub state: StateFlags,
+}
 
 /// `lead …`
 #[derive(Debug, Subcommand)]

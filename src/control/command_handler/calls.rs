@@ -281,6 +281,7 @@ fn item(call: Listed) -> Value {
         live: false,
         remarks: Vec::new(),
         judged_at: EventTime::from_seconds(0),
+        kept_out_unanswered: false,
     };
     let mut item = json!(Shape::of(&judged));
     item["state"] = json!(call.state.map_or("internal", State::word));

@@ -1,12 +1,13 @@
-//! What is asked about leads and numbers.
+//! What is asked about leads and numbers, and about customers who wait for a call back.
 
 use super::{CommandHandler, ReplySender, Stop};
 use callbridge_dead_letter::release::release_given;
 use callbridge_leads::directory::{Finding, Holder, Standing};
 use callbridge_mapping::people::LeadAnswer;
 use callbridge_model::{LeadId, Phone, TypedNumber, clock, number};
-use callbridge_spool::{Act, LeadByHand, Op, tables};
+use callbridge_spool::{Act, LeadByHand, MissedCustomer, Op, tables};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// Numbers read at a time.
 const PHONES_PAGE: usize = 500;
@@ -140,6 +141,54 @@ impl CommandHandler {
     fn in_full(&self, phone: &str) -> Result<Phone, Stop> {
         TypedNumber::in_full(phone, self.countries())
             .map_err(|words| Stop::Error { code: 65, words })
+    }
+
+    /// Customers who wait for a call back, longest waiting first.
+    pub(super) async fn missed(
+        &self,
+        within_sec: Option<u64>,
+        line: &mut ReplySender,
+    ) -> Result<(), Stop> {
+        let now = clock::now().wall;
+        let since = within_sec.map(|within| now.minus(Duration::from_secs(within)));
+        let since = since.map(|since| since.floor_seconds().get());
+        let mut after: Option<MissedCustomer> = None;
+        loop {
+            let from = after.clone();
+            let read = self.spool.read(move |store| {
+                let page =
+                    tables::missed::missed_waiting(store, since, from.as_ref(), PHONES_PAGE)?;
+                let given = page.into_iter().map(|customer| {
+                    let given = tables::given::given(store, &customer.phone)?;
+                    Ok((customer, given.map(|it| it.lead)))
+                });
+                given.collect::<Result<Vec<_>, _>>()
+            });
+            let page = read.await?;
+            let Some((last, _)) = page.last() else {
+                return Ok(());
+            };
+            after = Some(last.clone());
+            for (customer, given) in &page {
+                let item = json!({
+                    "phone": customer.phone, "leadId": self.lead_of(customer, *given),
+                    "trunk": customer.trunk, "firstAt": customer.first_at,
+                    "lastAt": customer.last_at, "tries": customer.tries,
+                });
+                line.item(item).await?;
+            }
+        }
+    }
+
+    /// The lead that the rules give the number by now, else that of the last try. Without a daemon
+    /// no rule is known, but what was given by hand.
+    fn lead_of(&self, customer: &MissedCustomer, given: Option<LeadId>) -> Option<LeadId> {
+        let trunk = self.rules.trunks.find(&customer.pbx, &customer.trunk);
+        let answer = trunk.map(|trunk| self.people().lead_of_phone(&customer.phone, trunk));
+        match answer {
+            Some(LeadAnswer::One(lead, _)) => Some(lead),
+            Some(LeadAnswer::Two(..) | LeadAnswer::None(_)) | None => given.or(customer.lead),
+        }
     }
 
     pub(super) async fn lead_check(&self, phone: &str, line: &mut ReplySender) -> Result<(), Stop> {

@@ -44,6 +44,7 @@ fn later(row: &Row, by: Duration) -> Finished {
         live: false,
         remarks: Vec::new(),
         judged_at: clock::now().wall,
+        kept_out_unanswered: false,
     };
     Finished { judged, call }
 }

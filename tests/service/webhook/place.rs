@@ -209,6 +209,7 @@ fn call(n: u32) -> Finished {
         live: true,
         remarks: Vec::new(),
         judged_at: EventTime::from_seconds(start + 6),
+        kept_out_unanswered: false,
     };
     Finished { judged, call }
 }

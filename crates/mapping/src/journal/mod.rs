@@ -113,6 +113,7 @@ pub fn judge(
         live: call.live,
         remarks,
         judged_at: now,
+        kept_out_unanswered: verdict.kept_out_unanswered,
     }
 }
 
@@ -121,6 +122,7 @@ struct Verdict {
     outcome: Outcome,
     reason: Option<Reason>,
     message: String,
+    kept_out_unanswered: bool,
 }
 
 impl Verdict {
@@ -129,6 +131,7 @@ impl Verdict {
             outcome,
             reason: None,
             message: message.into(),
+            kept_out_unanswered: false,
         }
     }
 
@@ -137,6 +140,7 @@ impl Verdict {
             outcome: Outcome::DeadLetter,
             reason: Some(reason),
             message: message.into(),
+            kept_out_unanswered: false,
         }
     }
 }
@@ -178,10 +182,12 @@ fn left_out(
             return skipped(format!("trunk {} says journal=no", trunk.name));
         }
         if !trunk.unanswered && !call.answered {
-            return skipped(format!(
-                "unanswered, and trunk {} says unanswered=no",
-                trunk.name
-            ));
+            let why = format!("unanswered, and trunk {} says unanswered=no", trunk.name);
+            let early = limit.is_some_and(|limit| call.started < limit);
+            return Some(Verdict {
+                kept_out_unanswered: call.direction == Direction::Inbound && !early,
+                ..Verdict::plain(Outcome::Skipped, why)
+            });
         }
     }
     // A start that cannot be true says nothing about before or after.

@@ -74,6 +74,7 @@ pub fn remap(
         live: false,
         remarks: Vec::new(),
         judged_at: now,
+        kept_out_unanswered: false,
     }
 }
 

@@ -29,6 +29,7 @@ const FINDERS: &[Finder] = &[
     formats,
     daemons,
     trunks,
+    super::trunks::silent,
     token,
     troubles,
     gaps,

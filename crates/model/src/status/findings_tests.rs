@@ -4,7 +4,7 @@ use super::FindingKind as K;
 use super::*;
 use crate::status::{
     Directory, Employees, Lack, Lacking, LeadField, LeadFields, ListFile, OverallState, PAUSES,
-    Pause, SenderTrouble, SourceGap, SourceState, Token, Unmatched, Webhooks,
+    Pause, SenderTrouble, SourceGap, SourceState, Token, TrunkStatus, Unmatched, Webhooks,
 };
 
 const NOW: i64 = 1_795_151_317;
@@ -215,6 +215,30 @@ fn other_daemon(effect: Effect) -> Status {
     with(|status| status.sources[0].others.push(other))
 }
 
+/// A trunk with so many calls of a day's two, of which so many were at an extension.
+fn trunk_of(day_calls: u64, day_extensions: u64) -> Status {
+    with(|status| {
+        status.day_calls = 2;
+        status.trunks = vec![TrunkStatus {
+            name: "city".to_owned(),
+            since: Some(NOW - DAY),
+            journal: true,
+            has_employees: true,
+            day_calls,
+            day_extensions,
+            ..TrunkStatus::default()
+        }];
+    })
+}
+
+fn trunks() -> Vec<(Status, &'static [FindingKind])> {
+    vec![
+        (trunk_of(0, 0), &[K::SilentTrunk]),
+        (trunk_of(1, 0), &[]),
+        (trunk_of(1, 1), &[K::SilentEmployees]),
+    ]
+}
+
 #[test]
 fn the_verdict_is_that_of_the_worst_that_is_found() {
     let both_down = {
@@ -271,7 +295,7 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
         (wrong_books, &[K::Books]),
     ];
     let mut met = std::collections::BTreeSet::new();
-    for (status, kinds) in table.into_iter().chain(let_in()) {
+    for (status, kinds) in table.into_iter().chain(let_in()).chain(trunks()) {
         let found: Vec<FindingKind> = status.todo.iter().map(|todo| todo.kind).collect();
         assert_eq!(found, kinds, "{status:?}");
         let worst = kinds.iter().map(|kind| kind.verdict()).max();

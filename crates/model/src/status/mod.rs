@@ -7,6 +7,7 @@
 //! | [`findings`] | what is found in the shape: one function for each part |
 //! | [`hearing`] | lines that are let in, and what they lack |
 //! | [`people`] | lists of leads and employees |
+//! | [`trunks`] | what each trunk took, and which takes nothing |
 //! | [`text`] | the same for people |
 
 pub mod findings;
@@ -14,6 +15,7 @@ pub mod hearing;
 pub mod other_reader;
 pub mod people;
 pub mod text;
+pub mod trunks;
 pub mod verdict;
 
 use crate::status::other_reader::OtherReader;
@@ -22,6 +24,7 @@ pub use people::{Doubtful, Employees, ListFile, UnknownEmployee, Unlisted};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 pub use text::seconds_in_words;
+pub use trunks::TrunkStatus;
 pub use verdict::{FindingKind, OverallState, Todo};
 
 /// Everything `status` shows.
@@ -85,6 +88,12 @@ pub struct Status {
     /// How employees meet the newest calls; not there without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub employees: Option<Employees>,
+    /// The trunks, and what each took.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trunks: Vec<TrunkStatus>,
+    /// Calls of the last 24 hours, those between extensions among them.
+    #[serde(default)]
+    pub day_calls: u64,
     /// The command that tries what the daemon was given; not told in JSON.
     #[serde(skip)]
     pub check_command: Option<String>,

@@ -50,6 +50,10 @@ pub enum FindingKind {
     OtherDaemon,
     /// Channels that no trunk takes in carry outside numbers: their calls are not journaled.
     NoTrunk,
+    /// A trunk has taken nothing for a day while calls came by.
+    SilentTrunk,
+    /// A list of employees has matched none of a day's calls.
+    SilentEmployees,
     /// Consent has to be given anew, or the token is one that cannot be used.
     Token,
     /// The token ends soon, and nobody here can renew it.
@@ -80,7 +84,7 @@ pub enum FindingKind {
 
 impl FindingKind {
     /// Every kind, worst first.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::NoDaemon,
         Self::Paused,
         Self::NoSource,
@@ -90,6 +94,8 @@ impl FindingKind {
         Self::OtherFormat,
         Self::OtherDaemon,
         Self::NoTrunk,
+        Self::SilentTrunk,
+        Self::SilentEmployees,
         Self::Token,
         Self::TokenEnds,
         Self::CrmTrouble,
@@ -117,6 +123,8 @@ impl FindingKind {
             Self::OtherFormat => "other_format",
             Self::OtherDaemon => "other_daemon",
             Self::NoTrunk => "no_trunk",
+            Self::SilentTrunk => "silent_trunk",
+            Self::SilentEmployees => "silent_employees",
             Self::Token => "token",
             Self::TokenEnds => "token_ends",
             Self::CrmTrouble => "crm_trouble",
@@ -143,6 +151,8 @@ impl FindingKind {
             | Self::OtherFormat
             | Self::OtherDaemon
             | Self::NoTrunk
+            | Self::SilentTrunk
+            | Self::SilentEmployees
             | Self::Token
             | Self::TokenEnds
             | Self::CrmTrouble

@@ -2,6 +2,7 @@
 //! sent it. Never are there two of one call.
 
 use super::finish::FinishRow;
+use super::missed;
 use super::outbox;
 use super::step;
 use crate::Store;
@@ -25,12 +26,13 @@ pub(crate) fn corrected(store: &mut Store, new: &FinishRow) -> Result<Option<Don
     let found = store
         .prepare(&format!(
             "SELECT id, CAST(json_extract(call, '$.ended') - json_extract(call, '$.started')
-                             AS INTEGER)
+                             AS INTEGER), phone
              FROM calls WHERE uuid = ?1 AND {WAITS}"
         ))?
-        .query_row([uuid], |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_row([uuid], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .optional();
-    let Some((row, span)): Option<(i64, i64)> = store.sql(found)? else {
+    let found: Option<(i64, i64, Option<String>)> = store.sql(found)?;
+    let Some((row, span, phone)) = found else {
         return Ok(None);
     };
     if new.reason == Some(Reason::Incomplete) && new.span_micros <= span {
@@ -67,7 +69,17 @@ pub(crate) fn corrected(store: &mut Store, new: &FinishRow) -> Result<Option<Don
     if let Some(before) = before {
         outbox::queue_leave(store, &before, Left::Released, new.at)?;
     }
+    weigh(store, new, phone)?;
     Ok(Some(Done::Corrected(row)))
+}
+
+/// Who waits for a call back may be others now: the call had another number, or was told otherwise.
+fn weigh(store: &Store, new: &FinishRow, before: Option<String>) -> Result<(), Error> {
+    let other = before.filter(|before| Some(before) != new.phone.as_ref());
+    for phone in other.iter().chain(&new.phone) {
+        missed::anew(store, phone, new.at)?;
+    }
+    Ok(())
 }
 
 /// Letters `incomplete` under other uuids, which were parts of this call: they are given up,
@@ -103,6 +115,8 @@ pub(crate) fn give_up_parts(store: &mut Store, new: &FinishRow) -> Result<(), Er
         if let Some(before) = before {
             outbox::queue_leave(store, &before, Left::Discarded, new.at)?;
         }
+        let phone = store.value("SELECT phone FROM calls WHERE id = ?1", [part])?;
+        weigh(store, new, phone)?;
     }
     Ok(())
 }

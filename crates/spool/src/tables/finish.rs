@@ -2,8 +2,10 @@
 
 use super::correct;
 use super::listed;
+use super::missed;
 use super::outbox;
 use super::seen_calls;
+use super::trunk_calls;
 use crate::Db;
 use crate::Error;
 use crate::Store;
@@ -11,8 +13,9 @@ use crate::op::{Done, Finished, RowId};
 use crate::state::State;
 use crate::tables::books::Book;
 use crate::tables::seen_calls::Buried;
-use callbridge_call::EventTime;
-use callbridge_model::{CallUuid, Outcome, Reason};
+use callbridge_call::timeline::{Role, Timeline, Way};
+use callbridge_call::{Direction, EventTime, FinishedCall};
+use callbridge_model::{CallUuid, Judged, LeadId, Outcome, Reason};
 
 /// Starts that differ by no more are the same: two sources may round the same moment apart.
 const SAME_START_SEC: u64 = 1;
@@ -39,6 +42,69 @@ pub(crate) struct FinishRow {
     pub(crate) call: String,
     /// From its start to its end.
     pub(crate) span_micros: i64,
+    pub(crate) customer: CustomerColumns,
+}
+
+/// What is counted of a call beside its row.
+#[derive(Debug)]
+pub(crate) struct CustomerColumns {
+    pub(crate) direction: Direction,
+    pub(crate) answered: bool,
+    trunk: Option<String>,
+    pub(crate) lead: Option<i64>,
+    /// When it began, as the journal has it: in seconds.
+    pub(crate) at: i64,
+    pub(crate) duration_sec: i64,
+    pub(crate) has_extension: bool,
+    pub(crate) has_employee: bool,
+    pub(crate) kept_out_unanswered: bool,
+    /// Extensions that rang, separated by spaces, of a call that is kept out.
+    pub(crate) rang: String,
+}
+
+impl CustomerColumns {
+    fn new(judged: &Judged, call: &FinishedCall) -> Self {
+        let record = &judged.record;
+        let kept_out_unanswered = judged.kept_out_unanswered;
+        let judged_by_people = judged.outcome != Outcome::Skipped;
+        Self {
+            direction: record.direction,
+            answered: record.answered,
+            trunk: record.trunk.clone(),
+            lead: record.lead_id.map(LeadId::get),
+            at: record.started_at.get(),
+            duration_sec: i64::from(record.duration_sec),
+            has_extension: judged_by_people && record.employee.is_some(),
+            has_employee: record.employee_id.is_some(),
+            kept_out_unanswered,
+            rang: match kept_out_unanswered {
+                true => rang(call.timeline.as_ref()).join(" "),
+                false => String::new(),
+            },
+        }
+    }
+
+    /// Its name; empty of a call between extensions.
+    pub(crate) fn trunk(&self) -> &str {
+        match self.direction {
+            Direction::Internal => "",
+            Direction::Inbound | Direction::Outbound => self.trunk.as_deref().unwrap_or(""),
+        }
+    }
+}
+
+/// The extensions that were called, each once.
+pub(crate) fn rang(timeline: Option<&Timeline>) -> Vec<&str> {
+    let channels = timeline.map_or(&[][..], |it| &it.channels);
+    let mut rang: Vec<&str> = Vec::new();
+    for channel in channels {
+        if let (Role::Extension(extension), Way::Dialled) = (&channel.party, channel.way)
+            && !rang.contains(&extension.as_str())
+        {
+            rang.push(extension);
+        }
+    }
+    rang
 }
 
 /// Serializes a value for a text column.
@@ -93,6 +159,7 @@ impl FinishRow {
                 .map(|phone| phone.as_str().to_owned()),
             heard: call.number.as_ref().map(|number| number.text.clone()),
             span_micros: call.ended.micros().saturating_sub(call.started.micros()),
+            customer: CustomerColumns::new(judged, call),
             record: if looked_at {
                 json("a call record", record)?
             } else {
@@ -152,10 +219,15 @@ pub(crate) fn finish(store: &mut Store, new: &FinishRow) -> Result<Done, Error> 
         new.started,
         new.at,
     )?;
-    match new.outcome {
+    let done = match new.outcome {
         Outcome::Internal | Outcome::Skipped => count_only(store, new, &buried),
         Outcome::Journal | Outcome::DeadLetter => keep(store, new, &buried),
+    }?;
+    if matches!(done, Done::New(_) | Done::Counted | Done::Conflict(_)) {
+        missed::note(store, new)?;
+        trunk_calls::note(store, new)?;
     }
+    Ok(done)
 }
 
 fn count_only(store: &mut Store, new: &FinishRow, buried: &Buried) -> Result<Done, Error> {

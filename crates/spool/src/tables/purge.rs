@@ -4,7 +4,9 @@ use super::deliveries;
 use super::listed;
 use super::look_ups;
 use super::meta;
+use super::missed;
 use super::shows;
+use super::trunk_calls;
 use crate::Db;
 use crate::Error;
 use crate::Store;
@@ -29,6 +31,8 @@ pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<Done, Error> {
     look_ups::purge_look_ups(store, now)?;
     shows::purge_shows(store, now)?;
     listed::purge_internal(store, now)?;
+    missed::purge_missed(store, now)?;
+    trunk_calls::purge_quarters(store, now)?;
     give_pages_back(store)?;
     Ok(Done::Purged(Purged {
         calls,

@@ -239,7 +239,9 @@ ALTER TABLE deliveries ADD COLUMN signature BLOB;   -- NULL: of an older version
 CREATE UNIQUE INDEX deliveries_signature ON deliveries(signature) WHERE signature IS NOT NULL;
 ";
 
-/// What people do, and whom they are to call: leads given to numbers by hand, acts on letters.
+/// What people do, and whom they are to call: leads given to numbers by hand, acts on letters;
+/// customers who called in vain; what each trunk took. Who waits is found among the calls that an
+/// older version kept.
 const PEOPLE: &str = "
 ALTER TABLE calls ADD COLUMN acts TEXT;         -- [{at, who, what}]; NULL: none
 CREATE TABLE given_leads (
@@ -248,6 +250,60 @@ CREATE TABLE given_leads (
     at INTEGER NOT NULL,                -- seconds
     who TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE missed (
+    phone TEXT PRIMARY KEY,             -- E.164
+    pbx TEXT NOT NULL,                  -- of the last try, as trunk and lead
+    trunk TEXT NOT NULL,
+    lead INTEGER,
+    first_at INTEGER NOT NULL,          -- seconds
+    last_at INTEGER NOT NULL,
+    tries INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX missed_first ON missed(first_at, phone);
+CREATE INDEX missed_last ON missed(last_at);
+CREATE INDEX missed_trunk ON missed(trunk);
+CREATE TABLE unanswered (               -- calls that `unanswered=no` keeps out of the journal
+    id INTEGER PRIMARY KEY,
+    pbx TEXT NOT NULL,
+    trunk TEXT NOT NULL,
+    phone TEXT,
+    started INTEGER NOT NULL,           -- seconds
+    rang TEXT NOT NULL                  -- extensions, separated by spaces
+) STRICT;
+CREATE INDEX unanswered_phone ON unanswered(phone, started) WHERE phone IS NOT NULL;
+CREATE INDEX unanswered_started ON unanswered(started);
+CREATE TABLE trunks (
+    pbx TEXT NOT NULL,
+    trunk TEXT NOT NULL,                -- empty: calls between extensions
+    calls INTEGER NOT NULL,
+    last_at INTEGER NOT NULL,           -- seconds
+    PRIMARY KEY (pbx, trunk)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE trunk_quarters (
+    pbx TEXT NOT NULL,
+    trunk TEXT NOT NULL,
+    quarter INTEGER NOT NULL,           -- seconds: where the quarter of an hour begins
+    calls INTEGER NOT NULL,
+    extensions INTEGER NOT NULL,        -- calls put down to an extension
+    employees INTEGER NOT NULL,         -- and to an employee
+    PRIMARY KEY (pbx, trunk, quarter)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX quarters_old ON trunk_quarters(quarter);
+INSERT INTO missed (phone, pbx, trunk, first_at, last_at, tries)
+    SELECT c.phone, '', '', min(c.started), max(c.started), count(*)
+    FROM calls c LEFT JOIN (
+        SELECT phone, max(started + json_extract(record, '$.durationSec')) AS ended
+        FROM calls WHERE phone IS NOT NULL AND json_extract(record, '$.answered')
+        GROUP BY phone) t ON t.phone = c.phone
+    WHERE c.phone IS NOT NULL AND NOT json_extract(c.record, '$.answered')
+        AND json_extract(c.record, '$.direction') = 'INBOUND'
+        AND c.reason IS NOT 'invalid_epoch' AND (t.ended IS NULL OR c.started >= t.ended)
+    GROUP BY c.phone;
+UPDATE missed SET (pbx, trunk, lead) = (
+    SELECT json_extract(record, '$.pbx'), ifnull(json_extract(record, '$.trunk'), ''),
+           json_extract(record, '$.leadId')
+    FROM calls WHERE substr(calls.phone, -4) = substr(missed.phone, -4)
+        AND calls.phone = missed.phone AND started = missed.last_at LIMIT 1);
 ";
 
 /// What a file turned out to be.

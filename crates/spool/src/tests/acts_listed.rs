@@ -63,6 +63,31 @@ pub const LISTED: &[Act] = &[
     ("the extensions of the newest calls", |store, _| {
         drop(tables::strangers::extensions_met(store).expect("readable"));
     }),
+    (
+        "a missed call, one that came late, and their talk",
+        |store, _| {
+            let call = |store: &mut Store, n: u32, started: i64, answered: bool| {
+                let mut call = finished(n, Outcome::Journal, None);
+                call.judged.record.client_phone = Phone::from_digits(998_930_000_002);
+                (call.judged.record.answered, call.call.answered) = (answered, answered);
+                call.call.started = at(started);
+                write(store, vec![Op::Finish(Box::new(call))]);
+            };
+            call(store, 910_001, 910_000, false);
+            call(store, 910_002, 910_100, false);
+            call(store, 910_003, 910_050, true);
+            let waiting = tables::missed::missed_waiting(store, None, None, 5).expect("readable");
+            assert!(!waiting.is_empty());
+            call(store, 910_004, 910_200, true);
+            let mut kept_out = finished(910_005, Outcome::Skipped, None);
+            kept_out.judged.kept_out_unanswered = true;
+            write(store, vec![Op::Finish(Box::new(kept_out))]);
+            let from = T0 + 910_000;
+            let calls = tables::customer_calls::between(store, from, from + 500).expect("readable");
+            assert_eq!(calls.len(), 5);
+            drop(tables::trunk_calls::trunk_calls(store, from).expect("readable"));
+        },
+    ),
     ("a lead given and taken, and an act", |store, rows| {
         let phone = Phone::from_digits(998_930_000_001).expect("a number");
         let given = LeadByHand {

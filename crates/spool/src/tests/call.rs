@@ -75,6 +75,7 @@ pub fn finished(n: u32, outcome: Outcome, reason: Option<Reason>) -> Finished {
         live: true,
         remarks: Vec::new(),
         judged_at: at(i64::from(n) + 6),
+        kept_out_unanswered: false,
     };
     Finished { judged, call }
 }

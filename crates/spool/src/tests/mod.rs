@@ -19,6 +19,7 @@ mod given;
 mod handle;
 mod letters;
 mod listed;
+mod missed;
 mod model;
 mod plans;
 mod restored;

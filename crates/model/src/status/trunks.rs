@@ -1,0 +1,225 @@
+//! What each trunk took, and which of them, or of their lists of employees, take nothing.
+
+use super::findings::{counted, todo};
+use super::{FindingKind, Status, Todo};
+use serde::{Deserialize, Serialize};
+
+/// What takes nothing for so long while calls come by is said.
+const SILENT_SECONDS: i64 = 24 * 3600;
+/// Names of channels told in one line.
+const CHANNELS_MAX: usize = 5;
+
+/// A trunk, and what it took.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TrunkStatus {
+    /// Its name.
+    pub name: String,
+    /// The PBX that it is of; `null` for one of every PBX.
+    pub pbx: Option<String>,
+    /// Calls of the last 24 hours.
+    pub day_calls: u64,
+    /// Those of them that were put down to an extension.
+    pub day_extensions: u64,
+    /// And to an employee.
+    pub day_employees: u64,
+    /// Calls since the state was made.
+    pub calls: u64,
+    /// When its last call began, in epoch seconds; `null`: never.
+    pub last_at: Option<i64>,
+    /// Customers who wait for a call back, whose last try came over it.
+    pub missed_waiting: u64,
+    /// Since when a daemon has known it, in epoch seconds; `null` without a daemon.
+    pub since: Option<i64>,
+    /// It has a list of employees.
+    pub has_employees: bool,
+    /// Its calls are journaled.
+    pub journal: bool,
+}
+
+impl TrunkStatus {
+    fn silent_since(&self) -> Option<i64> {
+        let since = self.since?;
+        Some(self.last_at.map_or(since, |last| last.max(since)))
+    }
+}
+
+/// Trunks that took no call for a day while others came by, and lists that matched none of theirs.
+pub(super) fn silent(status: &Status, found: &mut Vec<Todo>) {
+    for trunk in status.trunks.iter().filter(|trunk| trunk.journal) {
+        let known = |since: i64| status.at - since >= SILENT_SECONDS;
+        let others = status.day_calls.saturating_sub(trunk.day_calls);
+        if trunk.day_calls == 0 && others > 0 && trunk.silent_since().is_some_and(known) {
+            let others = counted(others, "call", "calls");
+            let ever = match trunk.last_at {
+                Some(_) => "has taken no call for a day",
+                None => "has never taken a call",
+            };
+            let what = format!(
+                "trunk {} {ever}, while {others} came by{}: does its endpoint name the channels?",
+                trunk.name,
+                channels(status)
+            );
+            found.push(todo(FindingKind::SilentTrunk, what, status.check()));
+        }
+        let unlisted = trunk.day_extensions > 0 && trunk.day_employees == 0;
+        if trunk.has_employees && unlisted && trunk.since.is_some_and(known) {
+            let calls = counted(trunk.day_extensions, "call", "calls");
+            let what = format!(
+                "--employees of trunk {} has matched none of its {calls} of a day{}: does it list \
+                 the extensions?",
+                trunk.name,
+                extensions(status)
+            );
+            found.push(todo(FindingKind::SilentEmployees, what, status.check()));
+        }
+    }
+}
+
+/// ` (over PJSIP/citty, SIP/10.0.0.7)`: channels of no trunk that came by in a day.
+fn channels(status: &Status) -> String {
+    let lately = |at: i64| status.at - at < SILENT_SECONDS;
+    let seen = status.unmatched.iter().filter(|it| lately(it.last_at));
+    let seen: Vec<&str> = seen.map(|it| it.prefix.as_str()).collect();
+    named(" (over ", &seen)
+}
+
+fn extensions(status: &Status) -> String {
+    let met = status.employees.iter().flat_map(|it| &it.unlisted);
+    let met: Vec<&str> = met.map(|it| it.extension.as_str()).collect();
+    named(", of extensions (", &met)
+}
+
+fn named(before: &str, all: &[&str]) -> String {
+    let shown = &all[..all.len().min(CHANNELS_MAX)];
+    let more = match all.len() - shown.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    match shown {
+        [] => String::new(),
+        shown => format!("{before}{}{more})", shown.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::{Employees, Unlisted, Unmatched};
+
+    const NOW: i64 = 1_795_151_317;
+
+    fn trunk() -> TrunkStatus {
+        TrunkStatus {
+            name: "city".to_owned(),
+            since: Some(NOW - SILENT_SECONDS),
+            journal: true,
+            has_employees: true,
+            ..TrunkStatus::default()
+        }
+    }
+
+    fn told(trunk: TrunkStatus, day_calls: u64) -> Vec<(FindingKind, String)> {
+        let unmatched = |prefix: &str, last_at| Unmatched {
+            prefix: prefix.to_owned(),
+            last_at,
+            ..Unmatched::default()
+        };
+        let unlisted = Unlisted {
+            extension: "101".to_owned(),
+            ..Unlisted::default()
+        };
+        let status = Status {
+            at: NOW,
+            day_calls,
+            trunks: vec![trunk],
+            unmatched: vec![
+                unmatched("PJSIP/citty", NOW - 60),
+                unmatched("PJSIP/old", NOW - SILENT_SECONDS),
+            ],
+            employees: Some(Employees {
+                unlisted: vec![unlisted],
+                ..Employees::default()
+            }),
+            ..Status::default()
+        };
+        let mut found = Vec::new();
+        silent(&status, &mut found);
+        found.into_iter().map(|it| (it.kind, it.what)).collect()
+    }
+
+    #[test]
+    fn a_trunk_that_takes_nothing_for_a_day_is_said_with_the_channels_that_came_by() {
+        let found = told(trunk(), 7);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].0, FindingKind::SilentTrunk);
+        insta::assert_snapshot!(
+            found[0].1,
+            @"trunk city has never taken a call, while 7 calls came by (over PJSIP/citty): does \
+            its endpoint name the channels?"
+        );
+        let once = TrunkStatus {
+            last_at: Some(NOW - SILENT_SECONDS - 1),
+            ..trunk()
+        };
+        assert!(
+            told(once, 1)[0]
+                .1
+                .contains("no call for a day, while 1 call came by")
+        );
+    }
+
+    #[test]
+    fn nothing_is_said_of_a_quiet_day_a_new_trunk_or_one_that_takes_calls() {
+        assert_eq!(told(trunk(), 0), [], "no call came by");
+        let new = TrunkStatus {
+            since: Some(NOW - SILENT_SECONDS + 1),
+            ..trunk()
+        };
+        assert_eq!(told(new, 7), []);
+        let taking = TrunkStatus {
+            day_calls: 1,
+            last_at: Some(NOW - 60),
+            ..trunk()
+        };
+        assert_eq!(told(taking.clone(), 7), []);
+        let unknown = TrunkStatus {
+            since: None,
+            ..trunk()
+        };
+        assert_eq!(told(unknown, 7), [], "no daemon says since when");
+        let left_out = TrunkStatus {
+            journal: false,
+            ..trunk()
+        };
+        assert_eq!(told(left_out, 7), []);
+    }
+
+    #[test]
+    fn a_list_of_employees_that_matches_nobody_is_said_with_the_extensions() {
+        let unlisted = TrunkStatus {
+            day_calls: 3,
+            day_extensions: 2,
+            last_at: Some(NOW - 60),
+            ..trunk()
+        };
+        let found = told(unlisted.clone(), 3);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].0, FindingKind::SilentEmployees);
+        insta::assert_snapshot!(
+            found[0].1,
+            @"--employees of trunk city has matched none of its 2 calls of a day, of extensions \
+            (101): does it list the extensions?"
+        );
+        let listed = TrunkStatus {
+            day_employees: 1,
+            ..unlisted.clone()
+        };
+        assert_eq!(told(listed, 3), []);
+        let without = TrunkStatus {
+            has_employees: false,
+            ..unlisted
+        };
+        assert_eq!(told(without, 3), []);
+    }
+}

@@ -1,0 +1,202 @@
+//! What employees did: calls with customers, added up by extension. Pure, over calls by rising
+//! start; [`employee_work`] reads them from a running spool, an hour at a time, so that no commit
+//! waits long.
+
+use crate::{Error, Handle, tables};
+use std::collections::BTreeMap;
+
+/// Seconds read at a time.
+const HOUR: i64 = 3600;
+/// Calls are looked at from so long before: who was missed yesterday may be called back today.
+const LOOK_BACK: i64 = 24 * 3600;
+
+/// A call with a customer, as far as it counts here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CustomerCall {
+    /// When it began, in seconds.
+    pub started: i64,
+    /// The customer called.
+    pub inbound: bool,
+    /// They talked.
+    pub answered: bool,
+    /// The customer's number.
+    pub phone: Option<String>,
+    /// The extension it was put down to.
+    pub extension: Option<String>,
+    /// The CRM's id of who sits there.
+    pub employee_id: Option<i64>,
+    /// How long they talked, in seconds.
+    pub talk_sec: u64,
+    /// How long a caller who was answered waited, in seconds.
+    pub wait_sec: u64,
+    /// The extensions that rang.
+    pub rang: Vec<String>,
+}
+
+/// What one extension did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EmployeeWork {
+    /// The CRM's id of who sits there, by the last call that had one.
+    pub employee_id: Option<i64>,
+    /// Inbound calls answered.
+    pub answered: u64,
+    /// Inbound calls that rang there and nobody answered.
+    pub missed: u64,
+    /// Outbound calls.
+    pub outbound: u64,
+    /// Seconds talked.
+    pub talk_sec: u64,
+    /// Seconds that answered callers waited, in all.
+    pub wait_sec: u64,
+    /// Customers called back, who had called in vain.
+    pub called_back: u64,
+    /// Seconds from the first try of each to the call back, in all.
+    pub call_back_sec: u64,
+}
+
+/// The sums, and who waits for a call back meanwhile.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WorkSums {
+    /// By extension; without one stand the calls that reached nobody.
+    pub work: BTreeMap<Option<String>, EmployeeWork>,
+    waiting: BTreeMap<String, i64>,
+}
+
+impl WorkSums {
+    /// Adds a call; of one before `from` only what it means for later ones.
+    pub fn add(&mut self, call: &CustomerCall, from: i64) {
+        let counts = call.started >= from;
+        match (call.inbound, call.answered) {
+            (true, false) => {
+                if let Some(phone) = &call.phone {
+                    self.waiting.entry(phone.clone()).or_insert(call.started);
+                }
+                if counts {
+                    self.add_missed(call);
+                }
+            }
+            (inbound, answered) => {
+                let waited = call.phone.as_ref().filter(|_| answered);
+                let waited = waited.and_then(|phone| self.waiting.remove(phone));
+                if counts {
+                    self.add_worked(call, waited.filter(|_| !inbound));
+                }
+            }
+        }
+    }
+
+    fn add_missed(&mut self, call: &CustomerCall) {
+        if call.rang.is_empty() {
+            self.work.entry(None).or_default().missed += 1;
+        }
+        for extension in &call.rang {
+            let work = self.work.entry(Some(extension.clone())).or_default();
+            work.missed += 1;
+        }
+    }
+
+    /// `waited`: since when the customer had waited for this call.
+    fn add_worked(&mut self, call: &CustomerCall, waited: Option<i64>) {
+        let work = self.work.entry(call.extension.clone()).or_default();
+        work.employee_id = call.employee_id.or(work.employee_id);
+        work.talk_sec += call.talk_sec;
+        match call.inbound {
+            true => {
+                work.answered += 1;
+                work.wait_sec += call.wait_sec;
+            }
+            false => work.outbound += 1,
+        }
+        if let Some(since) = waited {
+            work.called_back += 1;
+            work.call_back_sec += (call.started - since).max(0).unsigned_abs();
+        }
+    }
+}
+
+/// What each extension did from this second until before that one. Calls that `unanswered=no` keeps
+/// out of the journal count as missed.
+///
+/// # Errors
+/// When the spool cannot be read.
+pub async fn employee_work(spool: &Handle, from: i64, until: i64) -> Result<WorkSums, Error> {
+    let mut sums = WorkSums::default();
+    let mut hour = from.saturating_sub(LOOK_BACK);
+    while hour < until {
+        let end = hour.saturating_add(HOUR).min(until);
+        let read = spool.read(move |store| tables::customer_calls::between(store, hour, end));
+        for call in read.await? {
+            sums.add(&call, from);
+        }
+        hour = end;
+    }
+    Ok(sums)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(started: i64, inbound: bool, answered: bool) -> CustomerCall {
+        CustomerCall {
+            started,
+            inbound,
+            answered,
+            phone: Some("+998901110001".to_owned()),
+            extension: (answered || !inbound).then(|| "101".to_owned()),
+            employee_id: answered.then_some(501),
+            talk_sec: if answered { 30 } else { 0 },
+            wait_sec: 7,
+            rang: vec!["101".to_owned(), "102".to_owned()],
+        }
+    }
+
+    fn sums(calls: &[CustomerCall], from: i64) -> WorkSums {
+        let mut sums = WorkSums::default();
+        calls.iter().for_each(|call| sums.add(call, from));
+        sums
+    }
+
+    fn at<'a>(sums: &'a WorkSums, extension: &str) -> &'a EmployeeWork {
+        &sums.work[&Some(extension.to_owned())]
+    }
+
+    #[test]
+    fn a_missed_call_counts_where_it_rang_and_is_called_back_once() {
+        let calls = [
+            call(100, true, false),
+            call(160, true, false),
+            call(200, false, false),
+            call(400, false, true),
+            call(500, false, true),
+        ];
+        let sums = sums(&calls, 0);
+        let first = at(&sums, "101");
+        assert_eq!((first.missed, first.outbound, first.talk_sec), (2, 3, 60));
+        assert_eq!((first.called_back, first.call_back_sec), (1, 300));
+        assert_eq!(first.employee_id, Some(501));
+        assert_eq!(at(&sums, "102").missed, 2);
+    }
+
+    #[test]
+    fn who_calls_again_and_is_answered_was_not_called_back() {
+        let sums = sums(&[call(100, true, false), call(130, true, true)], 0);
+        let first = at(&sums, "101");
+        assert_eq!((first.answered, first.wait_sec), (1, 7));
+        assert_eq!((first.called_back, first.call_back_sec), (0, 0));
+        assert_eq!(first.talk_sec, 30);
+    }
+
+    #[test]
+    fn what_was_missed_before_the_time_asked_for_counts_for_the_call_back_alone() {
+        let mut silent = call(100, true, false);
+        silent.rang.clear();
+        let sums = sums(&[silent.clone(), call(1_000, false, true)], 500);
+        assert_eq!(sums.work.len(), 1, "nothing of the missed one: {sums:?}");
+        assert_eq!(at(&sums, "101").call_back_sec, 900);
+        silent.started = 2_000;
+        let mut sums = sums;
+        sums.add(&silent, 500);
+        assert_eq!(sums.work[&None].missed, 1, "it rang nowhere");
+    }
+}

@@ -1,0 +1,94 @@
+//! Kept calls with customers of a span of time, for what employees did.
+
+use super::finish;
+use crate::Db;
+use crate::Error;
+use crate::RowId;
+use crate::employee_work::CustomerCall;
+use callbridge_call::timeline::Timeline;
+use callbridge_call::{Direction, EventTime};
+use callbridge_model::CallRecord;
+use serde::Deserialize;
+use std::time::Duration;
+
+/// What is read of a call's facts.
+#[derive(Deserialize)]
+struct Facts {
+    started: EventTime,
+    ended: EventTime,
+    talk: Duration,
+    #[serde(default)]
+    timeline: Option<Timeline>,
+}
+
+impl Facts {
+    /// From the caller's first sign to the first word; what is no talk, where only that is told.
+    fn waited(&self) -> Duration {
+        let talk = self.timeline.as_ref().and_then(|it| it.talk.first());
+        match talk {
+            Some(talk) => talk.from.since(self.started),
+            None => self.ended.since(self.started).saturating_sub(self.talk),
+        }
+    }
+}
+
+/// Calls that began from this second until before that one, by their start; those that
+/// `unanswered=no` keeps out of the journal among them. Parts of calls that were told whole later
+/// are none.
+pub fn between(db: &Db, from: i64, until: i64) -> Result<Vec<CustomerCall>, Error> {
+    let rows: Vec<(i64, i64, String, String)> = db.query_all(
+        "SELECT id, started, record, call FROM calls WHERE started >= ?1 AND started < ?2
+           AND NOT (state = 'discarded' AND reason IS 'incomplete')
+         ORDER BY started, id",
+        [from, until],
+        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
+    )?;
+    let mut calls = Vec::new();
+    for (id, started, record, facts) in rows {
+        let record: CallRecord = db.read_json(RowId(id), &record)?;
+        let facts: Facts = db.read_json(RowId(id), &facts)?;
+        calls.push(customer_call(started, record, &facts));
+    }
+    let kept_out = db.query_all(
+        "SELECT started, phone, rang FROM unanswered WHERE started >= ?1 AND started < ?2
+         ORDER BY started",
+        [from, until],
+        |row| {
+            let rang: String = row.get(2)?;
+            Ok(CustomerCall {
+                started: row.get(0)?,
+                inbound: true,
+                phone: row.get(1)?,
+                rang: rang.split_whitespace().map(str::to_owned).collect(),
+                ..CustomerCall::default()
+            })
+        },
+    )?;
+    calls.extend::<Vec<CustomerCall>>(kept_out);
+    calls.sort_by_key(|call| call.started);
+    Ok(calls)
+}
+
+fn customer_call(started: i64, record: CallRecord, facts: &Facts) -> CustomerCall {
+    let inbound = record.direction == Direction::Inbound;
+    let waited = facts.waited().as_secs();
+    let rang = finish::rang(facts.timeline.as_ref());
+    CustomerCall {
+        started,
+        inbound,
+        answered: record.answered,
+        phone: record.client_phone.map(|phone| phone.as_str().to_owned()),
+        extension: record.employee,
+        employee_id: record.employee_id.map(callbridge_model::EmployeeId::get),
+        talk_sec: u64::from(record.talk_time_sec),
+        wait_sec: if inbound && record.answered {
+            waited
+        } else {
+            0
+        },
+        rang: match inbound && !record.answered {
+            true => rang.into_iter().map(str::to_owned).collect(),
+            false => Vec::new(),
+        },
+    }
+}

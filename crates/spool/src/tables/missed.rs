@@ -1,0 +1,281 @@
+//! Customers who called, got nobody, and were not talked to since: who waits for a call back.
+//!
+//! A call is weighed by its own times, in whatever order calls come: somebody waits since the first
+//! try that no talk ended after. In the usual order a call changes one row; what comes late is
+//! weighed against all kept calls of its number.
+
+use super::finish::FinishRow;
+use crate::Db;
+use crate::Error;
+use crate::row::MissedCustomer;
+use crate::tables::work_queue::count;
+use callbridge_call::{Direction, EpochSeconds, EventTime};
+use callbridge_model::{LeadId, Outcome, Phone, Reason};
+use std::time::Duration;
+
+/// Somebody who did not call for so long does not wait any more.
+const WAITS_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+/// No call lasts longer: one that began before cannot have ended after.
+const CALL_SECONDS_MAX: i64 = 12 * 3600;
+/// Newest calls of a number that are weighed.
+const WEIGHED_MAX: usize = 1_000;
+/// Kept calls that `unanswered=no` leaves out of the journal.
+const KEPT_OUT_MAX: i64 = 100_000;
+/// Rows that a purge takes at most.
+const PURGED_MAX: u32 = 500;
+
+/// What a call with a customer means for who waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meaning {
+    /// They called, and nobody answered.
+    Missed,
+    /// Somebody talked with them.
+    Talk,
+    Nothing,
+}
+
+impl FinishRow {
+    fn meaning(&self) -> Meaning {
+        let customer = &self.customer;
+        let kept = matches!(self.outcome, Outcome::Journal | Outcome::DeadLetter);
+        match customer.direction {
+            // A start that cannot be says nothing of before and after.
+            _ if self.reason == Some(Reason::InvalidEpoch) => Meaning::Nothing,
+            Direction::Internal => Meaning::Nothing,
+            Direction::Inbound | Direction::Outbound if customer.answered => Meaning::Talk,
+            Direction::Inbound if kept || customer.kept_out_unanswered => Meaning::Missed,
+            Direction::Inbound | Direction::Outbound => Meaning::Nothing,
+        }
+    }
+
+    /// The second at which it ended.
+    fn end(&self) -> i64 {
+        self.started.saturating_add(self.customer.duration_sec)
+    }
+}
+
+/// A call that was not known before.
+pub(crate) fn note(db: &Db, new: &FinishRow) -> Result<(), Error> {
+    if new.customer.kept_out_unanswered {
+        keep_out(db, new)?;
+    }
+    let Some(phone) = new.phone.as_deref() else {
+        return Ok(());
+    };
+    match new.meaning() {
+        Meaning::Missed => missed(db, new, phone),
+        Meaning::Talk => talked(db, new, phone),
+        Meaning::Nothing => Ok(()),
+    }
+}
+
+fn keep_out(db: &Db, new: &FinishRow) -> Result<(), Error> {
+    db.execute(
+        "INSERT INTO unanswered (pbx, trunk, phone, started, rang) VALUES (?1, ?2, ?3, ?4, ?5)",
+        (
+            &new.pbx,
+            new.customer.trunk(),
+            &new.phone,
+            new.started,
+            &new.customer.rang,
+        ),
+    )?;
+    db.execute(
+        "DELETE FROM unanswered WHERE id <= (SELECT max(id) FROM unanswered) - ?1",
+        [KEPT_OUT_MAX],
+    )?;
+    Ok(())
+}
+
+fn missed(db: &Db, new: &FinishRow, phone: &str) -> Result<(), Error> {
+    let oldest = new.at.minus(WAITS_MAX).floor_seconds().get();
+    if new.started < oldest || was_talked_to(db, phone, new.started)? {
+        return Ok(());
+    }
+    db.execute(
+        "INSERT INTO missed (phone, pbx, trunk, lead, first_at, last_at, tries)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?5, 1)
+         ON CONFLICT (phone) DO UPDATE SET
+             pbx = iif(?5 >= last_at, ?2, pbx), trunk = iif(?5 >= last_at, ?3, trunk),
+             lead = iif(?5 >= last_at, ?4, lead), tries = tries + 1,
+             first_at = min(first_at, ?5), last_at = max(last_at, ?5)",
+        (
+            phone,
+            &new.pbx,
+            new.customer.trunk(),
+            new.customer.lead,
+            new.started,
+        ),
+    )?;
+    Ok(())
+}
+
+/// A kept talk with this number ended after this second.
+fn was_talked_to(db: &Db, phone: &str, since: i64) -> Result<bool, Error> {
+    let found: Option<i64> = db.first_value(
+        "SELECT 1 FROM calls
+         WHERE substr(phone, -4) = substr(?1, -4) AND phone = ?1 AND started > ?3
+           AND json_extract(record, '$.answered')
+           AND started + json_extract(record, '$.durationSec') > ?2
+           AND NOT (state = 'discarded' AND reason IS 'incomplete')
+         LIMIT 1",
+        (phone, since, since - CALL_SECONDS_MAX),
+    )?;
+    Ok(found.is_some())
+}
+
+fn talked(db: &Db, new: &FinishRow, phone: &str) -> Result<(), Error> {
+    let waits = db.query_first(
+        "SELECT first_at, last_at FROM missed WHERE phone = ?1",
+        [phone],
+        |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)),
+    )?;
+    match waits {
+        Some((_, last)) if new.end() > last => gone(db, phone),
+        Some((first, _)) if new.end() > first => anew(db, phone, new.at),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn gone(db: &Db, phone: &str) -> Result<(), Error> {
+    db.execute("DELETE FROM missed WHERE phone = ?1", [phone])?;
+    Ok(())
+}
+
+/// A kept call, as far as it counts here.
+struct Weighed {
+    started: i64,
+    /// When a talk ended; `None` of a call that was missed.
+    talked_until: Option<i64>,
+    pbx: String,
+    trunk: String,
+    lead: Option<i64>,
+}
+
+/// Weighs all kept calls of a number: one of them came late, or is told otherwise now.
+pub(crate) fn anew(db: &Db, phone: &str, now: EventTime) -> Result<(), Error> {
+    let oldest = now.minus(WAITS_MAX).floor_seconds().get();
+    let calls: Vec<Weighed> = db.query_all(
+        "SELECT started, json_extract(record, '$.answered'),
+                json_extract(record, '$.durationSec'), json_extract(record, '$.pbx'),
+                ifnull(json_extract(record, '$.trunk'), ''), json_extract(record, '$.leadId')
+         FROM calls
+         WHERE substr(phone, -4) = substr(?1, -4) AND phone = ?1 AND started >= ?2
+           AND (json_extract(record, '$.answered')
+                OR json_extract(record, '$.direction') = 'INBOUND')
+           AND NOT (state = 'discarded' AND reason IS 'incomplete')
+           AND reason IS NOT 'invalid_epoch'
+         ORDER BY started DESC LIMIT ?3",
+        (phone, oldest, count(WEIGHED_MAX)),
+        |row| {
+            let (started, duration): (i64, i64) = (row.get(0)?, row.get(2)?);
+            let answered: bool = row.get(1)?;
+            Ok(Weighed {
+                started,
+                talked_until: answered.then_some(started + duration),
+                pbx: row.get(3)?,
+                trunk: row.get(4)?,
+                lead: row.get(5)?,
+            })
+        },
+    )?;
+    let kept_out: Vec<Weighed> = db.query_all(
+        "SELECT started, pbx, trunk FROM unanswered WHERE phone = ?1 AND started >= ?2
+         ORDER BY started DESC LIMIT ?3",
+        (phone, oldest, count(WEIGHED_MAX)),
+        |row| {
+            Ok(Weighed {
+                started: row.get(0)?,
+                talked_until: None,
+                pbx: row.get(1)?,
+                trunk: row.get(2)?,
+                lead: None,
+            })
+        },
+    )?;
+    gone(db, phone)?;
+    let talked_until = calls.iter().filter_map(|call| call.talked_until).max();
+    let all = calls.iter().chain(&kept_out);
+    let tries: Vec<&Weighed> = all
+        .filter(|call| call.talked_until.is_none())
+        .filter(|call| talked_until.is_none_or(|until| call.started >= until))
+        .collect();
+    let Some(last) = tries.iter().max_by_key(|call| call.started) else {
+        return Ok(());
+    };
+    let first_at = tries.iter().map(|call| call.started).min();
+    db.execute(
+        "INSERT INTO missed (phone, pbx, trunk, lead, first_at, last_at, tries)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        (
+            phone,
+            &last.pbx,
+            &last.trunk,
+            last.lead,
+            first_at,
+            last.started,
+            count(tries.len()),
+        ),
+    )?;
+    Ok(())
+}
+
+/// Who waits for a call back, longest waiting first, a page at a time after `after`; with `since`
+/// only those who tried at that second or later.
+pub fn missed_waiting(
+    db: &Db,
+    since: Option<i64>,
+    after: Option<&MissedCustomer>,
+    limit: usize,
+) -> Result<Vec<MissedCustomer>, Error> {
+    let (at, phone) = after.map_or((i64::MIN, ""), |it| (it.first_at.get(), it.phone.as_str()));
+    let rows: Vec<Option<MissedCustomer>> = db.query_all(
+        "SELECT phone, pbx, trunk, lead, first_at, last_at, tries FROM missed
+         WHERE (first_at, phone) > (?1, ?2) AND last_at >= ?3
+         ORDER BY first_at, phone LIMIT ?4",
+        (at, phone, since.unwrap_or(i64::MIN), count(limit)),
+        |row| {
+            let phone = Phone::from_e164(&row.get::<_, String>(0)?);
+            let (pbx, trunk, lead) = (row.get(1)?, row.get(2)?, row.get::<_, Option<i64>>(3)?);
+            let (first, last, tries): (i64, i64, i64) = (row.get(4)?, row.get(5)?, row.get(6)?);
+            Ok(phone.map(|phone| MissedCustomer {
+                phone,
+                pbx,
+                trunk,
+                lead: lead.and_then(LeadId::new),
+                first_at: EpochSeconds::new(first),
+                last_at: EpochSeconds::new(last),
+                tries: u64::try_from(tries).unwrap_or(0),
+            }))
+        },
+    )?;
+    Ok(rows.into_iter().flatten().collect())
+}
+
+/// How many wait, by the trunk of their last try.
+pub fn missed_by_trunk(db: &Db) -> Result<Vec<(String, u64)>, Error> {
+    db.query_all(
+        "SELECT trunk, count(*) FROM missed GROUP BY trunk",
+        [],
+        |row| {
+            let count: i64 = row.get(1)?;
+            Ok((row.get(0)?, u64::try_from(count).unwrap_or(0)))
+        },
+    )
+}
+
+/// Forgets, a bounded part at a time, those who have waited in vain.
+pub(crate) fn purge_missed(db: &Db, now: EventTime) -> Result<(), Error> {
+    let before = now.minus(WAITS_MAX).floor_seconds().get();
+    db.execute(
+        "DELETE FROM missed WHERE phone IN
+             (SELECT phone FROM missed WHERE last_at < ?1 ORDER BY last_at LIMIT ?2)",
+        (before, PURGED_MAX),
+    )?;
+    db.execute(
+        "DELETE FROM unanswered WHERE id IN
+             (SELECT id FROM unanswered WHERE started < ?1 ORDER BY started LIMIT ?2)",
+        (before, PURGED_MAX),
+    )?;
+    Ok(())
+}

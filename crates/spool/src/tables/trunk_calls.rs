@@ -1,0 +1,80 @@
+//! What each trunk took: in all, when last, and in the quarters of an hour of the last days, so
+//! that a day can be counted in any zone. Calls between extensions stand under no trunk's name.
+
+use super::finish::FinishRow;
+use crate::Db;
+use crate::Error;
+use crate::row::TrunkCalls;
+use callbridge_call::{EpochSeconds, EventTime};
+use std::time::Duration;
+
+/// Every zone's day begins with one of these.
+const QUARTER: i64 = 900;
+/// Quarters are kept for so long.
+const KEPT: Duration = Duration::from_secs(8 * 24 * 3600);
+/// Rows that a purge takes at most.
+const PURGED_MAX: u32 = 500;
+
+/// A call that was not known before.
+pub(crate) fn note(db: &Db, new: &FinishRow) -> Result<(), Error> {
+    let customer = &new.customer;
+    let (pbx, trunk, at) = (&new.pbx, customer.trunk(), customer.at);
+    db.execute(
+        "INSERT INTO trunks (pbx, trunk, calls, last_at) VALUES (?1, ?2, 1, ?3)
+         ON CONFLICT DO UPDATE SET calls = calls + 1, last_at = max(last_at, ?3)",
+        (pbx, trunk, at),
+    )?;
+    db.execute(
+        "INSERT INTO trunk_quarters (pbx, trunk, quarter, calls, extensions, employees)
+         VALUES (?1, ?2, ?3, 1, ?4, ?5)
+         ON CONFLICT DO UPDATE SET calls = calls + 1, extensions = extensions + ?4,
+                                   employees = employees + ?5",
+        (
+            pbx,
+            trunk,
+            at - at.rem_euclid(QUARTER),
+            customer.has_extension,
+            customer.has_employee,
+        ),
+    )?;
+    Ok(())
+}
+
+/// What each trunk took since `from`, which counts by whole quarters of an hour, and ever; without
+/// a name the calls between extensions.
+pub fn trunk_calls(db: &Db, from: i64) -> Result<Vec<TrunkCalls>, Error> {
+    db.query_all(
+        "SELECT t.pbx, t.trunk, t.calls, t.last_at, ifnull(sum(q.calls), 0),
+                ifnull(sum(q.extensions), 0), ifnull(sum(q.employees), 0)
+         FROM trunks t LEFT JOIN trunk_quarters q
+              ON q.pbx = t.pbx AND q.trunk = t.trunk AND q.quarter >= ?1
+         GROUP BY t.pbx, t.trunk",
+        [from - from.rem_euclid(QUARTER)],
+        |row| {
+            let number = |at: usize| -> rusqlite::Result<u64> {
+                Ok(u64::try_from(row.get::<_, i64>(at)?).unwrap_or(0))
+            };
+            Ok(TrunkCalls {
+                pbx: row.get(0)?,
+                trunk: row.get(1)?,
+                ever: number(2)?,
+                last_at: EpochSeconds::new(row.get(3)?),
+                calls: number(4)?,
+                with_extension: number(5)?,
+                with_employee: number(6)?,
+            })
+        },
+    )
+}
+
+/// Forgets old quarters, a bounded part at a time.
+pub(crate) fn purge_quarters(db: &Db, now: EventTime) -> Result<(), Error> {
+    let before = now.minus(KEPT).floor_seconds().get();
+    db.execute(
+        "DELETE FROM trunk_quarters WHERE (pbx, trunk, quarter) IN
+             (SELECT pbx, trunk, quarter FROM trunk_quarters WHERE quarter < ?1
+              ORDER BY quarter LIMIT ?2)",
+        (before, PURGED_MAX),
+    )?;
+    Ok(())
+}

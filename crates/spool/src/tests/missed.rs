@@ -1,0 +1,290 @@
+//! Does a customer wait for a call back exactly as long as nobody has talked with them since?
+
+use super::call::{T0, at, finished};
+use crate::{Done, Finished, MissedCustomer, Op, RowId, Settings, Step, Store, tables};
+use callbridge_call::{Direction, EpochSeconds, EventTime};
+use callbridge_model::{LeadId, Outcome, Phone, Reason};
+use proptest::prelude::*;
+use std::time::Duration;
+
+/// A call of one customer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct One {
+    start: i64,
+    length: u32,
+    inbound: bool,
+    answered: bool,
+    /// `unanswered=no` keeps it out of the journal, where it was missed.
+    kept_out: bool,
+}
+
+const fn missed(start: i64) -> One {
+    One {
+        start,
+        length: 5,
+        inbound: true,
+        answered: false,
+        kept_out: false,
+    }
+}
+
+const fn talk(start: i64) -> One {
+    One {
+        start,
+        length: 60,
+        inbound: false,
+        answered: true,
+        kept_out: false,
+    }
+}
+
+fn phone() -> Phone {
+    Phone::from_e164("+998901110001").expect("a number")
+}
+
+fn call(n: u32, one: One) -> Finished {
+    let kept_out = one.kept_out && one.inbound && !one.answered;
+    let outcome = match kept_out {
+        true => Outcome::Skipped,
+        false => Outcome::Journal,
+    };
+    let mut call = finished(n, outcome, None);
+    let (record, facts) = (&mut call.judged.record, &mut call.call);
+    record.direction = match one.inbound {
+        true => Direction::Inbound,
+        false => Direction::Outbound,
+    };
+    facts.direction = record.direction;
+    (record.answered, facts.answered) = (one.answered, one.answered);
+    record.client_phone = Some(phone());
+    record.started_at = EpochSeconds::new(T0 + one.start);
+    record.duration_sec = one.length;
+    facts.started = EventTime::from_seconds(T0 + one.start);
+    facts.ended = facts.started.plus(Duration::from_secs(one.length.into()));
+    call.judged.kept_out_unanswered = kept_out;
+    call.judged.judged_at = at(100_000);
+    call
+}
+
+fn store() -> Store {
+    Store::in_memory(Settings::default()).expect("memory")
+}
+
+fn finish(store: &mut Store, call: Finished) -> Done {
+    let mut done = store
+        .write(vec![Op::Finish(Box::new(call))])
+        .expect("stored");
+    done.remove(0)
+}
+
+fn waiting(store: &Store) -> Vec<MissedCustomer> {
+    tables::missed::missed_waiting(store, None, None, 10).expect("readable")
+}
+
+/// First try, last try, tries.
+fn seen(store: &Store) -> Option<(i64, i64, u64)> {
+    let all = waiting(store);
+    assert!(all.len() <= 1, "{all:?}");
+    let only = all.first()?;
+    let second = |at: EpochSeconds| at.get() - T0;
+    Some((second(only.first_at), second(only.last_at), only.tries))
+}
+
+/// The same said plainly.
+fn expected(calls: &[One]) -> Option<(i64, i64, u64)> {
+    let talks = calls.iter().filter(|one| one.answered);
+    let until = talks.map(|one| one.start + i64::from(one.length)).max();
+    let tries = calls.iter().filter(|one| one.inbound && !one.answered);
+    let tries: Vec<i64> = tries
+        .map(|one| one.start)
+        .filter(|start| until.is_none_or(|until| *start >= until))
+        .collect();
+    let first = tries.iter().min()?;
+    Some((*first, *tries.iter().max()?, tries.len() as u64))
+}
+
+#[test]
+fn tries_add_up_until_somebody_talks_with_them_in_either_direction() {
+    for inbound in [true, false] {
+        let mut store = store();
+        for (n, start) in (1..).zip([100, 200, 300]) {
+            finish(&mut store, call(n, missed(start)));
+        }
+        assert_eq!(seen(&store), Some((100, 300, 3)));
+        let only = waiting(&store).remove(0);
+        assert_eq!(
+            (only.trunk.as_str(), only.lead),
+            ("city", LeadId::new(4001))
+        );
+        let in_vain = One {
+            inbound: false,
+            ..missed(350)
+        };
+        finish(&mut store, call(8, in_vain));
+        assert_eq!(seen(&store), Some((100, 300, 3)), "nobody talked");
+        finish(
+            &mut store,
+            call(
+                9,
+                One {
+                    inbound,
+                    ..talk(400)
+                },
+            ),
+        );
+        assert_eq!(seen(&store), None);
+        finish(&mut store, call(10, missed(500)));
+        assert_eq!(seen(&store), Some((500, 500, 1)), "anew");
+    }
+}
+
+#[test]
+fn a_call_that_is_kept_out_of_the_journal_counts_and_is_no_record() {
+    let mut store = store();
+    let kept_out = One {
+        kept_out: true,
+        ..missed(100)
+    };
+    assert_eq!(finish(&mut store, call(1, kept_out)), Done::Counted);
+    assert_eq!(seen(&store), Some((100, 100, 1)));
+    let books = store.books();
+    assert_eq!((books.skipped, books.finished), (1, 0));
+    let calls = tables::customer_calls::between(&store, T0, T0 + 1_000).expect("readable");
+    assert_eq!(calls.len(), 1);
+    assert!(calls[0].inbound && !calls[0].answered);
+    finish(&mut store, call(2, talk(200)));
+    assert_eq!(seen(&store), None);
+}
+
+#[test]
+fn a_better_account_of_a_call_is_what_counts() {
+    let mut store = store();
+    let mut cut = call(1, missed(100));
+    (cut.judged.outcome, cut.judged.reason) = (Outcome::DeadLetter, Some(Reason::Incomplete));
+    cut.judged.record.incomplete = true;
+    finish(&mut store, cut);
+    assert_eq!(seen(&store), Some((100, 100, 1)));
+    let whole = One {
+        answered: true,
+        length: 90,
+        ..missed(100)
+    };
+    let done = finish(&mut store, call(1, whole));
+    assert_eq!(done, Done::Corrected(RowId(1)));
+    assert_eq!(seen(&store), None, "it was answered");
+}
+
+#[test]
+fn who_waits_is_found_among_the_calls_of_an_older_version() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join(crate::folder::FILE);
+    {
+        let (handle, guard) = crate::open(dir.path(), Settings::default()).expect("opens");
+        let calls = [missed(50), talk(100), missed(300), missed(400)];
+        for (n, one) in (1..).zip(calls) {
+            let finish = Op::Finish(Box::new(call(n, one)));
+            handle.write_blocking(vec![finish]).expect("stored");
+        }
+        let step = Step::Send;
+        let (row, at) = (RowId(1), at(1));
+        handle
+            .write_blocking(vec![Op::Step { row, step, at }])
+            .expect("stored");
+        guard.close();
+    }
+    // As the version before had it.
+    let db = rusqlite::Connection::open(&file).expect("opens");
+    let before = tables::schema::MIGRATIONS.len() - 1;
+    let older = "DROP TABLE given_leads; DROP TABLE missed; DROP TABLE unanswered;
+                 DROP TABLE trunks; DROP TABLE trunk_quarters;
+                 ALTER TABLE calls DROP COLUMN acts;";
+    db.execute_batch(&format!("{older} PRAGMA user_version = {before};"))
+        .expect("older");
+    db.close().expect("closed");
+    let (handle, _guard) = crate::open(dir.path(), Settings::default()).expect("migrated");
+    let found = handle.read_blocking(|store| Ok((seen(store), waiting(store).remove(0))));
+    let (seen, only) = found.expect("readable");
+    assert_eq!(seen, Some((300, 400, 2)));
+    assert_eq!((only.trunk.as_str(), only.pbx.as_str()), ("city", "pbx1"));
+    assert_eq!(only.lead, LeadId::new(4001));
+}
+
+#[test]
+fn nobody_waits_for_longer_than_thirty_days() {
+    let mut store = store();
+    finish(&mut store, call(1, missed(100)));
+    let days = |days: i64| at(100 + days * 86_400 + 1);
+    store
+        .write(vec![Op::Purge { now: days(29) }])
+        .expect("purged");
+    assert_eq!(seen(&store), Some((100, 100, 1)));
+    store
+        .write(vec![Op::Purge { now: days(30) }])
+        .expect("purged");
+    assert_eq!(seen(&store), None);
+    let mut old = call(2, missed(200));
+    old.judged.judged_at = days(31);
+    finish(&mut store, old);
+    assert_eq!(seen(&store), None, "read out of an old file");
+}
+
+#[test]
+fn who_waits_is_told_longest_first_page_by_page_and_by_trunk() {
+    let mut store = store();
+    for (n, digits) in (1..).zip([3, 1, 2]) {
+        let mut call = call(n, missed(i64::from(n) * 10));
+        let number = 998_901_110_000 + digits;
+        call.judged.record.client_phone = Phone::from_digits(number);
+        finish(&mut store, call);
+    }
+    let ends = |all: &[MissedCustomer]| -> Vec<char> {
+        let last = all.iter().filter_map(|it| it.phone.as_str().chars().last());
+        last.collect()
+    };
+    let page = tables::missed::missed_waiting(&store, None, None, 2).expect("readable");
+    assert_eq!(ends(&page), ['3', '1']);
+    let rest = tables::missed::missed_waiting(&store, None, page.last(), 2).expect("readable");
+    assert_eq!(ends(&rest), ['2']);
+    let late = tables::missed::missed_waiting(&store, Some(T0 + 20), None, 9).expect("readable");
+    assert_eq!(ends(&late), ['1', '2']);
+    let trunks = tables::missed::missed_by_trunk(&store).expect("readable");
+    assert_eq!(trunks, [("city".to_owned(), 3)]);
+}
+
+fn any_call() -> impl Strategy<Value = One> {
+    (
+        0..600_i64,
+        1..120_u32,
+        any::<bool>(),
+        0..4_u8,
+        any::<bool>(),
+    )
+        .prop_map(|(start, length, inbound, answered, kept_out)| One {
+            start,
+            length,
+            inbound,
+            answered: answered == 0,
+            kept_out,
+        })
+}
+
+proptest! {
+    #[test]
+    fn in_whatever_order_and_however_often_calls_come_the_same_wait(
+        calls in prop::collection::vec(any_call(), 1..12),
+        order in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
+    ) {
+        let mut store = store();
+        let mut come = Vec::new();
+        let all = order.iter().map(|it| it.index(calls.len())).chain(0..calls.len());
+        for at in all {
+            let n = u32::try_from(at).expect("small") + 1;
+            finish(&mut store, call(n, calls[at]));
+            if !come.contains(&at) {
+                come.push(at);
+            }
+            let so_far: Vec<One> = come.iter().map(|at| calls[*at]).collect();
+            prop_assert_eq!(seen(&store), expected(&so_far), "{:?}", so_far);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What each trunk took, for `status` and the metrics: the flags' trunks, each with the moment
+//! since which a daemon has known it.
+
+use callbridge_mapping::trunk::{Trunk, Trunks};
+use callbridge_model::status::TrunkStatus;
+use callbridge_spool::{Error, Handle, Op, Store, TrunkCalls, tables};
+use std::collections::BTreeMap;
+
+/// Under which name the spool keeps since when each trunk is known.
+const KEY: &str = "trunks.since";
+/// What `status` counts as the last day.
+const DAY: i64 = 24 * 3600;
+
+/// The trunks of the flags.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KnownTrunks {
+    trunks: Trunks,
+    /// In epoch seconds, by PBX and name.
+    since: BTreeMap<String, i64>,
+}
+
+fn key(trunk: &Trunk) -> String {
+    format!(
+        "{}/{}",
+        trunk.pbx.as_deref().unwrap_or_default(),
+        trunk.name
+    )
+}
+
+/// What is known by now: a new trunk since now, and one that no flag names any more forgotten.
+fn known(trunks: &Trunks, stored: Option<&str>, now: i64) -> BTreeMap<String, i64> {
+    // What cannot be read is begun anew: a silent trunk is said a day later then.
+    let stored: Option<BTreeMap<String, i64>> =
+        stored.and_then(|text| serde_json::from_str(text).ok());
+    let stored = stored.unwrap_or_default();
+    let since = |trunk: &Trunk| {
+        let since = stored.get(&key(trunk)).copied().unwrap_or(now);
+        (key(trunk), since.min(now))
+    };
+    trunks.iter().map(since).collect()
+}
+
+impl KnownTrunks {
+    /// Takes up since when each is known, and keeps it.
+    ///
+    /// # Errors
+    /// When the spool cannot be read or written.
+    pub(crate) async fn take_up(trunks: &Trunks, spool: &Handle, now: i64) -> Result<Self, Error> {
+        let stored = spool.read(|store| tables::meta::meta(store, KEY)).await?;
+        let since = known(trunks, stored.as_deref(), now);
+        // Texts and numbers always serialize.
+        let value = serde_json::to_string(&since).unwrap_or_default();
+        if stored.as_deref() != Some(&value) {
+            let key = KEY.to_owned();
+            spool.write(vec![Op::Meta { key, value }]).await?;
+        }
+        let trunks = trunks.clone();
+        Ok(Self { trunks, since })
+    }
+
+    /// Each trunk with what it took, and all calls of the last day.
+    pub(crate) fn shown(&self, took: &Took) -> (Vec<TrunkStatus>, u64) {
+        let mut shown: Vec<TrunkStatus> = self.trunks.iter().map(|it| self.blank(it)).collect();
+        for calls in &took.calls {
+            let trunk = self.trunks.find(&calls.pbx, &calls.trunk);
+            let at =
+                trunk.and_then(|trunk| self.trunks.iter().position(|it| key(it) == key(trunk)));
+            if let Some(shown) = at.and_then(|at| shown.get_mut(at)) {
+                add(shown, calls);
+            }
+        }
+        for (trunk, waiting) in &took.missed {
+            if let Some(shown) = shown.iter_mut().find(|it| it.name == *trunk) {
+                shown.missed_waiting += waiting;
+            }
+        }
+        (shown, took.calls.iter().map(|it| it.calls).sum())
+    }
+
+    fn blank(&self, trunk: &Trunk) -> TrunkStatus {
+        TrunkStatus {
+            name: trunk.name.clone(),
+            pbx: trunk.pbx.clone(),
+            since: self.since.get(&key(trunk)).copied(),
+            has_employees: trunk.employees.is_some(),
+            journal: trunk.journal,
+            ..TrunkStatus::default()
+        }
+    }
+}
+
+fn add(shown: &mut TrunkStatus, calls: &TrunkCalls) {
+    shown.day_calls += calls.calls;
+    shown.day_extensions += calls.with_extension;
+    shown.day_employees += calls.with_employee;
+    shown.calls += calls.ever;
+    shown.last_at = shown.last_at.max(Some(calls.last_at.get()));
+}
+
+/// What the spool has counted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Took {
+    calls: Vec<TrunkCalls>,
+    missed: Vec<(String, u64)>,
+}
+
+impl Took {
+    /// As of this second.
+    ///
+    /// # Errors
+    /// When the spool cannot be read.
+    pub(crate) fn read(store: &Store, at: i64) -> Result<Self, Error> {
+        Ok(Self {
+            calls: tables::trunk_calls::trunk_calls(store, at - DAY)?,
+            missed: tables::missed::missed_by_trunk(store)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use callbridge_call::EpochSeconds;
+    use callbridge_mapping::trunk::{Defaults, parse};
+
+    fn trunks(flags: &[&str]) -> Trunks {
+        let read = |flag: &&str| parse(flag, &Defaults::default()).expect("good");
+        Trunks::new(flags.iter().map(read).collect()).expect("trunks")
+    }
+
+    #[test]
+    fn a_trunk_is_known_since_its_first_start_until_no_flag_names_it() {
+        let both = trunks(&["city=PJSIP/city", "gsm=PJSIP/gsm,pbx=hq"]);
+        let first = known(&both, None, 100);
+        assert_eq!(
+            first,
+            [("/city".to_owned(), 100), ("hq/gsm".to_owned(), 100)].into()
+        );
+        let stored = serde_json::to_string(&first).expect("JSON");
+        // What is stored stays readable by later versions: this text is never changed.
+        assert_eq!(stored, r#"{"/city":100,"hq/gsm":100}"#);
+        assert_eq!(known(&both, Some(&stored), 900), first);
+        let one = known(&trunks(&["city=PJSIP/city"]), Some(&stored), 900);
+        assert_eq!(one, [("/city".to_owned(), 100)].into());
+        let back = known(&both, Some(r#"{"/city":5000}"#), 900);
+        assert_eq!(back["/city"], 900, "the clock was ahead");
+        assert_eq!(known(&both, Some("{"), 900)["/city"], 900);
+    }
+
+    #[test]
+    fn calls_of_each_pbx_add_up_and_those_of_no_trunk_count_in_the_day_alone() {
+        let all = trunks(&["city=PJSIP/city"]);
+        let since = known(&all, None, 100);
+        let known = KnownTrunks { trunks: all, since };
+        let calls = |pbx: &str, trunk: &str, calls, last| TrunkCalls {
+            pbx: pbx.to_owned(),
+            trunk: trunk.to_owned(),
+            calls,
+            with_extension: calls,
+            with_employee: 1,
+            ever: 10,
+            last_at: EpochSeconds::new(last),
+        };
+        let took = Took {
+            calls: vec![
+                calls("a", "city", 2, 50),
+                calls("b", "city", 3, 70),
+                calls("a", "", 4, 90),
+            ],
+            missed: vec![("city".to_owned(), 6), ("gone".to_owned(), 1)],
+        };
+        let (shown, day) = known.shown(&took);
+        assert_eq!((shown.len(), day), (1, 9));
+        assert_eq!(
+            (shown[0].day_calls, shown[0].calls, shown[0].last_at),
+            (5, 20, Some(70))
+        );
+        assert_eq!((shown[0].day_extensions, shown[0].day_employees), (5, 2));
+        assert_eq!((shown[0].missed_waiting, shown[0].since), (6, Some(100)));
+    }
+}
