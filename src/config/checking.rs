@@ -2,13 +2,13 @@
 
 mod calls;
 pub(super) mod init;
-mod state;
 
 use super::command::{
-    Asking, Check, Command, Dead, Demo, Explain, GivenLeads, LeadCheck, StatusMode,
+    Asking, Check, Command, Dead, Demo, Explain, GivenLeads, LeadCheck, StateMove, StatusMode,
 };
 use super::faults::Faults;
 use super::options::leads::{LeadVerb, MissedFlags};
+use super::options::state::StateVerb;
 use super::options::{
     CheckFlags, DeadVerb, DemoFlags, ExplainFlags, Flags, SelectFlags, StateFlags, Verb,
 };
@@ -389,6 +389,25 @@ impl Checking<'_> {
             items.push(item);
         }
         items
+    }
+
+    fn state_move(mut self, verb: StateVerb) -> Result<Command, Faults> {
+        let (flags, import) = match verb {
+            StateVerb::Export(flags) => (flags, false),
+            StateVerb::Import(flags) => (flags, true),
+        };
+        let file = flags.file.filter(|file| !file.is_empty());
+        let file = file.ok_or("is missing: the file of the exported state");
+        let file = self.faults.take("FILE", file).unwrap_or_default();
+        let asking = self.asking(StateFlags {
+            state: flags.state,
+            ..StateFlags::default()
+        })?;
+        Ok(Command::State(StateMove {
+            import,
+            file: PathBuf::from(file),
+            state: asking.state,
+        }))
     }
 
     fn completions(mut self, shell: Option<&str>) -> Result<Command, Faults> {

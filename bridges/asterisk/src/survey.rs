@@ -11,8 +11,8 @@
 //! ▶ CoreShowChannels, and once more a while later: a channel that is new there was born meanwhile
 //! ```
 //! Nothing of it changes anything on the PBX. `GetConfig` would tell more, and is never asked: an
-//! account that may do it reads every secret of the PBX. `PJSIPShowRegistrationsOutbound` is not asked
-//! either: it answers with the passwords of the registrations.
+//! account that may do it reads every secret of the PBX. `PJSIPShowRegistrationsOutbound` is not
+//! asked either: it answers with the passwords of the registrations.
 
 use crate::login::{Login, Outgoing};
 use crate::pairs::Pairs;
