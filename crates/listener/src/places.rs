@@ -168,6 +168,11 @@ impl ConnectionPlace {
         self.id
     }
 
+    /// With whom its connection is counted together.
+    pub const fn origin(&self) -> PeerGroup {
+        self.origin
+    }
+
     /// A request is whole and is being answered.
     pub fn answer(&self) -> Answering<'_> {
         let mut taken = lock(&self.taken);
