@@ -17,10 +17,11 @@ const FIELDS_MAX: usize = 12;
 /// Derived by what mirrors JSON or flags.
 const FORMATS: [&str; 4] = ["Serialize", "Deserialize", "Args", "Parser"];
 /// Mirrors of something else: of a row, or of flags that are checked.
-const ROWS: [&str; 10] = [
+const ROWS: [&str; 11] = [
     "call::Cdr",
     "callbridge::Config",
     "oauth::Connection",
+    "page::LetterView",
     "sandbox::Settings",
     "spool::CallColumns",
     "spool::FinishRow",

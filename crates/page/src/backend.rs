@@ -9,16 +9,18 @@ use serde::{Deserialize, Serialize};
 use std::pin::Pin;
 
 /// An answer that takes a while.
-pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send + 'a>>;
+pub type BackendAnswer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send + 'a>>;
+pub use BackendAnswer as Answer;
 
 /// Why something was not done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct BackendRefusal {
     /// Whose fault it is.
     pub kind: RefusalKind,
     /// What happened, where, and what to do.
     pub words: String,
 }
+pub use BackendRefusal as Refusal;
 
 /// Whose fault a refusal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,46 @@
 //! The page of the administrator: who may see it, what it shows, what can be done there.
 //!
+//! The daemon hands over [`settings::Settings`] and a [`backend::Backend`]; [`page::Page`] is made
+//! of them, and [`server::serve`] serves it. A request passes, in this order: its host, its path,
+//! its origin (of a POST), its session, its form's token, the role; then a view answers.
+//!
 //! | module | what lives there |
 //! |---|---|
 //! | [`backend`] | what the page asks of the daemon, and the shapes of its answers |
+//! | [`settings`] | where it listens, under which names, with whom |
+//! | [`server`] | sockets and limits |
+//! | [`page`] | from a request to its answer |
+//! | `request`, `route`, `answer` | hosts, origins and fields; paths; HTML and headers |
+//! | `login`, [`links`], [`passwords`], `sessions`, `throttle`, `random`, [`role`] | who comes in |
+//! | `views`, `chart`, `csv`, `markup`, `shell` | what is shown; templates lie in `templates` |
+//! | `jobs`, `checks`, `live` | what goes on in the background |
+//! | `language` | texts, a file a language in `texts` |
+//! | `assets`, `icons` | style and script of `static`; drawings |
 
+mod answer;
+mod assets;
 pub mod backend;
+mod chart;
+mod checks;
+mod csv;
+mod icons;
+mod jobs;
+mod language;
+pub mod links;
+mod live;
+mod login;
+mod markup;
+pub mod page;
+pub mod passwords;
+mod random;
+mod request;
+pub mod role;
+mod route;
+pub mod server;
+mod sessions;
+pub mod settings;
+mod shell;
+mod throttle;
+mod views;
+
+pub use sessions::SessionCount;

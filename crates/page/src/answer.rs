@@ -1,0 +1,134 @@
+//! Answers: HTML, redirections, files, and the headers that all of them carry.
+
+use crate::shell::PageShell;
+use askama::Template;
+use axum::body::Body;
+use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
+
+/// Nothing of elsewhere, nothing inline, framed by nobody.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
+                      connect-src 'self'; form-action 'self'; frame-ancestors 'none'; \
+                      base-uri 'none'";
+/// Nothing of it is used.
+const PERMISSIONS: &str = "camera=(), geolocation=(), microphone=(), payment=(), usb=()";
+
+/// What goes wrong while an answer is made, told on a page of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) status: StatusCode,
+    /// The key of its title: `problem.host`.
+    pub(crate) title: &'static str,
+    /// What happened and what to do, translated or in the daemon's words.
+    pub(crate) words: String,
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, title: &'static str, words: impl Into<String>) -> Self {
+        let words = words.into();
+        Self {
+            status,
+            title,
+            words,
+        }
+    }
+}
+
+/// How a request ends.
+pub(crate) type Handled = Result<Response<Body>, Problem>;
+
+#[derive(Template)]
+#[template(path = "problem.html")]
+struct ProblemSheet<'a> {
+    c: &'a PageShell,
+    title: &'a str,
+    words: &'a str,
+}
+
+/// A page that says what is wrong.
+pub(crate) fn problem(shell: &PageShell, problem: &Problem) -> Response<Body> {
+    let view = ProblemSheet {
+        c: shell,
+        title: shell.t(problem.title),
+        words: &problem.words,
+    };
+    let mut response = html(&view).unwrap_or_else(|_| Response::new(Body::empty()));
+    *response.status_mut() = problem.status;
+    response
+}
+
+/// A page.
+pub(crate) fn html(view: &impl Template) -> Handled {
+    let text = view.render().map_err(|error| {
+        tracing::error!(%error, "a page cannot be made");
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        Problem::new(status, "problem.unavailable", error.to_string())
+    })?;
+    Ok(typed(text, "text/html; charset=utf-8"))
+}
+
+/// A page with a status of its own.
+pub(crate) fn html_as(status: StatusCode, view: &impl Template) -> Handled {
+    let mut response = html(view)?;
+    *response.status_mut() = status;
+    Ok(response)
+}
+
+pub(crate) fn typed(body: impl Into<Body>, content_type: &'static str) -> Response<Body> {
+    let mut response = Response::new(body.into());
+    let content_type = HeaderValue::from_static(content_type);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, content_type);
+    response
+}
+
+/// A file to be kept.
+pub(crate) fn download(
+    body: impl Into<Body>,
+    content_type: &'static str,
+    name: &str,
+) -> Response<Body> {
+    let mut response = typed(body, content_type);
+    let as_file = format!("attachment; filename=\"{name}\"");
+    if let Ok(as_file) = HeaderValue::from_str(&as_file) {
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_DISPOSITION, as_file);
+    }
+    response
+}
+
+/// To be looked at there.
+pub(crate) fn see(path: &str) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SEE_OTHER;
+    let location = HeaderValue::from_str(path);
+    let location = location.unwrap_or_else(|_| HeaderValue::from_static("/"));
+    response.headers_mut().insert(header::LOCATION, location);
+    response
+}
+
+/// Puts the headers on that all answers carry.
+pub(crate) fn harden(response: &mut Response<Body>) {
+    let headers = response.headers_mut();
+    let fixed = [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        // With `no-referrer` browsers hide the origin of our own forms from us.
+        (header::REFERRER_POLICY, "same-origin"),
+        (
+            HeaderName::from_static("cross-origin-opener-policy"),
+            "same-origin",
+        ),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            "same-origin",
+        ),
+        (HeaderName::from_static("permissions-policy"), PERMISSIONS),
+    ];
+    for (name, value) in fixed {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    let keep_nothing = HeaderValue::from_static("no-store");
+    headers.entry(header::CACHE_CONTROL).or_insert(keep_nothing);
+}

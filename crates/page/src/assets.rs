@@ -1,0 +1,60 @@
+//! What is loaded beside the page: style, script and drawings, built in. Their paths hold a hash
+//! of them, so that a browser may keep them for good.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, Response, header};
+use ring::digest::{SHA256, digest};
+use std::sync::LazyLock;
+
+struct Asset {
+    path: String,
+    content_type: &'static str,
+    text: &'static str,
+}
+
+impl Asset {
+    fn new(name: &str, content_type: &'static str, text: &'static str) -> Self {
+        let hash = crate::random::hex(&digest(&SHA256, text.as_bytes()).as_ref()[..8]);
+        Self {
+            path: format!("/static/{hash}/{name}"),
+            content_type,
+            text,
+        }
+    }
+}
+
+const SVG: &str = "image/svg+xml";
+
+static ASSETS: LazyLock<[Asset; 3]> = LazyLock::new(|| {
+    let style = include_str!("../static/page.css");
+    let script = include_str!("../static/page.js");
+    [
+        Asset::new("page.css", "text/css; charset=utf-8", style),
+        Asset::new("page.js", "text/javascript; charset=utf-8", script),
+        Asset::new("sign.svg", SVG, include_str!("../static/sign.svg")),
+    ]
+});
+
+pub(crate) fn style_path() -> &'static str {
+    &ASSETS[0].path
+}
+
+pub(crate) fn script_path() -> &'static str {
+    &ASSETS[1].path
+}
+
+pub(crate) fn sign_path() -> &'static str {
+    &ASSETS[2].path
+}
+
+/// What lies at this path.
+pub(crate) fn find(path: &str) -> Option<Response<Body>> {
+    let asset = ASSETS.iter().find(|it| it.path == path)?;
+    let mut response = Response::new(Body::from(asset.text));
+    let headers = response.headers_mut();
+    let content_type = HeaderValue::from_static(asset.content_type);
+    headers.insert(header::CONTENT_TYPE, content_type);
+    let for_good = HeaderValue::from_static("public, max-age=31536000, immutable");
+    headers.insert(header::CACHE_CONTROL, for_good);
+    Some(response)
+}

@@ -1,0 +1,152 @@
+//! Columns of calls by outcome, as the template draws them in SVG. Its width is stretched, so
+//! words stand beside it.
+
+use crate::backend::{Bar, Outcomes};
+
+/// Units of the drawing.
+const HEIGHT: u64 = 1000;
+const STEP: usize = 10;
+
+/// A piece of a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// `journaled`, `waiting`, `letters`, `discarded`.
+    pub(crate) class: &'static str,
+    pub(crate) y: u64,
+    pub(crate) height: u64,
+}
+
+/// The calls of an hour or a day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Column {
+    pub(crate) x: usize,
+    pub(crate) from: i64,
+    pub(crate) outcomes: Outcomes,
+    pub(crate) total: u64,
+    pub(crate) pieces: Vec<Piece>,
+}
+
+/// All columns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Chart {
+    pub(crate) columns: Vec<Column>,
+    /// What the whole height stands for.
+    pub(crate) top: u64,
+    pub(crate) width: usize,
+    pub(crate) total: u64,
+}
+
+/// All calls of these outcomes.
+pub(crate) const fn total(outcomes: &Outcomes) -> u64 {
+    let Outcomes {
+        journaled,
+        waiting,
+        letters,
+        discarded,
+    } = outcomes;
+    *journaled + *waiting + *letters + *discarded
+}
+
+impl Chart {
+    pub(crate) fn of(bars: &[Bar]) -> Self {
+        let most = bars.iter().map(|bar| total(&bar.outcomes)).max();
+        let top = round_up(most.unwrap_or(0));
+        let column = |(at, bar): (usize, &Bar)| Column {
+            x: at * STEP + 1,
+            from: bar.from,
+            outcomes: bar.outcomes,
+            total: total(&bar.outcomes),
+            pieces: pieces(&bar.outcomes, top),
+        };
+        let columns: Vec<Column> = bars.iter().enumerate().map(column).collect();
+        Self {
+            top,
+            width: bars.len().max(1) * STEP,
+            total: columns.iter().map(|column| column.total).sum(),
+            columns,
+        }
+    }
+}
+
+fn pieces(outcomes: &Outcomes, top: u64) -> Vec<Piece> {
+    let parts = [
+        ("journaled", outcomes.journaled),
+        ("waiting", outcomes.waiting),
+        ("letters", outcomes.letters),
+        ("discarded", outcomes.discarded),
+    ];
+    let (mut pieces, mut sum) = (Vec::new(), 0);
+    let level = |calls: u64| HEIGHT - (calls.saturating_mul(HEIGHT) / top).min(HEIGHT);
+    for (class, calls) in parts.into_iter().filter(|(_, calls)| *calls > 0) {
+        let below = level(sum);
+        sum += calls;
+        // What is there is seen, however little it is.
+        let y = level(sum).min(below.saturating_sub(HEIGHT / 100));
+        pieces.push(Piece {
+            class,
+            y,
+            height: below - y,
+        });
+    }
+    pieces
+}
+
+/// The next of 4, 8, 10, 20, 40, 80, 100…: a height whose half is a whole number.
+fn round_up(most: u64) -> u64 {
+    let mut scale: u64 = 1;
+    loop {
+        for step in [4, 8, 10, 20] {
+            let top = scale.saturating_mul(step);
+            if top >= most || top == u64::MAX {
+                return top;
+            }
+        }
+        scale = scale.saturating_mul(10);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_is_as_high_as_its_calls_and_in_pieces_by_outcome() {
+        let outcomes = Outcomes {
+            journaled: 6,
+            waiting: 0,
+            letters: 2,
+            discarded: 0,
+        };
+        let bar = |outcomes| Bar { from: 0, outcomes };
+        let chart = Chart::of(&[bar(outcomes), bar(Outcomes::default())]);
+        assert_eq!((chart.top, chart.total, chart.width), (8, 8, 20));
+        let pieces: Vec<_> = chart.columns[0]
+            .pieces
+            .iter()
+            .map(|it| (it.class, it.y, it.height))
+            .collect();
+        assert_eq!(pieces, [("journaled", 250, 750), ("letters", 0, 250)]);
+        assert!(chart.columns[1].pieces.is_empty());
+    }
+
+    #[test]
+    fn one_call_among_thousands_is_seen_and_nothing_overflows() {
+        let outcomes = Outcomes {
+            journaled: 100_000,
+            letters: 1,
+            ..Outcomes::default()
+        };
+        let chart = Chart::of(&[Bar { from: 0, outcomes }]);
+        assert!(chart.columns[0].pieces[1].height >= 10);
+        let endless = Outcomes {
+            journaled: u64::MAX,
+            ..Outcomes::default()
+        };
+        let bar = Bar {
+            from: 0,
+            outcomes: endless,
+        };
+        assert_eq!(Chart::of(&[bar]).columns[0].pieces.len(), 1);
+        assert_eq!(Chart::of(&[]).top, 4);
+    }
+}

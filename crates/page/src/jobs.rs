@@ -1,0 +1,185 @@
+//! Work on many letters: in the background, a hundred at a time, with a progress that can be left
+//! and come back to.
+
+use crate::backend::{Acted, Backend, LetterAction, Refusal};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// Letters at a time.
+pub(crate) const CHUNK: usize = 100;
+/// Jobs that are remembered.
+const JOBS_MAX: usize = 20;
+/// Jobs that work at a time.
+const WORKING_MAX: usize = 4;
+/// What became of so many letters is told one by one; of the rest by count.
+const LINES_MAX: usize = 200;
+
+/// How a job stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum JobState {
+    Working,
+    Done,
+    /// The daemon refused to go on.
+    Refused(String),
+    /// The daemon stopped.
+    Stopped,
+}
+
+/// One of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) who: String,
+    pub(crate) action: LetterAction,
+    pub(crate) total: u64,
+    pub(crate) done: u64,
+    pub(crate) began: i64,
+    pub(crate) state: JobState,
+    /// Letters by what became of them.
+    pub(crate) results: BTreeMap<String, u64>,
+    /// The first of them.
+    pub(crate) lines: Vec<Acted>,
+}
+
+impl Job {
+    /// Nothing is done yet.
+    pub(crate) fn new(action: LetterAction, who: &str, total: usize, began: i64) -> Self {
+        Self {
+            who: who.to_owned(),
+            action,
+            total: total as u64,
+            done: 0,
+            began,
+            state: JobState::Working,
+            results: BTreeMap::new(),
+            lines: Vec::new(),
+        }
+    }
+
+    /// Takes in what became of some letters.
+    pub(crate) fn take(&mut self, acted: Vec<Acted>, asked: usize) {
+        self.done += asked as u64;
+        for one in acted {
+            *self.results.entry(one.result.clone()).or_default() += 1;
+            if self.lines.len() < LINES_MAX {
+                self.lines.push(one);
+            }
+        }
+    }
+}
+
+type ById = BTreeMap<u64, Job>;
+
+/// All jobs.
+pub(crate) struct Jobs {
+    all: Arc<Mutex<ById>>,
+    tasks: Mutex<JoinSet<()>>,
+    closing: watch::Receiver<bool>,
+}
+
+impl Default for Jobs {
+    fn default() -> Self {
+        Self {
+            all: Arc::default(),
+            tasks: Mutex::default(),
+            closing: watch::channel(false).1,
+        }
+    }
+}
+
+impl Jobs {
+    /// Stops all jobs between two hundreds when this turns true.
+    pub(crate) fn close_with(&mut self, closing: watch::Receiver<bool>) {
+        self.closing = closing;
+    }
+
+    /// One of them as it stands.
+    pub(crate) fn find(&self, id: u64) -> Option<Job> {
+        lock(&self.all).get(&id).cloned()
+    }
+
+    /// Those that are remembered, newest first.
+    pub(crate) fn newest(&self) -> Vec<(u64, Job)> {
+        let all = lock(&self.all);
+        let newest = all.iter().rev();
+        newest.map(|(id, job)| (*id, job.clone())).collect()
+    }
+
+    /// May another begin?
+    pub(crate) fn has_room(&self) -> bool {
+        let all = lock(&self.all);
+        let working = all.values().filter(|job| job.state == JobState::Working);
+        working.count() < WORKING_MAX
+    }
+
+    /// Goes on with a job in the background; its number.
+    pub(crate) fn begin(&self, mut job: Job, left: Vec<u64>, backend: Arc<dyn Backend>) -> u64 {
+        if left.is_empty() {
+            job.state = JobState::Done;
+        }
+        let (who, action) = (job.who.clone(), job.action.clone());
+        let id = {
+            let mut all = lock(&self.all);
+            let id = all.last_key_value().map_or(1, |(last, _)| last + 1);
+            all.insert(id, job);
+            // Those that work are never forgotten.
+            while all.len() > JOBS_MAX {
+                let mut ended = all.iter().filter(|(_, it)| it.state != JobState::Working);
+                let Some(oldest) = ended.next().map(|(id, _)| *id) else {
+                    break;
+                };
+                all.remove(&oldest);
+            }
+            id
+        };
+        if left.is_empty() {
+            return id;
+        }
+        let (all, closing) = (Arc::clone(&self.all), self.closing.clone());
+        let work = async move {
+            for chunk in left.chunks(CHUNK) {
+                if *closing.borrow() {
+                    return end(&all, id, JobState::Stopped);
+                }
+                match backend.act(&action, chunk, &who).await {
+                    Ok(acted) => {
+                        if let Some(job) = lock(&all).get_mut(&id) {
+                            job.take(acted, chunk.len());
+                        }
+                    }
+                    Err(Refusal { words, .. }) => return end(&all, id, JobState::Refused(words)),
+                }
+                // Whatever else the daemon does goes first.
+                tokio::task::yield_now().await;
+            }
+            end(&all, id, JobState::Done);
+        };
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(work);
+        id
+    }
+
+    /// Waits for those that work; they have been told to end.
+    pub(crate) async fn end(&self) {
+        let mut tasks = {
+            let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *tasks)
+        };
+        while tasks.join_next().await.is_some() {}
+    }
+}
+
+fn lock(all: &Mutex<ById>) -> MutexGuard<'_, ById> {
+    all.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn end(all: &Mutex<ById>, id: u64, state: JobState) {
+    if let Some(job) = lock(all).get_mut(&id) {
+        if let JobState::Refused(words) = &state {
+            tracing::warn!(job = id, error = words, "a job on letters ended early");
+        }
+        job.state = state;
+    }
+}

@@ -1,0 +1,176 @@
+//! The languages: which one a browser wishes, and its texts, a file each (`texts/en.json`). A text
+//! is a string, or one for each form of the plural. `{a}` and `{b}` stand for values, `{n}` for the
+//! count.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+/// A language of the page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Language {
+    #[default]
+    English,
+    Russian,
+    /// In Latin letters.
+    Uzbek,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum TextEntry {
+    One(String),
+    Forms(Forms),
+}
+
+/// A text by count; `few` and `many` where the language has them.
+#[derive(Debug, Deserialize)]
+struct Forms {
+    one: String,
+    few: Option<String>,
+    many: Option<String>,
+    other: Option<String>,
+}
+
+type TextTable = BTreeMap<String, TextEntry>;
+
+static ENGLISH: LazyLock<TextTable> = LazyLock::new(|| read(include_str!("../texts/en.json")));
+static RUSSIAN: LazyLock<TextTable> = LazyLock::new(|| read(include_str!("../texts/ru.json")));
+static UZBEK: LazyLock<TextTable> = LazyLock::new(|| read(include_str!("../texts/uz.json")));
+
+fn read(json: &str) -> TextTable {
+    serde_json::from_str(json).expect("the texts are built in, and a test reads each file")
+}
+
+impl Language {
+    pub(crate) const ALL: [Self; 3] = [Self::English, Self::Russian, Self::Uzbek];
+
+    /// `en`
+    pub(crate) const fn code(self) -> &'static str {
+        match self {
+            Self::English => "en",
+            Self::Russian => "ru",
+            Self::Uzbek => "uz",
+        }
+    }
+
+    /// As its speakers call it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::English => "English",
+            Self::Russian => "Русский",
+            Self::Uzbek => "Oʻzbekcha",
+        }
+    }
+
+    /// By its code.
+    pub(crate) fn by_code(code: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.code() == code)
+    }
+
+    /// What a browser likes best of what there is (`Accept-Language`).
+    pub(crate) fn wished(accept: &str) -> Self {
+        let mut best = (0.0, Self::default());
+        for wish in accept.split(',').take(20) {
+            let mut parts = wish.split(';').map(str::trim);
+            let tag = parts.next().unwrap_or_default().to_ascii_lowercase();
+            let weight = parts.find_map(|it| it.strip_prefix("q="));
+            let weight = weight.map_or(1.0, |it| it.parse::<f32>().unwrap_or(0.0));
+            let code = tag.split('-').next().unwrap_or_default();
+            if let Some(language) = Self::by_code(code)
+                && weight > best.0
+            {
+                best = (weight, language);
+            }
+        }
+        best.1
+    }
+
+    fn texts(self) -> &'static TextTable {
+        match self {
+            Self::English => &ENGLISH,
+            Self::Russian => &RUSSIAN,
+            Self::Uzbek => &UZBEK,
+        }
+    }
+
+    /// The text of this key; the key itself where there is none, which a test rules out.
+    pub(crate) fn text(self, key: &str) -> &str {
+        match self.texts().get(key) {
+            Some(TextEntry::One(text)) => text,
+            Some(TextEntry::Forms(forms)) => &forms.one,
+            None => key,
+        }
+    }
+
+    /// Is there a text of this key?
+    pub(crate) fn has(self, key: &str) -> bool {
+        self.texts().contains_key(key)
+    }
+
+    /// The text of this key for so many, with the count in it.
+    pub(crate) fn counted(self, key: &str, count: u64) -> String {
+        let text = match self.texts().get(key) {
+            Some(TextEntry::Forms(forms)) => forms.of(self.plural(count)),
+            Some(TextEntry::One(text)) => text,
+            None => key,
+        };
+        text.replace("{n}", &self.number(count))
+    }
+
+    /// `12,345`
+    pub(crate) fn number(self, count: u64) -> String {
+        let separator = match self {
+            Self::English => ',',
+            Self::Russian | Self::Uzbek => '\u{a0}',
+        };
+        let digits = count.to_string();
+        let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+        for (at, digit) in digits.chars().enumerate() {
+            // Four digits are read as well without.
+            if at > 0 && (digits.len() - at).is_multiple_of(3) && digits.len() > 4 {
+                text.push(separator);
+            }
+            text.push(digit);
+        }
+        text
+    }
+
+    const fn plural(self, count: u64) -> Plural {
+        match self {
+            Self::English | Self::Uzbek if count == 1 => Plural::One,
+            Self::English | Self::Uzbek => Plural::Other,
+            Self::Russian => match (count % 10, count % 100) {
+                (_, 11..=14) => Plural::Many,
+                (1, _) => Plural::One,
+                (2..=4, _) => Plural::Few,
+                _ => Plural::Many,
+            },
+        }
+    }
+}
+
+/// The forms of the plural that the languages have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plural {
+    One,
+    Few,
+    Many,
+    Other,
+}
+
+impl Forms {
+    fn of(&self, plural: Plural) -> &str {
+        let form = match plural {
+            Plural::One => Some(&self.one),
+            Plural::Few => self.few.as_ref(),
+            Plural::Many => self.many.as_ref(),
+            Plural::Other => self.other.as_ref(),
+        };
+        form.unwrap_or(&self.one)
+    }
+}
+
+#[cfg(test)]
+#[path = "language_tests.rs"]
+mod tests;

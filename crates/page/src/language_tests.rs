@@ -1,0 +1,223 @@
+use super::*;
+use crate::chart::Piece;
+use callbridge_model::Reason;
+use callbridge_model::status::FindingKind;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// Every key whose last part is a word of another place.
+fn families() -> BTreeSet<String> {
+    let fixed = [
+        ("role", &["admin", "view"][..]),
+        ("direction", &["INBOUND", "OUTBOUND"]),
+        ("finding", &["ok", "doubt", "failed"]),
+        ("field", &["lead", "employee", "phone", "id", "reason"]),
+        (
+            "result",
+            &["ready", "looked_for", "would_send", "discarded", "refused"],
+        ),
+        (
+            "token",
+            &[
+                "ok",
+                "missing",
+                "refused",
+                "wrong_company",
+                "no_grant",
+                "unknown",
+                "reconnect",
+            ],
+        ),
+        (
+            "state",
+            &[
+                "ready",
+                "sending",
+                "submitted",
+                "journaled",
+                "dead",
+                "parked",
+                "discarded",
+            ],
+        ),
+    ];
+    let mut keys = BTreeSet::new();
+    for (family, words) in fixed {
+        keys.extend(words.iter().map(|word| format!("{family}.{word}")));
+    }
+    for reason in Reason::ALL {
+        keys.insert(format!("reason.{}", reason.word()));
+        keys.insert(format!("remedy.{}", reason.word()));
+    }
+    for kind in FindingKind::ALL {
+        keys.insert(format!("kind.{}", kind.word()));
+        keys.insert(format!("cure.{}", kind.word()));
+    }
+    keys.extend((1..=12).map(|month| format!("month.{month}")));
+    keys.extend((1..=7).map(|day| format!("weekday.{day}")));
+    keys
+}
+
+fn texts_of(folder: &Path, all: &mut String) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let name = path.to_string_lossy().into_owned();
+        if path.is_dir() {
+            texts_of(&path, all);
+        } else if !name.ends_with("_tests.rs") {
+            all.push_str(&fs::read_to_string(&path).expect("text"));
+        }
+    }
+}
+
+/// Every word in quotes of templates and sources that looks like a key.
+fn quoted() -> BTreeSet<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut all = String::new();
+    texts_of(&root.join("src"), &mut all);
+    texts_of(&root.join("templates"), &mut all);
+    let key = |word: &&str| {
+        let fit = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._".contains(c);
+        word.chars().all(fit) && !word.is_empty()
+    };
+    let words = all.lines().flat_map(|line| line.split('"')).filter(key);
+    words.map(str::to_owned).collect()
+}
+
+/// Keys that are asked for by name: `c.t("…")` and its like.
+fn asked() -> BTreeSet<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut all = String::new();
+    texts_of(&root.join("src/views"), &mut all);
+    texts_of(&root.join("templates"), &mut all);
+    let mut keys = BTreeSet::new();
+    for call in [
+        "c.t(\"",
+        "c.n(\"",
+        "c.with(\"",
+        "c.with2(\"",
+        "shell.t(\"",
+        "shell.n(\"",
+    ] {
+        for after in all.split(call).skip(1) {
+            keys.insert(after.split('"').next().expect("a key").to_owned());
+        }
+    }
+    keys
+}
+
+#[test]
+fn no_text_is_missing_and_none_is_unused_in_any_language() {
+    let (families, quoted, asked) = (families(), quoted(), asked());
+    assert!(asked.len() > 200, "only {} keys are asked for", asked.len());
+    let english: BTreeSet<&String> = ENGLISH.keys().collect();
+    for language in Language::ALL {
+        let known: BTreeSet<&String> = language.texts().keys().collect();
+        assert_eq!(known, english, "{language:?}");
+        for key in families.iter().chain(&asked) {
+            assert!(language.has(key), "{language:?} has no {key}");
+        }
+    }
+    for key in english {
+        let used = families.contains(key) || quoted.contains(key);
+        assert!(used, "{key} is not used");
+    }
+}
+
+#[test]
+fn values_stand_in_every_language_where_they_stand_in_one() {
+    let marks = |entry: &TextEntry| -> BTreeSet<&str> {
+        let texts = match entry {
+            TextEntry::One(text) => vec![text],
+            TextEntry::Forms(Forms {
+                one,
+                few,
+                many,
+                other,
+            }) => [few, many, other]
+                .into_iter()
+                .flatten()
+                .chain([one])
+                .collect(),
+        };
+        let has = |mark: &&str| texts.iter().any(|text| text.contains(*mark));
+        ["{a}", "{b}", "{n}"].into_iter().filter(has).collect()
+    };
+    for (key, entry) in &*ENGLISH {
+        for language in [Language::Russian, Language::Uzbek] {
+            assert_eq!(
+                marks(&language.texts()[key]),
+                marks(entry),
+                "{language:?} {key}"
+            );
+        }
+    }
+}
+
+#[test]
+fn russian_has_all_its_plurals_and_the_others_theirs() {
+    for (key, entry) in &*RUSSIAN {
+        if let TextEntry::Forms(forms) = entry {
+            assert!(forms.few.is_some() && forms.many.is_some(), "{key}");
+        }
+    }
+    let calls = |count: u64| Language::Russian.counted("chart.calls", count);
+    let said = [0, 1, 2, 5, 11, 12, 21, 22, 25, 111, 112, 121].map(calls);
+    let words: Vec<&str> = said
+        .iter()
+        .map(|it| it.rsplit(' ').next().expect("a word"))
+        .collect();
+    assert_eq!(
+        words,
+        [
+            "звонков",
+            "звонок",
+            "звонка",
+            "звонков",
+            "звонков",
+            "звонков",
+            "звонок",
+            "звонка",
+            "звонков",
+            "звонков",
+            "звонков",
+            "звонок"
+        ]
+    );
+    assert_eq!(Language::English.counted("chart.calls", 1), "1 call");
+    assert_eq!(
+        Language::English.counted("chart.calls", 12_345),
+        "12,345 calls"
+    );
+    assert_eq!(Language::Uzbek.counted("chart.calls", 3), "3 ta qoʻngʻiroq");
+}
+
+#[test]
+fn the_browser_gets_what_it_likes_best_of_what_there_is() {
+    for (accept, language) in [
+        ("ru-RU,ru;q=0.9,en;q=0.8", Language::Russian),
+        ("de,uz;q=0.5,en;q=0.4", Language::Uzbek),
+        ("en;q=0.1,ru;q=0.9", Language::Russian),
+        ("uz-Latn-UZ", Language::Uzbek),
+        ("de", Language::English),
+        ("ru;q=0", Language::English),
+        ("ru;q=x", Language::English),
+        ("", Language::English),
+    ] {
+        assert_eq!(Language::wished(accept), language, "{accept}");
+    }
+}
+
+#[test]
+fn colours_of_a_chart_are_colours_of_the_style() {
+    let style = include_str!("../static/page.css");
+    let piece = Piece {
+        class: "journaled",
+        y: 0,
+        height: 1,
+    };
+    for class in [piece.class, "waiting", "letters", "discarded"] {
+        assert!(style.contains(&format!("rect.{class}")), "{class}");
+    }
+}

@@ -1,0 +1,112 @@
+//! Live parts: a stream of server-sent events that says when to look again. It carries no content:
+//! what is shown comes by the ordinary way, with the ordinary checks.
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderValue, Response, StatusCode, header};
+use futures_util::stream;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+/// Streams at a time; whoever comes beyond them asks again from time to time.
+pub const STREAMS_MAX: usize = 64;
+/// Between two words, however much happens.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Without news a word is sent all the same: times go on, and whoever is gone is noticed.
+const QUIET_MAX: Duration = Duration::from_secs(10);
+/// A stream lives so long; the browser opens another, which asks for its session anew.
+const STREAM_LIVES: Duration = Duration::from_secs(300);
+
+/// What the live parts hang on.
+pub(crate) struct Live {
+    changes: watch::Receiver<u64>,
+    places: Arc<Semaphore>,
+    closing: watch::Receiver<bool>,
+}
+
+/// One stream.
+struct Telling {
+    changes: watch::Receiver<u64>,
+    closing: watch::Receiver<bool>,
+    until: Instant,
+    first: bool,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Live {
+    pub(crate) fn new(changes: watch::Receiver<u64>) -> Self {
+        Self {
+            changes,
+            places: Arc::new(Semaphore::new(STREAMS_MAX)),
+            closing: watch::channel(false).1,
+        }
+    }
+
+    /// Ends all streams when this turns true.
+    pub(crate) fn close_with(&mut self, closing: watch::Receiver<bool>) {
+        self.closing = closing;
+    }
+
+    /// A stream, or a refusal that says when to ask again.
+    pub(crate) fn stream(&self) -> Response<Body> {
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            let mut full = Response::new(Body::from("too many live parts\n"));
+            *full.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+            let later = HeaderValue::from_static("5");
+            full.headers_mut().insert(header::RETRY_AFTER, later);
+            return full;
+        };
+        let telling = Telling {
+            changes: self.changes.clone(),
+            closing: self.closing.clone(),
+            until: Instant::now() + STREAM_LIVES,
+            first: true,
+            _place: place,
+        };
+        let events = stream::unfold(telling, |mut telling| async {
+            let word = telling.next().await?;
+            Some((Ok::<_, Infallible>(word), telling))
+        });
+        let mut response = Response::new(Body::from_stream(events));
+        let headers = response.headers_mut();
+        let kind = HeaderValue::from_static("text/event-stream");
+        headers.insert(header::CONTENT_TYPE, kind);
+        // Proxies that gather answers would keep the words.
+        let now = HeaderValue::from_static("no");
+        headers.insert("x-accel-buffering", now);
+        response
+    }
+}
+
+impl Telling {
+    async fn next(&mut self) -> Option<Bytes> {
+        if std::mem::take(&mut self.first) {
+            self.changes.mark_unchanged();
+            return Some(Bytes::from_static(b"retry: 2000\nevent: hello\ndata:\n\n"));
+        }
+        let Self {
+            changes,
+            closing,
+            until,
+            ..
+        } = self;
+        let news = async {
+            sleep(PAUSE).await;
+            // A daemon that says no more is one that stops: the closing tells it.
+            let quiet = async {
+                if changes.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            };
+            drop(timeout(QUIET_MAX, quiet).await);
+        };
+        tokio::select! {
+            () = news => Some(Bytes::from_static(b"event: changed\ndata:\n\n")),
+            () = sleep_until(*until) => None,
+            // Whoever could close it is gone: so is what is told here.
+            _ = closing.wait_for(|closing| *closing) => None,
+        }
+    }
+}

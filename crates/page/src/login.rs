@@ -1,0 +1,358 @@
+//! Coming in and going out: name and password, the link of `callbridge page`, the way back to
+//! where a session ended.
+
+use crate::answer::{self, Handled, Problem, see};
+use crate::language::Language;
+use crate::page::{LANGUAGE_COOKIE, Page, now_seconds, refused};
+use crate::passwords::{PASSWORD_BYTES_MAX, Passwords};
+use crate::random;
+use crate::request::{Asked, FormFields, link, local_path};
+use crate::role::Role;
+use crate::route::Route;
+use crate::sessions::{LoggedIn, SESSION_SECONDS, SessionCount, Sessions};
+use crate::shell::{PageShell, Viewer};
+use crate::throttle::LoginThrottle;
+use askama::Template;
+use axum::body::Body;
+use axum::http::{HeaderValue, Response, StatusCode, header};
+use callbridge_model::clock;
+use std::sync::{Mutex, PoisonError};
+use tokio::sync::Semaphore;
+
+/// Passwords that are hashed at a time: each takes memory and a core.
+const HASHES_AT_ONCE: usize = 2;
+/// Names of fields that carry what was typed when a session ended.
+const CARRIED: &str = "carried";
+
+/// What keeps the page closed, and who is inside.
+pub(crate) struct Doors {
+    sessions: Sessions,
+    throttle: Mutex<LoginThrottle>,
+    hashing: Semaphore,
+    /// The cookie's name: it parts two pages on one host, whose ports do not.
+    cookie: String,
+}
+
+impl Doors {
+    pub(crate) fn new(instance: &str) -> Self {
+        let fit = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+        let instance: String = instance.chars().map(fit).collect();
+        Self {
+            sessions: Sessions::default(),
+            throttle: Mutex::default(),
+            hashing: Semaphore::new(HASHES_AT_ONCE),
+            cookie: format!("callbridge-{instance}"),
+        }
+    }
+
+    /// Takes up the sessions of before.
+    pub(crate) fn take_up(
+        &mut self,
+        kept: Option<&str>,
+        now: i64,
+        passwords: &Passwords,
+        count: &SessionCount,
+    ) {
+        let sessions = Sessions::kept(kept, now, passwords, count.clone());
+        let none = || Sessions::kept(None, now, passwords, count.clone());
+        self.sessions = sessions
+            .or_else(|error| {
+                tracing::warn!(%error, "the page's sessions cannot be read: all log in anew");
+                none()
+            })
+            .unwrap_or_default();
+    }
+
+    /// Who asks, by one of their cookies, and its token.
+    pub(crate) fn whose<'a>(&self, asked: &'a Asked) -> Option<(&'a str, LoggedIn)> {
+        let now = now_seconds();
+        let mut tokens = asked.cookies(&self.cookie);
+        tokens.find_map(|token| Some((token, self.sessions.find(now, token)?)))
+    }
+
+    fn enter(&self, asked: &Asked) -> Result<std::time::Duration, std::time::Duration> {
+        let now = clock::now().boot;
+        let mut throttle = self.throttle.lock().unwrap_or_else(PoisonError::into_inner);
+        throttle.enter(now, asked.from).map(|()| now)
+    }
+
+    fn forgive(&self, began: std::time::Duration, asked: &Asked) {
+        let mut throttle = self.throttle.lock().unwrap_or_else(PoisonError::into_inner);
+        throttle.forgive(began, asked.from);
+    }
+
+    fn set_cookie(&self, token: &str, secure: bool) -> String {
+        let secure = if secure { "; Secure" } else { "" };
+        let life = if token.is_empty() { 0 } else { SESSION_SECONDS };
+        format!(
+            "{}={token}; Path=/; HttpOnly; SameSite=Strict; Max-Age={life}{secure}",
+            self.cookie
+        )
+    }
+}
+
+#[derive(Template)]
+#[template(path = "login.html")]
+struct LoginSheet<'a> {
+    c: &'a PageShell,
+    name: &'a str,
+    /// Where one wanted to go.
+    next: &'a str,
+    /// What was typed there.
+    carried: &'a str,
+    /// The same for people: name and value.
+    typed: Vec<(String, String)>,
+    wrong: Option<String>,
+    /// Is there anybody in the password file?
+    by_name: bool,
+}
+
+#[derive(Template)]
+#[template(path = "open.html")]
+struct OpenSheet<'a> {
+    c: &'a PageShell,
+    token: &'a str,
+    good: bool,
+}
+
+#[derive(Template)]
+#[template(path = "carry_on.html")]
+struct CarryOnSheet<'a> {
+    c: &'a PageShell,
+    path: &'a str,
+    fields: Vec<(String, String)>,
+}
+
+/// Somebody asks who is not logged in.
+pub(crate) fn outside(page: &Page, shell: &PageShell, asked: &Asked, route: &Route) -> Handled {
+    if *route == Route::Live {
+        let words = shell.t("login.ended");
+        return Err(Problem::new(StatusCode::UNAUTHORIZED, "login.title", words));
+    }
+    if *route == Route::Logout {
+        return Ok(see("/login"));
+    }
+    if !asked.is_post() {
+        let next = Some(asked.target()).filter(|it| *it != "/");
+        return Ok(see(&link("/login", &[("next", next)])));
+    }
+    // A form of a session that has ended: what was typed is carried through the login.
+    let typed: Vec<(String, String)> = asked
+        .form
+        .iter()
+        .filter(|(name, _)| *name != "token")
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    let carried = FormFields::of(typed.clone()).encoded();
+    let view = LoginSheet {
+        c: shell,
+        name: "",
+        next: asked.uri.path(),
+        carried: &carried,
+        typed: for_people(shell, typed),
+        wrong: Some(shell.t("login.ended").to_owned()),
+        by_name: !page.settings.passwords.is_empty(),
+    };
+    answer::html_as(StatusCode::UNAUTHORIZED, &view)
+}
+
+/// FormFields of a form by the names that people know them by; what they never typed is left out.
+fn for_people(shell: &PageShell, fields: Vec<(String, String)>) -> Vec<(String, String)> {
+    let named = fields.into_iter().filter_map(|(name, value)| {
+        let known = shell.knows("field", &name) && !value.trim().is_empty();
+        known.then(|| (shell.word("field", &name), value))
+    });
+    named.take(20).collect()
+}
+
+/// `GET` and `POST /login`.
+pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Handled {
+    let by_name = !page.settings.passwords.is_empty();
+    if !asked.is_post() {
+        if page.doors.whose(asked).is_some() {
+            return Ok(see(local_path(asked.query.get("next").unwrap_or("/"))));
+        }
+        let view = LoginSheet {
+            c: shell,
+            name: "",
+            next: local_path(asked.query.get("next").unwrap_or("/")),
+            carried: "",
+            typed: Vec::new(),
+            wrong: None,
+            by_name,
+        };
+        return answer::html(&view);
+    }
+    let name = asked.form.get("name").unwrap_or_default().to_owned();
+    let (next, carried) = (asked.form.typed("next"), asked.form.typed(CARRIED));
+    let again = |status: StatusCode, words: String| {
+        let fields = FormFields::read(carried.as_bytes());
+        let fields = fields.iter().map(|(a, b)| (a.to_owned(), b.to_owned()));
+        let view = LoginSheet {
+            c: shell,
+            name: &name,
+            next: local_path(&next),
+            carried: &carried,
+            typed: for_people(shell, fields.collect()),
+            wrong: Some(words),
+            by_name,
+        };
+        answer::html_as(status, &view)
+    };
+    let began = match page.doors.enter(asked) {
+        Ok(began) => began,
+        Err(wait) => {
+            let seconds = wait.as_secs() + 1;
+            let words = shell.n("login.wait", seconds);
+            tracing::warn!(from = ?asked.from, "too many wrong passwords for the page");
+            let mut response = again(StatusCode::TOO_MANY_REQUESTS, words)?;
+            let headers = response.headers_mut();
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+            return Ok(response);
+        }
+    };
+    let password = asked.form.typed("password");
+    let Some(role) = role(page, &name, password).await else {
+        tracing::warn!(from = ?asked.from, "a wrong name or password for the page");
+        return again(StatusCode::FORBIDDEN, shell.t("login.wrong").to_owned());
+    };
+    page.doors.forgive(began, asked);
+    let line = page.settings.passwords.print(&name);
+    let token = open_session(page, &name, role, line).await?;
+    let mut response = match carried.is_empty() {
+        true => see(local_path(&next)),
+        false => {
+            let viewer = Viewer {
+                who: name,
+                role,
+                form_token: random::form_token(&token),
+            };
+            carry_on(shell, viewer, &next, &carried)?
+        }
+    };
+    hand_over(page, &mut response, &token);
+    Ok(response)
+}
+
+async fn role(page: &Page, name: &str, password: String) -> Option<Role> {
+    if password.len() > PASSWORD_BYTES_MAX {
+        return None;
+    }
+    let _turn = page.doors.hashing.acquire().await.ok()?;
+    let (passwords, name) = (page.settings.passwords.clone(), name.to_owned());
+    let hashing = tokio::task::spawn_blocking(move || passwords.role(&name, &password));
+    hashing.await.ok().flatten()
+}
+
+/// What was typed before the session ended, with a button that goes on.
+fn carry_on(shell: &PageShell, viewer: Viewer, path: &str, carried: &str) -> Handled {
+    let mut shell = shell.clone();
+    shell.viewer = Some(viewer);
+    let fields = FormFields::read(carried.as_bytes());
+    let fields = fields.iter().map(|(a, b)| (a.to_owned(), b.to_owned()));
+    let view = CarryOnSheet {
+        c: &shell,
+        path: local_path(path),
+        fields: fields.collect(),
+    };
+    answer::html(&view)
+}
+
+impl CarryOnSheet<'_> {
+    fn typed(&self) -> Vec<(String, String)> {
+        for_people(self.c, self.fields.clone())
+    }
+}
+
+async fn open_session(
+    page: &Page,
+    who: &str,
+    role: Role,
+    line: Option<String>,
+) -> Result<String, Problem> {
+    let token = page.doors.sessions.open(now_seconds(), who, role, line);
+    let token = token.ok_or_else(|| {
+        let words = "the system gives no random bytes";
+        Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "problem.unavailable",
+            words,
+        )
+    })?;
+    keep(page).await?;
+    tracing::info!(who, role = role.word(), "somebody logged in to the page");
+    Ok(token.reveal().to_owned())
+}
+
+async fn keep(page: &Page) -> Result<(), Problem> {
+    let sessions = page.doors.sessions.to_json();
+    page.backend.keep_sessions(sessions).await.map_err(refused)
+}
+
+fn hand_over(page: &Page, response: &mut Response<Body>, token: &str) {
+    let cookie = page.doors.set_cookie(token, page.settings.is_secure());
+    if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+        response.headers_mut().append(header::SET_COOKIE, cookie);
+    }
+}
+
+/// `GET /open/TOKEN` shows a button and burns nothing; `POST` opens a session, once.
+pub(crate) async fn open(page: &Page, shell: &PageShell, asked: &Asked, token: &str) -> Handled {
+    let links = page.settings.links();
+    if asked.is_post()
+        && let Some(guest) = links.take(token)
+    {
+        let token = open_session(page, &guest.who, guest.role, None).await?;
+        let mut response = see("/");
+        hand_over(page, &mut response, &token);
+        return Ok(response);
+    }
+    let good = !asked.is_post() && links.is_good(token);
+    let view = OpenSheet {
+        c: shell,
+        token,
+        good,
+    };
+    match good {
+        true => answer::html(&view),
+        false => answer::html_as(StatusCode::GONE, &view),
+    }
+}
+
+/// `POST /logout`
+pub(crate) async fn logout(page: &Page, token: &str) -> Handled {
+    page.doors.sessions.end(token);
+    let kept = keep(page).await;
+    let mut response = see("/login");
+    hand_over(page, &mut response, "");
+    // It is over here in any case; that a restart would open it again has to be known.
+    if let Err(problem) = kept {
+        tracing::error!(
+            error = problem.words,
+            "a session that ended stays in the state"
+        );
+        return Err(problem);
+    }
+    Ok(response)
+}
+
+/// `GET /language/ru?back=/calls`
+pub(crate) fn language(page: &Page, asked: &Asked, code: &str) -> Response<Body> {
+    let back = local_path(asked.query.get("back").unwrap_or("/"));
+    let mut response = see(back);
+    if let Some(language) = Language::by_code(code) {
+        let secure = if page.settings.is_secure() {
+            "; Secure"
+        } else {
+            ""
+        };
+        let cookie = format!(
+            "{LANGUAGE_COOKIE}={}; Path=/; HttpOnly; SameSite=Lax; Max-Age=31536000{secure}",
+            language.code()
+        );
+        if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+            response.headers_mut().append(header::SET_COOKIE, cookie);
+        }
+    }
+    response
+}

@@ -1,0 +1,282 @@
+//! The password file: who may log in by name. A line is `NAME:ROLE:HASH`; the hash is argon2id in
+//! PHC form, made by `callbridge page password`.
+
+use crate::role::Role;
+use argon2::password_hash::phc::PasswordHash;
+use argon2::password_hash::{CustomizedPasswordHasher as _, PasswordHasher as _};
+use argon2::{Argon2, Params};
+use ring::digest::{SHA256, digest};
+use std::fmt;
+use subtle::ConstantTimeEq as _;
+
+/// People; more of them are no administrators' page.
+const PEOPLE_MAX: usize = 1000;
+/// Of a name.
+const NAME_CHARS_MAX: usize = 64;
+/// A password is not longer: what is longer is hashed for nothing.
+pub const PASSWORD_BYTES_MAX: usize = 1024;
+/// KiB that one hash may take: what is dearer starves the machine.
+const MEMORY_KIB_MAX: u32 = 256 * 1024;
+/// Passes over that memory.
+const PASSES_MAX: u32 = 16;
+
+/// Somebody of the file.
+#[derive(Clone)]
+struct Person {
+    name: String,
+    role: Role,
+    hash: PasswordHash,
+}
+
+/// Everybody of the file.
+#[derive(Clone, Default)]
+pub struct Passwords(Vec<Person>);
+
+impl fmt::Debug for Passwords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.0.iter().map(|person| &person.name);
+        f.debug_list().entries(names).finish()
+    }
+}
+
+/// Why the file cannot be used. It never shows the line: it may hold a password.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line} {why}")]
+pub struct PasswordFileError {
+    /// The line, from 1 on.
+    pub line: usize,
+    /// What is wrong with it, and what to do.
+    pub why: String,
+}
+
+/// Why a password was not hashed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnfitPassword {
+    /// Too easily guessed.
+    #[error("a password of at least 10 characters is expected")]
+    Short,
+    /// Longer than what is ever read.
+    #[error("a password of at most {PASSWORD_BYTES_MAX} bytes is expected")]
+    Long,
+    /// A name that would break its line.
+    #[error(
+        "a name of 1 to {NAME_CHARS_MAX} letters, digits, `-`, `_`, `.` or `@` is expected: it \
+         stands in a line of the file and beside what its owner did"
+    )]
+    Name,
+    /// The library's words.
+    #[error("no hash can be made: {0}")]
+    Library(String),
+}
+
+/// The line of the file for this person.
+///
+/// # Errors
+/// As [`UnfitPassword`] says.
+pub fn hash_password(name: &str, role: Role, password: &str) -> Result<String, UnfitPassword> {
+    if !is_name(name) {
+        return Err(UnfitPassword::Name);
+    }
+    if password.chars().count() < 10 {
+        return Err(UnfitPassword::Short);
+    }
+    if password.len() > PASSWORD_BYTES_MAX {
+        return Err(UnfitPassword::Long);
+    }
+    let hash = Argon2::default().hash_password(password.as_bytes());
+    let hash = hash.map_err(|error| UnfitPassword::Library(error.to_string()))?;
+    Ok(format!("{name}:{}:{hash}", role.word()))
+}
+
+fn is_name(name: &str) -> bool {
+    let fit = |c: char| c.is_alphanumeric() || "-_.@".contains(c);
+    (1..=NAME_CHARS_MAX).contains(&name.chars().count()) && name.chars().all(fit)
+}
+
+impl Passwords {
+    /// Reads the file's text. Empty lines and lines that begin with `#` are passed over.
+    ///
+    /// # Errors
+    /// The first line that is none, by its number.
+    pub fn parse(text: &str) -> Result<Self, PasswordFileError> {
+        let mut people: Vec<Person> = Vec::new();
+        for (at, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let fault = |why: &str| PasswordFileError {
+                line: at + 1,
+                why: why.to_owned(),
+            };
+            let person = person(line).map_err(|why| fault(&why))?;
+            if people.iter().any(|known| known.name == person.name) {
+                return Err(fault(
+                    "has a name that stands further up already: leave one",
+                ));
+            }
+            if people.len() == PEOPLE_MAX {
+                return Err(fault("is one too many: 1000 people at most"));
+            }
+            people.push(person);
+        }
+        Ok(Self(people))
+    }
+
+    /// Is nobody in it?
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The role of whoever has this name and password. A name that is none costs as much as one
+    /// that is. This takes a tenth of a second and more: it belongs on a thread that may block.
+    pub(crate) fn role(&self, name: &str, password: &str) -> Option<Role> {
+        let person = self.0.iter().find(|person| person.name == name);
+        // Whom nobody knows is compared with somebody, and refused all the same.
+        let against = person.or(self.0.first())?;
+        let right = verify(&against.hash, password);
+        person.filter(|_| right).map(|person| person.role)
+    }
+
+    /// A short hash of a person's line: it changes with the role and the password.
+    pub(crate) fn print(&self, name: &str) -> Option<String> {
+        let person = self.0.iter().find(|person| person.name == name)?;
+        let line = format!("{}:{}:{}", person.name, person.role.word(), person.hash);
+        let hash = digest(&SHA256, line.as_bytes());
+        Some(crate::random::hex(&hash.as_ref()[..8]))
+    }
+}
+
+fn person(line: &str) -> Result<Person, String> {
+    const HASH: &str = "has no argon2id hash: take the line that `callbridge page password NAME \
+                        ROLE` prints";
+    let mut parts = line.splitn(3, ':');
+    let (Some(name), Some(role), Some(hash)) = (parts.next(), parts.next(), parts.next()) else {
+        return Err(
+            "is not of the form NAME:ROLE:HASH: take what `callbridge page password NAME ROLE` \
+             prints"
+                .to_owned(),
+        );
+    };
+    if !is_name(name) {
+        return Err(format!("has no good name: {}", UnfitPassword::Name));
+    }
+    // What stands there may be a password that slipped: it is not shown.
+    let role = role
+        .parse()
+        .map_err(|_| "has a role that is none: `admin` or `view` is expected".to_owned())?;
+    let hash = PasswordHash::new(hash).map_err(|_| HASH.to_owned())?;
+    let params = Params::try_from(&hash).map_err(|_| HASH.to_owned())?;
+    if hash.algorithm.as_str() != "argon2id" || hash.hash.is_none() || hash.salt.is_none() {
+        return Err(HASH.to_owned());
+    }
+    if params.m_cost() > MEMORY_KIB_MAX || params.t_cost() > PASSES_MAX {
+        return Err(format!(
+            "has a hash that is too dear: {MEMORY_KIB_MAX} KiB and {PASSES_MAX} passes at most"
+        ));
+    }
+    Ok(Person {
+        name: name.to_owned(),
+        role,
+        hash,
+    })
+}
+
+fn verify(hash: &PasswordHash, password: &str) -> bool {
+    let (Some(salt), Some(expected)) = (&hash.salt, &hash.hash) else {
+        return false;
+    };
+    let Ok(params) = Params::try_from(hash) else {
+        return false;
+    };
+    let computed = Argon2::default().hash_password_customized(
+        password.as_bytes(),
+        salt,
+        Some(hash.algorithm.as_str()),
+        hash.version,
+        params,
+    );
+    let computed = computed.ok().and_then(|it| it.hash);
+    computed.is_some_and(|it| it.as_bytes().ct_eq(expected.as_bytes()).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Cheap, so that the tests are.
+    fn line(name: &str, role: &str, password: &str) -> String {
+        let params = Params::new(8, 1, 1, None).expect("parameters");
+        let hash = Argon2::from(params).hash_password(password.as_bytes());
+        format!("{name}:{role}:{}", hash.expect("a hash"))
+    }
+
+    #[test]
+    fn whoever_stands_in_the_file_comes_in_with_the_right_password_alone() {
+        let text = format!(
+            "# people\n\n{}\n{}\n",
+            line("anna", "admin", "correct horse"),
+            line("bek", "view", "battery staple")
+        );
+        let file = Passwords::parse(&text).expect("a file");
+        assert_eq!(file.role("anna", "correct horse"), Some(Role::Admin));
+        assert_eq!(file.role("bek", "battery staple"), Some(Role::View));
+        assert_eq!(file.role("anna", "battery staple"), None);
+        assert_eq!(file.role("nobody", "correct horse"), None);
+        assert_eq!(file.role("anna", ""), None);
+        assert_eq!(Passwords::default().role("anna", ""), None);
+        assert!(!format!("{file:?}").contains("argon2"), "{file:?}");
+    }
+
+    #[test]
+    fn a_line_that_is_none_is_named_by_its_number_and_never_shown() {
+        let good = line("anna", "admin", "correct horse");
+        let dear = good.replace("m=8", "m=999999");
+        for (bad, says) in [
+            ("anna", "NAME:ROLE:HASH"),
+            ("anna:hunter22222", "NAME:ROLE:HASH"),
+            ("anna:root:hunter22222", "role"),
+            ("anna:admin:hunter22222", "argon2id"),
+            ("an na:admin:hunter22222", "name"),
+            (&good.replace("argon2id", "argon2d"), "argon2id"),
+            (&dear, "too dear"),
+        ] {
+            let refused = Passwords::parse(&format!("#\n{bad}\n")).expect_err(bad);
+            assert_eq!(refused.line, 2, "{bad}");
+            let words = refused.to_string();
+            assert!(words.contains(says), "{words}");
+            assert!(!words.contains("hunter"), "{words}");
+        }
+        let twice = Passwords::parse(&format!("{good}\n{good}\n")).expect_err("twice");
+        assert_eq!(twice.line, 2);
+    }
+
+    #[test]
+    fn another_password_or_role_is_seen_and_the_same_line_is_the_same() {
+        let read = |text: &str| Passwords::parse(text).expect("a file").print("anna");
+        let one = line("anna", "admin", "correct horse");
+        assert_eq!(read(&one), read(&one));
+        assert_ne!(read(&one), read(&one.replace(":admin:", ":view:")));
+        assert_ne!(read(&one), read(&line("anna", "admin", "correct horse")));
+        assert_eq!(Passwords::default().print("anna"), None);
+    }
+
+    #[test]
+    fn what_cannot_be_a_line_is_not_hashed() {
+        let refused = |name: &str, password: &str| {
+            hash_password(name, Role::View, password).expect_err("refused")
+        };
+        assert_eq!(refused("a:b", "correct horse"), UnfitPassword::Name);
+        assert_eq!(refused("", "correct horse"), UnfitPassword::Name);
+        assert_eq!(refused("anna", "123456789"), UnfitPassword::Short);
+        assert_eq!(refused("anna", &"x".repeat(2000)), UnfitPassword::Long);
+    }
+
+    #[test]
+    fn what_is_hashed_can_be_read_again() {
+        let line = hash_password("anna", Role::Admin, "correct horse").expect("a line");
+        assert!(line.starts_with("anna:admin:$argon2id$v=19$"), "{line}");
+        let file = Passwords::parse(&line).expect("a file");
+        assert_eq!(file.role("anna", "correct horse"), Some(Role::Admin));
+    }
+}

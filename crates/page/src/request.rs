@@ -1,0 +1,209 @@
+//! A request as the page reads it: path, fields, cookies, and whether it is our own.
+
+use crate::settings::Settings;
+use axum::http::{HeaderMap, Method, Uri, header};
+use callbridge_listener::places::PeerGroup;
+use std::net::IpAddr;
+use url::form_urlencoded;
+
+/// FormFields of a form or a query; what comes after is passed over.
+const FIELDS_MAX: usize = 400;
+
+/// The fields of a query or a form, in their order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FormFields(Vec<(String, String)>);
+
+impl FormFields {
+    pub(crate) fn read(bytes: &[u8]) -> Self {
+        let fields = form_urlencoded::parse(bytes).into_owned();
+        Self(fields.take(FIELDS_MAX).collect())
+    }
+
+    pub(crate) const fn of(fields: Vec<(String, String)>) -> Self {
+        Self(fields)
+    }
+
+    /// The first field of this name, without spaces around it; `None` where it is empty.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(known, _)| known == name)?;
+        let value = found.1.trim();
+        (!value.is_empty()).then_some(value)
+    }
+
+    /// The same, owned.
+    pub(crate) fn owned(&self, name: &str) -> Option<String> {
+        self.get(name).map(str::to_owned)
+    }
+
+    /// A field as it was typed, to be shown again.
+    pub(crate) fn typed(&self, name: &str) -> String {
+        let found = self.0.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.clone()).unwrap_or_default()
+    }
+
+    /// All fields of this name that are numbers.
+    pub(crate) fn numbers(&self, name: &str) -> Vec<u64> {
+        let values = self.0.iter().filter(|(known, _)| known == name);
+        values.filter_map(|(_, value)| value.parse().ok()).collect()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// `a=1&b=2`
+    pub(crate) fn encoded(&self) -> String {
+        let mut text = form_urlencoded::Serializer::new(String::new());
+        text.extend_pairs(self.iter());
+        text.finish()
+    }
+}
+
+/// `path?a=1&b=2`, without the values that are `None`.
+pub(crate) fn link(path: &str, query: &[(&str, Option<&str>)]) -> String {
+    let given = query
+        .iter()
+        .filter_map(|(name, value)| Some((name, (*value)?)));
+    let mut text = form_urlencoded::Serializer::new(String::new());
+    text.extend_pairs(given);
+    match text.finish() {
+        none if none.is_empty() => path.to_owned(),
+        query => format!("{path}?{query}"),
+    }
+}
+
+/// A request.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) method: Method,
+    pub(crate) uri: Uri,
+    pub(crate) headers: HeaderMap,
+    pub(crate) query: FormFields,
+    pub(crate) form: FormFields,
+    /// Whose tries are counted together.
+    pub(crate) from: PeerGroup,
+}
+
+impl Asked {
+    /// A text header; empty where there is none.
+    pub(crate) fn header(&self, name: header::HeaderName) -> &str {
+        let value = self.headers.get(name).and_then(|it| it.to_str().ok());
+        value.unwrap_or_default()
+    }
+
+    pub(crate) fn is_post(&self) -> bool {
+        self.method == Method::POST
+    }
+
+    /// All cookies of this name: a browser may hold several, of other paths.
+    pub(crate) fn cookies<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a str> {
+        let all = self.headers.get_all(header::COOKIE).into_iter();
+        let texts = all.filter_map(|it| it.to_str().ok());
+        let cookies = texts.flat_map(|text| text.split(';')).map(str::trim);
+        cookies.filter_map(move |it| it.strip_prefix(name)?.strip_prefix('='))
+    }
+
+    /// The path and query as they were asked.
+    pub(crate) fn target(&self) -> &str {
+        self.uri.path_and_query().map_or("/", |it| it.as_str())
+    }
+
+    /// Behind a proxy: the address that it says last. Nearer ones it did not see, further ones
+    /// anybody may write.
+    pub(crate) fn forwarded(headers: &HeaderMap) -> Option<IpAddr> {
+        let last = headers.get_all("x-forwarded-for").into_iter().next_back()?;
+        let last = last.to_str().ok()?.rsplit(',').next()?.trim();
+        let bare = last.trim_start_matches('[').trim_end_matches(']');
+        let ip = bare.parse().ok();
+        ip.or_else(|| Some(last.parse::<std::net::SocketAddr>().ok()?.ip()))
+    }
+}
+
+/// Why a request is refused before it is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Foreign {
+    /// The host is none of ours.
+    Host,
+    /// Nothing says that a form of ours sent it.
+    NoOrigin,
+    /// A page of somebody else sent it.
+    Origin,
+}
+
+/// Is the page asked by one of its own names?
+pub(crate) fn check_host(asked: &Asked, settings: &Settings) -> Result<(), Foreign> {
+    let mut hosts = asked.headers.get_all(header::HOST).into_iter();
+    let host = hosts.next().and_then(|it| it.to_str().ok());
+    let named = host.is_some_and(|host| settings.allows_host(without_port(host)));
+    // `GET http://host/ HTTP/1.1` has its host there, too.
+    let target = asked
+        .uri
+        .host()
+        .is_none_or(|host| settings.allows_host(host));
+    match named && target && hosts.next().is_none() {
+        true => Ok(()),
+        false => Err(Foreign::Host),
+    }
+}
+
+/// Was a POST sent by a form of this page? What a browser says of its origin must be ours, and it
+/// must say something.
+pub(crate) fn check_origin(asked: &Asked, settings: &Settings) -> Result<(), Foreign> {
+    let origin = asked.headers.get(header::ORIGIN);
+    let origin = origin.map(|it| it.to_str().unwrap_or_default());
+    let site = asked.headers.get("sec-fetch-site");
+    let site = site.map(|it| it.to_str().unwrap_or_default());
+    if site.is_some_and(|site| site != "same-origin") {
+        return Err(Foreign::Origin);
+    }
+    match (origin, site) {
+        (None, None) => Err(Foreign::NoOrigin),
+        // A browser that hides the origin says `null`: the site is its word then.
+        (None | Some("null"), Some(_)) => Ok(()),
+        (Some(origin), site) => {
+            let host = asked.header(header::HOST);
+            match is_own(origin, host, settings, site.is_some()) {
+                true => Ok(()),
+                false => Err(Foreign::Origin),
+            }
+        }
+    }
+}
+
+fn is_own(origin: &str, host: &str, settings: &Settings, same_origin: bool) -> bool {
+    let Some((scheme, authority)) = origin.split_once("://") else {
+        return false;
+    };
+    // Behind a proxy browsers may speak plain HTTP to it: its matter.
+    let scheme_fits = scheme == settings.scheme() || settings.is_behind_proxy();
+    if !scheme_fits || !authority.is_ascii() {
+        return false;
+    }
+    let own = authority.eq_ignore_ascii_case(host);
+    // Proxies pass the host on without its port; then only a browser's own word tells ports apart.
+    let but_for_port = settings.is_behind_proxy()
+        && same_origin
+        && without_port(authority).eq_ignore_ascii_case(without_port(host));
+    (own || but_for_port) && settings.allows_host(without_port(authority))
+}
+
+fn without_port(host: &str) -> &str {
+    if host.starts_with('[') {
+        return host
+            .split_once(']')
+            .map_or(host, |(ip, _)| &host[..=ip.len()]);
+    }
+    host.rsplit_once(':').map_or(host, |(name, _)| name)
+}
+
+/// A path of this page to go on to; `/` in place of whatever leads elsewhere.
+pub(crate) fn local_path(path: &str) -> &str {
+    let inside = path.starts_with('/')
+        && !path.starts_with("//")
+        && path.bytes().all(|b| b.is_ascii_graphic() && b != b'\\');
+    if inside { path } else { "/" }
+}
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+mod tests;

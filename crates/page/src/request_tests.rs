@@ -1,0 +1,164 @@
+use super::*;
+
+fn settings(behind_proxy: bool) -> Settings {
+    let names = ["calls.example.uz".to_owned()];
+    let address = "127.0.0.1:9000".parse().expect("an address");
+    Settings::new(address, None, behind_proxy, &names).expect("settings")
+}
+
+fn asked(headers: &[(&'static str, &str)]) -> Asked {
+    let pairs = headers.iter().map(|(name, value)| {
+        let name = header::HeaderName::from_static(name);
+        (name, value.parse().expect("a value"))
+    });
+    let mut map = HeaderMap::new();
+    for (name, value) in pairs {
+        map.append(name, value);
+    }
+    Asked {
+        method: Method::POST,
+        uri: "/x".parse().expect("a path"),
+        headers: map,
+        query: FormFields::default(),
+        form: FormFields::default(),
+        from: PeerGroup::V4(std::net::Ipv4Addr::LOCALHOST),
+    }
+}
+
+#[test]
+fn a_post_says_that_it_is_our_own_or_is_refused() {
+    let host = ("host", "localhost:9000");
+    let of = |said: &[(&'static str, &str)]| {
+        let mut all = vec![host];
+        all.extend_from_slice(said);
+        check_origin(&asked(&all), &settings(false))
+    };
+    let (origin, site) = ("origin", "sec-fetch-site");
+    assert_eq!(of(&[(origin, "http://localhost:9000")]), Ok(()));
+    assert_eq!(of(&[(site, "same-origin")]), Ok(()));
+    assert_eq!(of(&[(origin, "null"), (site, "same-origin")]), Ok(()));
+    assert_eq!(of(&[]), Err(Foreign::NoOrigin));
+    for foreign in [
+        "http://evil.example",
+        "http://localhost:9001",
+        "http://localhost",
+        "https://localhost:9000",
+        "http://127.0.0.1:9000",
+        "null",
+        "",
+        "localhost:9000",
+    ] {
+        assert_eq!(of(&[(origin, foreign)]), Err(Foreign::Origin), "{foreign}");
+        let with_site = of(&[(origin, foreign), (site, "cross-site")]);
+        assert_eq!(with_site, Err(Foreign::Origin), "{foreign}");
+    }
+    for foreign in ["cross-site", "same-site", "none", "", "Same-Origin"] {
+        let own = (origin, "http://localhost:9000");
+        assert_eq!(
+            of(&[own, (site, foreign)]),
+            Err(Foreign::Origin),
+            "{foreign}"
+        );
+        assert_eq!(of(&[(site, foreign)]), Err(Foreign::Origin), "{foreign}");
+    }
+}
+
+#[test]
+fn behind_a_proxy_the_port_may_be_lost_on_the_way_and_nothing_else() {
+    let of = |said: &[(&'static str, &str)]| check_origin(&asked(said), &settings(true));
+    let host = ("host", "calls.example.uz");
+    let same = ("sec-fetch-site", "same-origin");
+    assert_eq!(of(&[host, ("origin", "https://calls.example.uz")]), Ok(()));
+    let with_port = ("origin", "https://calls.example.uz:8443");
+    assert_eq!(of(&[host, with_port, same]), Ok(()));
+    assert_eq!(of(&[host, with_port]), Err(Foreign::Origin));
+    let other = ("origin", "https://evil.example");
+    assert_eq!(of(&[host, other, same]), Err(Foreign::Origin));
+}
+
+#[test]
+fn a_host_is_compared_without_its_port_and_stands_once() {
+    let of = |hosts: &[&str]| {
+        let all: Vec<_> = hosts.iter().map(|host| ("host", *host)).collect();
+        check_host(&asked(&all), &settings(false))
+    };
+    for own in [
+        "localhost",
+        "localhost:1",
+        "[::1]:9000",
+        "calls.example.uz:443",
+        "127.0.0.1:8",
+    ] {
+        assert_eq!(of(&[own]), Ok(()), "{own}");
+    }
+    for foreign in [
+        "evil.example",
+        "localhost.evil.example:9000",
+        "",
+        ":9000",
+        "192.0.2.1",
+    ] {
+        assert_eq!(of(&[foreign]), Err(Foreign::Host), "{foreign}");
+    }
+    assert_eq!(of(&[]), Err(Foreign::Host));
+    assert_eq!(of(&["localhost", "evil.example"]), Err(Foreign::Host));
+    let mut absolute = asked(&[("host", "localhost")]);
+    absolute.uri = "http://evil.example/x".parse().expect("a target");
+    assert_eq!(check_host(&absolute, &settings(false)), Err(Foreign::Host));
+}
+
+#[test]
+fn whom_a_proxy_names_last_is_who_asks() {
+    let of = |lines: &[&str]| {
+        let all: Vec<_> = lines
+            .iter()
+            .map(|line| ("x-forwarded-for", *line))
+            .collect();
+        Asked::forwarded(&asked(&all).headers).map(|ip| ip.to_string())
+    };
+    assert_eq!(of(&["192.0.2.1, 192.0.2.2"]).as_deref(), Some("192.0.2.2"));
+    assert_eq!(
+        of(&["192.0.2.1", "192.0.2.3"]).as_deref(),
+        Some("192.0.2.3")
+    );
+    assert_eq!(of(&["192.0.2.1:50000"]).as_deref(), Some("192.0.2.1"));
+    assert_eq!(of(&["[2001:db8::1]"]).as_deref(), Some("2001:db8::1"));
+    assert_eq!(of(&["192.0.2.1, unknown"]), None);
+    assert_eq!(of(&[]), None);
+}
+
+#[test]
+fn one_goes_on_to_this_page_alone() {
+    for own in ["/", "/letters?reason=failed&before=7"] {
+        assert_eq!(local_path(own), own);
+    }
+    for other in [
+        "//evil.example",
+        "https://evil.example",
+        "",
+        "/\\evil.example",
+        "/a b",
+        "/\n",
+    ] {
+        assert_eq!(local_path(other), "/", "{other}");
+    }
+}
+
+#[test]
+fn cookies_are_told_apart_by_their_whole_name() {
+    let all = asked(&[("cookie", "a-b=1; a=2; a=3"), ("cookie", "a=4")]);
+    assert_eq!(all.cookies("a").collect::<Vec<_>>(), ["2", "3", "4"]);
+}
+
+#[test]
+fn fields_go_in_and_out_and_are_not_endless() {
+    let fields = FormFields::read(b"id=1&id=x&id=2&lead=+4001+&empty=&name=%D0%90%26b");
+    assert_eq!(fields.numbers("id"), [1, 2]);
+    assert_eq!(fields.get("lead"), Some("4001"));
+    assert_eq!(fields.get("empty"), None);
+    assert_eq!(fields.typed("lead"), " 4001 ");
+    assert_eq!(FormFields::read(fields.encoded().as_bytes()), fields);
+    assert_eq!(FormFields::read(&b"a=1&".repeat(1000)).0.len(), FIELDS_MAX);
+    let made = link("/calls", &[("text", Some("+998 & co")), ("day", None)]);
+    assert_eq!(made, "/calls?text=%2B998+%26+co");
+}

@@ -1,0 +1,48 @@
+//! What somebody may do.
+
+use serde::{Deserialize, Serialize};
+use std::str::FromStr;
+
+/// What somebody may do on the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PageRole {
+    /// Sees everything, changes nothing.
+    View,
+    /// Acts, too.
+    Admin,
+}
+
+pub use PageRole as Role;
+
+impl PageRole {
+    /// `admin` or `view`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::View => "view",
+            Self::Admin => "admin",
+        }
+    }
+
+    /// May this role change anything?
+    pub const fn may_act(self) -> bool {
+        matches!(self, Self::Admin)
+    }
+}
+
+/// A word that is no role.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no role: `admin` or `view` is expected")]
+pub struct UnknownRole(pub String);
+
+impl FromStr for PageRole {
+    type Err = UnknownRole;
+
+    fn from_str(word: &str) -> Result<Self, UnknownRole> {
+        match word {
+            "view" => Ok(Self::View),
+            "admin" => Ok(Self::Admin),
+            _ => Err(UnknownRole(word.to_owned())),
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Who is logged in. Of a session's token only its hash is kept, here and over restarts.
+
+use crate::passwords::Passwords;
+use crate::random::{self, BrowserToken};
+use crate::role::Role;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A session lives so long, in seconds.
+pub const SESSION_SECONDS: i64 = 12 * 3600;
+/// Sessions at a time; the oldest makes room.
+const SESSIONS_MAX: usize = 1000;
+
+/// Who somebody is who is logged in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LoggedIn {
+    /// As what they do is signed.
+    pub(crate) who: String,
+    pub(crate) role: Role,
+    /// In epoch seconds.
+    until: i64,
+    /// The line of the password file by which they came: when it changes the session ends. `None`
+    /// of a link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    line: Option<String>,
+}
+
+/// How many are logged in, for whoever watches. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct SessionCount(Arc<AtomicUsize>);
+
+impl SessionCount {
+    /// Sessions that are open.
+    pub fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+type ByHash = BTreeMap<String, LoggedIn>;
+
+/// All sessions.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions {
+    open: Mutex<ByHash>,
+    count: SessionCount,
+}
+
+impl Sessions {
+    /// Those that were kept, as far as they are good still.
+    pub(crate) fn kept(
+        kept: Option<&str>,
+        now: i64,
+        passwords: &Passwords,
+        count: SessionCount,
+    ) -> Result<Self, serde_json::Error> {
+        let open: ByHash = kept.map_or_else(|| Ok(ByHash::new()), serde_json::from_str)?;
+        let sessions = Self {
+            open: Mutex::new(open),
+            count,
+        };
+        let mut open = sessions.lock();
+        open.retain(|_, one| {
+            let came_by = one.line.as_ref();
+            let stands = came_by.is_none_or(|it| passwords.print(&one.who).as_ref() == Some(it));
+            // A clock that was ahead must not make sessions that never end.
+            stands && one.until > now && one.until <= now + SESSION_SECONDS
+        });
+        sessions.told(&open);
+        drop(open);
+        Ok(sessions)
+    }
+
+    /// Opens one; `None` where the system gives no random bytes.
+    pub(crate) fn open(
+        &self,
+        now: i64,
+        who: &str,
+        role: Role,
+        line: Option<String>,
+    ) -> Option<BrowserToken> {
+        let token = BrowserToken::new()?;
+        let mut open = self.lock();
+        open.retain(|_, one| one.until > now);
+        if open.len() >= SESSIONS_MAX {
+            let oldest = open.iter().min_by_key(|(_, one)| one.until);
+            if let Some(oldest) = oldest.map(|(hash, _)| hash.clone()) {
+                open.remove(&oldest);
+            }
+        }
+        let one = LoggedIn {
+            who: who.to_owned(),
+            role,
+            until: now + SESSION_SECONDS,
+            line,
+        };
+        open.insert(random::hash(token.reveal()), one);
+        self.told(&open);
+        Some(token)
+    }
+
+    /// Whose token it is.
+    pub(crate) fn find(&self, now: i64, token: &str) -> Option<LoggedIn> {
+        let open = self.lock();
+        let one = open.get(&random::hash(token))?;
+        (one.until > now).then(|| one.clone())
+    }
+
+    /// Ends one.
+    pub(crate) fn end(&self, token: &str) {
+        let mut open = self.lock();
+        open.remove(&random::hash(token));
+        self.told(&open);
+    }
+
+    /// All of them, to be kept: without any secret.
+    pub(crate) fn to_json(&self) -> String {
+        // Strings and numbers always make JSON.
+        serde_json::to_string(&*self.lock()).unwrap_or_default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ByHash> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn told(&self, open: &ByHash) {
+        self.count.0.store(open.len(), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(json: Option<&str>, now: i64) -> Sessions {
+        let count = SessionCount::default();
+        Sessions::kept(json, now, &Passwords::default(), count).expect("sessions")
+    }
+
+    #[test]
+    fn a_session_lives_twelve_hours_over_restarts_and_its_token_is_not_kept() {
+        let before = kept(None, 0);
+        let token = before
+            .open(100, "anna", Role::Admin, None)
+            .expect("a session");
+        let json = before.to_json();
+        assert!(!json.contains(token.reveal()), "{json}");
+        let after = kept(Some(&json), 200);
+        assert_eq!(after.count.get(), 1);
+        let found = after.find(200, token.reveal()).expect("anna");
+        assert_eq!((found.who.as_str(), found.role), ("anna", Role::Admin));
+        assert_eq!(after.find(100 + SESSION_SECONDS, token.reveal()), None);
+        assert_eq!(kept(Some(&json), 100 + SESSION_SECONDS).count.get(), 0);
+        assert_eq!(kept(Some(&json), 0).count.get(), 0, "of a future clock");
+    }
+
+    #[test]
+    fn whose_line_has_changed_is_out_after_a_restart() {
+        let before = kept(None, 0);
+        let line = Some("0011".to_owned());
+        before
+            .open(1, "anna", Role::Admin, line)
+            .expect("a session");
+        assert_eq!(kept(Some(&before.to_json()), 2).count.get(), 0);
+    }
+
+    #[test]
+    fn logging_out_ends_it_here() {
+        let sessions = kept(None, 0);
+        let token = sessions
+            .open(1, "anna", Role::View, None)
+            .expect("a session");
+        assert!(sessions.find(2, token.reveal()).is_some());
+        assert!(sessions.find(2, "made up").is_none());
+        sessions.end(token.reveal());
+        assert!(sessions.find(2, token.reveal()).is_none());
+        assert_eq!(sessions.count.get(), 0);
+    }
+
+    #[test]
+    fn what_is_no_list_of_sessions_is_said() {
+        let count = SessionCount::default();
+        assert!(Sessions::kept(Some("["), 0, &Passwords::default(), count).is_err());
+    }
+}

@@ -1,0 +1,222 @@
+//! What `run` hands over: where the page listens, who may come in, under which names.
+
+use crate::links::Links;
+use crate::passwords::Passwords;
+use rustls::ServerConfig;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// What the page listens with. The certificate is kept fresh by whoever hands it over.
+pub type Tls = watch::Receiver<Arc<ServerConfig>>;
+
+/// How the page is reached.
+#[derive(Clone, Debug)]
+pub enum Reach {
+    /// Over plain HTTP, from this machine alone (an SSH tunnel ends here, too).
+    Loopback,
+    /// Over TLS of our own.
+    Tls(Tls),
+    /// Over plain HTTP from a proxy that speaks TLS to browsers and says whom it forwards
+    /// (`X-Forwarded-For`).
+    BehindProxy,
+}
+
+/// Why the page is not opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Passwords and calls would cross the network in the clear.
+    #[error(
+        "--page {0}: off this machine passwords and calls would cross the network in the clear: \
+         give --page-cert and --page-key, or --page-behind-proxy where a proxy in front speaks \
+         TLS, or listen on 127.0.0.1 and come by an SSH tunnel"
+    )]
+    InTheClear(SocketAddr),
+    /// Two ways that exclude each other.
+    #[error(
+        "--page-behind-proxy and --page-cert: the proxy speaks TLS to browsers, or the page does; \
+         leave one of them out"
+    )]
+    TwoWays,
+    /// A host that can be none.
+    #[error("--page-name {0}: a host is expected, as `calls.example.uz`, without port or path")]
+    Name(String),
+}
+
+/// Everything the page is told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub(crate) address: SocketAddr,
+    pub(crate) reach: Reach,
+    pub(crate) names: Vec<String>,
+    pub(crate) passwords: Passwords,
+    pub(crate) links: Links,
+}
+
+impl Settings {
+    /// Checked: off loopback only with TLS or behind a proxy. `names` are the hosts by which the
+    /// page is known beside its address and those of this machine (`--page-name`).
+    ///
+    /// # Errors
+    /// As [`Error`] says.
+    pub fn new(
+        address: SocketAddr,
+        tls: Option<Tls>,
+        behind_proxy: bool,
+        names: &[String],
+    ) -> Result<Self, Error> {
+        let reach = match (tls, behind_proxy) {
+            (Some(_), true) => return Err(Error::TwoWays),
+            (Some(tls), false) => Reach::Tls(tls),
+            (None, true) => Reach::BehindProxy,
+            (None, false) if address.ip().to_canonical().is_loopback() => Reach::Loopback,
+            (None, false) => return Err(Error::InTheClear(address)),
+        };
+        let names = names.iter().map(|name| host_name(name));
+        Ok(Self {
+            address,
+            reach,
+            names: names.collect::<Result<_, _>>()?,
+            passwords: Passwords::default(),
+            links: Links::default(),
+        })
+    }
+
+    /// With the people of the password file.
+    #[must_use]
+    pub fn with_passwords(mut self, passwords: Passwords) -> Self {
+        self.passwords = passwords;
+        self
+    }
+
+    /// Issues the links of `callbridge page`; to be kept by whoever serves the control socket.
+    pub fn links(&self) -> Links {
+        self.links.clone()
+    }
+
+    /// `http` or `https`, as a browser beside us would say it.
+    pub const fn scheme(&self) -> &'static str {
+        match self.reach {
+            Reach::Tls(_) | Reach::BehindProxy => "https",
+            Reach::Loopback => "http",
+        }
+    }
+
+    /// May a cookie be sent over TLS alone?
+    pub(crate) const fn is_secure(&self) -> bool {
+        matches!(self.reach, Reach::Tls(_) | Reach::BehindProxy)
+    }
+
+    pub(crate) const fn is_behind_proxy(&self) -> bool {
+        matches!(self.reach, Reach::BehindProxy)
+    }
+
+    /// The hosts by which the page may be asked, for people: loopback's stand for themselves.
+    pub(crate) fn hosts(&self) -> Vec<String> {
+        let own = self.address.ip();
+        let own = (!own.is_unspecified()).then(|| bracketed(own));
+        let loopback = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let mut hosts: Vec<String> = own.into_iter().chain(loopback).collect();
+        hosts.extend(self.names.iter().cloned());
+        hosts.sort();
+        hosts.dedup();
+        hosts
+    }
+
+    /// May the page be asked by this host (without its port)?
+    pub(crate) fn allows_host(&self, host: &str) -> bool {
+        let host = host.trim_end_matches('.').to_ascii_lowercase();
+        if host == "localhost" || self.names.contains(&host) {
+            return true;
+        }
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        bare.parse::<IpAddr>().is_ok_and(|ip| {
+            let ip = ip.to_canonical();
+            ip.is_loopback() || ip == self.address.ip().to_canonical()
+        })
+    }
+}
+
+fn bracketed(ip: IpAddr) -> String {
+    match ip {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    }
+}
+
+fn host_name(name: &str) -> Result<String, Error> {
+    let lower = name.trim_end_matches('.').to_ascii_lowercase();
+    let letters = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.' || c == '_';
+    let ip = lower.trim_start_matches('[').trim_end_matches(']');
+    let is_v6 = ip.parse::<std::net::Ipv6Addr>().is_ok();
+    if is_v6 {
+        return Ok(format!("[{ip}]"));
+    }
+    let good = !lower.is_empty() && lower.len() <= 253 && lower.chars().all(letters);
+    good.then_some(lower)
+        .ok_or_else(|| Error::Name(name.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(address: &str, behind_proxy: bool, names: &[&str]) -> Result<Settings, Error> {
+        let address = address.parse().expect("an address");
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        Settings::new(address, None, behind_proxy, &names)
+    }
+
+    #[test]
+    fn off_this_machine_it_opens_only_with_tls_or_behind_a_proxy() {
+        for loopback in ["127.0.0.1:9000", "[::1]:9000", "127.8.8.8:1"] {
+            assert!(settings(loopback, false, &[]).is_ok(), "{loopback}");
+        }
+        for open in ["0.0.0.0:9000", "[::]:9000", "192.0.2.1:9000"] {
+            let refused = settings(open, false, &[]).expect_err(open).to_string();
+            assert!(refused.contains("--page-cert"), "{refused}");
+            assert!(settings(open, true, &[]).is_ok(), "{open}");
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let server = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(rustls::server::ResolvesServerCertUsingSni::new()));
+        let (_kept, tls) = watch::channel(Arc::new(server));
+        let address = "0.0.0.0:9000".parse().expect("an address");
+        assert!(Settings::new(address, Some(tls.clone()), false, &[]).is_ok());
+        let both = Settings::new(address, Some(tls), true, &[]);
+        assert_eq!(both.expect_err("two ways"), Error::TwoWays);
+    }
+
+    #[test]
+    fn hosts_are_those_of_this_machine_its_address_and_the_named() {
+        let page = settings("192.0.2.1:9000", true, &["Calls.example.uz"]).expect("settings");
+        for host in [
+            "localhost",
+            "LOCALHOST",
+            "127.0.0.1",
+            "127.0.0.2",
+            "[::1]",
+            "192.0.2.1",
+            "calls.example.uz",
+            "calls.example.uz.",
+        ] {
+            assert!(page.allows_host(host), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "192.0.2.2",
+            "xcalls.example.uz",
+            "",
+            "[::2]",
+        ] {
+            assert!(!page.allows_host(host), "{host}");
+        }
+        for name in ["https://a.uz", "a.uz:443", "a b", ""] {
+            let refused = settings("127.0.0.1:1", false, &[name]);
+            assert_eq!(refused.expect_err(name), Error::Name(name.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,391 @@
+//! What every page has around its own content: language, zone, who is logged in, where one is.
+//! Templates know it as `c` and ask it for texts, times and whatever comes from outside.
+
+use crate::language::Language;
+use crate::markup::{Markup, cut, escaped};
+use crate::role::Role;
+use callbridge_model::Zone;
+use std::borrow::Borrow;
+
+/// Of a value inside a sentence.
+const VALUE_CHARS: usize = 120;
+
+/// Who looks.
+#[derive(Clone, Debug)]
+pub(crate) struct Viewer {
+    pub(crate) who: String,
+    pub(crate) role: Role,
+    /// What the forms carry.
+    pub(crate) form_token: String,
+}
+
+/// What is said once, at the head of the next page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Notice {
+    pub(crate) words: String,
+    pub(crate) good: bool,
+}
+
+/// Counts beside the names of the views.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Badges {
+    pub(crate) letters: u64,
+    pub(crate) parked: u64,
+}
+
+/// What stands around the content of a page.
+#[derive(Clone, Debug)]
+pub(crate) struct PageShell {
+    pub(crate) language: Language,
+    pub(crate) zone: Zone,
+    /// Epoch seconds.
+    pub(crate) now: i64,
+    pub(crate) viewer: Option<Viewer>,
+    /// The path and query, to come back to.
+    pub(crate) target: String,
+    pub(crate) badges: Badges,
+    pub(crate) instance: String,
+    pub(crate) notice: Option<Notice>,
+}
+
+/// The views, in the order of the navigation: path and key of the name.
+const VIEWS: [(&str, &str); 8] = [
+    ("/", "nav.today"),
+    ("/calls", "nav.calls"),
+    ("/letters", "nav.letters"),
+    ("/numbers", "nav.numbers"),
+    ("/missed", "nav.missed"),
+    ("/employees", "nav.employees"),
+    ("/pbx", "nav.pbx"),
+    ("/check", "nav.check"),
+];
+
+/// An entry of the navigation.
+pub(crate) struct NavEntry {
+    pub(crate) path: &'static str,
+    pub(crate) name: String,
+    pub(crate) icon: &'static str,
+    pub(crate) here: bool,
+    pub(crate) badge: Option<String>,
+}
+
+impl PageShell {
+    /// A text by its key.
+    pub(crate) fn t<'a>(&self, key: &'a str) -> &'a str {
+        self.language.text(key)
+    }
+
+    /// A text by the name of a family and a word from outside: `state.` `journaled`. A word that
+    /// has no text stands for itself.
+    pub(crate) fn word(&self, family: &str, word: &str) -> String {
+        let key = format!("{family}.{word}");
+        match self.language.has(&key) {
+            true => self.language.text(&key).to_owned(),
+            false => cut(word, VALUE_CHARS),
+        }
+    }
+
+    /// Is there a text for this word?
+    pub(crate) fn knows(&self, family: &str, word: &str) -> bool {
+        self.language.has(&format!("{family}.{word}"))
+    }
+
+    /// A text for so many.
+    pub(crate) fn n(&self, key: &str, count: impl Borrow<u64>) -> String {
+        self.language.counted(key, *count.borrow())
+    }
+
+    /// `12,345`
+    pub(crate) fn count(&self, count: impl Borrow<u64>) -> String {
+        self.language.number(*count.borrow())
+    }
+
+    /// A text with a value in it.
+    pub(crate) fn with(&self, key: &str, a: impl std::fmt::Display) -> String {
+        let a = cut(&a.to_string(), VALUE_CHARS);
+        self.language.text(key).replace("{a}", &a)
+    }
+
+    /// A text with two values in it.
+    pub(crate) fn with2(
+        &self,
+        key: &str,
+        a: impl std::fmt::Display,
+        b: impl std::fmt::Display,
+    ) -> String {
+        let (a, b) = (a.to_string(), b.to_string());
+        let text = self.language.text(key);
+        let mut filled = String::with_capacity(text.len() + a.len() + b.len());
+        let mut rest = text;
+        // In one pass: a value that holds `{b}` stays what it is.
+        while let Some(at) = rest.find('{') {
+            filled.push_str(&rest[..at]);
+            let (value, after) = match &rest[at..] {
+                tail if tail.starts_with("{a}") => (cut(&a, VALUE_CHARS), &tail[3..]),
+                tail if tail.starts_with("{b}") => (cut(&b, VALUE_CHARS), &tail[3..]),
+                tail => ("{".to_owned(), &tail[1..]),
+            };
+            filled.push_str(&value);
+            rest = after;
+        }
+        filled.push_str(rest);
+        filled
+    }
+
+    /// A value from outside, in a line.
+    pub(crate) fn x(&self, text: &str) -> Markup {
+        Markup::value(text)
+    }
+
+    /// The same where no markup may stand: in a choice.
+    pub(crate) fn plain(&self, text: &str) -> String {
+        cut(text, VALUE_CHARS)
+    }
+
+    /// The same, or a dash.
+    pub(crate) fn some(&self, text: &Option<String>) -> Markup {
+        match text.as_deref() {
+            Some(text) if !text.is_empty() => Markup::value(text),
+            _ => self.none(),
+        }
+    }
+
+    /// A number of the CRM, or a dash.
+    pub(crate) fn id(&self, id: &Option<i64>) -> Markup {
+        match id {
+            Some(id) => Markup::made(format!("<span class=\"number\">{id}</span>")),
+            None => self.none(),
+        }
+    }
+
+    /// For what is not there.
+    pub(crate) fn none(&self) -> Markup {
+        let said = escaped(self.t("none"));
+        Markup::made(format!(
+            "<span class=\"none\" aria-hidden=\"true\">–</span><span class=\"hear\">{said}</span>"
+        ))
+    }
+
+    /// A sentence from outside.
+    pub(crate) fn said(&self, text: &str) -> Markup {
+        Markup::sentence(text)
+    }
+
+    /// Lines from outside, whole.
+    pub(crate) fn lines(&self, text: &str) -> Markup {
+        Markup::lines(text)
+    }
+
+    /// A telephone number, whole.
+    pub(crate) fn phone(&self, phone: &Option<String>) -> Markup {
+        phone
+            .as_deref()
+            .map_or_else(|| self.hidden(), Markup::number)
+    }
+
+    /// A telephone number in a list.
+    pub(crate) fn masked(&self, phone: &Option<String>) -> Markup {
+        phone
+            .as_deref()
+            .map_or_else(|| self.hidden(), Markup::masked)
+    }
+
+    fn hidden(&self) -> Markup {
+        let said = escaped(self.t("number.hidden"));
+        Markup::made(format!("<span class=\"none\">{said}</span>"))
+    }
+
+    /// A moment as short as it can be understood: `14:05`, `20 Nov 14:05`, `20 Nov 2025 14:05`.
+    pub(crate) fn time(&self, at: &i64) -> Markup {
+        let words = escaped(&self.moment(*at));
+        let iso = self.part(*at, "%Y-%m-%dT%H:%M:%S%:z");
+        let whole = self.zone.second(*at);
+        Markup::made(format!(
+            "<time datetime=\"{}\" title=\"{}\">{words}</time>",
+            escaped(&iso),
+            escaped(&whole)
+        ))
+    }
+
+    /// The same, or a dash.
+    pub(crate) fn time_or(&self, at: &Option<i64>) -> Markup {
+        at.as_ref().map_or_else(|| self.none(), |at| self.time(at))
+    }
+
+    /// A moment in words alone.
+    pub(crate) fn moment(&self, at: impl Borrow<i64>) -> String {
+        let at = *at.borrow();
+        let clock = self.part(at, "%H:%M");
+        if self.part(at, "%Y-%m-%d") == self.part(self.now, "%Y-%m-%d") {
+            return clock;
+        }
+        format!("{} {clock}", self.date(at))
+    }
+
+    /// `20 Nov`, with its year where that is another.
+    pub(crate) fn date(&self, at: impl Borrow<i64>) -> String {
+        let at = *at.borrow();
+        let month = self.word("month", &self.part(at, "%-m"));
+        let day = self.with2("date", self.part(at, "%-d"), month);
+        match self.part(at, "%Y") {
+            year if year == self.part(self.now, "%Y") => day,
+            year => format!("{day} {year}"),
+        }
+    }
+
+    /// The weekday of a moment: `Mon`.
+    pub(crate) fn weekday(&self, at: &i64) -> String {
+        self.word("weekday", &self.part(*at, "%u"))
+    }
+
+    /// The hour of a moment: `14`.
+    pub(crate) fn hour(&self, at: &i64) -> String {
+        self.part(*at, "%H")
+    }
+
+    /// What stands behind times: `+05`.
+    pub(crate) fn zone_name(&self) -> String {
+        self.part(self.now, "%Z")
+    }
+
+    fn part(&self, at: i64, form: &str) -> String {
+        let at = jiff::Timestamp::from_second(at).unwrap_or(jiff::Timestamp::MIN);
+        let at = at.to_zoned(self.zone.as_time_zone().clone());
+        at.strftime(form).to_string()
+    }
+
+    /// How long: `2 h 05 min`, `3 min 20 s`, `12 s`, `4 d 3 h`.
+    pub(crate) fn span(&self, seconds: impl Borrow<u64>) -> String {
+        let seconds = *seconds.borrow();
+        let (m, s) = (seconds / 60, seconds % 60);
+        let (h, d) = (m / 60, m / 60 / 24);
+        match (d, h, m) {
+            (0, 0, 0) => self.with("span.s", s),
+            (0, 0, m) if s == 0 => self.with("span.m", m),
+            (0, 0, m) => self.with2("span.ms", m, format!("{s:02}")),
+            (0, h, m) => self.with2("span.hm", h, format!("{:02}", m % 60)),
+            (d, h, _) => self.with2("span.dh", d, h % 24),
+        }
+    }
+
+    /// The same of a measured time, with a tenth below ten seconds; a dash of none.
+    pub(crate) fn measured(&self, seconds: &Option<f64>) -> Markup {
+        let Some(seconds) = seconds.filter(|it| it.is_finite() && *it >= 0.0) else {
+            return self.none();
+        };
+        let words = match seconds < 10.0 {
+            true => self.with("span.s", format!("{seconds:.1}")),
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // finite, positive
+            false => self.span(seconds.round() as u64),
+        };
+        Markup::made(escaped(&words))
+    }
+
+    /// How long ago, in seconds; 0 for what is to come.
+    pub(crate) fn ago(&self, at: &i64) -> String {
+        self.span(u64::try_from(self.now.saturating_sub(*at)).unwrap_or(0))
+    }
+
+    /// May whoever looks act?
+    pub(crate) fn may_act(&self) -> bool {
+        self.viewer.as_ref().is_some_and(|it| it.role.may_act())
+    }
+
+    /// The hidden field that every form carries.
+    pub(crate) fn csrf(&self) -> Markup {
+        let token = self.viewer.as_ref().map_or("", |it| &it.form_token);
+        Markup::made(format!(
+            "<input type=\"hidden\" name=\"token\" value=\"{}\">",
+            escaped(token)
+        ))
+    }
+
+    /// The navigation.
+    pub(crate) fn nav(&self) -> Vec<NavEntry> {
+        let path = self.target.split('?').next().unwrap_or("/");
+        let here = |view: &str| match view {
+            "/" => path == "/",
+            view => path
+                .strip_prefix(view)
+                .is_some_and(|it| it.is_empty() || it.starts_with('/')),
+        };
+        let badge = |view: &str| match view {
+            "/letters" => self.badges.letters,
+            "/numbers" => self.badges.parked,
+            _ => 0,
+        };
+        let entry = |(view, key): (&'static str, &'static str)| NavEntry {
+            path: view,
+            name: self.t(key).to_owned(),
+            icon: key.strip_prefix("nav.").unwrap_or_default(),
+            here: here(view),
+            badge: Some(badge(view))
+                .filter(|it| *it > 0)
+                .map(|it| self.count(it)),
+        };
+        VIEWS.into_iter().map(entry).collect()
+    }
+
+    /// The languages: code, name, whether it is this one, and where the switch leads.
+    pub(crate) fn languages(&self) -> Vec<(&'static str, &'static str, bool, String)> {
+        let link = |it: Language| {
+            let path = format!("/language/{}", it.code());
+            crate::request::link(&path, &[("back", Some(&self.target))])
+        };
+        let one = |it: Language| (it.code(), it.name(), it == self.language, link(it));
+        Language::ALL.into_iter().map(one).collect()
+    }
+
+    /// The path of the style, which changes with it.
+    pub(crate) fn style(&self) -> &'static str {
+        crate::assets::style_path()
+    }
+
+    /// The path of the script.
+    pub(crate) fn script(&self) -> &'static str {
+        crate::assets::script_path()
+    }
+
+    /// The path of the sign.
+    pub(crate) fn sign(&self) -> &'static str {
+        crate::assets::sign_path()
+    }
+
+    /// A drawing that stands beside a word.
+    pub(crate) fn icon(&self, name: &str) -> Markup {
+        crate::icons::drawing(name)
+    }
+
+    /// Which way a call went, and whether they talked.
+    pub(crate) fn direction(&self, direction: &str, answered: &bool) -> Markup {
+        let (icon, look) = match (direction, answered) {
+            ("OUTBOUND", _) => ("outbound", "out"),
+            (_, true) => ("inbound", "in"),
+            (_, false) => ("missed", "lost-call"),
+        };
+        let said = escaped(&self.word("direction", direction));
+        let drawing = crate::icons::drawing(icon);
+        Markup::made(format!(
+            "<span class=\"direction {look}\">{drawing}<span class=\"hear\">{said} </span></span>"
+        ))
+    }
+
+    /// A telephone number that is there, whole.
+    pub(crate) fn number(&self, phone: &str) -> Markup {
+        Markup::number(phone)
+    }
+
+    /// The look of a call's state.
+    pub(crate) fn state_look(&self, state: &str) -> &'static str {
+        match state {
+            "journaled" => "well",
+            "dead" => "down",
+            "parked" => "attention",
+            _ => "plain",
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "shell_tests.rs"]
+mod tests;

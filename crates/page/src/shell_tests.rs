@@ -1,0 +1,73 @@
+use super::*;
+
+fn shell(language: Language) -> PageShell {
+    PageShell {
+        language,
+        zone: Zone::named("Asia/Tashkent").expect("a zone"),
+        now: 1_795_158_000,
+        viewer: None,
+        target: "/letters?reason=failed".to_owned(),
+        badges: Badges::default(),
+        instance: "office".to_owned(),
+        notice: None,
+    }
+}
+
+#[test]
+fn a_moment_is_as_short_as_it_can_be_understood_and_in_the_zone_of_the_pbx() {
+    let (english, uzbek) = (shell(Language::English), shell(Language::Uzbek));
+    let russian = shell(Language::Russian);
+    assert_eq!(english.moment(1_795_157_000), "11:43");
+    assert_eq!(english.moment(1_795_058_000), "19 Nov 08:13");
+    assert_eq!(russian.moment(1_795_058_000), "19 нояб. 08:13");
+    assert_eq!(uzbek.moment(1_795_058_000), "19-noy 08:13");
+    assert_eq!(english.moment(1_700_000_000), "15 Nov 2023 03:13");
+    let html = english.time(&1_795_157_000).to_string();
+    assert!(
+        html.contains("datetime=\"2026-11-20T11:43:20+05:00\""),
+        "{html}"
+    );
+}
+
+#[test]
+fn a_span_is_told_in_two_units_at_most() {
+    let english = shell(Language::English);
+    let told = [0, 12, 60, 200, 7500, 100_000].map(|seconds| english.span(seconds));
+    assert_eq!(
+        told,
+        [
+            "0 s",
+            "12 s",
+            "1 min",
+            "3 min 20 s",
+            "2 h 05 min",
+            "1 d 3 h"
+        ]
+    );
+    assert_eq!(english.measured(&Some(2.44)).to_string(), "2.4 s");
+    assert_eq!(english.measured(&Some(61.6)).to_string(), "1 min 02 s");
+    assert!(
+        english
+            .measured(&Some(f64::NAN))
+            .to_string()
+            .contains("none")
+    );
+}
+
+#[test]
+fn a_value_that_looks_like_a_mark_stays_a_value() {
+    let english = shell(Language::English);
+    let said = english.with2("jobs.done", "{b}", "{a}");
+    assert_eq!(said, "{b} of {a}");
+}
+
+#[test]
+fn the_view_where_one_is_is_marked_and_the_switch_comes_back_to_it() {
+    let english = shell(Language::English);
+    let here: Vec<_> = english.nav().into_iter().filter(|it| it.here).collect();
+    assert_eq!(here.len(), 1);
+    assert_eq!(here[0].path, "/letters");
+    let (_, _, chosen, link) = english.languages().remove(1);
+    assert!(!chosen);
+    assert_eq!(link, "/language/ru?back=%2Fletters%3Freason%3Dfailed");
+}

@@ -1,0 +1,223 @@
+//! What is done with letters: sent again, tried dry, discarded; at once, or as a job whose
+//! progress can be left.
+
+use super::letters::{self, RetryForm};
+use crate::answer::{self, Handled, Problem, see};
+use crate::backend::{LetterAction, LetterQuery, Refusal, RefusalKind};
+use crate::jobs::{CHUNK, Job, JobState};
+use crate::page::{Visit, refused};
+use crate::shell::PageShell;
+use askama::Template;
+use axum::http::StatusCode;
+use std::sync::Arc;
+
+#[derive(Template)]
+#[template(path = "discard.html")]
+struct DiscardSheet<'a> {
+    c: &'a PageShell,
+    ids: Vec<u64>,
+    all: bool,
+    reason: String,
+    one: Option<u64>,
+    count: u64,
+}
+
+#[derive(Template)]
+#[template(path = "job.html")]
+struct JobSheet<'a> {
+    c: &'a PageShell,
+    job: Job,
+}
+
+/// What a form asks for.
+struct Wanted {
+    action: LetterAction,
+    all: bool,
+    reason: Option<String>,
+    chosen: Vec<u64>,
+    /// It came from the page of this letter.
+    one: Option<u64>,
+    confirmed: bool,
+}
+
+/// `POST /letters/act`
+pub(crate) async fn act(visit: Visit<'_>) -> Handled {
+    let wanted = match wanted(&visit) {
+        Ok(wanted) => wanted,
+        Err(wrong) => return again(visit, wrong).await,
+    };
+    let backend = &visit.page.backend;
+    let ids = match wanted.all {
+        true => {
+            let query = LetterQuery {
+                reason: wanted.reason.clone(),
+                before: None,
+            };
+            backend.letter_ids(query).await.map_err(refused)?
+        }
+        false => wanted.chosen.clone(),
+    };
+    if ids.is_empty() {
+        let wrong = visit.shell.t("letters.none_chosen").to_owned();
+        return again(visit, wrong).await;
+    }
+    if wanted.action == LetterAction::Discard && !wanted.confirmed {
+        return confirm(visit, wanted, ids).await;
+    }
+    if !visit.page.jobs.has_room() {
+        let wrong = visit.shell.t("letters.busy").to_owned();
+        return again(visit, wrong).await;
+    }
+    let who = visit.who.clone();
+    let mut job = Job::new(wanted.action, &who, ids.len(), visit.shell.now);
+    // The first of them at once: what cannot be done is said beside what was typed.
+    let (first, left) = ids.split_at(ids.len().min(CHUNK));
+    match backend.act(&job.action, first, &who).await {
+        Ok(acted) => job.take(acted, first.len()),
+        Err(Refusal {
+            kind: RefusalKind::Input,
+            words,
+        }) => return again(visit, words).await,
+        Err(refusal) => return Err(visit.refused(refusal)),
+    }
+    let id = visit
+        .page
+        .jobs
+        .begin(job, left.to_vec(), Arc::clone(backend));
+    Ok(see(&format!("/jobs/{id}")))
+}
+
+fn wanted(visit: &Visit<'_>) -> Result<Wanted, String> {
+    let (form, shell) = (&visit.asked.form, &visit.shell);
+    let action = match form.get("action") {
+        Some("discard") => LetterAction::Discard,
+        Some(word @ ("retry" | "dry_run")) => LetterAction::Retry {
+            lead: lead(shell, form.get("lead"))?,
+            employee: employee(shell, form.get("employee"))?,
+            dry_run: word == "dry_run",
+        },
+        _ => return Err(shell.t("letters.no_action").to_owned()),
+    };
+    Ok(Wanted {
+        action,
+        all: form.get("scope") == Some("all"),
+        reason: form.owned("reason"),
+        chosen: form.numbers("id"),
+        one: one(visit),
+        confirmed: form.get("confirmed") == Some("yes"),
+    })
+}
+
+fn one(visit: &Visit<'_>) -> Option<u64> {
+    visit.asked.form.get("one").and_then(|it| it.parse().ok())
+}
+
+/// A lead's id as it is typed.
+pub(crate) fn lead(shell: &PageShell, typed: Option<&str>) -> Result<Option<String>, String> {
+    let Some(typed) = typed else { return Ok(None) };
+    match typed.parse::<i64>() {
+        Ok(id) if id > 0 => Ok(Some(id.to_string())),
+        _ => Err(shell.with("wrong.lead", typed)),
+    }
+}
+
+fn employee(shell: &PageShell, typed: Option<&str>) -> Result<Option<String>, String> {
+    let Some(typed) = typed else { return Ok(None) };
+    // `none` in the words of the page, too.
+    let nobody = ["none", shell.t("word.nobody")];
+    if nobody.iter().any(|it| it.eq_ignore_ascii_case(typed)) {
+        return Ok(Some("none".to_owned()));
+    }
+    match typed.parse::<i64>() {
+        Ok(id) if id > 0 => Ok(Some(id.to_string())),
+        _ => Err(shell.with("wrong.employee", typed)),
+    }
+}
+
+/// The form once more, with what was typed and what is wrong with it.
+async fn again(visit: Visit<'_>, wrong: String) -> Handled {
+    let form = &visit.asked.form;
+    let (one, again) = (
+        one(&visit),
+        RetryForm {
+            chosen: form.numbers("id"),
+            lead: form.typed("lead"),
+            employee: form.typed("employee"),
+            wrong: Some(wrong),
+            reason: form.owned("reason"),
+        },
+    );
+    match one {
+        Some(id) => letters::one(visit, id, again).await,
+        None => letters::list(visit, again).await,
+    }
+}
+
+async fn confirm(mut visit: Visit<'_>, wanted: Wanted, ids: Vec<u64>) -> Handled {
+    visit.look_around().await;
+    let sheet = DiscardSheet {
+        c: &visit.shell,
+        count: ids.len() as u64,
+        ids: if wanted.all { Vec::new() } else { ids },
+        all: wanted.all,
+        reason: wanted.reason.unwrap_or_default(),
+        one: wanted.one,
+    };
+    answer::html(&sheet)
+}
+
+/// `GET /jobs/N`
+pub(crate) async fn job(mut visit: Visit<'_>, id: u64) -> Handled {
+    visit.look_around().await;
+    let Some(job) = visit.page.jobs.find(id) else {
+        let words = visit.shell.t("problem.no_job.words");
+        let title = "problem.no_job";
+        return Err(Problem::new(StatusCode::NOT_FOUND, title, words));
+    };
+    let sheet = JobSheet {
+        c: &visit.shell,
+        job,
+    };
+    answer::html(&sheet)
+}
+
+impl JobSheet<'_> {
+    fn is_working(&self) -> bool {
+        self.job.state == JobState::Working
+    }
+
+    fn name(&self) -> &str {
+        let key = match &self.job.action {
+            LetterAction::Discard => "job.discard",
+            LetterAction::Retry { dry_run: true, .. } => "job.dry_run",
+            LetterAction::Retry { dry_run: false, .. } => "job.retry",
+        };
+        self.c.t(key)
+    }
+
+    fn is_dry(&self) -> bool {
+        matches!(self.job.action, LetterAction::Retry { dry_run: true, .. })
+    }
+
+    /// What was chosen for the letters: lead and employee.
+    fn chosen(&self) -> (Option<String>, Option<String>) {
+        match &self.job.action {
+            LetterAction::Retry { lead, employee, .. } => (lead.clone(), employee.clone()),
+            LetterAction::Discard => (None, None),
+        }
+    }
+
+    /// How it ended.
+    fn end(&self) -> Option<(&'static str, String)> {
+        match &self.job.state {
+            JobState::Working => None,
+            JobState::Done => Some(("well", self.c.t("job.done").to_owned())),
+            JobState::Refused(words) => Some(("down", words.clone())),
+            JobState::Stopped => Some(("attention", self.c.t("job.stopped").to_owned())),
+        }
+    }
+
+    fn listed(&self) -> u64 {
+        self.job.lines.len() as u64
+    }
+}

@@ -1,0 +1,129 @@
+//! Calls: those that go on, then the newest; and one with all that is known of it.
+
+use crate::answer::{self, Handled, Problem};
+use crate::backend::{CallLine, CallPage, CallQuery, CallView, OpenCallView};
+use crate::page::{Visit, refused};
+use crate::request::link;
+use crate::shell::PageShell;
+use askama::Template;
+use axum::http::StatusCode;
+
+/// The states that a call can be in, as one looks for them.
+pub(crate) const STATES: [&str; 7] = [
+    "journaled",
+    "ready",
+    "sending",
+    "submitted",
+    "dead",
+    "parked",
+    "discarded",
+];
+
+#[derive(Template)]
+#[template(path = "calls.html")]
+struct CallsSheet<'a> {
+    c: &'a PageShell,
+    open: Vec<OpenCallView>,
+    page: CallPage,
+    query: CallQuery,
+    trunks: Vec<String>,
+    /// What was looked for and cannot be.
+    wrong: Option<String>,
+    newest: String,
+    next: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "call.html")]
+struct CallSheet<'a> {
+    c: &'a PageShell,
+    call: &'a CallView,
+    line: &'a CallLine,
+}
+
+/// `GET /calls`
+pub(crate) async fn list(mut visit: Visit<'_>) -> Handled {
+    visit.look_around().await;
+    let asked = &visit.asked.query;
+    let query = CallQuery {
+        text: asked.owned("text"),
+        day: asked.owned("day"),
+        trunk: asked.owned("trunk"),
+        state: asked.owned("state"),
+        before: asked.owned("before"),
+    };
+    let backend = &visit.page.backend;
+    let open = match query == CallQuery::default() {
+        true => backend.under_way().await.map_err(refused)?,
+        false => Vec::new(),
+    };
+    let pbx = backend.pbx().await.map_err(refused)?;
+    let (page, wrong) = match backend.calls(query.clone()).await {
+        Ok(page) => (page, None),
+        // What was typed is kept, and what is wrong with it said.
+        Err(refusal) if refusal.kind == crate::backend::RefusalKind::Input => {
+            (CallPage::default(), Some(refusal.words))
+        }
+        Err(refusal) => return Err(refused(refusal)),
+    };
+    let to = |before: Option<&str>| {
+        let fields = [
+            ("text", query.text.as_deref()),
+            ("day", query.day.as_deref()),
+            ("trunk", query.trunk.as_deref()),
+            ("state", query.state.as_deref()),
+            ("before", before),
+        ];
+        link("/calls", &fields)
+    };
+    let status = match wrong {
+        Some(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        None => StatusCode::OK,
+    };
+    let sheet = CallsSheet {
+        c: &visit.shell,
+        open,
+        next: page.next.as_deref().map(|next| to(Some(next))),
+        newest: to(None),
+        page,
+        trunks: pbx.trunks.into_iter().map(|trunk| trunk.name).collect(),
+        query,
+        wrong,
+    };
+    answer::html_as(status, &sheet)
+}
+
+impl CallsSheet<'_> {
+    fn is_state(&self, state: &str) -> bool {
+        self.query.state.as_deref() == Some(state)
+    }
+
+    fn is_trunk(&self, trunk: &str) -> bool {
+        self.query.trunk.as_deref() == Some(trunk)
+    }
+
+    fn typed<'a>(&self, value: &'a Option<String>) -> &'a str {
+        value.as_deref().unwrap_or_default()
+    }
+
+    fn states(&self) -> &'static [&'static str] {
+        &STATES
+    }
+}
+
+/// `GET /calls/UUID`
+pub(crate) async fn one(mut visit: Visit<'_>, uuid: &str) -> Handled {
+    visit.look_around().await;
+    let call = visit.page.backend.call(uuid.to_owned()).await;
+    let Some(call) = call.map_err(refused)? else {
+        let words = visit.shell.t("problem.no_call.words");
+        let title = "problem.no_call";
+        return Err(Problem::new(StatusCode::NOT_FOUND, title, words));
+    };
+    let sheet = CallSheet {
+        c: &visit.shell,
+        line: &call.line,
+        call: &call,
+    };
+    answer::html(&sheet)
+}

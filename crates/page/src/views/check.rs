@@ -1,0 +1,58 @@
+//! Check: `check` run from here, with its cures.
+
+use crate::answer::{self, Handled, see};
+use crate::backend::CheckFinding;
+use crate::checks::LastCheck;
+use crate::page::Visit;
+use crate::shell::PageShell;
+use askama::Template;
+use axum::body::Body;
+use axum::http::Response;
+use std::sync::Arc;
+
+#[derive(Template)]
+#[template(path = "check.html")]
+struct CheckSheet<'a> {
+    c: &'a PageShell,
+    last: LastCheck,
+}
+
+/// `POST /check`
+pub(crate) fn begin(visit: &Visit<'_>) -> Response<Body> {
+    let backend = Arc::clone(&visit.page.backend);
+    visit.page.checks.begin(backend);
+    see("/check")
+}
+
+/// `GET /check`
+pub(crate) async fn show(mut visit: Visit<'_>) -> Handled {
+    visit.look_around().await;
+    let mut last = visit.page.checks.last();
+    // What needs somebody stands first.
+    let rank = |it: &CheckFinding| match it.result.as_str() {
+        "failed" => 0,
+        "doubt" => 1,
+        _ => 2,
+    };
+    last.findings.sort_by_key(rank);
+    let sheet = CheckSheet {
+        c: &visit.shell,
+        last,
+    };
+    answer::html(&sheet)
+}
+
+impl CheckSheet<'_> {
+    fn count(&self, result: &str) -> u64 {
+        let found = self.last.findings.iter();
+        found.filter(|it| it.result == result).count() as u64
+    }
+
+    fn look(&self, result: &str) -> &'static str {
+        match result {
+            "ok" => "well",
+            "failed" => "down",
+            _ => "attention",
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Dead letters: by reason with its cure, one with all that is known of it, and all as a file.
+
+use crate::answer::{self, Handled, Problem, download};
+use crate::backend::{Backend, LetterPage, LetterQuery, LetterView, RefusalKind};
+use crate::jobs::Job;
+use crate::page::{Visit, refused};
+use crate::request::link;
+use crate::shell::PageShell;
+use askama::Template;
+use axum::body::{Body, Bytes};
+use axum::http::StatusCode;
+use futures_util::stream;
+use serde_json::Value;
+use std::io;
+use std::sync::Arc;
+
+/// What was typed into the form below the letters, and what is wrong with it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RetryForm {
+    pub(crate) chosen: Vec<u64>,
+    pub(crate) lead: String,
+    pub(crate) employee: String,
+    pub(crate) wrong: Option<String>,
+    /// Of which letters; else the query says it.
+    pub(crate) reason: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "letters.html")]
+struct LettersSheet<'a> {
+    c: &'a PageShell,
+    page: LetterPage,
+    reason: Option<String>,
+    form: RetryForm,
+    jobs: Vec<(u64, Job)>,
+    next: Option<String>,
+    first: bool,
+}
+
+#[derive(Template)]
+#[template(path = "letter.html")]
+struct LetterSheet<'a> {
+    c: &'a PageShell,
+    letter: LetterView,
+    form: RetryForm,
+}
+
+/// `GET /letters`, and what follows a form that was refused.
+pub(crate) async fn list(mut visit: Visit<'_>, form: RetryForm) -> Handled {
+    visit.look_around().await;
+    let asked = &visit.asked.query;
+    let before = asked.get("before").and_then(|it| it.parse().ok());
+    let reason = form.reason.clone().or_else(|| asked.owned("reason"));
+    let query = LetterQuery {
+        reason: reason.clone(),
+        before,
+    };
+    let page = visit.page.backend.letters(query).await.map_err(refused)?;
+    let next = page.next.map(|next| {
+        let fields = [
+            ("reason", reason.as_deref()),
+            ("before", Some(&*next.to_string())),
+        ];
+        link("/letters", &fields)
+    });
+    let status = status_of(&form);
+    let sheet = LettersSheet {
+        c: &visit.shell,
+        page,
+        reason,
+        form,
+        jobs: visit.page.jobs.newest().into_iter().take(5).collect(),
+        next,
+        first: before.is_none(),
+    };
+    answer::html_as(status, &sheet)
+}
+
+fn status_of(form: &RetryForm) -> StatusCode {
+    match form.wrong {
+        Some(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        None => StatusCode::OK,
+    }
+}
+
+impl LettersSheet<'_> {
+    /// All letters that the query finds, over all of its pages.
+    fn found(&self) -> u64 {
+        let of = |reason: &String| {
+            let known = self.page.reasons.iter().find(|it| it.reason == *reason);
+            known.map_or(0, |it| it.count)
+        };
+        let all = || self.page.reasons.iter().map(|it| it.count).sum();
+        self.reason.as_ref().map_or_else(all, of)
+    }
+
+    fn is_chosen(&self, id: &u64) -> bool {
+        self.form.chosen.contains(id)
+    }
+
+    fn is_reason(&self, reason: &str) -> bool {
+        self.reason.as_deref() == Some(reason)
+    }
+
+    fn cure(&self) -> Option<String> {
+        let reason = self.reason.as_ref()?;
+        Some(self.c.word("remedy", reason))
+    }
+
+    fn export(&self) -> String {
+        link("/letters/export", &[("reason", self.reason.as_deref())])
+    }
+}
+
+/// `GET /letters/ID`, and what follows a form that was refused.
+pub(crate) async fn one(mut visit: Visit<'_>, id: u64, form: RetryForm) -> Handled {
+    visit.look_around().await;
+    let Some(letter) = find(&*visit.page.backend, id).await.map_err(refused)? else {
+        let words = visit.shell.t("problem.no_letter.words");
+        let title = "problem.no_letter";
+        return Err(Problem::new(StatusCode::NOT_FOUND, title, words));
+    };
+    let status = status_of(&form);
+    let sheet = LetterSheet {
+        c: &visit.shell,
+        letter,
+        form,
+    };
+    answer::html_as(status, &sheet)
+}
+
+impl LetterSheet<'_> {
+    fn cure(&self) -> String {
+        self.c.word("remedy", &self.letter.reason)
+    }
+}
+
+/// The letter of this number: the newest below the next.
+async fn find(
+    backend: &dyn Backend,
+    id: u64,
+) -> Result<Option<LetterView>, crate::backend::Refusal> {
+    let query = LetterQuery {
+        reason: None,
+        before: Some(id.saturating_add(1)),
+    };
+    let page = backend.letters(query).await?;
+    Ok(page.letters.into_iter().find(|letter| letter.id == id))
+}
+
+/// Where an export stands.
+enum Export {
+    /// All letters of a query.
+    All(LetterQuery),
+    /// These, from the last.
+    Chosen(Vec<u64>),
+    End,
+}
+
+/// `GET /letters/export`: all of a query, a line of JSON each; `POST`: those that were chosen.
+pub(crate) async fn export(visit: &Visit<'_>) -> Handled {
+    let asked = visit.asked;
+    let form = match asked.is_post() {
+        true => &asked.form,
+        false => &asked.query,
+    };
+    let mut chosen = form.numbers("id");
+    chosen.sort_unstable();
+    let all = LetterQuery {
+        reason: form.owned("reason"),
+        before: None,
+    };
+    let export = match asked.is_post() && form.get("scope") != Some("all") {
+        true if chosen.is_empty() => {
+            let words = visit.shell.t("letters.none_chosen");
+            let status = StatusCode::UNPROCESSABLE_ENTITY;
+            return Err(Problem::new(status, "problem.input", words));
+        }
+        true => Export::Chosen(chosen),
+        false => Export::All(all),
+    };
+    let backend = Arc::clone(&visit.page.backend);
+    let pieces = stream::unfold((export, backend), |(export, backend)| async {
+        let (piece, next) = piece(export, &*backend).await?;
+        Some((piece, (next, backend)))
+    });
+    let body = Body::from_stream(pieces);
+    let name = "callbridge-letters.jsonl";
+    Ok(download(body, "application/jsonl; charset=utf-8", name))
+}
+
+type Piece = io::Result<Bytes>;
+
+async fn piece(export: Export, backend: &dyn Backend) -> Option<(Piece, Export)> {
+    match export {
+        Export::All(query) => match backend.letters(query.clone()).await {
+            Ok(page) => {
+                let next = page.next.map_or(Export::End, |next| {
+                    let before = Some(next);
+                    Export::All(LetterQuery { before, ..query })
+                });
+                Some((Ok(lines(&page.letters)), next))
+            }
+            // A file that is cut must not look whole.
+            Err(refusal) => Some((Err(io::Error::other(refusal.words)), Export::End)),
+        },
+        Export::Chosen(mut ids) => match find(backend, ids.pop()?).await {
+            Ok(letter) => {
+                let found: Vec<LetterView> = letter.into_iter().collect();
+                Some((Ok(lines(&found)), Export::Chosen(ids)))
+            }
+            Err(refusal) if refusal.kind == RefusalKind::Unknown => {
+                Some((Ok(Bytes::new()), Export::Chosen(ids)))
+            }
+            Err(refusal) => Some((Err(io::Error::other(refusal.words)), Export::End)),
+        },
+        Export::End => None,
+    }
+}
+
+fn lines(letters: &[LetterView]) -> Bytes {
+    let line = |letter: &LetterView| match serde_json::from_str::<Value>(&letter.json) {
+        Ok(json) => format!("{json}\n"),
+        // What is no JSON stands as text in one.
+        Err(_) => format!("{}\n", Value::from(letter.json.clone())),
+    };
+    Bytes::from(letters.iter().map(line).collect::<String>())
+}

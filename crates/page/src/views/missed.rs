@@ -1,0 +1,72 @@
+//! Missed: customers who wait for a call back, longest waiting first.
+
+use crate::answer::{self, Handled, download};
+use crate::backend::MissedView;
+use crate::csv::CsvText;
+use crate::page::{Visit, refused};
+use crate::shell::PageShell;
+use askama::Template;
+
+/// Customers on a page; the file has all of them.
+const SHOWN_MAX: usize = 500;
+/// Whoever waits longer is pointed at.
+const LONG_SECONDS: i64 = 4 * 3600;
+
+#[derive(Template)]
+#[template(path = "missed.html")]
+struct MissedSheet<'a> {
+    c: &'a PageShell,
+    missed: Vec<MissedView>,
+    all: u64,
+}
+
+/// `GET /missed`
+pub(crate) async fn list(mut visit: Visit<'_>) -> Handled {
+    visit.look_around().await;
+    let mut missed = visit.page.backend.missed().await.map_err(refused)?;
+    let all = missed.len() as u64;
+    missed.truncate(SHOWN_MAX);
+    let sheet = MissedSheet {
+        c: &visit.shell,
+        missed,
+        all,
+    };
+    answer::html(&sheet)
+}
+
+impl MissedSheet<'_> {
+    fn has_more(&self) -> bool {
+        (self.missed.len() as u64) < self.all
+    }
+
+    fn is_long(&self, first_at: &i64) -> bool {
+        self.c.now.saturating_sub(*first_at) > LONG_SECONDS
+    }
+
+    /// For `tel:`: digits and a plus alone.
+    fn dial(&self, phone: &str) -> Option<String> {
+        let digits = phone.strip_prefix('+').unwrap_or(phone);
+        let number = !digits.is_empty() && digits.len() <= 15;
+        let number = number && digits.bytes().all(|b| b.is_ascii_digit());
+        number.then(|| phone.to_owned())
+    }
+}
+
+/// `GET /missed.csv`
+pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
+    let missed = visit.page.backend.missed().await.map_err(refused)?;
+    let head = ["phone", "leadId", "trunk", "firstAt", "lastAt", "tries"];
+    let (mut csv, zone) = (CsvText::new(&head), &visit.shell.zone);
+    for one in missed {
+        csv.row([
+            one.phone,
+            one.lead_id.map(|id| id.to_string()).unwrap_or_default(),
+            one.trunk,
+            zone.second(one.first_at),
+            zone.second(one.last_at),
+            one.tries.to_string(),
+        ]);
+    }
+    let name = "callbridge-missed.csv";
+    Ok(download(csv.finish(), "text/csv; charset=utf-8", name))
+}

@@ -1,0 +1,76 @@
+//! PBX: sources and their gaps, trunks with what each took, channels and extensions that match
+//! nothing.
+
+use crate::answer::{self, Handled};
+use crate::backend::{PbxView, TrunkView};
+use crate::page::{Visit, refused};
+use crate::shell::PageShell;
+use askama::Template;
+use callbridge_model::Status;
+use callbridge_model::status::{Employees, SourceState};
+
+/// A trunk that takes nothing for so long is said loudly.
+const SILENT_SECONDS: i64 = 24 * 3600;
+/// Channel names that are shown.
+const CHANNELS_MAX: usize = 40;
+
+#[derive(Template)]
+#[template(path = "pbx.html")]
+struct PbxSheet<'a> {
+    c: &'a PageShell,
+    status: &'a Status,
+    pbx: &'a PbxView,
+    /// Trunks that took nothing for a day.
+    silent: Vec<&'a TrunkView>,
+    channels: &'a [String],
+}
+
+/// `GET /pbx`
+pub(crate) async fn show(mut visit: Visit<'_>) -> Handled {
+    visit.look_around().await;
+    let backend = &visit.page.backend;
+    let pbx = backend.pbx().await.map_err(refused)?;
+    let status = backend.status().await.map_err(refused)?;
+    let now = visit.shell.now;
+    let silent = |it: &&TrunkView| it.last_at.is_none_or(|at| now - at > SILENT_SECONDS);
+    let sheet = PbxSheet {
+        c: &visit.shell,
+        status: &status,
+        silent: pbx.trunks.iter().filter(silent).collect(),
+        channels: &pbx.channels[..pbx.channels.len().min(CHANNELS_MAX)],
+        pbx: &pbx,
+    };
+    answer::html(&sheet)
+}
+
+impl PbxSheet<'_> {
+    fn is_silent(&self, trunk: &TrunkView) -> bool {
+        self.silent.iter().any(|it| it.name == trunk.name)
+    }
+
+    fn source_state(&self, state: &SourceState) -> &str {
+        let key = match state {
+            SourceState::Up => "source.up",
+            SourceState::Connected => "source.connected",
+            SourceState::Down => "source.down",
+            SourceState::Reading => "source.reading",
+            SourceState::Done => "source.done",
+        };
+        self.c.t(key)
+    }
+
+    /// Lists of employees that no call has met.
+    fn list_matches_nothing(&self) -> Option<&Employees> {
+        let employees = self.status.employees.as_ref()?;
+        (employees.calls > 0 && employees.matched == 0).then_some(employees)
+    }
+
+    fn length(&self, from: &i64, to: &i64) -> String {
+        let seconds = u64::try_from(to.saturating_sub(*from)).unwrap_or(0);
+        self.c.span(seconds)
+    }
+
+    fn source_name<'a>(&'a self, url: &'a str) -> &'a str {
+        self.status.name_of(url)
+    }
+}

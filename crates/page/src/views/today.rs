@@ -1,0 +1,243 @@
+//! Today: one sentence, then what it rests on.
+
+use crate::answer::{self, Handled};
+use crate::backend::{Figures, Outcomes};
+use crate::chart::{Chart, total};
+use crate::page::{Visit, refused};
+use crate::shell::PageShell;
+use askama::Template;
+use callbridge_model::Status;
+use callbridge_model::status::{FindingKind, OverallState, SourceState, Todo};
+
+/// Slots that are drawn one by one.
+const SLOTS_MAX: u32 = 120;
+
+#[derive(Template)]
+#[template(path = "today.html")]
+struct TodaySheet<'a> {
+    c: &'a PageShell,
+    status: &'a Status,
+    figures: &'a Figures,
+    lead: Lead,
+    hours: Chart,
+    days: Chart,
+    books: Vec<Book>,
+    /// Whether each slot of the budget is taken.
+    slots: Vec<bool>,
+}
+
+/// The sentence at the head.
+struct Lead {
+    state: &'static str,
+    sentence: String,
+    since: Option<i64>,
+    /// What waits for a person, worst first.
+    waits: Vec<Waiting>,
+}
+
+/// Something that waits for a person.
+struct Waiting {
+    title: String,
+    what: String,
+    cure: String,
+    command: String,
+    /// Where on the page it is cured.
+    link: Option<&'static str>,
+}
+
+/// One of the books that a finished call stands in.
+struct Book {
+    name: &'static str,
+    calls: u64,
+    /// Of a thousand.
+    share: u64,
+    /// Where its drawing begins.
+    from: u64,
+}
+
+/// `GET /`
+pub(crate) async fn show(mut visit: Visit<'_>) -> Handled {
+    let backend = &visit.page.backend;
+    let figures = backend.today().await.map_err(refused)?;
+    let status = backend.status().await.map_err(refused)?;
+    visit.look_around().await;
+    let shell = &visit.shell;
+    let limit = status.budget.limit.min(SLOTS_MAX);
+    let sheet = TodaySheet {
+        c: shell,
+        lead: lead(shell, &status, &figures),
+        hours: Chart::of(&figures.hours),
+        days: Chart::of(&figures.days),
+        books: books(&status),
+        slots: (0..limit).map(|at| at < status.budget.used).collect(),
+        status: &status,
+        figures: &figures,
+    };
+    answer::html(&sheet)
+}
+
+fn lead(shell: &PageShell, status: &Status, figures: &Figures) -> Lead {
+    let waits = status.todo.iter().map(|todo| waiting(shell, todo));
+    let (state, sentence) = match status.verdict {
+        OverallState::Well => ("well", all_well(shell, &figures.today)),
+        OverallState::Attention => ("attention", worst(shell, status)),
+        OverallState::Down => ("down", worst(shell, status)),
+    };
+    Lead {
+        state,
+        sentence,
+        since: status
+            .todo
+            .first()
+            .and_then(|todo| since(status, todo.kind)),
+        waits: waits.collect(),
+    }
+}
+
+fn all_well(shell: &PageShell, today: &Outcomes) -> String {
+    let all = total(today);
+    match (all, today.journaled == all) {
+        (0, _) => shell.t("today.well.none").to_owned(),
+        (all, true) => shell.n("today.well.all", all),
+        (all, false) => shell
+            .n("today.well.some", all)
+            .replace("{a}", &shell.count(today.journaled)),
+    }
+}
+
+fn worst(shell: &PageShell, status: &Status) -> String {
+    match status.todo.first() {
+        Some(todo) => shell.word("kind", todo.kind.word()),
+        None => shell.t("today.attention").to_owned(),
+    }
+}
+
+fn waiting(shell: &PageShell, todo: &Todo) -> Waiting {
+    let word = todo.kind.word();
+    let link = match todo.kind {
+        FindingKind::DeadLetters => Some("/letters"),
+        FindingKind::NoLead => Some("/numbers"),
+        FindingKind::NoEmployee => Some("/letters?reason=no_employee"),
+        FindingKind::NoSource
+        | FindingKind::SourceDown
+        | FindingKind::NotHeard
+        | FindingKind::NoTrunk
+        | FindingKind::Gap
+        | FindingKind::Employees => Some("/pbx"),
+        FindingKind::Rights
+        | FindingKind::OtherFormat
+        | FindingKind::Token
+        | FindingKind::Lists
+        | FindingKind::LeadFields
+        | FindingKind::LeadDirectory
+        | FindingKind::Webhooks => Some("/check"),
+        FindingKind::NoDaemon
+        | FindingKind::Paused
+        | FindingKind::OtherDaemon
+        | FindingKind::TokenEnds
+        | FindingKind::CrmTrouble
+        | FindingKind::Books => None,
+    };
+    Waiting {
+        title: shell.word("kind", word),
+        what: todo.what.clone(),
+        cure: shell.word("cure", word),
+        command: todo.command.clone(),
+        link,
+    }
+}
+
+/// Since when it is so, where `status` tells.
+fn since(status: &Status, kind: FindingKind) -> Option<i64> {
+    let sources = status.sources.iter();
+    match kind {
+        FindingKind::NoSource | FindingKind::SourceDown => {
+            sources.filter_map(|it| it.down_since).min()
+        }
+        FindingKind::NotHeard => {
+            let silent = sources.filter(|it| it.state == SourceState::Connected);
+            silent.filter_map(|it| it.connected_since).min()
+        }
+        FindingKind::CrmTrouble => status.troubles.iter().map(|it| it.since).min(),
+        FindingKind::Gap => {
+            let open = status.gaps.iter().filter(|gap| !gap.filled);
+            open.map(|gap| gap.from).max()
+        }
+        FindingKind::Employees => {
+            let unknown = status.employees.iter().flat_map(|it| &it.unknown);
+            unknown.map(|it| it.since).min()
+        }
+        FindingKind::NoDaemon
+        | FindingKind::Paused
+        | FindingKind::Rights
+        | FindingKind::OtherFormat
+        | FindingKind::OtherDaemon
+        | FindingKind::NoTrunk
+        | FindingKind::Token
+        | FindingKind::TokenEnds
+        | FindingKind::DeadLetters
+        | FindingKind::NoLead
+        | FindingKind::NoEmployee
+        | FindingKind::Lists
+        | FindingKind::Webhooks
+        | FindingKind::LeadDirectory
+        | FindingKind::LeadFields
+        | FindingKind::Books => None,
+    }
+}
+
+/// The books in which a finished call can stand, in the order of its way; a book that is new to
+/// the shape joins by itself.
+fn books(status: &Status) -> Vec<Book> {
+    let beside = ["finished", "internal", "skipped", "unreadable"];
+    let all = status.books.named().into_iter();
+    let parts = all.filter(|(name, _)| !beside.contains(name));
+    let finished = status.books.finished.max(1);
+    let mut from = 0;
+    parts
+        .map(|(name, calls)| {
+            let share = calls.saturating_mul(1000) / finished;
+            // What is there is seen.
+            let share = if calls > 0 { share.clamp(6, 1000) } else { 0 };
+            let book = Book {
+                name,
+                calls,
+                share,
+                from,
+            };
+            from += share;
+            book
+        })
+        .collect()
+}
+
+impl TodaySheet<'_> {
+    fn today(&self) -> u64 {
+        total(&self.figures.today)
+    }
+
+    fn books_width(&self) -> u64 {
+        let sum: u64 = self.books.iter().map(|book| book.share).sum();
+        sum.max(1)
+    }
+
+    fn is_up(&self, state: &SourceState) -> bool {
+        state.is_up()
+    }
+
+    fn source_state(&self, state: &SourceState) -> &str {
+        let key = match state {
+            SourceState::Up => "source.up",
+            SourceState::Connected => "source.connected",
+            SourceState::Down => "source.down",
+            SourceState::Reading => "source.reading",
+            SourceState::Done => "source.done",
+        };
+        self.c.t(key)
+    }
+
+    fn next_slot(&self) -> String {
+        let seconds = self.status.budget.next_free_in_ms.div_ceil(1000);
+        self.c.span(seconds)
+    }
+}
