@@ -1,0 +1,233 @@
+//! A browser as far as the tests need one: raw HTTP, so that every header is what a test says.
+
+use crate::fake::Fake;
+use argon2::password_hash::PasswordHasher as _;
+use argon2::{Argon2, Params};
+use callbridge_page::page::Page;
+use callbridge_page::passwords::Passwords;
+use callbridge_page::server;
+use callbridge_page::settings::Settings;
+use callbridge_page::{links::Links, role::Role};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// The password of everybody.
+pub const PASSWORD: &str = "correct horse";
+
+/// A line of the password file whose hash is cheap to verify.
+pub fn password_line(name: &str, role: &str) -> String {
+    let cheap = Params::new(8, 1, 1, None).expect("parameters");
+    let hash = Argon2::from(cheap).hash_password(PASSWORD.as_bytes());
+    format!("{name}:{role}:{}\n", hash.expect("a hash"))
+}
+
+/// A page that is served.
+pub struct Served {
+    pub address: SocketAddr,
+    pub links: Links,
+    stop: Option<oneshot::Sender<()>>,
+    serving: JoinHandle<()>,
+}
+
+/// How it is served.
+#[derive(Clone, Debug, Default)]
+pub struct Manner {
+    pub passwords: String,
+    pub behind_proxy: bool,
+    pub names: Vec<String>,
+}
+
+impl Served {
+    pub async fn new(fake: Arc<Fake>, manner: Manner) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let settings = Settings::new(address, None, manner.behind_proxy, &manner.names);
+        let passwords = Passwords::parse(&manner.passwords).expect("passwords");
+        let settings = settings.expect("settings").with_passwords(passwords);
+        let links = settings.links();
+        let page = Page::new(settings, fake);
+        let (stop, stopped) = oneshot::channel();
+        let serving = tokio::spawn(server::serve(listener, page, async {
+            drop(stopped.await);
+        }));
+        Self {
+            address,
+            links,
+            stop: Some(stop),
+            serving,
+        }
+    }
+
+    pub async fn stop(mut self) {
+        drop(self.stop.take());
+        self.serving.await.expect("it ends");
+    }
+
+    /// Somebody who has opened a link.
+    pub async fn visitor(&self, role: Role) -> Browser {
+        let mut browser = Browser::new(self.address);
+        let path = self.links.issue("anna", role).expect("a link");
+        let opened = browser.post(&path, &[]).await;
+        assert_eq!(opened.status, 303, "{}", opened.body);
+        browser
+    }
+}
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub struct Answered {
+    pub status: u16,
+    pub head: String,
+    pub body: String,
+}
+
+impl Answered {
+    /// A header, by its name in small letters.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| {
+            let (known, value) = line.split_once(':')?;
+            known.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+
+    /// The token that the forms of this page carry.
+    pub fn token(&self) -> String {
+        let (_, after) = self
+            .body
+            .split_once("name=\"token\" value=\"")
+            .expect("a form");
+        after.split('"').next().expect("a value").to_owned()
+    }
+}
+
+/// One browser with its cookies.
+#[derive(Clone, Debug)]
+pub struct Browser {
+    pub address: SocketAddr,
+    pub cookie: String,
+    pub language: &'static str,
+}
+
+pub fn encoded(fields: &[(&str, &str)]) -> String {
+    let pair = |(name, value): &(&str, &str)| format!("{}={}", escape(name), escape(value));
+    fields.iter().map(pair).collect::<Vec<_>>().join("&")
+}
+
+fn escape(text: &str) -> String {
+    let one = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' | b'.' => {
+            char::from(byte).to_string()
+        }
+        byte => format!("%{byte:02X}"),
+    };
+    text.bytes().map(one).collect()
+}
+
+impl Browser {
+    pub fn new(address: SocketAddr) -> Self {
+        Self {
+            address,
+            cookie: String::new(),
+            language: "en",
+        }
+    }
+
+    pub fn origin(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Sends this and reads the answer to its end.
+    pub async fn send(&self, request: &str) -> Answered {
+        let mut stream = TcpStream::connect(self.address).await.expect("connected");
+        // The answer may come before all of it is taken.
+        drop(stream.write_all(request.as_bytes()).await);
+        let mut bytes = Vec::new();
+        drop(stream.read_to_end(&mut bytes).await);
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let status = head.split(' ').nth(1).and_then(|it| it.parse().ok());
+        let chunked = head
+            .to_ascii_lowercase()
+            .contains("transfer-encoding: chunked");
+        Answered {
+            status: status.unwrap_or(0),
+            body: if chunked {
+                joined(&bytes[head.len() + 4..])
+            } else {
+                body.to_owned()
+            },
+            head: head.to_owned(),
+        }
+    }
+
+    /// The head of a request as a browser would write it, without the last empty line.
+    pub fn head(&self, method: &str, path: &str) -> String {
+        let cookie = match self.cookie.is_empty() {
+            true => String::new(),
+            false => format!("Cookie: {}\r\n", self.cookie),
+        };
+        format!(
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nAccept-Language: {}\r\n{cookie}",
+            self.address, self.language
+        )
+    }
+
+    pub async fn get(&self, path: &str) -> Answered {
+        self.send(&format!("{}\r\n", self.head("GET", path))).await
+    }
+
+    /// A form of ours, with an origin of ours. Cookies that are set are kept.
+    pub async fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Answered {
+        let origin = format!("Origin: {}\r\n", self.origin());
+        self.post_as(path, fields, &origin).await
+    }
+
+    /// A form with these headers beside the ordinary ones.
+    pub async fn post_as(
+        &mut self,
+        path: &str,
+        fields: &[(&str, &str)],
+        headers: &str,
+    ) -> Answered {
+        let body = encoded(fields);
+        let request = format!(
+            "{}{headers}Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\
+             \r\n{body}",
+            self.head("POST", path),
+            body.len()
+        );
+        let answer = self.send(&request).await;
+        if let Some(cookie) = answer.header("set-cookie") {
+            self.cookie = cookie.split(';').next().unwrap_or_default().to_owned();
+        }
+        answer
+    }
+
+    /// The same with the token of the page that has the form.
+    pub async fn act(&mut self, form: &str, path: &str, fields: &[(&str, &str)]) -> Answered {
+        let token = self.get(form).await.token();
+        let mut all = vec![("token", token.as_str())];
+        all.extend_from_slice(fields);
+        self.post(path, &all).await
+    }
+}
+
+/// The pieces of a chunked body put together.
+fn joined(mut bytes: &[u8]) -> String {
+    let mut whole = Vec::new();
+    while let Some(end) = bytes.windows(2).position(|it| it == b"\r\n") {
+        let size = String::from_utf8_lossy(&bytes[..end]).into_owned();
+        let size = usize::from_str_radix(size.trim(), 16).unwrap_or(0);
+        if size == 0 {
+            break;
+        }
+        let from = end + 2;
+        whole.extend_from_slice(&bytes[from..(from + size).min(bytes.len())]);
+        bytes = bytes.get(from + size + 2..).unwrap_or_default();
+    }
+    String::from_utf8_lossy(&whole).into_owned()
+}

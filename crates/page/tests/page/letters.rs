@@ -1,0 +1,210 @@
+//! What is done with letters: some or all, dry first, ten thousand at once, and refused input.
+
+use crate::client::{Answered, Browser, Manner, Served};
+use crate::fake::{Fake, letter, morning};
+use callbridge_page::backend::LetterAction;
+use callbridge_page::role::Role;
+use std::sync::Arc;
+
+const NOW: i64 = 1_795_158_000;
+
+async fn served(letters: u64) -> (Arc<Fake>, Served, Browser) {
+    let mut known = morning("Savdo", NOW);
+    known.letters = (1..=letters)
+        .map(|id| (id, letter("Savdo", NOW, id)))
+        .collect();
+    let fake = Fake::new(known);
+    let served = Served::new(Arc::clone(&fake), Manner::default()).await;
+    let anna = served.visitor(Role::Admin).await;
+    (fake, served, anna)
+}
+
+/// Looks at a job until this is so.
+async fn until(browser: &Browser, path: &str, so: impl Fn(&Answered) -> bool) -> Answered {
+    loop {
+        let seen = browser.get(path).await;
+        assert_eq!(seen.status, 200, "{}", seen.body);
+        if so(&seen) {
+            return seen;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+fn progress(page: &Answered) -> &str {
+    let bar = page
+        .body
+        .split("<progress class=\"long\"")
+        .nth(1)
+        .expect("a progress");
+    bar.split('>').next().expect("its figures")
+}
+
+#[tokio::test]
+async fn some_are_chosen_and_go_out_with_the_lead_that_was_typed() {
+    let (fake, served, mut anna) = served(60).await;
+    let fields = [
+        ("action", "retry"),
+        ("scope", "chosen"),
+        ("id", "3"),
+        ("id", "7"),
+        ("lead", " 4002 "),
+        ("employee", "nobody"),
+    ];
+    let begun = anna.act("/letters", "/letters/act", &fields).await;
+    assert_eq!(begun.status, 303, "{}", begun.body);
+    let job = anna.get(begun.header("location").expect("a job")).await;
+    assert!(job.body.contains("All of it is done"), "{}", job.body);
+    let acts = fake.known().acts.clone();
+    let action = LetterAction::Retry {
+        lead: Some("4002".to_owned()),
+        employee: Some("none".to_owned()),
+        dry_run: false,
+    };
+    assert_eq!(acts, [("anna".to_owned(), action, 2)]);
+    assert_eq!(fake.known().letters.len(), 58);
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn ten_thousand_go_in_hundreds_and_their_progress_can_be_left_and_come_back_to() {
+    let (fake, served, mut anna) = served(10_000).await;
+    fake.turns.forget_permits(usize::MAX);
+    fake.turns.add_permits(3);
+    let fields = [("action", "retry"), ("scope", "all"), ("lead", "4002")];
+    let begun = anna.act("/letters", "/letters/act", &fields).await;
+    let path = begun.header("location").expect("a job").to_owned();
+    let at = |done: &'static str| move |page: &Answered| progress(page).contains(done);
+    let seen = until(&anna, &path, at("value=\"300\"")).await;
+    assert!(
+        progress(&seen).contains("max=\"10000\""),
+        "{}",
+        progress(&seen)
+    );
+    assert!(
+        seen.body.contains("http-equiv=\"refresh\""),
+        "it moves without scripts"
+    );
+    let listed = anna.get("/letters").await;
+    assert!(
+        listed.body.contains(&format!("href=\"{path}\"")),
+        "the way back"
+    );
+    fake.turns.add_permits(1000);
+    let done = until(&anna, &path, at("value=\"10000\"")).await;
+    let done = match done.body.contains("All of it is done") {
+        true => done,
+        false => until(&anna, &path, |it| it.body.contains("All of it is done")).await,
+    };
+    assert!(!done.body.contains("http-equiv=\"refresh\""));
+    assert!(done.body.contains("10,000"), "{}", done.body);
+    assert!(fake.known().letters.is_empty());
+    assert!(fake.known().acts.iter().all(|(_, _, count)| *count == 100));
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn a_dry_run_says_what_would_be_and_changes_nothing() {
+    let (fake, served, mut anna) = served(5).await;
+    let fields = [("action", "dry_run"), ("scope", "all"), ("lead", "4002")];
+    let begun = anna.act("/letters", "/letters/act", &fields).await;
+    let job = anna.get(begun.header("location").expect("a job")).await;
+    assert!(job.body.contains("would be sent"), "{}", job.body);
+    assert!(job.body.contains("4002"));
+    assert_eq!(fake.known().letters.len(), 5);
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn discarding_asks_before_it_does() {
+    let (fake, served, mut anna) = served(5).await;
+    let fields = [("action", "discard"), ("id", "2"), ("id", "4")];
+    let asked = anna.act("/letters", "/letters/act", &fields).await;
+    assert_eq!(asked.status, 200);
+    assert!(asked.body.contains("Discard 2 letters?"), "{}", asked.body);
+    assert_eq!(fake.known().letters.len(), 5);
+    let token = asked.token();
+    let sure = [
+        ("token", token.as_str()),
+        ("action", "discard"),
+        ("confirmed", "yes"),
+        ("scope", "chosen"),
+        ("id", "2"),
+        ("id", "4"),
+    ];
+    assert_eq!(anna.post("/letters/act", &sure).await.status, 303);
+    assert_eq!(fake.known().letters.len(), 3);
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn what_was_typed_is_kept_when_it_is_refused() {
+    let (fake, served, mut anna) = served(60).await;
+    for (lead, says) in [
+        ("4001x", "“4001x” is no lead"),
+        ("666", "the CRM has no lead 666"),
+    ] {
+        let fields = [
+            ("action", "retry"),
+            ("id", "59"),
+            ("lead", lead),
+            ("employee", "501"),
+            ("reason", "failed"),
+        ];
+        let refused = anna.act("/letters", "/letters/act", &fields).await;
+        assert_eq!(refused.status, 422, "{lead}");
+        assert!(refused.body.contains(says), "{lead}: {}", refused.body);
+        for kept in [
+            format!("name=\"lead\" inputmode=\"numeric\" autocomplete=\"off\" value=\"{lead}\""),
+            "autocomplete=\"off\" value=\"501\"".to_owned(),
+            "name=\"reason\" value=\"failed\"".to_owned(),
+        ] {
+            assert!(refused.body.contains(&kept), "{kept}");
+        }
+        let row = refused
+            .body
+            .split("value=\"59\"")
+            .nth(1)
+            .expect("the letter");
+        assert!(
+            row.split('>').next().expect("its box").contains("checked"),
+            "{lead}"
+        );
+    }
+    let none = anna
+        .act("/letters", "/letters/act", &[("action", "retry")])
+        .await;
+    assert_eq!(none.status, 422);
+    assert!(none.body.contains("No letter is chosen"));
+    let one = [
+        ("action", "retry"),
+        ("id", "3"),
+        ("one", "3"),
+        ("lead", "x"),
+    ];
+    let one = anna.act("/letters/3", "/letters/act", &one).await;
+    assert!(
+        one.body.contains("Letter 3") && one.body.contains("value=\"x\""),
+        "{}",
+        one.body
+    );
+    assert_eq!(fake.known().letters.len(), 60);
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn an_export_has_every_letter_on_a_line() {
+    let (_, served, mut anna) = served(130).await;
+    let all = anna.get("/letters/export?reason=failed").await;
+    let kind = all.header("content-disposition").expect("a file");
+    assert!(kind.contains("attachment"), "{kind}");
+    assert_eq!(all.body.lines().count(), 87);
+    for line in all.body.lines() {
+        let json: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        assert!(json["id"].is_u64(), "{line}");
+    }
+    let chosen = [("id", "5"), ("id", "9"), ("scope", "chosen")];
+    let some = anna.act("/letters", "/letters/export", &chosen).await;
+    assert_eq!(some.body.lines().count(), 2, "{}", some.body);
+    served.stop().await;
+}

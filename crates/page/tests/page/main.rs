@@ -1,0 +1,8 @@
+//! The page over real sockets, before a daemon that lives in memory.
+
+mod client;
+mod fake;
+mod letters;
+mod live;
+mod security;
+mod views;

@@ -1,0 +1,447 @@
+//! Who gets in and what is done for whom: each way round the door, tried.
+
+use crate::client::{Browser, Manner, PASSWORD, Served, password_line};
+use crate::fake::{Fake, Known, morning};
+use callbridge_page::role::Role;
+use std::sync::Arc;
+
+async fn served(manner: Manner) -> (Arc<Fake>, Served) {
+    let fake = Fake::new(morning("Savdo", 1_795_158_000));
+    let served = Served::new(Arc::clone(&fake), manner).await;
+    (fake, served)
+}
+
+fn with_anna() -> Manner {
+    Manner {
+        passwords: password_line("anna", "admin") + &password_line("bek", "view"),
+        ..Manner::default()
+    }
+}
+
+const GIVE: [(&str, &str); 2] = [("phone", "+998935550101"), ("lead", "4001")];
+
+#[tokio::test]
+async fn a_forged_post_does_nothing_while_the_true_form_does() {
+    let (fake, served) = served(Manner::default()).await;
+    let mut anna = served.visitor(Role::Admin).await;
+    let token = anna.get("/numbers").await.token();
+    let own = format!("Origin: {}\r\n", anna.origin());
+    let (port, other) = (served.address.port(), served.address.port() ^ 1);
+    let form = |token: &str| vec![("token".to_owned(), token.to_owned())];
+    let forged = [
+        ("no origin", form(&token), String::new()),
+        (
+            "another origin",
+            form(&token),
+            "Origin: http://evil.example\r\n".to_owned(),
+        ),
+        (
+            "another port",
+            form(&token),
+            format!("Origin: http://127.0.0.1:{other}\r\n"),
+        ),
+        (
+            "another scheme",
+            form(&token),
+            format!("Origin: https://127.0.0.1:{port}\r\n"),
+        ),
+        (
+            "a hidden origin",
+            form(&token),
+            "Origin: null\r\n".to_owned(),
+        ),
+        (
+            "cross-site",
+            form(&token),
+            format!("{own}Sec-Fetch-Site: cross-site\r\n"),
+        ),
+        (
+            "same-site",
+            form(&token),
+            "Sec-Fetch-Site: same-site\r\n".to_owned(),
+        ),
+        ("no token", Vec::new(), own.clone()),
+        ("a made-up token", form(&"0".repeat(64)), own.clone()),
+        ("part of the token", form(&token[..32]), own.clone()),
+    ];
+    for (what, fields, headers) in forged {
+        let mut all: Vec<(&str, &str)> = fields.iter().map(|(a, b)| (&**a, &**b)).collect();
+        all.extend(GIVE);
+        let refused = anna.post_as("/numbers/give", &all, &headers).await;
+        assert_eq!(refused.status, 403, "{what}");
+        assert!(
+            refused.body.contains("Nothing was done"),
+            "{what}: {}",
+            refused.body
+        );
+        assert_eq!(fake.known().given.len(), 1, "{what}");
+    }
+    let mut all = vec![("token", token.as_str())];
+    all.extend(GIVE);
+    let same = "Origin: null\r\nSec-Fetch-Site: same-origin\r\n";
+    let done = anna.post_as("/numbers/give", &all, same).await;
+    assert_eq!(done.status, 303, "{}", done.body);
+    let given = fake.known().given.last().cloned().expect("a lead");
+    assert_eq!((given.lead_id, given.who.as_str()), (4001, "anna"));
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn a_foreign_host_is_answered_by_nothing_of_ours() {
+    let manner = Manner {
+        names: vec!["calls.example.uz".to_owned()],
+        ..with_anna()
+    };
+    let (_, served) = served(manner).await;
+    let anna = served.visitor(Role::Admin).await;
+    for host in [
+        "evil.example",
+        "evil.example:9000",
+        "127.0.0.1.evil.example",
+        "192.0.2.1",
+    ] {
+        for path in ["/", "/login", "/letters", "/nowhere"] {
+            let request = format!(
+                "GET {path} HTTP/1.1\r\nHost: {host}\r\nCookie: {}\r\n\r\n",
+                anna.cookie
+            );
+            let refused = anna.send(&request).await;
+            assert_eq!(refused.status, 403, "{host} {path}");
+            assert!(
+                refused.body.contains("calls.example.uz"),
+                "{}",
+                refused.body
+            );
+            assert!(!refused.body.contains("+998"), "{}", refused.body);
+        }
+    }
+    for host in [
+        "localhost:1",
+        "127.0.0.1",
+        "[::1]:7",
+        "CALLS.example.uz:443",
+    ] {
+        let request = format!(
+            "GET / HTTP/1.1\r\nHost: {host}\r\nCookie: {}\r\n\r\n",
+            anna.cookie
+        );
+        assert_eq!(anna.send(&request).await.status, 200, "{host}");
+    }
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn a_button_opens_once_and_looking_at_it_burns_nothing() {
+    let (_, served) = served(Manner::default()).await;
+    let mut browser = Browser::new(served.address);
+    let path = served.links.issue("root", Role::Admin).expect("a link");
+    for _ in 0..3 {
+        let looked = browser.get(&path).await;
+        assert_eq!(looked.status, 200);
+        assert!(looked.header("set-cookie").is_none());
+    }
+    let foreign = "Origin: http://evil.example\r\n";
+    assert_eq!(browser.post_as(&path, &[], foreign).await.status, 403);
+    assert_eq!(browser.post(&path, &[]).await.status, 303);
+    let inside = browser.get("/").await;
+    assert!(inside.body.contains("root"), "{}", inside.body);
+    let mut other = Browser::new(served.address);
+    let replayed = other.post(&path, &[]).await;
+    assert_eq!(replayed.status, 410);
+    assert!(
+        replayed.body.contains("callbridge page"),
+        "{}",
+        replayed.body
+    );
+    assert_eq!(other.get("/").await.status, 303);
+    assert_eq!(other.get(&path).await.status, 410);
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn nobody_sees_anything_without_a_login() {
+    let (_, served) = served(with_anna()).await;
+    let nobody = Browser::new(served.address);
+    for path in crate::views::PATHS {
+        let answer = nobody.get(path).await;
+        assert!(
+            matches!(answer.status, 303 | 404),
+            "{path}: {}",
+            answer.status
+        );
+        assert!(!answer.body.contains("+998"), "{path}");
+    }
+    let files = [
+        "/missed.csv",
+        "/numbers.csv",
+        "/employees.csv",
+        "/letters/export",
+    ];
+    for path in files {
+        assert_eq!(nobody.get(path).await.status, 303, "{path}");
+    }
+    assert_eq!(nobody.get("/live").await.status, 401);
+    let to = nobody.get("/letters?reason=failed").await;
+    let next = to.header("location").expect("a way");
+    assert_eq!(next, "/login?next=%2Fletters%3Freason%3Dfailed");
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn the_cookie_is_the_instances_own_and_worth_nothing_after_the_logout() {
+    let (fake, served) = served(with_anna()).await;
+    let mut browser = Browser::new(served.address);
+    let fields = [
+        ("name", "anna"),
+        ("password", PASSWORD),
+        ("next", "/missed"),
+    ];
+    let entered = browser.post("/login", &fields).await;
+    assert_eq!(entered.status, 303, "{}", entered.body);
+    assert_eq!(entered.header("location"), Some("/missed"));
+    let cookie = entered.header("set-cookie").expect("a cookie").to_owned();
+    for part in [
+        "callbridge-tashkent-1=",
+        "; HttpOnly",
+        "; SameSite=Strict",
+        "; Path=/",
+    ] {
+        assert!(cookie.contains(part), "{cookie}");
+    }
+    assert!(!cookie.contains("Secure"), "plain HTTP on loopback");
+    let token = browser
+        .cookie
+        .split('=')
+        .nth(1)
+        .expect("a token")
+        .to_owned();
+    let kept = fake.known().sessions.clone().expect("kept");
+    assert!(kept.contains("anna") && !kept.contains(&token), "{kept}");
+    let stolen = browser.clone();
+    assert_eq!(stolen.get("/").await.status, 200);
+    let out = browser.act("/", "/logout", &[]).await;
+    assert_eq!(out.header("location"), Some("/login"));
+    assert_eq!(stolen.get("/").await.status, 303);
+    assert!(
+        !fake
+            .known()
+            .sessions
+            .clone()
+            .expect("kept")
+            .contains("anna")
+    );
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn behind_a_proxy_the_cookie_is_secure_and_the_last_forwarded_address_counts() {
+    let manner = Manner {
+        behind_proxy: true,
+        ..with_anna()
+    };
+    let (_, served) = served(manner).await;
+    let mut browser = Browser::new(served.address);
+    let wrong = [("name", "anna"), ("password", "wrong")];
+    let from = |ip: &str| {
+        format!(
+            "Origin: http://{}\r\nX-Forwarded-For: 192.0.2.99, {ip}\r\n",
+            served.address
+        )
+    };
+    for _ in 0..5 {
+        let refused = browser.post_as("/login", &wrong, &from("192.0.2.1")).await;
+        assert_eq!(refused.status, 403);
+    }
+    let right = [("name", "anna"), ("password", PASSWORD)];
+    let waits = browser.post_as("/login", &right, &from("192.0.2.1")).await;
+    assert_eq!(waits.status, 429);
+    let entered = browser.post_as("/login", &right, &from("192.0.2.2")).await;
+    assert_eq!(entered.status, 303, "another address");
+    assert!(
+        entered
+            .header("set-cookie")
+            .expect("a cookie")
+            .contains("; Secure")
+    );
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn five_wrong_passwords_then_waiting_and_what_was_typed_is_kept() {
+    let (_, served) = served(with_anna()).await;
+    let mut browser = Browser::new(served.address);
+    for name in ["anna", "nobody", "anna", "bek", "anna"] {
+        let refused = browser
+            .post("/login", &[("name", name), ("password", "not this one")])
+            .await;
+        assert_eq!(refused.status, 403);
+        let typed = format!("name=\"name\" value=\"{name}\"");
+        assert!(refused.body.contains(&typed), "{}", refused.body);
+        assert!(
+            !refused.body.contains("not this one"),
+            "no password comes back"
+        );
+    }
+    let waits = browser
+        .post("/login", &[("name", "anna"), ("password", PASSWORD)])
+        .await;
+    assert_eq!(waits.status, 429);
+    let seconds = waits
+        .header("retry-after")
+        .and_then(|it| it.parse::<u64>().ok());
+    assert!(
+        seconds.is_some_and(|it| (1..=60).contains(&it)),
+        "{}",
+        waits.head
+    );
+    assert!(
+        waits.body.contains("Too many wrong passwords"),
+        "{}",
+        waits.body
+    );
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn sessions_live_over_a_restart() {
+    let (fake, served) = served(Manner::default()).await;
+    let mut anna = served.visitor(Role::Admin).await;
+    served.stop().await;
+    let again = Served::new(fake, Manner::default()).await;
+    anna.address = again.address;
+    assert_eq!(anna.get("/").await.status, 200);
+    let done = anna.act("/numbers", "/numbers/give", &GIVE).await;
+    assert_eq!(done.status, 303, "its forms go on, too");
+    again.stop().await;
+}
+
+#[tokio::test]
+async fn whoever_may_look_has_no_forms_and_may_not_act() {
+    let (fake, served) = served(Manner::default()).await;
+    let mut bek = served.visitor(Role::View).await;
+    for path in ["/letters", "/letters/3", "/numbers", "/check"] {
+        let page = bek.get(path).await;
+        assert_eq!(page.status, 200, "{path}");
+        let forms = page.body.matches("method=\"post\"").count();
+        let letters = page.body.contains("name=\"action\"");
+        assert!(!letters && forms <= 2, "{path}: {forms} forms");
+        assert!(!page.body.contains("/numbers/give"), "{path}");
+    }
+    for path in [
+        "/letters/act",
+        "/numbers/give",
+        "/numbers/take",
+        "/check",
+        "/letters/export",
+    ] {
+        let fields = [
+            ("id", "3"),
+            ("action", "retry"),
+            ("phone", "+998935550101"),
+            ("lead", "1"),
+        ];
+        let refused = bek.act("/", path, &fields).await;
+        assert_eq!(refused.status, 403, "{path}");
+        assert!(refused.body.contains("admin"), "{}", refused.body);
+    }
+    assert!(fake.known().acts.is_empty() && fake.known().given.len() == 1);
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn every_answer_forbids_what_the_page_does_not_use() {
+    let (_, served) = served(Manner::default()).await;
+    let anna = served.visitor(Role::Admin).await;
+    let style = anna.get("/").await.body;
+    let style = style
+        .split("href=\"")
+        .find(|it| it.contains("page.css"))
+        .expect("a style");
+    let style = style.split('"').next().expect("a path").to_owned();
+    for path in ["/", "/nowhere", "/missed.csv", &style] {
+        let answer = anna.get(path).await;
+        let policy = answer.header("content-security-policy").expect("a policy");
+        assert!(policy.starts_with("default-src 'none';"), "{policy}");
+        assert!(!policy.contains("unsafe"), "{policy}");
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+        let kept = answer.header("cache-control").expect("said");
+        assert_eq!(kept.contains("immutable"), path == style, "{path}: {kept}");
+        if path == "/" {
+            for inline in [" style=", "<style", "<script>", "javascript:", " onclick"] {
+                assert!(!answer.body.contains(inline), "{inline}");
+            }
+        }
+    }
+    let put = anna
+        .send(&format!("{}\r\n", anna.head("PUT", "/letters")))
+        .await;
+    assert_eq!((put.status, put.header("allow")), (405, Some("GET,HEAD")));
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn a_body_that_no_form_of_ours_sends_is_refused() {
+    let (_, served) = served(Manner::default()).await;
+    let anna = served.visitor(Role::Admin).await;
+    let own = format!("Origin: {}\r\n", anna.origin());
+    let post = |kind: &str, body: &str| {
+        format!(
+            "{}{own}Content-Type: {kind}\r\nContent-Length: {}\r\n\r\n{body}",
+            anna.head("POST", "/letters/act"),
+            body.len()
+        )
+    };
+    let json = anna.send(&post("application/json", "{}")).await;
+    assert_eq!(json.status, 415);
+    let long = "a=".to_owned() + &"x".repeat(100_000);
+    let form = "application/x-www-form-urlencoded";
+    assert_eq!(anna.send(&post(form, &long)).await.status, 413);
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_that_ended_in_mid_form_loses_nothing_of_what_was_typed() {
+    let manner = with_anna();
+    let (fake, served) = served(manner.clone()).await;
+    let mut browser = Browser::new(served.address);
+    let ended = browser.post("/numbers/give", &GIVE).await;
+    assert_eq!(ended.status, 401);
+    assert!(ended.body.contains("4001"), "{}", ended.body);
+    let carried = "phone=%2B998935550101&lead=4001";
+    let shown = format!("value=\"{}\"", carried.replace('&', "&#38;"));
+    assert!(ended.body.contains(&shown), "{}", ended.body);
+    let fields = [
+        ("name", "anna"),
+        ("password", PASSWORD),
+        ("next", "/numbers/give"),
+        ("carried", carried),
+    ];
+    let back = browser.post("/login", &fields).await;
+    assert_eq!(back.status, 200, "{}", back.body);
+    assert_eq!(fake.known().given.len(), 1, "nothing happens by itself");
+    let mut all = vec![("token", back.token())];
+    all.extend(GIVE.map(|(name, value)| (name, value.to_owned())));
+    let all: Vec<(&str, &str)> = all.iter().map(|(name, value)| (*name, &**value)).collect();
+    assert_eq!(browser.post("/numbers/give", &all).await.status, 303);
+    assert_eq!(fake.known().given.len(), 2);
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn a_state_without_sessions_or_with_nonsense_lets_nobody_in() {
+    let known = Known {
+        sessions: Some("nonsense".to_owned()),
+        ..Known::default()
+    };
+    let served = Served::new(Fake::new(known), Manner::default()).await;
+    let mut browser = Browser::new(served.address);
+    for cookie in [
+        "",
+        "callbridge-tashkent-1=",
+        "callbridge-tashkent-1=nonsense",
+    ] {
+        cookie.clone_into(&mut browser.cookie);
+        assert_eq!(browser.get("/").await.status, 303, "{cookie}");
+    }
+    served.stop().await;
+}

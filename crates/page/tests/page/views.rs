@@ -1,0 +1,278 @@
+//! Every view: in three languages, with hostile names, for a role that may only look.
+
+use crate::client::{Manner, Served};
+use crate::fake::{Fake, morning};
+use callbridge_model::clock;
+use callbridge_page::role::Role;
+
+/// Every path that shows something.
+pub const PATHS: [&str; 15] = [
+    "/",
+    "/calls",
+    "/calls?text=998&day=2026-11-20&trunk=city&state=dead",
+    "/calls/0190b7c4-0000-7000-8000-000000000003",
+    "/letters",
+    "/letters?reason=failed&before=40",
+    "/letters/3",
+    "/numbers",
+    "/missed",
+    "/employees",
+    "/employees?span=week",
+    "/pbx",
+    "/check",
+    "/jobs/1",
+    "/nowhere",
+];
+
+fn now() -> i64 {
+    clock::now().wall.micros() / 1_000_000
+}
+
+#[tokio::test]
+async fn every_view_is_there_in_three_languages() {
+    let fake = Fake::new(morning("Savdo LLC", now()));
+    let served = Served::new(fake, Manner::default()).await;
+    let mut anna = served.visitor(Role::Admin).await;
+    for language in ["en", "ru", "uz"] {
+        anna.language = language;
+        for path in PATHS {
+            let page = anna.get(path).await;
+            let there = !["/jobs/1", "/nowhere"].contains(&path);
+            assert_eq!(page.status, if there { 200 } else { 404 }, "{path}");
+            let said = format!("<html lang=\"{language}\">");
+            assert!(page.body.contains(&said), "{path} {language}");
+        }
+    }
+    served.stop().await;
+}
+
+/// What a PBX or a CRM may send by mistake or on purpose.
+fn hostile() -> String {
+    let evil =
+        "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u{202e}txt\u{1b}[2J\u{200f}";
+    format!("{evil}{}", "я".repeat(1 << 19))
+}
+
+#[tokio::test]
+async fn hostile_names_do_nothing_and_are_not_endless_in_any_view() {
+    let fake = Fake::new(morning(&hostile(), now()));
+    let served = Served::new(fake, Manner::default()).await;
+    let mut anna = served.visitor(Role::Admin).await;
+    anna.act("/check", "/check", &[]).await;
+    for path in PATHS {
+        let page = anna.get(path).await;
+        let lower = page.body.to_ascii_lowercase();
+        assert!(!lower.contains("<script>"), "{path}");
+        assert!(!lower.contains("<img src=x"), "{path}");
+        // What a form sends back is what it was given: a browser shows nothing of it.
+        let hidden = |piece: &str| piece.split_once('"').map(|(_, after)| after.to_owned());
+        let mut shown = page.body.split(" value=\"");
+        let first = shown.next().unwrap_or_default().to_owned();
+        let shown: String = first + &shown.filter_map(hidden).collect::<String>();
+        for c in ['\u{202e}', '\u{1b}', '\u{200f}'] {
+            assert!(!shown.contains(c), "{path}: {c:?}");
+        }
+        // The whole stands where it is asked for, and there alone.
+        let whole = path == "/letters/3";
+        let bytes = shown.len();
+        assert!(whole || bytes < 400_000, "{path}: {bytes} bytes");
+    }
+    let letter = anna.get("/letters/3").await;
+    assert!(
+        letter.body.contains(&"я".repeat(1 << 19)),
+        "the whole is in the letter"
+    );
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn numbers_are_whole_where_they_are_called_and_masked_elsewhere() {
+    let fake = Fake::new(morning("Savdo", now()));
+    let served = Served::new(fake, Manner::default()).await;
+    let anna = served.visitor(Role::View).await;
+    for (path, whole) in [
+        ("/missed", "+998971234567"),
+        ("/numbers", "+998935550101"),
+        ("/letters", "+998902220060"),
+        ("/letters/3", "+998902220003"),
+    ] {
+        assert!(anna.get(path).await.body.contains(whole), "{path}");
+    }
+    let calls = anna.get("/calls").await.body;
+    assert!(calls.contains("+998•••••••06"), "{calls}");
+    assert!(!calls.contains("+998901110006"), "{calls}");
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn today_says_first_whether_all_is_well() {
+    let mut known = morning("Savdo", now());
+    known.status.todo = Vec::new();
+    known.status.verdict = callbridge_model::status::OverallState::Well;
+    known.figures.today = callbridge_page::backend::Outcomes {
+        journaled: 212,
+        ..Default::default()
+    };
+    let fake = Fake::new(known);
+    let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
+    let mut anna = served.visitor(Role::Admin).await;
+    let well = "All is well: 212 calls today, all in the journal";
+    assert!(anna.get("/").await.body.contains(well));
+    anna.language = "ru";
+    let well = "Всё в порядке: 212 звонков сегодня, все в журнале";
+    assert!(anna.get("/").await.body.contains(well));
+    anna.language = "en";
+    fake.known().status = morning("Savdo", now()).status;
+    let page = anna.get("/").await.body;
+    assert!(
+        page.contains("<p class=\"sentence\">A source is down</p>"),
+        "{page}"
+    );
+    assert_eq!(page.matches("<li class=\"taken\">").count(), 23);
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn a_trunk_that_has_matched_nothing_for_a_day_is_said_loudly() {
+    let fake = Fake::new(morning("typo", now()));
+    let served = Served::new(fake, Manner::default()).await;
+    let anna = served.visitor(Role::View).await;
+    let page = anna.get("/pbx").await.body;
+    let alert = page.split("role=\"alert\"").nth(1).expect("an alert");
+    let alert = alert.split("</section>").next().expect("its end");
+    for said in [
+        "1 trunk has matched no call for a day",
+        "typo",
+        "PJSIP/citty",
+    ] {
+        assert!(alert.contains(said), "{said}: {alert}");
+    }
+    assert!(!alert.contains("<b><bdi>city"), "{alert}");
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn a_table_for_a_spreadsheet_calculates_nothing() {
+    let fake = Fake::new(morning("=cmd|'/c calc'!A1", now()));
+    let served = Served::new(fake, Manner::default()).await;
+    let anna = served.visitor(Role::View).await;
+    for path in [
+        "/missed.csv",
+        "/numbers.csv",
+        "/employees.csv",
+        "/employees.csv?span=week",
+    ] {
+        let file = anna.get(path).await;
+        assert_eq!(file.status, 200, "{path}");
+        assert!(file.body.contains("'=cmd"), "{path}: {}", file.body);
+        for line in file.body.lines() {
+            let begins = line.trim_start_matches('"');
+            assert!(!begins.starts_with(['=', '@', '-']), "{path}: {line}");
+        }
+    }
+    assert!(
+        anna.get("/missed.csv")
+            .await
+            .body
+            .contains("\r\n+998971234567,4001,city,")
+    );
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn calls_are_looked_for_as_they_are_typed_and_paged_by_key() {
+    let fake = Fake::new(morning("Savdo", now()));
+    let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
+    let anna = served.visitor(Role::View).await;
+    let page = anna
+        .get("/calls?text=+%2B998+90&day=2026-11-20&state=dead&trunk=city")
+        .await;
+    let query = fake.known().queries.last().cloned().expect("a query");
+    assert_eq!(query.text.as_deref(), Some("+998 90"));
+    assert_eq!(query.day.as_deref(), Some("2026-11-20"));
+    assert_eq!(query.state.as_deref(), Some("dead"));
+    let next = page
+        .body
+        .split("rel=\"next\" href=\"")
+        .nth(1)
+        .expect("more");
+    let next = next
+        .split('"')
+        .next()
+        .expect("a link")
+        .replace("&#38;", "&");
+    assert!(
+        next.contains("before=50") && next.contains("state=dead"),
+        "{next}"
+    );
+    assert_eq!(anna.get(&next).await.status, 200);
+    assert_eq!(
+        fake.known()
+            .queries
+            .last()
+            .expect("a query")
+            .before
+            .as_deref(),
+        Some("50")
+    );
+    let wrong = anna.get("/calls?day=tomorrow&text=101").await;
+    assert_eq!(wrong.status, 422);
+    assert!(wrong.body.contains("tomorrow is no day") && wrong.body.contains("value=\"101\""));
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn a_lead_is_given_and_taken_and_what_cannot_be_is_said_beside_it() {
+    let fake = Fake::new(morning("Savdo", now()));
+    let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
+    let mut anna = served.visitor(Role::Admin).await;
+    let fields = [("phone", "+998935550101"), ("lead", "four")];
+    let refused = anna.act("/numbers", "/numbers/give", &fields).await;
+    assert_eq!(refused.status, 422);
+    assert!(refused.body.contains("“four” is no lead") && refused.body.contains("value=\"four\""));
+    let fields = [("phone", "+998935550101"), ("lead", "4001")];
+    assert_eq!(
+        anna.act("/numbers", "/numbers/give", &fields).await.status,
+        303
+    );
+    let page = anna.get("/numbers").await.body;
+    assert!(
+        page.contains("Lead 4001 is given; 7 calls leave now."),
+        "{page}"
+    );
+    let again = anna.get("/numbers").await.body;
+    assert!(!again.contains("calls leave now"), "it is said once");
+    let take = [("phone", "+998935550101")];
+    assert_eq!(
+        anna.act("/numbers", "/numbers/take", &take).await.status,
+        303
+    );
+    assert_eq!(fake.known().given.len(), 1);
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn the_switch_of_languages_is_kept_and_leads_back_here_alone() {
+    let fake = Fake::new(morning("Savdo", now()));
+    let served = Served::new(fake, Manner::default()).await;
+    let anna = served.visitor(Role::View).await;
+    let switched = anna.get("/language/uz?back=%2Fmissed").await;
+    assert_eq!(switched.header("location"), Some("/missed"));
+    let cookie = switched.header("set-cookie").expect("a cookie");
+    let mut uzbek = anna.clone();
+    uzbek.cookie = format!(
+        "{}; {}",
+        anna.cookie,
+        cookie.split(';').next().expect("one")
+    );
+    assert!(
+        uzbek
+            .get("/missed")
+            .await
+            .body
+            .contains("<html lang=\"uz\">")
+    );
+    let away = anna.get("/language/uz?back=%2F%2Fevil.example").await;
+    assert_eq!(away.header("location"), Some("/"));
+    served.stop().await;
+}
