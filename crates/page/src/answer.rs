@@ -9,6 +9,8 @@ use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
                       connect-src 'self'; form-action 'self'; frame-ancestors 'none'; \
                       base-uri 'none'";
+/// Of a drawing: its own style, and no more.
+const DRAWING: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
 /// Nothing of it is used.
 const PERMISSIONS: &str = "camera=(), geolocation=(), microphone=(), payment=(), usb=()";
 
@@ -53,6 +55,17 @@ pub(crate) fn problem(shell: &PageShell, problem: &Problem) -> Response<Body> {
     };
     let mut response = html(&view).unwrap_or_else(|_| Response::new(Body::empty()));
     *response.status_mut() = problem.status;
+    response
+}
+
+/// A drawing that brings its own style; nothing else of it is let do anything.
+pub(crate) fn svg(text: String) -> Response<Body> {
+    let mut response = Response::new(Body::from(text));
+    let headers = response.headers_mut();
+    let kind = HeaderValue::from_static("image/svg+xml; charset=utf-8");
+    headers.insert(header::CONTENT_TYPE, kind);
+    let policy = HeaderValue::from_static(DRAWING);
+    headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     response
 }
 
@@ -111,7 +124,6 @@ pub(crate) fn see(path: &str) -> Response<Body> {
 pub(crate) fn harden(response: &mut Response<Body>) {
     let headers = response.headers_mut();
     let fixed = [
-        (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::X_FRAME_OPTIONS, "DENY"),
         // With `no-referrer` browsers hide the origin of our own forms from us.
@@ -129,6 +141,10 @@ pub(crate) fn harden(response: &mut Response<Body>) {
     for (name, value) in fixed {
         headers.insert(name, HeaderValue::from_static(value));
     }
+    let policy = HeaderValue::from_static(POLICY);
+    headers
+        .entry(header::CONTENT_SECURITY_POLICY)
+        .or_insert(policy);
     let keep_nothing = HeaderValue::from_static("no-store");
     headers.entry(header::CACHE_CONTROL).or_insert(keep_nothing);
 }

@@ -194,7 +194,7 @@ pub struct CallLine {
 pub struct CallView {
     /// As in a list.
     pub line: CallLine,
-    /// The picture of `explain --picture`, as text with its legend.
+    /// The picture of `explain --picture` with its legend, as SVG; empty where there is none.
     pub picture: String,
     /// The story of `explain`, a line an event.
     pub story: Vec<String>,

@@ -64,10 +64,14 @@ impl Doors {
     }
 
     /// Who asks, by one of their cookies, and its token.
-    pub(crate) fn whose<'a>(&self, asked: &'a Asked) -> Option<(&'a str, LoggedIn)> {
+    pub(crate) fn whose<'a>(
+        &self,
+        asked: &'a Asked,
+        people: &Passwords,
+    ) -> Option<(&'a str, LoggedIn)> {
         let now = now_seconds();
         let mut tokens = asked.cookies(&self.cookie);
-        tokens.find_map(|token| Some((token, self.sessions.find(now, token)?)))
+        tokens.find_map(|token| Some((token, self.sessions.find(now, token, people)?)))
     }
 
     fn enter(&self, asked: &Asked) -> Result<std::time::Duration, std::time::Duration> {
@@ -151,7 +155,7 @@ pub(crate) fn outside(page: &Page, shell: &PageShell, asked: &Asked, route: &Rou
         carried: &carried,
         typed: for_people(shell, typed),
         wrong: Some(shell.t("login.ended").to_owned()),
-        by_name: !page.settings.passwords.is_empty(),
+        by_name: !page.settings.passwords().is_empty(),
     };
     answer::html_as(StatusCode::UNAUTHORIZED, &view)
 }
@@ -167,9 +171,13 @@ fn for_people(shell: &PageShell, fields: Vec<(String, String)>) -> Vec<(String, 
 
 /// `GET` and `POST /login`.
 pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Handled {
-    let by_name = !page.settings.passwords.is_empty();
+    let by_name = !page.settings.passwords().is_empty();
     if !asked.is_post() {
-        if page.doors.whose(asked).is_some() {
+        if page
+            .doors
+            .whose(asked, &page.settings.passwords())
+            .is_some()
+        {
             return Ok(see(local_path(asked.query.get("next").unwrap_or("/"))));
         }
         let view = LoginSheet {
@@ -217,7 +225,7 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
         return again(StatusCode::FORBIDDEN, shell.t("login.wrong").to_owned());
     };
     page.doors.forgive(began, asked);
-    let line = page.settings.passwords.print(&name);
+    let line = page.settings.passwords().print(&name);
     let token = open_session(page, &name, role, line).await?;
     let mut response = match carried.is_empty() {
         true => see(local_path(&next)),
@@ -239,7 +247,7 @@ async fn role(page: &Page, name: &str, password: String) -> Option<Role> {
         return None;
     }
     let _turn = page.doors.hashing.acquire().await.ok()?;
-    let (passwords, name) = (page.settings.passwords.clone(), name.to_owned());
+    let (passwords, name) = (page.settings.passwords().clone(), name.to_owned());
     let hashing = tokio::task::spawn_blocking(move || passwords.role(&name, &password));
     hashing.await.ok().flatten()
 }

@@ -75,9 +75,11 @@ impl Page {
         }
     }
 
-    /// How many are logged in (`callbridge_page_sessions`).
-    pub fn session_count(&self) -> SessionCount {
-        self.count.clone()
+    /// Whoever watches is told how many are logged in (`callbridge_page_sessions`).
+    #[must_use]
+    pub fn counted_by(mut self, count: SessionCount) -> Self {
+        self.count = count;
+        self
     }
 
     /// With the sessions of before, and an end to come.
@@ -93,7 +95,7 @@ impl Page {
             }
         };
         let now = now_seconds();
-        let passwords = &self.settings.passwords;
+        let passwords = &self.settings.passwords();
         self.doors
             .take_up(kept.as_deref(), now, passwords, &self.count);
         self.live.close_with(closing.clone());
@@ -143,7 +145,7 @@ impl Page {
             Route::Language(code) => return Ok(login::language(self, asked, code)),
             _ => {}
         }
-        let Some((token, one)) = self.doors.whose(asked) else {
+        let Some((token, one)) = self.doors.whose(asked, &self.settings.passwords()) else {
             return login::outside(self, shell, asked, route);
         };
         let form_token = random::form_token(token);

@@ -13,6 +13,7 @@ pub(crate) enum Route {
     Today,
     Calls,
     Call(String),
+    Picture(String),
     Letters,
     Letter(u64),
     LettersAct,
@@ -37,8 +38,12 @@ impl Route {
     pub(crate) fn of(path: &str) -> Option<Self> {
         let mut parts = path.strip_prefix('/')?.split('/');
         let (first, second) = (parts.next().unwrap_or_default(), parts.next());
-        if parts.next().is_some() {
-            return None;
+        match (first, second, parts.next(), parts.next()) {
+            ("calls", Some(uuid), Some("picture.svg"), None) => {
+                return Some(Self::Picture(uuid.to_owned()));
+            }
+            (_, _, None, _) => {}
+            _ => return None,
         }
         Some(match (first, second) {
             ("", None) => Self::Today,
@@ -77,6 +82,7 @@ impl Route {
             | Self::Today
             | Self::Calls
             | Self::Call(_)
+            | Self::Picture(_)
             | Self::Letters
             | Self::Letter(_)
             | Self::Job(_)

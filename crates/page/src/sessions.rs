@@ -27,6 +27,14 @@ pub(crate) struct LoggedIn {
     line: Option<String>,
 }
 
+impl LoggedIn {
+    /// Whoever came by a password still has it, with the same role.
+    fn stands(&self, people: &Passwords) -> bool {
+        let came_by = self.line.as_ref();
+        came_by.is_none_or(|it| people.print(&self.who).as_ref() == Some(it))
+    }
+}
+
 /// How many are logged in, for whoever watches. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct SessionCount(Arc<AtomicUsize>);
@@ -62,10 +70,8 @@ impl Sessions {
         };
         let mut open = sessions.lock();
         open.retain(|_, one| {
-            let came_by = one.line.as_ref();
-            let stands = came_by.is_none_or(|it| passwords.print(&one.who).as_ref() == Some(it));
             // A clock that was ahead must not make sessions that never end.
-            stands && one.until > now && one.until <= now + SESSION_SECONDS
+            one.stands(passwords) && one.until > now && one.until <= now + SESSION_SECONDS
         });
         sessions.told(&open);
         drop(open);
@@ -101,10 +107,10 @@ impl Sessions {
     }
 
     /// Whose token it is.
-    pub(crate) fn find(&self, now: i64, token: &str) -> Option<LoggedIn> {
+    pub(crate) fn find(&self, now: i64, token: &str, people: &Passwords) -> Option<LoggedIn> {
         let open = self.lock();
         let one = open.get(&random::hash(token))?;
-        (one.until > now).then(|| one.clone())
+        (one.until > now && one.stands(people)).then(|| one.clone())
     }
 
     /// Ends one.
@@ -138,6 +144,10 @@ mod tests {
         Sessions::kept(json, now, &Passwords::default(), count).expect("sessions")
     }
 
+    fn find(sessions: &Sessions, now: i64, token: &str) -> Option<LoggedIn> {
+        sessions.find(now, token, &Passwords::default())
+    }
+
     #[test]
     fn a_session_lives_twelve_hours_over_restarts_and_its_token_is_not_kept() {
         let before = kept(None, 0);
@@ -148,20 +158,21 @@ mod tests {
         assert!(!json.contains(token.reveal()), "{json}");
         let after = kept(Some(&json), 200);
         assert_eq!(after.count.get(), 1);
-        let found = after.find(200, token.reveal()).expect("anna");
+        let found = find(&after, 200, token.reveal()).expect("anna");
         assert_eq!((found.who.as_str(), found.role), ("anna", Role::Admin));
-        assert_eq!(after.find(100 + SESSION_SECONDS, token.reveal()), None);
+        assert_eq!(find(&after, 100 + SESSION_SECONDS, token.reveal()), None);
         assert_eq!(kept(Some(&json), 100 + SESSION_SECONDS).count.get(), 0);
         assert_eq!(kept(Some(&json), 0).count.get(), 0, "of a future clock");
     }
 
     #[test]
-    fn whose_line_has_changed_is_out_after_a_restart() {
+    fn whose_line_has_changed_is_out_at_once_and_after_a_restart() {
         let before = kept(None, 0);
         let line = Some("0011".to_owned());
-        before
+        let token = before
             .open(1, "anna", Role::Admin, line)
             .expect("a session");
+        assert_eq!(find(&before, 2, token.reveal()), None);
         assert_eq!(kept(Some(&before.to_json()), 2).count.get(), 0);
     }
 
@@ -171,10 +182,10 @@ mod tests {
         let token = sessions
             .open(1, "anna", Role::View, None)
             .expect("a session");
-        assert!(sessions.find(2, token.reveal()).is_some());
-        assert!(sessions.find(2, "made up").is_none());
+        assert!(find(&sessions, 2, token.reveal()).is_some());
+        assert!(find(&sessions, 2, "made up").is_none());
         sessions.end(token.reveal());
-        assert!(sessions.find(2, token.reveal()).is_none());
+        assert!(find(&sessions, 2, token.reveal()).is_none());
         assert_eq!(sessions.count.get(), 0);
     }
 

@@ -49,7 +49,7 @@ pub struct Settings {
     pub(crate) address: SocketAddr,
     pub(crate) reach: Reach,
     pub(crate) names: Vec<String>,
-    pub(crate) passwords: Passwords,
+    people: watch::Receiver<Passwords>,
     pub(crate) links: Links,
 }
 
@@ -77,16 +77,21 @@ impl Settings {
             address,
             reach,
             names: names.collect::<Result<_, _>>()?,
-            passwords: Passwords::default(),
+            people: watch::channel(Passwords::default()).1,
             links: Links::default(),
         })
     }
 
-    /// With the people of the password file.
+    /// With the people of the password file, who may change.
     #[must_use]
-    pub fn with_passwords(mut self, passwords: Passwords) -> Self {
-        self.passwords = passwords;
+    pub fn with_passwords(mut self, people: watch::Receiver<Passwords>) -> Self {
+        self.people = people;
         self
+    }
+
+    /// Those who may log in now.
+    pub(crate) fn passwords(&self) -> Passwords {
+        self.people.borrow().clone()
     }
 
     /// Issues the links of `callbridge page`; to be kept by whoever serves the control socket.

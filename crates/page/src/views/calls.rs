@@ -111,6 +111,18 @@ impl CallsSheet<'_> {
     }
 }
 
+/// `GET /calls/UUID/picture.svg`
+pub(crate) async fn picture(visit: Visit<'_>, uuid: &str) -> Handled {
+    let call = visit.page.backend.call(uuid.to_owned()).await;
+    let picture = call.map_err(refused)?.map(|call| call.picture);
+    let Some(picture) = picture.filter(|it| !it.is_empty()) else {
+        let words = visit.shell.t("problem.no_call.words");
+        let title = "problem.no_call";
+        return Err(Problem::new(StatusCode::NOT_FOUND, title, words));
+    };
+    Ok(answer::svg(picture))
+}
+
 /// `GET /calls/UUID`
 pub(crate) async fn one(mut visit: Visit<'_>, uuid: &str) -> Handled {
     visit.look_around().await;

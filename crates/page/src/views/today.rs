@@ -123,6 +123,8 @@ fn waiting(shell: &PageShell, todo: &Todo) -> Waiting {
         | FindingKind::NotHeard
         | FindingKind::NoTrunk
         | FindingKind::Gap
+        | FindingKind::SilentTrunk
+        | FindingKind::SilentEmployees
         | FindingKind::Employees => Some("/pbx"),
         FindingKind::Rights
         | FindingKind::OtherFormat
@@ -182,6 +184,8 @@ fn since(status: &Status, kind: FindingKind) -> Option<i64> {
         | FindingKind::Webhooks
         | FindingKind::LeadDirectory
         | FindingKind::LeadFields
+        | FindingKind::SilentTrunk
+        | FindingKind::SilentEmployees
         | FindingKind::Books => None,
     }
 }

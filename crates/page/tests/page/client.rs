@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 /// The password of everybody.
@@ -47,6 +47,7 @@ impl Served {
         let address = listener.local_addr().expect("an address");
         let settings = Settings::new(address, None, manner.behind_proxy, &manner.names);
         let passwords = Passwords::parse(&manner.passwords).expect("passwords");
+        let (_, passwords) = watch::channel(passwords);
         let settings = settings.expect("settings").with_passwords(passwords);
         let links = settings.links();
         let page = Page::new(settings, fake);
