@@ -176,6 +176,17 @@ pub fn block(timeline: &Timeline, times: &Times, paint: Paint) -> String {
     text
 }
 
+/// Every event that matters, by time: how long after the beginning, and what happened on which
+/// channel, as [`block`] tells it.
+pub fn events(timeline: &Timeline, times: &Times) -> Vec<(String, String)> {
+    let told = |line: StoryLine| {
+        let channel = short(&timeline.channels[line.channel].name, NAME_MAX);
+        let words = format!("{} {channel}: {}", label(line.channel), line.words);
+        (times.after(line.at), words)
+    };
+    lines(timeline).into_iter().map(told).collect()
+}
+
 fn covers(talk: &TalkSpan, at: EventTime) -> bool {
     talk.from <= at && at <= talk.to
 }

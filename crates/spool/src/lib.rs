@@ -44,7 +44,7 @@
 //! while the check was reading is not written again, and counts on the next sync that succeeds.
 //! On Linux a disk that lost pages of that part without refusing a write leaves them old.
 
-mod advice;
+pub mod advice;
 pub mod appeared;
 pub mod archive;
 pub mod binding;

@@ -166,14 +166,15 @@ pub fn listed(
             rows
         }
     };
-    page(db, filter, rows)
+    page(db, filter, rows, WALKED)
 }
 
-/// The same before this place, newest first.
+/// The same before this place, newest first, and no more than `most` of them.
 pub fn listed_back(
     db: &Db,
     filter: &CallFilter,
     before: Place,
+    most: usize,
 ) -> Result<(Vec<Listed>, Option<Place>), Error> {
     let (started, id) = (before.started, before.id);
     let from = filter.from.unwrap_or(i64::MIN);
@@ -200,7 +201,7 @@ pub fn listed_back(
             raw,
         )?,
     };
-    page(db, filter, rows)
+    page(db, filter, rows, most)
 }
 
 /// One call as it stands in a list; `None` for an id that is none.
@@ -217,6 +218,7 @@ fn page(
     db: &Db,
     filter: &CallFilter,
     rows: Vec<ListedColumns>,
+    most: usize,
 ) -> Result<(Vec<Listed>, Option<Place>), Error> {
     let next = rows.last().map(|raw| raw.place);
     let next = next.filter(|_| rows.len() == WALKED);
@@ -232,6 +234,9 @@ fn page(
         let call = listed_of(db, &raw)?;
         if filter.takes_trunk(&call.record) && filter.takes_extension(&call.record) {
             calls.push(call);
+            if calls.len() == most {
+                return Ok((calls, Some(raw.place)));
+            }
         }
     }
     Ok((calls, next))

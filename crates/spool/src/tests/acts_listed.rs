@@ -45,11 +45,11 @@ pub const LISTED: &[Act] = &[
             phone: Some(number()),
             ..CallFilter::default()
         };
-        drop(tables::listed::listed_back(store, &filter, Place::END).expect("readable"));
+        drop(tables::listed::listed_back(store, &filter, Place::END, 50).expect("readable"));
     }),
     ("the newest calls", |store, _| {
         let filter = CallFilter::default();
-        drop(tables::listed::listed_back(store, &filter, Place::END).expect("readable"));
+        drop(tables::listed::listed_back(store, &filter, Place::END, 50).expect("readable"));
     }),
     ("what became of calls of a time", |store, _| {
         drop(tables::figures::outcomes(store, T0 + 20, T0 + 30).expect("readable"));

@@ -139,7 +139,8 @@ fn a_number_is_found_by_its_last_digits_among_others_that_share_the_last_four() 
     assert_eq!(found("+998901120001"), [2, 12]);
     assert_eq!(found("9999"), [0_i64; 0]);
     let filter = of(|filter| filter.phone = Some(typed("1110001")));
-    let (back, next) = tables::listed::listed_back(&store, &filter, Place::END).expect("readable");
+    let (back, next) =
+        tables::listed::listed_back(&store, &filter, Place::END, 500).expect("readable");
     assert_eq!((starts(&back), next), (vec![11, 1], None));
 }
 
@@ -155,7 +156,7 @@ fn the_newest_calls_come_first_over_any_number_of_pages() {
             // as it goes through a link and comes back
             let before = Place::read(&before.to_string()).expect("a place");
             let (calls, then) =
-                tables::listed::listed_back(&store, filter, before).expect("readable");
+                tables::listed::listed_back(&store, filter, before, 70).expect("readable");
             found.extend(calls);
             next = then;
         }
