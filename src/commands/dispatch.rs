@@ -64,6 +64,8 @@ pub async fn dispatch(
             };
             command::lead::check(&check.phone, &at, check.config.rules).await
         }
+        Command::Page { role, at } => command::page::link(role, &at).await,
+        Command::PagePassword { name, role } => command::page::password(&name, role).await,
         Command::Connect(connect) => crate::commands::connect::run(*connect).await,
         Command::Disconnect(state) => crate::commands::connect::disconnect::run(&state).await,
         Command::LeadSet { lead, items, at } => command::lead::set(lead, items, &at).await,

@@ -302,6 +302,8 @@ mod tests {
           lead         Find numbers without a lead, and what a number maps to
           missed       List customers who called, got nobody, and were not talked to since,
                        longest waiting first
+          page         Print a link that opens the administrator's page, or a line for its
+                       password file
           connect      Ask a company for its consent, and keep the tokens that it gives
           disconnect   Revoke the tokens of a connection and take it away
           sandbox      Serve a CRM to try against: the service's document, held to rule by

@@ -2,6 +2,7 @@
 
 mod calls;
 pub(super) mod init;
+mod page;
 
 use super::command::{
     Asking, Check, Command, Dead, Demo, Explain, GivenLeads, LeadCheck, StateMove, StatusMode,
@@ -55,6 +56,7 @@ impl Checking<'_> {
             Verb::Dead(verb) => self.dead(verb),
             Verb::Lead(verb) => self.lead(verb),
             Verb::Missed(flags) => self.missed(flags),
+            Verb::Page(flags) => self.page(flags),
             Verb::Connect(flags) => {
                 let connect = config::connect(&flags, self.environment, self.faults)?;
                 Ok(Command::Connect(Box::new(connect)))

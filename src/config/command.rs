@@ -14,6 +14,7 @@ use callbridge_log::Logging;
 use callbridge_model::environment::Environment;
 use callbridge_model::exit::Code;
 use callbridge_model::{LeadId, Said};
+use callbridge_page::role::Role;
 use clap_complete::Shell;
 use jiff::tz::TimeZone;
 use std::ffi::OsString;
@@ -56,6 +57,19 @@ pub enum Command {
     LeadGiven(GivenLeads, Asking),
     /// `lead check`
     LeadCheck(Box<LeadCheck>),
+    /// `page`
+    Page {
+        /// `--role`
+        role: Role,
+        at: Asking,
+    },
+    /// `page password`
+    PagePassword {
+        /// NAME
+        name: String,
+        /// ROLE
+        role: Role,
+    },
     /// `connect`
     Connect(Box<crate::config::checked::connect::Connect>),
     /// `disconnect`, with its state folder.
@@ -99,6 +113,8 @@ impl Command {
             | Self::Disconnect(_)
             | Self::LeadSet { .. }
             | Self::State(_)
+            | Self::Page { .. }
+            | Self::PagePassword { .. }
             | Self::Completions(_)
             | Self::Man
             | Self::Licences => false,
@@ -119,6 +135,7 @@ impl Command {
             | Self::LeadList(at)
             | Self::Missed { at, .. }
             | Self::LeadGiven(_, at)
+            | Self::Page { at, .. }
             | Self::LeadSet { at, .. } => Some(&at.state),
             Self::Connect(connect) => Some(&connect.state),
             Self::Disconnect(state) => Some(state),
@@ -126,6 +143,7 @@ impl Command {
             | Self::Demo(_)
             | Self::Sandbox(_)
             | Self::Init(_)
+            | Self::PagePassword { .. }
             | Self::Completions(_)
             | Self::Man
             | Self::Licences => None,
@@ -147,6 +165,7 @@ impl Command {
             | Self::LeadList(at)
             | Self::Missed { at, .. }
             | Self::LeadGiven(_, at)
+            | Self::Page { at, .. }
             | Self::LeadSet { at, .. } => at.state = to,
             Self::Connect(connect) => connect.state = to,
             Self::Disconnect(state) => *state = to,
@@ -154,6 +173,7 @@ impl Command {
             Self::Demo(_)
             | Self::Sandbox(_)
             | Self::Init(_)
+            | Self::PagePassword { .. }
             | Self::Completions(_)
             | Self::Man
             | Self::Licences => {}
@@ -168,6 +188,7 @@ impl Command {
             | Self::Connect(_)
             | Self::Disconnect(_)
             | Self::Init(_)
+            | Self::PagePassword { .. }
             | Self::State(_) => true,
             Self::Demo(_)
             | Self::Sandbox(_)
@@ -181,6 +202,7 @@ impl Command {
             | Self::LeadGiven(..)
             | Self::LeadCheck(_)
             | Self::LeadSet { .. }
+            | Self::Page { .. }
             | Self::Completions(_)
             | Self::Man
             | Self::Licences => false,

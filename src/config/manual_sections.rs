@@ -63,6 +63,7 @@ const fn secret_of(kind: SecretKind) -> &'static str {
         SecretKind::DeadLetter => "The password at the broker of the dead letters",
         SecretKind::Webhook => "The secret that signs the CRM's events",
         SecretKind::Client => "The client secret of the application (connect)",
+        SecretKind::PagePassword => "Who may log in at the page, with the passwords' hashes",
     }
 }
 

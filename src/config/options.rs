@@ -4,6 +4,7 @@ pub(crate) mod calls;
 pub(crate) mod connect;
 pub(crate) mod init;
 pub(crate) mod leads;
+pub(crate) mod page;
 pub(crate) mod state;
 
 use clap::{Args, Parser, Subcommand};
@@ -74,6 +75,9 @@ pub(crate) enum Verb {
     /// List customers who called, got nobody, and were not talked to since, longest waiting first
     #[command(after_help = leads::MISSED_EXAMPLES)]
     Missed(leads::MissedFlags),
+    /// Print a link that opens the administrator's page, or a line for its password file
+    #[command(after_help = page::EXAMPLES)]
+    Page(page::PageCommandFlags),
     /// Ask a company for its consent, and keep the tokens that it gives
     #[command(after_help = connect::EXAMPLE)]
     Connect(Box<ConnectFlags>),
@@ -136,6 +140,9 @@ pub struct Flags {
     /// Calls.
     #[command(flatten)]
     pub calls: CallFlags,
+    /// The page.
+    #[command(flatten)]
+    pub page: page::PageFlags,
     /// The rest.
     #[command(flatten)]
     pub operation: OperationFlags,

@@ -2,6 +2,7 @@
 //! itself, over the same spool, when no daemon runs.
 
 use super::lead_set::{LeadSet, LeadSetRefusal};
+use super::page_door::PageDoor;
 use super::protocol::{ControlReply, ControlRequest};
 use super::socket::AnswerRequest;
 use callbridge_call::EventTime;
@@ -14,6 +15,7 @@ use callbridge_mapping::people::People;
 use callbridge_model::Reason;
 use callbridge_model::Status;
 use callbridge_model::clock;
+use callbridge_model::exit::Code;
 use callbridge_sender::CrmProxy;
 use callbridge_spool::{Act, Error, Handle, Letter, Op, Step, Store, tables};
 use futures_util::future::join_all;
@@ -50,6 +52,8 @@ pub(crate) struct CommandHandler {
     /// `--field-list-wrapper`
     pub field_list_wrapper: Option<String>,
     pub status: StatusOf,
+    /// The way to the page; `None` without one.
+    pub page: Option<PageDoor>,
 }
 
 /// Nobody listens any more.
@@ -174,6 +178,17 @@ impl CommandHandler {
                 Ok(line.item(written.to_json()).await?)
             }
             ControlRequest::LeadCheck { phone } => self.lead_check(&phone, line).await,
+            ControlRequest::PageLink { role } => {
+                let refused = |words: &str| Stop::Error {
+                    code: Code::Unreachable.number(),
+                    words: words.to_owned(),
+                };
+                let no_page = "the daemon shows no page: start it with --page 127.0.0.1:9470";
+                let door = self.page.as_ref().ok_or_else(|| refused(no_page))?;
+                let link = door.link(&line.who, role);
+                let url = link.ok_or_else(|| refused("the system gives no random bytes"))?;
+                Ok(line.item(json!({"url": url})).await?)
+            }
             ControlRequest::Call { id } => self.call(&id, line).await,
             ControlRequest::Calls {
                 which,

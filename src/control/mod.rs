@@ -15,6 +15,7 @@
 pub(crate) mod command_handler;
 pub(crate) mod lead_set;
 pub(crate) mod lock_wait;
+pub(crate) mod page_door;
 pub(crate) mod protocol;
 pub mod socket;
 pub(crate) mod state_access;

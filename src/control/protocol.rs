@@ -5,6 +5,7 @@ use callbridge_dead_letter::retry::Employee;
 use callbridge_dead_letter::select::Selection;
 use callbridge_leads::lead_field::Item;
 use callbridge_model::{LeadId, Said};
+use callbridge_page::role::Role;
 use callbridge_spool::State;
 use serde::{Deserialize, Serialize};
 
@@ -64,6 +65,11 @@ pub enum ControlRequest {
         /// Only those who tried in the last so many seconds.
         #[serde(default)]
         within_sec: Option<u64>,
+    },
+    /// `page`: an item `{"url"}`, a link that opens the page once.
+    PageLink {
+        /// What whoever opens it may do.
+        role: Role,
     },
     /// `explain --call`: the finished call of this linkedid, as the spool has it.
     Call {

@@ -15,6 +15,7 @@
 //! | [`lists`] | leads and employees in force |
 //! | [`trunks`] | what each trunk took |
 //! | [`webhooks`] | events that come to us |
+//! | [`page`] | the administrator's page |
 //! | [`lead_fields`] | leads' fields, as `status` shows them |
 //! | [`rights`] | with whose rights it runs, and who can read its secrets |
 //! | [`readers`] | other daemons on this machine that read a source of ours |
@@ -29,6 +30,7 @@ pub(crate) mod lists;
 pub(crate) mod observer;
 pub(crate) mod open;
 pub(crate) mod outward;
+pub(crate) mod page;
 pub(crate) mod readers;
 pub(crate) mod rights;
 pub(crate) mod tokens;
@@ -49,6 +51,7 @@ use callbridge_intake::written::Files;
 use callbridge_model::exit::Code;
 use callbridge_model::heartbeat::Pulse;
 use callbridge_model::status::{Status, findings};
+use callbridge_page::SessionCount;
 use callbridge_sender::CrmProxy;
 use callbridge_source::{self as source, Limits, Ring, Source, SourceId};
 use callbridge_spool::{Guard, Handle, Integrity, LeadDirectory};
@@ -181,7 +184,9 @@ impl Daemon {
         } = outward::start_sender(&config, &opened.spool, &durations, &stopped, &mut tasks);
         outward::start_notices(&config, &opened.spool, &stopped, &mut tasks);
         let webhooks = webhooks::start(&config, &opened.spool, &stopped, &mut tasks).await?;
+        let page_sessions = config.page.as_ref().map(|_| SessionCount::default());
         let observer = Arc::new(Observer {
+            page_sessions,
             spool: opened.spool.clone(),
             sources: SourceViews {
                 states: sources,
@@ -208,7 +213,9 @@ impl Daemon {
             is_file,
             dry_run: config.dry_run,
         };
-        daemon.listen(&config, people, asking, stopped).await
+        daemon
+            .listen(&config, people, asking, opened.assembling, stopped)
+            .await
     }
 
     /// The first line of the log: what runs here, on what, for whom.
@@ -237,8 +244,13 @@ impl Daemon {
         config: &Config,
         people: SharedPeople,
         asking: CrmProxy,
+        assembling: callbridge_intake::Settings,
         stopped: watch::Receiver<bool>,
     ) -> Result<Self, Failure> {
+        let shown = match &config.page {
+            Some(page) => Some(page::open(page, &stopped).await?),
+            None => None,
+        };
         let observer = Arc::clone(&self.observer);
         let handler = Arc::new(CommandHandler {
             spool: self.observer.spool.clone(),
@@ -251,7 +263,21 @@ impl Daemon {
                 let observer = Arc::clone(&observer);
                 Box::pin(async move { observer.status().await })
             }),
+            page: shown.as_ref().map(|it| it.door.clone()),
         });
+        if let Some(shown) = shown {
+            let backend = page::backend::DaemonBackend::new(page::backend::BackendParts {
+                observer: Arc::clone(&self.observer),
+                handler: Arc::clone(&handler),
+                intake: assembling,
+                zone: open::zone_name(config),
+                instance: page::instance(config),
+                arguments: page::arguments(std::env::args_os()),
+            });
+            let sessions = self.observer.page_sessions.clone().unwrap_or_default();
+            let serving = shown.serve(backend, sessions, stopped.clone());
+            self.tasks.spawn(serving);
+        }
         let state = config.state.clone().unwrap_or_default();
         let listener = socket::listen(&state).map_err(|error| {
             let words = format!("cannot listen for commands in {}: {error}", state.display());

@@ -14,6 +14,7 @@ use callbridge_model::heartbeat::Vital;
 use callbridge_model::status::{
     Backlog, Employees, Pause, Requests, SourceState, SourceStatus, Status, Token,
 };
+use callbridge_page::SessionCount;
 use callbridge_sender::status::SenderStatus;
 use callbridge_spool::{Error, Handle, tables};
 use std::collections::BTreeMap;
@@ -44,6 +45,8 @@ pub(crate) struct Observer {
     pub token_requests: watch::Receiver<Requests>,
     /// Times counted where they happen.
     pub durations: Durations,
+    /// Who is logged in at the page, where one is shown.
+    pub page_sessions: Option<SessionCount>,
     /// The receiver of webhooks, where there is one.
     pub webhooks: Option<ReceiverView>,
     /// The files of leads and employees.
@@ -143,6 +146,7 @@ impl Observer {
             log_lines_lost: callbridge_log::lost_lines(),
             webhooks: self.webhooks.as_ref().map(ReceiverView::events),
             durations: self.durations.clone(),
+            page_sessions: self.page_sessions.as_ref().map(SessionCount::get),
         }
     }
 

@@ -50,6 +50,8 @@ pub(crate) struct Opened {
     pub sources: Vec<Source>,
     /// Which of them are files.
     pub is_file: Vec<bool>,
+    /// How calls are assembled.
+    pub assembling: Settings,
 }
 
 /// Opens everything that `run` needs of the disk.
@@ -97,7 +99,8 @@ pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opene
         .map(|source| settings_of(source, &default_pbx));
     let mut settings: Vec<SourceSettings> = settings.collect();
     label_all(&mut settings);
-    let intake = restored(config, settings, &spool).await?;
+    let assembling = assembling(config, &settings);
+    let intake = restored(assembling.clone(), settings, &spool).await?;
     let mut sources = Vec::new();
     for (at, flag) in config.sources.iter().enumerate() {
         let begin = if flag.catch_up && intake.was_listening(at) {
@@ -124,6 +127,7 @@ pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opene
         intake,
         sources,
         is_file,
+        assembling,
     })
 }
 
@@ -235,14 +239,9 @@ const fn is_file(transport: &Transport) -> bool {
     matches!(transport, Transport::File { .. })
 }
 
-/// The intake with the calls that were open when the process ended.
-async fn restored(
-    config: &Config,
-    sources: Vec<SourceSettings>,
-    spool: &Handle,
-) -> Result<Intake, Failure> {
-    let memory = remembered(&sources, spool).await?;
-    let settings = Settings {
+/// How calls are assembled by these flags.
+fn assembling(config: &Config, sources: &[SourceSettings]) -> Settings {
+    Settings {
         settle: config.calls.settle,
         cdr_wait: config.calls.cdr_wait,
         max_call: config.calls.max_call,
@@ -251,10 +250,19 @@ async fn restored(
         cel_columns: config.cel_columns.clone(),
         clock_right_from: build_time::right_from(),
         rules: Rules {
-            since: since(config, &sources),
+            since: since(config, sources),
             ..config.rules.clone()
         },
-    };
+    }
+}
+
+/// The intake with the calls that were open when the process ended.
+async fn restored(
+    settings: Settings,
+    sources: Vec<SourceSettings>,
+    spool: &Handle,
+) -> Result<Intake, Failure> {
+    let memory = remembered(&sources, spool).await?;
     let mut intake = Intake::new(settings, sources, memory)
         .map_err(|conflict| Failure::new(Code::Usage, conflict.to_string()))?;
     let open = spool

@@ -77,6 +77,8 @@ pub(crate) struct Observed {
     pub dead_letters: BTreeMap<String, u64>,
     /// Lines of the log that nobody will read: stderr did not take them.
     pub log_lines_lost: u64,
+    /// Sessions open at the page; `None` without one.
+    pub page_sessions: Option<usize>,
     /// Events that came to us, by kind and result; `None` where none are taken.
     pub webhooks: Option<callbridge_webhook::tally::Events>,
     /// Shared with where they are counted.
@@ -168,6 +170,11 @@ pub(crate) fn render(seen: &Observed, format: Format) -> String {
     lost.inc_by(seen.log_lines_lost);
     let help = "Lines of the log that stderr did not take";
     all.register("log_lines_lost", help, lost);
+    if let Some(open) = seen.page_sessions {
+        let sessions: Gauge = Gauge::default();
+        sessions.set(i64::try_from(open).unwrap_or(i64::MAX));
+        all.register("page_sessions", "Sessions open at the page", sessions);
+    }
     let build = Gauges::<Build>::default();
     build
         .get_or_create(&Build {

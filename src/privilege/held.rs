@@ -80,6 +80,8 @@ fn places(command: &mut Command) -> Vec<&mut SecretPlace> {
         | Command::LeadCheck(_)
         | Command::Disconnect(_)
         | Command::LeadSet { .. }
+        | Command::Page { .. }
+        | Command::PagePassword { .. }
         | Command::Sandbox(_)
         | Command::Init(_)
         | Command::State(_)
@@ -94,7 +96,9 @@ fn places(command: &mut Command) -> Vec<&mut SecretPlace> {
 pub(super) fn listen(command: &Command) {
     let of_config = |config: &Config| -> Vec<SocketAddr> {
         let webhooks = config.webhooks.as_ref().map(|webhooks| webhooks.listen);
-        config.listen.into_iter().chain(webhooks).collect()
+        let page = config.page.as_ref().map(|page| page.listen);
+        let others = webhooks.into_iter().chain(page);
+        config.listen.into_iter().chain(others).collect()
     };
     let addresses: Vec<SocketAddr> = match command {
         Command::Run(config) => of_config(config),
@@ -112,6 +116,8 @@ pub(super) fn listen(command: &Command) {
         | Command::LeadCheck(_)
         | Command::Disconnect(_)
         | Command::LeadSet { .. }
+        | Command::Page { .. }
+        | Command::PagePassword { .. }
         | Command::Sandbox(_)
         | Command::Init(_)
         | Command::State(_)

@@ -9,6 +9,7 @@
 //! | `init` | does the first set-up find out, ask and write what it should? |
 //! | `state_move` | does a state come back whole from its one file? |
 //! | `status` | does it tell supervisors and those who watch? |
+//! | `page` | who sees the administrator's page, and what can be done there? |
 //! | `owner` | is root safe in another user's folder? |
 //! | `deploy`, `pages` | does what is installed, or copied from a page, do what it says? |
 
@@ -19,6 +20,7 @@ mod deploy;
 mod init;
 mod letters;
 mod owner;
+mod page;
 mod pages;
 mod sidecar;
 mod state_move;

@@ -27,17 +27,20 @@ pub enum SecretKind {
     Webhook,
     /// The application's, for `connect`.
     Client,
+    /// Hashes of the passwords of those who may see the page.
+    PagePassword,
 }
 
 impl SecretKind {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Token,
         Self::Ami,
         Self::Amqp,
         Self::DeadLetter,
         Self::Webhook,
         Self::Client,
+        Self::PagePassword,
     ];
 
     /// `$CREDENTIALS_DIRECTORY/NAME`
@@ -49,6 +52,7 @@ impl SecretKind {
             Self::DeadLetter => "dead-letter-secret",
             Self::Webhook => "webhook-secret",
             Self::Client => "client-secret",
+            Self::PagePassword => "page-password",
         }
     }
 
@@ -61,6 +65,7 @@ impl SecretKind {
             Self::DeadLetter => "CALLBRIDGE_DEAD_LETTER_SECRET",
             Self::Webhook => "CALLBRIDGE_WEBHOOK_SECRET",
             Self::Client => "CALLBRIDGE_CLIENT_SECRET",
+            Self::PagePassword => "CALLBRIDGE_PAGE_PASSWORD",
         }
     }
 
@@ -70,6 +75,7 @@ impl SecretKind {
             Self::Token => "--token-file FILE",
             Self::Webhook => "--webhook-secret-file FILE",
             Self::Client => "--client-secret-file FILE",
+            Self::PagePassword => "--page-password-file FILE",
             Self::Ami | Self::Amqp | Self::DeadLetter => "secret-file=FILE",
         }
     }
@@ -193,6 +199,14 @@ impl SecretPlace {
             matches!(ends, (Some('"'), Some('"')) | (Some('\''), Some('\'')))
         };
         secrets.iter().any(|secret| quoted(secret.expose_secret()))
+    }
+
+    /// The whole text, for a file that is more than a secret a line. 16 KB of it.
+    pub fn text(&self) -> Result<Secret, Error> {
+        match self {
+            Self::Variable(text) | Self::Held(_, text) => Ok(text.clone()),
+            Self::File(path) => Ok(Secret::from(text_of(path)?)),
+        }
     }
 
     /// Reads several, a line each; empty lines count as none. At least one, at most [`LINES_MAX`].

@@ -11,6 +11,7 @@
 //! | [`endpoints`] | the PBX's endpoints against the trunks |
 //! | [`service`] | the CRM: address, token, grant, company; [`token`]: where the token comes from |
 //! | [`fields`] | the fields of `--lead-field` against those of the CRM |
+//! | [`page`] | the administrator's page: address, certificate, passwords |
 //! | [`webhooks`] | the receiver of its events: address, certificate, secrets |
 
 pub(crate) mod account;
@@ -22,6 +23,7 @@ pub(crate) mod finding;
 pub(crate) mod inward;
 pub(crate) mod lists;
 pub(crate) mod manager_conf;
+pub(crate) mod page;
 pub(crate) mod place;
 pub(crate) mod release;
 pub(crate) mod service;
@@ -104,6 +106,7 @@ pub(crate) async fn run(check: &Check) -> Result<(), Failure> {
     sources(config, &mut findings).await?;
     findings.show(inward::dead_letters(config).await)?;
     findings.show(webhooks::look(config, state.is_daemon()).await)?;
+    findings.show(page::look(config, state.is_daemon()).await)?;
     findings.show(service::look(config, state).await)?;
     findings.verdict()
 }

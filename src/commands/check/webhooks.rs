@@ -30,11 +30,7 @@ pub(crate) async fn look(config: &Config, daemon: bool) -> Vec<CheckFinding> {
     };
     let mut found = vec![address(webhooks, daemon).await];
     if let Some(files) = &webhooks.tls {
-        let now = u64::try_from(clock::now().wall.floor_seconds().get()).unwrap_or(0);
-        found.push(certificate(
-            files,
-            UnixTime::since_unix_epoch(Duration::from_secs(now)),
-        ));
+        found.push(certificate("webhook-cert", files, now(), sent_to));
     }
     found.extend(secrets(webhooks, config.state.as_deref()));
     found
@@ -64,8 +60,38 @@ async fn address(webhooks: &Webhooks, daemon: bool) -> CheckFinding {
     CheckFinding::well(name, format!("{addr}, {how}"))
 }
 
-fn certificate(files: &Certificate, now: UnixTime) -> CheckFinding {
-    let name = "webhook-cert";
+pub(super) fn now() -> UnixTime {
+    let now = u64::try_from(clock::now().wall.floor_seconds().get()).unwrap_or(0);
+    UnixTime::since_unix_epoch(Duration::from_secs(now))
+}
+
+/// The CRM sends to public names alone.
+fn sent_to(name: &str, names: &[String]) -> Option<CheckFinding> {
+    if !names.iter().all(|name| is_inside(name)) {
+        return None;
+    }
+    let shown = match names {
+        [] => "no name".to_owned(),
+        names => names.join(", "),
+    };
+    let todo = "the CRM sends only to names that everybody can resolve (§6.9.7): give a \
+                certificate for the public name in the webhook's targetUrl";
+    Some(CheckFinding::fault(
+        Code::Configuration,
+        name,
+        format!("for {shown}"),
+        todo,
+    ))
+}
+
+/// A certificate of our own: whether it is one, from when until when; `unfit` says why names will
+/// not do.
+pub(super) fn certificate(
+    name: &str,
+    files: &Certificate,
+    now: UnixTime,
+    unfit: impl FnOnce(&str, &[String]) -> Option<CheckFinding>,
+) -> CheckFinding {
     let chain = match tls::look(files) {
         Ok(chain) => chain,
         Err(error) => {
@@ -98,12 +124,7 @@ fn certificate(files: &Certificate, now: UnixTime) -> CheckFinding {
             return CheckFinding::advice(name, what, "renew it; the new one is read by itself");
         }
     };
-    if names.iter().all(|name| is_inside(name)) {
-        let todo = "the CRM sends only to names that everybody can resolve (§6.9.7): give a \
-                    certificate for the public name in the webhook's targetUrl";
-        return CheckFinding::fault(Code::Configuration, name, what, todo);
-    }
-    CheckFinding::well(name, what)
+    unfit(name, &names).unwrap_or_else(|| CheckFinding::well(name, what))
 }
 
 /// The names that the certificate is for.
@@ -271,7 +292,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let public = files(folder.path(), "crm.example.com");
         let told = |when: &str| {
-            let found = certificate(&public, at(when));
+            let found = certificate("webhook-cert", &public, at(when), sent_to);
             format!("{} {}", found.fault.is_none(), found.what)
         };
         let shown: Vec<String> = [
@@ -294,18 +315,26 @@ mod tests {
     fn files_that_do_not_serve_and_names_of_the_inside_are_faults() {
         let folder = tempfile::tempdir().expect("a folder");
         let now = at("2026-11-20T00:00:00Z");
-        let inside = certificate(&files(folder.path(), "pbx.local"), now);
+        let inside = certificate(
+            "webhook-cert",
+            &files(folder.path(), "pbx.local"),
+            now,
+            sent_to,
+        );
         assert_eq!(inside.fault, Some(Code::Configuration), "{inside:?}");
         let good = files(folder.path(), "crm.example.com");
-        assert_eq!(certificate(&good, now).fault, None);
+        assert_eq!(certificate("webhook-cert", &good, now, sent_to).fault, None);
         let other = KeyPair::generate().expect("a key");
         for bytes in [other.serialize_pem(), String::new()] {
             std::fs::write(&good.key, bytes).expect("written");
-            let found = certificate(&good, now);
+            let found = certificate("webhook-cert", &good, now, sent_to);
             assert_eq!(found.fault, Some(Code::Configuration), "{found:?}");
         }
         std::fs::remove_file(&good.chain).expect("removed");
-        assert_eq!(certificate(&good, now).fault, Some(Code::Configuration));
+        assert_eq!(
+            certificate("webhook-cert", &good, now, sent_to).fault,
+            Some(Code::Configuration)
+        );
     }
 
     #[test]

@@ -146,6 +146,7 @@ async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<CommandHan
     let (books, folder) = (spool.clone(), state.display().to_string());
     Ok(CommandHandler {
         asking: None,
+        page: None,
         zone,
         field_list_wrapper: None,
         spool,

@@ -6,6 +6,7 @@
 //! | `conversation` | who answers, one question, its answers |
 //! | [`calls`] | calls, those that are kept and those that come |
 //! | [`dead`] | the commands about letters; `watch`: letters as they come to be |
+//! | [`page`] | a link to the page, a line of its password file |
 //! | [`lead`] | the commands about leads |
 //! | [`status`] | how all stands; `screen`: a terminal drawn anew in place |
 //! | [`missed`] | customers who wait for a call back |
@@ -15,6 +16,7 @@ mod conversation;
 pub(crate) mod dead;
 pub(crate) mod lead;
 pub(crate) mod missed;
+pub(crate) mod page;
 mod screen;
 pub(crate) mod status;
 mod watch;

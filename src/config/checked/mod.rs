@@ -11,11 +11,13 @@
 //! | `pbx` | the id of the PBX that nothing names |
 //! | `crm` | `--crm-url`, its rate and field names; `token`: where its token comes from |
 //! | `secret_files` | every secret of the flags, wherever it was given |
+//! | `page` | `--page`, its certificate, names and passwords |
 //! | `webhooks` | `--webhook-listen`, its certificate and secrets |
 
 mod catch_up;
 pub(crate) mod connect;
 mod crm;
+mod page;
 mod pbx;
 mod secret_files;
 mod sources;
@@ -25,6 +27,7 @@ pub(crate) mod typed;
 mod webhooks;
 
 pub(crate) use connect::check as connect;
+pub(crate) use page::Page;
 pub(crate) use token::TokenFrom;
 pub(crate) use typed::{FlagContext, Purpose, logging, state_folder};
 
@@ -66,6 +69,8 @@ pub struct Config {
     pub crm: Option<Crm>,
     /// Where events of the CRM are taken; `None` without `--webhook-listen`.
     pub webhooks: Option<Webhooks>,
+    /// Where the page is shown; `None` without `--page`.
+    pub page: Option<Page>,
     /// How calls are told apart.
     pub calls: CallRules,
     /// The state folder; `None` only where it was not asked for and has no default.

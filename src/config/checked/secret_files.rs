@@ -16,6 +16,7 @@ impl Config {
             all.extend(&webhooks.application);
             all.extend(webhooks.installations.values());
         }
+        all.extend(self.page.iter().flat_map(|it| &it.passwords));
         all.extend(self.dead_letters.as_ref().map(|it| &it.secret));
         all
     }
@@ -31,6 +32,7 @@ impl Config {
             all.extend(&mut webhooks.application);
             all.extend(webhooks.installations.values_mut());
         }
+        all.extend(self.page.iter_mut().flat_map(|it| &mut it.passwords));
         all.extend(self.dead_letters.as_mut().map(|it| &mut it.secret));
         all
     }
@@ -41,7 +43,8 @@ impl Config {
         let named = self.places().into_iter().filter_map(SecretPlace::file);
         let mut all: Vec<PathBuf> = named.map(Path::to_path_buf).collect();
         let tls = self.webhooks.as_ref().and_then(|it| it.tls.as_ref());
-        all.extend(tls.map(|it| it.key.clone()));
+        let page = self.page.as_ref().and_then(|it| it.tls.as_ref());
+        all.extend(tls.into_iter().chain(page).map(|it| it.key.clone()));
         if let Some(state) = &self.state {
             all.push(state.join(store::FILE));
             all.push(state.join(shown_once::FILE));

@@ -1,6 +1,6 @@
 //! From flags as typed to a [`Config`], or all that is wrong with them.
 
-use super::{CallRules, Config, DeadLetters, crm, pbx, sources, trunks, webhooks};
+use super::{CallRules, Config, DeadLetters, crm, page, pbx, sources, trunks, webhooks};
 use crate::config::faults::Faults;
 use crate::config::options::{CallFlags, Flags, LogFlags, OperationFlags};
 use crate::config::variables;
@@ -75,6 +75,7 @@ impl TryFrom<FlagContext<'_>> for Config {
         };
         let crm = crm::check(&flags.crm, tokens, environment, &mut faults);
         let webhooks = webhooks::check(&flags.webhooks, environment, &mut faults);
+        let page = page::check(&flags.page, environment, &mut faults);
         let calls = calls(&flags.calls, &mut faults);
         let (state, listen) = place(&flags.operation, needs, environment, &mut faults);
         let derived_pbx = pbx::derived(&flags.sources, needs, &sources, &trunks, environment);
@@ -99,6 +100,7 @@ impl TryFrom<FlagContext<'_>> for Config {
             lead_directory: flags.trunks.lead_directory,
             crm,
             webhooks,
+            page,
             calls,
             state,
             listen,

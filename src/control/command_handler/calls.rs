@@ -67,7 +67,7 @@ impl CommandHandler {
     }
 
     /// The countries whose numbers may be typed without their code.
-    pub(super) fn countries(&self) -> impl Iterator<Item = Country> {
+    pub(crate) fn countries(&self) -> impl Iterator<Item = Country> {
         let trunks = self.rules.trunks.iter();
         let trunks = trunks.filter_map(|trunk| trunk.country);
         trunks.chain(self.rules.country)
@@ -210,7 +210,7 @@ impl CommandHandler {
             };
             let page = self
                 .spool
-                .read(move |store| tables::listed::listed_back(store, &of, before));
+                .read(move |store| tables::listed::listed_back(store, &of, before, OTHERS_MAX + 1));
             let (calls, then) = page.await?;
             found.extend(calls);
             next = then;

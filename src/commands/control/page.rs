@@ -1,0 +1,125 @@
+//! `page`: a link that opens the administrator's page, and a line of its password file.
+
+use super::conversation::{json_line, line, mute};
+use crate::config::command::Asking;
+use crate::control::protocol::{ControlReply, ControlRequest};
+use crate::control::socket;
+use crate::failure::Failure;
+use crate::stdout::print;
+use callbridge_log::say;
+use callbridge_model::exit::Code;
+use callbridge_model::secret::{ExposeSecret as _, Secret};
+use callbridge_page::passwords::{UnfitPassword, hash_password};
+use callbridge_page::role::Role;
+use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+use serde_json::Value;
+use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
+
+/// Bytes read of a password from a pipe.
+const PIPE_BYTES_MAX: u64 = 16 << 10;
+
+/// `page`
+///
+/// # Errors
+/// 69 without a daemon, or where it shows no page.
+pub(crate) async fn link(role: Role, at: &Asking) -> Result<(), Failure> {
+    let ask = ControlRequest::PageLink { role };
+    let broken = |error: io::Error| mute(&at.state, &error);
+    let asked = socket::ask(&at.state, &ask).await.map_err(broken)?;
+    let Some(mut replies) = asked else {
+        let words = format!(
+            "no daemon runs on {0}: start `callbridge run --state {0} --page 127.0.0.1:9470`, or \
+             name its folder with --state",
+            at.state.display()
+        );
+        return Err(Failure::new(Code::Unreachable, words));
+    };
+    while let Some(reply) = replies.next().await.map_err(broken)? {
+        match reply {
+            ControlReply::Item(item) if at.json => return json_line(&item),
+            ControlReply::Item(item) => {
+                let url = item.get("url").and_then(Value::as_str).unwrap_or_default();
+                line(&format!("open: {url}"))?;
+                if io::stderr().is_terminal() {
+                    say("good for one minute and one session");
+                }
+                return Ok(());
+            }
+            ControlReply::Error { code, words } => {
+                return Err(Failure::new(Code::of_number(code), words));
+            }
+            ControlReply::Zone(_) | ControlReply::Ready | ControlReply::End { .. } => {}
+        }
+    }
+    Err(broken(io::Error::other("it closed the line")))
+}
+
+/// `page password`
+///
+/// # Errors
+/// 64 for a password or name that will not do, 65 where none is given.
+pub(crate) async fn password(name: &str, role: Role) -> Result<(), Failure> {
+    let password = match io::stdin().is_terminal() {
+        true => tokio::task::spawn_blocking(typed_twice).await,
+        false => tokio::task::spawn_blocking(piped).await,
+    };
+    let password = password.map_err(|error| Failure::of(Code::Failed, error))??;
+    let hashed = hash_password(name, role, password.expose_secret());
+    let hashed = hashed.map_err(|unfit| {
+        let code = match unfit {
+            UnfitPassword::Library(_) => Code::Failed,
+            UnfitPassword::Short | UnfitPassword::Long | UnfitPassword::Name => Code::Usage,
+        };
+        Failure::new(code, unfit.to_string())
+    })?;
+    print(format!("{hashed}\n").as_bytes())
+}
+
+fn piped() -> Result<Secret, Failure> {
+    let mut text = String::new();
+    let read = io::stdin()
+        .lock()
+        .take(PIPE_BYTES_MAX)
+        .read_to_string(&mut text);
+    read.map_err(|error| Failure::new(Code::Input, format!("the password: {error}")))?;
+    let first = text.lines().next().unwrap_or_default();
+    if first.is_empty() {
+        let words = "no password came on stdin: one line is expected";
+        return Err(Failure::new(Code::Input, words));
+    }
+    Ok(Secret::from(first.to_owned()))
+}
+
+fn typed_twice() -> Result<Secret, Failure> {
+    let first = typed("password: ")?;
+    let again = typed("once more: ")?;
+    if first.expose_secret() != again.expose_secret() {
+        let words = "the two are not the same: nothing was printed, try again";
+        return Err(Failure::new(Code::Usage, words));
+    }
+    Ok(first)
+}
+
+/// A line of the terminal, which does not show it.
+fn typed(prompt: &str) -> Result<Secret, Failure> {
+    let failed = |error: io::Error| Failure::new(Code::Failed, format!("the terminal: {error}"));
+    let stdin = io::stdin();
+    let before = tcgetattr(&stdin).map_err(|error| failed(error.into()))?;
+    let mut hidden = before.clone();
+    hidden.local_modes.remove(LocalModes::ECHO);
+    tcsetattr(&stdin, OptionalActions::Flush, &hidden).map_err(|error| failed(error.into()))?;
+    let mut out = io::stderr();
+    // Whoever cannot see the question can answer it all the same.
+    let _ = write!(out, "{prompt}").and_then(|()| out.flush());
+    let mut text = String::new();
+    let read = stdin.lock().read_line(&mut text);
+    let restored = tcsetattr(&stdin, OptionalActions::Flush, &before);
+    let _ = writeln!(out);
+    read.map_err(failed)?;
+    restored.map_err(|error| failed(error.into()))?;
+    let text = text.trim_end_matches(['\n', '\r']);
+    if text.is_empty() {
+        return Err(Failure::new(Code::Usage, "no password was typed"));
+    }
+    Ok(Secret::from(text.to_owned()))
+}

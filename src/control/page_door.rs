@@ -1,0 +1,20 @@
+//! How whoever may ask at the control socket comes to the administrator's page.
+
+use callbridge_page::links::Links;
+use callbridge_page::role::Role;
+
+/// Gives out links.
+#[derive(Clone, Debug)]
+pub(crate) struct PageDoor {
+    pub links: Links,
+    /// `http://127.0.0.1:9470`
+    pub origin: String,
+}
+
+impl PageDoor {
+    /// A link for this user; `None` where the system gives no random bytes.
+    pub(crate) fn link(&self, who: &str, role: Role) -> Option<String> {
+        let path = self.links.issue(who, role)?;
+        Some(format!("{}{path}", self.origin))
+    }
+}

@@ -1,0 +1,239 @@
+//! Every question of the page, handed to whoever knows the answer.
+
+use super::LOOK_EVERY;
+use super::figures::Week;
+use crate::control::CommandHandler;
+use crate::control::protocol::{ControlReply, ControlRequest};
+use crate::control::socket::AnswerRequest as _;
+use crate::daemon::observer::Observer;
+use callbridge_intake::Settings as IntakeSettings;
+use callbridge_model::exit::Code;
+use callbridge_model::{Status, Zone};
+use callbridge_page::backend::{
+    Acted, Answer, Backend, CallPage, CallQuery, CallView, CheckFinding, EmployeeFigures, Figures,
+    GivenLead, LetterAction, LetterPage, LetterQuery, MissedView, NumberView, OpenCallView,
+    PbxView, Refusal, RefusalKind, Span,
+};
+use callbridge_spool::{Error, Handle, Op, tables};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::sync::{Arc, Mutex};
+use tokio::sync::{mpsc, watch};
+
+/// Under which name the spool keeps the sessions.
+const SESSIONS: &str = "page.sessions";
+/// Answers that wait to be read.
+const REPLIES: usize = 64;
+
+/// The daemon, as the page sees it.
+pub(crate) struct DaemonBackend {
+    pub(super) spool: Handle,
+    pub(super) observer: Arc<Observer>,
+    pub(super) handler: Arc<CommandHandler>,
+    pub(super) intake: IntakeSettings,
+    pub(super) zone: Zone,
+    zone_name: String,
+    instance: String,
+    /// What `run` was given, for `check`.
+    pub(super) arguments: Vec<OsString>,
+    pub(super) week: Mutex<Week>,
+    changes: watch::Sender<u64>,
+}
+
+/// What the backend is made of.
+pub(crate) struct BackendParts {
+    pub observer: Arc<Observer>,
+    pub handler: Arc<CommandHandler>,
+    pub intake: IntakeSettings,
+    /// The zone of the PBX, where one is known.
+    pub zone: Option<String>,
+    /// Parts the cookies of two pages on one host.
+    pub instance: String,
+    /// What `run` was given.
+    pub arguments: Vec<OsString>,
+}
+
+impl DaemonBackend {
+    pub(crate) fn new(parts: BackendParts) -> Self {
+        let named = parts.zone.as_deref().and_then(Zone::named);
+        let zone_name = match (&named, &parts.zone) {
+            (Some(_), Some(name)) => name.clone(),
+            (None, _) | (_, None) => own_zone(),
+        };
+        Self {
+            spool: parts.observer.spool.clone(),
+            observer: parts.observer,
+            handler: parts.handler,
+            intake: parts.intake,
+            zone: named.unwrap_or_else(|| Zone::of(None)),
+            zone_name,
+            instance: parts.instance,
+            arguments: parts.arguments,
+            week: Mutex::default(),
+            changes: watch::channel(0).0,
+        }
+    }
+
+    /// Counts up when a call moved or how a source is doing changed, while somebody looks.
+    pub(crate) async fn look(self: Arc<Self>) -> anyhow::Result<()> {
+        let mut look = tokio::time::interval(LOOK_EVERY);
+        let mut last = None;
+        loop {
+            look.tick().await;
+            if self.changes.receiver_count() == 0 {
+                continue;
+            }
+            let moves = self.spool.read(|store| {
+                let open = tables::open_calls::all_open_calls(store)?.len();
+                Ok((store.moves_so_far(), store.letters_so_far(), open))
+            });
+            let Ok(moves) = moves.await else { continue };
+            let used = self.observer.sender.borrow().requests.clone();
+            let states = self.observer.sources.states.borrow().clone();
+            let states: Vec<_> = states.into_iter().map(|it| it.state).collect();
+            let now = Some((moves, used, states));
+            if now != last {
+                last = now;
+                self.changes.send_modify(|count| *count += 1);
+            }
+        }
+    }
+
+    /// Asks as a command of this person would; the items of the answer.
+    pub(super) async fn ask(
+        &self,
+        question: ControlRequest,
+        who: &str,
+    ) -> Result<Vec<Value>, Refusal> {
+        let (to, mut replies) = mpsc::channel(REPLIES);
+        let mut items = Vec::new();
+        let collect = async {
+            while let Some(reply) = replies.recv().await {
+                match reply {
+                    ControlReply::Item(item) => items.push(item),
+                    ControlReply::Error { code, words } => return Err(refusal(code, words)),
+                    ControlReply::Zone(_) | ControlReply::Ready | ControlReply::End { .. } => {}
+                }
+            }
+            Ok(())
+        };
+        let ((), collected) = tokio::join!(self.handler.answer(question, who, to), collect);
+        collected.map(|()| items)
+    }
+}
+
+/// The zone of this machine, where no other is known.
+fn own_zone() -> String {
+    let zone = jiff::tz::TimeZone::system();
+    zone.iana_name().unwrap_or("UTC").to_owned()
+}
+
+fn refusal(code: u8, words: String) -> Refusal {
+    let kind = match Code::of_number(code) {
+        Code::Usage => RefusalKind::Input,
+        Code::Input | Code::NoInput => RefusalKind::Unknown,
+        _ => RefusalKind::Unavailable,
+    };
+    Refusal { kind, words }
+}
+
+/// A fault of the spool, as the page tells it.
+pub(super) fn broken(error: Error) -> Refusal {
+    refusal(error.exit_code(), error.to_string())
+}
+
+impl Backend for DaemonBackend {
+    fn status(&self) -> Answer<'_, Status> {
+        Box::pin(async { self.observer.status().await.map_err(broken) })
+    }
+
+    fn today(&self) -> Answer<'_, Figures> {
+        Box::pin(self.figures())
+    }
+
+    fn under_way(&self) -> Answer<'_, Vec<OpenCallView>> {
+        Box::pin(self.open_calls())
+    }
+
+    fn calls(&self, query: CallQuery) -> Answer<'_, CallPage> {
+        Box::pin(self.call_page(query))
+    }
+
+    fn call(&self, uuid: String) -> Answer<'_, Option<CallView>> {
+        Box::pin(self.one_call(uuid))
+    }
+
+    fn letters(&self, query: LetterQuery) -> Answer<'_, LetterPage> {
+        Box::pin(self.letter_page(query))
+    }
+
+    fn letter_ids(&self, query: LetterQuery) -> Answer<'_, Vec<u64>> {
+        Box::pin(self.ids_of_letters(query))
+    }
+
+    fn act<'a>(
+        &'a self,
+        action: &'a LetterAction,
+        ids: &'a [u64],
+        who: &'a str,
+    ) -> Answer<'a, Vec<Acted>> {
+        Box::pin(self.act_on(action, ids, who))
+    }
+
+    fn numbers(&self) -> Answer<'_, Vec<NumberView>> {
+        Box::pin(self.numbers_without_lead())
+    }
+
+    fn give_lead<'a>(&'a self, phone: &'a str, lead: &'a str, who: &'a str) -> Answer<'a, u64> {
+        Box::pin(self.lead_given(phone, lead, who))
+    }
+
+    fn take_lead<'a>(&'a self, phone: &'a str, who: &'a str) -> Answer<'a, ()> {
+        Box::pin(self.lead_taken(phone, who))
+    }
+
+    fn given_leads(&self) -> Answer<'_, Vec<GivenLead>> {
+        Box::pin(self.leads_given())
+    }
+
+    fn missed(&self) -> Answer<'_, Vec<MissedView>> {
+        Box::pin(self.missed_customers())
+    }
+
+    fn employees(&self, span: Span) -> Answer<'_, Vec<EmployeeFigures>> {
+        Box::pin(self.employee_figures(span))
+    }
+
+    fn pbx(&self) -> Answer<'_, PbxView> {
+        Box::pin(self.pbx_view())
+    }
+
+    fn check(&self) -> Answer<'_, Vec<CheckFinding>> {
+        Box::pin(self.checked())
+    }
+
+    fn kept_sessions(&self) -> Answer<'_, Option<String>> {
+        let kept = self.spool.read(|store| tables::meta::meta(store, SESSIONS));
+        Box::pin(async { kept.await.map_err(broken) })
+    }
+
+    fn keep_sessions(&self, sessions: String) -> Answer<'_, ()> {
+        let op = Op::Meta {
+            key: SESSIONS.to_owned(),
+            value: sessions,
+        };
+        Box::pin(async { self.spool.write(vec![op]).await.map(drop).map_err(broken) })
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    fn zone(&self) -> String {
+        self.zone_name.clone()
+    }
+
+    fn instance(&self) -> String {
+        self.instance.clone()
+    }
+}

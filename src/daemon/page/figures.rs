@@ -1,0 +1,183 @@
+//! What became of the calls of a day and of a week.
+
+use super::backend::{DaemonBackend, broken};
+use callbridge_call::EventTime;
+use callbridge_model::clock;
+use callbridge_page::backend::{Bar, Figures, Outcomes, Refusal};
+use callbridge_spool::{State, tables};
+use jiff::{ToSpan as _, Zoned};
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+/// Hours of the first picture.
+const HOURS: usize = 24;
+/// Days of the second.
+const DAYS: usize = 7;
+/// Days that are over are counted again after so long: their letters may have left meanwhile.
+const DAYS_EVERY: Duration = Duration::from_secs(300);
+
+/// The bars of the days before today.
+#[derive(Debug, Default)]
+pub(super) struct Week {
+    /// When they were counted, since boot.
+    at: Option<Duration>,
+    bars: Vec<Bar>,
+}
+
+fn outcomes(counted: &BTreeMap<State, u64>) -> Outcomes {
+    let mut all = Outcomes::default();
+    for (state, count) in counted {
+        match state {
+            State::Journaled => all.journaled += count,
+            State::Ready | State::Sending | State::Submitted => all.waiting += count,
+            State::Dead | State::Parked => all.letters += count,
+            State::Discarded => all.discarded += count,
+        }
+    }
+    all
+}
+
+/// Where each of these bars begins, and where the last one ends.
+struct Bounds {
+    hours: Vec<i64>,
+    days: Vec<i64>,
+    end: i64,
+}
+
+impl Bounds {
+    /// Of this moment, in its zone; `None` where time is out of all bounds.
+    fn of(now: &Zoned) -> Option<Self> {
+        let hour = now.round(
+            jiff::ZonedRound::new()
+                .smallest(jiff::Unit::Hour)
+                .mode(jiff::RoundMode::Floor),
+        );
+        let (hour, today) = (hour.ok()?, now.start_of_day().ok()?);
+        let back = |n: usize| i64::try_from(n).ok();
+        let hours = (0..HOURS).rev().map(|n| {
+            let at = hour.checked_sub(back(n)?.hours()).ok()?;
+            Some(at.timestamp().as_second())
+        });
+        let days = (0..DAYS).rev().map(|n| {
+            let at = today.checked_sub(back(n)?.days()).ok()?;
+            Some(at.start_of_day().ok()?.timestamp().as_second())
+        });
+        Some(Self {
+            hours: hours.collect::<Option<_>>()?,
+            days: days.collect::<Option<_>>()?,
+            // a clock that was set may have left calls of the next minutes
+            end: now.timestamp().as_second() + 3600,
+        })
+    }
+}
+
+impl DaemonBackend {
+    pub(super) async fn figures(&self) -> Result<Figures, Refusal> {
+        let clock::Now { wall, boot } = clock::now();
+        let Some(bounds) = self.bounds(wall) else {
+            return Ok(Figures::default());
+        };
+        let hours = self.bars(&bounds.hours, bounds.end).await?;
+        let (past, today) = bounds.days.split_at(DAYS - 1);
+        let mut days = self.past_days(past, today[0], boot).await?;
+        let today = self.bars(today, bounds.end).await?;
+        let begun = today.first().map_or(bounds.end, |bar| bar.from);
+        let outcomes = today.first().map(|bar| bar.outcomes).unwrap_or_default();
+        days.extend(today);
+        let end = bounds.end;
+        let read = self
+            .spool
+            .read(move |store| tables::figures::confirmation_delays(store, begun, end));
+        let mut delays = read.await.map_err(broken)?;
+        delays.sort_unstable();
+        let at = |part: f64| {
+            let last = delays.len().checked_sub(1)?;
+            let place = (last as f64 * part).ceil() as usize;
+            delays.get(place).map(Duration::as_secs_f64)
+        };
+        Ok(Figures {
+            today: outcomes,
+            hours,
+            days,
+            confirmed_median_sec: at(0.5),
+            confirmed_p95_sec: at(0.95),
+        })
+    }
+
+    /// When the day began in the PBX's zone, so many days before this moment.
+    pub(super) fn day_begun(&self, now: EventTime, before: i64) -> i64 {
+        let at = jiff::Timestamp::from_microsecond(now.micros()).ok();
+        let at = at.map(|at| at.to_zoned(self.zone.as_time_zone().clone()));
+        let day = at.and_then(|at| at.checked_sub(before.days()).ok()?.start_of_day().ok());
+        day.map_or(0, |day| day.timestamp().as_second())
+    }
+
+    fn bounds(&self, now: EventTime) -> Option<Bounds> {
+        let now = jiff::Timestamp::from_microsecond(now.micros()).ok()?;
+        Bounds::of(&now.to_zoned(self.zone.as_time_zone().clone()))
+    }
+
+    /// A bar for each beginning; the last one ends there.
+    async fn bars(&self, from: &[i64], end: i64) -> Result<Vec<Bar>, Refusal> {
+        let ends = from.iter().skip(1).copied().chain([end]);
+        let spans: Vec<(i64, i64)> = from.iter().copied().zip(ends).collect();
+        let read = self.spool.read(move |store| {
+            let bar = |(from, until): (i64, i64)| {
+                let counted = tables::figures::outcomes(store, from, until)?;
+                let outcomes = outcomes(&counted);
+                Ok(Bar { from, outcomes })
+            };
+            spans.into_iter().map(bar).collect()
+        });
+        read.await.map_err(broken)
+    }
+
+    /// The days before today, counted now and then: they are many rows.
+    async fn past_days(
+        &self,
+        from: &[i64],
+        today: i64,
+        now: Duration,
+    ) -> Result<Vec<Bar>, Refusal> {
+        {
+            let week = self.week.lock().unwrap_or_else(PoisonError::into_inner);
+            let young = week
+                .at
+                .is_some_and(|at| now.saturating_sub(at) < DAYS_EVERY);
+            let same = week
+                .bars
+                .iter()
+                .map(|bar| bar.from)
+                .eq(from.iter().copied());
+            if young && same {
+                return Ok(week.bars.clone());
+            }
+        }
+        let bars = self.bars(from, today).await?;
+        let mut week = self.week.lock().unwrap_or_else(PoisonError::into_inner);
+        *week = Week {
+            at: Some(now),
+            bars: bars.clone(),
+        };
+        Ok(bars)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hours_and_days_begin_where_the_pbx_has_them() {
+        let zone = jiff::tz::TimeZone::get("Europe/Berlin").expect("a zone");
+        // Two days after its clocks went back: a day of 25 hours is among the seven.
+        let now: jiff::Timestamp = "2026-10-27T14:33:20Z".parse().expect("a time");
+        let bounds = Bounds::of(&now.to_zoned(zone)).expect("bounds");
+        assert_eq!((bounds.hours.len(), bounds.days.len()), (HOURS, DAYS));
+        assert_eq!(bounds.hours[HOURS - 1], now.as_second() - 33 * 60 - 20);
+        let long = bounds.days.windows(2).map(|it| it[1] - it[0]);
+        assert!(long.eq([24, 24, 24, 24, 25, 24].map(|hours| hours * 3600)));
+        assert!(bounds.hours.windows(2).all(|it| it[1] - it[0] == 3600));
+    }
+}

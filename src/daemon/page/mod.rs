@@ -1,0 +1,195 @@
+//! The administrator's page: its listener, and what it is told of the running daemon.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`backend`] | every question of the page, handed to whoever knows |
+//! | `calls` | kept calls, one call, those that go on |
+//! | `letters` | dead letters, and what is done with them |
+//! | `leads` | numbers without a lead |
+//! | `people` | customers who wait, what employees did, what trunks took |
+//! | `figures` | what became of the calls of a day and a week |
+//! | `trial` | `check`, run from the page |
+
+pub(crate) mod backend;
+mod calls;
+mod figures;
+mod leads;
+mod letters;
+mod people;
+mod trial;
+
+use super::{has_stopped, until};
+use crate::config::checked::{Config, Page};
+use crate::control::page_door::PageDoor;
+use crate::failure::Failure;
+use crate::privilege;
+use backend::DaemonBackend;
+use callbridge_model::exit::Code;
+use callbridge_model::secret::ExposeSecret as _;
+use callbridge_model::secret_source::SecretPlace;
+use callbridge_page::passwords::Passwords;
+use callbridge_page::settings::Settings;
+use callbridge_page::{SessionCount, server};
+use callbridge_webhook::tls;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// Between two looks at the password file, and at what has changed.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Opens the listener of the page, before anything is served.
+///
+/// # Errors
+/// When the address is not free, the certificate does not serve, or the password file cannot be
+/// read.
+pub(crate) async fn open(page: &Page, stopped: &watch::Receiver<bool>) -> Result<Opened, Failure> {
+    let mut keeping = JoinSet::new();
+    let tls = page.tls.clone().map(tls::keep).transpose();
+    let tls =
+        tls.map_err(|error| Failure::new(Code::Configuration, format!("--page-cert: {error}")))?;
+    let (current, kept) = tls.unzip();
+    if let Some(kept) = kept {
+        let kept = async {
+            kept.await;
+            Ok(())
+        };
+        keeping.spawn(until(kept, stopped.clone()));
+    }
+    let listener = privilege::listener(page.listen).await.map_err(|error| {
+        let words = format!("--page {}: cannot listen: {error}", page.listen);
+        Failure::new(Code::Usage, words)
+    })?;
+    let addr = listener.local_addr().unwrap_or(page.listen);
+    let mut settings = Settings::new(addr, current, page.behind_proxy, &page.names)
+        .map_err(|error| Failure::new(Code::Usage, error.to_string()))?;
+    if let Some(place) = &page.passwords {
+        let passwords = passwords(place).map_err(|words| {
+            Failure::new(
+                Code::Configuration,
+                format!("--page-password-file: {words}"),
+            )
+        })?;
+        let (people, known) = watch::channel(passwords);
+        settings = settings.with_passwords(known);
+        keeping.spawn(until(follow(place.clone(), people), stopped.clone()));
+    }
+    tracing::info!(address = %addr, "the page is shown");
+    Ok(Opened {
+        listener,
+        door: PageDoor {
+            links: settings.links(),
+            origin: origin(page, addr, settings.scheme()),
+        },
+        settings,
+        keeping,
+    })
+}
+
+/// The page's listener, and what keeps its files in force.
+pub(crate) struct Opened {
+    listener: tokio::net::TcpListener,
+    pub(crate) door: PageDoor,
+    settings: Settings,
+    keeping: JoinSet<anyhow::Result<()>>,
+}
+
+impl Opened {
+    /// Serves until the stop is given.
+    pub(crate) async fn serve(
+        self,
+        backend: DaemonBackend,
+        sessions: SessionCount,
+        stopped: watch::Receiver<bool>,
+    ) -> anyhow::Result<()> {
+        let Self {
+            listener,
+            settings,
+            mut keeping,
+            ..
+        } = self;
+        let backend = Arc::new(backend);
+        keeping.spawn(until(Arc::clone(&backend).look(), stopped.clone()));
+        let shown = callbridge_page::page::Page::new(settings, backend).counted_by(sessions);
+        server::serve(listener, shown, has_stopped(stopped)).await;
+        keeping.shutdown().await;
+        Ok(())
+    }
+}
+
+/// How a browser comes to the page: by its address, or by a name where it listens at all.
+fn origin(page: &Page, addr: SocketAddr, scheme: &str) -> String {
+    let named = page.names.first().filter(|_| !addr.ip().is_loopback());
+    match (named, page.behind_proxy) {
+        (Some(name), true) => format!("{scheme}://{name}"),
+        (Some(name), false) => format!("{scheme}://{name}:{}", addr.port()),
+        (None, _) if addr.ip().is_unspecified() => {
+            format!("{scheme}://127.0.0.1:{}", addr.port())
+        }
+        (None, _) => format!("{scheme}://{addr}"),
+    }
+}
+
+fn passwords(place: &SecretPlace) -> Result<Passwords, String> {
+    let text = place.text().map_err(|error| error.to_string())?;
+    let read = Passwords::parse(text.expose_secret());
+    let of = place.file().map(|file| file.display().to_string());
+    read.map_err(|error| format!("{}: {error}", of.unwrap_or_default()))
+}
+
+/// The people of the file, as they stand there; a file that is wrong changes nothing.
+async fn follow(place: SecretPlace, people: watch::Sender<Passwords>) -> anyhow::Result<()> {
+    let mut look = tokio::time::interval(LOOK_EVERY);
+    let mut told = None;
+    let mut last = place.text().ok();
+    loop {
+        look.tick().await;
+        let text = place.text().ok();
+        let same = |a: &Option<_>, b: &Option<_>| {
+            let text = |it: &Option<callbridge_model::secret::Secret>| {
+                it.as_ref().map(|it| it.expose_secret().to_owned())
+            };
+            text(a) == text(b)
+        };
+        if same(&text, &last) {
+            continue;
+        }
+        last = text;
+        match passwords(&place) {
+            Ok(passwords) => {
+                people.send_replace(passwords);
+                told = None;
+                tracing::info!("the people of --page-password-file are read again");
+            }
+            Err(words) if told.as_ref() != Some(&words) => {
+                tracing::warn!(error = %words, "--page-password-file: those before stay in force");
+                told = Some(words);
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// What parts the cookies of two instances on one host: the port would not.
+pub(crate) fn instance(config: &Config) -> String {
+    let state = config.state.as_deref().unwrap_or(Path::new(""));
+    let name = state.file_name().unwrap_or_default().to_string_lossy();
+    let fit = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let name: String = name.chars().filter(|c| fit(*c)).take(40).collect();
+    // folders of one name are told apart by the whole path
+    let path = state.display().to_string();
+    let print = ring::digest::digest(&ring::digest::SHA256, path.as_bytes());
+    let print = print.as_ref().iter().take(4);
+    let print: Vec<String> = print.map(|byte| format!("{byte:02x}")).collect();
+    format!("{name}-{}", print.concat())
+}
+
+/// What stood behind `run`.
+pub(crate) fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let behind = given.skip(1).skip_while(|argument| argument != "run");
+    behind.skip(1).collect()
+}

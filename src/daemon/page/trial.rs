@@ -1,0 +1,101 @@
+//! `check`, run from the page: in a process of its own, with what `run` was given.
+
+use super::backend::DaemonBackend;
+use callbridge_page::backend::{CheckFinding, Refusal, RefusalKind};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::process::Command;
+
+/// It is given up after so long.
+const WITHIN: Duration = Duration::from_secs(90);
+/// Flags of `run` that `check` does not try, for they would end it or change the state.
+const NOT_TRIED: [&str; 2] = ["--until-idle", "--rebind"];
+
+fn unavailable(words: impl Into<String>) -> Refusal {
+    Refusal {
+        kind: RefusalKind::Unavailable,
+        words: words.into(),
+    }
+}
+
+impl DaemonBackend {
+    pub(super) async fn checked(&self) -> Result<Vec<CheckFinding>, Refusal> {
+        let program = std::env::current_exe();
+        let program = program.map_err(|error| {
+            unavailable(format!(
+                "check cannot be run, this program is gone: {error}"
+            ))
+        })?;
+        let mut how = Command::new(program);
+        how.arg("check")
+            .arg("--json")
+            .args(tried(&self.arguments))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        let ended = tokio::time::timeout(WITHIN, how.output()).await;
+        let ended = ended.map_err(|_| {
+            let words = "check took longer than 90 s: run it in a terminal, it says where it waits";
+            unavailable(words)
+        })?;
+        let ended = ended.map_err(|error| unavailable(format!("check cannot be run: {error}")))?;
+        let said = String::from_utf8_lossy(&ended.stdout);
+        let found: Vec<CheckFinding> = said.lines().filter_map(finding).collect();
+        if found.is_empty() {
+            let words = String::from_utf8_lossy(&ended.stderr);
+            let words = words.trim().chars().take(2_000).collect::<String>();
+            return Err(unavailable(format!("check found nothing to say: {words}")));
+        }
+        Ok(found)
+    }
+}
+
+/// What `check` takes of the arguments of `run`.
+fn tried(arguments: &[OsString]) -> impl Iterator<Item = &OsString> {
+    let is_tried = |it: &&OsString| !NOT_TRIED.iter().any(|flag| it.as_os_str() == *flag);
+    arguments.iter().filter(is_tried)
+}
+
+fn finding(line: &str) -> Option<CheckFinding> {
+    let json: Value = serde_json::from_str(line).ok()?;
+    let text = |name: &str| json.get(name).and_then(Value::as_str).unwrap_or_default();
+    let ok = json.get("ok").and_then(Value::as_bool)?;
+    let result = match (ok, text("todo").is_empty()) {
+        (true, true) => "ok",
+        (true, false) => "doubt",
+        (false, _) => "failed",
+    };
+    Some(CheckFinding {
+        what: text("name").to_owned(),
+        result: result.to_owned(),
+        found: text("what").to_owned(),
+        todo: text("todo").to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_is_well_in_doubt_or_failed() {
+        let line = |ok: bool, todo: &str| {
+            let line = serde_json::json!({"name": "token", "ok": ok, "what": "w", "todo": todo});
+            finding(&line.to_string()).map(|it| it.result)
+        };
+        assert_eq!(line(true, "").as_deref(), Some("ok"));
+        assert_eq!(line(true, "look").as_deref(), Some("doubt"));
+        assert_eq!(line(false, "mend").as_deref(), Some("failed"));
+        assert_eq!(finding("no JSON"), None);
+    }
+
+    #[test]
+    fn what_would_end_it_is_left_out() {
+        let given = ["--until-idle", "--state=/s", "--rebind"].map(OsString::from);
+        let tried: Vec<&OsString> = tried(&given).collect();
+        assert_eq!(tried, ["--state=/s"]);
+    }
+}

@@ -1,0 +1,130 @@
+//! What is done on the page, and does it come true? Letters are retried, numbers are given their
+//! leads, customers who wait are seen and go.
+
+use super::browser::Browser;
+use crate::sidecar::{Place, Running, crm, until};
+use callbridge_sandbox::Server;
+use callbridge_testbed::calls::{Call, recording};
+use reqwest::StatusCode;
+
+const UNKNOWN_LEAD: i64 = 9_001;
+
+async fn stage(place: &Place, calls: &[Call]) -> (Server, Running, Browser) {
+    let crm = crm(|_| {}).await;
+    place.write("calls.ami", recording(calls));
+    let mut flags = place.flags_of_file(&crm.url(), "calls.ami");
+    flags.push("--page=127.0.0.1:0".to_owned());
+    let running = place.run(&flags).await;
+    let browser = Browser::inside(place).await;
+    (crm, running, browser)
+}
+
+#[tokio::test]
+async fn letters_are_tried_then_retried_with_the_right_lead_and_all_are_journaled() {
+    let place = Place::new();
+    let lead = |n: u32| match n.is_multiple_of(3) {
+        true => UNKNOWN_LEAD,
+        false => 4_002,
+    };
+    let calls: Vec<Call> = (1..=90).map(|n| Call::new(n, lead(n))).collect();
+    let (crm, running, browser) = stage(&place, &calls).await;
+    place.reaches("/books/journaled", 60).await;
+    place.reaches("/books/dead", 30).await;
+    let token = browser.token("/letters?reason=failed").await;
+    let form = |action: &'static str| {
+        [
+            ("token", token.clone()),
+            ("scope", "all".to_owned()),
+            ("reason", "failed".to_owned()),
+            ("lead", "4001".to_owned()),
+            ("action", action.to_owned()),
+        ]
+    };
+    let job = async |action: &'static str| {
+        let form = form(action);
+        let fields: Vec<(&str, &str)> = form.iter().map(|(a, b)| (*a, b.as_str())).collect();
+        let shown = browser.post("/letters/act", &fields).await;
+        assert_eq!(shown.status, StatusCode::SEE_OTHER, "{}", shown.text);
+        let job = shown.location.expect("a job to look at");
+        until("the job's end", async || {
+            let text = browser.page(&job).await;
+            text.contains(r#"max="30" value="30""#).then_some(())
+        })
+        .await;
+    };
+    job("dry_run").await;
+    assert_eq!(place.number("/books/dead").await, Some(30), "only tried");
+    job("retry").await;
+    place.reaches("/books/journaled", 90).await;
+    let journal = crm.journal();
+    assert_eq!(journal.len(), 90);
+    let right = journal.iter().filter(|it| it.call.lead_id == 4_001).count();
+    assert_eq!(right, 30);
+    assert_eq!(crm.violations(), []);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_number_is_given_its_lead_and_its_calls_go_at_once_and_it_can_be_taken_again() {
+    let place = Place::new();
+    let one = |n: u32| Call {
+        n: 7,
+        ..Call::without_lead(n)
+    };
+    // Sixty calls of one customer, with ids of their own.
+    let calls: Vec<Call> = (1..=60).map(|n| Call { n, ..one(n) }).collect();
+    let (crm, running, browser) = stage(&place, &calls).await;
+    place.reaches("/books/parked", 60).await;
+    let numbers = browser.page("/numbers").await;
+    assert!(numbers.contains(&calls[0].phone()), "whole, to be called");
+    let token = browser.token("/numbers").await;
+    for call in &calls {
+        let phone = call.phone();
+        let fields = [
+            ("token", token.as_str()),
+            ("phone", phone.as_str()),
+            ("lead", "4001"),
+        ];
+        let shown = browser.post("/numbers/give", &fields).await;
+        assert_eq!(shown.status, StatusCode::SEE_OTHER, "{}", shown.text);
+    }
+    place.reaches("/books/journaled", 60).await;
+    assert_eq!(place.number("/books/parked").await, Some(0));
+    assert!(crm.journal().iter().all(|it| it.call.lead_id == 4_001));
+    let phone = calls[0].phone();
+    let fields = [("token", token.as_str()), ("phone", phone.as_str())];
+    let shown = browser.post("/numbers/take", &fields).await;
+    assert_eq!(shown.status, StatusCode::SEE_OTHER, "{}", shown.text);
+    let given = place.ask("lead given --json").await.lines();
+    assert_eq!(given.len(), 59);
+    assert!(given.iter().all(|it| it["who"].is_string()), "who gave it");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn whoever_only_looks_changes_nothing() {
+    let place = Place::new();
+    let (_crm, running, _) = stage(&place, &[Call::new(1, UNKNOWN_LEAD)]).await;
+    place.reaches("/books/dead", 1).await;
+    let said = place.ask("page --role view").await.well();
+    let url = said.trim().strip_prefix("open: ").expect("a link");
+    let path = &url[url.find("/open/").expect("a path")..];
+    let (mut looker, _) = Browser::outside(&place).await;
+    looker.cookie = looker.post(path, &[]).await.cookie;
+    let letters = looker.page("/letters").await;
+    assert!(!letters.contains(r#"value="retry""#), "{letters}");
+    let token = looker.token("/letters").await; // of the form that logs out
+    for path in ["/letters/act", "/numbers/give", "/numbers/take"] {
+        let fields = [
+            ("token", token.as_str()),
+            ("id", "1"),
+            ("action", "discard"),
+            ("phone", "+998901110001"),
+            ("lead", "4001"),
+        ];
+        let shown = looker.post(path, &fields).await;
+        assert_eq!(shown.status, StatusCode::FORBIDDEN, "{path}");
+    }
+    assert_eq!(place.number("/books/dead").await, Some(1));
+    running.stop().await;
+}

@@ -1,0 +1,57 @@
+//! Does `page password` print a line that the page understands, and nothing of the password?
+
+use std::io::Write as _;
+use std::process::{Command, Output, Stdio};
+
+fn password(arguments: &[&str], typed: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_callbridge"))
+        .env_clear()
+        .args(["page", "password"])
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    // What refuses its arguments does not read.
+    let _ = stdin.write_all(typed.as_bytes());
+    drop(stdin);
+    child.wait_with_output().expect("it ends")
+}
+
+fn refused(arguments: &[&str], typed: &str, code: i32) -> String {
+    let said = password(arguments, typed);
+    let words = String::from_utf8(said.stderr).expect("UTF-8");
+    assert_eq!(said.status.code(), Some(code), "{words}");
+    assert!(said.stdout.is_empty(), "{words}");
+    words
+}
+
+#[test]
+fn a_line_of_the_password_file_is_printed_and_the_password_is_not() {
+    let typed = "correct horse battery\n";
+    let said = password(&["anna", "admin"], typed);
+    let line = String::from_utf8(said.stdout).expect("UTF-8");
+    assert_eq!(said.status.code(), Some(0), "{line}");
+    assert!(line.starts_with("anna:admin:$argon2id$"), "{line}");
+    assert_eq!(line.lines().count(), 1, "{line}");
+    assert!(!line.contains("horse") && said.stderr.is_empty());
+    let again = password(&["anna", "admin"], typed);
+    assert_ne!(line.as_bytes(), again.stdout, "each has a salt of its own");
+}
+
+#[test]
+fn what_will_not_do_is_said() {
+    let words = refused(&["anna", "admin"], "short\n", 64);
+    assert!(words.contains("at least 10 characters"), "{words}");
+    let words = refused(&["anna", "admin"], "", 65);
+    assert!(words.contains("one line is expected"), "{words}");
+    let words = refused(&["anna:x", "admin"], "correct horse battery\n", 64);
+    assert!(words.contains("a name"), "{words}");
+    let words = refused(&["anna", "root"], "correct horse battery\n", 64);
+    assert!(
+        words.contains("`root`") && words.contains("view"),
+        "{words}"
+    );
+}
