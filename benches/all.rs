@@ -14,6 +14,7 @@ mod decode;
 mod directory;
 mod footprint;
 mod intake;
+mod page;
 mod spool;
 mod webhook;
 
@@ -22,13 +23,14 @@ use std::process::{Command, ExitCode};
 /// Names the bench that a process of its own runs.
 const CHOSEN: &str = "CALLBRIDGE_BENCH";
 
-const BENCHES: [(&str, fn()); 7] = [
+const BENCHES: [(&str, fn()); 8] = [
     ("decode", decode::main),
     ("day", day::main),
     ("intake", intake::main),
     ("spool", spool::main),
     ("directory", directory::main),
     ("webhook", webhook::main),
+    ("page", page::main),
     ("footprint", footprint::main),
 ];
 

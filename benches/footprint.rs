@@ -175,7 +175,7 @@ pub fn main() {
     row(
         "resident, idle",
         &mib(resident),
-        "12 MB",
+        "14 MB",
         &format!("`sleep`: {}", mib(sleeping)),
     );
     let own = size(&program()).expect("the program");
@@ -184,7 +184,7 @@ pub fn main() {
     row(
         &what,
         &own,
-        "12 MB",
+        "16 MB",
         &format!("git, without its helpers: {git}"),
     );
     let (mut calls, mut plain) = wire::measure(CALLS);

@@ -1,0 +1,117 @@
+//! A letter is found, retried with another lead, and seen journaled: by keyboard alone.
+
+use crate::stage::Stage;
+use crate::webdriver::{Browser, Size};
+use anyhow::{Context as _, Result, ensure};
+use std::time::Duration;
+
+/// WebDriver's names of keys.
+const TAB: &str = "\u{e004}";
+const ENTER: &str = "\u{e007}";
+/// More stops than any page has.
+const STOPS_MAX: usize = 300;
+const WITHIN: Duration = Duration::from_secs(60);
+
+/// Presses Tab until the focus is on what this script says yes to; it must be seen to be there.
+async fn tab_to(browser: &Browser, what: &str, is: &str) -> Result<()> {
+    for _ in 0..STOPS_MAX {
+        browser.press(TAB).await?;
+        let script = format!("const it = document.activeElement; return Boolean({is})");
+        if browser.execute(&script).await?.as_bool() == Some(true) {
+            let outline = browser
+                .execute(
+                    "const it = getComputedStyle(document.activeElement);
+                     return it.outlineStyle !== 'none' || it.boxShadow !== 'none'",
+                )
+                .await?;
+            ensure!(
+                outline.as_bool() == Some(true),
+                "{what}: its focus is not seen"
+            );
+            return Ok(());
+        }
+    }
+    anyhow::bail!("{what} cannot be reached by Tab")
+}
+
+async fn until(browser: &Browser, what: &str, is: &str) -> Result<()> {
+    let mut looks = tokio::time::interval(Duration::from_millis(100));
+    let seen = async {
+        loop {
+            looks.tick().await;
+            let script = format!("return Boolean({is})");
+            let said = browser.execute(&script).await;
+            if said.is_ok_and(|it| it.as_bool() == Some(true)) {
+                return;
+            }
+        }
+    };
+    let waited = tokio::time::timeout(WITHIN, seen).await;
+    waited.with_context(|| format!("{what} was not seen"))
+}
+
+pub async fn a_letter_is_retried(stage: &Stage) -> Result<()> {
+    let browser = Browser::start("en").await?;
+    let size = Size {
+        name: "1024",
+        width: 1024,
+        height: 768,
+    };
+    browser.resize(size).await?;
+    browser.go(&stage.link().await?).await?;
+    tab_to(
+        &browser,
+        "the button that opens",
+        "it.matches('main form button')",
+    )
+    .await?;
+    browser.press(ENTER).await?;
+    until(&browser, "Today", "location.pathname === '/'").await?;
+    tab_to(
+        &browser,
+        "the way to the letters",
+        "it.matches('nav a[href^=\"/letters\"]')",
+    )
+    .await?;
+    browser.press(ENTER).await?;
+    until(&browser, "the letters", "location.pathname === '/letters'").await?;
+    let (id, uuid) = stage.failed_letter().await?;
+    browser
+        .go(&format!(
+            "{}/letters/{id}",
+            browser
+                .execute("return location.origin")
+                .await?
+                .as_str()
+                .context("an origin")?
+        ))
+        .await?;
+    tab_to(&browser, "the lead", "it.matches('input[name=lead]')").await?;
+    browser.press("4001").await?;
+    tab_to(
+        &browser,
+        "the button that sends",
+        "it.matches('button[value=retry]')",
+    )
+    .await?;
+    browser.press(ENTER).await?;
+    let mut looks = tokio::time::interval(Duration::from_millis(100));
+    let journaled = async {
+        loop {
+            looks.tick().await;
+            if stage.crm.journal().iter().any(|it| it.call.uuid == uuid) {
+                return;
+            }
+        }
+    };
+    let waited = tokio::time::timeout(WITHIN, journaled).await;
+    waited.context("the call did not come into the journal")?;
+    let call = format!("location.href = '/calls/{uuid}'");
+    browser.execute(&call).await?;
+    until(
+        &browser,
+        "the call as journaled",
+        "document.body.innerText.toLowerCase().includes('journal')",
+    )
+    .await
+}

@@ -1,0 +1,76 @@
+//! `tests/run page`: the administrator's page in a real Chromium, in three languages and at three
+//! sizes, light and dark, with scripts and without. Screenshots come to target/screenshots.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | `webdriver` | the browser |
+//! | `stage` | the daemon that is looked at |
+//! | `views` | every page, and what must hold on each |
+//! | `keyboard` | a letter retried without a mouse |
+
+mod keyboard;
+mod stage;
+mod views;
+mod webdriver;
+
+use anyhow::{Context as _, Result};
+use stage::Stage;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Where the pictures come to lie.
+const SCREENSHOTS: &str = "target/screenshots";
+
+fn main() -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    // Whoever comes second finds it installed, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let (mut passed, mut failed) = (0, 0);
+    match runtime.context("a runtime").map(|it| it.block_on(run())) {
+        Ok(Ok(results)) => {
+            for (name, result) in results {
+                match result {
+                    Ok(()) => passed += 1,
+                    Err(error) => {
+                        failed += 1;
+                        println!("FAILED {name}: {error:#}");
+                    }
+                }
+            }
+        }
+        Ok(Err(error)) | Err(error) => {
+            failed += 1;
+            println!("FAILED: {error:#}");
+        }
+    }
+    let result = if failed == 0 { "ok" } else { "FAILED" };
+    println!("\ntest result: {result}. {passed} passed; {failed} failed; 0 ignored;");
+    match failed {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+/// The name of what was looked at, and how it went.
+pub type Results = Vec<(String, Result<()>)>;
+
+async fn run() -> Result<Results> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(SCREENSHOTS);
+    std::fs::create_dir_all(&folder)?;
+    let axe = std::env::var("CALLBRIDGE_AXE").context(
+        "CALLBRIDGE_AXE is not set: the path of axe-core's axe.min.js (tests/run page fetches it)",
+    )?;
+    let axe = std::fs::read_to_string(&axe).with_context(|| axe.clone())?;
+    let stage = Stage::set().await?;
+    let mut results = Results::new();
+    for language in ["en", "ru", "uz"] {
+        println!("== {language}");
+        results.extend(views::all(&stage, language, &axe, &folder).await?);
+    }
+    println!("== keyboard");
+    let by_keyboard = keyboard::a_letter_is_retried(&stage).await;
+    results.push(("a letter retried by keyboard".to_owned(), by_keyboard));
+    Ok(results)
+}

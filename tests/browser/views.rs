@@ -1,0 +1,137 @@
+//! Every page: is it there, whole at every size, silent in the console, and usable by all?
+
+use crate::Results;
+use crate::stage::Stage;
+use crate::webdriver::{Browser, Size};
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
+use std::path::Path;
+
+const SIZES: [Size; 3] = [
+    Size {
+        name: "360",
+        width: 360,
+        height: 740,
+    },
+    Size {
+        name: "1024",
+        width: 1024,
+        height: 768,
+    },
+    Size {
+        name: "1920",
+        width: 1920,
+        height: 1080,
+    },
+];
+
+/// The pages that need nothing to be named.
+const PATHS: [(&str, &str); 9] = [
+    ("today", "/"),
+    ("calls", "/calls"),
+    ("letters", "/letters"),
+    ("numbers", "/numbers"),
+    ("missed", "/missed"),
+    ("employees", "/employees"),
+    ("pbx", "/pbx"),
+    ("check", "/check"),
+    ("login", "/login"),
+];
+
+/// Every page in one language.
+pub async fn all(stage: &Stage, language: &str, axe: &str, to: &Path) -> Result<Results> {
+    let browser = Browser::start(language).await?;
+    let link = stage.link().await?;
+    let origin = link.split("/open/").next().context("an origin")?.to_owned();
+    browser.go(&link).await?;
+    let mut results = Results::new();
+    let looked = look(&browser, axe, &format!("{language}-open"), to).await;
+    results.push((format!("{language} open"), looked));
+    browser
+        .execute("document.querySelector('main form button').click()")
+        .await?;
+    let (id, uuid) = stage.failed_letter().await?;
+    let mut paths: Vec<(String, String)> = PATHS
+        .iter()
+        .map(|(name, path)| ((*name).to_owned(), (*path).to_owned()))
+        .collect();
+    paths.push(("letter".to_owned(), format!("/letters/{id}")));
+    paths.push(("call".to_owned(), format!("/calls/{uuid}")));
+    for (name, path) in paths {
+        let result = async {
+            browser.go(&format!("{origin}{path}")).await?;
+            look(&browser, axe, &format!("{language}-{name}"), to).await?;
+            without_scripts(&browser, &format!("{origin}{path}"), language).await
+        };
+        results.push((format!("{language} {name}"), result.await));
+    }
+    Ok(results)
+}
+
+/// What stands there now.
+async fn look(browser: &Browser, axe: &str, name: &str, to: &Path) -> Result<()> {
+    for size in SIZES {
+        browser.resize(size).await?;
+        for scheme in ["light", "dark"] {
+            browser.prefer(scheme).await?;
+            let png = browser.screenshot().await?;
+            let file = to.join(format!("{name}-{}-{scheme}.png", size.name));
+            std::fs::write(&file, png)?;
+            serious(browser, axe)
+                .await
+                .with_context(|| format!("{} {scheme}", size.name))?;
+        }
+        let wide = browser
+            .execute("return document.documentElement.scrollWidth - window.innerWidth")
+            .await?;
+        let wide = wide.as_i64().context("a width")?;
+        ensure!(wide <= 0, "{} px: {wide} px too wide", size.name);
+    }
+    let console = browser.console().await?;
+    ensure!(console.is_empty(), "the console was told: {console:?}");
+    Ok(())
+}
+
+/// What axe-core calls serious or critical.
+async fn serious(browser: &Browser, axe: &str) -> Result<()> {
+    let script = format!(
+        "const done = arguments[arguments.length - 1];
+         if (!window.axe) {{ {axe} }}
+         axe.run(document, {{resultTypes: ['violations']}}).then(
+             found => done(found.violations
+                 .filter(it => it.impact === 'serious' || it.impact === 'critical')
+                 .map(it => it.id + ': ' + it.nodes.map(node => node.html).join(' | '))),
+             error => done(['axe: ' + error]));"
+    );
+    let found = browser.execute_later(&script).await?;
+    let found: Vec<&str> = found
+        .as_array()
+        .context("a list")?
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
+    ensure!(found.is_empty(), "{}", found.join("\n"));
+    Ok(())
+}
+
+/// The same words stand there without scripts, and in this language.
+async fn without_scripts(browser: &Browser, url: &str, language: &str) -> Result<()> {
+    browser.scripts_off(true).await?;
+    let went = browser.go(url).await;
+    browser.scripts_off(false).await?;
+    went?;
+    let told = browser
+        .execute(
+            "return [document.documentElement.lang, document.querySelector('h1')?.innerText ?? '',
+                     document.querySelectorAll('script:not([src]), style, [style], [onclick]').length]",
+        )
+        .await?;
+    let (lang, heading) = (told[0].as_str(), told[1].as_str().unwrap_or_default());
+    ensure!(lang == Some(language), "its language is {lang:?}");
+    ensure!(!heading.trim().is_empty(), "it has no heading");
+    let inline = told[2].as_u64();
+    if inline != Some(0) {
+        bail!("{inline:?} scripts or styles stand in the page itself");
+    }
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! Chromium, driven over WebDriver (W3C) by `chromedriver`, and over its DevTools where WebDriver
+//! has no word for it.
+
+use anyhow::{Context as _, Result, bail};
+use base64::Engine as _;
+use callbridge_testbed::port::free_port;
+use serde_json::{Value, json};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Nothing that a browser is asked for takes this long.
+const WITHIN: Duration = Duration::from_secs(60);
+
+/// A size of the window, in CSS pixels.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    pub name: &'static str,
+    pub width: u32,
+    pub height: u32,
+}
+
+/// A browser with one window.
+pub struct Browser {
+    http: reqwest::Client,
+    base: String,
+    driver: Child,
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // It ends its browser with itself; one that is gone already needs no end.
+        let _ = self.driver.kill();
+        let _ = self.driver.wait();
+    }
+}
+
+impl Browser {
+    /// Starts one that wants this language (`ru`).
+    pub async fn start(language: &str) -> Result<Self> {
+        let port = free_port();
+        let driver = Command::new("chromedriver")
+            .arg(format!("--port={port}"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("chromedriver: apt-get install chromium-driver (tests/run page does it)")?;
+        let mut browser = Self {
+            http: reqwest::Client::builder().timeout(WITHIN).build()?,
+            base: format!("http://127.0.0.1:{port}"),
+            driver,
+        };
+        browser.wait_until_ready().await?;
+        let options = json!({
+            "args": [
+                "--headless=new", "--no-sandbox", "--disable-dev-shm-usage",
+                format!("--lang={language}"), "--hide-scrollbars",
+            ],
+            "prefs": {"intl.accept_languages": language, "intl.selected_languages": language},
+        });
+        let wanted = json!({"capabilities": {"alwaysMatch": {
+            "browserName": "chrome",
+            "goog:chromeOptions": options,
+            "goog:loggingPrefs": {"browser": "ALL"},
+        }}});
+        let session = browser.post("/session", &wanted).await?;
+        let id = session["sessionId"].as_str().context("a session")?;
+        browser.base = format!("{}/session/{id}", browser.base);
+        Ok(browser)
+    }
+
+    async fn wait_until_ready(&self) -> Result<()> {
+        let mut looks = tokio::time::interval(Duration::from_millis(50));
+        let ready = async {
+            loop {
+                looks.tick().await;
+                let asked = self.http.get(format!("{}/status", self.base)).send().await;
+                if asked.is_ok_and(|answer| answer.status().is_success()) {
+                    return;
+                }
+            }
+        };
+        let waited = tokio::time::timeout(WITHIN, ready).await;
+        waited.context("chromedriver did not get ready")
+    }
+
+    async fn post(&self, path: &str, body: &Value) -> Result<Value> {
+        let request = self.http.post(format!("{}{path}", self.base)).json(body);
+        let answer: Value = request.send().await?.json().await?;
+        let value = answer.get("value").cloned().unwrap_or_default();
+        if let Some(error) = value.get("error").and_then(Value::as_str) {
+            let words = value["message"].as_str().unwrap_or_default();
+            bail!("{path}: {error}: {words}");
+        }
+        Ok(value)
+    }
+
+    /// Asks DevTools.
+    pub async fn devtools(&self, command: &str, parameters: Value) -> Result<Value> {
+        let body = json!({"cmd": command, "params": parameters});
+        self.post("/goog/cdp/execute", &body).await
+    }
+
+    pub async fn go(&self, url: &str) -> Result<()> {
+        self.post("/url", &json!({"url": url})).await.map(drop)
+    }
+
+    /// What a script returns.
+    pub async fn execute(&self, script: &str) -> Result<Value> {
+        self.post("/execute/sync", &json!({"script": script, "args": []}))
+            .await
+    }
+
+    /// What a script hands to its last argument, when it does.
+    pub async fn execute_later(&self, script: &str) -> Result<Value> {
+        self.post("/execute/async", &json!({"script": script, "args": []}))
+            .await
+    }
+
+    /// Presses keys, wherever the focus is.
+    pub async fn press(&self, keys: &str) -> Result<()> {
+        let each = keys.chars().flat_map(|key| {
+            let key = key.to_string();
+            [
+                json!({"type": "keyDown", "value": key}),
+                json!({"type": "keyUp", "value": key}),
+            ]
+        });
+        let source = json!({
+            "type": "key", "id": "keyboard", "actions": each.collect::<Vec<_>>(),
+        });
+        self.post("/actions", &json!({"actions": [source]}))
+            .await
+            .map(drop)
+    }
+
+    pub async fn resize(&self, size: Size) -> Result<()> {
+        let parameters = json!({
+            "width": size.width, "height": size.height, "deviceScaleFactor": 1, "mobile": false,
+        });
+        self.devtools("Emulation.setDeviceMetricsOverride", parameters)
+            .await
+            .map(drop)
+    }
+
+    /// Light or dark.
+    pub async fn prefer(&self, scheme: &str) -> Result<()> {
+        let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
+        self.devtools("Emulation.setEmulatedMedia", json!({"features": features}))
+            .await
+            .map(drop)
+    }
+
+    pub async fn scripts_off(&self, off: bool) -> Result<()> {
+        self.devtools(
+            "Emulation.setScriptExecutionDisabled",
+            json!({"value": off}),
+        )
+        .await
+        .map(drop)
+    }
+
+    /// The whole page as PNG.
+    pub async fn screenshot(&self) -> Result<Vec<u8>> {
+        let parameters = json!({"format": "png", "captureBeyondViewport": true});
+        let shot = self.devtools("Page.captureScreenshot", parameters).await?;
+        let text = shot["data"].as_str().context("a picture")?;
+        Ok(base64::engine::general_purpose::STANDARD.decode(text)?)
+    }
+
+    /// What the console was told since the last look.
+    pub async fn console(&self) -> Result<Vec<String>> {
+        let entries = self.post("/se/log", &json!({"type": "browser"})).await?;
+        let entries = entries.as_array().cloned().unwrap_or_default();
+        let told = entries.iter().filter_map(|it| it["message"].as_str());
+        Ok(told.map(str::to_owned).collect())
+    }
+}
