@@ -136,6 +136,15 @@ impl Language {
         text
     }
 
+    /// `2.4`
+    pub(crate) fn tenths(self, number: f64) -> String {
+        let text = format!("{number:.1}");
+        match self {
+            Self::English => text,
+            Self::Russian | Self::Uzbek => text.replace('.', ","),
+        }
+    }
+
     const fn plural(self, count: u64) -> Plural {
         match self {
             Self::English | Self::Uzbek if count == 1 => Plural::One,

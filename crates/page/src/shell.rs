@@ -274,7 +274,7 @@ impl PageShell {
             return self.none();
         };
         let words = match seconds < 10.0 {
-            true => self.with("span.s", format!("{seconds:.1}")),
+            true => self.with("span.s", self.language.tenths(seconds)),
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // finite, positive
             false => self.span(seconds.round() as u64),
         };

@@ -45,6 +45,8 @@ fn a_span_is_told_in_two_units_at_most() {
         ]
     );
     assert_eq!(english.measured(&Some(2.44)).to_string(), "2.4 s");
+    let russian = shell(Language::Russian);
+    assert_eq!(russian.measured(&Some(2.44)).to_string(), "2,4 с");
     assert_eq!(english.measured(&Some(61.6)).to_string(), "1 min 02 s");
     assert!(
         english

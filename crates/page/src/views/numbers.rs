@@ -70,6 +70,14 @@ impl NumbersSheet<'_> {
         wrong.filter(|_| self.typed.phone == phone)
     }
 
+    /// What was typed for a number that is not listed.
+    fn elsewhere(&self) -> (&str, &str) {
+        match self.wrong_elsewhere() {
+            Some(_) => (&self.typed.phone, &self.typed.lead),
+            None => ("", ""),
+        }
+    }
+
     /// What is wrong with a number that is not listed: one that was typed, or one that has left.
     fn wrong_elsewhere(&self) -> Option<&String> {
         let listed = self.numbers.iter().any(|it| it.phone == self.typed.phone);

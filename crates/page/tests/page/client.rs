@@ -43,7 +43,12 @@ pub struct Manner {
 
 impl Served {
     pub async fn new(fake: Arc<Fake>, manner: Manner) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        Self::at("127.0.0.1:0", fake, manner).await
+    }
+
+    /// The same at this address.
+    pub async fn at(address: &str, fake: Arc<Fake>, manner: Manner) -> Self {
+        let listener = TcpListener::bind(address).await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let settings = Settings::new(address, None, manner.behind_proxy, &manner.names);
         let passwords = Passwords::parse(&manner.passwords).expect("passwords");

@@ -328,7 +328,9 @@ fn status(name: &str, now: i64) -> Status {
     down.down_since = Some(now - 1500);
     Status {
         books: Books {
+            finished: 12_540,
             journaled: 12_480,
+            dead: 60,
             internal: 310,
             skipped: 25,
             ..Books::default()

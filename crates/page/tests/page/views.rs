@@ -242,6 +242,16 @@ async fn a_lead_is_given_and_taken_and_what_cannot_be_is_said_beside_it() {
     );
     let again = anna.get("/numbers").await.body;
     assert!(!again.contains("calls leave now"), "it is said once");
+    let fields = [("phone", "+998000000000"), ("lead", "4007")];
+    let unknown = anna.act("/numbers", "/numbers/give", &fields).await;
+    assert_eq!(unknown.status, 422);
+    for kept in [
+        "this number waits no more",
+        "value=\"+998000000000\"",
+        "value=\"4007\"",
+    ] {
+        assert!(unknown.body.contains(kept), "{kept}: {}", unknown.body);
+    }
     let take = [("phone", "+998935550101")];
     assert_eq!(
         anna.act("/numbers", "/numbers/take", &take).await.status,
