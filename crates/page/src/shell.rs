@@ -281,9 +281,12 @@ impl PageShell {
         Markup::made(escaped(&words))
     }
 
-    /// How long ago, in seconds; 0 for what is to come.
+    /// How long ago; beyond ten minutes without seconds; 0 for what is to come.
     pub(crate) fn ago(&self, at: &i64) -> String {
-        self.span(u64::try_from(self.now.saturating_sub(*at)).unwrap_or(0))
+        match u64::try_from(self.now.saturating_sub(*at)).unwrap_or(0) {
+            short @ ..600 => self.span(short),
+            long => self.span(long - long % 60),
+        }
     }
 
     /// May whoever looks act?

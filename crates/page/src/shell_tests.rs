@@ -44,6 +44,9 @@ fn a_span_is_told_in_two_units_at_most() {
             "1 d 3 h"
         ]
     );
+    assert_eq!(english.ago(&(english.now - 599)), "9 min 59 s");
+    assert_eq!(english.ago(&(english.now - 659)), "10 min");
+    assert_eq!(english.ago(&(english.now + 5)), "0 s");
     assert_eq!(english.measured(&Some(2.44)).to_string(), "2.4 s");
     let russian = shell(Language::Russian);
     assert_eq!(russian.measured(&Some(2.44)).to_string(), "2,4 с");
