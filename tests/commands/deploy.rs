@@ -108,6 +108,41 @@ fn the_units_exposure_is_at_most_two() {
 }
 
 #[test]
+fn the_unit_of_the_package_is_the_same_but_for_its_user_and_its_program() {
+    let lines = |text: &str| -> Vec<String> {
+        let lines = text
+            .lines()
+            .filter(|line| !line.starts_with('#') && !line.is_empty());
+        lines.map(str::to_owned).collect()
+    };
+    let ours = text("systemd/callbridge@.service")
+        .replace("/usr/local/bin/callbridge", "/usr/bin/callbridge")
+        .replace("DynamicUser=yes\n", "User=callbridge\nGroup=callbridge\n");
+    assert_eq!(lines(&text("debian/callbridge@.service")), lines(&ours));
+}
+
+#[test]
+fn every_metric_in_the_dashboard_is_one_that_the_program_exports() {
+    let dashboard: Value = serde_json::from_str(&text("grafana/callbridge.json")).expect("JSON");
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let targets = panels
+        .iter()
+        .flat_map(|it| it["targets"].as_array().expect("targets"));
+    let queries: Vec<&str> = targets
+        .map(|it| it["expr"].as_str().expect("a query"))
+        .collect();
+    assert!(queries.len() >= panels.len() && panels.len() > 10);
+    for query in queries {
+        let names = metric_names(query);
+        assert!(!names.is_empty(), "{query} asks for nothing of ours");
+        for name in names {
+            let base = name.strip_suffix("_bucket").unwrap_or(name);
+            assert!(METRICS.contains(&base), "{name} in {query}");
+        }
+    }
+}
+
+#[test]
 fn the_unit_tells_systemd_when_it_is_ready_and_alive_and_takes_secrets_as_credentials() {
     let unit = text("systemd/callbridge@.service");
     for line in [
