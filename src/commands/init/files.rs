@@ -13,6 +13,7 @@ use callbridge_setup::flags_file;
 use callbridge_setup::kind::EndpointKind;
 use callbridge_setup::proposal::{extension, propose};
 use callbridge_source::url::Transport;
+use rustix::fs::{Access, access};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -200,12 +201,7 @@ impl Planned {
                     for (beside, _) in &waiting {
                         let _ = std::fs::remove_file(beside);
                     }
-                    let words = format!(
-                        "{}: cannot be written: {error}\n  to do: run init as root, or give --etc \
-                         a folder of your own\nnothing was written",
-                        file.path.display()
-                    );
-                    return Err(Failure::new(Code::CannotWrite, words));
+                    return Err(cannot_write(&file.path, &error));
                 }
             }
         }
@@ -217,6 +213,28 @@ impl Planned {
         }
         Ok(())
     }
+}
+
+/// Before anything is asked: whether this user could write there at all.
+///
+/// # Errors
+/// 73 with the folder.
+pub(crate) fn must_be_writable(etc: &Path) -> Result<(), Failure> {
+    for folder in [etc.to_path_buf(), credstore(etc)] {
+        let there = folder.ancestors().find(|above| above.exists());
+        let there = there.unwrap_or(Path::new("/"));
+        access(there, Access::WRITE_OK).map_err(|error| cannot_write(&folder, &error.into()))?;
+    }
+    Ok(())
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    let words = format!(
+        "{}: cannot be written: {error}\n  to do: run init as root, or give --etc a folder of your \
+         own\nnothing was written",
+        path.display()
+    );
+    Failure::new(Code::CannotWrite, words)
 }
 
 impl PlannedFile {

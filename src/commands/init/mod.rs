@@ -79,6 +79,7 @@ pub(crate) async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
     let mut shutdown = std::pin::pin!(shutdown);
+    files::must_be_writable(&init.etc)?;
     let mut person = Person::new(init.asks);
     let file = init.etc.join(format!("{}.flags", init.name));
     let environment = &environment.clone().beside(&file);

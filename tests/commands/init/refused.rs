@@ -118,3 +118,15 @@ async fn a_crm_that_answers_a_page_or_refuses_the_token_is_named_with_the_cure()
     assert!(said.err.contains("token: the CRM refuses it"), "{said:?}");
     stage.is_untouched();
 }
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_written_is_73_with_what_to_do() {
+    let stage = Stage::new().await;
+    let said = stage.init(&["--etc=/proc/none/etc"]).await;
+    assert_eq!(said.code, 73, "{said:?}");
+    assert!(said.err.contains("/proc/none/etc") && said.err.contains("run init as root"));
+    let said = stage.init(&["--etc=relative"]).await;
+    assert_eq!(said.code, 64, "{said:?}");
+    assert!(said.err.contains("--etc: is no whole path"), "{said:?}");
+    stage.is_untouched();
+}

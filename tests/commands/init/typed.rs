@@ -97,3 +97,36 @@ async fn ctrl_c_at_any_question_writes_nothing_and_is_130() {
     assert_eq!(terminal.ends().await.0, 130);
     stage.is_untouched();
 }
+
+#[tokio::test]
+async fn a_trunk_that_only_its_name_is_known_of_is_told_by_a_call_that_is_watched() {
+    let stage = Stage::new().await;
+    let list = |rows: &str| {
+        let row = "Response: Success\nActionID: {id}\nEventList: start\n\n";
+        format!("{row}{rows}Event: CoreShowChannelsComplete\nActionID: {{id}}\n\n")
+    };
+    let call = list(
+        "Event: CoreShowChannel\nActionID: {id}\nChannel: PJSIP/x7-0000000a\nUniqueid: 1.1\n\
+         CallerIDNum: +998901110001\n\n",
+    );
+    stage.pbx.answers("CoreShowChannels", &[&list(""), &call]);
+    let none = "Response: Error\nActionID: {id}\nMessage: Permission denied\n\n";
+    stage.pbx.answers("PJSIPShowEndpoints", &[none]);
+    let devices = "Response: Success\nActionID: {id}\nEventList: start\n\n\
+        Event: DeviceStateChange\nActionID: {id}\nDevice: PJSIP/x7\nState: INUSE\n\n\
+        Event: DeviceStateListComplete\nActionID: {id}\n\n";
+    stage.pbx.answers("DeviceStateList", &[devices]);
+    let mut terminal = stage.starts();
+    stage.of_pbx(&mut terminal, "secret of the manager").await;
+    let shown = terminal.shows("over each trunk then. [y/N] ").await;
+    assert!(shown.contains("a name says nothing"), "{shown}");
+    terminal.types("y\n").await;
+    let shown = terminal.shows("[x7=PJSIP/x7]: ").await;
+    assert!(
+        shown.contains("a call with an outside number (…0001) is on it now"),
+        "{shown}"
+    );
+    terminal.types(CTRL_C).await;
+    assert_eq!(terminal.ends().await.0, 130);
+    stage.is_untouched();
+}
