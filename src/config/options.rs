@@ -315,6 +315,10 @@ pub struct OperationFlags {
     /// Publish dead letters here, too: amqp(s)://USER@HOST/VHOST?queue=Q
     #[arg(long, value_name = "URL")]
     pub dead_letter_queue: Option<String>,
+    /// Run by /bin/sh -c once when a kind of trouble begins and once when it ends, with a line of
+    /// JSON on stdin: kind, state (begins or ends), since, what, todo; 30 s at most
+    #[arg(long, value_name = "CMD")]
+    pub notify_command: Option<String>,
     /// Take the state folder along to another CRM address
     #[arg(long)]
     pub rebind: bool,

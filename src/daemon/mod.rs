@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`open`] | the state folder: whose it is, and what was open |
 //! | [`outward`] | the sender, and notices for the broker; [`tokens`]: who keeps its token |
+//! | [`notify`] | tells a command when a trouble begins and ends |
 //! | [`observer`] | looks at all of it, for whoever asks |
 //! | [`directory`] | waiting calls go when something is learned of their numbers |
 //! | [`lists`] | leads and employees in force |
@@ -27,6 +28,7 @@
 pub(crate) mod directory;
 pub(crate) mod lead_fields;
 pub(crate) mod lists;
+pub(crate) mod notify;
 pub(crate) mod observer;
 pub(crate) mod open;
 pub(crate) mod outward;
@@ -302,6 +304,11 @@ impl Daemon {
                 http::serve(listener, watch, stop).await;
                 Ok(())
             });
+        }
+        if let Some(command) = config.notify_command.clone() {
+            let (observer, spool) = (Arc::clone(&self.observer), self.observer.spool.clone());
+            let notify = notify::keep(command, observer, spool);
+            self.tasks.spawn(until(notify, stopped.clone()));
         }
         let alive = keep_alive(Arc::clone(&self.observer));
         self.tasks.spawn(until(alive, stopped));

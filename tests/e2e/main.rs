@@ -16,6 +16,7 @@ mod kills;
 mod leads;
 mod log;
 mod missed;
+mod notify;
 mod old_files;
 mod old_managers;
 mod operations;

@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The crates, each using those before it alone.
-const CRATES: [&str; 22] = [
+const CRATES: [&str; 23] = [
     "callbridge-call",
     "callbridge-asterisk",
     "callbridge-source",
     "callbridge-model",
     "callbridge-listener",
     "callbridge-log",
+    "callbridge-notify",
     "callbridge-setup",
     "callbridge-page",
     "callbridge-sandbox",

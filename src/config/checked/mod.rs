@@ -77,6 +77,8 @@ pub struct Config {
     pub state: Option<PathBuf>,
     /// Where health and metrics are served.
     pub listen: Option<SocketAddr>,
+    /// `--notify-command`
+    pub notify_command: Option<String>,
     /// Where dead letters are published.
     pub dead_letters: Option<DeadLetters>,
     pub log: Logging,

@@ -80,8 +80,7 @@ impl TryFrom<FlagContext<'_>> for Config {
         let (state, listen) = place(&flags.operation, needs, environment, &mut faults);
         let derived_pbx = pbx::derived(&flags.sources, needs, &sources, &trunks, environment);
         pbx::check(derived_pbx.as_ref(), state.as_deref(), &mut faults);
-        let queue = flags.operation.dead_letter_queue.as_deref();
-        let dead_letters = queue.and_then(|url| dead_letters(url, needs, environment, &mut faults));
+        let dead_letters = dead_letters(&flags.operation, needs, environment, &mut faults);
         let log = logging(&flags.log, &mut faults);
         let unread_variables = unread_variables(environment, &mut faults);
         faults.or(Self {
@@ -104,6 +103,7 @@ impl TryFrom<FlagContext<'_>> for Config {
             calls,
             state,
             listen,
+            notify_command: notify_command(flags.operation.notify_command),
             dead_letters,
             log,
             rebind,
@@ -131,6 +131,11 @@ fn unread_variables(environment: &Environment, faults: &mut Faults) -> Vec<Strin
 fn is_connected(flags: &OperationFlags, environment: &Environment) -> bool {
     let folder = state_folder(flags.state.as_deref(), environment);
     folder.is_ok_and(|folder| callbridge_oauth::store::exists(&folder))
+}
+
+/// An empty one, as from a variable, is none.
+fn notify_command(text: Option<String>) -> Option<String> {
+    text.filter(|text| !text.trim().is_empty())
 }
 
 /// `--state` and `--listen`
@@ -209,13 +214,14 @@ pub(crate) fn state_folder(
     Ok(home.join(".local/state/callbridge"))
 }
 
+/// `--dead-letter-queue`
 fn dead_letters(
-    text: &str,
+    flags: &OperationFlags,
     needs: bool,
     environment: &Environment,
     faults: &mut Faults,
 ) -> Option<DeadLetters> {
-    let url = match QueueUrl::parse(text) {
+    let url = match QueueUrl::parse(flags.dead_letter_queue.as_deref()?) {
         Ok(url) => url,
         Err(wrong) => {
             wrong

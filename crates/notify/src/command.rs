@@ -1,0 +1,180 @@
+//! Runs the command, through `/bin/sh -c`: a line of JSON on its stdin, some seconds of time, and
+//! none of our secrets.
+
+use crate::course::Notification;
+use callbridge_model::safe::safe;
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{Child, Command};
+
+/// So long it may take.
+pub const WITHIN: Duration = Duration::from_secs(30);
+/// Bytes of its words on stderr that are read.
+const WORDS_MAX: u64 = 1024;
+/// Variables of ours, which may hold secrets or lead to some; and what systemd told us alone.
+const OURS: [&str; 5] = [
+    "CALLBRIDGE_",
+    "CREDENTIALS_DIRECTORY",
+    "NOTIFY_SOCKET",
+    "WATCHDOG_",
+    "LISTEN_",
+];
+
+/// Why nobody may have heard of it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// It could not be run.
+    #[error("it cannot be run: {0}")]
+    NotRun(String),
+    /// It took too long.
+    #[error("it did not end within {} s, and was ended with all that it had started", .0.as_secs())]
+    TooSlow(Duration),
+    /// It failed.
+    #[error("it failed ({how}){words}")]
+    Failed {
+        /// Its exit status.
+        how: String,
+        /// What it said last, with a colon before it.
+        words: String,
+    },
+}
+
+/// The process group of a command that runs: ended with all that is in it, unless it ended itself.
+struct CommandGroup(Option<Pid>);
+
+impl Drop for CommandGroup {
+    fn drop(&mut self) {
+        if let Some(group) = self.0.take() {
+            kill_process_group(group, Signal::KILL).ok();
+        }
+    }
+}
+
+/// Runs it once, [`WITHIN`] its time. It ends with whoever waits for it.
+///
+/// # Errors
+/// Why nobody may have heard of it.
+pub async fn run(command: &str, told: &Notification) -> Result<(), Error> {
+    run_within(command, told, WITHIN).await
+}
+
+async fn run_within(command: &str, told: &Notification, within: Duration) -> Result<(), Error> {
+    let not_run = |error: std::io::Error| Error::NotRun(error.to_string());
+    let mut how = Command::new("/bin/sh");
+    how.args(["-c", command])
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    for (name, _) in std::env::vars_os() {
+        let ours = |name: &str| OURS.iter().any(|ours| name.starts_with(ours));
+        if name.to_str().is_none_or(ours) {
+            how.env_remove(name);
+        }
+    }
+    let mut line = serde_json::to_vec(told).map_err(|error| not_run(error.into()))?;
+    line.push(b'\n');
+    let mut child = how.spawn().map_err(not_run)?;
+    let id = child.id().and_then(|id| i32::try_from(id).ok());
+    let mut group = CommandGroup(id.and_then(Pid::from_raw));
+    let ended = tokio::time::timeout(within, talk(&mut child, &line)).await;
+    let (words, status) = ended
+        .map_err(|_| Error::TooSlow(within))?
+        .map_err(not_run)?;
+    group.0 = None;
+    if status.success() {
+        return Ok(());
+    }
+    let words = safe(words.trim().lines().last().unwrap_or_default());
+    let words = match words.is_empty() {
+        true => words,
+        false => format!(": {words}"),
+    };
+    let how = status.to_string();
+    Err(Error::Failed { how, words })
+}
+
+/// Writes the line, and waits for the end and for whoever still holds its stderr.
+async fn talk(
+    child: &mut Child,
+    line: &[u8],
+) -> std::io::Result<(String, std::process::ExitStatus)> {
+    let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
+    let write = async move {
+        if let Some(mut stdin) = stdin {
+            // A command that does not read it may have what it needs all the same.
+            stdin.write_all(line).await.ok();
+        }
+    };
+    let ((), words, status) = tokio::join!(write, read(stderr), child.wait());
+    Ok((words?, status?))
+}
+
+/// The beginning of it; the rest is read and forgotten, so that nobody waits for us.
+async fn read(from: Option<impl AsyncRead + Unpin>) -> std::io::Result<String> {
+    let Some(mut from) = from else {
+        return Ok(String::new());
+    };
+    let mut bytes = Vec::new();
+    (&mut from).take(WORDS_MAX).read_to_end(&mut bytes).await?;
+    tokio::io::copy(&mut from, &mut tokio::io::sink()).await?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::course::Turn;
+    use callbridge_model::status::FindingKind;
+
+    fn told() -> Notification {
+        Notification {
+            kind: FindingKind::DeadLetters,
+            state: Turn::Begins,
+            since: 1_795_151_317,
+            what: "2 dead letters: it's `hostile`; $(rm)".to_owned(),
+            todo: "callbridge dead list".to_owned(),
+        }
+    }
+
+    #[tokio::test]
+    async fn it_is_told_by_a_line_of_json_on_its_stdin() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("told");
+        let command = format!("cat > '{}'", file.display());
+        run(&command, &told()).await.expect("well");
+        let text = std::fs::read_to_string(&file).expect("written");
+        assert_eq!(text, serde_json::to_string(&told()).expect("JSON") + "\n");
+    }
+
+    #[tokio::test]
+    async fn one_that_reads_nothing_is_well_and_one_that_fails_says_why() {
+        assert_eq!(run("exit 0", &told()).await, Ok(()));
+        let failed = run("echo no mail >&2; exit 3", &told()).await;
+        let words = failed.expect_err("failed").to_string();
+        assert_eq!(words, "it failed (exit status: 3): no mail");
+        let failed = run("/no/such/program", &told()).await;
+        assert!(matches!(failed, Err(Error::Failed { .. })), "{failed:?}");
+    }
+
+    #[tokio::test]
+    async fn one_that_takes_too_long_ends_with_all_that_it_has_started() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pipe = folder.path().join("pipe");
+        let command = format!(
+            "mkfifo '{0}'; (echo; exec sleep 1000) > '{0}' & sleep 1000",
+            pipe.display()
+        );
+        let made = format!("mkfifo '{}'", pipe.display());
+        assert_eq!(run(&made, &told()).await, Ok(()));
+        let command = command.split_once("; ").expect("two").1.to_owned();
+        // The other end of the pipe: it ends when everybody who could write is gone.
+        let heard = tokio::task::spawn_blocking(move || std::fs::read(pipe));
+        let within = Duration::from_secs(1);
+        let slow = run_within(&command, &told(), within).await;
+        assert_eq!(slow, Err(Error::TooSlow(within)));
+        assert_eq!(heard.await.expect("a thread").expect("a pipe"), b"\n");
+    }
+}

@@ -1,0 +1,273 @@
+//! Which troubles begin and which end, by what `status` finds. Pure: no clock, no process.
+//!
+//! A kind begins to be told once it was first seen [`LASTS`] ago and is there; it has ended when it
+//! was gone for [`QUIET`]. Between two runs for one kind lies [`REST`] at least, so one that comes
+//! and goes all the time is told once, and ends once.
+
+use callbridge_model::status::{FindingKind, Todo};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A trouble that is over sooner is told by nothing: each start has some.
+pub const LASTS: Duration = Duration::from_secs(5);
+/// One that comes back sooner has not ended.
+pub const QUIET: Duration = Duration::from_secs(10);
+/// Between two runs for one kind.
+pub const REST: Duration = Duration::from_secs(60);
+
+/// What the command is told, as a line of JSON on its stdin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Notification {
+    /// Its kind, in `status`'s word: `dead_letters`.
+    pub kind: FindingKind,
+    /// Whether it begins or ends.
+    pub state: Turn,
+    /// When it began, in epoch seconds.
+    pub since: i64,
+    /// What it is, as it was seen last.
+    pub what: String,
+    /// The command that shows or mends it.
+    pub todo: String,
+}
+
+/// Which way a trouble goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Turn {
+    /// It is there.
+    Begins,
+    /// It is gone.
+    Ends,
+}
+
+/// One kind of trouble, from its first sign to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Course {
+    since: i64,
+    what: String,
+    todo: String,
+    /// When it was first and last seen, since boot.
+    first: Duration,
+    last: Duration,
+    told: bool,
+}
+
+/// One that was told and has not ended, as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct ToldCourse {
+    since: i64,
+    what: String,
+    todo: String,
+}
+
+/// All troubles that are there, or were a moment ago.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Troubles {
+    courses: BTreeMap<FindingKind, Course>,
+    /// When the command was run last for each, since boot.
+    runs: BTreeMap<FindingKind, Duration>,
+}
+
+impl Troubles {
+    /// What an earlier run has told of and not seen end, as [`Troubles::stored`] gave it. What
+    /// cannot be read is begun anew: it is told once more then.
+    pub fn restored(text: Option<&str>, boot: Duration) -> Self {
+        let stored = text.and_then(|text| serde_json::from_str(text).ok());
+        let stored: BTreeMap<String, ToldCourse> = stored.unwrap_or_default();
+        let course = |(word, it): (String, ToldCourse)| {
+            let kind = FindingKind::ALL
+                .into_iter()
+                .find(|kind| kind.word() == word)?;
+            let course = Course {
+                since: it.since,
+                what: it.what,
+                todo: it.todo,
+                first: boot,
+                last: boot,
+                told: true,
+            };
+            Some((kind, course))
+        };
+        Self {
+            courses: stored.into_iter().filter_map(course).collect(),
+            runs: BTreeMap::new(),
+        }
+    }
+
+    /// What was told and has not ended, to be kept over restarts.
+    pub fn stored(&self) -> String {
+        let told = self.courses.iter().filter(|(_, course)| course.told);
+        let told = told.map(|(kind, course)| {
+            let stored = ToldCourse {
+                since: course.since,
+                what: course.what.clone(),
+                todo: course.todo.clone(),
+            };
+            (kind.word(), stored)
+        });
+        // Texts and numbers always serialize.
+        serde_json::to_string(&told.collect::<BTreeMap<_, _>>()).unwrap_or_default()
+    }
+
+    /// What is to be told now, of what waits for a person at this second. `boot` never steps.
+    pub fn look(&mut self, todo: &[Todo], at: i64, boot: Duration) -> Vec<Notification> {
+        let mut seen: BTreeMap<FindingKind, Vec<&Todo>> = BTreeMap::new();
+        for it in todo {
+            seen.entry(it.kind).or_default().push(it);
+        }
+        for (kind, all) in &seen {
+            let course = self.courses.entry(*kind).or_insert_with(|| Course {
+                since: at,
+                what: String::new(),
+                todo: String::new(),
+                first: boot,
+                last: boot,
+                told: false,
+            });
+            course.last = boot;
+            let what: Vec<&str> = all.iter().map(|it| it.what.as_str()).collect();
+            course.what = what.join("; ");
+            course.todo = all.first().map(|it| it.command.clone()).unwrap_or_default();
+        }
+        let mut told = Vec::new();
+        let runs = &mut self.runs;
+        self.courses.retain(|kind, course| {
+            let rested = runs
+                .get(kind)
+                .is_none_or(|ran| boot.saturating_sub(*ran) >= REST);
+            let there = seen.contains_key(kind);
+            let gone = boot.saturating_sub(course.last) >= QUIET;
+            let state = match (there, course.told) {
+                (true, false) if boot.saturating_sub(course.first) >= LASTS => Turn::Begins,
+                (false, true) if gone => Turn::Ends,
+                (false, false) => return !gone,
+                (true, _) | (false, true) => return true,
+            };
+            if !rested {
+                return true;
+            }
+            runs.insert(*kind, boot);
+            told.push(Notification {
+                kind: *kind,
+                state,
+                since: course.since,
+                what: course.what.clone(),
+                todo: course.todo.clone(),
+            });
+            course.told = state == Turn::Begins;
+            course.told
+        });
+        told
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn todo(kind: FindingKind, what: &str) -> Todo {
+        Todo {
+            kind,
+            what: what.to_owned(),
+            command: format!("callbridge {what}"),
+        }
+    }
+
+    fn second(second: u64) -> Duration {
+        Duration::from_secs(1_000 + second)
+    }
+
+    /// Seconds at which it was told, of a trouble that is there in these.
+    fn turns(there: impl Fn(u64) -> bool, seconds: u64) -> Vec<(u64, Turn)> {
+        let mut troubles = Troubles::default();
+        let mut turns = Vec::new();
+        for at in 0..seconds {
+            let found = there(at).then(|| todo(FindingKind::Paused, "outage"));
+            let todo: Vec<Todo> = found.into_iter().collect();
+            for told in troubles.look(&todo, 0, second(at)) {
+                turns.push((at, told.state));
+            }
+        }
+        turns
+    }
+
+    #[test]
+    fn a_trouble_is_told_once_when_it_begins_and_once_when_it_ends() {
+        let turns = turns(|at| (100..300).contains(&at), 600);
+        assert_eq!(turns, [(105, Turn::Begins), (309, Turn::Ends)]);
+    }
+
+    #[test]
+    fn a_blink_is_not_told_and_one_that_flaps_is_told_once() {
+        assert_eq!(turns(|at| (100..104).contains(&at), 600), []);
+        let flaps = turns(|at| at < 300 && at % 8 < 4, 600);
+        assert_eq!(flaps, [(8, Turn::Begins), (309, Turn::Ends)]);
+    }
+
+    #[test]
+    fn a_line_of_json_says_what_begins_since_when_and_what_to_do() {
+        let mut troubles = Troubles::default();
+        let two = [
+            todo(FindingKind::SourceDown, "a is down"),
+            todo(FindingKind::SourceDown, "b is down"),
+        ];
+        assert_eq!(troubles.look(&two, 70, second(0)), []);
+        let told = troubles.look(&two, 75, second(5));
+        assert_eq!(
+            serde_json::to_string(&told[0]).expect("JSON"),
+            r#"{"kind":"source_down","state":"begins","since":70,"#.to_owned()
+                + r#""what":"a is down; b is down","todo":"callbridge a is down"}"#
+        );
+        assert_eq!(told.len(), 1);
+    }
+
+    #[test]
+    fn a_trouble_that_outlives_a_restart_is_not_told_twice_and_its_end_is() {
+        let found = [todo(FindingKind::DeadLetters, "2 letters")];
+        let mut before = Troubles::default();
+        assert_eq!(Troubles::default().stored(), "{}");
+        before.look(&found, 70, second(0));
+        assert_eq!(before.stored(), "{}", "not told yet");
+        assert_eq!(before.look(&found, 75, second(5)).len(), 1);
+        // What is stored stays readable by later versions: this text is never changed.
+        let golden = r#"{"dead_letters":{"since":70,"what":"2 letters","#.to_owned()
+            + r#""todo":"callbridge 2 letters"}}"#;
+        assert_eq!(before.stored(), golden);
+        let mut after = Troubles::restored(Some(&golden), second(30));
+        for at in 30..200 {
+            assert_eq!(after.look(&found, 100, second(at)), [], "{at}");
+        }
+        assert_eq!(after.look(&[], 0, second(208)), []);
+        let ended = after.look(&[], 0, second(209));
+        assert_eq!((ended[0].state, ended[0].since), (Turn::Ends, 70));
+        assert_eq!(after.stored(), "{}");
+        assert_eq!(
+            Troubles::restored(Some("{"), second(0)),
+            Troubles::default()
+        );
+        let unknown = r#"{"of_the_future":{"since":1,"what":"w","todo":"t"}}"#;
+        assert_eq!(
+            Troubles::restored(Some(unknown), second(0)),
+            Troubles::default()
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn begins_and_ends_alternate_a_minute_apart(
+            there in prop::collection::vec(any::<bool>(), 0..60),
+        ) {
+            // Each value holds for seven seconds, then all is well for long.
+            let turns = turns(|at| there.get(at as usize / 7).copied().unwrap_or(false), 700);
+            for (n, (_, turn)) in turns.iter().enumerate() {
+                prop_assert_eq!(*turn, if n % 2 == 0 { Turn::Begins } else { Turn::Ends });
+            }
+            for pair in turns.windows(2) {
+                prop_assert!(pair[1].0 - pair[0].0 >= REST.as_secs());
+            }
+            prop_assert_eq!(turns.len() % 2, 0, "what began has ended");
+        }
+    }
+}
