@@ -288,3 +288,30 @@ proptest! {
         }
     }
 }
+
+#[tokio::test]
+async fn what_employees_did_is_read_hour_by_hour_with_the_day_before() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (handle, _guard) = crate::open(dir.path(), Settings::default()).expect("opens");
+    let kept_out = One {
+        kept_out: true,
+        ..missed(100)
+    };
+    let calls = [kept_out, talk(9_000), talk(20_000)];
+    for (n, one) in (1..).zip(calls) {
+        let finish = Op::Finish(Box::new(call(n, one)));
+        handle.write(vec![finish]).await.expect("stored");
+    }
+    let work = async |from, until| {
+        let sums = crate::employee_work::employee_work(&handle, T0 + from, T0 + until);
+        sums.await.expect("readable").work
+    };
+    let day = work(0, 10_000).await;
+    assert_eq!(day[&None].missed, 1, "no telephone was heard to ring");
+    let first = &day[&Some("101".to_owned())];
+    assert_eq!((first.outbound, first.talk_sec), (1, 4));
+    assert_eq!((first.called_back, first.call_back_sec), (1, 8_900));
+    let later = work(8_000, 20_000).await;
+    assert_eq!(later.len(), 1, "what was missed before is not counted");
+    assert_eq!(later[&Some("101".to_owned())].call_back_sec, 8_900);
+}
