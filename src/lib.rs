@@ -16,7 +16,6 @@
 //! | [`values`] | single values that people type: times, dates, words, numbers |
 //! | [`failure`], [`stdout`] | why a command ended, and with which code; what it prints |
 //! | [`ops`] | health, metrics, what the spool knows for `status`, systemd |
-//! | [`control`] | questions of the commands to the running daemon, and its answers |
 //! | [`config`] | arguments, environment and secrets, checked |
 //! | [`privilege`] | root in a state folder of another's |
 //! | [`daemon`] | `run`: opens everything, joins it and stops it in order |
@@ -31,7 +30,6 @@
 pub(crate) mod build_time;
 pub(crate) mod commands;
 pub(crate) mod config;
-pub(crate) mod control;
 pub(crate) mod daemon;
 pub(crate) mod failure;
 #[cfg(test)]
@@ -42,11 +40,11 @@ pub(crate) mod stdout;
 pub(crate) mod values;
 
 // What `main` and the tests use; all else is this crate's own.
+pub use callbridge_control::{ControlReply, ControlRequest, socket};
 pub use callbridge_log::{flush, say};
 pub use commands::dispatch::dispatch;
 pub use commands::explain::run as run_explain;
 pub use config::command::{Command, CommandLine, read};
-pub use control::{ControlReply, ControlRequest, socket};
 pub use failure::Failure;
 pub use privilege::step_down;
 pub use stdout::print;

@@ -3,10 +3,10 @@
 use super::trunks::KnownTrunks;
 use crate::build_time;
 use crate::config::checked::{Config, SourceConfig as SourceFlag};
-use crate::control::lock_wait::LockWait;
-use crate::control::{ControlRequest, socket};
 use crate::failure::Failure;
 use crate::ops::metrics::Durations;
+use callbridge_control::lock_wait::LockWait;
+use callbridge_control::{ControlRequest, socket};
 use callbridge_intake::gap_log;
 use callbridge_intake::gap_log::GapLog;
 use callbridge_intake::identity;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The crates, each using those before it alone.
-const CRATES: [&str; 23] = [
+const CRATES: [&str; 24] = [
     "callbridge-call",
     "callbridge-asterisk",
     "callbridge-source",
@@ -29,19 +29,19 @@ const CRATES: [&str; 23] = [
     "callbridge-webhook",
     "callbridge-dead-letter",
     "callbridge-intake",
+    "callbridge-control",
     "callbridge-testkit",
     "callbridge-testbed",
     "callbridge",
 ];
 
 /// The modules of the root, each using those before it alone.
-const MODULES: [&str; 10] = [
+const MODULES: [&str; 9] = [
     "build_time",
     "values",
     "failure",
     "stdout",
     "ops",
-    "control",
     "config",
     "privilege",
     "daemon",

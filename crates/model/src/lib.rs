@@ -20,6 +20,7 @@
 //! | [`webhook_signature`] | the signature of an event of the CRM |
 
 pub mod clock;
+pub mod dates;
 pub mod environment;
 pub mod exit;
 pub mod file_version;

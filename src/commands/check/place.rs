@@ -3,10 +3,10 @@
 use super::finding::CheckFinding;
 use super::trial::Trial;
 use crate::config::checked::Config;
-use crate::control::lock_wait::LockWait;
-use crate::control::state_access::status;
 use crate::privilege;
 use callbridge_call::EventTime;
+use callbridge_control::lock_wait::LockWait;
+use callbridge_control::state_access::status;
 use callbridge_intake::identity;
 use callbridge_intake::identity::Unsettled;
 use callbridge_model::Status;

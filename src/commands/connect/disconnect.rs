@@ -2,9 +2,9 @@
 //! connection is taken away.
 
 use crate::commands::connect::of_store;
-use crate::control::state_access::{close, status};
 use crate::failure::Failure;
 use crate::stdout::print;
+use callbridge_control::state_access::{close, status};
 use callbridge_model::exit::Code;
 use callbridge_model::status::Books;
 use callbridge_oauth::exchange::TokenReply;

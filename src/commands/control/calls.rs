@@ -5,10 +5,10 @@
 
 use super::conversation::{converse, json_line, line, mute, nobody, zone_of};
 use crate::config::command::{Asking, ListCalls};
-use crate::control::protocol::{CallsQuery, ControlReply, ControlRequest};
-use crate::control::socket::{self, Replies};
 use crate::failure::Failure;
 use crate::stdout::{nobody_reads, print};
+use callbridge_control::protocol::{CallsQuery, ControlReply, ControlRequest};
+use callbridge_control::socket::{self, Replies};
 use callbridge_explain::line::{OneLine, cut};
 use callbridge_log::say;
 use callbridge_mapping::journal::Rules;

@@ -1,14 +1,14 @@
 //! One question to the daemon, or to the spool where no daemon runs, and its answers.
 
 use crate::config::command::Asking;
-use crate::control::command_handler::CommandHandler;
-use crate::control::protocol::{ControlReply, ControlRequest};
-use crate::control::socket::{self, AnswerRequest, Replies};
-use crate::control::state_access::{Access, ask_or_open};
-use crate::control::user;
 use crate::daemon::open;
 use crate::failure::Failure;
 use crate::stdout::print;
+use callbridge_control::command_handler::CommandHandler;
+use callbridge_control::protocol::{ControlReply, ControlRequest};
+use callbridge_control::socket::{self, AnswerRequest, Replies};
+use callbridge_control::state_access::{Access, ask_or_open};
+use callbridge_control::user;
 use callbridge_log::say;
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::files::Watched;

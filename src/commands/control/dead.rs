@@ -3,9 +3,9 @@
 use super::conversation::{converse, csv_line, json_line, line};
 use super::watch;
 use crate::config::command::{Asking, Dead};
-use crate::control::protocol::ControlRequest;
 use crate::failure::Failure;
 use crate::stdout::{nobody_reads, print};
+use callbridge_control::protocol::ControlRequest;
 use callbridge_dead_letter::select::Selection;
 use callbridge_dead_letter::text;
 use callbridge_mapping::journal::Rules;

@@ -2,11 +2,11 @@
 
 use super::conversation::{converse, csv_line, hear, json_line, line, mute};
 use crate::config::command::{Asking, GivenLeads};
-use crate::control::protocol::ControlRequest;
-use crate::control::socket;
 use crate::failure::Failure;
 use crate::stdout::print;
 use callbridge_call::EpochSeconds;
+use callbridge_control::protocol::ControlRequest;
+use callbridge_control::socket;
 use callbridge_leads::directory::words::moment;
 use callbridge_leads::lead_field::Item;
 use callbridge_mapping::journal::Rules;

@@ -2,10 +2,10 @@
 
 use super::conversation::{converse, csv_line, json_line, line};
 use crate::config::command::Asking;
-use crate::control::protocol::ControlRequest;
 use crate::failure::Failure;
 use crate::stdout::print;
 use callbridge_call::EpochSeconds;
+use callbridge_control::protocol::ControlRequest;
 use callbridge_leads::directory::words::moment;
 use callbridge_mapping::journal::Rules;
 use callbridge_model::Zone;

@@ -23,9 +23,9 @@ mod watch;
 
 use crate::commands::explain::kept::Kept;
 use crate::config::command::{Asking, Explain};
-use crate::control::protocol::ControlRequest;
 use crate::failure::Failure;
 use crate::stdout::print;
+use callbridge_control::protocol::ControlRequest;
 use callbridge_explain::text::Paint;
 use callbridge_model::Zone;
 use callbridge_model::exit::Code;

@@ -2,10 +2,10 @@
 
 use super::conversation::{json_line, line, mute};
 use crate::config::command::Asking;
-use crate::control::protocol::{ControlReply, ControlRequest};
-use crate::control::socket;
 use crate::failure::Failure;
 use crate::stdout::print;
+use callbridge_control::protocol::{ControlReply, ControlRequest};
+use callbridge_control::socket;
 use callbridge_log::say;
 use callbridge_model::exit::Code;
 use callbridge_model::secret::{ExposeSecret as _, Secret};

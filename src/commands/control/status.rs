@@ -3,10 +3,10 @@
 use super::conversation::{converse, json_line};
 use super::screen::Screen;
 use crate::config::command::{Asking, StatusMode};
-use crate::control::protocol::ControlRequest;
-use crate::control::state_access;
 use crate::failure::Failure;
 use crate::stdout::{nobody_reads, print};
+use callbridge_control::protocol::ControlRequest;
+use callbridge_control::state_access;
 use callbridge_mapping::journal::Rules;
 use callbridge_model::exit::Code;
 use callbridge_model::status::OverallState;

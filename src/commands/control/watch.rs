@@ -5,9 +5,9 @@
 
 use super::conversation::{json_line, line, mute, nobody, zone_of};
 use crate::config::command::Asking;
-use crate::control::protocol::{ControlReply, ControlRequest};
-use crate::control::socket::{self, Replies};
 use crate::failure::Failure;
+use callbridge_control::protocol::{ControlReply, ControlRequest};
+use callbridge_control::socket::{self, Replies};
 use callbridge_dead_letter::text;
 use callbridge_log::say;
 use callbridge_model::Zone;

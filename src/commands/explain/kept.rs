@@ -10,7 +10,7 @@ use callbridge_model::Zone;
 use callbridge_model::{CallRecord, Judged, Outcome, Reason};
 use serde::Deserialize;
 
-/// What the daemon, or the spool, answers to [`crate::control::ControlRequest::Call`].
+/// What the daemon, or the spool, answers to [`callbridge_control::ControlRequest::Call`].
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Kept {

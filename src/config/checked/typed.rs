@@ -188,7 +188,7 @@ fn calls(flags: &CallFlags, faults: &mut Faults) -> CallRules {
 }
 
 fn date(text: Option<&str>, zone: &TimeZone, faults: &mut Faults) -> Option<EventTime> {
-    faults.take("--not-before", values::date(text?, zone))
+    faults.take("--not-before", callbridge_model::dates::date(text?, zone))
 }
 
 /// `--state`, else `$STATE_DIRECTORY`, else `~/.local/state/callbridge`.

@@ -5,8 +5,7 @@ use crate::config::command::{Command, ListCalls};
 use crate::config::faults::Faults;
 use crate::config::options::StateFlags;
 use crate::config::options::calls::CallsFlags;
-use crate::control::protocol::CallsQuery;
-use crate::values;
+use callbridge_control::protocol::CallsQuery;
 use callbridge_model::TypedNumber;
 use callbridge_spool::State;
 use jiff::tz::TimeZone;
@@ -29,10 +28,12 @@ impl Checking<'_> {
         // In which zone they are meant is known where they are looked up.
         let utc = TimeZone::UTC;
         if let Some(text) = &from {
-            self.faults.take("--from", values::date(text, &utc));
+            self.faults
+                .take("--from", callbridge_model::dates::date(text, &utc));
         }
         if let Some(text) = &to {
-            self.faults.take("--to", values::date_end(text, &utc));
+            self.faults
+                .take("--to", callbridge_model::dates::date_end(text, &utc));
         }
         if today && (from.is_some() || to.is_some()) {
             let words = "stands beside --from or --to; keep one";

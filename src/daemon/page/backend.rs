@@ -2,10 +2,10 @@
 
 use super::LOOK_EVERY;
 use super::figures::Week;
-use crate::control::CommandHandler;
-use crate::control::protocol::{ControlReply, ControlRequest};
-use crate::control::socket::AnswerRequest as _;
 use crate::daemon::observer::Observer;
+use callbridge_control::CommandHandler;
+use callbridge_control::protocol::{ControlReply, ControlRequest};
+use callbridge_control::socket::AnswerRequest as _;
 use callbridge_intake::Settings as IntakeSettings;
 use callbridge_model::exit::Code;
 use callbridge_model::{Status, Zone};

@@ -2,7 +2,6 @@
 
 use super::backend::{DaemonBackend, broken};
 use super::letters;
-use crate::values;
 use callbridge_call::{Direction, EventTime, FinishedCall};
 use callbridge_explain::picture;
 use callbridge_explain::story::{self, Times};
@@ -81,8 +80,8 @@ impl DaemonBackend {
         if let Some(day) = &query.day {
             let zone = self.zone.as_time_zone();
             let wrong = |why: String| input(format!("{day}: {why}"));
-            let from = values::date(day, zone).map_err(wrong)?;
-            let to = values::date_end(day, zone).map_err(wrong)?;
+            let from = callbridge_model::dates::date(day, zone).map_err(wrong)?;
+            let to = callbridge_model::dates::date_end(day, zone).map_err(wrong)?;
             filter.from = Some(from.floor_seconds().get());
             filter.until = Some(to.floor_seconds().get());
         }

@@ -3,7 +3,7 @@
 use super::backend::{DaemonBackend, broken};
 use super::calls;
 use super::letters;
-use crate::control::protocol::ControlRequest;
+use callbridge_control::protocol::ControlRequest;
 use callbridge_model::TypedNumber;
 use callbridge_page::backend::{CallLine, GivenLead, NumberView, Refusal};
 use callbridge_spool::{CallFilter, ParkedPhone, Place, tables};

@@ -1,7 +1,7 @@
 //! Dead letters of the page, and what is done with them.
 
 use super::backend::{DaemonBackend, broken};
-use crate::control::protocol::ControlRequest;
+use callbridge_control::protocol::ControlRequest;
 use callbridge_dead_letter::retry::Employee;
 use callbridge_dead_letter::select::Selection;
 use callbridge_model::{EmployeeId, LeadId, Reason};

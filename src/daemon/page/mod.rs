@@ -20,10 +20,10 @@ mod trial;
 
 use super::{has_stopped, until};
 use crate::config::checked::{Config, Page};
-use crate::control::page_door::PageDoor;
 use crate::failure::Failure;
 use crate::privilege;
 use backend::DaemonBackend;
+use callbridge_control::page_door::PageDoor;
 use callbridge_model::exit::Code;
 use callbridge_model::secret::ExposeSecret as _;
 use callbridge_model::secret_source::SecretPlace;

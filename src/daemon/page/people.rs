@@ -1,7 +1,7 @@
 //! Customers who wait for a call back, and what employees did.
 
 use super::backend::{DaemonBackend, broken};
-use crate::control::protocol::ControlRequest;
+use callbridge_control::protocol::ControlRequest;
 use callbridge_model::clock;
 use callbridge_page::backend::{EmployeeFigures, MissedView, PbxView, Refusal, Span, TrunkView};
 use callbridge_spool::employee_work::{EmployeeWork, employee_work};

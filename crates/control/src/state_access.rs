@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// Who has the state folder.
 #[derive(Debug)]
-pub(crate) enum Access<T> {
+pub enum Access<T> {
     /// The daemon, which answered so.
     Daemon(T),
     /// This command: nobody else had it.
@@ -22,7 +22,7 @@ pub(crate) enum Access<T> {
 ///
 /// # Errors
 /// Those of `ask`, and those of the spool.
-pub(crate) async fn ask_or_open<T, E: From<Error>>(
+pub async fn ask_or_open<T, E: From<Error>>(
     ask: impl AsyncFn() -> Result<Option<T>, E>,
     open: impl Fn() -> Result<(Handle, Guard), Error>,
 ) -> Result<Access<T>, E> {
@@ -40,7 +40,7 @@ pub(crate) async fn ask_or_open<T, E: From<Error>>(
 }
 
 /// Lets an opened state folder go.
-pub(crate) async fn close(spool: Handle, guard: Guard) {
+pub async fn close(spool: Handle, guard: Guard) {
     drop(spool);
     // Blocks until the spool's thread has ended, which is soon.
     let _ = tokio::task::spawn_blocking(move || guard.close()).await;
@@ -50,7 +50,7 @@ pub(crate) async fn close(spool: Handle, guard: Guard) {
 ///
 /// # Errors
 /// When there is one and it cannot be spoken to.
-pub(crate) async fn status(dir: &Path) -> io::Result<Option<Status>> {
+pub async fn status(dir: &Path) -> io::Result<Option<Status>> {
     let Some(mut replies) = socket::ask(dir, &ControlRequest::Status).await? else {
         return Ok(None);
     };

@@ -1,12 +1,12 @@
 //! What is asked about calls: those of a time or a number, those that come, and one by its id.
 
 use super::{CommandHandler, ReplySender, Stop};
-use crate::control::protocol::{CallsQuery, ControlReply};
-use crate::values;
+use crate::protocol::{CallsQuery, ControlReply};
 use callbridge_call::EventTime;
 use callbridge_explain::shape::{Other, Shape};
 use callbridge_model::Zone;
 use callbridge_model::clock;
+use callbridge_model::dates;
 use callbridge_model::number::Country;
 use callbridge_model::{Judged, Outcome, TypedNumber};
 use callbridge_spool::{CallFilter, Listed, Place, RowId, Search, State, Store, tables};
@@ -67,7 +67,7 @@ impl CommandHandler {
     }
 
     /// The countries whose numbers may be typed without their code.
-    pub(crate) fn countries(&self) -> impl Iterator<Item = Country> {
+    pub fn countries(&self) -> impl Iterator<Item = Country> {
         let trunks = self.rules.trunks.iter();
         let trunks = trunks.filter_map(|trunk| trunk.country);
         trunks.chain(self.rules.country)
@@ -76,9 +76,9 @@ impl CommandHandler {
     fn filter(&self, which: &CallsQuery) -> Result<CallFilter, Stop> {
         let zone = self.zone(which.zone.as_deref());
         let from = which.from.as_deref();
-        let from = from.map(|text| values::date(text, zone.as_time_zone()));
+        let from = from.map(|text| dates::date(text, zone.as_time_zone()));
         let to = which.to.as_deref();
-        let to = to.map(|text| values::date_end(text, zone.as_time_zone()));
+        let to = to.map(|text| dates::date_end(text, zone.as_time_zone()));
         let from = from
             .transpose()
             .map_err(|why| refused(format!("--from: {why}")))?;

@@ -11,19 +11,20 @@ const TRY_EVERY: Duration = Duration::from_millis(40);
 
 /// What is left of the wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LockWait {
+pub struct LockWait {
     until: Instant,
 }
 
 impl LockWait {
-    pub(crate) fn begin() -> Self {
+    /// Waits from here on.
+    pub fn begin() -> Self {
         Self {
             until: Instant::now() + WITHIN,
         }
     }
 
     /// Waits a little; false, and at once, when it has waited long enough.
-    pub(crate) async fn has_more(self) -> bool {
+    pub async fn has_more(self) -> bool {
         if Instant::now() >= self.until {
             return false;
         }

@@ -12,14 +12,14 @@
 //! | `user` | the names of Unix users, for what is told of whoever asked |
 //! | [`lock_wait`] | waits for the lock of a state folder |
 
-pub(crate) mod command_handler;
-pub(crate) mod lead_set;
-pub(crate) mod lock_wait;
-pub(crate) mod page_door;
-pub(crate) mod protocol;
+pub mod command_handler;
+pub mod lead_set;
+pub mod lock_wait;
+pub mod page_door;
+pub mod protocol;
 pub mod socket;
-pub(crate) mod state_access;
-pub(crate) mod user;
+pub mod state_access;
+pub mod user;
 
-pub(crate) use command_handler::CommandHandler;
+pub use command_handler::CommandHandler;
 pub use protocol::{ControlReply, ControlRequest};

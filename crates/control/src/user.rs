@@ -8,12 +8,12 @@ const USERS: &str = "/etc/passwd";
 const USERS_BYTES_MAX: u64 = 1 << 20;
 
 /// The name of this user; `uid 1001` where there is none.
-pub(crate) fn name_of(uid: u32) -> String {
+pub fn name_of(uid: u32) -> String {
     named(uid, Path::new(USERS))
 }
 
 /// The name of the user that this process runs as.
-pub(crate) fn own_name() -> String {
+pub fn own_name() -> String {
     name_of(rustix::process::geteuid().as_raw())
 }
 

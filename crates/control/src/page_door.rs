@@ -5,7 +5,8 @@ use callbridge_page::role::Role;
 
 /// Gives out links.
 #[derive(Clone, Debug)]
-pub(crate) struct PageDoor {
+pub struct PageDoor {
+    /// Gives out the tokens.
     pub links: Links,
     /// `http://127.0.0.1:9470`
     pub origin: String,
@@ -13,7 +14,7 @@ pub(crate) struct PageDoor {
 
 impl PageDoor {
     /// A link for this user; `None` where the system gives no random bytes.
-    pub(crate) fn link(&self, who: &str, role: Role) -> Option<String> {
+    pub fn link(&self, who: &str, role: Role) -> Option<String> {
         let path = self.links.issue(who, role)?;
         Some(format!("{}{path}", self.origin))
     }

@@ -9,6 +9,7 @@ use callbridge_page::role::Role;
 use callbridge_spool::State;
 use serde::{Deserialize, Serialize};
 
+/// A question to the daemon, by the command that asks it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
 pub enum ControlRequest {
@@ -16,6 +17,7 @@ pub enum ControlRequest {
     Status,
     /// `dead list`, `show`, `export`: an item a letter, oldest first, parked ones included.
     Letters {
+        /// Which of them.
         which: Selection,
         /// With all the bytes kept of unreadable ones, not the first of them alone.
         #[serde(default)]
@@ -26,6 +28,7 @@ pub enum ControlRequest {
     Watch,
     /// `dead retry`: an item a letter, with what became of it.
     Retry {
+        /// Which of them.
         which: Selection,
         /// Another lead than the rules give.
         lead: Option<LeadId>,
@@ -38,13 +41,21 @@ pub enum ControlRequest {
         dry_run: bool,
     },
     /// `dead discard`: an item a letter, with what became of it.
-    Discard { which: Selection },
+    Discard {
+        /// Which of them.
+        which: Selection,
+    },
     /// `lead missing`: an item a number that called and has no lead.
     LeadMissing,
     /// `lead list`: an item a number of the directory that a living lead has.
     LeadList,
     /// `lead set`: an item when the CRM has taken the values, and one when they are written.
-    LeadSet { lead: LeadId, items: Vec<Item> },
+    LeadSet {
+        /// Whose fields.
+        lead: LeadId,
+        /// The values.
+        items: Vec<Item>,
+    },
     /// `lead check`: an item a trunk, with what the number maps to there and why.
     LeadCheck {
         /// As a person writes it.
@@ -54,10 +65,14 @@ pub enum ControlRequest {
     LeadGive {
         /// As a person writes it.
         phone: String,
+        /// The lead that it has from now on.
         lead: LeadId,
     },
     /// `lead take`: an item with the lead that the number had.
-    LeadTake { phone: String },
+    LeadTake {
+        /// As a person writes it.
+        phone: String,
+    },
     /// `lead given`: an item a number that a person has given a lead.
     LeadGiven,
     /// `missed`: an item a customer who waits for a call back, longest waiting first.
@@ -79,13 +94,16 @@ pub enum ControlRequest {
     /// `calls`: an item a call, oldest first; with `follow` then [`ControlReply::Ready`], and an
     /// item a call that comes to be or ends, until the line is closed.
     Calls {
+        /// Which of them.
         which: CallsQuery,
         /// Those that are kept already; without it `follow` begins with the daemon's start.
         past: bool,
+        /// And those that come, until the line is closed.
         follow: bool,
     },
 }
 
+/// Which calls; all without any rule.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallsQuery {
     /// Of the day that it is in the PBX's zone.
@@ -96,7 +114,9 @@ pub struct CallsQuery {
     pub to: Option<String>,
     /// With this number, as a person types it.
     pub phone: Option<String>,
+    /// Over this trunk.
     pub trunk: Option<String>,
+    /// Standing so.
     pub state: Option<State>,
     /// Those between extensions, in place of the customers'.
     pub internal: bool,
@@ -114,6 +134,7 @@ pub enum ControlReply {
     Ready,
     /// One thing asked for.
     Item(serde_json::Value),
+    /// All has been said.
     End {
         /// How many items it was about.
         count: u64,

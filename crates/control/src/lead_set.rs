@@ -27,7 +27,7 @@ const LOOKS: [u64; 4] = [1, 2, 3, 5];
 
 /// Why it could not be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LeadSetRefusal {
+pub struct LeadSetRefusal {
     /// The exit code of the command (sysexits).
     pub code: u8,
     /// What, where, what to do.
@@ -46,7 +46,7 @@ fn refusal(code: u8, words: impl Into<String>) -> LeadSetRefusal {
 }
 
 /// What is needed to do it.
-pub(crate) struct LeadSet<'a> {
+pub struct LeadSet<'a> {
     /// The durable state: it keeps the catalogue.
     pub spool: &'a Handle,
     /// The way to the CRM; `None` without a daemon.
@@ -57,7 +57,7 @@ pub(crate) struct LeadSet<'a> {
 
 /// A write, as far as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LeadWrite {
+pub struct LeadWrite {
     lead: LeadId,
     request_id: String,
     token: TokenFingerprint,
@@ -68,7 +68,7 @@ pub(crate) struct LeadWrite {
 
 impl LeadWrite {
     /// `{lead, requestId, result, notes}`; the result is `accepted` or `written`.
-    pub(crate) fn to_json(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         json!({
             "lead": self.lead, "requestId": self.request_id, "result": self.result,
             "notes": self.notes,
@@ -82,11 +82,7 @@ impl LeadSet<'_> {
     /// # Errors
     /// 65 for fields or values that the CRM does not take, 69 where it cannot be asked, 77 for the
     /// token or its grant.
-    pub(crate) async fn send(
-        &self,
-        lead: LeadId,
-        items: &[Item],
-    ) -> Result<LeadWrite, LeadSetRefusal> {
+    pub async fn send(&self, lead: LeadId, items: &[Item]) -> Result<LeadWrite, LeadSetRefusal> {
         if self.asking.is_none() {
             let words = "no daemon runs here, or it has no CRM: values go out through its budget \
                          alone; start `callbridge run`";
@@ -133,7 +129,7 @@ impl LeadSet<'_> {
     ///
     /// # Errors
     /// 65 when the CRM could not write them, 69 when that is not known in time.
-    pub(crate) async fn settle(&self, write: LeadWrite) -> Result<LeadWrite, LeadSetRefusal> {
+    pub async fn settle(&self, write: LeadWrite) -> Result<LeadWrite, LeadSetRefusal> {
         let until = Instant::now() + WITHIN;
         let looks = LOOKS
             .into_iter()

@@ -35,11 +35,12 @@ const TOO_MANY: &str =
     "more letters came than were read: see `callbridge dead list`, then watch again";
 
 /// Says how everything stands.
-pub(crate) type StatusOf =
+pub type StatusOf =
     Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Status, Error>> + Send>> + Send + Sync>;
 
 /// What is needed to answer.
-pub(crate) struct CommandHandler {
+pub struct CommandHandler {
+    /// What is stored.
     pub spool: Handle,
     /// The daemon's flags; without trunks when no daemon runs.
     pub rules: Rules,
@@ -51,6 +52,7 @@ pub(crate) struct CommandHandler {
     pub zone: Option<String>,
     /// `--field-list-wrapper`
     pub field_list_wrapper: Option<String>,
+    /// Says how everything stands.
     pub status: StatusOf,
     /// The way to the page; `None` without one.
     pub page: Option<PageDoor>,
