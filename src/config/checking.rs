@@ -56,7 +56,7 @@ impl Checking<'_> {
             Verb::Dead(verb) => self.dead(verb),
             Verb::Lead(verb) => self.lead(verb),
             Verb::Missed(flags) => self.missed(flags),
-            Verb::Page(flags) => self.page(flags),
+            Verb::Page(flags) => page::check(self, flags),
             Verb::Connect(flags) => {
                 let connect = config::connect(&flags, self.environment, self.faults)?;
                 Ok(Command::Connect(Box::new(connect)))

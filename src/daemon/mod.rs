@@ -58,9 +58,10 @@ use callbridge_sender::CrmProxy;
 use callbridge_source::{self as source, Limits, Ring, Source, SourceId};
 use callbridge_spool::{Guard, Handle, Integrity, LeadDirectory};
 use lists::Lists;
-use observer::{Observer, SourceViews};
+use observer::{InwardViews, Observer, SourceViews};
 use outward::Outward;
 use rights::RightsReport;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
@@ -155,9 +156,8 @@ impl Daemon {
         let lists = Lists::load(&config.rules).with_directory(opened.directory.clone());
         let people: SharedPeople = Arc::new(RwLock::new(Arc::new(lists.people().clone())));
         let (ring, ring_end) = source::ring(Limits::default());
-        let is_file = opened.is_file.clone();
         let verdicts = start_sources(opened.sources, ring, &stopped, &mut intake);
-        let (seen, seen_up) = watch::channel(vec![false; is_file.len()]);
+        let (seen, seen_up) = watch::channel(vec![false; opened.is_file.len()]);
         let shell = Shell {
             intake: opened.intake,
             ring: ring_end,
@@ -186,19 +186,16 @@ impl Daemon {
         } = outward::start_sender(&config, &opened.spool, &durations, &stopped, &mut tasks);
         outward::start_notices(&config, &opened.spool, &stopped, &mut tasks);
         let webhooks = webhooks::start(&config, &opened.spool, &stopped, &mut tasks).await?;
-        let page_sessions = config.page.as_ref().map(|_| SessionCount::default());
         let observer = Arc::new(Observer {
-            page_sessions,
             spool: opened.spool.clone(),
-            sources: SourceViews {
-                states: sources,
-                others,
-                seen_up,
-            },
+            sources: SourceViews::new(sources, others, seen_up),
             sender,
             token_requests,
             durations,
-            webhooks,
+            inward: InwardViews {
+                page_sessions: config.page.as_ref().map(|_| SessionCount::default()),
+                webhooks,
+            },
             lists: shown,
             employees: met,
             trunks: opened.trunks,
@@ -212,7 +209,7 @@ impl Daemon {
             intake,
             tasks,
             guard: opened.guard,
-            is_file,
+            is_file: opened.is_file,
             dry_run: config.dry_run,
         };
         daemon
@@ -276,7 +273,12 @@ impl Daemon {
                 instance: page::instance(config),
                 arguments: page::arguments(std::env::args_os()),
             });
-            let sessions = self.observer.page_sessions.clone().unwrap_or_default();
+            let sessions = self
+                .observer
+                .inward
+                .page_sessions
+                .clone()
+                .unwrap_or_default();
             let serving = shown.serve(backend, sessions, stopped.clone());
             self.tasks.spawn(serving);
         }
@@ -291,19 +293,7 @@ impl Daemon {
             Ok(())
         });
         if let Some(addr) = config.listen {
-            let listener = privilege::listener(addr).await.map_err(|error| {
-                Failure::new(
-                    Code::Usage,
-                    format!("--listen {addr}: cannot listen: {error}"),
-                )
-            })?;
-            tracing::info!(address = %listener.local_addr().unwrap_or(addr), "health and metrics");
-            let watch: Arc<dyn http::Watch> = Arc::<Observer>::clone(&self.observer);
-            let stop = has_stopped(stopped.clone());
-            self.tasks.spawn(async move {
-                http::serve(listener, watch, stop).await;
-                Ok(())
-            });
+            self.show_metrics(addr, &stopped).await?;
         }
         if let Some(command) = config.notify_command.clone() {
             let (observer, spool) = (Arc::clone(&self.observer), self.observer.spool.clone());
@@ -313,6 +303,26 @@ impl Daemon {
         let alive = keep_alive(Arc::clone(&self.observer));
         self.tasks.spawn(until(alive, stopped));
         Ok(self)
+    }
+
+    /// Health and metrics.
+    async fn show_metrics(
+        &mut self,
+        addr: SocketAddr,
+        stopped: &watch::Receiver<bool>,
+    ) -> Result<(), Failure> {
+        let listener = privilege::listener(addr).await.map_err(|error| {
+            let words = format!("--listen {addr}: cannot listen: {error}");
+            Failure::new(Code::Usage, words)
+        })?;
+        tracing::info!(address = %listener.local_addr().unwrap_or(addr), "health and metrics");
+        let watch: Arc<dyn http::Watch> = Arc::<Observer>::clone(&self.observer);
+        let stop = has_stopped(stopped.clone());
+        self.tasks.spawn(async move {
+            http::serve(listener, watch, stop).await;
+            Ok(())
+        });
+        Ok(())
     }
 
     /// How everything stands.

@@ -33,6 +33,29 @@ pub(crate) struct SourceViews {
     pub seen_up: watch::Receiver<Vec<bool>>,
 }
 
+impl SourceViews {
+    pub(crate) fn new(
+        states: watch::Receiver<Vec<SourceStatus>>,
+        others: Others,
+        seen_up: watch::Receiver<Vec<bool>>,
+    ) -> Self {
+        Self {
+            states,
+            others,
+            seen_up,
+        }
+    }
+}
+
+/// What is known of those who come in.
+#[derive(Clone, Debug)]
+pub(crate) struct InwardViews {
+    /// Who is logged in at the page, where one is shown.
+    pub page_sessions: Option<SessionCount>,
+    /// The receiver of webhooks, where there is one.
+    pub webhooks: Option<ReceiverView>,
+}
+
 /// The ends of everything that can be looked at.
 #[derive(Clone, Debug)]
 pub(crate) struct Observer {
@@ -45,10 +68,8 @@ pub(crate) struct Observer {
     pub token_requests: watch::Receiver<Requests>,
     /// Times counted where they happen.
     pub durations: Durations,
-    /// Who is logged in at the page, where one is shown.
-    pub page_sessions: Option<SessionCount>,
-    /// The receiver of webhooks, where there is one.
-    pub webhooks: Option<ReceiverView>,
+    /// Who comes in.
+    pub inward: InwardViews,
     /// The files of leads and employees.
     pub lists: lists::ListStates,
     /// How employees meet the newest calls.
@@ -101,7 +122,7 @@ impl Observer {
             },
             pause: pause.or(sender.pause),
             troubles: sender.troubles,
-            webhooks: self.webhooks.as_ref().map(ReceiverView::status),
+            webhooks: self.inward.webhooks.as_ref().map(ReceiverView::status),
             directory,
             lists: self.lists.borrow().values().cloned().collect(),
             employees: self.employees.borrow().clone().or(kept.employees),
@@ -144,9 +165,9 @@ impl Observer {
             requests,
             dead_letters,
             log_lines_lost: callbridge_log::lost_lines(),
-            webhooks: self.webhooks.as_ref().map(ReceiverView::events),
+            webhooks: self.inward.webhooks.as_ref().map(ReceiverView::events),
             durations: self.durations.clone(),
-            page_sessions: self.page_sessions.as_ref().map(SessionCount::get),
+            page_sessions: self.inward.page_sessions.as_ref().map(SessionCount::get),
         }
     }
 

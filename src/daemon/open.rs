@@ -54,14 +54,10 @@ pub(crate) struct Opened {
     pub assembling: Settings,
 }
 
-/// Opens everything that `run` needs of the disk.
-///
-/// # Errors
-/// When the folder cannot be used, is in use, or belongs to another CRM or PBX.
-pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opened, Failure> {
-    let dir = config.state.clone().unwrap_or_else(|| PathBuf::from("."));
+/// How the spool is opened by these flags.
+fn spool_settings(config: &Config, durations: &Durations) -> spool::Settings {
     let commit = durations.commit.clone();
-    let settings = spool::Settings {
+    spool::Settings {
         look_up: config.crm.is_some() && !config.dry_run,
         drop_employee: config.crm.as_ref().is_some_and(|crm| crm.drop_employee),
         shows: shows(config),
@@ -75,7 +71,16 @@ pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opene
         }),
         on_commit: Some(Arc::new(move |took| commit.observe(took.as_secs_f64()))),
         ..spool::Settings::default()
-    };
+    }
+}
+
+/// Opens everything that `run` needs of the disk.
+///
+/// # Errors
+/// When the folder cannot be used, is in use, or belongs to another CRM or PBX.
+pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opened, Failure> {
+    let dir = config.state.clone().unwrap_or_else(|| PathBuf::from("."));
+    let settings = spool_settings(config, durations);
     spool::refuse_shared(&dir).map_err(failure)?;
     let (spool, guard) = locked(&dir, &settings).await.map_err(failure)?;
     let now = clock::now().wall;

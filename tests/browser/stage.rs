@@ -127,7 +127,7 @@ impl Stage {
     }
 }
 
-/// The recording: of each four calls one has an unknown lead and one has none; the last one goes on.
+/// The recording: of each four calls one has an unknown lead and one has none; the last goes on.
 fn told() -> String {
     let call = |n: u32| match n % 4 {
         0 => Call::without_lead(n),

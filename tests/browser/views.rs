@@ -122,8 +122,10 @@ async fn without_scripts(browser: &Browser, url: &str, language: &str) -> Result
     went?;
     let told = browser
         .execute(
-            "return [document.documentElement.lang, document.querySelector('h1')?.innerText ?? '',
-                     document.querySelectorAll('script:not([src]), style, [style], [onclick]').length]",
+            "const inline = 'script:not([src]), style, [style], [onclick]';
+             return [document.documentElement.lang,
+                     document.querySelector('h1')?.innerText ?? '',
+                     document.querySelectorAll(inline).length]",
         )
         .await?;
     let (lang, heading) = (told[0].as_str(), told[1].as_str().unwrap_or_default());

@@ -171,13 +171,10 @@ fn for_people(shell: &PageShell, fields: Vec<(String, String)>) -> Vec<(String, 
 
 /// `GET` and `POST /login`.
 pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Handled {
-    let by_name = !page.settings.passwords().is_empty();
+    let people = page.settings.passwords();
+    let by_name = !people.is_empty();
     if !asked.is_post() {
-        if page
-            .doors
-            .whose(asked, &page.settings.passwords())
-            .is_some()
-        {
+        if page.doors.whose(asked, &people).is_some() {
             return Ok(see(local_path(asked.query.get("next").unwrap_or("/"))));
         }
         let view = LoginSheet {
@@ -225,7 +222,7 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
         return again(StatusCode::FORBIDDEN, shell.t("login.wrong").to_owned());
     };
     page.doors.forgive(began, asked);
-    let line = page.settings.passwords().print(&name);
+    let line = people.print(&name);
     let token = open_session(page, &name, role, line).await?;
     let mut response = match carried.is_empty() {
         true => see(local_path(&next)),

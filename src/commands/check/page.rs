@@ -2,7 +2,7 @@
 
 use super::finding::CheckFinding;
 use super::webhooks::{certificate, now};
-use crate::config::checked::{Config, Page};
+use crate::config::checked::{Config, PageConfig};
 use crate::privilege;
 use callbridge_model::exit::Code;
 use callbridge_model::secret::ExposeSecret as _;
@@ -23,7 +23,7 @@ pub(crate) async fn look(config: &Config, daemon: bool) -> Vec<CheckFinding> {
     found
 }
 
-async fn address(page: &Page, daemon: bool) -> CheckFinding {
+async fn address(page: &PageConfig, daemon: bool) -> CheckFinding {
     let (name, addr) = ("page", page.listen);
     let refused = |what: String, todo: &str| CheckFinding::fault(Code::Usage, name, what, todo);
     // What the certificate holds is looked at by itself: here it counts that there is one.

@@ -27,7 +27,7 @@ pub(crate) mod typed;
 mod webhooks;
 
 pub(crate) use connect::check as connect;
-pub(crate) use page::Page;
+pub(crate) use page::PageConfig;
 pub(crate) use token::TokenFrom;
 pub(crate) use typed::{FlagContext, Purpose, logging, state_folder};
 
@@ -70,7 +70,7 @@ pub struct Config {
     /// Where events of the CRM are taken; `None` without `--webhook-listen`.
     pub webhooks: Option<Webhooks>,
     /// Where the page is shown; `None` without `--page`.
-    pub page: Option<Page>,
+    pub page: Option<PageConfig>,
     /// How calls are told apart.
     pub calls: CallRules,
     /// The state folder; `None` only where it was not asked for and has no default.

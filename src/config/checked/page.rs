@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 /// The page, as it was asked for.
 #[derive(Clone, Debug)]
-pub struct Page {
+pub struct PageConfig {
     /// `--page`
     pub listen: SocketAddr,
     /// `--page-cert` and `--page-key`
@@ -29,7 +29,7 @@ pub(super) fn check(
     flags: &PageFlags,
     environment: &Environment,
     faults: &mut Faults,
-) -> Option<Page> {
+) -> Option<PageConfig> {
     let file = path(
         "--page-password-file",
         &flags.page_password_file,
@@ -45,7 +45,7 @@ pub(super) fn check(
     let read = read.map_err(|_| format!("`{text}` is no IP:PORT, as 127.0.0.1:9470"));
     let listen = faults.take("--page", read)?;
     let names: Vec<String> = values::given(&flags.page_name).map(str::to_owned).collect();
-    Some(Page {
+    Some(PageConfig {
         listen,
         tls,
         names,
@@ -98,7 +98,7 @@ fn certificate(flags: &PageFlags, faults: &mut Faults) -> Option<Certificate> {
 mod tests {
     use super::*;
 
-    fn checked(flags: &PageFlags) -> (Option<Page>, String) {
+    fn checked(flags: &PageFlags) -> (Option<PageConfig>, String) {
         let mut faults = Faults::default();
         let page = check(flags, &Environment::default(), &mut faults);
         (page, faults.to_string())

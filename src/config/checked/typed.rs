@@ -55,9 +55,7 @@ impl TryFrom<FlagContext<'_>> for Config {
             ..
         } = flags.operation;
         let sources = sources::check(&flags.sources, needs, environment, &mut faults);
-        let pbx_timezone = flags.sources.pbx_timezone.as_deref();
-        let pbx_timezone =
-            pbx_timezone.and_then(|text| faults.take("--pbx-timezone", values::zone(text)));
+        let pbx_timezone = pbx_timezone(flags.sources.pbx_timezone.as_deref(), &mut faults);
         let zone = pbx_timezone.clone().unwrap_or(TimeZone::UTC);
         let columns = flags.sources.columns.as_deref();
         let cel_columns = columns.and_then(|text| faults.take("--columns", sources::columns(text)));
@@ -112,6 +110,10 @@ impl TryFrom<FlagContext<'_>> for Config {
             unread_variables,
         })
     }
+}
+
+fn pbx_timezone(text: Option<&str>, faults: &mut Faults) -> Option<TimeZone> {
+    text.and_then(|text| faults.take("--pbx-timezone", values::zone(text)))
 }
 
 /// A variable that is nearly one of ours is a fault, as a flag that is: what it says would be left

@@ -148,27 +148,27 @@ impl Backend for DaemonBackend {
     }
 
     fn today(&self) -> Answer<'_, Figures> {
-        Box::pin(self.figures())
+        Box::pin(super::figures::figures(self))
     }
 
     fn under_way(&self) -> Answer<'_, Vec<OpenCallView>> {
-        Box::pin(self.open_calls())
+        Box::pin(super::calls::open_calls(self))
     }
 
     fn calls(&self, query: CallQuery) -> Answer<'_, CallPage> {
-        Box::pin(self.call_page(query))
+        Box::pin(super::calls::call_page(self, query))
     }
 
     fn call(&self, uuid: String) -> Answer<'_, Option<CallView>> {
-        Box::pin(self.one_call(uuid))
+        Box::pin(super::calls::one_call(self, uuid))
     }
 
     fn letters(&self, query: LetterQuery) -> Answer<'_, LetterPage> {
-        Box::pin(self.letter_page(query))
+        Box::pin(super::letters::letter_page(self, query))
     }
 
     fn letter_ids(&self, query: LetterQuery) -> Answer<'_, Vec<u64>> {
-        Box::pin(self.ids_of_letters(query))
+        Box::pin(super::letters::ids_of_letters(self, query))
     }
 
     fn act<'a>(
@@ -177,39 +177,39 @@ impl Backend for DaemonBackend {
         ids: &'a [u64],
         who: &'a str,
     ) -> Answer<'a, Vec<Acted>> {
-        Box::pin(self.act_on(action, ids, who))
+        Box::pin(super::letters::act_on(self, action, ids, who))
     }
 
     fn numbers(&self) -> Answer<'_, Vec<NumberView>> {
-        Box::pin(self.numbers_without_lead())
+        Box::pin(super::leads::numbers_without_lead(self))
     }
 
     fn give_lead<'a>(&'a self, phone: &'a str, lead: &'a str, who: &'a str) -> Answer<'a, u64> {
-        Box::pin(self.lead_given(phone, lead, who))
+        Box::pin(super::leads::lead_given(self, phone, lead, who))
     }
 
     fn take_lead<'a>(&'a self, phone: &'a str, who: &'a str) -> Answer<'a, ()> {
-        Box::pin(self.lead_taken(phone, who))
+        Box::pin(super::leads::lead_taken(self, phone, who))
     }
 
     fn given_leads(&self) -> Answer<'_, Vec<GivenLead>> {
-        Box::pin(self.leads_given())
+        Box::pin(super::leads::leads_given(self))
     }
 
     fn missed(&self) -> Answer<'_, Vec<MissedView>> {
-        Box::pin(self.missed_customers())
+        Box::pin(super::people::missed_customers(self))
     }
 
     fn employees(&self, span: Span) -> Answer<'_, Vec<EmployeeFigures>> {
-        Box::pin(self.employee_figures(span))
+        Box::pin(super::people::employee_figures(self, span))
     }
 
     fn pbx(&self) -> Answer<'_, PbxView> {
-        Box::pin(self.pbx_view())
+        Box::pin(super::people::pbx_view(self))
     }
 
     fn check(&self) -> Answer<'_, Vec<CheckFinding>> {
-        Box::pin(self.checked())
+        Box::pin(super::trial::checked(self))
     }
 
     fn kept_sessions(&self) -> Answer<'_, Option<String>> {

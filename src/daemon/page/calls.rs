@@ -29,179 +29,188 @@ fn input(words: String) -> Refusal {
 }
 
 /// What a person searches for.
-enum Wanted {
+enum CallSearch {
     One(Box<Row>),
     Filter(Box<CallFilter>),
 }
 
-impl DaemonBackend {
-    pub(super) async fn call_page(&self, query: CallQuery) -> Result<CallPage, Refusal> {
-        let mut before = match query.before.as_deref() {
-            None => Place::END,
-            Some(key) => {
-                let read = Place::read(key);
-                read.ok_or_else(|| input(format!("`{key}` is no place in this list")))?
-            }
-        };
-        let filter = match self.wanted(&query).await? {
-            Wanted::One(row) => {
-                let calls = vec![line_of(&row.record, Some(row.state), row.reason)];
-                return Ok(CallPage { calls, next: None });
-            }
-            Wanted::Filter(filter) => *filter,
-        };
-        let mut page = CallPage::default();
-        for _ in 0..WALKS_MAX {
-            let (of, room) = (filter.clone(), PAGE - page.calls.len());
-            let read = self
-                .spool
-                .read(move |store| tables::listed::listed_back(store, &of, before, room));
-            let (found, next) = read.await.map_err(broken)?;
-            page.calls.extend(found.iter().map(line));
-            page.next = next.map(|place| place.to_string());
-            match next.filter(|_| page.calls.len() < PAGE) {
-                Some(place) => before = place,
-                None => break,
-            }
+pub(super) async fn call_page(
+    backend: &DaemonBackend,
+    query: CallQuery,
+) -> Result<CallPage, Refusal> {
+    let mut before = match query.before.as_deref() {
+        None => Place::END,
+        Some(key) => {
+            let read = Place::read(key);
+            read.ok_or_else(|| input(format!("`{key}` is no place in this list")))?
         }
-        Ok(page)
-    }
-
-    async fn wanted(&self, query: &CallQuery) -> Result<Wanted, Refusal> {
-        let mut filter = CallFilter {
-            trunk: query.trunk.clone(),
-            ..CallFilter::default()
-        };
-        if let Some(word) = &query.state {
-            let read = State::from_word(word);
-            let state = read.ok_or_else(|| input(format!("`{word}` is no state of a call")))?;
-            filter.state = Some(state);
+    };
+    let filter = match wanted(backend, &query).await? {
+        CallSearch::One(row) => {
+            let calls = vec![line_of(&row.record, Some(row.state), row.reason)];
+            return Ok(CallPage { calls, next: None });
         }
-        if let Some(day) = &query.day {
-            let zone = self.zone.as_time_zone();
-            let wrong = |why: String| input(format!("{day}: {why}"));
-            let from = callbridge_model::dates::date(day, zone).map_err(wrong)?;
-            let to = callbridge_model::dates::date_end(day, zone).map_err(wrong)?;
-            filter.from = Some(from.floor_seconds().get());
-            filter.until = Some(to.floor_seconds().get());
-        }
-        let Some(text) = query.text.as_deref().map(str::trim) else {
-            return Ok(Wanted::Filter(Box::new(filter)));
-        };
-        let typed = TypedNumber::read(text, self.handler.countries());
-        if let Some(typed) = typed.filter(TypedNumber::is_plain) {
-            filter.phone = Some(typed);
-            return Ok(Wanted::Filter(Box::new(filter)));
-        }
-        let id = text.to_owned();
-        let search = self
+        CallSearch::Filter(filter) => *filter,
+    };
+    let mut page = CallPage::default();
+    for _ in 0..WALKS_MAX {
+        let (of, room) = (filter.clone(), PAGE - page.calls.len());
+        let read = backend
             .spool
-            .read(move |store| tables::search::search_call(store, &id));
-        if let Search::One(row) = search.await.map_err(broken)? {
-            return Ok(Wanted::One(row));
+            .read(move |store| tables::listed::listed_back(store, &of, before, room));
+        let (found, next) = read.await.map_err(broken)?;
+        page.calls.extend(found.iter().map(line));
+        page.next = next.map(|place| place.to_string());
+        match next.filter(|_| page.calls.len() < PAGE) {
+            Some(place) => before = place,
+            None => break,
         }
-        // No number of a customer, and no id: an extension, whatever it is made of.
-        filter.extension = Some(text.to_owned());
-        Ok(Wanted::Filter(Box::new(filter)))
     }
+    Ok(page)
+}
 
-    pub(super) async fn one_call(&self, uuid: String) -> Result<Option<CallView>, Refusal> {
-        let read = self.spool.read(move |store| {
-            let Search::One(row) = tables::search::search_call(store, &uuid)? else {
-                return Ok(None);
-            };
-            let letter = matches!(row.state, State::Dead | State::Parked);
-            let letter = match letter {
-                true => tables::letters::letter(store, row.id)?,
-                false => None,
-            };
-            Ok(Some((row, letter)))
-        });
-        let Some((row, letter)) = read.await.map_err(broken)? else {
+async fn wanted(backend: &DaemonBackend, query: &CallQuery) -> Result<CallSearch, Refusal> {
+    let mut filter = CallFilter {
+        trunk: query.trunk.clone(),
+        ..CallFilter::default()
+    };
+    if let Some(word) = &query.state {
+        let read = State::from_word(word);
+        let state = read.ok_or_else(|| input(format!("`{word}` is no state of a call")))?;
+        filter.state = Some(state);
+    }
+    if let Some(day) = &query.day {
+        let zone = backend.zone.as_time_zone();
+        let wrong = |why: String| input(format!("{day}: {why}"));
+        let from = callbridge_model::dates::date(day, zone).map_err(wrong)?;
+        let to = callbridge_model::dates::date_end(day, zone).map_err(wrong)?;
+        filter.from = Some(from.floor_seconds().get());
+        filter.until = Some(to.floor_seconds().get());
+    }
+    let Some(text) = query.text.as_deref().map(str::trim) else {
+        return Ok(CallSearch::Filter(Box::new(filter)));
+    };
+    let typed = TypedNumber::read(text, backend.handler.countries());
+    if let Some(typed) = typed.filter(TypedNumber::is_plain) {
+        filter.phone = Some(typed);
+        return Ok(CallSearch::Filter(Box::new(filter)));
+    }
+    let id = text.to_owned();
+    let search = backend
+        .spool
+        .read(move |store| tables::search::search_call(store, &id));
+    if let Search::One(row) = search.await.map_err(broken)? {
+        return Ok(CallSearch::One(row));
+    }
+    // No number of a customer, and no id: an extension, whatever it is made of.
+    filter.extension = Some(text.to_owned());
+    Ok(CallSearch::Filter(Box::new(filter)))
+}
+
+pub(super) async fn one_call(
+    backend: &DaemonBackend,
+    uuid: String,
+) -> Result<Option<CallView>, Refusal> {
+    let read = backend.spool.read(move |store| {
+        let Search::One(row) = tables::search::search_call(store, &uuid)? else {
             return Ok(None);
         };
-        Ok(Some(CallView {
-            letter: letter.map(letters::view),
-            ..self.view(&row)
-        }))
-    }
-
-    fn view(&self, row: &Row) -> CallView {
-        let is_letter = matches!(row.state, State::Dead | State::Parked);
-        let judged = Judged {
-            record: row.record.clone(),
-            outcome: match is_letter {
-                true => Outcome::DeadLetter,
-                false => Outcome::Journal,
-            },
-            reason: row.reason.filter(|_| is_letter),
-            message: row.message.clone(),
-            live: false,
-            kept_out_unanswered: false,
-            remarks: row.call.remarks.clone(),
-            judged_at: row.since,
+        let letter = matches!(row.state, State::Dead | State::Parked);
+        let letter = match letter {
+            true => tables::letters::letter(store, row.id)?,
+            false => None,
         };
-        let of = Explained {
-            judged: &judged,
-            call: &row.call,
-            rules: &self.handler.rules,
-            // Lists are not read for it: the lead is the one that was put down.
-            people: &People::default(),
-        };
-        let times = Times::new(&self.zone, row.call.started);
-        let told = text::block(&of, &times, Depth::Story, Paint::default());
-        let timeline = row.call.timeline.as_ref();
-        let events = timeline.map(|timeline| story::events(timeline, &times));
-        let attempts = row.attempts.iter();
-        let attempts = attempts.map(|it| (it.at.floor_seconds().get(), it.words.clone()));
-        CallView {
-            line: line_of(&row.record, Some(row.state), judged.reason),
-            picture: picture::svg(&of, &times).unwrap_or_default(),
-            story: told.lines().map(str::to_owned).collect(),
-            events: events.unwrap_or_default(),
-            record: serde_json::to_string_pretty(&row.record).unwrap_or_default(),
-            attempts: attempts.collect(),
-            letter: None,
-        }
-    }
+        Ok(Some((row, letter)))
+    });
+    let Some((row, letter)) = read.await.map_err(broken)? else {
+        return Ok(None);
+    };
+    Ok(Some(CallView {
+        letter: letter.map(letters::view),
+        ..view(backend, &row)
+    }))
+}
 
-    pub(super) async fn open_calls(&self) -> Result<Vec<OpenCallView>, Refusal> {
-        let read = self
-            .spool
-            .read(|store| tables::open_calls::all_open_calls(store));
-        let open = read.await.map_err(broken)?;
-        let now = clock::now().wall;
-        let calls = callbridge_intake::under_way::under_way(&self.intake, &open);
-        let mut calls: Vec<OpenCallView> = calls
-            .into_iter()
-            .map(|(pbx, call)| self.open_call(pbx, &call, now))
-            .collect();
-        calls.sort_by_key(|call| call.since);
-        calls.truncate(OPEN_MAX);
-        Ok(calls)
+fn view(backend: &DaemonBackend, row: &Row) -> CallView {
+    let is_letter = matches!(row.state, State::Dead | State::Parked);
+    let judged = Judged {
+        record: row.record.clone(),
+        outcome: match is_letter {
+            true => Outcome::DeadLetter,
+            false => Outcome::Journal,
+        },
+        reason: row.reason.filter(|_| is_letter),
+        message: row.message.clone(),
+        live: false,
+        kept_out_unanswered: false,
+        remarks: row.call.remarks.clone(),
+        judged_at: row.since,
+    };
+    let of = Explained {
+        judged: &judged,
+        call: &row.call,
+        rules: &backend.handler.rules,
+        // Lists are not read for it: the lead is the one that was put down.
+        people: &People::default(),
+    };
+    let times = Times::new(&backend.zone, row.call.started);
+    let told = text::block(&of, &times, Depth::Story, Paint::default());
+    let timeline = row.call.timeline.as_ref();
+    let events = timeline.map(|timeline| story::events(timeline, &times));
+    let attempts = row.attempts.iter();
+    let attempts = attempts.map(|it| (it.at.floor_seconds().get(), it.words.clone()));
+    CallView {
+        line: line_of(&row.record, Some(row.state), judged.reason),
+        picture: picture::svg(&of, &times).unwrap_or_default(),
+        story: told.lines().map(str::to_owned).collect(),
+        events: events.unwrap_or_default(),
+        record: serde_json::to_string_pretty(&row.record).unwrap_or_default(),
+        attempts: attempts.collect(),
+        letter: None,
     }
+}
 
-    fn open_call(&self, pbx: String, call: &FinishedCall, now: EventTime) -> OpenCallView {
-        let rules = &self.handler.rules;
-        let judged = journal::judge(call, &pbx, rules, &People::default(), now);
-        let record = judged.record;
-        let heard = call.number.as_ref().map(|it| it.text.clone());
-        let phone = record.client_phone.map(|it| it.as_str().to_owned());
-        let mut extensions = record.employees_in_order;
-        if extensions.is_empty() {
-            extensions.extend(record.employee);
-        }
-        let answered = call.why.iter().find(|it| it.value == "answered");
-        let answered = answered.filter(|_| call.answered);
-        OpenCallView {
-            linkedid: record.linkedid,
-            pbx,
-            since: call.started.floor_seconds().get(),
-            answered_at: answered.map(|it| it.at.floor_seconds().get()),
-            trunk: record.trunk,
-            phone: phone.or(heard),
-            extensions,
-        }
+pub(super) async fn open_calls(backend: &DaemonBackend) -> Result<Vec<OpenCallView>, Refusal> {
+    let read = backend
+        .spool
+        .read(|store| tables::open_calls::all_open_calls(store));
+    let open = read.await.map_err(broken)?;
+    let now = clock::now().wall;
+    let calls = callbridge_intake::under_way::under_way(&backend.intake, &open);
+    let mut calls: Vec<OpenCallView> = calls
+        .into_iter()
+        .map(|(pbx, call)| open_call(backend, pbx, &call, now))
+        .collect();
+    calls.sort_by_key(|call| call.since);
+    calls.truncate(OPEN_MAX);
+    Ok(calls)
+}
+
+fn open_call(
+    backend: &DaemonBackend,
+    pbx: String,
+    call: &FinishedCall,
+    now: EventTime,
+) -> OpenCallView {
+    let rules = &backend.handler.rules;
+    let judged = journal::judge(call, &pbx, rules, &People::default(), now);
+    let record = judged.record;
+    let heard = call.number.as_ref().map(|it| it.text.clone());
+    let phone = record.client_phone.map(|it| it.as_str().to_owned());
+    let mut extensions = record.employees_in_order;
+    if extensions.is_empty() {
+        extensions.extend(record.employee);
+    }
+    let answered = call.why.iter().find(|it| it.value == "answered");
+    let answered = answered.filter(|_| call.answered);
+    OpenCallView {
+        linkedid: record.linkedid,
+        pbx,
+        since: call.started.floor_seconds().get(),
+        answered_at: answered.map(|it| it.at.floor_seconds().get()),
+        trunk: record.trunk,
+        phone: phone.or(heard),
+        extensions,
     }
 }
 

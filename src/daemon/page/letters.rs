@@ -35,91 +35,95 @@ fn number(id: RowId) -> u64 {
     u64::try_from(id.0).unwrap_or(0)
 }
 
-impl DaemonBackend {
-    pub(super) async fn letter_page(&self, query: LetterQuery) -> Result<LetterPage, Refusal> {
-        let filter = filter(&query, PAGE)?;
-        let read = self.spool.read(move |store| {
-            let letters = tables::letters::letters(store, &filter)?;
-            Ok((letters, tables::letters::letters_by_reason(store)?))
-        });
-        let (letters, reasons) = read.await.map_err(broken)?;
-        let next = letters.last().filter(|_| letters.len() == PAGE);
-        let next = next.map(|letter| number(letter.id));
-        let reasons = reasons.into_iter().map(|(reason, count)| ReasonView {
-            reason: reason.word().to_owned(),
-            count,
-            hint: callbridge_spool::advice::hint(reason).to_owned(),
-        });
-        Ok(LetterPage {
-            letters: letters.into_iter().map(view).collect(),
-            next,
-            reasons: reasons.collect(),
-        })
-    }
+pub(super) async fn letter_page(
+    backend: &DaemonBackend,
+    query: LetterQuery,
+) -> Result<LetterPage, Refusal> {
+    let filter = filter(&query, PAGE)?;
+    let read = backend.spool.read(move |store| {
+        let letters = tables::letters::letters(store, &filter)?;
+        Ok((letters, tables::letters::letters_by_reason(store)?))
+    });
+    let (letters, reasons) = read.await.map_err(broken)?;
+    let next = letters.last().filter(|_| letters.len() == PAGE);
+    let next = next.map(|letter| number(letter.id));
+    let reasons = reasons.into_iter().map(|(reason, count)| ReasonView {
+        reason: reason.word().to_owned(),
+        count,
+        hint: callbridge_spool::advice::hint(reason).to_owned(),
+    });
+    Ok(LetterPage {
+        letters: letters.into_iter().map(view).collect(),
+        next,
+        reasons: reasons.collect(),
+    })
+}
 
-    pub(super) async fn ids_of_letters(&self, query: LetterQuery) -> Result<Vec<u64>, Refusal> {
-        let mut filter = filter(&query, IDS_PAGE)?;
-        let mut ids = Vec::new();
-        loop {
-            let of = filter.clone();
-            let read = self.spool.read(move |store| {
-                let letters = tables::letters::letters(store, &of)?;
-                Ok(letters
-                    .into_iter()
-                    .map(|letter| letter.id)
-                    .collect::<Vec<_>>())
-            });
-            let page = read.await.map_err(broken)?;
-            ids.extend(page.iter().copied().map(number));
-            match page.last() {
-                Some(last) if page.len() == IDS_PAGE => filter.before = Some(*last),
-                Some(_) | None => return Ok(ids),
-            }
+pub(super) async fn ids_of_letters(
+    backend: &DaemonBackend,
+    query: LetterQuery,
+) -> Result<Vec<u64>, Refusal> {
+    let mut filter = filter(&query, IDS_PAGE)?;
+    let mut ids = Vec::new();
+    loop {
+        let of = filter.clone();
+        let read = backend.spool.read(move |store| {
+            let letters = tables::letters::letters(store, &of)?;
+            Ok(letters
+                .into_iter()
+                .map(|letter| letter.id)
+                .collect::<Vec<_>>())
+        });
+        let page = read.await.map_err(broken)?;
+        ids.extend(page.iter().copied().map(number));
+        match page.last() {
+            Some(last) if page.len() == IDS_PAGE => filter.before = Some(*last),
+            Some(_) | None => return Ok(ids),
         }
     }
+}
 
-    pub(super) async fn act_on(
-        &self,
-        action: &LetterAction,
-        ids: &[u64],
-        who: &str,
-    ) -> Result<Vec<Acted>, Refusal> {
-        if ids.is_empty() {
-            return Ok(Vec::new());
-        }
-        let which = Selection {
-            ids: ids.iter().map(u64::to_string).collect(),
-            ..Selection::default()
-        };
-        let question = match action {
-            LetterAction::Discard => ControlRequest::Discard { which },
-            LetterAction::Retry {
-                lead,
-                employee,
-                dry_run,
-            } => ControlRequest::Retry {
-                which,
-                lead: lead.as_deref().map(lead_id).transpose()?,
-                employee: employee.as_deref().map(employee_of).transpose()?,
-                said: None,
-                dry_run: *dry_run,
-            },
-        };
-        let items = self.ask(question, who).await?;
-        let text = |item: &Value, name: &str| {
-            let text = item.get(name).and_then(Value::as_str);
-            text.map(str::to_owned)
-        };
-        let id = |item: &Value, name: &str| item.get(name).and_then(Value::as_i64);
-        let acted = items.into_iter().map(|item| Acted {
-            id: item.get("id").and_then(Value::as_u64).unwrap_or(0),
-            result: text(&item, "result").unwrap_or_default(),
-            why: text(&item, "why"),
-            lead_id: id(&item, "leadId"),
-            employee_id: id(&item, "employeeId"),
-        });
-        Ok(acted.collect())
+pub(super) async fn act_on(
+    backend: &DaemonBackend,
+    action: &LetterAction,
+    ids: &[u64],
+    who: &str,
+) -> Result<Vec<Acted>, Refusal> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
     }
+    let which = Selection {
+        ids: ids.iter().map(u64::to_string).collect(),
+        ..Selection::default()
+    };
+    let question = match action {
+        LetterAction::Discard => ControlRequest::Discard { which },
+        LetterAction::Retry {
+            lead,
+            employee,
+            dry_run,
+        } => ControlRequest::Retry {
+            which,
+            lead: lead.as_deref().map(lead_id).transpose()?,
+            employee: employee.as_deref().map(employee_of).transpose()?,
+            said: None,
+            dry_run: *dry_run,
+        },
+    };
+    let items = backend.ask(question, who).await?;
+    let text = |item: &Value, name: &str| {
+        let text = item.get(name).and_then(Value::as_str);
+        text.map(str::to_owned)
+    };
+    let id = |item: &Value, name: &str| item.get(name).and_then(Value::as_i64);
+    let acted = items.into_iter().map(|item| Acted {
+        id: item.get("id").and_then(Value::as_u64).unwrap_or(0),
+        result: text(&item, "result").unwrap_or_default(),
+        why: text(&item, "why"),
+        lead_id: id(&item, "leadId"),
+        employee_id: id(&item, "employeeId"),
+    });
+    Ok(acted.collect())
 }
 
 /// A lead as it was typed.

@@ -19,7 +19,7 @@ mod people;
 mod trial;
 
 use super::{has_stopped, until};
-use crate::config::checked::{Config, Page};
+use crate::config::checked::{Config, PageConfig};
 use crate::failure::Failure;
 use crate::privilege;
 use backend::DaemonBackend;
@@ -47,7 +47,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// # Errors
 /// When the address is not free, the certificate does not serve, or the password file cannot be
 /// read.
-pub(crate) async fn open(page: &Page, stopped: &watch::Receiver<bool>) -> Result<Opened, Failure> {
+pub(crate) async fn open(
+    page: &PageConfig,
+    stopped: &watch::Receiver<bool>,
+) -> Result<OpenedPage, Failure> {
     let mut keeping = JoinSet::new();
     let tls = page.tls.clone().map(tls::keep).transpose();
     let tls =
@@ -79,7 +82,7 @@ pub(crate) async fn open(page: &Page, stopped: &watch::Receiver<bool>) -> Result
         keeping.spawn(until(follow(place.clone(), people), stopped.clone()));
     }
     tracing::info!(address = %addr, "the page is shown");
-    Ok(Opened {
+    Ok(OpenedPage {
         listener,
         door: PageDoor {
             links: settings.links(),
@@ -91,14 +94,14 @@ pub(crate) async fn open(page: &Page, stopped: &watch::Receiver<bool>) -> Result
 }
 
 /// The page's listener, and what keeps its files in force.
-pub(crate) struct Opened {
+pub(crate) struct OpenedPage {
     listener: tokio::net::TcpListener,
     pub(crate) door: PageDoor,
     settings: Settings,
     keeping: JoinSet<anyhow::Result<()>>,
 }
 
-impl Opened {
+impl OpenedPage {
     /// Serves until the stop is given.
     pub(crate) async fn serve(
         self,
@@ -122,7 +125,7 @@ impl Opened {
 }
 
 /// How a browser comes to the page: by its address, or by a name where it listens at all.
-fn origin(page: &Page, addr: SocketAddr, scheme: &str) -> String {
+fn origin(page: &PageConfig, addr: SocketAddr, scheme: &str) -> String {
     let named = page.names.first().filter(|_| !addr.ip().is_loopback());
     match (named, page.behind_proxy) {
         (Some(name), true) => format!("{scheme}://{name}"),

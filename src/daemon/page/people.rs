@@ -11,79 +11,77 @@ use serde_json::Value;
 /// Seconds of the days before today that a week has.
 const DAYS_BEFORE: i64 = 6;
 
-impl DaemonBackend {
-    pub(super) async fn missed_customers(&self) -> Result<Vec<MissedView>, Refusal> {
-        let question = ControlRequest::Missed { within_sec: None };
-        // a list is nobody's act
-        let items = self.ask(question, "").await?;
-        let text = |item: &Value, name: &str| item[name].as_str().unwrap_or_default().to_owned();
-        let number = |item: &Value, name: &str| item[name].as_i64().unwrap_or_default();
-        let missed = items.iter().map(|item| MissedView {
-            phone: text(item, "phone"),
-            lead_id: item["leadId"].as_i64(),
-            trunk: text(item, "trunk"),
-            first_at: number(item, "firstAt"),
-            last_at: number(item, "lastAt"),
-            tries: item["tries"].as_u64().unwrap_or_default(),
-        });
-        Ok(missed.collect())
-    }
+pub(super) async fn missed_customers(backend: &DaemonBackend) -> Result<Vec<MissedView>, Refusal> {
+    let question = ControlRequest::Missed { within_sec: None };
+    // a list is nobody's act
+    let items = backend.ask(question, "").await?;
+    let text = |item: &Value, name: &str| item[name].as_str().unwrap_or_default().to_owned();
+    let number = |item: &Value, name: &str| item[name].as_i64().unwrap_or_default();
+    let missed = items.iter().map(|item| MissedView {
+        phone: text(item, "phone"),
+        lead_id: item["leadId"].as_i64(),
+        trunk: text(item, "trunk"),
+        first_at: number(item, "firstAt"),
+        last_at: number(item, "lastAt"),
+        tries: item["tries"].as_u64().unwrap_or_default(),
+    });
+    Ok(missed.collect())
+}
 
-    pub(super) async fn employee_figures(
-        &self,
-        span: Span,
-    ) -> Result<Vec<EmployeeFigures>, Refusal> {
-        let now = clock::now().wall;
-        let before = match span {
-            Span::Today => 0,
-            Span::Week => DAYS_BEFORE,
-        };
-        let from = self.day_begun(now, before);
-        let until = now.floor_seconds().get() + 1;
-        let work = employee_work(&self.spool, from, until).await;
-        let work = work.map_err(broken)?;
-        Ok(work
-            .work
-            .into_iter()
-            .map(|(of, did)| figures(of, &did))
-            .collect())
-    }
+pub(super) async fn employee_figures(
+    backend: &DaemonBackend,
+    span: Span,
+) -> Result<Vec<EmployeeFigures>, Refusal> {
+    let now = clock::now().wall;
+    let before = match span {
+        Span::Today => 0,
+        Span::Week => DAYS_BEFORE,
+    };
+    let from = super::figures::day_begun(backend, now, before);
+    let until = now.floor_seconds().get() + 1;
+    let work = employee_work(&backend.spool, from, until).await;
+    let work = work.map_err(broken)?;
+    Ok(work
+        .work
+        .into_iter()
+        .map(|(of, did)| figures(of, &did))
+        .collect())
+}
 
-    pub(super) async fn pbx_view(&self) -> Result<PbxView, Refusal> {
-        let status = self.observer.status().await.map_err(broken)?;
-        let today = self.day_begun(clock::now().wall, 0);
-        let read = self
-            .spool
-            .read(move |store| tables::trunk_calls::trunk_calls(store, today));
-        let took = read.await.map_err(broken)?;
-        let trunks = self.handler.rules.trunks.iter().map(|trunk| {
-            let own = took.iter().filter(|it| {
-                it.trunk == trunk.name && trunk.pbx.as_ref().is_none_or(|pbx| *pbx == it.pbx)
-            });
-            let (mut calls, mut last_at) = (0, None);
-            for it in own {
-                calls += it.calls;
-                last_at = last_at.max(Some(it.last_at.get()));
-            }
-            TrunkView {
-                name: trunk.name.clone(),
-                today: calls,
-                last_at,
-            }
+pub(super) async fn pbx_view(backend: &DaemonBackend) -> Result<PbxView, Refusal> {
+    let status = backend.observer.status().await.map_err(broken)?;
+    let today = super::figures::day_begun(backend, clock::now().wall, 0);
+    let read = backend
+        .spool
+        .read(move |store| tables::trunk_calls::trunk_calls(store, today));
+    let took = read.await.map_err(broken)?;
+    let trunks = backend.handler.rules.trunks.iter().map(|trunk| {
+        let own = took.iter().filter(|it| {
+            it.trunk == trunk.name && trunk.pbx.as_ref().is_none_or(|pbx| *pbx == it.pbx)
         });
-        let unlisted = status.employees.iter().flat_map(|it| &it.unlisted);
-        Ok(PbxView {
-            trunks: trunks.collect(),
-            channels: status
-                .unmatched
-                .iter()
-                .map(|it| it.prefix.clone())
-                .collect(),
-            extensions: unlisted
-                .map(|it| (it.extension.clone(), it.calls))
-                .collect(),
-        })
-    }
+        let (mut calls, mut last_at) = (0, None);
+        for it in own {
+            calls += it.calls;
+            last_at = last_at.max(Some(it.last_at.get()));
+        }
+        TrunkView {
+            name: trunk.name.clone(),
+            today: calls,
+            last_at,
+        }
+    });
+    let unlisted = status.employees.iter().flat_map(|it| &it.unlisted);
+    Ok(PbxView {
+        trunks: trunks.collect(),
+        channels: status
+            .unmatched
+            .iter()
+            .map(|it| it.prefix.clone())
+            .collect(),
+        extensions: unlisted
+            .map(|it| (it.extension.clone(), it.calls))
+            .collect(),
+    })
 }
 
 fn figures(extension: Option<String>, did: &EmployeeWork) -> EmployeeFigures {

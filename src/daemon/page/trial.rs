@@ -20,37 +20,35 @@ fn unavailable(words: impl Into<String>) -> Refusal {
     }
 }
 
-impl DaemonBackend {
-    pub(super) async fn checked(&self) -> Result<Vec<CheckFinding>, Refusal> {
-        let program = std::env::current_exe();
-        let program = program.map_err(|error| {
-            unavailable(format!(
-                "check cannot be run, this program is gone: {error}"
-            ))
-        })?;
-        let mut how = Command::new(program);
-        how.arg("check")
-            .arg("--json")
-            .args(tried(&self.arguments))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
-        let ended = tokio::time::timeout(WITHIN, how.output()).await;
-        let ended = ended.map_err(|_| {
-            let words = "check took longer than 90 s: run it in a terminal, it says where it waits";
-            unavailable(words)
-        })?;
-        let ended = ended.map_err(|error| unavailable(format!("check cannot be run: {error}")))?;
-        let said = String::from_utf8_lossy(&ended.stdout);
-        let found: Vec<CheckFinding> = said.lines().filter_map(finding).collect();
-        if found.is_empty() {
-            let words = String::from_utf8_lossy(&ended.stderr);
-            let words = words.trim().chars().take(2_000).collect::<String>();
-            return Err(unavailable(format!("check found nothing to say: {words}")));
-        }
-        Ok(found)
+pub(super) async fn checked(backend: &DaemonBackend) -> Result<Vec<CheckFinding>, Refusal> {
+    let program = std::env::current_exe();
+    let program = program.map_err(|error| {
+        unavailable(format!(
+            "check cannot be run, this program is gone: {error}"
+        ))
+    })?;
+    let mut how = Command::new(program);
+    how.arg("check")
+        .arg("--json")
+        .args(tried(&backend.arguments))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    let ended = tokio::time::timeout(WITHIN, how.output()).await;
+    let ended = ended.map_err(|_| {
+        let words = "check took longer than 90 s: run it in a terminal, it says where it waits";
+        unavailable(words)
+    })?;
+    let ended = ended.map_err(|error| unavailable(format!("check cannot be run: {error}")))?;
+    let said = String::from_utf8_lossy(&ended.stdout);
+    let found: Vec<CheckFinding> = said.lines().filter_map(finding).collect();
+    if found.is_empty() {
+        let words = String::from_utf8_lossy(&ended.stderr);
+        let words = words.trim().chars().take(2_000).collect::<String>();
+        return Err(unavailable(format!("check found nothing to say: {words}")));
     }
+    Ok(found)
 }
 
 /// What `check` takes of the arguments of `run`.
