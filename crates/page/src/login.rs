@@ -187,7 +187,10 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
             by_name,
         };
         return answer::html(&view);
+    if !asked.is_post() {
+        return first_look(page, shell, asked);
     }
+    let by_name = !page.settings.passwords().is_empty();
     let name = asked.form.get("name").unwrap_or_default().to_owned();
     let (next, carried) = (asked.form.typed("next"), asked.form.typed(CARRIED));
     let again = |status: StatusCode, words: String| {
@@ -237,6 +240,25 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
     };
     hand_over(page, &mut response, &token);
     Ok(response)
+}
+
+/// The empty form, or the way on for whoever is inside already.
+fn first_look(page: &Page, shell: &PageShell, asked: &Asked) -> Handled {
+    let people = page.settings.passwords();
+    let next = local_path(asked.query.get("next").unwrap_or("/"));
+    if page.doors.whose(asked, &people).is_some() {
+        return Ok(see(next));
+    }
+    let view = LoginSheet {
+        c: shell,
+        name: "",
+        next,
+        carried: "",
+        typed: Vec::new(),
+        wrong: None,
+        by_name: !people.is_empty(),
+    };
+    answer::html(&view)
 }
 
 async fn role(page: &Page, name: &str, password: String) -> Option<Role> {
