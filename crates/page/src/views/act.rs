@@ -30,7 +30,7 @@ struct JobSheet<'a> {
 }
 
 /// What a form asks for.
-struct Wanted {
+struct WantedAction {
     action: LetterAction,
     all: bool,
     reason: Option<String>,
@@ -87,7 +87,7 @@ pub(crate) async fn act(visit: Visit<'_>) -> Handled {
     Ok(see(&format!("/jobs/{id}")))
 }
 
-fn wanted(visit: &Visit<'_>) -> Result<Wanted, String> {
+fn wanted(visit: &Visit<'_>) -> Result<WantedAction, String> {
     let (form, shell) = (&visit.asked.form, &visit.shell);
     let action = match form.get("action") {
         Some("discard") => LetterAction::Discard,
@@ -98,7 +98,7 @@ fn wanted(visit: &Visit<'_>) -> Result<Wanted, String> {
         },
         _ => return Err(shell.t("letters.no_action").to_owned()),
     };
-    Ok(Wanted {
+    Ok(WantedAction {
         action,
         all: form.get("scope") == Some("all"),
         reason: form.owned("reason"),
@@ -153,7 +153,7 @@ async fn again(visit: Visit<'_>, wrong: String) -> Handled {
     }
 }
 
-async fn confirm(mut visit: Visit<'_>, wanted: Wanted, ids: Vec<u64>) -> Handled {
+async fn confirm(mut visit: Visit<'_>, wanted: WantedAction, ids: Vec<u64>) -> Handled {
     visit.look_around().await;
     let sheet = DiscardSheet {
         c: &visit.shell,
