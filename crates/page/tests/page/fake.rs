@@ -107,7 +107,9 @@ impl Backend for Fake {
                 .cloned()
         };
         let view = line.map(|line| CallView {
-            picture: "customer ──────●════════● 12:00:05\n101      ·····●════════●".to_owned(),
+            picture: "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"400\" height=\"40\">\
+                      <path d=\"M0 20h400\" stroke=\"#888\"/></svg>"
+                .to_owned(),
             story: vec![
                 "the customer calls trunk `city`".to_owned(),
                 "101 answers".to_owned(),
