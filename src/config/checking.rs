@@ -69,7 +69,7 @@ impl Checking<'_> {
                 })?;
                 Ok(Command::Disconnect(asking.state))
             }
-            Verb::Init(flags) => self.init(*flags),
+            Verb::Init(flags) => init::check(self, *flags),
             Verb::State(verb) => self.state_move(verb),
             Verb::Sandbox(options) => self.faults.or(Command::Sandbox(options)),
             Verb::Completions { shell } => self.completions(shell.as_deref()),

@@ -18,48 +18,47 @@ use std::path::{Path, PathBuf};
 /// What a service is called where nothing else is said.
 const NAME: &str = "pbx1";
 
-impl Checking<'_> {
-    pub(super) fn init(mut self, flags: InitFlags) -> Result<Command, Faults> {
-        let InitFlags {
-            name,
-            etc,
-            yes,
-            flags,
-        } = flags;
-        let name = name.unwrap_or_else(|| NAME.to_owned());
-        if !is_name(&name) {
-            let words = "letters, digits, `-`, `_` and `.`, at most 64: it names a service";
-            self.faults.add("--name", format!("`{name}`: {words}"));
-        }
-        let etc = PathBuf::from(etc.unwrap_or_else(|| ETC.to_owned()));
-        if !etc.is_absolute() {
-            let words = "is no whole path: the service does not start in this folder";
-            self.faults.add("--etc", words);
-        }
-        let environment = self.environment.clone();
-        let environment = environment.beside(&etc.join(format!("{name}.flags")));
-        let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-        if !asks {
-            for question in missing(&flags, &environment) {
-                let (flag, words) = question.flag();
-                self.faults.add(flag, words);
-            }
-        }
-        // Their values are looked at as they will be, and what is not given yet is no fault.
-        Config::try_from(config::FlagContext {
-            flags: flags.clone(),
-            faults: self.faults,
-            environment: &environment,
-            purpose: Purpose::Explain,
-        })?;
-        Ok(Command::Init(Box::new(Init {
-            name,
-            etc,
-            yes,
-            asks,
-            flags,
-        })))
+/// `init`, checked.
+pub(super) fn check(mut checking: Checking<'_>, flags: InitFlags) -> Result<Command, Faults> {
+    let InitFlags {
+        name,
+        etc,
+        yes,
+        flags,
+    } = flags;
+    let name = name.unwrap_or_else(|| NAME.to_owned());
+    if !is_name(&name) {
+        let words = "letters, digits, `-`, `_` and `.`, at most 64: it names a service";
+        checking.faults.add("--name", format!("`{name}`: {words}"));
     }
+    let etc = PathBuf::from(etc.unwrap_or_else(|| ETC.to_owned()));
+    if !etc.is_absolute() {
+        let words = "is no whole path: the service does not start in this folder";
+        checking.faults.add("--etc", words);
+    }
+    let environment = checking.environment.clone();
+    let environment = environment.beside(&etc.join(format!("{name}.flags")));
+    let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    if !asks {
+        for question in missing(&flags, &environment) {
+            let (flag, words) = question.flag();
+            checking.faults.add(flag, words);
+        }
+    }
+    // Their values are looked at as they will be, and what is not given yet is no fault.
+    Config::try_from(config::FlagContext {
+        flags: flags.clone(),
+        faults: checking.faults,
+        environment: &environment,
+        purpose: Purpose::Explain,
+    })?;
+    Ok(Command::Init(Box::new(Init {
+        name,
+        etc,
+        yes,
+        asks,
+        flags,
+    })))
 }
 
 /// The questions that no flag, variable or credential answers.
