@@ -171,22 +171,6 @@ fn for_people(shell: &PageShell, fields: Vec<(String, String)>) -> Vec<(String, 
 
 /// `GET` and `POST /login`.
 pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Handled {
-    let people = page.settings.passwords();
-    let by_name = !people.is_empty();
-    if !asked.is_post() {
-        if page.doors.whose(asked, &people).is_some() {
-            return Ok(see(local_path(asked.query.get("next").unwrap_or("/"))));
-        }
-        let view = LoginSheet {
-            c: shell,
-            name: "",
-            next: local_path(asked.query.get("next").unwrap_or("/")),
-            carried: "",
-            typed: Vec::new(),
-            wrong: None,
-            by_name,
-        };
-        return answer::html(&view);
     if !asked.is_post() {
         return first_look(page, shell, asked);
     }
@@ -225,7 +209,7 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
         return again(StatusCode::FORBIDDEN, shell.t("login.wrong").to_owned());
     };
     page.doors.forgive(began, asked);
-    let line = people.print(&name);
+    let line = page.settings.passwords().print(&name);
     let token = open_session(page, &name, role, line).await?;
     let mut response = match carried.is_empty() {
         true => see(local_path(&next)),
