@@ -419,6 +419,7 @@ fn the_help_of_run_teaches_by_groups_and_examples() {
             "CRM:",
             "Webhooks:",
             "Calls:",
+            "Page:",
             "Operation:",
             "Logs:",
             "Examples:"

@@ -97,7 +97,7 @@ impl Place {
         id: i64::MAX,
     };
 
-    /// As [`Place::to_string`] wrote it; `None` for what is no place.
+    /// As it is displayed; `None` for what is no place.
     pub fn read(text: &str) -> Option<Self> {
         let (started, id) = text.split_once('.')?;
         let (started, id) = (started.parse().ok()?, id.parse().ok()?);
