@@ -34,7 +34,7 @@ async fn tab_to(browser: &Browser, what: &str, is: &str) -> Result<()> {
     anyhow::bail!("{what} cannot be reached by Tab")
 }
 
-async fn until(browser: &Browser, what: &str, is: &str) -> Result<()> {
+pub async fn until(browser: &Browser, what: &str, is: &str) -> Result<()> {
     let mut looks = tokio::time::interval(Duration::from_millis(100));
     let seen = async {
         loop {

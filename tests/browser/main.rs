@@ -6,9 +6,11 @@
 //! | `webdriver` | the browser |
 //! | `stage` | the daemon that is looked at |
 //! | `views` | every page, and what must hold on each |
+//! | `live` | what moves by itself, and over a kill of the daemon |
 //! | `keyboard` | a letter retried without a mouse |
 
 mod keyboard;
+mod live;
 mod stage;
 mod views;
 mod webdriver;
@@ -63,7 +65,7 @@ async fn run() -> Result<Results> {
         "CALLBRIDGE_AXE is not set: the path of axe-core's axe.min.js (tests/run page fetches it)",
     )?;
     let axe = std::fs::read_to_string(&axe).with_context(|| axe.clone())?;
-    let stage = Stage::set().await?;
+    let mut stage = Stage::set().await?;
     let mut results = Results::new();
     for language in ["en", "ru", "uz"] {
         println!("== {language}");
@@ -72,5 +74,8 @@ async fn run() -> Result<Results> {
     println!("== keyboard");
     let by_keyboard = keyboard::a_letter_is_retried(&stage).await;
     results.push(("a letter retried by keyboard".to_owned(), by_keyboard));
+    println!("== live");
+    let live = live::parts_move_and_come_back(&mut stage).await;
+    results.push(("live parts".to_owned(), live));
     Ok(results)
 }

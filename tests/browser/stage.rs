@@ -4,8 +4,8 @@
 use anyhow::{Context as _, Result, bail};
 use callbridge_sandbox as sandbox;
 use callbridge_testbed::calls::{Call, recording};
+use callbridge_testbed::port::free_port;
 use serde_json::Value;
-use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::{Child, Command};
@@ -25,7 +25,9 @@ const UNKNOWN_LEAD: i64 = 9_001;
 pub struct Stage {
     folder: tempfile::TempDir,
     pub crm: sandbox::Server,
-    _daemon: Child,
+    /// Of the page: the same over a restart.
+    port: u16,
+    daemon: Option<Child>,
 }
 
 impl Stage {
@@ -39,36 +41,52 @@ impl Stage {
         let path = |name: &str| folder.path().join(name);
         std::fs::write(path("token"), "svc_pat_sandbox")?;
         std::fs::write(path("calls.ami"), told())?;
-        let shown = |path: PathBuf| path.display().to_string();
+        let mut stage = Self {
+            folder,
+            crm,
+            port: free_port(),
+            daemon: None,
+        };
+        stage.start().await?;
+        Ok(stage)
+    }
+
+    /// Starts the daemon, and waits until all is settled.
+    pub async fn start(&mut self) -> Result<()> {
+        let shown = |name: &str| self.folder.path().join(name).display().to_string();
         let daemon = Command::new(env!("CARGO_BIN_EXE_callbridge"))
             .arg("run")
-            .arg(format!("--crm-url={}", crm.url()))
-            .arg(format!("--token-file={}", shown(path("token"))))
-            .arg(format!("--state={}", shown(path("state"))))
-            .args(["--pbx-id=hq", "--rate=1000/1s", "--page=127.0.0.1:0"])
+            .arg(format!("--crm-url={}", self.crm.url()))
+            .arg(format!("--token-file={}", shown("token")))
+            .arg(format!("--state={}", shown("state")))
+            .args(["--pbx-id=hq", "--rate=1000/1s"])
+            .arg(format!("--page=127.0.0.1:{}", self.port))
             .arg("--employees=101:501;102:502")
             .arg("--pbx-timezone=Asia/Tashkent")
             .args(TRUNKS)
             .arg(format!(
                 "--source=file://{}?format=ami&from=start",
-                shown(path("calls.ami"))
+                shown("calls.ami")
             ))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(std::fs::File::create(path("log"))?)
+            .stderr(std::fs::File::create(shown("log"))?)
             .kill_on_drop(true)
             .spawn()?;
-        let stage = Self {
-            folder,
-            crm,
-            _daemon: daemon,
-        };
-        stage.until_settled().await?;
-        Ok(stage)
+        self.daemon = Some(daemon);
+        self.until_settled().await
+    }
+
+    /// As `kill -9`.
+    pub async fn kill(&mut self) -> Result<()> {
+        if let Some(mut daemon) = self.daemon.take() {
+            daemon.kill().await?;
+        }
+        Ok(())
     }
 
     /// What a command says as JSON.
-    async fn ask(&self, words: &[&str]) -> Result<String> {
+    pub async fn ask(&self, words: &[&str]) -> Result<String> {
         let state = self.folder.path().join("state");
         let said = Command::new(env!("CARGO_BIN_EXE_callbridge"))
             .args(words)

@@ -1,0 +1,31 @@
+//! Live parts move by themselves; a daemon that stops is said to be gone, and the page comes back
+//! with it.
+
+use crate::keyboard::until;
+use crate::stage::Stage;
+use crate::webdriver::Browser;
+use anyhow::{Context as _, Result};
+
+pub async fn parts_move_and_come_back(stage: &mut Stage) -> Result<()> {
+    let browser = Browser::start("en").await?;
+    let link = stage.link().await?;
+    let origin = link.split("/open/").next().context("an origin")?;
+    browser.go(&link).await?;
+    browser
+        .execute("document.querySelector('main form button').click()")
+        .await?;
+    until(&browser, "Today", "location.pathname === '/'").await?;
+    browser.go(&format!("{origin}/")).await?;
+    let there = "document.querySelector('main').innerText.includes('15 calls wait for a lead')";
+    until(&browser, "calls that wait for a lead", there).await?;
+    let phone = callbridge_testbed::calls::Call::without_lead(4).phone();
+    stage.ask(&["lead", "give", &phone, "4001"]).await?;
+    let moved = "document.querySelector('main').innerText.includes('14 calls wait for a lead')";
+    until(&browser, "one call less, by itself", moved).await?;
+    stage.kill().await?;
+    let lost = "!document.getElementById('lost').hidden";
+    until(&browser, "that nobody answers", lost).await?;
+    stage.start().await?;
+    let back = "document.getElementById('lost').hidden";
+    until(&browser, "that it is back", back).await
+}
