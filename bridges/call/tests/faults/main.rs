@@ -76,13 +76,18 @@ impl Field {
         copy(krate, &folder.join("bridges/call"));
         let manifest = fs::read_to_string(root.join("Cargo.toml")).expect("the manifest");
         let workspace = manifest.split("\n[package]").next().unwrap_or_default();
-        let members = "members = [\"bridges/call\", \"bridges/asterisk\", \"bridges/source\"]";
+        let members = "members = [\"bridges/*\", \"crates/*\"]";
         assert!(
             workspace.contains(members),
             "the workspace has other members"
         );
         let alone = workspace.replace(members, "members = [\"bridges/call\"]");
         fs::write(folder.join("Cargo.toml"), alone).expect("a manifest");
+        // What other tests of this crate share is of crates that are not copied.
+        let own = folder.join("bridges/call/Cargo.toml");
+        let manifest = fs::read_to_string(&own).expect("a manifest");
+        let without = manifest.replace("callbridge-testkit.workspace = true\n", "");
+        fs::write(own, without).expect("a manifest");
         fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock")).expect("a lock file");
         Self { folder }
     }
