@@ -144,7 +144,8 @@ impl Visitor {
         let said = daemon.ask(&["page"]).expect("a link");
         let url = said.trim().strip_prefix("open: ").expect("a link");
         let (origin, _) = url.split_once("/open/").expect("a path");
-        let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none());
+        let client = reqwest::Client::builder().no_proxy();
+        let client = client.redirect(reqwest::redirect::Policy::none());
         let client = client.build().expect("a client");
         let entering = client.post(url).header("Origin", origin).send();
         let answer = entering.await.expect("an answer");

@@ -46,7 +46,10 @@ impl Browser {
             .spawn()
             .context("chromedriver: apt-get install chromium-driver (tests/run page does it)")?;
         let mut browser = Self {
-            http: reqwest::Client::builder().timeout(WITHIN).build()?,
+            http: reqwest::Client::builder()
+                .no_proxy()
+                .timeout(WITHIN)
+                .build()?,
             base: format!("http://127.0.0.1:{port}"),
             driver,
         };

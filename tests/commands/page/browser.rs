@@ -29,7 +29,8 @@ impl Browser {
         let url = said.trim().strip_prefix("open: ").expect("a link");
         let path = url.find("/open/").expect("a path of the page");
         let (origin, path) = url.split_at(path);
-        let client = Client::builder().redirect(redirect::Policy::none());
+        let client = Client::builder().no_proxy();
+        let client = client.redirect(redirect::Policy::none());
         let browser = Self {
             client: client.build().expect("a client"),
             origin: origin.to_owned(),

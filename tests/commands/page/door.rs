@@ -3,6 +3,7 @@
 use super::browser::Browser;
 use crate::sidecar::{Place, Running, crm};
 use callbridge_sandbox::Server;
+use callbridge_testbed::port::free_addr;
 use reqwest::{Method, StatusCode};
 use std::process::{Command, Stdio};
 
@@ -10,7 +11,8 @@ async fn daemon(place: &Place, more: &[&str]) -> (Server, Running) {
     let crm = crm(|_| {}).await;
     place.write("calls.ami", "");
     let mut flags = place.flags_of_file(&crm.url(), "calls.ami");
-    flags.push("--page=127.0.0.1:0".to_owned());
+    // one that is free still after a kill
+    flags.push(format!("--page={}", free_addr()));
     flags.extend(more.iter().map(ToString::to_string));
     let running = place.run(&flags).await;
     (crm, running)
