@@ -80,7 +80,8 @@ impl DaemonBackend {
         let mut last = None;
         loop {
             look.tick().await;
-            if self.changes.receiver_count() == 0 {
+            // the page itself holds one, each live view another
+            if self.changes.receiver_count() <= 1 {
                 continue;
             }
             let moves = self.spool.read(|store| {
