@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`units`] | times, ids and durations as types |
 //! | [`event`] | [`PbxEvent`], [`ChannelEvent`], [`Cdr`]: what comes in |
+//! | [`decoded`] | what became of one message: an event, nothing, or why it cannot be read |
 //! | [`timeline`] | what happened in it, small enough to be kept and enough to draw |
 //! | [`call`] | [`FinishedCall`]: what goes out |
 //! | [`trunk`] | which channel names belong to which trunk |
@@ -26,6 +27,7 @@
 
 pub mod assemble;
 pub mod call;
+pub mod decoded;
 pub mod event;
 mod facts;
 pub mod reconcile;
@@ -41,6 +43,7 @@ mod unmatched;
 
 pub use assemble::{Assembler, AssemblyCounts};
 pub use call::{Direction, FinishedCall};
+pub use decoded::{Decoded, ServerEvent, Unreadable};
 pub use event::{Cdr, ChannelEvent, ChannelRef, Kind, Mark, Origin, PbxEvent};
 pub use reconcile::{Decision, Knowledge, Patience, Reconciler};
 pub use records::Folder;
