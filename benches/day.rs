@@ -1,7 +1,7 @@
 //! A day of calls from a CEL file, and what an open call costs.
 //!
 //! `cargo bench --bench day`, or without the whole program's libraries
-//! `cargo bench -p callbridge-asterisk --bench day`. The file holds 100,000 answered calls of
+//! `cargo bench -p callbridge-formats --bench day`. The file holds 100,000 answered calls of
 //! fifteen rows each, as `cel_custom` writes them, thirty of them up at any time. Numbers after
 //! `--` choose rows by how many calls are open, and leave out the day.
 
@@ -12,12 +12,12 @@ mod crowd;
 #[path = "support/table.rs"]
 mod table;
 
-use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Frames};
 use callbridge_call::event::ChannelState;
 use callbridge_call::{
     Assembler, ChannelEvent, ChannelRef, Endpoints, EventTime, Kind, Origin, PbxEvent, Settings,
     TrunkEndpoint,
 };
+use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Frames};
 use core_time::on_core;
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! How fast messages are read, beside plainer ways to read them in the same run.
 //!
 //! `cargo bench --bench decode`, or without the whole program's libraries
-//! `cargo bench -p callbridge-asterisk --bench decode`. The messages are those of all recordings
+//! `cargo bench -p callbridge-formats --bench decode`. The messages are those of all recordings
 //! in `tests/recordings`, skipped ones included, looped in memory on one core. Words after `--`
 //! choose rows by their names.
 
@@ -10,8 +10,9 @@ mod core_time;
 #[path = "support/table.rs"]
 mod table;
 
-use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames, Pairs};
+use callbridge_asterisk::Pairs;
 use callbridge_call::{Assembler, Endpoints, EventTime, PbxEvent, Settings};
+use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
 use core_time::on_core;
 use std::collections::BTreeMap;
 use std::hint::black_box;

@@ -3,8 +3,8 @@
 
 use super::core_time::on_core;
 use super::table;
-use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer};
 use callbridge_call::{Assembler, EventTime, PbxEvent};
+use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer};
 use std::hint::black_box;
 use std::time::Duration;
 

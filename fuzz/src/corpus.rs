@@ -2,7 +2,7 @@
 //!
 //! `corpus RECORDINGS FOLDER`
 
-use callbridge_asterisk::{Format, Frame, Frames};
+use callbridge_formats::{Format, Frame, Frames};
 use std::fs;
 use std::path::{Path, PathBuf};
 

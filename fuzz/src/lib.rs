@@ -2,7 +2,7 @@
 
 pub mod script;
 
-use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Frames};
+use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Frames};
 use callbridge_call::{
     Assembler, TrunkEndpoint, Endpoints, EventTime, FinishedCall, Settings, PbxEvent, trunk,
 };

@@ -16,9 +16,9 @@ use super::options::{
 use crate::config::checked as config;
 use crate::config::checked::{Config, Purpose};
 use crate::values;
-use callbridge_asterisk::Format;
 use callbridge_dead_letter::retry::Employee;
 use callbridge_dead_letter::select::Selection;
+use callbridge_formats::Format;
 use callbridge_leads::lead_field::Item;
 use callbridge_leads::lead_field::item::ITEMS_MAX;
 use callbridge_model::environment::Environment;

@@ -2,10 +2,10 @@
 //! events of AMI with and without a linkedid, and the rows that `cdr_csv` wrote. What records
 //! cannot tell is listed by name; nothing else may differ.
 
-use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
 use callbridge_call::{
     Cdr, Direction, Endpoints, EventTime, FinishedCall, Folder, PbxEvent, Settings, TrunkEndpoint,
 };
+use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
 use callbridge_model::number;
 use callbridge_model::number::Country;
 use serde::Deserialize;

@@ -1,7 +1,7 @@
 //! Each format's file under each other format's flag: what it is gets named, and which flag to
 //! give; nothing is made of it. The same of messages on a source of the wrong format.
 
-use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames, Likeness};
+use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames, Likeness};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

@@ -1,11 +1,11 @@
 //! The recordings under `tests/recordings`, run through decoder and assembler, and what is wrong
 //! with the calls that come out.
 
-use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
 use callbridge_call::{
     Assembler, Direction, Endpoints, EventTime, FinishedCall, Origin, PbxEvent, Settings,
     TrunkEndpoint,
 };
+use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
 use callbridge_model::number;
 use callbridge_model::number::Country;
 use serde::Deserialize;

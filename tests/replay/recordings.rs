@@ -6,8 +6,8 @@ use crate::recorded::{
     Hear, all_again, as_it_is, check_all, expected, finished, late_by_chance, messages, twice_each,
     wrong,
 };
-use callbridge_asterisk::Format;
 use callbridge_call::Origin;
+use callbridge_formats::Format;
 use std::fs;
 use std::path::Path;
 

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The crates, each using those before it alone.
-const CRATES: [&str; 24] = [
+const CRATES: [&str; 25] = [
     "callbridge-call",
     "callbridge-asterisk",
+    "callbridge-formats",
     "callbridge-source",
     "callbridge-model",
     "callbridge-listener",
@@ -49,9 +50,11 @@ const MODULES: [&str; 9] = [
 ];
 
 /// The modules of `bridges/call`, each using those before it alone.
-const CALL_MODULES: [&str; 14] = [
+const CALL_MODULES: [&str; 16] = [
     "units",
     "event",
+    "decoded",
+    "framing",
     "timeline",
     "call",
     "trunk",

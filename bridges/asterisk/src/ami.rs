@@ -1,13 +1,13 @@
 //! AMI text: a message's bytes to what it tells.
 
 use crate::cel_time::CelClock;
-use crate::decoder::{Decoded, Unreadable};
 use crate::event;
 use crate::pairs::Pairs;
 use crate::text::same;
+use callbridge_call::{Decoded, Unreadable};
 use callbridge_call::{Mark, PbxEvent};
 
-/// Decodes a message as [`Framer`](crate::Framer) gives it: without its closing empty line.
+/// Decodes a message as the framer gives it: without its closing empty line.
 pub(crate) fn decode<'a>(message: &'a [u8], clock: &mut CelClock) -> Decoded<'a> {
     let mut pairs = Pairs::new(message);
     let mut first = true;
@@ -43,7 +43,7 @@ fn response<'a>(value: &[u8], pairs: &Pairs<'_>) -> Decoded<'a> {
 }
 
 /// `Asterisk Call Manager/11.0.0` by whatever vendor: a line that ends in `Call Manager/x.y.z`.
-pub(crate) fn is_banner(line: &[u8]) -> bool {
+pub fn is_banner(line: &[u8]) -> bool {
     let line = line.trim_ascii_end();
     let Some(slash) = memchr::memrchr(b'/', line) else {
         return false;

@@ -1,13 +1,13 @@
 //! AMI as JSON: amiws's envelope, an event as one flat object, or Wazo's bus body.
 
 use crate::cel_time::CelClock;
-use crate::decoder::{Decoded, ServerEvent, Unreadable};
 use crate::event::{self, Rule};
 use crate::frame_json::{Collected, Head};
 use crate::mend::Scratch;
 use crate::names::Names;
 use crate::text::{JsonText, same};
 use callbridge_call::event::Text;
+use callbridge_call::{Decoded, ServerEvent, Unreadable};
 use callbridge_call::{Kind, Mark, Origin, PbxEvent};
 
 /// What later frames of a connection need.

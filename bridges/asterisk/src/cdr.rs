@@ -1,11 +1,11 @@
 //! Call detail records: AMI's `Cdr` event and the bodies of asterisk-cdr-amqp.
 
 use crate::cdr_time::is_time;
-use crate::decoder::{Decoded, Unreadable};
 use crate::json::{self, Members};
 use crate::mend::Scratch;
 use crate::text::{JsonText, RawValue, epoch, known, same, seconds};
 use callbridge_call::{Cdr, PbxEvent};
+use callbridge_call::{Decoded, Unreadable};
 
 /// Reads a record. The names are AMI's, those of `cdr.conf`, and `linkedid` as an administrator
 /// may have mapped it; all without case and underscores.

@@ -15,7 +15,7 @@
 use crate::cdr::{self, Field};
 use crate::cdr_time::is_time;
 use crate::csv_record::CsvRecord;
-use crate::decoder::{Decoded, Unreadable};
+use callbridge_call::{Decoded, Unreadable};
 
 /// What both writers put first, but for the account and the caller's name.
 const BEGINNING: [Field; 7] = [

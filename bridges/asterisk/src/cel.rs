@@ -1,12 +1,12 @@
 //! Channel event logging: one row, whatever carried it, to a [`ChannelEvent`].
 
 use crate::cel_time::CelClock;
-use crate::decoder::{Decoded, Unreadable};
 use crate::json::{Json, Members};
 use crate::key::is;
 use crate::text::{RawValue, epoch, known, number};
 use callbridge_call::event::{ChannelState, Text, UNNAMED, WHO_ANSWERED};
 use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Origin};
+use callbridge_call::{Decoded, Unreadable};
 use std::borrow::Cow;
 
 /// The fields of a CEL event that calls depend on.

@@ -2,10 +2,10 @@
 
 use crate::cel::{CelRow, Extra, Field};
 use crate::cel_time::CelClock;
-use crate::decoder::{Decoded, Unreadable};
 use crate::json::{Json, Members};
 use crate::mend::Scratch;
 use crate::text::JsonText;
+use callbridge_call::{Decoded, Unreadable};
 
 /// Decodes one body. The module's own misspelling (`peer_acount`) stands in a member that no call
 /// depends on; `extra` is an object or a text that holds one.

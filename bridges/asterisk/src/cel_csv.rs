@@ -4,7 +4,7 @@ use crate::cel::{CelRow, Field};
 use crate::cel_columns::{COLUMNS_MIN, Columns, is_event};
 use crate::cel_time::CelClock;
 use crate::csv_record::CsvRecord;
-use crate::decoder::{Decoded, Unreadable};
+use callbridge_call::{Decoded, Unreadable};
 use memchr::memmem;
 use std::borrow::Cow;
 

@@ -1,21 +1,21 @@
-//! One entry for all formats: a framed message in, what it tells out.
+//! One entry for all formats of Asterisk: a framed message in, what it tells out.
 
 use crate::cdr_csv::CdrRows;
 use crate::cdr_time::CdrClock;
 use crate::cel_columns::Columns;
 use crate::cel_csv::CsvRows;
 use crate::cel_time::CelClock;
-use crate::format::Format;
+use crate::format::AsteriskFormat;
 use crate::mend::Scratch;
 use crate::{ami, ami_json, cdr, cel_amqp};
 use callbridge_call::PbxEvent;
-pub use callbridge_call::{Decoded, ServerEvent, Unreadable};
+use callbridge_call::{Decoded, Unreadable};
 use std::collections::BTreeSet;
 
 /// Bytes of a variable's name, as Asterisk has them at most.
 pub const VARIABLE_NAME_BYTES_MAX: usize = 80;
 
-/// What a [`Decoder`] has to know of a source beside its format.
+/// What an [`AsteriskDecoder`] has to know of a source beside its format.
 #[derive(Clone, Debug, Default)]
 pub struct DecoderSettings {
     /// The zone of times that the PBX writes without one (`--pbx-timezone`). Without it the
@@ -31,8 +31,8 @@ pub struct DecoderSettings {
 /// Decodes the messages of one source. It keeps what later messages need: the columns of a CSV
 /// file, the PBX's distance from UTC, and which unique id belongs to a channel's name.
 #[derive(Debug)]
-pub struct Decoder {
-    format: Format,
+pub struct AsteriskDecoder {
+    format: AsteriskFormat,
     clock: CelClock,
     rows: CsvRows,
     cdr_clock: CdrClock,
@@ -42,14 +42,14 @@ pub struct Decoder {
     memory: ami_json::FrameContext,
 }
 
-impl Decoder {
+impl AsteriskDecoder {
     /// A decoder at the beginning of a source.
-    pub fn new(format: Format, settings: DecoderSettings) -> Self {
+    pub fn new(format: AsteriskFormat, settings: DecoderSettings) -> Self {
         Self {
             format,
             cdr_clock: CdrClock::new(settings.zone.clone()),
             cdr_rows: CdrRows::new(),
-            clock: CelClock::new(settings.zone, format == Format::CelCsv),
+            clock: CelClock::new(settings.zone, format == AsteriskFormat::CelCsv),
             rows: CsvRows::new(settings.cel_columns),
             variables: settings.variables,
             scratch: Scratch::default(),
@@ -57,27 +57,24 @@ impl Decoder {
         }
     }
 
-    /// The format it was made for.
-    pub const fn format(&self) -> Format {
-        self.format
-    }
-
-    /// Decodes one message, as [`Framer`](crate::Framer), a WebSocket frame or an AMQP delivery
-    /// gives it. Never panics, whatever the bytes.
+    /// Decodes one message: a whole AMI message, JSON object or CSV record. Never panics, whatever
+    /// the bytes.
     pub fn decode<'a>(&'a mut self, message: &'a [u8]) -> Decoded<'a> {
         let mut decoded = match self.format {
-            Format::Ami => ami::decode(message, &mut self.clock),
-            Format::AmiJson | Format::Wazo => ami_json::decode(
+            AsteriskFormat::Ami => ami::decode(message, &mut self.clock),
+            AsteriskFormat::AmiJson | AsteriskFormat::Wazo => ami_json::decode(
                 message,
-                self.format == Format::Wazo,
+                self.format == AsteriskFormat::Wazo,
                 &mut self.scratch,
                 &mut self.memory,
                 &mut self.clock,
             ),
-            Format::CelCsv => self.rows.decode(message, &mut self.clock),
-            Format::CelAmqp => cel_amqp::decode(message, &mut self.scratch, &mut self.clock),
-            Format::CdrAmqp => cdr::decode_amqp(message, &mut self.scratch),
-            Format::CdrCsv => self.cdr_rows.decode(message),
+            AsteriskFormat::CelCsv => self.rows.decode(message, &mut self.clock),
+            AsteriskFormat::CelAmqp => {
+                cel_amqp::decode(message, &mut self.scratch, &mut self.clock)
+            }
+            AsteriskFormat::CdrAmqp => cdr::decode_amqp(message, &mut self.scratch),
+            AsteriskFormat::CdrCsv => self.cdr_rows.decode(message),
         };
         let Decoded::Event { heard, .. } = &mut decoded else {
             return decoded;

@@ -3,10 +3,10 @@
 use crate::ami1::{self, Old};
 use crate::cel::CelRow;
 use crate::cel_time::CelClock;
-use crate::decoder::Unreadable;
 use crate::key::{Key, Side, joining_sides};
 use crate::text::{RawValue, epoch, known, number, strip, unescape};
 use crate::{cdr, key};
+use callbridge_call::Unreadable;
 use callbridge_call::event::{ChannelState, Text};
 use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Mark, Origin, PbxEvent};
 use std::borrow::Cow;

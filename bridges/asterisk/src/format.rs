@@ -1,21 +1,9 @@
-//! The formats that this crate reads, under the names the command line gives them.
+//! The formats that this crate reads.
 
-use std::fmt;
-use std::str::FromStr;
-
-/// What the bytes of a source are.
-///
-/// | format | name | on a stream or in a file | carries channel variables | time |
-/// |---|---|---|---|---|
-/// | [`Ami`](Self::Ami) | `ami` | messages ended by an empty line | yes | `Timestamp`, or none |
-/// | [`AmiJson`](Self::AmiJson) | `ami-json` | one frame a line | yes | `Timestamp`, or none |
-/// | [`CelCsv`](Self::CelCsv) | `cel-csv` | CSV records | no | local, or epoch |
-/// | [`CelAmqp`](Self::CelAmqp) | `asterisk-cel` | one JSON body a line | no | ISO 8601 |
-/// | [`CdrAmqp`](Self::CdrAmqp) | `asterisk-cdr` | one JSON body a line | no | ISO 8601 |
-/// | [`CdrCsv`](Self::CdrCsv) | `cdr-csv` | CSV records | no | local, or epoch |
-/// | [`Wazo`](Self::Wazo) | `wazo` | one JSON body a line | yes | as of AMI |
+/// What Asterisk, or a gateway beside it, writes; names and traits of all formats stand in
+/// `callbridge-formats`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Format {
+pub enum AsteriskFormat {
     /// AMI as Asterisk speaks it on TCP port 5038.
     Ami,
     /// AMI as JSON: amiws's envelope, or an event as one flat object.
@@ -30,122 +18,4 @@ pub enum Format {
     CdrCsv,
     /// Message bodies of Wazo's bus: an AMI event each, in an envelope.
     Wazo,
-}
-
-/// How messages are told apart on a stream or in a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Framing {
-    /// A message ends at an empty line.
-    EmptyLine,
-    /// A message is a line.
-    Line,
-    /// A message is a CSV record: a line, or several where a quoted field holds line ends.
-    CsvRecord,
-}
-
-impl Format {
-    /// Every format, in the order of the table above.
-    pub const ALL: [Self; 7] = [
-        Self::Ami,
-        Self::AmiJson,
-        Self::CelCsv,
-        Self::CelAmqp,
-        Self::CdrAmqp,
-        Self::CdrCsv,
-        Self::Wazo,
-    ];
-
-    /// The name on the command line and in `format=`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ami => "ami",
-            Self::AmiJson => "ami-json",
-            Self::CelCsv => "cel-csv",
-            Self::CelAmqp => "asterisk-cel",
-            Self::CdrAmqp => "asterisk-cdr",
-            Self::CdrCsv => "cdr-csv",
-            Self::Wazo => "wazo",
-        }
-    }
-
-    /// How its messages are told apart.
-    pub const fn framing(self) -> Framing {
-        match self {
-            Self::Ami => Framing::EmptyLine,
-            Self::AmiJson | Self::CelAmqp | Self::CdrAmqp | Self::Wazo => Framing::Line,
-            Self::CelCsv | Self::CdrCsv => Framing::CsvRecord,
-        }
-    }
-
-    /// It can carry channel variables, so that a `var:` lead rule can be met.
-    pub const fn has_variables(self) -> bool {
-        match self {
-            Self::Ami | Self::AmiJson | Self::Wazo => true,
-            Self::CelCsv | Self::CelAmqp | Self::CdrAmqp | Self::CdrCsv => false,
-        }
-    }
-
-    /// It tells of calls by CDRs alone.
-    pub const fn only_cdrs(self) -> bool {
-        match self {
-            Self::CdrAmqp | Self::CdrCsv => true,
-            Self::Ami | Self::AmiJson | Self::CelCsv | Self::CelAmqp | Self::Wazo => false,
-        }
-    }
-}
-
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// A format's name that is none.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "there is no format {0:?}: give ami, ami-json, cel-csv, cdr-csv, asterisk-cel, asterisk-cdr \
-     or wazo"
-)]
-pub struct UnknownFormat(String);
-
-impl FromStr for Format {
-    type Err = UnknownFormat;
-
-    fn from_str(name: &str) -> Result<Self, UnknownFormat> {
-        let found = Self::ALL.into_iter().find(|format| format.name() == name);
-        found.ok_or_else(|| UnknownFormat(name.to_owned()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_format_is_read_back_from_its_name() {
-        for format in Format::ALL {
-            assert_eq!(format.to_string().parse(), Ok(format));
-        }
-        assert!("AMI".parse::<Format>().is_err());
-    }
-
-    #[test]
-    fn the_traits_of_the_formats_are_those_of_the_table() {
-        let table: Vec<String> = Format::ALL
-            .iter()
-            .map(|f| {
-                let (variables, cdrs) = (f.has_variables(), f.only_cdrs());
-                format!("{f} {:?} variables={variables} cdrs={cdrs}", f.framing())
-            })
-            .collect();
-        insta::assert_snapshot!(table.join("\n"), @r"
-        ami EmptyLine variables=true cdrs=false
-        ami-json Line variables=true cdrs=false
-        cel-csv CsvRecord variables=false cdrs=false
-        asterisk-cel Line variables=false cdrs=false
-        asterisk-cdr Line variables=false cdrs=true
-        cdr-csv CsvRecord variables=false cdrs=true
-        wazo Line variables=true cdrs=false
-        ");
-    }
 }

@@ -1,14 +1,13 @@
 //! Asterisk's formats to [`PbxEvent`](callbridge_call::PbxEvent): AMI text, AMI as JSON, CEL and
 //! CDR.
 //!
-//! In come bytes; out goes what they tell, borrowed from them. A [`Framer`] (or [`Frames`], where
-//! all bytes are there) finds the messages, a [`Decoder`] reads them. No I/O, no clock; it uses
-//! `callbridge-call` alone.
+//! In come messages; out goes what they tell, borrowed from them: an [`AsteriskDecoder`] reads
+//! them. No I/O, no clock; it uses `callbridge-call` alone. `callbridge-formats` joins it with
+//! the formats of other PBXs, and finds where a message ends.
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`format`](mod@format) | the formats' names and traits |
-//! | [`framer`], `split` | a stream to messages |
+//! | [`format`](mod@format) | which formats there are |
 //! | [`pairs`], `text` | an AMI message to borrowed pairs; bytes to text |
 //! | `ami`, `event`, `key` | AMI's events |
 //! | `json`, `mend`, `frame_json`, `names`, `ami_json` | the same as JSON, mended where broken |
@@ -18,7 +17,6 @@
 //! | [`login`] | the login dialogue of AMI |
 //! | [`hearing`] | whether a line that is let in hears calls |
 //! | [`survey`] | what an account may do and hear, and which endpoints there are |
-//! | [`likeness`], `fit` | what bytes in the wrong format look like |
 //! | [`decoder`] | the one entry for all of them |
 
 mod ami;
@@ -35,28 +33,22 @@ mod cel_time;
 mod csv_record;
 pub mod decoder;
 mod event;
-mod fit;
 pub mod format;
 mod frame_json;
-pub mod framer;
 pub mod hearing;
 mod json;
 mod key;
-pub mod likeness;
 mod local_time;
 pub mod login;
 mod mend;
 mod names;
 pub mod pairs;
-mod split;
 pub mod survey;
 mod text;
 
+pub use ami::is_banner;
 pub use cel_columns::{Columns, MissingColumn};
-pub use decoder::{Decoded, Decoder, DecoderSettings, ServerEvent, Unreadable};
+pub use decoder::{AsteriskDecoder, DecoderSettings};
 pub use event::DECODED;
-pub use fit::FormatFit;
-pub use format::{Format, Framing, UnknownFormat};
-pub use framer::{Frame, Framer, Frames, MESSAGE_BYTES_MAX};
-pub use likeness::Likeness;
+pub use format::AsteriskFormat;
 pub use pairs::Pairs;

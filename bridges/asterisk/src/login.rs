@@ -183,7 +183,7 @@ impl Login {
         self.filters.taken > 0
     }
 
-    /// Takes a frame as [`Framer`](crate::Framer) gives it; the banner is one of its own.
+    /// Takes a frame as the framer gives it; the banner is one of its own.
     pub fn hear(&mut self, frame: &[u8]) -> Action {
         match self.state {
             State::Banner => self.hear_banner(frame),

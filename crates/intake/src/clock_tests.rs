@@ -1,8 +1,8 @@
 //! Our own clock is behind the program's making, as on a board without a battery at its boot.
 
 use super::{Intake, Memory, Settings, SourceSettings};
-use callbridge_asterisk::Format;
 use callbridge_call::EventTime;
+use callbridge_formats::Format;
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::People;
 use callbridge_mapping::trunk;

@@ -4,9 +4,9 @@
 use super::core::Intake;
 use super::settings::SourceSettings;
 use super::source::IntakeSource;
-use callbridge_asterisk::Format;
 use callbridge_asterisk::hearing::Lack;
 use callbridge_call::{EventTime, Kind, Mark, Origin, PbxEvent};
+use callbridge_formats::Format;
 use callbridge_mapping::people::rule::LeadRule;
 use callbridge_mapping::trunk::Trunks;
 use callbridge_model::status;

@@ -1,8 +1,8 @@
 //! Call detail records through the intake: folded where no event tells of their call.
 
 use super::{Batch, Intake, Memory, Settings, SourceSettings};
-use callbridge_asterisk::Format;
 use callbridge_call::EventTime;
+use callbridge_formats::Format;
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::People;
 use callbridge_mapping::trunk;

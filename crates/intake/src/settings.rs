@@ -2,9 +2,9 @@
 
 use super::gap_log::GapLog;
 use super::unmatched::UnmatchedLog;
-use callbridge_asterisk::Format;
 use callbridge_call::EventTime;
 use callbridge_call::trunk::Conflict;
+use callbridge_formats::Format;
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::trunk::Trunks;
 use callbridge_source::url::{SourceUrl, Transport};

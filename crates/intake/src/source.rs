@@ -3,8 +3,8 @@
 use super::proof::Proof;
 use super::settings::SourceSettings;
 use super::written;
-use callbridge_asterisk::{Decoder, DecoderSettings};
 use callbridge_call::{EventTime, PbxEvent};
+use callbridge_formats::{Decoder, DecoderSettings};
 use callbridge_mapping::trunk::Trunks;
 use callbridge_model::status;
 use callbridge_source::{FilePosition, Frame};

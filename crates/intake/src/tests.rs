@@ -1,9 +1,9 @@
 //! The intake over recorded frames, without clock, socket or file.
 
 use super::{Batch, Intake, Memory, Settings, SourceSettings};
-use callbridge_asterisk::Format;
 use callbridge_asterisk::hearing::Lack;
 use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_formats::Format;
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::People;
 use callbridge_mapping::trunk;

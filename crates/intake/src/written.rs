@@ -1,6 +1,7 @@
 //! How a source is written, against how it is said to be: words for `run` and `check`.
 
-use callbridge_asterisk::{Columns, DecoderSettings, Format, FormatFit, Likeness};
+use callbridge_asterisk::Columns;
+use callbridge_formats::{DecoderSettings, Format, FormatFit, Likeness};
 use callbridge_model::safe::safe;
 use callbridge_source::SourceId;
 use callbridge_source::url::{SourceUrl, Transport};
@@ -94,8 +95,8 @@ impl Files {
 /// The columns of a file that could be CEL, and how to name them; `None` if it has none.
 pub fn columns_seen(beginning: &[u8]) -> Option<String> {
     const SHOWN_CHARS_MAX: usize = 24;
-    let row = callbridge_asterisk::Frames::new(Format::CelCsv, beginning).next()?;
-    let callbridge_asterisk::Frame::Message(row) = row else {
+    let row = callbridge_formats::Frames::new(Format::CelCsv, beginning).next()?;
+    let callbridge_formats::Frame::Message(row) = row else {
         return None;
     };
     let fields = Columns::seen(row);

@@ -3,8 +3,8 @@
 
 use super::finding::CheckFinding;
 use crate::config::checked::{Config, SourceConfig};
-use callbridge_asterisk::{DecoderSettings, FormatFit};
 use callbridge_call::EventTime;
+use callbridge_formats::{DecoderSettings, FormatFit};
 use callbridge_intake::written;
 use callbridge_model::exit::Code;
 use callbridge_source::url::Transport;

@@ -6,8 +6,8 @@ use super::coverage::Generation;
 use super::finding::{CheckFinding, Extra};
 use super::manager_conf::ManagerConf;
 use crate::config::checked::{Config, SourceConfig};
-use callbridge_asterisk::Format;
 use callbridge_asterisk::survey::Account;
+use callbridge_formats::Format;
 use serde_json::{Map, json};
 
 /// The classes that an account should hear, and what it should be allowed to do.

@@ -1,8 +1,8 @@
 //! A recording's bytes in, its finished calls out. Pure: time is the recording's own.
 
-use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer};
 use callbridge_call::trunk::Conflict;
 use callbridge_call::{Assembler, EventTime, FinishedCall, Folder, PbxEvent, Settings};
+use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer};
 use callbridge_mapping::trunk::Trunks;
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -3,8 +3,8 @@
 mod carriers;
 
 use crate::recorded::{Arrival, Hear, as_it_is, check_each, late_by_chance};
-use callbridge_asterisk::Format;
 use callbridge_call::Origin;
+use callbridge_formats::Format;
 use callbridge_testbed::cel_rows::COLUMNS;
 use carriers::{Message, ami, as_ami, as_amqp, as_csv, as_wazo, cel, set, value};
 use std::path::Path;

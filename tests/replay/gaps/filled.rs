@@ -2,8 +2,8 @@
 
 use super::cut::cuts;
 use super::recorded::{Recording, all, cel};
-use callbridge_asterisk::Format;
 use callbridge_call::EventTime;
+use callbridge_formats::Format;
 use callbridge_intake::{Intake, Memory, Settings, SourceSettings};
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::People;

@@ -1,9 +1,9 @@
 //! Recordings as decoded events, told to an assembler with a part left out.
 
-use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
 use callbridge_call::{
     Assembler, Endpoints, EventTime, FinishedCall, PbxEvent, Settings, TrunkEndpoint,
 };
+use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
 use callbridge_testbed::cel_rows;
 use std::collections::BTreeMap;
 use std::path::Path;

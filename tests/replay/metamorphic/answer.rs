@@ -1,10 +1,10 @@
 //! The calls that a run of messages was, as text.
 
 use super::recording::{Message, Recording};
-use callbridge_asterisk::{Decoded, Decoder, DecoderSettings};
 use callbridge_call::{
     Assembler, Endpoints, EventTime, FinishedCall, Origin, PbxEvent, Settings, TrunkEndpoint,
 };
+use callbridge_formats::{Decoded, Decoder, DecoderSettings};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Mutex;

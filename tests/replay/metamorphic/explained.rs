@@ -4,7 +4,7 @@ use super::change::Chance;
 use super::recording::{self, Message, Recording};
 use crate::told;
 use callbridge::{Command, CommandLine, read};
-use callbridge_asterisk::Format;
+use callbridge_formats::Format;
 use callbridge_model::environment::Environment;
 use serde_json::Value;
 use std::ffi::OsString;

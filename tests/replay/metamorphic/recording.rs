@@ -1,8 +1,8 @@
 //! The recordings as messages.
 
 use super::answer::Hear;
-use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
 use callbridge_call::{EventTime, PbxEvent};
+use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
 use regex::bytes::Regex;
 use std::fs;
 use std::path::Path;

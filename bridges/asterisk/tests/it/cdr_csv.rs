@@ -2,8 +2,8 @@
 //! `cdr_csv.c` (16 to 21 columns), of `cdr_custom.conf.sample`, of FreePBX's export of its report
 //! and of a billing report; names, numbers and ids are made up.
 
-use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames, Unreadable};
 use callbridge_call::{Cdr, PbxEvent};
+use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames, Unreadable};
 
 const SIXTEEN: &str = concat!(
     r#""acct","998901110001","100","did","""Ann, ""the"" B"" <998901110001>","#,

@@ -1,10 +1,9 @@
 //! Channel event logging, whatever carries it.
 
-use callbridge_asterisk::{
-    Decoded, Decoder, DecoderSettings, Format, Frame, Frames, MissingColumn, Unreadable,
-};
+use callbridge_asterisk::MissingColumn;
 use callbridge_call::event::ChannelState;
 use callbridge_call::{ChannelEvent, EventTime, Kind, Origin, PbxEvent, UniqueId};
+use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames, Unreadable};
 use std::collections::BTreeSet;
 use std::path::Path;
 

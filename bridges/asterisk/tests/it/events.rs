@@ -1,8 +1,8 @@
 //! What AMI's events tell.
 
-use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Unreadable};
 use callbridge_call::event::ChannelState;
 use callbridge_call::{Cdr, ChannelEvent, EventTime, Kind, Mark, Origin, PbxEvent};
+use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Unreadable};
 use std::time::Duration;
 
 fn decode(message: &str, check: impl FnOnce(Decoded<'_>)) {

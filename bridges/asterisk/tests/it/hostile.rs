@@ -1,10 +1,10 @@
 //! Bytes as no PBX should send them, and some do.
 
-use callbridge_asterisk::{
-    Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Frames, MESSAGE_BYTES_MAX, Pairs,
-    Unreadable,
-};
+use callbridge_asterisk::Pairs;
 use callbridge_call::{Kind, PbxEvent};
+use callbridge_formats::{
+    Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Frames, MESSAGE_BYTES_MAX, Unreadable,
+};
 use proptest::prelude::*;
 
 /// A frame, kept.

@@ -1,7 +1,7 @@
 //! The recorded calls of `tests/recordings`, as text and as JSON.
 
-use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
 use callbridge_call::{ChannelEvent, Origin, PbxEvent};
+use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
 use std::path::PathBuf;
 
 /// Each recording's folder.

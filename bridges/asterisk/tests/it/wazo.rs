@@ -1,7 +1,7 @@
 //! The bus of Wazo: AMI events in an envelope, as wazo-amid publishes them.
 
-use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Unreadable};
 use callbridge_call::{ChannelEvent, EventTime, Kind, PbxEvent};
+use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Unreadable};
 
 fn decoded(format: Format, body: &str, check: impl FnOnce(Option<&str>, &ChannelEvent<'_>)) {
     let mut decoder = Decoder::new(format, DecoderSettings::default());

@@ -11,7 +11,7 @@ use crate::url::TcpEndpoint;
 use bytes::Bytes;
 use callbridge_asterisk::hearing::{Hearing, Lack};
 use callbridge_asterisk::login::{Action, Login, LoginError, Outgoing, Settings};
-use callbridge_asterisk::{Format, Frame, Framer};
+use callbridge_formats::{Format, Frame, Framer};
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::time::Duration;

@@ -3,8 +3,8 @@
 use super::{Ami, LoggedInLine, Purpose, READ_BYTES};
 use crate::error::Error;
 use crate::source::Access;
-use callbridge_asterisk::Frame;
 use callbridge_asterisk::survey::{Account, Survey};
+use callbridge_formats::Frame;
 use std::time::Duration;
 use tokio::io::AsyncReadExt as _;
 use tokio::time::{Instant, timeout_at};

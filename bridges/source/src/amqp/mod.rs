@@ -14,7 +14,7 @@ use crate::connect::Target;
 use crate::error::Error;
 use crate::source::{Access, Context, Stop};
 use crate::url::QueueSource;
-use callbridge_asterisk::MESSAGE_BYTES_MAX;
+use callbridge_formats::MESSAGE_BYTES_MAX;
 use futures_util::StreamExt;
 use lapin::message::Delivery;
 use lapin::options::{

@@ -1,7 +1,7 @@
 //! Cuts a growing file's bytes into frames that know where they end.
 
 use bytes::Bytes;
-use callbridge_asterisk::{Format, Framer, Framing};
+use callbridge_formats::{Format, Framer, Framing};
 
 /// Where the last complete record in `bytes` ends, for a reader that begins at the end.
 pub(super) fn last_end(format: Format, bytes: &[u8]) -> Option<usize> {
@@ -60,10 +60,10 @@ impl Cutter {
     }
 }
 
-fn kept(frame: callbridge_asterisk::Frame<'_>) -> Bytes {
+fn kept(frame: callbridge_formats::Frame<'_>) -> Bytes {
     match frame {
-        callbridge_asterisk::Frame::Message(bytes) => Bytes::copy_from_slice(bytes),
-        callbridge_asterisk::Frame::TooLong { .. } => Bytes::new(),
+        callbridge_formats::Frame::Message(bytes) => Bytes::copy_from_slice(bytes),
+        callbridge_formats::Frame::TooLong { .. } => Bytes::new(),
     }
 }
 

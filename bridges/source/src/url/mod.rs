@@ -15,7 +15,7 @@ mod keys;
 mod parse;
 
 pub use address::Address;
-pub use callbridge_asterisk::Format;
+pub use callbridge_formats::Format;
 pub use fault::UrlFault;
 
 use crate::EventTime;

@@ -1,8 +1,8 @@
 //! The recordings, told to an assembler.
 
-use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
 use callbridge_call::{Assembler, Endpoints, EventTime, FinishedCall, TrunkEndpoint};
 use callbridge_call::{Mark, PbxEvent, Settings};
+use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,9 +1,10 @@
 //! What bytes look like that were read in the wrong format, and which format to give instead.
 
-use crate::ami::is_banner;
-use crate::decoder::{Decoded, Decoder, DecoderSettings};
+use crate::decoder::Decoder;
 use crate::format::Format;
 use crate::framer::{Frame, Frames};
+use callbridge_asterisk::{DecoderSettings, is_banner};
+use callbridge_call::Decoded;
 use std::fmt;
 
 /// So many bytes are looked at.

@@ -1,9 +1,11 @@
 //! Whether bytes are written in the format that they are said to be in.
 
-use crate::decoder::{Decoded, Decoder, DecoderSettings};
+use crate::decoder::Decoder;
 use crate::format::Format;
 use crate::framer::{Frame, Frames};
 use crate::likeness::Likeness;
+use callbridge_asterisk::DecoderSettings;
+use callbridge_call::Decoded;
 use callbridge_call::event::ChannelState;
 use callbridge_call::{EventTime, Kind, Origin, PbxEvent};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,17 +1,15 @@
 //! Where one message ends and the next begins.
 
 use crate::format::Format;
-use crate::split::{Splitter, Step};
-
-/// A message longer than this is not kept: it is stepped over to the next, and counted.
-pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
+use crate::split::Splitter;
+use callbridge_call::framing::FrameStep;
 
 /// What a [`Framer`] gives out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
     /// One message, without the empty line or line end that closed it. Never empty.
     Message(&'a [u8]),
-    /// A message longer than [`MESSAGE_BYTES_MAX`], thrown away.
+    /// A message longer than [`callbridge_call::framing::MESSAGE_BYTES_MAX`], thrown away.
     TooLong {
         /// How long it was.
         bytes: u64,
@@ -104,11 +102,11 @@ impl Framer {
         self.start += used;
         self.position += used as u64;
         match step {
-            Step::Message { from, to, .. } => {
+            FrameStep::Message { from, to, .. } => {
                 Some(Frame::Message(&self.buffer[base + from..base + to]))
             }
-            Step::TooLong { bytes, .. } => Some(Frame::TooLong { bytes }),
-            Step::More { .. } => None,
+            FrameStep::TooLong { bytes, .. } => Some(Frame::TooLong { bytes }),
+            FrameStep::More { .. } => None,
         }
     }
 }
@@ -139,9 +137,9 @@ impl<'a> Iterator for Frames<'a> {
         let step = self.splitter.step(bytes, true);
         self.rest = &bytes[step.used()..];
         match step {
-            Step::Message { from, to, .. } => Some(Frame::Message(&bytes[from..to])),
-            Step::TooLong { bytes, .. } => Some(Frame::TooLong { bytes }),
-            Step::More { .. } => None,
+            FrameStep::Message { from, to, .. } => Some(Frame::Message(&bytes[from..to])),
+            FrameStep::TooLong { bytes, .. } => Some(Frame::TooLong { bytes }),
+            FrameStep::More { .. } => None,
         }
     }
 }

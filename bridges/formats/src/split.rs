@@ -1,30 +1,11 @@
 //! The search for a message's end, without a buffer of its own.
 
 use crate::format::Framing;
-use crate::framer::MESSAGE_BYTES_MAX;
+use callbridge_call::framing::{FrameStep, MESSAGE_BYTES_MAX};
 use memchr::{memchr, memchr2, memmem};
 
 /// A CSV record of more lines is taken to begin with a torn line whose quote never closes.
 const RECORD_LINES_MAX: usize = 16;
-
-/// What the bytes at hand hold. Indexes count from their first byte.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// A message from `from` to `to`; `used` bytes are done with.
-    Message { from: usize, to: usize, used: usize },
-    /// The end of a message that was too long.
-    TooLong { bytes: u64, used: usize },
-    /// No message is whole; `used` bytes can be forgotten.
-    More { used: usize },
-}
-
-impl Step {
-    pub(crate) const fn used(self) -> usize {
-        match self {
-            Self::Message { used, .. } | Self::TooLong { used, .. } | Self::More { used } => used,
-        }
-    }
-}
 
 /// Where a message ends: its last byte's index plus one, and where the next begins.
 type MessageEnd = (usize, usize);
@@ -53,7 +34,7 @@ impl Splitter {
     /// Looks for the next message in `bytes`, which go on where the last step's `used` ended.
     /// `at_end`: nothing will follow.
     #[inline]
-    pub(crate) fn step(&mut self, bytes: &[u8], at_end: bool) -> Step {
+    pub(crate) fn step(&mut self, bytes: &[u8], at_end: bool) -> FrameStep {
         let from = if self.dropped == 0 {
             self.lead(bytes)
         } else {
@@ -75,29 +56,29 @@ impl Splitter {
         }
     }
 
-    fn found(&mut self, from: usize, to: usize, next: usize) -> Step {
+    fn found(&mut self, from: usize, to: usize, next: usize) -> FrameStep {
         let used = from + next;
         if self.dropped == 0 && to <= MESSAGE_BYTES_MAX {
-            return Step::Message {
+            return FrameStep::Message {
                 from,
                 to: from + to,
                 used,
             };
         }
         let bytes = std::mem::take(&mut self.dropped) + to as u64;
-        Step::TooLong { bytes, used }
+        FrameStep::TooLong { bytes, used }
     }
 
-    fn not_found(&mut self, from: usize, length: usize) -> Step {
+    fn not_found(&mut self, from: usize, length: usize) -> FrameStep {
         if length <= MESSAGE_BYTES_MAX + TAIL && self.dropped == 0 {
             self.searched = length;
-            return Step::More { used: from };
+            return FrameStep::More { used: from };
         }
         // Too long: forget all but what may be the beginning of its end.
         let forgotten = length.saturating_sub(TAIL);
         self.dropped += forgotten as u64;
         self.searched = 0;
-        Step::More {
+        FrameStep::More {
             used: from + forgotten,
         }
     }
