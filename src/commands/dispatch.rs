@@ -45,6 +45,7 @@ pub async fn dispatch(
             let mut out = io::BufWriter::new(io::stdout().lock());
             crate::commands::explain::run(&explain, environment, &mut out, &mut io::stderr().lock())
         }
+        Command::Audit(audit) => crate::commands::audit::run(&audit, &mut io::stderr()).await,
         Command::Status { mode, at } => command::status::run(&at, mode, shutdown).await,
         Command::Calls(calls, at) => command::calls::run(calls, &at, shutdown).await,
         Command::Dead(what, at) => command::dead::run(what, &at, shutdown).await,

@@ -11,6 +11,7 @@
 //! | [`state`] | `state export`, `state import`: a state folder as one file |
 //! | [`explain`] | `explain`: a recording or a kept call, told step by step |
 
+pub(crate) mod audit;
 pub(crate) mod check;
 pub(crate) mod connect;
 pub(crate) mod control;

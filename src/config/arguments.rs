@@ -34,6 +34,7 @@ pub(crate) fn command() -> Command {
         "run",
         "explain",
         "check",
+        "audit",
         "status",
         "calls",
         "missed",
@@ -295,6 +296,8 @@ mod tests {
           explain      Say what would be journaled of a recording, and why; sends nothing
           check        Try each source, right, grant, folder and file, and say what to do
                        about what is wrong
+          audit        Compare a file of the PBX with what became of its calls, and name
+                       each that is missing
           status       Say whether all is well, what to do if not, and how all stands
           calls        List calls, a line each, newest last: of a day, a number, a trunk; or
                        follow them

@@ -1,5 +1,6 @@
 //! From a verb with its flags to a [`Command`], or all that is wrong with them.
 
+mod audit;
 mod calls;
 pub(super) mod init;
 mod page;
@@ -46,6 +47,7 @@ impl Checking<'_> {
                 let config = self.config(flags, Purpose::Run)?;
                 Ok(Command::Check(Box::new(Check { json, config })))
             }
+            Verb::Audit(flags) => audit::check(self, *flags),
             Verb::Status {
                 exit_code,
                 watch,

@@ -5,6 +5,7 @@ use super::checking::Checking;
 use super::options::Flags;
 use crate::config::checked::Config;
 use crate::failure::Failure;
+use callbridge_call::EventTime;
 use callbridge_control::protocol::CallsQuery;
 use callbridge_dead_letter::retry::Employee;
 use callbridge_dead_letter::select::Selection;
@@ -31,6 +32,8 @@ pub enum Command {
     Explain(Box<Explain>),
     /// `check`
     Check(Box<Check>),
+    /// `audit`
+    Audit(Box<Audit>),
     /// `status`
     Status { mode: StatusMode, at: Asking },
     /// `calls`
@@ -104,6 +107,7 @@ impl Command {
             Self::Status { mode, .. } => *mode == StatusMode::Watch,
             Self::Explain(_)
             | Self::Check(_)
+            | Self::Audit(_)
             | Self::LeadMissing { .. }
             | Self::LeadList(_)
             | Self::Missed { .. }
@@ -126,6 +130,7 @@ impl Command {
         match self {
             Self::Run(config) => config.state.as_deref(),
             Self::Check(check) => check.config.state.as_deref(),
+            Self::Audit(audit) => audit.config.state.as_deref(),
             Self::LeadCheck(check) => check.config.state.as_deref(),
             Self::Explain(explain) if explain.file.is_none() => explain.config.state.as_deref(),
             Self::Status { at, .. }
@@ -156,6 +161,7 @@ impl Command {
         match self {
             Self::Run(config) => config.state = Some(to),
             Self::Check(check) => check.config.state = Some(to),
+            Self::Audit(audit) => audit.config.state = Some(to),
             Self::LeadCheck(check) => check.config.state = Some(to),
             Self::Explain(explain) => explain.config.state = Some(to),
             Self::Status { at, .. }
@@ -195,6 +201,7 @@ impl Command {
             | Self::Calls(..)
             | Self::Dead(..)
             | Self::Explain(_)
+            | Self::Audit(_)
             | Self::Status { .. }
             | Self::LeadMissing { .. }
             | Self::LeadList(_)
@@ -253,6 +260,24 @@ impl Explain {
     pub fn chooses(&self) -> bool {
         self.call.is_some() || self.picture.is_some()
     }
+}
+
+/// `audit`
+#[derive(Debug)]
+pub struct Audit {
+    /// `--cdr` or `--cel`
+    pub file: PathBuf,
+    pub format: Format,
+    /// `--from`
+    pub from: Option<EventTime>,
+    /// `--to`: before this moment.
+    pub until: Option<EventTime>,
+    /// `--take-in`
+    pub take_in: bool,
+    /// `--json`
+    pub json: bool,
+    /// The flags of `run`.
+    pub config: Config,
 }
 
 /// `check`

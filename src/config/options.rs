@@ -1,5 +1,6 @@
 //! The flags as they are typed: texts alone, checked in [`crate::config::checked`] all at once.
 
+pub(crate) mod audit;
 pub(crate) mod calls;
 pub(crate) mod connect;
 pub(crate) mod init;
@@ -45,6 +46,9 @@ pub(crate) enum Verb {
     Explain(Box<ExplainFlags>),
     /// Try each source, right, grant, folder and file, and say what to do about what is wrong
     Check(Box<CheckFlags>),
+    /// Compare a file of the PBX with what became of its calls, and name each that is missing
+    #[command(after_help = audit::EXAMPLES)]
+    Audit(Box<audit::AuditFlags>),
     /// Say whether all is well, what to do if not, and how all stands
     #[command(after_help = STATUS_EXIT)]
     Status {

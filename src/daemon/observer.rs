@@ -7,6 +7,7 @@ use super::webhooks::ReceiverView;
 use crate::daemon::lead_fields;
 use crate::ops::http::Watch;
 use crate::ops::metrics::{Durations, Observed};
+use callbridge_control::command_handler::audit::UNEXPLAINED_KEY;
 use callbridge_model::Grant;
 use callbridge_model::clock;
 use callbridge_model::heartbeat as pulse;
@@ -157,6 +158,10 @@ impl Observer {
             .map(|(reason, count)| (reason.word().to_owned(), count))
             .collect();
         let counters = self.spool.read(|store| Ok(store.counters())).await;
+        let unexplained = self
+            .spool
+            .read(|store| tables::meta::meta(store, UNEXPLAINED_KEY));
+        let unexplained = unexplained.await.ok().flatten();
         let mut requests = self.sender.borrow().requests.clone();
         requests.extend(self.token_requests.borrow().clone());
         Observed {
@@ -167,6 +172,7 @@ impl Observer {
             log_lines_lost: callbridge_log::lost_lines(),
             webhooks: self.inward.webhooks.as_ref().map(ReceiverView::events),
             durations: self.durations.clone(),
+            audit_unexplained: unexplained.and_then(|text| text.parse().ok()),
             page_sessions: self.inward.page_sessions.as_ref().map(SessionCount::get),
         }
     }

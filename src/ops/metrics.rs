@@ -1,6 +1,7 @@
 //! The status as Prometheus metrics: in OpenMetrics text for who asks for it, as Prometheus does,
 //! and in the older text format for all others.
 
+mod single;
 mod trunks;
 
 use callbridge_model::status::{PAUSES, Requests, Status, TROUBLES};
@@ -79,6 +80,8 @@ pub(crate) struct Observed {
     pub log_lines_lost: u64,
     /// Sessions open at the page; `None` without one.
     pub page_sessions: Option<usize>,
+    /// Calls that the last audit left unexplained; `None` before the first.
+    pub audit_unexplained: Option<u64>,
     /// Events that came to us, by kind and result; `None` where none are taken.
     pub webhooks: Option<callbridge_webhook::tally::Events>,
     /// Shared with where they are counted.
@@ -166,15 +169,7 @@ pub(crate) fn render(seen: &Observed, format: Format) -> String {
     webhooks(&mut all, seen);
     directory(&mut all, seen);
     leads(&mut all, seen);
-    let lost = Counter::<u64, AtomicU64>::default();
-    lost.inc_by(seen.log_lines_lost);
-    let help = "Lines of the log that stderr did not take";
-    all.register("log_lines_lost", help, lost);
-    if let Some(open) = seen.page_sessions {
-        let sessions: Gauge = Gauge::default();
-        sessions.set(i64::try_from(open).unwrap_or(i64::MAX));
-        all.register("page_sessions", "Sessions open at the page", sessions);
-    }
+    single::single(&mut all, seen);
     let build = Gauges::<Build>::default();
     build
         .get_or_create(&Build {

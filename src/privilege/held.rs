@@ -73,6 +73,7 @@ fn places(command: &mut Command) -> Vec<&mut SecretPlace> {
         | Command::Status { .. }
         | Command::Calls(..)
         | Command::Dead(..)
+        | Command::Audit(_)
         | Command::LeadMissing { .. }
         | Command::LeadList(_)
         | Command::Missed { .. }
@@ -109,6 +110,7 @@ pub(super) fn listen(command: &Command) {
         | Command::Status { .. }
         | Command::Calls(..)
         | Command::Dead(..)
+        | Command::Audit(_)
         | Command::LeadMissing { .. }
         | Command::LeadList(_)
         | Command::Missed { .. }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The crates, each using those before it alone.
-const CRATES: [&str; 25] = [
+const CRATES: [&str; 26] = [
     "callbridge-call",
     "callbridge-asterisk",
     "callbridge-formats",
@@ -25,6 +25,7 @@ const CRATES: [&str; 25] = [
     "callbridge-leads",
     "callbridge-spool",
     "callbridge-explain",
+    "callbridge-audit",
     "callbridge-sender",
     "callbridge-oauth",
     "callbridge-webhook",

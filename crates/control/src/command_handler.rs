@@ -24,6 +24,7 @@ use std::pin::Pin;
 use std::sync::{Arc, RwLock};
 use tokio::sync::mpsc;
 
+pub mod audit;
 mod calls;
 mod follow;
 mod leads;
@@ -191,6 +192,9 @@ impl CommandHandler {
                 let url = link.ok_or_else(|| refused("the system gives no random bytes"))?;
                 Ok(line.item(json!({"url": url})).await?)
             }
+            ControlRequest::Audit { calls } => audit::fates(self, calls, line).await,
+            ControlRequest::TakeIn { pbx, call } => audit::take_in(self, &pbx, *call, line).await,
+            ControlRequest::Audited { unexplained } => audit::audited(self, unexplained).await,
             ControlRequest::Call { id } => self.call(&id, line).await,
             ControlRequest::Calls {
                 which,

@@ -1,12 +1,13 @@
 //! What a command asks the daemon, and what it answers: one JSON line a question, one or more
 //! JSON lines back, the last of them `{"end":…}` or `{"error":…}`.
 
+use callbridge_call::FinishedCall;
 use callbridge_dead_letter::retry::Employee;
 use callbridge_dead_letter::select::Selection;
 use callbridge_leads::lead_field::Item;
 use callbridge_model::{LeadId, Said};
 use callbridge_page::role::Role;
-use callbridge_spool::State;
+use callbridge_spool::{AuditedCall, State};
 use serde::{Deserialize, Serialize};
 
 /// A question to the daemon, by the command that asks it.
@@ -90,6 +91,23 @@ pub enum ControlRequest {
     Call {
         /// The linkedid, the uuid, or a telephone number.
         id: String,
+    },
+    /// `audit`: an item that says when nobody listened, then one a call with what became of it.
+    Audit {
+        /// The calls of the PBX's file.
+        calls: Vec<AuditedCall>,
+    },
+    /// `audit --take-in`: an item with what became of the call.
+    TakeIn {
+        /// Its PBX.
+        pbx: String,
+        /// As the file tells of it.
+        call: Box<FinishedCall>,
+    },
+    /// What an audit has found, for the metrics.
+    Audited {
+        /// Calls that nothing explains.
+        unexplained: u64,
     },
     /// `calls`: an item a call, oldest first; with `follow` then [`ControlReply::Ready`], and an
     /// item a call that comes to be or ends, until the line is closed.

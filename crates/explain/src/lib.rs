@@ -2,6 +2,7 @@
 //!
 //! | module | what lives there |
 //! |---|---|
+//! | [`reading`] | a recording to finished calls, by its own time |
 //! | [`shape`] | the JSON of one call |
 //! | [`mod@line`] | a call in one line |
 //! | [`story`] | what happened, step by step |
@@ -10,6 +11,7 @@
 
 pub mod line;
 pub mod picture;
+pub mod reading;
 pub mod shape;
 pub mod story;
 pub mod text;

@@ -103,7 +103,7 @@ impl UnmatchedLog {
 }
 
 /// The device of a prefix, as a list of employees would name it.
-pub(super) fn device(prefix: &str) -> Extension {
+pub fn device(prefix: &str) -> Extension {
     let device = prefix.split_once('/').map_or(prefix, |(_, device)| device);
     Extension::new(device)
 }

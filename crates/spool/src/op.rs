@@ -65,6 +65,14 @@ pub enum Op {
     /// dead letter `uuid_conflict` ([`Done::Conflict`]; finished + 1, dead + 1). A number that one
     /// side does not know is no other number. Calls without a uuid are known by their linkedid.
     Finish(Box<Finished>),
+    /// The ids of a call of which no row is kept are forgotten, so that it can be taken in once
+    /// more (`audit --take-in`). What is stored keeps its ids.
+    Forget {
+        /// The PBX.
+        pbx: String,
+        /// The call's ids there.
+        ids: Vec<String>,
+    },
     /// A call that is not over: its snapshot is replaced, or dropped with `None`.
     Open {
         /// The PBX.

@@ -296,6 +296,7 @@ impl Store {
         };
         match op {
             Op::Finish(finished) => tables::finish::finish(self, &FinishRow::new(finished)?),
+            Op::Forget { pbx, ids } => tables::audited::forget(self, pbx, ids),
             Op::Open { pbx, key, snapshot } => {
                 tables::open_calls::set_open(self, pbx, *key, snapshot.as_deref())
             }

@@ -172,7 +172,7 @@ async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<CommandHan
 }
 
 /// The zone in which times are shown: that of the flag, else the PBX's, else this machine's.
-pub(super) fn zone_of(at: &Asking, told: Option<&Zone>) -> Zone {
+pub(crate) fn zone_of(at: &Asking, told: Option<&Zone>) -> Zone {
     match (&at.zone, told) {
         (None, Some(told)) => told.clone(),
         (flag, _) => Zone::of(flag.as_ref()),
@@ -180,7 +180,7 @@ pub(super) fn zone_of(at: &Asking, told: Option<&Zone>) -> Zone {
 }
 
 /// Asks, hands each item with the zone of its times to `each`, and returns how many there were.
-pub(super) async fn converse(
+pub(crate) async fn converse(
     at: &Asking,
     ask: ControlRequest,
     rules: Rules,
@@ -230,12 +230,12 @@ async fn listen(
 }
 
 /// Words for people, with whatever came from outside in them.
-pub(super) fn line(text: &str) -> Result<(), Failure> {
+pub(crate) fn line(text: &str) -> Result<(), Failure> {
     print(format!("{}\n", safe_lines(text)).as_bytes())
 }
 
 /// One answer as a line of JSON.
-pub(super) fn json_line(item: &Value) -> Result<(), Failure> {
+pub(crate) fn json_line(item: &Value) -> Result<(), Failure> {
     print(format!("{}\n", safe_json(&item.to_string())).as_bytes())
 }
 

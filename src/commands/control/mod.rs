@@ -12,7 +12,7 @@
 //! | [`missed`] | customers who wait for a call back |
 
 pub(crate) mod calls;
-mod conversation;
+pub(crate) mod conversation;
 pub(crate) mod dead;
 pub(crate) mod lead;
 pub(crate) mod missed;

@@ -1,9 +1,9 @@
 //! Which of a recording's calls is meant: by linkedid, by the id of one of its channels, by uuid,
 //! by the beginning of a uuid, or by the number of its customer.
 
-use super::reading::PbxCall;
 use crate::failure::Failure;
 use callbridge_call::FinishedCall;
+use callbridge_explain::reading::PbxCall;
 use callbridge_explain::shape::Other;
 use callbridge_model::exit::Code;
 use callbridge_model::safe::safe;

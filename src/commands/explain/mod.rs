@@ -4,12 +4,10 @@
 //! |---|---|
 //! | [`choice`] | which call `--call` means |
 //! | [`kept`] | a call out of the spool |
-//! | [`reading`] | bytes to finished calls, by the recording's own time |
 //! | `summary` | what was read, for stderr |
 
 pub(crate) mod choice;
 pub(crate) mod kept;
-pub(crate) mod reading;
 mod summary;
 
 use crate::config::Config;
@@ -17,6 +15,7 @@ use crate::config::command::Explain;
 use crate::failure::Failure;
 use crate::privilege;
 use callbridge_call::{EventTime, Settings};
+use callbridge_explain::reading::{self, PbxCall, Reading};
 use callbridge_explain::shape::Other;
 use callbridge_explain::story::Times;
 use callbridge_explain::text::{Depth, Paint};
@@ -32,7 +31,6 @@ use callbridge_model::environment::Environment;
 use callbridge_model::exit::Code;
 use callbridge_model::{Judged, TypedNumber};
 use choice::{Choice, Chosen};
-use reading::{PbxCall, Reading};
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _, Write};
 use std::path::Path;
@@ -46,7 +44,7 @@ const PIECE_BYTES: usize = 256 << 10;
 const WAITING_MAX: usize = 10_000;
 
 /// The lists; their bad rows are said, and the good ones count.
-fn lists(rules: &Rules, notes: &mut dyn Write) -> Result<Watched, Failure> {
+pub(crate) fn lists(rules: &Rules, notes: &mut dyn Write) -> Result<Watched, Failure> {
     let loaded = Watched::load(&rules.trunks, callbridge_model::clock::now().wall);
     let (lists, news) = loaded.map_err(|faults| {
         let words: Vec<String> = faults.iter().map(ToString::to_string).collect();
@@ -122,7 +120,7 @@ fn number(explain: &Explain) -> Option<TypedNumber> {
     TypedNumber::read(explain.call.as_deref()?, countries.chain(rules.country))
 }
 
-fn open(path: &Path) -> Result<File, Failure> {
+pub(crate) fn open(path: &Path) -> Result<File, Failure> {
     let told = |error: io::Error| {
         let code = match error.kind() {
             io::ErrorKind::NotFound => Code::NoInput,
@@ -138,7 +136,7 @@ fn open(path: &Path) -> Result<File, Failure> {
 }
 
 /// How the recording is read by these flags.
-fn rules(config: &Config, format: Format) -> reading::Rules {
+pub(crate) fn rules(config: &Config, format: Format) -> reading::Rules {
     let trunks = &config.rules.trunks;
     let mut named = trunks.iter().filter_map(|trunk| trunk.pbx.as_deref());
     // Without --pbx-id, the one PBX that all trunks name is meant.
@@ -332,7 +330,7 @@ fn draw(of: &text::Explained<'_>, zone: &Zone, file: &Path) -> Result<(), Failur
 }
 
 /// Why nothing could be read; `None` if some of it is written in the format, and no other.
-fn unreadable(path: &Path, format: Format, partly: bool) -> Option<String> {
+pub(crate) fn unreadable(path: &Path, format: Format, partly: bool) -> Option<String> {
     let mut beginning = Vec::new();
     let looked =
         File::open(path).and_then(|file| file.take(PIECE_BYTES as u64).read_to_end(&mut beginning));

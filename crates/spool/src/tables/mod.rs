@@ -5,6 +5,7 @@
 //! Each fails with the disk, or on a damaged file; what else it refuses it says itself.
 
 pub mod acts;
+pub mod audited;
 pub mod backfill;
 pub mod books;
 pub mod calls;
@@ -34,6 +35,7 @@ pub mod shows;
 pub mod slots;
 pub(crate) mod step;
 pub mod strangers;
+pub mod summaries;
 pub mod trunk_calls;
 pub(crate) mod unreadable;
 pub mod work_queue;

@@ -6,6 +6,7 @@ use super::look_ups;
 use super::meta;
 use super::missed;
 use super::shows;
+use super::summaries::{self, Summary};
 use super::trunk_calls;
 use crate::Db;
 use crate::Error;
@@ -33,6 +34,7 @@ pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<Done, Error> {
     listed::purge_internal(store, now)?;
     missed::purge_missed(store, now)?;
     trunk_calls::purge_quarters(store, now)?;
+    summaries::purge_summaries(store, now)?;
     give_pages_back(store)?;
     Ok(Done::Purged(Purged {
         calls,
@@ -43,17 +45,28 @@ pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<Done, Error> {
 
 fn purge_calls(store: &mut Store, before: EventTime) -> Result<u64, Error> {
     let mut calls = 0;
-    let rows: Vec<bool> = store.values(
+    let rows = store.query_all(
         "DELETE FROM calls WHERE id IN (
              SELECT id FROM calls WHERE state IN ('journaled', 'discarded')
              AND since < ?1 ORDER BY since LIMIT ?2)
-         RETURNING state = 'journaled'",
+         RETURNING state, json_extract(record, '$.pbx'), json_extract(record, '$.linkedid'),
+                   uuid, started",
         (before.micros(), CALLS_MAX),
+        |row| {
+            Ok(Summary {
+                state: row.get(0)?,
+                pbx: row.get(1)?,
+                linkedid: row.get(2)?,
+                uuid: row.get(3)?,
+                started: row.get(4)?,
+            })
+        },
     )?;
-    for journaled in rows {
-        let book = match journaled {
-            true => Book::PurgedJournaled,
-            false => Book::PurgedDiscarded,
+    for call in rows {
+        summaries::keep(store, &call)?;
+        let book = match call.state.as_str() {
+            "journaled" => Book::PurgedJournaled,
+            _ => Book::PurgedDiscarded,
         };
         store.tally.add(book, 1);
         calls += 1;
@@ -85,6 +98,8 @@ fn purge_tombstones(store: &mut Store, before: EventTime) -> Result<u64, Error> 
         (&pbx, &id, TOMBSTONES_MAX - 1),
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
+    let to = end.as_ref().map(|(pbx, id)| (pbx.as_str(), id.as_str()));
+    summaries::keep_counted(store, (&pbx, &id), to, before)?;
     let gone = match &end {
         Some((pbx_end, id_end)) => store.execute(
             "DELETE FROM tombstones

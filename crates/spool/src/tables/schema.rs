@@ -7,7 +7,7 @@ pub const APPLICATION: i64 = 0x6361_6272;
 
 /// One step a version: the n-th brings schema n to n + 1. Never change one that was released.
 pub const MIGRATIONS: &[&str] = &[
-    V1, V2, FLAT, HOOKS, DIRECTORY, ERRANDS, LISTED, LEFT, SIGNED, PEOPLE,
+    V1, V2, FLAT, HOOKS, DIRECTORY, ERRANDS, LISTED, LEFT, SIGNED, PEOPLE, SUMMARIES,
 ];
 
 /// Times are microseconds since the epoch unless said otherwise.
@@ -304,6 +304,19 @@ UPDATE missed SET (pbx, trunk, lead) = (
            json_extract(record, '$.leadId')
     FROM calls WHERE substr(calls.phone, -4) = substr(missed.phone, -4)
         AND calls.phone = missed.phone AND started = missed.last_at LIMIT 1);
+";
+
+/// What became of calls whose rows are purged: a short row each, for the audit.
+const SUMMARIES: &str = "
+CREATE TABLE summaries (
+    pbx TEXT NOT NULL,
+    id TEXT NOT NULL,                   -- the linkedid
+    uuid BLOB,                          -- NULL: counted only
+    state TEXT NOT NULL,                -- journaled, discarded…; counted: internal or skipped
+    started INTEGER NOT NULL,           -- seconds
+    PRIMARY KEY (pbx, id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX summaries_started ON summaries(started);
 ";
 
 /// What a file turned out to be.

@@ -2,7 +2,7 @@
 
 use super::acts::{Act, SUBMITTED, write};
 use super::call::{T0, at, finished};
-use crate::{CallFilter, LeadByHand, Op, Place, Store, tables};
+use crate::{AuditedCall, CallFate, CallFilter, LeadByHand, Op, Place, Store, tables};
 use callbridge_model::{LeadId, Outcome, Phone, TypedNumber};
 
 fn number() -> TypedNumber {
@@ -88,6 +88,21 @@ pub const LISTED: &[Act] = &[
             drop(tables::trunk_calls::trunk_calls(store, from).expect("readable"));
         },
     ),
+    ("what became of calls, and one forgotten", |store, _| {
+        let asked = |n: u32| {
+            let call = finished(n, Outcome::Journal, None);
+            let ids = call.call.also_known_as.iter();
+            AuditedCall {
+                pbx: "pbx1".to_owned(),
+                ids: ids.map(|id| id.as_str().to_owned()).collect(),
+                uuid: call.judged.record.uuid.expect("a uuid"),
+            }
+        };
+        let fates = tables::audited::fates(store, &[asked(7), asked(999_999)]);
+        assert_eq!(fates.expect("readable")[1], CallFate::Unknown);
+        let AuditedCall { pbx, ids, .. } = asked(7);
+        write(store, vec![Op::Forget { pbx, ids }]);
+    }),
     ("a lead given and taken, and an act", |store, rows| {
         let phone = Phone::from_digits(998_930_000_001).expect("a number");
         let given = LeadByHand {

@@ -4,6 +4,7 @@ mod acts;
 mod acts_errands;
 mod acts_listed;
 mod archive;
+mod audited;
 pub mod call;
 mod correct;
 mod deliveries;

@@ -13,11 +13,12 @@ const REPLAY: Duration = Duration::from_secs(3600);
 
 /// How a recording is read.
 #[derive(Clone, Debug)]
-pub(crate) struct Rules {
+pub struct Rules {
     /// How it is written.
     pub format: Format,
     /// The PBX that it is of.
     pub pbx: String,
+    /// The trunks, whose variables alone are kept.
     pub trunks: Trunks,
     /// Its calls are told apart by these (the endpoints are taken from the trunks).
     pub settings: Settings,
@@ -29,7 +30,7 @@ pub(crate) struct Rules {
 
 /// What became of its messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct MessageCounts {
+pub struct MessageCounts {
     /// Events a call can depend on.
     pub read: u64,
     /// Well-formed messages no call depends on.
@@ -44,26 +45,27 @@ pub(crate) struct MessageCounts {
 
 impl MessageCounts {
     /// Something in it is written in the format.
-    pub(crate) fn is_readable(&self) -> bool {
+    pub fn is_readable(&self) -> bool {
         self.read + self.skipped > 0
     }
 
     /// Nothing in it tells of a call, and something could not be read.
-    pub(crate) fn is_doubtful(&self) -> bool {
+    pub fn is_doubtful(&self) -> bool {
         self.read == 0 && self.unreadable > 0
     }
 }
 
 /// A call, and the PBX it was made on.
 #[derive(Clone, Debug)]
-pub(crate) struct PbxCall {
+pub struct PbxCall {
     /// `--pbx-id`, or a `server_name` below it where one recording tells of several PBXs.
     pub pbx: String,
+    /// The call.
     pub call: FinishedCall,
 }
 
 /// A recording being read.
-pub(crate) struct Reading {
+pub struct Reading {
     rules: Rules,
     framer: Framer,
     hearing: Hearing,
@@ -81,7 +83,7 @@ struct Hearing {
 
 impl Reading {
     /// At the beginning of a recording.
-    pub(crate) fn new(rules: Rules) -> Self {
+    pub fn new(rules: Rules) -> Self {
         let settings = DecoderSettings {
             zone: rules.zone.clone(),
             cel_columns: rules.cel_columns.clone(),
@@ -102,7 +104,7 @@ impl Reading {
     }
 
     /// Room for the next piece; say with [`Reading::filled`] how much of it was used.
-    pub(crate) fn space(&mut self, bytes: usize) -> &mut [u8] {
+    pub fn space(&mut self, bytes: usize) -> &mut [u8] {
         self.framer.space(bytes)
     }
 
@@ -110,7 +112,7 @@ impl Reading {
     ///
     /// # Errors
     /// When two endpoints conflict.
-    pub(crate) fn filled(&mut self, bytes: usize) -> Result<Vec<PbxCall>, Conflict> {
+    pub fn filled(&mut self, bytes: usize) -> Result<Vec<PbxCall>, Conflict> {
         self.framer.filled(bytes);
         while let Some(frame) = self.framer.next() {
             self.hearing.hear(frame, &self.rules)?;
@@ -122,7 +124,7 @@ impl Reading {
     ///
     /// # Errors
     /// When two endpoints conflict.
-    pub(crate) fn finish(&mut self) -> Result<Vec<PbxCall>, Conflict> {
+    pub fn finish(&mut self) -> Result<Vec<PbxCall>, Conflict> {
         while let Some(frame) = self.framer.finish() {
             self.hearing.hear(frame, &self.rules)?;
         }
@@ -135,17 +137,17 @@ impl Reading {
     }
 
     /// What became of its messages so far.
-    pub(crate) fn counts(&self) -> MessageCounts {
+    pub fn counts(&self) -> MessageCounts {
         self.hearing.counts
     }
 
     /// The latest time that it told.
-    pub(crate) fn now(&self) -> EventTime {
+    pub fn now(&self) -> EventTime {
         self.hearing.now
     }
 
     /// Calls whose end was not told so far.
-    pub(crate) fn open_calls(&self) -> usize {
+    pub fn open_calls(&self) -> usize {
         let pbxes = self.hearing.pbxes.values();
         pbxes.map(|pbx| pbx.assembler.open_calls()).sum()
     }

@@ -1,0 +1,97 @@
+//! Why a call that the PBX wrote down may have left no trace.
+
+use crate::FileCall;
+use callbridge_call::{EventTime, UniqueId};
+use callbridge_model::status::SourceGap;
+use callbridge_spool::CallFate;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The time of a call and the epoch in its id are of one clock when they are no further apart.
+const SAME_CLOCK: Duration = Duration::from_secs(600);
+/// A gap takes in calls that began so long before it: they ended in it.
+const BEGAN_BEFORE: i64 = 3600;
+
+/// When nobody listened.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listening {
+    /// Since when each PBX has been listened to.
+    pub since: BTreeMap<String, EventTime>,
+    /// The last gaps.
+    pub gaps: Vec<SourceGap>,
+}
+
+/// The likeliest cause, and words for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Cause(pub String);
+
+pub(crate) fn likeliest(call: &FileCall, fate: CallFate, listening: &Listening) -> Cause {
+    Cause(words(call, fate, listening))
+}
+
+fn words(call: &FileCall, fate: CallFate, listening: &Listening) -> String {
+    if !call.unmatched.is_empty() {
+        return format!(
+            "no trunk matched: {} carried an outside number and belongs to no --trunk; name it \
+             with one",
+            call.unmatched.join(", ")
+        );
+    }
+    match fate {
+        CallFate::RowGone => {
+            return "it was taken in, and its row was deleted from the state by another hand than \
+                    callbridge's; --take-in stores it again"
+                .to_owned();
+        }
+        CallFate::Counted => {
+            return "no trunk matched when it was heard, or its trunk said journal=no: it was \
+                    counted as internal or skipped; --take-in stores it by today's flags"
+                .to_owned();
+        }
+        CallFate::Stands(_) | CallFate::Open | CallFate::Unknown => {}
+    }
+    if let Some(apart) = other_clock(call) {
+        return format!(
+            "another clock: the file says that it began {} min {} the time in its id; check \
+             --pbx-timezone and the PBX's clock",
+            apart.unsigned_abs() / 60,
+            if apart < 0 { "before" } else { "after" }
+        );
+    }
+    let since = listening.since.get(&call.asked.pbx);
+    match since {
+        None => {
+            return format!(
+                "PBX {} has never been listened to with this state: check --pbx-id and --state",
+                call.asked.pbx
+            );
+        }
+        Some(since) if call.started < *since => {
+            return "it began before callbridge first listened to this PBX".to_owned();
+        }
+        Some(_) => {}
+    }
+    let second = call.started.floor_seconds().get();
+    let within = |gap: &&SourceGap| second >= gap.from - BEGAN_BEFORE && second <= gap.to;
+    match listening.gaps.iter().find(within) {
+        Some(gap) if gap.filled => format!(
+            "a gap of {} that a catch-up file has told of; that file did not hold it",
+            gap.source
+        ),
+        Some(gap) => format!("a gap of {} that nothing has filled", gap.source),
+        None => "nothing tells why: no gap was noted, and its PBX was listened to; look into the \
+                 log of that time"
+            .to_owned(),
+    }
+}
+
+/// How many seconds the call's time is after the epoch in its id, where they cannot be of one
+/// clock.
+fn other_clock(call: &FileCall) -> Option<i64> {
+    let id = UniqueId::new(&call.linkedid)?;
+    let epoch = i64::try_from(id.age().0).ok().filter(|epoch| *epoch > 0)?;
+    let apart = call.started.floor_seconds().get() - epoch;
+    (apart.unsigned_abs() > SAME_CLOCK.as_secs()).then_some(apart)
+}

@@ -1,0 +1,113 @@
+//! A file of the PBX against what became of its calls.
+//!
+//! In come the calls that the file tells of ([`FileCall`]), what the state says of each
+//! ([`CallFate`]), and when nobody listened ([`Listening`]); out goes a [`Report`] in which each
+//! call stands once: `file = journaled + forwarded + dead + parked + discarded + underWay +
+//! internal + skipped + unexplained`. Pure: no file, no clock.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`cause`] | why a call may be unexplained |
+//! | [`report`] | the sum, as JSON and for people |
+
+pub mod cause;
+pub mod report;
+
+pub use cause::{Cause, Listening};
+pub use report::{Report, Unexplained};
+
+use callbridge_call::{EventTime, FinishedCall};
+use callbridge_mapping::journal::figures;
+use callbridge_model::{Judged, Outcome};
+use callbridge_spool::{AuditedCall, CallFate, State};
+
+/// A call that the file tells of, as today's flags judge it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FileCall {
+    /// Its ids and its PBX.
+    pub asked: AuditedCall,
+    /// Its own id.
+    pub linkedid: String,
+    /// When it began.
+    pub started: EventTime,
+    /// The customer's number: E.164, or as the PBX wrote it.
+    pub phone: Option<String>,
+    /// What would become of it by today's flags.
+    pub outcome: Outcome,
+    /// What carried an outside number and belongs to no trunk: `PJSIP/citty`.
+    pub unmatched: Vec<String>,
+}
+
+impl FileCall {
+    /// The call as it was read and judged; `is_known` says of a prefix that a flag or a list
+    /// names it.
+    pub fn new(call: &FinishedCall, judged: &Judged, is_known: impl Fn(&str) -> bool) -> Self {
+        let record = &judged.record;
+        let own = std::iter::once(call.linkedid.as_str());
+        let others = call.also_known_as.iter().map(|id| id.as_str());
+        let others = others.filter(|id| *id != call.linkedid.as_str());
+        let heard = call.number.as_ref().map(|number| number.text.clone());
+        let phone = record.client_phone.as_ref();
+        Self {
+            asked: AuditedCall {
+                pbx: record.pbx.clone(),
+                ids: own.chain(others).map(str::to_owned).collect(),
+                uuid: figures::uuid(&record.pbx, &call.linkedid),
+            },
+            linkedid: call.linkedid.as_str().to_owned(),
+            started: call.started,
+            phone: phone.map(|phone| phone.as_str().to_owned()).or(heard),
+            outcome: judged.outcome,
+            unmatched: call
+                .unmatched
+                .iter()
+                .filter(|prefix| !is_known(prefix))
+                .cloned()
+                .collect(),
+        }
+    }
+}
+
+/// Each call of the file explained, or named with the likeliest cause. `fates` are in the order of
+/// `calls`; a call without one is not known.
+pub fn account(calls: &[FileCall], fates: &[CallFate], listening: &Listening) -> Report {
+    let mut report = Report::default();
+    for (at, call) in calls.iter().enumerate() {
+        report.file += 1;
+        let fate = fates.get(at).copied().unwrap_or(CallFate::Unknown);
+        match place(call, fate) {
+            Some(place) => *place(&mut report) += 1,
+            None => report.unexplained.push(Unexplained {
+                linkedid: call.linkedid.clone(),
+                started_at: call.started.floor_seconds().get(),
+                phone: call.phone.clone(),
+                cause: cause::likeliest(call, fate, listening),
+            }),
+        }
+    }
+    report
+}
+
+/// The figure of the report that it belongs to; `None` when nothing explains it.
+fn place(call: &FileCall, fate: CallFate) -> Option<fn(&mut Report) -> &mut u64> {
+    match fate {
+        CallFate::Stands(state) => Some(match state {
+            State::Ready | State::Sending | State::Submitted => |it| &mut it.under_way,
+            State::Journaled => |it| &mut it.journaled,
+            State::Dead => |it| &mut it.dead,
+            State::Parked => |it| &mut it.parked,
+            State::Discarded => |it| &mut it.discarded,
+        }),
+        CallFate::Open => Some(|it| &mut it.under_way),
+        CallFate::RowGone => None,
+        // What is counted only leaves nothing to look at: the file says which of the two it was.
+        CallFate::Counted | CallFate::Unknown => match call.outcome {
+            Outcome::Internal if call.unmatched.is_empty() => Some(|it| &mut it.internal),
+            Outcome::Skipped => Some(|it| &mut it.skipped),
+            Outcome::Internal | Outcome::Journal | Outcome::DeadLetter => None,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+//! Does each call of a file stand once, and does each that is missing get its likeliest cause?
+
+use super::*;
+use callbridge_model::Zone;
+use callbridge_model::status::SourceGap;
+use std::collections::BTreeMap;
+
+const T0: i64 = 1_795_151_317;
+
+fn call(n: i64, outcome: Outcome) -> FileCall {
+    let linkedid = format!("{}.{n}", T0 + n);
+    FileCall {
+        asked: AuditedCall {
+            pbx: "office".to_owned(),
+            ids: vec![linkedid.clone()],
+            uuid: figures::uuid(
+                "office",
+                &callbridge_call::UniqueId::new(&linkedid).expect("an id"),
+            ),
+        },
+        linkedid,
+        started: EventTime::from_seconds(T0 + n),
+        phone: Some("+998901110001".to_owned()),
+        outcome,
+        unmatched: Vec::new(),
+    }
+}
+
+fn listening() -> Listening {
+    let since = EventTime::from_seconds(T0 - 1000);
+    Listening {
+        since: BTreeMap::from([("office".to_owned(), since)]),
+        gaps: Vec::new(),
+    }
+}
+
+/// The cause of the one call that nothing explains.
+fn cause(call: FileCall, fate: CallFate, listening: &Listening) -> String {
+    let mut report = account(&[call], &[fate], listening);
+    let only = report.unexplained.pop().expect("unexplained");
+    assert_eq!(report.unexplained, []);
+    only.cause.0
+}
+
+#[test]
+fn each_call_of_the_file_stands_once() {
+    use State::{Dead, Discarded, Journaled, Parked, Ready, Sending, Submitted};
+    let states = [
+        Ready, Sending, Submitted, Journaled, Journaled, Dead, Parked, Discarded,
+    ];
+    let mut fates: Vec<CallFate> = states.map(CallFate::Stands).to_vec();
+    let mut calls: Vec<FileCall> = (0..8).map(|n| call(n, Outcome::Journal)).collect();
+    for (outcome, fate) in [
+        (Outcome::Journal, CallFate::Open),
+        (Outcome::Internal, CallFate::Counted),
+        (Outcome::Internal, CallFate::Unknown),
+        (Outcome::Skipped, CallFate::Counted),
+        (Outcome::Skipped, CallFate::Unknown),
+        (Outcome::Journal, CallFate::Unknown),
+        (Outcome::DeadLetter, CallFate::RowGone),
+    ] {
+        calls.push(call(20, outcome));
+        fates.push(fate);
+    }
+    let report = account(&calls, &fates, &listening());
+    let Report {
+        file,
+        journaled,
+        forwarded,
+        dead,
+        parked,
+        discarded,
+        under_way,
+        internal,
+        skipped,
+        unexplained,
+    } = report;
+    assert_eq!((journaled, under_way, internal, skipped), (2, 4, 2, 2));
+    assert_eq!(unexplained.len(), 2);
+    let sum = journaled + forwarded + dead + parked + discarded + under_way + internal + skipped;
+    assert_eq!(file, sum + 2);
+    assert_eq!(file, 15);
+}
+
+#[test]
+fn a_call_over_a_trunk_that_no_flag_names_is_not_taken_for_internal() {
+    let mut over = call(1, Outcome::Internal);
+    over.unmatched.push("PJSIP/citty".to_owned());
+    for fate in [CallFate::Counted, CallFate::Unknown] {
+        let cause = cause(over.clone(), fate, &listening());
+        assert!(
+            cause.starts_with("no trunk matched: PJSIP/citty"),
+            "{cause}"
+        );
+    }
+}
+
+#[test]
+fn what_is_missing_gets_its_likeliest_cause() {
+    let missing = |n| call(n, Outcome::Journal);
+    let unknown = CallFate::Unknown;
+    let begins = |n, listening: &Listening| cause(missing(n), unknown, listening);
+    let first = begins(-2000, &listening());
+    assert!(
+        first.contains("before callbridge first listened"),
+        "{first}"
+    );
+    let never = begins(5, &Listening::default());
+    assert!(never.contains("never been listened to"), "{never}");
+    let mut gaps = listening();
+    gaps.gaps.push(SourceGap {
+        source: "ami://a@pbx".to_owned(),
+        from: T0 + 100,
+        to: T0 + 200,
+        filled: false,
+    });
+    let in_it = begins(150, &gaps);
+    assert_eq!(in_it, "a gap of ami://a@pbx that nothing has filled");
+    let after = begins(300, &gaps);
+    assert!(after.starts_with("nothing tells why"), "{after}");
+    gaps.gaps[0].filled = true;
+    assert!(begins(150, &gaps).contains("that file did not hold it"));
+    let mut zone = missing(5);
+    zone.started = EventTime::from_seconds(T0 + 5 - 5 * 3600);
+    let zone = cause(zone, unknown, &listening());
+    assert!(
+        zone.starts_with("another clock") && zone.contains("300 min before"),
+        "{zone}"
+    );
+    let gone = cause(missing(5), CallFate::RowGone, &listening());
+    assert!(gone.contains("deleted from the state"), "{gone}");
+    let counted = cause(missing(5), CallFate::Counted, &listening());
+    assert!(counted.starts_with("no trunk matched when"), "{counted}");
+}
+
+#[test]
+fn the_report_reads_for_scripts_and_for_people() {
+    let calls = [call(1, Outcome::Journal), call(2, Outcome::Journal)];
+    let fates = [CallFate::Stands(State::Journaled), CallFate::RowGone];
+    let report = account(&calls, &fates, &listening());
+    let json = serde_json::to_string(&report).expect("JSON");
+    let cause = json.find(",\"cause\"").expect("a cause");
+    insta::assert_snapshot!(
+        json[..cause].replace(",\"", ",\n\""),
+        @r#"
+    {"file":2,
+    "journaled":1,
+    "forwarded":0,
+    "dead":0,
+    "parked":0,
+    "discarded":0,
+    "underWay":0,
+    "internal":0,
+    "skipped":0,
+    "unexplained":[{"linkedid":"1795151319.2",
+    "startedAt":1795151319,
+    "phone":"+998901110001"
+    "#
+    );
+    let zone = Zone::named("Asia/Tashkent").expect("a zone");
+    let text = report.to_text(&zone);
+    let end = text.find(" was deleted").expect("its cause");
+    let text = format!("{} …", &text[..end]);
+    insta::assert_snapshot!(text, @r"
+    in the file         2
+    journaled           1
+    forwarded           0
+    dead                0
+    parked              0
+    discarded           0
+    under way           0
+    internal            0
+    skipped             0
+    unexplained         1
+
+    2026-11-20 10:08:39 +05  +998901110001  1795151319.2
+      it was taken in, and its row …
+    ");
+    let none = account(&calls[..1], &fates[..1], &listening()).to_text(&zone);
+    assert!(
+        none.ends_with("Each call of the file is explained.\n"),
+        "{none}"
+    );
+}

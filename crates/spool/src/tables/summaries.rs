@@ -1,0 +1,82 @@
+//! What became of calls that are long over: a short row each, kept for the audit when the call and
+//! the memory of its ids are purged.
+
+use crate::{Db, Error, State};
+use callbridge_call::EventTime;
+use std::time::Duration;
+
+/// A summary is kept so long after its call began.
+pub const SUMMARIES_KEPT_FOR: Duration = Duration::from_secs(2 * 365 * 24 * 3600);
+/// Summaries that one purge forgets at most.
+const FORGOTTEN_MAX: u32 = 500;
+/// Stands where a call's state would: it was between extensions, or skipped by a flag.
+const COUNTED: &str = "counted";
+
+/// What became of a call whose row goes.
+#[derive(Debug)]
+pub(crate) struct Summary {
+    pub(crate) pbx: String,
+    pub(crate) linkedid: String,
+    pub(crate) uuid: Option<[u8; 16]>,
+    pub(crate) state: String,
+    pub(crate) started: i64,
+}
+
+/// Keeps it.
+pub(crate) fn keep(db: &Db, call: &Summary) -> Result<(), Error> {
+    db.execute(
+        "INSERT INTO summaries (pbx, id, uuid, state, started) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT DO NOTHING",
+        (
+            &call.pbx,
+            &call.linkedid,
+            call.uuid,
+            &call.state,
+            call.started,
+        ),
+    )?;
+    Ok(())
+}
+
+/// Keeps, of the tombstones from one place to another that are to go, those of calls that were
+/// counted only.
+pub(crate) fn keep_counted(
+    db: &Db,
+    from: (&str, &str),
+    to: Option<(&str, &str)>,
+    before: EventTime,
+) -> Result<(), Error> {
+    let kept = "INSERT INTO summaries (pbx, id, uuid, state, started)
+         SELECT pbx, id, NULL, ?1, started FROM tombstones
+         WHERE uuid IS NULL AND own = 1 AND at < ?2 AND (pbx, id) > (?3, ?4)";
+    let done = match to {
+        Some(to) => db.execute(
+            &format!("{kept} AND (pbx, id) <= (?5, ?6) ON CONFLICT DO NOTHING"),
+            (COUNTED, before.micros(), from.0, from.1, to.0, to.1),
+        ),
+        None => db.execute(
+            &format!("{kept} ON CONFLICT DO NOTHING"),
+            (COUNTED, before.micros(), from.0, from.1),
+        ),
+    };
+    done.map(drop)
+}
+
+/// What became of a call, by its own id. `Some(None)`: it was counted only.
+pub(crate) fn summary(db: &Db, pbx: &str, id: &str) -> Result<Option<Option<State>>, Error> {
+    let word: Option<String> = db.first_value(
+        "SELECT state FROM summaries WHERE pbx = ?1 AND id = ?2",
+        (pbx, id),
+    )?;
+    Ok(word.map(|word| State::from_word(&word)))
+}
+
+pub(crate) fn purge_summaries(db: &Db, now: EventTime) -> Result<(), Error> {
+    let before = now.minus(SUMMARIES_KEPT_FOR).floor_seconds().get();
+    db.execute(
+        "DELETE FROM summaries WHERE (pbx, id) IN (
+             SELECT pbx, id FROM summaries WHERE started < ?1 ORDER BY started LIMIT ?2)",
+        (before, FORGOTTEN_MAX),
+    )?;
+    Ok(())
+}

@@ -1,0 +1,171 @@
+//! `audit`: a file of the PBX against what became of its calls.
+
+use super::control::conversation::{converse, json_line, line, zone_of};
+use super::explain;
+use crate::config::command::{Asking, Audit};
+use crate::failure::Failure;
+use crate::stdout::print;
+use callbridge_audit::{FileCall, Listening, Report, account};
+use callbridge_call::FinishedCall;
+use callbridge_control::protocol::ControlRequest;
+use callbridge_explain::reading::{PbxCall, Reading};
+use callbridge_intake::unmatched::device;
+use callbridge_mapping::journal;
+use callbridge_mapping::people::People;
+use callbridge_model::exit::Code;
+use callbridge_spool::{AuditedCall, CallFate};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::io::{Read as _, Write};
+
+/// A file is read in pieces of so many bytes.
+const PIECE_BYTES: usize = 256 << 10;
+/// Calls asked about at a time.
+const ASKED_MAX: usize = 200;
+
+/// `audit`
+///
+/// # Errors
+/// 1 where a call is not explained, 65 and 66 for the file, 69 without daemon and state.
+pub(crate) async fn run(audit: &Audit, notes: &mut (dyn Write + Send)) -> Result<(), Failure> {
+    let at = Asking {
+        state: audit.config.state.clone().unwrap_or_default(),
+        json: audit.json,
+        zone: audit.config.pbx_timezone.clone(),
+    };
+    let lists = explain::lists(&audit.config.rules, notes)?;
+    let mut calls = Vec::new();
+    read(audit, lists.people(), |call, _| calls.push(call))?;
+    let report = report(audit, &at, &calls).await?;
+    let missing: BTreeSet<&str> = (report.unexplained.iter())
+        .map(|call| call.linkedid.as_str())
+        .collect();
+    let asked = ControlRequest::Audited {
+        unexplained: missing.len() as u64,
+    };
+    let rules = || audit.config.rules.clone();
+    converse(&at, asked, rules(), |_, _| Ok(())).await?;
+    match at.json {
+        true => json_line(&serde_json::json!(report))?,
+        false => print(report.to_text(&zone_of(&at, None)).as_bytes())?,
+    }
+    if audit.take_in {
+        let mut wanted = Vec::new();
+        read(audit, lists.people(), |call, heard| {
+            if missing.contains(call.linkedid.as_str()) {
+                wanted.push(heard);
+            }
+        })?;
+        take_in(&at, wanted, audit).await?;
+    }
+    match missing.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::silent(Code::Failed)),
+    }
+}
+
+/// Each call of the file, as today's flags judge it.
+fn read(
+    audit: &Audit,
+    people: &People,
+    mut each: impl FnMut(FileCall, (String, FinishedCall)),
+) -> Result<(), Failure> {
+    let rules = &audit.config.rules;
+    let mut file = explain::open(&audit.file)?;
+    let mut reading = Reading::new(explain::rules(&audit.config, audit.format));
+    let wrong = |error: std::io::Error| {
+        Failure::new(Code::Input, format!("{}: {error}", audit.file.display()))
+    };
+    loop {
+        let read = match file.read(reading.space(PIECE_BYTES)) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            read => read.map_err(wrong)?,
+        };
+        let finished = match read {
+            0 => reading.finish(),
+            read => reading.filled(read),
+        };
+        let finished =
+            finished.map_err(|error| Failure::new(Code::Usage, format!("--trunk: {error}")))?;
+        for PbxCall { pbx, call } in finished {
+            let early = audit.from.is_some_and(|from| call.started < from);
+            let late = audit.until.is_some_and(|until| call.started >= until);
+            if early || late {
+                continue;
+            }
+            let judged = journal::judge(&call, &pbx, rules, people, reading.now());
+            let is_known = |prefix: &str| {
+                rules.trunks.take_in(&pbx, prefix)
+                    || people.knows(&device(prefix), &rules.trunks, &pbx)
+            };
+            each(FileCall::new(&call, &judged, is_known), (pbx, call));
+        }
+        if read == 0 {
+            break;
+        }
+    }
+    let counts = reading.counts();
+    let unreadable = counts
+        .is_doubtful()
+        .then(|| explain::unreadable(&audit.file, audit.format, counts.is_readable()));
+    match unreadable.flatten() {
+        Some(words) => Err(Failure::new(Code::Input, words)),
+        None => Ok(()),
+    }
+}
+
+/// What became of them, asked a few at a time.
+async fn report(audit: &Audit, at: &Asking, calls: &[FileCall]) -> Result<Report, Failure> {
+    let (mut fates, mut listening) = (Vec::<CallFate>::new(), Listening::default());
+    let newer = |error| {
+        let words = format!("the daemon is of another version: {error}");
+        Failure::new(Code::Unreachable, words)
+    };
+    for some in calls.chunks(ASKED_MAX) {
+        let asked: Vec<AuditedCall> = some.iter().map(|call| call.asked.clone()).collect();
+        let ask = ControlRequest::Audit { calls: asked };
+        let mut first = true;
+        let hear = |item: &Value| match std::mem::take(&mut first) {
+            true => {
+                let Listening { since, gaps } = serde_json::from_value(item.clone())?;
+                listening.since.extend(since);
+                listening.gaps = gaps;
+                Ok(())
+            }
+            false => serde_json::from_value(item.clone()).map(|fate| fates.push(fate)),
+        };
+        let mut hear = hear;
+        let rules = audit.config.rules.clone();
+        converse(at, ask, rules, |item, _| hear(item).map_err(newer)).await?;
+    }
+    Ok(account(calls, &fates, &listening))
+}
+
+async fn take_in(
+    at: &Asking,
+    calls: Vec<(String, FinishedCall)>,
+    audit: &Audit,
+) -> Result<(), Failure> {
+    let (mut taken, mut left_out) = (0_u64, 0_u64);
+    for (pbx, call) in calls {
+        let ask = ControlRequest::TakeIn {
+            pbx,
+            call: Box::new(call),
+        };
+        let show = |item: &Value, _: &_| {
+            match item.get("result").and_then(Value::as_str) {
+                Some("taken_in") => taken += 1,
+                _ => left_out += 1,
+            }
+            if at.json { json_line(item) } else { Ok(()) }
+        };
+        converse(at, ask, audit.config.rules.clone(), show).await?;
+    }
+    if at.json {
+        return Ok(());
+    }
+    line(&format!(
+        "{taken} taken in; {left_out} left out, for today's flags do not let them through, or they \
+         are known"
+    ))
+}

@@ -1,0 +1,52 @@
+//! `audit`, checked.
+
+use super::Checking;
+use crate::config::checked::Purpose;
+use crate::config::command::{Audit, Command};
+use crate::config::faults::Faults;
+use crate::config::options::audit::AuditFlags;
+use crate::values;
+use callbridge_formats::Format;
+use callbridge_model::{Zone, dates};
+use std::path::PathBuf;
+
+pub(super) fn check(mut checking: Checking<'_>, flags: AuditFlags) -> Result<Command, Faults> {
+    let file = match (flags.cdr, flags.cel) {
+        (Some(file), None) => Some((PathBuf::from(file), Format::CdrCsv)),
+        (None, Some(file)) => Some((PathBuf::from(file), Format::CelCsv)),
+        (None, None) => {
+            let words = "which file of the PBX? Give --cdr FILE or --cel FILE";
+            checking.faults.add("audit", words);
+            None
+        }
+        (Some(_), Some(_)) => {
+            checking
+                .faults
+                .add("--cdr", "stands beside --cel; keep one");
+            None
+        }
+    };
+    // One that cannot be read is told with the other flags.
+    let zone = flags.flags.sources.pbx_timezone.as_deref();
+    let zone = Zone::of(zone.and_then(|text| values::zone(text).ok()).as_ref());
+    let zone = zone.as_time_zone();
+    let from = flags.from.map(|text| dates::date(&text, zone));
+    let from = from.and_then(|read| checking.faults.take("--from", read));
+    let until = flags.to.map(|text| dates::date_end(&text, zone));
+    let until = until.and_then(|read| checking.faults.take("--to", read));
+    if flags.flags.sources.pbx_id.is_none() {
+        let words = "is missing: calls are known by it and their ids; give that of `run`";
+        checking.faults.add("--pbx-id", words);
+    }
+    let config = checking.config(flags.flags, Purpose::Explain)?;
+    let (file, format) = file.ok_or_else(Faults::default)?;
+    Ok(Command::Audit(Box::new(Audit {
+        file,
+        format,
+        from,
+        until,
+        take_in: flags.take_in,
+        json: flags.json,
+        config,
+    })))
+}

@@ -1,0 +1,29 @@
+//! Figures that stand alone, without labels.
+
+use super::{Observed, signed};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use std::sync::atomic::AtomicU64;
+
+pub(super) fn single(all: &mut Registry, seen: &Observed) {
+    let lost = Counter::<u64, AtomicU64>::default();
+    lost.inc_by(seen.log_lines_lost);
+    let help = "Lines of the log that stderr did not take";
+    all.register("log_lines_lost", help, lost);
+    if let Some(open) = seen.page_sessions {
+        let open = u64::try_from(open).unwrap_or(u64::MAX);
+        let help = "Sessions open at the page";
+        all.register("page_sessions", help, gauge(open));
+    }
+    if let Some(calls) = seen.audit_unexplained {
+        let help = "Calls of the PBX's file that the last audit left unexplained";
+        all.register("audit_unexplained", help, gauge(calls));
+    }
+}
+
+fn gauge(value: u64) -> Gauge {
+    let gauge = Gauge::default();
+    gauge.set(signed(value));
+    gauge
+}

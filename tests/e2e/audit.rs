@@ -1,0 +1,157 @@
+//! Is each call of a PBX's file explained, and each that is missing named with its cause?
+
+use crate::crm;
+use crate::operations::metrics;
+use crate::program::{Place, Program};
+use crate::recordings::{self, Recording};
+use rusqlite::Connection;
+use serde_json::Value;
+
+/// Rows taken out of the state by hand.
+const TAKEN_OUT: usize = 10;
+/// Of so many calls every fifth came over a trunk that no flag names.
+const CALLS: usize = 25;
+
+/// A trunk with its leads in a list, for CEL tells no variables.
+fn trunk(place: &Place, name: &str) -> String {
+    let leads = place.path("leads.csv");
+    format!("--trunk={name}=PJSIP/{name},country=UZ,strip=9,lead=var:LEAD_ID;csv:{leads}")
+}
+
+/// Calls in a row, every fifth over a trunk called `second`.
+fn day() -> Vec<Recording> {
+    let mut day = recordings::in_a_row(CALLS);
+    for recording in day.iter_mut().step_by(5) {
+        let text = String::from_utf8(recording.ami.clone()).expect("text");
+        recording.ami = text.replace("PJSIP/city", "PJSIP/second").into_bytes();
+    }
+    day
+}
+
+fn audit(place: &Place, more: &[&str]) -> Vec<String> {
+    let cel = format!("--cel={}", place.path("cel.csv"));
+    let flags = ["audit", &cel, "--pbx-id=pbx1", "--json"];
+    let all = flags.iter().chain(more);
+    let all = all.map(|flag| (*flag).to_owned());
+    all.chain([trunk(place, "city")]).collect()
+}
+
+/// The report, and how the command ended.
+async fn report(place: &Place, more: &[&str]) -> (Value, Option<i32>) {
+    let arguments = audit(place, more);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let output = place.command(&arguments).await;
+    let told = String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let first = text.lines().next().unwrap_or_else(|| panic!("{told}"));
+    let report: Value = serde_json::from_str(first).expect("JSON");
+    let figure = |name: &str| report[name].as_u64().expect("a figure");
+    let sum: u64 = [
+        "journaled",
+        "forwarded",
+        "dead",
+        "parked",
+        "discarded",
+        "underWay",
+        "internal",
+        "skipped",
+    ]
+    .into_iter()
+    .map(figure)
+    .sum();
+    let unexplained = report["unexplained"].as_array().expect("a list").len() as u64;
+    assert_eq!(figure("file"), sum + unexplained, "{report}");
+    (report, output.status.code())
+}
+
+/// How many are unexplained by this cause.
+fn caused(report: &Value, begins: &str) -> usize {
+    let all = report["unexplained"].as_array().expect("a list").iter();
+    let causes = all.map(|call| call["cause"].as_str().expect("a cause"));
+    causes.filter(|cause| cause.starts_with(begins)).count()
+}
+
+async fn stopped(program: Program, place: &Place) -> Connection {
+    program.terminate().await;
+    Connection::open(place.at("state").join("spool.db")).expect("the state")
+}
+
+#[tokio::test]
+async fn calls_taken_out_of_the_state_and_a_trunk_left_out_are_found_and_taken_in() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let day = day();
+    for recording in &day {
+        place.append("calls.ami", &recording.ami);
+        place.append("cel.csv", &recording.cel_lines());
+    }
+    place.write("leads.csv", recordings::LEADS);
+    let [city, second] = ["city", "second"].map(|name| trunk(&place, name));
+    let source = place.file("calls.ami", "ami");
+    let flags = [&source, &city, crm::RATE_FLAG];
+    let mut program = place.run(&crm.url(), &flags);
+    let over_first = u64::try_from(CALLS - CALLS / 5).expect("few");
+    program.settled(over_first).await;
+    let (whole, ended) = report(&place, &[]).await;
+    assert_eq!(ended, Some(1), "the trunk that was left out shows");
+    assert_eq!(caused(&whole, "no trunk matched: PJSIP/second"), CALLS / 5);
+    assert_eq!(whole["journaled"], over_first);
+
+    let state = stopped(program, &place).await;
+    let gone = state.execute(
+        "DELETE FROM calls WHERE id IN (SELECT id FROM calls ORDER BY id LIMIT ?1)",
+        [i64::try_from(TAKEN_OUT).expect("few")],
+    );
+    assert_eq!(gone, Ok(TAKEN_OUT));
+    drop(state);
+    let (holes, ended) = report(&place, &[]).await;
+    assert_eq!(ended, Some(1));
+    assert_eq!(caused(&holes, "it was taken in"), TAKEN_OUT);
+    assert_eq!(caused(&holes, "no trunk matched: PJSIP/second"), CALLS / 5);
+
+    // With the trunk that was missing, while the daemon runs.
+    let flags = [
+        &source,
+        &city,
+        &second,
+        crm::RATE_FLAG,
+        "--listen=127.0.0.1:0",
+    ];
+    let mut program = place.run(&crm.url(), &flags);
+    let (found, ended) = report(&place, &[&second, "--take-in"]).await;
+    assert_eq!(ended, Some(1), "what was found then");
+    assert_eq!(caused(&found, "no trunk matched when"), CALLS / 5);
+    let all = u64::try_from(CALLS).expect("few");
+    let sent = move |it: &callbridge_model::Status| {
+        it.books.ready + it.books.sending + it.books.submitted == 0
+    };
+    program.until("all are sent", sent).await;
+    let (healed, ended) = report(&place, &[&second]).await;
+    assert_eq!(ended, Some(0), "{healed}");
+    assert_eq!(
+        (healed["journaled"].as_u64(), healed["file"].as_u64()),
+        (Some(all), Some(all))
+    );
+    let scraped = metrics(&program).await;
+    assert!(
+        scraped.contains("callbridge_audit_unexplained 0"),
+        "{scraped}"
+    );
+    let records = crm.journal().len();
+    assert_eq!(records, CALLS, "each once");
+    program.terminate().await;
+}
+
+#[tokio::test]
+async fn without_a_file_or_the_id_of_its_pbx_it_says_what_to_give() {
+    let place = Place::new();
+    let output = place.command(&["audit", "--json"]).await;
+    let told = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(64), "{told}");
+    assert!(
+        told.contains("--cdr FILE or --cel FILE") && told.contains("--pbx-id"),
+        "{told}"
+    );
+    let missing = ["audit", "--cel=/nowhere/cel.csv", "--pbx-id=a"];
+    let output = place.command(&missing).await;
+    assert_eq!(output.status.code(), Some(66));
+}
