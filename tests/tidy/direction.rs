@@ -11,6 +11,7 @@ use std::process::Command;
 const CRATES: [&str; 26] = [
     "callbridge-call",
     "callbridge-asterisk",
+    "callbridge-freeswitch",
     "callbridge-formats",
     "callbridge-source",
     "callbridge-model",

@@ -63,6 +63,12 @@ pub enum Mark {
     /// The list of live channels ends here (`CoreShowChannelsComplete`); the channels came before,
     /// as [`Kind::Listed`].
     ListEnd,
+    /// The PBX is another process than before; it tells so some time after its start, and what
+    /// came since was heard.
+    Restarted {
+        /// How long it has been up, where told.
+        uptime: Option<Duration>,
+    },
 }
 
 /// Which of Asterisk's two vocabularies told an event. Both may tell of the same thing.
@@ -144,6 +150,32 @@ pub struct ChannelRef<'a> {
     pub application: Text<'a>,
     /// The application's data (`AppData`): `PJSIP/998901110001@city,20,tT`.
     pub app_data: Text<'a>,
+    /// What the PBX says of it beside its name, where the name does not say what it is.
+    pub traits: Option<Box<ChannelTraits<'a>>>,
+}
+
+/// What a PBX says of a channel whose name says neither whose telephone nor which trunk it is.
+/// Unknown texts are empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChannelTraits<'a> {
+    /// It came into the PBX; else the PBX dialled it.
+    pub inbound: bool,
+    /// The gateway it was dialled over, or came in from.
+    pub gateway: Text<'a>,
+    /// The profile of the SIP stack that carries it.
+    pub profile: Text<'a>,
+    /// The host of the other end, with its port where told: `203.0.113.5:5060`.
+    pub address: Text<'a>,
+    /// The telephone inside the company that it is.
+    pub extension: Text<'a>,
+    /// The number that it was dialled with.
+    pub dialled: Text<'a>,
+    /// Nothing can have happened to it before that was not told.
+    pub fresh: bool,
+    /// When it was made.
+    pub created: Option<EventTime>,
+    /// When it answered; `None` as long as it has not.
+    pub answered: Option<EventTime>,
 }
 
 /// `ChannelStateDesc`, as far as the direction of a call depends on it.
@@ -231,6 +263,12 @@ pub enum Kind<'a> {
     Unlinked {
         /// As of [`Kind::Linked`].
         with: Box<ChannelRef<'a>>,
+    },
+    /// The channel leaves whom it hears alone to speak with a third, and comes back; the PBX tells
+    /// of no other end of their bridge.
+    Consults {
+        /// It leaves; else it is back.
+        begins: bool,
     },
     /// The channel goes on under another name (`Rename`, `Masquerade`). Before Asterisk 12 a
     /// masquerade moves names, and with them the telephones, from one unique id to another.

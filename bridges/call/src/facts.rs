@@ -10,3 +10,4 @@ pub(crate) mod open;
 pub(crate) mod renamings;
 pub(crate) mod texts;
 pub(crate) mod times;
+mod traits;

@@ -6,6 +6,7 @@
 //! | module | question |
 //! |---|---|
 //! | `view` | what is each channel, did it come in or was it dialled, in which bridges was it? |
+//! | `linked` | when was who linked with whom, where links are told and no bridges? |
 //! | `masquerade` | which telephone was behind a unique id when (AMI 1.x)? |
 //! | `unnamed` | which bridge was it that nobody named? |
 //! | `split` | which channels really belong together? |
@@ -20,6 +21,7 @@ mod customers;
 mod doubt;
 mod employee;
 mod finish;
+mod linked;
 mod masquerade;
 mod number;
 mod split;
@@ -100,12 +102,17 @@ pub(crate) fn resolve(
         caught_up,
         ..
     } = settings;
-    let seated = masquerade::seated(call);
+    let links = linked::is_told(call.legs.values());
+    let seated = (!links).then(|| masquerade::seated(call)).flatten();
     let legs: Vec<&Leg> = match &seated {
         Some(seated) => seated.legs.iter().collect(),
         None => call.legs.values().collect(),
     };
-    let named = unnamed::named(&legs);
+    let named = if links {
+        linked::linked(&legs)
+    } else {
+        unnamed::named(&legs)
+    };
     let legs = match &named {
         Some(named) => named.iter().collect(),
         None => legs,

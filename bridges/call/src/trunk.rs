@@ -7,7 +7,11 @@
 //! AsyncGoto/PJSIP/city-0000004f  plumbing, whatever stands behind its slash
 //! ```
 
+mod line;
+
 use crate::units::Extension;
+pub use line::Line;
+pub(crate) use line::{is_plumbing, party_of_line};
 
 /// Technologies whose channels are telephones or trunks. All others are plumbing: Local, Snoop,
 /// CBAnn, Recorder, Announcer, Surrogate, `AsyncGoto`, Message, `UnicastRTP`, `AudioSocket`…
@@ -126,7 +130,8 @@ impl Endpoints {
     pub fn new(endpoints: Vec<TrunkEndpoint>) -> Result<Self, Conflict> {
         for (i, a) in endpoints.iter().enumerate() {
             for b in &endpoints[i + 1..] {
-                if a.pattern.chars().count() == b.pattern.chars().count()
+                if a.trunk != b.trunk
+                    && a.pattern.chars().count() == b.pattern.chars().count()
                     && overlap(a.pattern.as_bytes(), b.pattern.as_bytes())
                 {
                     return Err(Conflict {
@@ -264,7 +269,9 @@ pub(crate) fn is_line(name: &str) -> bool {
 /// The name both halves of a Local channel share, without `;1` or `;2`.
 pub(crate) fn local_pair(name: &str) -> Option<&str> {
     let name = alive(name);
-    if !technology(name).eq_ignore_ascii_case("Local") {
+    let technology = technology(name);
+    let pairs = ["Local", "loopback"];
+    if !pairs.iter().any(|it| technology.eq_ignore_ascii_case(it)) {
         return None;
     }
     // Before Asterisk 1.8 a comma stood there.

@@ -296,7 +296,7 @@ impl Intake {
         let source = &mut self.sources[at];
         let greeting = source.up_since_frame;
         match mark {
-            Mark::ListEnd => return true,
+            Mark::ListEnd | Mark::Restarted { .. } => return true,
             Mark::Shutdown => {
                 // What comes next is a login, or nothing.
                 source.gap.since = source.gap.since.or(Some(frame.arrived));

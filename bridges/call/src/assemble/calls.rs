@@ -57,6 +57,7 @@ pub(super) fn ties<'a>(
         | Kind::State { .. }
         | Kind::App { .. }
         | Kind::Hangup { .. }
+        | Kind::Consults { .. }
         | Kind::Gone
         | Kind::LinkedidEnd
         | Kind::Listed { .. }

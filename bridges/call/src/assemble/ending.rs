@@ -250,7 +250,7 @@ impl Assembler {
             return false;
         };
         let outside = call.legs.values();
-        let outside = outside.filter(|leg| endpoints.of(leg.name()).is_some());
+        let outside = outside.filter(|leg| leg.endpoint(endpoints).is_some());
         let empty = call.parts.relieved.then_some(call.times.heard);
         let oldest = outside.map(|leg| leg.first).min().or(empty);
         let Some(oldest) = oldest.filter(|&at| at > call.times.opened) else {

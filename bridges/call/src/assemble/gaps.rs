@@ -186,6 +186,10 @@ impl Assembler {
                 self.gone(before, None, arrived);
             }
             Mark::ListEnd => self.list_ends(arrived),
+            Mark::Restarted { uptime } => {
+                let began = uptime.map_or(arrived, |uptime| arrived.minus(uptime));
+                self.ends_before(began, arrived);
+            }
         }
     }
 
@@ -196,6 +200,20 @@ impl Assembler {
             self.lost(whole);
             self.back(arrived);
         }
+    }
+
+    /// Calls of a process that is no more: they ended unheard some time before `began`.
+    fn ends_before(&mut self, began: EventTime, arrived: EventTime) {
+        let before = |call: &OpenCall| call.times.heard_arrived < began && !call.is_over();
+        for key in self.calls.keys() {
+            if let Some(call) = self.calls.get_mut(key).filter(|call| before(call)) {
+                call.touch(call.times.heard_arrived);
+                if let Some(blind) = call.gaps.blinds.last_mut() {
+                    blind.until = Some(began.max(blind.from));
+                }
+            }
+        }
+        self.gone(before, None, arrived);
     }
 
     /// What our clock's `arrived` is by the clock of the events.

@@ -86,6 +86,7 @@ impl OpenCalls {
             | Kind::Linked { .. }
             | Kind::Unlinked { .. }
             | Kind::Hangup { .. }
+            | Kind::Consults { .. }
             | Kind::Gone
             | Kind::LinkedidEnd
             | Kind::Listed { .. }

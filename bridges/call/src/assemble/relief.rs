@@ -12,7 +12,7 @@
 
 use crate::facts::leg::Leg;
 use crate::facts::open::OpenCall;
-use crate::trunk::{self, Endpoints};
+use crate::trunk::Endpoints;
 use crate::units::{EventTime, UniqueId};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -36,13 +36,12 @@ impl OpenCall {
             last.is_some_and(|last| last.enters && !last.holding)
         };
         let up = self.legs.values().filter(|leg| leg.is_up());
-        up.into_iter()
-            .any(|leg| trunk::extension(leg.name()).is_some() && waits(leg))
+        up.into_iter().any(|leg| leg.is_telephone() && waits(leg))
     }
 
     /// Somebody outside was in it, and has gone.
     fn has_past_customer(&self, endpoints: &Endpoints) -> bool {
-        let outside = |leg: &Leg| endpoints.of(leg.name()).is_some();
+        let outside = |leg: &Leg| leg.endpoint(endpoints).is_some();
         self.legs.values().any(|leg| leg.is_over() && outside(leg))
     }
 
@@ -55,7 +54,7 @@ impl OpenCall {
         settle: Duration,
         now: EventTime,
     ) -> Option<Self> {
-        let outside = |leg: &&Leg| endpoints.of(leg.name()).is_some();
+        let outside = |leg: &&Leg| leg.endpoint(endpoints).is_some();
         let up = self.legs.values().filter(|leg| leg.is_up());
         let came = up.filter(outside).map(|leg| leg.first).min();
         let settled = if now >= self.times.heard_arrived.plus(settle) {

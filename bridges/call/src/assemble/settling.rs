@@ -1,6 +1,7 @@
 //! Calls all of whose channels have hung up, by when each is finished: what is due is found without
 //! a look at the others, however many they are.
 
+use crate::facts::leg::Leg;
 use crate::facts::open::OpenCall;
 use crate::settings::Settings;
 use crate::trunk::TrunkEndpoint;
@@ -80,9 +81,12 @@ fn wait(call: &OpenCall, settings: &Settings) -> Duration {
     let Some(cdr_wait) = settings.cdr_wait else {
         return settle;
     };
-    let awaits = |name: &str| endpoints.of(name).is_some_and(TrunkEndpoint::awaits_cdr);
+    let awaits = |leg: &Leg| {
+        let endpoint = leg.endpoint(endpoints);
+        endpoint.is_some_and(TrunkEndpoint::awaits_cdr)
+    };
     let awaits_cdr = endpoints.iter().any(TrunkEndpoint::awaits_cdr)
-        && call.legs.values().any(|leg| awaits(leg.name()))
+        && call.legs.values().any(awaits)
         && !call.has_userfield();
     settle.max(if awaits_cdr { cdr_wait } else { settle })
 }

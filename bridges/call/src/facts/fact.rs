@@ -67,6 +67,10 @@ pub(crate) enum FactKind {
     Unlinked {
         with: UniqueId,
     },
+    /// It leaves whom it hears to speak with a third (`begins`), or is back.
+    Consults {
+        begins: bool,
+    },
     /// From here on another telephone is known by this unique id.
     Renamed {
         to: String,
@@ -146,6 +150,7 @@ pub(super) fn fact_of(kind: &Kind<'_>) -> Option<FactKind> {
         Kind::Unlinked { with } => FactKind::Unlinked {
             with: UniqueId::new(with.uniqueid.as_ref())?,
         },
+        Kind::Consults { begins } => FactKind::Consults { begins: *begins },
         Kind::Renamed { to, .. } => FactKind::Renamed {
             to: clip(to, TEXT_BYTES_MAX),
         },

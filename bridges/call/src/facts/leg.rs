@@ -2,12 +2,14 @@
 
 use super::applications::Applications;
 use super::fact::{Fact, FactKind, TEXT_BYTES_MAX, clip, fact_of, note_of};
+use super::traits::LegTraits;
 use crate::event::{ChannelEvent, ChannelRef, Kind, Origin};
-use crate::trunk;
+use crate::trunk::{self, Endpoints, Party, TrunkEndpoint};
 use crate::units::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use smol_str::SmolStr;
+use std::time::Duration;
 
 /// Different names, numbers, linkedids… remembered of one channel.
 pub(super) const TEXTS_MAX: usize = 16;
@@ -98,6 +100,9 @@ pub(crate) struct Leg {
     /// How many of its facts were known at each gap.
     #[serde(default)]
     pub(crate) blinds: Vec<usize>,
+    /// What the PBX says of it beside its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) traits: Option<Box<LegTraits>>,
 }
 
 /// What an event did to a channel.
@@ -128,6 +133,7 @@ impl Leg {
             applications: Applications::default(),
             facts: Vec::new(),
             blinds: Vec::new(),
+            traits: None,
         }
     }
 
@@ -158,6 +164,7 @@ impl Leg {
             }
         }
         self.facts.extend(other.facts);
+        self.traits = self.traits.take().or(other.traits);
         self.applications.absorb(other.applications);
         for heard in other.variables {
             self.variable(heard.first, &heard.name, &heard.value);
@@ -201,6 +208,7 @@ impl Leg {
     pub(crate) fn is_born(&self) -> bool {
         let mut facts = self.facts.iter();
         facts.any(|fact| matches!(fact.what, FactKind::Born(_)))
+            || self.traits.as_ref().is_some_and(|it| it.fresh)
     }
 
     /// It was in this bridge once.
@@ -212,6 +220,9 @@ impl Leg {
 
     /// By its id, it was born after this moment, so that its birth cannot have been missed then.
     pub(crate) fn born_after(&self, moment: EventTime) -> bool {
+        if let Some(created) = self.traits.as_ref().and_then(|it| it.created) {
+            return created.since(moment) > Duration::from_secs(1);
+        }
         let (epoch, counter, _) = self.id.age();
         let moment = moment.floor_seconds().get().saturating_add(1);
         counter != u64::MAX && i64::try_from(epoch).is_ok_and(|epoch| epoch > moment)
@@ -240,13 +251,36 @@ impl Leg {
             | FactKind::Dialled { .. }
             | FactKind::App
             | FactKind::Enter { .. }
+            | FactKind::Consults { .. }
             | FactKind::Linked { .. } => true,
         })
     }
 
     /// It is up, or could be.
     pub(crate) fn is_up(&self) -> bool {
-        !self.is_over() && (self.is_real() || trunk::extension(self.name()).is_some())
+        !self.is_over() && (self.is_real() || self.is_telephone())
+    }
+
+    /// Somebody's telephone, or a line to the outside.
+    pub(crate) fn is_telephone(&self) -> bool {
+        match &self.traits {
+            Some(_) => !trunk::is_plumbing(self.name()),
+            None => trunk::extension(self.name()).is_some(),
+        }
+    }
+
+    /// The trunk that it belongs to.
+    pub(crate) fn endpoint<'e>(&self, endpoints: &'e Endpoints) -> Option<&'e TrunkEndpoint> {
+        endpoints.of_line(self.name(), self.traits.as_ref().map(|it| &it.line))
+    }
+
+    /// What it is.
+    pub(crate) fn party<'e>(&self, endpoints: &'e Endpoints) -> Party<'e> {
+        trunk::party_of_line(
+            self.name(),
+            self.traits.as_ref().map(|it| &it.line),
+            endpoints,
+        )
     }
 
     /// Takes in how a message describes the channel, but for its linkedid; `true` if that changed
@@ -260,6 +294,13 @@ impl Leg {
         changed |= self.userfields.note(at, &channel.userfield);
         for (name, value) in &channel.variables {
             changed |= self.variable(at, name, value);
+        }
+        if let Some(told) = &channel.traits {
+            let known = self
+                .traits
+                .get_or_insert_with(|| Box::new(LegTraits::new(at)));
+            changed |= known.note(at, told, &channel.context);
+            self.first = self.first.min(known.created.unwrap_or(self.first));
         }
         let (name, data) = (&channel.application, &channel.app_data);
         changed | self.applications.run(at, name, data)

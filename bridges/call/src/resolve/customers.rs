@@ -106,7 +106,14 @@ fn oldest(legs: &[&View<'_>]) -> UniqueId {
         let linkedids = leg.leg.linkedids.iter();
         linkedids.filter_map(|linkedid| UniqueId::new(linkedid.text.as_str()))
     });
-    let oldest = ids.min_by(|a, b| a.age().cmp(&b.age()));
+    // Ids that tell no age have that of their channels, in whose order these stand.
+    let place = |id: &UniqueId| legs.iter().position(|leg| leg.leg.id == *id);
+    let age = |id: &UniqueId| {
+        let (epoch, counter, _) = id.age();
+        let place = (epoch == u64::MAX).then(|| place(id).unwrap_or(usize::MAX));
+        (epoch, counter, place)
+    };
+    let oldest = ids.min_by(|a, b| (age(a), a.age()).cmp(&(age(b), b.age())));
     oldest.unwrap_or_else(|| legs[0].leg.id.clone())
 }
 

@@ -68,6 +68,11 @@ pub(super) fn dialled(legs: &[&View<'_>], i: usize) -> Option<Number> {
     if let Some((at, text)) = own.min_by_key(|(at, _)| *at) {
         return Some(number(text, true, at, "the dial string"));
     }
+    let told = leg.leg.traits.as_ref().map(|it| &it.dialled);
+    if let Some(text) = told.filter(|text| is_number(text)) {
+        let words = "the number it was dialled with";
+        return Some(number(text.as_str(), true, leg.leg.first, words));
+    }
     // An originated channel was dialled by no Dial, and it carries our own number and the extension
     // it is to be connected with.
     if leg.leg.linkedids.first().is_some() && leg.is_root() {

@@ -177,6 +177,7 @@ fn moments(view: &View<'_>, by_id: &BTreeMap<&str, u16>) -> Vec<Moment> {
             | FactKind::Leave { .. }
             | FactKind::Linked { .. }
             | FactKind::Unlinked { .. }
+            | FactKind::Consults { .. }
             | FactKind::Renamed { .. }
             | FactKind::Hangup
             | FactKind::Gone => continue,

@@ -54,7 +54,7 @@ impl<'a> View<'a> {
         Self {
             leg,
             name,
-            party: trunk::party(name, endpoints),
+            party: leg.party(endpoints),
             way,
             way_by: (at, words),
             begun,
@@ -66,9 +66,11 @@ impl<'a> View<'a> {
     }
 
     /// Channels in the order they were made.
-    pub(super) fn order(&self) -> (u64, u64, EventTime, &str) {
+    pub(super) fn order(&self) -> (u64, u64, EventTime, bool, &str) {
         let (epoch, counter, _) = self.leg.id.age();
-        (epoch, counter, self.leg.first, self.leg.id.as_str())
+        let id = self.leg.id.as_str();
+        // Of two of one moment, the one that was born in nobody's call is the elder.
+        (epoch, counter, self.leg.first, !self.is_root(), id)
     }
 
     pub(super) fn came_in_on_trunk(&self) -> bool {
@@ -105,6 +107,14 @@ impl<'a> View<'a> {
 /// Whether the channel came in or was dialled, by which event, and whether that is known at all.
 fn way(leg: &Leg, facts: &[&Fact], numbers: bool) -> (Way, EventTime, &'static str, bool) {
     use ChannelState::{Down, PreRing, Ring, Ringing};
+    if let Some(traits) = &leg.traits {
+        let (way, words) = if traits.line.inbound {
+            (Way::CameIn, "the PBX says that it came in")
+        } else {
+            (Way::Dialled, "the PBX says that it was dialled")
+        };
+        return (way, leg.first, words, traits.fresh);
+    }
     let of = |wanted: fn(&FactKind) -> bool| facts.iter().find(|fact| wanted(&fact.what));
     if let Some(fact) = of(|what| matches!(what, FactKind::Born(Ring | PreRing))) {
         return (Way::CameIn, fact.at, "born in state Ring", true);

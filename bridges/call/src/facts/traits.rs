@@ -1,0 +1,70 @@
+//! What a PBX says of a channel beside its name, as far as a call can depend on it.
+
+use super::fact::{TEXT_BYTES_MAX, clip};
+use crate::event::ChannelTraits;
+use crate::trunk::Line;
+use crate::units::EventTime;
+use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
+
+/// Each value as it was told first: destinations, numbers and profiles change with a transfer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LegTraits {
+    /// When the earliest of the events that told of it was.
+    at: EventTime,
+    #[serde(flatten)]
+    pub(crate) line: Line,
+    #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
+    pub(crate) dialled: SmolStr,
+    /// It was heard of before anything could have been missed.
+    pub(crate) fresh: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) created: Option<EventTime>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) answered: Option<EventTime>,
+}
+
+impl LegTraits {
+    pub(super) fn new(at: EventTime) -> Self {
+        Self {
+            at,
+            line: Line::default(),
+            dialled: SmolStr::default(),
+            fresh: false,
+            created: None,
+            answered: None,
+        }
+    }
+
+    /// Takes in what an event of that time told; `true` if that changed anything.
+    pub(super) fn note(&mut self, at: EventTime, told: &ChannelTraits<'_>, context: &str) -> bool {
+        let before = self.clone();
+        let earlier = at < self.at;
+        let line = &mut self.line;
+        for (known, text) in [
+            (&mut line.gateway, told.gateway.as_ref()),
+            (&mut line.profile, told.profile.as_ref()),
+            (&mut line.context, context),
+            (&mut line.address, told.address.as_ref()),
+            (&mut line.extension, told.extension.as_ref()),
+            (&mut self.dialled, told.dialled.as_ref()),
+        ] {
+            if !text.is_empty() && (earlier || known.is_empty()) && known != text {
+                *known = clip(text, TEXT_BYTES_MAX).into();
+            }
+        }
+        self.at = self.at.min(at);
+        self.line.inbound |= told.inbound;
+        self.fresh |= told.fresh;
+        self.created = first(self.created, told.created);
+        self.answered = first(self.answered, told.answered);
+        *self != before
+    }
+}
+
+fn first(known: Option<EventTime>, told: Option<EventTime>) -> Option<EventTime> {
+    match (known, told) {
+        (Some(known), Some(told)) => Some(known.min(told)),
+        (known, told) => known.or(told),
+    }
+}

@@ -1,0 +1,220 @@
+//! Who hears whom, where a PBX tells that two channels hear each other, or no more, and no room of
+//! it has a name.
+//!
+//! ```text
+//! Linked customer, 101                  the customer hears 101
+//!   101 consults (102 rings)            …and music
+//!     Linked 101, 102                   101 hears 102; the link with the customer was not ended
+//!   101 hangs up                        both links are over
+//! Linked 102, customer                  the customer hears 102
+//! ```
+//! A channel hears one other at a time: of its links, the one that began last. What was linked
+//! before goes on when that is over. Nobody talks before both have answered: a carrier's
+//! announcement is heard through a link, too.
+
+use crate::event::Origin;
+use crate::facts::fact::{Fact, FactKind};
+use crate::facts::leg::Leg;
+use crate::units::EventTime;
+use std::collections::BTreeMap;
+
+/// A span of time.
+type Span = (EventTime, EventTime);
+
+/// Two channels, as indices, and when they were linked.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    sides: [usize; 2],
+    from: EventTime,
+    to: EventTime,
+}
+
+impl Link {
+    fn has(&self, leg: usize) -> bool {
+        self.sides.contains(&leg)
+    }
+}
+
+/// The PBX tells of links, and of what each channel is beside its name.
+pub(super) fn is_told<'a>(mut legs: impl Iterator<Item = &'a Leg>) -> bool {
+    legs.any(|leg| leg.traits.is_some())
+}
+
+/// The channels with their links as bridges of two; `None` where none was linked.
+pub(super) fn linked(legs: &[&Leg]) -> Option<Vec<Leg>> {
+    let links = links(legs);
+    let consults = consults(legs);
+    let told = legs.iter().flat_map(|leg| &leg.facts);
+    told.map(|fact| &fact.what).find(|what| is_of_links(what))?;
+    let mut own: Vec<Leg> = legs.iter().map(|&leg| leg.clone()).collect();
+    for leg in &mut own {
+        leg.facts.retain(|fact| !is_of_links(&fact.what));
+    }
+    for (i, link) in links.iter().enumerate() {
+        let later = links[i + 1..]
+            .iter()
+            .filter(|other| link.sides.iter().any(|&side| other.has(side)));
+        let mut away: Vec<Span> = later.map(|other| (other.from, other.to)).collect();
+        let sides = link.sides.iter();
+        let aside = sides.flat_map(|side| &consults[*side]);
+        away.extend(aside.filter(|span| span.0 >= link.from).copied());
+        let [a, b] = link.sides;
+        let bridge = format!("{} + {}", own[a].id, own[b].id);
+        for (from, to) in without(heard(legs, link), away) {
+            for leg in link.sides {
+                let mut tell = |at, what| {
+                    let facts = &mut own[leg].facts;
+                    facts.push(Fact::new(at, Origin::Channel, what));
+                };
+                let (bridge, holding) = (bridge.clone(), false);
+                tell(from, FactKind::Enter { bridge, holding });
+                let bridge = format!("{} + {}", legs[a].id, legs[b].id);
+                tell(to, FactKind::Leave { bridge, holding });
+            }
+        }
+    }
+    Some(own)
+}
+
+fn is_of_links(what: &FactKind) -> bool {
+    what.link().is_some() || matches!(what, FactKind::Consults { .. })
+}
+
+/// When the channel was over, as far as is known.
+fn end(leg: &Leg) -> EventTime {
+    leg.ended().unwrap_or(leg.last)
+}
+
+/// All links in the order in which they began. A link ends with either's hang-up.
+fn links(legs: &[&Leg]) -> Vec<Link> {
+    let mut told: BTreeMap<[usize; 2], Vec<(EventTime, bool)>> = BTreeMap::new();
+    for (i, leg) in legs.iter().enumerate() {
+        for fact in &leg.facts {
+            let Some((with, begins)) = fact.what.link() else {
+                continue;
+            };
+            let other = legs.iter().position(|leg| leg.id == *with);
+            if let Some(other) = other.filter(|&other| other != i) {
+                let sides = [i.min(other), i.max(other)];
+                told.entry(sides).or_default().push((fact.at, begins));
+            }
+        }
+    }
+    let mut links = Vec::new();
+    for (sides, mut told) in told {
+        told.sort_unstable();
+        let over = sides.map(|side| end(legs[side]));
+        let over = over[0].min(over[1]);
+        let mut since = None;
+        let mut add = |from: EventTime, to: EventTime| {
+            if from < to {
+                links.push(Link { sides, from, to });
+            }
+        };
+        for (at, begins) in told {
+            if begins {
+                since = since.or(Some(at));
+            } else if let Some(from) = since.take() {
+                add(from, at.min(over));
+            }
+        }
+        if let Some(from) = since {
+            add(from, over);
+        }
+    }
+    links.sort_by_key(|link| (link.from, link.sides));
+    links
+}
+
+/// The part of a link in which both sides had answered.
+fn heard(legs: &[&Leg], link: &Link) -> Option<Span> {
+    let mut from = link.from;
+    for side in link.sides {
+        if let Some(traits) = &legs[side].traits {
+            from = from.max(traits.answered?);
+        }
+    }
+    (from < link.to).then_some((from, link.to))
+}
+
+/// When each channel was away from what it was linked with before, because it consulted a third: at
+/// most until whoever it dialled for that has hung up.
+fn consults(legs: &[&Leg]) -> Vec<Vec<Span>> {
+    let of = |leg: &&Leg| {
+        let mut told: Vec<(EventTime, bool)> = leg
+            .facts
+            .iter()
+            .filter_map(|fact| match fact.what {
+                FactKind::Consults { begins } => Some((fact.at, begins)),
+                _ => None,
+            })
+            .collect();
+        told.sort_unstable();
+        let mut spans = Vec::new();
+        for (i, &(from, begins)) in told.iter().enumerate() {
+            if begins {
+                let back = told[i + 1..].first().map(|&(at, _)| at);
+                let gone = consulted_until(legs, leg, (from, back.unwrap_or(end(leg))));
+                let to = back.into_iter().chain(gone).min();
+                spans.push((from, to.unwrap_or(end(leg)).max(from)));
+            }
+        }
+        spans
+    };
+    legs.iter().map(of).collect()
+}
+
+/// When the last of those hung up whom this channel dialled in the span; `None` if one is still up.
+fn consulted_until(legs: &[&Leg], by: &Leg, (from, to): Span) -> Option<EventTime> {
+    let dialled = legs.iter().filter(|leg| {
+        let told = leg.facts.iter().any(
+            |fact| matches!(&fact.what, FactKind::Dialled { by: Some(it), .. } if *it == by.id),
+        );
+        told && leg.first >= from && leg.first <= to
+    });
+    let ends: Option<Vec<EventTime>> = dialled.map(|leg| leg.ended()).collect();
+    ends?.into_iter().max()
+}
+
+/// What is left of a span without others.
+fn without(span: Option<Span>, mut away: Vec<Span>) -> Vec<Span> {
+    let Some((mut from, to)) = span else {
+        return Vec::new();
+    };
+    away.sort_unstable();
+    let mut left = Vec::new();
+    for (begin, end) in away {
+        if begin > from {
+            left.push((from, begin.min(to)));
+        }
+        from = from.max(end);
+        if from >= to {
+            return left;
+        }
+    }
+    left.push((from, to));
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_of_a_span_is_told_once() {
+        let at = EventTime::from_seconds;
+        let left = |away: &[(i64, i64)]| {
+            let away = away.iter().map(|&(from, to)| (at(from), at(to)));
+            let left = without(Some((at(10), at(20))), away.collect());
+            let seconds = |at: EventTime| at.floor_seconds().get();
+            left.into_iter()
+                .map(|(from, to)| (seconds(from), seconds(to)))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(left(&[]), [(10, 20)]);
+        assert_eq!(left(&[(12, 14), (13, 15)]), [(10, 12), (15, 20)]);
+        assert_eq!(left(&[(8, 12), (18, 30)]), [(12, 18)]);
+        assert_eq!(left(&[(21, 30)]), [(10, 20)]);
+        assert_eq!(left(&[(5, 25)]), []);
+    }
+}

@@ -1,0 +1,256 @@
+//! Which trunk a channel belongs to where its name does not say so: by the gateway, the profile of
+//! the SIP stack, the context or the address that the PBX tells of it.
+//!
+//! ```text
+//! gateway/city               dialled over this gateway, or came in from it
+//! address/203.0.113.5:5060   its other end is there; without a port, at whichever
+//! context/public             came in to this context
+//! profile/external           carried by this profile
+//! ```
+//! The first of them that matches wins, in this order: the gateway is what says most.
+
+use super::{Endpoints, Party, TrunkEndpoint, glob, party, technology};
+use crate::units::Extension;
+use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
+
+/// The port that SIP has where none is told.
+const PORT: &str = "5060";
+
+/// Technologies of which no channel is anybody's, of PBXs that tell of each line what it is.
+const PLUMBING: [&str; 5] = ["loopback", "null", "pickup", "tone_stream", "local_stream"];
+
+/// What a PBX tells of a channel's line; unknown texts are empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Line {
+    /// It came in; else it was dialled, and has the context of whoever dialled it.
+    #[serde(default, rename = "inbound")]
+    pub inbound: bool,
+    /// The gateway's name.
+    #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
+    pub gateway: SmolStr,
+    /// The profile's name.
+    #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
+    pub profile: SmolStr,
+    /// The context that it came in to.
+    #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
+    pub context: SmolStr,
+    /// Host, or host and port, of the other end.
+    #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
+    pub address: SmolStr,
+    /// The telephone that it is.
+    #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
+    pub extension: SmolStr,
+}
+
+/// What an endpoint is compared with; what says most comes last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Trait {
+    Name,
+    Profile,
+    Context,
+    Address,
+    Gateway,
+}
+
+impl Trait {
+    /// What this endpoint names, and the text to compare.
+    pub(super) fn of(pattern: &str) -> (Self, &str) {
+        let named = pattern.split_once('/');
+        let of = match named.map(|(kind, _)| kind) {
+            Some("gateway") => Self::Gateway,
+            Some("address") => Self::Address,
+            Some("context") => Self::Context,
+            Some("profile") => Self::Profile,
+            _ => return (Self::Name, pattern),
+        };
+        (of, named.map_or("", |(_, text)| text))
+    }
+}
+
+impl Line {
+    fn is(&self, what: Trait, pattern: &str) -> bool {
+        let text = match what {
+            Trait::Name => return false,
+            Trait::Gateway => &self.gateway,
+            Trait::Address => return is_address(pattern, &self.address),
+            Trait::Context if !self.inbound => return false,
+            Trait::Context => &self.context,
+            Trait::Profile => &self.profile,
+        };
+        !text.is_empty() && glob(pattern.as_bytes(), text.as_bytes())
+    }
+}
+
+/// Whether the address is the one meant: with a port, at that port.
+fn is_address(pattern: &str, address: &str) -> bool {
+    let (host, port) = split(address);
+    let (wanted, wanted_port) = split(pattern);
+    let same = !host.is_empty() && glob(wanted.as_bytes(), host.as_bytes());
+    same && wanted_port.is_none_or(|wanted| wanted == port.unwrap_or(PORT))
+}
+
+/// Host and port of `203.0.113.5:5060`, `[2001:db8::5]:5060`, `2001:db8::5`.
+fn split(address: &str) -> (&str, Option<&str>) {
+    if let Some((host, rest)) = address.strip_prefix('[').and_then(|it| it.split_once(']')) {
+        return (host, rest.strip_prefix(':'));
+    }
+    match address.split_once(':') {
+        Some((host, port)) if !port.contains(':') => (host, Some(port)),
+        Some(_) | None => (address, None),
+    }
+}
+
+impl TrunkEndpoint {
+    /// Whether the channel with this name and line is one of this trunk's, and how much that says.
+    fn is_of(&self, name: &str, line: &Line) -> Option<(Trait, usize)> {
+        let (what, pattern) = Trait::of(self.pattern());
+        let is = match what {
+            Trait::Name => self.matches(name),
+            _ => line.is(what, pattern),
+        };
+        is.then(|| (what, pattern.chars().count()))
+    }
+}
+
+impl Endpoints {
+    /// The trunk that a channel belongs to: by its line, where the PBX tells of it, and its name.
+    pub fn of_line(&self, name: &str, line: Option<&Line>) -> Option<&TrunkEndpoint> {
+        let Some(line) = line else {
+            return self.of(name);
+        };
+        if is_plumbing(name) {
+            return None;
+        }
+        let matching = self
+            .iter()
+            .filter_map(|endpoint| Some((endpoint.is_of(name, line)?, endpoint)));
+        let best = matching.max_by_key(|&(says, _)| says);
+        best.map(|(_, endpoint)| endpoint)
+    }
+}
+
+/// Nobody's channel, of a PBX that tells of each line what it is.
+pub(crate) fn is_plumbing(name: &str) -> bool {
+    let technology = technology(name);
+    PLUMBING
+        .iter()
+        .any(|it| it.eq_ignore_ascii_case(technology))
+}
+
+/// What the channel with this name and line is.
+pub(crate) fn party_of_line<'a>(
+    name: &str,
+    line: Option<&Line>,
+    endpoints: &'a Endpoints,
+) -> Party<'a> {
+    let Some(told) = line else {
+        return party(name, endpoints);
+    };
+    if is_plumbing(name) {
+        return Party::Plumbing;
+    }
+    if let Some(endpoint) = endpoints.of_line(name, line) {
+        return Party::Trunk(endpoint);
+    }
+    let device = name.rsplit_once('/').map_or(name, |(_, device)| device);
+    let own = [told.extension.as_str(), device];
+    let extension = own.into_iter().find(|text| !text.is_empty());
+    extension.map_or(Party::Plumbing, |it| Party::Extension(Extension::new(it)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoints(told: &[(&str, &str)]) -> Endpoints {
+        let made = told
+            .iter()
+            .map(|&(trunk, pattern)| TrunkEndpoint::new(trunk, pattern));
+        Endpoints::new(made.collect()).expect("no conflict")
+    }
+
+    fn line() -> Line {
+        Line {
+            inbound: true,
+            profile: "external".into(),
+            context: "public".into(),
+            address: "203.0.113.5:5080".into(),
+            ..Line::default()
+        }
+    }
+
+    fn trunk<'e>(endpoints: &'e Endpoints, line: &Line) -> Option<&'e str> {
+        let name = "sofia/external/998901110001@203.0.113.5";
+        let found = endpoints.of_line(name, Some(line));
+        found.map(TrunkEndpoint::trunk)
+    }
+
+    #[test]
+    fn the_gateway_says_more_than_the_address_the_context_and_the_profile() {
+        let all = [
+            ("profile", "profile/external"),
+            ("context", "context/public"),
+            ("address", "address/203.0.113.5"),
+            ("port", "address/203.0.113.5:5080"),
+            ("gateway", "gateway/city"),
+        ];
+        let of_gateway = Line {
+            gateway: "city".into(),
+            ..line()
+        };
+        assert_eq!(trunk(&endpoints(&all), &of_gateway), Some("gateway"));
+        for (most, says) in ["profile", "context", "address", "port", "port"]
+            .into_iter()
+            .enumerate()
+        {
+            assert_eq!(trunk(&endpoints(&all[..=most]), &line()), Some(says));
+        }
+        let prefix = endpoints(&[("prefix", "sofia/external")]);
+        assert_eq!(trunk(&prefix, &line()), Some("prefix"));
+        assert_eq!(trunk(&endpoints(&[("other", "sofia/ext")]), &line()), None);
+    }
+
+    #[test]
+    fn an_address_has_a_port_of_its_own_or_that_of_sip() {
+        let with = |address: &str| Line {
+            address: address.into(),
+            ..line()
+        };
+        let plain = endpoints(&[("city", "address/203.0.113.5:5060")]);
+        assert_eq!(trunk(&plain, &with("203.0.113.5")), Some("city"));
+        assert_eq!(trunk(&plain, &with("203.0.113.5:5061")), None);
+        let six = endpoints(&[("six", "address/2001:db8::5")]);
+        assert_eq!(trunk(&six, &with("[2001:db8::5]:5060")), Some("six"));
+        assert_eq!(trunk(&six, &with("2001:db8::6")), None);
+    }
+
+    #[test]
+    fn what_is_dialled_has_the_context_of_who_dials() {
+        let context = endpoints(&[("city", "context/public")]);
+        let dialled = Line {
+            inbound: false,
+            extension: "101".into(),
+            ..line()
+        };
+        assert_eq!(trunk(&context, &dialled), None);
+        let party = party_of_line("sofia/internal/101@127.0.0.1", Some(&dialled), &context);
+        assert_eq!(party, Party::Extension(Extension::new("101")));
+    }
+
+    #[test]
+    fn a_trunk_may_have_the_name_of_a_telephone() {
+        let trunks = endpoints(&[("city", "gateway/101")]);
+        let phone = Line {
+            extension: "101".into(),
+            ..Line::default()
+        };
+        let name = "sofia/internal/101@127.0.0.1:16101";
+        assert!(trunks.of_line(name, Some(&phone)).is_none());
+        let half = "loopback/101;4bf5c277;1";
+        assert_eq!(
+            party_of_line(half, Some(&Line::default()), &trunks),
+            Party::Plumbing
+        );
+    }
+}

@@ -1,0 +1,135 @@
+//! A block of `Key: Value` lines, as the event socket writes headers and plain events.
+
+use callbridge_call::event::Text;
+use memchr::{memchr, memmem};
+use std::borrow::Cow;
+
+/// The pairs of a block up to its empty line, as bytes; a line without a colon is stepped over.
+#[derive(Clone, Debug)]
+pub(crate) struct Pairs<'a>(&'a [u8]);
+
+impl<'a> Pairs<'a> {
+    pub(crate) const fn new(block: &'a [u8]) -> Self {
+        Self(block)
+    }
+}
+
+impl<'a> Iterator for Pairs<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if self.0.is_empty() {
+                return None;
+            }
+            let (line, rest) = match memchr(b'\n', self.0) {
+                Some(end) => (&self.0[..end], &self.0[end + 1..]),
+                None => (self.0, &self.0[self.0.len()..]),
+            };
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            self.0 = rest;
+            if line.is_empty() {
+                self.0 = &[];
+                return None;
+            }
+            let Some(colon) = memchr(b':', line) else {
+                continue;
+            };
+            let value = &line[colon + 1..];
+            return Some((&line[..colon], value.strip_prefix(b" ").unwrap_or(value)));
+        }
+    }
+}
+
+/// The value of the first pair with this key.
+pub(crate) fn value_of<'a>(block: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+    let found = Pairs::new(block).find(|(name, _)| name.eq_ignore_ascii_case(key));
+    found.map(|(_, value)| value)
+}
+
+/// Where the block's empty line is, and where what follows it begins.
+pub(crate) fn end_of_block(bytes: &[u8], from: usize) -> Option<(usize, usize)> {
+    let found = memmem::find(&bytes[from..], b"\n\n")?;
+    Some((from + found, from + found + 2))
+}
+
+/// A value without its percent-encoding; `true` if its bytes were no text and were set right. A
+/// value that held `%hh` of its own is sent as it is, so that cannot be told apart.
+pub(crate) fn decoded(value: &[u8]) -> (Text<'_>, bool) {
+    if memchr(b'%', value).is_none() {
+        return lossy(value);
+    }
+    let mut plain = Vec::with_capacity(value.len());
+    let mut rest = value;
+    while let Some(at) = memchr(b'%', rest) {
+        plain.extend_from_slice(&rest[..at]);
+        let byte = rest.get(at + 1..at + 3).and_then(hex);
+        plain.push(byte.unwrap_or(b'%'));
+        rest = &rest[at + if byte.is_some() { 3 } else { 1 }..];
+    }
+    plain.extend_from_slice(rest);
+    match String::from_utf8(plain) {
+        Ok(text) => (Cow::Owned(text), false),
+        Err(bad) => (
+            Cow::Owned(String::from_utf8_lossy(bad.as_bytes()).into_owned()),
+            true,
+        ),
+    }
+}
+
+/// The same for a text.
+pub(crate) fn decoded_text(value: Text<'_>) -> Text<'_> {
+    if value.contains('%') {
+        Cow::Owned(decoded(value.as_bytes()).0.into_owned())
+    } else {
+        value
+    }
+}
+
+fn lossy(value: &[u8]) -> (Text<'_>, bool) {
+    let text = String::from_utf8_lossy(value);
+    let repaired = matches!(text, Cow::Owned(_));
+    (text, repaired)
+}
+
+fn hex(digits: &[u8]) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let value = digit(digits[0])? * 16 + digit(digits[1])?;
+    u8::try_from(value).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn values_lose_their_encoding_and_what_is_none_stays() {
+        let plain = |text: &'static str| decoded(text.as_bytes()).0;
+        assert!(matches!(plain("127.0.0.1"), Cow::Borrowed("127.0.0.1")));
+        assert_eq!(
+            plain("sofia/external/%2B998%40127.0.0.1"),
+            "sofia/external/+998@127.0.0.1"
+        );
+        assert_eq!(plain("100%"), "100%");
+        assert_eq!(plain("a%zz%4"), "a%zz%4");
+        assert_eq!(plain("%D0%90"), "А");
+        assert_eq!(decoded(b"%FF"), ("\u{fffd}".into(), true));
+    }
+
+    #[test]
+    fn a_block_ends_at_its_empty_line() {
+        let block = b"Content-Length: 12\nContent-Type: text/event-plain\n\nEvent-Name: X\n";
+        assert_eq!(value_of(block, b"content-length"), Some(b"12".as_slice()));
+        assert_eq!(value_of(block, b"Event-Name"), None);
+        assert_eq!(Pairs::new(block).count(), 2);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let _ = decoded(&bytes);
+            prop_assert!(Pairs::new(&bytes).count() <= bytes.len());
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! One entry for all formats: a message in, what it tells out.
+
+use crate::block::{end_of_block, value_of};
+use crate::event::{self, SwitchHeard};
+use crate::fields::{self, Reading};
+use crate::rule::ATTENDED;
+use callbridge_call::{Decoded, Mark, PbxEvent, Unreadable};
+use memchr::memmem;
+use std::collections::BTreeSet;
+
+/// What a [`Decoder`] has to know of a source.
+#[derive(Clone, Debug, Default)]
+pub struct DecoderSettings {
+    /// The channel variables that rules name: others are left out. `None`: all are kept.
+    pub variables: Option<BTreeSet<String>>,
+}
+
+/// Decodes the messages of one switch.
+#[derive(Debug)]
+pub struct Decoder {
+    variables: Option<BTreeSet<String>>,
+    heard: SwitchHeard,
+    /// A message whose bytes are no text, set right.
+    scratch: String,
+}
+
+impl Decoder {
+    /// A decoder at the beginning of a source.
+    pub fn new(settings: DecoderSettings) -> Self {
+        Self {
+            variables: settings.variables,
+            heard: SwitchHeard::default(),
+            scratch: String::new(),
+        }
+    }
+
+    /// Decodes one message: an event as a block of headers or as a JSON object, with the outer
+    /// headers of the event socket or without them. Never panics, whatever the bytes.
+    pub fn decode<'a>(&'a mut self, message: &'a [u8]) -> Decoded<'a> {
+        let message = match without_frame(message) {
+            Ok(message) => message,
+            Err(reply) => return reply,
+        };
+        if is_needless_execute(message) {
+            return Decoded::Skipped;
+        }
+        let wanted = self.variables.as_ref();
+        let is_json = message.trim_ascii_start().first() == Some(&b'{');
+        let (reading, repaired) = if !is_json {
+            (fields::of_block(message, wanted), false)
+        } else if let Ok(text) = std::str::from_utf8(message) {
+            (fields::of_json(text, wanted), false)
+        } else {
+            self.scratch = String::from_utf8_lossy(message).into_owned();
+            (fields::of_json(&self.scratch, wanted), true)
+        };
+        let fields = match reading {
+            Reading::Whole(fields) => fields,
+            Reading::Needless => return Decoded::Skipped,
+            Reading::Unreadable(why) => return Decoded::Unreadable(why),
+        };
+        let repaired = repaired || fields.repaired;
+        match event::tell(*fields, &mut self.heard) {
+            Ok(None) => Decoded::Skipped,
+            Ok(Some(told)) => good(Decoded::of(Ok(told), repaired)),
+            Err(why) => Decoded::Unreadable(why),
+        }
+    }
+}
+
+/// What is told, if each id in it can be one.
+fn good(decoded: Decoded<'_>) -> Decoded<'_> {
+    match &decoded {
+        Decoded::Event { heard, .. } if !heard.has_good_ids() => {
+            Decoded::Unreadable(Unreadable::NoId)
+        }
+        _ => decoded,
+    }
+}
+
+/// The event in a frame of the event socket; or what became of a frame without one.
+fn without_frame(message: &[u8]) -> Result<&[u8], Decoded<'_>> {
+    if !message.starts_with(b"Content-") {
+        return Ok(message);
+    }
+    let kind = value_of(message, b"Content-Type").unwrap_or_default();
+    let body =
+        end_of_block(message, 0).map_or(&message[message.len()..], |(_, body)| &message[body..]);
+    if kind.starts_with(b"text/event-") || body.first() == Some(&b'{') {
+        return Ok(body);
+    }
+    let reply = value_of(message, b"Reply-Text").unwrap_or_default();
+    if kind == b"command/reply" && reply.starts_with(b"+OK accepted") {
+        let told = Ok(PbxEvent::Mark(Mark::LoggedIn));
+        return Err(Decoded::of(told, false));
+    }
+    Err(Decoded::Skipped)
+}
+
+/// Most executed applications say nothing: the one that does is named in the message.
+fn is_needless_execute(message: &[u8]) -> bool {
+    let head = &message[..message.len().min(64)];
+    memmem::find(head, b"CHANNEL_EXECUTE").is_some()
+        && memmem::find(message, ATTENDED.as_bytes()).is_none()
+}

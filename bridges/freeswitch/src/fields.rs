@@ -1,0 +1,365 @@
+//! The few headers of an event that a rule reads, out of a block or a JSON object.
+
+use crate::block::{self, Pairs};
+use crate::rule::{self, Need, Rule};
+use callbridge_call::Unreadable;
+use callbridge_call::event::Text;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// Begins the name of a channel variable.
+const VARIABLE: &str = "variable_";
+/// Bytes of a variable's name at most.
+const VARIABLE_NAME_BYTES_MAX: usize = 80;
+
+/// A header that some rule reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Key {
+    EventName,
+    Subclass,
+    CoreUuid,
+    Timestamp,
+    Sequence,
+    UniqueId,
+    ChannelName,
+    Direction,
+    PresenceId,
+    CallUuid,
+    Context,
+    FirstCaller,
+    Ani,
+    Caller,
+    Destination,
+    Created,
+    Answered,
+    HungUp,
+    Bridged,
+    OtherType,
+    OtherId,
+    OtherName,
+    BridgeA,
+    BridgeB,
+    Application,
+    Cause,
+    Action,
+    Conference,
+    Uptime,
+    GatewayDialled,
+    GatewayIn,
+    Profile,
+    Network,
+    NetworkPort,
+    ToHost,
+    Request,
+    FromUser,
+    UserName,
+    AuthName,
+    DialledUser,
+    Agent,
+    MemberSession,
+    Originator,
+    OtherHalf,
+    Q850,
+    BridgeUuid,
+}
+
+const KEYS: usize = Key::BridgeUuid as usize + 1;
+
+impl Key {
+    fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "Event-Name" => Self::EventName,
+            "Event-Subclass" => Self::Subclass,
+            "Core-UUID" => Self::CoreUuid,
+            "Event-Date-Timestamp" => Self::Timestamp,
+            "Event-Sequence" => Self::Sequence,
+            "Unique-ID" => Self::UniqueId,
+            "Channel-Name" => Self::ChannelName,
+            "Call-Direction" => Self::Direction,
+            "Channel-Presence-ID" => Self::PresenceId,
+            "Channel-Call-UUID" => Self::CallUuid,
+            "Caller-Context" => Self::Context,
+            "Caller-Orig-Caller-ID-Number" => Self::FirstCaller,
+            "Caller-ANI" => Self::Ani,
+            "Caller-Caller-ID-Number" => Self::Caller,
+            "Caller-Destination-Number" => Self::Destination,
+            "Caller-Channel-Created-Time" => Self::Created,
+            "Caller-Channel-Answered-Time" => Self::Answered,
+            "Caller-Channel-Hangup-Time" => Self::HungUp,
+            "Caller-Channel-Bridged-Time" => Self::Bridged,
+            "Other-Type" => Self::OtherType,
+            "Other-Leg-Unique-ID" => Self::OtherId,
+            "Other-Leg-Channel-Name" => Self::OtherName,
+            "Bridge-A-Unique-ID" => Self::BridgeA,
+            "Bridge-B-Unique-ID" => Self::BridgeB,
+            "Application" => Self::Application,
+            "Hangup-Cause" => Self::Cause,
+            "Action" => Self::Action,
+            "Conference-Unique-ID" => Self::Conference,
+            "Uptime-msec" => Self::Uptime,
+            "variable_sip_gateway_name" => Self::GatewayDialled,
+            "variable_sip_gateway" => Self::GatewayIn,
+            "variable_sofia_profile_name" => Self::Profile,
+            "variable_sip_network_ip" => Self::Network,
+            "variable_sip_network_port" => Self::NetworkPort,
+            "variable_sip_to_host" => Self::ToHost,
+            "variable_sip_req_uri" => Self::Request,
+            "variable_sip_from_user" => Self::FromUser,
+            "variable_user_name" => Self::UserName,
+            "variable_sip_auth_username" => Self::AuthName,
+            "variable_dialed_user" => Self::DialledUser,
+            "variable_cc_agent" => Self::Agent,
+            "variable_cc_member_session_uuid" => Self::MemberSession,
+            "variable_originator" => Self::Originator,
+            "variable_other_loopback_leg_uuid" => Self::OtherHalf,
+            "variable_hangup_cause_q850" => Self::Q850,
+            "variable_bridge_uuid" => Self::BridgeUuid,
+            _ => return None,
+        })
+    }
+}
+
+/// What was read of an event.
+#[derive(Debug)]
+pub(crate) struct Fields<'a> {
+    values: [Text<'a>; KEYS],
+    /// The variables that rules of the administrator name.
+    pub(crate) variables: Vec<(Text<'a>, Text<'a>)>,
+    pub(crate) rule: Option<Rule>,
+    /// Bytes that were no text were set right.
+    pub(crate) repaired: bool,
+}
+
+/// What became of reading an event.
+#[derive(Debug)]
+pub(crate) enum Reading<'a> {
+    Whole(Box<Fields<'a>>),
+    /// No call depends on it.
+    Needless,
+    Unreadable(Unreadable),
+}
+
+/// Which variables are kept; `None`: all.
+pub(crate) type Wanted<'w> = Option<&'w BTreeSet<String>>;
+
+impl<'a> Fields<'a> {
+    fn new() -> Self {
+        Self {
+            values: [const { Cow::Borrowed("") }; KEYS],
+            variables: Vec::new(),
+            rule: None,
+            repaired: false,
+        }
+    }
+
+    /// A header's value; empty where there is none.
+    pub(crate) fn get(&self, key: Key) -> &str {
+        &self.values[key as usize]
+    }
+
+    /// Takes the value out.
+    pub(crate) fn take(&mut self, key: Key) -> Text<'a> {
+        std::mem::take(&mut self.values[key as usize])
+    }
+
+    /// Puts the channel's id back.
+    pub(crate) fn put_back(&mut self, id: Text<'a>) {
+        self.values[Key::UniqueId as usize] = id;
+    }
+
+    /// The first value of a header counts: an envelope that stands in an object twice begins with
+    /// its own.
+    fn put(&mut self, key: Key, value: Text<'a>) {
+        let place = &mut self.values[key as usize];
+        if place.is_empty() {
+            *place = value;
+        }
+    }
+
+    /// What the headers read so far say: `false` if no call depends on the event.
+    fn goes_on(&mut self) -> bool {
+        let (name, subclass) = (self.get(Key::EventName), self.get(Key::Subclass));
+        let subclass = Some(subclass).filter(|it| !it.is_empty());
+        if name.is_empty() {
+            return subclass.is_none_or(|it| it == rule::CONFERENCE);
+        }
+        match rule::need(name, subclass) {
+            Need::Nothing => false,
+            Need::Subclass => true,
+            Need::By(rule) => {
+                self.rule = Some(rule);
+                true
+            }
+        }
+    }
+
+    /// Of whole headers: what they are.
+    fn whole(self, otherwise: Unreadable) -> Reading<'a> {
+        if self.rule.is_some() {
+            return Reading::Whole(Box::new(self));
+        }
+        if self.get(Key::EventName).is_empty() {
+            return Reading::Unreadable(otherwise);
+        }
+        Reading::Needless
+    }
+}
+
+/// The variable's name, if it is one that is kept.
+fn variable<'k>(name: &'k str, wanted: Wanted<'_>) -> Option<&'k str> {
+    let name = name.strip_prefix(VARIABLE)?;
+    let kept = wanted.is_none_or(|wanted| wanted.contains(name));
+    (kept && !name.is_empty() && name.len() <= VARIABLE_NAME_BYTES_MAX).then_some(name)
+}
+
+/// Reads a plain event: a block of headers whose values are percent-encoded.
+pub(crate) fn of_block<'a>(block: &'a [u8], wanted: Wanted<'_>) -> Reading<'a> {
+    let mut fields = Fields::new();
+    for (key, value) in Pairs::new(block) {
+        let Ok(key) = std::str::from_utf8(key) else {
+            continue;
+        };
+        let (known, variable) = (Key::of(key), variable(key, wanted));
+        if known.is_none() && variable.is_none() {
+            continue;
+        }
+        let (text, repaired) = block::decoded(value);
+        fields.repaired |= repaired;
+        if let Some(name) = variable.filter(|_| !text.is_empty()) {
+            fields.variables.push((Cow::Borrowed(name), text.clone()));
+        }
+        if let Some(known) = known {
+            fields.put(known, text);
+            if matches!(known, Key::EventName | Key::Subclass) && !fields.goes_on() {
+                return Reading::Needless;
+            }
+        }
+    }
+    fields.whole(Unreadable::NoEvent)
+}
+
+/// Reads an event as a JSON object.
+pub(crate) fn of_json<'a>(text: &'a str, wanted: Wanted<'_>) -> Reading<'a> {
+    let mut fields = Fields::new();
+    let mut needless = false;
+    let mut json = serde_json::Deserializer::from_str(text);
+    let read = json.deserialize_map(Members {
+        fields: &mut fields,
+        wanted,
+        needless: &mut needless,
+    });
+    if needless {
+        return Reading::Needless;
+    }
+    if read.and_then(|()| json.end()).is_err() {
+        return Reading::Unreadable(Unreadable::NotJson);
+    }
+    fields.whole(Unreadable::NoEvent)
+}
+
+struct Members<'f, 'a, 'w> {
+    fields: &'f mut Fields<'a>,
+    wanted: Wanted<'w>,
+    needless: &'f mut bool,
+}
+
+impl<'de> Visitor<'de> for Members<'_, 'de, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with an event")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key_seed(TextSeed)? {
+            let (known, variable) = (Key::of(&key), variable(&key, self.wanted));
+            if known.is_none() && variable.is_none() {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            let text = map.next_value_seed(TextSeed)?;
+            if variable.is_some() && !text.is_empty() {
+                let name = match &key {
+                    Cow::Borrowed(key) => Cow::Borrowed(&key[VARIABLE.len()..]),
+                    Cow::Owned(key) => Cow::Owned(key[VARIABLE.len()..].to_owned()),
+                };
+                self.fields.variables.push((name, text.clone()));
+            }
+            if let Some(known) = known {
+                self.fields.put(known, text);
+                if matches!(known, Key::EventName | Key::Subclass) && !self.fields.goes_on() {
+                    *self.needless = true;
+                    return Err(A::Error::custom(""));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A member's name or value as text, borrowed where nothing is escaped. A list is written as plain
+/// events write it, `ARRAY::a|:b`; what is no scalar is nothing.
+struct TextSeed;
+
+impl<'de> DeserializeSeed<'de> for TextSeed {
+    type Value = Text<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Text<'de>, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for TextSeed {
+    type Value = Text<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text, or a list of texts")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
+        Ok(Cow::Borrowed(text))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
+        Ok(Cow::Owned(text.to_owned()))
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Text<'de>, E> {
+        Ok(Cow::Borrowed(if value { "true" } else { "false" }))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Text<'de>, E> {
+        Ok(Cow::Owned(value.to_string()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Text<'de>, E> {
+        Ok(Cow::Owned(value.to_string()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Text<'de>, E> {
+        Ok(Cow::Owned(value.to_string()))
+    }
+
+    fn visit_unit<E>(self) -> Result<Text<'de>, E> {
+        Ok(Cow::Borrowed(""))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Text<'de>, A::Error> {
+        let mut list = String::from("ARRAY::");
+        let mut more = false;
+        while let Some(text) = seq.next_element_seed(Self)? {
+            if std::mem::replace(&mut more, true) {
+                list.push_str("|:");
+            }
+            list.push_str(&text);
+        }
+        Ok(Cow::Owned(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Text<'de>, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Cow::Borrowed(""))
+    }
+}

@@ -1,0 +1,65 @@
+//! Which events a call can depend on.
+
+/// What is read of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    Create,
+    Answer,
+    Bridge,
+    Unbridge,
+    Hangup,
+    /// The channel begins or ends an application; attended transfer alone says something.
+    Execute,
+    ExecuteComplete,
+    /// Somebody comes into a room or leaves it.
+    Conference,
+    /// All that is known of a channel (`uuid_dump`).
+    Dump,
+    Heartbeat,
+    Shutdown,
+}
+
+/// What the name of an event says, and its subclass as far as it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// No call depends on it.
+    Nothing,
+    /// The subclass decides.
+    Subclass,
+    By(Rule),
+}
+
+/// Events of which something is read: what a subscription needs.
+pub(crate) const EVENTS: [(&str, Rule); 12] = [
+    ("CHANNEL_CREATE", Rule::Create),
+    ("CHANNEL_ANSWER", Rule::Answer),
+    ("CHANNEL_BRIDGE", Rule::Bridge),
+    ("CHANNEL_UNBRIDGE", Rule::Unbridge),
+    ("CHANNEL_HANGUP", Rule::Hangup),
+    ("CHANNEL_HANGUP_COMPLETE", Rule::Hangup),
+    ("CHANNEL_DESTROY", Rule::Hangup),
+    ("CHANNEL_EXECUTE", Rule::Execute),
+    ("CHANNEL_EXECUTE_COMPLETE", Rule::ExecuteComplete),
+    ("CHANNEL_DATA", Rule::Dump),
+    ("HEARTBEAT", Rule::Heartbeat),
+    ("SHUTDOWN", Rule::Shutdown),
+];
+
+/// The one subclass of `CUSTOM` that is read.
+pub(crate) const CONFERENCE: &str = "conference::maintenance";
+
+/// The application whose begin and end say that a channel is away from its bridge.
+pub(crate) const ATTENDED: &str = "att_xfer";
+
+/// What an event of this name needs.
+pub(crate) fn need(name: &str, subclass: Option<&str>) -> Need {
+    if name == "CUSTOM" {
+        return match subclass {
+            None => Need::Subclass,
+            Some(CONFERENCE) => Need::By(Rule::Conference),
+            Some(_) => Need::Nothing,
+        };
+    }
+    let found = EVENTS.iter().find(|(event, _)| *event == name);
+    found.map_or(Need::Nothing, |&(_, rule)| Need::By(rule))
+}

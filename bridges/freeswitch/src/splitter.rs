@@ -1,0 +1,294 @@
+//! Where one message ends and the next begins, on the event socket and in what was written down of
+//! it.
+//!
+//! ```text
+//! Content-Length: 817            outer headers   ┐
+//! Content-Type: text/event-plain                 │ one frame
+//!                                empty line      │
+//! Event-Name: CHANNEL_CREATE…    817 bytes: the message
+//! {"Event-Name":"CHANNEL_…"}     an event a line, as JSON
+//! Event-Name: CHANNEL_CREATE…    a plain event that ends with its own empty line
+//! ```
+//! All three are told apart by how they begin, so nobody has to say which it is, and a recording
+//! may begin in the middle of a frame. No empty line is promised after a body.
+
+use crate::block::{end_of_block, value_of};
+use memchr::{memchr, memmem};
+
+/// A message longer than this is not kept: it is stepped over to the next, and counted.
+pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
+
+/// Begins a frame of the event socket.
+const FRAME: &[u8] = b"Content-";
+/// Begin a plain event; a custom one begins with its subclass.
+const EVENTS: [&[u8]; 2] = [b"Event-Name: ", b"Event-Subclass: "];
+/// The longest beginning of a frame that may stand at the end of the bytes at hand.
+const TAIL: usize = 64;
+
+/// What the bytes at hand hold. Indexes count from their first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A message from `from` to `to`; `used` bytes are done with.
+    Message {
+        /// Its first byte.
+        from: usize,
+        /// The byte after its last.
+        to: usize,
+        /// The bytes that are done with.
+        used: usize,
+    },
+    /// The end of a message that was too long.
+    TooLong {
+        /// How long it was, as far as it came.
+        bytes: u64,
+        /// The bytes that are done with.
+        used: usize,
+    },
+    /// No message is whole; `used` bytes can be forgotten.
+    More {
+        /// The bytes that are done with.
+        used: usize,
+    },
+}
+
+impl Step {
+    /// The bytes that are done with.
+    pub const fn used(self) -> usize {
+        match self {
+            Self::Message { used, .. } | Self::TooLong { used, .. } | Self::More { used } => used,
+        }
+    }
+}
+
+/// Finds messages in bytes that begin where the last step left off.
+#[derive(Clone, Debug, Default)]
+pub struct Splitter {
+    /// Nothing begins where the bytes at hand do: how many were stepped over in search.
+    astray: Option<u64>,
+    /// They are those of a message that was too long.
+    too_long: bool,
+    /// The bytes that the frame at the beginning of those at hand needs.
+    needs: usize,
+}
+
+/// One look at the bytes at hand.
+enum Look {
+    /// A message, and where the next begins.
+    Found {
+        from: usize,
+        to: usize,
+        next: usize,
+    },
+    TooLong {
+        bytes: u64,
+        used: usize,
+    },
+    /// These are done with: look again.
+    Skip(usize),
+    /// These are done with, and more have to come in.
+    Wait(usize),
+}
+
+impl Splitter {
+    /// At the beginning of a stream, or anywhere in it.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Looks for the next message in `bytes`, which go on where the last step's `used` ended.
+    /// `at_end`: nothing will follow.
+    pub fn step(&mut self, bytes: &[u8], at_end: bool) -> Step {
+        let mut done = 0;
+        loop {
+            let rest = &bytes[done..];
+            let look = if self.astray.is_some() {
+                self.search(rest, at_end)
+            } else {
+                self.look(rest, at_end)
+            };
+            match look {
+                Look::Skip(used) => done += used,
+                Look::Wait(used) => return Step::More { used: done + used },
+                Look::TooLong { bytes, used } => {
+                    let used = done + used;
+                    return Step::TooLong { bytes, used };
+                }
+                Look::Found { from, to, next } => {
+                    return Step::Message {
+                        from: done + from,
+                        to: done + to,
+                        used: done + next,
+                    };
+                }
+            }
+        }
+    }
+
+    /// Something begins here, or nothing does.
+    fn look(&mut self, bytes: &[u8], at_end: bool) -> Look {
+        let blank = |byte: &&u8| matches!(byte, b'\r' | b'\n' | b' ');
+        let lead = bytes.iter().take_while(blank).count();
+        if lead > 0 {
+            return Look::Skip(lead);
+        }
+        if bytes.is_empty() || bytes.len() < self.needs && !at_end {
+            return Look::Wait(0);
+        }
+        self.needs = 0;
+        let is_event = EVENTS.iter().any(|event| begins(bytes, event));
+        let found = if bytes[0] == b'{' {
+            line(bytes, at_end)
+        } else if is_event || begins(bytes, FRAME) {
+            self.block(bytes, is_event, at_end)
+        } else {
+            self.astray = Some(0);
+            return Look::Skip(0);
+        };
+        match found {
+            Look::Found { from, to, next } if to - from > MESSAGE_BYTES_MAX => Look::TooLong {
+                bytes: (to - from) as u64,
+                used: next,
+            },
+            Look::Wait(_) if bytes.len() > 2 * MESSAGE_BYTES_MAX => self.is_too_long(1),
+            found => found,
+        }
+    }
+
+    /// A frame with its body, or a plain event without a frame.
+    fn block(&mut self, bytes: &[u8], is_event: bool, at_end: bool) -> Look {
+        let Some((end, body)) = end_of_block(bytes, 0) else {
+            let all = bytes.len();
+            return if at_end {
+                let (from, to, next) = (0, all, all);
+                Look::Found { from, to, next }
+            } else {
+                Look::Wait(0)
+            };
+        };
+        let head = &bytes[..end];
+        let length = length(head).unwrap_or(0);
+        if length > MESSAGE_BYTES_MAX {
+            return self.is_too_long(body);
+        }
+        let whole = body + length;
+        let there = &bytes[body..whole.min(bytes.len())];
+        // A body shorter than its length: the next frame begins inside of it.
+        if !is_event && let Some(cut) = next_frame(head, there) {
+            let (from, to) = (body, body + cut);
+            return Look::Found { from, to, next: to };
+        }
+        if bytes.len() < whole && !at_end {
+            self.needs = whole;
+            return Look::Wait(0);
+        }
+        let to = whole.min(bytes.len());
+        // Of a reply, its headers are all that says something, but for what is told as JSON.
+        let bare = !is_event && (is_of_event(head) || there.first() == Some(&b'{'));
+        let from = if bare && to > body { body } else { 0 };
+        Look::Found { from, to, next: to }
+    }
+
+    /// What begins here is too long to be kept.
+    fn is_too_long(&mut self, used: usize) -> Look {
+        (self.astray, self.too_long) = (Some(used as u64), true);
+        Look::Skip(used)
+    }
+
+    /// Looks for the next beginning of a frame, an event or a JSON line.
+    fn search(&mut self, bytes: &[u8], at_end: bool) -> Look {
+        let skipped = self.astray.unwrap_or(0);
+        let found = beginning(bytes, skipped == 0);
+        if found.is_none() && !at_end {
+            let used = bytes.len().saturating_sub(TAIL);
+            self.astray = Some(skipped + used as u64);
+            return Look::Wait(used);
+        }
+        let used = found.unwrap_or(bytes.len());
+        self.astray = None;
+        if std::mem::take(&mut self.too_long) {
+            let bytes = skipped + used as u64;
+            return Look::TooLong { bytes, used };
+        }
+        Look::Skip(used)
+    }
+}
+
+/// The bytes begin so, as far as they are there.
+fn begins(bytes: &[u8], with: &[u8]) -> bool {
+    let most = bytes.len().min(with.len());
+    bytes[..most] == with[..most]
+}
+
+fn line(bytes: &[u8], at_end: bool) -> Look {
+    let (to, next) = match memchr(b'\n', bytes) {
+        Some(end) => (end, end + 1),
+        None if at_end => (bytes.len(), bytes.len()),
+        None => return Look::Wait(0),
+    };
+    let to = bytes[..to].strip_suffix(b"\r").map_or(to, <[u8]>::len);
+    let from = 0;
+    Look::Found { from, to, next }
+}
+
+/// `Content-Length` of the headers; one that is no number is as large as can be.
+fn length(head: &[u8]) -> Option<usize> {
+    let value = value_of(head, b"Content-Length")?;
+    let text = std::str::from_utf8(value).unwrap_or_default();
+    Some(text.trim().parse().unwrap_or(usize::MAX))
+}
+
+fn is_of_event(head: &[u8]) -> bool {
+    let kind = value_of(head, b"Content-Type").unwrap_or_default();
+    kind.starts_with(b"text/event-")
+}
+
+/// Where in the body of an event the next frame begins, which it cannot hold. What the event
+/// carries as a body of its own is its own affair.
+fn next_frame(head: &[u8], body: &[u8]) -> Option<usize> {
+    if !is_of_event(head) {
+        return None;
+    }
+    let search = |from: usize| {
+        let mut at = from;
+        loop {
+            at += memmem::find(&body[at..], b"Content-Length: ")?;
+            if is_frame(&body[at..]) {
+                return Some(at);
+            }
+            at += 1;
+        }
+    };
+    let Some((end, inner)) = end_of_block(body, 0) else {
+        return search(0);
+    };
+    let own = length(&body[..end]).unwrap_or(0);
+    if inner.saturating_add(own) >= body.len() {
+        return search(0).filter(|&at| at < end);
+    }
+    search(0)
+}
+
+/// A frame of an event begins here: its length, and that it is one.
+fn is_frame(bytes: &[u8]) -> bool {
+    let Some(rest) = bytes.strip_prefix(b"Content-Length: ") else {
+        return false;
+    };
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let kinds: [&[u8]; 2] = [b"\nContent-Type: text/event-", b"\nContent-Type: api/"];
+    digits > 0 && kinds.iter().any(|kind| rest[digits..].starts_with(kind))
+}
+
+/// Where a frame, an event or a JSON line begins; `first`: at the very first byte, too.
+fn beginning(bytes: &[u8], first: bool) -> Option<usize> {
+    let frame = memmem::find_iter(bytes, b"Content-").find(|&at| {
+        let replies: [&[u8]; 2] = [b"Content-Type: command/reply", b"Content-Type: auth/"];
+        is_frame(&bytes[at..]) || replies.iter().any(|it| bytes[at..].starts_with(it))
+    });
+    let line_of = |begin: &[u8]| {
+        let at = memmem::find(bytes, begin).map(|at| at + 1);
+        at.or_else(|| (first && bytes.starts_with(&begin[1..])).then_some(0))
+    };
+    let event = line_of(b"\nEvent-Name: ");
+    let json = line_of(b"\n{\"");
+    [frame, event, json].into_iter().flatten().min()
+}
