@@ -1,0 +1,211 @@
+//! What really happened in a recording, and how far finished calls are from it.
+
+use callbridge_call::{
+    Assembler, Decoded, Direction, Endpoints, EventTime, FinishedCall, PbxEvent, Settings,
+    TrunkEndpoint,
+};
+use callbridge_freeswitch::{Decoder, DecoderSettings, Splitter, Step};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, str};
+
+#[derive(Debug, Deserialize)]
+pub struct Expected {
+    pub calls: Vec<ExpectedCall>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExpectedCall {
+    pub linkedid: String,
+    pub direction: Direction,
+    pub answered: bool,
+    pub lead_id: Option<u64>,
+    pub trunk: Option<String>,
+    pub client_phone: Option<String>,
+    pub employee: Option<String>,
+    pub employees_in_order: Vec<String>,
+    pub started_at: i64,
+    pub duration_sec: f64,
+    pub talk_time_sec: f64,
+}
+
+/// A folder of one scenario.
+pub struct Recording {
+    pub name: String,
+    folder: PathBuf,
+}
+
+pub fn recordings() -> Vec<Recording> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recordings/freeswitch");
+    let entries = fs::read_dir(folder).expect("the recordings");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let folders = paths.filter(|path| path.join("expected.json").exists());
+    let mut all: Vec<Recording> = folders
+        .map(|folder| Recording {
+            name: folder
+                .file_name()
+                .expect("a name")
+                .to_string_lossy()
+                .into_owned(),
+            folder,
+        })
+        .collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    assert!(all.len() >= 25, "only {} recordings", all.len());
+    all
+}
+
+impl Recording {
+    pub fn read(&self, file: &str) -> Vec<u8> {
+        fs::read(self.folder.join(file)).expect("a recording")
+    }
+
+    pub fn expected(&self) -> Expected {
+        serde_json::from_slice(&self.read("expected.json")).expect("what happened")
+    }
+}
+
+/// The messages in these bytes.
+pub fn split(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut splitter = Splitter::new();
+    let (mut rest, mut messages) = (bytes, Vec::new());
+    loop {
+        let step = splitter.step(rest, true);
+        match step {
+            Step::Message { from, to, .. } => messages.push(rest[from..to].to_vec()),
+            Step::TooLong { .. } => {}
+            Step::More { .. } => return messages,
+        }
+        rest = &rest[step.used()..];
+    }
+}
+
+/// The bodies of a recording of AMQP.
+pub fn bodies(lines: &[u8]) -> Vec<Vec<u8>> {
+    let lines = str::from_utf8(lines).expect("text").lines();
+    let bodies = lines.map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).expect("a message");
+        let body = message["body"].as_str().expect("a body");
+        body.as_bytes().to_vec()
+    });
+    bodies.collect()
+}
+
+pub fn settings() -> Settings {
+    let trunks = [
+        ("city", "gateway/city"),
+        ("city", "address/127.0.0.1:16000"),
+    ];
+    let others = [("gsm", "gateway/gsm"), ("gsm", "address/127.0.0.1:16001")];
+    let endpoints = trunks.into_iter().chain(others);
+    let endpoints = endpoints.map(|(trunk, endpoint)| TrunkEndpoint::new(trunk, endpoint));
+    Settings::new(Endpoints::new(endpoints.collect()).expect("no conflict"))
+}
+
+/// The calls with customers in these messages, each of which arrives at its own time.
+pub fn finished(messages: &[Vec<u8>]) -> Vec<FinishedCall> {
+    let mut decoder = Decoder::new(DecoderSettings::default());
+    let mut assembler = Assembler::new(settings());
+    let mut now = EventTime::from_seconds(0);
+    for message in messages {
+        match decoder.decode(message) {
+            Decoded::Event { heard, .. } => {
+                if let PbxEvent::Channel(event) = &heard.told {
+                    now = now.max(event.at.unwrap_or(now));
+                }
+                assembler.hear(&heard.told, now);
+            }
+            Decoded::Skipped => {}
+            other => panic!("{other:?}: {}", String::from_utf8_lossy(message)),
+        }
+    }
+    assembler.tick(now.plus(Duration::from_secs(2)));
+    assert_eq!(assembler.open_calls(), 0, "calls stay open");
+    let mut calls = assembler.take_finished();
+    calls.retain(|call| call.direction != Direction::Internal);
+    calls.sort_by_key(|call| call.started);
+    calls
+}
+
+/// What is wrong with the calls; nothing if they are as expected.
+pub fn faults(calls: &[FinishedCall], expected: &Expected, slack: f64) -> Vec<String> {
+    if calls.len() != expected.calls.len() {
+        return vec![format!(
+            "{} calls, not {}",
+            calls.len(),
+            expected.calls.len()
+        )];
+    }
+    let mut faults = Vec::new();
+    for (call, wanted) in calls.iter().zip(&expected.calls) {
+        let mut compare = |what: &str, got: String, wanted: String| {
+            if got != wanted {
+                faults.push(format!("{what} is {got}, not {wanted}"));
+            }
+        };
+        let number = call.number.as_ref().map(|number| &number.text);
+        let phone = number.map(|text| format!("+{}", text.trim_start_matches('+')));
+        let lead = call.variables.iter().find(|it| it.name == "lead_id");
+        let lead = lead.map(|it| it.values.join(" and "));
+        let of = |text: &Option<String>| format!("{text:?}");
+        let employees = call.employees_in_order.iter().map(ToString::to_string);
+        let employees: Vec<String> = employees.collect();
+        compare(
+            "linkedid",
+            call.linkedid.to_string(),
+            wanted.linkedid.clone(),
+        );
+        compare(
+            "direction",
+            format!("{:?}", call.direction),
+            format!("{:?}", wanted.direction),
+        );
+        compare(
+            "answered",
+            call.answered.to_string(),
+            wanted.answered.to_string(),
+        );
+        compare(
+            "lead",
+            of(&lead),
+            of(&wanted.lead_id.map(|it| it.to_string())),
+        );
+        compare("trunk", of(&call.trunk), of(&wanted.trunk));
+        compare("phone", of(&phone), of(&wanted.client_phone));
+        let employee = call.employee.as_ref().map(ToString::to_string);
+        compare("employee", of(&employee), of(&wanted.employee));
+        compare(
+            "employees",
+            employees.join(","),
+            wanted.employees_in_order.join(","),
+        );
+        compare(
+            "startedAt",
+            call.started.floor_seconds().to_string(),
+            wanted.started_at.to_string(),
+        );
+        compare(
+            "incomplete",
+            format!("{:?}", call.incomplete),
+            "None".to_owned(),
+        );
+        compare("estimate", call.estimate.to_string(), "false".to_owned());
+        let seconds = [
+            ("talk", call.talk, wanted.talk_time_sec),
+            (
+                "duration",
+                call.ended.since(call.started),
+                wanted.duration_sec,
+            ),
+        ];
+        for (what, got, wanted) in seconds {
+            let got = got.as_secs_f64();
+            if (got - wanted).abs() > slack {
+                faults.push(format!("{what} is {got:.2}, not {wanted:.2}"));
+            }
+        }
+    }
+    faults
+}

@@ -1,0 +1,6 @@
+//! The crate from outside: recordings of a live switch, what happened in each of them, and what no
+//! recording holds.
+
+mod expected;
+mod metamorphic;
+mod recordings;

@@ -1,0 +1,101 @@
+//! The same recordings told otherwise: whatever a socket, a broker or a proxy does to a stream that
+//! loses nothing of what happened.
+
+use crate::expected::{Recording, faults, finished, recordings, split};
+use crate::recordings::slack;
+
+/// How far apart two events may be that change places.
+const SHUFFLED_MICROS: u64 = 400_000;
+const SEEDS: u64 = 8;
+
+/// Numbers as by chance, the same each time.
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self, below: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut it = self.0;
+        it = (it ^ (it >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        it = (it ^ (it >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (it ^ (it >> 31)) % below
+    }
+}
+
+fn time(message: &[u8]) -> u64 {
+    let event: serde_json::Value = serde_json::from_slice(message).expect("an event");
+    let time = event["Event-Date-Timestamp"].as_str().expect("a time");
+    time.parse().expect("microseconds")
+}
+
+fn shuffled(messages: &[Vec<u8>], chance: &mut Chance) -> Vec<Vec<u8>> {
+    let keyed = messages.iter().map(|message| {
+        let key = time(message) + chance.next(SHUFFLED_MICROS);
+        (key, message.clone())
+    });
+    let mut keyed: Vec<_> = keyed.collect();
+    keyed.sort_by_key(|&(key, _)| key);
+    keyed.into_iter().map(|(_, message)| message).collect()
+}
+
+fn all_are_told(change: impl Fn(&[Vec<u8>], &mut Chance) -> Vec<Vec<u8>>, seeds: u64) {
+    let mut wrong = Vec::new();
+    let compare = |recording: &Recording, wrong: &mut Vec<String>| {
+        let messages = split(&recording.read("esl.jsonl"));
+        for seed in 0..seeds {
+            let calls = finished(&change(&messages, &mut Chance(seed)));
+            let faults = faults(&calls, &recording.expected(), slack(recording));
+            let name = &recording.name;
+            let told = faults.into_iter();
+            wrong.extend(told.map(|fault| format!("{name}, seed {seed}: {fault}")));
+        }
+    };
+    for recording in recordings() {
+        compare(&recording, &mut wrong);
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+fn doubled(messages: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let twice = messages.iter().flat_map(|it| [it.clone(), it.clone()]);
+    twice.collect()
+}
+
+#[test]
+fn an_event_that_is_told_twice_counts_once() {
+    all_are_told(|messages, _| doubled(messages), 1);
+}
+
+#[test]
+fn the_order_of_arrival_makes_no_difference() {
+    all_are_told(shuffled, SEEDS);
+}
+
+#[test]
+fn events_that_are_told_twice_and_out_of_order_make_no_difference() {
+    let both = |messages: &[Vec<u8>], chance: &mut Chance| shuffled(&doubled(messages), chance);
+    all_are_told(both, SEEDS / 4);
+}
+
+fn without_next(messages: &[Vec<u8>], event: &str) -> Vec<Vec<u8>> {
+    let wanted = format!("\"Event-Name\":\"{event}\"");
+    let mut dropped = false;
+    let mut kept = Vec::new();
+    for message in messages {
+        if std::mem::take(&mut dropped) {
+            continue;
+        }
+        let head = String::from_utf8_lossy(&message[..message.len().min(200)]).into_owned();
+        dropped = head.contains(&wanted);
+        kept.push(message.clone());
+    }
+    kept
+}
+
+#[test]
+fn what_follows_a_hang_up_may_be_lost() {
+    all_are_told(|messages, _| without_next(messages, "CHANNEL_HANGUP"), 1);
+    let shuffled_before = |messages: &[Vec<u8>], chance: &mut Chance| {
+        without_next(&shuffled(messages, chance), "CHANNEL_HANGUP")
+    };
+    all_are_told(shuffled_before, 1);
+}

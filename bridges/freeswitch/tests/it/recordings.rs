@@ -1,0 +1,43 @@
+//! The recorded scenarios, over each of the interfaces.
+
+use crate::expected::{Recording, bodies, faults, finished, recordings, split};
+
+/// Media begins a moment after the bridge, and the switch's clock steps by 20 ms.
+const SLACK: f64 = 0.4;
+/// The consultation by feature code begins where the switch plays music, not where the customer
+/// hears it.
+const CONSULTATION_SLACK: f64 = 0.6;
+
+pub fn slack(recording: &Recording) -> f64 {
+    if recording.name == "attended_transfer" {
+        CONSULTATION_SLACK
+    } else {
+        SLACK
+    }
+}
+
+fn all_are_told(messages: impl Fn(&Recording) -> Vec<Vec<u8>>) {
+    let mut wrong = Vec::new();
+    for recording in recordings() {
+        let calls = finished(&messages(&recording));
+        let faults = faults(&calls, &recording.expected(), slack(&recording));
+        let name = &recording.name;
+        wrong.extend(faults.into_iter().map(|fault| format!("{name}: {fault}")));
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn each_is_told_as_it_was_by_plain_events() {
+    all_are_told(|recording| split(&recording.read("esl.txt")));
+}
+
+#[test]
+fn each_is_told_as_it_was_by_events_as_json() {
+    all_are_told(|recording| split(&recording.read("esl.jsonl")));
+}
+
+#[test]
+fn each_is_told_as_it_was_over_amqp() {
+    all_are_told(|recording| bodies(&recording.read("amqp.jsonl")));
+}
