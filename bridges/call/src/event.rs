@@ -176,6 +176,8 @@ pub struct ChannelTraits<'a> {
     pub created: Option<EventTime>,
     /// When it answered; `None` as long as it has not.
     pub answered: Option<EventTime>,
+    /// When its last link began, and with which channel, as the PBX says after it.
+    pub linked: Option<(EventTime, Text<'a>)>,
 }
 
 /// `ChannelStateDesc`, as far as the direction of a call depends on it.

@@ -174,7 +174,7 @@ fn dialler<'a>(fields: &mut Fields<'a>) -> Option<Box<ChannelRef<'a>>> {
 fn partner<'a>(fields: &mut Fields<'a>) -> Option<Box<ChannelRef<'a>>> {
     let own = fields.take(Key::UniqueId);
     let sides = [fields.take(Key::BridgeA), fields.take(Key::BridgeB)];
-    let dumped = [fields.take(Key::BridgeUuid)];
+    let dumped = [Cow::Owned(fields.get(Key::BridgeUuid).to_owned())];
     let mut others = sides.into_iter().chain(dumped);
     let other = others.find(|side| !side.is_empty() && *side != own);
     fields.put_back(own);
@@ -279,8 +279,17 @@ fn traits<'a>(rule: Rule, inbound: bool, name: &str, fields: &mut Fields<'a>) ->
         fresh: is_fresh(rule, fields),
         created: micros(fields.get(Key::Created)),
         answered: micros(fields.get(Key::Answered)),
+        linked: linked(rule, fields),
         gateway,
     }
+}
+
+/// The last bridge of the channel, which it names after it began.
+fn linked<'a>(rule: Rule, fields: &mut Fields<'a>) -> Option<(EventTime, Text<'a>)> {
+    let tells = matches!(rule, Rule::Hangup | Rule::Unbridge);
+    let since = micros(fields.get(Key::Bridged)).filter(|_| tells)?;
+    let with = fields.take(Key::BridgeUuid);
+    (!with.is_empty()).then_some((since, with))
 }
 
 /// Nothing happened to it before that could have been missed: it was in no bridge, and in no room,

@@ -23,4 +23,4 @@ mod rule;
 pub mod splitter;
 
 pub use decoder::{Decoder, DecoderSettings};
-pub use splitter::{MESSAGE_BYTES_MAX, Splitter, Step};
+pub use splitter::Splitter;

@@ -13,10 +13,8 @@
 //! may begin in the middle of a frame. No empty line is promised after a body.
 
 use crate::block::{end_of_block, value_of};
+use callbridge_call::framing::{FrameStep, MESSAGE_BYTES_MAX};
 use memchr::{memchr, memmem};
-
-/// A message longer than this is not kept: it is stepped over to the next, and counted.
-pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
 /// Begins a frame of the event socket.
 const FRAME: &[u8] = b"Content-";
@@ -24,41 +22,6 @@ const FRAME: &[u8] = b"Content-";
 const EVENTS: [&[u8]; 2] = [b"Event-Name: ", b"Event-Subclass: "];
 /// The longest beginning of a frame that may stand at the end of the bytes at hand.
 const TAIL: usize = 64;
-
-/// What the bytes at hand hold. Indexes count from their first byte.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// A message from `from` to `to`; `used` bytes are done with.
-    Message {
-        /// Its first byte.
-        from: usize,
-        /// The byte after its last.
-        to: usize,
-        /// The bytes that are done with.
-        used: usize,
-    },
-    /// The end of a message that was too long.
-    TooLong {
-        /// How long it was, as far as it came.
-        bytes: u64,
-        /// The bytes that are done with.
-        used: usize,
-    },
-    /// No message is whole; `used` bytes can be forgotten.
-    More {
-        /// The bytes that are done with.
-        used: usize,
-    },
-}
-
-impl Step {
-    /// The bytes that are done with.
-    pub const fn used(self) -> usize {
-        match self {
-            Self::Message { used, .. } | Self::TooLong { used, .. } | Self::More { used } => used,
-        }
-    }
-}
 
 /// Finds messages in bytes that begin where the last step left off.
 #[derive(Clone, Debug, Default)]
@@ -97,7 +60,7 @@ impl Splitter {
 
     /// Looks for the next message in `bytes`, which go on where the last step's `used` ended.
     /// `at_end`: nothing will follow.
-    pub fn step(&mut self, bytes: &[u8], at_end: bool) -> Step {
+    pub fn step(&mut self, bytes: &[u8], at_end: bool) -> FrameStep {
         let mut done = 0;
         loop {
             let rest = &bytes[done..];
@@ -108,13 +71,13 @@ impl Splitter {
             };
             match look {
                 Look::Skip(used) => done += used,
-                Look::Wait(used) => return Step::More { used: done + used },
+                Look::Wait(used) => return FrameStep::More { used: done + used },
                 Look::TooLong { bytes, used } => {
                     let used = done + used;
-                    return Step::TooLong { bytes, used };
+                    return FrameStep::TooLong { bytes, used };
                 }
                 Look::Found { from, to, next } => {
-                    return Step::Message {
+                    return FrameStep::Message {
                         from: done + from,
                         to: done + to,
                         used: done + next,

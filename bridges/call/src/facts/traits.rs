@@ -1,9 +1,10 @@
 //! What a PBX says of a channel beside its name, as far as a call can depend on it.
 
 use super::fact::{TEXT_BYTES_MAX, clip};
+use super::leg::TEXTS_MAX;
 use crate::event::ChannelTraits;
 use crate::trunk::Line;
-use crate::units::EventTime;
+use crate::units::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
@@ -22,6 +23,9 @@ pub(crate) struct LegTraits {
     pub(crate) created: Option<EventTime>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) answered: Option<EventTime>,
+    /// Links that were told of after they had begun.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) linked: Vec<(EventTime, UniqueId)>,
 }
 
 impl LegTraits {
@@ -33,6 +37,7 @@ impl LegTraits {
             fresh: false,
             created: None,
             answered: None,
+            linked: Vec::new(),
         }
     }
 
@@ -58,6 +63,14 @@ impl LegTraits {
         self.fresh |= told.fresh;
         self.created = first(self.created, told.created);
         self.answered = first(self.answered, told.answered);
+        let linked = told.linked.as_ref();
+        let linked = linked.and_then(|(at, id)| Some((*at, UniqueId::new(id)?)));
+        if let Some(linked) = linked
+            && self.linked.len() < TEXTS_MAX
+            && !self.linked.contains(&linked)
+        {
+            self.linked.push(linked);
+        }
         *self != before
     }
 }

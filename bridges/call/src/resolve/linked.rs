@@ -15,8 +15,12 @@
 use crate::event::Origin;
 use crate::facts::fact::{Fact, FactKind};
 use crate::facts::leg::Leg;
-use crate::units::EventTime;
+use crate::units::{EventTime, UniqueId};
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Two accounts of the beginning of one link are so near to each other.
+const AT_ONCE: Duration = Duration::from_millis(100);
 
 /// A span of time.
 type Span = (EventTime, EventTime);
@@ -44,8 +48,10 @@ pub(super) fn is_told<'a>(mut legs: impl Iterator<Item = &'a Leg>) -> bool {
 pub(super) fn linked(legs: &[&Leg]) -> Option<Vec<Leg>> {
     let links = links(legs);
     let consults = consults(legs);
-    let told = legs.iter().flat_map(|leg| &leg.facts);
-    told.map(|fact| &fact.what).find(|what| is_of_links(what))?;
+    let mut told = legs.iter().flat_map(|leg| &leg.facts);
+    if links.is_empty() && !told.any(|fact| is_of_links(&fact.what)) {
+        return None;
+    }
     let mut own: Vec<Leg> = legs.iter().map(|&leg| leg.clone()).collect();
     for leg in &mut own {
         leg.facts.retain(|fact| !is_of_links(&fact.what));
@@ -100,6 +106,12 @@ fn links(legs: &[&Leg]) -> Vec<Link> {
             }
         }
     }
+    for (i, leg) in legs.iter().enumerate() {
+        for (other, at) in told_later(legs, leg) {
+            let sides = [i.min(other), i.max(other)];
+            told.entry(sides).or_default().push((at, true));
+        }
+    }
     let mut links = Vec::new();
     for (sides, mut told) in told {
         told.sort_unstable();
@@ -124,6 +136,27 @@ fn links(legs: &[&Leg]) -> Vec<Link> {
     }
     links.sort_by_key(|link| (link.from, link.sides));
     links
+}
+
+/// Links of the channel whose beginning was not heard, and which it told of after that: with whom,
+/// and since when.
+fn told_later(legs: &[&Leg], leg: &Leg) -> Vec<(usize, EventTime)> {
+    let begun = |by: &Leg, at: EventTime| {
+        by.facts.iter().any(|fact| {
+            let near = fact.at.since(at).max(at.since(fact.at)) < AT_ONCE;
+            near && fact
+                .what
+                .link()
+                .is_some_and(|(with, begins)| begins && (by.id == leg.id || *with == leg.id))
+        })
+    };
+    let later = leg.traits.iter().flat_map(|traits| &traits.linked);
+    let unheard = later.filter(|(at, _)| !legs.iter().any(|by| begun(by, *at)));
+    let with = |id: &UniqueId| legs.iter().position(|leg| leg.id == *id);
+    unheard
+        .filter_map(|(at, id)| Some((with(id)?, *at)))
+        .filter(|&(other, _)| legs[other].id != leg.id)
+        .collect()
 }
 
 /// The part of a link in which both sides had answered.

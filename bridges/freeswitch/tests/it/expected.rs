@@ -1,10 +1,11 @@
 //! What really happened in a recording, and how far finished calls are from it.
 
+use callbridge_call::framing::FrameStep;
 use callbridge_call::{
     Assembler, Decoded, Direction, Endpoints, EventTime, FinishedCall, PbxEvent, Settings,
     TrunkEndpoint,
 };
-use callbridge_freeswitch::{Decoder, DecoderSettings, Splitter, Step};
+use callbridge_freeswitch::{Decoder, DecoderSettings, Splitter};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -74,9 +75,9 @@ pub fn split(bytes: &[u8]) -> Vec<Vec<u8>> {
     loop {
         let step = splitter.step(rest, true);
         match step {
-            Step::Message { from, to, .. } => messages.push(rest[from..to].to_vec()),
-            Step::TooLong { .. } => {}
-            Step::More { .. } => return messages,
+            FrameStep::Message { from, to, .. } => messages.push(rest[from..to].to_vec()),
+            FrameStep::TooLong { .. } => {}
+            FrameStep::More { .. } => return messages,
         }
         rest = &rest[step.used()..];
     }

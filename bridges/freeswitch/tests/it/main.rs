@@ -4,3 +4,4 @@
 mod expected;
 mod metamorphic;
 mod recordings;
+mod splitting;

@@ -1,0 +1,161 @@
+//! A stream cut, torn and begun anywhere: the same messages, and never another's bytes in one.
+
+use crate::expected::{faults, finished, recordings, split};
+use callbridge_call::framing::{FrameStep, MESSAGE_BYTES_MAX};
+use callbridge_freeswitch::Splitter;
+use proptest::prelude::*;
+
+/// What a splitter gives of a stream that comes in such pieces.
+fn in_pieces(bytes: &[u8], piece: usize) -> Vec<Vec<u8>> {
+    let mut splitter = Splitter::new();
+    let (mut held, mut messages) = (Vec::new(), Vec::new());
+    let mut pieces = bytes.chunks(piece).peekable();
+    while let Some(piece) = pieces.next() {
+        held.extend_from_slice(piece);
+        let at_end = pieces.peek().is_none();
+        loop {
+            let step = splitter.step(&held, at_end);
+            if let FrameStep::Message { from, to, .. } = step {
+                messages.push(held[from..to].to_vec());
+            }
+            held.drain(..step.used());
+            if matches!(step, FrameStep::More { .. }) {
+                break;
+            }
+        }
+        assert!(held.len() <= 2 * MESSAGE_BYTES_MAX + piece.len());
+    }
+    messages
+}
+
+fn recorded(file: &str) -> Vec<u8> {
+    let all = recordings();
+    let it = all.iter().find(|it| it.name == "attended_transfer");
+    it.expect("a recording").read(file)
+}
+
+#[test]
+fn pieces_of_any_size_make_the_same_messages() {
+    let bytes = recorded("esl.all.txt");
+    let whole = split(&bytes);
+    assert_eq!(whole.len(), 134);
+    for piece in [1, 7, 512, 4096, 65_536] {
+        assert_eq!(in_pieces(&bytes, piece), whole, "{piece}");
+    }
+}
+
+#[test]
+fn all_events_are_told_as_those_of_the_subscription_are() {
+    let all = recordings();
+    let it = all.iter().find(|it| it.name == "attended_transfer");
+    let recording = it.expect("a recording");
+    let calls = finished(&split(&recording.read("esl.all.txt")));
+    let faults = faults(&calls, &recording.expected(), 0.6);
+    assert!(faults.is_empty(), "{faults:?}");
+}
+
+#[test]
+fn a_recording_may_begin_in_the_middle_of_a_frame() {
+    let bytes = recorded("esl.all.txt");
+    let whole = split(&bytes);
+    for from in (0..bytes.len()).step_by(997) {
+        let rest = split(&bytes[from..]);
+        let last = whole.len().min(rest.len());
+        let same = rest.iter().rev().zip(whole.iter().rev());
+        let same = same.take_while(|(a, b)| a == b).count();
+        assert!(same + 2 >= last, "from {from}: {same} of {last}");
+    }
+}
+
+fn frame(kind: &str, body: &str) -> String {
+    format!(
+        "Content-Length: {}\nContent-Type: {kind}\n\n{body}",
+        body.len()
+    )
+}
+
+fn texts(stream: &str) -> Vec<String> {
+    let messages = split(stream.as_bytes()).into_iter();
+    messages
+        .map(|it| String::from_utf8(it).expect("text"))
+        .collect()
+}
+
+#[test]
+fn replies_stand_between_events_and_no_empty_line_is_needed_after_a_body() {
+    let event = "Event-Name: HEARTBEAT\n\n";
+    let json = r#"{"Event-Name":"HEARTBEAT"}"#;
+    let stream = [
+        "Content-Type: auth/request\n\n".to_owned(),
+        frame("text/event-plain", event),
+        "Content-Type: command/reply\nReply-Text: +OK\n\n".to_owned(),
+        frame("text/event-json", json),
+        frame("api/response", "+OK\n"),
+        frame("api/response", r#"{"row_count":0}"#),
+        frame("text/disconnect-notice", "bye\n"),
+    ];
+    let told = texts(&stream.concat());
+    assert_eq!(told.len(), 7, "{told:?}");
+    assert_eq!((told[1].as_str(), told[3].as_str()), (event, json));
+    assert_eq!(told[5], r#"{"row_count":0}"#);
+    assert!(told[6].ends_with("bye\n"));
+}
+
+#[test]
+fn an_event_may_have_a_body_of_its_own() {
+    let inner = "Content-Length: 40\nContent-Type: text/event-plain";
+    let event = format!(
+        "Event-Name: RECV_INFO\nContent-Length: {}\n\n{inner}",
+        inner.len()
+    );
+    let stream =
+        frame("text/event-plain", &event) + &frame("text/event-plain", "Event-Name: A\n\n");
+    assert_eq!(texts(&stream), [event.as_str(), "Event-Name: A\n\n"]);
+    // The same without outer headers, as it may stand in a file.
+    let bare = format!("{event}Event-Name: A\n\n");
+    assert_eq!(texts(&bare), [event.as_str(), "Event-Name: A\n\n"]);
+}
+
+#[test]
+fn a_body_shorter_than_its_length_takes_nothing_of_the_next() {
+    let next = frame("text/event-plain", "Event-Name: B\n\n");
+    let torn = format!(
+        "Content-Length: 400\nContent-Type: text/event-plain\n\nEvent-Name: A\nX: 1\n{next}"
+    );
+    assert_eq!(texts(&torn), ["Event-Name: A\nX: 1\n", "Event-Name: B\n\n"]);
+    let next = frame("text/event-json", r#"{"Event-Name":"B"}"#);
+    let torn = format!("Content-Length: 400\nContent-Type: text/event-json\n\n{{\"Event-N{next}");
+    assert_eq!(texts(&torn), ["{\"Event-N", r#"{"Event-Name":"B"}"#]);
+}
+
+#[test]
+fn a_header_of_64_mb_is_stepped_over_in_little_memory() {
+    let next = frame("text/event-plain", "Event-Name: B\n\n");
+    let long = "x".repeat(64 << 20);
+    let stream = format!("Content-Length: 20\nContent-Type: text/event-plain\nX: {long}\n\n{next}");
+    let told = in_pieces(stream.as_bytes(), 65_536);
+    assert_eq!(told, [b"Event-Name: B\n\n".to_vec()]);
+    let lied =
+        format!("Content-Length: 99999999999999999999\nContent-Type: text/event-plain\n\n{next}");
+    assert_eq!(texts(&lied), ["Event-Name: B\n\n"]);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_split_without_a_panic_in_whatever_pieces(
+        texts in proptest::collection::vec(
+            prop_oneof![
+                "Content-Length: [0-9]{1,3}\n", Just("Content-Type: text/event-plain\n".to_owned()),
+                Just("\n".to_owned()), "Event-Name: [A-Z]{1,4}\n", "\\{[a-z\"]{0,6}\\}?\n?", "[ -~]{0,8}",
+            ],
+            0..24,
+        ),
+        piece in 1..40_usize,
+    ) {
+        let stream = texts.concat();
+        let whole = split(stream.as_bytes());
+        let given: usize = whole.iter().map(Vec::len).sum();
+        prop_assert!(given <= stream.len());
+        in_pieces(stream.as_bytes(), piece);
+    }
+}
