@@ -64,8 +64,8 @@ fn serves(trunk: &Trunk, told: &PbxEndpoints<'_>) -> bool {
 
 /// The endpoint is the trunk's; a trunk may also be a part of one: `DAHDI/i1/998712000000`.
 fn is_of(trunk: &Trunk, endpoint: &str) -> bool {
-    let part = trunk.endpoint.strip_prefix(endpoint);
-    trunk.takes_in(endpoint) || part.is_some_and(|rest| rest.starts_with('/'))
+    let mut parts = trunk.endpoints().filter_map(|it| it.strip_prefix(endpoint));
+    trunk.takes_in(endpoint) || parts.any(|rest| rest.starts_with('/'))
 }
 
 fn trunk_found(

@@ -123,8 +123,13 @@ fn pieces(text: &str) -> Vec<String> {
     pieces
 }
 
-/// An endpoint as channels are named: technology, slash, the rest.
-fn endpoint_form(endpoint: &str) -> Result<(), String> {
+/// Each of the endpoints, with `|` between them.
+fn endpoint_form(endpoints: &str) -> Result<(), String> {
+    endpoints.split('|').try_for_each(one_endpoint)
+}
+
+/// An endpoint as channels are named, technology, slash, the rest; or `gateway/NAME` and the like.
+fn one_endpoint(endpoint: &str) -> Result<(), String> {
     let good = endpoint.split_once('/').is_some_and(|(technology, rest)| {
         !technology.is_empty() && !rest.is_empty() && !endpoint.contains(char::is_whitespace)
     });
@@ -133,7 +138,9 @@ fn endpoint_form(endpoint: &str) -> Result<(), String> {
     }
     Err(format!(
         "`{endpoint}` is no endpoint: it stands before the suffix in a channel's name, as \
-         `PJSIP/city` in `PJSIP/city-0000004f`"
+         `PJSIP/city` in `PJSIP/city-0000004f`; of FreeSWITCH it is gateway/NAME, profile/NAME, \
+         context/NAME, address/IP[:PORT] or the beginning of a channel's name, as sofia/external; \
+         several stand with | between them"
     ))
 }
 
@@ -202,6 +209,18 @@ mod tests {
     }
 
     #[test]
+    fn a_trunk_may_have_several_endpoints() {
+        let text = "city=gateway/city|address/203.0.113.5:5060|sofia/external,country=UZ";
+        let trunk = parse(text, &Defaults::default()).expect("good");
+        let wants = ["gateway/city", "address/203.0.113.5:5060", "sofia/external"];
+        assert_eq!(trunk.endpoints().collect::<Vec<_>>(), wants);
+        assert!(trunk.takes_in("sofia/external/998901110001"));
+        for wrong in ["city=gateway/city|", "city=gateway/city|x", "city=|profile/external"] {
+            assert!(parse(wrong, &Defaults::default()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn a_comma_inside_a_pattern_stays_there() {
         let trunk = parse(
             r"a=SIP/a,lead=userfield:x=(\d{1,9}),strip=9",
@@ -224,7 +243,9 @@ mod tests {
             .join("\n");
         let wants = [
             "`city` is no endpoint: it stands before the suffix in a channel's name, as \
-             `PJSIP/city` in `PJSIP/city-0000004f`",
+             `PJSIP/city` in `PJSIP/city-0000004f`; of FreeSWITCH it is gateway/NAME, \
+             profile/NAME, context/NAME, address/IP[:PORT] or the beginning of a channel's name, \
+             as sofia/external; several stand with | between them",
             "country: `XX` is no country: two letters of ISO 3166, as `UZ`",
             "strip: `nine` is no dial prefix: digits, as `9`",
             "no key is called `contry`; keys are pbx, country, strip, lead, employees, \

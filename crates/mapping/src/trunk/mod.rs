@@ -15,7 +15,8 @@ use std::collections::BTreeSet;
 pub struct Trunk {
     /// What the administrator calls it: `city`.
     pub name: String,
-    /// What stands before the suffix in its channels' names: `PJSIP/city`. May hold `*`.
+    /// What stands before the suffix in its channels' names: `PJSIP/city`; or what the PBX tells of
+    /// them beside it: `gateway/city`. May hold `*`. Several stand with `|` between them.
     pub endpoint: String,
     /// The PBX it belongs to; `None` for every one.
     pub pbx: Option<String>,
@@ -47,7 +48,8 @@ impl Trunks {
                 if other.name == trunk.name {
                     faults.push(format!("two trunks are called `{}`", trunk.name));
                 }
-                if let Err(conflict) = Endpoints::new(vec![other.known_by(), trunk.known_by()]) {
+                let both = other.known_by().chain(trunk.known_by());
+                if let Err(conflict) = Endpoints::new(both.collect()) {
                     faults.push(conflict.to_string());
                 }
             }
@@ -64,7 +66,7 @@ impl Trunks {
     /// # Errors
     /// Never for trunks of [`Trunks::new`], which looked at all of them.
     pub fn endpoints(&self, pbx: &str) -> Result<Endpoints, Conflict> {
-        Endpoints::new(self.of_pbx(pbx).map(Trunk::known_by).collect())
+        Endpoints::new(self.of_pbx(pbx).flat_map(Trunk::known_by).collect())
     }
 
     /// Channels named like this belong to a trunk of the PBX.
@@ -119,7 +121,7 @@ impl Trunk {
 
     /// Channels named like this are its own.
     pub fn takes_in(&self, channel: &str) -> bool {
-        self.known_by().matches(channel)
+        self.known_by().any(|it| it.matches(channel))
     }
 
     /// A telephone that this trunk's pattern takes in, too: `PJSIP/101` of `PJSIP/*`. Of
@@ -130,27 +132,27 @@ impl Trunk {
             Some(EmployeeRule::File(_)) | None => Vec::new(),
         };
         let usual = ["101", "201", "1001"].map(str::to_owned);
-        let known_by = self.known_by();
         let telephones = listed.into_iter().chain(usual).flat_map(|extension| {
             let technologies = ["PJSIP", "SIP", "IAX2", "SCCP", "Skinny"];
             technologies.map(|technology| format!("{technology}/{extension}"))
         });
-        let mut telephones = telephones.filter(|it| known_by.matches(&format!("{it}-0000004f")));
+        let mut telephones = telephones.filter(|it| self.takes_in(&format!("{it}-0000004f")));
         telephones.next().filter(|_| self.endpoint.contains('*'))
     }
 
+    /// The endpoints that it has: one, or several with `|` between them.
+    pub fn endpoints(&self) -> impl Iterator<Item = &str> {
+        self.endpoint.split('|')
+    }
+
     /// A trunk whose lead stands in the user field waits for the CDR that brings it.
-    fn known_by(&self) -> TrunkEndpoint {
-        let endpoint = TrunkEndpoint::new(&self.name, &self.endpoint);
-        let awaits = self
-            .leads
-            .iter()
-            .any(|rule| matches!(rule, LeadRule::UserField(_)));
-        if awaits {
-            endpoint.awaiting_cdr()
-        } else {
-            endpoint
-        }
+    fn known_by(&self) -> impl Iterator<Item = TrunkEndpoint> {
+        let mut rules = self.leads.iter();
+        let awaits = rules.any(|rule| matches!(rule, LeadRule::UserField(_)));
+        let known_by = self
+            .endpoints()
+            .map(|it| TrunkEndpoint::new(&self.name, it));
+        known_by.map(move |it| if awaits { it.awaiting_cdr() } else { it })
     }
 
     /// Some PBX has both.
