@@ -73,16 +73,19 @@ pub(super) fn plans(legs: &[&View<'_>], given: Option<&BTreeSet<UniqueId>>) -> V
         };
         // Colleagues who were in a room before the customer came do not begin the call.
         let joined_later = direction == Direction::Inbound && first != customers[0];
-        let begins_with = if i == 0 && (joined_later || given.is_some()) {
+        let origin = origin(legs, customers[0]);
+        let begins_with = if let Some(origin) = &origin {
+            vec![*origin]
+        } else if i == 0 && (joined_later || given.is_some()) {
             with_linkedid(legs, &customers).into_iter().collect()
         } else {
             own.clone()
         };
         made.push(Plan {
-            linkedid: if i == 0 && given.is_none() {
-                oldest(legs)
-            } else {
-                legs[customers[0]].leg.id.clone()
+            linkedid: match origin {
+                Some(origin) if i == 0 && given.is_none() => legs[origin].leg.id.clone(),
+                None if i == 0 && given.is_none() => oldest(legs),
+                Some(_) | None => legs[customers[0]].leg.id.clone(),
             },
             direction,
             talk: talk::talk(legs, &customers),
@@ -92,6 +95,23 @@ pub(super) fn plans(legs: &[&View<'_>], given: Option<&BTreeSet<UniqueId>>) -> V
         });
     }
     made
+}
+
+/// The channel that the customer's call began with, where each tells at its birth whose call it
+/// belongs to: whoever joined later, in a room or a queue, has a call of her own and begins none.
+fn origin(legs: &[&View<'_>], customer: usize) -> Option<usize> {
+    legs[customer].leg.traits.as_ref()?;
+    let mut at = customer;
+    // Each step leads to another channel, or nobody can tell.
+    for _ in 0..legs.len() {
+        let call = legs[at].first_linkedid();
+        let next = legs.iter().position(|leg| leg.leg.id.as_str() == call)?;
+        if next == at {
+            return Some(at);
+        }
+        at = next;
+    }
+    None
 }
 
 /// The oldest linkedid is that of one of the channels.

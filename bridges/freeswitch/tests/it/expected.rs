@@ -101,6 +101,7 @@ pub fn settings() -> Settings {
     ];
     let others = [("gsm", "gateway/gsm"), ("gsm", "address/127.0.0.1:16001")];
     let endpoints = trunks.into_iter().chain(others);
+    let endpoints = endpoints.chain([("one-o-one", "gateway/101")]);
     let endpoints = endpoints.map(|(trunk, endpoint)| TrunkEndpoint::new(trunk, endpoint));
     Settings::new(Endpoints::new(endpoints.collect()).expect("no conflict"))
 }

@@ -4,4 +4,6 @@
 mod expected;
 mod metamorphic;
 mod recordings;
+mod scenes;
 mod splitting;
+mod switch;

@@ -215,7 +215,11 @@ mod tests {
         let wants = ["gateway/city", "address/203.0.113.5:5060", "sofia/external"];
         assert_eq!(trunk.endpoints().collect::<Vec<_>>(), wants);
         assert!(trunk.takes_in("sofia/external/998901110001"));
-        for wrong in ["city=gateway/city|", "city=gateway/city|x", "city=|profile/external"] {
+        for wrong in [
+            "city=gateway/city|",
+            "city=gateway/city|x",
+            "city=|profile/external",
+        ] {
             assert!(parse(wrong, &Defaults::default()).is_err(), "{wrong}");
         }
     }

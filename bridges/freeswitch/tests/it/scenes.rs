@@ -1,0 +1,301 @@
+//! What no recording of the tree holds, after what a live switch was seen to tell of it.
+
+use crate::expected::finished;
+use crate::switch::{Switch, line};
+
+const CUSTOMER: &str = "998901110001";
+const OTHER: &str = "998901110002";
+
+fn lines(switch: &Switch) -> Vec<String> {
+    finished(&switch.told).iter().map(line).collect()
+}
+
+/// 101 answers the customer after a second, on the channels `cust` and `p101`.
+fn talking(switch: &mut Switch) {
+    let call = ("cust", "cust");
+    switch.at(0).comes_in("cust", CUSTOMER);
+    switch.rings("p101", "101", call).at(1000);
+    switch
+        .answers("p101")
+        .answers("cust")
+        .bridges("cust", "p101");
+}
+
+#[test]
+fn an_agent_who_waits_in_a_queue_is_not_the_root_of_the_call() {
+    let mut it = Switch::default();
+    it.at(0).dials("agent", "101").answers("agent");
+    it.at(5000).comes_in("cust", CUSTOMER).answers("cust");
+    it.at(7000).bridges("agent", "cust");
+    it.at(10_000).hangs_up("cust").unbridges("agent", "cust");
+    it.at(12_000).hangs_up("agent");
+    let wanted = format!("cust in city {CUSTOMER} [101] 101 talk 3.0 of 5.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+}
+
+#[test]
+fn an_agent_who_serves_two_customers_one_after_the_other_is_in_two_calls() {
+    let mut it = Switch::default();
+    it.at(0).dials("agent", "101").answers("agent");
+    it.at(1000).comes_in("one", CUSTOMER).answers("one");
+    it.bridges("agent", "one").at(4000).hangs_up("one");
+    it.unbridges("agent", "one");
+    it.at(5000).comes_in("two", OTHER).answers("two");
+    it.at(6000).bridges("agent", "two").at(8000).hangs_up("two");
+    it.unbridges("agent", "two").at(9000).hangs_up("agent");
+    let wanted = [
+        format!("one in city {CUSTOMER} [101] 101 talk 3.0 of 3.0, whole"),
+        format!("two in city {OTHER} [101] 101 talk 2.0 of 3.0, whole"),
+    ];
+    assert_eq!(lines(&it), wanted);
+}
+
+#[test]
+fn a_loopback_leads_to_a_telephone_and_bows_out() {
+    let mut it = Switch::default();
+    let call = ("cust", "cust");
+    it.at(0).comes_in("cust", CUSTOMER);
+    it.half("a", "loopback/101-a", (false, ""), call);
+    it.half("b", "loopback/101-b", (true, "a"), ("", ""));
+    it.rings("p101", "101", ("b", "b")).at(1000);
+    it.answers("p101").answers("b").bridges("b", "p101");
+    it.answers("a").answers("cust").bridges("cust", "a");
+    it.at(3000).unbridges("b", "p101").unbridges("cust", "a");
+    it.hangs_up("a").hangs_up("b").bridges("cust", "p101");
+    it.at(6000).hangs_up("cust").hangs_up("p101");
+    let wanted = format!("cust in city {CUSTOMER} [101] 101 talk 5.0 of 6.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+}
+
+#[test]
+fn two_loopbacks_to_one_telephone_lead_to_two_calls() {
+    let mut it = Switch::default();
+    for (cust, a, b, phone, number) in [
+        ("cust1", "a1", "b1", "p1", CUSTOMER),
+        ("cust2", "a2", "b2", "p2", OTHER),
+    ] {
+        it.at(0).comes_in(cust, number);
+        it.half(a, "loopback/101-a", (false, ""), (cust, cust));
+        it.half(b, "loopback/101-b", (true, a), ("", ""));
+        it.rings(phone, "101", (b, b));
+    }
+    it.at(2000);
+    for (cust, a, b, phone) in [("cust1", "a1", "b1", "p1"), ("cust2", "a2", "b2", "p2")] {
+        it.answers(phone).answers(b).bridges(b, phone);
+        it.answers(a).answers(cust).bridges(cust, a);
+    }
+    it.at(5000);
+    for id in ["cust1", "a1", "b1", "p1", "cust2", "a2", "b2", "p2"] {
+        it.hangs_up(id);
+    }
+    let wanted = [
+        format!("cust1 in city {CUSTOMER} [101] 101 talk 3.0 of 5.0, whole"),
+        format!("cust2 in city {OTHER} [101] 101 talk 3.0 of 5.0, whole"),
+    ];
+    assert_eq!(lines(&it), wanted);
+}
+
+#[test]
+fn an_attended_transfer_by_refer_joins_a_call_that_nothing_tied_before() {
+    let mut it = Switch::default();
+    talking(&mut it);
+    it.at(4000).dials("p101b", "101");
+    it.rings("p102", "102", ("p101b", "p101b")).at(5000);
+    it.answers("p102").answers("p101b").bridges("p101b", "p102");
+    it.at(7000)
+        .unbridges("p101b", "p102")
+        .unbridges("cust", "p101");
+    it.bridges("cust", "p102")
+        .hangs_up("p101")
+        .hangs_up("p101b");
+    it.at(9000).hangs_up("cust").hangs_up("p102");
+    let wanted = format!("cust in city {CUSTOMER} [101 102] 102 talk 8.0 of 9.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+}
+
+#[test]
+fn who_is_consulted_by_feature_code_and_does_not_answer_gives_the_customer_back() {
+    let mut it = Switch::default();
+    talking(&mut it);
+    it.at(3000).consults("p101", true);
+    it.rings("p102", "102", ("p101", "cust"));
+    it.at(6000).hangs_up("p102").consults("p101", false);
+    it.at(8000).hangs_up("cust").hangs_up("p101");
+    let wanted = format!("cust in city {CUSTOMER} [101] 101 talk 4.0 of 8.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+}
+
+#[test]
+fn a_consultation_that_is_broken_off_drops_the_customer_and_leaves_an_answered_call() {
+    let mut it = Switch::default();
+    talking(&mut it);
+    it.at(4000).consults("p101", true);
+    it.rings("p102", "102", ("p101", "cust"));
+    it.at(5000)
+        .hangs_up("p101")
+        .hangs_up("p102")
+        .hangs_up("cust");
+    let wanted = format!("cust in city {CUSTOMER} [101] 101 talk 3.0 of 5.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+}
+
+#[test]
+fn an_announcement_before_the_answer_is_no_talk() {
+    let mut it = Switch::default();
+    it.at(0).dials("p101", "101");
+    it.dials_out("far", ("city", CUSTOMER), ("p101", "p101"));
+    it.at(1000).bridges("p101", "far");
+    it.at(5000).hangs_up("far").hangs_up("p101");
+    let wanted = format!("p101 out city {CUSTOMER} [] 101 talk 0.0 of 5.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+    // The same carrier, and the customer answers after it.
+    let mut it = Switch::default();
+    it.at(0).dials("p101", "101");
+    it.dials_out("far", ("city", CUSTOMER), ("p101", "p101"));
+    it.at(1000).bridges("p101", "far");
+    it.at(3000).answers("far").answers("p101");
+    it.at(5000).hangs_up("far").hangs_up("p101");
+    let wanted = format!("p101 out city {CUSTOMER} [101] 101 talk 2.0 of 5.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+}
+
+#[test]
+fn a_mobile_that_has_to_press_a_key_talks_only_after_it() {
+    let mut it = Switch::default();
+    it.at(0).comes_in("cust", CUSTOMER);
+    it.dials_out("mobile", ("gsm", "998935550000"), ("cust", "cust"));
+    it.at(2000).answers("mobile");
+    it.at(6000).hangs_up("mobile").hangs_up("cust");
+    let wanted = format!("cust in city {CUSTOMER} [] - talk 0.0 of 6.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+}
+
+#[test]
+fn the_customer_may_be_called_first() {
+    let mut it = Switch::default();
+    it.at(0).dials_out("far", ("city", CUSTOMER), ("", ""));
+    it.at(2000)
+        .answers("far")
+        .rings("p101", "101", ("far", "far"));
+    it.at(3000).answers("p101").bridges("far", "p101");
+    it.at(6000).hangs_up("p101").hangs_up("far");
+    let wanted = format!("far out city {CUSTOMER} [101] 101 talk 3.0 of 6.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+}
+
+#[test]
+fn a_customer_who_is_called_out_outlives_whoever_called() {
+    let mut it = Switch::default();
+    it.at(0).dials("p101", "101");
+    it.dials_out("far", ("city", CUSTOMER), ("p101", "p101"));
+    it.at(1000)
+        .answers("far")
+        .answers("p101")
+        .bridges("p101", "far");
+    it.at(3000).hangs_up("p101").unbridges("p101", "far");
+    it.rings("p102", "102", ("far", "far")).at(4000);
+    it.answers("p102").bridges("far", "p102");
+    it.at(7000).hangs_up("far").hangs_up("p102");
+    let wanted = format!("p101 out city {CUSTOMER} [101 102] 102 talk 5.0 of 7.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+}
+
+#[test]
+fn a_supervisor_who_listens_is_nobody_in_the_call() {
+    let mut it = Switch::default();
+    talking(&mut it);
+    it.at(2000).dials("p104", "104").answers("p104");
+    it.at(4000).hangs_up("p104");
+    it.at(6000).hangs_up("cust").hangs_up("p101");
+    let wanted = format!("cust in city {CUSTOMER} [101] 101 talk 5.0 of 6.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+}
+
+#[test]
+fn an_agent_of_a_callcenter_belongs_to_the_customer_whom_she_is_called_for() {
+    let mut it = Switch::default();
+    let member = [("variable_cc_member_session_uuid", "cust")];
+    it.at(0).comes_in("cust", CUSTOMER).answers("cust");
+    it.rings_with("p102", "102", ("", ""), &member);
+    it.at(4000).hangs_up("p102");
+    it.at(5000).hangs_up("cust");
+    let wanted = format!("cust in city {CUSTOMER} [] 102 talk 0.0 of 5.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+}
+
+#[test]
+fn two_customers_in_one_room_are_two_calls_and_the_colleague_who_was_there_is_of_neither() {
+    let mut it = Switch::default();
+    it.at(0).dials("p101", "101").answers("p101");
+    it.in_room("p101", "room", true);
+    it.at(1000).comes_in("one", CUSTOMER).answers("one");
+    it.in_room("one", "room", true);
+    it.at(3000).comes_in("two", OTHER).answers("two");
+    it.in_room("two", "room", true);
+    it.at(6000).in_room("one", "room", false).hangs_up("one");
+    it.at(7000).hangs_up("two").in_room("two", "room", false);
+    it.at(9000).hangs_up("p101");
+    // Customers hear each other, too: a room is one bridge.
+    let wanted = [
+        format!("one in city {CUSTOMER} [101] 101 talk 5.0 of 5.0, whole"),
+        format!("two in city {OTHER} [101] 101 talk 4.0 of 4.0, whole"),
+    ];
+    assert_eq!(lines(&it), wanted);
+}
+
+#[test]
+fn a_bridge_whose_end_comes_late_ends_with_the_next() {
+    let mut it = Switch::default();
+    talking(&mut it);
+    it.at(3000).rings("p102", "102", ("cust", "cust"));
+    it.answers("p102")
+        .bridges("cust", "p102")
+        .unbridges("cust", "p101");
+    it.hangs_up("p101").at(5000);
+    it.hangs_up("p102")
+        .unbridges("cust", "p102")
+        .hangs_up("cust");
+    let wanted = format!("cust in city {CUSTOMER} [101 102] 102 talk 4.0 of 5.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+}
+
+#[test]
+fn ten_calls_at_once_are_ten() {
+    let mut it = Switch::default();
+    let ids: Vec<[String; 2]> = (0..10)
+        .map(|n| [format!("c{n}"), format!("p{n}")])
+        .collect();
+    it.at(0);
+    for ([cust, phone], n) in ids.iter().zip(0..) {
+        it.comes_in(cust, &format!("99890111000{n}"));
+        it.rings(phone, "101", (cust, cust));
+    }
+    it.at(1000);
+    for [cust, phone] in &ids {
+        it.answers(phone).answers(cust).bridges(cust, phone);
+    }
+    it.at(4000);
+    for [cust, phone] in &ids {
+        it.hangs_up(phone).hangs_up(cust);
+    }
+    let told = lines(&it);
+    assert_eq!(told.len(), 10);
+    for (told, n) in told.iter().zip(0..) {
+        let wanted = format!("c{n} in city 99890111000{n} [101] 101 talk 3.0 of 4.0, whole");
+        assert_eq!(*told, wanted);
+    }
+}
+
+#[test]
+fn a_trunk_and_a_telephone_may_have_one_name() {
+    let mut it = Switch::default();
+    it.at(0).dials("p101", "101");
+    it.dials_out("far", ("101", CUSTOMER), ("p101", "p101"));
+    it.at(1000)
+        .answers("far")
+        .answers("p101")
+        .bridges("p101", "far");
+    it.at(3000).hangs_up("far").hangs_up("p101");
+    let wanted = format!("p101 out one-o-one {CUSTOMER} [101] 101 talk 2.0 of 3.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+}
