@@ -66,8 +66,8 @@ pub enum Mark {
     /// The PBX is another process than before; it tells so some time after its start, and what
     /// came since was heard.
     Restarted {
-        /// How long it has been up, where told.
-        uptime: Option<Duration>,
+        /// When it was started, by its own clock, where told.
+        began: Option<EventTime>,
     },
 }
 

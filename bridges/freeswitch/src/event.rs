@@ -39,7 +39,6 @@ pub(crate) fn tell<'a>(
     };
     match rule {
         Rule::Heartbeat => return Ok(heard.beat(&fields)),
-        Rule::Shutdown => return Ok(Some(PbxEvent::Mark(Mark::Shutdown))),
         Rule::Execute | Rule::ExecuteComplete if fields.get(Key::Application) != ATTENDED => {
             return Ok(None);
         }
@@ -81,8 +80,10 @@ impl SwitchHeard {
             self.core = core.to_owned();
         }
         let uptime = fields.get(Key::Uptime).parse().ok();
-        let uptime = uptime.map(Duration::from_millis);
-        other.then_some(PbxEvent::Mark(Mark::Restarted { uptime }))
+        let told = micros(fields.get(Key::Timestamp));
+        let began = told.zip(uptime.map(Duration::from_millis));
+        let began = began.map(|(at, uptime)| at.minus(uptime));
+        other.then_some(PbxEvent::Mark(Mark::Restarted { began }))
     }
 }
 
@@ -146,7 +147,7 @@ fn kind<'a>(rule: Rule, fields: &mut Fields<'a>) -> Option<Kind<'a>> {
             Some(with) => Kind::Linked { with },
             None => Kind::Seen,
         },
-        Rule::Heartbeat | Rule::Shutdown => return None,
+        Rule::Heartbeat => return None,
     })
 }
 

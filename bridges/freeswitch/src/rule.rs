@@ -16,7 +16,6 @@ pub(crate) enum Rule {
     /// All that is known of a channel (`uuid_dump`).
     Dump,
     Heartbeat,
-    Shutdown,
 }
 
 /// What the name of an event says, and its subclass as far as it was read.
@@ -30,7 +29,7 @@ pub(crate) enum Need {
 }
 
 /// Events of which something is read: what a subscription needs.
-pub(crate) const EVENTS: [(&str, Rule); 12] = [
+pub(crate) const EVENTS: [(&str, Rule); 11] = [
     ("CHANNEL_CREATE", Rule::Create),
     ("CHANNEL_ANSWER", Rule::Answer),
     ("CHANNEL_BRIDGE", Rule::Bridge),
@@ -42,7 +41,6 @@ pub(crate) const EVENTS: [(&str, Rule); 12] = [
     ("CHANNEL_EXECUTE_COMPLETE", Rule::ExecuteComplete),
     ("CHANNEL_DATA", Rule::Dump),
     ("HEARTBEAT", Rule::Heartbeat),
-    ("SHUTDOWN", Rule::Shutdown),
 ];
 
 /// The one subclass of `CUSTOM` that is read.

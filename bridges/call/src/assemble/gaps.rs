@@ -186,10 +186,7 @@ impl Assembler {
                 self.gone(before, None, arrived);
             }
             Mark::ListEnd => self.list_ends(arrived),
-            Mark::Restarted { uptime } => {
-                let began = uptime.map_or(arrived, |uptime| arrived.minus(uptime));
-                self.ends_before(began, arrived);
-            }
+            Mark::Restarted { began } => self.ends_before(began, arrived),
         }
     }
 
@@ -202,14 +199,17 @@ impl Assembler {
         }
     }
 
-    /// Calls of a process that is no more: they ended unheard some time before `began`.
-    fn ends_before(&mut self, began: EventTime, arrived: EventTime) {
-        let before = |call: &OpenCall| call.times.heard_arrived < began && !call.is_over();
+    /// Calls of a process that is no more: they ended unheard before another `began`.
+    fn ends_before(&mut self, began: Option<EventTime>, arrived: EventTime) {
+        let before = |call: &OpenCall| {
+            let heard_since = began.is_some_and(|began| call.times.heard >= began);
+            !heard_since && !call.is_over()
+        };
         for key in self.calls.keys() {
             if let Some(call) = self.calls.get_mut(key).filter(|call| before(call)) {
                 call.touch(call.times.heard_arrived);
                 if let Some(blind) = call.gaps.blinds.last_mut() {
-                    blind.until = Some(began.max(blind.from));
+                    blind.until = Some(arrived.max(blind.from));
                 }
             }
         }

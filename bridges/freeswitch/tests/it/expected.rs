@@ -106,8 +106,29 @@ pub fn settings() -> Settings {
     Settings::new(Endpoints::new(endpoints.collect()).expect("no conflict"))
 }
 
+/// A file of one of the odd moments.
+pub fn moment(file: &str) -> Vec<u8> {
+    let folder = "../../tests/recordings/freeswitch-moments";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    fs::read(path.join(file)).expect("a recording")
+}
+
+/// What is known of the end of the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// All calls in them are over.
+    Calls,
+    /// Nothing more will come.
+    Recording,
+}
+
 /// The calls with customers in these messages, each of which arrives at its own time.
 pub fn finished(messages: &[Vec<u8>]) -> Vec<FinishedCall> {
+    finished_when(messages, Ended::Calls)
+}
+
+/// The same, where calls may be open at the end.
+pub fn finished_when(messages: &[Vec<u8>], ended: Ended) -> Vec<FinishedCall> {
     let mut decoder = Decoder::new(DecoderSettings::default());
     let mut assembler = Assembler::new(settings());
     let mut now = EventTime::from_seconds(0);
@@ -124,7 +145,11 @@ pub fn finished(messages: &[Vec<u8>]) -> Vec<FinishedCall> {
         }
     }
     assembler.tick(now.plus(Duration::from_secs(2)));
-    assert_eq!(assembler.open_calls(), 0, "calls stay open");
+    if ended == Ended::Recording {
+        assembler.finish_all(now);
+    } else {
+        assert_eq!(assembler.open_calls(), 0, "calls stay open");
+    }
     let mut calls = assembler.take_finished();
     calls.retain(|call| call.direction != Direction::Internal);
     calls.sort_by_key(|call| call.started);

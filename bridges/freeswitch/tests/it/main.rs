@@ -3,6 +3,7 @@
 
 mod expected;
 mod metamorphic;
+mod moments;
 mod recordings;
 mod scenes;
 mod splitting;

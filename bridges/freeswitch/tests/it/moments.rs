@@ -1,0 +1,91 @@
+//! Odd moments of a switch and of whoever listens to it: what is told is right, or it is said that
+//! something is missing; nothing is invented.
+
+use crate::expected::{Ended, bodies, finished_when, moment, split};
+use crate::switch::line;
+
+fn lines(messages: &[Vec<u8>]) -> Vec<String> {
+    let calls = finished_when(messages, Ended::Recording);
+    calls.iter().map(line).collect()
+}
+
+/// A heart-beat of another process than the recorded one, which has been up for five seconds.
+fn beat_of_another(micros: u64) -> Vec<u8> {
+    let beat = serde_json::json!({
+        "Event-Name": "HEARTBEAT",
+        "Core-UUID": "another",
+        "Event-Date-Timestamp": micros.to_string(),
+        "Uptime-msec": "5000",
+    });
+    serde_json::to_vec(&beat).expect("JSON")
+}
+
+#[test]
+fn a_call_that_was_heard_whole_is_whole_whatever_else_is_subscribed() {
+    let wanted = [
+        "2dd14324-4c8e-44fe-9321-d223f4141da6 in city 998901110005 [102] 102 talk 3.0 of \
+                   4.1, whole",
+    ];
+    assert_eq!(lines(&split(&moment("narrow_listener/esl.jsonl"))), wanted);
+}
+
+#[test]
+fn who_listens_late_knows_what_the_end_tells_and_says_that_the_beginning_is_missing() {
+    let wanted = [
+        "8998fa96-1749-49af-a889-9b67451b0625 in city 998901110001 [101] 101 talk 4.0 of \
+                   5.1, the beginning of the call was not heard",
+    ];
+    assert_eq!(lines(&split(&moment("late_listener/esl.jsonl"))), wanted);
+    let broken_off = moment("late_listener/esl.broken_off.jsonl");
+    assert_eq!(lines(&split(&broken_off)), [] as [&str; 0]);
+}
+
+#[test]
+fn a_broker_that_was_away_kept_the_end_alone() {
+    let call =
+        "b3a21398-cb13-4cb8-bda7-86ac56bd7299 in city 998901110001 [101] 101 talk 7.0 of 8.0";
+    let whole = lines(&split(&moment("broker_away/esl.jsonl")));
+    assert_eq!(whole, [format!("{call}, whole")]);
+    let rest = lines(&bodies(&moment("broker_away/amqp.jsonl")));
+    let missing = "the beginning of the call was not heard";
+    assert_eq!(rest, [format!("{call}, {missing}")]);
+}
+
+#[test]
+fn a_switch_that_stops_in_order_ends_its_calls() {
+    let wanted = [
+        "019bdf86-5f2a-45d2-84a5-c53712b40cb4 in city 998901110001 [101] 101 talk 3.4 of \
+                   4.4, whole",
+    ];
+    assert_eq!(lines(&split(&moment("switch_stopped/esl.jsonl"))), wanted);
+    assert_eq!(lines(&bodies(&moment("switch_stopped/amqp.jsonl"))), wanted);
+}
+
+#[test]
+fn calls_of_a_switch_that_was_killed_end_unheard_when_another_process_tells_that_it_lives() {
+    for mut messages in [
+        split(&moment("switch_killed/esl.jsonl")),
+        bodies(&moment("switch_killed/amqp.jsonl")),
+    ] {
+        assert_eq!(lines(&messages), [] as [&str; 0]);
+        messages.push(beat_of_another(1_795_212_400_000_000));
+        let told = lines(&messages);
+        let call = "9e9c86ad-67c6-40f6-859f-aff427ca9117 in city 998901110001";
+        let [told] = told.as_slice() else {
+            panic!("{told:?}")
+        };
+        assert!(told.starts_with(call), "{told}");
+        assert!(told.contains("events of it may be missing"), "{told}");
+    }
+}
+
+#[test]
+fn a_call_of_the_new_process_is_untouched_by_its_first_heart_beat() {
+    let mut messages = split(&moment("narrow_listener/esl.jsonl"));
+    let first: serde_json::Value = serde_json::from_slice(&messages[0]).expect("an event");
+    let at = first["Event-Date-Timestamp"].as_str().expect("a time");
+    let at: u64 = at.parse().expect("microseconds");
+    messages.insert(messages.len() / 2, beat_of_another(at + 2_000_000));
+    let told = lines(&messages);
+    assert!(told.len() == 1 && told[0].ends_with("whole"), "{told:?}");
+}
