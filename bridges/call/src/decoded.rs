@@ -1,6 +1,6 @@
 //! What every decoder gives out, whatever PBX its messages come from.
 
-use crate::event::{PbxEvent, Text};
+use crate::event::{ChannelEvent, PbxEvent, Text};
 
 /// Bytes of an id. Asterisk's own have at most 150, a bridge's 36.
 const ID_BYTES_MAX: usize = 256;
@@ -24,7 +24,10 @@ impl ServerEvent<'_> {
         };
         let told = match &self.told {
             PbxEvent::Channel(event) => event.ids().all(is_good),
-            PbxEvent::Cdr(cdr) => is_good(&cdr.uniqueid) && is_good(&cdr.linkedid),
+            PbxEvent::Cdr(cdr) => {
+                let mut events = cdr.events.iter().flat_map(ChannelEvent::ids);
+                is_good(&cdr.uniqueid) && is_good(&cdr.linkedid) && events.all(is_good)
+            }
             PbxEvent::Mark(_) => true,
         };
         told && self.server.as_deref().is_none_or(is_good)
@@ -86,6 +89,9 @@ pub enum Unreadable {
     /// No row of `cdr_csv` or `cdr_custom`: its beginning or its end is missing.
     #[error("the row is no whole CDR: no three times and two counts of seconds stand in it")]
     NotACdr,
+    /// No object with the variables of a channel and its call flow.
+    #[error("the file is no CDR of a channel: `variables` with a uuid, or `callflow`, is missing")]
+    NoLeg,
     /// An id that no PBX gives: it is the name of a call, in logs and in the CRM.
     #[error("an id in the message has control characters, or more than {ID_BYTES_MAX} bytes")]
     NoId,

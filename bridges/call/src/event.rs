@@ -371,4 +371,7 @@ pub struct Cdr<'a> {
     pub ended_at: Option<EventTime>,
     /// Nothing tells the zone of its local times: they were taken for UTC.
     pub zoneless: bool,
+    /// Of a record that tells of one channel alone: what it tells, as events; empty of one that
+    /// tells of a path between two.
+    pub events: Vec<ChannelEvent<'a>>,
 }

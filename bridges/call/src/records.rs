@@ -23,6 +23,7 @@
 //! |---|---|
 //! | `record` | what is kept of a record |
 //! | `group` | the records of one call, and what ties them |
+//! | `legs` | records that tell of one channel each |
 //! | `seats` | records that name a channel in another's place |
 //! | `parties` | the channels that the records name |
 //! | `talk` | when the customer was connected, and with whom |
@@ -32,6 +33,7 @@
 
 mod finish;
 mod group;
+mod legs;
 mod parties;
 mod plan;
 mod record;
@@ -217,7 +219,8 @@ impl Folder {
         };
         self.learn_batches(&group);
         seats::give_back(&mut group.records);
-        let calls = finish::calls(&group, &self.settings.endpoints);
+        let of_legs = legs::calls(&group, &self.settings);
+        let calls = of_legs.unwrap_or_else(|| finish::calls(&group, &self.settings.endpoints));
         self.counts.nobody += u64::from(calls.is_empty());
         self.counts.facts_dropped += u64::from(group.dropped);
         let journaled = calls

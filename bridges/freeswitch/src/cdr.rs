@@ -1,1 +1,414 @@
 //! The files of `mod_json_cdr`: one for each leg, written when it is over.
+//!
+//! `variables` is what the channel was set to in the end, percent-encoded value by value unless
+//! `encode-values` is off; `callflow` is what it went through, newest first and never encoded: each
+//! profile has its times in microseconds and whom it was connected with. A leg's bridges are those
+//! of its profiles, from `bridged_time` to the transfer or the hang-up.
+
+use crate::block::decoded_text;
+use crate::rule::ATTENDED;
+use callbridge_call::event::{ChannelState, ChannelTraits, Text};
+use callbridge_call::{
+    Cdr, ChannelEvent, ChannelRef, EventTime, Kind, Origin, PbxEvent, Unreadable,
+};
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+/// The applications of a leg that are read.
+const APPLICATIONS_MAX: usize = 1024;
+/// The profiles of a leg that are read; each transfer makes one.
+const PROFILES_MAX: usize = 64;
+
+/// Reads the file of one leg.
+pub(crate) fn tell(
+    text: &[u8],
+    wanted: Option<&BTreeSet<String>>,
+) -> Result<PbxEvent<'static>, Unreadable> {
+    let file: Value = serde_json::from_slice(text).map_err(|_| Unreadable::NotJson)?;
+    let variables = file["variables"].as_object().ok_or(Unreadable::NoLeg)?;
+    let mut leg = LegFile::of(variables, &file["callflow"])?;
+    leg.ran = ran(&file["app_log"]["applications"]);
+    Ok(PbxEvent::Cdr(Box::new(leg.cdr(wanted))))
+}
+
+/// The variables of a channel, as they were set.
+struct Variables<'f> {
+    raw: &'f Map<String, Value>,
+    encoded: bool,
+}
+
+impl<'f> Variables<'f> {
+    fn of(raw: &'f Map<String, Value>) -> Self {
+        // A time with a blank in it is never left out.
+        let stamp = raw.get("start_stamp").and_then(Value::as_str);
+        let encoded = stamp.is_none_or(|stamp| !stamp.contains(' '));
+        Self { raw, encoded }
+    }
+
+    fn plain(&self, value: &'f Value) -> Text<'f> {
+        let text = match value {
+            Value::String(text) => Cow::Borrowed(text.as_str()),
+            Value::Array(_) | Value::Object(_) | Value::Null => Cow::Borrowed(""),
+            Value::Number(_) | Value::Bool(_) => Cow::Owned(value.to_string()),
+        };
+        if self.encoded {
+            decoded_text(text)
+        } else {
+            text
+        }
+    }
+
+    fn get(&self, name: &str) -> String {
+        let value = self.raw.get(name);
+        let text = value.map(|value| self.plain(value));
+        text.unwrap_or_default().into_owned()
+    }
+
+    fn time(&self, name: &str) -> Option<EventTime> {
+        micros(&self.get(name))
+    }
+
+    /// Those that are kept.
+    fn kept(&self, wanted: Option<&BTreeSet<String>>) -> Vec<(Text<'static>, Text<'static>)> {
+        let all = self.raw.iter();
+        let kept = all.filter(|(name, _)| wanted.is_none_or(|wanted| wanted.contains(*name)));
+        let told = kept.map(|(name, value)| {
+            let (name, value) = (name.clone(), self.plain(value).into_owned());
+            (Text::from(name), Text::from(value))
+        });
+        told.filter(|(_, value)| !value.is_empty()).collect()
+    }
+}
+
+fn micros(text: &str) -> Option<EventTime> {
+    let micros: i64 = text.parse().ok()?;
+    (micros > 0).then(|| EventTime::from_micros(micros))
+}
+
+/// A span in which the leg was connected with another.
+struct Connected {
+    with: ChannelRef<'static>,
+    from: EventTime,
+    to: Option<EventTime>,
+}
+
+/// A leg as its file tells of it.
+struct LegFile<'f> {
+    variables: Variables<'f>,
+    id: String,
+    name: String,
+    inbound: bool,
+    created: EventTime,
+    answered: Option<EventTime>,
+    ended: EventTime,
+    /// Of the first profile, which no transfer has changed.
+    caller: String,
+    context: String,
+    destination: String,
+    connected: Vec<Connected>,
+    /// When each of its profiles was over.
+    left: Vec<EventTime>,
+    ran: Vec<Ran>,
+}
+
+/// An application that the leg ran, of those that say something.
+struct Ran {
+    at: EventTime,
+    /// The room it came into; else it consulted somebody.
+    room: Option<String>,
+}
+
+fn ran(log: &Value) -> Vec<Ran> {
+    let told = log.as_array().into_iter().flatten().take(APPLICATIONS_MAX);
+    let of = |it: &Value| {
+        let at = micros(it["app_stamp"].as_str()?)?;
+        let room = match it["app_name"].as_str()? {
+            "conference" => Some(text(&it["app_data"])),
+            ATTENDED => None,
+            _ => return None,
+        };
+        Some(Ran { at, room })
+    };
+    told.filter_map(of).collect()
+}
+
+impl<'f> LegFile<'f> {
+    fn of(raw: &'f Map<String, Value>, flow: &Value) -> Result<Self, Unreadable> {
+        let variables = Variables::of(raw);
+        let none = Vec::new();
+        let profiles = flow.as_array().unwrap_or(&none);
+        let first = profiles.last().ok_or(Unreadable::NoLeg)?;
+        let caller = |name: &str| text(&first["caller_profile"][name]);
+        let id = variables.get("uuid");
+        let created = variables.time("start_uepoch");
+        let created = created.or_else(|| time(first, "created_time"));
+        let answered = profiles.iter().find_map(|it| time(it, "answered_time"));
+        let ended = variables.time("end_uepoch");
+        let ended = ended.or_else(|| profiles.iter().find_map(|it| time(it, "hangup_time")));
+        if id.is_empty() {
+            return Err(Unreadable::NoLeg);
+        }
+        let newest = variables.get("bridge_uuid");
+        let profiles_read = profiles.iter().take(PROFILES_MAX).enumerate();
+        let connected = profiles_read.filter_map(|(at, profile)| {
+            let named = if at == 0 { newest.as_str() } else { "" };
+            connected(profile, named)
+        });
+        let created = created.ok_or(Unreadable::NoLeg)?;
+        Ok(Self {
+            name: variables.get("channel_name"),
+            inbound: variables.get("direction") == "inbound",
+            created,
+            answered: answered.or_else(|| variables.time("answer_uepoch")),
+            ended: ended.unwrap_or(created),
+            caller: caller("ani"),
+            context: caller("context"),
+            destination: caller("destination_number"),
+            connected: connected.collect(),
+            left: profiles.iter().filter_map(over).collect(),
+            ran: Vec::new(),
+            variables,
+            id,
+        })
+    }
+
+    /// The channel whose call this one belongs to from its birth; `call_uuid` changes later.
+    fn call(&self) -> String {
+        let second = self.name.ends_with("-b");
+        let other = if second {
+            "other_loopback_leg_uuid"
+        } else {
+            ""
+        };
+        let names = ["cc_member_session_uuid", other, "originator"];
+        let mut told = names.iter().map(|name| self.variables.get(name));
+        told.find(|id| !id.is_empty())
+            .unwrap_or_else(|| self.id.clone())
+    }
+
+    fn channel(&self, wanted: Option<&BTreeSet<String>>) -> ChannelRef<'static> {
+        let name = match self.name.strip_prefix("loopback/") {
+            Some(target) if target.ends_with("-a") => {
+                format!("loopback/{};{};1", target.trim_end_matches("-a"), self.id)
+            }
+            Some(target) => {
+                let other = self.variables.get("other_loopback_leg_uuid");
+                format!("loopback/{};{other};2", target.trim_end_matches("-b"))
+            }
+            None => self.name.clone(),
+        };
+        let caller = if self.inbound {
+            self.caller.clone()
+        } else {
+            String::new()
+        };
+        ChannelRef {
+            name: Cow::Owned(name),
+            uniqueid: Cow::Owned(self.id.clone()),
+            linkedid: Cow::Owned(self.call()),
+            caller_number: Cow::Owned(caller),
+            context: Cow::Owned(self.context.clone()),
+            variables: self.variables.kept(wanted),
+            traits: Some(Box::new(self.traits())),
+            ..ChannelRef::default()
+        }
+    }
+
+    fn traits(&self) -> ChannelTraits<'static> {
+        let get = |name: &str| self.variables.get(name);
+        let gateway = get(if self.inbound {
+            "sip_gateway"
+        } else {
+            "sip_gateway_name"
+        });
+        let request = get("sip_req_uri");
+        let address = if self.inbound {
+            let (host, port) = (get("sip_network_ip"), get("sip_network_port"));
+            host_and_port(&host, &port)
+        } else {
+            let host = request.rsplit_once('@').map_or("", |(_, host)| host);
+            host.split(';').next().unwrap_or_default().to_owned()
+        };
+        let users = if self.inbound {
+            [get("user_name"), get("sip_auth_username")]
+        } else if gateway.is_empty() {
+            [get("presence_id"), get("cc_agent")]
+        } else {
+            [String::new(), String::new()]
+        };
+        let user = users.iter().find(|user| !user.is_empty());
+        let user = user.map(|user| user.split('@').next().unwrap_or_default().to_owned());
+        let user = user.unwrap_or_else(|| match gateway.is_empty() {
+            true => user_in(&self.name),
+            false => String::new(),
+        });
+        let dialled = if self.inbound { "" } else { &self.destination };
+        ChannelTraits {
+            inbound: self.inbound,
+            gateway: gateway.into(),
+            profile: get("sofia_profile_name").into(),
+            address: address.into(),
+            extension: user.into(),
+            dialled: dialled.to_owned().into(),
+            fresh: true,
+            created: Some(self.created),
+            answered: self.answered,
+            linked: None,
+        }
+    }
+
+    fn cdr(self, wanted: Option<&BTreeSet<String>>) -> Cdr<'static> {
+        let channel = self.channel(wanted);
+        let event = |at: EventTime, kind: Kind<'static>| ChannelEvent {
+            at: Some(at),
+            origin: Origin::Channel,
+            channel: ChannelRef {
+                uniqueid: channel.uniqueid.clone(),
+                name: channel.name.clone(),
+                linkedid: channel.linkedid.clone(),
+                ..ChannelRef::default()
+            },
+            kind,
+        };
+        let (created, ended) = (self.created, self.ended);
+        let mut events = vec![ChannelEvent {
+            at: Some(created),
+            origin: Origin::Channel,
+            kind: self.birth(),
+            channel: channel.clone(),
+        }];
+        let up = Kind::State {
+            state: ChannelState::Up,
+        };
+        events.extend(self.answered.map(|at| event(at, up)));
+        for it in self.connected {
+            let with = Box::new(it.with);
+            let over = Kind::Unlinked { with: with.clone() };
+            events.push(event(it.from, Kind::Linked { with }));
+            events.push(event(it.to.unwrap_or(ended), over));
+        }
+        for it in self.ran {
+            let Some(room) = it.room else {
+                events.push(event(it.at, Kind::Consults { begins: true }));
+                continue;
+            };
+            let (bridge, technology) = (Text::from(room), Text::from("softmix"));
+            let enter = Kind::BridgeEnter {
+                bridge: bridge.clone(),
+                technology: technology.clone(),
+            };
+            let left = self.left.iter().copied().filter(|&at| at > it.at);
+            let left = left.min().unwrap_or(ended);
+            events.push(event(it.at, enter));
+            events.push(event(left, Kind::BridgeLeave { bridge, technology }));
+        }
+        let cause = self.variables.get("hangup_cause_q850").parse().ok();
+        events.push(event(ended, Kind::Hangup { cause }));
+        Cdr {
+            uniqueid: channel.uniqueid.clone(),
+            linkedid: channel.linkedid.clone(),
+            channel: channel.name.clone(),
+            started_at: Some(created),
+            answered_at: self.answered,
+            ended_at: Some(ended),
+            events,
+            ..Cdr::default()
+        }
+    }
+
+    fn birth(&self) -> Kind<'static> {
+        if self.inbound {
+            return Kind::Born {
+                state: ChannelState::Ring,
+            };
+        }
+        let by = self.variables.get("originator");
+        let by = (!by.is_empty()).then(|| {
+            Box::new(ChannelRef {
+                uniqueid: Cow::Owned(by),
+                ..ChannelRef::default()
+            })
+        });
+        Kind::DialBegin {
+            by,
+            dial_string: Cow::Owned(self.destination.clone()),
+        }
+    }
+}
+
+fn host_and_port(host: &str, port: &str) -> String {
+    match (host.contains(':'), port.is_empty()) {
+        (_, true) => host.to_owned(),
+        (true, false) => format!("[{host}]:{port}"),
+        (false, false) => format!("{host}:{port}"),
+    }
+}
+
+/// `101` of `sofia/internal/101@pbx.lab`.
+fn user_in(name: &str) -> String {
+    let device = name.splitn(3, '/').nth(2).unwrap_or_default();
+    let user = device.split_once('@').map_or("", |(user, _)| user);
+    user.to_owned()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn time(profile: &Value, name: &str) -> Option<EventTime> {
+    micros(profile["times"][name].as_str().unwrap_or_default())
+}
+
+/// When the leg left this profile.
+fn over(profile: &Value) -> Option<EventTime> {
+    time(profile, "transfer_time").or_else(|| time(profile, "hangup_time"))
+}
+
+/// Whom the leg was connected with in this profile: the one that its variables name, else the one
+/// that answered it, else the one that dialled it.
+fn connected(profile: &Value, named: &str) -> Option<Connected> {
+    let from = time(profile, "bridged_time")?;
+    let to = over(profile);
+    let caller = &profile["caller_profile"];
+    let mut partners = Vec::new();
+    for side in ["originatee", "originator"] {
+        profiles_in(&caller[side], 0, &mut partners);
+    }
+    let mut told = partners.iter();
+    let one = told.find(|it| text(&it["uuid"]) == named);
+    let one = one.or(partners.first())?;
+    let (id, name) = (text(&one["uuid"]), text(&one["chan_name"]));
+    // Where the other leg has no file of its own, this is all that is known of it.
+    let traits = ChannelTraits {
+        extension: user_in(&name).into(),
+        profile: name.split('/').nth(1).unwrap_or_default().to_owned().into(),
+        dialled: text(&one["destination_number"]).into(),
+        answered: Some(from),
+        ..ChannelTraits::default()
+    };
+    (!id.is_empty()).then(|| Connected {
+        with: ChannelRef {
+            uniqueid: id.into(),
+            name: name.into(),
+            traits: Some(Box::new(traits)),
+            ..ChannelRef::default()
+        },
+        from,
+        to,
+    })
+}
+
+/// The caller profiles in what stands under `originatee` or `originator`: one, or lists of them.
+fn profiles_in<'v>(value: &'v Value, depth: usize, into: &mut Vec<&'v Value>) {
+    match value {
+        _ if depth > 3 || into.len() > PROFILES_MAX => {}
+        Value::Object(object) if object.contains_key("uuid") => into.push(value),
+        Value::Object(object) => {
+            let values = object.values();
+            values.for_each(|it| profiles_in(it, depth + 1, into));
+        }
+        Value::Array(list) => list.iter().for_each(|it| profiles_in(it, depth + 1, into)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}

@@ -1,11 +1,13 @@
 //! One entry for all formats: a message in, what it tells out.
 
 use crate::block::{end_of_block, value_of};
+use crate::cdr;
 use crate::event::{self, SwitchHeard};
 use crate::fields::{self, Reading};
 use crate::rule::ATTENDED;
 use callbridge_call::{Decoded, Mark, PbxEvent, Unreadable};
 use memchr::memmem;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// What a [`Decoder`] has to know of a source.
@@ -65,6 +67,13 @@ impl Decoder {
             Ok(Some(told)) => good(Decoded::of(Ok(told), repaired)),
             Err(why) => Decoded::Unreadable(why),
         }
+    }
+    /// Decodes a file of `mod_json_cdr`. Never panics, whatever the bytes.
+    pub fn decode_cdr(&mut self, file: &[u8]) -> Decoded<'static> {
+        let text = String::from_utf8_lossy(file);
+        let repaired = matches!(text, Cow::Owned(_));
+        let told = cdr::tell(text.as_bytes(), self.variables.as_ref());
+        good(Decoded::of(told, repaired))
     }
 }
 

@@ -305,6 +305,7 @@ fn address<'a>(inbound: bool, fields: &mut Fields<'a>) -> Text<'a> {
     if !inbound {
         let request = fields.get(Key::Request);
         let host = request.rsplit_once('@').map_or("", |(_, host)| host);
+        let host = host.split(';').next().unwrap_or_default();
         if !host.is_empty() {
             return Cow::Owned(host.to_owned());
         }
@@ -313,6 +314,9 @@ fn address<'a>(inbound: bool, fields: &mut Fields<'a>) -> Text<'a> {
     let (host, port) = (fields.take(Key::Network), fields.get(Key::NetworkPort));
     if host.is_empty() || port.is_empty() {
         return host;
+    }
+    if host.contains(':') {
+        return Cow::Owned(format!("[{host}]:{port}"));
     }
     Cow::Owned(format!("{host}:{port}"))
 }

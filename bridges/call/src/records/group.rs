@@ -83,8 +83,10 @@ impl Group {
 
     /// Whether a trunk took part.
     pub(super) fn has_trunk(&self, endpoints: &trunk::Endpoints) -> bool {
+        let mut legs = self.records.iter().flat_map(|it| &it.legs);
         let mut names = self.records.iter().flat_map(|it| [&it.channel, &it.dest]);
-        names.any(|name| endpoints.of(name).is_some())
+        legs.any(|leg| leg.endpoint(endpoints).is_some())
+            || names.any(|name| endpoints.of(name).is_some())
     }
 
     /// One of these has an id of the record.
@@ -101,6 +103,16 @@ impl Group {
         }
     }
 
+    /// Whether the record's channel was in a room while one of these was.
+    fn shares_room(&self, record: &Record) -> bool {
+        let own = record.rooms();
+        let theirs = self.records.iter().flat_map(Record::rooms);
+        theirs.into_iter().any(|(room, from, to)| {
+            let mut own = own.iter();
+            own.any(|it| it.0 == room && it.1 < to && from < it.2)
+        })
+    }
+
     /// Whether this record, which names a channel that one of these names, means the same one.
     fn shares_channel(&self, record: &Record) -> bool {
         self.records.iter().any(|known| same_channel(known, record))
@@ -110,11 +122,10 @@ impl Group {
 /// Two records have an id in common. Of two channels, long after each other, it is one that was
 /// given again.
 fn same_id(a: &Record, b: &Record) -> bool {
-    let ids = [&b.uniqueid, &b.linkedid];
-    let common = |id: &String| !id.is_empty() && ids.contains(&id);
+    let common = || a.ids().any(|id| b.ids().any(|other| id == other));
     let far = || a.start > b.end.plus(FAR_APART) || b.start > a.end.plus(FAR_APART);
     let again = a.uniqueid == b.uniqueid && a.channel != b.channel && far();
-    !again && (common(&a.uniqueid) || common(&a.linkedid))
+    !again && common()
 }
 
 /// Two records name one channel that lived in both. A name may come again: a channel has one
@@ -233,12 +244,8 @@ impl Groups {
     }
 
     fn belongs_to(&self, record: &Record) -> BTreeSet<u64> {
-        let ids = [&record.uniqueid, &record.linkedid];
-        let known = ids
-            .iter()
-            .filter_map(|id| self.ids.get(*id))
-            .flatten()
-            .copied();
+        let ids = record.ids();
+        let known = ids.filter_map(|id| self.ids.get(id)).flatten().copied();
         let one = |key: &u64| {
             let group = self.groups.get(key);
             group.is_some_and(|group| group.shares_id(record))
@@ -252,6 +259,14 @@ impl Groups {
             });
             keys.extend(same.copied());
         }
+        for (room, ..) in record.rooms() {
+            let near = self.names.get(room).into_iter().flatten();
+            let met = near.filter(|key| {
+                let group = self.groups.get(key);
+                group.is_some_and(|group| group.shares_room(record))
+            });
+            keys.extend(met.copied());
+        }
         keys
     }
 
@@ -259,16 +274,17 @@ impl Groups {
     pub(super) fn put(&mut self, key: u64, group: Group) {
         self.next = self.next.max(key.saturating_add(1));
         for record in &group.records {
-            for id in [&record.uniqueid, &record.linkedid] {
-                if !id.is_empty() {
-                    self.ids.entry(id.clone()).or_default().insert(key);
-                }
+            for id in record.ids() {
+                self.ids.entry(id.to_owned()).or_default().insert(key);
             }
             for name in [&record.channel, &record.dest] {
                 if !name.is_empty() {
                     let keys = self.names.entry(shared_name(name).to_owned());
                     keys.or_default().insert(key);
                 }
+            }
+            for (room, ..) in record.rooms() {
+                self.names.entry(room.to_owned()).or_default().insert(key);
             }
         }
         self.count += 1;
@@ -284,11 +300,14 @@ impl Groups {
             self.touches.remove(&(touched, key));
         }
         for record in &group.records {
-            for id in [&record.uniqueid, &record.linkedid] {
+            for id in record.ids() {
                 forget(&mut self.ids, id, key);
             }
             for name in [&record.channel, &record.dest] {
                 forget(&mut self.names, shared_name(name), key);
+            }
+            for (room, ..) in record.rooms() {
+                forget(&mut self.names, room, key);
             }
         }
         Some(group)

@@ -1,7 +1,8 @@
 //! One call detail record, as far as a call depends on it.
 
+use super::legs;
 use crate::event::Cdr;
-use crate::facts::leg::unmarked;
+use crate::facts::leg::{Leg, unmarked};
 use crate::trunk;
 use crate::units::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
@@ -74,6 +75,9 @@ pub(super) struct Record {
     pub(super) answer: Option<EventTime>,
     /// The start is absolute; else it stands for a local time of an unknown zone.
     pub(super) placed: bool,
+    /// Of a record that tells of one channel: that channel, and those that it names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) legs: Vec<Leg>,
 }
 
 impl Record {
@@ -106,7 +110,33 @@ impl Record {
             billed_from: billed_from(cdr, start, end),
             answer: cdr.answered_at,
             placed: !cdr.zoneless,
+            legs: legs::of(cdr),
         })
+    }
+
+    /// The ids that it shares with other records of its call: its own, and those of the channels
+    /// that its channel was connected with.
+    pub(super) fn ids(&self) -> impl Iterator<Item = &str> {
+        let own = [self.uniqueid.as_str(), self.linkedid.as_str()];
+        let facts = self.legs.first().into_iter().flat_map(|leg| &leg.facts);
+        let others = facts.filter_map(|fact| fact.what.partner());
+        let all = own.into_iter().chain(others.map(UniqueId::as_str));
+        all.filter(|id| !id.is_empty())
+    }
+
+    /// The rooms that its channel was in, and when it came into each and left it.
+    pub(super) fn rooms(&self) -> Vec<(&str, EventTime, EventTime)> {
+        let facts = self.legs.first().into_iter().flat_map(|leg| &leg.facts);
+        let passages = facts.filter_map(|fact| Some((fact.at, fact.what.passage()?)));
+        let mut rooms: Vec<(&str, EventTime, EventTime)> = Vec::new();
+        for (at, passage) in passages {
+            if passage.enters {
+                rooms.push((passage.bridge, at, self.end));
+            } else if let Some(last) = rooms.iter_mut().rfind(|it| it.0 == passage.bridge) {
+                last.2 = at;
+            }
+        }
+        rooms
     }
 
     /// The other side of a dialling: the channel was dialled by another one of the same call.

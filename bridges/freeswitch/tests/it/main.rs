@@ -1,6 +1,7 @@
 //! The crate from outside: recordings of a live switch, what happened in each of them, and what no
 //! recording holds.
 
+mod cdr;
 mod expected;
 mod metamorphic;
 mod moments;

@@ -20,6 +20,7 @@ fn all_are_told(messages: impl Fn(&Recording) -> Vec<Vec<u8>>) {
     let mut wrong = Vec::new();
     for recording in recordings() {
         let calls = finished(&messages(&recording));
+        assert!(calls.iter().all(|call| !call.estimate));
         let faults = faults(&calls, &recording.expected(), slack(&recording));
         let name = &recording.name;
         wrong.extend(faults.into_iter().map(|fault| format!("{name}: {fault}")));
