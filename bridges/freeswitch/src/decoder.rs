@@ -40,8 +40,9 @@ impl Decoder {
     /// headers of the event socket or without them. Never panics, whatever the bytes.
     pub fn decode<'a>(&'a mut self, message: &'a [u8]) -> Decoded<'a> {
         let message = match without_frame(message) {
-            Ok(message) => message,
-            Err(reply) => return reply,
+            Unframed::Event(message) => message,
+            Unframed::LoggedIn => return Decoded::of(Ok(PbxEvent::Mark(Mark::LoggedIn)), false),
+            Unframed::Reply => return Decoded::Skipped,
         };
         if is_needless_execute(message) {
             return Decoded::Skipped;
@@ -87,23 +88,30 @@ fn good(decoded: Decoded<'_>) -> Decoded<'_> {
     }
 }
 
-/// The event in a frame of the event socket; or what became of a frame without one.
-fn without_frame(message: &[u8]) -> Result<&[u8], Decoded<'_>> {
+/// A message without the outer headers of the event socket.
+enum Unframed<'a> {
+    Event(&'a [u8]),
+    LoggedIn,
+    /// A reply that says nothing of a call.
+    Reply,
+}
+
+fn without_frame(message: &[u8]) -> Unframed<'_> {
     if !message.starts_with(b"Content-") {
-        return Ok(message);
+        return Unframed::Event(message);
     }
     let kind = value_of(message, b"Content-Type").unwrap_or_default();
-    let body =
-        end_of_block(message, 0).map_or(&message[message.len()..], |(_, body)| &message[body..]);
+    let body = end_of_block(message, 0).map_or(&message[message.len()..], |(_, body)| {
+        &message[body..]
+    });
     if kind.starts_with(b"text/event-") || body.first() == Some(&b'{') {
-        return Ok(body);
+        return Unframed::Event(body);
     }
     let reply = value_of(message, b"Reply-Text").unwrap_or_default();
     if kind == b"command/reply" && reply.starts_with(b"+OK accepted") {
-        let told = Ok(PbxEvent::Mark(Mark::LoggedIn));
-        return Err(Decoded::of(told, false));
+        return Unframed::LoggedIn;
     }
-    Err(Decoded::Skipped)
+    Unframed::Reply
 }
 
 /// Most executed applications say nothing: the one that does is named in the message.
