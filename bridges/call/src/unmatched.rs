@@ -1,7 +1,7 @@
 //! Channels of no trunk that carried somebody from outside: of a trunk that no flag names, or whose
 //! endpoint is misspelt. Their calls look internal.
 
-use crate::trunk::{is_sip, prefix};
+use crate::trunk::{Line, is_sip, prefix};
 
 /// A number of so many digits is one of the outside: extensions have fewer.
 const OUTSIDE_DIGITS_MIN: usize = 7;
@@ -33,6 +33,20 @@ impl Unmatched {
         let own = is_numeric(device) && digits(number).ends_with(&digits(device));
         let known = self.0.contains(&prefix) || self.0.len() >= PREFIXES_MAX;
         if is_outside(number) && !is_phone && !own && !known {
+            self.0.push(prefix);
+        }
+    }
+
+    /// The same of a channel of which the PBX tells what it is. One that it calls a telephone's is
+    /// that, whatever number it shows.
+    pub(crate) fn note_line(&mut self, line: &Line, number: &str) {
+        let prefix = match (line.gateway.as_str(), line.profile.as_str()) {
+            ("", "") => return,
+            ("", profile) => format!("profile/{profile}"),
+            (gateway, _) => format!("gateway/{gateway}"),
+        };
+        let known = self.0.contains(&prefix) || self.0.len() >= PREFIXES_MAX;
+        if is_outside(number) && line.extension.is_empty() && !known {
             self.0.push(prefix);
         }
     }

@@ -239,22 +239,18 @@ impl<'f> LegFile<'f> {
         };
         let user = users.iter().find(|user| !user.is_empty());
         let user = user.map(|user| user.split('@').next().unwrap_or_default().to_owned());
-        let user = user.unwrap_or_else(|| match gateway.is_empty() {
-            true => user_in(&self.name),
-            false => String::new(),
-        });
         let dialled = if self.inbound { "" } else { &self.destination };
         ChannelTraits {
             inbound: self.inbound,
             gateway: gateway.into(),
             profile: get("sofia_profile_name").into(),
             address: address.into(),
-            extension: user.into(),
+            extension: user.unwrap_or_default().into(),
             dialled: dialled.to_owned().into(),
             fresh: true,
             created: Some(self.created),
             answered: self.answered,
-            linked: None,
+            ..ChannelTraits::default()
         }
     }
 

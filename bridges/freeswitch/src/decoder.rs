@@ -101,9 +101,8 @@ fn without_frame(message: &[u8]) -> Unframed<'_> {
         return Unframed::Event(message);
     }
     let kind = value_of(message, b"Content-Type").unwrap_or_default();
-    let body = end_of_block(message, 0).map_or(&message[message.len()..], |(_, body)| {
-        &message[body..]
-    });
+    let body =
+        end_of_block(message, 0).map_or(&message[message.len()..], |(_, body)| &message[body..]);
     if kind.starts_with(b"text/event-") || body.first() == Some(&b'{') {
         return Unframed::Event(body);
     }

@@ -212,9 +212,11 @@ fn channel<'a>(rule: Rule, mut fields: Fields<'a>) -> ChannelRef<'a> {
     let inbound = is_inbound(&fields);
     let linkedid = linkedid(rule, &mut fields);
     let name = name(&mut fields);
-    let traits = traits(rule, inbound, &name, &mut fields);
+    let traits = traits(rule, inbound, &mut fields);
     let callers = [Key::FirstCaller, Key::Ani, Key::FromUser, Key::Caller];
-    let caller = callers.into_iter().find(|&key| !fields.get(key).is_empty());
+    // The switch shows zeros where it was told no number.
+    let told = |key: &Key| fields.get(*key).bytes().any(|digit| digit != b'0');
+    let caller = callers.into_iter().find(told);
     // Of a channel that is dialled, it is whatever number it is shown.
     let caller = caller.filter(|_| inbound);
     ChannelRef {
@@ -265,23 +267,23 @@ fn name<'a>(fields: &mut Fields<'a>) -> Text<'a> {
     }
 }
 
-fn traits<'a>(rule: Rule, inbound: bool, name: &str, fields: &mut Fields<'a>) -> ChannelTraits<'a> {
-    let gateway = if inbound {
-        fields.take(Key::GatewayIn)
-    } else {
-        fields.take(Key::GatewayDialled)
-    };
+fn traits<'a>(rule: Rule, inbound: bool, fields: &mut Fields<'a>) -> ChannelTraits<'a> {
+    let extension = extension(rule, inbound, fields);
     ChannelTraits {
         inbound,
+        gateway: fields.take(if inbound {
+            Key::GatewayIn
+        } else {
+            Key::GatewayDialled
+        }),
         profile: fields.take(Key::Profile),
         address: address(inbound, fields),
-        extension: extension(rule, inbound, name, fields),
+        extension,
         dialled: dialled(rule, inbound, fields),
         fresh: is_fresh(rule, fields),
         created: micros(fields.get(Key::Created)),
         answered: micros(fields.get(Key::Answered)),
         linked: linked(rule, fields),
-        gateway,
     }
 }
 
@@ -323,7 +325,7 @@ fn address<'a>(inbound: bool, fields: &mut Fields<'a>) -> Text<'a> {
 
 /// The telephone: of a channel that is dialled whom it was made for, of one that came in who logged
 /// in there. A channel that dials carries the user it dialled, too, so that counts at birth alone.
-fn extension<'a>(rule: Rule, inbound: bool, name: &str, fields: &mut Fields<'a>) -> Text<'a> {
+fn extension<'a>(rule: Rule, inbound: bool, fields: &Fields<'a>) -> Text<'a> {
     if !inbound && !fields.get(Key::GatewayDialled).is_empty() {
         return Cow::Borrowed("");
     }
@@ -341,10 +343,7 @@ fn extension<'a>(rule: Rule, inbound: bool, name: &str, fields: &mut Fields<'a>)
             return Cow::Owned(user.to_owned());
         }
     }
-    // `sofia/internal/104@pbx.lab`
-    let device = name.splitn(3, '/').nth(2).unwrap_or_default();
-    let user = device.split_once('@').map_or("", |(user, _)| user);
-    Cow::Owned(user.to_owned())
+    Cow::Borrowed("")
 }
 
 /// The number that the channel was made for. Its destination changes with each transfer.

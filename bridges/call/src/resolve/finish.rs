@@ -89,8 +89,11 @@ fn unmatched(legs: &[&View<'_>], plan: &Plan) -> Vec<String> {
         };
         // Other numbers of a dialled channel may be those of whoever is calling.
         let number = number.filter(|it| way == Carried::In || it.heard.from_dial_string);
-        if let Some(number) = number {
-            found.note(leg.name, &number.heard.text, way);
+        let line = leg.leg.traits.as_ref().map(|it| &it.line);
+        match (number, line) {
+            (Some(number), Some(line)) => found.note_line(line, &number.heard.text),
+            (Some(number), None) => found.note(leg.name, &number.heard.text, way),
+            (None, _) => {}
         }
     }
     found.prefixes()

@@ -154,7 +154,8 @@ pub(crate) fn party_of_line<'a>(
         return Party::Trunk(endpoint);
     }
     let device = name.rsplit_once('/').map_or(name, |(_, device)| device);
-    let own = [told.extension.as_str(), device];
+    let user = device.split('@').next().unwrap_or_default();
+    let own = [told.extension.as_str(), user];
     let extension = own.into_iter().find(|text| !text.is_empty());
     extension.map_or(Party::Plumbing, |it| Party::Extension(Extension::new(it)))
 }

@@ -120,6 +120,8 @@ pub enum Ended {
     Calls,
     /// Nothing more will come.
     Recording,
+    /// As [`Ended::Calls`], and those between colleagues count.
+    Everything,
 }
 
 /// The calls with customers in these messages, each of which arrives at its own time.
@@ -151,7 +153,7 @@ pub fn finished_when(messages: &[Vec<u8>], ended: Ended) -> Vec<FinishedCall> {
         assert_eq!(assembler.open_calls(), 0, "calls stay open");
     }
     let mut calls = assembler.take_finished();
-    calls.retain(|call| call.direction != Direction::Internal);
+    calls.retain(|call| ended == Ended::Everything || call.direction != Direction::Internal);
     calls.sort_by_key(|call| call.started);
     calls
 }

@@ -1,6 +1,6 @@
 //! What no recording of the tree holds, after what a live switch was seen to tell of it.
 
-use crate::expected::finished;
+use crate::expected::{Ended, finished, finished_when};
 use crate::switch::{Switch, line};
 
 const CUSTOMER: &str = "998901110001";
@@ -284,6 +284,22 @@ fn ten_calls_at_once_are_ten() {
         let wanted = format!("c{n} in city 99890111000{n} [101] 101 talk 3.0 of 4.0, whole");
         assert_eq!(*told, wanted);
     }
+}
+
+#[test]
+fn what_carries_somebody_from_outside_and_is_no_trunk_is_named() {
+    let mut it = Switch::default();
+    it.at(0).dials("p101", "101");
+    it.dials_out("far", ("gone", CUSTOMER), ("p101", "p101"));
+    it.at(3000).hangs_up("far").hangs_up("p101");
+    let calls = finished_when(&it.told, Ended::Everything);
+    assert_eq!(calls[0].unmatched, ["gateway/gone"]);
+    let mut it = Switch::default();
+    it.at(0).comes_in_from("cust", CUSTOMER, "16099");
+    it.rings("p101", "101", ("cust", "cust"));
+    it.at(3000).hangs_up("p101").hangs_up("cust");
+    let calls = finished_when(&it.told, Ended::Everything);
+    assert_eq!(calls[0].unmatched, ["profile/external"]);
 }
 
 #[test]

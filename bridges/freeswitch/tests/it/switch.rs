@@ -56,12 +56,16 @@ impl Switch {
 
     /// A customer calls in over the carrier.
     pub fn comes_in(&mut self, id: &str, number: &str) -> &mut Self {
+        self.comes_in_from(id, number, "16000")
+    }
+
+    pub fn comes_in_from(&mut self, id: &str, number: &str, port: &str) -> &mut Self {
         let name = format!("sofia/external/{number}@127.0.0.1");
         let headers = [
             ("Caller-Orig-Caller-ID-Number", number),
             ("Caller-Context", "public"),
             ("variable_sip_network_ip", "127.0.0.1"),
-            ("variable_sip_network_port", "16000"),
+            ("variable_sip_network_port", port),
             ("variable_lead_id", "4001"),
         ];
         self.channel(id, &name, true, &headers)
@@ -128,7 +132,9 @@ impl Switch {
         (by, call): (&str, &str),
     ) -> &mut Self {
         let name = format!("sofia/external/{number}");
-        let uri = format!("{number}@127.0.0.1:16000");
+        // A carrier that is called by its gateway alone has a place of its own.
+        let port = if gateway == "city" { 16_000 } else { 16_099 };
+        let uri = format!("{number}@127.0.0.1:{port}");
         let mut headers = vec![
             ("variable_sip_gateway_name", gateway),
             ("Caller-Destination-Number", number),

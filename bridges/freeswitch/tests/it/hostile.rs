@@ -1,0 +1,221 @@
+//! What no switch should say, and some do: nothing panics, and nothing is taken for what it is not.
+
+use crate::expected::{Ended, finished_when, recordings, settings, split};
+use callbridge_call::{Assembler, Decoded, EventTime, Kind, PbxEvent, Unreadable};
+use callbridge_freeswitch::{Decoder, DecoderSettings};
+use proptest::prelude::*;
+
+/// What a decoder makes of one message, as text.
+fn decoded(message: &[u8]) -> String {
+    let mut decoder = Decoder::new(DecoderSettings::default());
+    format!("{:?}", decoder.decode(message))
+}
+
+fn channel(message: &[u8], look: impl Fn(&callbridge_call::ChannelEvent<'_>)) {
+    let mut decoder = Decoder::new(DecoderSettings::default());
+    let Decoded::Event { heard, .. } = decoder.decode(message) else {
+        panic!("{}", String::from_utf8_lossy(message));
+    };
+    let PbxEvent::Channel(event) = &heard.told else {
+        panic!("{:?}", heard.told);
+    };
+    look(event);
+}
+
+#[test]
+fn an_event_that_names_no_channel_or_no_event_is_told_as_such() {
+    let mut decoder = Decoder::new(DecoderSettings::default());
+    for (message, why) in [
+        (r#"{"Event-Name":"CHANNEL_ANSWER"}"#, Unreadable::NoChannel),
+        ("Event-Name: CHANNEL_HANGUP\n\n", Unreadable::NoChannel),
+        (r#"{"Unique-ID":"a"}"#, Unreadable::NoEvent),
+        ("Unique-ID: a\n\n", Unreadable::NoEvent),
+        (
+            r#"{"Event-Name":"CHANNEL_ANSWER","Unique-ID":"#,
+            Unreadable::NotJson,
+        ),
+        (
+            r#"{"Event-Name":"CHANNEL_ANSWER","Unique-ID":"a\u0000b"}"#,
+            Unreadable::NoId,
+        ),
+    ] {
+        let decoded = decoder.decode(message.as_bytes());
+        assert_eq!(decoded, Decoded::Unreadable(why), "{message}");
+    }
+}
+
+#[test]
+fn what_no_rule_reads_is_left_after_its_name_however_torn_the_rest_is() {
+    for message in [
+        r#"{"Event-Name":"CODEC","Unique-ID":"#,
+        r#"{"Event-Subclass":"sofia::register","Event-Name":"#,
+        r#"{"Event-Name":"CUSTOM","Core-UUID":"c","Event-Subclass":"callcenter::info","#,
+        r#"{"Event-Name":"CHANNEL_EXECUTE","Application":"set"}"#,
+        "Event-Name: PRESENCE_IN\nUnique-ID: %",
+        "Content-Type: api/response\nContent-Length: 4\n\n+OK\n",
+        "Content-Type: text/disconnect-notice\nContent-Length: 4\n\nbye\n",
+    ] {
+        assert_eq!(decoded(message.as_bytes()), "Skipped", "{message}");
+    }
+    assert!(
+        decoded(b"Content-Type: command/reply\nReply-Text: +OK accepted\n\n").contains("LoggedIn")
+    );
+    let refused = b"Content-Type: command/reply\nReply-Text: -ERR invalid\n\n";
+    assert_eq!(decoded(refused), "Skipped");
+}
+
+#[test]
+fn the_envelope_is_not_overwritten_by_a_repeated_key_or_a_variable_that_is_called_as_one() {
+    let message = r#"{"Event-Name":"CHANNEL_HANGUP","Event-Date-Timestamp":"1795211858000000",
+        "Event-Sequence":"7","Unique-ID":"a","Event-Name":"CHANNEL_CREATE","Hangup-Cause":"USER_BUSY",
+        "Hangup-Cause":"NORMAL_CLEARING","variable_Event-Name":"CHANNEL_BRIDGE",
+        "variable_Unique-ID":"b","variable_Event-Date-Timestamp":"1"}"#;
+    channel(message.as_bytes(), |event| {
+        assert_eq!(event.kind, Kind::Hangup { cause: Some(17) });
+        assert_eq!(event.channel.uniqueid, "a");
+        assert_eq!(
+            event.at,
+            Some(EventTime::from_micros(1_795_211_858_000_007))
+        );
+        assert_eq!(event.channel.variables.len(), 3);
+    });
+}
+
+#[test]
+fn a_list_is_one_text_in_both_ways_of_writing_it() {
+    let plain =
+        b"Event-Name: CHANNEL_ANSWER\nUnique-ID: a\nvariable_x: ARRAY%3A%3Aone%7C%3Atwo\n\n";
+    let json = br#"{"Event-Name":"CHANNEL_ANSWER","Unique-ID":"a","variable_x":["one","two"]}"#;
+    for message in [plain.as_slice(), json.as_slice()] {
+        channel(message, |event| {
+            let told = [("x".into(), "ARRAY::one|:two".into())];
+            assert_eq!(event.channel.variables, told);
+        });
+    }
+}
+
+#[test]
+fn times_of_nought_are_none() {
+    let message = r#"{"Event-Name":"CHANNEL_CREATE","Call-Direction":"inbound","Unique-ID":"a",
+        "Event-Date-Timestamp":"0","Caller-Channel-Created-Time":"0","Caller-Channel-Answered-Time":"-5"}"#;
+    channel(message.as_bytes(), |event| {
+        let traits = event.channel.traits.as_ref().expect("traits");
+        assert_eq!(
+            (event.at, traits.created, traits.answered),
+            (None, None, None)
+        );
+    });
+}
+
+#[test]
+fn bytes_that_are_no_text_are_set_right_and_a_line_end_in_a_name_stays_in_it() {
+    let json = b"{\"Event-Name\":\"CHANNEL_ANSWER\",\"Unique-ID\":\"a\",\"Channel-Name\":\"sofia/x/\xff\"}";
+    assert!(
+        decoded(json).contains("repaired: true"),
+        "{}",
+        decoded(json)
+    );
+    let plain = b"Event-Name: CHANNEL_ANSWER\nUnique-ID: a\nChannel-Name: x%0AUnique-ID%3A b\n\n";
+    channel(plain, |event| {
+        assert_eq!(event.channel.uniqueid, "a");
+        assert_eq!(event.channel.name, "x\nUnique-ID: b");
+    });
+}
+
+#[test]
+fn only_the_variables_that_rules_name_are_kept() {
+    let variables = Some(["lead_id".to_owned()].into());
+    let mut decoder = Decoder::new(DecoderSettings { variables });
+    let message = br#"{"Event-Name":"CHANNEL_ANSWER","Unique-ID":"a","variable_lead_id":"7","variable_x":"1"}"#;
+    let Decoded::Event { heard, .. } = decoder.decode(message) else {
+        panic!("no event");
+    };
+    let PbxEvent::Channel(event) = &heard.told else {
+        panic!("{:?}", heard.told);
+    };
+    assert_eq!(event.channel.variables, [("lead_id".into(), "7".into())]);
+}
+
+#[test]
+fn a_restart_between_any_two_events_loses_nothing() {
+    for recording in recordings() {
+        let messages = split(&recording.read("esl.jsonl"));
+        let whole = finished_when(&messages, Ended::Everything);
+        let mut decoder = Decoder::new(DecoderSettings::default());
+        let mut assembler = Assembler::new(settings());
+        let mut finished = Vec::new();
+        let mut held = std::collections::BTreeMap::new();
+        let mut now = EventTime::from_seconds(0);
+        for message in &messages {
+            if let Decoded::Event { heard, .. } = decoder.decode(message) {
+                if let PbxEvent::Channel(event) = &heard.told {
+                    now = now.max(event.at.unwrap_or(now));
+                }
+                assembler.hear(&heard.told, now);
+            }
+            finished.extend(assembler.take_finished());
+            for change in assembler.take_changes() {
+                match change.snapshot {
+                    Some(snapshot) => held.insert(change.key, snapshot),
+                    None => held.remove(&change.key),
+                };
+            }
+            assembler = Assembler::new(settings());
+            for (&key, snapshot) in &held {
+                assembler.restore(key, snapshot).expect("a snapshot");
+            }
+        }
+        assembler.tick(now.plus(std::time::Duration::from_secs(2)));
+        finished.extend(assembler.take_finished());
+        // What hung up last is told again by an assembler that does not remember its end.
+        finished.retain(|call| call.talk > std::time::Duration::ZERO);
+        for call in whole
+            .iter()
+            .filter(|call| call.talk > std::time::Duration::ZERO)
+        {
+            let mut again = finished.iter().filter(|it| it.linkedid == call.linkedid);
+            let again = again
+                .next()
+                .unwrap_or_else(|| panic!("{}: lost", recording.name));
+            let name = &recording.name;
+            assert_eq!(
+                (again.talk, &again.employee),
+                (call.talk, &call.employee),
+                "{name}"
+            );
+            assert_eq!(again.employees_in_order, call.employees_in_order, "{name}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn a_recording_with_wrong_bytes_in_it_is_read_without_a_panic(
+        which in 0..25_usize,
+        wrong in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..40),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let all = recordings();
+        let mut bytes = all[which % all.len()].read("esl.txt");
+        for (place, byte) in wrong {
+            let place = place.index(bytes.len());
+            bytes[place] = byte;
+        }
+        bytes.truncate(cut.index(bytes.len()) + 1);
+        let mut decoder = Decoder::new(DecoderSettings::default());
+        let mut assembler = Assembler::new(settings());
+        let mut now = EventTime::from_seconds(1_795_211_000);
+        for message in split(&bytes) {
+            if let Decoded::Event { heard, .. } = decoder.decode(&message) {
+                now = now.plus(std::time::Duration::from_millis(10));
+                assembler.hear(&heard.told, now);
+            }
+            let _ = decoder.decode_cdr(&message);
+        }
+        assembler.finish_all(now);
+        for call in assembler.take_finished() {
+            prop_assert!(call.talk <= call.ended.since(call.started));
+        }
+    }
+}
