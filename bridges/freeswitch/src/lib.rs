@@ -1,5 +1,5 @@
 //! FreeSWITCH's formats to [`PbxEvent`](callbridge_call::PbxEvent): events of the event socket and
-//! of `mod_amqp`, and the files of `mod_json_cdr`.
+//! of `mod_amqp`, and the files of `mod_json_cdr`; and the dialogue with a live event socket.
 //!
 //! In come bytes; out goes what they tell, borrowed from them. A [`Splitter`] finds the messages, a
 //! [`Decoder`] reads them. No I/O, no clock; it uses `callbridge-call` alone.
@@ -13,14 +13,24 @@
 //! | `event` | those headers to channel events |
 //! | `cdr` | the file of `mod_json_cdr` |
 //! | [`decoder`] | the one entry for all of them |
+//! | [`reader`] | the bytes of a live socket to its frames |
+//! | `headers` | single headers of a frame or an event |
+//! | [`dialogue`] | login, subscription, the list of live channels, the keep-alive |
+//! | [`subscription`] | the events that are asked for |
+//! | `sessions` | the channels that live, against the switch's number of them |
 
 mod block;
 mod cdr;
 pub mod decoder;
+pub mod dialogue;
 mod event;
 mod fields;
+mod headers;
+pub mod reader;
 mod rule;
+mod sessions;
 pub mod splitter;
+pub mod subscription;
 
 pub use decoder::{Decoder, DecoderSettings};
 pub use splitter::Splitter;

@@ -1,0 +1,441 @@
+//! The dialogue with a live event socket, without I/O: a transport gives it the frames it reads,
+//! sends what it asks to be sent, and hands on what it hears.
+//!
+//! ```text
+//! ◀ auth/request
+//! ▶ auth SECRET                       there is no other way: the secret crosses the line
+//! ◀ command/reply +OK accepted        Heard::LoggedIn
+//! ▶ event json CHANNEL_CREATE …       what a call can depend on (`subscription`)
+//! ▶ api uptime ms                     a switch that began later knows nothing of older calls
+//! ▶ api show channels as json         which channels live, and then of each, a few at a time:
+//! ▶ api uuid_dump ID json             its variables and times, as an event of its own
+//! ◀ HEARTBEAT, every 20 s             with the number of live channels (`sessions`)
+//! ▶ api uptime ms                     the keep-alive; the answer shows that the line lives
+//! ```
+//! Events and answers come in between each other. Nothing waits for an answer: a switch that
+//! answers no question is heard all the same. Each event names the process of the switch
+//! (`Core-UUID`): with another one, all calls of before are over.
+
+use crate::headers::of_event;
+use crate::reader::SocketFrame;
+use crate::sessions::Sessions;
+use crate::subscription;
+use secrecy::{ExposeSecret, SecretString};
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::Duration;
+
+/// Channels that are asked for at the same time.
+const DUMPS_UNDER_WAY: usize = 8;
+/// Channels of one list that are asked for.
+const LISTED_MAX: usize = 20_000;
+/// Bytes of a channel's id that goes into a question; the switch's own have 36.
+const ID_BYTES_MAX: usize = 128;
+/// Answers awaited; a switch that owes more is not asked whether it lives.
+const ASKED_MAX: usize = 32;
+/// An event that is longer is not kept.
+const EVENT_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes to send. They may hold the secret, so they are never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SocketCommand(Vec<u8>);
+
+impl SocketCommand {
+    fn of(words: &str) -> Self {
+        Self(format!("{words}\n\n").into_bytes())
+    }
+
+    /// What goes over the line.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SocketCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SocketCommand({} bytes)", self.0.len())
+    }
+}
+
+/// Why a line cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// `-ERR invalid`
+    #[error(
+        "the switch refused the password; give the one of event_socket.conf.xml (param password)"
+    )]
+    Password,
+    /// `text/rude-rejection`
+    #[error(
+        "the switch lets no one in from this address; name it in an ACL and give that to the event \
+         socket: <param name=\"apply-inbound-acl\" value=\"callbridge\"/> in event_socket.conf.xml, \
+         then `reload mod_event_socket`"
+    )]
+    Address,
+    /// The subscription was refused.
+    #[error("the switch refused the subscription ({said}); load mod_event_socket anew")]
+    Subscription {
+        /// Its words.
+        said: String,
+    },
+    /// Something else listens there.
+    #[error("the peer is no event socket of FreeSWITCH: it says {line:?}; check the port, 8021")]
+    NotEventSocket {
+        /// The beginning of what it said.
+        line: String,
+    },
+    /// A line end in the secret would be a command of its own.
+    #[error("the secret holds a line end or is empty")]
+    BadSecret,
+}
+
+/// What a frame means to the transport.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard<'a> {
+    /// Nothing: read on.
+    Nothing,
+    /// The login was accepted; what is heard from here on is told anew.
+    LoggedIn,
+    /// The subscription was accepted: events come.
+    Listening,
+    /// The switch has been up for so long; said before the first event.
+    UpFor(Duration),
+    /// For the decoder: an event, or a channel of the list.
+    Message(&'a [u8]),
+    /// The same, and it is the first of another process of the switch: all that went on on the
+    /// line before is over.
+    FirstOfRestarted(&'a [u8]),
+    /// The list of live channels ends here; its last channel, if it was told.
+    ListEnd(Option<&'a [u8]>),
+    /// The list shows that events were missed. Its channels follow.
+    Missed {
+        /// What it shows.
+        words: String,
+        /// There are none: the list ends here.
+        list_ends: bool,
+    },
+    /// An event that is longer than any there is.
+    TooLong,
+    /// The switch says that it closes the line.
+    Closing {
+        /// Its words.
+        words: String,
+        /// It stops.
+        stops: bool,
+    },
+    /// The line is of no use.
+    Refused(Refusal),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Greeting,
+    LoggingIn,
+    Subscribing,
+    Open,
+    Ended,
+}
+
+/// A question under way, in the order in which it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Question {
+    Uptime,
+    Ping,
+    Channels,
+    Channel,
+}
+
+/// The channels of a list that are asked for one by one.
+#[derive(Debug, Default)]
+struct Listing {
+    /// A list is being told.
+    open: bool,
+    left: VecDeque<String>,
+    under_way: usize,
+}
+
+/// One dialogue, from the first frame of a line on.
+#[derive(Debug)]
+pub struct Dialogue {
+    secret: SecretString,
+    state: State,
+    asked: VecDeque<Question>,
+    outbox: VecDeque<SocketCommand>,
+    listing: Listing,
+    sessions: Sessions,
+    /// The process of the switch that was heard last, on an earlier line or on this one.
+    core: Option<Vec<u8>>,
+    /// An event was heard on this line.
+    events: bool,
+}
+
+impl Dialogue {
+    /// A dialogue for one new connection, after one on which this process of the switch was heard
+    /// ([`core`](Self::core)).
+    ///
+    /// # Errors
+    /// When the secret cannot be one.
+    pub fn new(secret: SecretString, core: Option<Vec<u8>>) -> Result<Self, Refusal> {
+        let text = secret.expose_secret();
+        if text.is_empty() || text.contains(['\r', '\n', '\0']) {
+            return Err(Refusal::BadSecret);
+        }
+        Ok(Self {
+            secret,
+            state: State::Greeting,
+            asked: VecDeque::new(),
+            outbox: VecDeque::new(),
+            listing: Listing::default(),
+            sessions: Sessions::default(),
+            core,
+            events: false,
+        })
+    }
+
+    /// The process of the switch (`Core-UUID`) that was heard last.
+    pub fn core(&self) -> Option<&[u8]> {
+        self.core.as_deref()
+    }
+
+    /// What is to be sent next; to be asked after each frame until there is nothing.
+    pub fn to_send(&mut self) -> Option<SocketCommand> {
+        self.outbox.pop_front()
+    }
+
+    /// The keep-alive. Nothing, while so much is unanswered that silence says it, too.
+    pub fn ping(&mut self) {
+        if self.state == State::Open && self.asked.len() < ASKED_MAX {
+            self.ask(Question::Ping, "uptime ms");
+        }
+    }
+
+    /// Takes a frame in.
+    pub fn hear<'a>(&mut self, frame: SocketFrame<'a>) -> Heard<'a> {
+        let kind = frame.header("Content-Type").unwrap_or_default();
+        if self.state == State::Ended {
+            return Heard::Nothing;
+        }
+        match kind {
+            b"text/rude-rejection" => self.refuse(Refusal::Address),
+            b"text/disconnect-notice" => self.closing(frame.body),
+            b"auth/request" => self.log_in(),
+            _ if self.state == State::Greeting => {
+                let line = String::from_utf8_lossy(kind).into_owned();
+                self.refuse(Refusal::NotEventSocket { line })
+            }
+            b"command/reply" => self.hear_reply(frame),
+            b"api/response" => self.hear_answer(frame.body),
+            b"text/event-json" | b"text/event-plain" => self.hear_event(frame.body),
+            _ => Heard::Nothing,
+        }
+    }
+
+    fn refuse<'a>(&mut self, refusal: Refusal) -> Heard<'a> {
+        self.state = State::Ended;
+        Heard::Refused(refusal)
+    }
+
+    fn closing<'a>(&mut self, body: &[u8]) -> Heard<'a> {
+        self.state = State::Ended;
+        let words = String::from_utf8_lossy(body);
+        let words = words.lines().next().unwrap_or_default().trim().to_owned();
+        let stops = words.contains("shut down");
+        Heard::Closing { words, stops }
+    }
+
+    fn log_in<'a>(&mut self) -> Heard<'a> {
+        if self.state == State::Greeting {
+            self.state = State::LoggingIn;
+            let auth = format!("auth {}", self.secret.expose_secret());
+            self.outbox.push_back(SocketCommand::of(&auth));
+        }
+        Heard::Nothing
+    }
+
+    fn hear_reply<'a>(&mut self, frame: SocketFrame<'a>) -> Heard<'a> {
+        let said = frame.header("Reply-Text").unwrap_or_default();
+        let well = said.starts_with(b"+OK");
+        match self.state {
+            State::LoggingIn if well => {
+                self.state = State::Subscribing;
+                let subscription = SocketCommand::of(&subscription::command());
+                self.outbox.push_back(subscription);
+                self.ask(Question::Uptime, "uptime ms");
+                self.sessions.ask();
+                self.ask(Question::Channels, "show channels as json");
+                Heard::LoggedIn
+            }
+            State::LoggingIn => self.refuse(Refusal::Password),
+            State::Subscribing if well => {
+                self.state = State::Open;
+                Heard::Listening
+            }
+            State::Subscribing => {
+                let said = String::from_utf8_lossy(said).into_owned();
+                self.refuse(Refusal::Subscription { said })
+            }
+            State::Greeting | State::Open | State::Ended => Heard::Nothing,
+        }
+    }
+
+    fn ask(&mut self, question: Question, words: &str) {
+        self.asked.push_back(question);
+        let command = SocketCommand::of(&format!("api {words}"));
+        self.outbox.push_back(command);
+    }
+
+    fn hear_answer<'a>(&mut self, body: &'a [u8]) -> Heard<'a> {
+        match self.asked.pop_front() {
+            None | Some(Question::Ping) => Heard::Nothing,
+            // After an event it would seem to have come between that one and the next.
+            Some(Question::Uptime) if !self.events => {
+                uptime(body).map_or(Heard::Nothing, Heard::UpFor)
+            }
+            Some(Question::Uptime) => Heard::Nothing,
+            Some(Question::Channels) => self.hear_list(body),
+            Some(Question::Channel) => {
+                self.listing.under_way = self.listing.under_way.saturating_sub(1);
+                // `-ERR No such channel!`: it has hung up meanwhile.
+                let told =
+                    (body.starts_with(b"{") && body.len() <= EVENT_BYTES_MAX).then_some(body);
+                self.ask_channels();
+                match (self.list_ends(), told) {
+                    (true, told) => Heard::ListEnd(told),
+                    (false, Some(told)) => Heard::Message(told),
+                    (false, None) => Heard::Nothing,
+                }
+            }
+        }
+    }
+
+    fn hear_list<'a>(&mut self, body: &[u8]) -> Heard<'a> {
+        let Some(ids) = listed(body) else {
+            self.sessions.unlisted();
+            return Heard::Nothing;
+        };
+        let first = !self.sessions.is_known();
+        let difference = self.sessions.listed(&ids);
+        if !first && difference == Default::default() {
+            return Heard::Nothing;
+        }
+        self.listing.open = true;
+        self.listing.left.extend(ids);
+        self.ask_channels();
+        let list_ends = self.list_ends();
+        if !first {
+            let words = format!(
+                "the switch's list of channels shows {} that were not heard of, and {} of those \
+                 heard of are gone",
+                difference.births, difference.ends
+            );
+            return Heard::Missed { words, list_ends };
+        }
+        match list_ends {
+            true => Heard::ListEnd(None),
+            false => Heard::Nothing,
+        }
+    }
+
+    fn ask_channels(&mut self) {
+        while self.listing.under_way < DUMPS_UNDER_WAY {
+            let Some(id) = self.listing.left.pop_front() else {
+                return;
+            };
+            self.listing.under_way += 1;
+            self.ask(Question::Channel, &format!("uuid_dump {id} json"));
+        }
+    }
+
+    /// Nothing of the list is left to be told; once.
+    fn list_ends(&mut self) -> bool {
+        let ends = self.listing.open && self.listing.under_way == 0 && self.listing.left.is_empty();
+        self.listing.open &= !ends;
+        ends
+    }
+
+    fn hear_event<'a>(&mut self, event: &'a [u8]) -> Heard<'a> {
+        if event.len() > EVENT_BYTES_MAX {
+            return Heard::TooLong;
+        }
+        let restarted = !self.events && self.is_restarted(event);
+        self.events = true;
+        let id = || of_event(event, "Unique-ID").filter(|id| is_askable(id));
+        match of_event(event, "Event-Name") {
+            Some(b"CHANNEL_CREATE") => {
+                if let Some(id) = id() {
+                    self.sessions.born(id);
+                    // What is born while the list is told is told with it: what is missing at its
+                    // end is taken for gone.
+                    if self.listing.open && self.listing.left.len() < LISTED_MAX {
+                        let id = String::from_utf8_lossy(id).into_owned();
+                        self.listing.left.push_back(id);
+                        self.ask_channels();
+                    }
+                }
+            }
+            Some(b"CHANNEL_DESTROY") => {
+                if let Some(id) = id() {
+                    self.sessions.gone(id);
+                }
+            }
+            Some(b"HEARTBEAT") => {
+                let count = of_event(event, "Session-Count").and_then(number);
+                if count.is_some_and(|count| self.sessions.counted(count)) && !self.listing.open {
+                    self.sessions.ask();
+                    self.ask(Question::Channels, "show channels as json");
+                }
+            }
+            _ => {}
+        }
+        match restarted {
+            true => Heard::FirstOfRestarted(event),
+            false => Heard::Message(event),
+        }
+    }
+
+    /// The first event of a line is of another process than the line before.
+    fn is_restarted(&mut self, event: &[u8]) -> bool {
+        let Some(core) = of_event(event, "Core-UUID").filter(|core| is_askable(core)) else {
+            return false;
+        };
+        let before = self.core.replace(core.to_vec());
+        before.is_some_and(|before| before != core)
+    }
+}
+
+/// A question with this id in it is one command.
+fn is_askable(id: &[u8]) -> bool {
+    !id.is_empty() && id.len() <= ID_BYTES_MAX && id.iter().all(u8::is_ascii_graphic)
+}
+
+fn number<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
+    std::str::from_utf8(text).ok()?.trim().parse().ok()
+}
+
+fn uptime(body: &[u8]) -> Option<Duration> {
+    number(body).map(Duration::from_millis)
+}
+
+/// The ids in `{"row_count":2,"rows":[{"uuid":…},…]}`; without channels there are no rows.
+fn listed(body: &[u8]) -> Option<Vec<String>> {
+    #[derive(serde::Deserialize)]
+    struct Rows {
+        row_count: u64,
+        #[serde(default)]
+        rows: Vec<Row>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Row {
+        uuid: String,
+    }
+    let list: Rows = serde_json::from_slice(body).ok()?;
+    if list.row_count > 0 && list.rows.is_empty() {
+        return None;
+    }
+    let ids = list.rows.into_iter().map(|row| row.uuid);
+    let ids = ids.filter(|id| is_askable(id.as_bytes()));
+    Some(ids.take(LISTED_MAX).collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+//! Cuts the bytes of a live event socket into its frames.
+//!
+//! ```text
+//! Content-Length: 814            a block of headers, each line ended by a line feed
+//! Content-Type: text/event-json
+//!                                an empty line
+//! {"Event-Name":"HEARTBEAT",…    exactly Content-Length bytes, none without the header
+//! ```
+//! No empty line is promised after a body; any that come are stepped over. What is no frame ends
+//! the line: a socket that is read from its first byte on has no other way to fall out of step.
+
+use crate::headers::header;
+
+/// A block of headers of the socket itself has three or four short lines.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+/// A list of ten thousand channels has about ten million bytes. Longer bodies are stepped over.
+const BODY_BYTES_MAX: u64 = 32 << 20;
+
+/// One frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketFrame<'a> {
+    head: &'a [u8],
+    /// The bytes after the empty line.
+    pub body: &'a [u8],
+}
+
+impl<'a> SocketFrame<'a> {
+    /// The value of one of its headers, as it stands there.
+    pub fn header(&self, key: &str) -> Option<&'a [u8]> {
+        header(self.head, key)
+    }
+}
+
+/// What a [`FrameReader`] gives out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read<'a> {
+    /// A whole frame.
+    Frame(SocketFrame<'a>),
+    /// A body that is longer than any there is; it is stepped over.
+    TooLong,
+}
+
+/// What came is not of an event socket.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this is no frame of an event socket: {line:?}")]
+pub struct NoFrame {
+    /// Its beginning.
+    pub line: String,
+}
+
+/// Gathers bytes as they come, however they are cut, and lends out whole frames.
+#[derive(Debug, Default)]
+pub struct FrameReader {
+    buffer: Vec<u8>,
+    /// `buffer[start..end]` came in and was not given out yet.
+    start: usize,
+    end: usize,
+    /// Bytes of a body that is too long, still to come.
+    skip: u64,
+}
+
+/// Where a frame's parts end.
+struct Parts {
+    head_end: usize,
+    body: u64,
+}
+
+impl FrameReader {
+    /// Room for at least `bytes` more; say with [`filled`](Self::filled) how many came in.
+    pub fn space(&mut self, bytes: usize) -> &mut [u8] {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+        if self.buffer.len() - self.end < bytes && self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        if self.buffer.len() - self.end < bytes {
+            self.buffer.resize(self.end + bytes, 0);
+        }
+        &mut self.buffer[self.end..]
+    }
+
+    /// The first `bytes` of [`space`](Self::space) hold what came in.
+    pub fn filled(&mut self, bytes: usize) {
+        self.end = self.buffer.len().min(self.end + bytes);
+    }
+
+    /// The next whole frame; `None` until more has come in.
+    ///
+    /// # Errors
+    /// When the bytes are of no event socket: nothing can be made of what follows.
+    #[allow(clippy::should_implement_trait, reason = "lends from its own buffer")]
+    pub fn next(&mut self) -> Result<Option<Read<'_>>, NoFrame> {
+        let there = self.end - self.start;
+        if self.skip > 0 {
+            let now = there.min(usize::try_from(self.skip).unwrap_or(usize::MAX));
+            self.start += now;
+            self.skip -= now as u64;
+        }
+        let waiting = &self.buffer[self.start..self.end];
+        let blank = waiting.iter().take_while(|it| matches!(it, b'\n' | b'\r'));
+        self.start += blank.count();
+        let Some(parts) = parts(&self.buffer[self.start..self.end])? else {
+            return Ok(None);
+        };
+        let body_start = self.start + parts.head_end;
+        if parts.body > BODY_BYTES_MAX {
+            (self.start, self.skip) = (body_start, parts.body);
+            return Ok(Some(Read::TooLong));
+        }
+        let length = usize::try_from(parts.body).unwrap_or(usize::MAX);
+        if self.end - body_start < length {
+            return Ok(None);
+        }
+        let head = &self.buffer[self.start..body_start];
+        let body = &self.buffer[body_start..body_start + length];
+        self.start = body_start + length;
+        Ok(Some(Read::Frame(SocketFrame { head, body })))
+    }
+}
+
+/// The parts of the frame that begins here, once its headers are whole.
+fn parts(bytes: &[u8]) -> Result<Option<Parts>, NoFrame> {
+    let no_frame = || {
+        let line = bytes.split(|it| *it == b'\n').next().unwrap_or_default();
+        let line = &line[..line.len().min(80)];
+        NoFrame {
+            line: String::from_utf8_lossy(line).trim_end().to_owned(),
+        }
+    };
+    let first_end = memchr::memchr(b'\n', bytes);
+    if first_end.is_some_and(|end| !bytes[..end].contains(&b':')) {
+        return Err(no_frame());
+    }
+    let Some(head_end) = memchr::memmem::find(bytes, b"\n\n").map(|at| at + 2) else {
+        return match bytes.len() > HEAD_BYTES_MAX {
+            true => Err(no_frame()),
+            false => Ok(None),
+        };
+    };
+    let length = header(&bytes[..head_end], "Content-Length");
+    let length = length.map(|text| std::str::from_utf8(text).ok()?.parse::<u64>().ok());
+    let body = match length {
+        None => 0,
+        Some(Some(length)) => length,
+        Some(None) => return Err(no_frame()),
+    };
+    Ok(Some(Parts { head_end, body }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const STREAM: &str = "Content-Type: auth/request\n\nContent-Type: command/reply\n\
+        Reply-Text: +OK accepted\n\nContent-Length: 3\nContent-Type: api/response\n\n-OK\n\
+        Content-Length: 2\nContent-Type: text/event-json\n\n{}Content-Type: command/reply\n\n";
+
+    fn read(pieces: &[&[u8]]) -> Result<Vec<String>, NoFrame> {
+        let (mut reader, mut all) = (FrameReader::default(), Vec::new());
+        for piece in pieces {
+            reader.space(piece.len())[..piece.len()].copy_from_slice(piece);
+            reader.filled(piece.len());
+            while let Some(read) = reader.next()? {
+                all.push(match read {
+                    Read::Frame(frame) => {
+                        let kind = frame.header("Content-Type").unwrap_or_default();
+                        let body = String::from_utf8_lossy(frame.body);
+                        format!("{} {body}", String::from_utf8_lossy(kind))
+                    }
+                    Read::TooLong => "too long".to_owned(),
+                });
+            }
+        }
+        Ok(all)
+    }
+
+    const FRAMES: [&str; 5] = [
+        "auth/request ",
+        "command/reply ",
+        "api/response -OK",
+        "text/event-json {}",
+        "command/reply ",
+    ];
+
+    proptest! {
+        #[test]
+        fn however_it_is_cut_the_frames_are_the_same(cuts in prop::collection::vec(0..STREAM.len(), 0..8)) {
+            let mut cuts = cuts;
+            cuts.extend([0, STREAM.len()]);
+            cuts.sort_unstable();
+            let pieces = cuts.windows(2).map(|it| &STREAM.as_bytes()[it[0]..it[1]]);
+            let pieces: Vec<&[u8]> = pieces.collect();
+            prop_assert_eq!(read(&pieces).expect("frames"), FRAMES);
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+            let _ = read(&[&bytes]);
+        }
+    }
+
+    #[test]
+    fn a_body_that_is_too_long_is_stepped_over() {
+        let long = vec![b'x'; (32 << 20) + 1];
+        let head = format!("Content-Length: {}\n\n", long.len());
+        let told = read(&[head.as_bytes(), &long, b"Content-Type: a/b\n\n"]);
+        assert_eq!(told.expect("frames"), ["too long", "a/b "]);
+    }
+
+    #[test]
+    fn what_is_no_event_socket_is_said_at_once() {
+        let banner = read(&[b"Asterisk Call Manager/11.0.0\r\n"]).expect_err("no frame");
+        assert_eq!(banner.line, "Asterisk Call Manager/11.0.0");
+        assert!(read(&[b"Content-Length: many\n\n"]).is_err());
+        assert!(
+            read(&[&vec![b':'; 70_000]]).is_err(),
+            "a header without an end"
+        );
+    }
+}

@@ -1,0 +1,151 @@
+//! The channels that live, by what was heard, against the number that the switch gives in its
+//! `HEARTBEAT` and against its own list.
+//!
+//! The number counts from `CHANNEL_CREATE` to `CHANNEL_DESTROY`. An event may be on its way when it
+//! is taken, so it has to differ twice in a row before the switch is asked for its list.
+
+use std::collections::HashSet;
+
+/// Channels kept; a switch with more is not compared.
+const CHANNELS_MAX: usize = 100_000;
+/// Heartbeats with another number before the list is asked for.
+const STRIKES: u8 = 2;
+
+/// What the list showed that the events did not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Difference {
+    /// Channels that live and were not heard of.
+    pub births: usize,
+    /// Channels that were heard of and are gone.
+    pub ends: usize,
+}
+
+/// The live channels of one line.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions {
+    live: HashSet<Vec<u8>>,
+    /// Heard of since the list was asked for: its answer may be of before or after.
+    born: HashSet<Vec<u8>>,
+    gone: HashSet<Vec<u8>>,
+    asked: bool,
+    /// The list of the beginning came: until then nothing is known of older channels.
+    known: bool,
+    strikes: u8,
+}
+
+impl Sessions {
+    /// A channel was made.
+    pub(crate) fn born(&mut self, id: &[u8]) {
+        if self.live.len() >= CHANNELS_MAX {
+            self.known = false;
+            return;
+        }
+        self.live.insert(id.to_vec());
+        if self.asked {
+            self.born.insert(id.to_vec());
+        }
+    }
+
+    /// A channel is gone.
+    pub(crate) fn gone(&mut self, id: &[u8]) {
+        self.live.remove(id);
+        if self.asked && self.gone.len() < CHANNELS_MAX {
+            self.gone.insert(id.to_vec());
+        }
+    }
+
+    /// The switch counts so many: whether its list should be asked for.
+    pub(crate) fn counted(&mut self, count: usize) -> bool {
+        let differs = self.known && !self.asked && count != self.live.len();
+        self.strikes = if differs { self.strikes + 1 } else { 0 };
+        self.strikes >= STRIKES
+    }
+
+    /// The list is asked for from here on.
+    pub(crate) fn ask(&mut self) {
+        (self.asked, self.strikes) = (true, 0);
+        self.born.clear();
+        self.gone.clear();
+    }
+
+    /// The list came. The first one says what there is; a later one is compared.
+    pub(crate) fn listed(&mut self, ids: &[String]) -> Difference {
+        let ids: HashSet<&[u8]> = ids.iter().map(String::as_bytes).collect();
+        let mut difference = Difference::default();
+        let before = self.live.len();
+        let (born, known) = (&self.born, self.known);
+        self.live
+            .retain(|id| ids.contains(id.as_slice()) || born.contains(id));
+        if known {
+            difference.ends = before - self.live.len();
+        }
+        for id in ids {
+            let unheard = !self.gone.contains(id) && self.live.insert(id.to_vec());
+            difference.births += usize::from(unheard && known);
+        }
+        (self.asked, self.known) = (false, true);
+        difference
+    }
+
+    /// A list came before.
+    pub(crate) fn is_known(&self) -> bool {
+        self.known
+    }
+
+    /// No list can be had.
+    pub(crate) fn unlisted(&mut self) {
+        (self.asked, self.known) = (false, false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(sessions: &mut Sessions, ids: &[&str]) -> Difference {
+        let ids: Vec<String> = ids.iter().map(|id| (*id).to_owned()).collect();
+        sessions.listed(&ids)
+    }
+
+    #[test]
+    fn the_list_of_the_beginning_is_no_difference() {
+        let mut sessions = Sessions::default();
+        sessions.ask();
+        sessions.born(b"new");
+        sessions.gone(b"old");
+        assert!(!sessions.counted(7), "nothing is known yet");
+        let first = listed(&mut sessions, &["old", "running"]);
+        assert_eq!(first, Difference::default());
+        // `old` ended after the switch had listed it, `new` was made after that.
+        assert!(!sessions.counted(2));
+        assert_eq!(sessions.strikes, 0);
+    }
+
+    #[test]
+    fn two_heartbeats_with_another_number_ask_for_the_list_and_it_decides() {
+        let mut sessions = Sessions::default();
+        sessions.ask();
+        listed(&mut sessions, &["a", "b"]);
+        assert!(!sessions.counted(3));
+        assert!(!sessions.counted(2), "it was on its way");
+        assert!(!sessions.counted(3));
+        assert!(sessions.counted(3));
+        sessions.ask();
+        let found = listed(&mut sessions, &["a", "c", "d"]);
+        assert_eq!((found.births, found.ends), (2, 1));
+        assert!(!sessions.counted(3) && !sessions.counted(3));
+        sessions.ask();
+        assert_eq!(
+            listed(&mut sessions, &["a", "c", "d"]),
+            Difference::default()
+        );
+    }
+
+    #[test]
+    fn without_a_list_nothing_is_compared() {
+        let mut sessions = Sessions::default();
+        sessions.ask();
+        sessions.unlisted();
+        assert!(!sessions.counted(5) && !sessions.counted(5));
+    }
+}
