@@ -59,6 +59,7 @@ const fn secret_of(kind: SecretKind) -> &'static str {
     match kind {
         SecretKind::Token => "The token of the CRM",
         SecretKind::Ami => "The secret of the PBX's manager account",
+        SecretKind::Esl => "The password of FreeSWITCH's event socket",
         SecretKind::Amqp => "The password at the broker",
         SecretKind::DeadLetter => "The password at the broker of the dead letters",
         SecretKind::Webhook => "The secret that signs the CRM's events",
@@ -124,7 +125,7 @@ fn files() -> Section {
             ),
             pair(
                 "/etc/credstore/callbridge.NAME.token",
-                "The token for callbridge@NAME.service; ami-secret, amqp-secret and \
+                "The token for callbridge@NAME.service; ami-secret, esl-secret, amqp-secret and \
                  dead-letter-secret likewise.",
             ),
             pair(

@@ -167,6 +167,9 @@ pub struct Dialogue {
     core: Option<Vec<u8>>,
     /// An event was heard on this line.
     events: bool,
+    /// The switch has said that it stops. The farewell says so as well when the module of the
+    /// event socket alone is loaded anew, and calls go on.
+    stopping: bool,
 }
 
 impl Dialogue {
@@ -189,6 +192,7 @@ impl Dialogue {
             sessions: Sessions::default(),
             core,
             events: false,
+            stopping: false,
         })
     }
 
@@ -239,7 +243,7 @@ impl Dialogue {
         self.state = State::Ended;
         let words = String::from_utf8_lossy(body);
         let words = words.lines().next().unwrap_or_default().trim().to_owned();
-        let stops = words.contains("shut down");
+        let stops = self.stopping;
         Heard::Closing { words, stops }
     }
 
@@ -378,6 +382,7 @@ impl Dialogue {
                     self.sessions.gone(id);
                 }
             }
+            Some(b"SHUTDOWN") => self.stopping = true,
             Some(b"HEARTBEAT") => {
                 let count = of_event(event, "Session-Count").and_then(number);
                 if count.is_some_and(|count| self.sessions.counted(count)) && !self.listing.open {

@@ -1,7 +1,7 @@
 //! Which events are asked for: those that a call can depend on, and none of the rest.
 
 /// Events of channels and of the switch itself.
-pub const EVENTS: [&str; 16] = [
+pub const EVENTS: [&str; 17] = [
     "CHANNEL_CREATE",
     "CHANNEL_ORIGINATE",
     "CHANNEL_PROGRESS",
@@ -18,6 +18,7 @@ pub const EVENTS: [&str; 16] = [
     "CHANNEL_HANGUP_COMPLETE",
     "CHANNEL_DESTROY",
     "HEARTBEAT",
+    "SHUTDOWN",
 ];
 
 /// Events of modules, each named: only `ALL` would take them all in.

@@ -2,6 +2,7 @@
 
 use crate::url::TcpEndpoint;
 use callbridge_asterisk::login::LoginError;
+use callbridge_freeswitch::dialogue::Refusal;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -60,6 +61,14 @@ pub enum Error {
         endpoint: TcpEndpoint,
         /// Why not.
         error: LoginError,
+    },
+    /// The switch does not let us in.
+    #[error("{endpoint}: {refusal}")]
+    Esl {
+        /// Where to.
+        endpoint: TcpEndpoint,
+        /// Why not.
+        refusal: Refusal,
     },
     /// The broker does not let us in.
     #[error("{endpoint}: login refused ({said}); check the user in the URL and its secret")]
@@ -147,6 +156,10 @@ impl Error {
                 LoginError::Refused { .. } | LoginError::BadCredentials => Fix::Secret,
                 LoginError::PlainNotAllowed { .. } => Fix::Settings,
                 LoginError::PeerIsNotAmi { .. } | LoginError::FilterTorn { .. } => Fix::Remote,
+            },
+            Self::Esl { refusal, .. } => match refusal {
+                Refusal::Password | Refusal::Address | Refusal::BadSecret => Fix::Secret,
+                Refusal::Subscription { .. } | Refusal::NotEventSocket { .. } => Fix::Remote,
             },
             Self::NoSecret { .. }
             | Self::SecretFile { .. }

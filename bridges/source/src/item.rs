@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use callbridge_asterisk::hearing::Lack;
-use callbridge_call::EventTime;
+use callbridge_call::{EventTime, Mark};
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use std::fmt;
@@ -33,6 +33,13 @@ pub enum Item {
     },
     /// One framed message.
     Frame(Frame),
+    /// A point in the stream that no message of the switch tells, but the dialogue with it.
+    Mark {
+        /// What it is.
+        mark: Mark,
+        /// When, by our own clock.
+        arrived: EventTime,
+    },
     /// Events may be missing before whatever follows: the line was lost and is back, the ring
     /// overflowed, or a file was replaced while nobody read it.
     Gap {

@@ -7,6 +7,7 @@
 //! url        --source, checked
 //! source     one source from start to stop; reconnects with `backoff`
 //!   ami        AMI over TCP and TLS: login, ping, silence
+//!   esl        FreeSWITCH's event socket: login, subscription, list, heart-beat
 //!   websocket  AMI as JSON; `unmask` turns text frames into binary ones in front of tungstenite
 //!   amqp       a queue: consume, acknowledge after the commit, refuse
 //!   file       a file that grows, is renamed, truncated, replaced
@@ -21,6 +22,7 @@ mod backoff;
 mod connect;
 mod counts;
 mod error;
+mod esl;
 mod file;
 mod item;
 mod line;

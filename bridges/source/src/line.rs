@@ -6,6 +6,7 @@ use crate::source::Clock;
 use crate::{Counts, FilePosition, Frame, Item, SourceId};
 use bytes::Bytes;
 use callbridge_asterisk::hearing::Lack;
+use callbridge_call::Mark;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -107,6 +108,12 @@ impl SourceFeed {
         if self.ring.try_tell(self.id, Item::Comes).is_err() {
             tracing::debug!(source = %self.shown, "no room to tell that events come");
         }
+    }
+
+    /// Tells of a point in the stream, after all frames given so far.
+    pub(crate) async fn mark(&self, mark: Mark) -> Result<(), Gone> {
+        let arrived = (self.clock)();
+        self.ring.tell(self.id, Item::Mark { mark, arrived }).await
     }
 
     pub(crate) async fn tell(&self, item: Item) -> Result<(), Gone> {

@@ -5,7 +5,7 @@ use crate::connect::Target;
 use crate::line::SourceFeed;
 use crate::url::{SourceUrl, TcpEndpoint, Transport};
 use crate::{Counts, Error, EventTime, FilePosition, Item, Ring, SourceId, VerdictReader};
-use crate::{ami, amqp, file, websocket};
+use crate::{ami, amqp, esl, file, websocket};
 use callbridge_asterisk::survey::Account;
 use secrecy::SecretString;
 use std::fmt;
@@ -201,6 +201,11 @@ impl Source {
                 let ami = ami::Ami::new(endpoint.clone(), user.clone());
                 return ami.survey(&access).await.map(Some);
             }
+            Transport::Esl { endpoint } => {
+                esl::EventSocket::new(endpoint.clone())
+                    .probe(&access)
+                    .await?;
+            }
             Transport::WebSocket { endpoint, path } => {
                 let socket = websocket::Socket::new(endpoint.clone(), path.clone());
                 socket.probe(&access).await?;
@@ -273,6 +278,7 @@ async fn work(
     loop {
         let error = match &mut sessions {
             Sessions::Ami(ami) => until(&stop, ami.session(context)).await,
+            Sessions::Esl(socket) => until(&stop, socket.session(context)).await,
             Sessions::WebSocket(socket) => until(&stop, socket.session(context)).await,
             // Stops by itself: what it has given is still to be acknowledged.
             Sessions::Amqp(queue) => queue.session(context, stop.clone()).await,
@@ -313,6 +319,7 @@ async fn until(stop: &Stop, session: impl Future<Output = Error>) -> Option<Erro
 
 enum Sessions {
     Ami(ami::Ami),
+    Esl(esl::EventSocket),
     WebSocket(websocket::Socket),
     Amqp(Box<amqp::Consumer>),
     File(Box<file::Tail>),
@@ -324,6 +331,7 @@ impl Sessions {
             Transport::Ami { endpoint, user } => {
                 Self::Ami(ami::Ami::new(endpoint.clone(), user.clone()))
             }
+            Transport::Esl { endpoint } => Self::Esl(esl::EventSocket::new(endpoint.clone())),
             Transport::WebSocket { endpoint, path } => {
                 Self::WebSocket(websocket::Socket::new(endpoint.clone(), path.clone()))
             }

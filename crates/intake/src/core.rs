@@ -366,7 +366,7 @@ impl Intake {
         }
         if let PbxEvent::Mark(mark) = told {
             let server = server.map(|server| server.into_owned());
-            self.hear_mark(at, mark, server.as_deref(), frame);
+            self.hear_mark(at, mark, server.as_deref(), frame.arrived);
             return Ok(());
         }
         source.up_since_frame = false;

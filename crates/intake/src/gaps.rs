@@ -11,7 +11,7 @@ use super::source::IntakeSource;
 use callbridge_call::{EventTime, FinishedCall, Mark, Patience, PbxEvent};
 use callbridge_formats::Format;
 use callbridge_model::status;
-use callbridge_source::{Frame, SourceId};
+use callbridge_source::SourceId;
 use callbridge_spool::Op;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -277,21 +277,35 @@ impl Intake {
         }
     }
 
+    /// The dialogue with a switch shows a point in its stream.
+    pub fn marked(&mut self, id: SourceId, mark: Mark, arrived: EventTime) {
+        let at = usize::from(id.0);
+        if self.sources.get(at).is_some() {
+            self.hear_mark(at, mark, None, arrived);
+        }
+    }
+
     /// Takes in a mark: the gap that it ends, and what that does to the calls of the PBX that
     /// `server` is.
-    pub(super) fn hear_mark(&mut self, at: usize, mark: Mark, server: Option<&str>, frame: &Frame) {
-        let touches = self.mark(at, mark, frame);
+    pub(super) fn hear_mark(
+        &mut self,
+        at: usize,
+        mark: Mark,
+        server: Option<&str>,
+        arrived: EventTime,
+    ) {
+        let touches = self.mark(at, mark, arrived);
         let source = &mut self.sources[at];
         source.up_since_frame = false;
         let pbx = &source.settings.pbx;
         let name = pbx_of(pbx, server, &mut self.servers, &mut self.ops);
         if let Some(pbx) = self.pbxes.get_mut(&name).filter(|_| touches) {
-            pbx.assembler.hear(&PbxEvent::Mark(mark), frame.arrived);
+            pbx.assembler.hear(&PbxEvent::Mark(mark), arrived);
         }
     }
 
     /// A mark in the stream. `false`: the calls are not touched by it.
-    fn mark(&mut self, at: usize, mark: Mark, frame: &Frame) -> bool {
+    fn mark(&mut self, at: usize, mark: Mark, arrived: EventTime) -> bool {
         let heard_elsewhere = self.heard_elsewhere(at);
         let source = &mut self.sources[at];
         let greeting = source.up_since_frame;
@@ -299,19 +313,19 @@ impl Intake {
             Mark::ListEnd | Mark::Restarted { .. } => return true,
             Mark::Shutdown => {
                 // What comes next is a login, or nothing.
-                source.gap.since = source.gap.since.or(Some(frame.arrived));
+                source.gap.since = source.gap.since.or(Some(arrived));
                 return true;
             }
             Mark::LoggedIn | Mark::FullyBooted { .. } => {}
         }
-        let last = source.last_mark.replace(frame.arrived);
-        let same = last.is_some_and(|last| frame.arrived.since(last) < ONE_RESTART);
+        let last = source.last_mark.replace(arrived);
+        let same = last.is_some_and(|last| arrived.since(last) < ONE_RESTART);
         if greeting || same {
             return !heard_elsewhere;
         }
         let from = source.gap.since.or(source.last_heard.before);
-        let from = from.unwrap_or(frame.arrived);
-        let gap = source.gap_ends(from, frame.arrived);
+        let from = from.unwrap_or(arrived);
+        let gap = source.gap_ends(from, arrived);
         self.gaps.due.push(gap);
         !heard_elsewhere
     }

@@ -147,6 +147,7 @@ impl Shell {
             }
             Item::Lacks(lack) => self.intake.lacks(source, lack),
             Item::Comes => self.intake.comes(source),
+            Item::Mark { mark, arrived } => self.intake.marked(source, mark, arrived),
             Item::Gap { why } => {
                 self.intake.gap(source, &why, clock::now().wall);
             }

@@ -84,7 +84,7 @@ impl SourceSettings {
             format: url.format(),
             file: matches!(url.transport, Transport::File { .. }),
             forgets: match &url.transport {
-                Transport::Ami { .. } | Transport::WebSocket { .. } => true,
+                Transport::Ami { .. } | Transport::Esl { .. } | Transport::WebSocket { .. } => true,
                 Transport::Amqp(_) | Transport::File { .. } => false,
             },
             catch_up,

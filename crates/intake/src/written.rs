@@ -59,7 +59,10 @@ impl Files {
     pub fn of<'a>(sources: impl Iterator<Item = &'a SourceUrl>) -> Self {
         let files = (0..).zip(sources).filter(|(_, url)| match url.transport {
             Transport::File { .. } => true,
-            Transport::Ami { .. } | Transport::WebSocket { .. } | Transport::Amqp(_) => false,
+            Transport::Ami { .. }
+            | Transport::Esl { .. }
+            | Transport::WebSocket { .. }
+            | Transport::Amqp(_) => false,
         });
         Self {
             all: files

@@ -19,6 +19,8 @@ pub enum SecretKind {
     Token,
     /// AMI's.
     Ami,
+    /// That of FreeSWITCH's event socket.
+    Esl,
     /// A broker's.
     Amqp,
     /// That of the broker dead letters go to.
@@ -33,9 +35,10 @@ pub enum SecretKind {
 
 impl SecretKind {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Token,
         Self::Ami,
+        Self::Esl,
         Self::Amqp,
         Self::DeadLetter,
         Self::Webhook,
@@ -48,6 +51,7 @@ impl SecretKind {
         match self {
             Self::Token => "token",
             Self::Ami => "ami-secret",
+            Self::Esl => "esl-secret",
             Self::Amqp => "amqp-secret",
             Self::DeadLetter => "dead-letter-secret",
             Self::Webhook => "webhook-secret",
@@ -61,6 +65,7 @@ impl SecretKind {
         match self {
             Self::Token => "CALLBRIDGE_TOKEN",
             Self::Ami => "CALLBRIDGE_AMI_SECRET",
+            Self::Esl => "CALLBRIDGE_ESL_SECRET",
             Self::Amqp => "CALLBRIDGE_AMQP_SECRET",
             Self::DeadLetter => "CALLBRIDGE_DEAD_LETTER_SECRET",
             Self::Webhook => "CALLBRIDGE_WEBHOOK_SECRET",
@@ -76,7 +81,7 @@ impl SecretKind {
             Self::Webhook => "--webhook-secret-file FILE",
             Self::Client => "--client-secret-file FILE",
             Self::PagePassword => "--page-password-file FILE",
-            Self::Ami | Self::Amqp | Self::DeadLetter => "secret-file=FILE",
+            Self::Ami | Self::Esl | Self::Amqp | Self::DeadLetter => "secret-file=FILE",
         }
     }
 }

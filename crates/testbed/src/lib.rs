@@ -12,6 +12,7 @@
 //! | [`pbx`] | PBXs on loopback, over AMI and over a WebSocket |
 //! | [`port`] | a port that nobody else takes |
 //! | [`proxy`] | a line that goes dead |
+//! | [`switch`] | a FreeSWITCH on loopback, over its event socket |
 //! | [`wait`] | waiting for the event itself |
 
 pub mod agents;
@@ -23,4 +24,5 @@ pub mod expected;
 pub mod pbx;
 pub mod port;
 pub mod proxy;
+pub mod switch;
 pub mod wait;

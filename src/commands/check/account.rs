@@ -45,7 +45,7 @@ pub(crate) fn unknown(flag: &SourceConfig) -> Option<CheckFinding> {
             "not known: the first message shows that the PBX writes into the queue, and until then \
              `status` says connected"
         }
-        Transport::Ami { .. } | Transport::File { .. } => return None,
+        Transport::Ami { .. } | Transport::Esl { .. } | Transport::File { .. } => return None,
     };
     Some(CheckFinding::well(
         format!("events of {}", short(flag)),

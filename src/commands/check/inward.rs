@@ -55,6 +55,7 @@ fn code(error: &callbridge_source::Error, transport: &Transport) -> Code {
         Transport::File { path, .. } if is_missing(path) => Code::NoInput,
         Transport::File { .. }
         | Transport::Ami { .. }
+        | Transport::Esl { .. }
         | Transport::WebSocket { .. }
         | Transport::Amqp(_) => by(error.fix()),
     }

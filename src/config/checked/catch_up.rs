@@ -48,7 +48,10 @@ fn unfit(url: &SourceUrl, sources: &[SourceConfig]) -> Option<String> {
     };
     let same = |source: &&SourceConfig| match &source.url.transport {
         Transport::File { path: other, .. } => path == other,
-        Transport::Ami { .. } | Transport::WebSocket { .. } | Transport::Amqp(_) => false,
+        Transport::Ami { .. }
+        | Transport::Esl { .. }
+        | Transport::WebSocket { .. }
+        | Transport::Amqp(_) => false,
     };
     if sources.iter().any(|source| same(&source)) {
         return Some("is a --source, too: a file is read in one of both ways".to_owned());

@@ -67,7 +67,8 @@ fn two_unnamed(sources: &[SourceConfig], faults: &mut Faults) {
     let place = |source: &SourceConfig| match &source.url.transport {
         Transport::Ami { endpoint, .. } => Some((true, endpoint.to_string())),
         Transport::WebSocket { endpoint, .. } => Some((false, endpoint.to_string())),
-        Transport::Amqp(_) | Transport::File { .. } => None,
+        // A switch gives each channel an id that no other has.
+        Transport::Esl { .. } | Transport::Amqp(_) | Transport::File { .. } => None,
     };
     for (at, source) in unnamed().enumerate() {
         let Some((manager, own)) = place(source) else {
@@ -104,6 +105,7 @@ fn source_secret(
 ) -> Option<SecretPlace> {
     let kind = match &url.transport {
         Transport::Ami { .. } => secrets::SecretKind::Ami,
+        Transport::Esl { .. } => secrets::SecretKind::Esl,
         Transport::Amqp(_) => secrets::SecretKind::Amqp,
         Transport::WebSocket { .. } | Transport::File { .. } => return None,
     };

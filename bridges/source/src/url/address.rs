@@ -24,7 +24,7 @@ impl SourceUrl {
     /// Where it is.
     pub fn address(&self) -> Address {
         Address(match &self.transport {
-            Transport::Ami { endpoint, .. } => on_line(endpoint, ""),
+            Transport::Ami { endpoint, .. } | Transport::Esl { endpoint } => on_line(endpoint, ""),
             Transport::WebSocket { endpoint, path } => on_line(endpoint, path.trim_matches('/')),
             Transport::Amqp(source) => {
                 let [host, port] = place(&source.broker.endpoint);

@@ -75,6 +75,18 @@ pub enum UrlFault {
         /// The key.
         key: String,
     },
+    /// A password that would cross a network in the clear.
+    #[error(
+        "{url}: the event socket knows no TLS, and its password would cross the network to {host} \
+         in the clear; add clear=yes if that way is protected (a VPN), else forward the port to \
+         this machine (ssh -L 8021:127.0.0.1:8021 {host}) and give esl://127.0.0.1"
+    )]
+    Clear {
+        /// The text given.
+        url: String,
+        /// Where the switch is.
+        host: String,
+    },
     /// A value that cannot be.
     #[error("{url}: {key}={value} cannot be; give {allowed}")]
     Value {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! ami://USER@HOST[:5038]      amis://USER@HOST[:5039]      AMI over TCP, over TLS
+//! esl://HOST[:8021][?clear=yes]                            FreeSWITCH's event socket
 //! ws://HOST[:80][/PATH]       wss://HOST[:443][/PATH]      AMI as JSON over a WebSocket
 //! amqp://USER@HOST[:5672][/VHOST]?queue=Q&format=F         amqps://…[:5671]
 //! file:///PATH?format=F[&from=end|start|DATE]
@@ -135,6 +136,11 @@ pub enum Transport {
         /// The manager user.
         user: String,
     },
+    /// FreeSWITCH's event socket.
+    Esl {
+        /// Where the switch listens.
+        endpoint: TcpEndpoint,
+    },
     /// AMI as JSON over a WebSocket.
     WebSocket {
         /// Where the gateway listens.
@@ -182,6 +188,7 @@ impl SourceUrl {
     pub const fn format(&self) -> Format {
         match &self.transport {
             Transport::Ami { .. } => Format::Ami,
+            Transport::Esl { .. } => Format::AmiJson,
             Transport::WebSocket { .. } => Format::AmiJson,
             Transport::Amqp(queue) => queue.format,
             Transport::File { format, .. } => *format,
@@ -201,9 +208,9 @@ impl SourceUrl {
     /// Where it is reached; `None` for a file.
     pub const fn endpoint(&self) -> Option<&TcpEndpoint> {
         match &self.transport {
-            Transport::Ami { endpoint, .. } | Transport::WebSocket { endpoint, .. } => {
-                Some(endpoint)
-            }
+            Transport::Ami { endpoint, .. }
+            | Transport::Esl { endpoint }
+            | Transport::WebSocket { endpoint, .. } => Some(endpoint),
             Transport::Amqp(queue) => Some(&queue.broker.endpoint),
             Transport::File { .. } => None,
         }
@@ -220,6 +227,7 @@ impl SourceUrl {
                     scheme(endpoint.tls, "ami", "amis")
                 )
             }
+            Transport::Esl { endpoint } => format!("esl://{endpoint}"),
             Transport::WebSocket { endpoint, path } => {
                 format!("{}://{endpoint}{path}", scheme(endpoint.tls, "ws", "wss"))
             }

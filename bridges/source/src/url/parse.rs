@@ -7,7 +7,7 @@ use crate::EventTime;
 use std::path::{Path, PathBuf};
 use url::Url;
 
-const SCHEMES: &str = "ami://, amis://, ws://, wss://, amqp://, amqps://, file:///";
+const SCHEMES: &str = "ami://, amis://, esl://, ws://, wss://, amqp://, amqps://, file:///";
 const SOURCE_EXAMPLE: &str = "for instance ami://USER@HOST:5038 or ws://HOST:8000/";
 const QUEUE_EXAMPLE: &str = "for instance amqp://USER@HOST/VHOST?queue=Q";
 const FILE_FORMATS: &str = "ami, ami-json, cel-csv or cdr-csv";
@@ -16,6 +16,7 @@ const QUEUE_FORMATS: &str = "asterisk-cel, asterisk-cdr or wazo";
 const HEARTBEAT: u16 = 15;
 
 const COMMON_KEYS: &[&str] = &["pbx", "secret-file", "ca-file"];
+const ESL_KEYS: &[&str] = &["clear", "pbx", "secret-file"];
 const FILE_KEYS: &[&str] = &["format", "from", "pbx", "secret-file", "ca-file"];
 #[rustfmt::skip]
 const AMQP_KEYS: &[&str] = &[
@@ -113,6 +114,7 @@ pub(super) fn source(text: &str) -> Result<SourceUrl, Vec<UrlFault>> {
     let scheme = url.scheme();
     let (known, variable) = match scheme {
         "ami" | "amis" | "ws" | "wss" => (COMMON_KEYS, "CALLBRIDGE_AMI_SECRET"),
+        "esl" => (ESL_KEYS, "CALLBRIDGE_ESL_SECRET"),
         "amqp" | "amqps" => (AMQP_KEYS, "CALLBRIDGE_AMQP_SECRET"),
         "file" => (FILE_KEYS, "CALLBRIDGE_AMI_SECRET"),
         other => {
@@ -149,6 +151,7 @@ pub(super) fn source(text: &str) -> Result<SourceUrl, Vec<UrlFault>> {
                 user: front.user(&mut faults),
             }
         }
+        "esl" => event_socket(&front, &mut keys, &mut faults),
         "ws" | "wss" => {
             let tls = scheme == "wss";
             if !url.username().is_empty() {
@@ -208,6 +211,26 @@ pub(super) fn queue(text: &str) -> Result<QueueUrl, Vec<UrlFault>> {
         secret_file,
         ca_file,
     })
+}
+
+fn event_socket(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<UrlFault>) -> Transport {
+    if !matches!(front.url.path(), "" | "/") {
+        faults.push(front.needless("the path", "end after HOST:PORT"));
+    }
+    if !front.url.username().is_empty() {
+        let cure = "the event socket knows a password alone: remove it";
+        faults.push(front.needless("the user", cure));
+    }
+    let endpoint = front.endpoint(false, 8021, faults);
+    let words = [("yes", true), ("no", false)];
+    let clear = keys.word("clear", &words, "yes or no", faults);
+    if endpoint.is_clear() && !endpoint.host.is_empty() && clear != Some(true) {
+        faults.push(UrlFault::Clear {
+            url: front.shown.to_owned(),
+            host: endpoint.host.clone(),
+        });
+    }
+    Transport::Esl { endpoint }
 }
 
 fn broker(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<UrlFault>) -> Broker {

@@ -1,6 +1,7 @@
 //! Sources against listeners of the tests' own: what goes over the line, what is told of it.
 
 mod ami;
+mod esl;
 mod file;
 mod hearing;
 mod listener;

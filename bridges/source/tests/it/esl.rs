@@ -1,0 +1,268 @@
+//! FreeSWITCH's event socket.
+
+use crate::listener::{Listener, say};
+use crate::stage::{Stage, impatient, settings, until};
+use callbridge_call::Mark;
+use callbridge_source::url::SourceUrl;
+use callbridge_source::{Fix, Item, Secret, Settings, Source, SourceId};
+use callbridge_testbed::proxy::Proxy;
+use callbridge_testbed::switch::{FakeSwitch, PASSWORD};
+use std::time::Duration;
+
+const RUNNING: &str = r#"{"row_count":2,"rows":[{"uuid":"a-1"},{"uuid":"b-2"}]}"#;
+
+fn url(port: u16) -> String {
+    format!("esl://127.0.0.1:{port}?secret-file={}", secret_file())
+}
+
+/// A file with the switch's password, the same for all tests of this process.
+fn secret_file() -> String {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let file = folder.join(format!("esl-{}.secret", std::process::id()));
+    std::fs::write(&file, PASSWORD).expect("written");
+    file.display().to_string()
+}
+
+/// The next mark; events that come before it are stepped over.
+async fn mark(stage: &mut Stage) -> Mark {
+    loop {
+        match stage.next().await {
+            Item::Mark { mark, .. } => return mark,
+            Item::Comes => {}
+            other => panic!("{other:?} instead of a mark"),
+        }
+    }
+}
+
+/// A line that is up on a switch without channels.
+async fn up(stage: &mut Stage) {
+    stage.up().await;
+    assert_eq!(mark(stage).await, Mark::LoggedIn);
+    let uptime = Some(Duration::from_secs(86_400));
+    assert_eq!(mark(stage).await, Mark::FullyBooted { uptime });
+    assert_eq!(mark(stage).await, Mark::ListEnd);
+}
+
+#[tokio::test]
+async fn it_logs_in_subscribes_and_gives_every_event_however_it_is_cut() {
+    let switch = FakeSwitch::start().await;
+    let mut stage = Stage::start(&url(switch.addr().port()), settings());
+    up(&mut stage).await;
+    let asked = switch.asked();
+    assert!(
+        asked[1].starts_with("event json CHANNEL_CREATE "),
+        "{asked:?}"
+    );
+    assert!(
+        asked[1].contains(" CUSTOM conference::maintenance "),
+        "{asked:?}"
+    );
+    // A plain one comes as well: whoever shares the socket may have asked for it.
+    let bodies = [
+        r#"{"Event-Name":"HEARTBEAT"}"#,
+        "Event-Name: CHANNEL_CREATE\n\n",
+    ];
+    for (kind, body) in ["json", "plain"].into_iter().zip(bodies) {
+        let frame = format!(
+            "Content-Length: {}\nContent-Type: text/event-{kind}\n\n{body}",
+            body.len()
+        );
+        for byte in frame.as_bytes() {
+            switch.says(&[*byte]).await;
+        }
+        assert_eq!(stage.text().await, body);
+    }
+    // Answers to nobody's question, and what is no event, come in between.
+    switch
+        .says(b"Content-Type: log/data\nContent-Length: 3\n\nabcContent-Type: x/y\n\n")
+        .await;
+    switch.event(bodies[0]).await;
+    assert_eq!(stage.text().await, bodies[0]);
+    assert_eq!(stage.counts.now().frames, 3);
+    assert_eq!(stage.stop().await, []);
+}
+
+#[tokio::test]
+async fn what_goes_on_at_the_login_is_told_channel_by_channel() {
+    let switch = FakeSwitch::start().await;
+    switch.answers("show channels as json", RUNNING);
+    let dump = r#"{"Event-Name":"CHANNEL_DATA","Unique-ID":"a-1"}"#;
+    switch.answers("uuid_dump a-1 json", dump);
+    switch.answers("uuid_dump b-2 json", "-ERR No such channel!\n");
+    let mut stage = Stage::start(&url(switch.addr().port()), settings());
+    stage.up().await;
+    assert_eq!(mark(&mut stage).await, Mark::LoggedIn);
+    assert!(matches!(mark(&mut stage).await, Mark::FullyBooted { .. }));
+    assert_eq!(stage.text().await, dump);
+    assert_eq!(mark(&mut stage).await, Mark::ListEnd);
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_named_with_whose_hand_mends_it_and_mended_in_place() {
+    let switch = FakeSwitch::start().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("secret");
+    std::fs::write(&file, "ClueCon").expect("written");
+    let port = switch.addr().port();
+    let text = format!("esl://127.0.0.1:{port}?secret-file={}", file.display());
+    let mut stage = Stage::start(&text, settings());
+    let why = stage.down().await;
+    assert!(
+        why.contains("refused the password; give the one of event_socket.conf.xml"),
+        "{why}"
+    );
+    assert!(!why.contains("ClueCon"), "{why}");
+    let url = SourceUrl::parse(&text).expect("a source");
+    let secret = Secret::of(&url, None);
+    let clock = || callbridge_source::EventTime::from_seconds(0);
+    let source = Source::new(SourceId(0), url, secret, None, Settings::default(), clock);
+    let error = source.probe().await.expect_err("a wrong password");
+    assert_eq!(error.fix(), Fix::Secret);
+    std::fs::write(&file, PASSWORD).expect("written");
+    up(&mut stage).await;
+}
+
+#[tokio::test]
+async fn an_address_that_is_not_let_in_is_named_with_the_line_that_mends_it() {
+    let switch = FakeSwitch::start().await;
+    switch.lets_nobody_in();
+    let mut stage = Stage::start(&url(switch.addr().port()), settings());
+    let why = stage.down().await;
+    assert!(why.contains("apply-inbound-acl"), "{why}");
+}
+
+#[tokio::test]
+async fn what_is_no_event_socket_is_named() {
+    let listener = Listener::plain().await;
+    let mut stage = Stage::start(&url(listener.port()), settings());
+    let mut line = listener.accept().await;
+    say(&mut line, b"Asterisk Call Manager/11.0.0\r\n").await;
+    let why = stage.down().await;
+    assert!(
+        why.contains("no event socket of FreeSWITCH: it says \"Asterisk Call"),
+        "{why}"
+    );
+}
+
+#[tokio::test]
+async fn a_half_open_line_is_found_and_opened_again_with_its_gap() {
+    let switch = FakeSwitch::start().await;
+    let proxy = Proxy::start(switch.addr().port()).await;
+    let mut stage = Stage::start(&url(proxy.port()), impatient());
+    up(&mut stage).await;
+    // Each answer to a keep-alive is a sign of life: three times the silence that would end it.
+    switch.is_asked("api uptime ms", 14).await;
+    proxy.freeze();
+    let why = stage.down().await;
+    assert!(why.contains("no byte for 0.4 s"), "{why}");
+    stage.up().await;
+    let why = stage.gap().await;
+    assert!(why.contains("events may be missing"), "{why}");
+    assert_eq!(mark(&mut stage).await, Mark::LoggedIn);
+}
+
+#[tokio::test]
+async fn another_process_of_the_switch_is_told_before_its_first_event() {
+    let switch = FakeSwitch::start().await;
+    switch.answers("uptime ms", "-ERR uptime Command not found!\n");
+    switch.answers("show channels as json", "-ERR show Command not found!\n");
+    let mut stage = Stage::start(&url(switch.addr().port()), settings());
+    stage.up().await;
+    assert_eq!(mark(&mut stage).await, Mark::LoggedIn);
+    let of = |core: &str| format!(r#"{{"Event-Name":"HEARTBEAT","Core-UUID":"{core}"}}"#);
+    switch.subscribed(1).await;
+    switch.event(&of("one")).await;
+    assert_eq!(stage.next().await, Item::Comes);
+    assert_eq!(stage.text().await, of("one"));
+    switch.cuts().await;
+    assert!(stage.down().await.contains("closed"));
+    stage.up().await;
+    stage.gap().await;
+    assert_eq!(mark(&mut stage).await, Mark::LoggedIn);
+    switch.subscribed(2).await;
+    switch.event(&of("two")).await;
+    assert!(matches!(
+        mark(&mut stage).await,
+        Mark::FullyBooted { uptime: Some(_) }
+    ));
+    assert_eq!(stage.text().await, of("two"));
+}
+
+#[tokio::test]
+async fn an_orderly_stop_is_a_mark_and_an_event_that_is_too_long_is_counted() {
+    let switch = FakeSwitch::start().await;
+    let mut stage = Stage::start(&url(switch.addr().port()), settings());
+    up(&mut stage).await;
+    let long = format!(
+        r#"{{"Event-Name":"CHANNEL_CREATE","x":"{}"}}"#,
+        "y".repeat(1 << 20)
+    );
+    switch.event(&long).await;
+    let counts = stage.counts.clone();
+    until("the count", || counts.now().too_long == 1).await;
+    switch.event(r#"{"Event-Name":"SHUTDOWN"}"#).await;
+    assert!(stage.text().await.contains("SHUTDOWN"));
+    switch
+        .says(
+            b"Content-Type: text/disconnect-notice\nContent-Length: 31\n\n\
+              The system is being shut down.\n",
+        )
+        .await;
+    assert_eq!(mark(&mut stage).await, Mark::Shutdown);
+    let why = stage.down().await;
+    assert!(why.contains("The system is being shut down."), "{why}");
+}
+
+#[tokio::test]
+async fn a_number_of_channels_that_is_another_twice_has_them_listed_with_a_gap() {
+    let switch = FakeSwitch::start().await;
+    let mut stage = Stage::start(&url(switch.addr().port()), settings());
+    up(&mut stage).await;
+    switch.answers("show channels as json", RUNNING);
+    let dump = r#"{"Event-Name":"CHANNEL_DATA"}"#;
+    switch.answers("uuid_dump a-1 json", dump);
+    switch.answers("uuid_dump b-2 json", dump);
+    let heartbeat = r#"{"Event-Name":"HEARTBEAT","Session-Count":"2"}"#;
+    for _ in 0..2 {
+        switch.event(heartbeat).await;
+        assert_eq!(stage.text().await, heartbeat);
+    }
+    let why = stage.gap().await;
+    assert!(why.contains("2 that were not heard of"), "{why}");
+    assert_eq!(
+        (stage.text().await, stage.text().await),
+        (dump.into(), dump.into())
+    );
+    assert_eq!(mark(&mut stage).await, Mark::ListEnd);
+}
+
+#[test]
+fn a_password_crosses_a_network_only_where_that_is_said_to_be_well() {
+    let faults = |text: &str| match SourceUrl::parse(text) {
+        Ok(_) => String::new(),
+        Err(faults) => faults.iter().map(|it| format!("{it}\n")).collect(),
+    };
+    for well in [
+        "esl://127.0.0.1",
+        "esl://localhost:8022?pbx=hq",
+        "esl://[::1]?secret-file=/s",
+        "esl://10.0.0.5?clear=yes",
+    ] {
+        assert_eq!(faults(well), "", "{well}");
+    }
+    let said = faults("esl://pbx.example:8021");
+    assert!(
+        said.contains("add clear=yes") && said.contains("ssh -L"),
+        "{said}"
+    );
+    assert!(faults("esl://10.0.0.5?clear=no").contains("clear=yes"));
+    assert!(faults("esl://10.0.0.5?clear=perhaps").contains("yes or no"));
+    assert!(faults("esl://user@127.0.0.1").contains("remove it"));
+    let said = faults("esl://:ClueCon@127.0.0.1");
+    assert!(
+        said.contains("CALLBRIDGE_ESL_SECRET") && !said.contains("ClueCon"),
+        "{said}"
+    );
+    let url = SourceUrl::parse("esl://127.0.0.1?secret-file=/s").expect("a source");
+    assert_eq!(url.key(), "esl://127.0.0.1:8021");
+}

@@ -1,0 +1,212 @@
+//! A FreeSWITCH on loopback that answers at its event socket as the recorded ones did, and says
+//! what a test has it say.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+
+/// The password of its event socket.
+pub const PASSWORD: &str = "password of the switch";
+const WITHIN: Duration = Duration::from_secs(180);
+/// What a socket says when it closes a line itself.
+const FAREWELL: &str = "Content-Type: text/disconnect-notice\nContent-Length: 67\n\n\
+    Disconnected, goodbye.\nSee you at ClueCon! http://www.cluecon.com/\n";
+
+/// What a test has the line say; `None` closes it.
+type Say = Option<Vec<u8>>;
+
+#[derive(Default)]
+struct SwitchState {
+    line: Mutex<Option<mpsc::Sender<Say>>>,
+    asked: watch::Sender<Vec<String>>,
+    /// What `api` answers to these words.
+    answers: Mutex<BTreeMap<String, String>>,
+    /// Subscribed lines so far.
+    listeners: watch::Sender<u64>,
+    refuses_addresses: std::sync::atomic::AtomicBool,
+}
+
+/// A switch; who subscribes last is who hears it.
+pub struct FakeSwitch {
+    addr: SocketAddr,
+    shared: Arc<SwitchState>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl FakeSwitch {
+    /// One without channels, that lets in whoever knows [`PASSWORD`].
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let addr = listener.local_addr().expect("bound");
+        let shared = Arc::new(SwitchState::default());
+        let ours = Arc::clone(&shared);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, Arc::clone(&ours)));
+            }
+        });
+        let switch = Self { addr, shared };
+        switch.answers("show channels as json", r#"{"row_count":0}"#);
+        switch.answers("uptime ms", "86400000\n");
+        switch
+    }
+
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// From now on `api COMMAND` is answered so.
+    pub fn answers(&self, command: &str, answer: &str) {
+        lock(&self.shared.answers).insert(command.to_owned(), answer.to_owned());
+    }
+
+    /// From now on no address is let in.
+    pub fn lets_nobody_in(&self) {
+        let refuses = &self.shared.refuses_addresses;
+        refuses.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// Waits until somebody has subscribed for the `n`-th time.
+    pub async fn subscribed(&self, n: u64) {
+        let mut listeners = self.shared.listeners.subscribe();
+        let waited = tokio::time::timeout(WITHIN, listeners.wait_for(|it| *it >= n)).await;
+        waited.expect("a subscription in time").expect("a switch");
+    }
+
+    /// Everything asked of it, in order.
+    pub fn asked(&self) -> Vec<String> {
+        self.shared.asked.borrow().clone()
+    }
+
+    /// Waits until this was asked for the `n`-th time.
+    pub async fn is_asked(&self, command: &str, n: usize) {
+        let mut asked = self.shared.asked.subscribe();
+        let times = |all: &Vec<String>| all.iter().filter(|it| *it == command).count() >= n;
+        let waited = tokio::time::timeout(WITHIN, asked.wait_for(times)).await;
+        waited.expect("a question in time").expect("a switch");
+    }
+
+    /// Says these bytes to who subscribed last.
+    pub async fn says(&self, bytes: &[u8]) {
+        self.say(Some(bytes.to_vec())).await;
+    }
+
+    /// Says an event as JSON.
+    pub async fn event(&self, body: &str) {
+        let head = format!(
+            "Content-Length: {}\nContent-Type: text/event-json\n\n",
+            body.len()
+        );
+        self.says(&[head.as_bytes(), body.as_bytes()].concat())
+            .await;
+    }
+
+    /// Ends the line without a word.
+    pub async fn cuts(&self) {
+        self.say(None).await;
+    }
+
+    async fn say(&self, say: Say) {
+        let line = lock(&self.shared.line).clone();
+        let line = line.expect("somebody has subscribed");
+        // A line that is gone hears nothing, as with a real one.
+        let _ = line.send(say).await;
+    }
+}
+
+/// What a recorded socket said behind the answer to the subscription.
+pub fn behind_subscription(recorded: &[u8]) -> &[u8] {
+    let mut rest = recorded;
+    for _ in 0..3 {
+        let end = rest.windows(2).position(|it| it == b"\n\n");
+        rest = &rest[end.expect("three answers") + 2..];
+    }
+    rest
+}
+
+async fn serve(stream: TcpStream, shared: Arc<SwitchState>) {
+    let (read, mut write) = stream.into_split();
+    if shared
+        .refuses_addresses
+        .load(std::sync::atomic::Ordering::Relaxed)
+    {
+        let words = "Content-Type: text/rude-rejection\nContent-Length: 24\n\n\
+                     Access Denied, go away.\n";
+        let _ = write.write_all(words.as_bytes()).await;
+        return;
+    }
+    let mut commands = BufReader::new(read).lines();
+    let (say, mut said) = mpsc::channel(1024);
+    let mut authorized = false;
+    if write
+        .write_all(b"Content-Type: auth/request\n\n")
+        .await
+        .is_err()
+    {
+        return;
+    }
+    loop {
+        let bytes = tokio::select! {
+            line = commands.next_line() => match line {
+                Ok(Some(line)) if line.is_empty() => continue,
+                Ok(Some(line)) => {
+                    let (answer, end) = answer(&shared, &mut authorized, &line);
+                    if line.starts_with("event ") && authorized {
+                        *lock(&shared.line) = Some(say.clone());
+                        shared.listeners.send_modify(|count| *count += 1);
+                    }
+                    shared.asked.send_modify(|asked| asked.push(line));
+                    if end {
+                        let _ = write.write_all(answer.as_bytes()).await;
+                        return;
+                    }
+                    answer.into_bytes()
+                }
+                Ok(None) | Err(_) => return,
+            },
+            say = said.recv() => match say {
+                Some(Some(bytes)) => bytes,
+                Some(None) | None => return,
+            },
+        };
+        if write.write_all(&bytes).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn reply(words: &str) -> String {
+    format!("Content-Type: command/reply\nReply-Text: {words}\n\n")
+}
+
+/// The answer to a command, and whether the line ends with it.
+fn answer(shared: &SwitchState, authorized: &mut bool, line: &str) -> (String, bool) {
+    match line.split_once(' ').unwrap_or((line, "")) {
+        ("auth", password) if password == PASSWORD => {
+            *authorized = true;
+            (reply("+OK accepted"), false)
+        }
+        ("auth", _) => (reply("-ERR invalid") + FAREWELL, true),
+        ("exit", _) => (reply("+OK bye") + FAREWELL, true),
+        _ if !*authorized => (reply("-ERR command not found"), false),
+        ("event", _) => (reply("+OK event listener enabled json"), false),
+        ("api", command) => {
+            let answers = lock(&shared.answers);
+            let name = command.split(' ').next().unwrap_or_default();
+            let missing = format!("-ERR {name} Command not found!\n");
+            let body = answers.get(command).cloned().unwrap_or(missing);
+            let length = body.len();
+            let head = format!("Content-Type: api/response\nContent-Length: {length}\n\n");
+            (head + &body, false)
+        }
+        _ => (reply("-ERR command not found"), false),
+    }
+}
