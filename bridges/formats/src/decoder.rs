@@ -6,21 +6,35 @@ use callbridge_call::Decoded;
 
 /// Decodes the messages of one source. It keeps what later messages need.
 #[derive(Debug)]
-pub struct Decoder(Box<AsteriskDecoder>);
+pub struct Decoder(Reader);
+
+#[derive(Debug)]
+enum Reader {
+    Asterisk(Box<AsteriskDecoder>),
+    Freeswitch(Box<callbridge_freeswitch::Decoder>),
+}
 
 impl Decoder {
     /// A decoder at the beginning of a source.
     pub fn new(format: Format, settings: DecoderSettings) -> Self {
-        Self(Box::new(AsteriskDecoder::new(
-            format.of_asterisk(),
-            settings,
-        )))
+        if let Some(format) = format.of_asterisk() {
+            return Self(Reader::Asterisk(Box::new(AsteriskDecoder::new(
+                format, settings,
+            ))));
+        }
+        let variables = settings.variables;
+        let settings = callbridge_freeswitch::DecoderSettings { variables };
+        let decoder = callbridge_freeswitch::Decoder::new(settings);
+        Self(Reader::Freeswitch(Box::new(decoder)))
     }
 
     /// Decodes one message, as [`Framer`](crate::Framer), a WebSocket frame or an AMQP delivery
     /// gives it. Never panics, whatever the bytes.
     #[inline]
     pub fn decode<'a>(&'a mut self, message: &'a [u8]) -> Decoded<'a> {
-        self.0.decode(message)
+        match &mut self.0 {
+            Reader::Asterisk(decoder) => decoder.decode(message),
+            Reader::Freeswitch(decoder) => decoder.decode(message),
+        }
     }
 }

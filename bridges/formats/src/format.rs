@@ -15,6 +15,7 @@ use std::str::FromStr;
 /// | [`CdrAmqp`](Self::CdrAmqp) | `asterisk-cdr` | one JSON body a line | no | ISO 8601 |
 /// | [`CdrCsv`](Self::CdrCsv) | `cdr-csv` | CSV records | no | local, or epoch |
 /// | [`Wazo`](Self::Wazo) | `wazo` | one JSON body a line | yes | as of AMI |
+/// | [`Freeswitch`](Self::Freeswitch) | `freeswitch` | frames, or one JSON body a line | yes | epoch |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Format {
     /// AMI as Asterisk speaks it on TCP port 5038.
@@ -31,6 +32,8 @@ pub enum Format {
     CdrCsv,
     /// Message bodies of Wazo's bus: an AMI event each, in an envelope.
     Wazo,
+    /// FreeSWITCH's events: what its event socket says, and message bodies of mod_amqp.
+    Freeswitch,
 }
 
 /// How messages are told apart on a stream or in a file.
@@ -42,11 +45,13 @@ pub enum Framing {
     Line,
     /// A message is a CSV record: a line, or several where a quoted field holds line ends.
     CsvRecord,
+    /// A message is an event of FreeSWITCH: in a frame of its event socket, or on a line.
+    Event,
 }
 
 impl Format {
     /// Every format, in the order of the table above.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Ami,
         Self::AmiJson,
         Self::CelCsv,
@@ -54,6 +59,7 @@ impl Format {
         Self::CdrAmqp,
         Self::CdrCsv,
         Self::Wazo,
+        Self::Freeswitch,
     ];
 
     /// The name on the command line and in `format=`.
@@ -66,6 +72,7 @@ impl Format {
             Self::CdrAmqp => "asterisk-cdr",
             Self::CdrCsv => "cdr-csv",
             Self::Wazo => "wazo",
+            Self::Freeswitch => "freeswitch",
         }
     }
 
@@ -75,12 +82,13 @@ impl Format {
             Self::Ami => Framing::EmptyLine,
             Self::AmiJson | Self::CelAmqp | Self::CdrAmqp | Self::Wazo => Framing::Line,
             Self::CelCsv | Self::CdrCsv => Framing::CsvRecord,
+            Self::Freeswitch => Framing::Event,
         }
     }
 
-    /// As the crate that reads Asterisk's formats calls it.
-    pub(crate) const fn of_asterisk(self) -> AsteriskFormat {
-        match self {
+    /// As the crate that reads Asterisk's formats calls it; `None` for those of others.
+    pub(crate) const fn of_asterisk(self) -> Option<AsteriskFormat> {
+        Some(match self {
             Self::Ami => AsteriskFormat::Ami,
             Self::AmiJson => AsteriskFormat::AmiJson,
             Self::CelCsv => AsteriskFormat::CelCsv,
@@ -88,13 +96,14 @@ impl Format {
             Self::CdrAmqp => AsteriskFormat::CdrAmqp,
             Self::CdrCsv => AsteriskFormat::CdrCsv,
             Self::Wazo => AsteriskFormat::Wazo,
-        }
+            Self::Freeswitch => return None,
+        })
     }
 
     /// It can carry channel variables, so that a `var:` lead rule can be met.
     pub const fn has_variables(self) -> bool {
         match self {
-            Self::Ami | Self::AmiJson | Self::Wazo => true,
+            Self::Ami | Self::AmiJson | Self::Wazo | Self::Freeswitch => true,
             Self::CelCsv | Self::CelAmqp | Self::CdrAmqp | Self::CdrCsv => false,
         }
     }
@@ -103,7 +112,12 @@ impl Format {
     pub const fn only_cdrs(self) -> bool {
         match self {
             Self::CdrAmqp | Self::CdrCsv => true,
-            Self::Ami | Self::AmiJson | Self::CelCsv | Self::CelAmqp | Self::Wazo => false,
+            Self::Ami
+            | Self::AmiJson
+            | Self::CelCsv
+            | Self::CelAmqp
+            | Self::Wazo
+            | Self::Freeswitch => false,
         }
     }
 }
@@ -117,8 +131,8 @@ impl fmt::Display for Format {
 /// A format's name that is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no format {0:?}: give ami, ami-json, cel-csv, cdr-csv, asterisk-cel, asterisk-cdr \
-     or wazo"
+    "there is no format {0:?}: give ami, ami-json, cel-csv, cdr-csv, asterisk-cel, asterisk-cdr, \
+     wazo or freeswitch"
 )]
 pub struct UnknownFormat(String);
 
@@ -160,6 +174,7 @@ mod tests {
         asterisk-cdr Line variables=false cdrs=true
         cdr-csv CsvRecord variables=false cdrs=true
         wazo Line variables=true cdrs=false
+        freeswitch Event variables=true cdrs=false
         ");
     }
 }

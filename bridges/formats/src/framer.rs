@@ -1,7 +1,7 @@
 //! Where one message ends and the next begins.
 
 use crate::format::Format;
-use crate::split::Splitter;
+use crate::split::FormatSplitter;
 use callbridge_call::framing::FrameStep;
 
 /// What a [`Framer`] gives out.
@@ -21,7 +21,7 @@ pub enum Frame<'a> {
 /// [`filled`](Self::filled)) and lent out from there. It holds one message and one piece at most.
 #[derive(Debug)]
 pub struct Framer {
-    splitter: Splitter,
+    splitter: FormatSplitter,
     buffer: Vec<u8>,
     /// `buffer[start..end]` came in and was not given out yet.
     start: usize,
@@ -37,7 +37,7 @@ impl Framer {
 
     /// A framer at `position` bytes into a file.
     pub fn at(format: Format, position: u64) -> Self {
-        let splitter = Splitter::new(format.framing());
+        let splitter = FormatSplitter::new(format.framing());
         Self {
             splitter,
             buffer: Vec::new(),
@@ -114,7 +114,7 @@ impl Framer {
 /// Splits bytes that are all there into messages, borrowed from them.
 #[derive(Clone, Debug)]
 pub struct Frames<'a> {
-    splitter: Splitter,
+    splitter: FormatSplitter,
     rest: &'a [u8],
 }
 
@@ -122,7 +122,7 @@ impl<'a> Frames<'a> {
     /// The messages of `bytes`.
     pub fn new(format: Format, bytes: &'a [u8]) -> Self {
         Self {
-            splitter: Splitter::new(format.framing()),
+            splitter: FormatSplitter::new(format.framing()),
             rest: bytes,
         }
     }

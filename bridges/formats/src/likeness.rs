@@ -56,6 +56,7 @@ impl Likeness {
             Format::CdrAmqp => "messages of asterisk-cdr-amqp".to_owned(),
             Format::CdrCsv => "CDR rows of cdr_csv".to_owned(),
             Format::Wazo => "messages of Wazo's bus".to_owned(),
+            Format::Freeswitch => "events of FreeSWITCH".to_owned(),
         };
         let format = Some(format);
         Some(Self { format, what })

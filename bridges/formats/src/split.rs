@@ -2,6 +2,7 @@
 
 use crate::format::Framing;
 use callbridge_call::framing::{FrameStep, MESSAGE_BYTES_MAX};
+use callbridge_freeswitch::Step;
 use memchr::{memchr, memchr2, memmem};
 
 /// A CSV record of more lines is taken to begin with a torn line whose quote never closes.
@@ -9,6 +10,38 @@ const RECORD_LINES_MAX: usize = 16;
 
 /// Where a message ends: its last byte's index plus one, and where the next begins.
 type MessageEnd = (usize, usize);
+
+/// Finds the messages of one format.
+#[derive(Clone, Debug)]
+pub(crate) enum FormatSplitter {
+    Text(Box<Splitter>),
+    Events(callbridge_freeswitch::Splitter),
+}
+
+impl FormatSplitter {
+    pub(crate) fn new(framing: Framing) -> Self {
+        match framing {
+            Framing::EmptyLine | Framing::Line | Framing::CsvRecord => {
+                Self::Text(Box::new(Splitter::new(framing)))
+            }
+            Framing::Event => Self::Events(callbridge_freeswitch::Splitter::new()),
+        }
+    }
+
+    /// Looks for the next message in `bytes`, which go on where the last step's `used` ended.
+    /// `at_end`: nothing will follow.
+    #[inline]
+    pub(crate) fn step(&mut self, bytes: &[u8], at_end: bool) -> FrameStep {
+        match self {
+            Self::Text(splitter) => splitter.step(bytes, at_end),
+            Self::Events(splitter) => match splitter.step(bytes, at_end) {
+                Step::Message { from, to, used } => FrameStep::Message { from, to, used },
+                Step::TooLong { bytes, used } => FrameStep::TooLong { bytes, used },
+                Step::More { used } => FrameStep::More { used },
+            },
+        }
+    }
+}
 
 /// Finds messages in bytes that begin where the last step left off.
 #[derive(Clone, Debug)]
@@ -44,7 +77,7 @@ impl Splitter {
         let searched = self.searched.saturating_sub(from);
         let end = match self.framing {
             Framing::EmptyLine => self.ends.find(body, searched, self.dropped > 0, at_end),
-            Framing::Line => line(body, searched, at_end),
+            Framing::Line | Framing::Event => line(body, searched, at_end),
             Framing::CsvRecord => record(body, searched, self.dropped > 0, at_end),
         };
         match end {

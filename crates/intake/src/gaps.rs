@@ -105,9 +105,12 @@ impl IntakeSource {
     fn tells_events(&self) -> bool {
         match self.settings.format {
             Format::CdrAmqp | Format::CdrCsv => false,
-            Format::Ami | Format::AmiJson | Format::CelCsv | Format::CelAmqp | Format::Wazo => {
-                !self.settings.catch_up
-            }
+            Format::Ami
+            | Format::AmiJson
+            | Format::CelCsv
+            | Format::CelAmqp
+            | Format::Wazo
+            | Format::Freeswitch => !self.settings.catch_up,
         }
     }
 }
@@ -146,9 +149,12 @@ impl Intake {
         let files = self.files_of(&source.settings.pbx);
         let patience = files.map(|file| match file.settings.format {
             Format::CdrAmqp | Format::CdrCsv => Patience::CDR.second,
-            Format::Ami | Format::AmiJson | Format::CelCsv | Format::CelAmqp | Format::Wazo => {
-                Patience::CEL.second
-            }
+            Format::Ami
+            | Format::AmiJson
+            | Format::CelCsv
+            | Format::CelAmqp
+            | Format::Wazo
+            | Format::Freeswitch => Patience::CEL.second,
         });
         patience.max()
     }

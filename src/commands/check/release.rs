@@ -69,7 +69,12 @@ fn reads_cel(config: &Config, flag: &SourceConfig) -> bool {
     let mut same = config.sources.iter().filter(|it| it.pbx == flag.pbx);
     same.any(|it| match it.url.format() {
         Format::CelCsv | Format::CelAmqp => true,
-        Format::Ami | Format::AmiJson | Format::CdrAmqp | Format::CdrCsv | Format::Wazo => false,
+        Format::Ami
+        | Format::AmiJson
+        | Format::CdrAmqp
+        | Format::CdrCsv
+        | Format::Wazo
+        | Format::Freeswitch => false,
     })
 }
 

@@ -58,7 +58,12 @@ fn unfit(url: &SourceUrl, sources: &[SourceConfig]) -> Option<String> {
     }
     match format {
         Format::CelCsv | Format::CdrCsv => None,
-        Format::Ami | Format::AmiJson | Format::CelAmqp | Format::CdrAmqp | Format::Wazo => {
+        Format::Ami
+        | Format::AmiJson
+        | Format::CelAmqp
+        | Format::CdrAmqp
+        | Format::Wazo
+        | Format::Freeswitch => {
             Some("is no file of CEL or CDRs: give format=cel-csv or cdr-csv".to_owned())
         }
     }

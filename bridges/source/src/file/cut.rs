@@ -7,7 +7,7 @@ use callbridge_formats::{Format, Framer, Framing};
 pub(super) fn last_end(format: Format, bytes: &[u8]) -> Option<usize> {
     let mut ends = memchr::memrchr_iter(b'\n', bytes);
     let end = match format.framing() {
-        Framing::Line | Framing::CsvRecord => ends.next(),
+        Framing::Line | Framing::CsvRecord | Framing::Event => ends.next(),
         Framing::EmptyLine => ends.find(|end| {
             let start = memchr::memrchr(b'\n', &bytes[..*end]).map_or(0, |at| at + 1);
             matches!(&bytes[start..*end], b"" | b"\r")

@@ -188,7 +188,7 @@ impl SourceUrl {
     pub const fn format(&self) -> Format {
         match &self.transport {
             Transport::Ami { .. } => Format::Ami,
-            Transport::Esl { .. } => Format::AmiJson,
+            Transport::Esl { .. } => Format::Freeswitch,
             Transport::WebSocket { .. } => Format::AmiJson,
             Transport::Amqp(queue) => queue.format,
             Transport::File { format, .. } => *format,

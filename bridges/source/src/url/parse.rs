@@ -10,8 +10,8 @@ use url::Url;
 const SCHEMES: &str = "ami://, amis://, esl://, ws://, wss://, amqp://, amqps://, file:///";
 const SOURCE_EXAMPLE: &str = "for instance ami://USER@HOST:5038 or ws://HOST:8000/";
 const QUEUE_EXAMPLE: &str = "for instance amqp://USER@HOST/VHOST?queue=Q";
-const FILE_FORMATS: &str = "ami, ami-json, cel-csv or cdr-csv";
-const QUEUE_FORMATS: &str = "asterisk-cel, asterisk-cdr or wazo";
+const FILE_FORMATS: &str = "ami, ami-json, cel-csv, cdr-csv or freeswitch";
+const QUEUE_FORMATS: &str = "asterisk-cel, asterisk-cdr, wazo or freeswitch";
 /// Seconds between two heartbeats when the URL does not say: a dead line is found in 30.
 const HEARTBEAT: u16 = 15;
 
@@ -274,7 +274,12 @@ fn queue_name(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<UrlFault>
 fn queue_source(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<UrlFault>) -> QueueSource {
     let broker = broker(front, keys, faults);
     let queue = queue_name(front, keys, faults);
-    let formats = [Format::CelAmqp, Format::CdrAmqp, Format::Wazo];
+    let formats = [
+        Format::CelAmqp,
+        Format::CdrAmqp,
+        Format::Wazo,
+        Format::Freeswitch,
+    ];
     let format = format(front, keys, &formats, QUEUE_FORMATS, faults);
     let words = [("yes", true), ("no", false)];
     let declare = keys.word("declare", &words, "yes or no", faults);
@@ -324,7 +329,9 @@ fn file(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<UrlFault>) -> T
         faults.push(front.missing("the path", "write file:///PATH"));
     }
     #[rustfmt::skip]
-    let formats = [Format::Ami, Format::AmiJson, Format::CelCsv, Format::CdrCsv];
+    let formats = [
+        Format::Ami, Format::AmiJson, Format::CelCsv, Format::CdrCsv, Format::Freeswitch,
+    ];
     let format = format(front, keys, &formats, FILE_FORMATS, faults);
     let from = match keys.take("from") {
         None => From::End,

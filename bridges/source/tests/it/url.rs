@@ -68,7 +68,7 @@ fn all_faults_are_told_at_once() {
     URL: heartbeat=600 cannot be; give 2 to 25 (seconds): a dead line must be found within a minute
     URL: the user is missing; write amqp://USER@HOST
     URL: queue= is missing; name the durable queue: queue=NAME
-    URL: format=cel cannot be; give asterisk-cel, asterisk-cdr or wazo
+    URL: format=cel cannot be; give asterisk-cel, asterisk-cdr, wazo or freeswitch
     URL: exchange= is missing; name what bind= binds to, or remove bind=
     "
     );
