@@ -187,7 +187,9 @@ impl Assembler {
         at: EventTime,
         arrived: EventTime,
     ) {
-        if let Kind::Listed { .. } = event.kind {
+        let traits = event.channel.traits.as_ref();
+        let listed = traits.is_some_and(|it| it.listed);
+        if listed || matches!(event.kind, Kind::Listed { .. }) {
             self.listening.listed.insert(id.clone());
         }
         let back = self.listening.back;

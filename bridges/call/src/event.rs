@@ -172,6 +172,8 @@ pub struct ChannelTraits<'a> {
     pub dialled: Text<'a>,
     /// Nothing can have happened to it before that was not told.
     pub fresh: bool,
+    /// The PBX lists it among those that are up.
+    pub listed: bool,
     /// When it was made.
     pub created: Option<EventTime>,
     /// When it answered; `None` as long as it has not.

@@ -116,13 +116,9 @@ pub enum Heard<'a> {
     },
     /// An event that is longer than any there is.
     TooLong,
-    /// The switch says that it closes the line.
-    Closing {
-        /// Its words.
-        words: String,
-        /// It stops.
-        stops: bool,
-    },
+    /// The switch closes the line, with these words. They are those of a switch that stops, too,
+    /// when the module of the event socket alone is loaded anew: only its event tells them apart.
+    Closing(String),
     /// The line is of no use.
     Refused(Refusal),
 }
@@ -167,9 +163,6 @@ pub struct Dialogue {
     core: Option<Vec<u8>>,
     /// An event was heard on this line.
     events: bool,
-    /// The switch has said that it stops. The farewell says so as well when the module of the
-    /// event socket alone is loaded anew, and calls go on.
-    stopping: bool,
 }
 
 impl Dialogue {
@@ -192,7 +185,6 @@ impl Dialogue {
             sessions: Sessions::default(),
             core,
             events: false,
-            stopping: false,
         })
     }
 
@@ -243,8 +235,7 @@ impl Dialogue {
         self.state = State::Ended;
         let words = String::from_utf8_lossy(body);
         let words = words.lines().next().unwrap_or_default().trim().to_owned();
-        let stops = self.stopping;
-        Heard::Closing { words, stops }
+        Heard::Closing(words)
     }
 
     fn log_in<'a>(&mut self) -> Heard<'a> {
@@ -382,7 +373,6 @@ impl Dialogue {
                     self.sessions.gone(id);
                 }
             }
-            Some(b"SHUTDOWN") => self.stopping = true,
             Some(b"HEARTBEAT") => {
                 let count = of_event(event, "Session-Count").and_then(number);
                 if count.is_some_and(|count| self.sessions.counted(count)) && !self.listing.open {

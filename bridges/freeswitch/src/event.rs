@@ -281,6 +281,7 @@ fn traits<'a>(rule: Rule, inbound: bool, fields: &mut Fields<'a>) -> ChannelTrai
         extension,
         dialled: dialled(rule, inbound, fields),
         fresh: is_fresh(rule, fields),
+        listed: rule == Rule::Dump,
         created: micros(fields.get(Key::Created)),
         answered: micros(fields.get(Key::Answered)),
         linked: linked(rule, fields),

@@ -1,36 +1,26 @@
-//! Which events are asked for: those that a call can depend on, and none of the rest.
+//! Which events are asked for: those that a rule reads, and none of the rest.
 
-/// Events of channels and of the switch itself.
-pub const EVENTS: [&str; 17] = [
-    "CHANNEL_CREATE",
-    "CHANNEL_ORIGINATE",
-    "CHANNEL_PROGRESS",
-    "CHANNEL_PROGRESS_MEDIA",
-    "CHANNEL_ANSWER",
-    "CHANNEL_BRIDGE",
-    "CHANNEL_UNBRIDGE",
-    "CHANNEL_HOLD",
-    "CHANNEL_UNHOLD",
-    "CHANNEL_PARK",
-    "CHANNEL_UNPARK",
-    "CHANNEL_EXECUTE",
-    "CHANNEL_HANGUP",
-    "CHANNEL_HANGUP_COMPLETE",
-    "CHANNEL_DESTROY",
-    "HEARTBEAT",
-    "SHUTDOWN",
-];
+use crate::rule::{CONFERENCE, EVENTS, Rule};
 
-/// Events of modules, each named: only `ALL` would take them all in.
-pub const SUBCLASSES: [&str; 4] = [
-    "conference::maintenance",
-    "callcenter::info",
-    "fifo::info",
-    "valet_parking::info",
-];
-
-/// The command that asks for them, without its line end.
+/// The command that asks for them, without its line end. Events of modules are named each, for
+/// only `ALL` would take them all in.
 pub fn command() -> String {
-    let (events, subclasses) = (EVENTS.join(" "), SUBCLASSES.join(" "));
-    format!("event json {events} CUSTOM {subclasses}")
+    let events = EVENTS.iter();
+    // An answer to `uuid_dump`: nobody can subscribe to it.
+    let events = events.filter(|(_, rule)| *rule != Rule::Dump);
+    let events: Vec<&str> = events.map(|(name, _)| *name).collect();
+    format!("event json {} CUSTOM {CONFERENCE}", events.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_rule_reads_is_asked_for() {
+        let command = command();
+        assert!(command.starts_with("event json CHANNEL_CREATE CHANNEL_ANSWER CHANNEL_BRIDGE "));
+        assert!(command.ends_with(" HEARTBEAT SHUTDOWN CUSTOM conference::maintenance"));
+        assert!(!command.contains("CHANNEL_DATA"));
+    }
 }

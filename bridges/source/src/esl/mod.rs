@@ -93,7 +93,7 @@ impl SocketLine {
                         return Ok(());
                     }
                     Heard::Refused(refusal) => return Err(refused(&self.target, refusal)),
-                    Heard::Closing { words, .. } => return Err(self.target.closed(words)),
+                    Heard::Closing(words) => return Err(self.target.closed(words)),
                     // Before the login a switch says nothing else.
                     Heard::Nothing
                     | Heard::Listening
@@ -194,7 +194,7 @@ async fn take_in(
         Heard::Message(bytes) => line.offer(Bytes::copy_from_slice(bytes))?,
         Heard::FirstOfRestarted(bytes) => {
             let uptime = Some(logged_in.elapsed());
-            line.mark(Mark::FullyBooted { uptime }).await?;
+            line.mark(Mark::Restarted { uptime }).await?;
             line.offer(Bytes::copy_from_slice(bytes))?;
         }
         Heard::ListEnd(bytes) => {
@@ -210,12 +210,7 @@ async fn take_in(
             }
         }
         Heard::TooLong => line.counts.too_long(),
-        Heard::Closing { words, stops } => {
-            if stops {
-                line.mark(Mark::Shutdown).await?;
-            }
-            return Err(target.closed(words));
-        }
+        Heard::Closing(words) => return Err(target.closed(words)),
         Heard::Refused(refusal) => return Err(refused(target, refusal)),
     }
     Ok(())
