@@ -10,6 +10,7 @@ mod demo;
 mod directory;
 mod every_recording;
 mod flood;
+mod freeswitch;
 mod gaps;
 mod hearing;
 mod identity;
@@ -36,4 +37,6 @@ mod survival;
 mod unmatched;
 mod webhooks;
 
-use callbridge_testbed::{agents, authority, broker, calls, cel_rows, expected, pbx, proxy, wait};
+use callbridge_testbed::{
+    agents, authority, broker, calls, cel_rows, expected, pbx, proxy, switch, wait,
+};

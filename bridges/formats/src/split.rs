@@ -2,7 +2,6 @@
 
 use crate::format::Framing;
 use callbridge_call::framing::{FrameStep, MESSAGE_BYTES_MAX};
-use callbridge_freeswitch::Step;
 use memchr::{memchr, memchr2, memmem};
 
 /// A CSV record of more lines is taken to begin with a torn line whose quote never closes.
@@ -34,11 +33,7 @@ impl FormatSplitter {
     pub(crate) fn step(&mut self, bytes: &[u8], at_end: bool) -> FrameStep {
         match self {
             Self::Text(splitter) => splitter.step(bytes, at_end),
-            Self::Events(splitter) => match splitter.step(bytes, at_end) {
-                Step::Message { from, to, used } => FrameStep::Message { from, to, used },
-                Step::TooLong { bytes, used } => FrameStep::TooLong { bytes, used },
-                Step::More { used } => FrameStep::More { used },
-            },
+            Self::Events(splitter) => splitter.step(bytes, at_end),
         }
     }
 }

@@ -1,0 +1,272 @@
+//! Does every call of a FreeSWITCH reach the journal as it took place, over its event socket and
+//! from a queue, whatever is killed?
+
+use crate::broker::{self, Broker};
+use crate::crm::{self, RATE_FLAG};
+use crate::expected::Expected;
+use crate::program::{Place, Program};
+use crate::switch::{self, FakeSwitch};
+use callbridge_sandbox::Server;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Both carriers come in over one profile.
+const TRUNK: &str = "--trunk=city=profile/external,country=UZ,lead=var:lead_id";
+
+/// A recording of a live switch.
+struct Recording {
+    name: String,
+    folder: PathBuf,
+    calls: Vec<Expected>,
+}
+
+/// All of them, in the order in which they took place.
+fn recordings() -> Vec<Recording> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/freeswitch");
+    let entries = std::fs::read_dir(root).expect("the recordings");
+    let read = |folder: PathBuf| {
+        let expected = std::fs::read(folder.join("expected.json")).expect("what happened");
+        let expected: Value = serde_json::from_slice(&expected).expect("JSON");
+        let calls = expected["calls"].as_array().expect("calls");
+        let name = folder.file_name().expect("a name").to_string_lossy();
+        Recording {
+            calls: calls.iter().map(Expected::of).collect(),
+            name: name.into_owned(),
+            folder,
+        }
+    };
+    let folders = entries.map(|entry| entry.expect("an entry").path());
+    let mut all: Vec<Recording> = folders.map(read).collect();
+    all.sort_by_key(|it| it.calls.iter().map(|call| call.started_at).min());
+    assert!(all.len() >= 25, "only {} recordings", all.len());
+    all
+}
+
+impl Recording {
+    fn read(&self, file: &str) -> Vec<u8> {
+        std::fs::read(self.folder.join(file)).expect("a recording")
+    }
+
+    /// What the event socket said after the subscription.
+    fn said(&self) -> Vec<u8> {
+        let recorded = self.read("esl.txt");
+        switch::behind_subscription(&recorded).to_vec()
+    }
+
+    /// The bodies that `mod_amqp` published.
+    fn published(&self) -> Vec<String> {
+        let lines = String::from_utf8(self.read("amqp.jsonl")).expect("text");
+        let body = |line: &str| {
+            let message: Value = serde_json::from_str(line).expect("JSON");
+            message["body"].as_str().expect("a body").to_owned()
+        };
+        lines.lines().map(body).collect()
+    }
+}
+
+fn expected(recordings: &[Recording]) -> Vec<Expected> {
+    let calls = recordings.iter().flat_map(|it| it.calls.iter().cloned());
+    calls.collect()
+}
+
+fn count(recordings: &[Recording]) -> u64 {
+    u64::try_from(expected(recordings).len()).expect("few")
+}
+
+/// One switch, one callbridge, one CRM.
+struct Scene {
+    place: Place,
+    crm: Server,
+    switch: FakeSwitch,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        Self {
+            place: Place::new(),
+            crm: crm::start().await,
+            switch: FakeSwitch::start().await,
+        }
+    }
+
+    fn run(&self) -> Program {
+        let secret = self.place.write("secret", switch::PASSWORD);
+        let address = self.switch.addr();
+        let source = format!("--source=esl://{address}?secret-file={secret}");
+        let flags = [source.as_str(), TRUNK, RATE_FLAG];
+        self.place.run(&self.crm.url(), &flags)
+    }
+
+    /// Says these bytes in pieces that end anywhere.
+    async fn says(&self, bytes: &[u8]) {
+        for piece in bytes.chunks(9_973) {
+            self.switch.says(piece).await;
+        }
+    }
+
+    async fn ends(self, mut program: Program, expected: &[Expected]) {
+        let finished = u64::try_from(expected.len()).expect("few");
+        let status = program.settled(finished).await;
+        assert_eq!(status.books.finished, finished);
+        program.terminate().await;
+        crm::judge(&self.crm, &self.place.letters().await, expected);
+    }
+}
+
+#[tokio::test]
+async fn every_recording_told_over_the_event_socket_is_journaled_once_over_kills_and_repeats() {
+    let (scene, all) = (Scene::new().await, recordings());
+    let (first, second) = all.split_at(all.len() / 2);
+    let mut program = scene.run();
+    scene.switch.subscribed(1).await;
+    for recording in first {
+        scene.says(&recording.said()).await;
+    }
+    program.settled(count(first)).await;
+    program.kill().await;
+
+    let mut program = scene.run();
+    scene.switch.subscribed(2).await;
+    // What was told before the kill comes once more, and the line is cut in between.
+    for recording in &first[first.len() - 3..] {
+        scene.says(&recording.said()).await;
+    }
+    scene.switch.cuts().await;
+    scene.switch.subscribed(3).await;
+    for recording in second {
+        scene.says(&recording.said()).await;
+    }
+    let status = program.settled(count(&all)).await;
+    assert_eq!(status.sources[0].unreadable, 0);
+    let asked = scene.switch.asked();
+    let passwords = asked.iter().filter(|it| it.contains(switch::PASSWORD));
+    assert_eq!(passwords.count(), 3, "once a login: {asked:?}");
+    assert!(!scene.place.logs().contains(switch::PASSWORD));
+    scene.ends(program, &expected(&all)).await;
+}
+
+#[tokio::test]
+async fn every_recording_from_a_queue_of_mod_amqp_is_journaled_once_though_it_is_killed() {
+    let (place, crm, all) = (Place::new(), crm::start().await, recordings());
+    let (broker, queue) = (Broker::shared(), "freeswitch");
+    broker.declare(queue).await;
+    let secret = place.write("secret", broker::SECRET);
+    let base = broker.url(broker::ADMINISTRATOR);
+    let source = format!("--source={base}?queue={queue}&format=freeswitch&secret-file={secret}");
+    let flags = [source.as_str(), TRUNK, RATE_FLAG];
+    let bodies: Vec<String> = all.iter().flat_map(Recording::published).collect();
+    broker.publish(queue, &bodies).await;
+    for n in 1..=4_u64 {
+        let mut program = place.run(&crm.url(), &flags);
+        let part = n * count(&all) / 5;
+        let some = |it: &callbridge_model::Status| it.books.finished >= part;
+        program.until("some of the calls", some).await;
+        program.kill().await;
+    }
+    let mut program = place.run(&crm.url(), &flags);
+    let expected = expected(&all);
+    let status = program.settled(count(&all)).await;
+    assert_eq!(status.books.finished, count(&all));
+    program.terminate().await;
+    crm::judge(&crm, &place.letters().await, &expected);
+    assert_eq!(broker.depth(queue).await, 0, "all is acknowledged");
+}
+
+#[tokio::test]
+async fn a_switch_that_was_killed_ends_its_calls_and_invents_nothing() {
+    let (scene, all) = (Scene::new().await, recordings());
+    let call = all.iter().find(|it| it.name == "inbound_answered");
+    let call = call.expect("the recording");
+    let said = call.said();
+    let end = memchr::memmem::find(&said, b"Event-Name: CHANNEL_HANGUP\n");
+    let before = &said[..end.expect("a hang-up")];
+    let frame = memchr::memmem::rfind(before, b"Content-Length: ").expect("a frame");
+    let mut program = scene.run();
+    scene.switch.subscribed(1).await;
+    scene.says(&said[..frame]).await;
+    program
+        .until("what was said", |it| it.sources[0].read >= 4)
+        .await;
+    // The next process knows nothing of it, and has been up for a second.
+    scene.switch.answers("uptime ms", "1000\n");
+    scene.switch.cuts().await;
+    scene.switch.subscribed(2).await;
+    let wanted = Expected {
+        reason: Some("incomplete".to_owned()),
+        ..call.calls[0].clone()
+    };
+    scene.ends(program, &[wanted]).await;
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_named_in_the_status_with_its_cure() {
+    let scene = Scene::new().await;
+    let secret = scene.place.write("secret", "ClueCon");
+    let address = scene.switch.addr();
+    let source = format!("--source=esl://{address}?secret-file={secret}");
+    let flags = [source.as_str(), TRUNK, RATE_FLAG];
+    let mut program = scene.place.run(&scene.crm.url(), &flags);
+    let named = |it: &callbridge_model::Status| {
+        let why = it.sources[0].why.as_deref();
+        why.is_some_and(|why| why.contains("refused the password; give the one of event_socket"))
+    };
+    program.until("the refusal", named).await;
+    program.terminate().await;
+    assert!(!scene.place.logs().contains("ClueCon"));
+}
+
+/// The second leg of the call that went on: what the switch's list says of it, as a channel.
+fn second_leg(list: &Value) -> String {
+    let row = &list["rows"][1];
+    serde_json::json!({
+        "Event-Name": "CHANNEL_DATA", "Event-Date-Timestamp": "1795212239953359",
+        "Core-UUID": "00bff2bc-2d37-46ec-b361-c093dd40feab", "Event-Sequence": "13238",
+        "Channel-Name": row["name"], "Unique-ID": row["uuid"], "Call-Direction": "outbound",
+        "Channel-Call-UUID": row["call_uuid"], "Channel-Presence-ID": row["presence_id"],
+        "Answer-State": "answered", "Caller-Destination-Number": "101",
+        "Caller-Channel-Created-Time": "1795212236933316",
+        "Caller-Channel-Answered-Time": "1795212237953621",
+        "variable_dialed_user": "101", "variable_sofia_profile_name": "internal",
+        "variable_bridge_uuid": list["rows"][0]["uuid"],
+    })
+    .to_string()
+}
+
+#[tokio::test]
+async fn a_call_that_goes_on_when_callbridge_comes_is_listed_and_told_as_it_was() {
+    let scene = Scene::new().await;
+    let folder = "tests/recordings/freeswitch-moments/late_listener";
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let read = |file: &str| std::fs::read_to_string(folder.join(file)).expect("recorded");
+    let list = read("show_channels.json");
+    scene.switch.answers("show channels as json", &list);
+    let list: Value = serde_json::from_str(&list).expect("JSON");
+    let dumps = [read("uuid_dump.json"), second_leg(&list)];
+    let ids: Vec<&str> = [0, 1]
+        .map(|at| list["rows"][at]["uuid"].as_str().expect("an id"))
+        .into();
+    for (id, dump) in ids.iter().zip(&dumps) {
+        scene.switch.answers(&format!("uuid_dump {id} json"), dump);
+    }
+    let mut program = scene.run();
+    scene.switch.subscribed(1).await;
+    let told = |it: &callbridge_model::Status| it.sources[0].read >= 2;
+    program.until("both channels", told).await;
+    let said = read("esl.txt");
+    scene
+        .says(switch::behind_subscription(said.as_bytes()))
+        .await;
+    let expected = Expected {
+        linkedid: ids[0].to_owned(),
+        uuid: crate::expected::uuid("pbx1", ids[0]),
+        lead: Some(4001),
+        reason: None,
+        employee: Some(501),
+        direction: "INBOUND".to_owned(),
+        answered: true,
+        started_at: 1_795_212_236,
+        duration: 5.03,
+        talk: 4.0,
+    };
+    scene.ends(program, &[expected]).await;
+}
