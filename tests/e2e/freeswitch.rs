@@ -99,9 +99,7 @@ impl Scene {
 
     /// Says these bytes in pieces that end anywhere.
     async fn says(&self, bytes: &[u8]) {
-        for piece in bytes.chunks(9_973) {
-            self.switch.says(piece).await;
-        }
+        self.switch.says_in_pieces(bytes, 997).await;
     }
 
     async fn ends(self, mut program: Program, expected: &[Expected]) {
@@ -215,25 +213,19 @@ async fn a_wrong_password_is_named_in_the_status_with_its_cure() {
     assert!(!scene.place.logs().contains("ClueCon"));
 }
 
-/// The second leg of the call that went on: what the switch's list says of it, as a channel.
-fn second_leg(list: &Value) -> String {
-    let row = &list["rows"][1];
-    serde_json::json!({
-        "Event-Name": "CHANNEL_DATA", "Event-Date-Timestamp": "1795212239953359",
-        "Core-UUID": "00bff2bc-2d37-46ec-b361-c093dd40feab", "Event-Sequence": "13238",
-        "Channel-Name": row["name"], "Unique-ID": row["uuid"], "Call-Direction": "outbound",
-        "Channel-Call-UUID": row["call_uuid"], "Channel-Presence-ID": row["presence_id"],
-        "Answer-State": "answered", "Caller-Destination-Number": "101",
-        "Caller-Channel-Created-Time": "1795212236933316",
-        "Caller-Channel-Answered-Time": "1795212237953621",
-        "variable_dialed_user": "101", "variable_sofia_profile_name": "internal",
-        "variable_bridge_uuid": list["rows"][0]["uuid"],
-    })
-    .to_string()
+/// The second leg of the call that went on, as its last event before showed it.
+fn second_leg(events: &str, id: &str) -> String {
+    let events = events.lines().rev();
+    let mut events = events.map(|it| serde_json::from_str::<Value>(it).expect("JSON"));
+    let last = events.find(|it| it["Event-Name"] == "CHANNEL_ANSWER" && it["Unique-ID"] == id);
+    let mut last = last.expect("its answer");
+    last["Event-Name"] = "CHANNEL_DATA".into();
+    last.to_string()
 }
 
 #[tokio::test]
-async fn a_call_that_goes_on_when_callbridge_comes_is_listed_and_told_as_it_was() {
+async fn a_call_that_went_on_when_callbridge_came_is_a_letter_with_all_that_the_switch_knows_of_it()
+{
     let scene = Scene::new().await;
     let folder = "tests/recordings/freeswitch-moments/late_listener";
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
@@ -241,32 +233,39 @@ async fn a_call_that_goes_on_when_callbridge_comes_is_listed_and_told_as_it_was(
     let list = read("show_channels.json");
     scene.switch.answers("show channels as json", &list);
     let list: Value = serde_json::from_str(&list).expect("JSON");
-    let dumps = [read("uuid_dump.json"), second_leg(&list)];
     let ids: Vec<&str> = [0, 1]
         .map(|at| list["rows"][at]["uuid"].as_str().expect("an id"))
         .into();
-    for (id, dump) in ids.iter().zip(&dumps) {
+    let second = second_leg(&read("esl.broken_off.jsonl"), ids[1]);
+    for (id, dump) in ids.iter().zip(&[read("uuid_dump.json"), second]) {
         scene.switch.answers(&format!("uuid_dump {id} json"), dump);
     }
     let mut program = scene.run();
     scene.switch.subscribed(1).await;
     let told = |it: &callbridge_model::Status| it.sources[0].read >= 2;
     program.until("both channels", told).await;
-    let said = read("esl.txt");
-    scene
-        .says(switch::behind_subscription(said.as_bytes()))
-        .await;
-    let expected = Expected {
-        linkedid: ids[0].to_owned(),
-        uuid: crate::expected::uuid("pbx1", ids[0]),
-        lead: Some(4001),
-        reason: None,
-        employee: Some(501),
-        direction: "INBOUND".to_owned(),
-        answered: true,
-        started_at: 1_795_212_236,
-        duration: 5.03,
-        talk: 4.0,
+    for event in read("esl.jsonl").lines() {
+        scene.switch.event(event).await;
+    }
+    program.settled(1).await;
+    program.terminate().await;
+    let letters = scene.place.letters().await;
+    let [letter] = letters.as_slice() else {
+        panic!("{letters:?}")
     };
-    scene.ends(program, &[expected]).await;
+    assert_eq!(letter["reason"], "incomplete");
+    let call = &letter["call"];
+    assert_eq!(call["linkedid"], ids[0]);
+    let wanted = serde_json::json!([1_795_212_236, 5, 4, "101", 4001, "+998901110001"]);
+    let names = [
+        "startedAt",
+        "durationSec",
+        "talkTimeSec",
+        "employee",
+        "leadId",
+        "clientPhone",
+    ];
+    let told: Vec<Value> = names.iter().map(|name| call[name].clone()).collect();
+    assert_eq!(Value::from(told), wanted);
+    assert!(scene.crm.journal().is_empty());
 }

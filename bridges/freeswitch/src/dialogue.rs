@@ -101,12 +101,17 @@ pub enum Heard<'a> {
     /// The switch has been up for so long; said before the first event.
     UpFor(Duration),
     /// For the decoder: an event, or a channel of the list.
-    Message(&'a [u8]),
-    /// The same, and it is the first of another process of the switch: all that went on on the
-    /// line before is over.
-    FirstOfRestarted(&'a [u8]),
-    /// The list of live channels ends here; its last channel, if it was told.
-    ListEnd(Option<&'a [u8]>),
+    Message {
+        /// The event as it came.
+        bytes: &'a [u8],
+        /// It is the first of another process of the switch: all that went on on the line before
+        /// is over.
+        restarted: bool,
+        /// The list of live channels ends with it.
+        last_of_list: bool,
+    },
+    /// The list of live channels ends here.
+    ListEnd,
     /// The list shows that events were missed. Its channels follow.
     Missed {
         /// What it shows.
@@ -163,6 +168,8 @@ pub struct Dialogue {
     core: Option<Vec<u8>>,
     /// An event was heard on this line.
     events: bool,
+    /// The process that speaks on this line is known.
+    introduced: bool,
 }
 
 impl Dialogue {
@@ -185,6 +192,7 @@ impl Dialogue {
             sessions: Sessions::default(),
             core,
             events: false,
+            introduced: false,
         })
     }
 
@@ -294,10 +302,15 @@ impl Dialogue {
                 let told =
                     (body.starts_with(b"{") && body.len() <= EVENT_BYTES_MAX).then_some(body);
                 self.ask_channels();
-                match (self.list_ends(), told) {
-                    (true, told) => Heard::ListEnd(told),
-                    (false, Some(told)) => Heard::Message(told),
-                    (false, None) => Heard::Nothing,
+                let last_of_list = self.list_ends();
+                match told {
+                    Some(bytes) => Heard::Message {
+                        bytes,
+                        restarted: self.is_restarted(bytes),
+                        last_of_list,
+                    },
+                    None if last_of_list => Heard::ListEnd,
+                    None => Heard::Nothing,
                 }
             }
         }
@@ -326,7 +339,7 @@ impl Dialogue {
             return Heard::Missed { words, list_ends };
         }
         match list_ends {
-            true => Heard::ListEnd(None),
+            true => Heard::ListEnd,
             false => Heard::Nothing,
         }
     }
@@ -352,7 +365,6 @@ impl Dialogue {
         if event.len() > EVENT_BYTES_MAX {
             return Heard::TooLong;
         }
-        let restarted = !self.events && self.is_restarted(event);
         self.events = true;
         let id = || of_event(event, "Unique-ID").filter(|id| is_askable(id));
         match of_event(event, "Event-Name") {
@@ -382,17 +394,22 @@ impl Dialogue {
             }
             _ => {}
         }
-        match restarted {
-            true => Heard::FirstOfRestarted(event),
-            false => Heard::Message(event),
+        Heard::Message {
+            bytes: event,
+            restarted: self.is_restarted(event),
+            last_of_list: false,
         }
     }
 
-    /// The first event of a line is of another process than the line before.
+    /// This is the first that is told on the line, and of another process than the line before.
     fn is_restarted(&mut self, event: &[u8]) -> bool {
+        if self.introduced {
+            return false;
+        }
         let Some(core) = of_event(event, "Core-UUID").filter(|core| is_askable(core)) else {
             return false;
         };
+        self.introduced = true;
         let before = self.core.replace(core.to_vec());
         before.is_some_and(|before| before != core)
     }

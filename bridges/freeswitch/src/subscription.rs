@@ -20,7 +20,7 @@ mod tests {
     fn what_a_rule_reads_is_asked_for() {
         let command = command();
         assert!(command.starts_with("event json CHANNEL_CREATE CHANNEL_ANSWER CHANNEL_BRIDGE "));
-        assert!(command.ends_with(" HEARTBEAT SHUTDOWN CUSTOM conference::maintenance"));
+        assert!(command.ends_with(" HEARTBEAT CUSTOM conference::maintenance"));
         assert!(!command.contains("CHANNEL_DATA"));
     }
 }

@@ -16,8 +16,12 @@ const WITHIN: Duration = Duration::from_secs(180);
 const FAREWELL: &str = "Content-Type: text/disconnect-notice\nContent-Length: 67\n\n\
     Disconnected, goodbye.\nSee you at ClueCon! http://www.cluecon.com/\n";
 
-/// What a test has the line say; `None` closes it.
-type Say = Option<Vec<u8>>;
+/// What a test has the line say.
+enum Say {
+    /// Whole frames, written in pieces of so many bytes.
+    Frames(Vec<u8>, usize),
+    Cut,
+}
 
 #[derive(Default)]
 struct SwitchState {
@@ -94,9 +98,14 @@ impl FakeSwitch {
         waited.expect("a question in time").expect("a switch");
     }
 
-    /// Says these bytes to who subscribed last.
-    pub async fn says(&self, bytes: &[u8]) {
-        self.say(Some(bytes.to_vec())).await;
+    /// Says these whole frames to who subscribed last.
+    pub async fn says(&self, frames: &[u8]) {
+        self.says_in_pieces(frames, frames.len().max(1)).await;
+    }
+
+    /// The same, written in pieces of so many bytes.
+    pub async fn says_in_pieces(&self, frames: &[u8], bytes: usize) {
+        self.say(Say::Frames(frames.to_vec(), bytes)).await;
     }
 
     /// Says an event as JSON.
@@ -111,7 +120,7 @@ impl FakeSwitch {
 
     /// Ends the line without a word.
     pub async fn cuts(&self) {
-        self.say(None).await;
+        self.say(Say::Cut).await;
     }
 
     async fn say(&self, say: Say) {
@@ -154,7 +163,7 @@ async fn serve(stream: TcpStream, shared: Arc<SwitchState>) {
         return;
     }
     loop {
-        let bytes = tokio::select! {
+        let (bytes, piece) = tokio::select! {
             line = commands.next_line() => match line {
                 Ok(Some(line)) if line.is_empty() => continue,
                 Ok(Some(line)) => {
@@ -168,17 +177,20 @@ async fn serve(stream: TcpStream, shared: Arc<SwitchState>) {
                         let _ = write.write_all(answer.as_bytes()).await;
                         return;
                     }
-                    answer.into_bytes()
+                    let length = answer.len().max(1);
+                    (answer.into_bytes(), length)
                 }
                 Ok(None) | Err(_) => return,
             },
             say = said.recv() => match say {
-                Some(Some(bytes)) => bytes,
-                Some(None) | None => return,
+                Some(Say::Frames(bytes, piece)) => (bytes, piece),
+                Some(Say::Cut) | None => return,
             },
         };
-        if write.write_all(&bytes).await.is_err() {
-            return;
+        for piece in bytes.chunks(piece) {
+            if write.write_all(piece).await.is_err() {
+                return;
+            }
         }
     }
 }

@@ -14,9 +14,15 @@ fn shown(heard: &Heard<'_>) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match heard {
         Heard::Nothing => String::new(),
-        Heard::Message(bytes) => format!("message {}", text(bytes)),
-        Heard::FirstOfRestarted(bytes) => format!("restarted {}", text(bytes)),
-        Heard::ListEnd(bytes) => format!("list end {}", text(bytes.unwrap_or(b"-"))),
+        Heard::Message {
+            bytes,
+            restarted,
+            last_of_list,
+        } => {
+            let begin = if *restarted { "restarted" } else { "message" };
+            let end = if *last_of_list { " ends the list" } else { "" };
+            format!("{begin} {}{end}", text(bytes))
+        }
         other => format!("{other:?}"),
     }
 }
@@ -100,7 +106,7 @@ fn a_login_subscribes_and_asks_what_goes_on() {
     let (told, sent) = line.take();
     assert_eq!(
         told,
-        ["LoggedIn", "Listening", "UpFor(999.385s)", "list end -"]
+        ["LoggedIn", "Listening", "UpFor(999.385s)", "ListEnd"]
     );
     let subscription = subscription::command();
     let asked = [
@@ -169,12 +175,9 @@ fn the_live_channels_are_told_a_few_at_a_time_with_those_born_meanwhile() {
     }
     let (told, sent) = line.take();
     assert_eq!(sent, ["api uuid_dump new json"]);
-    assert!(
-        !told.iter().any(|it| it.starts_with("list end")),
-        "{told:?}"
-    );
+    assert!(!told.iter().any(|it| it.ends_with("the list")), "{told:?}");
     line.answers("{}");
-    assert_eq!(line.take().0, ["list end {}"]);
+    assert_eq!(line.take().0, ["message {} ends the list"]);
 }
 
 #[test]
@@ -193,7 +196,7 @@ fn heartbeats_that_count_otherwise_have_the_list_decide() {
     assert!(told[0].starts_with("Missed { words: \"the switch's list of channels shows 1 that"));
     assert_eq!(sent.len(), 2);
     line.answers("{}").answers("{}");
-    assert_eq!(line.take().0, ["message {}", "list end {}"]);
+    assert_eq!(line.take().0, ["message {}", "message {} ends the list"]);
     // And one that only ended.
     heartbeat(&mut line, 0);
     heartbeat(&mut line, 0);
@@ -237,6 +240,14 @@ fn another_process_of_the_switch_is_told_once() {
         "{told:?}"
     );
     assert_eq!(line.dialogue.core(), Some(&b"c1"[..]));
+    // A channel of the list may be the first that is told.
+    let mut line = Line::after(Some("c0"));
+    line.logged_in().answers("1");
+    line.answers(r#"{"row_count":1,"rows":[{"uuid":"a"}]}"#);
+    line.answers(r#"{"Core-UUID":"c1"}"#).event("HEARTBEAT", "");
+    let told = line.take().0;
+    assert_eq!(told[3], r#"restarted {"Core-UUID":"c1"} ends the list"#);
+    assert!(told[4].starts_with("message {"), "{told:?}");
     for same in [Some("c1"), None] {
         let mut line = Line::after(same);
         line.logged_in().event("HEARTBEAT", "");

@@ -30,8 +30,6 @@ struct SocketLine {
     stream: Stream,
     reader: FrameReader,
     dialogue: Dialogue,
-    /// When the login was accepted.
-    logged_in: Instant,
 }
 
 impl EventSocket {
@@ -72,7 +70,6 @@ impl EventSocket {
             target,
             reader: FrameReader::default(),
             dialogue,
-            logged_in: Instant::now(),
         };
         let within = access.settings.connect_within;
         match timeout(within, open.log_in()).await {
@@ -88,19 +85,15 @@ impl SocketLine {
         loop {
             while let Some(heard) = next(&mut self.reader, &mut self.dialogue, &self.target)? {
                 match heard {
-                    Heard::LoggedIn => {
-                        self.logged_in = Instant::now();
-                        return Ok(());
-                    }
+                    Heard::LoggedIn => return Ok(()),
                     Heard::Refused(refusal) => return Err(refused(&self.target, refusal)),
                     Heard::Closing(words) => return Err(self.target.closed(words)),
                     // Before the login a switch says nothing else.
                     Heard::Nothing
                     | Heard::Listening
                     | Heard::UpFor(_)
-                    | Heard::Message(_)
-                    | Heard::FirstOfRestarted(_)
-                    | Heard::ListEnd(_)
+                    | Heard::Message { .. }
+                    | Heard::ListEnd
                     | Heard::Missed { .. }
                     | Heard::TooLong => {}
                 }
@@ -121,7 +114,7 @@ impl SocketLine {
         let mut last = Instant::now();
         loop {
             while let Some(heard) = next(&mut self.reader, &mut self.dialogue, &self.target)? {
-                take_in(heard, &mut context.line, &self.target, self.logged_in).await?;
+                take_in(heard, &mut context.line, &self.target).await?;
             }
             self.send(silent_after).await?;
             tokio::select! {
@@ -178,12 +171,7 @@ fn next<'a>(
 }
 
 /// What was heard goes to the intake.
-async fn take_in(
-    heard: Heard<'_>,
-    line: &mut SourceFeed,
-    target: &Target,
-    logged_in: Instant,
-) -> Result<(), Error> {
+async fn take_in(heard: Heard<'_>, line: &mut SourceFeed, target: &Target) -> Result<(), Error> {
     match heard {
         Heard::Nothing | Heard::LoggedIn => {}
         Heard::Listening => line.comes(),
@@ -191,18 +179,20 @@ async fn take_in(
             let uptime = Some(uptime);
             line.mark(Mark::FullyBooted { uptime }).await?;
         }
-        Heard::Message(bytes) => line.offer(Bytes::copy_from_slice(bytes))?,
-        Heard::FirstOfRestarted(bytes) => {
-            let uptime = Some(logged_in.elapsed());
-            line.mark(Mark::Restarted { uptime }).await?;
-            line.offer(Bytes::copy_from_slice(bytes))?;
-        }
-        Heard::ListEnd(bytes) => {
-            if let Some(bytes) = bytes {
-                line.offer(Bytes::copy_from_slice(bytes))?;
+        Heard::Message {
+            bytes,
+            restarted,
+            last_of_list,
+        } => {
+            if restarted {
+                line.mark(Mark::Restarted { began: None }).await?;
             }
-            line.mark(Mark::ListEnd).await?;
+            line.offer(Bytes::copy_from_slice(bytes))?;
+            if last_of_list {
+                line.mark(Mark::ListEnd).await?;
+            }
         }
+        Heard::ListEnd => line.mark(Mark::ListEnd).await?,
         Heard::Missed { words, list_ends } => {
             line.gap(format!("events are missing: {words}")).await?;
             if list_ends {
