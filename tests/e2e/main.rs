@@ -11,6 +11,7 @@ mod directory;
 mod every_recording;
 mod flood;
 mod freeswitch;
+mod freeswitch_cdr;
 mod gaps;
 mod hearing;
 mod identity;

@@ -12,6 +12,7 @@ pub struct Decoder(Reader);
 enum Reader {
     Asterisk(Box<AsteriskDecoder>),
     Freeswitch(Box<callbridge_freeswitch::Decoder>),
+    FreeswitchCdr(Box<callbridge_freeswitch::Decoder>),
 }
 
 impl Decoder {
@@ -25,7 +26,10 @@ impl Decoder {
         let variables = settings.variables;
         let settings = callbridge_freeswitch::DecoderSettings { variables };
         let decoder = callbridge_freeswitch::Decoder::new(settings);
-        Self(Reader::Freeswitch(Box::new(decoder)))
+        Self(match format.only_cdrs() {
+            true => Reader::FreeswitchCdr(Box::new(decoder)),
+            false => Reader::Freeswitch(Box::new(decoder)),
+        })
     }
 
     /// Decodes one message, as [`Framer`](crate::Framer), a WebSocket frame or an AMQP delivery
@@ -35,6 +39,7 @@ impl Decoder {
         match &mut self.0 {
             Reader::Asterisk(decoder) => decoder.decode(message),
             Reader::Freeswitch(decoder) => decoder.decode(message),
+            Reader::FreeswitchCdr(decoder) => decoder.decode_cdr(message),
         }
     }
 }

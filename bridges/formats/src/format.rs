@@ -15,7 +15,8 @@ use std::str::FromStr;
 /// | [`CdrAmqp`](Self::CdrAmqp) | `asterisk-cdr` | one JSON body a line | no | ISO 8601 |
 /// | [`CdrCsv`](Self::CdrCsv) | `cdr-csv` | CSV records | no | local, or epoch |
 /// | [`Wazo`](Self::Wazo) | `wazo` | one JSON body a line | yes | as of AMI |
-/// | [`Freeswitch`](Self::Freeswitch) | `freeswitch` | frames, or one JSON body a line | yes | epoch |
+/// | [`Freeswitch`](Self::Freeswitch) | `freeswitch` | frames, or a JSON body a line | yes | epoch |
+/// | [`FreeswitchCdr`](Self::FreeswitchCdr) | `freeswitch-cdr` | a JSON file each | yes | epoch |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Format {
     /// AMI as Asterisk speaks it on TCP port 5038.
@@ -34,6 +35,8 @@ pub enum Format {
     Wazo,
     /// FreeSWITCH's events: what its event socket says, and message bodies of mod_amqp.
     Freeswitch,
+    /// FreeSWITCH's CDRs, a file a leg in a folder: what `mod_json_cdr` writes.
+    FreeswitchCdr,
 }
 
 /// How messages are told apart on a stream or in a file.
@@ -51,7 +54,7 @@ pub enum Framing {
 
 impl Format {
     /// Every format, in the order of the table above.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Ami,
         Self::AmiJson,
         Self::CelCsv,
@@ -60,6 +63,7 @@ impl Format {
         Self::CdrCsv,
         Self::Wazo,
         Self::Freeswitch,
+        Self::FreeswitchCdr,
     ];
 
     /// The name on the command line and in `format=`.
@@ -73,6 +77,7 @@ impl Format {
             Self::CdrCsv => "cdr-csv",
             Self::Wazo => "wazo",
             Self::Freeswitch => "freeswitch",
+            Self::FreeswitchCdr => "freeswitch-cdr",
         }
     }
 
@@ -80,7 +85,9 @@ impl Format {
     pub const fn framing(self) -> Framing {
         match self {
             Self::Ami => Framing::EmptyLine,
-            Self::AmiJson | Self::CelAmqp | Self::CdrAmqp | Self::Wazo => Framing::Line,
+            Self::AmiJson | Self::CelAmqp | Self::CdrAmqp | Self::Wazo | Self::FreeswitchCdr => {
+                Framing::Line
+            }
             Self::CelCsv | Self::CdrCsv => Framing::CsvRecord,
             Self::Freeswitch => Framing::Event,
         }
@@ -96,22 +103,27 @@ impl Format {
             Self::CdrAmqp => AsteriskFormat::CdrAmqp,
             Self::CdrCsv => AsteriskFormat::CdrCsv,
             Self::Wazo => AsteriskFormat::Wazo,
-            Self::Freeswitch => return None,
+            Self::Freeswitch | Self::FreeswitchCdr => return None,
         })
     }
 
     /// It can carry channel variables, so that a `var:` lead rule can be met.
     pub const fn has_variables(self) -> bool {
         match self {
-            Self::Ami | Self::AmiJson | Self::Wazo | Self::Freeswitch => true,
+            Self::Ami | Self::AmiJson | Self::Wazo | Self::Freeswitch | Self::FreeswitchCdr => true,
             Self::CelCsv | Self::CelAmqp | Self::CdrAmqp | Self::CdrCsv => false,
         }
+    }
+
+    /// Its records come as a folder of files, each of them whole.
+    pub const fn is_a_file_each(self) -> bool {
+        matches!(self, Self::FreeswitchCdr)
     }
 
     /// It tells of calls by CDRs alone.
     pub const fn only_cdrs(self) -> bool {
         match self {
-            Self::CdrAmqp | Self::CdrCsv => true,
+            Self::CdrAmqp | Self::CdrCsv | Self::FreeswitchCdr => true,
             Self::Ami
             | Self::AmiJson
             | Self::CelCsv
@@ -132,7 +144,7 @@ impl fmt::Display for Format {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "there is no format {0:?}: give ami, ami-json, cel-csv, cdr-csv, asterisk-cel, asterisk-cdr, \
-     wazo or freeswitch"
+     wazo, freeswitch or freeswitch-cdr"
 )]
 pub struct UnknownFormat(String);
 
@@ -175,6 +187,7 @@ mod tests {
         cdr-csv CsvRecord variables=false cdrs=true
         wazo Line variables=true cdrs=false
         freeswitch Event variables=true cdrs=false
+        freeswitch-cdr Line variables=true cdrs=true
         ");
     }
 }

@@ -57,6 +57,7 @@ impl Likeness {
             Format::CdrCsv => "CDR rows of cdr_csv".to_owned(),
             Format::Wazo => "messages of Wazo's bus".to_owned(),
             Format::Freeswitch => "events of FreeSWITCH".to_owned(),
+            Format::FreeswitchCdr => "CDRs of FreeSWITCH's mod_json_cdr".to_owned(),
         };
         let format = Some(format);
         Some(Self { format, what })

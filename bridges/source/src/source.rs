@@ -211,7 +211,7 @@ impl Source {
                 socket.probe(&access).await?;
             }
             Transport::Amqp(queue) => amqp::probe(queue, &access).await?,
-            Transport::File { path, .. } => file::probe(path).await?,
+            Transport::File { path, format, .. } => file::probe(path, *format).await?,
         }
         Ok(None)
     }

@@ -139,7 +139,7 @@ impl Intake {
                 .filter(|file| file.catch_up && file.pbx == id)
                 .peekable();
             let second = files.peek().is_some();
-            let (cdr, cel): (Vec<_>, Vec<_>) = files.partition(|it| it.format == Format::CdrCsv);
+            let (cdr, cel): (Vec<_>, Vec<_>) = files.partition(|it| it.format.only_cdrs());
             // What a file of CDRs tells is an estimate: what events tell for sure is better.
             settings.caught_up = !cel.is_empty();
             let patience = match cdr.is_empty() {

@@ -74,7 +74,8 @@ fn reads_cel(config: &Config, flag: &SourceConfig) -> bool {
         | Format::CdrAmqp
         | Format::CdrCsv
         | Format::Wazo
-        | Format::Freeswitch => false,
+        | Format::Freeswitch
+        | Format::FreeswitchCdr => false,
     })
 }
 

@@ -57,15 +57,15 @@ fn unfit(url: &SourceUrl, sources: &[SourceConfig]) -> Option<String> {
         return Some("is a --source, too: a file is read in one of both ways".to_owned());
     }
     match format {
-        Format::CelCsv | Format::CdrCsv => None,
+        Format::CelCsv | Format::CdrCsv | Format::FreeswitchCdr => None,
         Format::Ami
         | Format::AmiJson
         | Format::CelAmqp
         | Format::CdrAmqp
         | Format::Wazo
-        | Format::Freeswitch => {
-            Some("is no file of CEL or CDRs: give format=cel-csv or cdr-csv".to_owned())
-        }
+        | Format::Freeswitch => Some(
+            "is no file of CEL or CDRs: give format=cel-csv, cdr-csv or freeswitch-cdr".to_owned(),
+        ),
     }
 }
 

@@ -2,6 +2,7 @@
 //! place is in every frame, so that a restart goes on where the spool's commit was.
 
 mod cut;
+mod folder;
 mod follow;
 mod opened;
 mod opening;
@@ -13,6 +14,7 @@ pub use opening::sample;
 use crate::source::{Context, Stop};
 use crate::url::{Format, From};
 use crate::{Error, FilePosition, Gone, Item, VerdictReader};
+use folder::RecordFolder;
 use follow::{Follower, Sight};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -30,16 +32,37 @@ enum End {
     Told,
 }
 
-/// A file and how it is followed.
+/// Looks at the disk when asked to, and waits for nothing.
+trait Look: Send {
+    /// What there is to see now.
+    fn look(&mut self) -> Vec<Sight>;
+}
+
+impl Look for Follower {
+    fn look(&mut self) -> Vec<Sight> {
+        Self::look(self)
+    }
+}
+
+impl Look for RecordFolder {
+    fn look(&mut self) -> Vec<Sight> {
+        Self::look(self)
+    }
+}
+
+/// A file, or a folder of them, and how it is followed.
 pub(crate) struct Tail {
-    follower: Option<Follower>,
+    follower: Option<Box<dyn Look>>,
     verdicts: VerdictReader,
 }
 
-/// Opens the file, and reads a byte of it.
-pub(crate) async fn probe(path: &Path) -> Result<(), Error> {
+/// Opens the file, and reads a byte of it; of a folder, its names.
+pub(crate) async fn probe(path: &Path, format: Format) -> Result<(), Error> {
     let own = path.to_owned();
     let read = tokio::task::spawn_blocking(move || {
+        if format.is_a_file_each() {
+            return std::fs::read_dir(&own).map(|_| 0);
+        }
         let (mut file, _) = opening::open(&own)?;
         file.read(&mut [0])
     });
@@ -58,7 +81,10 @@ impl Tail {
         start: Option<FilePosition>,
         verdicts: VerdictReader,
     ) -> Self {
-        let follower = Follower::new(path, format, from, start);
+        let follower: Box<dyn Look> = match format.is_a_file_each() {
+            true => Box::new(RecordFolder::new(path, from, start)),
+            false => Box::new(Follower::new(path, format, from, start)),
+        };
         Self {
             follower: Some(follower),
             verdicts,

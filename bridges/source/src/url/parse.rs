@@ -10,7 +10,7 @@ use url::Url;
 const SCHEMES: &str = "ami://, amis://, esl://, ws://, wss://, amqp://, amqps://, file:///";
 const SOURCE_EXAMPLE: &str = "for instance ami://USER@HOST:5038 or ws://HOST:8000/";
 const QUEUE_EXAMPLE: &str = "for instance amqp://USER@HOST/VHOST?queue=Q";
-const FILE_FORMATS: &str = "ami, ami-json, cel-csv, cdr-csv or freeswitch";
+const FILE_FORMATS: &str = "ami, ami-json, cel-csv, cdr-csv, freeswitch or freeswitch-cdr";
 const QUEUE_FORMATS: &str = "asterisk-cel, asterisk-cdr, wazo or freeswitch";
 /// Seconds between two heartbeats when the URL does not say: a dead line is found in 30.
 const HEARTBEAT: u16 = 15;
@@ -331,6 +331,7 @@ fn file(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<UrlFault>) -> T
     #[rustfmt::skip]
     let formats = [
         Format::Ami, Format::AmiJson, Format::CelCsv, Format::CdrCsv, Format::Freeswitch,
+        Format::FreeswitchCdr,
     ];
     let format = format(front, keys, &formats, FILE_FORMATS, faults);
     let from = match keys.take("from") {

@@ -1,0 +1,72 @@
+//! Is each call of a folder of FreeSWITCH's CDR files journaled once, as an estimate?
+
+use crate::crm::{self, RATE_FLAG};
+use crate::program::Place;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+const TRUNK: &str = "--trunk=city=profile/external,country=UZ,lead=var:lead_id";
+/// One customer call each, with a lead.
+const SCENARIOS: [&str; 5] = [
+    "inbound_answered",
+    "inbound_no_answer",
+    "outbound_answered",
+    "ring_group",
+    "hold",
+];
+
+/// The records of a scenario, a file's text each; and the uuid's linkedid of its one call.
+fn recorded(scenario: &str) -> (Vec<String>, String) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/freeswitch");
+    let read = |file: &str| {
+        let path = root.join(scenario).join(file);
+        std::fs::read_to_string(path).expect("a recording")
+    };
+    let records = read("json_cdr.jsonl");
+    let expected: Value = serde_json::from_str(&read("expected.json")).expect("JSON");
+    let linkedid = expected["calls"][0]["linkedid"].as_str().expect("an id");
+    (
+        records.lines().map(str::to_owned).collect(),
+        linkedid.to_owned(),
+    )
+}
+
+/// The files of a scenario, as the switch writes them.
+fn put(place: &Place, scenario: &str) -> String {
+    let (records, linkedid) = recorded(scenario);
+    for (n, record) in records.iter().enumerate() {
+        place.write(&format!("cdr/{scenario}-{n}.cdr.json"), record);
+    }
+    linkedid
+}
+
+#[tokio::test]
+async fn each_call_of_a_folder_of_records_is_journaled_once_over_a_kill_as_an_estimate() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    std::fs::create_dir(place.at("cdr")).expect("a folder");
+    let folder = place.path("cdr");
+    let source = format!("--source=file://{folder}/?format=freeswitch-cdr&from=start");
+    let flags = [source.as_str(), TRUNK, RATE_FLAG, "--cdr-wait=1s"];
+    let mut wanted = BTreeSet::new();
+    let (first, second) = SCENARIOS.split_at(3);
+    wanted.extend(first.iter().map(|name| put(&place, name)));
+    let mut program = place.run(&crm.url(), &flags);
+    program.settled(3).await;
+    program.kill().await;
+    wanted.extend(second.iter().map(|name| put(&place, name)));
+    let mut program = place.run(&crm.url(), &flags);
+    let status = program.settled(5).await;
+    assert_eq!((status.books.finished, status.books.journaled), (5, 5));
+    assert_eq!(crm.journal().len(), 5);
+    let calls = place.lines(&["calls", "--json"]).await;
+    let ids: BTreeSet<String> = (calls.iter())
+        .map(|call| call["linkedid"].as_str().expect("an id").to_owned())
+        .collect();
+    assert_eq!(ids, wanted, "each is known by its first channel");
+    assert!(
+        calls.iter().all(|call| call["estimate"] == true),
+        "{calls:?}"
+    );
+    program.terminate().await;
+}
