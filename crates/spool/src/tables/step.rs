@@ -2,6 +2,7 @@
 
 use super::finish::json;
 use super::look_ups;
+use super::missed;
 use super::outbox;
 use super::shows;
 use super::strangers;
@@ -152,10 +153,10 @@ fn write_step(db: &Db, row: RowId, step: &Step, at: EventTime) -> Result<(), Err
             Ok(())
         }
         Step::Rejudged { reason, message } => rejudged(db, row, *reason, message),
-        Step::Release { record } | Step::Retry { record } => anew(db, row, record),
+        Step::Release { record } | Step::Retry { record } => anew(db, row, record, at),
         Step::Moved { record, been, why } => look_ups::moved(db, row, record, been, why, at),
         Step::Recheck { record, before } => {
-            anew(db, row, record)?;
+            anew(db, row, record, at)?;
             orphan(db, row, at, IfAbsent::Changed, before)
         }
     }
@@ -277,11 +278,15 @@ pub(crate) fn attempted(db: &Db, row: RowId, at: EventTime, words: &str) -> Resu
 
 /// A letter goes out again, as the record says now. It waits with the backlog, and what went
 /// wrong with its earlier requests no longer counts against it.
-fn anew(db: &Db, row: RowId, record: &CallRecord) -> Result<(), Error> {
+fn anew(db: &Db, row: RowId, record: &CallRecord, at: EventTime) -> Result<(), Error> {
     let uuid = record.uuid.ok_or_else(|| Error::NoUuid {
         linkedid: record.linkedid.clone(),
     })?;
     owns_uuid(db, row, uuid)?;
+    let answered: Option<bool> = db.value(
+        "SELECT json_extract(record, '$.answered') FROM calls WHERE id = ?1",
+        [row.0],
+    )?;
     db.execute(
         "UPDATE calls SET record = ?2, phone = ?3, live = 0, not_before = 0, reason = NULL,
                           message = '', errors = NULL, next_poll = NULL, resubmits = 0,
@@ -296,7 +301,11 @@ fn anew(db: &Db, row: RowId, record: &CallRecord) -> Result<(), Error> {
             record.client_phone.as_ref().map(|phone| phone.as_str()),
         ),
     )?;
-    Ok(())
+    // Somebody said by hand whether they talked: others may wait for a call back now.
+    match &record.client_phone {
+        Some(phone) if answered != Some(record.answered) => missed::anew(db, phone.as_str(), at),
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// The uuid of a retry must be the row's own: a `uuid_conflict` letter has none.

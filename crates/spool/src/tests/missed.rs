@@ -1,7 +1,7 @@
 //! Does a customer wait for a call back exactly as long as nobody has talked with them since?
 
 use super::call::{T0, at, finished};
-use crate::{Done, Finished, MissedCustomer, Op, RowId, Settings, Step, Store, tables};
+use crate::{Done, Finished, MissedCustomer, Op, RowId, Settings, State, Step, Store, tables};
 use callbridge_call::{Direction, EpochSeconds, EventTime};
 use callbridge_model::{LeadId, Outcome, Phone, Reason};
 use proptest::prelude::*;
@@ -172,6 +172,22 @@ fn a_better_account_of_a_call_is_what_counts() {
     let done = finish(&mut store, call(1, whole));
     assert_eq!(done, Done::Corrected(RowId(1)));
     assert_eq!(seen(&store), None, "it was answered");
+}
+
+#[test]
+fn what_a_person_says_of_an_incomplete_call_is_what_counts() {
+    let mut store = store();
+    let mut cut = call(1, missed(100));
+    (cut.judged.outcome, cut.judged.reason) = (Outcome::DeadLetter, Some(Reason::Incomplete));
+    let mut record = cut.judged.record.clone();
+    finish(&mut store, cut);
+    assert_eq!(seen(&store), Some((100, 100, 1)));
+    record.answered = true;
+    let (row, at) = (RowId(1), at(100_001));
+    let step = Step::Retry { record };
+    let done = store.write(vec![Op::Step { row, step, at }]);
+    assert_eq!(done.expect("stored"), [Done::Stepped(State::Ready)]);
+    assert_eq!(seen(&store), None, "a person said that it was answered");
 }
 
 #[test]
