@@ -5,11 +5,15 @@ use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use callbridge_testbed::port::free_port;
 use serde_json::{Value, json};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// Nothing that a browser is asked for takes this long.
 const WITHIN: Duration = Duration::from_secs(60);
+/// A browser that does not end meanwhile ends with its driver.
+const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
 /// A size of the window, in CSS pixels.
 #[derive(Clone, Copy, Debug)]
@@ -28,13 +32,28 @@ pub struct Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // It ends its browser with itself; one that is gone already needs no end.
+        // The driver alone would be survived by its browser; one that is gone needs no end.
+        let _ = self.end_session();
         let _ = self.driver.kill();
         let _ = self.driver.wait();
     }
 }
 
 impl Browser {
+    /// Has the driver end its browser, and waits for the answer. Spoken by hand, for `drop` cannot
+    /// await.
+    fn end_session(&self) -> std::io::Result<()> {
+        let base = self.base.trim_start_matches("http://");
+        let Some((host, session)) = base.split_once('/') else {
+            return Ok(()); // none was opened
+        };
+        let mut line = TcpStream::connect(host)?;
+        line.set_read_timeout(Some(ENDS_WITHIN))?;
+        write!(line, "DELETE /{session} HTTP/1.0\r\nHost: {host}\r\n\r\n")?;
+        // the driver answers when its browser is gone
+        line.read(&mut [0; 64]).map(drop)
+    }
+
     /// Starts one that wants this language (`ru`).
     pub async fn start(language: &str) -> Result<Self> {
         let port = free_port();
