@@ -15,7 +15,7 @@ use callbridge_log::Logging;
 use callbridge_model::environment::Environment;
 use callbridge_model::exit::Code;
 use callbridge_model::{LeadId, Said};
-use callbridge_page::role::Role;
+use callbridge_page::role::PageRole;
 use clap_complete::Shell;
 use jiff::tz::TimeZone;
 use std::ffi::OsString;
@@ -63,7 +63,7 @@ pub enum Command {
     /// `page`
     Page {
         /// `--role`
-        role: Role,
+        role: PageRole,
         at: Asking,
     },
     /// `page password`
@@ -71,7 +71,7 @@ pub enum Command {
         /// NAME
         name: String,
         /// ROLE
-        role: Role,
+        role: PageRole,
     },
     /// `connect`
     Connect(Box<crate::config::checked::connect::Connect>),

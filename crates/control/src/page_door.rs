@@ -1,7 +1,7 @@
 //! How whoever may ask at the control socket comes to the administrator's page.
 
 use callbridge_page::links::Links;
-use callbridge_page::role::Role;
+use callbridge_page::role::PageRole;
 
 /// Gives out links.
 #[derive(Clone, Debug)]
@@ -14,7 +14,7 @@ pub struct PageDoor {
 
 impl PageDoor {
     /// A link for this user; `None` where the system gives no random bytes.
-    pub fn link(&self, who: &str, role: Role) -> Option<String> {
+    pub fn link(&self, who: &str, role: PageRole) -> Option<String> {
         let path = self.links.issue(who, role)?;
         Some(format!("{}{path}", self.origin))
     }

@@ -6,7 +6,7 @@ use callbridge_dead_letter::retry::Employee;
 use callbridge_dead_letter::select::Selection;
 use callbridge_leads::lead_field::Item;
 use callbridge_model::{LeadId, Said};
-use callbridge_page::role::Role;
+use callbridge_page::role::PageRole;
 use callbridge_spool::{AuditedCall, State};
 use serde::{Deserialize, Serialize};
 
@@ -85,7 +85,7 @@ pub enum ControlRequest {
     /// `page`: an item `{"url"}`, a link that opens the page once.
     PageLink {
         /// What whoever opens it may do.
-        role: Role,
+        role: PageRole,
     },
     /// `explain --call`: the finished call of this linkedid, as the spool has it.
     Call {

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use std::pin::Pin;
 
 /// An answer that takes a while.
-pub type BackendAnswer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send + 'a>>;
-pub use BackendAnswer as Answer;
+pub type BackendAnswer<'a, T> =
+    Pin<Box<dyn Future<Output = Result<T, BackendRefusal>> + Send + 'a>>;
 
 /// Why something was not done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +20,6 @@ pub struct BackendRefusal {
     /// What happened, where, and what to do.
     pub words: String,
 }
-pub use BackendRefusal as Refusal;
 
 /// Whose fault a refusal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,46 +35,51 @@ pub enum RefusalKind {
 /// What the page needs of the daemon.
 pub trait Backend: Send + Sync + 'static {
     /// What `callbridge status --json` says, with what waits for a person (`todo`).
-    fn status(&self) -> Answer<'_, Status>;
+    fn status(&self) -> BackendAnswer<'_, Status>;
     /// The figures of today and of the last seven days.
-    fn today(&self) -> Answer<'_, Figures>;
+    fn today(&self) -> BackendAnswer<'_, Figures>;
     /// The calls that go on now, longest first, 200 at most.
-    fn under_way(&self) -> Answer<'_, Vec<OpenCallView>>;
+    fn under_way(&self) -> BackendAnswer<'_, Vec<OpenCallView>>;
     /// A page of kept calls, newest first.
-    fn calls(&self, query: CallQuery) -> Answer<'_, CallPage>;
+    fn calls(&self, query: CallQuery) -> BackendAnswer<'_, CallPage>;
     /// One call by its uuid; `None` when none is kept.
-    fn call(&self, uuid: String) -> Answer<'_, Option<CallView>>;
+    fn call(&self, uuid: String) -> BackendAnswer<'_, Option<CallView>>;
     /// A page of dead letters, newest first.
-    fn letters(&self, query: LetterQuery) -> Answer<'_, LetterPage>;
+    fn letters(&self, query: LetterQuery) -> BackendAnswer<'_, LetterPage>;
     /// The ids of all letters that a query finds, for an action on all of them.
-    fn letter_ids(&self, query: LetterQuery) -> Answer<'_, Vec<u64>>;
+    fn letter_ids(&self, query: LetterQuery) -> BackendAnswer<'_, Vec<u64>>;
     /// Does something with letters, 100 at most at once, and says for each what became of it.
     fn act<'a>(
         &'a self,
         action: &'a LetterAction,
         ids: &'a [u64],
         who: &'a str,
-    ) -> Answer<'a, Vec<Acted>>;
+    ) -> BackendAnswer<'a, Vec<Acted>>;
     /// Numbers that called and have no lead, most calls first.
-    fn numbers(&self) -> Answer<'_, Vec<NumberView>>;
+    fn numbers(&self) -> BackendAnswer<'_, Vec<NumberView>>;
     /// Gives a number its lead; its parked calls leave. The count of those.
-    fn give_lead<'a>(&'a self, phone: &'a str, lead: &'a str, who: &'a str) -> Answer<'a, u64>;
+    fn give_lead<'a>(
+        &'a self,
+        phone: &'a str,
+        lead: &'a str,
+        who: &'a str,
+    ) -> BackendAnswer<'a, u64>;
     /// Takes it away again.
-    fn take_lead<'a>(&'a self, phone: &'a str, who: &'a str) -> Answer<'a, ()>;
+    fn take_lead<'a>(&'a self, phone: &'a str, who: &'a str) -> BackendAnswer<'a, ()>;
     /// Leads that were given on the page or by `lead give`.
-    fn given_leads(&self) -> Answer<'_, Vec<GivenLead>>;
+    fn given_leads(&self) -> BackendAnswer<'_, Vec<GivenLead>>;
     /// Customers who wait for a call back, longest waiting first.
-    fn missed(&self) -> Answer<'_, Vec<MissedView>>;
+    fn missed(&self) -> BackendAnswer<'_, Vec<MissedView>>;
     /// What employees did, today or in the last seven days.
-    fn employees(&self, span: Span) -> Answer<'_, Vec<EmployeeFigures>>;
+    fn employees(&self, span: Span) -> BackendAnswer<'_, Vec<EmployeeFigures>>;
     /// What is known of the PBX beside `status`.
-    fn pbx(&self) -> Answer<'_, PbxView>;
+    fn pbx(&self) -> BackendAnswer<'_, PbxView>;
     /// Runs `check`.
-    fn check(&self) -> Answer<'_, Vec<CheckFinding>>;
+    fn check(&self) -> BackendAnswer<'_, Vec<CheckFinding>>;
     /// The sessions as [`Backend::keep_sessions`] left them.
-    fn kept_sessions(&self) -> Answer<'_, Option<String>>;
+    fn kept_sessions(&self) -> BackendAnswer<'_, Option<String>>;
     /// Keeps sessions over restarts: JSON without any secret.
-    fn keep_sessions(&self, sessions: String) -> Answer<'_, ()>;
+    fn keep_sessions(&self, sessions: String) -> BackendAnswer<'_, ()>;
     /// Counts up whenever a call, a letter or a source changes; the live parts look again then.
     fn changes(&self) -> tokio::sync::watch::Receiver<u64>;
     /// The zone of the PBX, in which people read times (`Asia/Tashkent`).

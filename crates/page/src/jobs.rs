@@ -1,7 +1,7 @@
 //! Work on many letters: in the background, a hundred at a time, with a progress that can be left
 //! and come back to.
 
-use crate::backend::{Acted, Backend, LetterAction, Refusal};
+use crate::backend::{Acted, Backend, BackendRefusal, LetterAction};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
@@ -148,7 +148,9 @@ impl Jobs {
                             job.take(acted, chunk.len());
                         }
                     }
-                    Err(Refusal { words, .. }) => return end(&all, id, JobState::Refused(words)),
+                    Err(BackendRefusal { words, .. }) => {
+                        return end(&all, id, JobState::Refused(words));
+                    }
                 }
                 // Whatever else the daemon does goes first.
                 tokio::task::yield_now().await;

@@ -2,7 +2,7 @@
 //! Looking at it (a preview, a prefetch) burns nothing.
 
 use crate::random::{self, BrowserToken};
-use crate::role::Role;
+use crate::role::PageRole;
 use callbridge_model::clock;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ const LINKS_MAX: usize = 100;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Guest {
     pub(crate) who: String,
-    pub(crate) role: Role,
+    pub(crate) role: PageRole,
 }
 
 #[derive(Clone, Debug)]
@@ -34,11 +34,11 @@ pub struct Links(Arc<Mutex<BTreeMap<String, Issued>>>);
 impl Links {
     /// A link for `who` (as what they do will be signed: a Unix user). Its path on the page:
     /// `/open/TOKEN`; `None` where the system gives no random bytes.
-    pub fn issue(&self, who: &str, role: Role) -> Option<String> {
+    pub fn issue(&self, who: &str, role: PageRole) -> Option<String> {
         self.issue_at(clock::now().boot, who, role)
     }
 
-    fn issue_at(&self, now: Duration, who: &str, role: Role) -> Option<String> {
+    fn issue_at(&self, now: Duration, who: &str, role: PageRole) -> Option<String> {
         let token = BrowserToken::new()?;
         let mut links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         links.retain(|_, issued| issued.until > now);
@@ -88,11 +88,13 @@ mod tests {
     #[test]
     fn a_link_opens_once_and_within_a_minute() {
         let (links, now) = (Links::default(), Duration::from_secs(1000));
-        let path = links.issue_at(now, "root", Role::Admin).expect("a link");
-        let late = links.issue_at(now, "root", Role::View).expect("a link");
+        let path = links
+            .issue_at(now, "root", PageRole::Admin)
+            .expect("a link");
+        let late = links.issue_at(now, "root", PageRole::View).expect("a link");
         let guest = links.take_at(now + LINK_LIVES / 2, token(&path));
         let guest = guest.expect("a guest");
-        assert_eq!((guest.who.as_str(), guest.role), ("root", Role::Admin));
+        assert_eq!((guest.who.as_str(), guest.role), ("root", PageRole::Admin));
         assert_eq!(links.take_at(now, token(&path)), None, "once");
         assert_eq!(links.take_at(now + LINK_LIVES, token(&late)), None, "late");
         assert_eq!(links.take_at(now, "made up"), None);
@@ -101,7 +103,7 @@ mod tests {
     #[test]
     fn looking_burns_nothing_and_no_token_is_kept_or_printed() {
         let links = Links::default();
-        let path = links.issue("anna", Role::View).expect("a link");
+        let path = links.issue("anna", PageRole::View).expect("a link");
         assert!(links.is_good(token(&path)) && links.is_good(token(&path)));
         assert!(!links.is_good("made up"));
         assert!(!format!("{links:?}").contains(token(&path)));
@@ -113,10 +115,10 @@ mod tests {
     fn more_links_than_there_is_room_for_push_out_the_oldest() {
         let links = Links::default();
         let at = |n: u64| Duration::from_millis(n);
-        let first = links.issue_at(at(0), "a", Role::View).expect("a link");
-        let second = links.issue_at(at(1), "a", Role::View).expect("a link");
+        let first = links.issue_at(at(0), "a", PageRole::View).expect("a link");
+        let second = links.issue_at(at(1), "a", PageRole::View).expect("a link");
         for n in 2..=100 {
-            links.issue_at(at(n), "a", Role::View).expect("a link");
+            links.issue_at(at(n), "a", PageRole::View).expect("a link");
         }
         assert_eq!(links.take_at(at(100), token(&first)), None);
         assert!(links.take_at(at(100), token(&second)).is_some());

@@ -7,7 +7,7 @@ use crate::page::{LANGUAGE_COOKIE, Page, now_seconds, refused};
 use crate::passwords::{PASSWORD_BYTES_MAX, Passwords};
 use crate::random;
 use crate::request::{Asked, FormFields, link, local_path};
-use crate::role::Role;
+use crate::role::PageRole;
 use crate::route::Route;
 use crate::sessions::{LoggedIn, SESSION_SECONDS, SessionCount, Sessions};
 use crate::shell::{PageShell, Viewer};
@@ -245,7 +245,7 @@ fn first_look(page: &Page, shell: &PageShell, asked: &Asked) -> Handled {
     answer::html(&view)
 }
 
-async fn role(page: &Page, name: &str, password: String) -> Option<Role> {
+async fn role(page: &Page, name: &str, password: String) -> Option<PageRole> {
     if password.len() > PASSWORD_BYTES_MAX {
         return None;
     }
@@ -278,7 +278,7 @@ impl CarryOnSheet<'_> {
 async fn open_session(
     page: &Page,
     who: &str,
-    role: Role,
+    role: PageRole,
     line: Option<String>,
 ) -> Result<String, Problem> {
     let token = page.doors.sessions.open(now_seconds(), who, role, line);

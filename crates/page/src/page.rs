@@ -1,7 +1,7 @@
 //! From a request to its answer: who asks, whether they may, and which view answers.
 
 use crate::answer::{self, Handled, Problem};
-use crate::backend::{Backend, Refusal, RefusalKind};
+use crate::backend::{Backend, BackendRefusal, RefusalKind};
 use crate::checks::CheckRun;
 use crate::jobs::Jobs;
 use crate::language::Language;
@@ -229,13 +229,13 @@ impl Visit<'_> {
     }
 
     /// A refusal of the daemon as a page.
-    pub(crate) fn refused(&self, refusal: Refusal) -> Problem {
+    pub(crate) fn refused(&self, refusal: BackendRefusal) -> Problem {
         refused(refusal)
     }
 }
 
 /// A refusal of the daemon as a page.
-pub(crate) fn refused(refusal: Refusal) -> Problem {
+pub(crate) fn refused(refusal: BackendRefusal) -> Problem {
     let (status, title) = match refusal.kind {
         RefusalKind::Input => (StatusCode::UNPROCESSABLE_ENTITY, "problem.input"),
         RefusalKind::Unknown => (StatusCode::NOT_FOUND, "problem.unknown"),

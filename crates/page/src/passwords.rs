@@ -1,7 +1,7 @@
 //! The password file: who may log in by name. A line is `NAME:ROLE:HASH`; the hash is argon2id in
 //! PHC form, made by `callbridge page password`.
 
-use crate::role::Role;
+use crate::role::PageRole;
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{CustomizedPasswordHasher as _, PasswordHasher as _};
 use argon2::{Argon2, Params};
@@ -24,7 +24,7 @@ const PASSES_MAX: u32 = 16;
 #[derive(Clone)]
 struct Person {
     name: String,
-    role: Role,
+    role: PageRole,
     hash: PasswordHash,
 }
 
@@ -73,7 +73,7 @@ pub enum UnfitPassword {
 ///
 /// # Errors
 /// As [`UnfitPassword`] says.
-pub fn hash_password(name: &str, role: Role, password: &str) -> Result<String, UnfitPassword> {
+pub fn hash_password(name: &str, role: PageRole, password: &str) -> Result<String, UnfitPassword> {
     if !is_name(name) {
         return Err(UnfitPassword::Name);
     }
@@ -130,7 +130,7 @@ impl Passwords {
 
     /// The role of whoever has this name and password. A name that is none costs as much as one
     /// that is. This takes a tenth of a second and more: it belongs on a thread that may block.
-    pub(crate) fn role(&self, name: &str, password: &str) -> Option<Role> {
+    pub(crate) fn role(&self, name: &str, password: &str) -> Option<PageRole> {
         let person = self.0.iter().find(|person| person.name == name);
         // Whom nobody knows is compared with somebody, and refused all the same.
         let against = person.or(self.0.first())?;
@@ -219,8 +219,8 @@ mod tests {
             line("bek", "view", "battery staple")
         );
         let file = Passwords::parse(&text).expect("a file");
-        assert_eq!(file.role("anna", "correct horse"), Some(Role::Admin));
-        assert_eq!(file.role("bek", "battery staple"), Some(Role::View));
+        assert_eq!(file.role("anna", "correct horse"), Some(PageRole::Admin));
+        assert_eq!(file.role("bek", "battery staple"), Some(PageRole::View));
         assert_eq!(file.role("anna", "battery staple"), None);
         assert_eq!(file.role("nobody", "correct horse"), None);
         assert_eq!(file.role("anna", ""), None);
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn what_cannot_be_a_line_is_not_hashed() {
         let refused = |name: &str, password: &str| {
-            hash_password(name, Role::View, password).expect_err("refused")
+            hash_password(name, PageRole::View, password).expect_err("refused")
         };
         assert_eq!(refused("a:b", "correct horse"), UnfitPassword::Name);
         assert_eq!(refused("", "correct horse"), UnfitPassword::Name);
@@ -274,9 +274,9 @@ mod tests {
 
     #[test]
     fn what_is_hashed_can_be_read_again() {
-        let line = hash_password("anna", Role::Admin, "correct horse").expect("a line");
+        let line = hash_password("anna", PageRole::Admin, "correct horse").expect("a line");
         assert!(line.starts_with("anna:admin:$argon2id$v=19$"), "{line}");
         let file = Passwords::parse(&line).expect("a file");
-        assert_eq!(file.role("anna", "correct horse"), Some(Role::Admin));
+        assert_eq!(file.role("anna", "correct horse"), Some(PageRole::Admin));
     }
 }

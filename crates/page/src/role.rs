@@ -13,8 +13,6 @@ pub enum PageRole {
     Admin,
 }
 
-pub use PageRole as Role;
-
 impl PageRole {
     /// `admin` or `view`.
     pub const fn word(self) -> &'static str {

@@ -2,7 +2,7 @@
 
 use crate::passwords::Passwords;
 use crate::random::{self, BrowserToken};
-use crate::role::Role;
+use crate::role::PageRole;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ const SESSIONS_MAX: usize = 1000;
 pub(crate) struct LoggedIn {
     /// As what they do is signed.
     pub(crate) who: String,
-    pub(crate) role: Role,
+    pub(crate) role: PageRole,
     /// In epoch seconds.
     until: i64,
     /// The line of the password file by which they came: when it changes the session ends. `None`
@@ -83,7 +83,7 @@ impl Sessions {
         &self,
         now: i64,
         who: &str,
-        role: Role,
+        role: PageRole,
         line: Option<String>,
     ) -> Option<BrowserToken> {
         let token = BrowserToken::new()?;
@@ -152,14 +152,14 @@ mod tests {
     fn a_session_lives_twelve_hours_over_restarts_and_its_token_is_not_kept() {
         let before = kept(None, 0);
         let token = before
-            .open(100, "anna", Role::Admin, None)
+            .open(100, "anna", PageRole::Admin, None)
             .expect("a session");
         let json = before.to_json();
         assert!(!json.contains(token.reveal()), "{json}");
         let after = kept(Some(&json), 200);
         assert_eq!(after.count.get(), 1);
         let found = find(&after, 200, token.reveal()).expect("anna");
-        assert_eq!((found.who.as_str(), found.role), ("anna", Role::Admin));
+        assert_eq!((found.who.as_str(), found.role), ("anna", PageRole::Admin));
         assert_eq!(find(&after, 100 + SESSION_SECONDS, token.reveal()), None);
         assert_eq!(kept(Some(&json), 100 + SESSION_SECONDS).count.get(), 0);
         assert_eq!(kept(Some(&json), 0).count.get(), 0, "of a future clock");
@@ -170,7 +170,7 @@ mod tests {
         let before = kept(None, 0);
         let line = Some("0011".to_owned());
         let token = before
-            .open(1, "anna", Role::Admin, line)
+            .open(1, "anna", PageRole::Admin, line)
             .expect("a session");
         assert_eq!(find(&before, 2, token.reveal()), None);
         assert_eq!(kept(Some(&before.to_json()), 2).count.get(), 0);
@@ -180,7 +180,7 @@ mod tests {
     fn logging_out_ends_it_here() {
         let sessions = kept(None, 0);
         let token = sessions
-            .open(1, "anna", Role::View, None)
+            .open(1, "anna", PageRole::View, None)
             .expect("a session");
         assert!(find(&sessions, 2, token.reveal()).is_some());
         assert!(find(&sessions, 2, "made up").is_none());

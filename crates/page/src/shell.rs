@@ -3,8 +3,9 @@
 
 use crate::language::Language;
 use crate::markup::{Markup, cut, escaped};
-use crate::role::Role;
+use crate::role::PageRole;
 use callbridge_model::Zone;
+use callbridge_model::status::SourceState;
 use std::borrow::Borrow;
 
 /// Of a value inside a sentence.
@@ -14,7 +15,7 @@ const VALUE_CHARS: usize = 120;
 #[derive(Clone, Debug)]
 pub(crate) struct Viewer {
     pub(crate) who: String,
-    pub(crate) role: Role,
+    pub(crate) role: PageRole,
     /// What the forms carry.
     pub(crate) form_token: String,
 }
@@ -376,6 +377,18 @@ impl PageShell {
     /// A telephone number that is there, whole.
     pub(crate) fn number(&self, phone: &str) -> Markup {
         Markup::number(phone)
+    }
+
+    /// How a source is doing, in a word.
+    pub(crate) fn source_state(&self, state: &SourceState) -> &'static str {
+        let key = match state {
+            SourceState::Up => "source.up",
+            SourceState::Connected => "source.connected",
+            SourceState::Down => "source.down",
+            SourceState::Reading => "source.reading",
+            SourceState::Done => "source.done",
+        };
+        self.t(key)
     }
 
     /// The look of a call's state.

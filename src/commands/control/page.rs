@@ -10,7 +10,7 @@ use callbridge_log::say;
 use callbridge_model::exit::Code;
 use callbridge_model::secret::{ExposeSecret as _, Secret};
 use callbridge_page::passwords::{UnfitPassword, hash_password};
-use callbridge_page::role::Role;
+use callbridge_page::role::PageRole;
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use serde_json::Value;
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
@@ -22,7 +22,7 @@ const PIPE_BYTES_MAX: u64 = 16 << 10;
 ///
 /// # Errors
 /// 69 without a daemon, or where it shows no page.
-pub(crate) async fn link(role: Role, at: &Asking) -> Result<(), Failure> {
+pub(crate) async fn link(role: PageRole, at: &Asking) -> Result<(), Failure> {
     let ask = ControlRequest::PageLink { role };
     let broken = |error: io::Error| mute(&at.state, &error);
     let asked = socket::ask(&at.state, &ask).await.map_err(broken)?;
@@ -58,7 +58,7 @@ pub(crate) async fn link(role: Role, at: &Asking) -> Result<(), Failure> {
 ///
 /// # Errors
 /// 64 for a password or name that will not do, 65 where none is given.
-pub(crate) async fn password(name: &str, role: Role) -> Result<(), Failure> {
+pub(crate) async fn password(name: &str, role: PageRole) -> Result<(), Failure> {
     let password = match io::stdin().is_terminal() {
         true => tokio::task::spawn_blocking(typed_twice).await,
         false => tokio::task::spawn_blocking(piped).await,

@@ -4,7 +4,7 @@ use super::Checking;
 use crate::config::command::Command;
 use crate::config::faults::Faults;
 use crate::config::options::page::{PageCommandFlags, PageVerb};
-use callbridge_page::role::Role;
+use callbridge_page::role::PageRole;
 
 pub(super) fn check(
     mut checking: Checking<'_>,
@@ -12,14 +12,16 @@ pub(super) fn check(
 ) -> Result<Command, Faults> {
     match flags.verb {
         None => {
-            let role = checking.faults.take("--role", flags.role.parse::<Role>());
-            let role = role.unwrap_or(Role::View);
+            let role = checking
+                .faults
+                .take("--role", flags.role.parse::<PageRole>());
+            let role = role.unwrap_or(PageRole::View);
             let at = checking.asking(flags.state)?;
             Ok(Command::Page { role, at })
         }
         Some(PageVerb::Password { name, role }) => {
-            let role = checking.faults.take("ROLE", role.parse::<Role>());
-            let role = role.unwrap_or(Role::View);
+            let role = checking.faults.take("ROLE", role.parse::<PageRole>());
+            let role = role.unwrap_or(PageRole::View);
             checking.faults.or(Command::PagePassword { name, role })
         }
     }

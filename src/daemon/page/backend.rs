@@ -10,9 +10,9 @@ use callbridge_intake::Settings as IntakeSettings;
 use callbridge_model::exit::Code;
 use callbridge_model::{Status, Zone};
 use callbridge_page::backend::{
-    Acted, Answer, Backend, CallPage, CallQuery, CallView, CheckFinding, EmployeeFigures, Figures,
-    GivenLead, LetterAction, LetterPage, LetterQuery, MissedView, NumberView, OpenCallView,
-    PbxView, Refusal, RefusalKind, Span,
+    Acted, Backend, BackendAnswer, BackendRefusal, CallPage, CallQuery, CallView, CheckFinding,
+    EmployeeFigures, Figures, GivenLead, LetterAction, LetterPage, LetterQuery, MissedView,
+    NumberView, OpenCallView, PbxView, RefusalKind, Span,
 };
 use callbridge_spool::{Error, Handle, Op, tables};
 use serde_json::Value;
@@ -85,7 +85,7 @@ impl DaemonBackend {
                 continue;
             }
             let moves = self.spool.read(|store| {
-                let open = tables::open_calls::all_open_calls(store)?.len();
+                let open = tables::open_calls::open_call_count(store)?;
                 Ok((store.moves_so_far(), store.letters_so_far(), open))
             });
             let Ok(moves) = moves.await else { continue };
@@ -105,7 +105,7 @@ impl DaemonBackend {
         &self,
         question: ControlRequest,
         who: &str,
-    ) -> Result<Vec<Value>, Refusal> {
+    ) -> Result<Vec<Value>, BackendRefusal> {
         let (to, mut replies) = mpsc::channel(REPLIES);
         let mut items = Vec::new();
         let collect = async {
@@ -129,46 +129,46 @@ fn own_zone() -> String {
     zone.iana_name().unwrap_or("UTC").to_owned()
 }
 
-fn refusal(code: u8, words: String) -> Refusal {
+fn refusal(code: u8, words: String) -> BackendRefusal {
     let kind = match Code::of_number(code) {
         Code::Usage => RefusalKind::Input,
         Code::Input | Code::NoInput => RefusalKind::Unknown,
         _ => RefusalKind::Unavailable,
     };
-    Refusal { kind, words }
+    BackendRefusal { kind, words }
 }
 
 /// A fault of the spool, as the page tells it.
-pub(super) fn broken(error: Error) -> Refusal {
+pub(super) fn broken(error: Error) -> BackendRefusal {
     refusal(error.exit_code(), error.to_string())
 }
 
 impl Backend for DaemonBackend {
-    fn status(&self) -> Answer<'_, Status> {
+    fn status(&self) -> BackendAnswer<'_, Status> {
         Box::pin(async { self.observer.status().await.map_err(broken) })
     }
 
-    fn today(&self) -> Answer<'_, Figures> {
+    fn today(&self) -> BackendAnswer<'_, Figures> {
         Box::pin(super::figures::figures(self))
     }
 
-    fn under_way(&self) -> Answer<'_, Vec<OpenCallView>> {
+    fn under_way(&self) -> BackendAnswer<'_, Vec<OpenCallView>> {
         Box::pin(super::calls::open_calls(self))
     }
 
-    fn calls(&self, query: CallQuery) -> Answer<'_, CallPage> {
+    fn calls(&self, query: CallQuery) -> BackendAnswer<'_, CallPage> {
         Box::pin(super::calls::call_page(self, query))
     }
 
-    fn call(&self, uuid: String) -> Answer<'_, Option<CallView>> {
+    fn call(&self, uuid: String) -> BackendAnswer<'_, Option<CallView>> {
         Box::pin(super::calls::one_call(self, uuid))
     }
 
-    fn letters(&self, query: LetterQuery) -> Answer<'_, LetterPage> {
+    fn letters(&self, query: LetterQuery) -> BackendAnswer<'_, LetterPage> {
         Box::pin(super::letters::letter_page(self, query))
     }
 
-    fn letter_ids(&self, query: LetterQuery) -> Answer<'_, Vec<u64>> {
+    fn letter_ids(&self, query: LetterQuery) -> BackendAnswer<'_, Vec<u64>> {
         Box::pin(super::letters::ids_of_letters(self, query))
     }
 
@@ -177,48 +177,53 @@ impl Backend for DaemonBackend {
         action: &'a LetterAction,
         ids: &'a [u64],
         who: &'a str,
-    ) -> Answer<'a, Vec<Acted>> {
+    ) -> BackendAnswer<'a, Vec<Acted>> {
         Box::pin(super::letters::act_on(self, action, ids, who))
     }
 
-    fn numbers(&self) -> Answer<'_, Vec<NumberView>> {
+    fn numbers(&self) -> BackendAnswer<'_, Vec<NumberView>> {
         Box::pin(super::leads::numbers_without_lead(self))
     }
 
-    fn give_lead<'a>(&'a self, phone: &'a str, lead: &'a str, who: &'a str) -> Answer<'a, u64> {
+    fn give_lead<'a>(
+        &'a self,
+        phone: &'a str,
+        lead: &'a str,
+        who: &'a str,
+    ) -> BackendAnswer<'a, u64> {
         Box::pin(super::leads::lead_given(self, phone, lead, who))
     }
 
-    fn take_lead<'a>(&'a self, phone: &'a str, who: &'a str) -> Answer<'a, ()> {
+    fn take_lead<'a>(&'a self, phone: &'a str, who: &'a str) -> BackendAnswer<'a, ()> {
         Box::pin(super::leads::lead_taken(self, phone, who))
     }
 
-    fn given_leads(&self) -> Answer<'_, Vec<GivenLead>> {
+    fn given_leads(&self) -> BackendAnswer<'_, Vec<GivenLead>> {
         Box::pin(super::leads::leads_given(self))
     }
 
-    fn missed(&self) -> Answer<'_, Vec<MissedView>> {
+    fn missed(&self) -> BackendAnswer<'_, Vec<MissedView>> {
         Box::pin(super::people::missed_customers(self))
     }
 
-    fn employees(&self, span: Span) -> Answer<'_, Vec<EmployeeFigures>> {
+    fn employees(&self, span: Span) -> BackendAnswer<'_, Vec<EmployeeFigures>> {
         Box::pin(super::people::employee_figures(self, span))
     }
 
-    fn pbx(&self) -> Answer<'_, PbxView> {
+    fn pbx(&self) -> BackendAnswer<'_, PbxView> {
         Box::pin(super::people::pbx_view(self))
     }
 
-    fn check(&self) -> Answer<'_, Vec<CheckFinding>> {
+    fn check(&self) -> BackendAnswer<'_, Vec<CheckFinding>> {
         Box::pin(super::trial::checked(self))
     }
 
-    fn kept_sessions(&self) -> Answer<'_, Option<String>> {
+    fn kept_sessions(&self) -> BackendAnswer<'_, Option<String>> {
         let kept = self.spool.read(|store| tables::meta::meta(store, SESSIONS));
         Box::pin(async { kept.await.map_err(broken) })
     }
 
-    fn keep_sessions(&self, sessions: String) -> Answer<'_, ()> {
+    fn keep_sessions(&self, sessions: String) -> BackendAnswer<'_, ()> {
         let op = Op::Meta {
             key: SESSIONS.to_owned(),
             value: sessions,

@@ -11,7 +11,7 @@ use callbridge_mapping::people::People;
 use callbridge_model::clock;
 use callbridge_model::{CallRecord, Judged, Outcome, Reason, TypedNumber};
 use callbridge_page::backend::{
-    CallLine, CallPage, CallQuery, CallView, OpenCallView, Refusal, RefusalKind,
+    BackendRefusal, CallLine, CallPage, CallQuery, CallView, OpenCallView, RefusalKind,
 };
 use callbridge_spool::{CallFilter, Listed, Place, Row, Search, State, tables};
 
@@ -23,9 +23,9 @@ const WALKS_MAX: usize = 20;
 const OPEN_MAX: usize = 200;
 
 /// What was typed is no such thing.
-fn input(words: String) -> Refusal {
+fn input(words: String) -> BackendRefusal {
     let kind = RefusalKind::Input;
-    Refusal { kind, words }
+    BackendRefusal { kind, words }
 }
 
 /// What a person searches for.
@@ -37,7 +37,7 @@ enum CallSearch {
 pub(super) async fn call_page(
     backend: &DaemonBackend,
     query: CallQuery,
-) -> Result<CallPage, Refusal> {
+) -> Result<CallPage, BackendRefusal> {
     let mut before = match query.before.as_deref() {
         None => Place::END,
         Some(key) => {
@@ -69,7 +69,7 @@ pub(super) async fn call_page(
     Ok(page)
 }
 
-async fn wanted(backend: &DaemonBackend, query: &CallQuery) -> Result<CallSearch, Refusal> {
+async fn wanted(backend: &DaemonBackend, query: &CallQuery) -> Result<CallSearch, BackendRefusal> {
     let mut filter = CallFilter {
         trunk: query.trunk.clone(),
         ..CallFilter::default()
@@ -110,7 +110,7 @@ async fn wanted(backend: &DaemonBackend, query: &CallQuery) -> Result<CallSearch
 pub(super) async fn one_call(
     backend: &DaemonBackend,
     uuid: String,
-) -> Result<Option<CallView>, Refusal> {
+) -> Result<Option<CallView>, BackendRefusal> {
     let read = backend.spool.read(move |store| {
         let Search::One(row) = tables::search::search_call(store, &uuid)? else {
             return Ok(None);
@@ -170,7 +170,9 @@ fn view(backend: &DaemonBackend, row: &Row) -> CallView {
     }
 }
 
-pub(super) async fn open_calls(backend: &DaemonBackend) -> Result<Vec<OpenCallView>, Refusal> {
+pub(super) async fn open_calls(
+    backend: &DaemonBackend,
+) -> Result<Vec<OpenCallView>, BackendRefusal> {
     let read = backend
         .spool
         .read(|store| tables::open_calls::all_open_calls(store));

@@ -3,7 +3,7 @@
 use super::backend::{DaemonBackend, broken};
 use callbridge_call::EventTime;
 use callbridge_model::clock;
-use callbridge_page::backend::{Bar, Figures, Outcomes, Refusal};
+use callbridge_page::backend::{BackendRefusal, Bar, Figures, Outcomes};
 use callbridge_spool::{State, tables};
 use jiff::{ToSpan as _, Zoned};
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ impl Bounds {
     }
 }
 
-pub(super) async fn figures(backend: &DaemonBackend) -> Result<Figures, Refusal> {
+pub(super) async fn figures(backend: &DaemonBackend) -> Result<Figures, BackendRefusal> {
     let clock::Now { wall, boot } = clock::now();
     let Some(bounds) = bounds(backend, wall) else {
         return Ok(Figures::default());
@@ -118,7 +118,7 @@ fn bounds(backend: &DaemonBackend, now: EventTime) -> Option<Bounds> {
 }
 
 /// A bar for each beginning; the last one ends there.
-async fn bars(backend: &DaemonBackend, from: &[i64], end: i64) -> Result<Vec<Bar>, Refusal> {
+async fn bars(backend: &DaemonBackend, from: &[i64], end: i64) -> Result<Vec<Bar>, BackendRefusal> {
     let ends = from.iter().skip(1).copied().chain([end]);
     let spans: Vec<(i64, i64)> = from.iter().copied().zip(ends).collect();
     let read = backend.spool.read(move |store| {
@@ -138,7 +138,7 @@ async fn past_days(
     from: &[i64],
     today: i64,
     now: Duration,
-) -> Result<Vec<Bar>, Refusal> {
+) -> Result<Vec<Bar>, BackendRefusal> {
     {
         let week = backend.week.lock().unwrap_or_else(PoisonError::into_inner);
         let young = week

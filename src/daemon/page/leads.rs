@@ -5,7 +5,7 @@ use super::calls;
 use super::letters;
 use callbridge_control::protocol::ControlRequest;
 use callbridge_model::TypedNumber;
-use callbridge_page::backend::{CallLine, GivenLead, NumberView, Refusal};
+use callbridge_page::backend::{BackendRefusal, CallLine, GivenLead, NumberView};
 use callbridge_spool::{CallFilter, ParkedPhone, Place, tables};
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ const WITH_CALLS: usize = 100;
 
 pub(super) async fn numbers_without_lead(
     backend: &DaemonBackend,
-) -> Result<Vec<NumberView>, Refusal> {
+) -> Result<Vec<NumberView>, BackendRefusal> {
     let mut all: Vec<ParkedPhone> = Vec::new();
     loop {
         let after = all.last().map(|last| last.phone.clone());
@@ -56,7 +56,7 @@ pub(super) async fn numbers_without_lead(
 async fn newest_of(
     backend: &DaemonBackend,
     parked: &ParkedPhone,
-) -> Result<Vec<CallLine>, Refusal> {
+) -> Result<Vec<CallLine>, BackendRefusal> {
     let filter = CallFilter {
         phone: TypedNumber::read(parked.phone.as_str(), []),
         ..CallFilter::default()
@@ -73,7 +73,7 @@ pub(super) async fn lead_given(
     phone: &str,
     lead: &str,
     who: &str,
-) -> Result<u64, Refusal> {
+) -> Result<u64, BackendRefusal> {
     let question = ControlRequest::LeadGive {
         phone: phone.to_owned(),
         lead: letters::lead_id(lead)?,
@@ -87,13 +87,13 @@ pub(super) async fn lead_taken(
     backend: &DaemonBackend,
     phone: &str,
     who: &str,
-) -> Result<(), Refusal> {
+) -> Result<(), BackendRefusal> {
     let phone = phone.to_owned();
     backend.ask(ControlRequest::LeadTake { phone }, who).await?;
     Ok(())
 }
 
-pub(super) async fn leads_given(backend: &DaemonBackend) -> Result<Vec<GivenLead>, Refusal> {
+pub(super) async fn leads_given(backend: &DaemonBackend) -> Result<Vec<GivenLead>, BackendRefusal> {
     // a list is nobody's act
     let items = backend.ask(ControlRequest::LeadGiven, "").await?;
     let text = |item: &Value, name: &str| item[name].as_str().unwrap_or_default().to_owned();

@@ -6,7 +6,8 @@ use callbridge_dead_letter::retry::Employee;
 use callbridge_dead_letter::select::Selection;
 use callbridge_model::{EmployeeId, LeadId, Reason};
 use callbridge_page::backend::{
-    Acted, LetterAction, LetterPage, LetterQuery, LetterView, ReasonView, Refusal, RefusalKind,
+    Acted, BackendRefusal, LetterAction, LetterPage, LetterQuery, LetterView, ReasonView,
+    RefusalKind,
 };
 use callbridge_spool::{Letter, LetterFilter, RowId, tables};
 use serde_json::Value;
@@ -16,11 +17,11 @@ const PAGE: usize = 50;
 /// Letters read at a time for their ids.
 const IDS_PAGE: usize = 1_000;
 
-fn filter(query: &LetterQuery, limit: usize) -> Result<LetterFilter, Refusal> {
+fn filter(query: &LetterQuery, limit: usize) -> Result<LetterFilter, BackendRefusal> {
     let reason = query.reason.as_deref().map(|word| {
         let kind = RefusalKind::Input;
         let words = format!("`{word}` is no reason of a dead letter");
-        Reason::from_word(word).ok_or(Refusal { kind, words })
+        Reason::from_word(word).ok_or(BackendRefusal { kind, words })
     });
     let before = query.before.and_then(|id| i64::try_from(id).ok());
     Ok(LetterFilter {
@@ -38,7 +39,7 @@ fn number(id: RowId) -> u64 {
 pub(super) async fn letter_page(
     backend: &DaemonBackend,
     query: LetterQuery,
-) -> Result<LetterPage, Refusal> {
+) -> Result<LetterPage, BackendRefusal> {
     let filter = filter(&query, PAGE)?;
     let read = backend.spool.read(move |store| {
         let letters = tables::letters::letters(store, &filter)?;
@@ -62,7 +63,7 @@ pub(super) async fn letter_page(
 pub(super) async fn ids_of_letters(
     backend: &DaemonBackend,
     query: LetterQuery,
-) -> Result<Vec<u64>, Refusal> {
+) -> Result<Vec<u64>, BackendRefusal> {
     let mut filter = filter(&query, IDS_PAGE)?;
     let mut ids = Vec::new();
     loop {
@@ -88,7 +89,7 @@ pub(super) async fn act_on(
     action: &LetterAction,
     ids: &[u64],
     who: &str,
-) -> Result<Vec<Acted>, Refusal> {
+) -> Result<Vec<Acted>, BackendRefusal> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
@@ -127,20 +128,20 @@ pub(super) async fn act_on(
 }
 
 /// A lead as it was typed.
-pub(super) fn lead_id(text: &str) -> Result<LeadId, Refusal> {
+pub(super) fn lead_id(text: &str) -> Result<LeadId, BackendRefusal> {
     let kind = RefusalKind::Input;
     let words = format!("`{text}` is no lead id: digits are expected");
-    LeadId::parse(text.trim()).ok_or(Refusal { kind, words })
+    LeadId::parse(text.trim()).ok_or(BackendRefusal { kind, words })
 }
 
-fn employee_of(text: &str) -> Result<Employee, Refusal> {
+fn employee_of(text: &str) -> Result<Employee, BackendRefusal> {
     let text = text.trim();
     if text == "none" {
         return Ok(Employee::None);
     }
     let kind = RefusalKind::Input;
     let words = format!("`{text}` is no employee's id: digits are expected, or none");
-    let id = EmployeeId::parse(text).ok_or(Refusal { kind, words })?;
+    let id = EmployeeId::parse(text).ok_or(BackendRefusal { kind, words })?;
     Ok(Employee::Is(id))
 }
 

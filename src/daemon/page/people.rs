@@ -3,7 +3,9 @@
 use super::backend::{DaemonBackend, broken};
 use callbridge_control::protocol::ControlRequest;
 use callbridge_model::clock;
-use callbridge_page::backend::{EmployeeFigures, MissedView, PbxView, Refusal, Span, TrunkView};
+use callbridge_page::backend::{
+    BackendRefusal, EmployeeFigures, MissedView, PbxView, Span, TrunkView,
+};
 use callbridge_spool::employee_work::{EmployeeWork, employee_work};
 use callbridge_spool::tables;
 use serde_json::Value;
@@ -11,7 +13,9 @@ use serde_json::Value;
 /// Seconds of the days before today that a week has.
 const DAYS_BEFORE: i64 = 6;
 
-pub(super) async fn missed_customers(backend: &DaemonBackend) -> Result<Vec<MissedView>, Refusal> {
+pub(super) async fn missed_customers(
+    backend: &DaemonBackend,
+) -> Result<Vec<MissedView>, BackendRefusal> {
     let question = ControlRequest::Missed { within_sec: None };
     // a list is nobody's act
     let items = backend.ask(question, "").await?;
@@ -31,7 +35,7 @@ pub(super) async fn missed_customers(backend: &DaemonBackend) -> Result<Vec<Miss
 pub(super) async fn employee_figures(
     backend: &DaemonBackend,
     span: Span,
-) -> Result<Vec<EmployeeFigures>, Refusal> {
+) -> Result<Vec<EmployeeFigures>, BackendRefusal> {
     let now = clock::now().wall;
     let before = match span {
         Span::Today => 0,
@@ -48,7 +52,7 @@ pub(super) async fn employee_figures(
         .collect())
 }
 
-pub(super) async fn pbx_view(backend: &DaemonBackend) -> Result<PbxView, Refusal> {
+pub(super) async fn pbx_view(backend: &DaemonBackend) -> Result<PbxView, BackendRefusal> {
     let status = backend.observer.status().await.map_err(broken)?;
     let today = super::figures::day_begun(backend, clock::now().wall, 0);
     let read = backend

@@ -3,7 +3,7 @@
 
 use super::letters::{self, RetryForm};
 use crate::answer::{self, Handled, Problem, see};
-use crate::backend::{LetterAction, LetterQuery, Refusal, RefusalKind};
+use crate::backend::{BackendRefusal, LetterAction, LetterQuery, RefusalKind};
 use crate::jobs::{CHUNK, Job, JobState};
 use crate::page::{Visit, refused};
 use crate::shell::PageShell;
@@ -74,7 +74,7 @@ pub(crate) async fn act(visit: Visit<'_>) -> Handled {
     let (first, left) = ids.split_at(ids.len().min(CHUNK));
     match backend.act(&job.action, first, &who).await {
         Ok(acted) => job.take(acted, first.len()),
-        Err(Refusal {
+        Err(BackendRefusal {
             kind: RefusalKind::Input,
             words,
         }) => return again(visit, words).await,

@@ -139,7 +139,7 @@ impl LetterSheet<'_> {
 async fn find(
     backend: &dyn Backend,
     id: u64,
-) -> Result<Option<LetterView>, crate::backend::Refusal> {
+) -> Result<Option<LetterView>, crate::backend::BackendRefusal> {
     let query = LetterQuery {
         reason: None,
         before: Some(id.saturating_add(1)),

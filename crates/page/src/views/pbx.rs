@@ -7,7 +7,7 @@ use crate::page::{Visit, refused};
 use crate::shell::PageShell;
 use askama::Template;
 use callbridge_model::Status;
-use callbridge_model::status::{Employees, SourceState};
+use callbridge_model::status::Employees;
 
 /// A trunk that takes nothing for so long is said loudly.
 const SILENT_SECONDS: i64 = 24 * 3600;
@@ -46,17 +46,6 @@ pub(crate) async fn show(mut visit: Visit<'_>) -> Handled {
 impl PbxSheet<'_> {
     fn is_silent(&self, trunk: &TrunkView) -> bool {
         self.silent.iter().any(|it| it.name == trunk.name)
-    }
-
-    fn source_state(&self, state: &SourceState) -> &str {
-        let key = match state {
-            SourceState::Up => "source.up",
-            SourceState::Connected => "source.connected",
-            SourceState::Down => "source.down",
-            SourceState::Reading => "source.reading",
-            SourceState::Done => "source.done",
-        };
-        self.c.t(key)
     }
 
     /// Lists of employees that no call has met.

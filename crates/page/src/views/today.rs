@@ -229,17 +229,6 @@ impl TodaySheet<'_> {
         state.is_up()
     }
 
-    fn source_state(&self, state: &SourceState) -> &str {
-        let key = match state {
-            SourceState::Up => "source.up",
-            SourceState::Connected => "source.connected",
-            SourceState::Down => "source.down",
-            SourceState::Reading => "source.reading",
-            SourceState::Done => "source.done",
-        };
-        self.c.t(key)
-    }
-
     fn next_slot(&self) -> String {
         let seconds = self.status.budget.next_free_in_ms.div_ceil(1000);
         self.c.span(seconds)

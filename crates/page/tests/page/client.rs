@@ -7,7 +7,7 @@ use callbridge_page::page::Page;
 use callbridge_page::passwords::Passwords;
 use callbridge_page::server;
 use callbridge_page::settings::Settings;
-use callbridge_page::{links::Links, role::Role};
+use callbridge_page::{links::Links, role::PageRole};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -74,7 +74,7 @@ impl Served {
     }
 
     /// Somebody who has opened a link.
-    pub async fn visitor(&self, role: Role) -> Browser {
+    pub async fn visitor(&self, role: PageRole) -> Browser {
         let mut browser = Browser::new(self.address);
         let path = self.links.issue("anna", role).expect("a link");
         let opened = browser.post(&path, &[]).await;

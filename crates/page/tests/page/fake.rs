@@ -40,13 +40,13 @@ pub struct Fake {
     pub turns: Semaphore,
 }
 
-fn ready<'a, T: Send + 'a>(value: Result<T, Refusal>) -> Answer<'a, T> {
+fn ready<'a, T: Send + 'a>(value: Result<T, BackendRefusal>) -> BackendAnswer<'a, T> {
     Box::pin(std::future::ready(value))
 }
 
-fn input<T>(words: &str) -> Result<T, Refusal> {
+fn input<T>(words: &str) -> Result<T, BackendRefusal> {
     let (kind, words) = (RefusalKind::Input, words.to_owned());
-    Err(Refusal { kind, words })
+    Err(BackendRefusal { kind, words })
 }
 
 impl Fake {
@@ -68,7 +68,7 @@ impl Fake {
 }
 
 impl Backend for Fake {
-    fn status(&self) -> Answer<'_, Status> {
+    fn status(&self) -> BackendAnswer<'_, Status> {
         let known = self.known();
         let mut status = known.status.clone();
         status.books.dead = known.letters.len() as u64;
@@ -76,15 +76,15 @@ impl Backend for Fake {
         ready(Ok(status))
     }
 
-    fn today(&self) -> Answer<'_, Figures> {
+    fn today(&self) -> BackendAnswer<'_, Figures> {
         ready(Ok(self.known().figures.clone()))
     }
 
-    fn under_way(&self) -> Answer<'_, Vec<OpenCallView>> {
+    fn under_way(&self) -> BackendAnswer<'_, Vec<OpenCallView>> {
         ready(Ok(self.known().open.clone()))
     }
 
-    fn calls(&self, query: CallQuery) -> Answer<'_, CallPage> {
+    fn calls(&self, query: CallQuery) -> BackendAnswer<'_, CallPage> {
         let mut known = self.known();
         known.queries.push(query.clone());
         if query.day.as_deref() == Some("tomorrow") {
@@ -97,7 +97,7 @@ impl Backend for Fake {
         ready(Ok(CallPage { calls, next }))
     }
 
-    fn call(&self, uuid: String) -> Answer<'_, Option<CallView>> {
+    fn call(&self, uuid: String) -> BackendAnswer<'_, Option<CallView>> {
         let known = self.known();
         let line = known.calls.iter().find(|call| call.uuid == uuid).cloned();
         let letter = |line: &CallLine| {
@@ -123,7 +123,7 @@ impl Backend for Fake {
         ready(Ok(view))
     }
 
-    fn letters(&self, query: LetterQuery) -> Answer<'_, LetterPage> {
+    fn letters(&self, query: LetterQuery) -> BackendAnswer<'_, LetterPage> {
         let known = self.known();
         let below = query.before.unwrap_or(u64::MAX);
         let fits = |it: &&LetterView| query.reason.as_ref().is_none_or(|r| *r == it.reason);
@@ -152,7 +152,7 @@ impl Backend for Fake {
         }))
     }
 
-    fn letter_ids(&self, query: LetterQuery) -> Answer<'_, Vec<u64>> {
+    fn letter_ids(&self, query: LetterQuery) -> BackendAnswer<'_, Vec<u64>> {
         let known = self.known();
         let fits = |it: &&LetterView| query.reason.as_ref().is_none_or(|r| *r == it.reason);
         ready(Ok(known
@@ -168,7 +168,7 @@ impl Backend for Fake {
         action: &'a LetterAction,
         ids: &'a [u64],
         who: &'a str,
-    ) -> Answer<'a, Vec<Acted>> {
+    ) -> BackendAnswer<'a, Vec<Acted>> {
         Box::pin(async move {
             assert!(ids.len() <= 100, "a hundred at once");
             self.turns.acquire().await.expect("never closed").forget();
@@ -203,11 +203,16 @@ impl Backend for Fake {
         })
     }
 
-    fn numbers(&self) -> Answer<'_, Vec<NumberView>> {
+    fn numbers(&self) -> BackendAnswer<'_, Vec<NumberView>> {
         ready(Ok(self.known().numbers.clone()))
     }
 
-    fn give_lead<'a>(&'a self, phone: &'a str, lead: &'a str, who: &'a str) -> Answer<'a, u64> {
+    fn give_lead<'a>(
+        &'a self,
+        phone: &'a str,
+        lead: &'a str,
+        who: &'a str,
+    ) -> BackendAnswer<'a, u64> {
         let mut known = self.known();
         let Some(at) = known.numbers.iter().position(|it| it.phone == phone) else {
             return ready(input("this number waits no more"));
@@ -223,36 +228,36 @@ impl Backend for Fake {
         ready(Ok(left))
     }
 
-    fn take_lead<'a>(&'a self, phone: &'a str, _who: &'a str) -> Answer<'a, ()> {
+    fn take_lead<'a>(&'a self, phone: &'a str, _who: &'a str) -> BackendAnswer<'a, ()> {
         self.known().given.retain(|it| it.phone != phone);
         ready(Ok(()))
     }
 
-    fn given_leads(&self) -> Answer<'_, Vec<GivenLead>> {
+    fn given_leads(&self) -> BackendAnswer<'_, Vec<GivenLead>> {
         ready(Ok(self.known().given.clone()))
     }
 
-    fn missed(&self) -> Answer<'_, Vec<MissedView>> {
+    fn missed(&self) -> BackendAnswer<'_, Vec<MissedView>> {
         ready(Ok(self.known().missed.clone()))
     }
 
-    fn employees(&self, _span: Span) -> Answer<'_, Vec<EmployeeFigures>> {
+    fn employees(&self, _span: Span) -> BackendAnswer<'_, Vec<EmployeeFigures>> {
         ready(Ok(self.known().employees.clone()))
     }
 
-    fn pbx(&self) -> Answer<'_, PbxView> {
+    fn pbx(&self) -> BackendAnswer<'_, PbxView> {
         ready(Ok(self.known().pbx.clone()))
     }
 
-    fn check(&self) -> Answer<'_, Vec<CheckFinding>> {
+    fn check(&self) -> BackendAnswer<'_, Vec<CheckFinding>> {
         ready(Ok(self.known().findings.clone()))
     }
 
-    fn kept_sessions(&self) -> Answer<'_, Option<String>> {
+    fn kept_sessions(&self) -> BackendAnswer<'_, Option<String>> {
         ready(Ok(self.known().sessions.clone()))
     }
 
-    fn keep_sessions(&self, sessions: String) -> Answer<'_, ()> {
+    fn keep_sessions(&self, sessions: String) -> BackendAnswer<'_, ()> {
         self.known().sessions = Some(sessions);
         ready(Ok(()))
     }

@@ -3,7 +3,7 @@
 use crate::client::{Answered, Browser, Manner, Served};
 use crate::fake::{Fake, letter, morning};
 use callbridge_page::backend::LetterAction;
-use callbridge_page::role::Role;
+use callbridge_page::role::PageRole;
 use std::sync::Arc;
 
 const NOW: i64 = 1_795_158_000;
@@ -15,7 +15,7 @@ async fn served(letters: u64) -> (Arc<Fake>, Served, Browser) {
         .collect();
     let fake = Fake::new(known);
     let served = Served::new(Arc::clone(&fake), Manner::default()).await;
-    let anna = served.visitor(Role::Admin).await;
+    let anna = served.visitor(PageRole::Admin).await;
     (fake, served, anna)
 }
 

@@ -2,7 +2,7 @@
 
 use crate::client::{Browser, Manner, Served};
 use crate::fake::{Fake, morning};
-use callbridge_page::role::Role;
+use callbridge_page::role::PageRole;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -33,7 +33,7 @@ async fn read_until(stream: &mut TcpStream, said: &mut String, until: &str) {
 async fn a_change_is_told_and_the_stream_ends_with_the_page() {
     let fake = Fake::new(morning("Savdo", 1_795_158_000));
     let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
-    let anna = served.visitor(Role::View).await;
+    let anna = served.visitor(PageRole::View).await;
     let (mut stream, said) = listen(&anna, "event: hello").await;
     assert!(said.contains("text/event-stream"), "{said}");
     assert!(!said.contains("event: changed"), "{said}");
@@ -50,7 +50,7 @@ async fn a_change_is_told_and_the_stream_ends_with_the_page() {
 async fn beyond_sixty_four_one_is_told_to_come_again() {
     let fake = Fake::new(morning("Savdo", 1_795_158_000));
     let served = Served::new(fake, Manner::default()).await;
-    let anna = served.visitor(Role::View).await;
+    let anna = served.visitor(PageRole::View).await;
     let mut held = Vec::new();
     for _ in 0..64 {
         let (stream, said) = listen(&anna, "event: hello").await;

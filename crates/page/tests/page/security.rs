@@ -2,7 +2,7 @@
 
 use crate::client::{Browser, Manner, PASSWORD, Served, password_line};
 use crate::fake::{Fake, Known, morning};
-use callbridge_page::role::Role;
+use callbridge_page::role::PageRole;
 use std::sync::Arc;
 
 async fn served(manner: Manner) -> (Arc<Fake>, Served) {
@@ -23,7 +23,7 @@ const GIVE: [(&str, &str); 2] = [("phone", "+998935550101"), ("lead", "4001")];
 #[tokio::test]
 async fn a_forged_post_does_nothing_while_the_true_form_does() {
     let (fake, served) = served(Manner::default()).await;
-    let mut anna = served.visitor(Role::Admin).await;
+    let mut anna = served.visitor(PageRole::Admin).await;
     let token = anna.get("/numbers").await.token();
     let own = format!("Origin: {}\r\n", anna.origin());
     let (port, other) = (served.address.port(), served.address.port() ^ 1);
@@ -93,7 +93,7 @@ async fn a_foreign_host_is_answered_by_nothing_of_ours() {
         ..with_anna()
     };
     let (_, served) = served(manner).await;
-    let anna = served.visitor(Role::Admin).await;
+    let anna = served.visitor(PageRole::Admin).await;
     for host in [
         "evil.example",
         "evil.example:9000",
@@ -134,7 +134,7 @@ async fn a_foreign_host_is_answered_by_nothing_of_ours() {
 async fn a_button_opens_once_and_looking_at_it_burns_nothing() {
     let (_, served) = served(Manner::default()).await;
     let mut browser = Browser::new(served.address);
-    let path = served.links.issue("root", Role::Admin).expect("a link");
+    let path = served.links.issue("root", PageRole::Admin).expect("a link");
     for _ in 0..3 {
         let looked = browser.get(&path).await;
         assert_eq!(looked.status, 200);
@@ -305,7 +305,7 @@ async fn five_wrong_passwords_then_waiting_and_what_was_typed_is_kept() {
 #[tokio::test]
 async fn sessions_live_over_a_restart() {
     let (fake, served) = served(Manner::default()).await;
-    let mut anna = served.visitor(Role::Admin).await;
+    let mut anna = served.visitor(PageRole::Admin).await;
     served.stop().await;
     let again = Served::new(fake, Manner::default()).await;
     anna.address = again.address;
@@ -318,7 +318,7 @@ async fn sessions_live_over_a_restart() {
 #[tokio::test]
 async fn whoever_may_look_has_no_forms_and_may_not_act() {
     let (fake, served) = served(Manner::default()).await;
-    let mut bek = served.visitor(Role::View).await;
+    let mut bek = served.visitor(PageRole::View).await;
     for path in ["/letters", "/letters/3", "/numbers", "/check"] {
         let page = bek.get(path).await;
         assert_eq!(page.status, 200, "{path}");
@@ -351,7 +351,7 @@ async fn whoever_may_look_has_no_forms_and_may_not_act() {
 #[tokio::test]
 async fn every_answer_forbids_what_the_page_does_not_use() {
     let (_, served) = served(Manner::default()).await;
-    let anna = served.visitor(Role::Admin).await;
+    let anna = served.visitor(PageRole::Admin).await;
     let style = anna.get("/").await.body;
     let style = style
         .split("href=\"")
@@ -382,7 +382,7 @@ async fn every_answer_forbids_what_the_page_does_not_use() {
 #[tokio::test]
 async fn a_body_that_no_form_of_ours_sends_is_refused() {
     let (_, served) = served(Manner::default()).await;
-    let anna = served.visitor(Role::Admin).await;
+    let anna = served.visitor(PageRole::Admin).await;
     let own = format!("Origin: {}\r\n", anna.origin());
     let post = |kind: &str, body: &str| {
         format!(

@@ -3,7 +3,7 @@
 use crate::client::{Manner, Served};
 use crate::fake::{Fake, morning};
 use callbridge_model::clock;
-use callbridge_page::role::Role;
+use callbridge_page::role::PageRole;
 
 /// Every path that shows something.
 pub const PATHS: [&str; 15] = [
@@ -32,7 +32,7 @@ fn now() -> i64 {
 async fn every_view_is_there_in_three_languages() {
     let fake = Fake::new(morning("Savdo LLC", now()));
     let served = Served::new(fake, Manner::default()).await;
-    let mut anna = served.visitor(Role::Admin).await;
+    let mut anna = served.visitor(PageRole::Admin).await;
     for language in ["en", "ru", "uz"] {
         anna.language = language;
         for path in PATHS {
@@ -57,7 +57,7 @@ fn hostile() -> String {
 async fn hostile_names_do_nothing_and_are_not_endless_in_any_view() {
     let fake = Fake::new(morning(&hostile(), now()));
     let served = Served::new(fake, Manner::default()).await;
-    let mut anna = served.visitor(Role::Admin).await;
+    let mut anna = served.visitor(PageRole::Admin).await;
     anna.act("/check", "/check", &[]).await;
     for path in PATHS {
         let page = anna.get(path).await;
@@ -89,7 +89,7 @@ async fn hostile_names_do_nothing_and_are_not_endless_in_any_view() {
 async fn numbers_are_whole_where_they_are_called_and_masked_elsewhere() {
     let fake = Fake::new(morning("Savdo", now()));
     let served = Served::new(fake, Manner::default()).await;
-    let anna = served.visitor(Role::View).await;
+    let anna = served.visitor(PageRole::View).await;
     for (path, whole) in [
         ("/missed", "+998971234567"),
         ("/numbers", "+998935550101"),
@@ -115,7 +115,7 @@ async fn today_says_first_whether_all_is_well() {
     };
     let fake = Fake::new(known);
     let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
-    let mut anna = served.visitor(Role::Admin).await;
+    let mut anna = served.visitor(PageRole::Admin).await;
     let well = "All is well: 212 calls today, all in the journal";
     assert!(anna.get("/").await.body.contains(well));
     anna.language = "ru";
@@ -136,7 +136,7 @@ async fn today_says_first_whether_all_is_well() {
 async fn a_trunk_that_has_matched_nothing_for_a_day_is_said_loudly() {
     let fake = Fake::new(morning("typo", now()));
     let served = Served::new(fake, Manner::default()).await;
-    let anna = served.visitor(Role::View).await;
+    let anna = served.visitor(PageRole::View).await;
     let page = anna.get("/pbx").await.body;
     let alert = page.split("role=\"alert\"").nth(1).expect("an alert");
     let alert = alert.split("</section>").next().expect("its end");
@@ -155,7 +155,7 @@ async fn a_trunk_that_has_matched_nothing_for_a_day_is_said_loudly() {
 async fn a_table_for_a_spreadsheet_calculates_nothing() {
     let fake = Fake::new(morning("=cmd|'/c calc'!A1", now()));
     let served = Served::new(fake, Manner::default()).await;
-    let anna = served.visitor(Role::View).await;
+    let anna = served.visitor(PageRole::View).await;
     for path in [
         "/missed.csv",
         "/numbers.csv",
@@ -183,7 +183,7 @@ async fn a_table_for_a_spreadsheet_calculates_nothing() {
 async fn calls_are_looked_for_as_they_are_typed_and_paged_by_key() {
     let fake = Fake::new(morning("Savdo", now()));
     let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
-    let anna = served.visitor(Role::View).await;
+    let anna = served.visitor(PageRole::View).await;
     let page = anna
         .get("/calls?text=+%2B998+90&day=2026-11-20&state=dead&trunk=city")
         .await;
@@ -225,7 +225,7 @@ async fn calls_are_looked_for_as_they_are_typed_and_paged_by_key() {
 async fn a_lead_is_given_and_taken_and_what_cannot_be_is_said_beside_it() {
     let fake = Fake::new(morning("Savdo", now()));
     let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
-    let mut anna = served.visitor(Role::Admin).await;
+    let mut anna = served.visitor(PageRole::Admin).await;
     let fields = [("phone", "+998935550101"), ("lead", "four")];
     let refused = anna.act("/numbers", "/numbers/give", &fields).await;
     assert_eq!(refused.status, 422);
@@ -265,7 +265,7 @@ async fn a_lead_is_given_and_taken_and_what_cannot_be_is_said_beside_it() {
 async fn the_switch_of_languages_is_kept_and_leads_back_here_alone() {
     let fake = Fake::new(morning("Savdo", now()));
     let served = Served::new(fake, Manner::default()).await;
-    let anna = served.visitor(Role::View).await;
+    let anna = served.visitor(PageRole::View).await;
     let switched = anna.get("/language/uz?back=%2Fmissed").await;
     assert_eq!(switched.header("location"), Some("/missed"));
     let cookie = switched.header("set-cookie").expect("a cookie");

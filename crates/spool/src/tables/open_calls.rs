@@ -48,3 +48,9 @@ pub fn all_open_calls(db: &Db) -> Result<Vec<(String, u64, Vec<u8>)>, Error> {
         },
     )
 }
+
+/// How many calls are open, of every PBX together.
+pub fn open_call_count(db: &Db) -> Result<u64, Error> {
+    let count: i64 = db.value("SELECT count(*) FROM open_calls", [])?;
+    Ok(u64::try_from(count).unwrap_or(0))
+}
