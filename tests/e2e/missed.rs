@@ -5,8 +5,7 @@ use crate::operations::metrics;
 use crate::program::Place;
 use crate::recordings;
 use callbridge_model::Status;
-use callbridge_testbed::calls::now;
-use regex::{Captures, Regex};
+use callbridge_testbed::calls::{moved_to, now};
 use serde_json::{Value, json};
 
 const TRUNK: &str =
@@ -16,13 +15,7 @@ const PHONE: &str = "+998901110002";
 /// A recorded call that begins then, of that customer.
 fn call(name: &str, begins: i64) -> Vec<u8> {
     let recorded = String::from_utf8(recordings::one(name).ami).expect("text");
-    let second = Regex::new(r"\b(1795\d{6})\.").expect("a pattern");
-    let times = second.captures_iter(&recorded);
-    let first = times.map(|it| it[1].parse::<i64>().expect("digits")).min();
-    let moved = second.replace_all(&recorded, |found: &Captures<'_>| {
-        let at: i64 = found[1].parse().expect("digits");
-        format!("{}.", at - first.expect("a time") + begins)
-    });
+    let moved = moved_to(&recorded, begins);
     moved.replace("998901110001", "998901110002").into_bytes()
 }
 

@@ -82,3 +82,16 @@ impl Call {
 pub fn recording(calls: &[Call]) -> String {
     calls.iter().map(Call::ami).collect()
 }
+
+/// A recording of Asterisk's text with all its times, and the ids made of them, moved so that its
+/// first begins then.
+pub fn moved_to(recorded: &str, begins: i64) -> String {
+    let second = Regex::new(r"\b(1795\d{6})\.").expect("a pattern");
+    let times = second.captures_iter(recorded);
+    let first = times.map(|it| it[1].parse::<i64>().expect("digits")).min();
+    let moved = second.replace_all(recorded, |found: &Captures<'_>| {
+        let at: i64 = found[1].parse().expect("digits");
+        format!("{}.", at - first.expect("a time") + begins)
+    });
+    moved.into_owned()
+}

@@ -150,9 +150,11 @@ async fn a_password_opens_it_five_wrong_ones_wait_and_a_session_outlives_a_kill(
     running.stop().await;
 }
 
-const PASSWORD: &str = "correct horse battery";
+/// Everybody's.
+pub const PASSWORD: &str = "correct horse battery";
 
-fn line_of(name: &str, role: &str) -> String {
+/// The line of the password file that `page password` prints.
+pub fn line_of(name: &str, role: &str) -> String {
     use std::io::Write as _;
     let mut child = Command::new(env!("CARGO_BIN_EXE_callbridge"))
         .args(["page", "password", name, role])

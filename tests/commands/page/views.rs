@@ -1,0 +1,169 @@
+//! Does the page of a running daemon show what the calls say, in the language of whoever looks?
+
+use super::browser::Browser;
+use super::door::{PASSWORD, line_of};
+use crate::sidecar::{Place, Running, crm, until};
+use callbridge_sandbox::Server;
+use callbridge_testbed::calls::{Call, moved_to, now, recording};
+use reqwest::{Method, StatusCode};
+use std::io::Write as _;
+
+const MISSED: &str = include_str!("../../recordings/inbound_no_answer/ami.raw");
+const CALLED_BACK: &str = include_str!("../../recordings/outbound_answered/ami.raw");
+/// Who called in the one recording, and is called in the other.
+const CUSTOMERS: [&str; 2] = ["+998901110002", "+998901110001"];
+
+async fn daemon(place: &Place, calls: &str, more: &[&str]) -> (Server, Running) {
+    let crm = crm(|_| {}).await;
+    place.write("calls.ami", calls);
+    let mut flags = place.flags_of_file(&crm.url(), "calls.ami");
+    flags.push("--page=127.0.0.1:0".to_owned());
+    flags.extend(more.iter().map(ToString::to_string));
+    let running = place.run(&flags).await;
+    (crm, running)
+}
+
+/// Waits until a page has these words, and returns it.
+async fn shows(browser: &Browser, path: &str, words: &str) -> String {
+    until(&format!("{words} on {path}"), async || {
+        let text = browser.page(path).await;
+        text.contains(words).then_some(text)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn who_called_in_vain_stands_on_missed_until_called_back_and_with_who_did_what() {
+    let place = Place::new();
+    let begins = now() - 3_000;
+    let missed = moved_to(MISSED, begins);
+    let employees = "--employees=101:501;102:502";
+    let (_crm, running) = daemon(&place, &missed, &[employees]).await;
+    let browser = Browser::inside(&place).await;
+    let dial = format!("tel:{}", CUSTOMERS[0]);
+    let waiting = shows(&browser, "/missed", &dial).await;
+    assert!(waiting.contains("4002"), "with the lead: {waiting}");
+    let csv = browser.page("/missed.csv").await;
+    assert!(
+        csv.contains(&format!("{},4002,city,", CUSTOMERS[0])),
+        "{csv}"
+    );
+
+    let own = |number: &str| number.trim_start_matches('+').to_owned();
+    let back = moved_to(CALLED_BACK, begins + 600);
+    let back = back.replace(&own(CUSTOMERS[1]), &own(CUSTOMERS[0]));
+    let file = std::fs::OpenOptions::new()
+        .append(true)
+        .open(place.path("calls.ami"));
+    file.expect("the file")
+        .write_all(back.as_bytes())
+        .expect("written");
+    let gone = shows(&browser, "/missed", "Nobody waits").await;
+    assert!(!gone.contains(CUSTOMERS[0]), "{gone}");
+
+    let week = "/employees.csv?span=week"; // the test may run at midnight
+    let csv = browser.page(week).await;
+    let row = |extension: &str| {
+        let found = csv.lines().find(|line| line.starts_with(extension));
+        found
+            .unwrap_or_else(|| panic!("no {extension} in {csv}"))
+            .to_owned()
+    };
+    let begin = "extension,employeeId,answered,missed,outbound,talkSec";
+    assert!(
+        csv.trim_start_matches('\u{feff}').starts_with(begin),
+        "{csv}"
+    );
+    assert!(row("101,").starts_with("101,501,0,0,1,4,,600.0"), "{csv}");
+    assert!(row("102,").starts_with("102,,0,1,0,0,"), "{csv}");
+    let table = browser.page("/employees?span=week").await;
+    for shown in ["101", "102", "501"] {
+        assert!(table.contains(shown), "{shown}: {table}");
+    }
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn check_is_run_from_the_page_and_its_findings_stand_there_with_their_cures() {
+    let place = Place::new();
+    let (crm, running) = daemon(&place, "", &[]).await;
+    let browser = Browser::inside(&place).await;
+    let before = browser.page("/check").await;
+    assert!(before.contains("It was not run yet."), "{before}");
+    let token = browser.token("/check").await;
+    let begun = browser.post("/check", &[("token", &token)]).await;
+    assert_eq!(begun.status, StatusCode::SEE_OTHER, "{}", begun.text);
+    let found = shows(&browser, "/check", "Run at").await;
+    let found = found.replace("&#38;", "&").replace("&amp;", "&");
+    let mut words = vec!["check".to_owned(), "--json".to_owned()];
+    words.extend(place.flags_of_file(&crm.url(), "calls.ami"));
+    let said = place.say(&words).await.lines();
+    assert!(said.len() > 3, "{said:?}");
+    for finding in said {
+        let name = finding["name"].as_str().expect("a name");
+        assert!(found.contains(&format!(">{name}<")), "{name}: {found}");
+    }
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn who_is_taken_out_of_the_password_file_is_out_at_once_and_nobody_else() {
+    let place = Place::new();
+    let (anna, bek) = (line_of("anna", "admin"), line_of("bek", "view"));
+    let file = place.write("people", format!("{anna}{bek}"));
+    let flag = format!("--page-password-file={}", file.display());
+    let (_crm, running) = daemon(&place, "", &[&flag]).await;
+    let mut inside = Vec::new();
+    for name in ["anna", "bek"] {
+        let (mut browser, _) = Browser::outside(&place).await;
+        let fields = [("name", name), ("password", PASSWORD)];
+        browser.cookie = browser.post("/login", &fields).await.cookie;
+        browser.page("/calls").await;
+        inside.push(browser);
+    }
+    let new = place.write("people.new", anna);
+    std::fs::rename(new, file).expect("in its place");
+    until("bek outside", async || {
+        let shown = inside[1].get("/calls").await;
+        (shown.status == StatusCode::SEE_OTHER).then_some(())
+    })
+    .await;
+    let fields = [("name", "bek"), ("password", PASSWORD)];
+    let again = inside[1].post("/login", &fields).await;
+    assert_eq!(again.status, StatusCode::FORBIDDEN, "{}", again.text);
+    inside[0].page("/calls").await;
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn what_waits_and_what_cures_it_is_said_in_the_language_of_the_browser() {
+    let place = Place::new();
+    let (_crm, running) = daemon(&place, &recording(&[Call::new(1, 9_001)]), &[]).await;
+    place.reaches("/books/dead", 1).await;
+    let browser = Browser::inside(&place).await;
+    let texts = [
+        ("en", include_str!("../../../crates/page/texts/en.json")),
+        ("ru", include_str!("../../../crates/page/texts/ru.json")),
+        ("uz", include_str!("../../../crates/page/texts/uz.json")),
+    ];
+    for (language, texts) in texts {
+        let texts: serde_json::Value = serde_json::from_str(texts).expect("JSON");
+        for (path, key) in [
+            ("/", "kind.dead_letters"),
+            ("/letters?reason=failed", "reason.failed"),
+            ("/letters?reason=failed", "remedy.failed"),
+        ] {
+            let request = browser.request(Method::GET, path);
+            let shown = browser
+                .send(request.header("Accept-Language", language))
+                .await;
+            let words = texts[key].as_str().expect("a text").replace('\'', "&#39;");
+            assert!(
+                shown.text.contains(&words),
+                "{language} {key}: {}",
+                shown.text
+            );
+        }
+    }
+    running.stop().await;
+}
