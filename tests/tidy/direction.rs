@@ -18,6 +18,7 @@ const CRATES: [&str; 27] = [
     "callbridge-listener",
     "callbridge-log",
     "callbridge-notify",
+    "callbridge-packed",
     "callbridge-setup",
     "callbridge-page",
     "callbridge-sandbox",

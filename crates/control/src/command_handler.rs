@@ -99,6 +99,9 @@ impl From<callbridge_dead_letter::select::Fault> for Stop {
     }
 }
 
+/// All that a question is told.
+type Saying<'a> = Pin<Box<dyn Future<Output = Result<(), Stop>> + Send + 'a>>;
+
 /// The way to whoever asked.
 struct ReplySender {
     to: mpsc::Sender<ControlReply>,
@@ -139,7 +142,13 @@ impl AnswerRequest for CommandHandler {
 }
 
 impl CommandHandler {
-    async fn say(&self, ask: ControlRequest, line: &mut ReplySender) -> Result<(), Stop> {
+    /// Boxed here, lest each crate that waits for an answer holds all of this once more.
+    #[inline(never)]
+    fn say<'a>(&'a self, ask: ControlRequest, line: &'a mut ReplySender) -> Saying<'a> {
+        Box::pin(self.say_it(ask, line))
+    }
+
+    async fn say_it(&self, ask: ControlRequest, line: &mut ReplySender) -> Result<(), Stop> {
         match ask {
             ControlRequest::Status => {
                 let status = (self.status)().await?;

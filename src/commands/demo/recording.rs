@@ -1,18 +1,23 @@
 //! The recorded calls built into the binary, moved in time.
 
+use std::sync::LazyLock;
+
 /// Recorded frames of an Asterisk 22 as AMI JSON, one a line.
 pub(crate) struct Recording {
+    name: &'static str,
     /// Its story, in a few words.
     pub story: &'static str,
-    frames: &'static str,
 }
+
+/// Names and frames by turns, each with a zero behind it, as `build.rs` packed them.
+static PACKED: LazyLock<String> = LazyLock::new(|| {
+    let packed = include_bytes!(concat!(env!("OUT_DIR"), "/recordings.packed"));
+    callbridge_packed::unpack(packed).unwrap_or_default()
+});
 
 macro_rules! recordings {
     ($($name:literal: $story:literal,)*) => {
-        &[$(Recording {
-            story: $story,
-            frames: include_str!(concat!("../../../tests/recordings/", $name, "/amiws.jsonl")),
-        }),*]
+        &[$(Recording { name: $name, story: $story }),*]
     };
 }
 
@@ -69,10 +74,16 @@ fn timestamp(frame: &str) -> Option<i64> {
 }
 
 impl Recording {
+    fn frames(&self) -> &'static str {
+        let mut parts = PACKED.split('\0');
+        let frames = parts.find(|name| *name == self.name).and(parts.next());
+        frames.unwrap_or_default()
+    }
+
     /// The frames with their times moved so that the first is told at `begin` (whole seconds
     /// since the epoch).
     pub(crate) fn moved_to(&self, begin: i64) -> Vec<TimedFrame> {
-        let Some(first) = self.frames.lines().find_map(timestamp) else {
+        let Some(first) = self.frames().lines().find_map(timestamp) else {
             return Vec::new();
         };
         let by = begin - first.div_euclid(1_000_000);
@@ -80,7 +91,7 @@ impl Recording {
             after_micros: timestamp(line).map_or(0, |at| at - first),
             text: shift(line, by),
         };
-        self.frames
+        self.frames()
             .lines()
             .filter(|line| timestamp(line).is_some())
             .map(frame)
@@ -89,7 +100,7 @@ impl Recording {
 
     /// Seconds from the first frame to the last, rounded up.
     pub(crate) fn seconds(&self) -> i64 {
-        let mut times = self.frames.lines().filter_map(timestamp);
+        let mut times = self.frames().lines().filter_map(timestamp);
         let first = times.next().unwrap_or(0);
         (times.max().unwrap_or(first) - first + 999_999).div_euclid(1_000_000)
     }
@@ -121,6 +132,19 @@ pub(crate) fn schedule(end: i64) -> Vec<TimedFrame> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_recording_is_built_in_whole() {
+        for recording in RECORDINGS {
+            let name = recording.name;
+            let file = format!(
+                "{}/tests/recordings/{name}/amiws.jsonl",
+                env!("CARGO_MANIFEST_DIR")
+            );
+            let text = std::fs::read_to_string(file).expect("a recording");
+            assert_eq!(recording.frames(), text, "{name}: build.rs has its name?");
+        }
+    }
 
     #[test]
     fn times_and_ids_move_and_numbers_stay() {
