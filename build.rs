@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-/// What the demo plays, in `tests/recordings`: `src/commands/demo/recording.rs` tells their stories.
+/// What the demo plays, in `tests/recordings`; `src/commands/demo/recording.rs` has their stories.
 const RECORDINGS: [&str; 8] = [
     "inbound_answered",
     "blind_transfer",

@@ -4,7 +4,6 @@ use crate::wait::until;
 use callbridge_testbed::port::free_addr;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::process::Stdio;
 use tokio::process::{Child, Command};
@@ -30,11 +29,12 @@ impl Prometheus {
     pub async fn start(target: SocketAddr, rules: &str) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder");
         let (addr, config) = (free_addr(), folder.path().join("prometheus.yml"));
-        let mut text = "global: {scrape_interval: 1s, evaluation_interval: 1s}\n".to_owned();
-        let _ = writeln!(text, "rule_files: [\"{rules}\"]");
-        let _ = writeln!(
-            text,
-            "scrape_configs: [{{job_name: callbridge, static_configs: [{{targets: [\"{target}\"]}}]}}]"
+        let text = format!(
+            "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\n\
+             rule_files: [\"{rules}\"]\n\
+             scrape_configs:\n\
+             - job_name: callbridge\n  \
+               static_configs: [{{targets: [\"{target}\"]}}]\n"
         );
         std::fs::write(&config, text).expect("written");
         let log = std::fs::File::create(folder.path().join("log")).expect("a file");
