@@ -17,7 +17,7 @@
 use crate::login::{Login, Outgoing};
 use crate::pairs::Pairs;
 use callbridge_call::EventTime;
-pub use facts::{EndpointFact, EndpointList, host_of};
+pub use facts::{EndpointFact, EndpointList, extension_of, host_of};
 use std::collections::BTreeSet;
 
 /// Lists of endpoints, each with the technology that it tells whole.

@@ -24,9 +24,10 @@ const fn weight(fact: &EndpointFact) -> u8 {
         EndpointFact::LogsInThere => 4,
         EndpointFact::Dynamic => 5,
         EndpointFact::LogsInHere => 6,
-        EndpointFact::Fixed(_) => 7,
-        EndpointFact::NoLogin => 8,
-        EndpointFact::Outside(_) => 9,
+        EndpointFact::CalledAs(_) => 7,
+        EndpointFact::Fixed(_) => 8,
+        EndpointFact::NoLogin => 9,
+        EndpointFact::Outside(_) => 10,
     }
 }
 
@@ -41,6 +42,7 @@ const fn kind_by(fact: &EndpointFact) -> EndpointKind {
         EndpointFact::Hint(_)
         | EndpointFact::Mailbox(_)
         | EndpointFact::Dynamic
+        | EndpointFact::CalledAs(_)
         | EndpointFact::LogsInHere => EndpointKind::Telephone,
     }
 }
@@ -55,6 +57,9 @@ fn reason(fact: &EndpointFact) -> String {
         EndpointFact::Identified(by) => format!("it is known by its address {by}"),
         EndpointFact::LogsInThere => "the PBX logs in there, and nobody here".to_owned(),
         EndpointFact::Dynamic => "it registers here from wherever it stands".to_owned(),
+        EndpointFact::CalledAs(extension) => {
+            format!("calls to it are sent to extension {extension} at its address")
+        }
         EndpointFact::LogsInHere => "who calls from it logs in here".to_owned(),
         EndpointFact::Fixed(host) if host.is_empty() => "it stands at a fixed address".to_owned(),
         EndpointFact::Fixed(host) => format!("it stands at the fixed address {host}"),
@@ -108,6 +113,15 @@ mod tests {
         );
         assert_eq!(kind(&[F::LogsInThere]), EndpointKind::Trunk);
         assert_eq!(kind(&[F::Fixed(text())]), EndpointKind::Trunk);
+        // A telephone in a network that is trusted, as a door station: nobody logs in.
+        assert_eq!(
+            kind(&[F::NoLogin, F::CalledAs(text()), F::Fixed(text())]),
+            EndpointKind::Telephone
+        );
+        assert_eq!(
+            kind(&[F::LogsInThere, F::CalledAs(text())]),
+            EndpointKind::Trunk
+        );
         // A telephone that shows the company's number is one all the same.
         assert_eq!(
             kind(&[F::LogsInHere, F::Outside(text())]),

@@ -2,7 +2,7 @@
 //! ask: `pjsip.conf` and `sip.conf`, as lines without comments and with what they include in its
 //! place. Secrets in them are stepped over.
 
-use callbridge_asterisk::survey::{EndpointFact, EndpointList, host_of};
+use callbridge_asterisk::survey::{EndpointFact, EndpointList, extension_of, host_of};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A section: its keys in small letters, each value in the order of the file.
@@ -86,6 +86,9 @@ pub fn pjsip<'a>(lines: impl IntoIterator<Item = &'a str>, found: &mut EndpointL
         }
         for aor in words(endpoint.get("aors")) {
             let Some(aor) = aors.get(&*aor) else { continue };
+            if let Some(extension) = aor.get("contact").and_then(extension_of) {
+                found.add(&full, Some(EndpointFact::CalledAs(extension)));
+            }
             match aor.get("contact").and_then(host_of) {
                 Some(host) if hosts.contains(&host) => {
                     found.add(&full, Some(EndpointFact::Registers(host)));

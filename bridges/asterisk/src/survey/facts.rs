@@ -25,6 +25,8 @@ pub enum EndpointFact {
     LogsInHere,
     /// It stands where it says when it registers.
     Dynamic,
+    /// Calls to it are sent to this extension at its address: a trunk's go to the number dialled.
+    CalledAs(String),
     /// It stands at this fixed host.
     Fixed(String),
     /// Neither side logs in.
@@ -101,6 +103,9 @@ impl EndpointList {
                 .into_iter()
                 .for_each(|fact| self.add(&name, Some(fact)));
         }
+        if let Some(extension) = get("Contacts").as_deref().and_then(extension_of) {
+            self.add(&name, Some(EndpointFact::CalledAs(extension)));
+        }
         match get("Dynamic").as_deref() {
             Some("yes") => self.add(&name, Some(EndpointFact::Dynamic)),
             Some("no") => {
@@ -134,6 +139,16 @@ impl EndpointList {
             self.add(name, Some(EndpointFact::Outside(number)));
         }
     }
+}
+
+/// The user of `101/sip:101@10.0.0.7:5060`, where it is an extension's number.
+pub fn extension_of(contact: &str) -> Option<String> {
+    let (_, after) = contact
+        .split_once("sip:")
+        .or_else(|| contact.split_once("sips:"))?;
+    let (user, _) = after.split_once('@')?;
+    let digits = !user.is_empty() && user.bytes().all(|b| b.is_ascii_digit());
+    (digits && user.len() < OUTSIDE_DIGITS_MIN).then(|| user.to_owned())
 }
 
 /// The host of `sip:user@host:port;…`, of `aor/sip:host`, and of `host:port`.

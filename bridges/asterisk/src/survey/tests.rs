@@ -227,13 +227,30 @@ fn what_is_known_of_an_endpoint_tells_a_trunk_from_a_telephone() {
         of("PJSIP/trunk-9"),
         [
             EndpointFact::Hint("109".to_owned()),
-            EndpointFact::LogsInHere
+            EndpointFact::LogsInHere,
+            EndpointFact::CalledAs("101".to_owned())
         ]
     );
     assert_eq!(
         of("PJSIP/gate"),
         [EndpointFact::NoLogin, EndpointFact::Outside(number)]
     );
+}
+
+#[test]
+fn an_address_with_an_extension_is_told_from_one_of_a_line() {
+    let found = |contact: &str| extension_of(contact);
+    assert_eq!(found("101/sip:101@127.0.0.1:6101,").as_deref(), Some("101"));
+    assert_eq!(found("sips:9@[2001:db8::1];ob").as_deref(), Some("9"));
+    for line in [
+        "city/sip:127.0.0.1:6000,",
+        "x/sip:998712000000@provider.uz",
+        "x/sip:office@provider.uz",
+        "x/sip:@10.0.0.1",
+        "",
+    ] {
+        assert_eq!(found(line), None, "{line}");
+    }
 }
 
 #[test]
