@@ -95,7 +95,7 @@ fn mix(format: Format, bytes: &[u8]) -> String {
                 events += 1;
                 repairs += usize::from(repaired);
             }
-            Decoded::Skipped => skipped += 1,
+            Decoded::Skipped | Decoded::Call(_) => skipped += 1,
             Decoded::Unreadable(_) => unreadable += 1,
         }
     }

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The crates, each using those before it alone.
-const CRATES: [&str; 28] = [
+const CRATES: [&str; 29] = [
     "callbridge-call",
     "callbridge-asterisk",
     "callbridge-freeswitch",
+    "callbridge-message",
     "callbridge-formats",
     "callbridge-source",
     "callbridge-model",

@@ -72,6 +72,19 @@ pub struct FinishedCall {
     /// `PJSIP/citty`, each once. A trunk that no flag names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmatched: Vec<String>,
+    /// What the call says of itself where it came whole, as a message; `None` where it was
+    /// assembled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given: Option<Given>,
+}
+
+/// Whom a call that came whole is put down to, as its message says. It goes before every rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Given {
+    /// The CRM's number of the lead; positive.
+    pub lead: Option<i64>,
+    /// The CRM's number of the employee; positive.
+    pub employee: Option<i64>,
 }
 
 /// A number, and where it was read.

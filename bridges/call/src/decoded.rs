@@ -1,6 +1,8 @@
 //! What every decoder gives out, whatever PBX its messages come from.
 
+use crate::call::FinishedCall;
 use crate::event::{ChannelEvent, PbxEvent, Text};
+use std::fmt;
 
 /// Bytes of an id. Asterisk's own have at most 150, a bridge's 36.
 const ID_BYTES_MAX: usize = 256;
@@ -34,8 +36,34 @@ impl ServerEvent<'_> {
     }
 }
 
-/// What became of one message.
+/// A finished call that a message tells whole.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToldCall {
+    /// The PBX that it was made at: its message says that.
+    pub pbx: String,
+    /// The call.
+    pub call: FinishedCall,
+}
+
+/// Why a message is no finished call.
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrongCall {
+    /// The PBX that it names, where it names one that can be.
+    pub pbx: Option<String>,
+    /// The call that it names, likewise.
+    pub id: Option<String>,
+    /// Each field that is wrong, and what it may be. Nothing of a customer's stands in it.
+    pub words: String,
+}
+
+impl fmt::Display for WrongCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words)
+    }
+}
+
+/// What became of one message.
+#[derive(Clone, Debug, PartialEq)]
 #[allow(
     clippy::large_enum_variant,
     reason = "made and matched at once; never stored"
@@ -48,6 +76,8 @@ pub enum Decoded<'a> {
         /// Bad bytes, escapes or a cut end were set right: to be counted.
         repaired: bool,
     },
+    /// A call that is over already, or why the message is none that can be.
+    Call(Result<Box<ToldCall>, Box<WrongCall>>),
     /// Well-formed, and nothing any call depends on.
     Skipped,
     /// Nothing can be made of it, and a call could hide in it.

@@ -44,8 +44,8 @@ pub mod units;
 mod unmatched;
 
 pub use assemble::{Assembler, AssemblyCounts};
-pub use call::{Direction, FinishedCall};
-pub use decoded::{Decoded, ServerEvent, Unreadable};
+pub use call::{Direction, FinishedCall, Given};
+pub use decoded::{Decoded, ServerEvent, ToldCall, Unreadable, WrongCall};
 pub use event::{Cdr, ChannelEvent, ChannelRef, Kind, Mark, Origin, PbxEvent};
 pub use reconcile::{Decision, Knowledge, Patience, Reconciler};
 pub use records::Folder;

@@ -48,7 +48,7 @@ impl FormatFit {
                     last = last.max(time_of(&heard.told));
                     talk.hear(&heard.told);
                 }
-                Decoded::Skipped => skipped += 1,
+                Decoded::Skipped | Decoded::Call(_) => skipped += 1,
                 Decoded::Unreadable(_) => {}
             }
         }

@@ -37,6 +37,7 @@ pub fn call() -> FinishedCall {
         why: Vec::new(),
         timeline: None,
         unmatched: Vec::new(),
+        given: None,
     }
 }
 

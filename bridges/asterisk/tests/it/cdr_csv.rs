@@ -25,7 +25,7 @@ fn rows(text: &str) -> Vec<Result<Cdr<'static>, Unreadable>> {
                 PbxEvent::Cdr(cdr) => rows.push(Ok(owned(&cdr))),
                 told => panic!("{told:?}"),
             },
-            Decoded::Skipped => {}
+            Decoded::Skipped | Decoded::Call(_) => {}
             Decoded::Unreadable(why) => rows.push(Err(why)),
         }
     }

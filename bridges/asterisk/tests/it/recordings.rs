@@ -37,7 +37,7 @@ fn decode(format: Format, bytes: &[u8], mut hear: impl FnMut(&PbxEvent<'_>)) -> 
                 repairs += usize::from(repaired);
                 hear(&heard.told);
             }
-            Decoded::Skipped => {}
+            Decoded::Skipped | Decoded::Call(_) => {}
             Decoded::Unreadable(why) => panic!("{why}: {}", String::from_utf8_lossy(message)),
         }
     }

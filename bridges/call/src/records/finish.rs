@@ -91,6 +91,7 @@ impl Folding<'_, '_> {
             why: why.0,
             timeline: Some(timeline::timeline(self.channels, plan)),
             unmatched: self.unmatched(),
+            given: None,
         }
     }
 

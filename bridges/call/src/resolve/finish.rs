@@ -70,6 +70,7 @@ pub(super) fn finish(
         why: why.0,
         timeline: Some(timeline::timeline(legs, plan)),
         unmatched: unmatched(legs, plan),
+        given: None,
     }
 }
 

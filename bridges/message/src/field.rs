@@ -1,0 +1,166 @@
+//! The fields of a message.
+
+use std::fmt;
+
+/// A field of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Field {
+    /// The PBX that the call was made at.
+    Pbx,
+    /// The call's id at that PBX.
+    Id,
+    /// `INBOUND`, `OUTBOUND` or `INTERNAL`.
+    Direction,
+    /// When it began.
+    StartedAt,
+    /// How long it lasted.
+    DurationSec,
+    /// The customer and somebody of the company talked.
+    Answered,
+    /// For how long they talked.
+    TalkSec,
+    /// The customer's number.
+    Phone,
+    /// The name of a `--trunk`.
+    Trunk,
+    /// The extension that the call is put down to.
+    Extension,
+    /// Each extension that talked with the customer, in that order.
+    Extensions,
+    /// The CRM's number of the lead.
+    LeadId,
+    /// The CRM's number of the employee.
+    EmployeeId,
+    /// Channel variables, for lead rules.
+    Variables,
+    /// User fields, for lead rules.
+    UserFields,
+    /// Facts of the call are missing.
+    Incomplete,
+    /// The figures are an estimate.
+    Estimate,
+    /// The message's version.
+    Version,
+}
+
+impl Field {
+    /// Every field, in the order of the documents.
+    pub const ALL: [Self; 18] = [
+        Self::Pbx,
+        Self::Id,
+        Self::Direction,
+        Self::Trunk,
+        Self::Phone,
+        Self::StartedAt,
+        Self::DurationSec,
+        Self::Answered,
+        Self::TalkSec,
+        Self::Extension,
+        Self::Extensions,
+        Self::LeadId,
+        Self::EmployeeId,
+        Self::Variables,
+        Self::UserFields,
+        Self::Incomplete,
+        Self::Estimate,
+        Self::Version,
+    ];
+
+    /// Its name in the JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pbx => "pbx",
+            Self::Id => "id",
+            Self::Direction => "direction",
+            Self::StartedAt => "startedAt",
+            Self::DurationSec => "durationSec",
+            Self::Answered => "answered",
+            Self::TalkSec => "talkSec",
+            Self::Phone => "phone",
+            Self::Trunk => "trunk",
+            Self::Extension => "extension",
+            Self::Extensions => "extensions",
+            Self::LeadId => "leadId",
+            Self::EmployeeId => "employeeId",
+            Self::Variables => "variables",
+            Self::UserFields => "userFields",
+            Self::Incomplete => "incomplete",
+            Self::Estimate => "estimate",
+            Self::Version => "version",
+        }
+    }
+
+    /// The field of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|field| field.name() == name)
+    }
+
+    /// No message is without it. (`phone` is needed unless a lead is given, and `talkSec` where
+    /// the call was answered.)
+    pub const fn is_needed(self) -> bool {
+        match self {
+            Self::Pbx
+            | Self::Id
+            | Self::Direction
+            | Self::StartedAt
+            | Self::DurationSec
+            | Self::Answered => true,
+            Self::TalkSec
+            | Self::Phone
+            | Self::Trunk
+            | Self::Extension
+            | Self::Extensions
+            | Self::LeadId
+            | Self::EmployeeId
+            | Self::Variables
+            | Self::UserFields
+            | Self::Incomplete
+            | Self::Estimate
+            | Self::Version => false,
+        }
+    }
+
+    /// What it may be, as it goes on after "it may be".
+    pub const fn may_be(self) -> &'static str {
+        match self {
+            Self::Pbx => {
+                "a name of at most 64 letters, digits, `-`, `_` and `.` (after a `/` the name of a \
+                 server of that PBX)"
+            }
+            Self::Id => "a text of 1 to 256 bytes that no other call of this PBX has",
+            Self::Direction => "\"INBOUND\", \"OUTBOUND\" or \"INTERNAL\"",
+            Self::StartedAt => {
+                "epoch seconds (1795151317.52), or ISO 8601 with a zone \
+                 (\"2026-11-20T08:28:37+05:00\")"
+            }
+            Self::DurationSec => "seconds from 0 to 604800 (a week), whole or fractional",
+            Self::Answered => "true or false",
+            Self::TalkSec => {
+                "seconds from 0 to 604800, at most durationSec; more than 0 where the call was \
+                 answered, 0 where not"
+            }
+            Self::Phone => {
+                "the customer's number in E.164 (\"+998901110001\") or as it is dialled in the \
+                 trunk's country; null where it is hidden"
+            }
+            Self::Trunk => "the name of a --trunk, or null",
+            Self::Extension => "a text of 1 to 80 bytes (\"101\"), or null",
+            Self::Extensions => "a list of at most 256 texts of 1 to 80 bytes ([\"101\",\"102\"])",
+            Self::LeadId => "a whole number above 0 (4001), or null",
+            Self::EmployeeId => "a whole number above 0 (501), or null",
+            Self::Variables => {
+                "an object of at most 64 texts ({\"LEAD_ID\":\"4001\"}): names of 1 to 80 bytes, \
+                 values of at most 1024"
+            }
+            Self::UserFields => "a list of at most 16 texts of at most 1024 bytes",
+            Self::Incomplete | Self::Estimate => "true or false",
+            Self::Version => "1, or left out",
+        }
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,34 @@
+//! A finished call as a JSON message, so that any PBX can be a source: read and written.
+//!
+//! In comes one message, `application/vnd.callbridge.call+json; version=1`; out goes a
+//! [`ToldCall`](callbridge_call::ToldCall), or a [`WrongCall`](callbridge_call::WrongCall) that
+//! names each field that is wrong and what it may be. The other way a finished call becomes such a
+//! message, which reads back as the same call. Nothing here knows a clock: whether a start lies in
+//! the future is for whoever judges the call. `docs/call-message.md` describes the message.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`field`] | the fields, and which of them every message needs |
+//! | `syntax` | bytes to fields, or the field at which the JSON breaks off |
+//! | `value` | one field's value: its type and its limits |
+//! | [`read`](mod@read) | a message to a call |
+//! | [`write`](mod@write) | a call to its message |
+
+pub mod field;
+pub mod read;
+mod syntax;
+mod value;
+pub mod write;
+
+pub use field::Field;
+pub use read::{Publisher, read, version_fault};
+pub use write::{Settled, write};
+
+/// The media type of a message.
+pub const MEDIA_TYPE: &str = "application/vnd.callbridge.call+json";
+
+/// The version that is read and written.
+pub const VERSION: u64 = 1;
+
+/// What a publisher writes into `content_type`.
+pub const CONTENT_TYPE: &str = "application/vnd.callbridge.call+json; version=1";

@@ -1,0 +1,263 @@
+//! A message to a call.
+
+use crate::field::Field;
+use crate::syntax::{Broken, Fields, fields};
+use crate::{MEDIA_TYPE, VERSION, value};
+use callbridge_call::call::HeardNumber;
+use callbridge_call::{
+    Direction, EventTime, Extension, FinishedCall, Given, Linkedid, ToldCall, WrongCall,
+};
+use serde_json::Value;
+use std::time::Duration;
+
+/// So many faults of a message are told; who sends more mends these first.
+const FAULTS_MAX: usize = 5;
+
+/// How a message came, beside its bytes: what a broker's publisher wrote around it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Publisher<'a> {
+    /// `content_type`
+    pub content_type: Option<&'a str>,
+}
+
+/// Reads one message.
+///
+/// # Errors
+/// Each field that is wrong, and what it may be.
+pub fn read(bytes: &[u8], by: Publisher<'_>) -> Result<ToldCall, WrongCall> {
+    if let Some(words) = by.content_type.and_then(version_fault) {
+        return Err(unnamed(words));
+    }
+    let fields = fields(bytes).map_err(|broken| unnamed(broken_words(&broken)))?;
+    let mut reading = Reading {
+        fields: &fields,
+        faults: Vec::new(),
+    };
+    reading.version();
+    if !reading.faults.is_empty() {
+        return Err(reading.refuse());
+    }
+    match reading.call() {
+        Some(told) if reading.faults.is_empty() => Ok(told),
+        Some(_) | None => Err(reading.refuse()),
+    }
+}
+
+/// Why a message with this `content_type` is not read: it is of a newer version. Other types are
+/// let pass, for the bytes decide.
+pub fn version_fault(content_type: &str) -> Option<String> {
+    let mut parts = content_type.split(';').map(str::trim);
+    let media = parts.next()?;
+    if !media.eq_ignore_ascii_case(MEDIA_TYPE) {
+        return None;
+    }
+    let version = parts.find_map(|part| {
+        let (name, value) = part.split_once('=')?;
+        let own = name.trim().eq_ignore_ascii_case("version");
+        own.then(|| value.trim().trim_matches('"'))
+    })?;
+    match version.parse::<u64>() {
+        Ok(VERSION) => None,
+        Ok(newer) if newer > VERSION => Some(newer_words(newer)),
+        Ok(_) | Err(_) => Some(format!(
+            "version: the content type names none that there is; it may be {MEDIA_TYPE}; \
+             version={VERSION}"
+        )),
+    }
+}
+
+fn newer_words(version: u64) -> String {
+    format!(
+        "version: it is {version}, and this callbridge reads version {VERSION}; install a newer \
+         callbridge, or publish version {VERSION}"
+    )
+}
+
+fn unnamed(words: String) -> WrongCall {
+    WrongCall {
+        pbx: None,
+        id: None,
+        words,
+    }
+}
+
+fn broken_words(broken: &Broken) -> String {
+    match broken {
+        Broken::NotAnObject => "the message is no JSON object; it may be {\"pbx\":…, \"id\":…, \
+                                \"direction\":…, \"startedAt\":…, \"durationSec\":…, \
+                                \"answered\":…}"
+            .to_owned(),
+        Broken::NotJson => "the message is not JSON; it may be one JSON object in UTF-8".to_owned(),
+        Broken::At(field) => value::words(*field, "what follows it is not JSON"),
+        Broken::Twice(field) => value::words(*field, "it stands twice in the message"),
+    }
+}
+
+struct Reading<'a> {
+    fields: &'a Fields,
+    faults: Vec<String>,
+}
+
+/// How long a call lasted and how much of it was talk.
+struct Lengths {
+    whole: Duration,
+    talk: Duration,
+}
+
+impl Reading<'_> {
+    fn refuse(mut self) -> WrongCall {
+        let rest = self.faults.len().saturating_sub(FAULTS_MAX);
+        self.faults.truncate(FAULTS_MAX);
+        if rest > 0 {
+            self.faults.push(format!("and {rest} more"));
+        }
+        let named = |field, one: fn(&Value) -> Result<String, String>| {
+            self.fields.get(&field).and_then(|it| one(it).ok())
+        };
+        WrongCall {
+            pbx: named(Field::Pbx, value::pbx),
+            id: named(Field::Id, value::id),
+            words: self.faults.join(". "),
+        }
+    }
+
+    fn wrong(&mut self, field: Field, what: &str) {
+        self.faults.push(value::words(field, what));
+    }
+
+    fn version(&mut self) {
+        match self.fields.get(&Field::Version).map(Value::as_u64) {
+            None | Some(Some(VERSION)) => {}
+            Some(Some(newer)) if newer > VERSION => self.faults.push(newer_words(newer)),
+            Some(_) => self.wrong(Field::Version, "there is no such version"),
+        }
+    }
+
+    /// A field that may be left out; `null` says the same.
+    fn may<T>(&mut self, field: Field, one: fn(&Value) -> Result<T, String>) -> Option<T> {
+        let value = self.fields.get(&field).filter(|it| !it.is_null())?;
+        match one(value) {
+            Ok(read) => Some(read),
+            Err(wrong) => {
+                self.wrong(field, &wrong);
+                None
+            }
+        }
+    }
+
+    /// A field that must be there.
+    fn must<T>(&mut self, field: Field, one: fn(&Value) -> Result<T, String>) -> Option<T> {
+        let Some(value) = self.fields.get(&field) else {
+            self.wrong(field, "it is missing");
+            return None;
+        };
+        match one(value) {
+            Ok(read) => Some(read),
+            Err(wrong) => {
+                self.wrong(field, &wrong);
+                None
+            }
+        }
+    }
+
+    fn call(&mut self) -> Option<ToldCall> {
+        let pbx = self.must(Field::Pbx, value::pbx);
+        let id = self.must(Field::Id, value::id);
+        let direction = self.must(Field::Direction, value::direction);
+        let started = self.must(Field::StartedAt, value::moment);
+        let lengths = self.lengths();
+        let given = Given {
+            lead: self.may(Field::LeadId, value::number),
+            employee: self.may(Field::EmployeeId, value::number),
+        };
+        let number = self.number(direction, given.lead.is_some());
+        let trunk = self.may(Field::Trunk, value::trunk);
+        let employee = self.may(Field::Extension, value::extension);
+        let in_order = self.may(Field::Extensions, value::extensions);
+        let variables = self.may(Field::Variables, value::variables);
+        let userfields = self.may(Field::UserFields, value::user_fields);
+        let incomplete = self.may(Field::Incomplete, value::answer);
+        let estimate = self.may(Field::Estimate, value::answer);
+        let (answered, lengths) = lengths?;
+        let (started, linkedid): (EventTime, Linkedid) = (started?, Linkedid::new(id?)?);
+        let incomplete = incomplete.unwrap_or_default();
+        let in_order = in_order.unwrap_or_default().into_iter();
+        Some(ToldCall {
+            pbx: pbx?,
+            call: FinishedCall {
+                linkedid,
+                also_known_as: Vec::new(),
+                direction: direction?,
+                answered,
+                trunk,
+                number,
+                shown_number: None,
+                employee: employee.map(Extension::new),
+                employees_in_order: in_order.map(Extension::new).collect(),
+                started,
+                ended: started.plus(lengths.whole),
+                talk: lengths.talk,
+                variables: variables.unwrap_or_default(),
+                userfields: userfields.unwrap_or_default(),
+                incomplete: incomplete.then(|| INCOMPLETE.to_owned()),
+                estimate: estimate.unwrap_or_default(),
+                live: false,
+                remarks: Vec::new(),
+                why: Vec::new(),
+                timeline: None,
+                unmatched: Vec::new(),
+                given: Some(given),
+            },
+        })
+    }
+
+    /// Whether the call was answered, its duration and its talk, where they do not contradict each
+    /// other. More talk than call is for whoever judges it, who knows what rounding may do.
+    fn lengths(&mut self) -> Option<(bool, Lengths)> {
+        let whole = self.must(Field::DurationSec, value::seconds);
+        let answered = self.must(Field::Answered, value::answer);
+        let told = self
+            .fields
+            .get(&Field::TalkSec)
+            .is_some_and(|it| !it.is_null());
+        let talk = self.may(Field::TalkSec, value::seconds);
+        let (whole, answered) = (whole?, answered?);
+        let talk = match (answered, talk) {
+            (_, None) if told => return None,
+            (true, None) => {
+                self.wrong(Field::TalkSec, "it is missing, and answered is true");
+                return None;
+            }
+            (true, Some(Duration::ZERO)) => {
+                self.wrong(Field::TalkSec, "it is 0, and answered is true");
+                return None;
+            }
+            (false, Some(talk)) if talk > Duration::ZERO => {
+                let what = format!("it is {}, and answered is false", talk.as_secs_f64());
+                self.wrong(Field::TalkSec, &what);
+                return None;
+            }
+            (_, talk) => talk.unwrap_or_default(),
+        };
+        Some((answered, Lengths { whole, talk }))
+    }
+
+    /// The customer's number. Who leaves it out names the lead; a hidden number is `null`.
+    fn number(&mut self, direction: Option<Direction>, lead: bool) -> Option<HeardNumber> {
+        let with_customer = direction.is_some_and(|it| it != Direction::Internal);
+        if with_customer && !lead && !self.fields.contains_key(&Field::Phone) {
+            self.wrong(Field::Phone, "it is missing, and no leadId is given");
+            return None;
+        }
+        let text = self.may(Field::Phone, value::phone)?;
+        // As in a dial string, no dial prefix stands before a number that is valid as it is.
+        let from_dial_string = true;
+        Some(HeardNumber {
+            text,
+            from_dial_string,
+        })
+    }
+}
+
+/// Why a call is incomplete whose message says so.
+const INCOMPLETE: &str = "incomplete: the message says that facts of the call are missing";

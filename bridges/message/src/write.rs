@@ -1,0 +1,122 @@
+//! A call to its message.
+
+use crate::field::Field;
+use crate::value;
+use callbridge_call::{Direction, EventTime, FinishedCall};
+use serde_json::{Map, Value, json};
+use std::time::Duration;
+
+/// What has been found out of a call beyond what the PBX told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settled<'a> {
+    /// The customer's number in E.164; without it, the number goes out as it was heard.
+    pub phone: Option<&'a str>,
+    /// The lead that the rules gave.
+    pub lead: Option<i64>,
+    /// The employee that the lists gave.
+    pub employee: Option<i64>,
+}
+
+/// The message of a finished call of this PBX, as one line.
+pub fn write(pbx: &str, call: &FinishedCall, settled: Settled<'_>) -> String {
+    let mut message = Map::new();
+    for field in Field::ALL {
+        if let Some(value) = value_of(field, pbx, call, settled) {
+            message.insert(field.name().to_owned(), value);
+        }
+    }
+    Value::Object(message).to_string()
+}
+
+/// `None` where the field is left out.
+fn value_of(field: Field, pbx: &str, call: &FinishedCall, settled: Settled<'_>) -> Option<Value> {
+    let given = call.given.unwrap_or_default();
+    Some(match field {
+        Field::Pbx => json!(pbx),
+        Field::Id => json!(call.linkedid.as_str()),
+        Field::Direction => json!(match call.direction {
+            Direction::Inbound => "INBOUND",
+            Direction::Outbound => "OUTBOUND",
+            Direction::Internal => "INTERNAL",
+        }),
+        Field::Trunk => json!(call.trunk),
+        Field::Phone => {
+            let heard = call.number.as_ref().map(|number| number.text.as_str());
+            // What is no number stays behind: it names nobody, and would be refused.
+            let heard = heard.filter(|text| value::phone(&json!(text)).is_ok());
+            json!(settled.phone.or(heard))
+        }
+        Field::StartedAt => json!(epoch(call.started)),
+        Field::DurationSec => json!(seconds(call.ended.since(call.started))),
+        Field::Answered => json!(call.answered),
+        Field::TalkSec if call.answered => json!(seconds(call.talk)),
+        Field::TalkSec => json!(0),
+        Field::Extension => {
+            let own = call.employee.as_ref().map(|it| json!(it.as_str()));
+            json!(own.filter(|it| value::extension(it).is_ok()))
+        }
+        Field::Extensions => {
+            let all = call.employees_in_order.iter();
+            readable(all.map(|it| json!(it.as_str())), value::extensions)
+        }
+        Field::LeadId => json!(settled.lead.or(given.lead)),
+        Field::EmployeeId => json!(settled.employee.or(given.employee)),
+        Field::Variables => variables(call),
+        Field::UserFields if call.userfields.is_empty() => return None,
+        Field::UserFields => {
+            let all = call.userfields.iter();
+            readable(all.map(|it| json!(it)), value::user_fields)
+        }
+        Field::Incomplete => json!(call.incomplete.is_some()),
+        Field::Estimate => json!(call.estimate),
+        Field::Version => return None,
+    })
+}
+
+/// Those of the texts that a reader takes: what is past its limits stays behind, not the call.
+fn readable<T>(all: impl Iterator<Item = Value>, reads: fn(&Value) -> Result<T, String>) -> Value {
+    let mut kept = Vec::new();
+    for one in all {
+        kept.push(one);
+        if reads(&json!(kept)).is_err() {
+            kept.pop();
+        }
+    }
+    json!(kept)
+}
+
+fn variables(call: &FinishedCall) -> Value {
+    let mut kept = Map::new();
+    for variable in &call.variables {
+        let value = match &variable.values[..] {
+            [one] => json!(one),
+            several => json!(several),
+        };
+        let full = kept.len() == value::VARIABLES_MAX;
+        let alone = json!({ &variable.name: &value });
+        if !full && value::variables(&alone).is_ok() {
+            kept.insert(variable.name.clone(), value);
+        }
+    }
+    Value::Object(kept)
+}
+
+/// Whole seconds as whole numbers, others with their microseconds.
+fn number(micros: i64) -> Value {
+    match micros % 1_000_000 {
+        0 => json!(micros / 1_000_000),
+        #[allow(
+            clippy::cast_precision_loss,
+            reason = "a float holds the microseconds of our time"
+        )]
+        _ => json!(micros as f64 / 1e6),
+    }
+}
+
+fn epoch(time: EventTime) -> Value {
+    number(time.micros())
+}
+
+fn seconds(time: Duration) -> Value {
+    number(i64::try_from(time.as_micros()).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,119 @@
+//! The schema and the page say what the code reads.
+
+use callbridge_message::{CONTENT_TYPE, Field, Publisher, read};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+fn document(name: &str) -> String {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    std::fs::read_to_string(docs.join(name)).expect(name)
+}
+
+fn schema() -> Value {
+    serde_json::from_str(&document("call-message.schema.json")).expect("JSON")
+}
+
+fn names<'a>(all: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
+    all.map(str::to_owned).collect()
+}
+
+#[test]
+fn the_schema_has_the_fields_that_are_read_and_needs_those_that_are_needed() {
+    let schema = schema();
+    let properties = schema["properties"].as_object().expect("properties");
+    let fields = || Field::ALL.into_iter();
+    let told = names(properties.keys().map(String::as_str));
+    assert_eq!(told, names(fields().map(Field::name)));
+    let required = schema["required"].as_array().expect("required").iter();
+    let needed = fields().filter(|field| field.is_needed()).map(Field::name);
+    assert_eq!(names(required.filter_map(Value::as_str)), names(needed));
+    for (name, property) in properties {
+        assert!(
+            name == "version" || property["description"].is_string(),
+            "{name}"
+        );
+    }
+}
+
+/// The lengths and numbers of a property are those at which the code begins to refuse.
+#[test]
+fn the_limits_of_the_schema_are_those_of_the_code() {
+    let schema = schema();
+    let example = &schema["examples"][0];
+    let reads = |field: &str, value: Value| {
+        let mut message = example.clone();
+        message[field] = value;
+        // Talk of a week needs no week of a call here: the figures are judged elsewhere.
+        read(message.to_string().as_bytes(), Publisher::default()).is_ok()
+    };
+    let limit = |field: &str, key: &str| {
+        let limit = schema["properties"][field][key].as_u64();
+        usize::try_from(limit.expect(key)).expect("small")
+    };
+    for field in ["id", "extension"] {
+        let max = limit(field, "maxLength");
+        assert!(reads(field, json!("1".repeat(max))), "{field}");
+        assert!(!reads(field, json!("1".repeat(max + 1))), "{field}");
+    }
+    for field in ["pbx", "trunk"] {
+        assert!(reads(field, json!("1".repeat(64))) && !reads(field, json!("1".repeat(65))));
+    }
+    for field in ["durationSec", "talkSec"] {
+        let max = limit(field, "maximum");
+        assert!(
+            reads(field, json!(max)) && !reads(field, json!(max + 1)),
+            "{field}"
+        );
+    }
+    for field in ["extensions", "userFields"] {
+        let max = limit(field, "maxItems");
+        assert!(reads(field, json!(vec!["1"; max])), "{field}");
+        assert!(!reads(field, json!(vec!["1"; max + 1])), "{field}");
+    }
+    let variables = |count: usize| {
+        let all = (0..count).map(|n| (format!("V{n}"), json!("1")));
+        Value::Object(all.collect())
+    };
+    let max = limit("variables", "maxProperties");
+    assert!(reads("variables", variables(max)) && !reads("variables", variables(max + 1)));
+    // Null where the schema takes it.
+    for field in Field::ALL {
+        let property = &schema["properties"][field.name()];
+        let types = property["type"].as_array();
+        let takes_null = types.is_some_and(|types| types.contains(&json!("null")));
+        let mut message = schema["examples"][2].clone();
+        message["answered"] = json!(false);
+        message["talkSec"] = json!(0);
+        message[field.name()] = Value::Null;
+        let reads = read(message.to_string().as_bytes(), Publisher::default()).is_ok();
+        assert_eq!(reads, takes_null, "{field}");
+    }
+}
+
+#[test]
+fn every_example_of_the_schema_is_read() {
+    let schema = schema();
+    let examples = schema["examples"].as_array().expect("examples");
+    assert!(examples.len() >= 3);
+    for example in examples {
+        read(example.to_string().as_bytes(), Publisher::default()).expect("an example");
+    }
+}
+
+/// JSON objects that stand in the page by themselves.
+#[test]
+fn every_message_on_the_page_is_read_and_every_field_stands_in_its_table() {
+    let page = document("call-message.md");
+    let blocks = page.split("```json\n").skip(1);
+    let blocks: Vec<&str> = blocks.filter_map(|it| it.split("```").next()).collect();
+    assert!(blocks.len() >= 2, "{}", blocks.len());
+    for block in blocks {
+        read(block.as_bytes(), Publisher::default()).expect(block);
+    }
+    for field in Field::ALL {
+        assert!(page.contains(&format!("\n| `{field}` |")), "{field}");
+    }
+    assert!(page.contains(CONTENT_TYPE));
+    assert!(page.contains("(call-message.schema.json)"));
+}

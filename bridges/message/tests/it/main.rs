@@ -1,0 +1,5 @@
+//! Messages as publishers write them.
+
+mod documents;
+mod round_trip;
+mod wrong;

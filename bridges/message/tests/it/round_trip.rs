@@ -1,0 +1,178 @@
+//! What is written reads back as the same call.
+
+use callbridge_call::call::{HeardNumber, Variable};
+use callbridge_call::{Direction, EventTime, Extension, FinishedCall, Given, Linkedid};
+use callbridge_message::{Publisher, Settled, read, write};
+use proptest::prelude::*;
+use std::time::Duration;
+
+fn call() -> FinishedCall {
+    let started = EventTime::from_micros(1_795_151_317_833_600);
+    FinishedCall {
+        linkedid: Linkedid::new("1795151317.146").expect("not empty"),
+        also_known_as: Vec::new(),
+        direction: Direction::Inbound,
+        answered: true,
+        trunk: Some("city".to_owned()),
+        number: Some(HeardNumber {
+            text: "+998901110001".to_owned(),
+            from_dial_string: true,
+        }),
+        shown_number: None,
+        employee: Some(Extension::new("101")),
+        employees_in_order: vec![Extension::new("102"), Extension::new("101")],
+        started,
+        ended: started.plus(Duration::from_millis(5_020)),
+        talk: Duration::from_millis(4_000),
+        variables: vec![
+            Variable {
+                name: "CITY".to_owned(),
+                values: vec!["a".to_owned(), "b".to_owned()],
+            },
+            Variable {
+                name: "LEAD_ID".to_owned(),
+                values: vec!["4001".to_owned()],
+            },
+        ],
+        userfields: vec!["lead=4001".to_owned()],
+        incomplete: None,
+        estimate: true,
+        live: false,
+        remarks: Vec::new(),
+        why: Vec::new(),
+        timeline: None,
+        unmatched: Vec::new(),
+        given: Some(Given {
+            lead: Some(4001),
+            employee: None,
+        }),
+    }
+}
+
+fn read_back(pbx: &str, call: &FinishedCall, settled: Settled<'_>) -> FinishedCall {
+    let message = write(pbx, call, settled);
+    assert!(!message.contains('\n'), "{message}");
+    let told = read(message.as_bytes(), Publisher::default()).expect(&message);
+    assert_eq!(told.pbx, pbx);
+    told.call
+}
+
+#[test]
+fn a_message_is_written_as_documented() {
+    let settled = Settled {
+        employee: Some(501),
+        ..Settled::default()
+    };
+    insta::assert_snapshot!(write("tashkent-1", &call(), settled), @r#"{"answered":true,"direction":"INBOUND","durationSec":5.02,"employeeId":501,"estimate":true,"extension":"101","extensions":["102","101"],"id":"1795151317.146","incomplete":false,"leadId":4001,"pbx":"tashkent-1","phone":"+998901110001","startedAt":1795151317.8336,"talkSec":4,"trunk":"city","userFields":["lead=4001"],"variables":{"CITY":["a","b"],"LEAD_ID":"4001"}}"#);
+}
+
+#[test]
+fn what_is_found_out_of_a_call_goes_before_what_was_heard() {
+    let mut heard = call();
+    heard.given = None;
+    heard.number.as_mut().expect("a number").text = "901110001".to_owned();
+    let settled = Settled {
+        phone: Some("+998901110001"),
+        lead: Some(7),
+        employee: Some(501),
+    };
+    let back = read_back("a", &heard, settled);
+    assert_eq!(back.number, call().number);
+    let given = back.given.expect("given");
+    assert_eq!((given.lead, given.employee), (Some(7), Some(501)));
+}
+
+#[test]
+fn a_hidden_number_and_what_is_no_number_go_out_as_null() {
+    let mut hidden = call();
+    hidden.given = Some(Given::default());
+    for text in [None, Some("*8"), Some("anonymous")] {
+        hidden.number = text.map(|text| HeardNumber {
+            text: text.to_owned(),
+            from_dial_string: false,
+        });
+        let back = read_back("a", &hidden, Settled::default());
+        assert_eq!(back.number, None, "{text:?}");
+    }
+}
+
+#[test]
+fn what_a_reader_would_refuse_is_left_out_rather_than_the_call() {
+    let mut crowded = call();
+    crowded.userfields = vec!["x".repeat(5_000), "lead=4001".to_owned()];
+    crowded.userfields.extend((0..40).map(|n| n.to_string()));
+    crowded.variables = (0..200)
+        .map(|n| Variable {
+            name: format!("V{n}"),
+            values: vec!["x".repeat(n * 20)],
+        })
+        .collect();
+    crowded.employees_in_order = vec![Extension::new("y".repeat(200)), Extension::new("101")];
+    crowded.employee = Some(Extension::new(" "));
+    let back = read_back("a", &crowded, Settled::default());
+    assert_eq!(back.userfields[0], "lead=4001");
+    assert_eq!(back.employees_in_order, [Extension::new("101")]);
+    assert_eq!(back.employee, None);
+    assert_eq!(back.variables[0].name, "V0");
+}
+
+proptest! {
+    #[test]
+    fn any_call_reads_back_as_it_was(
+        micros in 946_684_800_000_000_i64..4_102_444_800_000_000,
+        length in 0_u64..604_800_000_000,
+        talk in 1_u64..604_800_000_000,
+        answered: bool,
+        incomplete: bool,
+        estimate: bool,
+        lead in proptest::option::of(1_i64..i64::MAX),
+    ) {
+        let mut told = call();
+        told.started = EventTime::from_micros(micros);
+        told.ended = told.started.plus(Duration::from_micros(length));
+        told.answered = answered;
+        told.talk = Duration::from_micros(if answered { talk } else { 0 });
+        told.estimate = estimate;
+        told.given = Some(Given { lead, employee: Some(501) });
+        told.incomplete = incomplete.then(|| {
+            "incomplete: the message says that facts of the call are missing".to_owned()
+        });
+        prop_assert_eq!(&read_back("a/b", &told, Settled::default()), &told);
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes: Vec<u8>) {
+        let _ = read(&bytes, Publisher::default());
+    }
+
+    #[test]
+    fn no_json_makes_it_panic(
+        field in proptest::sample::select(&callbridge_message::Field::ALL[..]),
+        value in any_json(),
+    ) {
+        let mut message: serde_json::Value =
+            serde_json::from_str(&write("a", &call(), Settled::default())).expect("JSON");
+        message[field.name()] = value;
+        if let Err(wrong) = read(message.to_string().as_bytes(), Publisher::default()) {
+            prop_assert!(wrong.words.contains(field.name()), "{}", wrong);
+        }
+    }
+}
+
+fn any_json() -> impl Strategy<Value = serde_json::Value> {
+    use serde_json::{Value, json};
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(|number| json!(number)),
+        any::<String>().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(2, 16, 4, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            proptest::collection::btree_map(any::<String>(), inner, 0..4)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}

@@ -1,0 +1,240 @@
+//! What is wrong with a message is told by the name of its field, and with what it may be.
+
+use callbridge_message::{Publisher, read};
+use serde_json::{Value, json};
+
+/// A message that nothing is wrong with.
+fn good() -> Value {
+    json!({
+        "pbx": "tashkent-1", "id": "1795151317.208", "direction": "INBOUND", "trunk": "city",
+        "phone": "+998901110001", "startedAt": 1_795_151_317.52, "durationSec": 5.2,
+        "answered": true, "talkSec": 4.1, "extension": "101", "extensions": ["101"],
+        "leadId": 4001, "employeeId": 501, "variables": {"LEAD_ID": "4001"},
+        "incomplete": false, "estimate": false
+    })
+}
+
+fn refused(message: &str) -> String {
+    let refused = read(message.as_bytes(), Publisher::default());
+    refused.expect_err(message).words
+}
+
+/// The words about a message whose field has this value.
+fn with(field: &str, value: Value) -> String {
+    let mut message = good();
+    message[field] = value;
+    refused(&message.to_string())
+}
+
+fn without(fields: &[&str]) -> String {
+    let mut message = good();
+    let object = message.as_object_mut().expect("an object");
+    for field in fields {
+        assert!(object.remove(*field).is_some(), "{field}");
+    }
+    refused(&message.to_string())
+}
+
+#[test]
+fn the_message_that_all_others_are_made_of_is_read() {
+    read(good().to_string().as_bytes(), Publisher::default()).expect("a good message");
+}
+
+#[test]
+fn each_kind_of_wrong_names_its_field_and_what_it_may_be() {
+    let long = "x".repeat(2_000);
+    let values = [
+        ("pbx", json!(7)),
+        ("pbx", json!("")),
+        ("pbx", json!(null)),
+        ("pbx", json!("two words")),
+        ("pbx", json!("a\u{0}b")),
+        ("pbx", json!(long)),
+        ("id", json!(1_795_151_317.208)),
+        ("id", json!("")),
+        ("id", json!(" 1")),
+        ("id", json!("1\n2")),
+        ("id", json!(long)),
+        ("direction", json!("inbound")),
+        ("direction", json!("IN")),
+        ("direction", json!(1)),
+        ("trunk", json!(["city"])),
+        ("trunk", json!("city,country=UZ")),
+        ("phone", json!(998_901_110_001_i64)),
+        ("phone", json!("")),
+        ("phone", json!("anonymous")),
+        ("phone", json!("+0")),
+        ("phone", json!("+1234567890123456")),
+        ("phone", json!("1".repeat(50))),
+        ("startedAt", json!("yesterday")),
+        ("startedAt", json!("1795151317")),
+        ("startedAt", json!("2026-11-20T08:28:37")),
+        ("startedAt", json!("2026-13-40T08:28:37Z")),
+        ("startedAt", json!(1e18)),
+        ("startedAt", json!(true)),
+        ("durationSec", json!("5.2")),
+        ("durationSec", json!(-1)),
+        ("durationSec", json!(5_200_000)),
+        ("durationSec", json!(null)),
+        ("answered", json!("true")),
+        ("answered", json!(1)),
+        ("talkSec", json!(-4.1)),
+        ("talkSec", json!("NaN")),
+        ("talkSec", json!(0)),
+        ("talkSec", json!(null)),
+        ("extension", json!(101)),
+        ("extension", json!("")),
+        ("extensions", json!("101")),
+        ("extensions", json!(["101", 102])),
+        ("extensions", json!(vec!["1"; 300])),
+        ("leadId", json!("4001")),
+        ("leadId", json!(0)),
+        ("leadId", json!(4001.5)),
+        ("leadId", json!(u64::MAX)),
+        ("employeeId", json!(-501)),
+        ("employeeId", json!({})),
+        ("variables", json!([["LEAD_ID", "4001"]])),
+        ("variables", json!({"LEAD_ID": 4001})),
+        ("variables", json!({"LEAD_ID": long})),
+        ("variables", json!({"": "4001"})),
+        ("userFields", json!("lead=4001")),
+        ("incomplete", json!("no")),
+        ("estimate", json!(0)),
+        ("version", json!("1")),
+    ];
+    for (field, value) in values {
+        let words = with(field, value.clone());
+        assert!(
+            words.starts_with(&format!("{field}: ")),
+            "{field} {value}: {words}"
+        );
+        assert!(words.contains("; it may be "), "{field} {value}: {words}");
+        assert!(words.len() < 400, "{field}: {words}");
+    }
+    for field in [
+        "pbx",
+        "id",
+        "direction",
+        "startedAt",
+        "durationSec",
+        "answered",
+        "talkSec",
+    ] {
+        let words = without(&[field]);
+        assert!(
+            words.starts_with(&format!("{field}: it is missing")),
+            "{words}"
+        );
+    }
+}
+
+#[test]
+fn a_call_that_was_not_answered_has_no_talk() {
+    let words = with("answered", json!(false));
+    insta::assert_snapshot!(words, @"talkSec: it is 4.1, and answered is false; it may be seconds from 0 to 604800, at most durationSec; more than 0 where the call was answered, 0 where not");
+}
+
+#[test]
+fn a_customer_without_a_number_needs_a_lead_and_a_hidden_number_is_null() {
+    insta::assert_snapshot!(without(&["phone", "leadId"]), @r#"phone: it is missing, and no leadId is given; it may be the customer's number in E.164 ("+998901110001") or as it is dialled in the trunk's country; null where it is hidden"#);
+    let mut hidden = good();
+    (hidden["phone"], hidden["leadId"]) = (json!(null), json!(null));
+    let told = read(hidden.to_string().as_bytes(), Publisher::default()).expect("hidden");
+    assert_eq!(told.call.number, None);
+    let mut inside = good();
+    inside["direction"] = json!("INTERNAL");
+    let object = inside.as_object_mut().expect("an object");
+    object.retain(|name, _| name != "phone" && name != "leadId");
+    read(inside.to_string().as_bytes(), Publisher::default()).expect("between extensions");
+}
+
+#[test]
+fn what_is_no_json_names_the_field_at_which_it_breaks_off() {
+    for (text, wants) in [
+        (good().to_string().replace("5.2", "NaN"), "durationSec: "),
+        (good().to_string().replace("4.1", "Infinity"), "talkSec: "),
+        (good().to_string().replace("true", "True"), "answered: "),
+        (
+            good().to_string().replace("\"101\",", "'101',"),
+            "extension: ",
+        ),
+        (
+            good()
+                .to_string()
+                .replace("\"pbx\":", "\"id\":\"x\",\"pbx\":"),
+            "id: it stands twice",
+        ),
+        ("[]".to_owned(), "the message is no JSON object"),
+        ("hello".to_owned(), "the message is not JSON"),
+        (String::new(), "the message is not JSON"),
+    ] {
+        let words = refused(&text);
+        assert!(words.starts_with(wants), "{text}: {words}");
+        assert!(words.contains("; it may be "), "{words}");
+    }
+    let whole = good().to_string();
+    for cut in 1..whole.len() {
+        refused(&whole[..cut]);
+    }
+}
+
+#[test]
+fn all_that_is_wrong_is_told_at_once_and_what_names_the_call_is_kept() {
+    let mut message = good();
+    (message["durationSec"], message["answered"]) = (json!(-1), json!("yes"));
+    let wrong = read(message.to_string().as_bytes(), Publisher::default()).expect_err("wrong");
+    assert_eq!(wrong.pbx.as_deref(), Some("tashkent-1"));
+    assert_eq!(wrong.id.as_deref(), Some("1795151317.208"));
+    insta::assert_snapshot!(wrong, @"durationSec: it is -1; it may be seconds from 0 to 604800 (a week), whole or fractional. answered: it is a text; it may be true or false");
+    let many = refused(r#"{"phone":1,"leadId":0,"trunk":1}"#);
+    assert!(many.ends_with(". and 4 more"), "{many}");
+}
+
+#[test]
+fn nothing_of_a_customer_stands_in_the_words() {
+    for (field, value) in [
+        ("phone", json!("+88890111000199999")),
+        ("phone", json!("Alisher Navoiy")),
+        ("id", json!(" Alisher")),
+        ("variables", json!({"NAME": ["Alisher", 7]})),
+        ("direction", json!("Alisher")),
+        ("startedAt", json!("Alisher")),
+    ] {
+        let words = with(field, value);
+        assert!(
+            !words.contains("Alisher") && !words.contains("88890"),
+            "{words}"
+        );
+    }
+}
+
+#[test]
+fn newer_versions_are_refused_by_name() {
+    let words = with("version", json!(2));
+    insta::assert_snapshot!(words, @"version: it is 2, and this callbridge reads version 1; install a newer callbridge, or publish version 1");
+    let typed = |content_type| {
+        let publisher = Publisher {
+            content_type: Some(content_type),
+        };
+        read(good().to_string().as_bytes(), publisher).map_err(|wrong| wrong.words)
+    };
+    for good in [
+        "application/vnd.callbridge.call+json; version=1",
+        "application/vnd.callbridge.call+json;version=\"1\"; charset=utf-8",
+        "application/vnd.callbridge.call+json",
+        "application/json",
+        "text/plain; version=9",
+        "",
+    ] {
+        typed(good).expect(good);
+    }
+    for newer in [
+        "application/vnd.callbridge.call+json; version=2",
+        "Application/vnd.callbridge.CALL+json ;charset=utf-8; Version = 2",
+    ] {
+        let words = typed(newer).expect_err(newer);
+        assert!(words.starts_with("version: it is 2, and"), "{words}");
+    }
+    let words = typed("application/vnd.callbridge.call+json; version=new").expect_err("none");
+    assert!(words.starts_with("version: "), "{words}");
+}
