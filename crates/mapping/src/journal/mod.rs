@@ -8,9 +8,11 @@
 //! |---|---|
 //! | [`figures`] | uuid, start, duration, talk |
 //! | [`retry`] | a dead letter judged anew |
+//! | `told` | a call that came whole, as a message |
 
 pub mod figures;
 pub mod retry;
+mod told;
 
 pub use retry::{EmployeeWish, Wish, remap};
 
@@ -27,6 +29,8 @@ use std::collections::BTreeMap;
 pub struct Rules {
     /// The trunks.
     pub trunks: Trunks,
+    /// What the flags say of all trunks, for messages that name none.
+    pub without_trunk: Option<Trunk>,
     /// Calls that began before are skipped (`--not-before`).
     pub not_before: Option<EventTime>,
     /// The same for single PBXs, by their id (`from=DATE` of a file).
@@ -57,10 +61,7 @@ pub fn judge(
     people: &People,
     now: EventTime,
 ) -> Judged {
-    let trunk = call
-        .trunk
-        .as_deref()
-        .and_then(|name| rules.trunks.find(pbx, name));
+    let trunk = told::trunk_of(call, pbx, rules);
     let figures = Figures::of(call, now);
     let phone = phone_of(call, trunk).or_else(|| shown_to_a_lead(call, trunk, people));
     let mut remarks = call.remarks.clone();
@@ -102,7 +103,7 @@ pub fn judge(
             record.employee_id = who.employee_id;
             let listed = trunk.is_some_and(|trunk| trunk.employees.is_some());
             remarks.extend(who.no_employee.clone().filter(|_| listed));
-            facts(call, &figures).unwrap_or_else(|| who.verdict(rules.require_employee))
+            facts(call, &figures, now).unwrap_or_else(|| who.verdict(rules.require_employee))
         }
     };
     Judged {
@@ -200,7 +201,11 @@ fn left_out(
 }
 
 /// Faults of the call itself; they come before the question of who it was.
-fn facts(call: &FinishedCall, figures: &Figures) -> Option<Verdict> {
+fn facts(call: &FinishedCall, figures: &Figures, now: EventTime) -> Option<Verdict> {
+    if call.given.is_some() {
+        let wrong = told::wrong_figures(call, figures, now);
+        return wrong.map(|(reason, words)| Verdict::dead(reason, words));
+    }
     let wrong_start = figures.wrong_start.as_ref();
     let excess = figures.talk_excess.as_ref();
     wrong_start
@@ -224,9 +229,12 @@ pub(crate) fn who(
     people: &People,
     record: &CallRecord,
 ) -> Who {
+    let given = call.given.unwrap_or_default();
     let Some(trunk) = trunk else {
         let name = record.trunk.as_deref().unwrap_or("?");
-        let words = format!("no --trunk is called {name} any more, so no rule gives a lead");
+        let words = told::unknown_trunk(call, record).unwrap_or_else(|| {
+            format!("no --trunk is called {name} any more, so no rule gives a lead")
+        });
         let no_lead = Some((Reason::NoLead, words));
         return Who {
             lead_id: None,
@@ -235,13 +243,20 @@ pub(crate) fn who(
             no_employee: None,
         };
     };
-    let (lead_id, no_lead) = match people.lead_of(call, record.client_phone.as_ref(), trunk) {
+    let by_rules = || match people.lead_of(call, record.client_phone.as_ref(), trunk) {
         LeadAnswer::One(lead, _) => (Some(lead), None),
-        LeadAnswer::None(why) => (None, Some((Reason::NoLead, why))),
+        LeadAnswer::None(why) => {
+            let words = told::without_lead(call, trunk, record, why);
+            (None, Some((Reason::NoLead, words)))
+        }
         LeadAnswer::Two(_, _, why) => (None, Some((Reason::AmbiguousLead, why))),
     };
+    let said = given.lead.and_then(LeadId::new);
+    let (lead_id, no_lead) = said.map_or_else(by_rules, |lead| (Some(lead), None));
     let extension = call.employee.as_ref();
-    let employee_id = extension.and_then(|extension| people.employee_of(extension, trunk));
+    let said = given.employee.and_then(EmployeeId::new);
+    let employee_id =
+        said.or_else(|| extension.and_then(|extension| people.employee_of(extension, trunk)));
     let unknown = extension.filter(|_| employee_id.is_none());
     let no_employee = unknown.map(|extension| match trunk.employees {
         Some(_) => format!(

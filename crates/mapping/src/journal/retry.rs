@@ -40,10 +40,13 @@ pub fn remap(
     people: &People,
     now: EventTime,
 ) -> Judged {
-    let trunk = old
-        .trunk
-        .as_deref()
-        .and_then(|name| rules.trunks.find(&old.pbx, name));
+    let trunk = match call.given {
+        Some(_) => super::told::trunk_of(call, &old.pbx, rules),
+        None => {
+            let name = old.trunk.as_deref();
+            name.and_then(|name| rules.trunks.find(&old.pbx, name))
+        }
+    };
     let mut record = old.clone();
     let mut known = call.clone();
     // What was put down then is what counts: a later version may tell calls otherwise.

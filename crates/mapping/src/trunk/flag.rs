@@ -31,6 +31,23 @@ impl Default for Defaults {
     }
 }
 
+impl Defaults {
+    /// A trunk of which nothing else is said.
+    pub fn trunk(&self, name: &str, endpoint: &str) -> Trunk {
+        Trunk {
+            name: name.to_owned(),
+            endpoint: endpoint.to_owned(),
+            pbx: None,
+            country: self.country,
+            strip: self.strip.clone(),
+            leads: self.leads.clone(),
+            employees: self.employees.clone(),
+            unanswered: self.unanswered,
+            journal: true,
+        }
+    }
+}
+
 /// The keys of a trunk, for messages.
 const KEYS: &str = "pbx, country, strip, lead, employees, unanswered, journal";
 
@@ -43,26 +60,21 @@ pub fn parse(text: &str, defaults: &Defaults) -> Result<Trunk, Vec<String>> {
     let mut pieces = pieces(text).into_iter();
     let head = pieces.next().unwrap_or_default();
     let (name, endpoint) = head.split_once('=').unwrap_or((&head, ""));
-    if name.is_empty() || endpoint.is_empty() {
+    // `city=` is the trunk of messages, which name it: it has no channels.
+    let of_messages = head.strip_suffix('=').is_some_and(is_name);
+    if name.is_empty() || (endpoint.is_empty() && !of_messages) {
         faults.push("begins with NAME=ENDPOINT, as in `city=PJSIP/city`".to_owned());
     } else if !is_name(name) {
         faults.push(format!(
             "`{name}` is no name: letters, digits, `-`, `_` and `.`, at most 64"
         ));
-    } else if let Err(fault) = endpoint_form(endpoint) {
+    } else if let Err(fault) = endpoint_form(endpoint).or_else(|fault| match of_messages {
+        true => Ok(()),
+        false => Err(fault),
+    }) {
         faults.push(fault);
     }
-    let mut trunk = Trunk {
-        name: name.to_owned(),
-        endpoint: endpoint.to_owned(),
-        pbx: None,
-        country: defaults.country,
-        strip: defaults.strip.clone(),
-        leads: defaults.leads.clone(),
-        employees: defaults.employees.clone(),
-        unanswered: defaults.unanswered,
-        journal: true,
-    };
+    let mut trunk = defaults.trunk(name, endpoint);
     let mut told: Vec<String> = Vec::new();
     for piece in pieces {
         let Some((key, value)) = piece.split_once('=') else {

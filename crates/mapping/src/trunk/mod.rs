@@ -16,7 +16,8 @@ pub struct Trunk {
     /// What the administrator calls it: `city`.
     pub name: String,
     /// What stands before the suffix in its channels' names: `PJSIP/city`; or what the PBX tells of
-    /// them beside it: `gateway/city`. May hold `*`. Several stand with `|` between them.
+    /// them beside it: `gateway/city`. May hold `*`. Several stand with `|` between them. Empty for
+    /// a trunk that messages name, and that has no channels.
     pub endpoint: String,
     /// The PBX it belongs to; `None` for every one.
     pub pbx: Option<String>,
@@ -142,7 +143,7 @@ impl Trunk {
 
     /// The endpoints that it has: one, or several with `|` between them.
     pub fn endpoints(&self) -> impl Iterator<Item = &str> {
-        self.endpoint.split('|')
+        self.endpoint.split('|').filter(|it| !it.is_empty())
     }
 
     /// A trunk whose lead stands in the user field waits for the CDR that brings it.

@@ -1,0 +1,221 @@
+//! A call that came whole, as a message: which trunk it belongs to, and what is wrong with it, by
+//! the name of the field that says it.
+
+use super::Rules;
+use super::figures::{self, Figures};
+use crate::trunk::Trunk;
+use callbridge_call::{EventTime, FinishedCall};
+use callbridge_model::{CallRecord, Reason};
+
+/// The trunk whose rules hold for a call. A message may name none, and one may come from a PBX of
+/// which no flag names a trunk: the rules without a trunk hold for these.
+pub(super) fn trunk_of<'a>(call: &FinishedCall, pbx: &str, rules: &'a Rules) -> Option<&'a Trunk> {
+    let without = || {
+        rules
+            .without_trunk
+            .as_ref()
+            .filter(|_| call.given.is_some())
+    };
+    let Some(name) = call.trunk.as_deref() else {
+        return without();
+    };
+    let found = rules.trunks.find(pbx, name);
+    let has_none = || rules.trunks.of_pbx(pbx).next().is_none();
+    found.or_else(|| without().filter(|_| has_none()))
+}
+
+/// A message's figures that cannot be, each named by its field.
+pub(super) fn wrong_figures(
+    call: &FinishedCall,
+    figures: &Figures,
+    now: EventTime,
+) -> Option<(Reason, String)> {
+    if let Some(why) = &figures.wrong_start {
+        let words = format!(
+            "startedAt: {why}; it may be from the year 2000 to five minutes ahead of our clock, in \
+             seconds"
+        );
+        return Some((Reason::InvalidEpoch, words));
+    }
+    if figures::wrong_start(call.ended, now).is_some() {
+        let words = format!(
+            "durationSec: the call would end {} s ahead of our clock; it may be what has passed \
+             since startedAt",
+            call.ended.since(now).as_secs()
+        );
+        return Some((Reason::InvalidEpoch, words));
+    }
+    if let Some(why) = &call.incomplete {
+        return Some((Reason::Incomplete, why.clone()));
+    }
+    let excess = figures.talk_excess.as_ref()?;
+    let words = format!("talkSec: {excess}; it may be at most durationSec");
+    Some((Reason::TalkExceedsDuration, words))
+}
+
+/// What the message of a call without a lead has to do with that; `why` is what the rules say.
+pub(super) fn without_lead(
+    call: &FinishedCall,
+    trunk: &Trunk,
+    record: &CallRecord,
+    why: String,
+) -> String {
+    if call.given.is_none() || record.client_phone.is_some() {
+        return why;
+    }
+    let wrong = match (&call.number, trunk.country) {
+        (None, _) => "phone: it is null".to_owned(),
+        (Some(_), Some(country)) => format!("phone: it is no number of {country} or of the world"),
+        (Some(_), None) => "phone: it is no number in E.164".to_owned(),
+    };
+    format!("{wrong}; it may be like +998901110001, or a leadId is given beside it. {why}")
+}
+
+/// A message that names a trunk which is none.
+pub(super) fn unknown_trunk(call: &FinishedCall, record: &CallRecord) -> Option<String> {
+    call.given?;
+    let name = call.trunk.as_deref()?;
+    Some(format!(
+        "trunk: no --trunk of PBX {} is called {name}; it may be the name of a --trunk, or left out",
+        record.pbx
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{EmployeeWish, Wish, judge, remap};
+    use super::*;
+    use crate::people::People;
+    use crate::trunk::{Defaults, Trunks, parse};
+    use callbridge_call::Given;
+    use callbridge_call::call::HeardNumber;
+    use callbridge_model::number::Country;
+    use callbridge_model::{EmployeeId, Judged, LeadId, Outcome};
+    use callbridge_testkit::sample;
+    use std::time::Duration;
+
+    fn rules(flags: &[&str]) -> Rules {
+        let defaults = Defaults {
+            country: Country::parse("UZ"),
+            ..Defaults::default()
+        };
+        let trunks = flags
+            .iter()
+            .map(|flag| parse(flag, &defaults).expect("good"));
+        Rules {
+            trunks: Trunks::new(trunks.collect()).expect("trunks"),
+            without_trunk: Some(defaults.trunk("default", "")),
+            ..Rules::default()
+        }
+    }
+
+    /// The sample call as a message that gives a lead and an employee.
+    fn told() -> FinishedCall {
+        let mut call = sample::call();
+        call.given = Some(Given {
+            lead: Some(7),
+            employee: Some(8),
+        });
+        call
+    }
+
+    fn judged(call: &FinishedCall, flags: &[&str]) -> Judged {
+        judge(call, "pbx1", &rules(flags), &People::default(), call.ended)
+    }
+
+    const CITY: &str = "city=,lead=var:LEAD_ID,employees=101:501";
+
+    #[test]
+    fn what_a_message_says_of_lead_and_employee_goes_before_the_rules() {
+        let all = judged(&told(), &[CITY]);
+        assert_eq!(all.outcome, Outcome::Journal);
+        assert_eq!(all.record.lead_id, LeadId::new(7));
+        assert_eq!(all.record.employee_id, EmployeeId::new(8));
+        let mut nothing = told();
+        nothing.given = Some(Given::default());
+        let ruled = judged(&nothing, &[CITY]);
+        assert_eq!(ruled.outcome, Outcome::Journal);
+        assert_eq!(ruled.record.lead_id, LeadId::new(4001));
+        assert_eq!(ruled.record.employee_id, EmployeeId::new(501));
+        let wish = Wish {
+            lead: LeadId::new(9),
+            employee: EmployeeWish::AsListed,
+        };
+        let (now, people) = (told().ended, People::default());
+        let again = |wish| remap(&all.record, &told(), wish, &rules(&[CITY]), &people, now);
+        assert_eq!(again(None).record, all.record, "as it was");
+        assert_eq!(
+            again(Some(wish)).record.lead_id,
+            LeadId::new(9),
+            "a person's word"
+        );
+    }
+
+    #[test]
+    fn a_trunk_that_no_flag_names_is_told_where_the_pbx_has_trunks_and_needless_where_not() {
+        let mut elsewhere = told();
+        elsewhere.trunk = Some("nowhere".to_owned());
+        let wrong = judged(&elsewhere, &[CITY]);
+        assert_eq!(wrong.reason, Some(Reason::NoLead));
+        insta::assert_snapshot!(wrong.message, @"trunk: no --trunk of PBX pbx1 is called nowhere; it may be the name of a --trunk, or left out");
+        assert_eq!(judged(&elsewhere, &[]).outcome, Outcome::Journal);
+        assert_eq!(
+            judged(&elsewhere, &["city=,pbx=other"]).outcome,
+            Outcome::Journal
+        );
+        // The flag comes: the letter leaves.
+        let (now, people) = (elsewhere.ended, People::default());
+        let rules = rules(&["nowhere="]);
+        let mended = remap(&wrong.record, &elsewhere, None, &rules, &people, now);
+        assert_eq!(mended.outcome, Outcome::Journal);
+        assert_eq!(mended.record.lead_id, LeadId::new(7));
+    }
+
+    #[test]
+    fn without_a_trunk_the_flags_of_all_trunks_hold() {
+        let mut bare = told();
+        bare.trunk = None;
+        bare.number = Some(HeardNumber {
+            text: "901110001".to_owned(),
+            from_dial_string: true,
+        });
+        let record = judged(&bare, &[CITY]).record;
+        let phone = record.client_phone.expect("by --country");
+        assert_eq!((phone.as_str(), record.trunk), ("+998901110001", None));
+    }
+
+    #[test]
+    fn figures_that_cannot_be_are_told_by_their_fields() {
+        let words = |change: fn(&mut FinishedCall)| {
+            let (mut call, now) = (told(), told().ended);
+            change(&mut call);
+            let judged = judge(&call, "pbx1", &rules(&[CITY]), &People::default(), now);
+            let reason = judged.reason.map(Reason::word).unwrap_or_default();
+            format!("{reason}: {}", judged.message)
+        };
+        insta::assert_snapshot!(words(|it| it.started = EventTime::from_seconds(5)), @"invalid_epoch: startedAt: the call began at 5 s, before the year 2000; it may be from the year 2000 to five minutes ahead of our clock, in seconds");
+        insta::assert_snapshot!(words(|it| {
+            it.started = it.started.plus(Duration::from_secs(900));
+            it.ended = it.started;
+        }), @"invalid_epoch: startedAt: the call began at 1795152217 s, 894 s ahead of our clock; it may be from the year 2000 to five minutes ahead of our clock, in seconds");
+        insta::assert_snapshot!(words(|it| it.ended = it.started.plus(Duration::from_secs(3_600))), @"invalid_epoch: durationSec: the call would end 3594 s ahead of our clock; it may be what has passed since startedAt");
+        insta::assert_snapshot!(words(|it| it.talk = Duration::from_secs(60)), @"talk_exceeds_duration: talkSec: 60.000 s of talk in a call of 5.020 s; it may be at most durationSec");
+    }
+
+    #[test]
+    fn a_number_that_is_none_is_told_by_its_field_where_no_lead_is_given() {
+        let words = |number: Option<&str>| {
+            let mut call = told();
+            call.given = Some(Given::default());
+            call.variables.clear();
+            call.number = number.map(|text| HeardNumber {
+                text: text.to_owned(),
+                from_dial_string: true,
+            });
+            judged(&call, &[CITY]).message
+        };
+        insta::assert_snapshot!(words(Some("12")), @"phone: it is no number of UZ or of the world; it may be like +998901110001, or a leadId is given beside it. variable LEAD_ID gives nothing");
+        insta::assert_snapshot!(words(None), @"phone: it is null; it may be like +998901110001, or a leadId is given beside it. variable LEAD_ID gives nothing");
+        insta::assert_snapshot!(words(Some("901110001")), @"variable LEAD_ID gives nothing");
+    }
+}
