@@ -152,6 +152,12 @@ impl Checking<'_> {
             }
             (Some(_) | None, _) => None,
         };
+        let of_messages = format.is_some_and(Format::tells_whole_calls);
+        if of_messages && flags.sources.pbx_id.is_some() {
+            let words =
+                "stands beside format call, whose messages each say their own PBX: remove it";
+            self.faults.add("--pbx-id", words);
+        }
         let config = self.config(flags, Purpose::Explain)?;
         Ok(Command::Explain(Box::new(Explain {
             file,

@@ -13,6 +13,7 @@ use callbridge_intake::identity;
 use callbridge_intake::identity::Origin;
 use callbridge_intake::unmatched;
 use callbridge_intake::unmatched::UnmatchedLog;
+use callbridge_intake::whole_calls::OWNER_PREFIX;
 use callbridge_intake::{Intake, Memory as Remembered, Settings, SourceSettings, label_all};
 use callbridge_leads::directory::backfill::ReadLeads;
 use callbridge_leads::lead_field;
@@ -21,7 +22,7 @@ use callbridge_model::clock;
 use callbridge_model::exit::Code;
 use callbridge_model::secret_source::SecretPlace;
 use callbridge_source::url::{From, Transport};
-use callbridge_source::{EventTime, FilePosition, Secret, Source};
+use callbridge_source::{EventTime, Position, Secret, Source};
 use callbridge_spool as spool;
 use callbridge_spool::{FinishedCalls, Guard, Handle, LeadDirectory, Op, Store, tables};
 use std::collections::BTreeMap;
@@ -320,12 +321,14 @@ async fn remembered(sources: &[SourceSettings], spool: &Handle) -> Result<Rememb
         Ok((
             tables::meta::meta(store, gap_log::KEY)?,
             tables::meta::meta(store, unmatched::KEY)?,
+            tables::meta::meta_below(store, OWNER_PREFIX)?,
         ))
     };
-    let (gaps, unmatched) = spool.read(lists).await.map_err(failure)?;
+    let (gaps, unmatched, owners) = spool.read(lists).await.map_err(failure)?;
     let gaps = GapLog::stored(gaps.as_deref());
     let unmatched = UnmatchedLog::stored(unmatched.as_deref());
     let mut memory = Remembered {
+        owners,
         gaps: gaps.unwrap_or_else(|error| {
             tracing::error!(%error, "the list of gaps cannot be read; a new one is begun");
             GapLog::default()
@@ -383,12 +386,12 @@ async fn source(
     begin: Option<From>,
     spool: &Handle,
 ) -> Result<Source, Failure> {
-    let shown = flag.url.to_string();
+    let shown = flag.url.place();
     let position = spool
         .read(move |store| tables::positions::position(store, &shown))
         .await
         .map_err(failure)?;
-    let position = position.and_then(|json| match serde_json::from_value::<FilePosition>(json) {
+    let position = position.and_then(|json| match serde_json::from_value::<Position>(json) {
         Ok(position) => Some(position),
         Err(error) => {
             tracing::error!(
@@ -416,7 +419,7 @@ pub(crate) fn source_secret(place: &SecretPlace) -> Secret {
 }
 
 /// A source as its flag says it, beginning at this position.
-pub(crate) fn source_of(at: usize, flag: &SourceFlag, position: Option<FilePosition>) -> Source {
+pub(crate) fn source_of(at: usize, flag: &SourceFlag, position: Option<Position>) -> Source {
     let secret = flag.secret.as_ref().map_or(Secret::None, source_secret);
     let clock = || clock::now().wall;
     let settings = callbridge_source::Settings::default();

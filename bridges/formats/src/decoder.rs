@@ -3,6 +3,7 @@
 use crate::format::Format;
 use callbridge_asterisk::{AsteriskDecoder, DecoderSettings};
 use callbridge_call::Decoded;
+use callbridge_message::Publisher;
 
 /// Decodes the messages of one source. It keeps what later messages need.
 #[derive(Debug)]
@@ -13,6 +14,8 @@ enum Reader {
     Asterisk(Box<AsteriskDecoder>),
     Freeswitch(Box<callbridge_freeswitch::Decoder>),
     FreeswitchCdr(Box<callbridge_freeswitch::Decoder>),
+    /// Finished calls: no message needs what another has told.
+    Calls,
 }
 
 impl Decoder {
@@ -22,6 +25,9 @@ impl Decoder {
             return Self(Reader::Asterisk(Box::new(AsteriskDecoder::new(
                 format, settings,
             ))));
+        }
+        if format.tells_whole_calls() {
+            return Self(Reader::Calls);
         }
         let variables = settings.variables;
         let settings = callbridge_freeswitch::DecoderSettings { variables };
@@ -40,6 +46,10 @@ impl Decoder {
             Reader::Asterisk(decoder) => decoder.decode(message),
             Reader::Freeswitch(decoder) => decoder.decode(message),
             Reader::FreeswitchCdr(decoder) => decoder.decode_cdr(message),
+            Reader::Calls => {
+                let told = callbridge_message::read(message, Publisher::default());
+                Decoded::Call(told.map(Box::new).map_err(Box::new))
+            }
         }
     }
 }

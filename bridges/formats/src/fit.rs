@@ -48,8 +48,12 @@ impl FormatFit {
                     last = last.max(time_of(&heard.told));
                     talk.hear(&heard.told);
                 }
-                Decoded::Skipped | Decoded::Call(_) => skipped += 1,
-                Decoded::Unreadable(_) => {}
+                Decoded::Call(Ok(told)) => {
+                    events += 1;
+                    last = last.max(Some(told.call.ended));
+                }
+                Decoded::Skipped => skipped += 1,
+                Decoded::Unreadable(_) | Decoded::Call(Err(_)) => {}
             }
         }
         if events > 0 {

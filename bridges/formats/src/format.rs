@@ -17,6 +17,7 @@ use std::str::FromStr;
 /// | [`Wazo`](Self::Wazo) | `wazo` | one JSON body a line | yes | as of AMI |
 /// | [`Freeswitch`](Self::Freeswitch) | `freeswitch` | frames, or a JSON body a line | yes | epoch |
 /// | [`FreeswitchCdr`](Self::FreeswitchCdr) | `freeswitch-cdr` | a JSON file each | yes | epoch |
+/// | [`Call`](Self::Call) | `call` | one JSON body a line | yes | epoch, or ISO 8601 |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Format {
     /// AMI as Asterisk speaks it on TCP port 5038.
@@ -37,6 +38,8 @@ pub enum Format {
     Freeswitch,
     /// FreeSWITCH's CDRs, a file a leg in a folder: what `mod_json_cdr` writes.
     FreeswitchCdr,
+    /// Finished calls, each a message of its own (`docs/call-message.md`).
+    Call,
 }
 
 /// How messages are told apart on a stream or in a file.
@@ -54,7 +57,7 @@ pub enum Framing {
 
 impl Format {
     /// Every format, in the order of the table above.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Ami,
         Self::AmiJson,
         Self::CelCsv,
@@ -64,6 +67,7 @@ impl Format {
         Self::Wazo,
         Self::Freeswitch,
         Self::FreeswitchCdr,
+        Self::Call,
     ];
 
     /// The name on the command line and in `format=`.
@@ -78,6 +82,7 @@ impl Format {
             Self::Wazo => "wazo",
             Self::Freeswitch => "freeswitch",
             Self::FreeswitchCdr => "freeswitch-cdr",
+            Self::Call => "call",
         }
     }
 
@@ -85,9 +90,12 @@ impl Format {
     pub const fn framing(self) -> Framing {
         match self {
             Self::Ami => Framing::EmptyLine,
-            Self::AmiJson | Self::CelAmqp | Self::CdrAmqp | Self::Wazo | Self::FreeswitchCdr => {
-                Framing::Line
-            }
+            Self::AmiJson
+            | Self::CelAmqp
+            | Self::CdrAmqp
+            | Self::Wazo
+            | Self::FreeswitchCdr
+            | Self::Call => Framing::Line,
             Self::CelCsv | Self::CdrCsv => Framing::CsvRecord,
             Self::Freeswitch => Framing::Event,
         }
@@ -103,14 +111,19 @@ impl Format {
             Self::CdrAmqp => AsteriskFormat::CdrAmqp,
             Self::CdrCsv => AsteriskFormat::CdrCsv,
             Self::Wazo => AsteriskFormat::Wazo,
-            Self::Freeswitch | Self::FreeswitchCdr => return None,
+            Self::Freeswitch | Self::FreeswitchCdr | Self::Call => return None,
         })
     }
 
     /// It can carry channel variables, so that a `var:` lead rule can be met.
     pub const fn has_variables(self) -> bool {
         match self {
-            Self::Ami | Self::AmiJson | Self::Wazo | Self::Freeswitch | Self::FreeswitchCdr => true,
+            Self::Ami
+            | Self::AmiJson
+            | Self::Wazo
+            | Self::Freeswitch
+            | Self::FreeswitchCdr
+            | Self::Call => true,
             Self::CelCsv | Self::CelAmqp | Self::CdrAmqp | Self::CdrCsv => false,
         }
     }
@@ -129,8 +142,14 @@ impl Format {
             | Self::CelCsv
             | Self::CelAmqp
             | Self::Wazo
-            | Self::Freeswitch => false,
+            | Self::Freeswitch
+            | Self::Call => false,
         }
+    }
+
+    /// Each message is a finished call, and names its PBX and its trunk.
+    pub const fn tells_whole_calls(self) -> bool {
+        matches!(self, Self::Call)
     }
 }
 
@@ -144,7 +163,7 @@ impl fmt::Display for Format {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "there is no format {0:?}: give ami, ami-json, cel-csv, cdr-csv, asterisk-cel, asterisk-cdr, \
-     wazo, freeswitch or freeswitch-cdr"
+     wazo, freeswitch, freeswitch-cdr or call"
 )]
 pub struct UnknownFormat(String);
 
@@ -188,6 +207,7 @@ mod tests {
         wazo Line variables=true cdrs=false
         freeswitch Event variables=true cdrs=false
         freeswitch-cdr Line variables=true cdrs=true
+        call Line variables=true cdrs=false
         ");
     }
 }

@@ -58,6 +58,7 @@ impl Likeness {
             Format::Wazo => "messages of Wazo's bus".to_owned(),
             Format::Freeswitch => "events of FreeSWITCH".to_owned(),
             Format::FreeswitchCdr => "CDRs of FreeSWITCH's mod_json_cdr".to_owned(),
+            Format::Call => "finished calls as messages".to_owned(),
         };
         let format = Some(format);
         Some(Self { format, what })
@@ -69,7 +70,10 @@ fn events(format: Format, bytes: &[u8]) -> usize {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     Frames::new(format, bytes)
         .filter(|frame| match frame {
-            Frame::Message(message) => matches!(decoder.decode(message), Decoded::Event { .. }),
+            Frame::Message(message) => {
+                let decoded = decoder.decode(message);
+                matches!(decoded, Decoded::Event { .. } | Decoded::Call(Ok(_)))
+            }
             Frame::TooLong { .. } => false,
         })
         .count()

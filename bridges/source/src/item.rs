@@ -72,8 +72,38 @@ pub struct Frame {
     /// The message, without the empty line or line end that closed it: what a decoder takes. At
     /// most 1 MiB.
     pub bytes: Bytes,
-    /// Where reading goes on after this frame, for files.
-    pub position: Option<FilePosition>,
+    /// Where reading goes on after this frame, for files and streams.
+    pub position: Option<Position>,
+    /// What its publisher wrote around it, where that counts: of calls as messages on a broker.
+    pub publisher: Option<Box<Publisher>>,
+}
+
+/// What the publisher of a message wrote around it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Publisher {
+    /// `user_id`, which the broker holds to the login.
+    pub user: Option<SmolStr>,
+    /// `content_type`
+    pub content_type: Option<SmolStr>,
+}
+
+/// Where the reading of a source goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Position {
+    /// In a file.
+    File(FilePosition),
+    /// In a stream.
+    Stream(StreamPosition),
+}
+
+/// How far a stream is read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamPosition {
+    /// Its name.
+    pub stream: SmolStr,
+    /// The last message that was taken.
+    pub offset: u64,
 }
 
 /// How far a file is read. A file is known by its inode and its first bytes, for an inode alone

@@ -3,7 +3,7 @@
 
 use crate::ring::{Gone, Offered, Ring};
 use crate::source::Clock;
-use crate::{Counts, FilePosition, Frame, Item, SourceId};
+use crate::{Counts, FilePosition, Frame, Item, Position, Publisher, SourceId};
 use bytes::Bytes;
 use callbridge_asterisk::hearing::Lack;
 use callbridge_call::Mark;
@@ -120,12 +120,13 @@ impl SourceFeed {
         self.ring.tell(self.id, item).await
     }
 
-    fn frame(&self, bytes: Bytes, position: Option<FilePosition>) -> Frame {
+    fn frame(&self, bytes: Bytes, position: Option<Position>) -> Frame {
         Frame {
             seq: self.seq + 1,
             arrived: (self.clock)(),
             bytes,
             position,
+            publisher: None,
         }
     }
 
@@ -190,8 +191,26 @@ impl SourceFeed {
         bytes: Bytes,
         position: Option<FilePosition>,
     ) -> Result<u64, Gone> {
-        let length = bytes.len();
-        let frame = self.frame(bytes, position);
+        let frame = self.frame(bytes, position.map(Position::File));
+        self.give_frame(frame).await
+    }
+
+    /// The same of a broker's message.
+    pub(crate) async fn give_message(
+        &mut self,
+        bytes: Bytes,
+        position: Option<Position>,
+        publisher: Option<Box<Publisher>>,
+    ) -> Result<u64, Gone> {
+        let frame = Frame {
+            publisher,
+            ..self.frame(bytes, position)
+        };
+        self.give_frame(frame).await
+    }
+
+    async fn give_frame(&mut self, frame: Frame) -> Result<u64, Gone> {
+        let length = frame.bytes.len();
         let seq = frame.seq;
         self.ring.give(self.id, frame).await?;
         self.seq = seq;

@@ -4,7 +4,7 @@ use crate::backoff::{Backoff, Bounds, chance};
 use crate::connect::Target;
 use crate::line::SourceFeed;
 use crate::url::{SourceUrl, TcpEndpoint, Transport};
-use crate::{Counts, Error, EventTime, FilePosition, Item, Ring, SourceId, VerdictReader};
+use crate::{Counts, Error, EventTime, Item, Position, Ring, SourceId, VerdictReader};
 use crate::{ami, amqp, esl, file, websocket};
 use callbridge_asterisk::survey::Account;
 use secrecy::SecretString;
@@ -67,6 +67,17 @@ impl Secret {
     }
 }
 
+/// Where the reading of a stream begins (`--stream-from`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamFrom {
+    /// With the oldest message that it holds.
+    First,
+    /// With what came so long ago.
+    Ago(Duration),
+    /// With what came then.
+    At(EventTime),
+}
+
 /// Times and sizes; the defaults are what is promised, tests shorten them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -85,6 +96,8 @@ pub struct Settings {
     pub idle_after: Duration,
     /// Messages under way from a broker at most.
     pub prefetch: u16,
+    /// Where a stream is read from that nothing is known of.
+    pub stream_from: StreamFrom,
     /// How long a broker's source waits at its end for the verdicts on what it has given.
     pub drain_within: Duration,
 }
@@ -99,6 +112,7 @@ impl Default for Settings {
             poll_every: Duration::from_millis(250),
             idle_after: Duration::from_secs(1),
             prefetch: 1_000,
+            stream_from: StreamFrom::First,
             drain_within: Duration::from_secs(5),
         }
     }
@@ -109,7 +123,7 @@ pub struct Source {
     id: SourceId,
     url: SourceUrl,
     secret: Secret,
-    start: Option<FilePosition>,
+    start: Option<Position>,
     settings: Settings,
     clock: Clock,
     counts: Counts,
@@ -165,7 +179,7 @@ impl Source {
         id: SourceId,
         url: SourceUrl,
         secret: Secret,
-        start: Option<FilePosition>,
+        start: Option<Position>,
         settings: Settings,
         clock: Clock,
     ) -> Self {
@@ -266,7 +280,7 @@ impl Source {
 async fn work(
     context: &mut Context,
     transport: &Transport,
-    start: Option<FilePosition>,
+    start: Option<Position>,
     verdicts: VerdictReader,
     stop: Stop,
 ) -> Result<(), crate::Gone> {
@@ -326,7 +340,7 @@ enum Sessions {
 }
 
 impl Sessions {
-    fn new(transport: &Transport, start: Option<FilePosition>, verdicts: VerdictReader) -> Self {
+    fn new(transport: &Transport, start: Option<Position>, verdicts: VerdictReader) -> Self {
         match transport {
             Transport::Ami { endpoint, user } => {
                 Self::Ami(ami::Ami::new(endpoint.clone(), user.clone()))
@@ -336,9 +350,21 @@ impl Sessions {
                 Self::WebSocket(websocket::Socket::new(endpoint.clone(), path.clone()))
             }
             Transport::Amqp(queue) => {
-                Self::Amqp(Box::new(amqp::Consumer::new(queue.clone(), verdicts)))
+                let start = start.and_then(|start| match start {
+                    Position::Stream(position) => Some(position),
+                    Position::File(_) => None,
+                });
+                Self::Amqp(Box::new(amqp::Consumer::new(
+                    queue.clone(),
+                    start,
+                    verdicts,
+                )))
             }
             Transport::File { path, format, from } => {
+                let start = start.and_then(|start| match start {
+                    Position::File(position) => Some(position),
+                    Position::Stream(_) => None,
+                });
                 let tail = file::Tail::new(path.clone(), *format, from.clone(), start, verdicts);
                 Self::File(Box::new(tail))
             }

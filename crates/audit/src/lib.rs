@@ -94,6 +94,7 @@ fn place(call: &FileCall, fate: CallFate) -> Option<fn(&mut Report) -> &mut u64>
         CallFate::Stands(state) => Some(match state {
             State::Ready | State::Sending | State::Submitted => |it| &mut it.under_way,
             State::Journaled => |it| &mut it.journaled,
+            State::Forwarded => |it| &mut it.forwarded,
             State::Dead => |it| &mut it.dead,
             State::Parked => |it| &mut it.parked,
             State::Discarded => |it| &mut it.discarded,

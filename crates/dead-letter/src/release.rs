@@ -170,9 +170,8 @@ fn step(row: &Row, judged: Judged, now: EventTime) -> Option<Step> {
         State::Dead => {
             row.reason == Some(Reason::AmbiguousLead) && now.since(row.since) < PARKED_MAX
         }
-        State::Ready | State::Sending | State::Submitted | State::Journaled | State::Discarded => {
-            false
-        }
+        State::Ready | State::Sending | State::Submitted => false,
+        State::Journaled | State::Discarded | State::Forwarded => false,
     };
     if !waits {
         return None;

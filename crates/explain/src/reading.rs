@@ -1,7 +1,9 @@
 //! A recording's bytes in, its finished calls out. Pure: time is the recording's own.
 
 use callbridge_call::trunk::Conflict;
-use callbridge_call::{Assembler, EventTime, FinishedCall, Folder, PbxEvent, Settings};
+use callbridge_call::{
+    Assembler, EventTime, FinishedCall, Folder, PbxEvent, Settings, ToldCall, WrongCall,
+};
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer};
 use callbridge_mapping::trunk::Trunks;
 use std::collections::BTreeMap;
@@ -64,6 +66,14 @@ pub struct PbxCall {
     pub call: FinishedCall,
 }
 
+/// What is told of a recording, in its order.
+pub enum Told {
+    /// A call.
+    Call(PbxCall),
+    /// A message that is no call that can be (`format=call`).
+    Wrong(WrongCall),
+}
+
 /// A recording being read.
 pub struct Reading {
     rules: Rules,
@@ -79,6 +89,8 @@ struct Hearing {
     server: Option<String>,
     counts: MessageCounts,
     now: EventTime,
+    /// Of messages, each of which is a call.
+    told: Vec<Told>,
 }
 
 impl Reading {
@@ -95,6 +107,7 @@ impl Reading {
             server: None,
             counts: MessageCounts::default(),
             now: EventTime::from_seconds(0),
+            told: Vec::new(),
         };
         Self {
             framer: Framer::new(rules.format),
@@ -112,7 +125,7 @@ impl Reading {
     ///
     /// # Errors
     /// When two endpoints conflict.
-    pub fn filled(&mut self, bytes: usize) -> Result<Vec<PbxCall>, Conflict> {
+    pub fn filled(&mut self, bytes: usize) -> Result<Vec<Told>, Conflict> {
         self.framer.filled(bytes);
         while let Some(frame) = self.framer.next() {
             self.hearing.hear(frame, &self.rules)?;
@@ -124,7 +137,7 @@ impl Reading {
     ///
     /// # Errors
     /// When two endpoints conflict.
-    pub fn finish(&mut self) -> Result<Vec<PbxCall>, Conflict> {
+    pub fn finish(&mut self) -> Result<Vec<Told>, Conflict> {
         while let Some(frame) = self.framer.finish() {
             self.hearing.hear(frame, &self.rules)?;
         }
@@ -139,6 +152,11 @@ impl Reading {
     /// What became of its messages so far.
     pub fn counts(&self) -> MessageCounts {
         self.hearing.counts
+    }
+
+    /// Its calls come whole, and name their trunks.
+    pub fn is_of_messages(&self) -> bool {
+        self.rules.format.tells_whole_calls()
     }
 
     /// The latest time that it told.
@@ -209,6 +227,17 @@ impl Hearing {
                 self.counts.unreadable += 1;
                 return Ok(());
             }
+            Decoded::Call(Ok(told)) => {
+                self.counts.read += 1;
+                let ToldCall { pbx, call } = *told;
+                self.told.push(Told::Call(PbxCall { pbx, call }));
+                return Ok(());
+            }
+            Decoded::Call(Err(wrong)) => {
+                self.counts.unreadable += 1;
+                self.told.push(Told::Wrong(*wrong));
+                return Ok(());
+            }
             Decoded::Event { heard, repaired } => {
                 self.counts.read += 1;
                 self.counts.repaired += u64::from(repaired);
@@ -235,7 +264,8 @@ impl Hearing {
         Ok(())
     }
 
-    fn finished(&mut self) -> Vec<PbxCall> {
+    fn finished(&mut self) -> Vec<Told> {
+        let mut told = std::mem::take(&mut self.told);
         let of = |(pbx, calls): (&String, &mut PbxReading)| {
             let calls = calls.take_finished().into_iter();
             calls
@@ -245,7 +275,8 @@ impl Hearing {
                 })
                 .collect::<Vec<_>>()
         };
-        self.pbxes.iter_mut().flat_map(of).collect()
+        told.extend(self.pbxes.iter_mut().flat_map(of).map(Told::Call));
+        told
     }
 }
 

@@ -3,7 +3,7 @@
 mod story;
 
 use super::text::Explained;
-use callbridge_call::{Direction, EpochSeconds};
+use callbridge_call::{Direction, EpochSeconds, WrongCall};
 use callbridge_model::Zone;
 use callbridge_model::safe::{safe, safe_json};
 use callbridge_model::{ByHand, CallRecord, CallUuid, Judged, LeadId, Outcome, Phone, Reason};
@@ -71,6 +71,7 @@ pub struct Shape<'a> {
     reason: Option<Reason>,
     incomplete: bool,
     estimate: bool,
+    message: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     by_hand: Option<ByHand>,
     /// With a number for `--call`: its other calls, newest first.
@@ -102,6 +103,8 @@ impl<'a> Shape<'a> {
             reason: judged.reason,
             incomplete: record.incomplete,
             estimate: record.estimate,
+            message: Some(judged.message.as_str())
+                .filter(|it| judged.outcome == Outcome::DeadLetter && !it.is_empty()),
             by_hand: record.by_hand,
             others: &[],
             timeline: None,
@@ -124,6 +127,33 @@ impl<'a> Shape<'a> {
         line.push('\n');
         line
     }
+}
+
+/// A message that is no call that can be, in a line of JSON with the keys of a call, or for people.
+pub fn wrong_message(wrong: &WrongCall, json: bool) -> String {
+    let id = wrong.id.as_deref().unwrap_or_default();
+    let mut line = match json {
+        true => {
+            let line = serde_json::json!({
+                "uuid": null, "linkedid": id, "direction": null, "answered": null, "leadId": null,
+                "trunk": null, "clientPhone": null, "employee": null, "employeesInOrder": [],
+                "startedAt": null, "durationSec": null, "talkTimeSec": null,
+                "outcome": Outcome::DeadLetter, "reason": Reason::Unreadable, "incomplete": false,
+                "estimate": false, "message": wrong.words,
+            });
+            safe_json(&line.to_string())
+        }
+        false => {
+            let id = if id.is_empty() { "a message" } else { id };
+            format!(
+                "{}  dead letter unreadable: {}",
+                safe(id),
+                safe(&wrong.words)
+            )
+        }
+    };
+    line.push('\n');
+    line
 }
 
 #[cfg(test)]

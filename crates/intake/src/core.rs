@@ -8,6 +8,7 @@ use super::settings::{Memory, Settings, SourceSettings};
 use super::source::{IntakeSource, order};
 use super::stream_id::{Branch, StreamId};
 use super::unmatched::{self, UnmatchedLog};
+use super::whole_calls::WholeCalls;
 use crate::catch_up;
 use crate::catch_up::Second;
 use callbridge_call::trunk::Conflict;
@@ -18,7 +19,7 @@ use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::People;
 use callbridge_mapping::trunk::Trunks;
 use callbridge_model::status;
-use callbridge_source::{FilePosition, Frame, FrameVerdict, SourceId};
+use callbridge_source::{FilePosition, Frame, FrameVerdict, Position, SourceId};
 use callbridge_spool::{Finished, Known, Op};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,6 +68,8 @@ pub struct Intake {
     /// Since when each PBX is listened to.
     pub(super) since: BTreeMap<String, EventTime>,
     pub(super) gaps: Gaps,
+    /// Calls that come whole.
+    whole: WholeCalls,
     /// Channels of no trunk that carried outside numbers.
     unmatched: UnmatchedLog,
     /// Sources found to be written in another format, in words, since the last look.
@@ -104,6 +107,7 @@ impl Intake {
                 due: Vec::new(),
                 log: memory.gaps,
             },
+            whole: WholeCalls::new(memory.owners),
             unmatched: memory.unmatched,
             otherwise: Vec::new(),
             reports: Reports::default(),
@@ -118,6 +122,10 @@ impl Intake {
             intake.sources.push(source);
         }
         for at in 0..intake.sources.len() {
+            // Its messages name their PBXs, which have no open calls.
+            if intake.sources[at].settings.format.tells_whole_calls() {
+                continue;
+            }
             let pbx = intake.sources[at].settings.pbx.clone();
             intake.pbx(&pbx)?;
         }
@@ -247,7 +255,7 @@ impl Intake {
     /// A file was read to this place, whether it gave a frame or not.
     pub fn read_to(&mut self, id: SourceId, position: &FilePosition) {
         if let Some(source) = self.sources.get_mut(usize::from(id.0)) {
-            source.read.position = Some(position.clone());
+            source.read.position = Some(Position::File(position.clone()));
         }
     }
 
@@ -336,9 +344,13 @@ impl Intake {
         let Some(source) = self.sources.get_mut(at) else {
             return Ok(());
         };
+        if source.settings.format.tells_whole_calls() {
+            self.ops.extend(self.whole.take(source, frame));
+            return Ok(());
+        }
         source.note(frame);
         let (server, told) = match source.decoder.decode(&frame.bytes) {
-            Decoded::Skipped => {
+            Decoded::Skipped | Decoded::Call(_) => {
                 source.status.skipped += 1;
                 let other = source.look(&frame.bytes);
                 self.otherwise.extend(other.map(|words| (at, words)));
@@ -408,6 +420,7 @@ impl Intake {
             let right_from = self.settings.clock_right_from;
             let pbxes = self.pbxes.values_mut();
             pbxes.for_each(|pbx| pbx.assembler.release(now, right_from));
+            self.whole.clock_is_right(now);
         }
         self.clock = Clock::Right(now);
         for pbx in self.pbxes.values_mut() {
@@ -474,6 +487,12 @@ impl Intake {
             .min()
     }
 
+    /// The messages of the source at this place are calls.
+    pub fn tells_whole_calls(&self, at: usize) -> bool {
+        let source = self.sources.get(at);
+        source.is_some_and(|source| source.settings.format.tells_whole_calls())
+    }
+
     /// What the administrator's flags say of all calls.
     pub fn rules(&self) -> &Rules {
         &self.settings.rules
@@ -483,6 +502,13 @@ impl Intake {
     /// given out as one batch.
     pub fn take(&mut self, people: &People, now: EventTime) -> Batch {
         let mut ops = std::mem::take(&mut self.ops);
+        let held = self.is_held();
+        if !held {
+            for (pbx, call) in self.whole.taken() {
+                let judged = journal::judge(&call, &pbx, &self.settings.rules, people, now);
+                ops.push(Op::Finish(Box::new(Finished { judged, call })));
+            }
+        }
         for (name, pbx) in &mut self.pbxes {
             for call in pbx.take_finished(now) {
                 for prefix in &call.unmatched {
@@ -508,6 +534,10 @@ impl Intake {
         for (at, source) in self.sources.iter_mut().enumerate() {
             let id = SourceId(u16::try_from(at).unwrap_or(u16::MAX));
             ops.extend(source.heard_at());
+            // Calls that wait for our clock are kept by nobody but their source.
+            if held && source.settings.format.tells_whole_calls() {
+                continue;
+            }
             let position = source.read.position.take().map(serde_json::to_value);
             // Texts and numbers always serialize.
             if let Some(Ok(position)) = position {

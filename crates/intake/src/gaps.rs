@@ -104,7 +104,7 @@ impl IntakeSource {
     /// It tells of channels, and of all that another source of its PBX does not.
     fn tells_events(&self) -> bool {
         match self.settings.format {
-            Format::CdrAmqp | Format::CdrCsv | Format::FreeswitchCdr => false,
+            Format::CdrAmqp | Format::CdrCsv | Format::FreeswitchCdr | Format::Call => false,
             Format::Ami
             | Format::AmiJson
             | Format::CelCsv
@@ -148,7 +148,9 @@ impl Intake {
         let source = self.sources.iter().find(|it| it.settings.shown == shown)?;
         let files = self.files_of(&source.settings.pbx);
         let patience = files.map(|file| match file.settings.format {
-            Format::CdrAmqp | Format::CdrCsv | Format::FreeswitchCdr => Patience::CDR.second,
+            Format::CdrAmqp | Format::CdrCsv | Format::FreeswitchCdr | Format::Call => {
+                Patience::CDR.second
+            }
             Format::Ami
             | Format::AmiJson
             | Format::CelCsv

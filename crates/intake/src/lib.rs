@@ -41,6 +41,9 @@ mod stream_id;
 mod tests;
 pub mod under_way;
 pub mod unmatched;
+pub mod whole_calls;
+#[cfg(test)]
+mod whole_calls_tests;
 pub mod written;
 
 pub use self::core::{Batch, Intake};

@@ -82,11 +82,18 @@ impl Shell {
             let held = self.intake.is_held();
             self.intake.tick(now);
             match (held, self.intake.is_held()) {
-                (false, true) => tracing::warn!(
-                    reason = "clock",
-                    "our clock is behind the making of this program: calls are kept until it is set"
-                ),
-                (true, false) => tracing::info!(reason = "clock", "our clock is right: going on"),
+                (false, true) => {
+                    tracing::warn!(
+                        reason = "clock",
+                        "our clock is behind the making of this program: calls are kept until it \
+                         is set"
+                    );
+                    self.sources_of_calls().for_each(Verdicts::pause);
+                }
+                (true, false) => {
+                    tracing::info!(reason = "clock", "our clock is right: going on");
+                    self.sources_of_calls().for_each(Verdicts::resume);
+                }
                 (true, true) | (false, false) => {}
             }
             let memory = &mut self.memory;
@@ -99,6 +106,13 @@ impl Shell {
                 return Ok(());
             }
         }
+    }
+
+    /// The ways to sources whose messages are calls: while none can be judged, no more are taken.
+    fn sources_of_calls(&self) -> impl Iterator<Item = &Verdicts> {
+        let tells = |at: &usize| self.intake.tells_whole_calls(*at);
+        let ways = self.verdicts.iter().enumerate();
+        ways.filter(move |(at, _)| tells(at)).map(|(_, way)| way)
     }
 
     async fn next_item(&mut self) -> NextEvent {

@@ -77,9 +77,12 @@ impl SourceSettings {
     /// A source of this URL; each gets a label of its own from [`label_all`].
     pub fn new(url: &SourceUrl, pbx: String, catch_up: bool) -> Self {
         Self {
-            shown: url.to_string(),
+            shown: url.place(),
             url: url.public(),
-            label: format!("{pbx}/{}", url.scheme()),
+            label: match url.format().tells_whole_calls() {
+                true => format!("calls/{}", url.scheme()),
+                false => format!("{pbx}/{}", url.scheme()),
+            },
             pbx,
             format: url.format(),
             file: matches!(url.transport, Transport::File { .. }),
@@ -113,6 +116,8 @@ pub struct Memory {
     pub heard: BTreeMap<String, EventTime>,
     /// Since when each PBX is listened to: what was before is not filled from a catch-up file.
     pub since: BTreeMap<String, EventTime>,
+    /// Of PBXs whose calls come whole: the broker's user that published for each first.
+    pub owners: BTreeMap<String, String>,
     /// The last gaps.
     pub gaps: GapLog,
     /// Channels of no trunk that carried outside numbers.

@@ -7,7 +7,7 @@ use callbridge_call::{EventTime, PbxEvent};
 use callbridge_formats::{Decoder, DecoderSettings};
 use callbridge_mapping::trunk::Trunks;
 use callbridge_model::status;
-use callbridge_source::{FilePosition, Frame};
+use callbridge_source::{Frame, Position};
 use callbridge_spool::Op;
 
 /// So many messages of a source are looked at for another format, before the first that is read.
@@ -58,7 +58,7 @@ pub(super) struct CurrentGap {
 pub(super) struct ReadSoFar {
     pub(super) through: Option<u64>,
     pub(super) refused: Vec<u64>,
-    pub(super) position: Option<FilePosition>,
+    pub(super) position: Option<Position>,
 }
 
 impl IntakeSource {

@@ -149,6 +149,7 @@ fn tell_knowing(intake: &mut Intake, seq: u64, line: &str, known: impl Fn(&str) 
         arrived: now(line),
         bytes,
         position: None,
+        publisher: None,
     };
     intake
         .frame(SOURCE, &frame, &mut |_, id| known(id))
@@ -203,6 +204,7 @@ fn of_a_file_without_times_no_time_of_reading_is_taken_for_that_of_the_call() {
             arrived: EventTime::from_seconds(1_800_000_000),
             bytes: timeless.into_bytes().into(),
             position: None,
+            publisher: None,
         };
         intake
             .frame(SOURCE, &frame, &mut |_, _| None)

@@ -99,6 +99,8 @@ pub struct Outcomes {
     pub letters: u64,
     /// Discarded by a person.
     pub discarded: u64,
+    /// Taken by a broker in place of the CRM.
+    pub forwarded: u64,
 }
 
 /// Calls that began in one hour or on one day.

@@ -10,7 +10,7 @@ const STEP: usize = 10;
 /// A piece of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// `journaled`, `waiting`, `letters`, `discarded`.
+    /// `journaled`, `forwarded`, `waiting`, `letters`, `discarded`.
     pub(crate) class: &'static str,
     pub(crate) y: u64,
     pub(crate) height: u64,
@@ -34,6 +34,8 @@ pub(crate) struct Chart {
     pub(crate) top: u64,
     pub(crate) width: usize,
     pub(crate) total: u64,
+    /// Some were taken by a broker.
+    pub(crate) forwards: bool,
 }
 
 /// All calls of these outcomes.
@@ -43,8 +45,9 @@ pub(crate) const fn total(outcomes: &Outcomes) -> u64 {
         waiting,
         letters,
         discarded,
+        forwarded,
     } = outcomes;
-    *journaled + *waiting + *letters + *discarded
+    *journaled + *forwarded + *waiting + *letters + *discarded
 }
 
 impl Chart {
@@ -63,6 +66,7 @@ impl Chart {
             top,
             width: bars.len().max(1) * STEP,
             total: columns.iter().map(|column| column.total).sum(),
+            forwards: bars.iter().any(|bar| bar.outcomes.forwarded > 0),
             columns,
         }
     }
@@ -71,6 +75,7 @@ impl Chart {
 fn pieces(outcomes: &Outcomes, top: u64) -> Vec<Piece> {
     let parts = [
         ("journaled", outcomes.journaled),
+        ("forwarded", outcomes.forwarded),
         ("waiting", outcomes.waiting),
         ("letters", outcomes.letters),
         ("discarded", outcomes.discarded),
@@ -116,6 +121,7 @@ mod tests {
             waiting: 0,
             letters: 2,
             discarded: 0,
+            forwarded: 0,
         };
         let bar = |outcomes| Bar { from: 0, outcomes };
         let chart = Chart::of(&[bar(outcomes), bar(Outcomes::default())]);

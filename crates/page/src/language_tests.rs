@@ -39,6 +39,7 @@ fn families() -> BTreeSet<String> {
                 "dead",
                 "parked",
                 "discarded",
+                "forwarded",
             ],
         ),
     ];
@@ -217,7 +218,7 @@ fn colours_of_a_chart_are_colours_of_the_style() {
         y: 0,
         height: 1,
     };
-    for class in [piece.class, "waiting", "letters", "discarded"] {
+    for class in [piece.class, "forwarded", "waiting", "letters", "discarded"] {
         assert!(style.contains(&format!("rect.{class}")), "{class}");
     }
 }

@@ -144,6 +144,7 @@ pub(super) fn settled(call: &Unconfirmed, step: &Step) {
         | Step::Rejudged { .. }
         | Step::Moved { .. }
         | Step::Expire
-        | Step::Discard => {}
+        | Step::Discard
+        | Step::Forwarded => {}
     }
 }

@@ -12,6 +12,8 @@
 //!            │           Expire │ └── Discard ──▶ discarded
 //!            └─ Retry, Release ─┴ parked ── Discard ──▶ discarded
 //! ```
+//! `Forwarded` leads from ready to forwarded, where a broker takes the calls in place of the CRM.
+//!
 //! `Rejudged` goes between dead and parked, both ways.
 //!
 //! `Moved` leads from submitted and from dead to ready, and leaves a ready call ready: it goes on
@@ -54,11 +56,13 @@ pub enum State {
     Parked,
     /// Given up by a person. Final.
     Discarded,
+    /// A broker has confirmed it (`--forward`): who reads there sends it. Final.
+    Forwarded,
 }
 
 impl State {
     /// Every state, in the order of the books.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Ready,
         Self::Sending,
         Self::Submitted,
@@ -66,6 +70,7 @@ impl State {
         Self::Dead,
         Self::Parked,
         Self::Discarded,
+        Self::Forwarded,
     ];
 
     /// The word stored and shown: `ready`.
@@ -78,6 +83,7 @@ impl State {
             Self::Dead => "dead",
             Self::Parked => "parked",
             Self::Discarded => "discarded",
+            Self::Forwarded => "forwarded",
         }
     }
 
@@ -231,6 +237,8 @@ pub enum Step {
     Expire,
     /// dead or parked → discarded: by a person.
     Discard,
+    /// ready → forwarded: a broker has confirmed it.
+    Forwarded,
 }
 
 impl Step {
@@ -255,6 +263,7 @@ impl Step {
             Self::Moved { .. } => "moved",
             Self::Expire => "expire",
             Self::Discard => "discard",
+            Self::Forwarded => "forwarded",
         }
     }
 
@@ -279,7 +288,8 @@ impl Step {
             | Self::Rejudged { .. }
             | Self::Moved { .. }
             | Self::Expire
-            | Self::Discard => false,
+            | Self::Discard
+            | Self::Forwarded => false,
         }
     }
 
@@ -325,7 +335,7 @@ pub fn hooked(
         State::Submitted if fate == Some(IfAbsent::Changed) => Some(Step::too_late(message)),
         State::Ready | State::Sending | State::Submitted => Some(Step::Hooked),
         State::Dead => doubtful.then_some(Step::Hooked),
-        State::Journaled | State::Parked | State::Discarded => None,
+        State::Journaled | State::Parked | State::Discarded | State::Forwarded => None,
     }
 }
 
@@ -344,7 +354,7 @@ pub struct Refused {
 /// # Errors
 /// [`Refused`], and the call stays as it is.
 pub fn next(state: State, step: &Step) -> Result<State, Refused> {
-    use State::{Dead, Discarded, Journaled, Parked, Ready, Sending, Submitted};
+    use State::{Dead, Discarded, Forwarded, Journaled, Parked, Ready, Sending, Submitted};
     let to = match step {
         Step::Send => (state == Ready).then_some(Sending),
         Step::Accepted { .. } => (state == Sending).then_some(Submitted),
@@ -357,7 +367,7 @@ pub fn next(state: State, step: &Step) -> Result<State, Refused> {
         Step::Died { reason, .. } => match state {
             Ready | Sending | Submitted if reason.is_parked() => Some(Parked),
             Ready | Sending | Submitted => Some(Dead),
-            Journaled | Dead | Parked | Discarded => None,
+            Journaled | Dead | Parked | Discarded | Forwarded => None,
         },
         Step::Release { .. } => (state == Parked).then_some(Ready),
         Step::Retry { .. } => matches!(state, Dead | Parked).then_some(Ready),
@@ -365,11 +375,12 @@ pub fn next(state: State, step: &Step) -> Result<State, Refused> {
         Step::Rejudged { reason, .. } => match state {
             Dead | Parked if reason.is_parked() => Some(Parked),
             Dead | Parked => Some(Dead),
-            Ready | Sending | Submitted | Journaled | Discarded => None,
+            Ready | Sending | Submitted | Journaled | Discarded | Forwarded => None,
         },
         Step::Moved { .. } => matches!(state, Ready | Submitted | Dead).then_some(Ready),
         Step::Expire => (state == Parked).then_some(Dead),
         Step::Discard => matches!(state, Dead | Parked).then_some(Discarded),
+        Step::Forwarded => (state == Ready).then_some(Forwarded),
     };
     to.ok_or(Refused {
         state,

@@ -154,7 +154,7 @@ impl Store {
         self.settings.clone()
     }
 
-    /// The books. `finished` is always the sum of the seven states.
+    /// The books. `finished` is always the sum of the eight states.
     pub fn books(&self) -> Books {
         let of = |book| u64::try_from(self.tally.get(book)).unwrap_or(0);
         Books {
@@ -166,6 +166,7 @@ impl Store {
             dead: of(Book::Of(State::Dead)),
             parked: of(Book::Of(State::Parked)),
             discarded: of(Book::Of(State::Discarded)),
+            forwarded: of(Book::Of(State::Forwarded)),
             internal: of(Book::Internal),
             skipped: of(Book::Skipped),
             unreadable: of(Book::Unreadable),

@@ -75,7 +75,8 @@ fn reads_cel(config: &Config, flag: &SourceConfig) -> bool {
         | Format::CdrCsv
         | Format::Wazo
         | Format::Freeswitch
-        | Format::FreeswitchCdr => false,
+        | Format::FreeswitchCdr
+        | Format::Call => false,
     })
 }
 

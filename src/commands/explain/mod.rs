@@ -15,7 +15,7 @@ use crate::config::command::Explain;
 use crate::failure::Failure;
 use crate::privilege;
 use callbridge_call::{EventTime, Settings};
-use callbridge_explain::reading::{self, PbxCall, Reading};
+use callbridge_explain::reading::{self, PbxCall, Reading, Told};
 use callbridge_explain::shape::Other;
 use callbridge_explain::story::Times;
 use callbridge_explain::text::{Depth, Paint};
@@ -27,6 +27,7 @@ use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::People;
 use callbridge_mapping::people::files::Watched;
 use callbridge_model::Zone;
+use callbridge_model::clock;
 use callbridge_model::environment::Environment;
 use callbridge_model::exit::Code;
 use callbridge_model::{Judged, TypedNumber};
@@ -45,7 +46,7 @@ const WAITING_MAX: usize = 10_000;
 
 /// The lists; their bad rows are said, and the good ones count.
 pub(crate) fn lists(rules: &Rules, notes: &mut dyn Write) -> Result<Watched, Failure> {
-    let loaded = Watched::load(&rules.trunks, callbridge_model::clock::now().wall);
+    let loaded = Watched::load(&rules.trunks, clock::now().wall);
     let (lists, news) = loaded.map_err(|faults| {
         let words: Vec<String> = faults.iter().map(ToString::to_string).collect();
         Failure::new(Code::Input, words.join("\n"))
@@ -99,8 +100,10 @@ pub fn run(
         Err(EarlyEnd::Failed(failure)) => return Err(failure),
         Ok(()) => {}
     }
+    // Wrong messages have been told, each by itself.
+    let partly = reading.counts().is_readable() || format.tells_whole_calls();
     if reading.counts().is_doubtful()
-        && let Some(words) = unreadable(path, *format, reading.counts().is_readable())
+        && let Some(words) = unreadable(path, *format, partly)
     {
         return Err(Failure::new(Code::Input, words));
     }
@@ -128,7 +131,11 @@ pub(crate) fn open(path: &Path) -> Result<File, Failure> {
         };
         Failure::new(code, format!("{}: cannot be read: {error}", path.display()))
     };
-    let file = File::open(path).map_err(told)?;
+    let from = match path.as_os_str() == "-" {
+        true => Path::new("/dev/stdin"),
+        false => path,
+    };
+    let file = File::open(from).map_err(told)?;
     if file.metadata().map_err(told)?.is_dir() {
         return Err(told(io::Error::from(io::ErrorKind::IsADirectory)));
     }
@@ -218,8 +225,21 @@ struct Printing<'a> {
 }
 
 impl Printing<'_> {
-    fn calls(&mut self, calls: Vec<PbxCall>, now: EventTime) -> Result<(), EarlyEnd> {
-        for heard in calls {
+    fn calls(&mut self, calls: Vec<Told>, now: EventTime) -> Result<(), EarlyEnd> {
+        for told in calls {
+            let heard = match told {
+                Told::Call(heard) => heard,
+                Told::Wrong(wrong) => {
+                    let text = shape::wrong_message(&wrong, self.json);
+                    self.out.write_all(text.as_bytes()).map_err(closed)?;
+                    continue;
+                }
+            };
+            // A message's own time proves nothing: it is judged by our clock.
+            if heard.call.given.is_some() {
+                self.call(heard, clock::now().wall)?;
+                continue;
+            }
             let odd = journal::figures::wrong_start(heard.call.started, now).is_some();
             if odd && self.waiting.len() < WAITING_MAX {
                 self.waiting.push(heard);

@@ -62,7 +62,7 @@ impl<'a> Summary<'a> {
             counts: reading.counts(),
             open: reading.open_calls(),
             endpoints,
-            has_trunks: !config.rules.trunks.is_empty(),
+            has_trunks: reading.is_of_messages() || !config.rules.trunks.is_empty(),
         }
     }
 

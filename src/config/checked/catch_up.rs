@@ -63,7 +63,8 @@ fn unfit(url: &SourceUrl, sources: &[SourceConfig]) -> Option<String> {
         | Format::CelAmqp
         | Format::CdrAmqp
         | Format::Wazo
-        | Format::Freeswitch => Some(
+        | Format::Freeswitch
+        | Format::Call => Some(
             "is no file of CEL or CDRs: give format=cel-csv, cdr-csv or freeswitch-cdr".to_owned(),
         ),
     }

@@ -106,6 +106,13 @@ pub struct SourceConfig {
     pub catch_up: bool,
 }
 
+impl SourceConfig {
+    /// Its messages are calls, and name their PBXs.
+    pub(crate) fn tells_whole_calls(&self) -> bool {
+        self.url.format().tells_whole_calls()
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Crm {
     /// `--crm-url`

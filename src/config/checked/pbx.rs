@@ -24,7 +24,7 @@ pub(super) fn derived(
     }
     let first = sources
         .iter()
-        .find(|it| it.url.pbx.is_none() && !it.catch_up)?;
+        .find(|it| it.url.pbx.is_none() && !it.catch_up && !it.tells_whole_calls())?;
     // A trunk of a PBX that another source tells of is no part of this one.
     let named = |pbx: &str| sources.iter().any(|it| it.url.pbx.as_deref() == Some(pbx));
     let own = |trunk: &&Trunk| !trunk.pbx.as_deref().is_some_and(named);

@@ -49,6 +49,13 @@ pub(super) fn check(
         }
     }
     two_unnamed(&sources, faults);
+    if flags.pbx_id.is_some() && sources.iter().any(SourceConfig::tells_whole_calls) {
+        faults.add(
+            "--pbx-id",
+            "stands beside format=call, whose messages each say their own PBX: remove it (other \
+             sources take pbx=)",
+        );
+    }
     if needs && flags.source.is_empty() {
         faults.add(
             "--source",

@@ -9,12 +9,23 @@ use callbridge_mapping::trunk::{Defaults, Trunk, Trunks, flag};
 use callbridge_model::number::Country;
 use callbridge_source::url::Format;
 
-/// Every `--trunk` over the defaults.
-pub(super) fn check(flags: &TrunkFlags, needs: bool, faults: &mut Faults) -> Trunks {
+/// Every `--trunk` over the defaults, and what those say of calls whose message names no trunk.
+pub(super) fn check(
+    flags: &TrunkFlags,
+    needs: bool,
+    messages: Messages,
+    faults: &mut Faults,
+) -> (Trunks, Trunk) {
     let defaults = defaults(flags, faults);
+    let without_trunk = defaults.trunk("default", "");
     let mut trunks = Vec::new();
     for text in values::given(&flags.trunk) {
         match flag::parse(text, &defaults) {
+            Ok(trunk) if !trunk.has_channels() && messages == Messages::None => faults.add(
+                &format!("--trunk {}", trunk.name),
+                "begins with NAME=ENDPOINT, as in `city=PJSIP/city`: only messages (format=call) \
+                 name a trunk without an endpoint",
+            ),
             Ok(trunk) => trunks.push(trunk),
             Err(wrong) => {
                 let shown = text.split(',').next().unwrap_or_default();
@@ -24,18 +35,40 @@ pub(super) fn check(flags: &TrunkFlags, needs: bool, faults: &mut Faults) -> Tru
             }
         }
     }
-    if needs && flags.trunk.is_empty() {
+    if needs && flags.trunk.is_empty() && messages != Messages::All {
         faults.add(
             "--trunk",
             "is missing: without one every call looks internal",
         );
     }
-    Trunks::new(trunks).unwrap_or_else(|wrong| {
+    let trunks = Trunks::new(trunks).unwrap_or_else(|wrong| {
         for fault in wrong {
             faults.add("--trunk", fault);
         }
         Trunks::default()
-    })
+    });
+    (trunks, without_trunk)
+}
+
+/// Which calls come as messages, that name their trunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Messages {
+    None,
+    Some,
+    All,
+}
+
+impl Messages {
+    /// What `explain` reads may be messages, whatever the sources beside it are.
+    pub(super) fn of(sources: &[SourceConfig], needs: bool) -> Self {
+        let told = sources.iter().filter(|it| it.tells_whole_calls()).count();
+        match told {
+            0 if needs => Self::None,
+            0 => Self::Some,
+            told if told == sources.len() => Self::All,
+            _ => Self::Some,
+        }
+    }
 }
 
 /// Whose the CRM's numbers are where they name no country.
@@ -73,8 +106,10 @@ pub(super) fn known_pbxs(
     pbx_id: Option<&str>,
     faults: &mut Faults,
 ) {
-    // A gateway's stream may bring PBXs that no flag names (`server_name`).
-    let gateway = |source: &SourceConfig| source.url.format() == Format::AmiJson;
+    // A gateway's stream may bring PBXs that no flag names (`server_name`), and messages name theirs.
+    let gateway = |source: &SourceConfig| {
+        source.url.format() == Format::AmiJson || source.tells_whole_calls()
+    };
     if sources.is_empty() || sources.iter().any(gateway) {
         return;
     }

@@ -1,5 +1,6 @@
 //! From flags as typed to a [`Config`], or all that is wrong with them.
 
+use super::trunks::Messages;
 use super::{CallRules, Config, DeadLetters, crm, page, pbx, sources, trunks, webhooks};
 use crate::config::faults::Faults;
 use crate::config::options::{CallFlags, Flags, LogFlags, OperationFlags};
@@ -60,7 +61,8 @@ impl TryFrom<FlagContext<'_>> for Config {
         let columns = flags.sources.columns.as_deref();
         let cel_columns = columns.and_then(|text| faults.take("--columns", sources::columns(text)));
         let not_before = date(flags.calls.not_before.as_deref(), &zone, &mut faults);
-        let trunks = trunks::check(&flags.trunks, needs, &mut faults);
+        let messages = Messages::of(&sources, needs);
+        let (trunks, without_trunk) = trunks::check(&flags.trunks, needs, messages, &mut faults);
         trunks::known_pbxs(
             &trunks,
             &sources,
@@ -90,6 +92,7 @@ impl TryFrom<FlagContext<'_>> for Config {
             rules: Rules {
                 country: trunks::country(&flags.trunks, &trunks),
                 trunks,
+                without_trunk: Some(without_trunk),
                 not_before,
                 require_employee: flags.trunks.require_employee,
                 ..Rules::default()

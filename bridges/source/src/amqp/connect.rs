@@ -4,7 +4,7 @@ use super::words;
 use crate::connect::{Target, client};
 use crate::error::Error;
 use crate::source::Secret;
-use crate::url::Broker;
+use crate::url::{Broker, TcpEndpoint};
 use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo};
 use lapin::{AsyncTcpStream, Connection, ConnectionProperties};
 use secrecy::ExposeSecret;
@@ -28,21 +28,21 @@ pub struct Login {
 }
 
 impl Login {
-    pub(super) fn target(&self) -> Target {
+    fn target(&self, endpoint: &TcpEndpoint) -> Target {
         Target {
-            endpoint: self.broker.endpoint.clone(),
+            endpoint: endpoint.clone(),
             ca_file: self.ca_file.clone(),
             within: self.within,
         }
     }
 
-    fn uri(&self) -> Result<AMQPUri, Error> {
+    fn uri(&self, endpoint: &TcpEndpoint) -> Result<AMQPUri, Error> {
         let secret = self.secret.read(self.variable)?;
         let Broker {
-            endpoint,
             user,
             vhost,
             heartbeat,
+            ..
         } = &self.broker;
         Ok(AMQPUri {
             scheme: AMQPScheme::AMQP,
@@ -62,21 +62,39 @@ impl Login {
         })
     }
 
-    /// Opens the line and logs in. It is not opened again by itself when it is lost.
+    /// Opens the line and logs in: to the first of the broker's nodes that lets us in. It is not
+    /// opened again by itself when it is lost.
     ///
     /// # Errors
-    /// In words: no connection, TLS refused, login refused, no such virtual host.
+    /// In words, of the last node: no connection, TLS refused, login refused, no such virtual host.
     pub async fn open(&self) -> Result<Connection, Error> {
-        let target = self.target();
-        match tokio::time::timeout(self.within, self.connect(&target)).await {
+        self.open_node().await.map(|(connection, _)| connection)
+    }
+
+    /// The same, with the node that it is.
+    pub(super) async fn open_node(&self) -> Result<(Connection, Target), Error> {
+        let target = self.target(&self.broker.endpoint);
+        let mut opened = self.open_at(&target).await.map(|line| (line, target));
+        for endpoint in &self.broker.others {
+            if let Err(error) = &opened {
+                tracing::debug!(%error, "the next node of the broker is tried");
+                let target = self.target(endpoint);
+                opened = self.open_at(&target).await.map(|line| (line, target));
+            }
+        }
+        opened
+    }
+
+    async fn open_at(&self, target: &Target) -> Result<Connection, Error> {
+        match tokio::time::timeout(self.within, self.connect(target)).await {
             Ok(opened) => opened,
             Err(_) => Err(target.timed_out()),
         }
     }
 
     async fn connect(&self, target: &Target) -> Result<Connection, Error> {
-        let uri = self.uri()?;
-        let endpoint = self.broker.endpoint.clone();
+        let endpoint = target.endpoint.clone();
+        let uri = self.uri(&endpoint)?;
         let tls = match endpoint.tls {
             true => Some(client(self.ca_file.clone()).await?),
             false => None,

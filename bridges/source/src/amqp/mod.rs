@@ -3,17 +3,20 @@
 //! What is not acknowledged when the line ends, for whatever reason, the broker gives again.
 
 mod connect;
+mod stream;
 mod tags;
 mod words;
 
 pub use connect::Login;
-pub use words::declare_command;
+pub use stream::declare_stream;
+pub use words::{declare_command, declare_stream_command};
 
 use crate::VerdictReader;
 use crate::connect::Target;
 use crate::error::Error;
 use crate::source::{Access, Context, Stop};
 use crate::url::QueueSource;
+use crate::{Position, StreamPosition};
 use callbridge_formats::MESSAGE_BYTES_MAX;
 use futures_util::StreamExt;
 use lapin::message::Delivery;
@@ -31,12 +34,22 @@ const CONSUMER: &str = "callbridge";
 /// The consumer of one queue.
 pub(crate) struct Consumer {
     source: QueueSource,
+    /// Of a stream: the last message that was given to the ring.
+    place: Option<StreamPosition>,
     verdicts: VerdictReader,
 }
 
 impl Consumer {
-    pub(crate) fn new(source: QueueSource, verdicts: VerdictReader) -> Self {
-        Self { source, verdicts }
+    pub(crate) fn new(
+        source: QueueSource,
+        start: Option<StreamPosition>,
+        verdicts: VerdictReader,
+    ) -> Self {
+        Self {
+            place: start.filter(|place| source.is_stream && place.stream == source.queue),
+            source,
+            verdicts,
+        }
     }
 
     /// One connection, from opening to its end: why it ended, or nothing when told to stop.
@@ -46,17 +59,28 @@ impl Consumer {
             () = stop.told() => return None,
         }
         let login = login(&self.source, &context.access);
+        let arguments = match self.source.is_stream {
+            true => stream::from(self.place.as_ref(), context.access.settings.stream_from),
+            false => FieldTable::default(),
+        };
         let opened = tokio::select! {
-            opened = open(&login, &self.source, context.access.settings.prefetch) => opened,
+            opened = open(&login, &self.source, context.access.settings.prefetch, arguments) => {
+                opened
+            }
             () = stop.told() => return None,
         };
-        let (connection, channel, consumer) = match opened {
+        let OpenQueue {
+            connection,
+            target,
+            channel,
+            consumer,
+        } = match opened {
             Ok(opened) => opened,
             Err(error) => return Some(error),
         };
-        let target = login.target();
         let mut session = Session {
             source: &self.source,
+            place: &mut self.place,
             verdicts: &self.verdicts,
             target,
             channel,
@@ -84,8 +108,7 @@ fn login(source: &QueueSource, access: &Access) -> Login {
 /// read, and leaves.
 pub(crate) async fn probe(source: &QueueSource, access: &Access) -> Result<(), Error> {
     let login = login(source, access);
-    let target = login.target();
-    let connection = login.open().await?;
+    let (connection, target) = login.open_node().await?;
     let found = queue(&connection, &target, source);
     let found = match tokio::time::timeout(login.within, found).await {
         Ok(Ok((channel, _))) => may_read(&channel, &target, source).await,
@@ -121,8 +144,17 @@ async fn may_read(channel: &Channel, target: &Target, source: &QueueSource) -> R
     }
 }
 
+/// A line on which a queue is consumed.
+struct OpenQueue {
+    connection: Connection,
+    target: Target,
+    channel: Channel,
+    consumer: lapin::Consumer,
+}
+
 struct Session<'a> {
     source: &'a QueueSource,
+    place: &'a mut Option<StreamPosition>,
     verdicts: &'a VerdictReader,
     target: Target,
     channel: Channel,
@@ -186,11 +218,35 @@ impl Session<'_> {
             bytes.truncate(MESSAGE_BYTES_MAX);
             context.line.counts.too_long();
         }
-        let mut giving = std::pin::pin!(context.line.give(bytes, None));
+        let place = match self.source.is_stream {
+            true => Some(
+                stream::place(&self.source.queue, &delivery.properties).ok_or_else(|| {
+                    let words = "a message of the stream says no offset: is it a stream?";
+                    self.target.not_that(words.to_owned())
+                })?,
+            ),
+            false => None,
+        };
+        // An offset in the middle of a chunk: what stands before it is given once more.
+        if let (Some(new), Some(last)) = (&place, self.place.as_ref())
+            && new.offset <= last.offset
+        {
+            let options = BasicAckOptions::default();
+            return self
+                .soon(self.channel.basic_ack(delivery.delivery_tag, options))
+                .await;
+        }
+        let told = self.source.format.tells_whole_calls();
+        let publisher = told.then(|| Box::new(stream::publisher(&delivery.properties)));
+        let position = place.clone().map(Position::Stream);
+        let mut giving = std::pin::pin!(context.line.give_message(bytes, position, publisher));
         loop {
             tokio::select! {
                 seq = &mut giving => {
                     self.tags.given(seq?, delivery.delivery_tag);
+                    if place.is_some() {
+                        *self.place = place;
+                    }
                     return Ok(());
                 }
                 judged = self.verdicts.next() => {
@@ -225,6 +281,11 @@ impl Session<'_> {
     async fn answer(&self, answers: &[BrokerReply]) -> Result<(), Error> {
         for answer in answers {
             match answer {
+                // A stream keeps what is in it: there is nothing to be rejected.
+                BrokerReply::Reject(tag) if self.source.is_stream => {
+                    let options = BasicAckOptions::default();
+                    self.soon(self.channel.basic_ack(*tag, options)).await?;
+                }
                 BrokerReply::Reject(tag) => {
                     let options = BasicRejectOptions { requeue: false };
                     self.soon(self.channel.basic_reject(*tag, options)).await?;
@@ -255,25 +316,24 @@ async fn open(
     login: &Login,
     source: &QueueSource,
     prefetch: u16,
-) -> Result<(Connection, Channel, lapin::Consumer), Error> {
-    let target = login.target();
+    arguments: FieldTable,
+) -> Result<OpenQueue, Error> {
+    let (connection, target) = login.open_node().await?;
     let lost = |error: lapin::Error| words::lost(&target, &source.broker, &error);
-    let connection = login.open().await?;
     let opening = async {
         let (channel, consumers) = queue(&connection, &target, source).await?;
         // A quorum queue takes an exclusive consumer and lets others in beside it.
-        if consumers > 0 {
+        if consumers > 0 && !source.is_stream {
             return Err(words::occupied(&target, source, "it is consumed already"));
         }
         let qos = channel.basic_qos(prefetch, BasicQosOptions::default());
         qos.await.map_err(lost)?;
         let options = BasicConsumeOptions {
-            exclusive: true,
+            exclusive: !source.is_stream,
             ..BasicConsumeOptions::default()
         };
         let queue = ShortString::from(source.queue.clone());
-        let table = FieldTable::default();
-        let consumer = channel.basic_consume(queue, CONSUMER.into(), options, table);
+        let consumer = channel.basic_consume(queue, CONSUMER.into(), options, arguments);
         match consumer.await {
             Ok(consumer) => Ok((channel, consumer)),
             Err(error) => Err(words::consuming(&target, source, &error)),
@@ -284,7 +344,12 @@ async fn open(
         Err(_) => Err(target.timed_out()),
     };
     match opened {
-        Ok((channel, consumer)) => Ok((connection, channel, consumer)),
+        Ok((channel, consumer)) => Ok(OpenQueue {
+            connection,
+            target,
+            channel,
+            consumer,
+        }),
         Err(error) => {
             leave(&connection, "refused", login.within).await;
             Err(error)
@@ -318,7 +383,7 @@ async fn queue(
                 durable: true,
                 ..QueueDeclareOptions::default()
             };
-            let made = channel.queue_declare(name(), durable, FieldTable::default());
+            let made = channel.queue_declare(name(), durable, stream::kind(source.is_stream));
             made.await.map_err(refused)?;
         }
         Err(error) => return Err(refused(error)),

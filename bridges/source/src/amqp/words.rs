@@ -64,9 +64,13 @@ pub(super) fn finding(target: &Target, source: &QueueSource, error: &lapin::Erro
             "{endpoint}: {said}; make the exchange, or mend exchange= in the URL"
         )),
         Some((NOT_FOUND, _)) => Error::Queue(format!(
-            "{endpoint}: there is no queue {queue} in virtual host {vhost}; make it: \
-             {}, or give declare=yes",
-            declare_command(vhost, queue)
+            "{endpoint}: there is no {} {queue} in virtual host {vhost}; make it: {}, or give \
+             declare=yes",
+            if source.is_stream { "stream" } else { "queue" },
+            match source.is_stream {
+                true => declare_stream_command(vhost, queue),
+                false => declare_command(vhost, queue),
+            }
         )),
         Some((ACCESS_REFUSED, said)) => right(target, broker, &said),
         Some((_, said)) => Error::Queue(format!("{endpoint}: queue {queue}: {said}")),
@@ -81,6 +85,12 @@ pub fn declare_command(vhost: &str, queue: &str) -> String {
     } else {
         format!("rabbitmqadmin --vhost={vhost} declare queue name={queue} durable=true")
     }
+}
+
+/// The command that makes a stream.
+pub fn declare_stream_command(vhost: &str, stream: &str) -> String {
+    let make = declare_command(vhost, stream);
+    format!("{make} arguments='{{\"x-queue-type\":\"stream\",\"x-max-age\":\"30D\"}}'")
 }
 
 fn right(target: &Target, broker: &Broker, said: &str) -> Error {

@@ -4,13 +4,14 @@
 //! ami://USER@HOST[:5038]      amis://USER@HOST[:5039]      AMI over TCP, over TLS
 //! esl://HOST[:8021][?clear=yes]                            FreeSWITCH's event socket
 //! ws://HOST[:80][/PATH]       wss://HOST[:443][/PATH]      AMI as JSON over a WebSocket
-//! amqp://USER@HOST[:5672][/VHOST]?queue=Q&format=F         amqps://…[:5671]
+//! amqp://USER@HOST[:5672][,HOST…][/VHOST]?queue=Q&format=F amqps://…[:5671]; or stream=S
 //! file:///PATH?format=F[&from=end|start|DATE]
 //! ```
 //! Every URL takes `pbx=`, `secret-file=`, `ca-file=`; the broker's also `exchange=`, `bind=`,
 //! `declare=yes`, `heartbeat=`. `%2F` and the like stand for their characters; `+` is a plus.
 
 mod address;
+mod broker;
 mod fault;
 mod keys;
 mod parse;
@@ -63,6 +64,8 @@ impl fmt::Display for TcpEndpoint {
 pub struct Broker {
     /// Where it listens.
     pub endpoint: TcpEndpoint,
+    /// Other nodes of it, tried in turn.
+    pub others: Vec<TcpEndpoint>,
     /// The user's name.
     pub user: String,
     /// The virtual host; `/` when the URL names none.
@@ -78,6 +81,8 @@ pub struct QueueSource {
     pub broker: Broker,
     /// Its name.
     pub queue: String,
+    /// It is a stream: read from a place that is ours to keep, by as many as like.
+    pub is_stream: bool,
     /// How its messages are written.
     pub format: Format,
     /// Declared, durable, if it is missing (`declare=yes`).
@@ -205,6 +210,21 @@ impl SourceUrl {
         self.shown.split("://").next().unwrap_or_default()
     }
 
+    /// What the place that it was read to is kept under: the URL as it was given; of a stream, what
+    /// stays the same when nodes come and go.
+    pub fn place(&self) -> String {
+        match &self.transport {
+            Transport::Amqp(source) if source.is_stream => {
+                format!("stream:{}?{}", source.broker.vhost, source.queue)
+            }
+            Transport::Ami { .. }
+            | Transport::Esl { .. }
+            | Transport::WebSocket { .. }
+            | Transport::Amqp(_)
+            | Transport::File { .. } => self.to_string(),
+        }
+    }
+
     /// Where it is reached; `None` for a file.
     pub const fn endpoint(&self) -> Option<&TcpEndpoint> {
         match &self.transport {
@@ -276,6 +296,42 @@ impl QueueUrl {
     /// As it was given, but for the file of its secret.
     pub fn public(&self) -> String {
         without_secret_file(&self.shown)
+    }
+}
+
+/// A stream that calls are published to: `amqp://USER@H1,H2/VHOST?stream=S` (`--forward`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamUrl {
+    pub(crate) shown: String,
+    /// Where it is.
+    pub broker: Broker,
+    /// Its name.
+    pub stream: String,
+    /// Declared if it is missing (`declare=yes`).
+    pub declare: bool,
+    /// The file whose first line is the secret (`secret-file=`).
+    pub secret_file: Option<PathBuf>,
+    /// PEM certificates that replace the system's roots (`ca-file=`).
+    pub ca_file: Option<PathBuf>,
+}
+
+impl StreamUrl {
+    /// Reads one `--forward`.
+    ///
+    /// # Errors
+    /// All that is wrong with it, each a full sentence with its cure.
+    pub fn parse(text: &str) -> Result<Self, Vec<UrlFault>> {
+        parse::forward(text)
+    }
+
+    /// As it was given, but for the file of its secret.
+    pub fn public(&self) -> String {
+        without_secret_file(&self.shown)
+    }
+
+    /// What stays the same when nodes come and go.
+    pub fn place(&self) -> String {
+        format!("stream:{}?{}", self.broker.vhost, self.stream)
     }
 }
 

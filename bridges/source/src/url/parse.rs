@@ -1,7 +1,8 @@
 //! Text → checked URL, or every fault of it.
 
+use super::broker::{broker, queue_or_stream, split_hosts, stream};
 use super::keys::{Keys, decoded};
-use super::{Broker, Format, From, QueueSource, QueueUrl, TcpEndpoint, UrlDate, UrlFault};
+use super::{Format, From, QueueSource, QueueUrl, StreamUrl, TcpEndpoint, UrlDate, UrlFault};
 use super::{SourceUrl, Transport};
 use crate::EventTime;
 use std::path::{Path, PathBuf};
@@ -10,29 +11,32 @@ use url::Url;
 const SCHEMES: &str = "ami://, amis://, esl://, ws://, wss://, amqp://, amqps://, file:///";
 const SOURCE_EXAMPLE: &str = "for instance ami://USER@HOST:5038 or ws://HOST:8000/";
 const QUEUE_EXAMPLE: &str = "for instance amqp://USER@HOST/VHOST?queue=Q";
-const FILE_FORMATS: &str = "ami, ami-json, cel-csv, cdr-csv, freeswitch or freeswitch-cdr";
-const QUEUE_FORMATS: &str = "asterisk-cel, asterisk-cdr, wazo or freeswitch";
-/// Seconds between two heartbeats when the URL does not say: a dead line is found in 30.
-const HEARTBEAT: u16 = 15;
+const STREAM_EXAMPLE: &str = "for instance amqp://USER@HOST1,HOST2/VHOST?stream=S";
+const FILE_FORMATS: &str = "ami, ami-json, cel-csv, cdr-csv, freeswitch, freeswitch-cdr or call";
+const QUEUE_FORMATS: &str = "asterisk-cel, asterisk-cdr, wazo, freeswitch or call";
 
 const COMMON_KEYS: &[&str] = &["pbx", "secret-file", "ca-file"];
 const ESL_KEYS: &[&str] = &["clear", "pbx", "secret-file"];
 const FILE_KEYS: &[&str] = &["format", "from", "pbx", "secret-file", "ca-file"];
 #[rustfmt::skip]
 const AMQP_KEYS: &[&str] = &[
-    "queue", "format", "exchange", "bind", "declare", "heartbeat", "pbx", "secret-file", "ca-file",
+    "queue", "stream", "format", "exchange", "bind", "declare", "heartbeat", "pbx", "secret-file",
+    "ca-file",
 ];
 const QUEUE_KEYS: &[&str] = &["queue", "heartbeat", "secret-file", "ca-file"];
+const STREAM_KEYS: &[&str] = &["stream", "declare", "heartbeat", "secret-file", "ca-file"];
 
 /// What stands before the query.
-struct Front<'a> {
+pub(super) struct Front<'a> {
     shown: &'a str,
-    url: &'a Url,
+    pub(super) url: &'a Url,
+    /// Hosts after the first one.
+    pub(super) other_hosts: &'a [String],
     variable: &'static str,
 }
 
 impl Front<'_> {
-    fn missing(&self, part: &'static str, cure: impl Into<String>) -> UrlFault {
+    pub(super) fn missing(&self, part: &'static str, cure: impl Into<String>) -> UrlFault {
         UrlFault::Missing {
             url: self.shown.to_owned(),
             part,
@@ -40,7 +44,7 @@ impl Front<'_> {
         }
     }
 
-    fn needless(&self, part: &'static str, cure: &'static str) -> UrlFault {
+    pub(super) fn needless(&self, part: &'static str, cure: &'static str) -> UrlFault {
         UrlFault::Needless {
             url: self.shown.to_owned(),
             part,
@@ -57,7 +61,7 @@ impl Front<'_> {
         }
     }
 
-    fn endpoint(&self, tls: bool, port: u16, faults: &mut Vec<UrlFault>) -> TcpEndpoint {
+    pub(super) fn endpoint(&self, tls: bool, port: u16, faults: &mut Vec<UrlFault>) -> TcpEndpoint {
         let host = self.url.host_str().unwrap_or_default();
         if host.is_empty() {
             faults.push(self.missing("the host", "write it after ://"));
@@ -71,7 +75,7 @@ impl Front<'_> {
         }
     }
 
-    fn user(&self, faults: &mut Vec<UrlFault>) -> String {
+    pub(super) fn user(&self, faults: &mut Vec<UrlFault>) -> String {
         let user = decoded(self.url.username());
         if user.is_empty() {
             let cure = format!("write {}://USER@HOST", self.url.scheme());
@@ -110,7 +114,8 @@ fn url(shown: &str, text: &str, example: &'static str) -> Result<Url, Vec<UrlFau
 /// Reads a `--source`.
 pub(super) fn source(text: &str) -> Result<SourceUrl, Vec<UrlFault>> {
     let shown = masked(text);
-    let url = url(&shown, text, SOURCE_EXAMPLE)?;
+    let (text, other_hosts) = hosts(text);
+    let url = url(&shown, &text, SOURCE_EXAMPLE)?;
     let scheme = url.scheme();
     let (known, variable) = match scheme {
         "ami" | "amis" | "ws" | "wss" => (COMMON_KEYS, "CALLBRIDGE_AMI_SECRET"),
@@ -129,6 +134,7 @@ pub(super) fn source(text: &str) -> Result<SourceUrl, Vec<UrlFault>> {
     let front = Front {
         shown: &shown,
         url: &url,
+        other_hosts: &other_hosts,
         variable,
     };
     front.check_password(&mut faults);
@@ -165,6 +171,18 @@ pub(super) fn source(text: &str) -> Result<SourceUrl, Vec<UrlFault>> {
         "file" => file(&front, &mut keys, &mut faults),
         _ => Transport::Amqp(queue_source(&front, &mut keys, &mut faults)),
     };
+    let whole = match &transport {
+        Transport::Amqp(QueueSource { format, .. }) | Transport::File { format, .. } => {
+            format.tells_whole_calls()
+        }
+        Transport::Ami { .. } | Transport::Esl { .. } | Transport::WebSocket { .. } => false,
+    };
+    if whole && pbx.is_some() {
+        faults.push(front.needless(
+            "pbx=",
+            "each message of format=call says its own PBX: remove it",
+        ));
+    }
     if !faults.is_empty() {
         return Err(faults);
     }
@@ -177,37 +195,99 @@ pub(super) fn source(text: &str) -> Result<SourceUrl, Vec<UrlFault>> {
     })
 }
 
+/// Several hosts are a broker's alone.
+fn hosts(text: &str) -> (String, Vec<String>) {
+    match text.starts_with("amqp") {
+        true => split_hosts(text),
+        false => (text.to_owned(), Vec::new()),
+    }
+}
+
+/// A broker's URL that is written to, whatever it names there.
+struct Target {
+    shown: String,
+    url: Url,
+    other_hosts: Vec<String>,
+}
+
+impl Target {
+    fn read(text: &str, example: &'static str) -> Result<Self, Vec<UrlFault>> {
+        let shown = masked(text);
+        let (text, other_hosts) = hosts(text);
+        let url = url(&shown, &text, example)?;
+        if !matches!(url.scheme(), "amqp" | "amqps") {
+            return Err(vec![UrlFault::Scheme {
+                scheme: url.scheme().to_owned(),
+                url: shown,
+                known: "amqp://, amqps://",
+            }]);
+        }
+        Ok(Self {
+            shown,
+            url,
+            other_hosts,
+        })
+    }
+
+    fn front(&self, variable: &'static str, faults: &mut Vec<UrlFault>) -> Front<'_> {
+        let front = Front {
+            shown: &self.shown,
+            url: &self.url,
+            other_hosts: &self.other_hosts,
+            variable,
+        };
+        front.check_password(faults);
+        front
+    }
+
+    fn keys(&self, known: &[&str], faults: &mut Vec<UrlFault>) -> Keys<'_> {
+        let query = self.url.query().unwrap_or_default();
+        Keys::read(&self.shown, self.url.scheme(), known, query, faults)
+    }
+}
+
 /// Reads a `--dead-letter-queue`.
 pub(super) fn queue(text: &str) -> Result<QueueUrl, Vec<UrlFault>> {
-    let shown = masked(text);
-    let url = url(&shown, text, QUEUE_EXAMPLE)?;
-    if !matches!(url.scheme(), "amqp" | "amqps") {
-        return Err(vec![UrlFault::Scheme {
-            scheme: url.scheme().to_owned(),
-            url: shown,
-            known: "amqp://, amqps://",
-        }]);
-    }
+    let target = Target::read(text, QUEUE_EXAMPLE)?;
     let mut faults = Vec::new();
-    let front = Front {
-        shown: &shown,
-        url: &url,
-        variable: "CALLBRIDGE_DEAD_LETTER_SECRET",
-    };
-    front.check_password(&mut faults);
-    let query = url.query().unwrap_or_default();
-    let mut keys = Keys::read(&shown, url.scheme(), QUEUE_KEYS, query, &mut faults);
+    let front = target.front("CALLBRIDGE_DEAD_LETTER_SECRET", &mut faults);
+    let mut keys = target.keys(QUEUE_KEYS, &mut faults);
     let broker = broker(&front, &mut keys, &mut faults);
-    let queue = queue_name(&front, &mut keys, &mut faults);
+    let (queue, _) = queue_or_stream(&front, &mut keys, &mut faults);
     let secret_file = keys.take("secret-file").map(PathBuf::from);
     let ca_file = keys.take("ca-file").map(PathBuf::from);
     if !faults.is_empty() {
         return Err(faults);
     }
     Ok(QueueUrl {
-        shown,
+        shown: target.shown,
         broker,
         queue,
+        secret_file,
+        ca_file,
+    })
+}
+
+/// Reads a `--forward`.
+pub(super) fn forward(text: &str) -> Result<StreamUrl, Vec<UrlFault>> {
+    let target = Target::read(text, STREAM_EXAMPLE)?;
+    let mut faults = Vec::new();
+    let front = target.front("CALLBRIDGE_FORWARD_SECRET", &mut faults);
+    let mut keys = target.keys(STREAM_KEYS, &mut faults);
+    let broker = broker(&front, &mut keys, &mut faults);
+    let stream = stream(&front, &mut keys, &mut faults);
+    let words = [("yes", true), ("no", false)];
+    let declare = keys.word("declare", &words, "yes or no", &mut faults);
+    let secret_file = keys.take("secret-file").map(PathBuf::from);
+    let ca_file = keys.take("ca-file").map(PathBuf::from);
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    Ok(StreamUrl {
+        shown: target.shown,
+        broker,
+        stream,
+        declare: declare == Some(true),
         secret_file,
         ca_file,
     })
@@ -233,52 +313,15 @@ fn event_socket(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<UrlFaul
     Transport::Esl { endpoint }
 }
 
-fn broker(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<UrlFault>) -> Broker {
-    let tls = front.url.scheme() == "amqps";
-    let path = front.url.path();
-    let vhost = decoded(path.strip_prefix('/').unwrap_or(path));
-    let heartbeat = match keys.take("heartbeat") {
-        None => HEARTBEAT,
-        Some(text) => match text.parse::<u16>() {
-            Ok(seconds @ 2..=25) => seconds,
-            Ok(_) | Err(_) => {
-                let allowed = "2 to 25 (seconds): a dead line must be found within a minute";
-                faults.push(keys.fault("heartbeat", text, allowed));
-                HEARTBEAT
-            }
-        },
-    };
-    Broker {
-        endpoint: front.endpoint(tls, if tls { 5671 } else { 5672 }, faults),
-        user: front.user(faults),
-        vhost: if vhost.is_empty() {
-            "/".to_owned()
-        } else {
-            vhost
-        },
-        heartbeat,
-    }
-}
-
-fn queue_name(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<UrlFault>) -> String {
-    let name = keys.take("queue").unwrap_or_default();
-    if name.is_empty() {
-        faults.push(front.missing("queue=", "name the durable queue: queue=NAME"));
-    } else if name.len() > 255 {
-        let allowed = "a name of at most 255 bytes";
-        faults.push(keys.fault("queue", name.clone(), allowed));
-    }
-    name
-}
-
 fn queue_source(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<UrlFault>) -> QueueSource {
     let broker = broker(front, keys, faults);
-    let queue = queue_name(front, keys, faults);
+    let (queue, is_stream) = queue_or_stream(front, keys, faults);
     let formats = [
         Format::CelAmqp,
         Format::CdrAmqp,
         Format::Wazo,
         Format::Freeswitch,
+        Format::Call,
     ];
     let format = format(front, keys, &formats, QUEUE_FORMATS, faults);
     let words = [("yes", true), ("no", false)];
@@ -293,9 +336,14 @@ fn queue_source(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<UrlFaul
     if bind.is_some() && exchange.is_none() {
         faults.push(front.missing("exchange=", "name what bind= binds to, or remove bind="));
     }
+    if is_stream && exchange.is_some() {
+        let cure = "a stream is published to by its name; bind it by hand where it is not";
+        faults.push(front.needless("exchange=", cure));
+    }
     QueueSource {
         broker,
         queue,
+        is_stream,
         format,
         declare: declare == Some(true),
         exchange,
@@ -331,7 +379,7 @@ fn file(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<UrlFault>) -> T
     #[rustfmt::skip]
     let formats = [
         Format::Ami, Format::AmiJson, Format::CelCsv, Format::CdrCsv, Format::Freeswitch,
-        Format::FreeswitchCdr,
+        Format::FreeswitchCdr, Format::Call,
     ];
     let format = format(front, keys, &formats, FILE_FORMATS, faults);
     let from = match keys.take("from") {

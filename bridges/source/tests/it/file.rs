@@ -2,7 +2,7 @@
 //! tested one by one beside the follower.
 
 use crate::stage::{Stage, settings};
-use callbridge_source::{FilePosition, Item, Limits};
+use callbridge_source::{FilePosition, Item, Limits, Position};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -52,7 +52,9 @@ async fn a_file_is_read_to_its_end_told_and_followed() {
     stage.up().await;
     assert_eq!(stage.text().await, "a");
     let frame = stage.frame().await;
-    let position = frame.position.expect("a place");
+    let Some(Position::File(position)) = frame.position else {
+        panic!("a frame of a file has a place in it");
+    };
     assert_eq!(
         (&frame.bytes[..], frame.seq, position.offset),
         (&b"b"[..], 2, 4)

@@ -2,7 +2,7 @@
 
 use callbridge_source::url::SourceUrl;
 use callbridge_source::{
-    Bounds, Counts, EventTime, FilePosition, Frame, Intake, Item, Limits, Secret, Settings, Source,
+    Bounds, Counts, EventTime, Frame, Intake, Item, Limits, Position, Secret, Settings, Source,
     SourceId, Verdicts, ring, verdicts,
 };
 use std::time::Duration;
@@ -78,7 +78,7 @@ impl Stage {
         url: &str,
         settings: Settings,
         limits: Limits,
-        start: Option<FilePosition>,
+        start: Option<Position>,
     ) -> Self {
         let url = SourceUrl::parse(url).unwrap_or_else(|faults| panic!("{url}: {faults:?}"));
         let secret = Secret::of(&url, Some("bridgesecret".into()));

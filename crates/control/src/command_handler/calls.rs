@@ -252,7 +252,9 @@ fn day_of(now: EventTime, zone: &Zone) -> Option<EventTime> {
 /// Is it to be told of a call that has moved? New ones are, and those that have come to their end.
 fn is_news(call: &Listed, under_way: &mut BTreeSet<RowId>) -> bool {
     match call.state {
-        Some(State::Journaled | State::Dead | State::Parked | State::Discarded) | None => {
+        Some(State::Journaled | State::Dead | State::Parked)
+        | Some(State::Discarded | State::Forwarded)
+        | None => {
             under_way.remove(&call.id);
             true
         }
@@ -271,7 +273,7 @@ fn item(call: Listed) -> Value {
         None => Outcome::Internal,
         Some(State::Dead | State::Parked) => Outcome::DeadLetter,
         Some(State::Ready | State::Sending | State::Submitted | State::Journaled)
-        | Some(State::Discarded) => Outcome::Journal,
+        | Some(State::Discarded | State::Forwarded) => Outcome::Journal,
     };
     let judged = Judged {
         record: call.record,

@@ -146,8 +146,8 @@ pub struct LeadField {
     pub what: String,
 }
 
-/// `finished = ready + sending + submitted + journaled + dead + parked + discarded` at every
-/// instant; `internal`, `skipped` and `unreadable` stand beside it.
+/// `finished = ready + sending + submitted + journaled + forwarded + dead + parked + discarded` at
+/// every instant; `internal`, `skipped` and `unreadable` stand beside it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Books {
     /// Finished customer calls in all.
@@ -160,6 +160,9 @@ pub struct Books {
     pub submitted: u64,
     /// Confirmed in the journal.
     pub journaled: u64,
+    /// Confirmed by a broker (`--forward`).
+    #[serde(default)]
+    pub forwarded: u64,
     /// Dead letters.
     pub dead: u64,
     /// Waiting for a lead.
@@ -182,6 +185,7 @@ impl Books {
                 + self.sending
                 + self.submitted
                 + self.journaled
+                + self.forwarded
                 + self.dead
                 + self.parked
                 + self.discarded
@@ -193,13 +197,14 @@ impl Books {
     }
 
     /// Each book with its name, in the order of the shape.
-    pub const fn named(&self) -> [(&'static str, u64); 11] {
+    pub const fn named(&self) -> [(&'static str, u64); 12] {
         [
             ("finished", self.finished),
             ("ready", self.ready),
             ("sending", self.sending),
             ("submitted", self.submitted),
             ("journaled", self.journaled),
+            ("forwarded", self.forwarded),
             ("dead", self.dead),
             ("parked", self.parked),
             ("discarded", self.discarded),

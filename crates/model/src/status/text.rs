@@ -121,9 +121,13 @@ impl Status {
         let b = &self.books;
         let balance = if b.balance() { "" } else { " (unbalanced!)" };
         let _ = writeln!(text, "books    {} finished{balance}", b.finished);
+        let forwarded = match b.forwarded {
+            0 => String::new(),
+            forwarded => format!(", {forwarded} forwarded"),
+        };
         let _ = writeln!(
             text,
-            "         {} ready, {} sending, {} submitted, {} journaled\n         \
+            "         {} ready, {} sending, {} submitted, {} journaled{forwarded}\n         \
              {} dead, {} parked, {} discarded",
             b.ready, b.sending, b.submitted, b.journaled, b.dead, b.parked, b.discarded
         );

@@ -9,7 +9,7 @@ use askama::Template;
 use axum::http::StatusCode;
 
 /// The states that a call can be in, as one looks for them.
-pub(crate) const STATES: [&str; 7] = [
+pub(crate) const STATES: [&str; 8] = [
     "journaled",
     "ready",
     "sending",
@@ -17,6 +17,7 @@ pub(crate) const STATES: [&str; 7] = [
     "dead",
     "parked",
     "discarded",
+    "forwarded",
 ];
 
 #[derive(Template)]

@@ -389,6 +389,7 @@ fn outcomes(n: u64) -> Outcomes {
         waiting: n / 9,
         letters: n / 12,
         discarded: n / 30,
+        forwarded: 0,
     }
 }
 

@@ -21,11 +21,12 @@ pub(crate) enum Book {
     /// Rows that the purge took; the book of their state still counts them.
     PurgedJournaled,
     PurgedDiscarded,
+    PurgedForwarded,
     /// Unreadable letters that are kept; no more than the limit.
     UnreadableKept,
 }
 
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 16] = [
     "ready",
     "sending",
     "submitted",
@@ -33,6 +34,7 @@ const NAMES: [&str; 14] = [
     "dead",
     "parked",
     "discarded",
+    "forwarded",
     "finished",
     "internal",
     "skipped",
@@ -40,6 +42,7 @@ const NAMES: [&str; 14] = [
     "purged_journaled",
     "purged_discarded",
     "unreadable_kept",
+    "purged_forwarded",
 ];
 
 /// The words of the books, in the order of their places.
@@ -51,13 +54,14 @@ impl Book {
     const fn place(self) -> usize {
         match self {
             Self::Of(state) => state as usize,
-            Self::Finished => 7,
-            Self::Internal => 8,
-            Self::Skipped => 9,
-            Self::Unreadable => 10,
-            Self::PurgedJournaled => 11,
-            Self::PurgedDiscarded => 12,
-            Self::UnreadableKept => 13,
+            Self::Finished => 8,
+            Self::Internal => 9,
+            Self::Skipped => 10,
+            Self::Unreadable => 11,
+            Self::PurgedJournaled => 12,
+            Self::PurgedDiscarded => 13,
+            Self::UnreadableKept => 14,
+            Self::PurgedForwarded => 15,
         }
     }
 }
@@ -219,16 +223,20 @@ pub fn recount(store: &Store) -> Result<Recount, Error> {
             .ok_or_else(|| store.damaged(format!("a call has the state {word}")))?;
         rows[Book::Of(state).place()] = count;
     }
-    let purged = [Book::PurgedJournaled, Book::PurgedDiscarded];
-    for (state, purged) in [State::Journaled, State::Discarded].into_iter().zip(purged) {
+    let purged = [
+        (State::Journaled, Book::PurgedJournaled),
+        (State::Discarded, Book::PurgedDiscarded),
+        (State::Forwarded, Book::PurgedForwarded),
+    ];
+    for (state, purged) in purged {
         rows[Book::Of(state).place()] += store.tally.get(purged);
     }
-    rows[Book::Finished.place()] = rows[..7].iter().sum();
+    rows[Book::Finished.place()] = rows[..8].iter().sum();
     let kept = store
         .prepare("SELECT count(*) FROM unreadable")?
         .query_row([], |r| r.get(0));
     rows[Book::UnreadableKept.place()] = store.sql(kept)?;
-    let counted = (0..8).chain([Book::UnreadableKept.place()]);
+    let counted = (0..9).chain([Book::UnreadableKept.place()]);
     let wrong = counted
         .filter(|place| rows[*place] != store.tally.counts[*place])
         .map(|place| (NAMES[place], store.tally.counts[place], rows[place]));

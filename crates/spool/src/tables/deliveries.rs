@@ -86,7 +86,12 @@ fn completed(
     let after = match found.state {
         State::Submitted => found.accepted.map(|accepted| at.since(accepted)),
         State::Sending => Some(Duration::ZERO),
-        State::Ready | State::Journaled | State::Dead | State::Parked | State::Discarded => None,
+        State::Ready
+        | State::Journaled
+        | State::Dead
+        | State::Parked
+        | State::Discarded
+        | State::Forwarded => None,
     };
     remember_hooked(store, at, after)?;
     let elsewhere = match found.lead {

@@ -7,6 +7,7 @@ use crate::Store;
 use crate::identity::Seen;
 use crate::op::{Done, Op};
 use crate::{Binding, Error, Fit};
+use std::collections::BTreeMap;
 
 /// The highest id ever given, where its row may be gone.
 pub(crate) const HIGHEST_ID: &str = "spool.highest_id";
@@ -86,6 +87,17 @@ pub(crate) fn remember_highest_id(store: &Store) -> Result<(), Error> {
 /// A small durable setting.
 pub fn meta(db: &Db, key: &str) -> Result<Option<String>, Error> {
     db.first_value("SELECT value FROM meta WHERE key = ?1", [key])
+}
+
+/// Those whose key begins so, with what follows it.
+pub fn meta_below(db: &Db, prefix: &str) -> Result<BTreeMap<String, String>, Error> {
+    let all: Vec<(String, String)> = db.query_all(
+        "SELECT substr(key, length(?1) + 1), value FROM meta
+         WHERE substr(key, 1, length(?1)) = ?1",
+        [prefix],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    Ok(all.into_iter().collect())
 }
 
 /// What the state is bound to.

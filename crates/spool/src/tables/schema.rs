@@ -7,7 +7,7 @@ pub const APPLICATION: i64 = 0x6361_6272;
 
 /// One step a version: the n-th brings schema n to n + 1. Never change one that was released.
 pub const MIGRATIONS: &[&str] = &[
-    V1, V2, FLAT, HOOKS, DIRECTORY, ERRANDS, LISTED, LEFT, SIGNED, PEOPLE, SUMMARIES,
+    V1, V2, FLAT, HOOKS, DIRECTORY, ERRANDS, LISTED, LEFT, SIGNED, PEOPLE, SUMMARIES, FORWARDED,
 ];
 
 /// Times are microseconds since the epoch unless said otherwise.
@@ -237,6 +237,12 @@ ALTER TABLE notices ADD COLUMN at INTEGER NOT NULL DEFAULT 0;   -- 0: not known
 const SIGNED: &str = "
 ALTER TABLE deliveries ADD COLUMN signature BLOB;   -- NULL: of an older version
 CREATE UNIQUE INDEX deliveries_signature ON deliveries(signature) WHERE signature IS NOT NULL;
+";
+
+/// Calls that a broker has confirmed. An older version does not know their state, and refuses a
+/// file of this schema.
+const FORWARDED: &str = "
+CREATE INDEX calls_forwarded ON calls(since) WHERE state = 'forwarded';
 ";
 
 /// What people do, and whom they are to call: leads given to numbers by hand, acts on letters;

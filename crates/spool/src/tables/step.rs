@@ -39,7 +39,8 @@ const fn left_by(step: &Step) -> Option<Left> {
         | Step::Resubmit { .. }
         | Step::Died { .. }
         | Step::Rejudged { .. }
-        | Step::Expire => None,
+        | Step::Expire
+        | Step::Forwarded => None,
     }
 }
 
@@ -99,7 +100,7 @@ fn write_step(db: &Db, row: RowId, step: &Step, at: EventTime) -> Result<(), Err
     match step {
         Step::Send => sent(db, row, at),
         Step::Unsent => ready_at(db, row, None),
-        Step::Confirmed | Step::Expire | Step::Discard => Ok(()),
+        Step::Confirmed | Step::Expire | Step::Discard | Step::Forwarded => Ok(()),
         Step::Hooked => was_hooked(db, row),
         Step::Accepted { request_id, token } => accepted(db, row, request_id, token, at),
         Step::Returned {

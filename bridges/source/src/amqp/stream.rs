@@ -1,0 +1,117 @@
+//! What is a stream's alone: where it is read from, which message it was, who published it.
+
+use crate::source::StreamFrom;
+use crate::{Publisher, StreamPosition};
+use lapin::BasicProperties;
+use lapin::Channel;
+use lapin::options::QueueDeclareOptions;
+use lapin::types::{AMQPValue, FieldTable, ShortString};
+use smol_str::SmolStr;
+
+/// Of the messages' header, and of the consumer's argument.
+const OFFSET: &str = "x-stream-offset";
+
+/// How long a stream that we make keeps what is in it: long enough for a state to be made anew.
+const KEPT: &str = "30D";
+
+/// The arguments of a consumer that goes on after this message.
+pub(super) fn from(place: Option<&StreamPosition>, otherwise: StreamFrom) -> FieldTable {
+    let text = |text: String| AMQPValue::LongString(text.into());
+    let next = place.and_then(|place| i64::try_from(place.offset.saturating_add(1)).ok());
+    let offset = match (next, otherwise) {
+        (Some(next), _) => AMQPValue::LongLongInt(next),
+        (None, StreamFrom::First) => text("first".to_owned()),
+        (None, StreamFrom::Ago(time)) => text(format!("{}s", time.as_secs().max(1))),
+        (None, StreamFrom::At(at)) => {
+            let seconds = u64::try_from(at.floor_seconds().get()).unwrap_or(0);
+            AMQPValue::Timestamp(seconds)
+        }
+    };
+    let mut arguments = FieldTable::default();
+    arguments.insert(OFFSET.into(), offset);
+    arguments
+}
+
+/// Which message of the stream it is; `None` where it does not say.
+pub(super) fn place(stream: &str, properties: &BasicProperties) -> Option<StreamPosition> {
+    let headers = properties.headers().as_ref()?;
+    let offset = match headers.inner().get(OFFSET)? {
+        AMQPValue::LongLongInt(offset) => u64::try_from(*offset).ok()?,
+        _ => return None,
+    };
+    Some(StreamPosition {
+        stream: SmolStr::from(stream),
+        offset,
+    })
+}
+
+/// What the publisher wrote around it.
+pub(super) fn publisher(properties: &BasicProperties) -> Publisher {
+    let text = |text: &Option<ShortString>| text.as_ref().map(|it| SmolStr::from(it.as_str()));
+    Publisher {
+        user: text(properties.user_id()),
+        content_type: text(properties.content_type()),
+    }
+}
+
+/// The arguments that make a queue what it is.
+pub(super) fn kind(is_stream: bool) -> FieldTable {
+    let mut arguments = FieldTable::default();
+    if is_stream {
+        let text = |text: &str| AMQPValue::LongString(text.into());
+        arguments.insert("x-queue-type".into(), text("stream"));
+        arguments.insert("x-max-age".into(), text(KEPT));
+    }
+    arguments
+}
+
+/// Makes a stream that is missing, on a channel of its own: a refusal closes the channel.
+///
+/// # Errors
+/// The broker's words.
+pub async fn declare_stream(channel: &Channel, stream: &str) -> Result<(), lapin::Error> {
+    let durable = QueueDeclareOptions {
+        durable: true,
+        ..QueueDeclareOptions::default()
+    };
+    let made = channel.queue_declare(stream.into(), durable, kind(true));
+    made.await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use callbridge_call::EventTime;
+    use std::time::Duration;
+
+    fn offset(place: Option<u64>, otherwise: StreamFrom) -> AMQPValue {
+        let place = place.map(|offset| StreamPosition {
+            stream: "calls".into(),
+            offset,
+        });
+        from(place.as_ref(), otherwise).inner()[OFFSET].clone()
+    }
+
+    #[test]
+    fn reading_goes_on_after_the_message_that_was_taken_last() {
+        let text = |text: &str| AMQPValue::LongString(text.into());
+        assert_eq!(
+            offset(Some(41), StreamFrom::First),
+            AMQPValue::LongLongInt(42)
+        );
+        assert_eq!(offset(None, StreamFrom::First), text("first"));
+        let days = StreamFrom::Ago(Duration::from_secs(30 * 86_400));
+        assert_eq!(offset(None, days), text("2592000s"));
+        let at = StreamFrom::At(EventTime::from_seconds(1_795_151_317));
+        assert_eq!(offset(None, at), AMQPValue::Timestamp(1_795_151_317));
+    }
+
+    #[test]
+    fn a_message_says_which_one_it_is() {
+        let mut headers = FieldTable::default();
+        headers.insert(OFFSET.into(), AMQPValue::LongLongInt(7));
+        let properties = BasicProperties::default().with_headers(headers);
+        assert_eq!(place("calls", &properties).map(|it| it.offset), Some(7));
+        assert_eq!(place("calls", &BasicProperties::default()), None);
+    }
+}

@@ -1,0 +1,123 @@
+//! Calls that come whole, as messages (`format=call`): whose they are, and when they are judged.
+//!
+//! No assembler is asked: a message is a call. It names its PBX, which belongs to the first broker's
+//! user that published for it; what another publishes under that name is a letter.
+
+use super::source::IntakeSource;
+use callbridge_call::{Decoded, EventTime, FinishedCall, ToldCall};
+use callbridge_message::version_fault;
+use callbridge_model::status::SourceState;
+use callbridge_source::{Frame, Publisher};
+use callbridge_spool::Op;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A call that ended so short a time before its message came happens now, and goes before backlog.
+const LIVE_WITHIN: Duration = Duration::from_secs(60);
+
+/// PBXs whose users are known at most; a broker that names more of them is not telling the truth.
+const OWNERS_MAX: usize = 65_536;
+
+/// The stored word of a PBX begins so.
+pub const OWNER_PREFIX: &str = "pbx-user:";
+
+/// Calls of messages, until they are judged.
+#[derive(Debug, Default)]
+pub(super) struct WholeCalls {
+    /// PBX and call.
+    waiting: Vec<(String, FinishedCall)>,
+    /// PBX to the broker's user that published for it first.
+    owners: BTreeMap<String, String>,
+}
+
+impl WholeCalls {
+    /// With the users that an earlier run has met.
+    pub(super) fn new(owners: BTreeMap<String, String>) -> Self {
+        Self {
+            waiting: Vec::new(),
+            owners,
+        }
+    }
+
+    /// Takes one message in; what is to be stored with it.
+    pub(super) fn take(&mut self, source: &mut IntakeSource, frame: &Frame) -> Option<Op> {
+        source.note(frame);
+        let publisher = frame.publisher.as_deref();
+        let told = match read(source, frame) {
+            Ok(told) => told,
+            Err(why) => return Some(source.set_aside(frame, why)),
+        };
+        let ToldCall { pbx, mut call } = told;
+        let owned = match self.owned(&pbx, publisher) {
+            Ok(owned) => owned,
+            Err(why) => return Some(source.set_aside(frame, why)),
+        };
+        source.status.read += 1;
+        source.up_since_frame = false;
+        if source.status.state == SourceState::Connected {
+            source.status.state = SourceState::Up;
+        }
+        call.live = frame.arrived.since(call.ended) <= LIVE_WITHIN && !source.settings.file;
+        self.waiting.push((pbx, call));
+        owned
+    }
+
+    /// Whether this publisher may tell of this PBX; what is to be stored of that.
+    fn owned(&mut self, pbx: &str, by: Option<&Publisher>) -> Result<Option<Op>, String> {
+        // A file is whose folder it is.
+        let Some(publisher) = by else {
+            return Ok(None);
+        };
+        let user = publisher.user.as_deref();
+        match (self.owners.get(pbx), user) {
+            (Some(owner), Some(user)) if owner == user => Ok(None),
+            (Some(_), Some(user)) => Err(format!(
+                "user_id: {user} publishes for PBX {pbx}, which belongs to the user that published \
+                 for it first; it may be that user, or pbx may be another name"
+            )),
+            (Some(_), None) => Err(format!(
+                "user_id: it is missing, and PBX {pbx} belongs to the user that published for it \
+                 first; it may be that user"
+            )),
+            (None, None) => Ok(None),
+            (None, Some(_)) if self.owners.len() >= OWNERS_MAX => Err(format!(
+                "pbx: {OWNERS_MAX} PBXs are known already; it may be one of them"
+            )),
+            (None, Some(user)) => {
+                self.owners.insert(pbx.to_owned(), user.to_owned());
+                Ok(Some(Op::Meta {
+                    key: format!("{OWNER_PREFIX}{pbx}"),
+                    value: user.to_owned(),
+                }))
+            }
+        }
+    }
+
+    /// The calls that came since the last time.
+    pub(super) fn taken(&mut self) -> Vec<(String, FinishedCall)> {
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// What came while our clock was wrong came now.
+    pub(super) fn clock_is_right(&mut self, now: EventTime) {
+        for (_, call) in &mut self.waiting {
+            call.live = now.since(call.ended) <= LIVE_WITHIN;
+        }
+    }
+}
+
+/// The call of a message, or why it is none.
+fn read(source: &mut IntakeSource, frame: &Frame) -> Result<ToldCall, String> {
+    let publisher = frame.publisher.as_deref();
+    let content_type = publisher.and_then(|it| it.content_type.as_deref());
+    if let Some(words) = content_type.and_then(version_fault) {
+        return Err(words);
+    }
+    match source.decoder.decode(&frame.bytes) {
+        Decoded::Call(Ok(told)) => Ok(*told),
+        Decoded::Call(Err(wrong)) => Err(wrong.words),
+        Decoded::Event { .. } | Decoded::Skipped | Decoded::Unreadable(_) => {
+            Err("the message is no finished call".to_owned())
+        }
+    }
+}

@@ -1,0 +1,228 @@
+use super::core::{Batch, Intake};
+use super::settings::{Memory, Settings, SourceSettings};
+use super::whole_calls::OWNER_PREFIX;
+use callbridge_call::EventTime;
+use callbridge_mapping::journal::Rules;
+use callbridge_mapping::people::People;
+use callbridge_mapping::trunk::{Defaults, Trunks, parse};
+use callbridge_model::{Judged, LeadId, Outcome, Reason};
+use callbridge_source::url::SourceUrl;
+use callbridge_source::{Frame, FrameVerdict, Position, Publisher, SourceId, StreamPosition};
+use callbridge_spool::Op;
+use std::time::Duration;
+
+const START: EventTime = EventTime::from_seconds(1_795_151_317);
+
+fn intake(url: &str, memory: Memory) -> Intake {
+    let trunk = parse("city=,country=UZ,lead=var:LEAD_ID", &Defaults::default());
+    let settings = Settings {
+        settle: Duration::from_millis(500),
+        cdr_wait: Duration::from_secs(10),
+        max_call: Duration::from_secs(3_600),
+        max_open_calls: 100,
+        zone: None,
+        cel_columns: None,
+        clock_right_from: EventTime::from_seconds(1_700_000_000),
+        rules: Rules {
+            trunks: Trunks::new(vec![trunk.expect("a trunk")]).expect("trunks"),
+            without_trunk: Some(Defaults::default().trunk("default", "")),
+            ..Rules::default()
+        },
+    };
+    let url = SourceUrl::parse(url).unwrap_or_else(|faults| panic!("{faults:?}"));
+    let source = SourceSettings::new(&url, String::new(), false);
+    let mut intake = Intake::new(settings, vec![source], memory).expect("no conflict");
+    intake.tick(START.plus(Duration::from_secs(10)));
+    intake
+}
+
+const STREAM: &str = "amqp://u@mq1,mq2:5673/v?stream=calls&format=call";
+
+fn message(pbx: &str, id: &str) -> String {
+    format!(
+        r#"{{"pbx":"{pbx}","id":"{id}","direction":"INBOUND","trunk":"city",
+            "phone":"+998901110001","startedAt":1795151317.5,"durationSec":5,"answered":true,
+            "talkSec":4,"variables":{{"LEAD_ID":"4001"}}}}"#
+    )
+}
+
+fn frame(seq: u64, body: &str, user: Option<&str>) -> Frame {
+    Frame {
+        seq,
+        arrived: START.plus(Duration::from_secs(6)),
+        bytes: body.to_owned().into(),
+        position: Some(Position::Stream(StreamPosition {
+            stream: "calls".into(),
+            offset: seq + 99,
+        })),
+        publisher: Some(Box::new(Publisher {
+            user: user.map(Into::into),
+            content_type: None,
+        })),
+    }
+}
+
+fn hear(intake: &mut Intake, frame: &Frame) {
+    intake
+        .frame(SourceId(0), frame, &mut |_, _| None)
+        .expect("no conflict");
+}
+
+fn take(intake: &mut Intake) -> Batch {
+    intake.take(&People::default(), START.plus(Duration::from_secs(10)))
+}
+
+fn judged(batch: &Batch) -> Vec<&Judged> {
+    let finished = batch.ops.iter().filter_map(|op| match op {
+        Op::Finish(finished) => Some(&finished.judged),
+        _ => None,
+    });
+    finished.collect()
+}
+
+fn letters(batch: &Batch) -> Vec<&str> {
+    let letters = batch.ops.iter().filter_map(|op| match op {
+        Op::Unreadable { why, .. } => Some(why.as_str()),
+        _ => None,
+    });
+    letters.collect()
+}
+
+#[test]
+fn a_message_is_a_call_with_its_place_in_one_batch() {
+    let mut intake = intake(STREAM, Memory::default());
+    intake.up(SourceId(0), START);
+    hear(
+        &mut intake,
+        &frame(1, &message("tashkent-1", "1.2"), Some("t1")),
+    );
+    let batch = take(&mut intake);
+    let [call] = judged(&batch)[..] else {
+        panic!("{:?}", batch.ops)
+    };
+    assert_eq!((call.outcome, call.live), (Outcome::Journal, true));
+    assert_eq!(call.record.lead_id, LeadId::new(4001));
+    // By Python: uuid.uuid5(NAMESPACE, "tashkent-1\0" + "1.2")
+    let uuid = call.record.uuid.expect("a uuid").to_string();
+    assert_eq!(uuid, "c5a3a901-2f7f-5d72-86ae-7f6f44e9ca52");
+    let places = batch.ops.iter().filter_map(|op| match op {
+        Op::Position { source, position } => Some((source.as_str(), position.to_string())),
+        _ => None,
+    });
+    let place = r#"{"offset":100,"stream":"calls"}"#.to_owned();
+    assert_eq!(places.collect::<Vec<_>>(), [("stream:v?calls", place)]);
+    let committed = (SourceId(0), FrameVerdict::Committed { through: 1 });
+    assert_eq!(batch.verdicts, [committed]);
+    assert_eq!(intake.open_calls(), 0);
+}
+
+#[test]
+fn a_pbx_belongs_to_its_first_user_and_to_it_after_a_restart() {
+    let mut first = intake(STREAM, Memory::default());
+    hear(&mut first, &frame(1, &message("a", "1"), Some("alpha")));
+    hear(&mut first, &frame(2, &message("a", "2"), Some("beta")));
+    hear(&mut first, &frame(3, &message("a", "3"), None));
+    hear(&mut first, &frame(4, &message("b", "4"), Some("beta")));
+    hear(&mut first, &frame(5, &message("a", "5"), Some("alpha")));
+    let batch = take(&mut first);
+    let ids = judged(&batch)
+        .into_iter()
+        .map(|it| it.record.linkedid.as_str());
+    assert_eq!(ids.collect::<Vec<_>>(), ["1", "4", "5"]);
+    let told = letters(&batch);
+    assert_eq!(told.len(), 2);
+    assert!(
+        told.iter().all(|words| words.starts_with("user_id: ")),
+        "{told:?}"
+    );
+    assert!(
+        told.iter().all(|words| words.contains("; it may be ")),
+        "{told:?}"
+    );
+    let stored = batch.ops.iter().filter_map(|op| match op {
+        Op::Meta { key, value } => Some((key.strip_prefix(OWNER_PREFIX)?, value.as_str())),
+        _ => None,
+    });
+    assert_eq!(stored.collect::<Vec<_>>(), [("a", "alpha"), ("b", "beta")]);
+    let refused = [2, 3].map(|seq| (SourceId(0), FrameVerdict::Refused { seq }));
+    assert_eq!(batch.verdicts[..2], refused);
+
+    let owners = [("a".to_owned(), "alpha".to_owned())].into();
+    let mut second = intake(
+        STREAM,
+        Memory {
+            owners,
+            ..Memory::default()
+        },
+    );
+    hear(&mut second, &frame(1, &message("a", "6"), Some("beta")));
+    assert_eq!(letters(&take(&mut second)).len(), 1);
+}
+
+#[test]
+fn nobody_who_tells_no_name_takes_a_pbx_and_its_first_named_user_does() {
+    let mut intake = intake(STREAM, Memory::default());
+    hear(&mut intake, &frame(1, &message("a", "1"), None));
+    hear(&mut intake, &frame(2, &message("a", "2"), Some("alpha")));
+    hear(&mut intake, &frame(3, &message("a", "3"), None));
+    let batch = take(&mut intake);
+    assert_eq!((judged(&batch).len(), letters(&batch).len()), (2, 1));
+}
+
+#[test]
+fn wrong_messages_and_newer_versions_are_letters_that_name_the_field() {
+    let mut intake = intake(STREAM, Memory::default());
+    let wrong = message("a", "1").replace("\"durationSec\":5", "\"durationSec\":-5");
+    hear(&mut intake, &frame(1, &wrong, Some("alpha")));
+    let mut newer = frame(2, &message("a", "2"), Some("alpha"));
+    let publisher = newer.publisher.as_mut().expect("a publisher");
+    publisher.content_type = Some("application/vnd.callbridge.call+json; version=2".into());
+    hear(&mut intake, &newer);
+    let future = message("a", "3").replace("1795151317.5", "1795159999");
+    hear(&mut intake, &frame(3, &future, Some("alpha")));
+    let batch = take(&mut intake);
+    let told = letters(&batch);
+    assert!(
+        told[0].starts_with("durationSec: it is -5; it may be "),
+        "{told:?}"
+    );
+    assert!(
+        told[1].starts_with("version: it is 2, and this callbridge reads"),
+        "{told:?}"
+    );
+    let [call] = judged(&batch)[..] else {
+        panic!("{:?}", batch.ops)
+    };
+    assert_eq!(call.reason, Some(Reason::InvalidEpoch));
+    assert!(call.message.starts_with("startedAt: "), "{}", call.message);
+}
+
+#[test]
+fn while_our_clock_is_wrong_calls_wait_and_their_source_hears_nothing() {
+    let mut intake = intake(STREAM, Memory::default());
+    intake.tick(EventTime::from_seconds(5));
+    hear(&mut intake, &frame(1, &message("a", "1"), Some("alpha")));
+    let held = take(&mut intake);
+    assert!(judged(&held).is_empty() && held.verdicts.is_empty());
+    assert!(!held.ops.iter().any(|op| matches!(op, Op::Position { .. })));
+    intake.tick(START.plus(Duration::from_secs(10)));
+    let batch = take(&mut intake);
+    assert_eq!((judged(&batch).len(), batch.verdicts.len()), (1, 1));
+    assert!(batch.ops.iter().any(|op| matches!(op, Op::Position { .. })));
+}
+
+#[test]
+fn a_files_messages_need_no_publisher() {
+    let mut intake = intake(
+        "file:///calls.jsonl?format=call&from=start",
+        Memory::default(),
+    );
+    let mut told = frame(1, &message("a", "1"), None);
+    told.publisher = None;
+    hear(&mut intake, &told);
+    let batch = take(&mut intake);
+    let [call] = judged(&batch)[..] else {
+        panic!("{:?}", batch.ops)
+    };
+    assert!(!call.live, "what a file tells may be old");
+}
