@@ -1,5 +1,6 @@
 //! Single values of flags: times, dates, levels. Each fault says what would be right.
 
+use callbridge_source::StreamFrom;
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
 use std::time::Duration;
@@ -25,6 +26,25 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         ));
     }
     Ok(read)
+}
+
+/// `first`, `30d`, `12h`, or a date.
+pub(crate) fn stream_from(text: &str, zone: &TimeZone) -> Result<StreamFrom, String> {
+    let days = text
+        .strip_suffix('d')
+        .and_then(|days| days.parse::<u32>().ok());
+    match (text, days) {
+        ("first", _) => Ok(StreamFrom::First),
+        (_, Some(days)) => Ok(StreamFrom::Ago(Duration::from_secs(
+            u64::from(days) * 86_400,
+        ))),
+        _ => match duration(text) {
+            Ok(time) => Ok(StreamFrom::Ago(time)),
+            Err(_) => callbridge_model::dates::date(text, zone)
+                .map(StreamFrom::At)
+                .map_err(|_| format!("`{text}` is no beginning: give first, 30d, or 2026-11-20")),
+        },
+    }
 }
 
 /// Seconds of talk: `80`, or `1m20s`; 0 is none.

@@ -159,8 +159,8 @@ pub struct Flags {
 #[derive(Args, Clone, Debug, Default, Serialize)]
 #[command(next_help_heading = "PBX")]
 pub struct SourceFlags {
-    /// ami(s)://USER@HOST, ws(s)://HOST, amqp(s)://USER@HOST/VHOST?queue=Q&format=F or
-    /// file:///PATH?format=F&from=end|start|DATE; each takes pbx=, secret-file=, ca-file=.
+    /// ami(s)://USER@HOST, ws(s)://HOST, amqp(s)://USER@HOST[,HOST…]/VHOST?queue=Q|stream=S&format=F
+    /// or file:///PATH?format=F&from=end|start|DATE; each takes pbx=, secret-file=, ca-file=.
     /// May be repeated: the first source of a PBX is its primary
     #[arg(long, value_name = "URL")]
     pub source: Vec<String>,
@@ -168,6 +168,10 @@ pub struct SourceFlags {
     /// the sources could not hear; takes pbx=. May be repeated
     #[arg(long, value_name = "URL")]
     pub catch_up: Vec<String>,
+    /// Where a stream (stream=S) is read from at first: first, an age like 30d, or a date. What was
+    /// read is remembered [default: first]
+    #[arg(long, value_name = "first|30d|DATE")]
+    pub stream_from: Option<String>,
     /// The PBX's name, part of every call's uuid: never change it. Without it one is made of this
     /// machine's id, the first source's host and port, and the trunks' endpoints
     #[arg(long, value_name = "NAME")]
@@ -187,7 +191,7 @@ pub struct SourceFlags {
 #[command(next_help_heading = "Trunks and people")]
 pub struct TrunkFlags {
     /// A line to the outside. ENDPOINT is what stands before the suffix in its channels' names,
-    /// and may hold *. Keys: pbx, country, strip, lead, employees, unanswered, journal=yes|no.
+    /// and may hold *; empty where only messages (format=call) name the trunk. Keys: pbx, country, strip, lead, employees, unanswered, journal=yes|no.
     /// May be repeated
     #[arg(long, value_name = "NAME=ENDPOINT[,key=value…]")]
     pub trunk: Vec<String>,
@@ -223,6 +227,10 @@ pub struct CrmFlags {
     /// The API's address; http:// on this machine alone
     #[arg(long, value_name = "URL")]
     pub crm_url: Option<String>,
+    /// amqp(s)://USER@HOST[,HOST…]/VHOST?stream=S: publish calls to this stream in place of a CRM,
+    /// for a callbridge elsewhere to send. Takes declare=yes, secret-file=, ca-file=
+    #[arg(long, value_name = "URL")]
+    pub forward: Option<String>,
     /// The address of its OAuth endpoints [default: as `connect` was given it]
     #[arg(long, value_name = "URL")]
     pub auth_url: Option<String>,

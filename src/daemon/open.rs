@@ -22,7 +22,7 @@ use callbridge_model::clock;
 use callbridge_model::exit::Code;
 use callbridge_model::secret_source::SecretPlace;
 use callbridge_source::url::{From, Transport};
-use callbridge_source::{EventTime, Position, Secret, Source};
+use callbridge_source::{EventTime, Position, Secret, Source, StreamFrom};
 use callbridge_spool as spool;
 use callbridge_spool::{FinishedCalls, Guard, Handle, LeadDirectory, Op, Store, tables};
 use std::collections::BTreeMap;
@@ -89,8 +89,12 @@ pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opene
     standing.await.map_err(failure)?;
     let memory = FinishedCalls::open(&dir).map_err(failure)?;
     let directory = Arc::new(LeadDirectory::open(&dir).map_err(failure)?);
-    if let Some(crm) = &config.crm {
-        let address = crm.address.as_str().to_owned();
+    let crm = config
+        .crm
+        .as_ref()
+        .map(|crm| crm.address.as_str().to_owned());
+    let target = crm.or_else(|| config.forward.as_ref().map(|it| it.url.place()));
+    if let Some(address) = target {
         let bind = Op::BindAddress {
             address,
             rebind: config.rebind,
@@ -115,7 +119,7 @@ pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opene
         } else {
             None
         };
-        sources.push(source(at, flag, begin, &spool).await?);
+        sources.push(source(at, flag, (begin, config.stream_from), &spool).await?);
     }
     let is_file = config
         .sources
@@ -383,7 +387,7 @@ async fn remembered(sources: &[SourceSettings], spool: &Handle) -> Result<Rememb
 async fn source(
     at: usize,
     flag: &SourceFlag,
-    begin: Option<From>,
+    (begin, stream_from): (Option<From>, StreamFrom),
     spool: &Handle,
 ) -> Result<Source, Failure> {
     let shown = flag.url.place();
@@ -406,7 +410,7 @@ async fn source(
     if let (Some(begin), Transport::File { from, .. }) = (begin, &mut flag.url.transport) {
         *from = begin;
     }
-    Ok(source_of(at, &flag, position))
+    Ok(source_of(at, &flag, position, stream_from))
 }
 
 /// A secret as sources and the broker take it: its text, or the file to read whenever it is needed.
@@ -419,10 +423,18 @@ pub(crate) fn source_secret(place: &SecretPlace) -> Secret {
 }
 
 /// A source as its flag says it, beginning at this position.
-pub(crate) fn source_of(at: usize, flag: &SourceFlag, position: Option<Position>) -> Source {
+pub(crate) fn source_of(
+    at: usize,
+    flag: &SourceFlag,
+    position: Option<Position>,
+    stream_from: StreamFrom,
+) -> Source {
     let secret = flag.secret.as_ref().map_or(Secret::None, source_secret);
     let clock = || clock::now().wall;
-    let settings = callbridge_source::Settings::default();
+    let settings = callbridge_source::Settings {
+        stream_from,
+        ..callbridge_source::Settings::default()
+    };
     Source::new(
         super::source_id(at),
         flag.url.clone(),

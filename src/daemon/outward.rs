@@ -9,6 +9,7 @@ use crate::ops::metrics::Durations;
 use callbridge_crm::Client;
 use callbridge_crm::client::Setup;
 use callbridge_dead_letter::queue::Queue;
+use callbridge_forward::Forwarder;
 use callbridge_model::heartbeat::{Pulse, Vital};
 use callbridge_model::status::Requests;
 use callbridge_sender::crm_proxy::{CrmProxy, asking};
@@ -42,11 +43,21 @@ pub(crate) fn start_sender(
     let (status, shown) = watch::channel(SenderStatus::default());
     let (asking, questions) = asking();
     let Some(crm) = &config.crm else {
+        let pulse = Pulse::new("the forwarder");
+        let vital = config.forward.is_some().then(|| pulse.vital());
+        if let Some(forward) = &config.forward {
+            let forwarder = Forwarder::new(&forward.url, source_secret(&forward.secret));
+            let (spool, stop) = (spool.clone(), has_stopped(stopped.clone()));
+            tasks.spawn(async move {
+                forwarder.run(spool, status, pulse, stop).await;
+                Ok(())
+            });
+        }
         return Outward {
             shown,
             asking,
             token_requests: watch::channel(Requests::new()).1,
-            vital: None,
+            vital,
         };
     };
     let (token, token_requests) = tokens::keep(config, crm, &shown, stopped, tasks);

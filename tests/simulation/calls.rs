@@ -68,6 +68,7 @@ pub fn call(n: u32, now: EventTime, lead: i64, live: bool) -> Finished {
         timeline: None,
         unmatched: Vec::new(),
         shown_number: None,
+        given: None,
     };
     let judged = Judged {
         record,

@@ -219,6 +219,7 @@ fn steps() -> Vec<Step> {
         },
         Step::Expire,
         Step::Discard,
+        Step::Forwarded,
     ];
     for step in &all {
         match step {
@@ -227,6 +228,7 @@ fn steps() -> Vec<Step> {
             Step::Absent { .. } | Step::Orphaned { .. } | Step::Recheck { .. } => {}
             Step::Died { .. } | Step::Release { .. } | Step::Retry { .. } => {}
             Step::Rejudged { .. } | Step::Moved { .. } | Step::Expire | Step::Discard => {}
+            Step::Forwarded => {}
         }
     }
     all
@@ -384,6 +386,7 @@ fn no_such_step(state: State, step: &str) -> Option<&'static str> {
     match (state, step) {
         (_, "rejudged" | "moved") => Some("the simulation keeps no directory of leads"),
         (_, "unsent") => Some("the sender has no use for it"),
+        (_, "forwarded") => Some("no sender runs where a broker stands in place of the CRM"),
         (State::Ready, "died") => Some("a ready call always has a lead and a uuid"),
         _ => None,
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The crates, each using those before it alone.
-const CRATES: [&str; 29] = [
+const CRATES: [&str; 30] = [
     "callbridge-call",
     "callbridge-asterisk",
     "callbridge-freeswitch",
@@ -33,6 +33,7 @@ const CRATES: [&str; 29] = [
     "callbridge-oauth",
     "callbridge-webhook",
     "callbridge-dead-letter",
+    "callbridge-forward",
     "callbridge-intake",
     "callbridge-control",
     "callbridge-testkit",

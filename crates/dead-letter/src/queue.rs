@@ -11,15 +11,15 @@
 //! `state` is `dead` or `parked` while it waits, and closes it as `retried`, `released` (by itself)
 //! or `discarded`; `journaled` follows when the journal holds the call.
 
+use callbridge_source::amqp::publish::{ConfirmedLine, refusal};
 use callbridge_source::amqp::{Login, declare_command};
 use callbridge_source::url::QueueUrl;
 use callbridge_source::{Backoff, Bounds, Secret, chance};
 use callbridge_spool::{Handle, Notice, Op, tables};
-use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
+use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
-use lapin::{BasicProperties, Channel, Confirmation, Connection};
 use std::time::Duration;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 /// Notices under way at once.
 const BATCH: usize = 100;
@@ -93,18 +93,11 @@ impl Queue {
     /// # Errors
     /// What is wrong and what to do.
     pub async fn probe(&self) -> Result<(), Error> {
-        let line = Line::open(&self.login).await?;
-        let passive = QueueDeclareOptions {
-            passive: true,
-            ..QueueDeclareOptions::default()
-        };
-        let name = self.name.as_str().into();
-        let found = line
-            .channel
-            .queue_declare(name, passive, FieldTable::default());
+        let line = ConfirmedLine::open(&self.login).await?;
+        let found = line.finds(&self.name);
         let found = timeout(self.login.within, found).await;
         let found = match found {
-            Ok(Ok(_)) => self.may_write(&line).await,
+            Ok(Ok(())) => self.may_write(&line).await,
             Ok(Err(error)) => Err(self.not_taken(&error.to_string())),
             Err(_) => Err(Error::Lost("no answer".to_owned())),
         };
@@ -114,18 +107,10 @@ impl Queue {
 
     /// Publishes to a queue that cannot be there: where the right to write is had, the broker
     /// gives the message back, and nobody has got it.
-    async fn may_write(&self, line: &Line) -> Result<(), Error> {
-        let options = BasicPublishOptions {
-            mandatory: true,
-            ..BasicPublishOptions::default()
-        };
+    async fn may_write(&self, line: &ConfirmedLine) -> Result<(), Error> {
         let nowhere = format!("callbridge-check-{}", uuid::Uuid::new_v4().simple());
-        let properties = BasicProperties::default();
         let published = async {
-            let (exchange, key) = ("".into(), nowhere.into());
-            let sent = line
-                .channel
-                .basic_publish(exchange, key, options, b"", properties);
+            let sent = line.publish(&nowhere, b"", BasicProperties::default());
             sent.await?.await
         };
         match timeout(self.login.within, published).await {
@@ -184,41 +169,6 @@ impl Queue {
     }
 }
 
-/// An open line to the broker.
-struct Line {
-    connection: Connection,
-    channel: Channel,
-    since: Instant,
-}
-
-impl Line {
-    async fn open(login: &Login) -> Result<Self, Error> {
-        let connection = login.open().await?;
-        let opening = async {
-            let channel = connection.create_channel().await?;
-            let confirms = ConfirmSelectOptions::default();
-            channel.confirm_select(confirms).await?;
-            Ok(channel)
-        };
-        // A broker that dies, or that still starts, owes answers that never come.
-        let channel = match timeout(login.within, opening).await {
-            Ok(Ok(channel)) => channel,
-            Ok(Err(error)) => return Err(lost(&error)),
-            Err(_) => return Err(Error::Lost("no channel".to_owned())),
-        };
-        Ok(Self {
-            connection,
-            channel,
-            since: Instant::now(),
-        })
-    }
-
-    async fn close(self) {
-        let closing = self.connection.close(200, "done".into());
-        let _ = timeout(Duration::from_secs(1), closing).await;
-    }
-}
-
 fn lost(error: &lapin::Error) -> Error {
     Error::Lost(error.to_string())
 }
@@ -226,7 +176,7 @@ fn lost(error: &lapin::Error) -> Error {
 struct Outbox {
     queue: Queue,
     spool: Handle,
-    line: Option<Line>,
+    line: Option<ConfirmedLine>,
     /// Why notices wait, as last told.
     told: Option<String>,
 }
@@ -252,7 +202,7 @@ impl Outbox {
                     let up = self
                         .line
                         .take()
-                        .map_or(Duration::ZERO, |line| line.since.elapsed());
+                        .map_or(Duration::ZERO, |line| line.up_for());
                     self.tell(&error);
                     tokio::time::sleep(backoff.wait(up, chance())).await;
                 }
@@ -280,7 +230,7 @@ impl Outbox {
             }
             let line = match self.line.take() {
                 Some(line) => line,
-                None => Line::open(&self.queue.login).await?,
+                None => ConfirmedLine::open(&self.queue.login).await?,
             };
             let mut confirmed = Vec::with_capacity(notices.len());
             let published = self.publish(&line, &notices, &mut confirmed);
@@ -301,24 +251,15 @@ impl Outbox {
     /// error is what stopped the others.
     async fn publish(
         &self,
-        line: &Line,
+        line: &ConfirmedLine,
         notices: &[Notice],
         confirmed: &mut Vec<Op>,
     ) -> Result<(), Error> {
         let mut ended = Ok(());
         let mut under_way = Vec::with_capacity(notices.len());
         for notice in notices {
-            let options = BasicPublishOptions {
-                mandatory: true,
-                ..BasicPublishOptions::default()
-            };
-            let (exchange, key) = ("".into(), self.queue.name.as_str().into());
-            let body = notice.body.as_bytes();
-            let properties = properties(notice);
-            let sent = line
-                .channel
-                .basic_publish(exchange, key, options, body, properties);
-            match sent.await {
+            let (queue, body) = (&self.queue.name, notice.body.as_bytes());
+            match line.publish(queue, body, properties(notice)).await {
                 Ok(confirm) => under_way.push((notice.notice, confirm)),
                 Err(error) => {
                     ended = Err(lost(&error));
@@ -336,17 +277,6 @@ impl Outbox {
             }
         }
         ended
-    }
-}
-
-/// Why the broker did not take a message; nothing when it did. A mandatory message that no queue
-/// takes is returned, and then acknowledged.
-fn refusal(confirmation: &Confirmation) -> Option<String> {
-    match confirmation {
-        Confirmation::Ack(None) => None,
-        Confirmation::Ack(Some(returned)) => Some(returned.reply_text.to_string()),
-        Confirmation::Nack(_) => Some("refused, the queue may be full".to_owned()),
-        Confirmation::NotRequested => Some("not confirmed".to_owned()),
     }
 }
 
@@ -406,12 +336,5 @@ mod tests {
         let names: Vec<_> = headers.keys().map(|name| name.as_str()).collect();
         assert_eq!(names, ["linkedid", "reason", "state", "uuid"]);
         assert_eq!(*properties.timestamp(), Some(1_795_151_317));
-    }
-
-    #[test]
-    fn only_a_plain_acknowledgement_means_that_a_queue_has_it() {
-        assert_eq!(refusal(&Confirmation::Ack(None)), None);
-        assert!(refusal(&Confirmation::Nack(None)).is_some());
-        assert!(refusal(&Confirmation::NotRequested).is_some());
     }
 }

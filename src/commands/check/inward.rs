@@ -10,6 +10,7 @@ use callbridge_mapping::people::rule::LeadRule;
 use callbridge_mapping::trunk::Trunk;
 use callbridge_model::exit::Code;
 use callbridge_source::Fix;
+use callbridge_source::StreamFrom;
 use callbridge_source::url::Transport;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -19,7 +20,7 @@ use std::path::Path;
 /// Of a manager account: what it may do and hear.
 pub(crate) async fn source(flag: &SourceFlag) -> (CheckFinding, Option<Account>) {
     let name = format!("source {}", flag.url.public());
-    match source_of(0, flag, None).probe().await {
+    match source_of(0, flag, None, StreamFrom::First).probe().await {
         Ok(account) => (CheckFinding::well(name, "can be read"), account),
         Err(error) => {
             let (what, todo) = split(&error.to_string());

@@ -28,12 +28,20 @@ pub(super) fn check(
     faults: &mut Faults,
 ) -> Option<Crm> {
     let url = flags.crm_url.as_deref();
-    if tokens.needed && url.is_none() {
+    let forwards = flags.forward.is_some();
+    if tokens.needed && url.is_none() && !forwards {
         faults.add(
             "--crm-url",
-            "is missing: give the CRM's address, or --dry-run",
+            "is missing: give the CRM's address, --forward, or --dry-run",
         );
     }
+    if url.is_some() && forwards {
+        faults.add("--forward", "stands in place of --crm-url: keep one");
+    }
+    let tokens = Tokens {
+        needed: tokens.needed && !forwards,
+        ..tokens
+    };
     let own = url.and_then(|text| address(text, "--crm-url", faults));
     let auth = flags
         .auth_url

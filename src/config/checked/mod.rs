@@ -39,7 +39,8 @@ use callbridge_log::Logging;
 use callbridge_mapping::journal::Rules;
 use callbridge_model::secret_source::SecretPlace;
 use callbridge_sender::rate::Rate;
-use callbridge_source::url::{QueueUrl, SourceUrl};
+use callbridge_source::StreamFrom;
+use callbridge_source::url::{QueueUrl, SourceUrl, StreamUrl};
 use callbridge_webhook::tls::Certificate;
 use jiff::tz::TimeZone;
 use std::collections::BTreeMap;
@@ -81,6 +82,10 @@ pub struct Config {
     pub notify_command: Option<String>,
     /// Where dead letters are published.
     pub dead_letters: Option<DeadLetters>,
+    /// Where calls are published in place of a CRM.
+    pub forward: Option<Forward>,
+    /// `--stream-from`
+    pub stream_from: StreamFrom,
     pub log: Logging,
     /// `--rebind`
     pub rebind: bool,
@@ -90,6 +95,13 @@ pub struct Config {
     pub dry_run: bool,
     /// Variables that are called as ours are, and that nothing reads.
     pub unread_variables: Vec<String>,
+}
+
+/// `--forward` and its secret.
+#[derive(Clone, Debug)]
+pub struct Forward {
+    pub url: StreamUrl,
+    pub secret: SecretPlace,
 }
 
 /// A source and its secret.

@@ -18,6 +18,7 @@ impl Config {
         }
         all.extend(self.page.iter().flat_map(|it| &it.passwords));
         all.extend(self.dead_letters.as_ref().map(|it| &it.secret));
+        all.extend(self.forward.as_ref().map(|it| &it.secret));
         all
     }
 
@@ -34,6 +35,7 @@ impl Config {
         }
         all.extend(self.page.iter_mut().flat_map(|it| &mut it.passwords));
         all.extend(self.dead_letters.as_mut().map(|it| &mut it.secret));
+        all.extend(self.forward.as_mut().map(|it| &mut it.secret));
         all
     }
 

@@ -1,7 +1,7 @@
 //! From flags as typed to a [`Config`], or all that is wrong with them.
 
 use super::trunks::Messages;
-use super::{CallRules, Config, DeadLetters, crm, page, pbx, sources, trunks, webhooks};
+use super::{CallRules, Config, DeadLetters, Forward, crm, page, pbx, sources, trunks, webhooks};
 use crate::config::faults::Faults;
 use crate::config::options::{CallFlags, Flags, LogFlags, OperationFlags};
 use crate::config::variables;
@@ -13,7 +13,8 @@ use callbridge_mapping::journal::Rules;
 use callbridge_model::environment::Environment;
 use callbridge_model::secret_source as secrets;
 use callbridge_model::secret_source::SecretPlace;
-use callbridge_source::url::QueueUrl;
+use callbridge_source::StreamFrom;
+use callbridge_source::url::{QueueUrl, StreamUrl};
 use jiff::tz::TimeZone;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -81,6 +82,15 @@ impl TryFrom<FlagContext<'_>> for Config {
         let derived_pbx = pbx::derived(&flags.sources, needs, &sources, &trunks, environment);
         pbx::check(derived_pbx.as_ref(), state.as_deref(), &mut faults);
         let dead_letters = dead_letters(&flags.operation, needs, environment, &mut faults);
+        let forward = forward(
+            flags.crm.forward.as_deref(),
+            needs,
+            environment,
+            &mut faults,
+        );
+        let stream_from = flags.sources.stream_from.as_deref();
+        let stream_from = stream_from
+            .and_then(|text| faults.take("--stream-from", values::stream_from(text, &zone)));
         let log = logging(&flags.log, &mut faults);
         let unread_variables = unread_variables(environment, &mut faults);
         faults.or(Self {
@@ -95,6 +105,7 @@ impl TryFrom<FlagContext<'_>> for Config {
                 without_trunk: Some(without_trunk),
                 not_before,
                 require_employee: flags.trunks.require_employee,
+                forwards: flags.crm.forward.is_some(),
                 ..Rules::default()
             },
             lead_directory: flags.trunks.lead_directory,
@@ -106,6 +117,8 @@ impl TryFrom<FlagContext<'_>> for Config {
             listen,
             notify_command: notify_command(flags.operation.notify_command),
             dead_letters,
+            forward,
+            stream_from: stream_from.unwrap_or(StreamFrom::First),
             log,
             rebind,
             until_idle,
@@ -241,6 +254,24 @@ fn dead_letters(
         found => found.ok(),
     }?;
     Some(DeadLetters { url, secret })
+}
+
+/// `--forward`
+fn forward(
+    text: Option<&str>,
+    needs: bool,
+    environment: &Environment,
+    faults: &mut Faults,
+) -> Option<Forward> {
+    let read = StreamUrl::parse(text?);
+    let read = read.map_err(|wrong| wrong.iter().for_each(|it| faults.add("--forward", it)));
+    let url = read.ok()?;
+    let file = url.secret_file.as_deref();
+    let secret = match SecretPlace::find(secrets::SecretKind::Amqp, file, environment) {
+        Err(words) if needs => faults.take("--forward", Err(words)),
+        found => found.ok(),
+    }?;
+    Some(Forward { url, secret })
 }
 
 /// The flags about logs, checked.

@@ -199,6 +199,7 @@ fn call(n: u32) -> Finished {
         why: Vec::new(),
         timeline: None,
         unmatched: Vec::new(),
+        given: None,
         shown_number: None,
     };
     let judged = Judged {

@@ -42,6 +42,7 @@ fn by_records(employee: Option<&str>, talk: u64) -> FinishedCall {
         why: Vec::new(),
         timeline: None,
         unmatched: Vec::new(),
+        given: None,
     }
 }
 

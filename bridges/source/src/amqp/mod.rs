@@ -3,6 +3,7 @@
 //! What is not acknowledged when the line ends, for whatever reason, the broker gives again.
 
 mod connect;
+pub mod publish;
 mod stream;
 mod tags;
 mod words;

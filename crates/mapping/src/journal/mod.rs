@@ -40,6 +40,9 @@ pub struct Rules {
     pub country: Option<Country>,
     /// A call whose extension has no employee is parked (`--require-employee`).
     pub require_employee: bool,
+    /// Calls go to another callbridge (`--forward`), which may know the lead: without a lead rule of
+    /// our own none is looked for here.
+    pub forwards: bool,
 }
 
 impl Rules {
@@ -103,7 +106,9 @@ pub fn judge(
             record.employee_id = who.employee_id;
             let listed = trunk.is_some_and(|trunk| trunk.employees.is_some());
             remarks.extend(who.no_employee.clone().filter(|_| listed));
-            facts(call, &figures, now).unwrap_or_else(|| who.verdict(rules.require_employee))
+            let left_to_others = told::leaves_lead_to_others(trunk, rules);
+            facts(call, &figures, now)
+                .unwrap_or_else(|| who.verdict(rules.require_employee, left_to_others))
         }
     };
     Judged {
@@ -277,8 +282,8 @@ pub(crate) fn who(
 }
 
 impl Who {
-    fn verdict(self, require_employee: bool) -> Verdict {
-        if let Some((reason, why)) = self.no_lead {
+    fn verdict(self, require_employee: bool, left_to_others: bool) -> Verdict {
+        if let Some((reason, why)) = self.no_lead.filter(|_| !left_to_others) {
             return Verdict::dead(reason, why);
         }
         match self.no_employee {

@@ -55,7 +55,10 @@ pub fn remap(
         let shown = || super::shown_to_a_lead(call, trunk, people);
         record.client_phone = super::phone_of(call, trunk).or_else(shown);
     }
-    let found = who(&known, trunk, people, &record);
+    let mut found = who(&known, trunk, people, &record);
+    if super::told::leaves_lead_to_others(trunk, rules) {
+        found.no_lead = None;
+    }
     let wish = by.unwrap_or_default();
     record.lead_id = wish.lead.or(found.lead_id);
     record.employee_id = match wish.employee {

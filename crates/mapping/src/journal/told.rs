@@ -71,6 +71,11 @@ pub(super) fn without_lead(
     format!("{wrong}; it may be like +998901110001, or a leadId is given beside it. {why}")
 }
 
+/// Whoever the call is forwarded to finds its lead: no rule here does.
+pub(super) fn leaves_lead_to_others(trunk: Option<&Trunk>, rules: &Rules) -> bool {
+    rules.forwards && trunk.is_some_and(|trunk| trunk.leads.is_empty())
+}
+
 /// A message that names a trunk which is none.
 pub(super) fn unknown_trunk(call: &FinishedCall, record: &CallRecord) -> Option<String> {
     call.given?;
@@ -169,6 +174,29 @@ mod tests {
         let mended = remap(&wrong.record, &elsewhere, None, &rules, &people, now);
         assert_eq!(mended.outcome, Outcome::Journal);
         assert_eq!(mended.record.lead_id, LeadId::new(7));
+    }
+
+    #[test]
+    fn a_collector_parks_what_its_rule_finds_no_lead_for_and_without_a_rule_forwards_it() {
+        let mut call = sample::call();
+        call.variables.clear();
+        let judged = |trunk: &str, forwards| {
+            let rules = Rules {
+                forwards,
+                ..rules(&[trunk])
+            };
+            judge(&call, "pbx1", &rules, &People::default(), call.ended)
+        };
+        let parked = judged("city=PJSIP/city,lead=var:LEAD_ID", true);
+        assert_eq!(parked.reason, Some(Reason::NoLead));
+        let forwarded = judged("city=PJSIP/city", true);
+        assert_eq!(
+            (forwarded.outcome, forwarded.reason),
+            (Outcome::Journal, None)
+        );
+        assert_eq!(forwarded.record.lead_id, None);
+        let sent = judged("city=PJSIP/city", false);
+        assert_eq!(sent.reason, Some(Reason::NoLead));
     }
 
     #[test]

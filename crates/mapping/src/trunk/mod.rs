@@ -141,6 +141,11 @@ impl Trunk {
         telephones.next().filter(|_| self.endpoint.contains('*'))
     }
 
+    /// Channels can be its own; otherwise messages alone name it.
+    pub fn has_channels(&self) -> bool {
+        self.endpoints().next().is_some()
+    }
+
     /// The endpoints that it has: one, or several with `|` between them.
     pub fn endpoints(&self) -> impl Iterator<Item = &str> {
         self.endpoint.split('|').filter(|it| !it.is_empty())

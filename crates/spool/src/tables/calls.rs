@@ -98,6 +98,27 @@ pub fn oldest(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
     rows.into_iter().map(|raw| complete(db, raw)).collect()
 }
 
+/// Calls that wait to be sent, oldest first, at most `limit`.
+pub fn ready(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    // The index of fresh calls is by liveness: a forwarder's calls are all fresh.
+    let rows: Vec<CallColumns> = db.query_all(
+        &format!(
+            "SELECT {COLUMNS} FROM calls WHERE id IN (
+                 SELECT id FROM (SELECT id FROM calls
+                     WHERE state = 'ready' AND not_before = 0 AND live = 1 ORDER BY id LIMIT ?1)
+                 UNION ALL SELECT id FROM (SELECT id FROM calls
+                     WHERE state = 'ready' AND not_before = 0 AND live = 0 ORDER BY id LIMIT ?1)
+                 UNION ALL SELECT id FROM (SELECT id FROM calls
+                     WHERE state = 'ready' AND not_before > 0 ORDER BY id LIMIT ?1))
+             ORDER BY id LIMIT ?1"
+        ),
+        [limit],
+        raw,
+    )?;
+    rows.into_iter().map(|raw| complete(db, raw)).collect()
+}
+
 /// Calls whose request was under way when the process ended, oldest first.
 pub fn sending(db: &Db) -> Result<Vec<Row>, Error> {
     let rows: Vec<CallColumns> = db.query_all(

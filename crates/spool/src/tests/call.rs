@@ -66,6 +66,7 @@ pub fn finished(n: u32, outcome: Outcome, reason: Option<Reason>) -> Finished {
         timeline: None,
         unmatched: Vec::new(),
         shown_number: None,
+        given: None,
     };
     let judged = Judged {
         record,

@@ -161,6 +161,7 @@ fn the_books_of_the_first_schema_balance_and_agree_with_its_rows() {
         dead: 6,
         parked: 3,
         discarded: 1,
+        forwarded: 0,
         internal: 1,
         skipped: 1,
         unreadable: 3,

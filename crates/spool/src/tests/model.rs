@@ -57,6 +57,7 @@ impl Model {
             dead: of(State::Dead),
             parked: of(State::Parked),
             discarded: of(State::Discarded),
+            forwarded: of(State::Forwarded),
             internal: self.internal,
             skipped: self.skipped,
             unreadable: 0,

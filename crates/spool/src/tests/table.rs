@@ -7,7 +7,7 @@ use callbridge_model::Reason;
 use callbridge_model::TokenFingerprint;
 
 /// One of each step, in the order of the table's columns; two of `Died`.
-pub fn steps() -> [Step; 20] {
+pub fn steps() -> [Step; 21] {
     let record = journal(1).judged.record;
     let died = |reason| Step::Died {
         reason,
@@ -66,31 +66,33 @@ pub fn steps() -> [Step; 20] {
         },
         Step::Expire,
         Step::Discard,
+        Step::Forwarded,
     ]
 }
 
 #[test]
 fn every_step_in_every_state_is_as_the_table_says() {
-    use State::{Dead, Discarded, Journaled, Parked, Ready, Sending, Submitted};
+    use State::{Dead, Discarded, Forwarded, Journaled, Parked, Ready, Sending, Submitted};
     let no = None;
     // Send, Accepted, Returned, Unsent, Confirmed, Hooked, NotYet, Absent, Orphaned, Resubmit,
     // Died, Died of what may pass, Release, Retry, Recheck, Rejudged (a person mends it), Rejudged
-    // (it may pass), Moved, Expire, Discard
+    // (it may pass), Moved, Expire, Discard, Forwarded
     #[rustfmt::skip]
     let table = [
         (Ready, [Some(Sending), no, no, no, no, Some(Journaled), no, no, no, no, Some(Dead),
-            Some(Parked), no, no, no, no, no, Some(Ready), no, no]),
+            Some(Parked), no, no, no, no, no, Some(Ready), no, no, Some(Forwarded)]),
         (Sending, [no, Some(Submitted), Some(Ready), Some(Ready), no, Some(Journaled), no, no,
-            Some(Submitted), no, Some(Dead), Some(Parked), no, no, no, no, no, no, no, no]),
+            Some(Submitted), no, Some(Dead), Some(Parked), no, no, no, no, no, no, no, no, no]),
         (Submitted, [no, no, no, no, Some(Journaled), Some(Journaled), Some(Submitted),
             Some(Submitted), Some(Submitted), Some(Ready), Some(Dead), Some(Parked), no, no, no,
-            no, no, Some(Ready), no, no]),
-        (Journaled, [no; 20]),
+            no, no, Some(Ready), no, no, no]),
+        (Journaled, [no; 21]),
         (Dead, [no, no, no, no, no, Some(Journaled), no, no, no, no, no, no, no, Some(Ready),
-            Some(Submitted), Some(Dead), Some(Parked), Some(Ready), no, Some(Discarded)]),
+            Some(Submitted), Some(Dead), Some(Parked), Some(Ready), no, Some(Discarded), no]),
         (Parked, [no, no, no, no, no, no, no, no, no, no, no, no, Some(Ready), Some(Ready), no,
-            Some(Dead), Some(Parked), no, Some(Dead), Some(Discarded)]),
-        (Discarded, [no; 20]),
+            Some(Dead), Some(Parked), no, Some(Dead), Some(Discarded), no]),
+        (Discarded, [no; 21]),
+        (Forwarded, [no; 21]),
     ];
     assert_eq!(table.map(|(state, _)| state), State::ALL);
     for (state, row) in table {
@@ -107,7 +109,7 @@ fn every_step_in_every_state_is_as_the_table_says() {
 #[test]
 fn a_step_moves_only_what_can_still_move() {
     for step in steps() {
-        for end in [State::Journaled, State::Discarded] {
+        for end in [State::Journaled, State::Discarded, State::Forwarded] {
             assert!(next(end, &step).is_err(), "{end} is final: {step:?}");
         }
     }

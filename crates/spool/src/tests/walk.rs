@@ -50,6 +50,7 @@ impl Model {
             State::Dead => &mut books.dead,
             State::Parked => &mut books.parked,
             State::Discarded => &mut books.discarded,
+            State::Forwarded => &mut books.forwarded,
         }
     }
 
@@ -99,7 +100,10 @@ impl Model {
     fn purge(&mut self, now: EventTime) {
         let before = now.minus(RETENTION).micros();
         self.rows.retain(|_, (_, row)| {
-            let over = matches!(row.state, State::Journaled | State::Discarded);
+            let over = matches!(
+                row.state,
+                State::Journaled | State::Discarded | State::Forwarded
+            );
             !(over && row.since < before)
         });
     }
@@ -114,7 +118,7 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
             row.first_sent = row.first_sent.or(Some(now));
         }
         Step::Unsent => row.not_before = 0,
-        Step::Confirmed | Step::Discard => {}
+        Step::Confirmed | Step::Discard | Step::Forwarded => {}
         Step::Expire => row.deaths += 1,
         Step::Rejudged { reason, message } => rejudged(row, *reason, message),
         Step::Hooked => hooked(row),
@@ -238,7 +242,8 @@ fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
     let why = format!("words {}", dice.throw(1_000));
     let reasons = Reason::ALL;
     let record = finished(n, Outcome::Journal, None).judged.record;
-    match dice.throw(24) {
+    match dice.throw(25) {
+        24 => Step::Forwarded,
         0..3 => Step::Send,
         3..6 => Step::Accepted {
             request_id: format!("r-{}", dice.throw(1_000_000)),

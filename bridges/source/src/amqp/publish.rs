@@ -1,0 +1,121 @@
+//! A line to a broker on which each message is confirmed: what has no confirm is published again.
+
+use super::{Login, declare_stream};
+use crate::error::Error;
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
+use lapin::types::FieldTable;
+use lapin::{BasicProperties, Channel, Confirmation, Connection, PublisherConfirm};
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+
+/// An open line with a channel whose messages are confirmed.
+pub struct ConfirmedLine {
+    connection: Connection,
+    /// The channel.
+    pub channel: Channel,
+    since: Instant,
+}
+
+impl ConfirmedLine {
+    /// Logs in and asks for confirms.
+    ///
+    /// # Errors
+    /// What is wrong and what to do.
+    pub async fn open(login: &Login) -> Result<Self, Error> {
+        let (connection, target) = login.open_node().await?;
+        let opening = async {
+            let channel = connection.create_channel().await?;
+            let confirms = ConfirmSelectOptions::default();
+            channel.confirm_select(confirms).await?;
+            Ok::<_, lapin::Error>(channel)
+        };
+        // A broker that dies, or that still starts, owes answers that never come.
+        let channel = match timeout(login.within, opening).await {
+            Ok(Ok(channel)) => channel,
+            Ok(Err(error)) => return Err(target.closed(error.to_string())),
+            Err(_) => return Err(target.timed_out()),
+        };
+        Ok(Self {
+            connection,
+            channel,
+            since: Instant::now(),
+        })
+    }
+
+    /// Makes a stream that is missing.
+    ///
+    /// # Errors
+    /// The broker's words.
+    pub async fn declare(&self, stream: &str) -> Result<(), lapin::Error> {
+        let channel = self.connection.create_channel().await?;
+        declare_stream(&channel, stream).await
+    }
+
+    /// Whether a queue or stream of this name is there.
+    ///
+    /// # Errors
+    /// The broker's words where it is not.
+    pub async fn finds(&self, name: &str) -> Result<(), lapin::Error> {
+        let passive = QueueDeclareOptions {
+            passive: true,
+            ..QueueDeclareOptions::default()
+        };
+        let table = FieldTable::default();
+        let found = self.channel.queue_declare(name.into(), passive, table);
+        found.await.map(drop)
+    }
+
+    /// How long it has been open.
+    pub fn up_for(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// Sends one message to a queue or stream of this name; it is taken when it is confirmed.
+    ///
+    /// # Errors
+    /// When the line is lost.
+    pub async fn publish(
+        &self,
+        queue: &str,
+        body: &[u8],
+        properties: BasicProperties,
+    ) -> Result<PublisherConfirm, lapin::Error> {
+        let options = BasicPublishOptions {
+            mandatory: true,
+            ..BasicPublishOptions::default()
+        };
+        let sent = self
+            .channel
+            .basic_publish("".into(), queue.into(), options, body, properties);
+        sent.await
+    }
+
+    /// Ends the line.
+    pub async fn close(self) {
+        let closing = self.connection.close(200, "done".into());
+        let _ = timeout(Duration::from_secs(1), closing).await;
+    }
+}
+
+/// Why the broker did not take a message; nothing when it did. A mandatory message that no queue
+/// takes is returned, and then acknowledged.
+pub fn refusal(confirmation: &Confirmation) -> Option<String> {
+    match confirmation {
+        Confirmation::Ack(None) => None,
+        Confirmation::Ack(Some(returned)) => Some(returned.reply_text.to_string()),
+        Confirmation::Nack(_) => Some("refused, it may be full".to_owned()),
+        Confirmation::NotRequested => Some("not confirmed".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_plain_acknowledgement_means_that_a_queue_has_it() {
+        assert_eq!(refusal(&Confirmation::Ack(None)), None);
+        assert!(refusal(&Confirmation::Nack(None)).is_some());
+        assert!(refusal(&Confirmation::NotRequested).is_some());
+    }
+}

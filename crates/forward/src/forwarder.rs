@@ -1,0 +1,284 @@
+//! The loop that publishes ready calls, and marks as forwarded what a broker has confirmed.
+
+use crate::message::{body, properties};
+use callbridge_model::clock;
+use callbridge_model::heartbeat::Pulse;
+use callbridge_model::status::{Backlog, Pause};
+use callbridge_sender::status::SenderStatus;
+use callbridge_source::amqp::publish::{ConfirmedLine, refusal};
+use callbridge_source::amqp::{Login, declare_stream_command};
+use callbridge_source::url::StreamUrl;
+use callbridge_source::{Backoff, Bounds, Secret, chance};
+use callbridge_spool::{Handle, Op, Row, Step, tables};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+/// Calls under way at once.
+const BATCH: usize = 500;
+/// The loop comes round at least this often.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// At the end, for what is ready still. What remains is forwarded after the next start.
+const FLUSH_WITHIN: Duration = Duration::from_secs(4);
+
+/// Why calls wait.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The broker cannot be reached or does not let us in.
+    #[error(transparent)]
+    Broker(#[from] callbridge_source::Error),
+    /// The line was lost, or the broker did not confirm in time.
+    #[error("the line to the broker was lost ({0})")]
+    Lost(String),
+    /// There is no such stream, it is full, or too few of its nodes are there.
+    #[error("stream {stream} did not take a call: {words}; {cure}")]
+    NotTaken {
+        /// The stream.
+        stream: String,
+        /// The broker's words.
+        words: String,
+        /// What to do.
+        cure: String,
+    },
+    /// The spool.
+    #[error(transparent)]
+    Spool(#[from] callbridge_spool::Error),
+}
+
+/// The way of a collector's calls to a stream.
+pub struct Forwarder {
+    login: Login,
+    stream: String,
+    declare: bool,
+    bounds: Bounds,
+}
+
+impl Forwarder {
+    /// The stream of `--forward`.
+    pub fn new(url: &StreamUrl, secret: Secret) -> Self {
+        Self {
+            login: Login {
+                broker: url.broker.clone(),
+                secret,
+                variable: "CALLBRIDGE_AMQP_SECRET",
+                ca_file: url.ca_file.clone(),
+                within: callbridge_source::Settings::default().connect_within,
+            },
+            stream: url.stream.clone(),
+            declare: url.declare,
+            bounds: Bounds::default(),
+        }
+    }
+
+    /// Logs in, and makes the stream where that is wished.
+    async fn open(&self) -> Result<ConfirmedLine, Error> {
+        let line = ConfirmedLine::open(&self.login).await?;
+        if self.declare {
+            let made = timeout(self.login.within, line.declare(&self.stream)).await;
+            match made {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => return Err(self.not_taken(error.to_string())),
+                Err(_) => return Err(Error::Lost("no answer".to_owned())),
+            }
+        }
+        Ok(line)
+    }
+
+    fn not_taken(&self, words: String) -> Error {
+        let vhost = &self.login.broker.vhost;
+        let make = declare_stream_command(vhost, &self.stream);
+        Error::NotTaken {
+            stream: self.stream.clone(),
+            words,
+            cure: format!(
+                "make it ({make}), see that most of its nodes are up, and that {} may write to \
+                 amq.default",
+                self.login.broker.user
+            ),
+        }
+    }
+
+    /// Logs in, looks whether the stream is there, and leaves.
+    ///
+    /// # Errors
+    /// What is wrong and what to do.
+    pub async fn probe(&self) -> Result<(), Error> {
+        let line = self.open().await?;
+        let found = timeout(self.login.within, line.finds(&self.stream)).await;
+        let found = match found {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(self.not_taken(error.to_string())),
+            Err(_) => Err(Error::Lost("no answer".to_owned())),
+        };
+        line.close().await;
+        found
+    }
+
+    /// Forwards ready calls until `shutdown`, then those that are left, if that can be had within
+    /// some seconds.
+    pub async fn run(
+        self,
+        spool: Handle,
+        shown: watch::Sender<SenderStatus>,
+        pulse: Pulse,
+        shutdown: impl Future<Output = ()>,
+    ) {
+        let mut forwarding = Forwarding {
+            forwarder: self,
+            spool,
+            line: None,
+            told: None,
+            shown,
+            pulse,
+        };
+        tokio::select! {
+            () = forwarding.keep_empty() => {}
+            () = shutdown => {}
+        }
+        let flushed = timeout(FLUSH_WITHIN, forwarding.empty()).await;
+        if !matches!(flushed, Ok(Ok(()))) {
+            tracing::debug!("calls are left to be forwarded after the next start");
+        }
+        if let Some(line) = forwarding.line.take() {
+            line.close().await;
+        }
+    }
+}
+
+struct Forwarding {
+    forwarder: Forwarder,
+    spool: Handle,
+    line: Option<ConfirmedLine>,
+    /// Why calls wait, as last told.
+    told: Option<String>,
+    shown: watch::Sender<SenderStatus>,
+    pulse: Pulse,
+}
+
+impl Forwarding {
+    /// Forwards whatever becomes ready, until the spool has ended.
+    async fn keep_empty(&mut self) {
+        let mut changed = self.spool.changed();
+        let mut backoff = Backoff::new(self.forwarder.bounds);
+        loop {
+            self.pulse.beat();
+            changed.mark_unchanged();
+            match self.empty().await {
+                Ok(()) => {
+                    backoff.reset();
+                    if self.told.take().is_some() {
+                        tracing::info!("calls are forwarded again");
+                    }
+                    self.show(None);
+                    match timeout(LOOK_EVERY, changed.changed()).await {
+                        Ok(Ok(())) | Err(_) => {}
+                        Ok(Err(_)) => return,
+                    }
+                }
+                Err(Error::Spool(callbridge_spool::Error::Closed)) => return,
+                Err(error) => {
+                    let up = self
+                        .line
+                        .take()
+                        .map_or(Duration::ZERO, |line| line.up_for());
+                    self.tell(&error);
+                    let wait = tokio::time::Instant::now() + backoff.wait(up, chance());
+                    while tokio::time::Instant::now() < wait {
+                        self.pulse.beat();
+                        let next = tokio::time::Instant::now() + LOOK_EVERY;
+                        tokio::time::sleep_until(next.min(wait)).await;
+                    }
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, error: &Error) {
+        let reason = error.to_string();
+        self.show(Some(&reason));
+        if self.told.as_ref() != Some(&reason) {
+            tracing::warn!(%reason, "calls cannot be forwarded; they are kept");
+            self.told = Some(reason);
+        }
+    }
+
+    fn show(&self, why: Option<&str>) {
+        let pause = why.map(|cure| Pause {
+            reason: "outage".to_owned(),
+            cure: cure.to_owned(),
+        });
+        self.shown.send_if_modified(|shown| {
+            let changed = shown.pause != pause;
+            shown.pause = pause;
+            shown.backlog = Backlog::default();
+            changed
+        });
+    }
+
+    /// Forwards until nothing is ready.
+    async fn empty(&mut self) -> Result<(), Error> {
+        loop {
+            self.pulse.beat();
+            let ready = self.spool.read(|store| tables::calls::ready(store, BATCH));
+            let ready = ready.await?;
+            if ready.is_empty() {
+                return Ok(());
+            }
+            let line = match self.line.take() {
+                Some(line) => line,
+                None => self.forwarder.open().await?,
+            };
+            let mut confirmed = Vec::with_capacity(ready.len());
+            let published = self.publish(&line, &ready, &mut confirmed);
+            let ended = match timeout(self.forwarder.login.within, published).await {
+                Ok(ended) => ended,
+                // Those without a confirm are published again; a slow broker gets on all the same.
+                Err(_) => Err(Error::Lost("no confirm".to_owned())),
+            };
+            if !confirmed.is_empty() {
+                tracing::debug!(calls = confirmed.len(), "forwarded");
+                self.spool.write(confirmed).await?;
+            }
+            self.line = Some(line);
+            ended?;
+        }
+    }
+
+    /// Publishes all, then waits for all confirms: `confirmed` gains those that were taken; the
+    /// error is what stopped the others.
+    async fn publish(
+        &self,
+        line: &ConfirmedLine,
+        ready: &[Row],
+        confirmed: &mut Vec<Op>,
+    ) -> Result<(), Error> {
+        let mut ended = Ok(());
+        let mut under_way = Vec::with_capacity(ready.len());
+        let user = &self.forwarder.login.broker.user;
+        for row in ready {
+            let (body, properties) = (body(row), properties(row, user));
+            let sent = line.publish(&self.forwarder.stream, body.as_bytes(), properties);
+            match sent.await {
+                Ok(confirm) => under_way.push((row.id, confirm)),
+                Err(error) => {
+                    ended = Err(Error::Lost(error.to_string()));
+                    break;
+                }
+            }
+        }
+        for (row, confirm) in under_way {
+            match confirm.await {
+                Ok(confirmation) => match refusal(&confirmation) {
+                    None => confirmed.push(Op::Step {
+                        row,
+                        step: Step::Forwarded,
+                        at: clock::now().wall,
+                    }),
+                    Some(words) => ended = Err(self.forwarder.not_taken(words)),
+                },
+                Err(error) => ended = Err(Error::Lost(error.to_string())),
+            }
+        }
+        ended
+    }
+}

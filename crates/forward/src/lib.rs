@@ -1,0 +1,15 @@
+//! A collector's way out: calls that are ready leave the spool for a broker's stream.
+//!
+//! In come ready calls of the spool, out go messages (`docs/call-message.md`), each confirmed
+//! before its call is forwarded. While no broker takes them they stay ready, and leave in order
+//! later. One may be published again after a crash: it is the same call by its uuid.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`message`] | a stored call to its message; pure |
+//! | [`forwarder`] | the loop that publishes |
+
+pub mod forwarder;
+pub mod message;
+
+pub use forwarder::{Error, Forwarder};

@@ -1,0 +1,206 @@
+//! A stored call to its message.
+
+use callbridge_call::{EventTime, Extension, FinishedCall};
+use callbridge_message::{CONTENT_TYPE, Settled, write};
+use callbridge_model::{CallRecord, LeadId, Phone};
+use callbridge_spool::Row;
+use lapin::BasicProperties;
+use std::time::Duration;
+
+/// The body of a ready call's message: what would be sent to the CRM.
+pub fn body(row: &Row) -> String {
+    let record = &row.record;
+    let settled = Settled {
+        phone: record.client_phone.as_ref().map(Phone::as_str),
+        lead: record.lead_id.map(LeadId::get),
+        employee: record.employee_id.map(|id| id.get()),
+    };
+    write(&record.pbx, &as_recorded(&row.call, record), settled)
+}
+
+/// The call as it was put down. Its exact figures count where they are those of the record; a
+/// person, or a rule for what cannot be, may have said otherwise since.
+fn as_recorded(call: &FinishedCall, record: &CallRecord) -> FinishedCall {
+    let length = call.ended.since(call.started);
+    let exact = call.started.floor_seconds() == record.started_at
+        && half_up(length).max(1) == record.duration_sec
+        && call.answered == record.answered
+        && half_up(if call.answered {
+            call.talk
+        } else {
+            Duration::ZERO
+        }) == record.talk_time_sec
+        && (!call.answered || call.talk > Duration::ZERO);
+    let mut told = call.clone();
+    if !exact {
+        told.started = EventTime::from_seconds(record.started_at.get());
+        told.ended = told.started.plus(seconds(record.duration_sec));
+        // Less than half a second of talk is talk all the same.
+        let least = Duration::from_millis(500).min(seconds(record.duration_sec));
+        told.answered = record.answered;
+        told.talk = match record.answered {
+            true => seconds(record.talk_time_sec).max(least),
+            false => Duration::ZERO,
+        };
+    }
+    told.direction = record.direction;
+    told.trunk.clone_from(&record.trunk);
+    told.employee = record.employee.clone().map(Extension::new);
+    told.employees_in_order = record
+        .employees_in_order
+        .iter()
+        .map(Extension::new)
+        .collect();
+    told.estimate = record.estimate;
+    // What is ready is whole, or somebody has said that it is.
+    told.incomplete = None;
+    told
+}
+
+fn seconds(whole: u32) -> Duration {
+    Duration::from_secs(whole.into())
+}
+
+/// Whole seconds, half up, as the journal has them.
+fn half_up(exact: Duration) -> u32 {
+    u32::try_from((exact.as_micros() + 500_000) / 1_000_000).unwrap_or(u32::MAX)
+}
+
+/// What stands around the body. The broker holds `user` to the login.
+pub fn properties(row: &Row, user: &str) -> BasicProperties {
+    let ended = row.call.ended.floor_seconds().get();
+    let properties = match u64::try_from(ended) {
+        Ok(at) => BasicProperties::default().with_timestamp(at),
+        Err(_) => BasicProperties::default(),
+    };
+    properties
+        .with_message_id(row.uuid.to_string().into())
+        .with_content_type(CONTENT_TYPE.into())
+        .with_user_id(user.into())
+        .with_delivery_mode(2)
+        .with_app_id("callbridge".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use callbridge_call::EpochSeconds;
+    use callbridge_mapping::journal::figures::uuid;
+    use callbridge_mapping::journal::{Rules, judge};
+    use callbridge_mapping::people::People;
+    use callbridge_mapping::trunk::{Defaults, Trunks, parse};
+    use callbridge_message::{Publisher, read};
+    use callbridge_model::number::Country;
+    use callbridge_model::{Judged, Outcome, Said};
+    use callbridge_spool::{RowId, State};
+    use callbridge_testkit::sample;
+
+    fn rules(trunk: &str) -> Rules {
+        let defaults = Defaults {
+            country: Country::parse("UZ"),
+            ..Defaults::default()
+        };
+        let trunk = parse(trunk, &defaults).expect("a trunk");
+        Rules {
+            trunks: Trunks::new(vec![trunk]).expect("trunks"),
+            without_trunk: Some(defaults.trunk("default", "")),
+            ..Rules::default()
+        }
+    }
+
+    fn judged(call: &FinishedCall, trunk: &str) -> Judged {
+        judge(call, "pbx1", &rules(trunk), &People::default(), call.ended)
+    }
+
+    fn row(call: FinishedCall, record: CallRecord) -> Row {
+        Row {
+            id: RowId(1),
+            uuid: uuid("pbx1", &call.linkedid),
+            state: State::Ready,
+            record,
+            call,
+            request_id: None,
+            token: None,
+            attempts: Vec::new(),
+            submitted_at: None,
+            polls: 0,
+            next_poll: None,
+            resubmits: 0,
+            failures: 0,
+            not_before: None,
+            live: true,
+            reason: None,
+            message: String::new(),
+            errors: serde_json::Value::Null,
+            since: EventTime::from_seconds(0),
+        }
+    }
+
+    /// The record that a sender without any list makes of the message.
+    fn sent(row: &Row) -> CallRecord {
+        let body = body(row);
+        let told = read(body.as_bytes(), Publisher::default()).expect(&body);
+        let now = told.call.ended;
+        let rules = rules("city=,pbx=another");
+        let judged = judge(&told.call, &told.pbx, &rules, &People::default(), now);
+        assert_eq!(judged.outcome, Outcome::Journal, "{}", judged.message);
+        judged.record
+    }
+
+    const COLLECTOR: &str = "city=PJSIP/city,lead=var:LEAD_ID,employees=101:501";
+
+    #[test]
+    fn the_sender_makes_the_record_that_the_collector_would_have_made() {
+        let here = judged(&sample::call(), COLLECTOR).record;
+        assert_eq!(here.employee_id.map(|it| it.get()), Some(501));
+        assert_eq!(sent(&row(sample::call(), here.clone())), here);
+    }
+
+    #[test]
+    fn exact_figures_are_kept_and_those_that_somebody_mended_go_before_them() {
+        let here = judged(&sample::call(), COLLECTOR).record;
+        let exact = body(&row(sample::call(), here.clone()));
+        assert!(exact.contains("\"startedAt\":1795151317.8336"), "{exact}");
+        let said = Said {
+            answered: Some(true),
+            talk_sec: Some(2),
+        };
+        let mended = here.said_by_hand(said, EpochSeconds::new(5)).expect("so");
+        let mut torn = sample::call();
+        torn.incomplete = Some("the end was missed".to_owned());
+        let there = sent(&row(torn, mended.clone()));
+        assert_eq!((there.talk_time_sec, there.answered), (2, true));
+        assert!(!there.incomplete);
+        assert_eq!(there.started_at, mended.started_at);
+    }
+
+    #[test]
+    fn a_start_that_could_not_be_goes_out_as_it_was_put_down() {
+        let mut early = sample::call();
+        early.started = EventTime::from_seconds(5);
+        early.ended = EventTime::from_seconds(15);
+        let now = EventTime::from_seconds(1_795_151_317);
+        let judged = judge(&early, "pbx1", &rules(COLLECTOR), &People::default(), now);
+        let there = sent(&row(early, judged.record.clone()));
+        assert_eq!(there.started_at, judged.record.started_at);
+        assert_eq!(there.duration_sec, 10);
+    }
+
+    #[test]
+    fn a_message_says_who_publishes_it_and_which_call_it_is() {
+        let record = judged(&sample::call(), COLLECTOR).record;
+        let row = row(sample::call(), record);
+        let properties = properties(&row, "branch-7");
+        let text = |text: &Option<lapin::types::ShortString>| {
+            text.as_ref().map(|it| it.as_str().to_owned())
+        };
+        let uuid = "0ceb32a8-260a-5ba6-b8f1-30205fcc212d".to_owned();
+        assert_eq!(text(properties.message_id()), Some(uuid));
+        assert_eq!(text(properties.user_id()).as_deref(), Some("branch-7"));
+        assert_eq!(
+            text(properties.content_type()).as_deref(),
+            Some(CONTENT_TYPE)
+        );
+        assert_eq!(*properties.delivery_mode(), Some(2));
+    }
+}
