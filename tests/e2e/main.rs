@@ -10,6 +10,7 @@ mod deaf;
 mod demo;
 mod directory;
 mod every_recording;
+mod fleet;
 mod flood;
 mod freeswitch;
 mod freeswitch_cdr;

@@ -204,7 +204,8 @@ mod tests {
         ,"outcome":"dead_letter"
         ,"reason":"no_lead"
         ,"incomplete":false
-        ,"estimate":false}
+        ,"estimate":false
+        ,"message":"trunk city has no lead rule: set `lead=` or --lead"}
         "#);
     }
 }

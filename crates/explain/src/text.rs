@@ -198,7 +198,10 @@ impl Explained<'_> {
             rows.push(plain(
                 "employeeId",
                 &id.to_string(),
-                "by the list of employees",
+                match self.call.given.and_then(|given| given.employee) {
+                    Some(_) => "as the message says",
+                    None => "by the list of employees",
+                },
             ));
         }
         if record.employees_in_order.len() > 1 {
@@ -268,7 +271,11 @@ impl Explained<'_> {
         let answer = self
             .trunk()
             .map(|trunk| self.people.lead_of(self.call, phone, trunk));
+        let said = self.call.given.and_then(|given| given.lead);
         let (value, words) = match (record.lead_id, answer) {
+            (Some(put_down), _) if said == Some(put_down.get()) => {
+                (put_down.to_string(), "as the message says".to_owned())
+            }
             (Some(put_down), Some(LeadAnswer::One(lead, why))) if put_down == lead => {
                 (lead.to_string(), why)
             }
