@@ -8,7 +8,7 @@ use crate::stdout::print;
 use callbridge_audit::{FileCall, Listening, Report, account};
 use callbridge_call::FinishedCall;
 use callbridge_control::protocol::ControlRequest;
-use callbridge_explain::reading::{PbxCall, Reading};
+use callbridge_explain::reading::{PbxCall, Reading, Told};
 use callbridge_intake::unmatched::device;
 use callbridge_mapping::journal;
 use callbridge_mapping::people::People;
@@ -87,7 +87,8 @@ fn read(
         };
         let finished =
             finished.map_err(|error| Failure::new(Code::Usage, format!("--trunk: {error}")))?;
-        for PbxCall { pbx, call } in finished {
+        let calls = finished.into_iter().filter_map(Told::call);
+        for PbxCall { pbx, call } in calls {
             let early = audit.from.is_some_and(|from| call.started < from);
             let late = audit.until.is_some_and(|until| call.started >= until);
             if early || late {

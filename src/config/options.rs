@@ -159,8 +159,8 @@ pub struct Flags {
 #[derive(Args, Clone, Debug, Default, Serialize)]
 #[command(next_help_heading = "PBX")]
 pub struct SourceFlags {
-    /// ami(s)://USER@HOST, ws(s)://HOST, amqp(s)://USER@HOST[,HOST…]/VHOST?queue=Q|stream=S&format=F
-    /// or file:///PATH?format=F&from=end|start|DATE; each takes pbx=, secret-file=, ca-file=.
+    /// ami(s)://USER@HOST, ws(s)://HOST, amqp(s)://USER@HOST[,…]/VHOST?queue=Q|stream=S&format=F or
+    /// file:///PATH?format=F&from=end|start|DATE; each takes pbx=, secret-file=, ca-file=.
     /// May be repeated: the first source of a PBX is its primary
     #[arg(long, value_name = "URL")]
     pub source: Vec<String>,
@@ -191,8 +191,8 @@ pub struct SourceFlags {
 #[command(next_help_heading = "Trunks and people")]
 pub struct TrunkFlags {
     /// A line to the outside. ENDPOINT is what stands before the suffix in its channels' names,
-    /// and may hold *; empty where only messages (format=call) name the trunk. Keys: pbx, country, strip, lead, employees, unanswered, journal=yes|no.
-    /// May be repeated
+    /// and may hold *; empty where only messages (format=call) name the trunk. Keys: pbx, country,
+    /// strip, lead, employees, unanswered, journal=yes|no. May be repeated
     #[arg(long, value_name = "NAME=ENDPOINT[,key=value…]")]
     pub trunk: Vec<String>,
     /// Whose numbers have no country's code, by ISO 3166 [trunk default]

@@ -10,14 +10,18 @@ pub fn epoch() -> EventTime {
     EventTime::from_seconds(1_795_151_000)
 }
 
+fn uuid_of(linkedid: &str) -> uuid::Uuid {
+    let name = format!("sim\0{linkedid}");
+    uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes())
+}
+
 /// Call number `n`, finished at `now`; `lead` need not exist.
 pub fn call(n: u32, now: EventTime, lead: i64, live: bool) -> Finished {
     let duration = 3 + n % 40;
     let answered = !n.is_multiple_of(3);
     let started = now.minus(Duration::from_secs(u64::from(duration)));
     let linkedid = format!("{}.{n}", started.floor_seconds());
-    let name = format!("sim\0{linkedid}");
-    let uuid = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes());
+    let uuid = uuid_of(&linkedid);
     let direction = match n.is_multiple_of(2) {
         true => Direction::Inbound,
         false => Direction::Outbound,

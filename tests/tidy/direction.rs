@@ -58,10 +58,10 @@ const MODULES: [&str; 9] = [
 const CALL_MODULES: [&str; 16] = [
     "units",
     "event",
-    "decoded",
     "framing",
     "timeline",
     "call",
+    "decoded",
     "trunk",
     "talk",
     "unmatched",

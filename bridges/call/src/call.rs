@@ -75,12 +75,12 @@ pub struct FinishedCall {
     /// What the call says of itself where it came whole, as a message; `None` where it was
     /// assembled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub given: Option<Given>,
+    pub given: Option<GivenIds>,
 }
 
 /// Whom a call that came whole is put down to, as its message says. It goes before every rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Given {
+pub struct GivenIds {
     /// The CRM's number of the lead; positive.
     pub lead: Option<i64>,
     /// The CRM's number of the employee; positive.

@@ -44,7 +44,7 @@ pub mod units;
 mod unmatched;
 
 pub use assemble::{Assembler, AssemblyCounts};
-pub use call::{Direction, FinishedCall, Given};
+pub use call::{Direction, FinishedCall, GivenIds};
 pub use decoded::{Decoded, ServerEvent, ToldCall, Unreadable, WrongCall};
 pub use event::{Cdr, ChannelEvent, ChannelRef, Kind, Mark, Origin, PbxEvent};
 pub use reconcile::{Decision, Knowledge, Patience, Reconciler};

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A field of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Field {
+pub enum MessageField {
     /// The PBX that the call was made at.
     Pbx,
     /// The call's id at that PBX.
@@ -43,7 +43,7 @@ pub enum Field {
     Version,
 }
 
-impl Field {
+impl MessageField {
     /// Every field, in the order of the documents.
     pub const ALL: [Self; 18] = [
         Self::Pbx,
@@ -159,7 +159,7 @@ impl Field {
     }
 }
 
-impl fmt::Display for Field {
+impl fmt::Display for MessageField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }

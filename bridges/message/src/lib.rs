@@ -20,9 +20,9 @@ mod syntax;
 mod value;
 pub mod write;
 
-pub use field::Field;
+pub use field::MessageField;
 pub use read::{Publisher, read, version_fault};
-pub use write::{Settled, write};
+pub use write::{ResolvedIds, write};
 
 /// The media type of a message.
 pub const MEDIA_TYPE: &str = "application/vnd.callbridge.call+json";

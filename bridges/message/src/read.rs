@@ -1,11 +1,11 @@
 //! A message to a call.
 
-use crate::field::Field;
-use crate::syntax::{Broken, Fields, fields};
+use crate::field::MessageField;
+use crate::syntax::{Broken, FieldValues, fields};
 use crate::{MEDIA_TYPE, VERSION, value};
 use callbridge_call::call::HeardNumber;
 use callbridge_call::{
-    Direction, EventTime, Extension, FinishedCall, Given, Linkedid, ToldCall, WrongCall,
+    Direction, EventTime, Extension, FinishedCall, GivenIds, Linkedid, ToldCall, WrongCall,
 };
 use serde_json::Value;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub fn read(bytes: &[u8], by: Publisher<'_>) -> Result<ToldCall, WrongCall> {
         return Err(unnamed(words));
     }
     let fields = fields(bytes).map_err(|broken| unnamed(broken_words(&broken)))?;
-    let mut reading = Reading {
+    let mut reading = MessageReading {
         fields: &fields,
         faults: Vec::new(),
     };
@@ -93,8 +93,8 @@ fn broken_words(broken: &Broken) -> String {
     }
 }
 
-struct Reading<'a> {
-    fields: &'a Fields,
+struct MessageReading<'a> {
+    fields: &'a FieldValues,
     faults: Vec<String>,
 }
 
@@ -104,7 +104,7 @@ struct Lengths {
     talk: Duration,
 }
 
-impl Reading<'_> {
+impl MessageReading<'_> {
     fn refuse(mut self) -> WrongCall {
         let rest = self.faults.len().saturating_sub(FAULTS_MAX);
         self.faults.truncate(FAULTS_MAX);
@@ -115,26 +115,26 @@ impl Reading<'_> {
             self.fields.get(&field).and_then(|it| one(it).ok())
         };
         WrongCall {
-            pbx: named(Field::Pbx, value::pbx),
-            id: named(Field::Id, value::id),
+            pbx: named(MessageField::Pbx, value::pbx),
+            id: named(MessageField::Id, value::id),
             words: self.faults.join(". "),
         }
     }
 
-    fn wrong(&mut self, field: Field, what: &str) {
+    fn wrong(&mut self, field: MessageField, what: &str) {
         self.faults.push(value::words(field, what));
     }
 
     fn version(&mut self) {
-        match self.fields.get(&Field::Version).map(Value::as_u64) {
+        match self.fields.get(&MessageField::Version).map(Value::as_u64) {
             None | Some(Some(VERSION)) => {}
             Some(Some(newer)) if newer > VERSION => self.faults.push(newer_words(newer)),
-            Some(_) => self.wrong(Field::Version, "there is no such version"),
+            Some(_) => self.wrong(MessageField::Version, "there is no such version"),
         }
     }
 
     /// A field that may be left out; `null` says the same.
-    fn may<T>(&mut self, field: Field, one: fn(&Value) -> Result<T, String>) -> Option<T> {
+    fn may<T>(&mut self, field: MessageField, one: fn(&Value) -> Result<T, String>) -> Option<T> {
         let value = self.fields.get(&field).filter(|it| !it.is_null())?;
         match one(value) {
             Ok(read) => Some(read),
@@ -146,7 +146,7 @@ impl Reading<'_> {
     }
 
     /// A field that must be there.
-    fn must<T>(&mut self, field: Field, one: fn(&Value) -> Result<T, String>) -> Option<T> {
+    fn must<T>(&mut self, field: MessageField, one: fn(&Value) -> Result<T, String>) -> Option<T> {
         let Some(value) = self.fields.get(&field) else {
             self.wrong(field, "it is missing");
             return None;
@@ -161,23 +161,23 @@ impl Reading<'_> {
     }
 
     fn call(&mut self) -> Option<ToldCall> {
-        let pbx = self.must(Field::Pbx, value::pbx);
-        let id = self.must(Field::Id, value::id);
-        let direction = self.must(Field::Direction, value::direction);
-        let started = self.must(Field::StartedAt, value::moment);
+        let pbx = self.must(MessageField::Pbx, value::pbx);
+        let id = self.must(MessageField::Id, value::id);
+        let direction = self.must(MessageField::Direction, value::direction);
+        let started = self.must(MessageField::StartedAt, value::moment);
         let lengths = self.lengths();
-        let given = Given {
-            lead: self.may(Field::LeadId, value::number),
-            employee: self.may(Field::EmployeeId, value::number),
+        let given = GivenIds {
+            lead: self.may(MessageField::LeadId, value::number),
+            employee: self.may(MessageField::EmployeeId, value::number),
         };
         let number = self.number(direction, given.lead.is_some());
-        let trunk = self.may(Field::Trunk, value::trunk);
-        let employee = self.may(Field::Extension, value::extension);
-        let in_order = self.may(Field::Extensions, value::extensions);
-        let variables = self.may(Field::Variables, value::variables);
-        let userfields = self.may(Field::UserFields, value::user_fields);
-        let incomplete = self.may(Field::Incomplete, value::answer);
-        let estimate = self.may(Field::Estimate, value::answer);
+        let trunk = self.may(MessageField::Trunk, value::trunk);
+        let employee = self.may(MessageField::Extension, value::extension);
+        let in_order = self.may(MessageField::Extensions, value::extensions);
+        let variables = self.may(MessageField::Variables, value::variables);
+        let userfields = self.may(MessageField::UserFields, value::user_fields);
+        let incomplete = self.may(MessageField::Incomplete, value::answer);
+        let estimate = self.may(MessageField::Estimate, value::answer);
         let (answered, lengths) = lengths?;
         let (started, linkedid): (EventTime, Linkedid) = (started?, Linkedid::new(id?)?);
         let incomplete = incomplete.unwrap_or_default();
@@ -214,27 +214,27 @@ impl Reading<'_> {
     /// Whether the call was answered, its duration and its talk, where they do not contradict each
     /// other. More talk than call is for whoever judges it, who knows what rounding may do.
     fn lengths(&mut self) -> Option<(bool, Lengths)> {
-        let whole = self.must(Field::DurationSec, value::seconds);
-        let answered = self.must(Field::Answered, value::answer);
+        let whole = self.must(MessageField::DurationSec, value::seconds);
+        let answered = self.must(MessageField::Answered, value::answer);
         let told = self
             .fields
-            .get(&Field::TalkSec)
+            .get(&MessageField::TalkSec)
             .is_some_and(|it| !it.is_null());
-        let talk = self.may(Field::TalkSec, value::seconds);
+        let talk = self.may(MessageField::TalkSec, value::seconds);
         let (whole, answered) = (whole?, answered?);
         let talk = match (answered, talk) {
             (_, None) if told => return None,
             (true, None) => {
-                self.wrong(Field::TalkSec, "it is missing, and answered is true");
+                self.wrong(MessageField::TalkSec, "it is missing, and answered is true");
                 return None;
             }
             (true, Some(Duration::ZERO)) => {
-                self.wrong(Field::TalkSec, "it is 0, and answered is true");
+                self.wrong(MessageField::TalkSec, "it is 0, and answered is true");
                 return None;
             }
             (false, Some(talk)) if talk > Duration::ZERO => {
                 let what = format!("it is {}, and answered is false", talk.as_secs_f64());
-                self.wrong(Field::TalkSec, &what);
+                self.wrong(MessageField::TalkSec, &what);
                 return None;
             }
             (_, talk) => talk.unwrap_or_default(),
@@ -245,11 +245,11 @@ impl Reading<'_> {
     /// The customer's number. Who leaves it out names the lead; a hidden number is `null`.
     fn number(&mut self, direction: Option<Direction>, lead: bool) -> Option<HeardNumber> {
         let with_customer = direction.is_some_and(|it| it != Direction::Internal);
-        if with_customer && !lead && !self.fields.contains_key(&Field::Phone) {
-            self.wrong(Field::Phone, "it is missing, and no leadId is given");
+        if with_customer && !lead && !self.fields.contains_key(&MessageField::Phone) {
+            self.wrong(MessageField::Phone, "it is missing, and no leadId is given");
             return None;
         }
-        let text = self.may(Field::Phone, value::phone)?;
+        let text = self.may(MessageField::Phone, value::phone)?;
         // As in a dial string, no dial prefix stands before a number that is valid as it is.
         let from_dial_string = true;
         Some(HeardNumber {

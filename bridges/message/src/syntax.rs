@@ -1,13 +1,13 @@
 //! Bytes to the fields of one object.
 
-use crate::field::Field;
+use crate::field::MessageField;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 
 /// The fields of a message that are known here; others are passed over.
-pub(crate) type Fields = BTreeMap<Field, Value>;
+pub(crate) type FieldValues = BTreeMap<MessageField, Value>;
 
 /// What is wrong with the bytes.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,15 +15,15 @@ pub(crate) enum Broken {
     /// They are no JSON object.
     NotAnObject,
     /// They are no JSON, for something in or after this field.
-    At(Field),
+    At(MessageField),
     /// They are no JSON.
     NotJson,
     /// A field stands in it twice, and nobody can know which one counts.
-    Twice(Field),
+    Twice(MessageField),
 }
 
 /// Reads one object.
-pub(crate) fn fields(bytes: &[u8]) -> Result<Fields, Broken> {
+pub(crate) fn fields(bytes: &[u8]) -> Result<FieldValues, Broken> {
     let object: Object = match serde_json::from_slice(bytes) {
         Ok(object) => object,
         Err(error) if error.is_data() => return Err(Broken::NotAnObject),
@@ -41,8 +41,8 @@ pub(crate) fn fields(bytes: &[u8]) -> Result<Fields, Broken> {
 
 #[derive(Default)]
 struct Object {
-    fields: Fields,
-    twice: Option<Field>,
+    fields: FieldValues,
+    twice: Option<MessageField>,
 }
 
 impl<'de> Deserialize<'de> for Object {
@@ -63,7 +63,7 @@ impl<'de> Visitor<'de> for ObjectVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
         let mut object = Object::default();
         while let Some(name) = map.next_key::<std::borrow::Cow<'de, str>>()? {
-            let Some(field) = Field::named(&name) else {
+            let Some(field) = MessageField::named(&name) else {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             };
@@ -85,7 +85,7 @@ fn offset(bytes: &[u8], line: usize, column: usize) -> usize {
 
 /// The last field of the outermost object whose name stands whole in `bytes`, so that what follows
 /// it is what is wrong.
-fn last_key(bytes: &[u8]) -> Option<Field> {
+fn last_key(bytes: &[u8]) -> Option<MessageField> {
     let (mut depth, mut at, mut last) = (0_u32, 0, None);
     let mut text: Option<&[u8]> = None;
     while let Some(byte) = bytes.get(at) {
@@ -99,7 +99,7 @@ fn last_key(bytes: &[u8]) -> Option<Field> {
             b'}' | b']' => depth = depth.saturating_sub(1),
             b':' if depth == 1 => {
                 let name = text.take().and_then(|it| std::str::from_utf8(it).ok());
-                last = name.and_then(Field::named);
+                last = name.and_then(MessageField::named);
             }
             _ => {}
         }
@@ -130,25 +130,31 @@ mod tests {
         for (text, wants) in [
             (
                 r#"{"pbx":"a","durationSec":NaN}"#,
-                Broken::At(Field::DurationSec),
+                Broken::At(MessageField::DurationSec),
             ),
             (
                 r#"{"pbx":"a","talkSec":-Infinity,"id":"1"}"#,
-                Broken::At(Field::TalkSec),
+                Broken::At(MessageField::TalkSec),
             ),
-            (r#"{"startedAt":1e999}"#, Broken::At(Field::StartedAt)),
-            ("{\n\"pbx\":\"a\",\n \"id\":'1'}", Broken::At(Field::Id)),
+            (
+                r#"{"startedAt":1e999}"#,
+                Broken::At(MessageField::StartedAt),
+            ),
+            (
+                "{\n\"pbx\":\"a\",\n \"id\":'1'}",
+                Broken::At(MessageField::Id),
+            ),
             (
                 r#"{"variables":{"id":"x","pbx":"#,
-                Broken::At(Field::Variables),
+                Broken::At(MessageField::Variables),
             ),
-            (r#"{"pbx":"a\":"#, Broken::At(Field::Pbx)),
+            (r#"{"pbx":"a\":"#, Broken::At(MessageField::Pbx)),
             (r#"{"colour":NaN}"#, Broken::NotJson),
             ("", Broken::NotJson),
             ("{", Broken::NotJson),
             ("[1]", Broken::NotAnObject),
             ("4", Broken::NotAnObject),
-            (r#"{"id":"1","id":"2"}"#, Broken::Twice(Field::Id)),
+            (r#"{"id":"1","id":"2"}"#, Broken::Twice(MessageField::Id)),
         ] {
             assert_eq!(
                 fields(text.as_bytes()).expect_err("broken"),
@@ -162,6 +168,6 @@ mod tests {
     fn fields_that_nobody_knows_are_passed_over_whatever_they_hold() {
         let text = br#"{"x":[{"id":"no"}],"id":"1","X-Id":null,"x":2}"#;
         let read = fields(text).expect("an object");
-        assert_eq!(read.into_keys().collect::<Vec<_>>(), [Field::Id]);
+        assert_eq!(read.into_keys().collect::<Vec<_>>(), [MessageField::Id]);
     }
 }

@@ -1,7 +1,7 @@
 //! One field's value: its type and its limits. What is said of a wrong one holds nothing of a
 //! customer's: its type or its length, a number or a word alone.
 
-use crate::field::Field;
+use crate::field::MessageField;
 use callbridge_call::EventTime;
 use callbridge_call::call::Variable;
 use serde_json::Value;
@@ -246,6 +246,6 @@ pub(crate) fn direction(value: &Value) -> Result<callbridge_call::Direction, Wro
 }
 
 /// `field: what it is; it may be …`
-pub(crate) fn words(field: Field, wrong: &str) -> String {
+pub(crate) fn words(field: MessageField, wrong: &str) -> String {
     format!("{field}: {wrong}; it may be {}", field.may_be())
 }

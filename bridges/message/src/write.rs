@@ -1,6 +1,6 @@
 //! A call to its message.
 
-use crate::field::Field;
+use crate::field::MessageField;
 use crate::value;
 use callbridge_call::{Direction, EventTime, FinishedCall};
 use serde_json::{Map, Value, json};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// What has been found out of a call beyond what the PBX told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Settled<'a> {
+pub struct ResolvedIds<'a> {
     /// The customer's number in E.164; without it, the number goes out as it was heard.
     pub phone: Option<&'a str>,
     /// The lead that the rules gave.
@@ -18,9 +18,9 @@ pub struct Settled<'a> {
 }
 
 /// The message of a finished call of this PBX, as one line.
-pub fn write(pbx: &str, call: &FinishedCall, settled: Settled<'_>) -> String {
+pub fn write(pbx: &str, call: &FinishedCall, settled: ResolvedIds<'_>) -> String {
     let mut message = Map::new();
-    for field in Field::ALL {
+    for field in MessageField::ALL {
         if let Some(value) = value_of(field, pbx, call, settled) {
             message.insert(field.name().to_owned(), value);
         }
@@ -29,47 +29,52 @@ pub fn write(pbx: &str, call: &FinishedCall, settled: Settled<'_>) -> String {
 }
 
 /// `None` where the field is left out.
-fn value_of(field: Field, pbx: &str, call: &FinishedCall, settled: Settled<'_>) -> Option<Value> {
+fn value_of(
+    field: MessageField,
+    pbx: &str,
+    call: &FinishedCall,
+    settled: ResolvedIds<'_>,
+) -> Option<Value> {
     let given = call.given.unwrap_or_default();
     Some(match field {
-        Field::Pbx => json!(pbx),
-        Field::Id => json!(call.linkedid.as_str()),
-        Field::Direction => json!(match call.direction {
+        MessageField::Pbx => json!(pbx),
+        MessageField::Id => json!(call.linkedid.as_str()),
+        MessageField::Direction => json!(match call.direction {
             Direction::Inbound => "INBOUND",
             Direction::Outbound => "OUTBOUND",
             Direction::Internal => "INTERNAL",
         }),
-        Field::Trunk => json!(call.trunk),
-        Field::Phone => {
+        MessageField::Trunk => json!(call.trunk),
+        MessageField::Phone => {
             let heard = call.number.as_ref().map(|number| number.text.as_str());
             // What is no number stays behind: it names nobody, and would be refused.
             let heard = heard.filter(|text| value::phone(&json!(text)).is_ok());
             json!(settled.phone.or(heard))
         }
-        Field::StartedAt => json!(epoch(call.started)),
-        Field::DurationSec => json!(seconds(call.ended.since(call.started))),
-        Field::Answered => json!(call.answered),
-        Field::TalkSec if call.answered => json!(seconds(call.talk)),
-        Field::TalkSec => json!(0),
-        Field::Extension => {
+        MessageField::StartedAt => json!(epoch(call.started)),
+        MessageField::DurationSec => json!(seconds(call.ended.since(call.started))),
+        MessageField::Answered => json!(call.answered),
+        MessageField::TalkSec if call.answered => json!(seconds(call.talk)),
+        MessageField::TalkSec => json!(0),
+        MessageField::Extension => {
             let own = call.employee.as_ref().map(|it| json!(it.as_str()));
             json!(own.filter(|it| value::extension(it).is_ok()))
         }
-        Field::Extensions => {
+        MessageField::Extensions => {
             let all = call.employees_in_order.iter();
             readable(all.map(|it| json!(it.as_str())), value::extensions)
         }
-        Field::LeadId => json!(settled.lead.or(given.lead)),
-        Field::EmployeeId => json!(settled.employee.or(given.employee)),
-        Field::Variables => variables(call),
-        Field::UserFields if call.userfields.is_empty() => return None,
-        Field::UserFields => {
+        MessageField::LeadId => json!(settled.lead.or(given.lead)),
+        MessageField::EmployeeId => json!(settled.employee.or(given.employee)),
+        MessageField::Variables => variables(call),
+        MessageField::UserFields if call.userfields.is_empty() => return None,
+        MessageField::UserFields => {
             let all = call.userfields.iter();
             readable(all.map(|it| json!(it)), value::user_fields)
         }
-        Field::Incomplete => json!(call.incomplete.is_some()),
-        Field::Estimate => json!(call.estimate),
-        Field::Version => return None,
+        MessageField::Incomplete => json!(call.incomplete.is_some()),
+        MessageField::Estimate => json!(call.estimate),
+        MessageField::Version => return None,
     })
 }
 

@@ -74,6 +74,16 @@ pub enum Told {
     Wrong(WrongCall),
 }
 
+impl Told {
+    /// The call, where it is one.
+    pub fn call(self) -> Option<PbxCall> {
+        match self {
+            Self::Call(call) => Some(call),
+            Self::Wrong(_) => None,
+        }
+    }
+}
+
 /// A recording being read.
 pub struct Reading {
     rules: Rules,

@@ -1,7 +1,7 @@
 //! A stored call to its message.
 
 use callbridge_call::{EventTime, Extension, FinishedCall};
-use callbridge_message::{CONTENT_TYPE, Settled, write};
+use callbridge_message::{CONTENT_TYPE, ResolvedIds, write};
 use callbridge_model::{CallRecord, LeadId, Phone};
 use callbridge_spool::Row;
 use lapin::BasicProperties;
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The body of a ready call's message: what would be sent to the CRM.
 pub fn body(row: &Row) -> String {
     let record = &row.record;
-    let settled = Settled {
+    let settled = ResolvedIds {
         phone: record.client_phone.as_ref().map(Phone::as_str),
         lead: record.lead_id.map(LeadId::get),
         employee: record.employee_id.map(|id| id.get()),

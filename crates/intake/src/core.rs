@@ -21,7 +21,7 @@ use callbridge_mapping::trunk::Trunks;
 use callbridge_model::status;
 use callbridge_source::{FilePosition, Frame, FrameVerdict, Position, SourceId};
 use callbridge_spool::{Finished, Known, Op};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// PBXs on all streams together; a stream that names more of them is not telling the truth.
 const PBXES_MAX: usize = 64;
@@ -62,8 +62,6 @@ pub struct Intake {
     pub(super) pbxes: BTreeMap<String, Pbx>,
     /// `server_name` first heard on a stream of this PBX: it is the PBX itself, others beside it.
     pub(super) servers: BTreeMap<String, String>,
-    /// PBXs whose CDRs come by a source of their own.
-    cdr_apart: BTreeSet<String>,
     clock: Clock,
     /// Since when each PBX is listened to.
     pub(super) since: BTreeMap<String, EventTime>,
@@ -96,9 +94,7 @@ impl Intake {
         sources: Vec<SourceSettings>,
         memory: Memory,
     ) -> Result<Self, Conflict> {
-        let of_cdrs = sources.iter().filter(|it| it.format == Format::CdrAmqp);
         let mut intake = Self {
-            cdr_apart: of_cdrs.map(|source| source.pbx.clone()).collect(),
             sources: Vec::new(),
             pbxes: BTreeMap::new(),
             servers: memory.servers,
@@ -140,7 +136,10 @@ impl Intake {
     fn pbx(&mut self, id: &str) -> Result<&mut Pbx, Conflict> {
         if !self.pbxes.contains_key(id) {
             let mut settings = self.settings.assembler(id)?;
-            settings.cdr_apart = self.cdr_apart.contains(id);
+            // Its CDRs come by a source of their own.
+            let mut sources = self.sources.iter().map(|source| &source.settings);
+            let apart = |it: &SourceSettings| it.format == Format::CdrAmqp && it.pbx == id;
+            settings.cdr_apart = sources.any(apart);
             // A stream below it has no second account: its file tells of the PBX alone.
             let files = self.sources.iter().map(|source| &source.settings);
             let mut files = files
@@ -385,14 +384,10 @@ impl Intake {
         let order = order(&mut source.ordered, source.settings.file, &told);
         let (pbx, first) = (&source.settings.pbx, server.as_deref());
         let name = pbx_of(pbx, first, &mut self.servers, &mut self.ops);
-        if !self.pbxes.contains_key(&name) {
-            if self.pbxes.len() >= PBXES_MAX {
-                let why = format!("it speaks of PBX {name}, and {PBXES_MAX} are known already");
-                self.ops.push(source.set_aside(frame, why));
-                return Ok(());
-            }
-            let pbx = Pbx::new(self.settings.assembler(&name)?);
-            self.pbxes.insert(name.clone(), pbx);
+        if !has_place(&mut self.pbxes, &self.settings, &name)? {
+            let why = format!("it speaks of PBX {name}, and {PBXES_MAX} are known already");
+            self.ops.push(source.set_aside(frame, why));
+            return Ok(());
         }
         let pbx = self.pbxes.get_mut(&name).expect("put there above");
         let right_from = self.settings.clock_right_from;
@@ -565,6 +560,20 @@ impl Intake {
     pub fn trunks(&self) -> &Trunks {
         self.settings.trunks()
     }
+}
+
+/// A PBX that a stream brings is given its place; there is none where too many are known already.
+fn has_place(
+    pbxes: &mut BTreeMap<String, Pbx>,
+    settings: &Settings,
+    name: &str,
+) -> Result<bool, Conflict> {
+    let known = pbxes.contains_key(name);
+    if !known && pbxes.len() < PBXES_MAX {
+        pbxes.insert(name.to_owned(), Pbx::new(settings.assembler(name)?));
+        return Ok(true);
+    }
+    Ok(known)
 }
 
 /// Why a frame cannot be read; if it is written in another format than its source, that one.

@@ -1,7 +1,7 @@
 //! Calls that come whole, as messages (`format=call`): whose they are, and when they are judged.
 //!
-//! No assembler is asked: a message is a call. It names its PBX, which belongs to the first broker's
-//! user that published for it; what another publishes under that name is a letter.
+//! No assembler is asked: a message is a call. It names its PBX, which belongs to the first user
+//! of the broker that published for it; what another publishes under that name is a letter.
 
 use super::source::IntakeSource;
 use callbridge_call::{Decoded, EventTime, FinishedCall, ToldCall};

@@ -2,15 +2,16 @@
 
 use super::SourceConfig;
 use crate::config::faults::Faults;
-use crate::config::options::TrunkFlags;
+use crate::config::options::{Flags, TrunkFlags};
 use crate::values;
+use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::rule::{employee_rule, lead_rules};
 use callbridge_mapping::trunk::{Defaults, Trunk, Trunks, flag};
 use callbridge_model::number::Country;
 use callbridge_source::url::Format;
 
 /// Every `--trunk` over the defaults, and what those say of calls whose message names no trunk.
-pub(super) fn check(
+fn check(
     flags: &TrunkFlags,
     needs: bool,
     messages: Messages,
@@ -52,7 +53,7 @@ pub(super) fn check(
 
 /// Which calls come as messages, that name their trunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Messages {
+enum Messages {
     None,
     Some,
     All,
@@ -60,7 +61,7 @@ pub(super) enum Messages {
 
 impl Messages {
     /// What `explain` reads may be messages, whatever the sources beside it are.
-    pub(super) fn of(sources: &[SourceConfig], needs: bool) -> Self {
+    fn of(sources: &[SourceConfig], needs: bool) -> Self {
         let told = sources.iter().filter(|it| it.tells_whole_calls()).count();
         match told {
             0 if needs => Self::None,
@@ -71,8 +72,28 @@ impl Messages {
     }
 }
 
+/// What the flags about trunks say of all calls.
+pub(super) fn rules(
+    flags: &Flags,
+    sources: &[SourceConfig],
+    needs: bool,
+    faults: &mut Faults,
+) -> Rules {
+    let messages = Messages::of(sources, needs);
+    let (trunks, without_trunk) = check(&flags.trunks, needs, messages, faults);
+    known_pbxs(&trunks, sources, flags.sources.pbx_id.as_deref(), faults);
+    Rules {
+        country: country(&flags.trunks, &trunks),
+        trunks,
+        without_trunk: Some(without_trunk),
+        require_employee: flags.trunks.require_employee,
+        forwards: flags.crm.forward.is_some(),
+        ..Rules::default()
+    }
+}
+
 /// Whose the CRM's numbers are where they name no country.
-pub(super) fn country(flags: &TrunkFlags, trunks: &Trunks) -> Option<Country> {
+fn country(flags: &TrunkFlags, trunks: &Trunks) -> Option<Country> {
     let of_all = flags.country.as_deref().and_then(Country::parse);
     let mut each = trunks.iter().map(|trunk| trunk.country);
     of_all.or_else(|| {
@@ -100,13 +121,13 @@ fn defaults(flags: &TrunkFlags, faults: &mut Faults) -> Defaults {
 }
 
 /// A trunk's `pbx=` must be a PBX of which some source tells.
-pub(super) fn known_pbxs(
+fn known_pbxs(
     trunks: &Trunks,
     sources: &[SourceConfig],
     pbx_id: Option<&str>,
     faults: &mut Faults,
 ) {
-    // A gateway's stream may bring PBXs that no flag names (`server_name`), and messages name theirs.
+    // A gateway's stream may bring PBXs that no flag names (`server_name`), as messages may.
     let gateway = |source: &SourceConfig| {
         source.url.format() == Format::AmiJson || source.tells_whole_calls()
     };

@@ -1,9 +1,8 @@
 //! From flags as typed to a [`Config`], or all that is wrong with them.
 
-use super::trunks::Messages;
 use super::{CallRules, Config, DeadLetters, Forward, crm, page, pbx, sources, trunks, webhooks};
 use crate::config::faults::Faults;
-use crate::config::options::{CallFlags, Flags, LogFlags, OperationFlags};
+use crate::config::options::{CallFlags, CrmFlags, Flags, LogFlags, OperationFlags};
 use crate::config::variables;
 use crate::config::variables::Unread;
 use crate::values;
@@ -62,14 +61,7 @@ impl TryFrom<FlagContext<'_>> for Config {
         let columns = flags.sources.columns.as_deref();
         let cel_columns = columns.and_then(|text| faults.take("--columns", sources::columns(text)));
         let not_before = date(flags.calls.not_before.as_deref(), &zone, &mut faults);
-        let messages = Messages::of(&sources, needs);
-        let (trunks, without_trunk) = trunks::check(&flags.trunks, needs, messages, &mut faults);
-        trunks::known_pbxs(
-            &trunks,
-            &sources,
-            flags.sources.pbx_id.as_deref(),
-            &mut faults,
-        );
+        let rules = trunks::rules(&flags, &sources, needs, &mut faults);
         let tokens = crm::Tokens {
             needed: needs && !dry_run,
             connected: needs && is_connected(&flags.operation, environment),
@@ -79,18 +71,11 @@ impl TryFrom<FlagContext<'_>> for Config {
         let page = page::check(&flags.page, environment, &mut faults);
         let calls = calls(&flags.calls, &mut faults);
         let (state, listen) = place(&flags.operation, needs, environment, &mut faults);
-        let derived_pbx = pbx::derived(&flags.sources, needs, &sources, &trunks, environment);
+        let derived_pbx = pbx::derived(&flags.sources, needs, &sources, &rules.trunks, environment);
         pbx::check(derived_pbx.as_ref(), state.as_deref(), &mut faults);
         let dead_letters = dead_letters(&flags.operation, needs, environment, &mut faults);
-        let forward = forward(
-            flags.crm.forward.as_deref(),
-            needs,
-            environment,
-            &mut faults,
-        );
-        let stream_from = flags.sources.stream_from.as_deref();
-        let stream_from = stream_from
-            .and_then(|text| faults.take("--stream-from", values::stream_from(text, &zone)));
+        let forward = forward(&flags.crm, needs, environment, &mut faults);
+        let stream_from = stream_from(flags.sources.stream_from.as_deref(), &zone, &mut faults);
         let log = logging(&flags.log, &mut faults);
         let unread_variables = unread_variables(environment, &mut faults);
         faults.or(Self {
@@ -100,13 +85,8 @@ impl TryFrom<FlagContext<'_>> for Config {
             pbx_timezone,
             cel_columns,
             rules: Rules {
-                country: trunks::country(&flags.trunks, &trunks),
-                trunks,
-                without_trunk: Some(without_trunk),
                 not_before,
-                require_employee: flags.trunks.require_employee,
-                forwards: flags.crm.forward.is_some(),
-                ..Rules::default()
+                ..rules
             },
             lead_directory: flags.trunks.lead_directory,
             crm,
@@ -118,7 +98,7 @@ impl TryFrom<FlagContext<'_>> for Config {
             notify_command: notify_command(flags.operation.notify_command),
             dead_letters,
             forward,
-            stream_from: stream_from.unwrap_or(StreamFrom::First),
+            stream_from,
             log,
             rebind,
             until_idle,
@@ -256,14 +236,21 @@ fn dead_letters(
     Some(DeadLetters { url, secret })
 }
 
+/// `--stream-from`
+fn stream_from(text: Option<&str>, zone: &TimeZone, faults: &mut Faults) -> StreamFrom {
+    let read = text.map(|text| values::stream_from(text, zone));
+    let read = read.and_then(|read| faults.take("--stream-from", read));
+    read.unwrap_or(StreamFrom::First)
+}
+
 /// `--forward`
 fn forward(
-    text: Option<&str>,
+    flags: &CrmFlags,
     needs: bool,
     environment: &Environment,
     faults: &mut Faults,
 ) -> Option<Forward> {
-    let read = StreamUrl::parse(text?);
+    let read = StreamUrl::parse(flags.forward.as_deref()?);
     let read = read.map_err(|wrong| wrong.iter().for_each(|it| faults.add("--forward", it)));
     let url = read.ok()?;
     let file = url.secret_file.as_deref();

@@ -1,6 +1,6 @@
 //! The schema and the page say what the code reads.
 
-use callbridge_message::{CONTENT_TYPE, Field, Publisher, read};
+use callbridge_message::{CONTENT_TYPE, MessageField, Publisher, read};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -22,11 +22,13 @@ fn names<'a>(all: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
 fn the_schema_has_the_fields_that_are_read_and_needs_those_that_are_needed() {
     let schema = schema();
     let properties = schema["properties"].as_object().expect("properties");
-    let fields = || Field::ALL.into_iter();
+    let fields = || MessageField::ALL.into_iter();
     let told = names(properties.keys().map(String::as_str));
-    assert_eq!(told, names(fields().map(Field::name)));
+    assert_eq!(told, names(fields().map(MessageField::name)));
     let required = schema["required"].as_array().expect("required").iter();
-    let needed = fields().filter(|field| field.is_needed()).map(Field::name);
+    let needed = fields()
+        .filter(|field| field.is_needed())
+        .map(MessageField::name);
     assert_eq!(names(required.filter_map(Value::as_str)), names(needed));
     for (name, property) in properties {
         assert!(
@@ -78,7 +80,7 @@ fn the_limits_of_the_schema_are_those_of_the_code() {
     let max = limit("variables", "maxProperties");
     assert!(reads("variables", variables(max)) && !reads("variables", variables(max + 1)));
     // Null where the schema takes it.
-    for field in Field::ALL {
+    for field in MessageField::ALL {
         let property = &schema["properties"][field.name()];
         let types = property["type"].as_array();
         let takes_null = types.is_some_and(|types| types.contains(&json!("null")));
@@ -111,7 +113,7 @@ fn every_message_on_the_page_is_read_and_every_field_stands_in_its_table() {
     for block in blocks {
         read(block.as_bytes(), Publisher::default()).expect(block);
     }
-    for field in Field::ALL {
+    for field in MessageField::ALL {
         assert!(page.contains(&format!("\n| `{field}` |")), "{field}");
     }
     assert!(page.contains(CONTENT_TYPE));

@@ -1,8 +1,8 @@
 //! What is written reads back as the same call.
 
 use callbridge_call::call::{HeardNumber, Variable};
-use callbridge_call::{Direction, EventTime, Extension, FinishedCall, Given, Linkedid};
-use callbridge_message::{Publisher, Settled, read, write};
+use callbridge_call::{Direction, EventTime, Extension, FinishedCall, GivenIds, Linkedid};
+use callbridge_message::{Publisher, ResolvedIds, read, write};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -42,14 +42,14 @@ fn call() -> FinishedCall {
         why: Vec::new(),
         timeline: None,
         unmatched: Vec::new(),
-        given: Some(Given {
+        given: Some(GivenIds {
             lead: Some(4001),
             employee: None,
         }),
     }
 }
 
-fn read_back(pbx: &str, call: &FinishedCall, settled: Settled<'_>) -> FinishedCall {
+fn read_back(pbx: &str, call: &FinishedCall, settled: ResolvedIds<'_>) -> FinishedCall {
     let message = write(pbx, call, settled);
     assert!(!message.contains('\n'), "{message}");
     let told = read(message.as_bytes(), Publisher::default()).expect(&message);
@@ -59,11 +59,33 @@ fn read_back(pbx: &str, call: &FinishedCall, settled: Settled<'_>) -> FinishedCa
 
 #[test]
 fn a_message_is_written_as_documented() {
-    let settled = Settled {
+    let settled = ResolvedIds {
         employee: Some(501),
-        ..Settled::default()
+        ..ResolvedIds::default()
     };
-    insta::assert_snapshot!(write("tashkent-1", &call(), settled), @r#"{"answered":true,"direction":"INBOUND","durationSec":5.02,"employeeId":501,"estimate":true,"extension":"101","extensions":["102","101"],"id":"1795151317.146","incomplete":false,"leadId":4001,"pbx":"tashkent-1","phone":"+998901110001","startedAt":1795151317.8336,"talkSec":4,"trunk":"city","userFields":["lead=4001"],"variables":{"CITY":["a","b"],"LEAD_ID":"4001"}}"#);
+    let written = write("tashkent-1", &call(), settled);
+    insta::assert_snapshot!(written.replace(",\"", "\n,\""), @r#"
+    {"answered":true
+    ,"direction":"INBOUND"
+    ,"durationSec":5.02
+    ,"employeeId":501
+    ,"estimate":true
+    ,"extension":"101"
+    ,"extensions":["102"
+    ,"101"]
+    ,"id":"1795151317.146"
+    ,"incomplete":false
+    ,"leadId":4001
+    ,"pbx":"tashkent-1"
+    ,"phone":"+998901110001"
+    ,"startedAt":1795151317.8336
+    ,"talkSec":4
+    ,"trunk":"city"
+    ,"userFields":["lead=4001"]
+    ,"variables":{"CITY":["a"
+    ,"b"]
+    ,"LEAD_ID":"4001"}}
+    "#);
 }
 
 #[test]
@@ -71,7 +93,7 @@ fn what_is_found_out_of_a_call_goes_before_what_was_heard() {
     let mut heard = call();
     heard.given = None;
     heard.number.as_mut().expect("a number").text = "901110001".to_owned();
-    let settled = Settled {
+    let settled = ResolvedIds {
         phone: Some("+998901110001"),
         lead: Some(7),
         employee: Some(501),
@@ -85,13 +107,13 @@ fn what_is_found_out_of_a_call_goes_before_what_was_heard() {
 #[test]
 fn a_hidden_number_and_what_is_no_number_go_out_as_null() {
     let mut hidden = call();
-    hidden.given = Some(Given::default());
+    hidden.given = Some(GivenIds::default());
     for text in [None, Some("*8"), Some("anonymous")] {
         hidden.number = text.map(|text| HeardNumber {
             text: text.to_owned(),
             from_dial_string: false,
         });
-        let back = read_back("a", &hidden, Settled::default());
+        let back = read_back("a", &hidden, ResolvedIds::default());
         assert_eq!(back.number, None, "{text:?}");
     }
 }
@@ -109,7 +131,7 @@ fn what_a_reader_would_refuse_is_left_out_rather_than_the_call() {
         .collect();
     crowded.employees_in_order = vec![Extension::new("y".repeat(200)), Extension::new("101")];
     crowded.employee = Some(Extension::new(" "));
-    let back = read_back("a", &crowded, Settled::default());
+    let back = read_back("a", &crowded, ResolvedIds::default());
     assert_eq!(back.userfields[0], "lead=4001");
     assert_eq!(back.employees_in_order, [Extension::new("101")]);
     assert_eq!(back.employee, None);
@@ -133,11 +155,11 @@ proptest! {
         told.answered = answered;
         told.talk = Duration::from_micros(if answered { talk } else { 0 });
         told.estimate = estimate;
-        told.given = Some(Given { lead, employee: Some(501) });
+        told.given = Some(GivenIds { lead, employee: Some(501) });
         told.incomplete = incomplete.then(|| {
             "incomplete: the message says that facts of the call are missing".to_owned()
         });
-        prop_assert_eq!(&read_back("a/b", &told, Settled::default()), &told);
+        prop_assert_eq!(&read_back("a/b", &told, ResolvedIds::default()), &told);
     }
 
     #[test]
@@ -147,11 +169,11 @@ proptest! {
 
     #[test]
     fn no_json_makes_it_panic(
-        field in proptest::sample::select(&callbridge_message::Field::ALL[..]),
+        field in proptest::sample::select(&callbridge_message::MessageField::ALL[..]),
         value in any_json(),
     ) {
         let mut message: serde_json::Value =
-            serde_json::from_str(&write("a", &call(), Settled::default())).expect("JSON");
+            serde_json::from_str(&write("a", &call(), ResolvedIds::default())).expect("JSON");
         message[field.name()] = value;
         if let Err(wrong) = read(message.to_string().as_bytes(), Publisher::default()) {
             prop_assert!(wrong.words.contains(field.name()), "{}", wrong);

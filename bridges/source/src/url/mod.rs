@@ -166,6 +166,19 @@ pub enum Transport {
     },
 }
 
+impl Transport {
+    /// How its messages are written.
+    pub const fn format(&self) -> Format {
+        match self {
+            Self::Ami { .. } => Format::Ami,
+            Self::Esl { .. } => Format::Freeswitch,
+            Self::WebSocket { .. } => Format::AmiJson,
+            Self::Amqp(queue) => queue.format,
+            Self::File { format, .. } => *format,
+        }
+    }
+}
+
 /// One checked `--source`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceUrl {
@@ -191,13 +204,7 @@ impl SourceUrl {
 
     /// How the source's messages are written.
     pub const fn format(&self) -> Format {
-        match &self.transport {
-            Transport::Ami { .. } => Format::Ami,
-            Transport::Esl { .. } => Format::Freeswitch,
-            Transport::WebSocket { .. } => Format::AmiJson,
-            Transport::Amqp(queue) => queue.format,
-            Transport::File { format, .. } => *format,
-        }
+        self.transport.format()
     }
 
     /// As it was given, but for the file of its secret: for pages and messages that others see.

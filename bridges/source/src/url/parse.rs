@@ -146,38 +146,8 @@ pub(super) fn source(text: &str) -> Result<SourceUrl, Vec<UrlFault>> {
     let pbx = keys.take("pbx");
     let secret_file = keys.take("secret-file").map(PathBuf::from);
     let ca_file = keys.take("ca-file").map(PathBuf::from);
-    let transport = match scheme {
-        "ami" | "amis" => {
-            let tls = scheme == "amis";
-            if !matches!(url.path(), "" | "/") {
-                faults.push(front.needless("the path", "end after HOST:PORT"));
-            }
-            Transport::Ami {
-                endpoint: front.endpoint(tls, if tls { 5039 } else { 5038 }, &mut faults),
-                user: front.user(&mut faults),
-            }
-        }
-        "esl" => event_socket(&front, &mut keys, &mut faults),
-        "ws" | "wss" => {
-            let tls = scheme == "wss";
-            if !url.username().is_empty() {
-                faults.push(front.needless("the user", "the gateway asks for none: remove it"));
-            }
-            Transport::WebSocket {
-                endpoint: front.endpoint(tls, if tls { 443 } else { 80 }, &mut faults),
-                path: url.path().to_owned(),
-            }
-        }
-        "file" => file(&front, &mut keys, &mut faults),
-        _ => Transport::Amqp(queue_source(&front, &mut keys, &mut faults)),
-    };
-    let whole = match &transport {
-        Transport::Amqp(QueueSource { format, .. }) | Transport::File { format, .. } => {
-            format.tells_whole_calls()
-        }
-        Transport::Ami { .. } | Transport::Esl { .. } | Transport::WebSocket { .. } => false,
-    };
-    if whole && pbx.is_some() {
+    let transport = transport(scheme, &front, &mut keys, &mut faults);
+    if transport.format().tells_whole_calls() && pbx.is_some() {
         faults.push(front.needless(
             "pbx=",
             "each message of format=call says its own PBX: remove it",
@@ -195,6 +165,40 @@ pub(super) fn source(text: &str) -> Result<SourceUrl, Vec<UrlFault>> {
     })
 }
 
+/// How it is reached.
+fn transport(
+    scheme: &str,
+    front: &Front<'_>,
+    keys: &mut Keys<'_>,
+    faults: &mut Vec<UrlFault>,
+) -> Transport {
+    match scheme {
+        "ami" | "amis" => {
+            let tls = scheme == "amis";
+            if !matches!(front.url.path(), "" | "/") {
+                faults.push(front.needless("the path", "end after HOST:PORT"));
+            }
+            Transport::Ami {
+                endpoint: front.endpoint(tls, if tls { 5039 } else { 5038 }, faults),
+                user: front.user(faults),
+            }
+        }
+        "esl" => event_socket(front, keys, faults),
+        "ws" | "wss" => {
+            let tls = scheme == "wss";
+            if !front.url.username().is_empty() {
+                faults.push(front.needless("the user", "the gateway asks for none: remove it"));
+            }
+            Transport::WebSocket {
+                endpoint: front.endpoint(tls, if tls { 443 } else { 80 }, faults),
+                path: front.url.path().to_owned(),
+            }
+        }
+        "file" => file(front, keys, faults),
+        _ => Transport::Amqp(queue_source(front, keys, faults)),
+    }
+}
+
 /// Several hosts are a broker's alone.
 fn hosts(text: &str) -> (String, Vec<String>) {
     match text.starts_with("amqp") {
@@ -204,13 +208,13 @@ fn hosts(text: &str) -> (String, Vec<String>) {
 }
 
 /// A broker's URL that is written to, whatever it names there.
-struct Target {
+struct BrokerTarget {
     shown: String,
     url: Url,
     other_hosts: Vec<String>,
 }
 
-impl Target {
+impl BrokerTarget {
     fn read(text: &str, example: &'static str) -> Result<Self, Vec<UrlFault>> {
         let shown = masked(text);
         let (text, other_hosts) = hosts(text);
@@ -248,7 +252,7 @@ impl Target {
 
 /// Reads a `--dead-letter-queue`.
 pub(super) fn queue(text: &str) -> Result<QueueUrl, Vec<UrlFault>> {
-    let target = Target::read(text, QUEUE_EXAMPLE)?;
+    let target = BrokerTarget::read(text, QUEUE_EXAMPLE)?;
     let mut faults = Vec::new();
     let front = target.front("CALLBRIDGE_DEAD_LETTER_SECRET", &mut faults);
     let mut keys = target.keys(QUEUE_KEYS, &mut faults);
@@ -270,7 +274,7 @@ pub(super) fn queue(text: &str) -> Result<QueueUrl, Vec<UrlFault>> {
 
 /// Reads a `--forward`.
 pub(super) fn forward(text: &str) -> Result<StreamUrl, Vec<UrlFault>> {
-    let target = Target::read(text, STREAM_EXAMPLE)?;
+    let target = BrokerTarget::read(text, STREAM_EXAMPLE)?;
     let mut faults = Vec::new();
     let front = target.front("CALLBRIDGE_FORWARD_SECRET", &mut faults);
     let mut keys = target.keys(STREAM_KEYS, &mut faults);

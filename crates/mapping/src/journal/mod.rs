@@ -40,8 +40,8 @@ pub struct Rules {
     pub country: Option<Country>,
     /// A call whose extension has no employee is parked (`--require-employee`).
     pub require_employee: bool,
-    /// Calls go to another callbridge (`--forward`), which may know the lead: without a lead rule of
-    /// our own none is looked for here.
+    /// Calls go to another callbridge (`--forward`), which may know the lead: without a lead rule
+    /// of our own none is looked for here.
     pub forwards: bool,
 }
 

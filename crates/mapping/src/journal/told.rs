@@ -81,7 +81,8 @@ pub(super) fn unknown_trunk(call: &FinishedCall, record: &CallRecord) -> Option<
     call.given?;
     let name = call.trunk.as_deref()?;
     Some(format!(
-        "trunk: no --trunk of PBX {} is called {name}; it may be the name of a --trunk, or left out",
+        "trunk: no --trunk of PBX {} is called {name}; it may be the name of a --trunk, or left \
+         out",
         record.pbx
     ))
 }
@@ -92,7 +93,7 @@ mod tests {
     use super::*;
     use crate::people::People;
     use crate::trunk::{Defaults, Trunks, parse};
-    use callbridge_call::Given;
+    use callbridge_call::GivenIds;
     use callbridge_call::call::HeardNumber;
     use callbridge_model::number::Country;
     use callbridge_model::{EmployeeId, Judged, LeadId, Outcome};
@@ -117,7 +118,7 @@ mod tests {
     /// The sample call as a message that gives a lead and an employee.
     fn told() -> FinishedCall {
         let mut call = sample::call();
-        call.given = Some(Given {
+        call.given = Some(GivenIds {
             lead: Some(7),
             employee: Some(8),
         });
@@ -137,7 +138,7 @@ mod tests {
         assert_eq!(all.record.lead_id, LeadId::new(7));
         assert_eq!(all.record.employee_id, EmployeeId::new(8));
         let mut nothing = told();
-        nothing.given = Some(Given::default());
+        nothing.given = Some(GivenIds::default());
         let ruled = judged(&nothing, &[CITY]);
         assert_eq!(ruled.outcome, Outcome::Journal);
         assert_eq!(ruled.record.lead_id, LeadId::new(4001));
@@ -162,7 +163,11 @@ mod tests {
         elsewhere.trunk = Some("nowhere".to_owned());
         let wrong = judged(&elsewhere, &[CITY]);
         assert_eq!(wrong.reason, Some(Reason::NoLead));
-        insta::assert_snapshot!(wrong.message, @"trunk: no --trunk of PBX pbx1 is called nowhere; it may be the name of a --trunk, or left out");
+        assert_eq!(
+            wrong.message,
+            "trunk: no --trunk of PBX pbx1 is called nowhere; it may be the name of a \
+             --trunk, or left out"
+        );
         assert_eq!(judged(&elsewhere, &[]).outcome, Outcome::Journal);
         assert_eq!(
             judged(&elsewhere, &["city=,pbx=other"]).outcome,
@@ -221,20 +226,37 @@ mod tests {
             let reason = judged.reason.map(Reason::word).unwrap_or_default();
             format!("{reason}: {}", judged.message)
         };
-        insta::assert_snapshot!(words(|it| it.started = EventTime::from_seconds(5)), @"invalid_epoch: startedAt: the call began at 5 s, before the year 2000; it may be from the year 2000 to five minutes ahead of our clock, in seconds");
-        insta::assert_snapshot!(words(|it| {
+        assert_eq!(
+            words(|it| it.started = EventTime::from_seconds(5)),
+            "invalid_epoch: startedAt: the call began at 5 s, before the year 2000; it \
+             may be from the year 2000 to five minutes ahead of our clock, in seconds"
+        );
+        let ahead = words(|it| {
             it.started = it.started.plus(Duration::from_secs(900));
             it.ended = it.started;
-        }), @"invalid_epoch: startedAt: the call began at 1795152217 s, 894 s ahead of our clock; it may be from the year 2000 to five minutes ahead of our clock, in seconds");
-        insta::assert_snapshot!(words(|it| it.ended = it.started.plus(Duration::from_secs(3_600))), @"invalid_epoch: durationSec: the call would end 3594 s ahead of our clock; it may be what has passed since startedAt");
-        insta::assert_snapshot!(words(|it| it.talk = Duration::from_secs(60)), @"talk_exceeds_duration: talkSec: 60.000 s of talk in a call of 5.020 s; it may be at most durationSec");
+        });
+        assert_eq!(
+            ahead,
+            "invalid_epoch: startedAt: the call began at 1795152217 s, 894 s ahead of our clock; \
+             it may be from the year 2000 to five minutes ahead of our clock, in seconds"
+        );
+        assert_eq!(
+            words(|it| it.ended = it.started.plus(Duration::from_secs(3_600))),
+            "invalid_epoch: durationSec: the call would end 3594 s ahead of our clock; \
+             it may be what has passed since startedAt"
+        );
+        assert_eq!(
+            words(|it| it.talk = Duration::from_secs(60)),
+            "talk_exceeds_duration: talkSec: 60.000 s of talk in a call of 5.020 s; it \
+             may be at most durationSec"
+        );
     }
 
     #[test]
     fn a_number_that_is_none_is_told_by_its_field_where_no_lead_is_given() {
         let words = |number: Option<&str>| {
             let mut call = told();
-            call.given = Some(Given::default());
+            call.given = Some(GivenIds::default());
             call.variables.clear();
             call.number = number.map(|text| HeardNumber {
                 text: text.to_owned(),
@@ -242,8 +264,17 @@ mod tests {
             });
             judged(&call, &[CITY]).message
         };
-        insta::assert_snapshot!(words(Some("12")), @"phone: it is no number of UZ or of the world; it may be like +998901110001, or a leadId is given beside it. variable LEAD_ID gives nothing");
-        insta::assert_snapshot!(words(None), @"phone: it is null; it may be like +998901110001, or a leadId is given beside it. variable LEAD_ID gives nothing");
-        insta::assert_snapshot!(words(Some("901110001")), @"variable LEAD_ID gives nothing");
+        assert_eq!(
+            words(Some("12")),
+            "phone: it is no number of UZ or of the world; it may be like \
+             +998901110001, or a leadId is given beside it. variable LEAD_ID gives \
+             nothing"
+        );
+        assert_eq!(
+            words(None),
+            "phone: it is null; it may be like +998901110001, or a leadId is given \
+             beside it. variable LEAD_ID gives nothing"
+        );
+        assert_eq!(words(Some("901110001")), "variable LEAD_ID gives nothing");
     }
 }

@@ -26,7 +26,11 @@ const FREED_PAGES: u32 = 1_024;
 
 pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<Done, Error> {
     let before = now.minus(store.settings.retention);
-    let calls = purge_calls(store, before)? + purge_forwarded(store, before)?;
+    let mut calls = 0;
+    // Forwarded calls have an index of their own: a state has either these or journaled ones.
+    for ended in ["state IN ('journaled', 'discarded')", "state = 'forwarded'"] {
+        calls += purge_calls(store, ended, before)?;
+    }
     let tombstones = purge_tombstones(store, before)?;
     let deliveries = deliveries::purge_deliveries(store, now)?;
     look_ups::purge_look_ups(store, now)?;
@@ -43,14 +47,15 @@ pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<Done, Error> {
     }))
 }
 
-fn purge_calls(store: &mut Store, before: EventTime) -> Result<u64, Error> {
+fn purge_calls(store: &mut Store, ended: &str, before: EventTime) -> Result<u64, Error> {
     let mut calls = 0;
     let rows = store.query_all(
-        "DELETE FROM calls WHERE id IN (
-             SELECT id FROM calls WHERE state IN ('journaled', 'discarded')
-             AND since < ?1 ORDER BY since LIMIT ?2)
-         RETURNING state, json_extract(record, '$.pbx'), json_extract(record, '$.linkedid'),
-                   uuid, started",
+        &format!(
+            "DELETE FROM calls WHERE id IN (
+                 SELECT id FROM calls WHERE {ended} AND since < ?1 ORDER BY since LIMIT ?2)
+             RETURNING state, json_extract(record, '$.pbx'), json_extract(record, '$.linkedid'),
+                       uuid, started"
+        ),
         (before.micros(), CALLS_MAX),
         |row| {
             Ok(Summary {
@@ -66,6 +71,7 @@ fn purge_calls(store: &mut Store, before: EventTime) -> Result<u64, Error> {
         summaries::keep(store, &call)?;
         let book = match call.state.as_str() {
             "journaled" => Book::PurgedJournaled,
+            "forwarded" => Book::PurgedForwarded,
             _ => Book::PurgedDiscarded,
         };
         store.tally.add(book, 1);
@@ -75,24 +81,6 @@ fn purge_calls(store: &mut Store, before: EventTime) -> Result<u64, Error> {
         meta::remember_highest_id(store)?;
     }
     Ok(calls)
-}
-
-/// Forwarded calls have an index of their own: a state has either these or journaled ones.
-fn purge_forwarded(store: &mut Store, before: EventTime) -> Result<u64, Error> {
-    let gone = store.execute(
-        "DELETE FROM calls WHERE id IN (
-             SELECT id FROM calls WHERE state = 'forwarded'
-             AND since < ?1 ORDER BY since LIMIT ?2)",
-        (before.micros(), CALLS_MAX),
-    )?;
-    if gone > 0 {
-        store.tally.add(
-            Book::PurgedForwarded,
-            i64::try_from(gone).unwrap_or(i64::MAX),
-        );
-        meta::remember_highest_id(store)?;
-    }
-    Ok(u64::try_from(gone).unwrap_or(0))
 }
 
 fn give_pages_back(db: &Db) -> Result<(), Error> {
