@@ -13,7 +13,9 @@ use crate::facts::fact::{Fact, FactKind, Passage};
 use crate::facts::gaps::Blind;
 use crate::facts::leg::Leg;
 use crate::facts::open::OpenCall;
+use crate::resolve::linked::AT_ONCE;
 use crate::trunk::local_pair;
+use crate::units::UniqueId;
 
 /// Why something of the call may be missing; `None` if nothing is.
 pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {
@@ -32,8 +34,12 @@ pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {
                 .iter()
                 .all(|&heard| is_begun(split(leg, heard).0))
     };
+    let well_told = |leg: &Leg| match leg.traits {
+        Some(_) => went_on(call, leg),
+        None => is_well_told(leg, &sure, &unbridged),
+    };
     if let Some(blind) = long.or(call.gaps.blinds.first())
-        && (call.conference || !legs.all(|leg| is_well_told(leg, &sure, &unbridged)))
+        && (call.conference || !legs.all(well_told))
     {
         return Some(words(blind));
     }
@@ -125,6 +131,38 @@ fn is_well_told(
         });
         // A channel that is told of no bridge may have been in one.
         goes_on.next().unwrap_or(false) && goes_on.all(|it| it) && ended
+    })
+}
+
+/// Where the PBX says of a channel since when it has been linked with whom, and says it once more
+/// after each gap: the link was told before it, or nobody had answered by its end.
+fn went_on(call: &OpenCall, leg: &Leg) -> bool {
+    if leg.blinds.iter().all(|&heard| {
+        let (before, _) = split(leg, heard);
+        before.iter().any(|fact| fact.what.is_end())
+    }) {
+        return true;
+    }
+    let Some(traits) = &leg.traits else {
+        return false;
+    };
+    if !leg.facts.iter().any(|fact| fact.what == FactKind::Hangup) {
+        return false;
+    }
+    let Some((since, with)) = traits.linked.iter().max() else {
+        return traits.fresh && traits.answered.is_none();
+    };
+    let told = |by: &Leg, other: &UniqueId| {
+        let first = by.blinds.first().copied();
+        let (before, _) = split(by, first.unwrap_or(by.facts.len()));
+        before.iter().any(|fact| {
+            let near = fact.at.since(*since).max(since.since(fact.at)) < AT_ONCE;
+            near && fact.what.link() == Some((other, true))
+        })
+    };
+    call.legs.values().any(|by| {
+        let of_both = by.id == leg.id && told(by, with) || by.id == *with && told(by, &leg.id);
+        of_both && by.blinds.len() == leg.blinds.len()
     })
 }
 

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Two accounts of the beginning of one link are so near to each other.
-const AT_ONCE: Duration = Duration::from_millis(100);
+pub(super) const AT_ONCE: Duration = Duration::from_millis(100);
 
 /// A span of time.
 type Span = (EventTime, EventTime);

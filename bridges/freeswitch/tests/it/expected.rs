@@ -7,6 +7,7 @@ use callbridge_call::{
 };
 use callbridge_freeswitch::{Decoder, DecoderSettings, Splitter};
 use serde::Deserialize;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, str};
@@ -131,16 +132,33 @@ pub fn finished(messages: &[Vec<u8>]) -> Vec<FinishedCall> {
 
 /// The same, where calls may be open at the end.
 pub fn finished_when(messages: &[Vec<u8>], ended: Ended) -> Vec<FinishedCall> {
+    finished_but_for(messages, 0..0, ended)
+}
+
+/// The same, where the line was lost before the messages of this range, and was back after them.
+pub fn finished_but_for(
+    messages: &[Vec<u8>],
+    missed: Range<usize>,
+    ended: Ended,
+) -> Vec<FinishedCall> {
     let mut decoder = Decoder::new(DecoderSettings::default());
     let mut assembler = Assembler::new(settings());
     let mut now = EventTime::from_seconds(0);
-    for message in messages {
+    for (at, message) in messages.iter().enumerate() {
+        if at == missed.start && !missed.is_empty() {
+            assembler.lost(now);
+        }
         match decoder.decode(message) {
             Decoded::Event { heard, .. } => {
                 if let PbxEvent::Channel(event) = &heard.told {
                     now = now.max(event.at.unwrap_or(now));
                 }
-                assembler.hear(&heard.told, now);
+                if at == missed.end && !missed.is_empty() {
+                    assembler.back(now);
+                }
+                if !missed.contains(&at) {
+                    assembler.hear(&heard.told, now);
+                }
             }
             Decoded::Skipped => {}
             other => panic!("{other:?}: {}", String::from_utf8_lossy(message)),

@@ -3,6 +3,7 @@
 
 mod cdr;
 mod expected;
+mod gaps;
 mod hostile;
 mod metamorphic;
 mod moments;

@@ -1,0 +1,37 @@
+//! A line that is lost in the middle of a call: what comes out is right, or said to be incomplete.
+
+use crate::expected::{Ended, faults, finished_but_for, recordings, split};
+use crate::recordings::slack;
+
+/// What is right and what is incomplete, of all cuts of this length in all recordings; nothing is
+/// wrong.
+fn cut(length: usize) -> (usize, usize) {
+    let (mut right, mut incomplete) = (0, 0);
+    for recording in recordings() {
+        let messages = split(&recording.read("esl.jsonl"));
+        let expected = recording.expected();
+        for from in 1..messages.len().saturating_sub(length) {
+            let missed = from..from + length;
+            let calls = finished_but_for(&messages, missed.clone(), Ended::Recording);
+            let faults = faults(&calls, &expected, slack(&recording));
+            if faults.is_empty() {
+                right += 1;
+                continue;
+            }
+            // A call that is still open says nothing yet, and one that says so nothing wrong.
+            let said = calls.iter().all(|call| call.incomplete.is_some());
+            assert!(said, "{}, without {missed:?}: {faults:?}", recording.name);
+            incomplete += 1;
+        }
+    }
+    (right, incomplete)
+}
+
+#[test]
+fn nothing_that_was_missed_makes_a_wrong_call() {
+    for length in [1, 2, 4, 8] {
+        let (right, incomplete) = cut(length);
+        println!("{length}: {right} right, {incomplete} incomplete");
+        assert!(right > 0 && incomplete > 0);
+    }
+}
