@@ -10,7 +10,7 @@
 mod line;
 
 use crate::units::Extension;
-pub use line::Line;
+pub use line::LineTraits;
 pub(crate) use line::{is_plumbing, party_of_line};
 
 /// Technologies whose channels are telephones or trunks. All others are plumbing: Local, Snoop,

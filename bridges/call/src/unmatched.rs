@@ -1,7 +1,7 @@
 //! Channels of no trunk that carried somebody from outside: of a trunk that no flag names, or whose
 //! endpoint is misspelt. Their calls look internal.
 
-use crate::trunk::{Line, is_sip, prefix};
+use crate::trunk::{LineTraits, is_sip, prefix};
 
 /// A number of so many digits is one of the outside: extensions have fewer.
 const OUTSIDE_DIGITS_MIN: usize = 7;
@@ -39,7 +39,7 @@ impl Unmatched {
 
     /// The same of a channel of which the PBX tells what it is. One that it calls a telephone's is
     /// that, whatever number it shows.
-    pub(crate) fn note_line(&mut self, line: &Line, number: &str) {
+    pub(crate) fn note_line(&mut self, line: &LineTraits, number: &str) {
         let prefix = match (line.gateway.as_str(), line.profile.as_str()) {
             ("", "") => return,
             ("", profile) => format!("profile/{profile}"),

@@ -127,7 +127,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+        fn any_bytes_are_read_without_a_panic(
+            bytes in proptest::collection::vec(any::<u8>(), 0..64),
+        ) {
             let _ = decoded(&bytes);
             prop_assert!(Pairs::new(&bytes).count() <= bytes.len());
         }

@@ -93,6 +93,13 @@ struct Connected {
     to: Option<EventTime>,
 }
 
+/// What no transfer has changed yet.
+struct FirstProfile {
+    caller: String,
+    context: String,
+    destination: String,
+}
+
 /// A leg as its file tells of it.
 struct LegFile<'f> {
     variables: Variables<'f>,
@@ -102,10 +109,7 @@ struct LegFile<'f> {
     created: EventTime,
     answered: Option<EventTime>,
     ended: EventTime,
-    /// Of the first profile, which no transfer has changed.
-    caller: String,
-    context: String,
-    destination: String,
+    first: FirstProfile,
     connected: Vec<Connected>,
     /// When each of its profiles was over.
     left: Vec<EventTime>,
@@ -162,9 +166,11 @@ impl<'f> LegFile<'f> {
             created,
             answered: answered.or_else(|| variables.time("answer_uepoch")),
             ended: ended.unwrap_or(created),
-            caller: caller("ani"),
-            context: caller("context"),
-            destination: caller("destination_number"),
+            first: FirstProfile {
+                caller: caller("ani"),
+                context: caller("context"),
+                destination: caller("destination_number"),
+            },
             connected: connected.collect(),
             left: profiles.iter().filter_map(over).collect(),
             ran: Vec::new(),
@@ -199,7 +205,7 @@ impl<'f> LegFile<'f> {
             None => self.name.clone(),
         };
         let caller = if self.inbound {
-            self.caller.clone()
+            self.first.caller.clone()
         } else {
             String::new()
         };
@@ -208,7 +214,7 @@ impl<'f> LegFile<'f> {
             uniqueid: Cow::Owned(self.id.clone()),
             linkedid: Cow::Owned(self.call()),
             caller_number: Cow::Owned(caller),
-            context: Cow::Owned(self.context.clone()),
+            context: Cow::Owned(self.first.context.clone()),
             variables: self.variables.kept(wanted),
             traits: Some(Box::new(self.traits())),
             ..ChannelRef::default()
@@ -239,7 +245,11 @@ impl<'f> LegFile<'f> {
         };
         let user = users.iter().find(|user| !user.is_empty());
         let user = user.map(|user| user.split('@').next().unwrap_or_default().to_owned());
-        let dialled = if self.inbound { "" } else { &self.destination };
+        let dialled = if self.inbound {
+            ""
+        } else {
+            &self.first.destination
+        };
         ChannelTraits {
             inbound: self.inbound,
             gateway: gateway.into(),
@@ -328,7 +338,7 @@ impl<'f> LegFile<'f> {
         });
         Kind::DialBegin {
             by,
-            dial_string: Cow::Owned(self.destination.clone()),
+            dial_string: Cow::Owned(self.first.destination.clone()),
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::block::{end_of_block, value_of};
 use crate::cdr;
 use crate::event::{self, SwitchHeard};
-use crate::fields::{self, Reading};
+use crate::fields::{self, FieldsRead};
 use crate::rule::ATTENDED;
 use callbridge_call::{Decoded, Mark, PbxEvent, Unreadable};
 use memchr::memmem;
@@ -58,9 +58,9 @@ impl Decoder {
             (fields::of_json(&self.scratch, wanted), true)
         };
         let fields = match reading {
-            Reading::Whole(fields) => fields,
-            Reading::Needless => return Decoded::Skipped,
-            Reading::Unreadable(why) => return Decoded::Unreadable(why),
+            FieldsRead::Whole(fields) => fields,
+            FieldsRead::Needless => return Decoded::Skipped,
+            FieldsRead::Unreadable(why) => return Decoded::Unreadable(why),
         };
         let repaired = repaired || fields.repaired;
         match event::tell(*fields, &mut self.heard) {

@@ -9,8 +9,8 @@
 //! | `conference::maintenance` | it is in a room, or is out of it |
 //! | `CHANNEL_HANGUP`, `…_COMPLETE`, `CHANNEL_DESTROY` | it is over |
 
-use crate::fields::{Fields, Key};
-use crate::rule::{ATTENDED, Rule};
+use crate::fields::{EventFields, Header};
+use crate::rule::{ATTENDED, EventRule};
 use callbridge_call::event::{ChannelTraits, Text};
 use callbridge_call::{
     ChannelEvent, ChannelRef, EventTime, Kind, Mark, Origin, PbxEvent, Unreadable,
@@ -31,24 +31,28 @@ pub(crate) struct SwitchHeard {
 
 /// What the headers tell; `None` if no call depends on it.
 pub(crate) fn tell<'a>(
-    mut fields: Fields<'a>,
+    mut fields: EventFields<'a>,
     heard: &mut SwitchHeard,
 ) -> Result<Option<PbxEvent<'a>>, Unreadable> {
     let Some(rule) = fields.rule else {
         return Ok(None);
     };
     match rule {
-        Rule::Heartbeat => return Ok(heard.beat(&fields)),
-        Rule::Execute | Rule::ExecuteComplete if fields.get(Key::Application) != ATTENDED => {
+        EventRule::Heartbeat => return Ok(heard.beat(&fields)),
+        EventRule::Execute | EventRule::ExecuteComplete
+            if fields.get(Header::Application) != ATTENDED =>
+        {
             return Ok(None);
         }
-        Rule::Conference if !matches!(fields.get(Key::Action), "add-member" | "del-member") => {
+        EventRule::Conference
+            if !matches!(fields.get(Header::Action), "add-member" | "del-member") =>
+        {
             return Ok(None);
         }
         _ => {}
     }
     heard.hears(&fields);
-    if fields.get(Key::UniqueId).is_empty() {
+    if fields.get(Header::UniqueId).is_empty() {
         return Err(Unreadable::NoChannel);
     }
     let at = at(rule, &fields);
@@ -65,22 +69,22 @@ pub(crate) fn tell<'a>(
 }
 
 impl SwitchHeard {
-    fn hears(&mut self, fields: &Fields<'_>) {
+    fn hears(&mut self, fields: &EventFields<'_>) {
         if self.core.is_empty() {
-            self.core = fields.get(Key::CoreUuid).to_owned();
+            self.core = fields.get(Header::CoreUuid).to_owned();
         }
     }
 
     /// The switch says that it lives. Another process than before: it was started again, and what
     /// was open before is gone.
-    fn beat<'a>(&mut self, fields: &Fields<'_>) -> Option<PbxEvent<'a>> {
-        let core = fields.get(Key::CoreUuid);
+    fn beat<'a>(&mut self, fields: &EventFields<'_>) -> Option<PbxEvent<'a>> {
+        let core = fields.get(Header::CoreUuid);
         let other = !self.core.is_empty() && !core.is_empty() && self.core != core;
         if self.core != core {
             self.core = core.to_owned();
         }
-        let uptime = fields.get(Key::Uptime).parse().ok();
-        let told = micros(fields.get(Key::Timestamp));
+        let uptime = fields.get(Header::Uptime).parse().ok();
+        let told = micros(fields.get(Header::Timestamp));
         let began = told.zip(uptime.map(Duration::from_millis));
         let began = began.map(|(at, uptime)| at.minus(uptime));
         other.then_some(PbxEvent::Mark(Mark::Restarted { began }))
@@ -94,88 +98,88 @@ fn micros(text: &str) -> Option<EventTime> {
 }
 
 /// When it happened. What comes after the hang-up tells when that was.
-fn at(rule: Rule, fields: &Fields<'_>) -> Option<EventTime> {
-    let told = micros(fields.get(Key::Timestamp))?;
+fn at(rule: EventRule, fields: &EventFields<'_>) -> Option<EventTime> {
+    let told = micros(fields.get(Header::Timestamp))?;
     let own = match rule {
-        Rule::Create => micros(fields.get(Key::Created)),
-        Rule::Answer => micros(fields.get(Key::Answered)),
-        Rule::Hangup => micros(fields.get(Key::HungUp)),
-        Rule::Dump => micros(fields.get(Key::Bridged)),
+        EventRule::Create => micros(fields.get(Header::Created)),
+        EventRule::Answer => micros(fields.get(Header::Answered)),
+        EventRule::Hangup => micros(fields.get(Header::HungUp)),
+        EventRule::Dump => micros(fields.get(Header::Bridged)),
         _ => None,
     };
-    let sequence: i64 = fields.get(Key::Sequence).parse().unwrap_or(0);
+    let sequence: i64 = fields.get(Header::Sequence).parse().unwrap_or(0);
     let within = Duration::from_micros(sequence.rem_euclid(STEP_MICROS).unsigned_abs());
     Some(own.unwrap_or_else(|| told.plus(within)))
 }
 
-fn kind<'a>(rule: Rule, fields: &mut Fields<'a>) -> Option<Kind<'a>> {
+fn kind<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<Kind<'a>> {
     Some(match rule {
-        Rule::Create if is_inbound(fields) => Kind::Born {
+        EventRule::Create if is_inbound(fields) => Kind::Born {
             state: callbridge_call::event::ChannelState::Ring,
         },
-        Rule::Create => Kind::DialBegin {
+        EventRule::Create => Kind::DialBegin {
             by: dialler(fields),
-            dial_string: Cow::Owned(fields.get(Key::Destination).to_owned()),
+            dial_string: Cow::Owned(fields.get(Header::Destination).to_owned()),
         },
-        Rule::Answer => Kind::State {
+        EventRule::Answer => Kind::State {
             state: callbridge_call::event::ChannelState::Up,
         },
-        Rule::Bridge => Kind::Linked {
+        EventRule::Bridge => Kind::Linked {
             with: partner(fields)?,
         },
-        Rule::Unbridge => Kind::Unlinked {
+        EventRule::Unbridge => Kind::Unlinked {
             with: partner(fields)?,
         },
-        Rule::Execute => Kind::Consults { begins: true },
-        Rule::ExecuteComplete => Kind::Consults { begins: false },
-        Rule::Conference => {
-            let bridge = fields.take(Key::Conference);
+        EventRule::Execute => Kind::Consults { begins: true },
+        EventRule::ExecuteComplete => Kind::Consults { begins: false },
+        EventRule::Conference => {
+            let bridge = fields.take(Header::Conference);
             if bridge.is_empty() {
                 return None;
             }
             let technology = Cow::Borrowed("softmix");
-            if fields.get(Key::Action) == "add-member" {
+            if fields.get(Header::Action) == "add-member" {
                 Kind::BridgeEnter { bridge, technology }
             } else {
                 Kind::BridgeLeave { bridge, technology }
             }
         }
-        Rule::Hangup => Kind::Hangup {
+        EventRule::Hangup => Kind::Hangup {
             cause: cause(fields),
         },
-        Rule::Dump => match partner(fields) {
+        EventRule::Dump => match partner(fields) {
             Some(with) => Kind::Linked { with },
             None => Kind::Seen,
         },
-        Rule::Heartbeat => return None,
+        EventRule::Heartbeat => return None,
     })
 }
 
-fn is_inbound(fields: &Fields<'_>) -> bool {
-    fields.get(Key::Direction) == "inbound"
+fn is_inbound(fields: &EventFields<'_>) -> bool {
+    fields.get(Header::Direction) == "inbound"
 }
 
 /// The channel that made this one, as far as it is told.
-fn dialler<'a>(fields: &mut Fields<'a>) -> Option<Box<ChannelRef<'a>>> {
-    if fields.get(Key::OtherType) != "originator" {
+fn dialler<'a>(fields: &mut EventFields<'a>) -> Option<Box<ChannelRef<'a>>> {
+    if fields.get(Header::OtherType) != "originator" {
         return None;
     }
-    let uniqueid = fields.take(Key::OtherId);
-    let own = uniqueid.is_empty() || uniqueid == fields.get(Key::UniqueId);
+    let uniqueid = fields.take(Header::OtherId);
+    let own = uniqueid.is_empty() || uniqueid == fields.get(Header::UniqueId);
     (!own).then(|| {
         Box::new(ChannelRef {
             uniqueid,
-            name: fields.take(Key::OtherName),
+            name: fields.take(Header::OtherName),
             ..ChannelRef::default()
         })
     })
 }
 
 /// The other side of a bridge.
-fn partner<'a>(fields: &mut Fields<'a>) -> Option<Box<ChannelRef<'a>>> {
-    let own = fields.take(Key::UniqueId);
-    let sides = [fields.take(Key::BridgeA), fields.take(Key::BridgeB)];
-    let dumped = [Cow::Owned(fields.get(Key::BridgeUuid).to_owned())];
+fn partner<'a>(fields: &mut EventFields<'a>) -> Option<Box<ChannelRef<'a>>> {
+    let own = fields.take(Header::UniqueId);
+    let sides = [fields.take(Header::BridgeA), fields.take(Header::BridgeB)];
+    let dumped = [Cow::Owned(fields.get(Header::BridgeUuid).to_owned())];
     let mut others = sides.into_iter().chain(dumped);
     let other = others.find(|side| !side.is_empty() && *side != own);
     fields.put_back(own);
@@ -186,10 +190,10 @@ fn partner<'a>(fields: &mut Fields<'a>) -> Option<Box<ChannelRef<'a>>> {
 }
 
 /// The Q.850 cause, by its number or its name.
-fn cause(fields: &Fields<'_>) -> Option<u16> {
-    let number = fields.get(Key::Q850).parse().ok();
+fn cause(fields: &EventFields<'_>) -> Option<u16> {
+    let number = fields.get(Header::Q850).parse().ok();
     number.or_else(|| {
-        Some(match fields.get(Key::Cause) {
+        Some(match fields.get(Header::Cause) {
             "UNALLOCATED_NUMBER" => 1,
             "NORMAL_CLEARING" => 16,
             "USER_BUSY" => 17,
@@ -208,14 +212,19 @@ fn cause(fields: &Fields<'_>) -> Option<u16> {
     })
 }
 
-fn channel<'a>(rule: Rule, mut fields: Fields<'a>) -> ChannelRef<'a> {
+fn channel<'a>(rule: EventRule, mut fields: EventFields<'a>) -> ChannelRef<'a> {
     let inbound = is_inbound(&fields);
     let linkedid = linkedid(rule, &mut fields);
     let name = name(&mut fields);
     let traits = traits(rule, inbound, &mut fields);
-    let callers = [Key::FirstCaller, Key::Ani, Key::FromUser, Key::Caller];
+    let callers = [
+        Header::FirstCaller,
+        Header::Ani,
+        Header::FromUser,
+        Header::Caller,
+    ];
     // The switch shows zeros where it was told no number.
-    let told = |key: &Key| fields.get(*key).bytes().any(|digit| digit != b'0');
+    let told = |key: &Header| fields.get(*key).bytes().any(|digit| digit != b'0');
     let caller = callers.into_iter().find(told);
     // Of a channel that is dialled, it is whatever number it is shown.
     let caller = caller.filter(|_| inbound);
@@ -223,10 +232,10 @@ fn channel<'a>(rule: Rule, mut fields: Fields<'a>) -> ChannelRef<'a> {
         caller_number: caller.map(|key| fields.take(key)).unwrap_or_default(),
         name,
         linkedid,
-        context: fields.take(Key::Context),
+        context: fields.take(Header::Context),
         exten: Cow::Borrowed(""),
         variables: std::mem::take(&mut fields.variables),
-        uniqueid: fields.take(Key::UniqueId),
+        uniqueid: fields.take(Header::UniqueId),
         traits: Some(Box::new(traits)),
         ..ChannelRef::default()
     }
@@ -234,87 +243,94 @@ fn channel<'a>(rule: Rule, mut fields: Fields<'a>) -> ChannelRef<'a> {
 
 /// The channel whose call this one belongs to from its birth. `Channel-Call-UUID` says so then, and
 /// changes with every transfer after that.
-fn linkedid<'a>(rule: Rule, fields: &mut Fields<'a>) -> Text<'a> {
-    let second = fields.get(Key::ChannelName).ends_with("-b");
-    let born = rule == Rule::Create;
+fn linkedid<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Text<'a> {
+    let second = fields.get(Header::ChannelName).ends_with("-b");
+    let born = rule == EventRule::Create;
     let wanted = [
-        (Key::MemberSession, true),
-        (Key::OtherHalf, second),
-        (Key::CallUuid, born),
-        (Key::Originator, true),
+        (Header::MemberSession, true),
+        (Header::OtherHalf, second),
+        (Header::CallUuid, born),
+        (Header::Originator, true),
     ];
     let found = wanted
         .into_iter()
         .find(|&(key, counts)| counts && !fields.get(key).is_empty());
-    let key = found.map_or(Key::UniqueId, |(key, _)| key);
+    let key = found.map_or(Header::UniqueId, |(key, _)| key);
     Cow::Owned(fields.get(key).to_owned())
 }
 
 /// The channel's name. The two halves of a loopback are named after what they lead to, as any other
 /// such pair is: the id of the first tells them apart.
-fn name<'a>(fields: &mut Fields<'a>) -> Text<'a> {
-    let name = fields.take(Key::ChannelName);
+fn name<'a>(fields: &mut EventFields<'a>) -> Text<'a> {
+    let name = fields.take(Header::ChannelName);
     let Some(target) = name.strip_prefix("loopback/") else {
         return name;
     };
     if let Some(target) = target.strip_suffix("-a") {
-        return Cow::Owned(format!("loopback/{target};{};1", fields.get(Key::UniqueId)));
+        return Cow::Owned(format!(
+            "loopback/{target};{};1",
+            fields.get(Header::UniqueId)
+        ));
     }
-    let other = fields.get(Key::OtherHalf);
+    let other = fields.get(Header::OtherHalf);
     match target.strip_suffix("-b") {
         Some(target) if !other.is_empty() => Cow::Owned(format!("loopback/{target};{other};2")),
         _ => name,
     }
 }
 
-fn traits<'a>(rule: Rule, inbound: bool, fields: &mut Fields<'a>) -> ChannelTraits<'a> {
+fn traits<'a>(rule: EventRule, inbound: bool, fields: &mut EventFields<'a>) -> ChannelTraits<'a> {
     let extension = extension(rule, inbound, fields);
     ChannelTraits {
         inbound,
         gateway: fields.take(if inbound {
-            Key::GatewayIn
+            Header::GatewayIn
         } else {
-            Key::GatewayDialled
+            Header::GatewayDialled
         }),
-        profile: fields.take(Key::Profile),
+        profile: fields.take(Header::Profile),
         address: address(inbound, fields),
         extension,
         dialled: dialled(rule, inbound, fields),
         fresh: is_fresh(rule, fields),
-        listed: rule == Rule::Dump,
-        created: micros(fields.get(Key::Created)),
-        answered: micros(fields.get(Key::Answered)),
+        listed: rule == EventRule::Dump,
+        created: micros(fields.get(Header::Created)),
+        answered: micros(fields.get(Header::Answered)),
         linked: linked(rule, fields),
     }
 }
 
 /// The last bridge of the channel, which it names after it began.
-fn linked<'a>(rule: Rule, fields: &mut Fields<'a>) -> Option<(EventTime, Text<'a>)> {
-    let tells = matches!(rule, Rule::Hangup | Rule::Unbridge);
-    let since = micros(fields.get(Key::Bridged)).filter(|_| tells)?;
-    let with = fields.take(Key::BridgeUuid);
+fn linked<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<(EventTime, Text<'a>)> {
+    let tells = matches!(rule, EventRule::Hangup | EventRule::Unbridge);
+    let since = micros(fields.get(Header::Bridged)).filter(|_| tells)?;
+    let with = fields.take(Header::BridgeUuid);
     (!with.is_empty()).then_some((since, with))
 }
 
 /// Nothing happened to it before that could have been missed: it was in no bridge, and in no room,
 /// which nobody enters without an answer.
-fn is_fresh(rule: Rule, fields: &Fields<'_>) -> bool {
+fn is_fresh(rule: EventRule, fields: &EventFields<'_>) -> bool {
     let never = |key| micros(fields.get(key)).is_none();
-    rule == Rule::Create || never(Key::Bridged) && (rule == Rule::Answer || never(Key::Answered))
+    rule == EventRule::Create
+        || never(Header::Bridged) && (rule == EventRule::Answer || never(Header::Answered))
 }
 
 /// Where the other end of the line is, with its port where that is told.
-fn address<'a>(inbound: bool, fields: &mut Fields<'a>) -> Text<'a> {
+fn address<'a>(inbound: bool, fields: &mut EventFields<'a>) -> Text<'a> {
     if !inbound {
-        let request = fields.get(Key::Request);
+        let request = fields.get(Header::Request);
         let host = request.rsplit_once('@').map_or("", |(_, host)| host);
         let host = host.split(';').next().unwrap_or_default();
         if !host.is_empty() {
             return Cow::Owned(host.to_owned());
         }
-        return fields.take(Key::ToHost);
+        return fields.take(Header::ToHost);
     }
-    let (host, port) = (fields.take(Key::Network), fields.get(Key::NetworkPort));
+    let (host, port) = (
+        fields.take(Header::Network),
+        fields.get(Header::NetworkPort),
+    );
     if host.is_empty() || port.is_empty() {
         return host;
     }
@@ -326,18 +342,18 @@ fn address<'a>(inbound: bool, fields: &mut Fields<'a>) -> Text<'a> {
 
 /// The telephone: of a channel that is dialled whom it was made for, of one that came in who logged
 /// in there. A channel that dials carries the user it dialled, too, so that counts at birth alone.
-fn extension<'a>(rule: Rule, inbound: bool, fields: &Fields<'a>) -> Text<'a> {
-    if !inbound && !fields.get(Key::GatewayDialled).is_empty() {
+fn extension<'a>(rule: EventRule, inbound: bool, fields: &EventFields<'a>) -> Text<'a> {
+    if !inbound && !fields.get(Header::GatewayDialled).is_empty() {
         return Cow::Borrowed("");
     }
-    let born = rule == Rule::Create;
+    let born = rule == EventRule::Create;
     let of_dialled = [
-        (Key::PresenceId, true),
-        (Key::DialledUser, born),
-        (Key::Agent, true),
+        (Header::PresenceId, true),
+        (Header::DialledUser, born),
+        (Header::Agent, true),
     ];
-    let of_caller = [(Key::UserName, true), (Key::AuthName, true)];
-    let wanted: &[(Key, bool)] = if inbound { &of_caller } else { &of_dialled };
+    let of_caller = [(Header::UserName, true), (Header::AuthName, true)];
+    let wanted: &[(Header, bool)] = if inbound { &of_caller } else { &of_dialled };
     for &(key, counts) in wanted {
         let user = fields.get(key).split('@').next().unwrap_or_default();
         if counts && !user.is_empty() {
@@ -348,14 +364,14 @@ fn extension<'a>(rule: Rule, inbound: bool, fields: &Fields<'a>) -> Text<'a> {
 }
 
 /// The number that the channel was made for. Its destination changes with each transfer.
-fn dialled<'a>(rule: Rule, inbound: bool, fields: &mut Fields<'a>) -> Text<'a> {
+fn dialled<'a>(rule: EventRule, inbound: bool, fields: &mut EventFields<'a>) -> Text<'a> {
     if inbound {
         return Cow::Borrowed("");
     }
-    if rule == Rule::Create {
-        return fields.take(Key::Destination);
+    if rule == EventRule::Create {
+        return fields.take(Header::Destination);
     }
-    let request = fields.get(Key::Request);
+    let request = fields.get(Header::Request);
     let user = request.rsplit_once('@').map_or("", |(user, _)| user);
     Cow::Owned(user.to_owned())
 }

@@ -1,7 +1,7 @@
 //! The few headers of an event that a rule reads, out of a block or a JSON object.
 
 use crate::block::{self, Pairs};
-use crate::rule::{self, Need, Rule};
+use crate::rule::{self, EventRule, Need};
 use callbridge_call::Unreadable;
 use callbridge_call::event::Text;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -16,7 +16,7 @@ const VARIABLE_NAME_BYTES_MAX: usize = 80;
 
 /// A header that some rule reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Key {
+pub(crate) enum Header {
     EventName,
     Subclass,
     CoreUuid,
@@ -65,9 +65,9 @@ pub(crate) enum Key {
     BridgeUuid,
 }
 
-const KEYS: usize = Key::BridgeUuid as usize + 1;
+const KEYS: usize = Header::BridgeUuid as usize + 1;
 
-impl Key {
+impl Header {
     fn of(name: &str) -> Option<Self> {
         Some(match name {
             "Event-Name" => Self::EventName,
@@ -123,19 +123,19 @@ impl Key {
 
 /// What was read of an event.
 #[derive(Debug)]
-pub(crate) struct Fields<'a> {
+pub(crate) struct EventFields<'a> {
     values: [Text<'a>; KEYS],
     /// The variables that rules of the administrator name.
     pub(crate) variables: Vec<(Text<'a>, Text<'a>)>,
-    pub(crate) rule: Option<Rule>,
+    pub(crate) rule: Option<EventRule>,
     /// Bytes that were no text were set right.
     pub(crate) repaired: bool,
 }
 
 /// What became of reading an event.
 #[derive(Debug)]
-pub(crate) enum Reading<'a> {
-    Whole(Box<Fields<'a>>),
+pub(crate) enum FieldsRead<'a> {
+    Whole(Box<EventFields<'a>>),
     /// No call depends on it.
     Needless,
     Unreadable(Unreadable),
@@ -144,7 +144,7 @@ pub(crate) enum Reading<'a> {
 /// Which variables are kept; `None`: all.
 pub(crate) type Wanted<'w> = Option<&'w BTreeSet<String>>;
 
-impl<'a> Fields<'a> {
+impl<'a> EventFields<'a> {
     fn new() -> Self {
         Self {
             values: [const { Cow::Borrowed("") }; KEYS],
@@ -155,23 +155,23 @@ impl<'a> Fields<'a> {
     }
 
     /// A header's value; empty where there is none.
-    pub(crate) fn get(&self, key: Key) -> &str {
+    pub(crate) fn get(&self, key: Header) -> &str {
         &self.values[key as usize]
     }
 
     /// Takes the value out.
-    pub(crate) fn take(&mut self, key: Key) -> Text<'a> {
+    pub(crate) fn take(&mut self, key: Header) -> Text<'a> {
         std::mem::take(&mut self.values[key as usize])
     }
 
     /// Puts the channel's id back.
     pub(crate) fn put_back(&mut self, id: Text<'a>) {
-        self.values[Key::UniqueId as usize] = id;
+        self.values[Header::UniqueId as usize] = id;
     }
 
     /// The first value of a header counts: an envelope that stands in an object twice begins with
     /// its own.
-    fn put(&mut self, key: Key, value: Text<'a>) {
+    fn put(&mut self, key: Header, value: Text<'a>) {
         let place = &mut self.values[key as usize];
         if place.is_empty() {
             *place = value;
@@ -180,7 +180,7 @@ impl<'a> Fields<'a> {
 
     /// What the headers read so far say: `false` if no call depends on the event.
     fn goes_on(&mut self) -> bool {
-        let (name, subclass) = (self.get(Key::EventName), self.get(Key::Subclass));
+        let (name, subclass) = (self.get(Header::EventName), self.get(Header::Subclass));
         let subclass = Some(subclass).filter(|it| !it.is_empty());
         if name.is_empty() {
             return subclass.is_none_or(|it| it == rule::CONFERENCE);
@@ -196,14 +196,14 @@ impl<'a> Fields<'a> {
     }
 
     /// Of whole headers: what they are.
-    fn whole(self, otherwise: Unreadable) -> Reading<'a> {
+    fn whole(self, otherwise: Unreadable) -> FieldsRead<'a> {
         if self.rule.is_some() {
-            return Reading::Whole(Box::new(self));
+            return FieldsRead::Whole(Box::new(self));
         }
-        if self.get(Key::EventName).is_empty() {
-            return Reading::Unreadable(otherwise);
+        if self.get(Header::EventName).is_empty() {
+            return FieldsRead::Unreadable(otherwise);
         }
-        Reading::Needless
+        FieldsRead::Needless
     }
 }
 
@@ -215,13 +215,13 @@ fn variable<'k>(name: &'k str, wanted: Wanted<'_>) -> Option<&'k str> {
 }
 
 /// Reads a plain event: a block of headers whose values are percent-encoded.
-pub(crate) fn of_block<'a>(block: &'a [u8], wanted: Wanted<'_>) -> Reading<'a> {
-    let mut fields = Fields::new();
+pub(crate) fn of_block<'a>(block: &'a [u8], wanted: Wanted<'_>) -> FieldsRead<'a> {
+    let mut fields = EventFields::new();
     for (key, value) in Pairs::new(block) {
         let Ok(key) = std::str::from_utf8(key) else {
             continue;
         };
-        let (known, variable) = (Key::of(key), variable(key, wanted));
+        let (known, variable) = (Header::of(key), variable(key, wanted));
         if known.is_none() && variable.is_none() {
             continue;
         }
@@ -232,8 +232,8 @@ pub(crate) fn of_block<'a>(block: &'a [u8], wanted: Wanted<'_>) -> Reading<'a> {
         }
         if let Some(known) = known {
             fields.put(known, text);
-            if matches!(known, Key::EventName | Key::Subclass) && !fields.goes_on() {
-                return Reading::Needless;
+            if matches!(known, Header::EventName | Header::Subclass) && !fields.goes_on() {
+                return FieldsRead::Needless;
             }
         }
     }
@@ -241,8 +241,8 @@ pub(crate) fn of_block<'a>(block: &'a [u8], wanted: Wanted<'_>) -> Reading<'a> {
 }
 
 /// Reads an event as a JSON object.
-pub(crate) fn of_json<'a>(text: &'a str, wanted: Wanted<'_>) -> Reading<'a> {
-    let mut fields = Fields::new();
+pub(crate) fn of_json<'a>(text: &'a str, wanted: Wanted<'_>) -> FieldsRead<'a> {
+    let mut fields = EventFields::new();
     let mut needless = false;
     let mut json = serde_json::Deserializer::from_str(text);
     let read = json.deserialize_map(Members {
@@ -251,16 +251,16 @@ pub(crate) fn of_json<'a>(text: &'a str, wanted: Wanted<'_>) -> Reading<'a> {
         needless: &mut needless,
     });
     if needless {
-        return Reading::Needless;
+        return FieldsRead::Needless;
     }
     if read.and_then(|()| json.end()).is_err() {
-        return Reading::Unreadable(Unreadable::NotJson);
+        return FieldsRead::Unreadable(Unreadable::NotJson);
     }
     fields.whole(Unreadable::NoEvent)
 }
 
 struct Members<'f, 'a, 'w> {
-    fields: &'f mut Fields<'a>,
+    fields: &'f mut EventFields<'a>,
     wanted: Wanted<'w>,
     needless: &'f mut bool,
 }
@@ -274,7 +274,7 @@ impl<'de> Visitor<'de> for Members<'_, 'de, '_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key_seed(TextSeed)? {
-            let (known, variable) = (Key::of(&key), variable(&key, self.wanted));
+            let (known, variable) = (Header::of(&key), variable(&key, self.wanted));
             if known.is_none() && variable.is_none() {
                 map.next_value::<IgnoredAny>()?;
                 continue;
@@ -289,7 +289,7 @@ impl<'de> Visitor<'de> for Members<'_, 'de, '_> {
             }
             if let Some(known) = known {
                 self.fields.put(known, text);
-                if matches!(known, Key::EventName | Key::Subclass) && !self.fields.goes_on() {
+                if matches!(known, Header::EventName | Header::Subclass) && !self.fields.goes_on() {
                     *self.needless = true;
                     return Err(A::Error::custom(""));
                 }

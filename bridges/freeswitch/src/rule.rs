@@ -2,7 +2,7 @@
 
 /// What is read of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rule {
+pub(crate) enum EventRule {
     Create,
     Answer,
     Bridge,
@@ -25,22 +25,22 @@ pub(crate) enum Need {
     Nothing,
     /// The subclass decides.
     Subclass,
-    By(Rule),
+    By(EventRule),
 }
 
 /// Events of which something is read: what a subscription needs.
-pub(crate) const EVENTS: [(&str, Rule); 11] = [
-    ("CHANNEL_CREATE", Rule::Create),
-    ("CHANNEL_ANSWER", Rule::Answer),
-    ("CHANNEL_BRIDGE", Rule::Bridge),
-    ("CHANNEL_UNBRIDGE", Rule::Unbridge),
-    ("CHANNEL_HANGUP", Rule::Hangup),
-    ("CHANNEL_HANGUP_COMPLETE", Rule::Hangup),
-    ("CHANNEL_DESTROY", Rule::Hangup),
-    ("CHANNEL_EXECUTE", Rule::Execute),
-    ("CHANNEL_EXECUTE_COMPLETE", Rule::ExecuteComplete),
-    ("CHANNEL_DATA", Rule::Dump),
-    ("HEARTBEAT", Rule::Heartbeat),
+pub(crate) const EVENTS: [(&str, EventRule); 11] = [
+    ("CHANNEL_CREATE", EventRule::Create),
+    ("CHANNEL_ANSWER", EventRule::Answer),
+    ("CHANNEL_BRIDGE", EventRule::Bridge),
+    ("CHANNEL_UNBRIDGE", EventRule::Unbridge),
+    ("CHANNEL_HANGUP", EventRule::Hangup),
+    ("CHANNEL_HANGUP_COMPLETE", EventRule::Hangup),
+    ("CHANNEL_DESTROY", EventRule::Hangup),
+    ("CHANNEL_EXECUTE", EventRule::Execute),
+    ("CHANNEL_EXECUTE_COMPLETE", EventRule::ExecuteComplete),
+    ("CHANNEL_DATA", EventRule::Dump),
+    ("HEARTBEAT", EventRule::Heartbeat),
 ];
 
 /// The one subclass of `CUSTOM` that is read.
@@ -54,7 +54,7 @@ pub(crate) fn need(name: &str, subclass: Option<&str>) -> Need {
     if name == "CUSTOM" {
         return match subclass {
             None => Need::Subclass,
-            Some(CONFERENCE) => Need::By(Rule::Conference),
+            Some(CONFERENCE) => Need::By(EventRule::Conference),
             Some(_) => Need::Nothing,
         };
     }

@@ -35,7 +35,7 @@ pub struct Splitter {
 }
 
 /// One look at the bytes at hand.
-enum Look {
+enum Sighting {
     /// A message, and where the next begins.
     Found {
         from: usize,
@@ -70,13 +70,13 @@ impl Splitter {
                 self.look(rest, at_end)
             };
             match look {
-                Look::Skip(used) => done += used,
-                Look::Wait(used) => return FrameStep::More { used: done + used },
-                Look::TooLong { bytes, used } => {
+                Sighting::Skip(used) => done += used,
+                Sighting::Wait(used) => return FrameStep::More { used: done + used },
+                Sighting::TooLong { bytes, used } => {
                     let used = done + used;
                     return FrameStep::TooLong { bytes, used };
                 }
-                Look::Found { from, to, next } => {
+                Sighting::Found { from, to, next } => {
                     return FrameStep::Message {
                         from: done + from,
                         to: done + to,
@@ -88,14 +88,14 @@ impl Splitter {
     }
 
     /// Something begins here, or nothing does.
-    fn look(&mut self, bytes: &[u8], at_end: bool) -> Look {
+    fn look(&mut self, bytes: &[u8], at_end: bool) -> Sighting {
         let blank = |byte: &&u8| matches!(byte, b'\r' | b'\n' | b' ');
         let lead = bytes.iter().take_while(blank).count();
         if lead > 0 {
-            return Look::Skip(lead);
+            return Sighting::Skip(lead);
         }
         if bytes.is_empty() || bytes.len() < self.needs && !at_end {
-            return Look::Wait(0);
+            return Sighting::Wait(0);
         }
         self.needs = 0;
         let is_event = EVENTS.iter().any(|event| begins(bytes, event));
@@ -105,27 +105,29 @@ impl Splitter {
             self.block(bytes, is_event, at_end)
         } else {
             self.astray = Some(0);
-            return Look::Skip(0);
+            return Sighting::Skip(0);
         };
         match found {
-            Look::Found { from, to, next } if to - from > MESSAGE_BYTES_MAX => Look::TooLong {
-                bytes: (to - from) as u64,
-                used: next,
-            },
-            Look::Wait(_) if bytes.len() > 2 * MESSAGE_BYTES_MAX => self.is_too_long(1),
+            Sighting::Found { from, to, next } if to - from > MESSAGE_BYTES_MAX => {
+                Sighting::TooLong {
+                    bytes: (to - from) as u64,
+                    used: next,
+                }
+            }
+            Sighting::Wait(_) if bytes.len() > 2 * MESSAGE_BYTES_MAX => self.is_too_long(1),
             found => found,
         }
     }
 
     /// A frame with its body, or a plain event without a frame.
-    fn block(&mut self, bytes: &[u8], is_event: bool, at_end: bool) -> Look {
+    fn block(&mut self, bytes: &[u8], is_event: bool, at_end: bool) -> Sighting {
         let Some((end, body)) = end_of_block(bytes, 0) else {
             let all = bytes.len();
             return if at_end {
                 let (from, to, next) = (0, all, all);
-                Look::Found { from, to, next }
+                Sighting::Found { from, to, next }
             } else {
-                Look::Wait(0)
+                Sighting::Wait(0)
             };
         };
         let head = &bytes[..end];
@@ -138,41 +140,41 @@ impl Splitter {
         // A body shorter than its length: the next frame begins inside of it.
         if !is_event && let Some(cut) = next_frame(head, there) {
             let (from, to) = (body, body + cut);
-            return Look::Found { from, to, next: to };
+            return Sighting::Found { from, to, next: to };
         }
         if bytes.len() < whole && !at_end {
             self.needs = whole;
-            return Look::Wait(0);
+            return Sighting::Wait(0);
         }
         let to = whole.min(bytes.len());
         // Of a reply, its headers are all that says something, but for what is told as JSON.
         let bare = !is_event && (is_of_event(head) || there.first() == Some(&b'{'));
         let from = if bare && to > body { body } else { 0 };
-        Look::Found { from, to, next: to }
+        Sighting::Found { from, to, next: to }
     }
 
     /// What begins here is too long to be kept.
-    fn is_too_long(&mut self, used: usize) -> Look {
+    fn is_too_long(&mut self, used: usize) -> Sighting {
         (self.astray, self.too_long) = (Some(used as u64), true);
-        Look::Skip(used)
+        Sighting::Skip(used)
     }
 
     /// Looks for the next beginning of a frame, an event or a JSON line.
-    fn search(&mut self, bytes: &[u8], at_end: bool) -> Look {
+    fn search(&mut self, bytes: &[u8], at_end: bool) -> Sighting {
         let skipped = self.astray.unwrap_or(0);
         let found = beginning(bytes, skipped == 0);
         if found.is_none() && !at_end {
             let used = bytes.len().saturating_sub(TAIL);
             self.astray = Some(skipped + used as u64);
-            return Look::Wait(used);
+            return Sighting::Wait(used);
         }
         let used = found.unwrap_or(bytes.len());
         self.astray = None;
         if std::mem::take(&mut self.too_long) {
             let bytes = skipped + used as u64;
-            return Look::TooLong { bytes, used };
+            return Sighting::TooLong { bytes, used };
         }
-        Look::Skip(used)
+        Sighting::Skip(used)
     }
 }
 
@@ -182,15 +184,15 @@ fn begins(bytes: &[u8], with: &[u8]) -> bool {
     bytes[..most] == with[..most]
 }
 
-fn line(bytes: &[u8], at_end: bool) -> Look {
+fn line(bytes: &[u8], at_end: bool) -> Sighting {
     let (to, next) = match memchr(b'\n', bytes) {
         Some(end) => (end, end + 1),
         None if at_end => (bytes.len(), bytes.len()),
-        None => return Look::Wait(0),
+        None => return Sighting::Wait(0),
     };
     let to = bytes[..to].strip_suffix(b"\r").map_or(to, <[u8]>::len);
     let from = 0;
-    Look::Found { from, to, next }
+    Sighting::Found { from, to, next }
 }
 
 /// `Content-Length` of the headers; one that is no number is as large as can be.

@@ -3,7 +3,7 @@
 use super::fact::{TEXT_BYTES_MAX, clip};
 use super::leg::TEXTS_MAX;
 use crate::event::ChannelTraits;
-use crate::trunk::Line;
+use crate::trunk::LineTraits;
 use crate::units::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
@@ -14,7 +14,7 @@ pub(crate) struct LegTraits {
     /// When the earliest of the events that told of it was.
     at: EventTime,
     #[serde(flatten)]
-    pub(crate) line: Line,
+    pub(crate) line: LineTraits,
     #[serde(default, skip_serializing_if = "SmolStr::is_empty")]
     pub(crate) dialled: SmolStr,
     /// It was heard of before anything could have been missed.
@@ -32,7 +32,7 @@ impl LegTraits {
     pub(super) fn new(at: EventTime) -> Self {
         Self {
             at,
-            line: Line::default(),
+            line: LineTraits::default(),
             dialled: SmolStr::default(),
             fresh: false,
             created: None,

@@ -74,12 +74,11 @@ pub(super) fn plans(legs: &[&View<'_>], given: Option<&BTreeSet<UniqueId>>) -> V
         // Colleagues who were in a room before the customer came do not begin the call.
         let joined_later = direction == Direction::Inbound && first != customers[0];
         let origin = origin(legs, customers[0]);
-        let begins_with = if let Some(origin) = &origin {
-            vec![*origin]
-        } else if i == 0 && (joined_later || given.is_some()) {
-            with_linkedid(legs, &customers).into_iter().collect()
-        } else {
-            own.clone()
+        let apart = i == 0 && (joined_later || given.is_some());
+        let begins_with = match origin {
+            Some(origin) => vec![origin],
+            None if apart => with_linkedid(legs, &customers).into_iter().collect(),
+            None => own.clone(),
         };
         made.push(Plan {
             linkedid: match origin {

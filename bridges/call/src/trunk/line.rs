@@ -22,7 +22,7 @@ const PLUMBING: [&str; 5] = ["loopback", "null", "pickup", "tone_stream", "local
 
 /// What a PBX tells of a channel's line; unknown texts are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Line {
+pub struct LineTraits {
     /// It came in; else it was dialled, and has the context of whoever dialled it.
     #[serde(default, rename = "inbound")]
     pub inbound: bool,
@@ -68,7 +68,7 @@ impl Trait {
     }
 }
 
-impl Line {
+impl LineTraits {
     fn is(&self, what: Trait, pattern: &str) -> bool {
         let text = match what {
             Trait::Name => return false,
@@ -103,7 +103,7 @@ fn split(address: &str) -> (&str, Option<&str>) {
 
 impl TrunkEndpoint {
     /// Whether the channel with this name and line is one of this trunk's, and how much that says.
-    fn is_of(&self, name: &str, line: &Line) -> Option<(Trait, usize)> {
+    fn is_of(&self, name: &str, line: &LineTraits) -> Option<(Trait, usize)> {
         let (what, pattern) = Trait::of(self.pattern());
         let is = match what {
             Trait::Name => self.matches(name),
@@ -115,7 +115,7 @@ impl TrunkEndpoint {
 
 impl Endpoints {
     /// The trunk that a channel belongs to: by its line, where the PBX tells of it, and its name.
-    pub fn of_line(&self, name: &str, line: Option<&Line>) -> Option<&TrunkEndpoint> {
+    pub fn of_line(&self, name: &str, line: Option<&LineTraits>) -> Option<&TrunkEndpoint> {
         let Some(line) = line else {
             return self.of(name);
         };
@@ -141,7 +141,7 @@ pub(crate) fn is_plumbing(name: &str) -> bool {
 /// What the channel with this name and line is.
 pub(crate) fn party_of_line<'a>(
     name: &str,
-    line: Option<&Line>,
+    line: Option<&LineTraits>,
     endpoints: &'a Endpoints,
 ) -> Party<'a> {
     let Some(told) = line else {
@@ -171,17 +171,17 @@ mod tests {
         Endpoints::new(made.collect()).expect("no conflict")
     }
 
-    fn line() -> Line {
-        Line {
+    fn line() -> LineTraits {
+        LineTraits {
             inbound: true,
             profile: "external".into(),
             context: "public".into(),
             address: "203.0.113.5:5080".into(),
-            ..Line::default()
+            ..LineTraits::default()
         }
     }
 
-    fn trunk<'e>(endpoints: &'e Endpoints, line: &Line) -> Option<&'e str> {
+    fn trunk<'e>(endpoints: &'e Endpoints, line: &LineTraits) -> Option<&'e str> {
         let name = "sofia/external/998901110001@203.0.113.5";
         let found = endpoints.of_line(name, Some(line));
         found.map(TrunkEndpoint::trunk)
@@ -196,7 +196,7 @@ mod tests {
             ("port", "address/203.0.113.5:5080"),
             ("gateway", "gateway/city"),
         ];
-        let of_gateway = Line {
+        let of_gateway = LineTraits {
             gateway: "city".into(),
             ..line()
         };
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn an_address_has_a_port_of_its_own_or_that_of_sip() {
-        let with = |address: &str| Line {
+        let with = |address: &str| LineTraits {
             address: address.into(),
             ..line()
         };
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn what_is_dialled_has_the_context_of_who_dials() {
         let context = endpoints(&[("city", "context/public")]);
-        let dialled = Line {
+        let dialled = LineTraits {
             inbound: false,
             extension: "101".into(),
             ..line()
@@ -242,15 +242,15 @@ mod tests {
     #[test]
     fn a_trunk_may_have_the_name_of_a_telephone() {
         let trunks = endpoints(&[("city", "gateway/101")]);
-        let phone = Line {
+        let phone = LineTraits {
             extension: "101".into(),
-            ..Line::default()
+            ..LineTraits::default()
         };
         let name = "sofia/internal/101@127.0.0.1:16101";
         assert!(trunks.of_line(name, Some(&phone)).is_none());
         let half = "loopback/101;4bf5c277;1";
         assert_eq!(
-            party_of_line(half, Some(&Line::default()), &trunks),
+            party_of_line(half, Some(&LineTraits::default()), &trunks),
             Party::Plumbing
         );
     }

@@ -200,66 +200,15 @@ pub fn folded<'f>(files: impl Iterator<Item = &'f [u8]>) -> Vec<FinishedCall> {
 
 /// What is wrong with the calls; nothing if they are as expected.
 pub fn faults(calls: &[FinishedCall], expected: &Expected, slack: f64) -> Vec<String> {
-    if calls.len() != expected.calls.len() {
-        return vec![format!(
-            "{} calls, not {}",
-            calls.len(),
-            expected.calls.len()
-        )];
+    let (got, wanted) = (calls.len(), expected.calls.len());
+    if got != wanted {
+        return vec![format!("{got} calls, not {wanted}")];
     }
     let mut faults = Vec::new();
     for (call, wanted) in calls.iter().zip(&expected.calls) {
-        let mut compare = |what: &str, got: String, wanted: String| {
-            if got != wanted {
-                faults.push(format!("{what} is {got}, not {wanted}"));
-            }
-        };
-        let number = call.number.as_ref().map(|number| &number.text);
-        let phone = number.map(|text| format!("+{}", text.trim_start_matches('+')));
-        let lead = call.variables.iter().find(|it| it.name == "lead_id");
-        let lead = lead.map(|it| it.values.join(" and "));
-        let of = |text: &Option<String>| format!("{text:?}");
-        let employees = call.employees_in_order.iter().map(ToString::to_string);
-        let employees: Vec<String> = employees.collect();
-        compare(
-            "linkedid",
-            call.linkedid.to_string(),
-            wanted.linkedid.clone(),
-        );
-        compare(
-            "direction",
-            format!("{:?}", call.direction),
-            format!("{:?}", wanted.direction),
-        );
-        compare(
-            "answered",
-            call.answered.to_string(),
-            wanted.answered.to_string(),
-        );
-        compare(
-            "lead",
-            of(&lead),
-            of(&wanted.lead_id.map(|it| it.to_string())),
-        );
-        compare("trunk", of(&call.trunk), of(&wanted.trunk));
-        compare("phone", of(&phone), of(&wanted.client_phone));
-        let employee = call.employee.as_ref().map(ToString::to_string);
-        compare("employee", of(&employee), of(&wanted.employee));
-        compare(
-            "employees",
-            employees.join(","),
-            wanted.employees_in_order.join(","),
-        );
-        compare(
-            "startedAt",
-            call.started.floor_seconds().to_string(),
-            wanted.started_at.to_string(),
-        );
-        compare(
-            "incomplete",
-            format!("{:?}", call.incomplete),
-            "None".to_owned(),
-        );
+        let texts = told(call).into_iter().zip(wanted.told());
+        let wrong = texts.filter(|((_, got), (_, wanted))| got != wanted);
+        faults.extend(wrong.map(|((what, got), (_, it))| format!("{what} is {got}, not {it}")));
         let seconds = [
             ("talk", call.talk, wanted.talk_time_sec),
             (
@@ -276,4 +225,47 @@ pub fn faults(calls: &[FinishedCall], expected: &Expected, slack: f64) -> Vec<St
         }
     }
     faults
+}
+
+type Told = Vec<(&'static str, String)>;
+
+/// What a finished call says in words.
+fn told(call: &FinishedCall) -> Told {
+    let number = call.number.as_ref().map(|number| &number.text);
+    let phone = number.map(|text| format!("+{}", text.trim_start_matches('+')));
+    let lead = call.variables.iter().find(|it| it.name == "lead_id");
+    let lead = lead.map(|it| it.values.join(" and "));
+    let employee = call.employee.as_ref().map(ToString::to_string);
+    let employees = call.employees_in_order.iter().map(ToString::to_string);
+    vec![
+        ("linkedid", call.linkedid.to_string()),
+        ("direction", format!("{:?}", call.direction)),
+        ("answered", call.answered.to_string()),
+        ("lead", format!("{lead:?}")),
+        ("trunk", format!("{:?}", call.trunk)),
+        ("phone", format!("{phone:?}")),
+        ("employee", format!("{employee:?}")),
+        ("employees", employees.collect::<Vec<_>>().join(",")),
+        ("startedAt", call.started.floor_seconds().to_string()),
+        ("incomplete", format!("{:?}", call.incomplete)),
+    ]
+}
+
+impl ExpectedCall {
+    /// The same, as it was.
+    fn told(&self) -> Told {
+        let lead = self.lead_id.map(|it| it.to_string());
+        vec![
+            ("linkedid", self.linkedid.clone()),
+            ("direction", format!("{:?}", self.direction)),
+            ("answered", self.answered.to_string()),
+            ("lead", format!("{lead:?}")),
+            ("trunk", format!("{:?}", self.trunk)),
+            ("phone", format!("{:?}", self.client_phone)),
+            ("employee", format!("{:?}", self.employee)),
+            ("employees", self.employees_in_order.join(",")),
+            ("startedAt", self.started_at.to_string()),
+            ("incomplete", "None".to_owned()),
+        ]
+    }
 }
