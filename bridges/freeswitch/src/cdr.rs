@@ -9,7 +9,7 @@ use crate::block::decoded_text;
 use crate::rule::ATTENDED;
 use callbridge_call::event::{ChannelState, ChannelTraits, Text};
 use callbridge_call::{
-    Cdr, ChannelEvent, ChannelRef, EventTime, Kind, Origin, PbxEvent, Unreadable,
+    Cdr, ChannelEvent, ChannelRef, EventTime, Kind, Origin, PbxEvent, ServerEvent, Unreadable,
 };
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -22,14 +22,18 @@ const PROFILES_MAX: usize = 64;
 
 /// Reads the file of one leg.
 pub(crate) fn tell(
-    text: &[u8],
+    bytes: &[u8],
     wanted: Option<&BTreeSet<String>>,
-) -> Result<PbxEvent<'static>, Unreadable> {
-    let file: Value = serde_json::from_slice(text).map_err(|_| Unreadable::NotJson)?;
+) -> Result<ServerEvent<'static>, Unreadable> {
+    let file: Value = serde_json::from_slice(bytes).map_err(|_| Unreadable::NotJson)?;
     let variables = file["variables"].as_object().ok_or(Unreadable::NoLeg)?;
     let mut leg = LegFile::of(variables, &file["callflow"])?;
     leg.ran = ran(&file["app_log"]["applications"]);
-    Ok(PbxEvent::Cdr(Box::new(leg.cdr(wanted))))
+    let server = text(&file["switchname"]);
+    Ok(ServerEvent {
+        server: (!server.is_empty()).then_some(Cow::Owned(server)),
+        told: PbxEvent::Cdr(Box::new(leg.cdr(wanted))),
+    })
 }
 
 /// The variables of a channel, as they were set.

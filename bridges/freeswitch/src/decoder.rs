@@ -5,7 +5,7 @@ use crate::cdr;
 use crate::event::{self, SwitchHeard};
 use crate::fields::{self, FieldsRead};
 use crate::rule::ATTENDED;
-use callbridge_call::{Decoded, Mark, PbxEvent, Unreadable};
+use callbridge_call::{Decoded, Mark, PbxEvent, ServerEvent, Unreadable};
 use memchr::memmem;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -63,9 +63,13 @@ impl Decoder {
             FieldsRead::Unreadable(why) => return Decoded::Unreadable(why),
         };
         let repaired = repaired || fields.repaired;
+        let server = Some(fields.switch()).filter(|name| !name.is_empty());
         match event::tell(*fields, &mut self.heard) {
             Ok(None) => Decoded::Skipped,
-            Ok(Some(told)) => good(Decoded::of(Ok(told), repaired)),
+            Ok(Some(told)) => good(Decoded::Event {
+                heard: ServerEvent { server, told },
+                repaired,
+            }),
             Err(why) => Decoded::Unreadable(why),
         }
     }
@@ -73,8 +77,10 @@ impl Decoder {
     pub fn decode_cdr(&mut self, file: &[u8]) -> Decoded<'static> {
         let text = String::from_utf8_lossy(file);
         let repaired = matches!(text, Cow::Owned(_));
-        let told = cdr::tell(text.as_bytes(), self.variables.as_ref());
-        good(Decoded::of(told, repaired))
+        match cdr::tell(text.as_bytes(), self.variables.as_ref()) {
+            Ok(heard) => good(Decoded::Event { heard, repaired }),
+            Err(why) => Decoded::Unreadable(why),
+        }
     }
 }
 

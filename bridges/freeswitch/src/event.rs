@@ -16,18 +16,20 @@ use callbridge_call::{
     ChannelEvent, ChannelRef, EventTime, Kind, Mark, Origin, PbxEvent, Unreadable,
 };
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The switch's clock steps by 20 ms: within a step, the counter of its events says what came
 /// first. It may go so far, which is less than a step.
 const STEP_MICROS: i64 = 16_384;
 
-/// What the decoder remembers of a switch.
+/// Switches of one exchange that are told apart.
+const SWITCHES_MAX: usize = 64;
+
+/// What the decoder remembers of each switch: `Core-UUID` of its process that was heard last, by
+/// its name.
 #[derive(Debug, Default)]
-pub(crate) struct SwitchHeard {
-    /// `Core-UUID` of the process that was heard last.
-    core: String,
-}
+pub(crate) struct SwitchHeard(BTreeMap<String, String>);
 
 /// What the headers tell; `None` if no call depends on it.
 pub(crate) fn tell<'a>(
@@ -70,19 +72,21 @@ pub(crate) fn tell<'a>(
 
 impl SwitchHeard {
     fn hears(&mut self, fields: &EventFields<'_>) {
-        if self.core.is_empty() {
-            self.core = fields.get(Header::CoreUuid).to_owned();
+        let name = fields.get(Header::Switch);
+        if !self.0.contains_key(name) && self.0.len() < SWITCHES_MAX {
+            let core = fields.get(Header::CoreUuid).to_owned();
+            self.0.insert(name.to_owned(), core);
         }
     }
 
     /// The switch says that it lives. Another process than before: it was started again, and what
     /// was open before is gone.
     fn beat<'a>(&mut self, fields: &EventFields<'_>) -> Option<PbxEvent<'a>> {
+        self.hears(fields);
         let core = fields.get(Header::CoreUuid);
-        let other = !self.core.is_empty() && !core.is_empty() && self.core != core;
-        if self.core != core {
-            self.core = core.to_owned();
-        }
+        let known = self.0.get_mut(fields.get(Header::Switch))?;
+        let other = !core.is_empty() && !known.is_empty() && known != core;
+        core.clone_into(known);
         let uptime = fields.get(Header::Uptime).parse().ok();
         let told = micros(fields.get(Header::Timestamp));
         let began = told.zip(uptime.map(Duration::from_millis));

@@ -20,6 +20,7 @@ pub(crate) enum Header {
     EventName,
     Subclass,
     CoreUuid,
+    Switch,
     Timestamp,
     Sequence,
     UniqueId,
@@ -73,6 +74,7 @@ impl Header {
             "Event-Name" => Self::EventName,
             "Event-Subclass" => Self::Subclass,
             "Core-UUID" => Self::CoreUuid,
+            "FreeSWITCH-Switchname" => Self::Switch,
             "Event-Date-Timestamp" => Self::Timestamp,
             "Event-Sequence" => Self::Sequence,
             "Unique-ID" => Self::UniqueId,
@@ -162,6 +164,11 @@ impl<'a> EventFields<'a> {
     /// Takes the value out.
     pub(crate) fn take(&mut self, key: Header) -> Text<'a> {
         std::mem::take(&mut self.values[key as usize])
+    }
+
+    /// The switch's name: one exchange may carry the events of several.
+    pub(crate) fn switch(&self) -> Text<'a> {
+        self.values[Header::Switch as usize].clone()
     }
 
     /// Puts the channel's id back.

@@ -29,7 +29,7 @@ fn cut(length: usize) -> (usize, usize) {
 
 #[test]
 fn nothing_that_was_missed_makes_a_wrong_call() {
-    for length in [1, 2, 4, 8] {
+    for length in [1, 5] {
         let (right, incomplete) = cut(length);
         println!("{length}: {right} right, {incomplete} incomplete");
         assert!(right > 0 && incomplete > 0);

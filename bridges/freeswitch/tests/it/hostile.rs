@@ -96,6 +96,17 @@ fn a_list_is_one_text_in_both_ways_of_writing_it() {
 }
 
 #[test]
+fn each_event_names_its_switch() {
+    let message = br#"{"FreeSWITCH-Switchname":"pbx2","Event-Name":"CHANNEL_ANSWER",
+        "Unique-ID":"a"}"#;
+    let mut decoder = Decoder::new(DecoderSettings::default());
+    let Decoded::Event { heard, .. } = decoder.decode(message) else {
+        panic!("no event");
+    };
+    assert_eq!(heard.server.as_deref(), Some("pbx2"));
+}
+
+#[test]
 fn times_of_nought_are_none() {
     let message = r#"{"Event-Name":"CHANNEL_CREATE","Call-Direction":"inbound","Unique-ID":"a",
         "Event-Date-Timestamp":"0","Caller-Channel-Created-Time":"0",

@@ -10,10 +10,11 @@ fn lines(messages: &[Vec<u8>]) -> Vec<String> {
 }
 
 /// A heart-beat of another process than the recorded one, which has been up for five seconds.
-fn beat_of_another(micros: u64) -> Vec<u8> {
+fn beat_of_another(switch: &str, micros: u64) -> Vec<u8> {
     let beat = serde_json::json!({
         "Event-Name": "HEARTBEAT",
         "Core-UUID": "another",
+        "FreeSWITCH-Switchname": switch,
         "Event-Date-Timestamp": micros.to_string(),
         "Uptime-msec": "5000",
     });
@@ -68,7 +69,7 @@ fn calls_of_a_switch_that_was_killed_end_unheard_when_another_process_tells_that
         bodies(&moment("switch_killed/amqp.jsonl")),
     ] {
         assert_eq!(lines(&messages), [] as [&str; 0]);
-        messages.push(beat_of_another(1_795_212_400_000_000));
+        messages.push(beat_of_another("vm", 1_795_212_400_000_000));
         let told = lines(&messages);
         let call = "9e9c86ad-67c6-40f6-859f-aff427ca9117 in city 998901110001";
         let [told] = told.as_slice() else {
@@ -85,7 +86,15 @@ fn a_call_of_the_new_process_is_untouched_by_its_first_heart_beat() {
     let first: serde_json::Value = serde_json::from_slice(&messages[0]).expect("an event");
     let at = first["Event-Date-Timestamp"].as_str().expect("a time");
     let at: u64 = at.parse().expect("microseconds");
-    messages.insert(messages.len() / 2, beat_of_another(at + 2_000_000));
+    messages.insert(messages.len() / 2, beat_of_another("vm", at + 2_000_000));
     let told = lines(&messages);
     assert!(told.len() == 1 && told[0].ends_with("whole"), "{told:?}");
+}
+
+#[test]
+fn another_switch_on_the_same_exchange_ends_no_calls_of_this_one() {
+    let mut messages = split(&moment("switch_killed/esl.jsonl"));
+    messages.push(beat_of_another("other", 1_795_212_400_000_000));
+    messages.push(beat_of_another("other", 1_795_212_420_000_000));
+    assert_eq!(lines(&messages), [] as [&str; 0]);
 }
