@@ -150,6 +150,7 @@ fn the_unit_tells_systemd_when_it_is_ready_and_alive_and_takes_secrets_as_creden
         "ExecStart=/usr/local/bin/callbridge run @/etc/callbridge/%i.flags",
         "LoadCredential=token:callbridge.%i.token",
         "LoadCredential=ami-secret:callbridge.%i.ami-secret",
+        "LoadCredential=esl-secret:callbridge.%i.esl-secret",
         "LoadCredential=amqp-secret:callbridge.%i.amqp-secret",
         "LoadCredential=dead-letter-secret:callbridge.%i.dead-letter-secret",
         "LoadCredential=webhook-secret:callbridge.%i.webhook-secret",
@@ -351,4 +352,24 @@ fn the_example_of_a_flags_file_has_no_fault() {
         .expect("the program runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_ne!(output.status.code(), Some(64), "{said}");
+}
+
+#[test]
+fn the_files_of_freeswitch_publish_and_subscribe_to_what_calls_depend_on() {
+    let conf = text("freeswitch/amqp.conf.xml");
+    assert_eq!(callbridge_freeswitch::amqp_conf::judge(&conf), []);
+    assert!(conf.contains(&callbridge_freeswitch::amqp_conf::event_filter()));
+    let page = text("freeswitch/README.md");
+    let subscription = callbridge_freeswitch::subscription::command();
+    assert!(
+        page.contains(&format!("\n{subscription}\n")),
+        "{subscription}"
+    );
+    // Comments as a parser of XML has them.
+    for file in ["amqp", "event_socket", "acl"] {
+        let conf = text(&format!("freeswitch/{file}.conf.xml"));
+        let balanced = conf.matches("<!--").count() == conf.matches("-->").count();
+        assert!(balanced && conf.contains("</configuration>"), "{file}");
+        assert!(!conf.contains("ClueCon"), "{file}");
+    }
 }

@@ -10,13 +10,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The pages, and how many lines of ours each has at least.
-const PAGES: [(&str, usize); 18] = [
+const PAGES: [(&str, usize); 21] = [
     ("README.md", 6),
     ("ARCHITECTURE.md", 0),
     ("CONTRIBUTING.md", 0),
     ("docs/call-message.md", 3),
     ("docs/dead-letters.md", 9),
     ("docs/fleet.md", 2),
+    ("docs/freeswitch.md", 0),
     ("docs/gaps.md", 1),
     ("docs/leads.md", 4),
     ("docs/operations.md", 5),
@@ -27,6 +28,8 @@ const PAGES: [(&str, usize); 18] = [
     ("deploy/README.md", 0),
     ("deploy/asterisk/README.md", 10),
     ("deploy/freepbx/README.md", 7),
+    ("deploy/freeswitch/README.md", 3),
+    ("deploy/fusionpbx/README.md", 2),
     ("deploy/mikopbx/README.md", 4),
     ("deploy/wazo/README.md", 4),
 ];
@@ -115,6 +118,7 @@ fn folder(page: &str) -> tempfile::TempDir {
         ("token", "svc_pat_page\n"),
         ("ami.secret", "secret\n"),
         ("amqp.secret", "secret\n"),
+        ("esl.secret", "secret\n"),
         ("leads.csv", "phone,leadId\n998901110001,4001\n"),
         ("employees.csv", "extension,employeeId\n101,501\n"),
     ] {

@@ -15,7 +15,7 @@ use std::str::FromStr;
 /// | [`CdrAmqp`](Self::CdrAmqp) | `asterisk-cdr` | one JSON body a line | no | ISO 8601 |
 /// | [`CdrCsv`](Self::CdrCsv) | `cdr-csv` | CSV records | no | local, or epoch |
 /// | [`Wazo`](Self::Wazo) | `wazo` | one JSON body a line | yes | as of AMI |
-/// | [`Freeswitch`](Self::Freeswitch) | `freeswitch` | frames, or a JSON body a line | yes | epoch |
+/// | [`Freeswitch`](Self::Freeswitch) | `freeswitch` | frames, or a body a line | yes | epoch |
 /// | [`FreeswitchCdr`](Self::FreeswitchCdr) | `freeswitch-cdr` | a JSON file each | yes | epoch |
 /// | [`Call`](Self::Call) | `call` | one JSON body a line | yes | epoch, or ISO 8601 |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

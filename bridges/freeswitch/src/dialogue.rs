@@ -18,7 +18,7 @@
 
 use crate::headers::of_event;
 use crate::reader::SocketFrame;
-use crate::sessions::Sessions;
+use crate::sessions::LiveSessions;
 use crate::subscription;
 use secrecy::{ExposeSecret, SecretString};
 use std::collections::VecDeque;
@@ -59,7 +59,7 @@ impl fmt::Debug for SocketCommand {
 
 /// Why a line cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum SocketRefusal {
     /// `-ERR invalid`
     #[error(
         "the switch refused the password; give the one of event_socket.conf.xml (param password)"
@@ -68,8 +68,8 @@ pub enum Refusal {
     /// `text/rude-rejection`
     #[error(
         "the switch lets no one in from this address; name it in an ACL and give that to the event \
-         socket: <param name=\"apply-inbound-acl\" value=\"callbridge\"/> in event_socket.conf.xml, \
-         then `reload mod_event_socket`"
+         socket: <param name=\"apply-inbound-acl\" value=\"callbridge\"/> in \
+         event_socket.conf.xml, then `reload mod_event_socket`"
     )]
     Address,
     /// The subscription was refused.
@@ -119,13 +119,15 @@ pub enum Heard<'a> {
         /// There are none: the list ends here.
         list_ends: bool,
     },
+    /// The answer to the next question of a survey.
+    Answer(&'a [u8]),
     /// An event that is longer than any there is.
     TooLong,
     /// The switch closes the line, with these words. They are those of a switch that stops, too,
     /// when the module of the event socket alone is loaded anew: only its event tells them apart.
     Closing(String),
     /// The line is of no use.
-    Refused(Refusal),
+    Refused(SocketRefusal),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,11 +141,13 @@ enum State {
 
 /// A question under way, in the order in which it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Question {
+enum SocketQuestion {
     Uptime,
     Ping,
     Channels,
     Channel,
+    /// One of a survey.
+    Other,
 }
 
 /// The channels of a list that are asked for one by one.
@@ -160,16 +164,18 @@ struct Listing {
 pub struct Dialogue {
     secret: SecretString,
     state: State,
-    asked: VecDeque<Question>,
+    asked: VecDeque<SocketQuestion>,
     outbox: VecDeque<SocketCommand>,
     listing: Listing,
-    sessions: Sessions,
+    sessions: LiveSessions,
     /// The process of the switch that was heard last, on an earlier line or on this one.
     core: Option<Vec<u8>>,
     /// An event was heard on this line.
     events: bool,
     /// The process that speaks on this line is known.
     introduced: bool,
+    /// Asked instead of what goes on, by whoever only wants to know what the switch is.
+    survey: &'static [&'static str],
 }
 
 impl Dialogue {
@@ -178,10 +184,10 @@ impl Dialogue {
     ///
     /// # Errors
     /// When the secret cannot be one.
-    pub fn new(secret: SecretString, core: Option<Vec<u8>>) -> Result<Self, Refusal> {
+    pub fn new(secret: SecretString, core: Option<Vec<u8>>) -> Result<Self, SocketRefusal> {
         let text = secret.expose_secret();
         if text.is_empty() || text.contains(['\r', '\n', '\0']) {
-            return Err(Refusal::BadSecret);
+            return Err(SocketRefusal::BadSecret);
         }
         Ok(Self {
             secret,
@@ -189,11 +195,24 @@ impl Dialogue {
             asked: VecDeque::new(),
             outbox: VecDeque::new(),
             listing: Listing::default(),
-            sessions: Sessions::default(),
+            sessions: LiveSessions::default(),
             core,
             events: false,
             introduced: false,
+            survey: &[],
         })
+    }
+
+    /// One that asks these questions after the subscription, and does not listen.
+    ///
+    /// # Errors
+    /// When the secret cannot be one.
+    pub fn of_survey(
+        secret: SecretString,
+        survey: &'static [&'static str],
+    ) -> Result<Self, SocketRefusal> {
+        let dialogue = Self::new(secret, None)?;
+        Ok(Self { survey, ..dialogue })
     }
 
     /// The process of the switch (`Core-UUID`) that was heard last.
@@ -209,7 +228,7 @@ impl Dialogue {
     /// The keep-alive. Nothing, while so much is unanswered that silence says it, too.
     pub fn ping(&mut self) {
         if self.state == State::Open && self.asked.len() < ASKED_MAX {
-            self.ask(Question::Ping, "uptime ms");
+            self.ask(SocketQuestion::Ping, "uptime ms");
         }
     }
 
@@ -220,12 +239,12 @@ impl Dialogue {
             return Heard::Nothing;
         }
         match kind {
-            b"text/rude-rejection" => self.refuse(Refusal::Address),
+            b"text/rude-rejection" => self.refuse(SocketRefusal::Address),
             b"text/disconnect-notice" => self.closing(frame.body),
             b"auth/request" => self.log_in(),
             _ if self.state == State::Greeting => {
                 let line = String::from_utf8_lossy(kind).into_owned();
-                self.refuse(Refusal::NotEventSocket { line })
+                self.refuse(SocketRefusal::NotEventSocket { line })
             }
             b"command/reply" => self.hear_reply(frame),
             b"api/response" => self.hear_answer(frame.body),
@@ -234,7 +253,7 @@ impl Dialogue {
         }
     }
 
-    fn refuse<'a>(&mut self, refusal: Refusal) -> Heard<'a> {
+    fn refuse<'a>(&mut self, refusal: SocketRefusal) -> Heard<'a> {
         self.state = State::Ended;
         Heard::Refused(refusal)
     }
@@ -263,25 +282,30 @@ impl Dialogue {
                 self.state = State::Subscribing;
                 let subscription = SocketCommand::of(&subscription::command());
                 self.outbox.push_back(subscription);
-                self.ask(Question::Uptime, "uptime ms");
+                if !self.survey.is_empty() {
+                    let survey = self.survey.iter();
+                    survey.for_each(|words| self.ask(SocketQuestion::Other, words));
+                    return Heard::LoggedIn;
+                }
+                self.ask(SocketQuestion::Uptime, "uptime ms");
                 self.sessions.ask();
-                self.ask(Question::Channels, "show channels as json");
+                self.ask(SocketQuestion::Channels, "show channels as json");
                 Heard::LoggedIn
             }
-            State::LoggingIn => self.refuse(Refusal::Password),
+            State::LoggingIn => self.refuse(SocketRefusal::Password),
             State::Subscribing if well => {
                 self.state = State::Open;
                 Heard::Listening
             }
             State::Subscribing => {
                 let said = String::from_utf8_lossy(said).into_owned();
-                self.refuse(Refusal::Subscription { said })
+                self.refuse(SocketRefusal::Subscription { said })
             }
             State::Greeting | State::Open | State::Ended => Heard::Nothing,
         }
     }
 
-    fn ask(&mut self, question: Question, words: &str) {
+    fn ask(&mut self, question: SocketQuestion, words: &str) {
         self.asked.push_back(question);
         let command = SocketCommand::of(&format!("api {words}"));
         self.outbox.push_back(command);
@@ -289,14 +313,15 @@ impl Dialogue {
 
     fn hear_answer<'a>(&mut self, body: &'a [u8]) -> Heard<'a> {
         match self.asked.pop_front() {
-            None | Some(Question::Ping) => Heard::Nothing,
+            None | Some(SocketQuestion::Ping) => Heard::Nothing,
             // After an event it would seem to have come between that one and the next.
-            Some(Question::Uptime) if !self.events => {
+            Some(SocketQuestion::Uptime) if !self.events => {
                 uptime(body).map_or(Heard::Nothing, Heard::UpFor)
             }
-            Some(Question::Uptime) => Heard::Nothing,
-            Some(Question::Channels) => self.hear_list(body),
-            Some(Question::Channel) => {
+            Some(SocketQuestion::Uptime) => Heard::Nothing,
+            Some(SocketQuestion::Other) => Heard::Answer(body),
+            Some(SocketQuestion::Channels) => self.hear_list(body),
+            Some(SocketQuestion::Channel) => {
                 self.listing.under_way = self.listing.under_way.saturating_sub(1);
                 // `-ERR No such channel!`: it has hung up meanwhile.
                 let told =
@@ -350,7 +375,7 @@ impl Dialogue {
                 return;
             };
             self.listing.under_way += 1;
-            self.ask(Question::Channel, &format!("uuid_dump {id} json"));
+            self.ask(SocketQuestion::Channel, &format!("uuid_dump {id} json"));
         }
     }
 
@@ -389,7 +414,7 @@ impl Dialogue {
                 let count = of_event(event, "Session-Count").and_then(number);
                 if count.is_some_and(|count| self.sessions.counted(count)) && !self.listing.open {
                     self.sessions.ask();
-                    self.ask(Question::Channels, "show channels as json");
+                    self.ask(SocketQuestion::Channels, "show channels as json");
                 }
             }
             _ => {}

@@ -17,8 +17,11 @@
 //! | `headers` | single headers of a frame or an event |
 //! | [`dialogue`] | login, subscription, the list of live channels, the keep-alive |
 //! | [`subscription`] | the events that are asked for |
+//! | [`survey`] | what a switch is, and what of it does not fit the trunks |
+//! | [`amqp_conf`] | what its file has mod_amqp publish |
 //! | `sessions` | the channels that live, against the switch's number of them |
 
+pub mod amqp_conf;
 mod block;
 mod cdr;
 pub mod decoder;
@@ -31,6 +34,7 @@ mod rule;
 mod sessions;
 pub mod splitter;
 pub mod subscription;
+pub mod survey;
 
 pub use decoder::{Decoder, DecoderSettings};
 pub use splitter::Splitter;

@@ -33,7 +33,7 @@ impl<'a> SocketFrame<'a> {
 
 /// What a [`FrameReader`] gives out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Read<'a> {
+pub enum FrameRead<'a> {
     /// A whole frame.
     Frame(SocketFrame<'a>),
     /// A body that is longer than any there is; it is stepped over.
@@ -91,7 +91,7 @@ impl FrameReader {
     /// # Errors
     /// When the bytes are of no event socket: nothing can be made of what follows.
     #[allow(clippy::should_implement_trait, reason = "lends from its own buffer")]
-    pub fn next(&mut self) -> Result<Option<Read<'_>>, NoFrame> {
+    pub fn next(&mut self) -> Result<Option<FrameRead<'_>>, NoFrame> {
         let there = self.end - self.start;
         if self.skip > 0 {
             let now = there.min(usize::try_from(self.skip).unwrap_or(usize::MAX));
@@ -107,7 +107,7 @@ impl FrameReader {
         let body_start = self.start + parts.head_end;
         if parts.body > BODY_BYTES_MAX {
             (self.start, self.skip) = (body_start, parts.body);
-            return Ok(Some(Read::TooLong));
+            return Ok(Some(FrameRead::TooLong));
         }
         let length = usize::try_from(parts.body).unwrap_or(usize::MAX);
         if self.end - body_start < length {
@@ -116,7 +116,7 @@ impl FrameReader {
         let head = &self.buffer[self.start..body_start];
         let body = &self.buffer[body_start..body_start + length];
         self.start = body_start + length;
-        Ok(Some(Read::Frame(SocketFrame { head, body })))
+        Ok(Some(FrameRead::Frame(SocketFrame { head, body })))
     }
 }
 
@@ -165,12 +165,12 @@ mod tests {
             reader.filled(piece.len());
             while let Some(read) = reader.next()? {
                 all.push(match read {
-                    Read::Frame(frame) => {
+                    FrameRead::Frame(frame) => {
                         let kind = frame.header("Content-Type").unwrap_or_default();
                         let body = String::from_utf8_lossy(frame.body);
                         format!("{} {body}", String::from_utf8_lossy(kind))
                     }
-                    Read::TooLong => "too long".to_owned(),
+                    FrameRead::TooLong => "too long".to_owned(),
                 });
             }
         }
@@ -187,8 +187,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn however_it_is_cut_the_frames_are_the_same(cuts in prop::collection::vec(0..STREAM.len(), 0..8)) {
-            let mut cuts = cuts;
+        fn however_it_is_cut_the_frames_are_the_same(
+            mut cuts in prop::collection::vec(0..STREAM.len(), 0..8),
+        ) {
             cuts.extend([0, STREAM.len()]);
             cuts.sort_unstable();
             let pieces = cuts.windows(2).map(|it| &STREAM.as_bytes()[it[0]..it[1]]);

@@ -22,7 +22,7 @@ pub(crate) struct Difference {
 
 /// The live channels of one line.
 #[derive(Debug, Default)]
-pub(crate) struct Sessions {
+pub(crate) struct LiveSessions {
     live: HashSet<Vec<u8>>,
     /// Heard of since the list was asked for: its answer may be of before or after.
     born: HashSet<Vec<u8>>,
@@ -33,7 +33,7 @@ pub(crate) struct Sessions {
     strikes: u8,
 }
 
-impl Sessions {
+impl LiveSessions {
     /// A channel was made.
     pub(crate) fn born(&mut self, id: &[u8]) {
         if self.live.len() >= CHANNELS_MAX {
@@ -102,14 +102,14 @@ impl Sessions {
 mod tests {
     use super::*;
 
-    fn listed(sessions: &mut Sessions, ids: &[&str]) -> Difference {
+    fn listed(sessions: &mut LiveSessions, ids: &[&str]) -> Difference {
         let ids: Vec<String> = ids.iter().map(|id| (*id).to_owned()).collect();
         sessions.listed(&ids)
     }
 
     #[test]
     fn the_list_of_the_beginning_is_no_difference() {
-        let mut sessions = Sessions::default();
+        let mut sessions = LiveSessions::default();
         sessions.ask();
         sessions.born(b"new");
         sessions.gone(b"old");
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn two_heartbeats_with_another_number_ask_for_the_list_and_it_decides() {
-        let mut sessions = Sessions::default();
+        let mut sessions = LiveSessions::default();
         sessions.ask();
         listed(&mut sessions, &["a", "b"]);
         assert!(!sessions.counted(3));
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn without_a_list_nothing_is_compared() {
-        let mut sessions = Sessions::default();
+        let mut sessions = LiveSessions::default();
         sessions.ask();
         sessions.unlisted();
         assert!(!sessions.counted(5) && !sessions.counted(5));

@@ -1,13 +1,13 @@
 //! Which events are asked for: those that a rule reads, and none of the rest.
 
-use crate::rule::{CONFERENCE, EVENTS, Rule};
+use crate::rule::{CONFERENCE, EVENTS, EventRule};
 
 /// The command that asks for them, without its line end. Events of modules are named each, for
 /// only `ALL` would take them all in.
 pub fn command() -> String {
     let events = EVENTS.iter();
     // An answer to `uuid_dump`: nobody can subscribe to it.
-    let events = events.filter(|(_, rule)| *rule != Rule::Dump);
+    let events = events.filter(|(_, rule)| *rule != EventRule::Dump);
     let events: Vec<&str> = events.map(|(name, _)| *name).collect();
     format!("event json {} CUSTOM {CONFERENCE}", events.join(" "))
 }

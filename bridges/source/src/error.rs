@@ -2,7 +2,7 @@
 
 use crate::url::TcpEndpoint;
 use callbridge_asterisk::login::LoginError;
-use callbridge_freeswitch::dialogue::Refusal;
+use callbridge_freeswitch::dialogue::SocketRefusal;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ pub enum Error {
         /// Where to.
         endpoint: TcpEndpoint,
         /// Why not.
-        refusal: Refusal,
+        refusal: SocketRefusal,
     },
     /// The broker does not let us in.
     #[error("{endpoint}: login refused ({said}); check the user in the URL and its secret")]
@@ -158,8 +158,12 @@ impl Error {
                 LoginError::PeerIsNotAmi { .. } | LoginError::FilterTorn { .. } => Fix::Remote,
             },
             Self::Esl { refusal, .. } => match refusal {
-                Refusal::Password | Refusal::Address | Refusal::BadSecret => Fix::Secret,
-                Refusal::Subscription { .. } | Refusal::NotEventSocket { .. } => Fix::Remote,
+                SocketRefusal::Password | SocketRefusal::Address | SocketRefusal::BadSecret => {
+                    Fix::Secret
+                }
+                SocketRefusal::Subscription { .. } | SocketRefusal::NotEventSocket { .. } => {
+                    Fix::Remote
+                }
             },
             Self::NoSecret { .. }
             | Self::SecretFile { .. }

@@ -7,6 +7,7 @@ use crate::url::{SourceUrl, TcpEndpoint, Transport};
 use crate::{Counts, Error, EventTime, Item, Position, Ring, SourceId, VerdictReader};
 use crate::{ami, amqp, esl, file, websocket};
 use callbridge_asterisk::survey::Account;
+use callbridge_freeswitch::survey::SwitchFacts;
 use secrecy::SecretString;
 use std::fmt;
 use std::path::PathBuf;
@@ -228,6 +229,23 @@ impl Source {
             Transport::File { path, format, .. } => file::probe(path, *format).await?,
         }
         Ok(None)
+    }
+
+    /// Asks a switch at its event socket what it is; nothing of any other source.
+    ///
+    /// # Errors
+    /// As of [`Source::probe`].
+    pub async fn survey_switch(&self) -> Result<Option<SwitchFacts>, Error> {
+        let Transport::Esl { endpoint } = &self.url.transport else {
+            return Ok(None);
+        };
+        let access = Access {
+            settings: self.settings.clone(),
+            secret: self.secret.clone(),
+            ca_file: None,
+        };
+        let socket = esl::EventSocket::new(endpoint.clone());
+        socket.survey(&access).await.map(Some)
     }
 
     /// Runs until `shutdown`, or until the intake is gone; whatever happens to the line, it is

@@ -10,6 +10,7 @@ use callbridge_call::Extension;
 use callbridge_mapping::people::People;
 use callbridge_mapping::trunk::Trunk;
 use callbridge_model::exit::Code;
+use callbridge_source::url::Transport;
 use std::collections::BTreeSet;
 
 /// Names told in one line.
@@ -41,7 +42,9 @@ pub(crate) fn judge(
             what,
         ));
     }
-    if told.is_empty() && config.sources.iter().any(|it| !it.catch_up) {
+    let asked_otherwise = |it: &SourceConfig| matches!(it.url.transport, Transport::Esl { .. });
+    let unknown = |it: &SourceConfig| !it.catch_up && !asked_otherwise(it);
+    if told.is_empty() && config.sources.iter().any(unknown) {
         let what = "not known: only a manager account (ami://) can be asked for them";
         found.push(CheckFinding::well("endpoints", what));
     }

@@ -9,6 +9,7 @@
 //! | [`account`] | what a manager account may do and hear; [`manager_conf`]: its file |
 //! | [`release`] | which release it is and what it wants; [`coverage`]: what each source tells |
 //! | [`endpoints`] | the PBX's endpoints against the trunks |
+//! | [`switch`] | a FreeSWITCH: what it is, its gateways against the trunks |
 //! | [`service`] | the CRM: address, token, grant, company; [`token`]: where the token comes from |
 //! | [`fields`] | the fields of `--lead-field` against those of the CRM |
 //! | [`page`] | the administrator's page: address, certificate, passwords |
@@ -27,6 +28,7 @@ pub(crate) mod page;
 pub(crate) mod place;
 pub(crate) mod release;
 pub(crate) mod service;
+pub(crate) mod switch;
 pub(crate) mod token;
 pub(crate) mod trial;
 pub(crate) mod webhooks;
@@ -121,6 +123,9 @@ async fn sources(config: &Config, findings: &mut Findings) -> Result<(), Failure
             found = file::look(config, flag).unwrap_or(found);
         }
         findings.show([found])?;
+        if well {
+            findings.show(switch::look(config, flag).await)?;
+        }
         match account {
             Some(account) => {
                 findings.show(account::judge(config, flag, &account))?;

@@ -7,6 +7,7 @@
 //! | `inward` | sources, trunks |
 //! | `lists` | lists of leads and employees |
 //! | `account` | what a manager account may do and hear, and the PBX's endpoints |
+//! | `switch` | a FreeSWITCH: its login, its gateways against the trunks |
 //! | `broker_parts` | queues, virtual hosts and rights of a real RabbitMQ node |
 //! | `place` | state folder, binding, clock, listener |
 
@@ -17,3 +18,4 @@ mod inward;
 mod lists;
 mod place;
 mod service;
+mod switch;

@@ -1,7 +1,7 @@
 //! The dialogue as the recorded sockets had it, and as hostile ones would.
 
 use super::*;
-use crate::reader::{FrameReader, Read};
+use crate::reader::{FrameRead, FrameReader};
 
 /// What a fake switch says, and what becomes of it.
 struct Line {
@@ -46,7 +46,7 @@ impl Line {
         let mut reader = FrameReader::default();
         reader.space(bytes.len())[..bytes.len()].copy_from_slice(bytes.as_bytes());
         reader.filled(bytes.len());
-        while let Some(Read::Frame(frame)) = reader.next().expect("frames") {
+        while let Some(FrameRead::Frame(frame)) = reader.next().expect("frames") {
             let heard = shown(&self.dialogue.hear(frame));
             if !heard.is_empty() {
                 self.told.push(heard);

@@ -8,14 +8,17 @@ use crate::source::{Access, Context};
 use crate::url::TcpEndpoint;
 use bytes::Bytes;
 use callbridge_call::Mark;
-use callbridge_freeswitch::dialogue::{Dialogue, Heard, Refusal, SocketCommand};
-use callbridge_freeswitch::reader::{FrameReader, Read};
+use callbridge_freeswitch::dialogue::{Dialogue, Heard, SocketCommand, SocketRefusal};
+use callbridge_freeswitch::reader::{FrameRead, FrameReader};
+use callbridge_freeswitch::survey::{QUESTIONS, Survey, SwitchFacts};
+use secrecy::ExposeSecret;
 use std::convert::Infallible;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 const READ_BYTES: usize = 32 << 10;
+const SECRET: &str = "CALLBRIDGE_ESL_SECRET";
 
 /// The event socket of one switch.
 pub(crate) struct EventSocket {
@@ -42,7 +45,14 @@ impl EventSocket {
 
     /// One connection, from opening to its end; why it ended.
     pub(crate) async fn session(&mut self, context: &mut Context) -> Error {
-        let mut open = match self.open(&context.access).await {
+        let opened = match context.access.secret.read(SECRET) {
+            Ok(secret) => {
+                let dialogue = Dialogue::new(secret, self.core.clone());
+                self.open(&context.access, dialogue).await
+            }
+            Err(error) => Err(error),
+        };
+        let mut open = match opened {
             Ok(open) => open,
             Err(error) => return error,
         };
@@ -56,14 +66,31 @@ impl EventSocket {
 
     /// Logs in and leaves.
     pub(crate) async fn probe(&self, access: &Access) -> Result<(), Error> {
-        self.open(access).await.map(|_| ())
+        let secret = access.secret.read(SECRET)?;
+        let dialogue = Dialogue::new(secret, None);
+        self.open(access, dialogue).await.map(|_| ())
+    }
+
+    /// Logs in and asks what the switch is, as far as it answers.
+    pub(crate) async fn survey(&self, access: &Access) -> Result<SwitchFacts, Error> {
+        let secret = access.secret.read(SECRET)?;
+        let mut survey = Survey::new(secret.expose_secret());
+        let dialogue = Dialogue::of_survey(secret, &QUESTIONS);
+        let mut open = self.open(access, dialogue).await?;
+        // Of what is not answered in time nothing is known.
+        match timeout(access.settings.connect_within, open.survey(&mut survey)).await {
+            Ok(Err(error)) => Err(error),
+            Ok(Ok(())) | Err(_) => Ok(survey.facts()),
+        }
     }
 
     /// A line that is logged in.
-    async fn open(&self, access: &Access) -> Result<SocketLine, Error> {
+    async fn open(
+        &self,
+        access: &Access,
+        dialogue: Result<Dialogue, SocketRefusal>,
+    ) -> Result<SocketLine, Error> {
         let target = access.target(&self.endpoint);
-        let secret = access.secret.read("CALLBRIDGE_ESL_SECRET")?;
-        let dialogue = Dialogue::new(secret, self.core.clone());
         let dialogue = dialogue.map_err(|refusal| refused(&target, refusal))?;
         let mut open = SocketLine {
             stream: target.open().await?,
@@ -84,19 +111,31 @@ impl SocketLine {
     async fn log_in(&mut self) -> Result<(), Error> {
         loop {
             while let Some(heard) = next(&mut self.reader, &mut self.dialogue, &self.target)? {
-                match heard {
-                    Heard::LoggedIn => return Ok(()),
-                    Heard::Refused(refusal) => return Err(refused(&self.target, refusal)),
-                    Heard::Closing(words) => return Err(self.target.closed(words)),
-                    // Before the login a switch says nothing else.
-                    Heard::Nothing
-                    | Heard::Listening
-                    | Heard::UpFor(_)
-                    | Heard::Message { .. }
-                    | Heard::ListEnd
-                    | Heard::Missed { .. }
-                    | Heard::TooLong => {}
+                if heard == Heard::LoggedIn {
+                    return Ok(());
                 }
+                // Before the login a switch says nothing else.
+                ended(heard, &self.target)?;
+            }
+            self.send(self.target.within).await?;
+            let read = self.stream.read(self.reader.space(READ_BYTES)).await;
+            let read = self.target.arrived(read)?;
+            self.reader.filled(read);
+        }
+    }
+
+    /// Reads until each question is answered.
+    async fn survey(&mut self, survey: &mut Survey) -> Result<(), Error> {
+        loop {
+            while let Some(heard) = next(&mut self.reader, &mut self.dialogue, &self.target)? {
+                if let Heard::Answer(body) = heard {
+                    survey.hear(body);
+                } else {
+                    ended(heard, &self.target)?;
+                }
+            }
+            if survey.is_answered() {
+                return Ok(());
             }
             self.send(self.target.within).await?;
             let read = self.stream.read(self.reader.space(READ_BYTES)).await;
@@ -162,18 +201,18 @@ fn next<'a>(
 ) -> Result<Option<Heard<'a>>, Error> {
     let read = reader.next().map_err(|no_frame| {
         let line = no_frame.line;
-        refused(target, Refusal::NotEventSocket { line })
+        refused(target, SocketRefusal::NotEventSocket { line })
     })?;
     Ok(read.map(|read| match read {
-        Read::Frame(frame) => dialogue.hear(frame),
-        Read::TooLong => Heard::TooLong,
+        FrameRead::Frame(frame) => dialogue.hear(frame),
+        FrameRead::TooLong => Heard::TooLong,
     }))
 }
 
 /// What was heard goes to the intake.
 async fn take_in(heard: Heard<'_>, line: &mut SourceFeed, target: &Target) -> Result<(), Error> {
     match heard {
-        Heard::Nothing | Heard::LoggedIn => {}
+        Heard::Nothing | Heard::LoggedIn | Heard::Answer(_) => {}
         Heard::Listening => line.comes(),
         Heard::UpFor(uptime) => {
             let uptime = Some(uptime);
@@ -200,13 +239,29 @@ async fn take_in(heard: Heard<'_>, line: &mut SourceFeed, target: &Target) -> Re
             }
         }
         Heard::TooLong => line.counts.too_long(),
-        Heard::Closing(words) => return Err(target.closed(words)),
-        Heard::Refused(refusal) => return Err(refused(target, refusal)),
+        Heard::Closing(_) | Heard::Refused(_) => return ended(heard, target),
     }
     Ok(())
 }
 
-fn refused(target: &Target, refusal: Refusal) -> Error {
+/// The end of the line, if that is what was heard.
+fn ended(heard: Heard<'_>, target: &Target) -> Result<(), Error> {
+    match heard {
+        Heard::Closing(words) => Err(target.closed(words)),
+        Heard::Refused(refusal) => Err(refused(target, refusal)),
+        Heard::Nothing
+        | Heard::LoggedIn
+        | Heard::Listening
+        | Heard::UpFor(_)
+        | Heard::Message { .. }
+        | Heard::ListEnd
+        | Heard::Missed { .. }
+        | Heard::Answer(_)
+        | Heard::TooLong => Ok(()),
+    }
+}
+
+fn refused(target: &Target, refusal: SocketRefusal) -> Error {
     Error::Esl {
         endpoint: target.endpoint.clone(),
         refusal,

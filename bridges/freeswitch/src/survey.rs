@@ -1,0 +1,351 @@
+//! What a switch is, asked by `check` on a line of its own, and what of that does not fit the
+//! trunks. Nothing that is asked changes anything on the switch or shows a secret of it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// The questions, each answered in its turn.
+pub const QUESTIONS: [&str; 4] = [
+    "version",
+    "show channels as json",
+    "sofia status",
+    "module_exists mod_amqp",
+];
+/// Gateways and profiles kept.
+const NAMES_MAX: usize = 2_000;
+/// Names told in one line.
+const TOLD_MAX: usize = 10;
+/// The password that every distribution of FreeSWITCH comes with.
+const KNOWN_PASSWORD: &str = "ClueCon";
+
+/// A gateway of a SIP profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchGateway {
+    /// The profile that it stands in.
+    pub profile: String,
+    /// Where it leads: host, with its port where told.
+    pub address: String,
+    /// The switch logs in there, so that calls come in with the gateway's name.
+    pub registers: bool,
+}
+
+/// What is known of a switch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SwitchFacts {
+    /// `1.10.12-release~64bit`; `None` where it does not say.
+    pub release: Option<String>,
+    /// It can list its live channels.
+    pub lists_channels: bool,
+    /// Its gateways by name; `None` where it does not tell.
+    pub gateways: Option<BTreeMap<String, SwitchGateway>>,
+    /// Its SIP profiles.
+    pub profiles: BTreeSet<String>,
+    /// mod_amqp is loaded; `None` where it does not say.
+    pub publishes: Option<bool>,
+    /// The password is the one that everybody knows.
+    pub known_password: bool,
+}
+
+/// How much a finding weighs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    /// All is well.
+    Well,
+    /// It works, and could be better.
+    Advice,
+    /// Calls are lost or taken for others.
+    Fault,
+}
+
+/// Something that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchFinding {
+    /// What was looked at: `gateway city`.
+    pub about: String,
+    /// What is so.
+    pub what: String,
+    /// What to do; empty when nothing.
+    pub todo: String,
+    /// How much it weighs.
+    pub weight: Weight,
+}
+
+impl SwitchFinding {
+    /// One finding; with nothing to do where all is well.
+    pub fn new(
+        weight: Weight,
+        about: impl Into<String>,
+        what: impl Into<String>,
+        todo: impl Into<String>,
+    ) -> Self {
+        Self {
+            about: about.into(),
+            what: what.into(),
+            todo: todo.into(),
+            weight,
+        }
+    }
+}
+
+/// The survey of one line.
+#[derive(Debug)]
+pub struct Survey {
+    left: VecDeque<&'static str>,
+    facts: SwitchFacts,
+}
+
+impl Survey {
+    /// On a line that is logged in with this password.
+    pub fn new(password: &str) -> Self {
+        Self {
+            left: QUESTIONS.into(),
+            facts: SwitchFacts {
+                known_password: password == KNOWN_PASSWORD,
+                ..SwitchFacts::default()
+            },
+        }
+    }
+
+    /// Takes the answer to the next question in.
+    pub fn hear(&mut self, answer: &[u8]) {
+        let text = String::from_utf8_lossy(answer);
+        let refused = text.starts_with("-ERR");
+        let facts = &mut self.facts;
+        match self.left.pop_front() {
+            Some("version") => facts.release = release(&text),
+            Some("show channels as json") => facts.lists_channels = text.contains("\"row_count\""),
+            Some("sofia status") if !refused => facts.hear_sofia(&text),
+            Some("module_exists mod_amqp") => {
+                facts.publishes = match text.trim() {
+                    "true" => Some(true),
+                    "false" => Some(false),
+                    _ => None,
+                }
+            }
+            Some(_) | None => {}
+        }
+    }
+
+    /// Every question is answered.
+    pub fn is_answered(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    /// What is known by now.
+    pub fn facts(self) -> SwitchFacts {
+        self.facts
+    }
+}
+
+/// `FreeSWITCH Version 1.10.12-release~64bit (-release 64bit)`
+fn release(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once("Version ")?;
+    rest.split_whitespace().next().map(str::to_owned)
+}
+
+impl SwitchFacts {
+    /// The table of `sofia status`: name, type, data and state between tabs.
+    fn hear_sofia(&mut self, table: &str) {
+        let gateways = self.gateways.get_or_insert_default();
+        for row in table.lines() {
+            let mut cells = row.split('\t').map(str::trim);
+            let cells = [(); 4].map(|()| cells.next().unwrap_or_default());
+            let [name, kind, data, state] = cells;
+            match kind {
+                "profile" if self.profiles.len() < NAMES_MAX => {
+                    self.profiles.insert(name.to_owned());
+                }
+                "gateway" if gateways.len() < NAMES_MAX => {
+                    // Before 1.6 it stands without its profile.
+                    let (profile, name) = name.split_once("::").unwrap_or(("", name));
+                    let gateway = SwitchGateway {
+                        profile: profile.to_owned(),
+                        address: host(data).to_owned(),
+                        registers: !state.starts_with("NOREG"),
+                    };
+                    gateways.insert(name.to_owned(), gateway);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// What does not fit: `trunks` are names with their endpoints, `broker` whether its events are
+    /// read from a queue as well.
+    pub fn judge(&self, trunks: &[(String, Vec<String>)], broker: bool) -> Vec<SwitchFinding> {
+        let release = match &self.release {
+            Some(release) => format!("FreeSWITCH {release}"),
+            None => "not known: it does not say (api version)".to_owned(),
+        };
+        let mut found = vec![SwitchFinding::new(Weight::Well, "release", release, "")];
+        if self.known_password {
+            found.push(SwitchFinding::new(
+                Weight::Advice,
+                "password",
+                "it is the one that every FreeSWITCH comes with: whoever reaches the port can \
+                 place calls",
+                "set another: <param name=\"password\" value=\"…\"/> in event_socket.conf.xml, \
+                 then `reload mod_event_socket`",
+            ));
+        }
+        if !self.lists_channels {
+            found.push(SwitchFinding::new(
+                Weight::Fault,
+                "channels",
+                "the switch does not list them: calls that go on while callbridge is away are \
+                 incomplete",
+                "add <load module=\"mod_commands\"/> to modules.conf.xml, then `load mod_commands`",
+            ));
+        }
+        if broker && self.publishes == Some(false) {
+            found.push(SwitchFinding::new(
+                Weight::Fault,
+                "mod_amqp",
+                "it is not loaded, and a source reads what it publishes",
+                "add <load module=\"mod_amqp\"/> to modules.conf.xml, then `load mod_amqp`",
+            ));
+        }
+        match &self.gateways {
+            Some(gateways) => {
+                let of_trunks = trunks.iter().flat_map(|it| self.of_trunk(it, gateways));
+                found.extend(of_trunks);
+                found.extend(untaken(trunks, gateways));
+            }
+            None => found.push(SwitchFinding::new(
+                Weight::Well,
+                "gateways",
+                "not known: the switch answers nothing to `sofia status` (mod_sofia is not loaded)",
+                "",
+            )),
+        }
+        found
+    }
+
+    /// A trunk against what there is.
+    fn of_trunk(
+        &self,
+        (trunk, endpoints): &(String, Vec<String>),
+        gateways: &BTreeMap<String, SwitchGateway>,
+    ) -> Vec<SwitchFinding> {
+        let comes_in = |it: &String| !it.starts_with("gateway/");
+        let one_way = !endpoints.iter().any(comes_in);
+        let mut found = Vec::new();
+        for endpoint in endpoints {
+            let known: Vec<&str> = match endpoint.split_once('/') {
+                Some(("gateway", name)) => {
+                    let own = gateways.iter().filter(|(it, _)| fits(name, it));
+                    let own: Vec<(&String, &SwitchGateway)> = own.collect();
+                    let silent = own.iter().find(|(_, it)| one_way && !it.registers);
+                    found.extend(silent.map(|(name, it)| one_way_only(trunk, endpoint, name, it)));
+                    own.into_iter().map(|(name, _)| name.as_str()).collect()
+                }
+                Some(("profile", name)) => {
+                    let own = self.profiles.iter().filter(|it| fits(name, it));
+                    own.map(String::as_str).collect()
+                }
+                _ => continue,
+            };
+            let there = match endpoint.starts_with("gateway/") {
+                true => listed(gateways.keys()),
+                false => listed(self.profiles.iter()),
+            };
+            found.push(match known.is_empty() {
+                false => SwitchFinding::new(
+                    Weight::Well,
+                    format!("endpoint {endpoint}"),
+                    format!("the switch has {}", listed(known.iter())),
+                    "",
+                ),
+                true => SwitchFinding::new(
+                    Weight::Fault,
+                    format!("endpoint {endpoint}"),
+                    format!(
+                        "the switch has none of this name: calls over trunk {trunk} would be \
+                         internal; it has {there}"
+                    ),
+                    "give a name that `sofia status` shows",
+                ),
+            });
+        }
+        found
+    }
+}
+
+/// A gateway that is not logged in to: nothing that comes in bears its name.
+fn one_way_only(trunk: &str, endpoint: &str, name: &str, gateway: &SwitchGateway) -> SwitchFinding {
+    let address = &gateway.address;
+    SwitchFinding::new(
+        Weight::Advice,
+        format!("gateway {name}"),
+        "it does not register, so what comes in from there bears no gateway's name, and would be \
+         internal",
+        format!("give --trunk '{trunk}={endpoint}|address/{address},…'"),
+    )
+}
+
+/// Gateways that no trunk takes.
+fn untaken(
+    trunks: &[(String, Vec<String>)],
+    gateways: &BTreeMap<String, SwitchGateway>,
+) -> Option<SwitchFinding> {
+    let endpoints = || trunks.iter().flat_map(|(_, endpoints)| endpoints);
+    let is_taken = |name: &str, gateway: &SwitchGateway| {
+        let own = |endpoint: &String| match endpoint.split_once('/') {
+            Some(("gateway", wanted)) => fits(wanted, name),
+            Some(("profile", wanted)) => fits(wanted, &gateway.profile),
+            Some(("address", wanted)) => host_of(wanted) == host_of(&gateway.address),
+            Some(("context", _)) | None => false,
+            Some(_) => fits(endpoint, &format!("sofia/{}", gateway.profile)),
+        };
+        endpoints().any(own)
+    };
+    let left = gateways.iter().filter(|(name, it)| !is_taken(name, it));
+    let left: Vec<&String> = left.map(|(name, _)| name).collect();
+    let first = left.first()?;
+    let todo = format!("name it with --trunk {first}=gateway/{first},… if customers call over it");
+    let what = format!("no trunk takes {}", listed(left.iter()));
+    Some(SwitchFinding::new(Weight::Advice, "gateways", what, todo))
+}
+
+/// `a, b and 3 more`; `none` of nothing.
+fn listed<T: AsRef<str>>(names: impl ExactSizeIterator<Item = T>) -> String {
+    let more = names.len().saturating_sub(TOLD_MAX);
+    let told: Vec<String> = names
+        .take(TOLD_MAX)
+        .map(|it| it.as_ref().to_owned())
+        .collect();
+    match (told.is_empty(), more) {
+        (true, _) => "none".to_owned(),
+        (false, 0) => told.join(", "),
+        (false, more) => format!("{} and {more} more", told.join(", ")),
+    }
+}
+
+/// The host with its port in `sip:user@host:port;transport=udp`.
+fn host(uri: &str) -> &str {
+    let uri = uri.split([';', '>', '?']).next().unwrap_or_default();
+    let uri = uri.rsplit_once('@').map_or(uri, |(_, host)| host);
+    let uri = uri.strip_prefix("sips:").unwrap_or(uri);
+    uri.strip_prefix("sip:").unwrap_or(uri)
+}
+
+/// The host alone, of an address without brackets.
+fn host_of(address: &str) -> &str {
+    match address.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|it| it.is_ascii_digit()) => host,
+        Some(_) | None => address,
+    }
+}
+
+/// Whether the name is the one meant; a `*` stands for anything.
+fn fits(wanted: &str, name: &str) -> bool {
+    let Some((before, after)) = wanted.split_once('*') else {
+        return wanted == name;
+    };
+    let Some(rest) = name.strip_prefix(before) else {
+        return false;
+    };
+    (0..=rest.len()).any(|at| rest.get(at..).is_some_and(|rest| fits(after, rest)))
+}
+
+#[cfg(test)]
+mod tests;

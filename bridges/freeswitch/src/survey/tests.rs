@@ -1,0 +1,129 @@
+//! What a switch answers, and what is found in it.
+
+use super::*;
+
+const SOFIA: &str = "                     Name\t   Type\t                    Data\tState\n\
+    ==========================================================\n\
+    \x20             external\tprofile\t  sip:mod_sofia@127.0.0.1:15080\tRUNNING (0)\n\
+    \x20       external::city\tgateway\t        sip:city@127.0.0.1:16000\tNOREG\n\
+    \x20        external::gsm\tgateway\tsip:gsm@gsm.example;transport=udp\tREGED\n\
+    \x20             internal\tprofile\t  sip:mod_sofia@127.0.0.1:15060\tRUNNING (2)\n\
+    \x20            127.0.0.1\t  alias\t                        internal\tALIASED\n\
+    ==========================================================\n2 profiles 1 alias\n";
+
+fn surveyed(answers: [&str; 4]) -> SwitchFacts {
+    let mut survey = Survey::new("long and secret");
+    for answer in answers {
+        assert!(!survey.is_answered());
+        survey.hear(answer.as_bytes());
+    }
+    assert!(survey.is_answered());
+    survey.facts()
+}
+
+fn well() -> SwitchFacts {
+    surveyed([
+        "FreeSWITCH Version 1.10.12-release~64bit (-release 64bit)\n",
+        r#"{"row_count":0}"#,
+        SOFIA,
+        "false",
+    ])
+}
+
+fn trunks(all: &[(&str, &str)]) -> Vec<(String, Vec<String>)> {
+    let endpoints = |it: &str| it.split('|').map(str::to_owned).collect();
+    all.iter()
+        .map(|(name, endpoint)| ((*name).to_owned(), endpoints(endpoint)))
+        .collect()
+}
+
+/// What is not well, a line each.
+fn faults(found: &[SwitchFinding]) -> Vec<String> {
+    let wrong = found.iter().filter(|it| it.weight != Weight::Well);
+    wrong
+        .map(|it| format!("{:?} {}: {}; {}", it.weight, it.about, it.what, it.todo))
+        .collect()
+}
+
+#[test]
+fn the_table_of_sofia_tells_gateways_with_profile_address_and_registration() {
+    let facts = well();
+    assert_eq!(facts.release.as_deref(), Some("1.10.12-release~64bit"));
+    assert!(facts.lists_channels && facts.publishes == Some(false));
+    assert_eq!(
+        facts.profiles.iter().collect::<Vec<_>>(),
+        ["external", "internal"]
+    );
+    let gateways = facts.gateways.expect("told");
+    let shown = |name: &str| {
+        let it = &gateways[name];
+        format!("{} {} {}", it.profile, it.address, it.registers)
+    };
+    assert_eq!(shown("city"), "external 127.0.0.1:16000 false");
+    assert_eq!(shown("gsm"), "external gsm.example true");
+}
+
+#[test]
+fn trunks_that_fit_are_well() {
+    let well = well();
+    for fit in [
+        &[
+            ("city", "gateway/city|address/127.0.0.1:16000"),
+            ("gsm", "gateway/gsm"),
+        ][..],
+        &[("all", "profile/external")],
+        &[("all", "profile/ext*"), ("city", "context/public")],
+        &[("all", "sofia/external")],
+        &[("city", "address/127.0.0.1:16000"), ("gsm", "gateway/g*m")],
+    ] {
+        assert_eq!(faults(&well.judge(&trunks(fit), false)), [""; 0], "{fit:?}");
+    }
+}
+
+#[test]
+fn a_trunk_without_its_gateway_and_a_gateway_without_a_trunk_are_named() {
+    let told = faults(&well().judge(&trunks(&[("city", "gateway/town|profile/outside")]), false));
+    assert_eq!(told.len(), 3, "{told:?}");
+    let none = "the switch has none of this name: calls over trunk city would be internal; it has";
+    assert!(told[0].starts_with(&format!("Fault endpoint gateway/town: {none} city, gsm; ")));
+    assert!(told[1].starts_with(&format!(
+        "Fault endpoint profile/outside: {none} external, "
+    )));
+    assert!(told[2].starts_with("Advice gateways: no trunk takes city, gsm; name it with --trunk"));
+}
+
+#[test]
+fn a_gateway_that_does_not_register_is_told_to_be_known_by_its_address_too() {
+    let told = faults(&well().judge(
+        &trunks(&[("a", "gateway/city"), ("b", "gateway/gsm")]),
+        false,
+    ));
+    let [told] = told.as_slice() else {
+        panic!("{told:?}")
+    };
+    assert!(told.starts_with("Advice gateway city: it does not register, so what comes in"));
+    assert!(
+        told.ends_with("give --trunk 'a=gateway/city|address/127.0.0.1:16000,…'"),
+        "{told}"
+    );
+}
+
+#[test]
+fn missing_modules_and_the_password_that_everybody_knows_are_named_with_their_lines() {
+    let mut bare = surveyed([
+        "-ERR no",
+        "-ERR show Command not found!\n",
+        "-ERR no",
+        "false",
+    ]);
+    bare.known_password = Survey::new("ClueCon").facts().known_password;
+    let told = faults(&bare.judge(&trunks(&[("a", "gateway/city")]), true)).join("\n");
+    for words in [
+        "<param name=\"password\" value=",
+        "<load module=\"mod_commands\"/>",
+        "<load module=\"mod_amqp\"/>",
+    ] {
+        assert!(told.contains(words), "{told}");
+    }
+    assert!(bare.gateways.is_none() && !told.contains("gateway/city"));
+}

@@ -1,0 +1,55 @@
+//! A FreeSWITCH: what it is, its gateways against the trunks, and what its file has mod_amqp
+//! publish. What is found is known by `bridges/freeswitch`.
+
+use super::account::short;
+use super::finding::CheckFinding;
+use crate::config::checked::{Config, SourceConfig};
+use crate::daemon::open::source_of;
+use callbridge_formats::Format;
+use callbridge_freeswitch::amqp_conf;
+use callbridge_freeswitch::survey::{SwitchFinding, Weight};
+use callbridge_model::exit::Code;
+use callbridge_source::url::Transport;
+
+/// Everything that is found of the switch behind this source, if one is.
+pub(crate) async fn look(config: &Config, flag: &SourceConfig) -> Vec<CheckFinding> {
+    let of = |it: SwitchFinding| finding(flag, it);
+    let of_broker = |it: &SourceConfig| {
+        let same = it.pbx == flag.pbx && it.url.format() == Format::Freeswitch;
+        same && matches!(it.url.transport, Transport::Amqp(_))
+    };
+    match source_of(0, flag, None).survey_switch().await {
+        Ok(Some(facts)) => {
+            let trunks = config.rules.trunks.iter();
+            let trunks = trunks.filter(|it| it.pbx.is_none() || it.pbx == flag.pbx);
+            let endpoints = trunks.map(|it| {
+                let endpoints = it.endpoints().map(str::to_owned);
+                (it.name.clone(), endpoints.collect())
+            });
+            let broker = config.sources.iter().any(of_broker);
+            let found = facts.judge(&endpoints.collect::<Vec<_>>(), broker);
+            found.into_iter().map(of).collect()
+        }
+        Ok(None) if of_broker(flag) => {
+            let local = flag.url.endpoint().is_some_and(|it| it.is_loopback());
+            let read = |place: &&str| std::fs::read_to_string(place).ok();
+            let text = amqp_conf::PLACES
+                .iter()
+                .filter(|_| local)
+                .find_map(|it| read(&it));
+            let found = text.map(|text| amqp_conf::judge(&text)).unwrap_or_default();
+            found.into_iter().map(of).collect()
+        }
+        // Why it cannot be asked was said of the source.
+        Ok(None) | Err(_) => Vec::new(),
+    }
+}
+
+fn finding(flag: &SourceConfig, found: SwitchFinding) -> CheckFinding {
+    let name = format!("{} of {}", found.about, short(flag));
+    match found.weight {
+        Weight::Well => CheckFinding::well(name, found.what),
+        Weight::Advice => CheckFinding::advice(name, found.what, found.todo),
+        Weight::Fault => CheckFinding::fault(Code::Configuration, name, found.what, found.todo),
+    }
+}
