@@ -10,8 +10,11 @@ use callbridge_sandbox::Server;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Both carriers come in over one profile.
-const TRUNK: &str = "--trunk=city=profile/external,country=UZ,lead=var:lead_id";
+/// Neither carrier registers, so what comes in is known by its address.
+const TRUNKS: [&str; 2] = [
+    "--trunk=city=gateway/city|address/127.0.0.1:16000,country=UZ,lead=var:lead_id",
+    "--trunk=gsm=gateway/gsm|address/127.0.0.1:16001,country=UZ,lead=var:lead_id",
+];
 
 /// A recording of a live switch.
 struct Recording {
@@ -93,7 +96,7 @@ impl Scene {
         let secret = self.place.write("secret", switch::PASSWORD);
         let address = self.switch.addr();
         let source = format!("--source=esl://{address}?secret-file={secret}");
-        let flags = [source.as_str(), TRUNK, RATE_FLAG];
+        let flags = [source.as_str(), TRUNKS[0], TRUNKS[1], RATE_FLAG];
         self.place.run(&self.crm.url(), &flags)
     }
 
@@ -151,7 +154,7 @@ async fn every_recording_from_a_queue_of_mod_amqp_is_journaled_once_though_it_is
     let secret = place.write("secret", broker::SECRET);
     let base = broker.url(broker::ADMINISTRATOR);
     let source = format!("--source={base}?queue={queue}&format=freeswitch&secret-file={secret}");
-    let flags = [source.as_str(), TRUNK, RATE_FLAG];
+    let flags = [source.as_str(), TRUNKS[0], TRUNKS[1], RATE_FLAG];
     let bodies: Vec<String> = all.iter().flat_map(Recording::published).collect();
     broker.publish(queue, &bodies).await;
     for n in 1..=4_u64 {
@@ -202,7 +205,7 @@ async fn a_wrong_password_is_named_in_the_status_with_its_cure() {
     let secret = scene.place.write("secret", "ClueCon");
     let address = scene.switch.addr();
     let source = format!("--source=esl://{address}?secret-file={secret}");
-    let flags = [source.as_str(), TRUNK, RATE_FLAG];
+    let flags = [source.as_str(), TRUNKS[0], TRUNKS[1], RATE_FLAG];
     let mut program = scene.place.run(&scene.crm.url(), &flags);
     let named = |it: &callbridge_model::Status| {
         let why = it.sources[0].why.as_deref();

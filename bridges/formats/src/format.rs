@@ -16,7 +16,7 @@ use std::str::FromStr;
 /// | [`CdrCsv`](Self::CdrCsv) | `cdr-csv` | CSV records | no | local, or epoch |
 /// | [`Wazo`](Self::Wazo) | `wazo` | one JSON body a line | yes | as of AMI |
 /// | [`Freeswitch`](Self::Freeswitch) | `freeswitch` | frames, or a body a line | yes | epoch |
-/// | [`FreeswitchCdr`](Self::FreeswitchCdr) | `freeswitch-cdr` | a JSON file each | yes | epoch |
+/// | [`FreeswitchCdr`](Self::FreeswitchCdr) | `freeswitch-cdr` | a leg a line, or a file | yes | epoch |
 /// | [`Call`](Self::Call) | `call` | one JSON body a line | yes | epoch, or ISO 8601 |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Format {
@@ -36,7 +36,7 @@ pub enum Format {
     Wazo,
     /// FreeSWITCH's events: what its event socket says, and message bodies of mod_amqp.
     Freeswitch,
-    /// FreeSWITCH's CDRs, a file a leg in a folder: what `mod_json_cdr` writes.
+    /// FreeSWITCH's CDRs, as `mod_json_cdr` writes them: a file a leg in a folder; or a line each.
     FreeswitchCdr,
     /// Finished calls, each a message of its own (`docs/call-message.md`).
     Call,
@@ -128,7 +128,7 @@ impl Format {
         }
     }
 
-    /// Its records come as a folder of files, each of them whole.
+    /// Its records may come as a folder of files, each of them whole.
     pub const fn is_a_file_each(self) -> bool {
         matches!(self, Self::FreeswitchCdr)
     }

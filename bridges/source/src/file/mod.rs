@@ -50,6 +50,12 @@ impl Look for RecordFolder {
     }
 }
 
+/// A file for each record, in a folder: said by a slash at the end, or by what stands there.
+fn is_folder(path: &Path, format: Format) -> bool {
+    let said = path.as_os_str().as_encoded_bytes().last() == Some(&b'/');
+    format.is_a_file_each() && (said || path.is_dir())
+}
+
 /// A file, or a folder of them, and how it is followed.
 pub(crate) struct Tail {
     follower: Option<Box<dyn Look>>,
@@ -60,7 +66,7 @@ pub(crate) struct Tail {
 pub(crate) async fn probe(path: &Path, format: Format) -> Result<(), Error> {
     let own = path.to_owned();
     let read = tokio::task::spawn_blocking(move || {
-        if format.is_a_file_each() {
+        if is_folder(&own, format) {
             return std::fs::read_dir(&own).map(|_| 0);
         }
         let (mut file, _) = opening::open(&own)?;
@@ -81,7 +87,7 @@ impl Tail {
         start: Option<FilePosition>,
         verdicts: VerdictReader,
     ) -> Self {
-        let follower: Box<dyn Look> = match format.is_a_file_each() {
+        let follower: Box<dyn Look> = match is_folder(&path, format) {
             true => Box::new(RecordFolder::new(path, from, start)),
             false => Box::new(Follower::new(path, format, from, start)),
         };
