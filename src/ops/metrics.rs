@@ -213,6 +213,9 @@ fn calls(all: &mut Registry, seen: &Observed) {
         books.get_or_create(&BookLabels { book }).set(signed(count));
     }
     all.register("calls", "Calls by where they stand", books);
+    let forwarded = Counter::<u64, AtomicU64>::default();
+    forwarded.inc_by(seen.status.books.forwarded);
+    all.register("forwarded", "Calls that a broker has confirmed", forwarded);
     let letters = Gauges::<ReasonLabels>::default();
     for reason in callbridge_model::Reason::ALL.map(callbridge_model::Reason::word) {
         let count = seen.dead_letters.get(reason).copied().unwrap_or(0);

@@ -14,7 +14,7 @@ const PAGES: [(&str, usize); 21] = [
     ("README.md", 6),
     ("ARCHITECTURE.md", 0),
     ("CONTRIBUTING.md", 0),
-    ("docs/call-message.md", 3),
+    ("docs/call-message.md", 2),
     ("docs/dead-letters.md", 9),
     ("docs/fleet.md", 2),
     ("docs/freeswitch.md", 0),

@@ -16,7 +16,7 @@ use std::str::FromStr;
 /// | [`CdrCsv`](Self::CdrCsv) | `cdr-csv` | CSV records | no | local, or epoch |
 /// | [`Wazo`](Self::Wazo) | `wazo` | one JSON body a line | yes | as of AMI |
 /// | [`Freeswitch`](Self::Freeswitch) | `freeswitch` | frames, or a body a line | yes | epoch |
-/// | [`FreeswitchCdr`](Self::FreeswitchCdr) | `freeswitch-cdr` | a leg a line, or a file | yes | epoch |
+/// | [`FreeswitchCdr`](Self::FreeswitchCdr) | `freeswitch-cdr` | a JSON line a leg | yes | epoch |
 /// | [`Call`](Self::Call) | `call` | one JSON body a line | yes | epoch, or ISO 8601 |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Format {

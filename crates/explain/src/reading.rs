@@ -67,6 +67,10 @@ pub struct PbxCall {
 }
 
 /// What is told of a recording, in its order.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "made and matched at once; most are calls"
+)]
 pub enum Told {
     /// A call.
     Call(PbxCall),

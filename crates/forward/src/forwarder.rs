@@ -45,6 +45,16 @@ pub enum Error {
     Spool(#[from] callbridge_spool::Error),
 }
 
+impl Error {
+    /// Whose hand mends it, where that is known.
+    pub const fn fix(&self) -> Option<callbridge_source::Fix> {
+        match self {
+            Self::Broker(error) => Some(error.fix()),
+            Self::Lost(_) | Self::NotTaken { .. } | Self::Spool(_) => None,
+        }
+    }
+}
+
 /// The way of a collector's calls to a stream.
 pub struct Forwarder {
     login: Login,

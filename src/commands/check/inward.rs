@@ -1,11 +1,12 @@
-//! What comes in: sources, trunks, lists; and the queue for dead letters.
+//! What comes in: sources, trunks, lists; and the queue and stream that are published to.
 
 use super::finding::CheckFinding;
 use crate::config::checked::{Config, SourceConfig as SourceFlag};
-use crate::daemon::open::source_of;
+use crate::daemon::open::{source_of, source_secret};
 use crate::daemon::outward::queue;
 use callbridge_asterisk::survey::Account;
 use callbridge_dead_letter::queue;
+use callbridge_forward::Forwarder;
 use callbridge_mapping::people::rule::LeadRule;
 use callbridge_mapping::trunk::Trunk;
 use callbridge_model::exit::Code;
@@ -44,6 +45,21 @@ pub(crate) async fn dead_letters(config: &Config) -> Option<CheckFinding> {
                     Code::Unreachable
                 }
             };
+            let (what, todo) = split(&error.to_string());
+            CheckFinding::fault(code, name, what, todo)
+        }
+    })
+}
+
+/// The stream that calls are forwarded to: whether the broker lets us in and the stream is there.
+pub(crate) async fn forward(config: &Config) -> Option<CheckFinding> {
+    let flag = config.forward.as_ref()?;
+    let name = format!("forward {}", flag.url.public());
+    let forwarder = Forwarder::new(&flag.url, source_secret(&flag.secret));
+    Some(match forwarder.probe().await {
+        Ok(()) => CheckFinding::well(name, "the stream is there"),
+        Err(error) => {
+            let code = error.fix().map_or(Code::Unreachable, by);
             let (what, todo) = split(&error.to_string());
             CheckFinding::fault(code, name, what, todo)
         }
@@ -124,12 +140,18 @@ pub(crate) fn trunks(config: &Config) -> Vec<CheckFinding> {
                 "lead=directory, and nothing teaches the directory",
                 "give --webhook-listen, or --lead-directory, or both",
             )),
-            _ if trunk.leads.is_empty() && trunk.journal => found.push(CheckFinding::fault(
-                Code::Configuration,
-                name,
-                "no lead rule: every call would be parked",
-                "give lead=var:NAME, lead=userfield:REGEX, lead=csv:FILE or lead=directory",
-            )),
+            // A message may bring its lead, and who forwards leaves it to the sender.
+            _ if !trunk.has_channels() => {
+                found.push(CheckFinding::well(name, "calls whose message names it"));
+            }
+            _ if trunk.leads.is_empty() && trunk.journal && !config.rules.forwards => {
+                found.push(CheckFinding::fault(
+                    Code::Configuration,
+                    name,
+                    "no lead rule: every call would be parked",
+                    "give lead=var:NAME, lead=userfield:REGEX, lead=csv:FILE or lead=directory",
+                ))
+            }
             _ => found.push(CheckFinding::well(
                 name,
                 format!("channels of {}", trunk.endpoint),

@@ -107,6 +107,7 @@ pub(crate) async fn run(check: &Check) -> Result<(), Failure> {
     findings.show(lists::look(config))?;
     sources(config, &mut findings).await?;
     findings.show(inward::dead_letters(config).await)?;
+    findings.show(inward::forward(config).await)?;
     findings.show(webhooks::look(config, state.is_daemon()).await)?;
     findings.show(page::look(config, state.is_daemon()).await)?;
     findings.show(service::look(config, state).await)?;

@@ -9,6 +9,7 @@ use callbridge_formats::Format;
 use callbridge_freeswitch::amqp_conf;
 use callbridge_freeswitch::survey::{SwitchFinding, Weight};
 use callbridge_model::exit::Code;
+use callbridge_source::StreamFrom;
 use callbridge_source::url::Transport;
 
 /// Everything that is found of the switch behind this source, if one is.
@@ -18,7 +19,10 @@ pub(crate) async fn look(config: &Config, flag: &SourceConfig) -> Vec<CheckFindi
         let same = it.pbx == flag.pbx && it.url.format() == Format::Freeswitch;
         same && matches!(it.url.transport, Transport::Amqp(_))
     };
-    match source_of(0, flag, None).survey_switch().await {
+    match source_of(0, flag, None, StreamFrom::First)
+        .survey_switch()
+        .await
+    {
         Ok(Some(facts)) => {
             let trunks = config.rules.trunks.iter();
             let trunks = trunks.filter(|it| it.pbx.is_none() || it.pbx == flag.pbx);

@@ -276,7 +276,7 @@ pub(super) fn queue(text: &str) -> Result<QueueUrl, Vec<UrlFault>> {
 pub(super) fn forward(text: &str) -> Result<StreamUrl, Vec<UrlFault>> {
     let target = BrokerTarget::read(text, STREAM_EXAMPLE)?;
     let mut faults = Vec::new();
-    let front = target.front("CALLBRIDGE_FORWARD_SECRET", &mut faults);
+    let front = target.front("CALLBRIDGE_AMQP_SECRET", &mut faults);
     let mut keys = target.keys(STREAM_KEYS, &mut faults);
     let broker = broker(&front, &mut keys, &mut faults);
     let stream = stream(&front, &mut keys, &mut faults);
