@@ -40,7 +40,7 @@ pub(crate) async fn look(config: &Config, flag: &SourceConfig) -> Vec<CheckFindi
             let text = amqp_conf::PLACES
                 .iter()
                 .filter(|_| local)
-                .find_map(|it| read(&it));
+                .find_map(read);
             let found = text.map(|text| amqp_conf::judge(&text)).unwrap_or_default();
             found.into_iter().map(of).collect()
         }

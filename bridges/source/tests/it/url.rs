@@ -1,7 +1,7 @@
 //! `--source` URLs as the command line's page fixes them.
 
 use callbridge_call::EventTime;
-use callbridge_source::url::{Format, From, QueueUrl, SourceUrl, Transport, UrlDate};
+use callbridge_source::url::{Format, From, QueueUrl, SourceUrl, StreamUrl, Transport, UrlDate};
 
 fn faults(text: &str) -> String {
     let faults = SourceUrl::parse(text).expect_err("it must be refused");
@@ -59,8 +59,8 @@ fn a_password_in_the_url_is_refused_and_never_shown() {
 #[test]
 fn all_faults_are_told_at_once() {
     let url = "amqp://h/?format=cel&heartbeat=600&colour=red&bind=k";
-    let known = "amqp:// takes queue=, format=, exchange=, bind=, declare=, heartbeat=, pbx=, \
-                 secret-file=, ca-file=";
+    let known = "amqp:// takes queue=, stream=, format=, exchange=, bind=, declare=, heartbeat=, \
+                 pbx=, secret-file=, ca-file=";
     insta::assert_snapshot!(
         faults(url).replace(url, "URL").replace(known, "KNOWN"),
         @r"
@@ -68,10 +68,66 @@ fn all_faults_are_told_at_once() {
     URL: heartbeat=600 cannot be; give 2 to 25 (seconds): a dead line must be found within a minute
     URL: the user is missing; write amqp://USER@HOST
     URL: queue= is missing; name the durable queue: queue=NAME
-    URL: format=cel cannot be; give asterisk-cel, asterisk-cdr, wazo or freeswitch
+    URL: format=cel cannot be; give asterisk-cel, asterisk-cdr, wazo, freeswitch or call
     URL: exchange= is missing; name what bind= binds to, or remove bind=
     "
     );
+}
+
+#[test]
+fn a_broker_may_have_several_hosts_and_a_stream_in_place_of_a_queue() {
+    let url = "amqps://u@mq1,mq2:5673,[2001:db8::1]/v?stream=calls&format=call";
+    let read = source(url);
+    let Transport::Amqp(stream) = &read.transport else {
+        panic!("another transport");
+    };
+    assert!(stream.is_stream && read.format() == Format::Call);
+    let nodes = std::iter::once(&stream.broker.endpoint).chain(&stream.broker.others);
+    let nodes: Vec<String> = nodes.map(ToString::to_string).collect();
+    assert_eq!(nodes, ["mq1:5671", "mq2:5673", "[2001:db8::1]:5671"]);
+    assert!(stream.broker.others.iter().all(|node| node.tls));
+    assert_eq!(read.to_string(), url);
+    let fewer = source("amqps://u@mq9/v?stream=calls&format=call&declare=yes");
+    assert_eq!(fewer.place(), read.place(), "whatever its nodes are called");
+    for (wrong, wants) in [
+        ("amqp://u@a,/v?queue=q&format=wazo", "a host is missing"),
+        ("amqp://u@a,b:x/v?queue=q&format=wazo", "a host is missing"),
+        (
+            "amqp://u@a?queue=q&stream=s&format=call",
+            "stream= has no meaning",
+        ),
+        ("amqp://u@a?stream=s&format=call&pbx=x", "says its own PBX"),
+        ("file:///calls?format=call&pbx=x", "says its own PBX"),
+        (
+            "amqp://u@a?stream=s&format=call&exchange=e&declare=yes",
+            "exchange= has no meaning",
+        ),
+    ] {
+        let told = faults(wrong);
+        assert!(told.contains(wants), "{wrong}: {told}");
+    }
+}
+
+#[test]
+fn what_calls_are_forwarded_to_is_a_stream() {
+    let url = StreamUrl::parse("amqp://u@h1,h2/v?stream=s&declare=yes").expect("a stream");
+    assert_eq!((url.stream.as_str(), url.declare), ("s", true));
+    assert_eq!(
+        (url.broker.others.len(), url.place().as_str()),
+        (1, "stream:v?s")
+    );
+    let told = |text: &str| {
+        let faults = StreamUrl::parse(text).expect_err("wrong");
+        faults
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    assert!(told("amqp://u@h/v?queue=s").contains("stream= is missing"));
+    assert!(told("ami://u@h").contains("give one of amqp://, amqps://"));
+    let password = told("amqp://u:word@h/v?stream=s");
+    assert!(password.contains("CALLBRIDGE_AMQP_SECRET") && !password.contains("word@"));
 }
 
 #[test]
