@@ -127,7 +127,7 @@ fn asterisk(version: &str) -> Option<String> {
 fn foreign(bytes: &[u8]) -> Option<Likeness> {
     let has = |text: &[u8]| memchr::memmem::find(bytes, text).is_some();
     let what = if has(b"FreeSWITCH") || has(b"variable_uuid") || has(b"Caller-Channel-Name") {
-        "what FreeSWITCH sends, which is not read here"
+        "what FreeSWITCH sends, with no event that is read here"
     } else if has(b"\"StasisStart\"") || has(b"\"ChannelCreated\"") || has(b"\"ChannelDestroyed\"")
     {
         "events of Asterisk's REST interface (ARI), which are not read here"

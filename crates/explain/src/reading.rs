@@ -51,9 +51,9 @@ impl MessageCounts {
         self.read + self.skipped > 0
     }
 
-    /// Nothing in it tells of a call, and something could not be read.
+    /// Nothing in it tells of a call, and something could not be read, or no message was found.
     pub fn is_doubtful(&self) -> bool {
-        self.read == 0 && self.unreadable > 0
+        self.read == 0 && (self.unreadable > 0 || self.skipped == 0)
     }
 }
 

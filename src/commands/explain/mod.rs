@@ -354,6 +354,9 @@ pub(crate) fn unreadable(path: &Path, format: Format, partly: bool) -> Option<St
     let mut beginning = Vec::new();
     let looked =
         File::open(path).and_then(|file| file.take(PIECE_BYTES as u64).read_to_end(&mut beginning));
+    if looked.is_ok() && beginning.trim_ascii().is_empty() {
+        return None;
+    }
     let like = looked.ok().and_then(|_| Likeness::of(&beginning));
     let shown = path.display();
     match like.filter(|like| like.format != Some(format)) {
