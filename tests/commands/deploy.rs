@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// The metrics that the program exports under `/metrics`.
-const METRICS: [&str; 20] = [
+const METRICS: [&str; 21] = [
     "callbridge_calls",
     "callbridge_requests_total",
     "callbridge_budget_slots",
@@ -30,6 +30,7 @@ const METRICS: [&str; 20] = [
     "callbridge_log_lines_lost_total",
     "callbridge_missed_waiting",
     "callbridge_trunk_calls_total",
+    "callbridge_audit_unexplained",
 ];
 
 fn deploy(file: &str) -> PathBuf {
