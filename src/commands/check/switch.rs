@@ -37,10 +37,7 @@ pub(crate) async fn look(config: &Config, flag: &SourceConfig) -> Vec<CheckFindi
         Ok(None) if of_broker(flag) => {
             let local = flag.url.endpoint().is_some_and(|it| it.is_loopback());
             let read = |place: &&str| std::fs::read_to_string(place).ok();
-            let text = amqp_conf::PLACES
-                .iter()
-                .filter(|_| local)
-                .find_map(read);
+            let text = amqp_conf::PLACES.iter().filter(|_| local).find_map(read);
             let found = text.map(|text| amqp_conf::judge(&text)).unwrap_or_default();
             found.into_iter().map(of).collect()
         }
