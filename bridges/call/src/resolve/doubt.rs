@@ -150,7 +150,9 @@ fn went_on(call: &OpenCall, leg: &Leg) -> bool {
         return false;
     }
     let Some((since, with)) = traits.linked.iter().max() else {
-        return traits.fresh && traits.answered.is_none();
+        // Nobody answered; who was called may be what was missed.
+        let anybody_else = call.legs.len() > 1;
+        return traits.fresh && traits.answered.is_none() && anybody_else;
     };
     let told = |by: &Leg, other: &UniqueId| {
         let first = by.blinds.first().copied();
