@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Longer seeds make every execution slow and find nothing more.
 const SEED_BYTES_MAX: usize = 64 << 10;
 
-const TARGETS: [(Format, &str, &str); 7] = [
+const TARGETS: [(Format, &str, &str); 10] = [
     (Format::Ami, "ami", "ami.raw"),
     (Format::AmiJson, "ami_json", "amiws.jsonl"),
     (Format::CelCsv, "cel_csv", ".csv"),
@@ -17,6 +17,9 @@ const TARGETS: [(Format, &str, &str); 7] = [
     (Format::CdrAmqp, "cdr_amqp", "cdr.jsonl"),
     (Format::CdrCsv, "cdr_csv", "cdr.csv"),
     (Format::Wazo, "wazo", "wazo.jsonl"),
+    (Format::Freeswitch, "freeswitch", "esl.txt"),
+    (Format::Freeswitch, "freeswitch", "esl.jsonl"),
+    (Format::FreeswitchCdr, "freeswitch_cdr", "json_cdr.jsonl"),
 ];
 
 fn files(folder: &Path, all: &mut Vec<PathBuf>) {

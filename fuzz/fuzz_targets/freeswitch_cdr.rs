@@ -1,0 +1,6 @@
+//! Any bytes as `freeswitch-cdr`, from the framer to finished calls.
+#![no_main]
+
+use callbridge_formats::Format;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| callbridge_fuzz::decoded(Format::FreeswitchCdr, bytes));
