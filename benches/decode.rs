@@ -36,9 +36,16 @@ pub fn main() {
     let decoded = row("messages → Told (Decoder)", &text, "2.5 M", |bytes| {
         told(Format::Ami, bytes)
     });
-    let finished = row("messages → finished calls (Assembler)", &text, "1 M", calls);
+    let finished = row(
+        "messages → finished calls (Assembler)",
+        &text,
+        "1 M",
+        |bytes| calls(Format::Ami, bytes),
+    );
     println!("\nAMI JSON: {}", mix(Format::AmiJson, &json));
-    let valued = row("frames → serde_json::Value", &json, "", values);
+    let valued = row("frames → serde_json::Value", &json, "", |bytes| {
+        values(Format::AmiJson, bytes)
+    });
     let read = row("frames → Told (Decoder)", &json, "1.0 M", |bytes| {
         told(Format::AmiJson, bytes)
     });
@@ -53,16 +60,47 @@ pub fn main() {
     );
     let plain = format!("as a serde_json::Value: {valued}");
     table::row("decode", "AMI JSON → Told", &read, "1 M/s", &plain);
+    freeswitch();
+}
+
+/// The events of a FreeSWITCH, which are five times as long.
+fn freeswitch() {
+    let (socket, json) = (joined("esl.txt"), joined("esl.jsonl"));
+    println!("\nFreeSWITCH: {}", mix(Format::Freeswitch, &json));
+    let valued = row("bodies → serde_json::Value", &json, "", |bytes| {
+        values(Format::Freeswitch, bytes)
+    });
+    let read = row("bodies → Told (Decoder)", &json, "", |bytes| {
+        told(Format::Freeswitch, bytes)
+    });
+    let framed = row("socket, plain → Told (Decoder)", &socket, "", |bytes| {
+        told(Format::Freeswitch, bytes)
+    });
+    let finished = row("bodies → finished calls (Assembler)", &json, "", |bytes| {
+        calls(Format::Freeswitch, bytes)
+    });
+    let plain = format!("as a serde_json::Value: {valued}");
+    table::row("decode", "FreeSWITCH JSON → Told", &read, "", &plain);
+    table::row("decode", "FreeSWITCH socket → Told", &framed, "", &plain);
+    table::row(
+        "decode",
+        "FreeSWITCH → finished calls",
+        &finished,
+        "",
+        &plain,
+    );
 }
 
 /// The recordings' files of this name, one after the other.
 fn joined(name: &str) -> Vec<u8> {
     let root = recordings();
-    let mut folders: Vec<_> = std::fs::read_dir(&root)
-        .expect("tests/recordings")
-        .map(|entry| entry.expect("an entry").path().join(name))
-        .filter(|path| path.is_file())
-        .collect();
+    let below = |folder: &Path| {
+        let entries = std::fs::read_dir(folder).expect("tests/recordings");
+        let paths = entries.map(|entry| entry.expect("an entry").path().join(name));
+        paths.filter(|path| path.is_file()).collect::<Vec<_>>()
+    };
+    let mut folders = below(&root);
+    folders.extend(below(&root.join("freeswitch")));
     folders.sort();
     let mut all = Vec::new();
     for path in folders {
@@ -194,9 +232,9 @@ fn told(format: Format, bytes: &[u8]) -> usize {
     read
 }
 
-fn values(bytes: &[u8]) -> usize {
+fn values(format: Format, bytes: &[u8]) -> usize {
     let mut read = 0;
-    for message in messages(Format::AmiJson, bytes) {
+    for message in messages(format, bytes) {
         let _ = black_box(serde_json::from_slice::<serde_json::Value>(message));
         read += 1;
     }
@@ -206,11 +244,11 @@ fn values(bytes: &[u8]) -> usize {
 /// How many messages are committed together: the calls that changed are taken once for them all.
 const COMMITTED: usize = 256;
 
-fn calls(bytes: &[u8]) -> usize {
-    let mut decoder = Decoder::new(Format::Ami, DecoderSettings::default());
+fn calls(format: Format, bytes: &[u8]) -> usize {
+    let mut decoder = Decoder::new(format, DecoderSettings::default());
     let mut assembler = Assembler::new(Settings::new(Endpoints::default()));
     let (mut read, mut now) = (0, EventTime::from_seconds(0));
-    for message in messages(Format::Ami, bytes) {
+    for message in messages(format, bytes) {
         if let Decoded::Event { heard, .. } = decoder.decode(message) {
             if let PbxEvent::Channel(event) = &heard.told {
                 now = now.max(event.at.unwrap_or(now));
