@@ -57,6 +57,8 @@ fn pack() -> std::io::Result<()> {
     for name in RECORDINGS {
         let frames = read(&format!("tests/recordings/{name}/amiws.jsonl"))?;
         recordings += &format!("{name}\0{frames}\0");
+        let events = read(&format!("tests/recordings/freeswitch/{name}/esl.jsonl"))?;
+        recordings += &format!("freeswitch/{name}\0{events}\0");
     }
     packed("recordings.packed", &recordings)?;
     packed("licences.packed", &read("deploy/licences.txt")?)

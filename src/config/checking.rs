@@ -6,7 +6,8 @@ pub(super) mod init;
 mod page;
 
 use super::command::{
-    Asking, Check, Command, Dead, Demo, Explain, GivenLeads, LeadCheck, StateMove, StatusMode,
+    Asking, Check, Command, Dead, Demo, DemoPbx, Explain, GivenLeads, LeadCheck, StateMove,
+    StatusMode,
 };
 use super::faults::Faults;
 use super::options::leads::{LeadVerb, MissedFlags};
@@ -115,7 +116,14 @@ impl Checking<'_> {
             // The demo's own table says what happens; log lines would run through it.
             log.level = tracing::Level::ERROR;
         }
+        let words = [
+            ("asterisk", DemoPbx::Asterisk),
+            ("freeswitch", DemoPbx::Freeswitch),
+        ];
+        let pbx = flags.pbx.as_deref().map(|text| values::word(text, &words));
+        let pbx = pbx.and_then(|read| self.faults.take("--pbx", read));
         self.faults.or(Command::Demo(Demo {
+            pbx: pbx.unwrap_or(DemoPbx::Asterisk),
             stay: flags.stay,
             json: flags.json,
             log,

@@ -230,9 +230,20 @@ pub enum StatusMode {
     Healthy,
 }
 
+/// The PBX whose calls `demo` plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DemoPbx {
+    /// AMI as JSON, over a WebSocket.
+    Asterisk,
+    /// An event socket.
+    Freeswitch,
+}
+
 /// `demo`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demo {
+    /// `--pbx`
+    pub pbx: DemoPbx,
     /// `--stay`
     pub stay: bool,
     /// `--json`

@@ -394,6 +394,10 @@ pub(crate) struct CheckFlags {
 /// `demo`
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct DemoFlags {
+    /// Whose calls are played: asterisk, over a WebSocket, or freeswitch, over an event socket
+    /// [default: asterisk]
+    #[arg(long, value_name = "PBX")]
+    pub pbx: Option<String>,
     /// Keep serving when all calls are journaled, until interrupted
     #[arg(long)]
     pub stay: bool,

@@ -59,8 +59,17 @@ async fn on_a_terminal_the_demo_is_a_live_table_and_under_no_color_plain_lines()
 
 #[tokio::test]
 async fn the_last_line_of_demo_json_has_balanced_books() {
+    balances(&["demo", "--json"]).await;
+}
+
+#[tokio::test]
+async fn the_same_calls_of_a_freeswitch_come_to_the_same_books() {
+    balances(&["demo", "--json", "--pbx=freeswitch"]).await;
+}
+
+async fn balances(arguments: &[&str]) {
     let place = Place::new();
-    let lines = place.lines(&["demo", "--json"]).await;
+    let lines = place.lines(arguments).await;
     let last = lines.last().expect("a line");
     let books = last["books"].as_object().expect("books");
     let book = |name: &str| books[name].as_u64().expect("a number");

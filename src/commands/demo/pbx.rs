@@ -1,6 +1,6 @@
 //! The demo's PBX: a real WebSocket server that tells the recordings as amiws would.
 
-use super::recording::{self, TimedFrame};
+use super::recording::TimedFrame;
 use futures_util::{SinkExt, StreamExt};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -12,9 +12,9 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 ///
 /// # Errors
 /// When the client breaks the line.
-pub(crate) async fn serve(listener: TcpListener, end_now: i64) -> Result<(), Error> {
+pub(crate) async fn serve(listener: TcpListener, frames: Vec<TimedFrame>) -> Result<(), Error> {
     let (stream, _) = listener.accept().await?;
-    play(stream, recording::schedule(end_now)).await
+    play(stream, frames).await
 }
 
 async fn play(stream: TcpStream, frames: Vec<TimedFrame>) -> Result<(), Error> {

@@ -1,8 +1,11 @@
-//! The recorded calls built into the binary, moved in time.
+//! The recorded calls built into the binary, moved in time: each took place on an Asterisk 22 and
+//! on a FreeSWITCH 1.10.
 
+use crate::config::command::DemoPbx;
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
-/// Recorded frames of an Asterisk 22 as AMI JSON, one a line.
+/// A recorded call: frames of AMI as JSON, and events of an event socket as JSON, one a line.
 pub(crate) struct Recording {
     name: &'static str,
     /// Its story, in a few words.
@@ -66,50 +69,89 @@ fn shift(frame: &str, by: i64) -> String {
     moved
 }
 
-/// The microseconds of a frame's `Timestamp`.
-fn timestamp(frame: &str) -> Option<i64> {
-    let (_, after) = frame.split_once("\"Timestamp\": \"")?;
-    let (seconds, micros) = after.split('"').next()?.split_once('.')?;
-    Some(seconds.parse::<i64>().ok()? * 1_000_000 + micros.parse::<i64>().ok()?)
+/// The same of an event: microseconds, and seconds, stand alone in their quotes.
+fn shift_event(event: &str, by: i64) -> String {
+    let moved = event.split('"').map(|part| {
+        let unit = match part.len() {
+            16 => 1_000_000,
+            10 => 1,
+            _ => return Cow::Borrowed(part),
+        };
+        let is_time = part.starts_with("17") && part.bytes().all(|byte| byte.is_ascii_digit());
+        let time = is_time.then(|| part.parse::<i64>().ok()).flatten();
+        time.map_or(Cow::Borrowed(part), |time| {
+            (time + by * unit).to_string().into()
+        })
+    });
+    moved.collect::<Vec<_>>().join("\"")
+}
+
+/// The microseconds at which a frame was told.
+fn timestamp(pbx: DemoPbx, frame: &str) -> Option<i64> {
+    let value = |key: &str| frame.split_once(key)?.1.split('"').next();
+    match pbx {
+        DemoPbx::Asterisk => {
+            let (seconds, micros) = value("\"Timestamp\": \"")?.split_once('.')?;
+            Some(seconds.parse::<i64>().ok()? * 1_000_000 + micros.parse::<i64>().ok()?)
+        }
+        DemoPbx::Freeswitch => value("\"Event-Date-Timestamp\":\"")?.parse().ok(),
+    }
 }
 
 impl Recording {
-    fn frames(&self) -> &'static str {
+    fn frames(&self, pbx: DemoPbx) -> &'static str {
+        let key = match pbx {
+            DemoPbx::Asterisk => self.name.to_owned(),
+            DemoPbx::Freeswitch => format!("freeswitch/{}", self.name),
+        };
         let mut parts = PACKED.split('\0');
-        let frames = parts.find(|name| *name == self.name).and(parts.next());
+        let frames = parts.find(|name| *name == key).and(parts.next());
         frames.unwrap_or_default()
+    }
+
+    fn times(&self, pbx: DemoPbx) -> impl Iterator<Item = i64> {
+        let lines = self.frames(pbx).lines();
+        lines.filter_map(move |line| timestamp(pbx, line))
     }
 
     /// The frames with their times moved so that the first is told at `begin` (whole seconds
     /// since the epoch).
-    pub(crate) fn moved_to(&self, begin: i64) -> Vec<TimedFrame> {
-        let Some(first) = self.frames().lines().find_map(timestamp) else {
+    pub(crate) fn moved_to(&self, pbx: DemoPbx, begin: i64) -> Vec<TimedFrame> {
+        let Some(first) = self.times(pbx).next() else {
             return Vec::new();
         };
         let by = begin - first.div_euclid(1_000_000);
-        let frame = |line: &str| TimedFrame {
-            after_micros: timestamp(line).map_or(0, |at| at - first),
-            text: shift(line, by),
+        // A heart-beat counts the channels of its own recording, and not of those beside it.
+        let lines = self.frames(pbx).lines();
+        let lines = lines.filter(|line| !line.contains("\"Event-Name\":\"HEARTBEAT\""));
+        let frame = |line: &str| {
+            let after_micros = timestamp(pbx, line)? - first;
+            let text = match pbx {
+                DemoPbx::Asterisk => shift(line, by),
+                DemoPbx::Freeswitch => shift_event(line, by),
+            };
+            Some(TimedFrame { after_micros, text })
         };
-        self.frames()
-            .lines()
-            .filter(|line| timestamp(line).is_some())
-            .map(frame)
-            .collect()
+        lines.filter_map(frame).collect()
     }
 
     /// Seconds from the first frame to the last, rounded up.
-    pub(crate) fn seconds(&self) -> i64 {
-        let mut times = self.frames().lines().filter_map(timestamp);
-        let first = times.next().unwrap_or(0);
-        (times.max().unwrap_or(first) - first + 999_999).div_euclid(1_000_000)
+    fn seconds(&self, pbx: DemoPbx) -> i64 {
+        let first = self.times(pbx).next().unwrap_or(0);
+        (self.times(pbx).max().unwrap_or(first) - first + 999_999).div_euclid(1_000_000)
     }
+}
+
+/// Seconds that the longest of them takes.
+pub(crate) fn longest(pbx: DemoPbx) -> i64 {
+    let all = RECORDINGS.iter().map(|it| it.seconds(pbx));
+    all.max().unwrap_or(0)
 }
 
 /// All recordings side by side, ordered by time; they all end by `end` (seconds since the epoch).
 /// Unique ids stay apart: each recording keeps its own counters and moves by its own span.
-pub(crate) fn schedule(end: i64) -> Vec<TimedFrame> {
-    let longest = RECORDINGS.iter().map(Recording::seconds).max().unwrap_or(0);
+pub(crate) fn schedule(pbx: DemoPbx, end: i64) -> Vec<TimedFrame> {
+    let longest = longest(pbx);
     let mut all: Vec<TimedFrame> = RECORDINGS
         .iter()
         .enumerate()
@@ -117,7 +159,7 @@ pub(crate) fn schedule(end: i64) -> Vec<TimedFrame> {
             // Not all in the same instant: a quarter of a second apart reads better.
             let late = 250_000 * i64::try_from(at).unwrap_or(0);
             recording
-                .moved_to(end - longest)
+                .moved_to(pbx, end - longest)
                 .into_iter()
                 .map(move |frame| TimedFrame {
                     after_micros: frame.after_micros + late,
@@ -137,12 +179,19 @@ mod tests {
     fn each_recording_is_built_in_whole() {
         for recording in RECORDINGS {
             let name = recording.name;
-            let file = format!(
-                "{}/tests/recordings/{name}/amiws.jsonl",
-                env!("CARGO_MANIFEST_DIR")
-            );
-            let text = std::fs::read_to_string(file).expect("a recording");
-            assert_eq!(recording.frames(), text, "{name}: build.rs has its name?");
+            for (pbx, file) in [
+                (DemoPbx::Asterisk, format!("{name}/amiws.jsonl")),
+                (DemoPbx::Freeswitch, format!("freeswitch/{name}/esl.jsonl")),
+            ] {
+                let root = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recordings");
+                let text = std::fs::read_to_string(format!("{root}/{file}"));
+                let text = text.expect("a recording");
+                assert_eq!(
+                    recording.frames(pbx),
+                    text,
+                    "{name}: build.rs has its name?"
+                );
+            }
         }
     }
 
@@ -154,18 +203,26 @@ mod tests {
             )
         };
         assert_eq!(shift(&frame("1795151317"), 3), frame("1795151320"));
+        let event = |seconds: &str| {
+            format!(
+                r#"{{"Event-Date-Timestamp":"{seconds}500000","Num":"9989011100","at":"{seconds}"}}"#
+            )
+        };
+        assert_eq!(shift_event(&event("1795151317"), 3), event("1795151320"));
     }
 
     #[test]
     fn the_schedule_is_in_order_and_as_long_as_the_longest_call() {
-        let frames = schedule(1_800_000_000);
-        assert!(frames.len() > 300);
-        assert!(
-            frames
-                .windows(2)
-                .all(|pair| pair[0].after_micros <= pair[1].after_micros)
-        );
-        let last = frames.last().map_or(0, |frame| frame.after_micros);
-        assert!((8_000_000..15_000_000).contains(&last), "{last}");
+        for pbx in [DemoPbx::Asterisk, DemoPbx::Freeswitch] {
+            let frames = schedule(pbx, 1_800_000_000);
+            assert!(frames.len() > 100);
+            assert!(
+                frames
+                    .windows(2)
+                    .all(|pair| pair[0].after_micros <= pair[1].after_micros)
+            );
+            let last = frames.last().map_or(0, |frame| frame.after_micros);
+            assert!((8_000_000..25_000_000).contains(&last), "{last}");
+        }
     }
 }

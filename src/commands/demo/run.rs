@@ -1,11 +1,11 @@
 //! The demo's course: a CRM, a PBX and the sidecar between them, all on loopback.
 
-use super::pbx;
 use super::recording;
 use super::view::{Form, View};
+use super::{pbx, switch};
 use crate::config::checked::Config;
 use crate::config::command;
-use crate::config::command::Demo;
+use crate::config::command::{Demo, DemoPbx};
 use crate::daemon::Daemon;
 use crate::failure::Failure;
 use crate::stdout::print;
@@ -70,24 +70,30 @@ pub(crate) async fn run(demo: Demo, shutdown: impl Future<Output = ()>) -> Resul
     let pbx_addr = listener.local_addr().map_err(failed)?;
     let token = Secret::from(format!("svc_pat_{}", uuid::Uuid::new_v4().simple()));
     let crm = start_crm(&token).await?;
-    let config = config(&scratch.0, pbx_addr, &crm.url(), &token)?;
+    let source = match demo.pbx {
+        DemoPbx::Asterisk => format!("ws://{pbx_addr}/"),
+        DemoPbx::Freeswitch => format!("esl://{pbx_addr}"),
+    };
+    let config = config(&scratch.0, &source, &crm.url(), &token)?;
     let mut view = View::new(form(demo.json));
-    view.say(&format!(
-        "a PBX at ws://{pbx_addr}, a CRM at {},",
-        crm.url()
-    ))?;
+    view.say(&format!("a PBX at {source}, a CRM at {},", crm.url()))?;
     view.say("callbridge between them; nothing leaves this machine")?;
     for recording in recording::RECORDINGS {
         view.say(&format!("  {}", recording.story))?;
     }
-    let played = tokio::spawn(pbx::serve(
-        listener,
-        clock::now().wall.floor_seconds().get(),
-    ));
+    let now = clock::now().wall.floor_seconds().get();
+    let frames = recording::schedule(demo.pbx, now);
+    let played = tokio::spawn(async move {
+        // Who breaks the line is the daemon, which says so itself.
+        match demo.pbx {
+            DemoPbx::Asterisk => drop(pbx::serve(listener, frames).await),
+            DemoPbx::Freeswitch => drop(switch::serve(listener, frames).await),
+        }
+    });
     let mut daemon = Daemon::start(config).await?;
     let mut shutdown = std::pin::pin!(shutdown);
     let ended = tokio::select! {
-        ended = watch(&daemon, &mut view) => ended,
+        ended = watch(&daemon, &mut view, demo.pbx) => ended,
         () = &mut shutdown => Err(Failure::new(Code::Failed, "interrupted")),
     };
     let ended = match ended {
@@ -132,20 +138,20 @@ async fn start_crm(token: &Secret) -> Result<sandbox::server::Server, Failure> {
 }
 
 /// The flags an administrator would give, read the same way.
-fn config(
-    scratch: &Path,
-    pbx: std::net::SocketAddr,
-    crm: &str,
-    token: &Secret,
-) -> Result<Config, Failure> {
+fn config(scratch: &Path, source: &str, crm: &str, token: &Secret) -> Result<Config, Failure> {
     let state = scratch.join("state");
-    let trunk = |name: &str| format!("{name}=PJSIP/{name},country=UZ,strip=9,lead=var:LEAD_ID");
+    let trunk = |name: &str, port: u16| match source.starts_with("esl:") {
+        false => format!("{name}=PJSIP/{name},country=UZ,strip=9,lead=var:LEAD_ID"),
+        true => {
+            format!("{name}=gateway/{name}|address/127.0.0.1:{port},country=UZ,lead=var:lead_id")
+        }
+    };
     let arguments: Vec<OsString> = [
         "callbridge".to_owned(),
         "run".to_owned(),
-        format!("--source=ws://{pbx}/"),
-        format!("--trunk={}", trunk("city")),
-        format!("--trunk={}", trunk("gsm")),
+        format!("--source={source}"),
+        format!("--trunk={}", trunk("city", 16_000)),
+        format!("--trunk={}", trunk("gsm", 16_001)),
         format!("--employees={EMPLOYEES}"),
         format!("--crm-url={crm}"),
         "--pbx-id=demo".to_owned(),
@@ -154,7 +160,10 @@ fn config(
     .into_iter()
     .map(OsString::from)
     .collect();
-    let environment = Environment::of([("CALLBRIDGE_TOKEN", token.expose_secret())]);
+    let environment = Environment::of([
+        ("CALLBRIDGE_TOKEN", token.expose_secret()),
+        ("CALLBRIDGE_ESL_SECRET", switch::PASSWORD),
+    ]);
     match command::read(arguments, &environment)? {
         command::CommandLine::Command(asked) => match *asked {
             command::Command::Run(config) => Ok(*config),
@@ -168,13 +177,9 @@ fn config(
 }
 
 /// Shows what happens until every call has settled.
-async fn watch(daemon: &Daemon, view: &mut View) -> Result<Status, Failure> {
+async fn watch(daemon: &Daemon, view: &mut View, pbx: DemoPbx) -> Result<Status, Failure> {
     let begin = Instant::now();
-    let longest = recording::RECORDINGS
-        .iter()
-        .map(recording::Recording::seconds)
-        .max();
-    let ends = longest.unwrap_or(0) + 2;
+    let ends = recording::longest(pbx) + 2;
     let spool = daemon.observer().spool.clone();
     let wrong =
         |error: callbridge_spool::Error| Failure::of(Code::of_number(error.exit_code()), error);
