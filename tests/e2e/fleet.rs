@@ -67,7 +67,10 @@ async fn calls_go_by_stream_through_kills_of_collector_and_sender_none_lost_or_d
     let mut parts = text.chunks(text.len().div_ceil(KILLS + 1));
     let file = here.file("recorded", "ami");
     let flags = [file.as_str(), TRUNKS[0], TRUNKS[1]];
-    let (to, from) = (stream(node, "kills", &here), stream(node, "kills", &there));
+    let (to, from) = (
+        stream(node, "killed", &here),
+        stream(node, "killed", &there),
+    );
     for kill in 1..=KILLS {
         here.append("recorded", parts.next().unwrap_or_default());
         let told = u64::try_from(kill * CALLS / (KILLS + 1)).expect("few") - 3;
@@ -226,7 +229,7 @@ async fn a_collector_parks_what_its_rule_finds_no_lead_for_and_without_a_rule_th
     for call in &calls {
         here.append("recorded", &call.ami);
     }
-    let (to, from) = (stream(node, "rules", &here), stream(node, "rules", &there));
+    let (to, from) = (stream(node, "ruled", &here), stream(node, "ruled", &there));
     let nobody = here.write("nobody.csv", "phone,leadId\n+998900000000,1\n");
     let file = here.file("recorded", "ami");
     let trunk = format!("--trunk=city=PJSIP/city,country=UZ,strip=9,lead=csv:{nobody}");
@@ -242,7 +245,7 @@ async fn a_collector_parks_what_its_rule_finds_no_lead_for_and_without_a_rule_th
     for call in &calls {
         elsewhere.append("recorded", &call.ami);
     }
-    let to = stream(node, "rules", &elsewhere);
+    let to = stream(node, "ruled", &elsewhere);
     let file = elsewhere.file("recorded", "ami");
     let trunk = "--trunk=city=PJSIP/city,country=UZ,strip=9";
     let flags = [file.as_str(), trunk, "--until-idle"];

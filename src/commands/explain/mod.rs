@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::config::command::Explain;
 use crate::failure::Failure;
 use crate::privilege;
+use callbridge_call::decoded::WrongCall;
 use callbridge_call::{EventTime, Settings};
 use callbridge_explain::reading::{self, PbxCall, Reading, Told};
 use callbridge_explain::shape::Other;
@@ -91,6 +92,8 @@ pub fn run(
             colour: callbridge_log::colour(environment, terminal),
         },
         waiting: Vec::new(),
+        nameless: Vec::new(),
+        names_calls: false,
         endpoints: Endpoints::default(),
         out,
     };
@@ -100,12 +103,21 @@ pub fn run(
         Err(EarlyEnd::Failed(failure)) => return Err(failure),
         Ok(()) => {}
     }
-    // Wrong messages have been told, each by itself.
-    let partly = reading.counts().is_readable() || format.tells_whole_calls();
+    // Wrong messages that name a call have been told, each by itself.
+    let partly = reading.counts().is_readable() || printing.names_calls;
     if reading.counts().is_doubtful()
         && let Some(words) = unreadable(path, *format, partly)
     {
+        let first = printing.nameless.first();
+        let first = first.map(|wrong| format!("; of its first message: {wrong}"));
+        // Where it looks like another format, that is all there is to say.
+        let first = first.filter(|_| !words.contains("--format"));
+        let words = words + &first.unwrap_or_default();
         return Err(Failure::new(Code::Input, words));
+    }
+    match printing.tell_nameless() {
+        Err(EarlyEnd::Failed(failure)) => return Err(failure),
+        Err(EarlyEnd::Closed) | Ok(()) => {}
     }
     let choice = printing.choice.take();
     // Whoever closed stderr does not want to know.
@@ -220,18 +232,40 @@ struct Printing<'a> {
     json: bool,
     paint: Paint,
     waiting: Vec<PbxCall>,
+    /// Wrong messages that name neither PBX nor call: perhaps the file is of another format.
+    nameless: Vec<WrongCall>,
+    /// A wrong message named its PBX or its call.
+    names_calls: bool,
     endpoints: Endpoints,
     out: &'a mut dyn Write,
 }
 
 impl Printing<'_> {
+    fn wrong(&mut self, wrong: WrongCall) -> Result<(), EarlyEnd> {
+        let is_named = wrong.pbx.is_some() || wrong.id.is_some();
+        self.names_calls |= is_named;
+        if !is_named && self.nameless.len() < WAITING_MAX {
+            self.nameless.push(wrong);
+            return Ok(());
+        }
+        let text = shape::wrong_message(&wrong, self.json);
+        self.out.write_all(text.as_bytes()).map_err(closed)
+    }
+
+    fn tell_nameless(&mut self) -> Result<(), EarlyEnd> {
+        for wrong in std::mem::take(&mut self.nameless) {
+            let text = shape::wrong_message(&wrong, self.json);
+            self.out.write_all(text.as_bytes()).map_err(closed)?;
+        }
+        self.flushed()
+    }
+
     fn calls(&mut self, calls: Vec<Told>, now: EventTime) -> Result<(), EarlyEnd> {
         for told in calls {
             let heard = match told {
                 Told::Call(heard) => heard,
                 Told::Wrong(wrong) => {
-                    let text = shape::wrong_message(&wrong, self.json);
-                    self.out.write_all(text.as_bytes()).map_err(closed)?;
+                    self.wrong(wrong)?;
                     continue;
                 }
             };
