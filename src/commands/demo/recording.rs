@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(shift(&frame("1795151317"), 3), frame("1795151320"));
         let event = |seconds: &str| {
             format!(
-                r#"{{"Event-Date-Timestamp":"{seconds}500000","Num":"9989011100","at":"{seconds}"}}"#
+                r#"{{"Event-Date-Timestamp":"{seconds}500000","No":"9989011100","at":"{seconds}"}}"#
             )
         };
         assert_eq!(shift_event(&event("1795151317"), 3), event("1795151320"));
