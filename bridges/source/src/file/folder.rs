@@ -34,8 +34,10 @@ pub(crate) struct RecordFolder {
     given: BTreeSet<OsString>,
     /// Files that looked half written, with their sizes.
     growing: BTreeMap<OsString, u64>,
-    /// When the folder itself was changed, as of the last look that found nothing.
-    quiet_since: Option<(i64, i64)>,
+    /// When the folder itself was changed, as of the last look that found nothing, and whether the
+    /// look before it had found nothing either. One alone proves nothing: the clock of the disk
+    /// steps by some milliseconds, and the second leg of a call may come within the same step.
+    quiet_since: Option<((i64, i64), bool)>,
     newest_micros: u64,
 }
 
@@ -79,7 +81,7 @@ impl RecordFolder {
             ));
         }
         let changed = (about.mtime(), about.mtime_nsec());
-        if self.growing.is_empty() && self.quiet_since == Some(changed) {
+        if self.growing.is_empty() && self.quiet_since == Some((changed, true)) {
             sights.push(Sight::End(self.position()));
             return Ok(());
         }
@@ -101,7 +103,10 @@ impl RecordFolder {
             }
         }
         if frames.is_empty() && !more {
-            self.quiet_since = Some(changed);
+            let again = self
+                .quiet_since
+                .is_some_and(|(before, _)| before == changed);
+            self.quiet_since = Some((changed, again));
             sights.push(Sight::End(self.position()));
         } else {
             sights.push(Sight::Frames(frames));
@@ -243,6 +248,24 @@ mod tests {
         put(dir.path(), "c.json", "{\"n\":3}", 2_500);
         assert_eq!(given(&mut folder).0, ["{\"n\":3}"], "late, and not lost");
         assert_eq!(given(&mut folder).0, [""; 0]);
+    }
+
+    #[test]
+    fn a_file_that_comes_within_one_step_of_the_disks_clock_is_seen() {
+        let dir = tempfile::tempdir().expect("a folder");
+        put(dir.path(), "a.json", "{\"n\":1}", 1_000);
+        let changed = std::fs::metadata(dir.path()).and_then(|it| it.modified());
+        let mut folder = opened(dir.path(), From::Start, None);
+        let [Sight::Open, Sight::Frames(_)] = &folder.look()[..] else {
+            panic!("the first leg")
+        };
+        assert!(matches!(&folder.look()[..], [Sight::End(_)]));
+        put(dir.path(), "b.json", "{\"n\":2}", 1_000);
+        let of_folder = File::open(dir.path()).expect("open");
+        of_folder
+            .set_modified(changed.expect("a time"))
+            .expect("as before");
+        assert_eq!(given(&mut folder).0, ["{\"n\":2}"]);
     }
 
     #[test]
