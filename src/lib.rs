@@ -15,7 +15,6 @@
 //! | [`build_time`] | when this program was made |
 //! | [`values`] | single values that people type: times, dates, words, numbers |
 //! | [`failure`], [`stdout`] | why a command ended, and with which code; what it prints |
-//! | [`ops`] | health, metrics, what the spool knows for `status`, systemd |
 //! | [`config`] | arguments, environment and secrets, checked |
 //! | [`privilege`] | root in a state folder of another's |
 //! | [`daemon`] | `run`: opens everything, joins it and stops it in order |
@@ -34,7 +33,6 @@ pub(crate) mod daemon;
 pub(crate) mod failure;
 #[cfg(test)]
 mod golden;
-pub(crate) mod ops;
 pub(crate) mod privilege;
 pub(crate) mod stdout;
 pub(crate) mod values;
@@ -55,4 +53,10 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub const COMMIT: &str = match option_env!("CALLBRIDGE_COMMIT") {
     Some(commit) => commit,
     None => "unknown",
+};
+
+/// Which build this is.
+pub(crate) const RELEASE: callbridge_ops::Release = callbridge_ops::Release {
+    version: VERSION,
+    commit: COMMIT,
 };

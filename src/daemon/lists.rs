@@ -1,6 +1,5 @@
 //! Keeps the lists of leads and employees in force, and lets parked calls go when they change.
 
-use crate::ops::kept::unknown_employees;
 use callbridge_dead_letter::release::release;
 use callbridge_intake::run::SharedPeople;
 use callbridge_mapping::journal::Rules;
@@ -12,6 +11,7 @@ use callbridge_mapping::people::matching;
 use callbridge_model::clock;
 use callbridge_model::number::Country;
 use callbridge_model::status::{Employees, ListFile};
+use callbridge_ops::kept::unknown_employees;
 use callbridge_spool::{Error, Handle, tables};
 use std::collections::BTreeMap;
 use std::path::PathBuf;

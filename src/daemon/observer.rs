@@ -5,8 +5,6 @@ use super::readers::{self, Others};
 use super::trunks::{KnownTrunks, Took};
 use super::webhooks::ReceiverView;
 use crate::daemon::lead_fields;
-use crate::ops::http::Watch;
-use crate::ops::metrics::{Durations, Observed};
 use callbridge_control::command_handler::audit::UNEXPLAINED_KEY;
 use callbridge_model::Grant;
 use callbridge_model::clock;
@@ -15,6 +13,8 @@ use callbridge_model::heartbeat::Vital;
 use callbridge_model::status::{
     Backlog, Employees, Pause, Requests, SourceState, SourceStatus, Status, Token,
 };
+use callbridge_ops::http::Watch;
+use callbridge_ops::metrics::{Durations, Observed};
 use callbridge_page::SessionCount;
 use callbridge_sender::status::SenderStatus;
 use callbridge_spool::{Error, Handle, tables};
@@ -93,7 +93,7 @@ impl Observer {
         let now = clock::now().wall;
         let (at, state) = (now.floor_seconds().get(), self.state.clone());
         let read = self.spool.read(move |store| {
-            let kept = crate::ops::kept::kept(store, at, &state)?;
+            let kept = callbridge_ops::kept::kept(store, at, &state, crate::RELEASE)?;
             let fields = tables::shows::lead_fields(store, now)?;
             Ok((kept, fields, Took::read(store, at)?))
         });
@@ -174,6 +174,7 @@ impl Observer {
             durations: self.durations.clone(),
             audit_unexplained: unexplained.and_then(|text| text.parse().ok()),
             page_sessions: self.inward.page_sessions.as_ref().map(SessionCount::get),
+            release: crate::RELEASE,
         }
     }
 

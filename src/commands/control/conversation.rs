@@ -156,7 +156,9 @@ async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<CommandHan
             let (spool, folder) = (books.clone(), folder.clone());
             Box::pin(async move {
                 let at = clock::now().wall.floor_seconds().get();
-                let kept = spool.read(move |store| crate::ops::kept::kept(store, at, &folder));
+                let kept = spool.read(move |store| {
+                    callbridge_ops::kept::kept(store, at, &folder, crate::RELEASE)
+                });
                 let mut status = kept.await?;
                 let books = &status.books;
                 status.backlog.calls = books.ready + books.sending + books.submitted;

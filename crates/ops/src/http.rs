@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 
 const NAME: &str = "--listen";
 /// Prometheus, a load balancer and some people with `curl`.
-pub(crate) const CONNECTIONS_MAX: usize = 32;
+pub const CONNECTIONS_MAX: usize = 32;
 
 const PATHS: [&str; 3] = ["/healthz", READYZ, METRICS];
 const READYZ: &str = "/readyz";
@@ -32,7 +32,7 @@ const LIMITS: Limits = Limits {
 };
 
 /// Looks at the running program when it is asked.
-pub(crate) trait Watch: Send + Sync + 'static {
+pub trait Watch: Send + Sync + 'static {
     /// What a scrape shows.
     fn observe(&self) -> Pin<Box<dyn Future<Output = Observed> + Send + '_>>;
     /// What keeps the program from being ready, a line each; empty when it is. A paused sender is
@@ -41,7 +41,7 @@ pub(crate) trait Watch: Send + Sync + 'static {
 }
 
 /// Serves until `shutdown` ends.
-pub(crate) async fn serve(
+pub async fn serve(
     listener: TcpListener,
     watch: Arc<dyn Watch>,
     shutdown: impl Future<Output = ()>,

@@ -1,5 +1,6 @@
 //! What the spool alone knows of how everything stands: with a daemon and without.
 
+use crate::Release;
 use callbridge_intake::gap_log;
 use callbridge_intake::gap_log::GapLog;
 use callbridge_intake::unmatched;
@@ -11,7 +12,7 @@ use callbridge_spool::{Error, Store, tables};
 ///
 /// # Errors
 /// When the spool cannot be read.
-pub(crate) fn kept(store: &Store, at: i64, state: &str) -> Result<Status, Error> {
+pub fn kept(store: &Store, at: i64, state: &str, release: Release) -> Result<Status, Error> {
     let letters = tables::letters::letters_by_reason(store)?;
     let letters = letters.into_iter().filter(|(_, count)| *count > 0);
     // What cannot be read is told of by the daemon's start, which begins it anew.
@@ -26,7 +27,7 @@ pub(crate) fn kept(store: &Store, at: i64, state: &str) -> Result<Status, Error>
     Ok(Status {
         employees,
         books: store.books(),
-        version: format!("{} ({})", crate::VERSION, crate::COMMIT),
+        version: release.to_string(),
         at,
         state: state.to_owned(),
         last_call_at: tables::listed::newest_start(store, at)?,
@@ -42,7 +43,7 @@ pub(crate) fn kept(store: &Store, at: i64, state: &str) -> Result<Status, Error>
 ///
 /// # Errors
 /// When the spool cannot be read.
-pub(crate) fn unknown_employees(store: &Store) -> Result<Vec<UnknownEmployee>, Error> {
+pub fn unknown_employees(store: &Store) -> Result<Vec<UnknownEmployee>, Error> {
     let all = tables::strangers::unknown_employees(store)?.into_iter();
     let all = all.map(|(employee_id, stranger)| UnknownEmployee {
         employee_id,

@@ -23,16 +23,17 @@ enum Message {
 }
 
 /// The spool is open and the sources start.
-pub(crate) fn ready() {
+pub fn ready() {
     tell(Message::Ready);
 }
 
-pub(crate) fn stopping() {
+/// The end has begun.
+pub fn stopping() {
     tell(Message::Stopping);
 }
 
 /// Still alive; with the books as the status line.
-pub(crate) fn alive(books: &Books, pause: Option<&str>) {
+pub fn alive(books: &Books, pause: Option<&str>) {
     let mut line = format!(
         "{} finished: {} journaled, {} waiting, {} dead, {} parked",
         books.finished,
@@ -49,17 +50,17 @@ pub(crate) fn alive(books: &Books, pause: Option<&str>) {
 }
 
 /// Something hangs: said in the status line, and the watchdog is not fed.
-pub(crate) fn stalled(names: &str) {
+pub fn stalled(names: &str) {
     tell(Message::Stalled(format!("{names} does not turn")));
 }
 
 /// `WatchdogSec=`, where it is set.
-pub(crate) fn watchdog() -> Option<Duration> {
+pub fn watchdog() -> Option<Duration> {
     sd_notify::watchdog_enabled()
 }
 
 /// How often to say [`alive`]: half of `WatchdogSec=`, at most 10 s.
-pub(crate) fn interval() -> Duration {
+pub fn interval() -> Duration {
     let most = Duration::from_secs(10);
     watchdog().map_or(most, |watchdog| (watchdog / 2).min(most))
 }

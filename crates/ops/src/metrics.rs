@@ -4,6 +4,7 @@
 mod single;
 mod trunks;
 
+use crate::Release;
 use callbridge_model::status::{PAUSES, Requests, Status, TROUBLES};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -18,7 +19,7 @@ use std::sync::atomic::AtomicU64;
 
 /// What a scrape is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
+pub enum Format {
     /// OpenMetrics 1.0.
     Open,
     /// Prometheus text 0.0.4: `promtool check metrics` and older scrapers read no other.
@@ -27,7 +28,7 @@ pub(crate) enum Format {
 
 impl Format {
     /// The one that this `Accept` header asks for.
-    pub(crate) fn of(accept: &str) -> Self {
+    pub fn of(accept: &str) -> Self {
         match accept.contains("application/openmetrics-text") {
             true => Self::Open,
             false => Self::Classic,
@@ -35,7 +36,7 @@ impl Format {
     }
 
     /// The media type of what [`render`] returns.
-    pub(crate) const fn content_type(self) -> &'static str {
+    pub const fn content_type(self) -> &'static str {
         match self {
             Self::Open => "application/openmetrics-text; version=1.0.0; charset=utf-8",
             Self::Classic => "text/plain; version=0.0.4; charset=utf-8",
@@ -45,7 +46,7 @@ impl Format {
 
 /// Times that have to be counted where they happen. Cheap to clone; clones share their counts.
 #[derive(Clone, Debug)]
-pub(crate) struct Durations {
+pub struct Durations {
     /// From a request's first byte to its answer, in seconds.
     pub request: Histogram,
     /// From the spool's `BEGIN` to the end of its sync, in seconds.
@@ -67,7 +68,7 @@ impl Default for Durations {
 
 /// What a scrape shows.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Observed {
+pub struct Observed {
     /// As `status --json` has it.
     pub status: Status,
     /// Requests sent, by endpoint and verdict.
@@ -86,6 +87,8 @@ pub(crate) struct Observed {
     pub webhooks: Option<callbridge_webhook::tally::Events>,
     /// Shared with where they are counted.
     pub durations: Durations,
+    /// Which build this is.
+    pub release: Release,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -158,7 +161,8 @@ fn label(reason: &str) -> ReasonLabels {
 type Gauges<L> = Family<L, Gauge>;
 type Counters<L> = Family<L, Counter<u64, AtomicU64>>;
 
-pub(crate) fn render(seen: &Observed, format: Format) -> String {
+/// The whole text of a scrape.
+pub fn render(seen: &Observed, format: Format) -> String {
     let mut all = Registry::with_prefix("callbridge");
     calls(&mut all, seen);
     budget(&mut all, seen);
@@ -173,8 +177,8 @@ pub(crate) fn render(seen: &Observed, format: Format) -> String {
     let build = Gauges::<Build>::default();
     build
         .get_or_create(&Build {
-            version: crate::VERSION,
-            commit: crate::COMMIT,
+            version: seen.release.version,
+            commit: seen.release.commit,
         })
         .set(1);
     all.register("build_info", "Version and commit, always 1", build);
