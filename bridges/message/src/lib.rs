@@ -8,6 +8,8 @@
 //!
 //! | module | what lives there |
 //! |---|---|
+//! | [`kind`] | what a message of a stream tells of, by its content type |
+//! | [`outcomes`] | what became of calls, told to others who read the stream |
 //! | [`field`] | the fields, and which of them every message needs |
 //! | `syntax` | bytes to fields, or the field at which the JSON breaks off |
 //! | `value` | one field's value: its type and its limits |
@@ -15,13 +17,17 @@
 //! | [`write`](mod@write) | a call to its message |
 
 pub mod field;
+pub mod kind;
+pub mod outcomes;
 pub mod read;
 mod syntax;
 mod value;
 pub mod write;
 
 pub use field::MessageField;
-pub use read::{Publisher, read, version_fault};
+pub use kind::MessageKind;
+pub use outcomes::Outcomes;
+pub use read::{Publisher, read};
 pub use write::{ResolvedIds, write};
 
 /// The media type of a message.

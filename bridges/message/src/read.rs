@@ -1,8 +1,9 @@
 //! A message to a call.
 
 use crate::field::MessageField;
+use crate::kind::newer_words;
 use crate::syntax::{Broken, FieldValues, fields};
-use crate::{MEDIA_TYPE, VERSION, value};
+use crate::{MessageKind, VERSION, value};
 use callbridge_call::call::HeardNumber;
 use callbridge_call::{
     Direction, EventTime, Extension, FinishedCall, GivenIds, Linkedid, ToldCall, WrongCall,
@@ -25,7 +26,10 @@ pub struct Publisher<'a> {
 /// # Errors
 /// Each field that is wrong, and what it may be.
 pub fn read(bytes: &[u8], by: Publisher<'_>) -> Result<ToldCall, WrongCall> {
-    if let Some(words) = by.content_type.and_then(version_fault) {
+    if let Some(words) = by
+        .content_type
+        .and_then(|it| MessageKind::Call.version_fault(it))
+    {
         return Err(unnamed(words));
     }
     let fields = fields(bytes).map_err(|broken| unnamed(broken_words(&broken)))?;
@@ -41,36 +45,6 @@ pub fn read(bytes: &[u8], by: Publisher<'_>) -> Result<ToldCall, WrongCall> {
         Some(told) if reading.faults.is_empty() => Ok(told),
         Some(_) | None => Err(reading.refuse()),
     }
-}
-
-/// Why a message with this `content_type` is not read: it is of a newer version. Other types are
-/// let pass, for the bytes decide.
-pub fn version_fault(content_type: &str) -> Option<String> {
-    let mut parts = content_type.split(';').map(str::trim);
-    let media = parts.next()?;
-    if !media.eq_ignore_ascii_case(MEDIA_TYPE) {
-        return None;
-    }
-    let version = parts.find_map(|part| {
-        let (name, value) = part.split_once('=')?;
-        let own = name.trim().eq_ignore_ascii_case("version");
-        own.then(|| value.trim().trim_matches('"'))
-    })?;
-    match version.parse::<u64>() {
-        Ok(VERSION) => None,
-        Ok(newer) if newer > VERSION => Some(newer_words(newer)),
-        Ok(_) | Err(_) => Some(format!(
-            "version: the content type names none that there is; it may be {MEDIA_TYPE}; \
-             version={VERSION}"
-        )),
-    }
-}
-
-fn newer_words(version: u64) -> String {
-    format!(
-        "version: it is {version}, and this callbridge reads version {VERSION}; install a newer \
-         callbridge, or publish version {VERSION}"
-    )
 }
 
 fn unnamed(words: String) -> WrongCall {
@@ -128,7 +102,7 @@ impl MessageReading<'_> {
     fn version(&mut self) {
         match self.fields.get(&MessageField::Version).map(Value::as_u64) {
             None | Some(Some(VERSION)) => {}
-            Some(Some(newer)) if newer > VERSION => self.faults.push(newer_words(newer)),
+            Some(Some(newer)) if newer > VERSION => self.faults.push(newer_words(newer, VERSION)),
             Some(_) => self.wrong(MessageField::Version, "there is no such version"),
         }
     }

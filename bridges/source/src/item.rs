@@ -83,6 +83,8 @@ pub struct Frame {
 pub struct Publisher {
     /// `user_id`, which the broker holds to the login.
     pub user: Option<SmolStr>,
+    /// It is the user that we log in as.
+    pub is_own: bool,
     /// `content_type`
     pub content_type: Option<SmolStr>,
 }

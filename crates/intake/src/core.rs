@@ -499,10 +499,9 @@ impl Intake {
         let mut ops = std::mem::take(&mut self.ops);
         let held = self.is_held();
         if !held {
-            for (pbx, call) in self.whole.taken() {
-                let judged = journal::judge(&call, &pbx, &self.settings.rules, people, now);
-                ops.push(Op::Finish(Box::new(Finished { judged, call })));
-            }
+            let rules = &self.settings.rules;
+            let judge = |call: &_, pbx: &str| journal::judge(call, pbx, rules, people, now);
+            ops.extend(self.whole.judged(judge));
         }
         for (name, pbx) in &mut self.pbxes {
             for call in pbx.take_finished(now) {

@@ -101,6 +101,14 @@ impl IntakeSource {
         }
     }
 
+    /// A message of it was understood.
+    pub(super) fn is_heard(&mut self) {
+        self.up_since_frame = false;
+        if self.status.state == status::SourceState::Connected {
+            self.status.state = status::SourceState::Up;
+        }
+    }
+
     /// Nothing was made of this message. Before the first that something is made of, it may be of
     /// another format: in words, once.
     pub(super) fn look(&mut self, bytes: &[u8]) -> Option<String> {

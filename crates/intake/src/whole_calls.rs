@@ -2,13 +2,16 @@
 //!
 //! No assembler is asked: a message is a call. It names its PBX, which belongs to the first user
 //! of the broker that published for it; what another publishes under that name is a letter.
+//!
+//! Messages of other kinds ([`MessageKind`]) come between them, and never before the calls that
+//! they are about: what is stored of them follows the calls of the same batch.
 
 use super::source::IntakeSource;
 use callbridge_call::{Decoded, EventTime, FinishedCall, ToldCall};
-use callbridge_message::version_fault;
-use callbridge_model::status::SourceState;
+use callbridge_message::MessageKind;
+use callbridge_model::Judged;
 use callbridge_source::{Frame, Publisher};
-use callbridge_spool::Op;
+use callbridge_spool::{Finished, Op};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -26,6 +29,8 @@ pub const OWNER_PREFIX: &str = "pbx-user:";
 pub(super) struct WholeCalls {
     /// PBX and call.
     waiting: Vec<(String, FinishedCall)>,
+    /// What messages of other kinds mean for calls before them.
+    after_calls: Vec<Op>,
     /// PBX to the broker's user that published for it first.
     owners: BTreeMap<String, String>,
 }
@@ -34,14 +39,26 @@ impl WholeCalls {
     /// With the users that an earlier run has met.
     pub(super) fn new(owners: BTreeMap<String, String>) -> Self {
         Self {
-            waiting: Vec::new(),
             owners,
+            ..Self::default()
         }
     }
 
     /// Takes one message in; what is to be stored with it.
     pub(super) fn take(&mut self, source: &mut IntakeSource, frame: &Frame) -> Option<Op> {
         source.note(frame);
+        let content_type = frame.publisher.as_deref();
+        let content_type = content_type.and_then(|it| it.content_type.as_deref());
+        let kind = MessageKind::of(content_type);
+        let newer = content_type.and_then(|it| kind.version_fault(it));
+        match (kind, newer) {
+            (MessageKind::Call, Some(why)) => Some(source.set_aside(frame, why)),
+            (MessageKind::Call, None) => self.take_call(source, frame),
+            (MessageKind::Outcomes, _) => Some(ignored()),
+        }
+    }
+
+    fn take_call(&mut self, source: &mut IntakeSource, frame: &Frame) -> Option<Op> {
         let publisher = frame.publisher.as_deref();
         let told = match read(source, frame) {
             Ok(told) => told,
@@ -53,10 +70,7 @@ impl WholeCalls {
             Err(why) => return Some(source.set_aside(frame, why)),
         };
         source.status.read += 1;
-        source.up_since_frame = false;
-        if source.status.state == SourceState::Connected {
-            source.status.state = SourceState::Up;
-        }
+        source.is_heard();
         call.live = frame.arrived.since(call.ended) <= LIVE_WITHIN && !source.settings.file;
         self.waiting.push((pbx, call));
         owned
@@ -93,9 +107,15 @@ impl WholeCalls {
         }
     }
 
-    /// The calls that came since the last time.
-    pub(super) fn taken(&mut self) -> Vec<(String, FinishedCall)> {
-        std::mem::take(&mut self.waiting)
+    /// The calls that came since the last time, judged, and what follows them.
+    pub(super) fn judged(&mut self, judge: impl Fn(&FinishedCall, &str) -> Judged) -> Vec<Op> {
+        let mut ops = Vec::with_capacity(self.waiting.len() + self.after_calls.len());
+        for (pbx, call) in std::mem::take(&mut self.waiting) {
+            let judged = judge(&call, &pbx);
+            ops.push(Op::Finish(Box::new(Finished { judged, call })));
+        }
+        ops.append(&mut self.after_calls);
+        ops
     }
 
     /// What came while our clock was wrong came now.
@@ -106,13 +126,16 @@ impl WholeCalls {
     }
 }
 
+/// A message that is not for us, or that a later version understands.
+fn ignored() -> Op {
+    Op::Count {
+        counter: "messages_ignored".to_owned(),
+        by: 1,
+    }
+}
+
 /// The call of a message, or why it is none.
 fn read(source: &mut IntakeSource, frame: &Frame) -> Result<ToldCall, String> {
-    let publisher = frame.publisher.as_deref();
-    let content_type = publisher.and_then(|it| it.content_type.as_deref());
-    if let Some(words) = content_type.and_then(version_fault) {
-        return Err(words);
-    }
     match source.decoder.decode(&frame.bytes) {
         Decoded::Call(Ok(told)) => Ok(*told),
         Decoded::Call(Err(wrong)) => Err(wrong.words),

@@ -57,6 +57,7 @@ fn frame(seq: u64, body: &str, user: Option<&str>) -> Frame {
         })),
         publisher: Some(Box::new(Publisher {
             user: user.map(Into::into),
+            is_own: user == Some("u"),
             content_type: None,
         })),
     }
@@ -225,4 +226,27 @@ fn a_files_messages_need_no_publisher() {
         panic!("{:?}", batch.ops)
     };
     assert!(!call.live, "what a file tells may be old");
+}
+
+/// A message of another kind than a call.
+fn of_kind(seq: u64, body: &str, user: Option<&str>, content_type: &str) -> Frame {
+    let mut told = frame(seq, body, user);
+    let publisher = told.publisher.as_mut().expect("a publisher");
+    publisher.content_type = Some(content_type.into());
+    told
+}
+
+#[test]
+fn messages_of_another_kind_are_read_past_the_calls_and_make_no_letter() {
+    let mut intake = intake(STREAM, Memory::default());
+    let outcomes = "application/vnd.callbridge.outcomes+json; version=7";
+    hear(&mut intake, &of_kind(1, "{}", Some("alpha"), outcomes));
+    let batch = take(&mut intake);
+    assert!(letters(&batch).is_empty() && judged(&batch).is_empty());
+    let ignored = Op::Count {
+        counter: "messages_ignored".to_owned(),
+        by: 1,
+    };
+    assert!(batch.ops.contains(&ignored), "{:?}", batch.ops);
+    assert!(batch.ops.iter().any(|op| matches!(op, Op::Position { .. })));
 }

@@ -238,7 +238,8 @@ impl Session<'_> {
                 .await;
         }
         let told = self.source.format.tells_whole_calls();
-        let publisher = told.then(|| Box::new(stream::publisher(&delivery.properties)));
+        let (properties, login) = (&delivery.properties, &self.source.broker.user);
+        let publisher = told.then(|| Box::new(stream::publisher(properties, login)));
         let position = place.clone().map(Position::Stream);
         let mut giving = std::pin::pin!(context.line.give_message(bytes, position, publisher));
         loop {

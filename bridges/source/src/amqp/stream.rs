@@ -45,11 +45,13 @@ pub(super) fn place(stream: &str, properties: &BasicProperties) -> Option<Stream
     })
 }
 
-/// What the publisher wrote around it.
-pub(super) fn publisher(properties: &BasicProperties) -> Publisher {
+/// What the publisher wrote around it; `login` is the user that we are.
+pub(super) fn publisher(properties: &BasicProperties, login: &str) -> Publisher {
     let text = |text: &Option<ShortString>| text.as_ref().map(|it| SmolStr::from(it.as_str()));
+    let user = text(properties.user_id());
     Publisher {
-        user: text(properties.user_id()),
+        is_own: user.as_deref() == Some(login),
+        user,
         content_type: text(properties.content_type()),
     }
 }

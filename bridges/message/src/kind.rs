@@ -1,0 +1,110 @@
+//! What a message on a stream of calls tells of, by its content type.
+//!
+//! A stream carries more than calls: those who read it tell each other what became of them. Each
+//! kind of message has a media type of its own, and is taken past the reader of calls.
+
+/// The kinds of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MessageKind {
+    /// A finished call; also whatever names no kind that there is, for then the bytes decide.
+    Call,
+    /// What became of calls that came before it in the stream.
+    Outcomes,
+}
+
+impl MessageKind {
+    /// Every kind.
+    pub const ALL: [Self; 2] = [Self::Call, Self::Outcomes];
+
+    /// The media type, without parameters.
+    pub const fn media_type(self) -> &'static str {
+        match self {
+            Self::Call => crate::MEDIA_TYPE,
+            Self::Outcomes => crate::outcomes::MEDIA_TYPE,
+        }
+    }
+
+    /// The version that is read and written.
+    pub const fn version(self) -> u64 {
+        match self {
+            Self::Call => crate::VERSION,
+            Self::Outcomes => crate::outcomes::VERSION,
+        }
+    }
+
+    /// What a publisher writes into `content_type`.
+    pub fn content_type(self) -> String {
+        format!("{}; version={}", self.media_type(), self.version())
+    }
+
+    /// The kind of a message with this `content_type`.
+    pub fn of(content_type: Option<&str>) -> Self {
+        let media = content_type.and_then(|it| it.split(';').next());
+        let named = |kind: &Self| {
+            media.is_some_and(|media| media.trim().eq_ignore_ascii_case(kind.media_type()))
+        };
+        Self::ALL.into_iter().find(named).unwrap_or(Self::Call)
+    }
+
+    /// Why a message with this `content_type` is not read: it is of another version than ours.
+    /// Other types are let pass, for the bytes decide.
+    pub fn version_fault(self, content_type: &str) -> Option<String> {
+        let (media_type, own) = (self.media_type(), self.version());
+        let mut parts = content_type.split(';').map(str::trim);
+        let media = parts.next()?;
+        if !media.eq_ignore_ascii_case(media_type) {
+            return None;
+        }
+        let version = parts.find_map(|part| {
+            let (name, value) = part.split_once('=')?;
+            let own = name.trim().eq_ignore_ascii_case("version");
+            own.then(|| value.trim().trim_matches('"'))
+        })?;
+        match version.parse::<u64>() {
+            Ok(version) if version == own => None,
+            Ok(newer) if newer > own => Some(newer_words(newer, own)),
+            Ok(_) | Err(_) => Some(format!(
+                "version: the content type names none that there is; it may be {media_type}; \
+                 version={own}"
+            )),
+        }
+    }
+}
+
+pub(crate) fn newer_words(version: u64, own: u64) -> String {
+    format!(
+        "version: it is {version}, and this callbridge reads version {own}; install a newer \
+         callbridge, or publish version {own}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_is_known_by_its_media_type_and_anything_else_may_be_a_call() {
+        for kind in MessageKind::ALL {
+            let text = kind.content_type();
+            assert_eq!(MessageKind::of(Some(&text)), kind);
+            assert_eq!(MessageKind::of(Some(&text.to_uppercase())), kind);
+            assert_eq!(kind.version_fault(&text), None);
+        }
+        assert_eq!(MessageKind::Call.content_type(), crate::CONTENT_TYPE);
+        for other in [None, Some(""), Some("application/json"), Some(";")] {
+            assert_eq!(MessageKind::of(other), MessageKind::Call);
+        }
+    }
+
+    #[test]
+    fn another_version_of_a_kind_is_named() {
+        let kind = MessageKind::Outcomes;
+        let newer = format!("{}; version=2", kind.media_type());
+        let words = kind.version_fault(&newer).expect("a fault");
+        assert!(words.starts_with("version: it is 2, and this"), "{words}");
+        let none = format!("{}; version=one", kind.media_type());
+        let words = kind.version_fault(&none).expect("a fault");
+        assert!(words.contains("; it may be application/vnd.callbridge.outcomes+json; version=1"));
+        assert_eq!(kind.version_fault("application/json; version=2"), None);
+    }
+}

@@ -1,0 +1,88 @@
+//! What became of calls, told to others who read the same stream, and to oneself when a state is
+//! gone: `{"journaled":["UUID",…],"discarded":["UUID",…]}`. It comes after the calls it is about.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// The media type of such a message.
+pub const MEDIA_TYPE: &str = "application/vnd.callbridge.outcomes+json";
+
+/// The version that is read and written.
+pub const VERSION: u64 = 1;
+
+/// Calls that one message tells of at most.
+pub const CALLS_MAX: usize = 5_000;
+
+/// Calls by what became of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcomes {
+    /// They stand in the CRM's journal.
+    #[serde(default)]
+    pub journaled: Vec<Uuid>,
+    /// A person has given them up.
+    #[serde(default)]
+    pub discarded: Vec<Uuid>,
+}
+
+impl Outcomes {
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what it may be.
+    pub fn read(bytes: &[u8]) -> Result<Self, String> {
+        let read: Self = serde_json::from_slice(bytes).map_err(|error| {
+            format!(
+                "outcomes: they cannot be read ({error}); a message of them may be \
+                 {{\"journaled\":[\"UUID\",…],\"discarded\":[\"UUID\",…]}}"
+            )
+        })?;
+        match read.calls() {
+            0..=CALLS_MAX => Ok(read),
+            calls => Err(format!(
+                "outcomes: the message tells of {calls} calls; it may tell of {CALLS_MAX}"
+            )),
+        }
+    }
+
+    /// The message, as one line.
+    pub fn write(&self) -> String {
+        serde_json::json!({"journaled": self.journaled, "discarded": self.discarded}).to_string()
+    }
+
+    /// How many calls it tells of.
+    pub fn calls(&self) -> usize {
+        self.journaled.len() + self.discarded.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_are_read_back_and_what_is_left_out_is_none() {
+        let one = Uuid::from_u128(1);
+        let told = Outcomes {
+            journaled: vec![one, Uuid::from_u128(2)],
+            discarded: vec![Uuid::from_u128(3)],
+        };
+        assert_eq!(Outcomes::read(told.write().as_bytes()), Ok(told));
+        let short = format!("{{\"journaled\":[\"{one}\"],\"later\":1}}");
+        let read = Outcomes::read(short.as_bytes()).expect("read");
+        assert_eq!((read.journaled, read.discarded), (vec![one], Vec::new()));
+    }
+
+    #[test]
+    fn wrong_outcomes_say_what_they_may_be() {
+        for wrong in ["", "[]x", "{\"journaled\":[7]}", "{\"journaled\":[\"no\"]}"] {
+            let words = Outcomes::read(wrong.as_bytes()).expect_err(wrong);
+            assert!(words.contains("; a message of them may be "), "{words}");
+        }
+        let many = Outcomes {
+            journaled: vec![Uuid::from_u128(1); CALLS_MAX + 1],
+            discarded: Vec::new(),
+        };
+        let words = Outcomes::read(many.write().as_bytes()).expect_err("too many");
+        assert!(words.contains("it may tell of 5000"), "{words}");
+    }
+}
