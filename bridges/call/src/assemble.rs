@@ -218,13 +218,10 @@ impl Assembler {
         }
         if outcome.changed {
             self.changes.insert(key);
-            if self
-                .calls
-                .get(key)
-                .is_some_and(|call| call.is_plainly_open(id))
-            {
-                self.settling.remove(key);
-            } else {
+            let call = self.calls.get(key);
+            let open = call.is_some_and(|call| call.is_plainly_open(id));
+            // What settles while somebody is left is asked again.
+            if !open || self.settling.has(key) {
                 self.settle_or_not(key);
             }
         }

@@ -172,6 +172,9 @@ pub struct ChannelTraits<'a> {
     pub dialled: Text<'a>,
     /// Nothing can have happened to it before that was not told.
     pub fresh: bool,
+    /// It is over, and was linked with one other in all its life: with whom
+    /// [`linked`](Self::linked) names.
+    pub sole: bool,
     /// The PBX lists it among those that are up.
     pub listed: bool,
     /// When it was made.

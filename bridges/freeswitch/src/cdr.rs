@@ -262,6 +262,7 @@ impl<'f> LegFile<'f> {
             extension: user.unwrap_or_default().into(),
             dialled: dialled.to_owned().into(),
             fresh: true,
+            sole: false,
             created: Some(self.created),
             answered: self.answered,
             ..ChannelTraits::default()

@@ -23,6 +23,12 @@ use std::time::Duration;
 /// first. It may go so far, which is less than a step.
 const STEP_MICROS: i64 = 16_384;
 
+/// The bridge and the answer that brought it are so near to each other.
+const AT_ONCE: Duration = Duration::from_millis(100);
+
+/// What a channel may run at its end that has never led it to anybody else.
+const HARMLESS: [&str; 5] = ["", "bridge", "playback", "hangup", "voicemail"];
+
 /// Switches of one exchange that are told apart.
 const SWITCHES_MAX: usize = 64;
 
@@ -285,6 +291,7 @@ fn name<'a>(fields: &mut EventFields<'a>) -> Text<'a> {
 
 fn traits<'a>(rule: EventRule, inbound: bool, fields: &mut EventFields<'a>) -> ChannelTraits<'a> {
     let extension = extension(rule, inbound, fields);
+    let sole = is_sole(rule, fields);
     ChannelTraits {
         inbound,
         gateway: fields.take(if inbound {
@@ -296,7 +303,8 @@ fn traits<'a>(rule: EventRule, inbound: bool, fields: &mut EventFields<'a>) -> C
         address: address(inbound, fields),
         extension,
         dialled: dialled(rule, inbound, fields),
-        fresh: is_fresh(rule, fields),
+        fresh: is_fresh(rule, fields) || sole,
+        sole: sole && rule == EventRule::Hangup,
         listed: rule == EventRule::Dump,
         created: micros(fields.get(Header::Created)),
         answered: micros(fields.get(Header::Answered)),
@@ -312,12 +320,39 @@ fn linked<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<(EventTim
     (!with.is_empty()).then_some((since, with))
 }
 
-/// Nothing happened to it before that could have been missed: it was in no bridge, and in no room,
-/// which nobody enters without an answer.
+/// Nothing happened to it before that could have been missed: it called nobody, and was in no
+/// bridge, and in no room, which nobody enters without an answer.
 fn is_fresh(rule: EventRule, fields: &EventFields<'_>) -> bool {
     let never = |key| micros(fields.get(key)).is_none();
-    rule == EventRule::Create
-        || never(Header::Bridged) && (rule == EventRule::Answer || never(Header::Answered))
+    let unmet = never(Header::Bridged) && (rule == EventRule::Answer || never(Header::Answered));
+    rule == EventRule::Create || unmet && fields.get(Header::Originated).is_empty()
+}
+
+/// By what is known of it now, it was linked with one other alone: its last bridge had begun when it
+/// answered, and whom it made last is in that. An attended transfer that nobody answered would be
+/// the last that it made; of any other the switch writes a history.
+fn is_sole(rule: EventRule, fields: &EventFields<'_>) -> bool {
+    let times = (
+        micros(fields.get(Header::Answered)),
+        micros(fields.get(Header::Bridged)),
+    );
+    let (true, (Some(answered), Some(bridged))) = (tells_all(rule), times) else {
+        return false;
+    };
+    let partner = fields.get(Header::BridgeUuid);
+    let made = fields.get(Header::Originated);
+    let made = made.rsplit("|:").next().unwrap_or_default();
+    let made = made.strip_prefix("ARRAY::").unwrap_or(made);
+    bridged.since(answered) < AT_ONCE
+        && !partner.is_empty()
+        && (made.is_empty() || made.starts_with(partner))
+        && fields.get(Header::Transfers).is_empty()
+        && HARMLESS.contains(&fields.get(Header::RunsNow))
+}
+
+/// It comes with all variables of the channel, and with the times of all that happened.
+fn tells_all(rule: EventRule) -> bool {
+    matches!(rule, EventRule::Hangup | EventRule::Dump)
 }
 
 /// Where the other end of the line is, with its port where that is told.

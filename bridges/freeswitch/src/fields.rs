@@ -64,9 +64,12 @@ pub(crate) enum Header {
     OtherHalf,
     Q850,
     BridgeUuid,
+    Transfers,
+    Originated,
+    RunsNow,
 }
 
-const KEYS: usize = Header::BridgeUuid as usize + 1;
+const KEYS: usize = Header::RunsNow as usize + 1;
 
 impl Header {
     fn of(name: &str) -> Option<Self> {
@@ -118,6 +121,9 @@ impl Header {
             "variable_other_loopback_leg_uuid" => Self::OtherHalf,
             "variable_hangup_cause_q850" => Self::Q850,
             "variable_bridge_uuid" => Self::BridgeUuid,
+            "variable_transfer_history" => Self::Transfers,
+            "variable_originated_legs" => Self::Originated,
+            "variable_current_application" => Self::RunsNow,
             _ => return None,
         })
     }

@@ -8,7 +8,7 @@ use crate::facts::leg::Leg;
 use crate::facts::open::{OpenCall, Ties};
 
 use crate::event::{ChannelEvent, ChannelRef, Kind, Text, UNNAMED};
-use crate::trunk;
+use crate::trunk::{self, Endpoints};
 use crate::units::{EventTime, UniqueId};
 use foldhash::fast::RandomState;
 use smol_str::SmolStr;
@@ -394,6 +394,11 @@ impl OpenCalls {
     /// Calls in which nobody is left, though not every hang-up was heard.
     pub(super) fn deserted(&self) -> Vec<u64> {
         self.keys_of(|call| call.is_deserted() || call.is_told_over())
+    }
+
+    /// Calls that only those are in who were left when the customers were gone.
+    pub(super) fn left(&self, endpoints: &Endpoints) -> Vec<u64> {
+        self.keys_of(|call| call.is_left(endpoints))
     }
 
     /// When the first event of the call that is open longest arrived.

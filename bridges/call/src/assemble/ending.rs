@@ -9,6 +9,7 @@ use crate::facts::open::OpenCall;
 use crate::resolve::{self, EndReason};
 use crate::units::{EventTime, UniqueId};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 impl Assembler {
     /// Says what time it is; call it at [`Assembler::next_deadline`] at the latest.
@@ -18,7 +19,7 @@ impl Assembler {
             return;
         }
         for key in self.settling.due_by_clock(now, self.stream.arrived) {
-            self.finish(key, EndReason::HungUp);
+            self.end(key);
         }
         let most = self.settings.max_call;
         self.end_too_long(now, |calls| calls.older_than(now, most));
@@ -34,7 +35,7 @@ impl Assembler {
         }
         let open = self.calls.len();
         for key in self.settling.due_by_stream(now, self.stream.at) {
-            self.finish(key, EndReason::HungUp);
+            self.end(key);
         }
         if let Some(stream) = self.stream.at {
             let most = self.settings.max_call;
@@ -69,6 +70,22 @@ impl Assembler {
         for key in self.calls.deserted() {
             self.finish(key, EndReason::Unheard);
         }
+        for key in self.calls.left(&self.settings.endpoints) {
+            self.end(key);
+        }
+    }
+
+    /// All has settled: the call is over, or whoever is left goes on without those who are gone.
+    fn end(&mut self, key: u64) {
+        self.settling.remove(key);
+        let Some(call) = self.calls.get(key) else {
+            return;
+        };
+        if call.is_over() {
+            self.finish(key, EndReason::HungUp);
+        } else {
+            self.part(key, call.times.heard.plus(Duration::from_micros(1)));
+        }
     }
 
     /// Each call that goes on, as it would be told if it ended now; they stay open, and one that
@@ -86,7 +103,7 @@ impl Assembler {
         while self.calls.len() > self.settings.max_open_calls.max(1) {
             // One that only waits for its CDR is whole without it.
             if let Some(over) = self.settling.first() {
-                self.finish(over, EndReason::HungUp);
+                self.end(over);
                 continue;
             }
             let Some(key) = self.calls.longest_silent() else {
@@ -118,6 +135,8 @@ impl Assembler {
         self.counts.oversized += u64::from(ended == EndReason::TooLarge);
         self.calls.remember_finished(&call);
         let mut finished = resolve::resolve(&call, &self.settings, ended, self.cel_bridges);
+        // Whoever was left of a call is told with it, and begins none.
+        finished.retain(|it| !call.parts.relieved || it.direction != Direction::Internal);
         self.counts.nobody += u64::from(finished.is_empty());
         self.finished.append(&mut finished);
     }
@@ -145,7 +164,9 @@ impl Assembler {
 
     /// The call settles if it is over, and does not if it is not.
     pub(super) fn settle_or_not(&mut self, key: u64) {
-        match self.calls.get(key).filter(|call| call.is_over()) {
+        let endpoints = &self.settings.endpoints;
+        let settles = |call: &&OpenCall| call.is_over() || call.is_left(endpoints);
+        match self.calls.get(key).filter(settles) {
             Some(over) => self.settling.put(key, Deadline::of(over, &self.settings)),
             None => self.settling.remove(key),
         }
@@ -186,10 +207,23 @@ impl Assembler {
     /// Gives out the calls in an open one that are over, whoever is still in its room.
     pub(super) fn relieve(&mut self, key: u64, now: EventTime) {
         let settle = self.settings.settle;
+        let Some(times) = self.calls.get(key).map(|call| &call.times) else {
+            return;
+        };
+        let settled = if now >= times.heard_arrived.plus(settle) {
+            times.heard.plus(Duration::from_micros(1))
+        } else {
+            times.heard.minus(settle)
+        };
+        self.part(key, settled);
+    }
+
+    /// Gives out what of the call was over before this moment.
+    fn part(&mut self, key: u64, settled: EventTime) {
         let Some(call) = self.calls.get_mut(key) else {
             return;
         };
-        let Some(past) = call.take_past(&self.settings.endpoints, settle, now) else {
+        let Some(past) = call.take_past(&self.settings.endpoints, settled) else {
             return;
         };
         let up: BTreeSet<UniqueId> = call.legs.keys().cloned().collect();
@@ -241,7 +275,8 @@ impl Assembler {
     /// A room is open for too long, but none of those outside who are in it: it goes on without
     /// what is past, and is as old as the oldest of them.
     fn goes_on(&mut self, key: u64, now: EventTime) -> bool {
-        if !self.calls.get(key).is_some_and(OpenCall::is_room) {
+        let waits = |call: &OpenCall| call.is_room() || call.parts.relieved;
+        if !self.calls.get(key).is_some_and(waits) {
             return false;
         }
         self.relieve(key, now);

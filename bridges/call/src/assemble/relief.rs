@@ -9,13 +9,18 @@
 //! colleague                     |----------|                           C may have heard her: kept
 //! customer C                            |------------- …               up
 //! ```
+//!
+//! The same is done for whoever is left behind: an agent who waits off the hook for the next of a
+//! queue, or colleagues in a room, go on in a call of their own when all who came from outside are
+//! gone.
 
+use crate::event::Origin;
+use crate::facts::fact::Fact;
 use crate::facts::leg::Leg;
 use crate::facts::open::OpenCall;
 use crate::trunk::Endpoints;
 use crate::units::{EventTime, UniqueId};
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 /// From so many facts on, a call is looked through for what is past…
 const FACTS_MANY: usize = 2048;
@@ -39,6 +44,52 @@ impl OpenCall {
         up.into_iter().any(|leg| leg.is_telephone() && waits(leg))
     }
 
+    /// All who came from outside are gone, and who is left belongs to no call of theirs: each was
+    /// born in a call of her own, or was dialled by somebody who was.
+    pub(crate) fn is_left(&self, endpoints: &Endpoints) -> bool {
+        let mut up = self.legs.values().filter(|leg| leg.is_up()).peekable();
+        if up.peek().is_none() || !self.has_past_customer(endpoints) || !self.keeps_places() {
+            return false;
+        }
+        let outside = self.legs.values();
+        let outside = outside.filter(|leg| leg.endpoint(endpoints).is_some());
+        let origins: Option<BTreeSet<&UniqueId>> = outside.map(|leg| self.origin(leg)).collect();
+        let Some(origins) = origins else {
+            return false;
+        };
+        let own = |leg: &Leg| {
+            let origin = self.origin(leg);
+            leg.is_telephone() && origin.is_some_and(|origin| !origins.contains(origin))
+        };
+        up.all(own) && (self.gaps.rootless || self.unheard_root().is_none())
+    }
+
+    /// Its channels stay what they are. Before Asterisk 12 another channel may take over the place of
+    /// one that hangs up, so that who was outside is there still.
+    fn keeps_places(&self) -> bool {
+        let tells = |leg: &Leg| {
+            let mut facts = leg.facts.iter();
+            let of_bridge =
+                |fact: &Fact| fact.origin == Origin::Channel && fact.what.passage().is_some();
+            leg.traits.is_some() || facts.any(of_bridge)
+        };
+        let mut legs = self.legs.values();
+        self.legs.values().any(tells) && legs.all(|leg| leg.names.iter().count() < 2)
+    }
+
+    /// The channel that was born in nobody's call, and in whose call this one was.
+    fn origin<'l>(&'l self, leg: &'l Leg) -> Option<&'l UniqueId> {
+        let mut at = leg;
+        for _ in 0..self.legs.len() {
+            let call = at.linkedids.first()?.text.as_str();
+            if call == at.id.as_str() {
+                return Some(&at.id);
+            }
+            at = self.legs.get(&UniqueId::new(call)?)?;
+        }
+        None
+    }
+
     /// Somebody outside was in it, and has gone.
     fn has_past_customer(&self, endpoints: &Endpoints) -> bool {
         let outside = |leg: &Leg| leg.endpoint(endpoints).is_some();
@@ -46,22 +97,12 @@ impl OpenCall {
     }
 
     /// Takes out the channels that are over for good: gone before anybody outside who is still in
-    /// the call came into it. With them come, as they were by now, those that may have heard them
-    /// and are still up.
-    pub(super) fn take_past(
-        &mut self,
-        endpoints: &Endpoints,
-        settle: Duration,
-        now: EventTime,
-    ) -> Option<Self> {
+    /// the call came into it, and before all is `settled`. With them come, as they were by now,
+    /// those that may have heard them and are still up.
+    pub(super) fn take_past(&mut self, endpoints: &Endpoints, settled: EventTime) -> Option<Self> {
         let outside = |leg: &&Leg| leg.endpoint(endpoints).is_some();
         let up = self.legs.values().filter(|leg| leg.is_up());
         let came = up.filter(outside).map(|leg| leg.first).min();
-        let settled = if now >= self.times.heard_arrived.plus(settle) {
-            self.times.heard.plus(Duration::from_micros(1))
-        } else {
-            self.times.heard.minus(settle)
-        };
         let before = came.unwrap_or(settled).min(settled);
         let past = |leg: &Leg| leg.is_over() && leg.last < before;
         let past: BTreeSet<UniqueId> = self

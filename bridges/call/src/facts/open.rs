@@ -316,9 +316,14 @@ impl OpenCall {
             && (self.is_ghost() || self.gaps.rootless || self.unheard_root().is_none())
     }
 
-    /// It is told backwards, and its beginning is still to come.
+    /// It is told backwards, and its beginning is still to come: not that of a call which was listed
+    /// as going on.
     pub(crate) fn awaits_beginning(&self) -> bool {
-        self.times.backwards && !self.is_ghost() && !self.is_begun()
+        let listed = |leg: &Leg| leg.traits.as_ref().is_some_and(|it| it.listed);
+        self.times.backwards
+            && !self.is_ghost()
+            && !self.is_begun()
+            && !self.legs.values().any(listed)
     }
 
     /// The birth of each channel that a linkedid names was heard.

@@ -19,6 +19,12 @@ pub(crate) struct LegTraits {
     pub(crate) dialled: SmolStr,
     /// It was heard of before anything could have been missed.
     pub(crate) fresh: bool,
+    /// It was linked with one other in all its life.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) sole: bool,
+    /// It was up already when it was heard of first.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) listed: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) created: Option<EventTime>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,6 +41,8 @@ impl LegTraits {
             line: LineTraits::default(),
             dialled: SmolStr::default(),
             fresh: false,
+            sole: false,
+            listed: false,
             created: None,
             answered: None,
             linked: Vec::new(),
@@ -60,7 +68,9 @@ impl LegTraits {
         }
         self.at = self.at.min(at);
         self.line.inbound |= told.inbound;
+        self.listed |= told.listed && !self.fresh;
         self.fresh |= told.fresh;
+        self.sole |= told.sole;
         self.created = first(self.created, told.created);
         self.answered = first(self.answered, told.answered);
         let linked = told.linked.as_ref();

@@ -135,7 +135,8 @@ fn is_well_told(
 }
 
 /// Where the PBX says of a channel since when it has been linked with whom, and says it once more
-/// after each gap: the link was told before it, or nobody had answered by its end.
+/// after each gap: the link was told before it, or nobody had answered by its end, or there was no
+/// other link.
 fn went_on(call: &OpenCall, leg: &Leg) -> bool {
     if leg.blinds.iter().all(|&heard| {
         let (before, _) = split(leg, heard);
@@ -148,6 +149,9 @@ fn went_on(call: &OpenCall, leg: &Leg) -> bool {
     };
     if !leg.facts.iter().any(|fact| fact.what == FactKind::Hangup) {
         return false;
+    }
+    if traits.sole {
+        return true;
     }
     let Some((since, with)) = traits.linked.iter().max() else {
         // Nobody answered; who was called may be what was missed.

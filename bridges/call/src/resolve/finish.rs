@@ -157,7 +157,12 @@ fn trunk_of(customer: &View<'_>, why: &mut Grounds) -> Option<String> {
 
 /// Why the beginning of a call is not known; `None` if it is.
 fn beginning_missed(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
-    let begun = plan.customers.iter().any(|&i| legs[i].begun);
+    let listed = |&i: &usize| legs[i].leg.traits.as_ref().is_some_and(|it| it.listed);
+    // Of a call that went on already, whoever was in it may have been elsewhere before.
+    let begun = match plan.customers.iter().any(listed) {
+        true => plan.own.iter().all(|&i| legs[i].begun),
+        false => plan.customers.iter().any(|&i| legs[i].begun),
+    };
     let rooted = legs.iter().any(|leg| leg.leg.id == plan.linkedid);
     (!begun || !rooted).then(|| "the beginning of the call was not heard".to_owned())
 }

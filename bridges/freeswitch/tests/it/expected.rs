@@ -17,7 +17,7 @@ pub struct Expected {
     pub calls: Vec<ExpectedCall>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExpectedCall {
     pub linkedid: String,
@@ -133,6 +133,27 @@ pub fn finished(messages: &[Vec<u8>]) -> Vec<FinishedCall> {
 /// The same, where calls may be open at the end.
 pub fn finished_when(messages: &[Vec<u8>], ended: Ended) -> Vec<FinishedCall> {
     finished_but_for(messages, 0..0, ended)
+}
+
+/// The calls with customers that are given out so many milliseconds after the beginning of a scene,
+/// whoever is still there.
+pub fn finished_by(messages: &[Vec<u8>], millis: u64) -> Vec<FinishedCall> {
+    let mut decoder = Decoder::new(DecoderSettings::default());
+    let mut assembler = Assembler::new(settings());
+    for message in messages {
+        let Decoded::Event { heard, .. } = decoder.decode(message) else {
+            panic!("{}", String::from_utf8_lossy(message));
+        };
+        let PbxEvent::Channel(event) = &heard.told else {
+            continue;
+        };
+        let at = event.at.expect("a time");
+        assembler.tick(at);
+        assembler.hear(&heard.told, at);
+    }
+    let begin = EventTime::from_seconds(crate::switch::BEGIN.cast_signed());
+    assembler.tick(begin.plus(Duration::from_millis(millis)));
+    assembler.take_finished()
 }
 
 /// The same, where the line was lost before the messages of this range, and was back after them.

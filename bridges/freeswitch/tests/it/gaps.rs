@@ -1,6 +1,8 @@
 //! A line that is lost in the middle of a call: what comes out is right, or said to be incomplete.
 
-use crate::expected::{Ended, faults, finished_but_for, recordings, split};
+use crate::expected::{
+    Ended, Expected, faults, finished_but_for, finished_when, recordings, split,
+};
 use crate::recordings::slack;
 
 /// What is right and what is incomplete, of all cuts of this length in all recordings; nothing is
@@ -34,4 +36,34 @@ fn nothing_that_was_missed_makes_a_wrong_call() {
         println!("{length}: {right} right, {incomplete} incomplete");
         assert!(right > 0 && incomplete > 0);
     }
+}
+
+#[test]
+fn whoever_begins_to_listen_at_any_moment_hears_what_is_right_or_says_what_is_missing() {
+    let (mut right, mut incomplete) = (0, 0);
+    for recording in recordings() {
+        let messages = split(&recording.read("esl.jsonl"));
+        let expected = recording.expected();
+        for from in 1..messages.len() {
+            for call in finished_when(&messages[from..], Ended::Recording) {
+                if call.incomplete.is_some() {
+                    incomplete += 1;
+                    continue;
+                }
+                let of_this = |it: &&_| call.linkedid.as_str() == linkedid(it);
+                let wanted = expected.calls.iter().filter(of_this).cloned().collect();
+                let wanted = Expected { calls: wanted };
+                let faults = faults(std::slice::from_ref(&call), &wanted, slack(&recording));
+                let name = &recording.name;
+                assert!(faults.is_empty(), "{name} from {from} on: {faults:?}");
+                right += 1;
+            }
+        }
+    }
+    println!("{right} right, {incomplete} incomplete");
+    assert!(right > 50 && incomplete > 50);
+}
+
+fn linkedid(call: &crate::expected::ExpectedCall) -> &str {
+    &call.linkedid
 }

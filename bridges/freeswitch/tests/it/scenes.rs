@@ -1,6 +1,6 @@
 //! What no recording of the tree holds, after what a live switch was seen to tell of it.
 
-use crate::expected::{Ended, finished, finished_when};
+use crate::expected::{Ended, finished, finished_by, finished_when};
 use crate::switch::{Switch, line};
 
 const CUSTOMER: &str = "998901110001";
@@ -48,6 +48,53 @@ fn an_agent_who_serves_two_customers_one_after_the_other_is_in_two_calls() {
         format!("two in city {OTHER} [101] 101 talk 2.0 of 3.0, whole"),
     ];
     assert_eq!(lines(&it), wanted);
+}
+
+#[test]
+fn an_agent_who_goes_on_waiting_in_a_queue_holds_no_call_back() {
+    let mut it = Switch::default();
+    it.at(0).dials("agent", "101").answers("agent");
+    for (n, cust) in ["one", "two", "three"].iter().enumerate() {
+        let from = 60_000 * u64::try_from(n).expect("few");
+        it.at(from + 1000).comes_in(cust, CUSTOMER).answers(cust);
+        it.at(from + 2000).bridges("agent", cust);
+        it.at(from + 5000).hangs_up(cust).unbridges("agent", cust);
+    }
+    // Somebody else calls the agent's colleague meanwhile.
+    it.at(200_000).comes_in("other", OTHER).hangs_up("other");
+    let told: Vec<String> = finished_by(&it.told, 201_000).iter().map(line).collect();
+    let served = |cust| format!("{cust} in city {CUSTOMER} [101] 101 talk 3.0 of 4.0, whole");
+    let unserved = format!("other in city {OTHER} [] - talk 0.0 of 0.0, whole");
+    assert_eq!(
+        told,
+        [served("one"), served("two"), served("three"), unserved]
+    );
+    // The agent goes home: there is nothing to tell of that.
+    it.at(300_000).hangs_up("agent");
+    assert_eq!(finished_when(&it.told, Ended::Everything).len(), 4);
+}
+
+#[test]
+fn colleagues_who_stay_in_the_room_hold_no_call_back() {
+    let mut it = Switch::default();
+    it.at(0).dials("p101", "101").answers("p101");
+    it.in_room("p101", "room", true);
+    it.at(1000).comes_in("cust", CUSTOMER).answers("cust");
+    it.in_room("cust", "room", true);
+    it.at(2000).dials("p102", "102").answers("p102");
+    it.in_room("p102", "room", true);
+    it.at(4000).hangs_up("cust").in_room("cust", "room", false);
+    it.at(9000).comes_in("late", OTHER).answers("late");
+    it.in_room("late", "room", true);
+    it.at(10_000).hangs_up("p101");
+    it.in_room("p101", "room", false);
+    it.at(12_000).hangs_up("late");
+    let told: Vec<String> = finished_by(&it.told, 13_000).iter().map(line).collect();
+    let wanted = [
+        format!("cust in city {CUSTOMER} [101 102] 102 talk 3.0 of 3.0, whole"),
+        format!("late in city {OTHER} [101 102] 102 talk 3.0 of 3.0, whole"),
+    ];
+    assert_eq!(told, wanted);
 }
 
 #[test]
