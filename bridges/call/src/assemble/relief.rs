@@ -14,8 +14,6 @@
 //! queue, or colleagues in a room, go on in a call of their own when all who came from outside are
 //! gone.
 
-use crate::event::Origin;
-use crate::facts::fact::Fact;
 use crate::facts::leg::Leg;
 use crate::facts::open::OpenCall;
 use crate::trunk::Endpoints;
@@ -45,10 +43,12 @@ impl OpenCall {
     }
 
     /// All who came from outside are gone, and who is left belongs to no call of theirs: each was
-    /// born in a call of her own, or was dialled by somebody who was.
+    /// born in a call of her own, or was dialled by somebody who was. Only where each channel tells
+    /// at its birth whose call it belongs to, and keeps its place to its end.
     pub(crate) fn is_left(&self, endpoints: &Endpoints) -> bool {
+        let tells = self.legs.values().any(|leg| leg.traits.is_some());
         let mut up = self.legs.values().filter(|leg| leg.is_up()).peekable();
-        if up.peek().is_none() || !self.has_past_customer(endpoints) || !self.keeps_places() {
+        if !tells || up.peek().is_none() || !self.has_past_customer(endpoints) {
             return false;
         }
         let outside = self.legs.values();
@@ -62,19 +62,6 @@ impl OpenCall {
             leg.is_telephone() && origin.is_some_and(|origin| !origins.contains(origin))
         };
         up.all(own) && (self.gaps.rootless || self.unheard_root().is_none())
-    }
-
-    /// Its channels stay what they are. Before Asterisk 12 another channel may take over the place of
-    /// one that hangs up, so that who was outside is there still.
-    fn keeps_places(&self) -> bool {
-        let tells = |leg: &Leg| {
-            let mut facts = leg.facts.iter();
-            let of_bridge =
-                |fact: &Fact| fact.origin == Origin::Channel && fact.what.passage().is_some();
-            leg.traits.is_some() || facts.any(of_bridge)
-        };
-        let mut legs = self.legs.values();
-        self.legs.values().any(tells) && legs.all(|leg| leg.names.iter().count() < 2)
     }
 
     /// The channel that was born in nobody's call, and in whose call this one was.
@@ -117,6 +104,10 @@ impl OpenCall {
         }
         let mut gone = self.clone();
         self.legs.retain(|id, _| !past.contains(id));
+        // Nobody waits for the end of what is past.
+        let goes_on = |id: &str| UniqueId::new(id).is_none_or(|id| !past.contains(&id));
+        let left = self.legs.values_mut();
+        left.for_each(|leg| leg.linkedids.retain(goes_on));
         gone.legs
             .retain(|id, leg| past.contains(id) || (leg.is_up() && leg.first < before));
         let heard = gone.times.heard;

@@ -49,6 +49,11 @@ impl TextHistory {
         room
     }
 
+    /// Forgets the texts of which this is not true.
+    pub(crate) fn retain(&mut self, keep: impl Fn(&str) -> bool) {
+        self.0.retain(|stamped| keep(&stamped.text));
+    }
+
     /// Whether this text was heard.
     pub(crate) fn has(&self, text: &str) -> bool {
         self.0.iter().any(|known| known.text == text)
