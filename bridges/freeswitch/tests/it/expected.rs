@@ -41,6 +41,7 @@ pub struct Recording {
 
 pub fn recordings() -> Vec<Recording> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recordings/freeswitch");
+    let folder = std::env::var_os("FREESWITCH_RECORDINGS").map_or(folder, PathBuf::from);
     let entries = fs::read_dir(folder).expect("the recordings");
     let paths = entries.map(|entry| entry.expect("an entry").path());
     let folders = paths.filter(|path| path.join("expected.json").exists());
@@ -103,6 +104,11 @@ pub fn settings() -> Settings {
     let others = [("gsm", "gateway/gsm"), ("gsm", "address/127.0.0.1:16001")];
     let endpoints = trunks.into_iter().chain(others);
     let endpoints = endpoints.chain([("one-o-one", "gateway/101")]);
+    let renamed = [
+        ("city", "gateway/8c5e6a70-9a5f-4be8"),
+        ("city", "address/127.0.0.1:17000"),
+    ];
+    let endpoints = endpoints.chain(renamed);
     let endpoints = endpoints.map(|(trunk, endpoint)| TrunkEndpoint::new(trunk, endpoint));
     Settings::new(Endpoints::new(endpoints.collect()).expect("no conflict"))
 }

@@ -3,8 +3,10 @@
 
 mod cdr;
 mod expected;
+mod filtered;
 mod gaps;
 mod hostile;
+mod journeys;
 mod metamorphic;
 mod moments;
 mod recordings;

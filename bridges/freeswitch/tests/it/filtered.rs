@@ -1,0 +1,98 @@
+//! The recordings as they come where only what the documents advise is asked for and published: the
+//! subscription of the event socket, and the filter of `deploy/freeswitch/amqp.conf.xml`.
+//!
+//! `FREESWITCH_RECORDINGS=DIR` takes recordings with all events in place of those of the tree.
+
+use crate::expected::{Recording, bodies, faults, finished, recordings, split};
+use crate::recordings::slack;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// A header of an event, plain or JSON, that bears no percent sign.
+fn header(event: &[u8], name: &str) -> String {
+    let text = format!("\n{}", String::from_utf8_lossy(event));
+    let [plain, json] = [format!("\n{name}: "), format!("\"{name}\":\"")];
+    let found = match text.trim_start().starts_with('{') {
+        true => text.split_once(&json).map(|(_, rest)| (rest, '"')),
+        false => text.split_once(&plain).map(|(_, rest)| (rest, '\n')),
+    };
+    let value = found.and_then(|(rest, end)| rest.split(end).next());
+    value.unwrap_or_default().replace("%3A", ":")
+}
+
+/// What is left of the messages.
+fn kept(messages: &[Vec<u8>], names: &BTreeSet<String>, subclass: Option<&str>) -> Vec<Vec<u8>> {
+    let wanted = |message: &&Vec<u8>| match header(message, "Event-Name").as_str() {
+        "CUSTOM" => {
+            let all = names.contains("CUSTOM");
+            all || subclass == Some(header(message, "Event-Subclass").as_str())
+        }
+        name => names.contains(name),
+    };
+    messages.iter().filter(wanted).cloned().collect()
+}
+
+fn all_are_told(messages: impl Fn(&Recording) -> Vec<Vec<u8>>) {
+    let mut wrong = Vec::new();
+    for recording in recordings() {
+        let calls = finished(&messages(&recording));
+        let faults = faults(&calls, &recording.expected(), slack(&recording));
+        let name = &recording.name;
+        wrong.extend(faults.into_iter().map(|fault| format!("{name}: {fault}")));
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// The events and the subclass that `event json …` names.
+fn subscribed() -> (BTreeSet<String>, String) {
+    let command = callbridge_freeswitch::subscription::command();
+    let words = command.strip_prefix("event json ").expect("a subscription");
+    let (events, subclass) = words.split_once(" CUSTOM ").expect("one of a module");
+    let events = events.split(' ').map(str::to_owned).collect();
+    (events, subclass.to_owned())
+}
+
+#[test]
+fn what_the_subscription_asks_for_of_plain_events_suffices() {
+    let (events, subclass) = subscribed();
+    all_are_told(|it| kept(&split(&it.read("esl.txt")), &events, Some(&subclass)));
+}
+
+#[test]
+fn what_the_subscription_asks_for_of_json_events_suffices() {
+    let (events, subclass) = subscribed();
+    all_are_told(|it| kept(&split(&it.read("esl.jsonl")), &events, Some(&subclass)));
+}
+
+#[test]
+fn what_the_filter_of_mod_amqp_publishes_suffices() {
+    let conf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/freeswitch/amqp.conf.xml");
+    let conf = std::fs::read_to_string(conf).expect("the page's file");
+    let (_, rest) = conf
+        .split_once("name=\"event_filter\" value=\"")
+        .expect("a filter");
+    let filter = rest.split('"').next().unwrap_or_default();
+    let events = filter
+        .split(',')
+        .map(|it| it.strip_prefix("SWITCH_EVENT_").expect("an event"));
+    let events: BTreeSet<String> = events.map(str::to_owned).collect();
+    all_are_told(|it| kept(&bodies(&it.read("amqp.jsonl")), &events, None));
+}
+
+#[test]
+fn a_filter_leaves_out_what_it_does_not_name() {
+    let told = b"\nEvent-Name: CUSTOM\nEvent-Subclass: callcenter%3A%3Ainfo\n".to_vec();
+    let only = BTreeSet::new();
+    assert!(
+        kept(
+            std::slice::from_ref(&told),
+            &only,
+            Some("conference::maintenance")
+        )
+        .is_empty()
+    );
+    assert_eq!(
+        kept(std::slice::from_ref(&told), &only, Some("callcenter::info")).len(),
+        1
+    );
+}

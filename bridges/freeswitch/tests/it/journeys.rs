@@ -1,0 +1,310 @@
+//! Calls that are led on: diverted, transferred, picked up, parked, queued, or dialled over several
+//! carriers, after what a live switch was seen to tell of them.
+
+use crate::expected::finished;
+use crate::switch::{Switch, line};
+
+const CUSTOMER: &str = "998901110001";
+const OTHER: &str = "998901110002";
+const MOBILE: &str = "998935550000";
+
+fn lines(switch: &Switch) -> Vec<String> {
+    finished(&switch.told).iter().map(line).collect()
+}
+
+/// 101 answers the customer after a second, on the channels `cust` and `p101`.
+fn talking(switch: &mut Switch) {
+    switch.at(0).comes_in("cust", CUSTOMER);
+    switch.rings("p101", "101", ("cust", "cust")).at(1000);
+    switch
+        .answers("p101")
+        .answers("cust")
+        .bridges("cust", "p101");
+}
+
+/// 101 calls the customer over `city`, who answers after a second: `p101` and `far`.
+fn calling(switch: &mut Switch) {
+    switch.at(0).dials("p101", "101");
+    switch.dials_out("far", ("city", CUSTOMER), ("p101", "p101"));
+    switch.at(1000).answers("far").answers("p101");
+    switch.bridges("p101", "far");
+}
+
+#[test]
+fn a_telephone_that_diverts_to_a_mobile_leaves_an_inbound_call_that_was_answered_outside() {
+    let mut it = Switch::default();
+    let call = ("cust", "cust");
+    it.at(0)
+        .comes_in("cust", CUSTOMER)
+        .rings("p101", "101", call);
+    it.at(200).hangs_up("p101");
+    it.dials_out("mobile", ("gsm", MOBILE), call).at(2000);
+    it.answers("mobile")
+        .answers("cust")
+        .bridges("cust", "mobile");
+    it.at(6000).hangs_up("cust").hangs_up("mobile");
+    let wanted = format!("cust in city {CUSTOMER} [] - talk 4.0 of 6.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+}
+
+#[test]
+fn a_transfer_to_somebody_outside_is_talk_of_the_one_inbound_call() {
+    let mut it = Switch::default();
+    talking(&mut it);
+    it.at(4000).hangs_up("p101").unbridges("cust", "p101");
+    it.dials_out("mobile", ("gsm", MOBILE), ("cust", "cust"));
+    it.at(6000).answers("mobile").bridges("cust", "mobile");
+    it.at(9000).hangs_up("mobile").unbridges("cust", "mobile");
+    it.hangs_up("cust");
+    let wanted = format!("cust in city {CUSTOMER} [101] 101 talk 6.0 of 9.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+}
+
+#[test]
+fn a_transfer_by_refer_while_the_other_telephone_rings_joins_the_two_calls() {
+    let mut it = Switch::default();
+    talking(&mut it);
+    it.at(4000).dials("p101b", "101");
+    it.rings("p102", "102", ("p101b", "p101b"));
+    it.at(6000).unbridges("cust", "p101").hangs_up("p101");
+    it.hangs_up("p101b");
+    it.at(8000).answers("p102").bridges("cust", "p102");
+    it.at(11_000).hangs_up("cust").hangs_up("p102");
+    let wanted = format!("cust in city {CUSTOMER} [101 102] 102 talk 8.0 of 11.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+}
+
+#[test]
+fn whoever_is_called_out_may_be_handed_on_by_feature_code_and_the_consultation_is_no_talk() {
+    let mut it = Switch::default();
+    calling(&mut it);
+    it.at(4000).consults("p101", true);
+    it.rings("p102", "102", ("p101", "p101")).at(5000);
+    it.answers("p102").bridges("p101", "p102").at(7000);
+    it.hangs_up("p101").unbridges("p101", "p102");
+    it.unbridges("p101", "far").bridges("p102", "far");
+    it.at(10_000).hangs_up("far").hangs_up("p102");
+    let wanted = format!("p101 out city {CUSTOMER} [101 102] 102 talk 6.0 of 10.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+}
+
+#[test]
+fn the_second_carrier_takes_the_call_that_the_first_refused() {
+    let mut it = Switch::default();
+    let call = ("p101", "p101");
+    it.at(0).dials("p101", "101");
+    it.dials_out("first", ("gsm", CUSTOMER), call);
+    it.at(1000).hangs_up("first");
+    it.dials_out("second", ("city", CUSTOMER), call).at(3000);
+    it.answers("second")
+        .answers("p101")
+        .bridges("p101", "second");
+    it.at(7000).hangs_up("second").hangs_up("p101");
+    let wanted = format!("p101 out city {CUSTOMER} [101] 101 talk 4.0 of 7.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+}
+
+#[test]
+fn of_two_carriers_that_are_tried_at_once_the_one_that_answers_carries_the_call() {
+    let mut it = Switch::default();
+    let call = ("p101", "p101");
+    it.at(0).dials("p101", "101");
+    it.dials_out("one", ("city", CUSTOMER), call);
+    it.dials_out("two", ("gsm", CUSTOMER), call).at(2000);
+    it.answers("one").hangs_up("two").answers("p101");
+    it.bridges("p101", "one").at(5000);
+    it.hangs_up("p101").hangs_up("one");
+    let wanted = format!("p101 out city {CUSTOMER} [101] 101 talk 3.0 of 5.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+}
+
+#[test]
+fn a_group_of_a_telephone_and_a_mobile_is_answered_by_the_mobile() {
+    let mut it = Switch::default();
+    let call = ("cust", "cust");
+    it.at(0)
+        .comes_in("cust", CUSTOMER)
+        .rings("p101", "101", call);
+    it.dials_out("mobile", ("gsm", MOBILE), call).at(2000);
+    it.answers("mobile").hangs_up("p101").answers("cust");
+    it.bridges("cust", "mobile").at(5000);
+    it.hangs_up("cust").hangs_up("mobile");
+    let wanted = format!("cust in city {CUSTOMER} [] - talk 3.0 of 5.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+}
+
+#[test]
+fn a_mobile_that_pressed_the_key_talks_from_then_on() {
+    let mut it = Switch::default();
+    it.at(0).comes_in("cust", CUSTOMER);
+    it.dials_out("mobile", ("gsm", MOBILE), ("cust", "cust"));
+    it.at(2000).answers("mobile").at(5000).answers("cust");
+    it.bridges("cust", "mobile").at(9000);
+    it.hangs_up("mobile")
+        .unbridges("cust", "mobile")
+        .hangs_up("cust");
+    let wanted = format!("cust in city {CUSTOMER} [] - talk 4.0 of 9.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+}
+
+#[test]
+fn who_rings_on_two_telephones_of_one_extension_is_one_extension() {
+    let mut it = Switch::default();
+    let call = ("cust", "cust");
+    it.at(0).comes_in("cust", CUSTOMER);
+    it.rings("desk", "101", call).rings("soft", "101", call);
+    it.at(8000)
+        .hangs_up("cust")
+        .hangs_up("desk")
+        .hangs_up("soft");
+    let wanted = format!("cust in city {CUSTOMER} [] 101 talk 0.0 of 8.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+}
+
+#[test]
+fn two_parked_customers_share_a_lot_and_nothing_else() {
+    let mut it = Switch::default();
+    for (cust, phone, number) in [("one", "p101", CUSTOMER), ("two", "p102", OTHER)] {
+        it.at(0).comes_in(cust, number);
+        it.rings(phone, &phone[1..], (cust, cust)).at(1000);
+        it.answers(phone).answers(cust).bridges(cust, phone);
+        it.at(3000).hangs_up(phone).unbridges(cust, phone);
+    }
+    // Retrieved each by another telephone; the bridge is told before the answer.
+    it.at(5000)
+        .dials("p103", "103")
+        .bridges("one", "p103")
+        .answers("p103");
+    it.at(6000)
+        .dials("p104", "104")
+        .bridges("two", "p104")
+        .answers("p104");
+    it.at(8000)
+        .hangs_up("p103")
+        .unbridges("one", "p103")
+        .hangs_up("one");
+    it.at(9000)
+        .hangs_up("two")
+        .unbridges("two", "p104")
+        .hangs_up("p104");
+    let wanted = [
+        format!("one in city {CUSTOMER} [101 103] 103 talk 5.0 of 8.0, whole"),
+        format!("two in city {OTHER} [102 104] 104 talk 5.0 of 9.0, whole"),
+    ];
+    assert_eq!(lines(&it), wanted);
+}
+
+#[test]
+fn an_agent_whom_the_queue_calls_is_tied_to_the_customer_by_the_bridge_alone() {
+    let mut it = Switch::default();
+    it.at(0).comes_in("cust", CUSTOMER).answers("cust");
+    it.rings("p101", "101", ("", "")).at(3000);
+    it.answers("p101").bridges("p101", "cust").at(7000);
+    it.hangs_up("p101")
+        .unbridges("p101", "cust")
+        .hangs_up("cust");
+    let wanted = format!("cust in city {CUSTOMER} [101] 101 talk 4.0 of 7.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+}
+
+#[test]
+fn a_customer_who_is_called_first_may_wait_in_a_queue_for_an_agent() {
+    let mut it = Switch::default();
+    let member = [("variable_cc_member_session_uuid", "far")];
+    it.at(0).dials_out("far", ("city", CUSTOMER), ("", ""));
+    it.at(2000).answers("far");
+    it.rings_with("p101", "101", ("", ""), &member).at(4000);
+    it.hangs_up("p101");
+    it.rings_with("p102", "102", ("", ""), &member).at(5000);
+    it.answers("p102").bridges("far", "p102").at(8000);
+    it.hangs_up("far").unbridges("far", "p102").hangs_up("p102");
+    let wanted = format!("far out city {CUSTOMER} [102] 102 talk 3.0 of 8.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+}
+
+#[test]
+fn a_survey_after_the_talk_lasts_and_is_no_talk() {
+    let mut it = Switch::default();
+    talking(&mut it);
+    it.at(4000).hangs_up("p101").unbridges("cust", "p101");
+    it.at(12_000).hangs_up("cust");
+    let wanted = format!("cust in city {CUSTOMER} [101] 101 talk 3.0 of 12.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+}
+
+#[test]
+fn a_call_between_colleagues_that_is_handed_outside_is_outbound() {
+    let mut it = Switch::default();
+    let call = ("p101", "p101");
+    it.at(0).dials("p101", "101").rings("p102", "102", call);
+    it.at(1000)
+        .answers("p102")
+        .answers("p101")
+        .bridges("p101", "p102");
+    it.at(4000).hangs_up("p102").unbridges("p101", "p102");
+    it.dials_out("far", ("city", CUSTOMER), call).at(6000);
+    it.answers("far").bridges("p101", "far").at(9000);
+    it.hangs_up("far").unbridges("p101", "far").hangs_up("p101");
+    let wanted = format!("p101 out city {CUSTOMER} [101] 101 talk 3.0 of 9.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+}
+
+#[test]
+fn two_loopbacks_of_a_group_ring_and_one_of_them_wins() {
+    let mut it = Switch::default();
+    it.at(0).comes_in("cust", CUSTOMER);
+    for (a, b, phone) in [("a1", "b1", "101"), ("a2", "b2", "102")] {
+        it.half(
+            a,
+            &format!("loopback/{phone}-a"),
+            (false, ""),
+            ("cust", "cust"),
+        );
+        it.half(b, &format!("loopback/{phone}-b"), (true, a), ("", ""));
+        it.rings(phone, phone, (b, b));
+    }
+    it.at(2000)
+        .answers("102")
+        .answers("b2")
+        .bridges("b2", "102");
+    it.answers("a2").answers("cust").bridges("cust", "a2");
+    it.hangs_up("a1").hangs_up("b1").hangs_up("101").at(4000);
+    it.unbridges("b2", "102").unbridges("cust", "a2");
+    it.hangs_up("a2").hangs_up("b2").bridges("cust", "102");
+    it.at(7000).hangs_up("102").unbridges("cust", "102");
+    it.hangs_up("cust");
+    let wanted = format!("cust in city {CUSTOMER} [102] 102 talk 5.0 of 7.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+}
+
+#[test]
+fn a_colleague_who_picks_the_call_up_has_a_call_of_her_own_and_is_not_its_root() {
+    let mut it = Switch::default();
+    // Her telephone was off the hook before the customer called.
+    it.at(0).dials("p103", "103");
+    it.at(1000).comes_in("cust", CUSTOMER);
+    it.rings("p102", "102", ("cust", "cust")).at(3000);
+    it.hangs_up("p102").answers("p103").answers("cust");
+    it.bridges("p103", "cust").at(6000);
+    it.hangs_up("cust")
+        .unbridges("p103", "cust")
+        .hangs_up("p103");
+    let wanted = format!("cust in city {CUSTOMER} [103] 103 talk 3.0 of 5.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+}
+
+#[test]
+fn a_conference_that_the_customer_is_called_into_and_a_colleague_is_called_into() {
+    let mut it = Switch::default();
+    talking(&mut it);
+    it.at(3000).unbridges("cust", "p101");
+    it.in_room("cust", "room", true)
+        .in_room("p101", "room", true);
+    it.rings("p102", "102", ("", "")).at(5000);
+    it.answers("p102").in_room("p102", "room", true).at(7000);
+    it.in_room("p101", "room", false).hangs_up("p101").at(9000);
+    it.hangs_up("cust").in_room("cust", "room", false);
+    it.hangs_up("p102");
+    let wanted = format!("cust in city {CUSTOMER} [101 102] 102 talk 8.0 of 9.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+}
