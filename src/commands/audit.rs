@@ -5,10 +5,11 @@ use super::explain;
 use crate::config::command::{Asking, Audit};
 use crate::failure::Failure;
 use crate::stdout::print;
-use callbridge_audit::{FileCall, Listening, Report, account};
+use callbridge_audit::{FileCall, Listening, Report, account, records};
 use callbridge_call::FinishedCall;
 use callbridge_control::protocol::ControlRequest;
 use callbridge_explain::reading::{PbxCall, Reading, Told};
+use callbridge_formats::Format;
 use callbridge_intake::unmatched::device;
 use callbridge_mapping::journal;
 use callbridge_mapping::people::People;
@@ -71,11 +72,21 @@ fn read(
     mut each: impl FnMut(FileCall, (String, FinishedCall)),
 ) -> Result<(), Failure> {
     let rules = &audit.config.rules;
-    let mut file = explain::open(&audit.file)?;
-    let mut reading = Reading::new(explain::rules(&audit.config, audit.format));
     let wrong = |error: std::io::Error| {
         Failure::new(Code::Input, format!("{}: {error}", audit.file.display()))
     };
+    let is_cdr = audit.format == Format::CdrCsv;
+    let lines = is_cdr.then(|| records::open(&audit.file, audit.from));
+    let (mut file, format): (Box<dyn std::io::Read>, _) =
+        match lines.transpose().map_err(wrong)?.flatten() {
+            Some(lines) => (Box::new(lines), Format::FreeswitchCdr),
+            None if is_cdr => {
+                let format = records::format_of(&audit.file, audit.format);
+                (Box::new(explain::open(&audit.file)?), format)
+            }
+            None => (Box::new(explain::open(&audit.file)?), audit.format),
+        };
+    let mut reading = Reading::new(explain::rules(&audit.config, format));
     loop {
         let read = match file.read(reading.space(PIECE_BYTES)) {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
@@ -108,7 +119,7 @@ fn read(
     let counts = reading.counts();
     let unreadable = counts
         .is_doubtful()
-        .then(|| explain::unreadable(&audit.file, audit.format, counts.is_readable()));
+        .then(|| explain::unreadable(&audit.file, format, counts.is_readable()));
     match unreadable.flatten() {
         Some(words) => Err(Failure::new(Code::Input, words)),
         None => Ok(()),

@@ -70,3 +70,34 @@ async fn each_call_of_a_folder_of_records_is_journaled_once_over_a_kill_as_an_es
     );
     program.terminate().await;
 }
+
+#[tokio::test]
+async fn a_folder_of_records_is_audited_against_what_the_events_told() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    std::fs::create_dir(place.at("cdr")).expect("a folder");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/freeswitch");
+    let mut ids: Vec<String> = SCENARIOS.iter().map(|name| put(&place, name)).collect();
+    // Of the last call the switch wrote records, and nobody heard its events.
+    let missed = ids.pop().expect("five");
+    for name in &SCENARIOS[..4] {
+        let events = std::fs::read(root.join(name).join("esl.jsonl"));
+        place.append("events", &events.expect("recorded"));
+    }
+    let source = place.file("events", "freeswitch");
+    let mut program = place.run(&crm.url(), &[&source, TRUNK, RATE_FLAG]);
+    program.settled(4).await;
+    let cdr = format!("--cdr={}", place.path("cdr"));
+    let flags = ["audit", &cdr, TRUNK, "--pbx-id=pbx1", "--json"];
+    let output = place.command(&flags).await;
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(
+        (&report["file"], &report["journaled"]),
+        (&5.into(), &4.into())
+    );
+    let unexplained = report["unexplained"].as_array().expect("a list");
+    let found: Vec<&Value> = unexplained.iter().map(|it| &it["linkedid"]).collect();
+    assert_eq!(found, [missed.as_str()], "{report}");
+    program.terminate().await;
+}

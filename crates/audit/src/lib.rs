@@ -3,14 +3,16 @@
 //! In come the calls that the file tells of ([`FileCall`]), what the state says of each
 //! ([`CallFate`]), and when nobody listened ([`Listening`]); out goes a [`Report`] in which each
 //! call stands once: `file = journaled + forwarded + dead + parked + discarded + underWay +
-//! internal + skipped + unexplained`. Pure: no file, no clock.
+//! internal + skipped + unexplained`. Pure, but for [`records`]: no file, no clock.
 //!
 //! | module | what lives there |
 //! |---|---|
 //! | [`cause`] | why a call may be unexplained |
+//! | [`records`] | the file, or a folder with a file a record, as one stream |
 //! | [`report`] | the sum, as JSON and for people |
 
 pub mod cause;
+pub mod records;
 pub mod report;
 
 pub use cause::{Cause, Listening};

@@ -14,7 +14,8 @@ Exit: 0 each call of the file is explained, 1 some are not.";
 /// `audit`
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct AuditFlags {
-    /// The PBX's file of call detail records: a call is known by them, its times are estimates
+    /// The PBX's file of call detail records, or FreeSWITCH's folder of them: a call is known by
+    /// them, its times are estimates
     #[arg(long, value_name = "FILE")]
     pub cdr: Option<String>,
     /// The PBX's file of channel events (cel_custom)

@@ -1,0 +1,210 @@
+//! What `--cdr` names, as one stream: a file as it is, a folder with a file a record (FreeSWITCH's
+//! `mod_json_cdr`) as a line a record, in the order in which the calls ended.
+//!
+//! The one module of this crate that reads files.
+
+use callbridge_call::EventTime;
+use callbridge_formats::likeness::{LOOKED_AT_MAX, Likeness};
+use callbridge_formats::{Format, MESSAGE_BYTES_MAX};
+use callbridge_model::plain_file;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Cursor, Read};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Folders within folders: `mod_json_cdr` begins another one when it rotates.
+const DEPTH_MAX: usize = 3;
+/// In a record, when its channel was over.
+const ENDED: &[u8] = b"\"end_uepoch\":\"";
+/// A record is written so soon after the end of its channel, by whatever clock.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(2 * 86_400);
+
+/// The records of a folder, or the only one of a file, a line each.
+#[derive(Debug)]
+pub struct RecordLines {
+    left: VecDeque<PathBuf>,
+    line: Cursor<Vec<u8>>,
+}
+
+/// The records under `path` that ended `since` then or later, or may have; `None` for a file whose
+/// records are lines or rows, which is read as it is.
+///
+/// # Errors
+/// The system's, with the path that cannot be read.
+pub fn open(path: &Path, since: Option<EventTime>) -> io::Result<Option<RecordLines>> {
+    let about = match std::fs::metadata(path) {
+        Ok(about) => about,
+        // Whoever opens it says so.
+        Err(_) => return Ok(None),
+    };
+    let mut left = Vec::new();
+    if about.is_dir() {
+        gather(path, DEPTH_MAX, since, &mut left)?;
+    } else if about.is_file() && is_one_record(path)? {
+        left.push((0, path.to_owned()));
+    } else {
+        return Ok(None);
+    }
+    left.sort_unstable();
+    Ok(Some(RecordLines {
+        left: left.into_iter().map(|(_, path)| path).collect(),
+        line: Cursor::default(),
+    }))
+}
+
+/// How a file of `--cdr` is written: by what it looks like, else as `usual`.
+pub fn format_of(path: &Path, usual: Format) -> Format {
+    let is_file = std::fs::metadata(path).is_ok_and(|it| it.is_file());
+    let beginning = is_file.then(|| beginning(path).ok()).flatten();
+    let like = beginning.and_then(|it| Likeness::of(&it)?.format);
+    like.filter(|it| it.only_cdrs()).unwrap_or(usual)
+}
+
+fn beginning(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let most = LOOKED_AT_MAX as u64;
+    File::open(path)?.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The file holds one record over several lines.
+fn is_one_record(path: &Path) -> io::Result<bool> {
+    let bytes = beginning(path).map_err(|error| named(path, &error))?;
+    let is_object = bytes.trim_ascii_start().starts_with(b"{");
+    let lines = Likeness::of(&bytes).and_then(|it| it.format);
+    let whole = || Likeness::of(&in_a_line(bytes.clone())).and_then(|it| it.format);
+    Ok(is_object && lines.is_none() && whole() == Some(Format::FreeswitchCdr))
+}
+
+/// The plain files of a folder, each with its place in time; what is hidden, and what links lead
+/// to, is left out.
+fn gather(
+    folder: &Path,
+    depth: usize,
+    since: Option<EventTime>,
+    found: &mut Vec<(i64, PathBuf)>,
+) -> io::Result<()> {
+    let wrong = |error: io::Error| named(folder, &error);
+    for entry in std::fs::read_dir(folder).map_err(wrong)? {
+        let entry = entry.map_err(wrong)?;
+        let path = entry.path();
+        // It may be gone by now.
+        let Ok(about) = entry.metadata() else {
+            continue;
+        };
+        if entry.file_name().as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
+        let changed = EventTime::from_seconds(about.mtime());
+        let is_old = since.is_some_and(|since| changed.plus(WRITTEN_WITHIN) < since);
+        if about.is_dir() && depth > 1 {
+            gather(&path, depth - 1, since, found)?;
+        } else if about.is_file() && !is_old {
+            // A folder that was copied has the time of the copy on all its files.
+            let ended = ended(&record(&path)?).unwrap_or(changed.micros());
+            found.push((ended, path));
+        }
+    }
+    Ok(())
+}
+
+fn record(path: &Path) -> io::Result<Vec<u8>> {
+    let most = MESSAGE_BYTES_MAX as u64;
+    plain_file::read(path, most).map_err(|error| named(path, &error))
+}
+
+/// When the channel of a record was over, in microseconds, where it says so.
+fn ended(record: &[u8]) -> Option<i64> {
+    let mut places = record.windows(ENDED.len());
+    let from = places.position(|it| it == ENDED)? + ENDED.len();
+    let digits = record[from..].split(|byte| !byte.is_ascii_digit()).next()?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// A text of JSON in one line: within its strings no line ends.
+fn in_a_line(mut text: Vec<u8>) -> Vec<u8> {
+    let ends = text.iter_mut().filter(|it| matches!(it, b'\n' | b'\r'));
+    ends.for_each(|byte| *byte = b' ');
+    text.push(b'\n');
+    text
+}
+
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+impl Read for RecordLines {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let read = self.line.read(buffer)?;
+            if read > 0 || buffer.is_empty() {
+                return Ok(read);
+            }
+            let Some(next) = self.left.pop_front() else {
+                return Ok(0);
+            };
+            match record(&next) {
+                Ok(record) => self.line = Cursor::new(in_a_line(record)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn all(path: &Path, since: Option<EventTime>) -> String {
+        let mut text = String::new();
+        let mut lines = open(path, since).expect("readable").expect("records");
+        lines.read_to_string(&mut text).expect("text");
+        text
+    }
+
+    fn leg(ended: u64) -> String {
+        format!("{{\n\"variables\": {{\"end_uepoch\":\"{ended}\"}}}}")
+    }
+
+    #[test]
+    fn a_folder_is_a_line_a_record_in_the_order_of_their_ends_and_rotated_ones_belong_to_it() {
+        let place = tempfile::tempdir().expect("a folder");
+        let rotated = place.path().join("json_cdr.2026-11-20");
+        fs::create_dir(&rotated).expect("a folder");
+        fs::write(place.path().join("a.cdr.json"), leg(30)).expect("written");
+        fs::write(place.path().join("b.cdr.json"), leg(20)).expect("written");
+        fs::write(place.path().join(".c.cdr.json"), leg(25)).expect("written");
+        fs::write(rotated.join("z.cdr.json"), leg(10)).expect("written");
+        std::os::unix::fs::symlink("/etc/passwd", place.path().join("link")).expect("a link");
+        let text = all(place.path(), None);
+        let ends: Vec<&str> = text.lines().filter_map(|it| it.split('"').nth(5)).collect();
+        assert_eq!(ends, ["10", "20", "30"], "{text}");
+        // Files that were written long before the day that is asked for are not read.
+        let later = EventTime::from_seconds(i64::from(u32::MAX));
+        assert_eq!(all(place.path(), Some(later)), "");
+    }
+
+    #[test]
+    fn a_file_is_read_as_it_looks() {
+        let place = tempfile::tempdir().expect("a folder");
+        let path = place.path().join("cdr");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recordings/freeswitch");
+        let lines = fs::read_to_string(root.join("hold/json_cdr.jsonl")).expect("recorded");
+        fs::write(&path, &lines).expect("written");
+        assert!(open(&path, None).expect("readable").is_none(), "as it is");
+        assert_eq!(format_of(&path, Format::CdrCsv), Format::FreeswitchCdr);
+        // One record by itself, written over several lines.
+        let first = lines.lines().next().expect("a record");
+        fs::write(&path, first.replacen(',', ",\n  ", 9)).expect("written");
+        assert_eq!(all(&path, None).lines().count(), 1);
+        fs::write(&path, "\"\",\"101\",\"102\"\n").expect("written");
+        assert!(open(&path, None).expect("readable").is_none());
+        assert_eq!(format_of(&path, Format::CdrCsv), Format::CdrCsv);
+        let missing = place.path().join("missing");
+        assert!(open(&missing, None).expect("told later").is_none());
+    }
+}
