@@ -26,4 +26,4 @@ pub(crate) mod options;
 pub(crate) mod variables;
 
 pub(crate) use checked::Config;
-pub(crate) use checking::init::missing as missing_answers;
+pub(crate) use checking::init::{missing as missing_answers, secret_kind};

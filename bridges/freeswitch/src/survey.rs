@@ -4,13 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The questions, each answered in its turn.
-pub const QUESTIONS: [&str; 4] = [
+pub const QUESTIONS: [&str; 5] = [
     "version",
     "show channels as json",
     "sofia status",
     "module_exists mod_amqp",
+    "show registrations as json",
 ];
-/// Gateways and profiles kept.
+/// Gateways, profiles and telephones kept.
 const NAMES_MAX: usize = 2_000;
 /// Names told in one line.
 const TOLD_MAX: usize = 10;
@@ -39,6 +40,8 @@ pub struct SwitchFacts {
     pub gateways: Option<BTreeMap<String, SwitchGateway>>,
     /// Its SIP profiles.
     pub profiles: BTreeSet<String>,
+    /// Whose telephones are logged in.
+    pub extensions: BTreeSet<String>,
     /// mod_amqp is loaded; `None` where it does not say.
     pub publishes: Option<bool>,
     /// The password is the one that everybody knows.
@@ -121,6 +124,7 @@ impl Survey {
                     _ => None,
                 }
             }
+            Some("show registrations as json") if !refused => facts.hear_registrations(answer),
             Some(_) | None => {}
         }
     }
@@ -167,6 +171,24 @@ impl SwitchFacts {
                 _ => {}
             }
         }
+    }
+
+    /// `{"row_count":1,"rows":[{"reg_user":"101","realm":"pbx.lab",…}]}`; no rows where nobody is.
+    fn hear_registrations(&mut self, list: &[u8]) {
+        #[derive(serde::Deserialize)]
+        struct Registrations {
+            #[serde(default)]
+            rows: Vec<Registration>,
+        }
+        #[derive(serde::Deserialize)]
+        struct Registration {
+            #[serde(default)]
+            reg_user: String,
+        }
+        let list: Option<Registrations> = serde_json::from_slice(list).ok();
+        let users = list.into_iter().flat_map(|it| it.rows);
+        let users = users.map(|it| it.reg_user).filter(|it| !it.is_empty());
+        self.extensions.extend(users.take(NAMES_MAX));
     }
 
     /// What does not fit: `trunks` are names with their endpoints, `broker` whether its events are

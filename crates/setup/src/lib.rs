@@ -7,6 +7,7 @@
 //! | [`kind`] | trunk or telephone: by what is known of an endpoint, with the reason |
 //! | [`local_conf`] | the same facts, from the PBX's own configuration files |
 //! | [`proposal`] | what is proposed of all endpoints |
+//! | [`switch`] | the same of a FreeSWITCH: gateways and telephones |
 //! | [`zone`] | the zone of the PBX, and whether its clock is right |
 //! | [`flags_file`] | the text of `NAME.flags` |
 //! | [`snippet`] | the lines that the PBX still lacks |
@@ -19,4 +20,5 @@ pub mod local_conf;
 pub mod proposal;
 pub mod question;
 pub mod snippet;
+pub mod switch;
 pub mod zone;

@@ -55,9 +55,8 @@ pub fn propose(endpoints: &EndpointList) -> Vec<ProposedEndpoint> {
 
 /// A trunk's name, made of its endpoint's device; `taken` are those that others have.
 pub fn trunk_name(endpoint: &str, taken: &[String]) -> String {
-    let device = endpoint
-        .split_once('/')
-        .map_or(endpoint, |(_, device)| device);
+    let first = endpoint.split('|').next().unwrap_or_default();
+    let device = first.split_once('/').map_or(first, |(_, device)| device);
     let good = |c: char| match c.is_ascii_alphanumeric() || "-_.".contains(c) {
         true => c,
         false => '-',
@@ -102,6 +101,10 @@ mod tests {
         assert_eq!(trunk_name("SIP/x7", &["x7".to_owned()]), "x7-2");
         assert_eq!(trunk_name("DAHDI/i1/9987", &[]), "i1-9987");
         assert_eq!(trunk_name("PJSIP/=,=", &[]), "trunk");
+        assert_eq!(
+            trunk_name("gateway/city|address/10.0.0.1:5060", &[]),
+            "city"
+        );
         assert_eq!(extension("PJSIP/101"), "101");
     }
 }

@@ -34,7 +34,10 @@ impl SetupQuestion {
     /// What a person reads.
     pub const fn words(self) -> &'static str {
         match self {
-            Self::PbxAddress => "Address of the PBX's manager (AMI), as HOST or HOST:PORT",
+            Self::PbxAddress => {
+                "Address of the PBX's manager (AMI), as HOST or HOST:PORT; of a FreeSWITCH as \
+                 esl://HOST"
+            }
             Self::Account => "Manager account (a heading of manager.conf)",
             Self::AccountSecret => "Its secret (not shown)",
             Self::CrmAddress => "Address of the CRM's API, as https://crm.example.com",
@@ -66,11 +69,13 @@ impl SetupQuestion {
         match self {
             Self::PbxAddress | Self::Account => (
                 "--source",
-                "is missing: the PBX and its manager account, as ami://USER@HOST",
+                "is missing: the PBX and its manager account, as ami://USER@HOST, or a FreeSWITCH \
+                 as esl://HOST",
             ),
             Self::AccountSecret => (
                 "--source",
-                "its secret is missing: give secret-file= in the URL, or CALLBRIDGE_AMI_SECRET",
+                "its secret is missing: give secret-file= in the URL, or CALLBRIDGE_AMI_SECRET \
+                 (CALLBRIDGE_ESL_SECRET for esl://)",
             ),
             Self::CrmAddress => (
                 "--crm-url",
@@ -93,13 +98,24 @@ impl SetupQuestion {
     }
 }
 
+/// The address is that of a FreeSWITCH's event socket, which has a password and no account.
+pub fn is_event_socket(address: &str) -> bool {
+    address.trim().starts_with("esl://")
+}
+
 /// The source of these answers, as `--source` takes it: `ami://USER@HOST:PORT`.
 ///
 /// # Errors
 /// In words, where the address or the account can stand in no URL.
 pub fn source_url(address: &str, account: &str) -> Result<String, String> {
     let address = address.trim();
-    let address = address.strip_prefix("ami://").unwrap_or(address);
+    let socket = address.strip_prefix("esl://");
+    let address = socket.or(address.strip_prefix("ami://")).unwrap_or(address);
+    // The password crosses the line as it is: to another host only where that is wanted.
+    let (address, clear) = match address.strip_suffix("?clear=yes") {
+        Some(address) if socket.is_some() => (address, "?clear=yes"),
+        Some(_) | None => (address, ""),
+    };
     let plain = |text: &str, more: &str| {
         let good = |c: char| c.is_ascii_alphanumeric() || more.contains(c);
         !text.is_empty() && text.chars().all(good)
@@ -108,6 +124,9 @@ pub fn source_url(address: &str, account: &str) -> Result<String, String> {
         return Err(format!(
             "`{address}` is no address: give HOST or HOST:PORT, as 192.168.1.10:5038"
         ));
+    }
+    if socket.is_some() {
+        return Ok(format!("esl://{address}{clear}"));
     }
     if !plain(account, ".-_") {
         return Err(format!(
@@ -143,5 +162,11 @@ mod tests {
             assert!(of(wrong).is_err(), "{wrong}");
         }
         assert!(source_url("h", "a@b").is_err());
+        // A FreeSWITCH has no account.
+        for socket in ["esl://10.0.0.5", "esl://pbx:8022?clear=yes"] {
+            assert!(is_event_socket(socket));
+            assert_eq!(source_url(socket, ""), Ok(socket.to_owned()));
+        }
+        assert!(source_url("esl://h?secret-file=/etc/shadow", "").is_err());
     }
 }

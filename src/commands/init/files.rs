@@ -3,6 +3,7 @@
 use super::person::Person;
 use super::{Answers, left, pbx, written};
 use crate::config::checked::TokenFrom;
+use crate::config::secret_kind;
 use crate::failure::Failure;
 use callbridge_model::environment::{ETC, credstore};
 use callbridge_model::exit::Code;
@@ -12,7 +13,6 @@ use callbridge_setup::difference::difference;
 use callbridge_setup::flags_file;
 use callbridge_setup::kind::EndpointKind;
 use callbridge_setup::proposal::{extension, propose};
-use callbridge_source::url::Transport;
 use rustix::fs::{Access, access};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -57,14 +57,13 @@ pub(crate) fn plan(answers: &Answers<'_>, shown: &pbx::ShownPbx) -> Result<Plann
             secret: true,
         });
     };
-    let ami =
-        |url: &callbridge_source::url::SourceUrl| matches!(url.transport, Transport::Ami { .. });
-    let mut managers = config.sources.iter().filter(|source| ami(&source.url));
+    let lines = config.sources.iter();
+    let mut lines = lines.filter_map(|it| Some((it, secret_kind(&it.url.transport)?)));
     // One credential for all: what has a file of its own beside others keeps it.
-    if let (Some(only), None) = (managers.next(), managers.next())
+    if let (Some((only, kind)), None) = (lines.next(), lines.next())
         && let Some(place) = &only.secret
     {
-        secret(SecretKind::Ami, &place.read()?);
+        secret(kind, &place.read()?);
         for url in &mut flags.sources.source {
             *url = without_secret_file(url);
         }
@@ -103,7 +102,7 @@ pub(crate) fn plan(answers: &Answers<'_>, shown: &pbx::ShownPbx) -> Result<Plann
 
 /// The telephones, for whoever writes the list of employees.
 fn notes(shown: &pbx::ShownPbx) -> Vec<String> {
-    let all = propose(&shown.endpoints);
+    let all = [shown.switch.clone(), propose(&shown.endpoints)].concat();
     let telephones = all.iter().filter(|it| it.kind == EndpointKind::Telephone);
     let names: Vec<&str> = telephones.map(|it| extension(&it.endpoint)).collect();
     if names.is_empty() {

@@ -5,14 +5,18 @@ use super::person::Person;
 use crate::commands::check::finding::CheckFinding;
 use crate::commands::check::{account, inward, manager_conf};
 use crate::config::checked::{Config, SourceConfig};
+use crate::config::secret_kind;
+use crate::daemon::open::source_of;
 use crate::failure::Failure;
 use callbridge_asterisk::survey::{Account, EndpointList};
 use callbridge_mapping::people::rule::LeadRule;
 use callbridge_model::exit::Code;
 use callbridge_model::secret::Secret;
 use callbridge_model::secret_source::SecretPlace;
-use callbridge_setup::question::{SetupQuestion, source_url};
-use callbridge_setup::{local_conf, snippet};
+use callbridge_setup::proposal::ProposedEndpoint;
+use callbridge_setup::question::{SetupQuestion, is_event_socket, source_url};
+use callbridge_setup::{local_conf, snippet, switch};
+use callbridge_source::StreamFrom;
 use callbridge_source::url::Transport;
 use std::collections::BTreeSet;
 
@@ -25,6 +29,8 @@ pub(crate) struct ShownPbx {
     pub user: String,
     /// The PBX runs on this machine.
     pub local: bool,
+    /// What is proposed of a FreeSWITCH.
+    pub switch: Vec<ProposedEndpoint>,
     /// Its endpoints, from the accounts and, on this machine, from its files.
     pub endpoints: EndpointList,
 }
@@ -68,14 +74,13 @@ pub(crate) async fn find(
         if !asked {
             return Err(failure(&fault));
         }
-        let user = if shown.user.is_empty() {
-            "callbridge"
-        } else {
-            &shown.user
-        };
-        if fault.fault == Some(Code::NoPermission) {
+        if fault.fault == Some(Code::NoPermission) && !shown.user.is_empty() {
             person.tell("What the account needs in manager.conf of the PBX:")?;
-            person.tell(&snippet::whole(user, "127.0.0.1", &variables(&config)))?;
+            person.tell(&snippet::whole(
+                &shown.user,
+                "127.0.0.1",
+                &variables(&config),
+            ))?;
         }
         person
             .line("Mend it and press Enter to try again (Ctrl-C leaves): ")
@@ -92,7 +97,10 @@ async fn ask(
 ) -> Result<Result<(), String>, Failure> {
     if answers.lacks(SetupQuestion::PbxAddress) {
         let address = person.ask(SetupQuestion::PbxAddress).await?;
-        let user = person.ask(SetupQuestion::Account).await?;
+        let user = match is_event_socket(&address) {
+            true => String::new(),
+            false => person.ask(SetupQuestion::Account).await?,
+        };
         match source_url(&address, &user) {
             Ok(url) => answers.init.flags.sources.source = vec![url],
             Err(words) => return Ok(Err(words)),
@@ -109,7 +117,7 @@ async fn ask(
 pub(crate) fn config(answers: &Answers<'_>) -> Result<Config, Failure> {
     let mut config = answers.config()?;
     for source in &mut config.sources {
-        let wants = matches!(source.url.transport, Transport::Ami { .. });
+        let wants = secret_kind(&source.url.transport).is_some();
         if let (true, None, Some(secret)) = (wants, &source.secret, &answers.ami_secret) {
             source.secret = Some(SecretPlace::Variable(secret.clone()));
         }
@@ -128,6 +136,12 @@ async fn look(config: &Config, person: &Person) -> Result<(ShownPbx, Vec<CheckFi
             if shown.user.is_empty() {
                 shown.user.clone_from(user);
             }
+        }
+        if let Ok(Some(facts)) = source_of(0, flag, None, StreamFrom::First)
+            .survey_switch()
+            .await
+        {
+            shown.switch.extend(switch::propose(&facts));
         }
         if let Some(account) = account {
             all.extend(account::judge(config, flag, &account));

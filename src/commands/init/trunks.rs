@@ -30,7 +30,7 @@ pub(crate) async fn find(
         return Ok(());
     }
     let mut endpoints = shown.endpoints.clone();
-    let mut all = propose(&endpoints);
+    let mut all = [shown.switch.clone(), propose(&endpoints)].concat();
     tell(person, &all)?;
     let is_unknown = |it: &ProposedEndpoint| it.kind == EndpointKind::Unknown;
     let unclear = all.iter().any(is_unknown) || all.is_empty();

@@ -71,17 +71,16 @@ pub(crate) fn missing(flags: &Flags, environment: &Environment) -> Vec<SetupQues
         .map(|url| SourceUrl::parse(url));
     match &source {
         None => missing.extend([SetupQuestion::PbxAddress, SetupQuestion::Account]),
-        Some(Ok(url)) if matches!(url.transport, Transport::Ami { .. }) => {}
-        // It has no account, or is a fault of its own.
+        // It has an account, or needs none, or is a fault of its own.
         Some(_) => {}
     }
-    let wants_secret = match &source {
-        Some(Ok(url)) => matches!(url.transport, Transport::Ami { .. }),
-        Some(Err(_)) => false,
-        None => true,
+    let secret = match &source {
+        Some(Ok(url)) => secret_kind(&url.transport),
+        Some(Err(_)) => None,
+        None => Some(SecretKind::Ami),
     };
     let file = source.and_then(|url| url.ok()?.secret_file);
-    if wants_secret && SecretPlace::find(SecretKind::Ami, file.as_deref(), environment).is_err() {
+    if secret.is_some_and(|kind| SecretPlace::find(kind, file.as_deref(), environment).is_err()) {
         missing.push(SetupQuestion::AccountSecret);
     }
     if flags.crm.crm_url.is_none() {
@@ -101,6 +100,15 @@ pub(crate) fn missing(flags: &Flags, environment: &Environment) -> Vec<SetupQues
         missing.push(SetupQuestion::Country);
     }
     missing
+}
+
+/// The secret of a PBX's own line; `None` where a source is none.
+pub(crate) const fn secret_kind(transport: &Transport) -> Option<SecretKind> {
+    match transport {
+        Transport::Ami { .. } => Some(SecretKind::Ami),
+        Transport::Esl { .. } => Some(SecretKind::Esl),
+        _ => None,
+    }
 }
 
 /// A token is given, or the state that was named has a connection by consent.

@@ -11,7 +11,7 @@ const SOFIA: &str = "                     Name\t   Type\t                    Dat
     \x20            127.0.0.1\t  alias\t                        internal\tALIASED\n\
     ==========================================================\n2 profiles 1 alias\n";
 
-fn surveyed(answers: [&str; 4]) -> SwitchFacts {
+fn surveyed(answers: [&str; 5]) -> SwitchFacts {
     let mut survey = Survey::new("long and secret");
     for answer in answers {
         assert!(!survey.is_answered());
@@ -27,6 +27,7 @@ fn well() -> SwitchFacts {
         r#"{"row_count":0}"#,
         SOFIA,
         "false",
+        r#"{"row_count":2,"rows":[{"reg_user":"101","realm":"pbx.lab"},{"reg_user":"102"}]}"#,
     ])
 }
 
@@ -54,6 +55,7 @@ fn the_table_of_sofia_tells_gateways_with_profile_address_and_registration() {
         facts.profiles.iter().collect::<Vec<_>>(),
         ["external", "internal"]
     );
+    assert_eq!(facts.extensions.iter().collect::<Vec<_>>(), ["101", "102"]);
     let gateways = facts.gateways.expect("told");
     let shown = |name: &str| {
         let it = &gateways[name];
@@ -115,6 +117,7 @@ fn missing_modules_and_the_password_that_everybody_knows_are_named_with_their_li
         "-ERR show Command not found!\n",
         "-ERR no",
         "false",
+        "-ERR show Command not found!\n",
     ]);
     bare.known_password = Survey::new("ClueCon").facts().known_password;
     let told = faults(&bare.judge(&trunks(&[("a", "gateway/city")]), true)).join("\n");

@@ -1,0 +1,105 @@
+//! A FreeSWITCH: is it asked for its gateways and telephones, and taken by `check` afterwards?
+
+use crate::sidecar::{Place, Said, TOKEN, crm};
+use callbridge_sandbox::Server;
+use callbridge_testbed::switch::{FakeSwitch, PASSWORD};
+
+const SOFIA: &str = "Name\tType\tData\tState\n\
+    external\tprofile\tsip:mod_sofia@127.0.0.1:15080\tRUNNING (0)\n\
+    external::city\tgateway\tsip:city@127.0.0.1:16000\tNOREG\n\
+    external::gsm\tgateway\tsip:gsm@gsm.example\tREGED\n";
+const REGISTRATIONS: &str = r#"{"row_count":1,"rows":[{"reg_user":"101","realm":"pbx.lab"}]}"#;
+
+struct SwitchStage {
+    place: Place,
+    crm: Server,
+    switch: FakeSwitch,
+}
+
+impl SwitchStage {
+    async fn new() -> Self {
+        let (place, crm) = (Place::new(), crm(|_| ()).await);
+        let switch = FakeSwitch::start().await;
+        for (question, answer) in [
+            ("version", "FreeSWITCH Version 1.10.12-release (64bit)\n"),
+            ("sofia status", SOFIA),
+            ("module_exists mod_amqp", "false"),
+            ("show registrations as json", REGISTRATIONS),
+        ] {
+            switch.answers(question, answer);
+        }
+        Self { place, crm, switch }
+    }
+
+    async fn init(&self, password: &str) -> Said {
+        let secret = self.place.write("secret", password);
+        let etc = self.place.path("etc/callbridge");
+        let flags = [
+            "init".to_owned(),
+            "--name=office".to_owned(),
+            format!("--etc={}", etc.display()),
+            format!(
+                "--source=esl://{}?secret-file={}",
+                self.switch.addr(),
+                secret.display()
+            ),
+            format!("--crm-url={}", self.crm.url()),
+            format!("--token-file={}", self.place.path("token").display()),
+            "--lead=var:lead_id".to_owned(),
+            "--country=UZ".to_owned(),
+            format!("--state={}", self.place.path("state").display()),
+        ];
+        self.place.say(&flags).await
+    }
+
+    fn read(&self, name: &str) -> String {
+        let path = self.place.path("etc/callbridge").join(name);
+        std::fs::read_to_string(path).expect("a file")
+    }
+}
+
+#[tokio::test]
+async fn gateways_become_trunks_and_the_password_a_credential_that_check_takes() {
+    let stage = SwitchStage::new().await;
+    let said = stage.init(PASSWORD).await;
+    assert_eq!(said.code, 0, "{said:?}");
+    for words in [
+        "trunk",
+        "gateway/gsm",
+        "telephone",
+        "user/101",
+        "Let it run:",
+    ] {
+        assert!(said.out.contains(words), "{words}: {}", said.out);
+    }
+    let flags = stage.read("office.flags");
+    for line in [
+        "--trunk=city=gateway/city|address/127.0.0.1:16000\n",
+        "--trunk=gsm=gateway/gsm\n",
+        &format!("--source=esl://{}\n", stage.switch.addr()),
+        "# --employees=101:ID",
+    ] {
+        assert!(flags.contains(line), "{line}: {flags}");
+    }
+    let kept = stage.read("credstore/callbridge.office.esl-secret");
+    assert_eq!(kept.trim(), PASSWORD);
+    let shown = format!("{}{}{flags}", said.out, said.err);
+    assert!(
+        !shown.contains(PASSWORD) && !shown.contains(TOKEN),
+        "{shown}"
+    );
+    let at = stage.place.path("etc/callbridge").join("office.flags");
+    stage.place.write("secret", "no password any more");
+    let at = format!("@{}", at.display());
+    let checked = stage.place.say(&["check", &at]).await;
+    assert_eq!(checked.code, 0, "{checked:?}");
+}
+
+#[tokio::test]
+async fn a_password_that_the_switch_refuses_leaves_nothing_written() {
+    let stage = SwitchStage::new().await;
+    let said = stage.init("ClueCon").await;
+    assert_eq!(said.code, 77, "{said:?}");
+    assert!(said.err.contains("refused the password"), "{said:?}");
+    assert!(!stage.place.path("etc").exists(), "something was written");
+}
