@@ -243,7 +243,7 @@ async fn a_call_that_went_on_when_callbridge_came_is_journaled_with_all_that_the
     for (id, dump) in ids.iter().zip(&[read("uuid_dump.json"), second]) {
         scene.switch.answers(&format!("uuid_dump {id} json"), dump);
     }
-    let program = scene.run();
+    let mut program = scene.run();
     scene.switch.subscribed(1).await;
     let told = |it: &callbridge_model::Status| it.sources[0].read >= 2;
     program.until("both channels", told).await;
