@@ -227,8 +227,7 @@ fn second_leg(events: &str, id: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_call_that_went_on_when_callbridge_came_is_journaled_with_all_that_the_switch_knows_of_it()
- {
+async fn a_call_that_went_on_when_callbridge_came_is_journaled_with_what_the_switch_knows_of_it() {
     let scene = Scene::new().await;
     let folder = "tests/recordings/freeswitch-moments/late_listener";
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);

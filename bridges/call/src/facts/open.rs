@@ -316,8 +316,8 @@ impl OpenCall {
             && (self.is_ghost() || self.gaps.rootless || self.unheard_root().is_none())
     }
 
-    /// It is told backwards, and its beginning is still to come: not that of a call which was listed
-    /// as going on.
+    /// It is told backwards, and its beginning is still to come: not that of a call which was
+    /// listed as going on.
     pub(crate) fn awaits_beginning(&self) -> bool {
         let listed = |leg: &Leg| leg.traits.as_ref().is_some_and(|it| it.listed);
         self.times.backwards

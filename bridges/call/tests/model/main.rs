@@ -7,12 +7,14 @@
 //! | `plot`, `moves` | random plots of calls on it |
 //! | `truth` | the model: for each instant, who hears whom; the calls that follow by the rules |
 //! | `telling` | the same story as events: channel events, CEL, or both |
+//! | `links` | the same as a switch tells it that knows links of two and rooms |
 //! | `compare` | the assembler's calls beside the true ones |
 //!
 //! `PROPTEST_CASES=10000 cargo test -p callbridge-call --test model -- --nocapture` runs more cases
 //! and prints how many of them had which trait.
 
 mod compare;
+mod links;
 mod moves;
 mod plot;
 mod story;

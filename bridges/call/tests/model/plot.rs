@@ -6,7 +6,7 @@ use crate::switch::{Br, Ch, Deeds, Micros, Role, Switch, TRUNKS};
 use std::collections::BTreeSet;
 
 /// What the dice can lead to: each has to come up in every run of the model.
-pub const TRAITS: [&str; 55] = [
+pub const TRAITS: [&str; 56] = [
     "came in",
     "went out",
     "internal",
@@ -62,6 +62,7 @@ pub const TRAITS: [&str; 55] = [
     "events doubled",
     "events shuffled",
     "CEL alone",
+    "links",
 ];
 
 /// A run of dice.

@@ -33,7 +33,7 @@ pub fn stories() -> impl Strategy<Value = Story> {
         (0..8_000_000_i64, prop::collection::vec(any::<u16>(), 0..60)),
         1..4,
     );
-    let voice = prop::sample::select(vec![Voice::Channel, Voice::Cel, Voice::Both]);
+    let voice = prop::sample::select(vec![Voice::Channel, Voice::Cel, Voice::Both, Voice::Links]);
     let linkedids =
         prop::sample::select(vec![Linkedids::AtOnce, Linkedids::Late, Linkedids::Never]);
     let manner = (voice, linkedids, 0..900_i64, any::<bool>());
@@ -85,6 +85,7 @@ impl Story {
             ("events doubled", story.arrival.doubled > 0),
             ("events shuffled", !story.arrival.delays_ms.is_empty()),
             ("CEL alone", manner.voice == Voice::Cel),
+            ("links", manner.voice == Voice::Links),
         ];
         story
             .traits

@@ -14,6 +14,8 @@ pub enum Voice {
     Channel,
     Cel,
     Both,
+    /// Links of two, told once by one of them, and rooms; each channel says what it is.
+    Links,
 }
 
 /// When events show that a channel's linkedid has changed.
@@ -51,7 +53,7 @@ pub fn id(story: &Deeds, manner: Manner, channel: Ch) -> UniqueId {
     UniqueId::new(format!("{system}{epoch}.{}", 97 + channel)).expect("not empty")
 }
 
-fn own(text: impl Into<String>) -> Cow<'static, str> {
+pub fn own(text: impl Into<String>) -> Cow<'static, str> {
     Cow::Owned(text.into())
 }
 
@@ -110,6 +112,9 @@ fn describe(story: &Deeds, manner: Manner, channel: Ch, linkedid: Ch) -> Channel
 
 /// Every event, in the order told.
 pub fn tell(story: &Deeds, manner: Manner) -> Vec<PbxEvent<'static>> {
+    if manner.voice == Voice::Links {
+        return crate::links::tell(story, manner);
+    }
     let mut told: Vec<(Micros, PbxEvent<'static>)> = Vec::new();
     for deed in &story.deeds {
         let mut say = |origin: Origin, channel: ChannelRef<'static>, kind: Kind<'static>| {

@@ -1,6 +1,7 @@
 //! The model: slow and obvious. It walks through the story instant by instant and asks who hears
 //! whom. It knows the rules of the design, and nothing of events, ids, names or formats.
 
+use crate::links::origin;
 use crate::switch::{Act, Br, Ch, Deeds, Micros, Role};
 use callbridge_call::Direction;
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,12 +42,13 @@ struct Talk {
     began: Vec<Ch>,
 }
 
-/// The calls of the story, oldest first.
-pub fn calls(story: &Deeds) -> Vec<TrueCall> {
+/// The calls of the story, oldest first. Where `links` are told, nothing tells of a transfer in
+/// which nobody met, and a call is known by the channel that the customer's side began with.
+pub fn calls(story: &Deeds, links: bool) -> Vec<TrueCall> {
     let instants = instants(story);
     let mut calls = Vec::new();
-    for part in together(story, &instants) {
-        calls.extend(calls_of(story, &instants, &part));
+    for part in together(story, &instants, links) {
+        calls.extend(calls_of(story, &instants, &part, links));
     }
     calls.sort_by_key(|call| call.linkedid);
     calls
@@ -110,14 +112,16 @@ fn hears(story: &Deeds, instant: &Instant, channel: Ch) -> BTreeSet<Ch> {
 
 /// Channels that belong together, in the order of their birth: by dialling, by their linkedid, by
 /// hearing each other once, by a transfer or pickup.
-fn together(story: &Deeds, instants: &[Instant]) -> Vec<Vec<Ch>> {
+fn together(story: &Deeds, instants: &[Instant], links: bool) -> Vec<Vec<Ch>> {
     let mut pairs: BTreeSet<(Ch, Ch)> = BTreeSet::new();
     for (i, channel) in story.channels.iter().enumerate() {
         pairs.insert((i, channel.linkedid));
         pairs.extend(channel.dialled_by.map(|by| (i, by)));
     }
     for deed in &story.deeds {
-        if let Act::Joined(with) = deed.act {
+        if let Act::Joined(with) = deed.act
+            && !links
+        {
             pairs.insert((deed.channel, with));
         }
     }
@@ -184,7 +188,7 @@ fn talk(story: &Deeds, instants: &[Instant], customers: &[Ch]) -> Talk {
     talk
 }
 
-fn calls_of(story: &Deeds, instants: &[Instant], part: &[Ch]) -> Vec<TrueCall> {
+fn calls_of(story: &Deeds, instants: &[Instant], part: &[Ch], links: bool) -> Vec<TrueCall> {
     let came = |&&ch: &&Ch| matches!(story.channels[ch].role, Role::CameIn { .. });
     let went = |&&ch: &&Ch| matches!(story.channels[ch].role, Role::DialledOut { .. });
     let came: Vec<Ch> = part.iter().filter(came).copied().collect();
@@ -219,8 +223,16 @@ fn calls_of(story: &Deeds, instants: &[Instant], part: &[Ch]) -> Vec<TrueCall> {
                 all.filter(|ch| mine(ch) || beside(ch)).collect()
             }
         };
-        let linkedid = if i == 0 { part[0] } else { customers[0] };
-        call(story, instants, direction, &customers, &own, linkedid)
+        let origin = links.then(|| origin(story, customers[0]));
+        let linkedid = match i {
+            0 => origin.unwrap_or(part[0]),
+            _ => customers[0],
+        };
+        let mut call = call(story, instants, direction, &customers, &own, linkedid);
+        if let Some(origin) = origin {
+            call.started = story.channels[origin].born;
+        }
+        call
     };
     groups.into_iter().enumerate().map(one).collect()
 }
