@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The crates, each using those before it alone.
-const CRATES: [&str; 31] = [
+const CRATES: [&str; 32] = [
     "callbridge-call",
     "callbridge-asterisk",
     "callbridge-freeswitch",
@@ -29,6 +29,7 @@ const CRATES: [&str; 31] = [
     "callbridge-spool",
     "callbridge-explain",
     "callbridge-audit",
+    "callbridge-lease",
     "callbridge-sender",
     "callbridge-oauth",
     "callbridge-webhook",

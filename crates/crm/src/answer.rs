@@ -4,6 +4,7 @@
 use super::envelope::Envelope;
 use super::request::Endpoint;
 use callbridge_call::EpochSeconds;
+use callbridge_model::permit::NotPermitted;
 use callbridge_model::{CallUuid, Grant};
 use serde_json::Value;
 use std::fmt;
@@ -114,6 +115,8 @@ pub enum ApiError {
         /// The transport's words.
         why: String,
     },
+    /// Leave to send had ended before the first byte: nothing was sent.
+    NotPermitted,
     /// The TLS handshake was refused: nothing was sent.
     TlsRefused {
         /// What is wrong with the certificate or the handshake.
@@ -149,6 +152,7 @@ impl fmt::Display for ApiError {
             Self::Forbidden { message } => ("403".to_owned(), message.as_str()),
             Self::NotFound { message, .. } => ("404".to_owned(), message.as_str()),
             Self::TooMany => ("429".to_owned(), ""),
+            Self::NotPermitted => (NotPermitted.to_string(), ""),
             Self::TimedOut => ("no answer in time".to_owned(), ""),
             Self::Unreadable { why } => (why.clone(), ""),
             Self::Lost { why } => return write!(f, "connection lost: {why}"),

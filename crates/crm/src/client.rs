@@ -6,6 +6,8 @@
 
 use super::answer::{ApiError, ApiResponse, read};
 use super::{Address, Request, failure};
+use crate::gated::Gated;
+use callbridge_model::permit::Permit;
 use callbridge_model::secret::{ExposeSecret, Secret};
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use std::path::PathBuf;
@@ -36,6 +38,9 @@ pub struct Setup {
     pub proxy: Option<Url>,
     /// How long a connection and a whole exchange may take.
     pub timeouts: Timeouts,
+    /// Leave to send, asked for when the connection is made, directly before the request is
+    /// written.
+    pub permit: Permit,
 }
 
 /// The limits of one exchange in time.
@@ -64,6 +69,7 @@ impl Setup {
             ca_file: None,
             proxy: None,
             timeouts: Timeouts::default(),
+            permit: Permit::unlimited(),
         }
     }
 }
@@ -103,6 +109,11 @@ impl Client {
             setup,
             http: OnceLock::new(),
         }
+    }
+
+    /// Leave to send.
+    pub fn permit(&self) -> &Permit {
+        &self.setup.permit
     }
 
     /// The service's address.
@@ -265,6 +276,9 @@ fn build(setup: &Setup) -> Result<reqwest::Client, String> {
         let proxy = reqwest::Proxy::all(proxy.clone())
             .map_err(|error| format!("--crm-proxy: {}", error.without_url()))?;
         builder = builder.proxy(proxy);
+    }
+    if setup.permit.is_limited() {
+        builder = builder.connector_layer(Gated::layer(setup.permit.clone()));
     }
     builder.build().map_err(|error| {
         let why = std::error::Error::source(&error).map_or(error.to_string(), ToString::to_string);

@@ -2,6 +2,7 @@
 
 use super::Setup;
 use super::answer::ApiError;
+use callbridge_model::permit::NotPermitted;
 use std::error::Error as StdError;
 
 /// Longest text of a transport error that is kept.
@@ -16,6 +17,9 @@ pub(super) fn read(error: reqwest::Error, way: &Setup) -> ApiError {
         return ApiError::TlsRefused {
             why: tls_words(tls),
         };
+    }
+    if chain(&error).any(|cause| cause.is::<NotPermitted>()) {
+        return ApiError::NotPermitted;
     }
     if error.is_timeout() && !error.is_connect() {
         return ApiError::TimedOut;

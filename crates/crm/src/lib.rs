@@ -13,6 +13,7 @@
 //! | [`request`] | pure: endpoints and bodies |
 //! | [`answer`] | pure: a reply or an error of an answer; `envelope`, `lenient`: its body (§2.1) |
 //! | [`client`] | the shell: one request out, its answer back |
+//! | `gated` | leave to send, asked for directly before a request is written |
 //! | [`failure`] | why no answer came: nothing was sent, or it may have arrived |
 
 pub mod address;
@@ -20,6 +21,7 @@ pub mod answer;
 pub mod client;
 mod envelope;
 pub mod failure;
+mod gated;
 pub mod lenient;
 pub mod request;
 

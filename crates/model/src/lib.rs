@@ -15,6 +15,7 @@
 //! | [`clock`], [`zone`] | the only clock; times as people read them |
 //! | [`file_version`] | whether a file is another than it was |
 //! | [`heartbeat`] | whether the loops still turn |
+//! | [`permit`] | leave to send, until a moment of the boot clock |
 //! | [`plain_file`] | files that stand where others may write |
 //! | [`safe`] | texts from outside, before they are shown |
 //! | [`webhook_signature`] | the signature of an event of the CRM |
@@ -27,6 +28,7 @@ pub mod file_version;
 pub mod grant;
 pub mod heartbeat;
 pub mod number;
+pub mod permit;
 pub mod plain_file;
 pub mod record;
 pub mod safe;

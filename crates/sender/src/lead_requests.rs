@@ -145,6 +145,7 @@ pub(super) const fn word(answer: &ApiResult) -> &'static str {
             | ApiError::Unreadable { .. }
             | ApiError::TimedOut
             | ApiError::Lost { .. }
+            | ApiError::NotPermitted
             | ApiError::NotConnected { .. }
             | ApiError::TlsRefused { .. },
         ) => "fault",

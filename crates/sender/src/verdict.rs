@@ -162,7 +162,7 @@ pub fn judge(endpoint: Endpoint, answer: ApiResult, context: Context) -> Verdict
         ApiError::Server { .. } | ApiError::TimedOut | ApiError::Lost { .. } => {
             failed(endpoint, why, Fault::Request, context)
         }
-        ApiError::NotConnected { .. } | ApiError::TlsRefused { .. } => {
+        ApiError::NotPermitted | ApiError::NotConnected { .. } | ApiError::TlsRefused { .. } => {
             beside(why, Fault::Unreached)
         }
     }

@@ -163,6 +163,7 @@ pub(crate) fn judge(address: &Address, answer: ApiResult, binding: &Binding) -> 
             format!("{address} answers, and is not the Open API"),
             "give --crm-url the host's address, without a path",
         )],
+        ApiError::NotPermitted => vec![not_reached(error.to_string())],
         ApiError::NotConnected { why } => vec![not_reached(why)],
         ApiError::Lost { why } => vec![not_reached(format!("{address}: {why}"))],
         ApiError::TlsRefused { why } => {

@@ -114,6 +114,7 @@ impl Heard {
             | ApiError::Unreadable { .. }
             | ApiError::TimedOut
             | ApiError::Lost { .. }
+            | ApiError::NotPermitted
             | ApiError::NotConnected { .. }
             | ApiError::TlsRefused { .. } => Self::Failed(words),
         }

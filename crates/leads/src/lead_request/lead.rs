@@ -155,6 +155,7 @@ fn sort(answer: &ApiResult) -> Sort<'_> {
         | ApiError::Lost { .. } => Sort::Trouble(why),
         ApiError::TokenRefused { .. }
         | ApiError::TooMany
+        | ApiError::NotPermitted
         | ApiError::NotConnected { .. }
         | ApiError::TlsRefused { .. } => Sort::Stopped(why),
     }

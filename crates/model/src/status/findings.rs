@@ -39,6 +39,7 @@ const FINDERS: &[Finder] = &[
     webhooks,
     directory,
     lead_fields,
+    super::lease::unusable,
     books,
 ];
 

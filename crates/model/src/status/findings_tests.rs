@@ -3,8 +3,8 @@
 use super::FindingKind as K;
 use super::*;
 use crate::status::{
-    Directory, Employees, Lack, Lacking, LeadField, LeadFields, ListFile, OverallState, PAUSES,
-    Pause, SenderTrouble, SourceGap, SourceState, Token, TrunkStatus, Unmatched, Webhooks,
+    Directory, Employees, Lack, Lacking, LeadField, LeadFields, Lease, ListFile, OverallState,
+    PAUSES, Pause, SenderTrouble, SourceGap, SourceState, Token, TrunkStatus, Unmatched, Webhooks,
 };
 
 const NOW: i64 = 1_795_151_317;
@@ -239,6 +239,20 @@ fn trunks() -> Vec<(Status, &'static [FindingKind])> {
     ]
 }
 
+/// A standby is well, unless it could not take over.
+fn leases() -> Vec<(Status, &'static [FindingKind])> {
+    let lease = |why: Option<&str>| {
+        with(|status| {
+            status.lease = Some(Lease {
+                name: "crm-lease".to_owned(),
+                why: why.map(str::to_owned),
+                ..Lease::default()
+            });
+        })
+    };
+    vec![(lease(None), &[]), (lease(Some("no right")), &[K::Lease])]
+}
+
 #[test]
 fn the_verdict_is_that_of_the_worst_that_is_found() {
     let both_down = {
@@ -295,7 +309,8 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
         (wrong_books, &[K::Books]),
     ];
     let mut met = std::collections::BTreeSet::new();
-    for (status, kinds) in table.into_iter().chain(let_in()).chain(trunks()) {
+    let more = trunks().into_iter().chain(leases());
+    for (status, kinds) in table.into_iter().chain(let_in()).chain(more) {
         let found: Vec<FindingKind> = status.todo.iter().map(|todo| todo.kind).collect();
         assert_eq!(found, kinds, "{status:?}");
         let worst = kinds.iter().map(|kind| kind.verdict()).max();

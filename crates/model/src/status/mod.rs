@@ -6,12 +6,14 @@
 //! | [`verdict`] | whether all is well, and what waits for a person, by kind |
 //! | [`findings`] | what is found in the shape: one function for each part |
 //! | [`hearing`] | lines that are let in, and what they lack |
+//! | [`lease`] | the lease of `--standby` |
 //! | [`people`] | lists of leads and employees |
 //! | [`trunks`] | what each trunk took, and which takes nothing |
 //! | [`text`] | the same for people |
 
 pub mod findings;
 pub mod hearing;
+pub mod lease;
 pub mod other_reader;
 pub mod people;
 pub mod text;
@@ -20,6 +22,7 @@ pub mod verdict;
 
 use crate::status::other_reader::OtherReader;
 pub use hearing::{Lack, Lacking};
+pub use lease::{Lease, LeasePhase};
 pub use people::{Doubtful, Employees, ListFile, UnknownEmployee, Unlisted};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -55,6 +58,9 @@ pub struct Status {
     /// Fields of leads that show their calls; not there without `--lead-field`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lead_fields: Option<LeadFields>,
+    /// Who sends where several could; `null` without `--standby`.
+    #[serde(default)]
+    pub lease: Option<Lease>,
     /// Whether all is well.
     #[serde(default)]
     pub verdict: OverallState,

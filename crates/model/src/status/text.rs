@@ -1,5 +1,6 @@
 //! `status` for people: the verdict first, then a few aligned lines.
 
+use super::lease::is_standing_by;
 use super::{
     Directory, Employees, LeadField, LeadFields, ListFile, OverallState, SourceState, SourceStatus,
     Status, Webhooks,
@@ -45,6 +46,9 @@ impl Status {
         let mut text = self.head(look);
         self.calls_to_text(&mut text, look);
         self.pace_to_text(&mut text);
+        if let Some(lease) = &self.lease {
+            lease.to_text(&mut text, &look.zone);
+        }
         self.token_to_text(&mut text, look);
         if let Some(webhooks) = &self.webhooks {
             webhooks.to_text(&mut text, look);
@@ -161,7 +165,10 @@ impl Status {
             calls => format!("{calls} calls"),
         };
         // while it is paused the time does not run
-        let then = self.pause.as_ref().map_or("", |_| " once it goes on");
+        let then = match self.pause.is_some() || is_standing_by(self) {
+            true => " once it goes on",
+            false => "",
+        };
         let drain = match self.backlog.drain_sec {
             0 => String::new(),
             seconds => format!(", confirmed in about {}{then}", seconds_in_words(seconds)),

@@ -78,13 +78,15 @@ pub enum FindingKind {
     LeadDirectory,
     /// Fields of leads are not written.
     LeadFields,
+    /// The queue of the lease cannot be used.
+    Lease,
     /// The books do not add up.
     Books,
 }
 
 impl FindingKind {
     /// Every kind, worst first.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::NoDaemon,
         Self::Paused,
         Self::NoSource,
@@ -108,6 +110,7 @@ impl FindingKind {
         Self::Webhooks,
         Self::LeadDirectory,
         Self::LeadFields,
+        Self::Lease,
         Self::Books,
     ];
 
@@ -137,6 +140,7 @@ impl FindingKind {
             Self::Webhooks => "webhooks",
             Self::LeadDirectory => "lead_directory",
             Self::LeadFields => "lead_fields",
+            Self::Lease => "lease",
             Self::Books => "books",
         }
     }
@@ -165,6 +169,7 @@ impl FindingKind {
             | Self::Webhooks
             | Self::LeadDirectory
             | Self::LeadFields
+            | Self::Lease
             | Self::Books => OverallState::Attention,
         }
     }

@@ -131,6 +131,7 @@ fn waiting(shell: &PageShell, todo: &Todo) -> Waiting {
         | FindingKind::Token
         | FindingKind::Lists
         | FindingKind::LeadFields
+        | FindingKind::Lease
         | FindingKind::LeadDirectory
         | FindingKind::Webhooks => Some("/check"),
         FindingKind::NoDaemon
@@ -184,6 +185,7 @@ fn since(status: &Status, kind: FindingKind) -> Option<i64> {
         | FindingKind::Webhooks
         | FindingKind::LeadDirectory
         | FindingKind::LeadFields
+        | FindingKind::Lease
         | FindingKind::SilentTrunk
         | FindingKind::SilentEmployees
         | FindingKind::Books => None,

@@ -1,0 +1,334 @@
+//! The shell around a [`Claim`]: connection, consumer, confirms, reconnects.
+//!
+//! That the line is up says nothing: a consumer that is cut off goes on for minutes without a
+//! sign. Leave rests on ticks that came back alone.
+
+use crate::claim::{Claim, Delivered, TICK_EVERY, Terms};
+use crate::queue::{Error, LeaseLine, LeaseQueue};
+use crate::tick::{Tick, TickId};
+use callbridge_model::clock;
+use callbridge_model::heartbeat::Pulse;
+use callbridge_model::permit::Permit;
+use callbridge_model::status::{Lease, LeasePhase};
+use callbridge_source::amqp::Login;
+use callbridge_source::{Backoff, Bounds, chance};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use lapin::message::Delivery;
+use lapin::{Confirmation, PublisherConfirm};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tracing::{info, warn};
+
+/// Seconds between two heartbeats: a machine that died is found out in some ten seconds.
+const HEARTBEAT: u16 = 4;
+/// For the broker's answers: a holder that has to go to another node has ten seconds.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// A line on which nothing came for so long is opened anew: the broker may have lost its consumer,
+/// and a standby is told nothing else.
+const UNFED_MAX: Duration = Duration::from_secs(600);
+/// Ticks that wait for their confirms; a line on which more wait is given up.
+const UNCONFIRMED_MAX: usize = 3;
+/// Others whose ticks are shown, and for how long after the last one.
+const OTHERS_MAX: usize = 16;
+const OTHERS_FOR: Duration = Duration::from_secs(10);
+/// Between two looks when nothing happens.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Another node is tried soon: a holder that lost its line has ten seconds.
+const AGAIN: Bounds = Bounds {
+    first: Duration::from_millis(500),
+    most: Duration::from_secs(5),
+    healthy: Duration::from_secs(10),
+};
+
+/// Keeps the lease of a process, or waits for it.
+pub struct LeaseKeeper {
+    queue: LeaseQueue,
+    us: String,
+    claim: Claim,
+    permit: Permit,
+    shown: watch::Sender<Lease>,
+    others: BTreeMap<String, Duration>,
+    pulse: Pulse,
+    /// The line that is open.
+    line: Option<Arc<LeaseLine>>,
+}
+
+impl LeaseKeeper {
+    /// Of the queue `name` on this broker; leave goes to `permit`.
+    pub fn new(login: Login, name: &str, terms: Terms, permit: Permit) -> Self {
+        let lease = Lease {
+            name: name.to_owned(),
+            since: clock::now().wall.floor_seconds().get(),
+            ..Lease::default()
+        };
+        let mut login = login;
+        login.broker.heartbeat = HEARTBEAT;
+        login.within = login.within.min(ANSWER_WITHIN);
+        Self {
+            queue: LeaseQueue {
+                login,
+                name: name.to_owned(),
+            },
+            us: us(),
+            claim: Claim::new(terms),
+            permit,
+            shown: watch::channel(lease).0,
+            others: BTreeMap::new(),
+            pulse: Pulse::new("the lease"),
+            line: None,
+        }
+    }
+
+    /// The same under this name, for people, in place of its machine's and process's.
+    #[must_use]
+    pub fn named(mut self, us: &str) -> Self {
+        us.clone_into(&mut self.us);
+        self
+    }
+
+    /// How it stands, as it changes.
+    pub fn shown(&self) -> watch::Receiver<Lease> {
+        self.shown.subscribe()
+    }
+
+    /// Beats while it turns.
+    pub fn pulse(&self) -> &Pulse {
+        &self.pulse
+    }
+
+    /// Tries everything that holding the lease needs, without taking anybody's turn.
+    ///
+    /// # Errors
+    /// What is wrong and what to do.
+    pub async fn probe(&self) -> Result<(), Error> {
+        let line = self.queue.open().await?;
+        let tried = line.probe(&self.tick(TickId::random())).await;
+        line.close().await;
+        tried
+    }
+
+    /// Keeps the lease until `shutdown`. Leave ends with it.
+    pub async fn run(mut self, shutdown: impl Future<Output = ()>) {
+        let mut shutdown = std::pin::pin!(shutdown);
+        info!(lease = %self.queue.name, "standing by for the lease");
+        tokio::select! {
+            () = self.keep() => {}
+            () = &mut shutdown => {}
+        }
+        self.permit.set(None);
+        if let Some(line) = self.line.take() {
+            line.close().await;
+        }
+    }
+
+    /// One line after the other.
+    async fn keep(&mut self) {
+        let mut backoff = Backoff::new(AGAIN);
+        loop {
+            let since = Instant::now();
+            let ended = match self.opening().await {
+                Err(error) => Some((error, Duration::ZERO)),
+                Ok(line) => {
+                    let line: &LeaseLine = &Arc::clone(self.line.insert(Arc::new(line)));
+                    let ended = self.session(line).await;
+                    ended.map(|error| (error, since.elapsed()))
+                }
+            };
+            let line = self.line.take();
+            let again = ended.map(|(error, up)| {
+                self.lost(&error);
+                self.queue.next_node();
+                Instant::now() + backoff.wait(up, chance())
+            });
+            self.looking_while(async {
+                if let Some(line) = line {
+                    line.close().await;
+                }
+                if let Some(again) = again {
+                    sleep_until(again).await;
+                }
+            })
+            .await;
+        }
+    }
+
+    fn tick(&self, id: TickId) -> Vec<u8> {
+        let from = self.us.clone();
+        Tick { tick: id, from }.to_bytes()
+    }
+
+    async fn opening(&mut self) -> Result<LeaseLine, Error> {
+        let queue = self.queue.clone();
+        let mut opened = None;
+        self.looking_while(async { opened = Some(queue.open().await) })
+            .await;
+        opened.unwrap_or_else(|| Err(Error::Lost("not opened".to_owned())))
+    }
+
+    /// While something is waited for, time goes on: what was proved may end.
+    async fn looking_while(&mut self, waiting: impl Future<Output = ()>) {
+        let mut waiting = std::pin::pin!(waiting);
+        loop {
+            let wake = self.look();
+            tokio::select! {
+                () = &mut waiting => return,
+                () = sleep_until(wake) => {}
+            }
+        }
+    }
+
+    /// One line, until it ends: why; nothing where it is only to be opened anew.
+    async fn session(&mut self, line: &LeaseLine) -> Option<Error> {
+        let mut consumer = match line.consume().await {
+            Ok(consumer) => consumer,
+            Err(error) => return Some(error),
+        };
+        self.claim.channel_opened();
+        let mut confirms: FuturesUnordered<PublisherConfirm> = FuturesUnordered::new();
+        let mut ticks = interval(TICK_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut fed = Instant::now();
+        while fed.elapsed() < UNFED_MAX {
+            let wake = self.look();
+            let done = tokio::select! {
+                delivery = consumer.next() => match delivery {
+                    Some(Ok(delivery)) => {
+                        fed = Instant::now();
+                        self.delivered(line, &delivery).await
+                    }
+                    Some(Err(error)) => Err(Error::Lost(error.to_string())),
+                    None => Err(Error::Lost("the broker ended the consumption".to_owned())),
+                },
+                Some(confirmation) = confirms.next() => self.confirmed(line, confirmation),
+                _ = ticks.tick() => match confirms.len() {
+                    0..UNCONFIRMED_MAX => self.publish(line).await.map(|it| confirms.push(it)),
+                    _ => Err(Error::Lost("ticks are not confirmed".to_owned())),
+                },
+                () = sleep_until(wake) => Ok(()),
+            };
+            if let Err(error) = done {
+                return Some(error);
+            }
+        }
+        None
+    }
+
+    async fn publish(&mut self, line: &LeaseLine) -> Result<PublisherConfirm, Error> {
+        let id = TickId::random();
+        let body = self.tick(id);
+        // before the first byte leaves: leave is counted from here
+        self.claim.publishing(clock::now().boot, id);
+        line.publish(&body).await
+    }
+
+    fn confirmed(
+        &self,
+        line: &LeaseLine,
+        confirmation: Result<Confirmation, lapin::Error>,
+    ) -> Result<(), Error> {
+        line.confirmed(confirmation)?;
+        self.shown.send_if_modified(|shown| {
+            if shown.why.is_some() {
+                info!(lease = %shown.name, "the queue of the lease can be used again");
+            }
+            shown.why.take().is_some()
+        });
+        Ok(())
+    }
+
+    async fn delivered(&mut self, line: &LeaseLine, delivery: &Delivery) -> Result<(), Error> {
+        let tick = Tick::read(&delivery.data);
+        let now = clock::now().boot;
+        let delivered = Delivered {
+            tag: delivery.delivery_tag,
+            tick: tick.as_ref().map(|it| it.tick),
+            redelivered: delivery.redelivered,
+        };
+        let receipt = self.claim.received(now, delivered);
+        if let Some(round_trip) = receipt.round_trip {
+            let round_trip = u64::try_from(round_trip.as_millis()).ok();
+            self.shown
+                .send_modify(|shown| shown.round_trip_ms = round_trip);
+        } else if let Some(tick) = tick.filter(|it| it.from != self.us)
+            && (self.others.len() < OTHERS_MAX || self.others.contains_key(&tick.from))
+        {
+            self.others.insert(tick.from, now);
+        }
+        self.look();
+        match receipt.ack_through {
+            Some(tag) => line.acknowledge(tag).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Gives or ends leave, shows how it stands, and says when to look again.
+    fn look(&mut self) -> Instant {
+        self.pulse.beat();
+        let now = clock::now();
+        self.claim.look(now.boot);
+        self.permit.set(self.claim.leave(now.boot));
+        let phase = self.claim.phase(now.boot);
+        let silent_until = self.claim.silent_until();
+        let silent_until = silent_until.filter(|_| phase == LeasePhase::Silent);
+        let silent_until = silent_until.map(|at| now.wall.plus(at.saturating_sub(now.boot)));
+        let silent_until = silent_until.map(|at| at.floor_seconds().get());
+        self.others.retain(|_, last| now.boot < *last + OTHERS_FOR);
+        let others: Vec<String> = self.others.keys().cloned().collect();
+        self.shown.send_if_modified(|shown| {
+            let before = shown.clone();
+            shown.others = others;
+            if shown.state != phase {
+                shown.state = phase;
+                shown.since = now.wall.floor_seconds().get();
+                shown.silent_until = silent_until;
+                tell(shown, self.claim.silent_until(), now.boot);
+            }
+            *shown != before
+        });
+        let next = self.claim.next_change(now.boot);
+        let wait = next.map_or(LOOK_EVERY, |at| at.saturating_sub(now.boot).min(LOOK_EVERY));
+        Instant::now() + wait.max(Duration::from_millis(1))
+    }
+
+    fn lost(&mut self, error: &Error) {
+        let why = error.to_string();
+        self.shown.send_if_modified(|shown| {
+            let changed = shown.why.as_ref() != Some(&why);
+            if changed {
+                warn!(lease = %shown.name, reason = %why, "the queue of the lease cannot be used");
+            }
+            shown.why = Some(why);
+            changed
+        });
+    }
+}
+
+/// The log's line of a change.
+fn tell(lease: &Lease, silent_until: Option<Duration>, now: Duration) {
+    let name = &lease.name;
+    match lease.state {
+        LeasePhase::Standby => {
+            warn!(lease = %name, "the lease is not ours any more: nothing is sent from here");
+        }
+        LeasePhase::Silent => {
+            let seconds = silent_until.map_or(0, |at| at.saturating_sub(now).as_secs());
+            info!(
+                lease = %name,
+                seconds,
+                "the lease has come to us: silent until nothing of another can count any more"
+            );
+        }
+        LeasePhase::Holding => info!(lease = %name, "the lease is ours: requests may leave"),
+    }
+}
+
+/// The name of this machine and process, for people.
+fn us() -> String {
+    let system = rustix::system::uname();
+    let host = system.nodename().to_string_lossy();
+    format!("{host} ({})", std::process::id())
+}

@@ -1,0 +1,309 @@
+//! The queue that decides the lease, and what its user may lack.
+//!
+//! It is declared with all that the rules rest on, so that a queue which is there and is another
+//! is refused by the broker: replicated, fed to one consumer at a time. Ticks never pile up: what
+//! nobody takes is dropped after [`KEPT_MILLIS`], and past [`TICKS_MAX`] none is taken. Both drop
+//! nothing that the rules need, which is never older than some ten seconds.
+
+use callbridge_source::amqp::Login;
+use callbridge_source::{Error as SourceError, Fix};
+use lapin::options::{
+    BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions,
+    ConfirmSelectOptions, QueueDeclareOptions,
+};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{
+    BasicProperties, Channel, Confirmation, Connection, Consumer, ErrorKind, PublisherConfirm,
+};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Ticks that wait, at most.
+const TICKS_MAX: i64 = 500;
+/// A tick that waits for longer is dropped.
+const KEPT_MILLIS: i64 = 300_000;
+/// Ticks under way to one consumer: more than can wait.
+const PREFETCH: u16 = 1000;
+/// So often a tick may be handed on from one consumer to the next before the broker drops it.
+const HANDED_ON_MAX: i64 = 1_000_000;
+/// AMQP's reply codes.
+const ACCESS_REFUSED: u16 = 403;
+const PRECONDITION_FAILED: u16 = 406;
+
+/// The name of a lease's queue, as somebody gave it.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn name(text: &str) -> Result<String, &'static str> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    match text {
+        "" => Err("is empty: name the queue that decides who sends"),
+        long if long.len() > 200 => Err("is too long: at most 200 characters"),
+        text if !text.chars().all(plain) => {
+            Err("may have letters, digits, `-`, `_` and `.` alone: it names a queue")
+        }
+        text if text.starts_with("amq.") => Err("begins with `amq.`, as the broker's own names do"),
+        text => Ok(text.to_owned()),
+    }
+}
+
+/// Why the lease can be neither held nor taken over.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The broker cannot be reached or does not let us in.
+    #[error(transparent)]
+    Broker(#[from] SourceError),
+    /// The line was lost, or the broker did not answer in time.
+    #[error("the line to the broker was lost ({0})")]
+    Lost(String),
+    /// The user may not do what is needed.
+    #[error(
+        "user {user} may not {what} ({words}); give it the right: rabbitmqctl set_permissions -p \
+         {vhost} {user} CONFIGURE WRITE READ, with {queue} in CONFIGURE and READ, and {queue} and \
+         amq.default in WRITE"
+    )]
+    Right {
+        /// Of the URL.
+        user: String,
+        /// Of the URL.
+        vhost: String,
+        /// The name of `--standby`.
+        queue: String,
+        /// What was tried.
+        what: &'static str,
+        /// The broker's words.
+        words: String,
+    },
+    /// There is a queue of this name that is none of ours.
+    #[error(
+        "queue {queue} is there and is made otherwise ({words}); delete it, or give --standby \
+         another name"
+    )]
+    Other {
+        /// The name of `--standby`.
+        queue: String,
+        /// The broker's words.
+        words: String,
+    },
+    /// The broker refuses it.
+    #[error("queue {queue}: {words}")]
+    Refused {
+        /// The name of `--standby`.
+        queue: String,
+        /// The broker's words.
+        words: String,
+    },
+}
+
+impl Error {
+    /// Whose hand mends it, where that is known.
+    pub fn fix(&self) -> Option<Fix> {
+        match self {
+            Self::Broker(error) => Some(error.fix()),
+            Self::Right { .. } => Some(Fix::Secret),
+            Self::Other { .. } => Some(Fix::Settings),
+            Self::Lost(_) | Self::Refused { .. } => None,
+        }
+    }
+}
+
+/// The queue of a lease, and how to log in to its broker.
+#[derive(Clone, Debug)]
+pub(crate) struct LeaseQueue {
+    pub(crate) login: Login,
+    pub(crate) name: String,
+}
+
+/// A line on which the queue is there, and messages are confirmed.
+pub(crate) struct LeaseLine {
+    connection: Connection,
+    channel: Channel,
+    queue: LeaseQueue,
+}
+
+impl LeaseQueue {
+    fn failed(&self, what: &'static str, error: &lapin::Error) -> Error {
+        let ErrorKind::ProtocolError(reply) = error.kind() else {
+            return Error::Lost(error.to_string());
+        };
+        let (queue, words) = (self.name.clone(), reply.get_message().to_string());
+        match reply.get_id() {
+            ACCESS_REFUSED => Error::Right {
+                user: self.login.broker.user.clone(),
+                vhost: self.login.broker.vhost.clone(),
+                queue,
+                what,
+                words,
+            },
+            PRECONDITION_FAILED => Error::Other { queue, words },
+            _ => Error::Refused { queue, words },
+        }
+    }
+
+    /// Waits for the broker's answer to something.
+    async fn answered<T>(
+        &self,
+        what: &'static str,
+        asked: impl Future<Output = Result<T, lapin::Error>>,
+    ) -> Result<T, Error> {
+        match timeout(self.login.within, asked).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(self.failed(what, &error)),
+            Err(_) => Err(Error::Lost("no answer".to_owned())),
+        }
+    }
+
+    /// The next node of the broker goes first: the one before may let us in and be cut off from
+    /// the others, so that nothing there is ever confirmed.
+    pub(crate) fn next_node(&mut self) {
+        let broker = &mut self.login.broker;
+        if !broker.others.is_empty() {
+            let next = broker.others.remove(0);
+            let before = std::mem::replace(&mut broker.endpoint, next);
+            broker.others.push(before);
+        }
+    }
+
+    /// Logs in and sees that the queue is there as it should be.
+    pub(crate) async fn open(&self) -> Result<LeaseLine, Error> {
+        let connection = self.login.open().await?;
+        let opening = async {
+            let channel = self.answered("open a channel", connection.create_channel());
+            let channel = channel.await?;
+            let options = QueueDeclareOptions {
+                durable: true,
+                ..QueueDeclareOptions::default()
+            };
+            let name = self.name.as_str().into();
+            let declared = channel.queue_declare(name, options, arguments());
+            self.answered("declare the queue", declared).await?;
+            let confirms = channel.confirm_select(ConfirmSelectOptions::default());
+            self.answered("ask for confirms", confirms).await?;
+            Ok(channel)
+        };
+        match opening.await {
+            Ok(channel) => Ok(LeaseLine {
+                connection,
+                channel,
+                queue: self.clone(),
+            }),
+            Err(error) => {
+                leave(&connection).await;
+                Err(error)
+            }
+        }
+    }
+}
+
+impl LeaseLine {
+    /// Acknowledges all through this place on the channel.
+    pub(crate) async fn acknowledge(&self, through: u64) -> Result<(), Error> {
+        let all = BasicAckOptions { multiple: true };
+        let acked = self.channel.basic_ack(through, all);
+        self.queue.answered("acknowledge ticks", acked).await
+    }
+
+    /// Consumes the queue: fed now, or when it is our turn.
+    pub(crate) async fn consume(&self) -> Result<Consumer, Error> {
+        let qos = self.channel.basic_qos(PREFETCH, BasicQosOptions::default());
+        self.queue.answered("read the queue", qos).await?;
+        self.consumer(FieldTable::default()).await
+    }
+
+    async fn consumer(&self, arguments: FieldTable) -> Result<Consumer, Error> {
+        let name = self.queue.name.as_str().into();
+        let options = BasicConsumeOptions::default();
+        let consumer = self
+            .channel
+            .basic_consume(name, "callbridge".into(), options, arguments);
+        self.queue.answered("read the queue", consumer).await
+    }
+
+    /// Whether it may be read: asked for with a priority that is no number, which the broker
+    /// refuses after it has looked at the right, so that nobody's turn comes or goes.
+    async fn may_read(&self) -> Result<(), Error> {
+        let mut no_number = FieldTable::default();
+        no_number.insert("x-priority".into(), AMQPValue::LongString("none".into()));
+        match self.consumer(no_number).await {
+            Ok(_) | Err(Error::Other { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Publishes a tick; a majority has it when it is confirmed.
+    pub(crate) async fn publish(&self, body: &[u8]) -> Result<PublisherConfirm, Error> {
+        let options = BasicPublishOptions {
+            mandatory: true,
+            ..BasicPublishOptions::default()
+        };
+        let properties = BasicProperties::default()
+            .with_delivery_mode(2)
+            .with_user_id(self.queue.login.broker.user.as_str().into())
+            .with_content_type("application/json".into())
+            .with_app_id("callbridge".into());
+        let name = self.queue.name.as_str().into();
+        let sent = self
+            .channel
+            .basic_publish("".into(), name, options, body, properties);
+        self.queue.answered("publish to the queue", sent).await
+    }
+
+    /// What a confirm says.
+    pub(crate) fn confirmed(
+        &self,
+        confirmation: Result<Confirmation, lapin::Error>,
+    ) -> Result<(), Error> {
+        let refused = |words: &str| {
+            Err(Error::Refused {
+                queue: self.queue.name.clone(),
+                words: words.to_owned(),
+            })
+        };
+        match confirmation {
+            Ok(Confirmation::Ack(None)) => Ok(()),
+            Ok(Confirmation::Ack(Some(returned))) => refused(returned.reply_text.as_str()),
+            Ok(Confirmation::Nack(_)) => refused(
+                "a tick was not taken: it is full, or too few of its nodes are up; see that most \
+                 of them are",
+            ),
+            Ok(Confirmation::NotRequested) => refused("a tick was not confirmed"),
+            Err(error) => Err(self.queue.failed("publish to the queue", &error)),
+        }
+    }
+
+    /// Tries everything that holding the lease needs, without taking anybody's turn.
+    pub(crate) async fn probe(&self, tick: &[u8]) -> Result<(), Error> {
+        let confirm = self.publish(tick).await?;
+        match timeout(self.queue.login.within, confirm).await {
+            Ok(confirmation) => self.confirmed(confirmation)?,
+            Err(_) => return Err(Error::Lost("no confirm".to_owned())),
+        }
+        self.may_read().await
+    }
+
+    /// Ends the line, and with it our turn.
+    pub(crate) async fn close(&self) {
+        leave(&self.connection).await;
+    }
+}
+
+async fn leave(connection: &Connection) {
+    let closing = connection.close(200, "done".into());
+    let _ = timeout(Duration::from_secs(1), closing).await;
+}
+
+fn arguments() -> FieldTable {
+    let text = |text: &str| AMQPValue::LongString(text.into());
+    let mut arguments = FieldTable::default();
+    for (name, value) in [
+        ("x-queue-type", text("quorum")),
+        ("x-single-active-consumer", AMQPValue::Boolean(true)),
+        ("x-max-length", AMQPValue::LongLongInt(TICKS_MAX)),
+        ("x-overflow", text("reject-publish")),
+        ("x-message-ttl", AMQPValue::LongLongInt(KEPT_MILLIS)),
+        ("x-delivery-limit", AMQPValue::LongLongInt(HANDED_ON_MAX)),
+    ] {
+        arguments.insert(name.into(), value);
+    }
+    arguments
+}

@@ -1,0 +1,152 @@
+//! The lease that decides which of several machines sends (`--standby`).
+
+use super::{FindingKind, Status, Todo, findings};
+use crate::Zone;
+use crate::safe::safe;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+
+/// How this process stands to the lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LeasePhase {
+    /// Another holds it, or nobody does: nothing is sent from here.
+    #[default]
+    Standby,
+    /// It has come to us, and we keep silent until nothing of another can count any more.
+    Silent,
+    /// We send.
+    Holding,
+}
+
+impl LeasePhase {
+    /// Its word, as in JSON.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Standby => "standby",
+            Self::Silent => "silent",
+            Self::Holding => "holding",
+        }
+    }
+}
+
+/// The lease, as `status` shows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Lease {
+    /// The queue that decides it: the name of `--standby`.
+    pub name: String,
+    /// How this process stands to it.
+    pub state: LeasePhase,
+    /// Since when, in epoch seconds.
+    pub since: i64,
+    /// Until when it keeps silent, in epoch seconds; `null` while it does not.
+    #[serde(default)]
+    pub silent_until: Option<i64>,
+    /// Others that were heard of lately; told only to the one whom the lease has come to.
+    #[serde(default)]
+    pub others: Vec<String>,
+    /// From the publishing of the last tick to its coming back; `null` before one came back.
+    #[serde(default)]
+    pub round_trip_ms: Option<u64>,
+    /// Why the queue cannot be used; `null` while it can.
+    #[serde(default)]
+    pub why: Option<String>,
+}
+
+impl Lease {
+    /// Requests may leave from here.
+    pub fn is_held(&self) -> bool {
+        self.state == LeasePhase::Holding
+    }
+
+    /// In words, after `lease`.
+    pub(super) fn to_text(&self, text: &mut String, zone: &Zone) {
+        let (name, since) = (safe(&self.name), zone.second(self.since));
+        let _ = match (self.state, self.silent_until) {
+            (LeasePhase::Holding, _) => write!(text, "lease    {name}: held since {since}"),
+            (LeasePhase::Silent, Some(until)) => write!(
+                text,
+                "lease    {name}: ours since {since}\n         silent until {}, for another may \
+                 have sent just before",
+                zone.second(until)
+            ),
+            (LeasePhase::Silent, None) => write!(text, "lease    {name}: ours since {since}"),
+            (LeasePhase::Standby, _) => write!(
+                text,
+                "lease    {name}: standing by since {since}, nothing is sent from here"
+            ),
+        };
+        if !self.others.is_empty() {
+            let others: Vec<String> = self.others.iter().map(|it| safe(it)).collect();
+            let _ = write!(text, "; beside us {}", others.join(", "));
+        }
+        text.push('\n');
+    }
+}
+
+/// The queue of the lease cannot be used, so nobody knows here whose turn it is.
+pub(super) fn unusable(status: &Status, found: &mut Vec<Todo>) {
+    let lease = status.lease.as_ref();
+    if let Some((lease, why)) = lease.and_then(|it| it.why.as_ref().map(|why| (it, why))) {
+        let what = format!(
+            "the lease {} cannot be held or taken over ({why}); calls are kept meanwhile",
+            lease.name
+        );
+        found.push(findings::todo(FindingKind::Lease, what, status.check()));
+    }
+}
+
+/// Nothing is sent from here because it is another's turn, or nobody's yet.
+pub(super) fn is_standing_by(status: &Status) -> bool {
+    status.lease.as_ref().is_some_and(|it| !it.is_held())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(lease: Lease) -> String {
+        let mut text = String::new();
+        lease.to_text(&mut text, &Zone::named("UTC").expect("a zone"));
+        text
+    }
+
+    #[test]
+    fn people_read_whose_turn_it_is() {
+        let lease = Lease {
+            name: "crm-lease".to_owned(),
+            since: 1_795_151_317,
+            ..Lease::default()
+        };
+        let silent = Lease {
+            state: LeasePhase::Silent,
+            silent_until: Some(1_795_151_424),
+            ..lease.clone()
+        };
+        let holding = Lease {
+            state: LeasePhase::Holding,
+            others: vec!["beta (17)".to_owned()],
+            ..lease.clone()
+        };
+        assert!(holding.is_held() && !silent.is_held() && !lease.is_held());
+        let all = [lease, silent, holding].map(told).concat();
+        insta::assert_snapshot!(all, @r"
+        lease    crm-lease: standing by since 2026-11-20 05:08:37 UTC, nothing is sent from here
+        lease    crm-lease: ours since 2026-11-20 05:08:37 UTC
+                 silent until 2026-11-20 05:10:24 UTC, for another may have sent just before
+        lease    crm-lease: held since 2026-11-20 05:08:37 UTC; beside us beta (17)
+        ");
+    }
+
+    #[test]
+    fn its_shape_is_added_to_and_its_words_stay() {
+        for phase in [LeasePhase::Standby, LeasePhase::Silent, LeasePhase::Holding] {
+            assert_eq!(serde_json::to_value(phase).expect("a word"), phase.word());
+        }
+        let none = serde_json::to_value(Status::default()).expect("JSON");
+        assert!(
+            none["lease"].is_null() && none.as_object().is_some_and(|it| it.contains_key("lease"))
+        );
+    }
+}
