@@ -241,6 +241,10 @@ pub struct CrmFlags {
     /// when the CRM refuses it
     #[arg(long, value_name = "CMD")]
     pub token_command: Option<String>,
+    /// Several machines may send, one does: who, decides the queue NAME at the stream's broker.
+    /// The same NAME on each machine
+    #[arg(long, value_name = "NAME")]
+    pub standby: Option<String>,
     /// This process's share of the token's budget [default: 60/60s]
     #[arg(long, value_name = "N/TIME")]
     pub rate: Option<String>,

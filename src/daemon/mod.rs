@@ -182,7 +182,7 @@ impl Daemon {
             shown: sender,
             asking,
             token_requests,
-            vital,
+            vitals: outward_vitals,
         } = outward::start_sender(&config, &opened.spool, &durations, &stopped, &mut tasks);
         outward::start_notices(&config, &opened.spool, &stopped, &mut tasks);
         let webhooks = webhooks::start(&config, &opened.spool, &stopped, &mut tasks).await?;
@@ -199,7 +199,7 @@ impl Daemon {
             lists: shown,
             employees: met,
             trunks: opened.trunks,
-            vitals: vitals.into_iter().chain(vital).collect(),
+            vitals: vitals.into_iter().chain(outward_vitals).collect(),
             state: shown_folder(&config),
             check_command: check_command(&config, std::env::args()),
         });

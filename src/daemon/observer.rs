@@ -123,6 +123,7 @@ impl Observer {
             },
             pause: pause.or(sender.pause),
             troubles: sender.troubles,
+            lease: sender.lease,
             webhooks: self.inward.webhooks.as_ref().map(ReceiverView::status),
             directory,
             lists: self.lists.borrow().values().cloned().collect(),

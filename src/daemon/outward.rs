@@ -9,13 +9,18 @@ use callbridge_crm::Client;
 use callbridge_crm::client::Setup;
 use callbridge_dead_letter::queue::Queue;
 use callbridge_forward::Forwarder;
+use callbridge_lease::{LeaseKeeper, Terms};
 use callbridge_model::heartbeat::{Pulse, Vital};
-use callbridge_model::status::Requests;
+use callbridge_model::permit::Permit;
+use callbridge_model::status::{Lease, Requests};
 use callbridge_ops::metrics::Durations;
 use callbridge_sender::crm_proxy::{CrmProxy, asking};
+use callbridge_sender::pacer::STRAGGLER;
 use callbridge_sender::plan::Settings;
 use callbridge_sender::run::{RequestTimes, Sender};
 use callbridge_sender::status::SenderStatus;
+use callbridge_source::Secret;
+use callbridge_source::amqp::Login;
 use callbridge_spool::Handle;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -28,8 +33,8 @@ pub(crate) struct Outward {
     pub asking: CrmProxy,
     /// Requests for tokens, where a connection is kept fresh.
     pub token_requests: watch::Receiver<Requests>,
-    /// Its loop can be looked at.
-    pub vital: Option<Vital>,
+    /// Its loops can be looked at.
+    pub vitals: Vec<Vital>,
 }
 
 /// Starts the sender, where there is a CRM.
@@ -57,16 +62,26 @@ pub(crate) fn start_sender(
             shown,
             asking,
             token_requests: watch::channel(Requests::new()).1,
-            vital,
+            vitals: vital.into_iter().collect(),
         };
     };
+    let setup = setup(crm);
+    let setup = match config.standby {
+        Some(_) => Setup {
+            permit: Permit::withheld(),
+            ..setup
+        },
+        None => setup,
+    };
+    let keeper = keeper(config, setup.permit.clone());
+    let (lease, lease_vital) = keeper.map(|it| start_keeper(it, stopped, tasks)).unzip();
     let (token, token_requests) = tokens::keep(config, crm, &shown, stopped, tasks);
     let request = durations.request.clone();
     let pulse = Pulse::new("the sender");
     let vital = pulse.vital();
     let sender = Sender {
         spool: spool.clone(),
-        client: Arc::new(Client::new(setup(crm))),
+        client: Arc::new(Client::new(setup)),
         token,
         settings: Settings {
             rate: crm.rate,
@@ -78,6 +93,7 @@ pub(crate) fn start_sender(
         request_times: RequestTimes::new(move |took| request.observe(took.as_secs_f64())),
         questions,
         pulse,
+        lease,
     };
     let stop = has_stopped(stopped.clone());
     tasks.spawn(async move { Ok(sender.run(status, stop).await?) });
@@ -85,8 +101,39 @@ pub(crate) fn start_sender(
         shown,
         asking,
         token_requests,
-        vital: Some(vital),
+        vitals: lease_vital.into_iter().chain([vital]).collect(),
     }
+}
+
+/// Starts to keep the lease: how it stands, and whether its loop turns.
+fn start_keeper(
+    keeper: LeaseKeeper,
+    stopped: &watch::Receiver<bool>,
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+) -> (watch::Receiver<Lease>, Vital) {
+    let seen = (keeper.shown(), keeper.pulse().vital());
+    let stop = has_stopped(stopped.clone());
+    tasks.spawn(async move {
+        keeper.run(stop).await;
+        Ok(())
+    });
+    seen
+}
+
+/// Who keeps the lease, with `--standby`; leave to send goes to `permit`.
+pub(crate) fn keeper(config: &Config, permit: Permit) -> Option<LeaseKeeper> {
+    let (name, source, queue) = config.lease()?;
+    let crm = config.crm.as_ref()?;
+    let login = Login {
+        broker: queue.broker.clone(),
+        secret: source.secret.as_ref().map_or(Secret::None, source_secret),
+        variable: "CALLBRIDGE_AMQP_SECRET",
+        ca_file: source.url.ca_file.clone(),
+        within: callbridge_source::Settings::default().connect_within,
+    };
+    let request = setup(crm).timeouts.total + STRAGGLER;
+    let terms = Terms::new(request, crm.rate.longest_window());
+    Some(LeaseKeeper::new(login, name, terms, permit))
 }
 
 /// Starts the way of dead letters' notices to the broker, where one is given.

@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// The metrics that the program exports under `/metrics`.
-const METRICS: [&str; 21] = [
+const METRICS: [&str; 22] = [
     "callbridge_calls",
     "callbridge_requests_total",
     "callbridge_budget_slots",
     "callbridge_backlog_drain_seconds",
+    "callbridge_lease_held",
     "callbridge_source_up",
     "callbridge_source_events_total",
     "callbridge_source_last_event_timestamp_seconds",

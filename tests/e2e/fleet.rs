@@ -20,7 +20,7 @@ const CALLS: usize = 100;
 const KILLS: usize = 5;
 
 /// A stream on this node, behind a host that nobody answers at.
-fn stream(node: &Broker, name: &str, place: &Place) -> String {
+pub fn stream(node: &Broker, name: &str, place: &Place) -> String {
     let secret = place.write("secret", broker::SECRET);
     let (user, vhost) = (broker::ADMINISTRATOR, broker::VHOST);
     let hosts = format!("127.0.0.1:{},127.0.0.1:{}", free_port(), node.port());
@@ -28,7 +28,7 @@ fn stream(node: &Broker, name: &str, place: &Place) -> String {
 }
 
 /// A collector of this PBX: it has no token and no CRM.
-fn collector(place: &Place, forward: &str, flags: &[&str]) -> Program {
+pub fn collector(place: &Place, forward: &str, flags: &[&str]) -> Program {
     let mut arguments = vec![
         "run".to_owned(),
         format!("--forward={forward}"),
@@ -41,7 +41,7 @@ fn collector(place: &Place, forward: &str, flags: &[&str]) -> Program {
 }
 
 /// Who sends what the stream holds.
-fn sender(place: &Place, crm: &Server, source: &str, flags: &[&str]) -> Program {
+pub fn sender(place: &Place, crm: &Server, source: &str, flags: &[&str]) -> Program {
     let mut arguments = vec![
         "run".to_owned(),
         format!("--source={source}&format=call"),

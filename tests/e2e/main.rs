@@ -35,6 +35,7 @@ mod refreshed;
 mod rights;
 mod root;
 mod secrets;
+mod standby;
 mod stopping;
 mod stories;
 mod survival;

@@ -63,6 +63,11 @@ impl Flights {
         self.by_slot.remove(&slot)
     }
 
+    /// The request under way in a slot.
+    pub(super) fn get(&self, slot: u32) -> Option<&Flight> {
+        self.by_slot.get(&slot)
+    }
+
     /// How many there are.
     pub(super) fn count(&self) -> usize {
         self.by_slot.len()

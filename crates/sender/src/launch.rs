@@ -69,6 +69,24 @@ impl Core {
         self.memory.not_stored();
     }
 
+    /// The operations of a launch are committed, and leave to send had ended before the first byte
+    /// left: nothing was sent, so nothing was used up, and the call goes back. `None` for an
+    /// errand, whose answer says it all.
+    pub fn held_back(&mut self, now: Now, slot: u32) -> Option<Vec<Op>> {
+        let is_errand = |flight: &Flight| matches!(flight.plan.task, Task::Errand(_));
+        let flight = self.flights.get(slot).filter(|it| !is_errand(it))?.clone();
+        self.grounded(slot);
+        let mut ops = vec![Op::SlotGone { slot }];
+        if let Task::Submit(row) = flight.plan.task {
+            ops.push(Op::Step {
+                row,
+                step: Step::Unsent,
+                at: now.wall,
+            });
+        }
+        Some(ops)
+    }
+
     fn request(
         &mut self,
         now: Now,

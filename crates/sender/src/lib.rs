@@ -33,7 +33,7 @@
 //! | `tokens` | the token in use and the one before it, and what is known of them |
 //! | `rights` | what the token may do, looked at again and again |
 //! | [`token_probe`] | `token/info` where no daemon runs |
-//! | [`status`] | what is shown |
+//! | [`status`], `shown` | what is shown |
 //! | [`token`] | where the token comes from, and whether it is another now |
 //! | [`token_update`] | what a keeper tells of it |
 
@@ -63,6 +63,7 @@ mod rights;
 pub mod run;
 pub mod schedule;
 pub mod share;
+mod shown;
 pub mod status;
 pub mod token;
 pub mod token_probe;

@@ -127,7 +127,7 @@ impl Pacer {
 
     /// The slots as they are to be stored at a start; those no longer counting are left out.
     pub fn uses(&self, now: Duration) -> impl Iterator<Item = (u32, Use)> + '_ {
-        let within = remembered(self.rate);
+        let within = self.rate.longest_window();
         self.uses
             .iter()
             .filter(move |(_, one)| one.counts(within, now))
@@ -143,7 +143,7 @@ impl Pacer {
             }
             self.silent_until = None;
         }
-        let within = remembered(self.rate);
+        let within = self.rate.longest_window();
         self.uses.retain(|_, one| one.counts(within, now));
         let allowed = match pace {
             Pace::AtOnce | Pace::Even => self.allowed(now),
@@ -273,7 +273,7 @@ impl Pacer {
     }
 
     fn reach(&self) -> Duration {
-        reach(remembered(self.rate))
+        reach(self.rate.longest_window())
     }
 }
 
@@ -291,15 +291,6 @@ impl Use {
 /// How long after its end a request may still count, with the drift of two clocks.
 fn reach(window: Duration) -> Duration {
     window + window / 2000
-}
-
-/// The longer of the two windows that count. A rate above the service's (loopback only) has its
-/// own alone.
-fn remembered(rate: Rate) -> Duration {
-    if rate.exceeds_service() {
-        return rate.window();
-    }
-    rate.window().max(Rate::SERVICE.window())
 }
 
 /// governor, told the time rather than asking for it.

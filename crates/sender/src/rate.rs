@@ -49,6 +49,15 @@ impl Rate {
         windows * u128::from(self.limit)
     }
 
+    /// The longest window in which requests count: the service's, but for a rate above it
+    /// (loopback only), which has its own alone.
+    pub fn longest_window(self) -> Duration {
+        match self.exceeds_service() {
+            true => self.window,
+            false => self.window.max(Self::SERVICE.window),
+        }
+    }
+
     /// More than the service allows: to be refused except against a loopback address.
     pub fn exceeds_service(self) -> bool {
         self.most_in_service_window() > u128::from(Self::SERVICE.limit)

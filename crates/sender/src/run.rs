@@ -2,9 +2,10 @@
 
 use super::core::{Before, Core};
 use super::failed_calls;
-use super::log::{Call, doubted, settled, told, troubles};
+use super::log::{Call, doubted, settled, told};
 use super::pause_cause::PauseCause;
 use super::plan::{About, Decision, Known, Launch, Plan, Settings, Task};
+use super::shown::SenderView;
 use super::status::{self, SenderStatus};
 use super::token::{Look, TokenSource, Watch, print};
 use super::token_update::Tokens;
@@ -16,7 +17,7 @@ use callbridge_model::TokenFingerprint;
 use callbridge_model::clock;
 use callbridge_model::heartbeat::Pulse;
 use callbridge_model::secret::Secret;
-use callbridge_model::status::{Pause, SenderTrouble};
+use callbridge_model::status::{Lease, Pause};
 use callbridge_spool::{Error, Handle, Op, Store, WorkQueue, tables};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -33,6 +34,8 @@ const TOKEN_LOOK: Duration = Duration::from_secs(1);
 
 /// How long after the spool could not write it is tried again.
 const SPOOL_AGAIN: Duration = Duration::from_secs(1);
+/// How often it is looked whether it is our turn to send, should nothing tell of it.
+const TURN_LOOK: Duration = Duration::from_secs(1);
 /// How often the call that FAILED is decided anew because the spool has learned more of it.
 const OUTDATED_MAX: u32 = 8;
 
@@ -56,6 +59,8 @@ pub struct Sender {
     pub questions: Questions,
     /// Beats while the loop turns.
     pub pulse: Pulse,
+    /// Whose turn it is to send, where several could; the client holds the leave.
+    pub lease: Option<watch::Receiver<Lease>>,
 }
 
 /// Where the times of requests are counted: from the first byte to the answer.
@@ -109,12 +114,7 @@ struct Loop {
     unwritten: VecDeque<Vec<Op>>,
     trouble: Option<Error>,
     head: WorkQueue,
-    status: watch::Sender<SenderStatus>,
-    /// The pause that the log told of last.
-    told: Option<String>,
-    /// And what of the CRM failed beside it.
-    told_troubles: Vec<SenderTrouble>,
-    warned_days: Option<u32>,
+    shown: SenderView,
 }
 
 impl Sender {
@@ -150,6 +150,7 @@ impl Sender {
                         }
                         ended = changed.changed() => return ended.map_err(|_| Error::Closed),
                         () = sleep_until(until) => return Ok(()),
+                        () = work.shown.turn_changed() => return Ok(()),
                         () = work.watch.told() => {
                             work.look();
                             return Ok(());
@@ -208,10 +209,7 @@ impl Sender {
             unwritten: VecDeque::from([ops]),
             trouble: None,
             head: WorkQueue::default(),
-            status,
-            told: None,
-            told_troubles: Vec::new(),
-            warned_days: None,
+            shown: SenderView::new(status, self.lease),
         };
         work.look();
         Ok((work, self.pulse))
@@ -240,6 +238,10 @@ impl Loop {
                     return Ok(Some(now.boot + SPOOL_AGAIN));
                 }
             };
+            if !self.client.permit().is_held_at(now.boot) {
+                self.publish();
+                return Ok(Some(now.boot + TURN_LOOK));
+            }
             match self.core.next(now, &self.head) {
                 Decision::Send(plan) => {
                     self.send(plan).await?;
@@ -321,6 +323,13 @@ impl Loop {
             return;
         };
         let took = began.elapsed();
+        if heard.answer == Err(ApiError::NotPermitted)
+            && let Some(ops) = self.core.held_back(clock::now(), slot)
+        {
+            self.calls.remove(&slot);
+            self.unwritten.push_back(ops);
+            return;
+        }
         self.request_times.observe(took);
         let call = self.calls.remove(&slot).unwrap_or_default();
         if let Some(outcome) = self.core.answered(clock::now(), slot, heard) {
@@ -480,48 +489,16 @@ impl Loop {
             let (reason, cure) = ("disk".to_owned(), trouble.to_string());
             status.pause = Some(Pause { reason, cure });
         }
-        if status.expires_in_days != self.warned_days {
-            self.warned_days = status.expires_in_days;
-            // a token that is kept fresh by itself always ends soon
-            if let Some(days) = self.warned_days.filter(|_| self.watch.kept().is_none()) {
-                warn!(
-                    days,
-                    "the token ends soon: issue a new one and put it into --token-file"
-                );
-            }
-        }
         let outage = status::word(PauseCause::Outage(Extent::Submissions));
         let asks = self.core.asks_all_the_same();
-        let pause = status.pause.as_ref();
-        self.answer_waiting(pause.filter(|pause| !(asks && pause.reason == outage)));
-        self.tell(status.pause.as_ref());
-        troubles(&self.told_troubles, &status.troubles);
-        self.told_troubles.clone_from(&status.troubles);
-        self.status.send_if_modified(|shown| {
-            if status.token_shared && !shown.token_shared {
-                let limit = status.budget(now.boot).limit;
-                warn!(
-                    reason = "token_shared",
-                    limit, "a 429 below our cap: the pace is halved"
-                );
-            }
-            let modified = *shown != status;
-            *shown = status;
-            modified
-        });
-    }
-
-    /// A pause that begins, or is over: another token that is refused as well ends none.
-    fn tell(&mut self, pause: Option<&Pause>) {
-        let reason = pause.map(|it| it.reason.clone());
-        if reason == self.told || reason.is_none() && self.core.is_asking() {
-            return;
-        }
-        match pause {
-            Some(Pause { reason, cure }) => warn!(%reason, %cure, "paused"),
-            None => info!("no longer paused"),
-        }
-        self.told = reason;
+        let waits = (status.pause.as_ref()).filter(|pause| !(asks && pause.reason == outage));
+        let elsewhere = self
+            .shown
+            .anothers_turn(self.client.permit().is_held_at(now.boot));
+        self.answer_waiting(waits.or(elsewhere.as_ref()));
+        let still_asking = self.core.is_asking();
+        let renewed = self.watch.kept().is_some();
+        self.shown.publish(now, status, still_asking, renewed);
     }
 
     /// Nothing new; what is under way is finished and committed.

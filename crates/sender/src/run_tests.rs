@@ -2,11 +2,12 @@
 
 use super::*;
 use crate::crm_proxy::asking;
-use callbridge_crm::{Address, Setup};
+use callbridge_crm::{Address, Request, Setup};
+use callbridge_model::permit::Permit;
 use callbridge_model::{Judged, Outcome};
 use callbridge_sandbox as sandbox;
 use callbridge_spool::Finished;
-use callbridge_spool::{Done, Row, RowId, State, tables};
+use callbridge_spool::{Done, Row, RowId, SlotRow, State, tables};
 use callbridge_testkit::sample;
 use tempfile::TempDir;
 
@@ -18,11 +19,16 @@ struct Stage {
     work: Loop,
     _folder: TempDir,
     guard: callbridge_spool::Guard,
-    _crm: sandbox::Server,
+    crm: sandbox::Server,
 }
 
 impl Stage {
     async fn begin() -> Self {
+        Self::with(Permit::unlimited()).await
+    }
+
+    /// Whose requests leave only with this leave.
+    async fn with(permit: Permit) -> Self {
         // whoever comes second finds it installed, which is as good
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut config = sandbox::Config::default();
@@ -36,12 +42,16 @@ impl Stage {
         let address = Address::parse(&crm.url()).expect("loopback");
         let sender = Sender {
             spool,
-            client: Arc::new(Client::new(Setup::new(address))),
+            client: Arc::new(Client::new(Setup {
+                permit,
+                ..Setup::new(address)
+            })),
             token: TokenSource::Fixed(Secret::from("svc_pat_sandbox".to_owned())),
             settings: Settings::default(),
             request_times: RequestTimes::default(),
             questions: asking().1,
             pulse: Pulse::new("sender"),
+            lease: None,
         };
         let (status, _) = watch::channel(SenderStatus::default());
         let (work, _) = sender.open(status).await.expect("readable");
@@ -49,7 +59,7 @@ impl Stage {
             work,
             _folder: folder,
             guard,
-            _crm: crm,
+            crm,
         }
     }
 
@@ -87,6 +97,43 @@ impl Stage {
             panic!("not in time: {rows:?}");
         }
     }
+
+    /// A call whose request is made, and whose step and slot are committed; nothing was sent yet.
+    async fn launched(&mut self) -> (RowId, u32, Request) {
+        let done = self
+            .work
+            .spool
+            .write(vec![Op::Finish(Box::new(journaled()))]);
+        let [Done::New(row)] = done.await.expect("stored")[..] else {
+            panic!("not new");
+        };
+        let ask = self.work.core.ask(clock::now());
+        let head = self
+            .work
+            .spool
+            .read(move |store| tables::work_queue::head(store, &ask))
+            .await;
+        let head = head.expect("readable");
+        let Decision::Send(plan) = self.work.core.next(clock::now(), &head) else {
+            panic!("nothing to send");
+        };
+        assert_eq!(plan.task, Task::Submit(row));
+        let slot = plan.slot;
+        let about = self.work.about(plan.task.clone()).await.expect("open");
+        let about = about.expect("readable");
+        let launch = self.work.core.launch(clock::now(), plan, about);
+        let Launch::Go { ops, request, .. } = launch else {
+            panic!("not sent");
+        };
+        self.work.spool.write(ops).await.expect("stored");
+        assert_eq!(self.row(row).await.state, State::Sending);
+        (row, slot, request)
+    }
+
+    async fn slots(&self) -> Vec<SlotRow> {
+        let slots = self.work.spool.read(|store| tables::slots::slots(store));
+        slots.await.expect("readable")
+    }
 }
 
 fn journaled() -> Finished {
@@ -108,34 +155,7 @@ fn journaled() -> Finished {
 async fn a_request_whose_task_panics_has_lost_its_answer_and_its_call_is_journaled_all_the_same() {
     let mut stage = Stage::begin().await;
     stage.until(|work| !work.core.is_asking()).await;
-    let done = stage
-        .work
-        .spool
-        .write(vec![Op::Finish(Box::new(journaled()))]);
-    let [Done::New(row)] = done.await.expect("stored")[..] else {
-        panic!("not new");
-    };
-    let ask = stage.work.core.ask(clock::now());
-    let head = stage
-        .work
-        .spool
-        .read(move |store| tables::work_queue::head(store, &ask))
-        .await;
-    let Decision::Send(plan) = stage.work.core.next(clock::now(), &head.expect("readable")) else {
-        panic!("nothing to send");
-    };
-    assert_eq!(plan.task, Task::Submit(row));
-    let slot = plan.slot;
-    let about = stage.work.about(plan.task.clone()).await.expect("open");
-    let launch = stage
-        .work
-        .core
-        .launch(clock::now(), plan, about.expect("readable"));
-    let Launch::Go { ops, .. } = launch else {
-        panic!("not sent");
-    };
-    stage.work.spool.write(ops).await.expect("stored");
-    assert_eq!(stage.row(row).await.state, State::Sending);
+    let (row, slot, _) = stage.launched().await;
     stage.work.takes_off(slot, async { panic!("a bug") });
 
     let landed = stage.work.flights.join_next_with_id().await;
@@ -147,18 +167,55 @@ async fn a_request_whose_task_panics_has_lost_its_answer_and_its_call_is_journal
     assert_ne!(lost.state, State::Sending);
     let words = &lost.attempts.last().expect("an attempt").words;
     assert!(words.contains("callbridge failed"), "{words}");
-    let slots = stage.work.spool.read(|store| tables::slots::slots(store));
-    let slots = slots.await.expect("readable");
+    let slots = stage.slots().await;
     let stored = slots.iter().find(|it| it.slot == slot).expect("kept");
     assert!(stored.answered.is_some(), "it counts no longer than others");
 
-    let journaled = |work: &Loop| {
-        let books =
-            tokio::task::block_in_place(|| work.spool.read_blocking(|store| Ok(store.books())));
-        books.expect("readable").journaled == 1
-    };
-    stage.until(journaled).await;
+    stage.until(is_journaled).await;
     assert_eq!(stage.row(row).await.state, State::Journaled);
+    drop(stage.work);
+    stage.guard.close();
+}
+
+fn is_journaled(work: &Loop) -> bool {
+    let books = tokio::task::block_in_place(|| work.spool.read_blocking(|store| Ok(store.books())));
+    books.expect("readable").journaled == 1
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_whose_leave_ended_before_its_bytes_left_was_not_sent_and_waits_for_leave() {
+    let permit = Permit::withheld();
+    let far = Some(Duration::from_secs(1 << 40));
+    permit.set(far);
+    let mut stage = Stage::with(permit.clone()).await;
+    stage.until(|work| !work.core.is_asking()).await;
+    let (row, slot, request) = stage.launched().await;
+    let before = stage
+        .crm
+        .admin(|core, _| core.counts().values().sum::<u64>());
+    permit.set(None);
+    let client = Arc::clone(&stage.work.client);
+    let token = Secret::from("svc_pat_sandbox".to_owned());
+    let sent = async move { client.send(&request, &token).await };
+    stage.work.takes_off(slot, sent);
+    let landed = stage.work.flights.join_next_with_id().await;
+    stage.work.landed(told_or_lost(landed.expect("one")));
+
+    assert!(stage.work.write_back().await.expect("open"));
+    let back = stage.row(row).await;
+    assert_eq!((back.state, back.attempts.len()), (State::Ready, 0));
+    assert!(stage.slots().await.iter().all(|it| it.slot != slot));
+    assert_eq!(stage.work.core.under_way(), 0);
+    // and nothing is chosen before leave is there again
+    stage.work.turn().await.expect("a spool");
+    assert_eq!(stage.work.core.under_way(), 0);
+    let after = stage
+        .crm
+        .admin(|core, _| core.counts().values().sum::<u64>());
+    assert_eq!(after, before);
+
+    permit.set(far);
+    stage.until(is_journaled).await;
     drop(stage.work);
     stage.guard.close();
 }

@@ -5,7 +5,9 @@ use super::pause_cause::PauseCause;
 use super::troubles::{Extent, Part};
 use super::verdict::Halt;
 use callbridge_crm::{Endpoint, TokenInfo};
-use callbridge_model::status::{Backlog, BudgetStatus, Pause, Requests, SenderTrouble, Token};
+use callbridge_model::status::{
+    Backlog, BudgetStatus, Lease, Pause, Requests, SenderTrouble, Token,
+};
 use callbridge_model::{Grant, TokenFingerprint};
 use callbridge_spool::WorkQueue;
 use std::time::Duration;
@@ -33,6 +35,8 @@ pub struct SenderStatus {
     pub token_taken: Option<bool>,
     /// Requests under way.
     pub under_way: usize,
+    /// Whose turn it is to send, where several could.
+    pub lease: Option<Lease>,
     pub(super) slots: Slots,
 }
 

@@ -3,13 +3,14 @@
 use super::finding::CheckFinding;
 use crate::config::checked::{Config, SourceConfig as SourceFlag};
 use crate::daemon::open::{source_of, source_secret};
-use crate::daemon::outward::queue;
+use crate::daemon::outward::{keeper, queue};
 use callbridge_asterisk::survey::Account;
 use callbridge_dead_letter::queue;
 use callbridge_forward::Forwarder;
 use callbridge_mapping::people::rule::LeadRule;
 use callbridge_mapping::trunk::Trunk;
 use callbridge_model::exit::Code;
+use callbridge_model::permit::Permit;
 use callbridge_source::Fix;
 use callbridge_source::StreamFrom;
 use callbridge_source::url::Transport;
@@ -58,6 +59,20 @@ pub(crate) async fn forward(config: &Config) -> Option<CheckFinding> {
     let forwarder = Forwarder::new(&flag.url, source_secret(&flag.secret));
     Some(match forwarder.probe().await {
         Ok(()) => CheckFinding::well(name, "the stream is there"),
+        Err(error) => {
+            let code = error.fix().map_or(Code::Unreachable, by);
+            let (what, todo) = split(&error.to_string());
+            CheckFinding::fault(code, name, what, todo)
+        }
+    })
+}
+
+/// The lease of `--standby`: whether its queue can be declared, written to and read.
+pub(crate) async fn lease(config: &Config) -> Option<CheckFinding> {
+    let keeper = keeper(config, Permit::withheld())?;
+    let name = format!("standby {}", config.standby.as_deref().unwrap_or_default());
+    Some(match keeper.probe().await {
+        Ok(()) => CheckFinding::well(name, "the lease can be held and taken over"),
         Err(error) => {
             let code = error.fix().map_or(Code::Unreachable, by);
             let (what, todo) = split(&error.to_string());

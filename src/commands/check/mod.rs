@@ -108,6 +108,7 @@ pub(crate) async fn run(check: &Check) -> Result<(), Failure> {
     sources(config, &mut findings).await?;
     findings.show(inward::dead_letters(config).await)?;
     findings.show(inward::forward(config).await)?;
+    findings.show(inward::lease(config).await)?;
     findings.show(webhooks::look(config, state.is_daemon()).await)?;
     findings.show(page::look(config, state.is_daemon()).await)?;
     findings.show(service::look(config, state).await)?;

@@ -6,6 +6,7 @@
 //! | [`typed`] | the way from [`Flags`](super::options::Flags) to a [`Config`] |
 //! | `catch_up` | `--catch-up` |
 //! | `sources` | `--source` and its secrets |
+//! | `standby` | `--standby` and what it needs |
 //! | `trunks` | `--trunk` over its defaults, against each other and the sources |
 //! | `connect` | the flags of `connect` |
 //! | `pbx` | the id of the PBX that nothing names |
@@ -21,6 +22,7 @@ mod page;
 mod pbx;
 mod secret_files;
 mod sources;
+mod standby;
 mod token;
 mod trunks;
 pub(crate) mod typed;
@@ -84,6 +86,8 @@ pub struct Config {
     pub dead_letters: Option<DeadLetters>,
     /// Where calls are published in place of a CRM.
     pub forward: Option<Forward>,
+    /// `--standby`: the lease that decides who sends.
+    pub standby: Option<String>,
     /// `--stream-from`
     pub stream_from: StreamFrom,
     pub log: Logging,

@@ -1,6 +1,7 @@
 //! From flags as typed to a [`Config`], or all that is wrong with them.
 
-use super::{CallRules, Config, DeadLetters, Forward, crm, page, pbx, sources, trunks, webhooks};
+use super::{CallRules, Config, DeadLetters, Forward};
+use super::{crm, page, pbx, sources, standby, trunks, webhooks};
 use crate::config::faults::Faults;
 use crate::config::options::{CallFlags, CrmFlags, Flags, LogFlags, OperationFlags};
 use crate::config::variables;
@@ -75,6 +76,9 @@ impl TryFrom<FlagContext<'_>> for Config {
         pbx::check(derived_pbx.as_ref(), state.as_deref(), &mut faults);
         let dead_letters = dead_letters(&flags.operation, needs, environment, &mut faults);
         let forward = forward(&flags.crm, needs, environment, &mut faults);
+        let standby = flags.crm.standby.as_deref();
+        let beside = (crm.as_ref(), flags.crm.forward.is_some());
+        let standby = standby::check(standby, &sources, beside, &mut faults);
         let stream_from = stream_from(flags.sources.stream_from.as_deref(), &zone, &mut faults);
         let log = logging(&flags.log, &mut faults);
         let unread_variables = unread_variables(environment, &mut faults);
@@ -98,6 +102,7 @@ impl TryFrom<FlagContext<'_>> for Config {
             notify_command: notify_command(flags.operation.notify_command),
             dead_letters,
             forward,
+            standby,
             stream_from,
             log,
             rebind,

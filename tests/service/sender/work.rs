@@ -57,6 +57,7 @@ impl Work {
             },
             request_times: RequestTimes::default(),
             questions: asking().1,
+            lease: None,
         };
         let (shown, status) = watch::channel(SenderStatus::default());
         let (stop, stopped) = oneshot::channel::<()>();

@@ -16,6 +16,10 @@ pub(super) fn single(all: &mut Registry, seen: &Observed) {
         let help = "Sessions open at the page";
         all.register("page_sessions", help, gauge(open));
     }
+    if let Some(lease) = &seen.status.lease {
+        let help = "1 while this process holds the lease of --standby and sends";
+        all.register("lease_held", help, gauge(u64::from(lease.is_held())));
+    }
     if let Some(calls) = seen.audit_unexplained {
         let help = "Calls of the PBX's file that the last audit left unexplained";
         all.register("audit_unexplained", help, gauge(calls));

@@ -1,0 +1,110 @@
+//! What the loop shows: to whoever looks, and each change in the log once.
+
+use super::log::troubles;
+use super::status::SenderStatus;
+use callbridge_model::clock::Now;
+use callbridge_model::status::{Lease, Pause, SenderTrouble};
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+/// What is shown, and what was told last.
+pub(super) struct SenderView {
+    status: watch::Sender<SenderStatus>,
+    /// Whose turn it is to send, where several could.
+    lease: Option<watch::Receiver<Lease>>,
+    /// The pause that the log told of last.
+    told: Option<String>,
+    /// And what of the CRM failed beside it.
+    told_troubles: Vec<SenderTrouble>,
+    warned_days: Option<u32>,
+}
+
+impl SenderView {
+    /// Nothing was told yet.
+    pub(super) fn new(
+        status: watch::Sender<SenderStatus>,
+        lease: Option<watch::Receiver<Lease>>,
+    ) -> Self {
+        Self {
+            status,
+            lease,
+            told: None,
+            told_troubles: Vec::new(),
+            warned_days: None,
+        }
+    }
+
+    /// Whose turn it is may have changed. Never where nobody else could send.
+    pub(super) async fn turn_changed(&mut self) {
+        let changed = match &mut self.lease {
+            Some(lease) => lease.changed().await.is_ok(),
+            None => false,
+        };
+        if !changed {
+            std::future::pending().await
+        }
+    }
+
+    /// Why nothing goes out while it is not our turn: no pause, for another sends.
+    pub(super) fn anothers_turn(&self, held: bool) -> Option<Pause> {
+        let lease = self.lease.as_ref().filter(|_| !held)?;
+        let name = lease.borrow().name.clone();
+        Some(Pause {
+            reason: "standby".to_owned(),
+            cure: format!(
+                "this process does not hold the lease {name}: ask the one that does, or wait \
+                 until it has come over"
+            ),
+        })
+    }
+
+    /// Shows it; `asking` while it is not known whether anything may go out, `renewed` where
+    /// somebody keeps the token fresh.
+    pub(super) fn publish(
+        &mut self,
+        now: Now,
+        mut status: SenderStatus,
+        asking: bool,
+        renewed: bool,
+    ) {
+        status.lease = self.lease.as_ref().map(|lease| lease.borrow().clone());
+        if status.expires_in_days != self.warned_days {
+            self.warned_days = status.expires_in_days;
+            // a token that is kept fresh by itself always ends soon
+            if let Some(days) = self.warned_days.filter(|_| !renewed) {
+                warn!(
+                    days,
+                    "the token ends soon: issue a new one and put it into --token-file"
+                );
+            }
+        }
+        self.tell(status.pause.as_ref(), asking);
+        troubles(&self.told_troubles, &status.troubles);
+        self.told_troubles.clone_from(&status.troubles);
+        self.status.send_if_modified(|shown| {
+            if status.token_shared && !shown.token_shared {
+                let limit = status.budget(now.boot).limit;
+                warn!(
+                    reason = "token_shared",
+                    limit, "a 429 below our cap: the pace is halved"
+                );
+            }
+            let modified = *shown != status;
+            *shown = status;
+            modified
+        });
+    }
+
+    /// A pause that begins, or is over: another token that is refused as well ends none.
+    fn tell(&mut self, pause: Option<&Pause>, asking: bool) {
+        let reason = pause.map(|it| it.reason.clone());
+        if reason == self.told || reason.is_none() && asking {
+            return;
+        }
+        match pause {
+            Some(Pause { reason, cure }) => warn!(%reason, %cure, "paused"),
+            None => info!("no longer paused"),
+        }
+        self.told = reason;
+    }
+}
