@@ -103,7 +103,7 @@ impl Intake {
                 due: Vec::new(),
                 log: memory.gaps,
             },
-            whole: WholeCalls::new(memory.owners),
+            whole: WholeCalls::new(memory.owners, memory.remade_before),
             unmatched: memory.unmatched,
             otherwise: Vec::new(),
             reports: Reports::default(),

@@ -118,6 +118,9 @@ pub struct Memory {
     pub since: BTreeMap<String, EventTime>,
     /// Of PBXs whose calls come whole: the broker's user that published for each first.
     pub owners: BTreeMap<String, String>,
+    /// When this state began to read a stream of calls; `None` where it never did, or where an
+    /// older version did. Calls that ended before may have been sent by the state before it.
+    pub remade_before: Option<EventTime>,
     /// The last gaps.
     pub gaps: GapLog,
     /// Channels of no trunk that carried outside numbers.

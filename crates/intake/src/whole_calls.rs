@@ -8,10 +8,10 @@
 
 use super::source::IntakeSource;
 use callbridge_call::{Decoded, EventTime, FinishedCall, ToldCall};
-use callbridge_message::MessageKind;
-use callbridge_model::Judged;
+use callbridge_message::{MessageKind, Outcomes};
+use callbridge_model::{CallUuid, Judged};
 use callbridge_source::{Frame, Publisher};
-use callbridge_spool::{Finished, Op};
+use callbridge_spool::{Elsewhere, Finished, Op, Settlement, Witness};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -31,15 +31,19 @@ pub(super) struct WholeCalls {
     waiting: Vec<(String, FinishedCall)>,
     /// What messages of other kinds mean for calls before them.
     after_calls: Vec<Op>,
+    /// Calls that ended before this moment, when this state began, may have been sent by the state
+    /// before it.
+    remade_before: Option<EventTime>,
     /// PBX to the broker's user that published for it first.
     owners: BTreeMap<String, String>,
 }
 
 impl WholeCalls {
-    /// With the users that an earlier run has met.
-    pub(super) fn new(owners: BTreeMap<String, String>) -> Self {
+    /// With the users that an earlier run has met, and since when this state is there.
+    pub(super) fn new(owners: BTreeMap<String, String>, remade_before: Option<EventTime>) -> Self {
         Self {
             owners,
+            remade_before,
             ..Self::default()
         }
     }
@@ -54,8 +58,33 @@ impl WholeCalls {
         match (kind, newer) {
             (MessageKind::Call, Some(why)) => Some(source.set_aside(frame, why)),
             (MessageKind::Call, None) => self.take_call(source, frame),
-            (MessageKind::Outcomes, _) => Some(ignored()),
+            (MessageKind::Outcomes, None) => self.take_outcomes(source, frame),
+            (MessageKind::Outcomes, Some(_)) => Some(ignored()),
         }
+    }
+
+    /// Whoever may publish may say anything of anybody's calls: only our own login is believed,
+    /// which the broker vouches for.
+    fn take_outcomes(&mut self, source: &mut IntakeSource, frame: &Frame) -> Option<Op> {
+        let publisher = frame.publisher.as_deref();
+        if !publisher.is_some_and(|it| it.is_own) {
+            return Some(ignored());
+        }
+        let told = match Outcomes::read(&frame.bytes) {
+            Ok(told) => told,
+            Err(why) => return Some(source.set_aside(frame, why)),
+        };
+        source.is_heard();
+        let uuids = |all: Vec<_>| all.into_iter().map(CallUuid).collect();
+        let settlement = Settlement {
+            journaled: uuids(told.journaled),
+            discarded: uuids(told.discarded),
+            witness: Witness::Stream,
+            at: frame.arrived,
+        };
+        self.after_calls
+            .push(Op::Elsewhere(Elsewhere::Settled(settlement)));
+        None
     }
 
     fn take_call(&mut self, source: &mut IntakeSource, frame: &Frame) -> Option<Op> {
@@ -112,10 +141,17 @@ impl WholeCalls {
         let mut ops = Vec::with_capacity(self.waiting.len() + self.after_calls.len());
         for (pbx, call) in std::mem::take(&mut self.waiting) {
             let judged = judge(&call, &pbx);
+            let uuid = judged.record.uuid.filter(|_| self.is_remade(&call));
             ops.push(Op::Finish(Box::new(Finished { judged, call })));
+            ops.extend(uuid.map(|uuid| Op::Elsewhere(Elsewhere::Remade { uuid })));
         }
         ops.append(&mut self.after_calls);
         ops
+    }
+
+    /// The state before this one may have sent it.
+    fn is_remade(&self, call: &FinishedCall) -> bool {
+        self.remade_before.is_some_and(|before| call.ended < before)
     }
 
     /// What came while our clock was wrong came now.

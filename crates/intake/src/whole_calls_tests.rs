@@ -8,7 +8,7 @@ use callbridge_mapping::trunk::{Defaults, Trunks, parse};
 use callbridge_model::{Judged, LeadId, Outcome, Reason};
 use callbridge_source::url::SourceUrl;
 use callbridge_source::{Frame, FrameVerdict, Position, Publisher, SourceId, StreamPosition};
-use callbridge_spool::Op;
+use callbridge_spool::{Elsewhere, Op, Witness};
 use std::time::Duration;
 
 const START: EventTime = EventTime::from_seconds(1_795_151_317);
@@ -249,4 +249,91 @@ fn messages_of_another_kind_are_read_past_the_calls_and_make_no_letter() {
     };
     assert!(batch.ops.contains(&ignored), "{:?}", batch.ops);
     assert!(batch.ops.iter().any(|op| matches!(op, Op::Position { .. })));
+}
+
+fn elsewhere(batch: &Batch) -> Vec<&Elsewhere> {
+    let all = batch.ops.iter().filter_map(|op| match op {
+        Op::Elsewhere(told) => Some(told),
+        _ => None,
+    });
+    all.collect()
+}
+
+#[test]
+fn what_ended_before_this_state_began_may_have_been_sent_and_is_marked_behind_its_call() {
+    // The call of `message` ends at 5.5 s.
+    let began = |seconds: u64| Memory {
+        remade_before: Some(START.plus(Duration::from_secs(seconds))),
+        ..Memory::default()
+    };
+    for (memory, marked) in [
+        (began(6), true),
+        (began(5), false),
+        (Memory::default(), false),
+    ] {
+        let mut intake = intake(STREAM, memory);
+        hear(&mut intake, &frame(1, &message("a", "1"), Some("alpha")));
+        let batch = take(&mut intake);
+        let uuid = judged(&batch)[0].record.uuid.expect("a uuid");
+        let place = |of: &dyn Fn(&Op) -> bool| batch.ops.iter().position(of);
+        let mark = Op::Elsewhere(Elsewhere::Remade { uuid });
+        let mark = place(&|op| *op == mark);
+        assert_eq!(mark.is_some(), marked);
+        assert!(mark.is_none_or(|at| Some(at) > place(&|op| matches!(op, Op::Finish(_)))));
+    }
+}
+
+#[test]
+fn outcomes_of_our_own_login_follow_their_calls_and_those_of_others_are_ignored() {
+    let mut intake = intake(STREAM, Memory::default());
+    let kind = "application/vnd.callbridge.outcomes+json; version=1";
+    let uuid = "c5a3a901-2f7f-5d72-86ae-7f6f44e9ca52";
+    let told = format!(r#"{{"journaled":["{uuid}"]}}"#);
+    hear(
+        &mut intake,
+        &frame(1, &message("tashkent-1", "1.2"), Some("t1")),
+    );
+    for (seq, user) in [(2, None), (3, Some("t1")), (4, Some("u"))] {
+        hear(&mut intake, &of_kind(seq, &told, user, kind));
+    }
+    let batch = take(&mut intake);
+    let [Elsewhere::Settled(settlement)] = elsewhere(&batch)[..] else {
+        panic!("{:?}", batch.ops)
+    };
+    assert_eq!(settlement.journaled[0].to_string(), uuid);
+    assert_eq!(settlement.witness, Witness::Stream);
+    let finish = batch.ops.iter().position(|op| matches!(op, Op::Finish(_)));
+    let settled = batch
+        .ops
+        .iter()
+        .position(|op| matches!(op, Op::Elsewhere(_)));
+    assert!(finish.is_some() && finish < settled, "{:?}", batch.ops);
+    let ignored = batch.ops.iter().filter(|op| matches!(op, Op::Count { .. }));
+    assert_eq!((ignored.count(), letters(&batch).len()), (2, 0));
+
+    // Our own that cannot be read are kept.
+    hear(
+        &mut intake,
+        &of_kind(5, r#"{"journaled":[1]}"#, Some("u"), kind),
+    );
+    let batch = take(&mut intake);
+    let [words] = letters(&batch)[..] else {
+        panic!("{:?}", batch.ops)
+    };
+    assert!(
+        words.starts_with("outcomes: they cannot be read"),
+        "{words}"
+    );
+}
+
+#[test]
+fn outcomes_wait_with_their_calls_while_our_clock_is_wrong() {
+    let mut intake = intake(STREAM, Memory::default());
+    intake.tick(EventTime::from_seconds(5));
+    let kind = "application/vnd.callbridge.outcomes+json; version=1";
+    hear(&mut intake, &frame(1, &message("a", "1"), Some("alpha")));
+    hear(&mut intake, &of_kind(2, "{}", Some("u"), kind));
+    assert!(elsewhere(&take(&mut intake)).is_empty());
+    intake.tick(START.plus(Duration::from_secs(10)));
+    assert_eq!(elsewhere(&take(&mut intake)).len(), 1);
 }

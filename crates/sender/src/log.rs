@@ -145,6 +145,8 @@ pub(super) fn settled(call: &Unconfirmed, step: &Step) {
         | Step::Moved { .. }
         | Step::Expire
         | Step::Discard
-        | Step::Forwarded => {}
+        | Step::Forwarded
+        | Step::Found { .. }
+        | Step::GivenUp => {}
     }
 }

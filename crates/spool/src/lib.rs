@@ -11,6 +11,7 @@
 //! | [`employee_work`] | what employees did, added up |
 //! | [`op`] | what can be stored, and what it does to the books |
 //! | [`row`] | what can be read |
+//! | [`elsewhere`] | what other senders of the same calls did |
 //! | [`store`] | opens, dispatches, commits |
 //! | [`tables`] | all SQL, a file a stored thing |
 //! | [`writer`] | the thread, group commit, [`Handle`] |
@@ -51,6 +52,7 @@ pub mod binding;
 mod check;
 mod db;
 pub mod directory;
+pub mod elsewhere;
 pub mod employee_work;
 pub mod error;
 pub mod finished_calls;
@@ -71,6 +73,7 @@ pub use crate::finished_calls::{FinishedCalls, Known};
 pub use binding::{Binding, Fit};
 pub use db::Db;
 pub use directory::LeadDirectory;
+pub use elsewhere::{Elsewhere, OutcomeRow, RemadeCalls, Segment, Settlement, Witness};
 pub use error::Error;
 pub use folder::{open, refuse_shared};
 pub use op::{
@@ -140,6 +143,8 @@ pub struct Settings {
     pub shows: Option<Arc<lead_field::Settings>>,
     /// Queue a notice for every letter (`--dead-letter-queue`).
     pub notices: bool,
+    /// Keep what becomes of calls for the stream that they come from.
+    pub outcomes: bool,
     /// Make the folder and the database where there are none; else [`Error::Missing`].
     pub create: bool,
     /// Read leads beside the calls (`--lead-directory`).
@@ -157,6 +162,7 @@ impl Default for Settings {
             drop_employee: false,
             shows: None,
             notices: false,
+            outcomes: false,
             create: true,
             lead_directory: None,
             retention: Duration::from_secs(30 * 24 * 3600),
@@ -172,6 +178,7 @@ impl fmt::Debug for Settings {
             .field("drop_employee", &self.drop_employee)
             .field("shows", &self.shows)
             .field("notices", &self.notices)
+            .field("outcomes", &self.outcomes)
             .field("create", &self.create)
             .field("lead_directory", &self.lead_directory)
             .field("retention", &self.retention)

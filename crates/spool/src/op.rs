@@ -1,6 +1,7 @@
 //! What the spool is asked to store, and what it answers.
 
 use super::binding::Binding;
+use super::elsewhere::Elsewhere;
 use super::row::{Act, LeadByHand};
 use super::state::{State, Step};
 use callbridge_call::{EventTime, FinishedCall};
@@ -198,6 +199,8 @@ pub enum Op {
         /// Now.
         now: EventTime,
     },
+    /// What concerns calls that another may have settled. Books: as the steps of those it settles.
+    Elsewhere(Elsewhere),
     /// What the CRM told of a lead, for the directory. News of any age, any number of times. Calls
     /// that may leave by it are found by [`super::Store::take_awaited`] after the commit.
     Learn(Box<LeadNews>),

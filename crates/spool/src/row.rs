@@ -1,6 +1,7 @@
 //! What is read back from the spool.
 
 use super::HELD_MAX;
+use super::elsewhere::RemadeCalls;
 use super::op::RowId;
 use super::state::{IfAbsent, State};
 use callbridge_call::{EpochSeconds, EventTime, FinishedCall};
@@ -195,6 +196,8 @@ pub struct WorkQueue {
     pub alone: Option<Unconfirmed>,
     /// An orphan that is due.
     pub orphan: Option<Unconfirmed>,
+    /// Those among them that another may have sent.
+    pub remade: RemadeCalls,
     /// What is due beside the calls.
     pub errands: DueRequests,
     /// What webhooks have confirmed; `None` before the first.

@@ -14,6 +14,9 @@
 //! ```
 //! `Forwarded` leads from ready to forwarded, where a broker takes the calls in place of the CRM.
 //!
+//! `Found` leads from ready, dead and parked to journaled, and `GivenUp` to discarded, where another
+//! sender of the same calls, or the state before this one, has settled them.
+//!
 //! `Rejudged` goes between dead and parked, both ways.
 //!
 //! `Moved` leads from submitted and from dead to ready, and leaves a ready call ready: it goes on
@@ -27,6 +30,7 @@
 //! nobody knows ([`hooked`]). An answer of the service that comes after it is old news
 //! ([`Step::is_answer`]).
 
+use crate::elsewhere::Witness;
 use callbridge_call::EventTime;
 use callbridge_leads::lead_request::failed::{Reroute, RerouteHistory};
 use callbridge_model::TokenFingerprint;
@@ -239,6 +243,13 @@ pub enum Step {
     Discard,
     /// ready → forwarded: a broker has confirmed it.
     Forwarded,
+    /// ready, dead or parked → journaled: another has sent it. Counts as an attempt.
+    Found {
+        /// Who says so.
+        by: Witness,
+    },
+    /// ready, dead or parked → discarded: by a person, elsewhere. Counts as an attempt.
+    GivenUp,
 }
 
 impl Step {
@@ -264,6 +275,8 @@ impl Step {
             Self::Expire => "expire",
             Self::Discard => "discard",
             Self::Forwarded => "forwarded",
+            Self::Found { .. } => "found",
+            Self::GivenUp => "given up",
         }
     }
 
@@ -289,7 +302,9 @@ impl Step {
             | Self::Moved { .. }
             | Self::Expire
             | Self::Discard
-            | Self::Forwarded => false,
+            | Self::Forwarded
+            | Self::Found { .. }
+            | Self::GivenUp => false,
         }
     }
 
@@ -381,6 +396,8 @@ pub fn next(state: State, step: &Step) -> Result<State, Refused> {
         Step::Expire => (state == Parked).then_some(Dead),
         Step::Discard => matches!(state, Dead | Parked).then_some(Discarded),
         Step::Forwarded => (state == Ready).then_some(Forwarded),
+        Step::Found { .. } => matches!(state, Ready | Dead | Parked).then_some(Journaled),
+        Step::GivenUp => matches!(state, Ready | Dead | Parked).then_some(Discarded),
     };
     to.ok_or(Refused {
         state,

@@ -14,6 +14,7 @@ pub mod customer_calls;
 pub mod deliveries;
 pub mod directory;
 pub(crate) mod doubt;
+pub mod elsewhere;
 pub mod figures;
 pub(crate) mod finish;
 pub mod given;

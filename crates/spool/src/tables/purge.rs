@@ -1,6 +1,7 @@
 //! Forgetting what is old, a bounded part at a time.
 
 use super::deliveries;
+use super::elsewhere;
 use super::listed;
 use super::look_ups;
 use super::meta;
@@ -39,6 +40,7 @@ pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<Done, Error> {
     missed::purge_missed(store, now)?;
     trunk_calls::purge_quarters(store, now)?;
     summaries::purge_summaries(store, now)?;
+    elsewhere::purge_outcomes(store)?;
     give_pages_back(store)?;
     Ok(Done::Purged(Purged {
         calls,

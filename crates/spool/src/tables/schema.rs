@@ -8,6 +8,7 @@ pub const APPLICATION: i64 = 0x6361_6272;
 /// One step a version: the n-th brings schema n to n + 1. Never change one that was released.
 pub const MIGRATIONS: &[&str] = &[
     V1, V2, FLAT, HOOKS, DIRECTORY, ERRANDS, LISTED, LEFT, SIGNED, PEOPLE, SUMMARIES, FORWARDED,
+    REMADE,
 ];
 
 /// Times are microseconds since the epoch unless said otherwise.
@@ -243,6 +244,38 @@ CREATE UNIQUE INDEX deliveries_signature ON deliveries(signature) WHERE signatur
 /// file of this schema.
 const FORWARDED: &str = "
 CREATE INDEX calls_forwarded ON calls(since) WHERE state = 'forwarded';
+";
+
+/// Calls that another sender may have sent: held back until they were looked for, in the order of
+/// their starts. What comes while a round of looking is under way is of the next. A trigger lets them go with the state `ready`, whatever step that is. And what
+/// became of calls here, for the stream they came from.
+const REMADE: &str = "
+CREATE TABLE remade (
+    row INTEGER PRIMARY KEY,
+    round INTEGER NOT NULL,
+    started INTEGER NOT NULL            -- seconds
+) STRICT;
+CREATE INDEX remade_started ON remade(round, started, row);
+CREATE TABLE remade_size (one INTEGER PRIMARY KEY, calls INTEGER NOT NULL) STRICT;
+INSERT INTO remade_size VALUES (1, 0);
+CREATE TRIGGER remade_came AFTER INSERT ON remade
+BEGIN
+    UPDATE remade_size SET calls = calls + 1 WHERE one = 1;
+END;
+CREATE TRIGGER remade_gone AFTER DELETE ON remade
+BEGIN
+    UPDATE remade_size SET calls = calls - 1 WHERE one = 1;
+END;
+CREATE TRIGGER remade_left AFTER UPDATE OF state ON calls
+    WHEN OLD.state = 'ready' AND NEW.state != 'ready'
+BEGIN
+    DELETE FROM remade WHERE row = OLD.id;
+END;
+CREATE TABLE outcomes (
+    id INTEGER PRIMARY KEY,
+    uuid BLOB NOT NULL,
+    journaled INTEGER NOT NULL          -- 0: discarded
+) STRICT;
 ";
 
 /// What people do, and whom they are to call: leads given to numbers by hand, acts on letters;

@@ -1,5 +1,6 @@
 //! A stored call takes a step.
 
+use super::elsewhere;
 use super::finish::json;
 use super::look_ups;
 use super::missed;
@@ -22,13 +23,16 @@ const fn is_letter(state: State) -> bool {
     matches!(state, State::Dead | State::Parked)
 }
 
+/// The attempt of a call that was given up elsewhere.
+const GIVEN_UP: &str = "discarded before, or at another sender, as the stream says";
+
 /// How a letter leaves by this step.
 const fn left_by(step: &Step) -> Option<Left> {
     match step {
         Step::Retry { .. } | Step::Recheck { .. } => Some(Left::Retried),
         Step::Release { .. } | Step::Moved { .. } => Some(Left::Released),
-        Step::Confirmed | Step::Hooked => Some(Left::Journaled),
-        Step::Discard => Some(Left::Discarded),
+        Step::Confirmed | Step::Hooked | Step::Found { .. } => Some(Left::Journaled),
+        Step::Discard | Step::GivenUp => Some(Left::Discarded),
         Step::Send
         | Step::Accepted { .. }
         | Step::Returned { .. }
@@ -77,8 +81,10 @@ pub(crate) fn step(
         store.tally.add(Book::Of(from), -1);
         store.tally.add(Book::Of(to), 1);
         store.tally.moved(row);
+        elsewhere::queue_outcome(store, row, to, step)?;
     }
-    if to == State::Journaled {
+    // Of what another has sent, another has told the lead.
+    if to == State::Journaled && !matches!(step, Step::Found { .. }) {
         shows::shown_by_lead(store, row, at)?;
         strangers::employee_is_known(store, row)?;
     }
@@ -102,6 +108,11 @@ fn write_step(db: &Db, row: RowId, step: &Step, at: EventTime) -> Result<(), Err
         Step::Unsent => ready_at(db, row, None),
         Step::Confirmed | Step::Expire | Step::Discard | Step::Forwarded => Ok(()),
         Step::Hooked => was_hooked(db, row),
+        Step::Found { by } => {
+            attempted(db, row, at, by.words())?;
+            was_found(db, row)
+        }
+        Step::GivenUp => attempted(db, row, at, GIVEN_UP),
         Step::Accepted { request_id, token } => accepted(db, row, request_id, token, at),
         Step::Returned {
             not_before,
@@ -166,6 +177,16 @@ fn write_step(db: &Db, row: RowId, step: &Step, at: EventTime) -> Result<(), Err
 fn was_hooked(db: &Db, row: RowId) -> Result<(), Error> {
     db.execute(
         "UPDATE calls SET hooked = 1, reason = NULL, message = '', errors = NULL
+         WHERE id = ?1",
+        [row.0],
+    )?;
+    Ok(())
+}
+
+/// Another has sent it, whatever it waited for here.
+fn was_found(db: &Db, row: RowId) -> Result<(), Error> {
+    db.execute(
+        "UPDATE calls SET not_before = 0, reason = NULL, message = '', errors = NULL
          WHERE id = ?1",
         [row.0],
     )?;

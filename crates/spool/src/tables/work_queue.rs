@@ -1,6 +1,7 @@
 //! What the sender chooses from.
 
 use super::deliveries;
+use super::elsewhere;
 use super::lead_requests;
 use crate::Db;
 use crate::Store;
@@ -67,7 +68,9 @@ pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
     };
     if books.ready > 0 {
         head.live = oldest_ready(store, true, ask)?;
-        head.backlog = oldest_ready(store, false, ask)?;
+        head.remade = elsewhere::remade_calls(store)?;
+        let released = head.remade.released;
+        head.backlog = oldest_ready(store, false, ask)?.or(released);
         head.next_not_before = next_held(store, ask.now)?;
     }
     head.errands = lead_requests::errands(store, ask)?;

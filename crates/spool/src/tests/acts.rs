@@ -131,6 +131,7 @@ pub fn filled(n: u32) -> (Store, Rows) {
     let settings = Settings {
         notices: true,
         look_up: true,
+        outcomes: true,
         shows: Some(Arc::new(lead_field::Settings {
             fields: lead_field::parse("last_call=11,last_missed=12,last_employee=13")
                 .expect("fields"),

@@ -1,6 +1,7 @@
 //! Tests of the spool, filed by the question they answer.
 
 mod acts;
+mod acts_elsewhere;
 mod acts_errands;
 mod acts_listed;
 mod archive;
@@ -12,6 +13,7 @@ mod directory;
 mod disk;
 mod doubt;
 mod durability;
+mod elsewhere;
 mod errands;
 mod fields;
 mod finish;

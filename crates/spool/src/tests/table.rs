@@ -1,13 +1,13 @@
 //! Which step exists in which state?
 
 use super::call::{at, journal};
-use crate::{IfAbsent, Refused, State, Step, next};
+use crate::{IfAbsent, Refused, State, Step, Witness, next};
 use callbridge_leads::lead_request::failed::RerouteHistory;
 use callbridge_model::Reason;
 use callbridge_model::TokenFingerprint;
 
 /// One of each step, in the order of the table's columns; two of `Died`.
-pub fn steps() -> [Step; 21] {
+pub fn steps() -> [Step; 23] {
     let record = journal(1).judged.record;
     let died = |reason| Step::Died {
         reason,
@@ -67,6 +67,10 @@ pub fn steps() -> [Step; 21] {
         Step::Expire,
         Step::Discard,
         Step::Forwarded,
+        Step::Found {
+            by: Witness::Journal,
+        },
+        Step::GivenUp,
     ]
 }
 
@@ -76,23 +80,27 @@ fn every_step_in_every_state_is_as_the_table_says() {
     let no = None;
     // Send, Accepted, Returned, Unsent, Confirmed, Hooked, NotYet, Absent, Orphaned, Resubmit,
     // Died, Died of what may pass, Release, Retry, Recheck, Rejudged (a person mends it), Rejudged
-    // (it may pass), Moved, Expire, Discard, Forwarded
+    // (it may pass), Moved, Expire, Discard, Forwarded, Found, GivenUp
     #[rustfmt::skip]
     let table = [
         (Ready, [Some(Sending), no, no, no, no, Some(Journaled), no, no, no, no, Some(Dead),
-            Some(Parked), no, no, no, no, no, Some(Ready), no, no, Some(Forwarded)]),
+            Some(Parked), no, no, no, no, no, Some(Ready), no, no, Some(Forwarded), Some(Journaled),
+            Some(Discarded)]),
         (Sending, [no, Some(Submitted), Some(Ready), Some(Ready), no, Some(Journaled), no, no,
-            Some(Submitted), no, Some(Dead), Some(Parked), no, no, no, no, no, no, no, no, no]),
+            Some(Submitted), no, Some(Dead), Some(Parked), no, no, no, no, no, no, no, no, no, no,
+            no]),
         (Submitted, [no, no, no, no, Some(Journaled), Some(Journaled), Some(Submitted),
             Some(Submitted), Some(Submitted), Some(Ready), Some(Dead), Some(Parked), no, no, no,
-            no, no, Some(Ready), no, no, no]),
-        (Journaled, [no; 21]),
+            no, no, Some(Ready), no, no, no, no, no]),
+        (Journaled, [no; 23]),
         (Dead, [no, no, no, no, no, Some(Journaled), no, no, no, no, no, no, no, Some(Ready),
-            Some(Submitted), Some(Dead), Some(Parked), Some(Ready), no, Some(Discarded), no]),
+            Some(Submitted), Some(Dead), Some(Parked), Some(Ready), no, Some(Discarded), no,
+            Some(Journaled), Some(Discarded)]),
         (Parked, [no, no, no, no, no, no, no, no, no, no, no, no, Some(Ready), Some(Ready), no,
-            Some(Dead), Some(Parked), no, Some(Dead), Some(Discarded), no]),
-        (Discarded, [no; 21]),
-        (Forwarded, [no; 21]),
+            Some(Dead), Some(Parked), no, Some(Dead), Some(Discarded), no, Some(Journaled),
+            Some(Discarded)]),
+        (Discarded, [no; 23]),
+        (Forwarded, [no; 23]),
     ];
     assert_eq!(table.map(|(state, _)| state), State::ALL);
     for (state, row) in table {

@@ -5,7 +5,7 @@ use super::call::{T0, at, finished};
 use super::stored::{Stored, columns};
 use crate::{
     ATTEMPTS_MAX, Attempt, Done, FIRST_POLL, IfAbsent, Op, RowId, Settings, State, Step, Store,
-    next, tables,
+    Witness, next, tables,
 };
 use callbridge_call::EventTime;
 use callbridge_leads::lead_request::failed::RerouteHistory;
@@ -119,6 +119,15 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
         }
         Step::Unsent => row.not_before = 0,
         Step::Confirmed | Step::Discard | Step::Forwarded => {}
+        Step::Found { by } => {
+            attempted(row, at, by.words());
+            (row.reason, row.errors, row.not_before) = (None, None, 0);
+            row.message.clear();
+        }
+        Step::GivenUp => {
+            let words = "discarded before, or at another sender, as the stream says";
+            attempted(row, at, words);
+        }
         Step::Expire => row.deaths += 1,
         Step::Rejudged { reason, message } => rejudged(row, *reason, message),
         Step::Hooked => hooked(row),
@@ -242,8 +251,12 @@ fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
     let why = format!("words {}", dice.throw(1_000));
     let reasons = Reason::ALL;
     let record = finished(n, Outcome::Journal, None).judged.record;
-    match dice.throw(25) {
+    match dice.throw(27) {
         24 => Step::Forwarded,
+        25 => Step::Found {
+            by: [Witness::Journal, Witness::Stream][dice.throw(2) as usize],
+        },
+        26 => Step::GivenUp,
         0..3 => Step::Send,
         3..6 => Step::Accepted {
             request_id: format!("r-{}", dice.throw(1_000_000)),
@@ -403,7 +416,7 @@ fn ten_thousand_random_steps_leave_the_rows_that_the_pure_transitions_say() {
     }
     // Every kind of step was taken, and some were not there to take.
     assert!(
-        taken.len() == 19 && taken.values().all(|n| *n > 20),
+        taken.len() == 21 && taken.values().all(|n| *n > 20),
         "{taken:?}"
     );
     assert!(refused > 500 && purged > 50, "{refused} {purged}");

@@ -1,0 +1,103 @@
+//! What other senders of the same calls did, or the state before this one: where a stream keeps the
+//! calls, a state can be made anew, and two can follow the same stream.
+
+use crate::Due;
+use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_model::CallUuid;
+
+/// What concerns calls that another may have settled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Elsewhere {
+    /// This call, which came last, may have been sent by another: it is looked for in the journal
+    /// before it is sent. Nothing where it is known already, or never to be sent.
+    Remade {
+        /// The call.
+        uuid: CallUuid,
+    },
+    /// So may all that are ready and were never sent from here: another has sent until now.
+    AllRemade,
+    /// Calls that began at this moment or later have been looked for: those that are left may be
+    /// sent. `None`: all have, but for those that came since that began.
+    LookedFor {
+        /// Seconds.
+        since: Option<EpochSeconds>,
+    },
+    /// What became of calls elsewhere. What is sent from here just now is left to its own answer.
+    Settled(Settlement),
+    /// The stream has these outcomes, and all before them.
+    Told {
+        /// The last of [`OutcomeRow`].
+        through: i64,
+    },
+}
+
+/// What became of calls elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settlement {
+    /// They stand in the journal.
+    pub journaled: Vec<CallUuid>,
+    /// A person gave them up.
+    pub discarded: Vec<CallUuid>,
+    /// Who says so.
+    pub witness: Witness,
+    /// Now.
+    pub at: EventTime,
+}
+
+/// Who says what became of a call elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Witness {
+    /// A page of the CRM's journal.
+    Journal,
+    /// The sender that settled it, in the stream of the calls.
+    Stream,
+}
+
+impl Witness {
+    /// As an attempt of the call.
+    pub(crate) const fn words(self) -> &'static str {
+        match self {
+            Self::Journal => "found in the CRM's journal, sent before this state began",
+            Self::Stream => "journaled before, or by another sender, as the stream says",
+        }
+    }
+}
+
+/// An outcome that the stream is to be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutcomeRow {
+    /// Its place in the outbox.
+    pub id: i64,
+    /// The call.
+    pub uuid: CallUuid,
+    /// It stands in the journal; else it was given up.
+    pub journaled: bool,
+}
+
+/// Calls that another may have sent, and that wait.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RemadeCalls {
+    /// How many wait: to be looked for, or to be sent after that.
+    pub waiting: u64,
+    /// The newest of those that may be sent.
+    pub released: Option<Due>,
+    /// Some are still to be looked for.
+    pub sought: bool,
+    /// How many there ever were.
+    pub taken: u64,
+    /// How many of them pages of the journal have shown.
+    pub found: u64,
+    /// How many calls the stream has settled.
+    pub told: u64,
+}
+
+/// The newest of the calls that are to be looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// How many they are.
+    pub calls: u32,
+    /// When the oldest of them began.
+    pub since: EpochSeconds,
+    /// There are older ones.
+    pub more: bool,
+}

@@ -1,0 +1,296 @@
+//! Calls that another sender may have settled, and the outcomes that the stream is to be told.
+//!
+//! A remade call is ready and held back: its `not_before` is [`HELD`], which no index of calls to be
+//! sent knows, and its row stands in `remade` until it is ready no more. It is of a round of looking,
+//! the next one where a round is under way. Of the rounds before, and of the one under way those
+//! that began at [`Looked::since`] or later, all have been looked for, and go out newest first.
+
+use super::meta;
+use super::step;
+use super::work_queue::count;
+use crate::elsewhere::{Elsewhere, OutcomeRow, RemadeCalls, Segment, Settlement, Witness};
+use crate::op::{Done, RowId};
+use crate::state::{State, Step};
+use crate::{Db, Due, Error, Store};
+use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_model::CallUuid;
+
+/// The setting that keeps [`Looked`]: two numbers.
+const LOOKED: &str = "remade.looked";
+/// The `not_before` of a remade call.
+const HELD: i64 = -1;
+/// Outcomes that are kept at most while the stream does not take them: the oldest are forgotten,
+/// for a state made anew finds those calls in the journal.
+const OUTCOMES_MAX: i64 = 100_000;
+
+/// Counters: remade calls, those that pages showed, and calls that the stream settled.
+const TAKEN: &str = "remade_calls";
+const FOUND: &str = "remade_found";
+const TOLD: &str = "outcomes_read";
+
+pub(crate) fn apply(store: &mut Store, told: &Elsewhere) -> Result<Done, Error> {
+    match told {
+        Elsewhere::Remade { uuid } => remade(store, *uuid),
+        Elsewhere::AllRemade => all_remade(store),
+        Elsewhere::LookedFor { since } => looked_for(store, *since),
+        Elsewhere::Settled(settlement) => settle(store, settlement),
+        Elsewhere::Told { through } => {
+            store.execute("DELETE FROM outcomes WHERE id <= ?1", [through])?;
+            Ok(Done::Stored)
+        }
+    }
+}
+
+/// How far the looking has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Looked {
+    round: i64,
+    /// Seconds: of this round those that began then or later have been looked for.
+    since: i64,
+}
+
+impl Looked {
+    const NOTHING: i64 = i64::MAX;
+
+    /// What cannot be read is nothing: all are looked for, perhaps once more.
+    fn read(db: &Db) -> Result<Self, Error> {
+        let text = meta::meta(db, LOOKED)?.unwrap_or_default();
+        let mut numbers = text.split(' ').map(|it| it.parse().ok());
+        let (round, since) = (numbers.next().flatten(), numbers.next().flatten());
+        Ok(Self {
+            round: round.unwrap_or(0),
+            since: since.unwrap_or(Self::NOTHING),
+        })
+    }
+
+    /// The round of what comes now.
+    fn coming(self) -> i64 {
+        self.round + i64::from(self.since != Self::NOTHING)
+    }
+}
+
+fn remade(store: &mut Store, uuid: CallUuid) -> Result<Done, Error> {
+    let uuid = uuid.0.into_bytes();
+    let held = store.execute(
+        "UPDATE calls SET not_before = ?2, live = 0
+         WHERE uuid = ?1 AND state = 'ready' AND not_before = 0 AND first_sent IS NULL
+             AND attempts = '[]'",
+        (uuid, HELD),
+    )?;
+    if held > 0 {
+        let round = Looked::read(store)?.coming();
+        store.execute(
+            "INSERT OR IGNORE INTO remade SELECT id, ?2, started FROM calls WHERE uuid = ?1",
+            (uuid, round),
+        )?;
+        store.tally.count(TAKEN, 1);
+    }
+    Ok(Done::Stored)
+}
+
+/// As many as are ready: another sender ends, which is rare, and its outcomes stood in the stream.
+fn all_remade(store: &mut Store) -> Result<Done, Error> {
+    let round = Looked::read(store)?.coming();
+    store.execute("UPDATE remade SET round = ?1", [round])?;
+    let mut held = 0;
+    for live in [true, false] {
+        held += store.execute(
+            "INSERT OR IGNORE INTO remade SELECT id, ?2, started FROM calls
+             WHERE state = 'ready' AND not_before = 0 AND live = ?1 AND first_sent IS NULL",
+            (live, round),
+        )?;
+    }
+    store.execute(
+        "UPDATE calls SET not_before = ?1, live = 0
+         WHERE id IN (SELECT row FROM remade WHERE round = ?2)",
+        (HELD, round),
+    )?;
+    store.tally.count(TAKEN, u64::try_from(held).unwrap_or(0));
+    Ok(Done::Stored)
+}
+
+fn looked_for(store: &Store, since: Option<EpochSeconds>) -> Result<Done, Error> {
+    let Looked { round, .. } = Looked::read(store)?;
+    let (round, since) = match since {
+        Some(since) => (round, since.get()),
+        None => (round + 1, Looked::NOTHING),
+    };
+    meta::set_meta(store, LOOKED, &format!("{round} {since}"))
+}
+
+fn settle(store: &mut Store, told: &Settlement) -> Result<Done, Error> {
+    let mut settled = 0;
+    for uuid in &told.journaled {
+        let by = told.witness;
+        settled += settle_one(store, *uuid, &Step::Found { by }, told)?;
+    }
+    for uuid in &told.discarded {
+        settled += settle_one(store, *uuid, &Step::GivenUp, told)?;
+    }
+    let counter = match told.witness {
+        Witness::Journal => FOUND,
+        Witness::Stream => TOLD,
+    };
+    store.tally.count(counter, settled);
+    Ok(Done::Stored)
+}
+
+/// Whether it was news.
+fn settle_one(
+    store: &mut Store,
+    uuid: CallUuid,
+    step: &Step,
+    told: &Settlement,
+) -> Result<u64, Error> {
+    let found = store.query_first(
+        "SELECT id, state, first_sent IS NULL FROM calls WHERE uuid = ?1",
+        [uuid.0.into_bytes()],
+        |row| Ok((RowId(row.get(0)?), row.get::<_, String>(1)?, row.get(2)?)),
+    )?;
+    let Some((row, word, unsent)) = found else {
+        return Ok(0);
+    };
+    let waits = match store.read_state(row, &word)? {
+        State::Ready | State::Dead | State::Parked => true,
+        State::Sending
+        | State::Submitted
+        | State::Journaled
+        | State::Discarded
+        | State::Forwarded => false,
+    };
+    // What was sent from here is for its own answer, unless who settled it says so.
+    if !waits || !(unsent || told.witness == Witness::Stream) {
+        return Ok(0);
+    }
+    step::step(store, row, step, told.at)?;
+    Ok(1)
+}
+
+/// Remade calls that wait.
+pub fn remade_calls(store: &Store) -> Result<RemadeCalls, Error> {
+    let named = |name: &str| {
+        let count = store.tally.named.get(name).copied();
+        u64::try_from(count.unwrap_or(0)).unwrap_or(0)
+    };
+    let waiting: i64 = store.value("SELECT calls FROM remade_size WHERE one = 1", [])?;
+    let mut calls = RemadeCalls {
+        waiting: u64::try_from(waiting).unwrap_or(0),
+        taken: named(TAKEN),
+        found: named(FOUND),
+        told: named(TOLD),
+        ..RemadeCalls::default()
+    };
+    if calls.waiting > 0 {
+        let looked = Looked::read(store)?;
+        calls.released = released(store, looked)?;
+        calls.sought = is_sought(store, looked)?;
+    }
+    Ok(calls)
+}
+
+fn is_sought(db: &Db, looked: Looked) -> Result<bool, Error> {
+    let older = "SELECT row FROM remade WHERE round = ?1 AND started < ?2 LIMIT 1";
+    let later = "SELECT row FROM remade WHERE round > ?1 LIMIT 1";
+    let older: Option<i64> = db.first_value(older, (looked.round, looked.since))?;
+    let later: Option<i64> = db.first_value(later, [looked.round])?;
+    Ok(older.or(later).is_some())
+}
+
+/// The newest that may be sent: of this round, or else of the last one before it.
+fn released(db: &Db, looked: Looked) -> Result<Option<Due>, Error> {
+    let this = db.query_first(
+        "SELECT c.id, c.uuid, c.since FROM remade r JOIN calls c ON c.id = r.row
+         WHERE r.round = ?1 AND r.started >= ?2 ORDER BY r.started DESC, r.row DESC LIMIT 1",
+        (looked.round, looked.since),
+        due,
+    )?;
+    if this.is_some() {
+        return Ok(this);
+    }
+    db.query_first(
+        "SELECT c.id, c.uuid, c.since FROM remade r JOIN calls c ON c.id = r.row
+         WHERE r.round < ?1 ORDER BY r.round DESC, r.started DESC, r.row DESC LIMIT 1",
+        [looked.round],
+        due,
+    )
+}
+
+fn due(row: &rusqlite::Row<'_>) -> rusqlite::Result<Due> {
+    Ok(Due {
+        row: RowId(row.get(0)?),
+        uuid: CallUuid(uuid::Uuid::from_bytes(row.get(1)?)),
+        since: EventTime::from_micros(row.get(2)?),
+    })
+}
+
+/// The newest `calls` of those that are to be looked for in this round; `None` when there are none.
+pub fn segment(db: &Db, calls: u32) -> Result<Option<Segment>, Error> {
+    let looked = Looked::read(db)?;
+    let (found, oldest): (u32, Option<i64>) = db.query_one(
+        "SELECT count(*), min(started) FROM (
+             SELECT started FROM remade WHERE round = ?1 AND started < ?2
+             ORDER BY started DESC LIMIT ?3)",
+        (looked.round, looked.since, calls),
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    let Some(oldest) = oldest else {
+        return Ok(None);
+    };
+    let older = "SELECT row FROM remade WHERE round = ?1 AND started < ?2 LIMIT 1";
+    let more: Option<i64> = db.first_value(older, (looked.round, oldest))?;
+    Ok(Some(Segment {
+        calls: found,
+        since: EpochSeconds::new(oldest),
+        more: more.is_some(),
+    }))
+}
+
+/// A call came to its end here: the stream is told, where there is one. What the stream has told is
+/// in it.
+pub(crate) fn queue_outcome(
+    store: &Store,
+    row: RowId,
+    to: State,
+    step: &Step,
+) -> Result<(), Error> {
+    let by_stream = matches!(
+        step,
+        Step::GivenUp
+            | Step::Found {
+                by: Witness::Stream
+            }
+    );
+    if !store.settings.outcomes || by_stream || !matches!(to, State::Journaled | State::Discarded) {
+        return Ok(());
+    }
+    store.execute(
+        "INSERT INTO outcomes (uuid, journaled)
+         SELECT uuid, ?2 FROM calls WHERE id = ?1 AND uuid IS NOT NULL",
+        (row.0, to == State::Journaled),
+    )?;
+    Ok(())
+}
+
+/// The oldest outcomes that the stream is to be told, at most `limit`.
+pub fn outcomes(db: &Db, limit: usize) -> Result<Vec<OutcomeRow>, Error> {
+    db.query_all(
+        "SELECT id, uuid, journaled FROM outcomes ORDER BY id LIMIT ?1",
+        [count(limit)],
+        |row| {
+            Ok(OutcomeRow {
+                id: row.get(0)?,
+                uuid: CallUuid(uuid::Uuid::from_bytes(row.get(1)?)),
+                journaled: row.get(2)?,
+            })
+        },
+    )
+}
+
+/// Forgets the oldest outcomes beyond their number.
+pub(crate) fn purge_outcomes(db: &Db) -> Result<(), Error> {
+    db.execute(
+        "DELETE FROM outcomes WHERE id <= (SELECT max(id) FROM outcomes) - ?1",
+        [OUTCOMES_MAX],
+    )?;
+    Ok(())
+}

@@ -1,0 +1,223 @@
+//! What of calls that another sender may have settled?
+
+use super::call::{ask, at, finished, journal};
+use crate::{
+    Elsewhere, Op, OutcomeRow, RemadeCalls, RowId, Segment, Settings, Settlement, State, Step,
+    Store, Witness, tables,
+};
+use callbridge_call::EpochSeconds;
+use callbridge_model::{CallUuid, Outcome, Reason};
+
+fn uuid(n: u32) -> CallUuid {
+    journal(n).judged.record.uuid.expect("a uuid")
+}
+
+fn write(store: &mut Store, ops: Vec<Op>) {
+    store.write(ops).expect("stored");
+}
+
+fn comes(n: u32) -> Op {
+    Op::Finish(Box::new(journal(n)))
+}
+
+fn told(told: Elsewhere) -> Op {
+    Op::Elsewhere(told)
+}
+
+fn remade(n: u32) -> Op {
+    told(Elsewhere::Remade { uuid: uuid(n) })
+}
+
+fn settled(journaled: &[u32], discarded: &[u32], witness: Witness) -> Op {
+    told(Elsewhere::Settled(Settlement {
+        journaled: journaled.iter().map(|n| uuid(*n)).collect(),
+        discarded: discarded.iter().map(|n| uuid(*n)).collect(),
+        witness,
+        at: at(1_000),
+    }))
+}
+
+/// A stream of which everything from 1 to `n` was told before this state began.
+fn store(n: u32) -> Store {
+    let settings = Settings {
+        outcomes: true,
+        ..Settings::default()
+    };
+    let mut store = Store::in_memory(settings).expect("memory");
+    let ops = (1..=n).flat_map(|n| [comes(n), remade(n)]);
+    write(&mut store, ops.collect());
+    store
+}
+
+fn calls(store: &Store) -> RemadeCalls {
+    tables::elsewhere::remade_calls(store).expect("readable")
+}
+
+fn state(store: &Store, n: u32) -> State {
+    let id = tables::calls::row_of(store, uuid(n)).expect("readable");
+    let row = tables::calls::row(store, id.expect("known"));
+    row.expect("readable").expect("a row").state
+}
+
+fn words(store: &Store, n: u32) -> String {
+    let id = tables::calls::row_of(store, uuid(n)).expect("readable");
+    let row = tables::calls::row(store, id.expect("known"));
+    let attempts = row.expect("readable").expect("a row").attempts;
+    attempts
+        .last()
+        .map(|it| it.words.clone())
+        .unwrap_or_default()
+}
+
+fn outcomes(store: &Store) -> Vec<(CallUuid, bool)> {
+    let rows = tables::elsewhere::outcomes(store, 10).expect("readable");
+    rows.into_iter().map(|it| (it.uuid, it.journaled)).collect()
+}
+
+#[test]
+fn a_remade_call_is_not_sent_until_it_was_looked_for_and_then_the_newest_goes_first() {
+    let mut store = store(5);
+    write(&mut store, vec![comes(9)]);
+    let head = tables::work_queue::head(&store, &ask(at(100))).expect("a head");
+    assert_eq!(head.live.map(|it| it.uuid), Some(uuid(9)), "as ever");
+    assert_eq!(head.backlog, None);
+    assert_eq!((head.remade.waiting, head.remade.sought), (5, true));
+    let newest = tables::elsewhere::segment(&store, 2).expect("readable");
+    let since = EpochSeconds::new(at(4).floor_seconds().get());
+    let expected = Segment {
+        calls: 2,
+        since,
+        more: true,
+    };
+    assert_eq!(newest, Some(expected));
+    let since = Some(since);
+    write(&mut store, vec![told(Elsewhere::LookedFor { since })]);
+    let head = tables::work_queue::head(&store, &ask(at(100))).expect("a head");
+    assert_eq!(head.backlog.map(|it| it.uuid), Some(uuid(5)));
+    assert!(head.remade.sought);
+    let rest = tables::elsewhere::segment(&store, 9).expect("readable");
+    assert_eq!(rest.map(|it| (it.calls, it.more)), Some((3, false)));
+    let since = None;
+    write(&mut store, vec![told(Elsewhere::LookedFor { since })]);
+    let mut sent = Vec::new();
+    while let Some(due) = tables::work_queue::head(&store, &ask(at(100)))
+        .expect("a head")
+        .backlog
+    {
+        let (row, step, at) = (due.row, Step::Send, at(100));
+        write(&mut store, vec![Op::Step { row, step, at }]);
+        sent.push(due.uuid);
+    }
+    assert_eq!(sent, [5, 4, 3, 2, 1].map(uuid));
+    assert_eq!(calls(&store).waiting, 0);
+    assert_eq!(tables::elsewhere::segment(&store, 9), Ok(None));
+}
+
+#[test]
+fn what_a_page_shows_is_journaled_and_what_it_does_not_know_changes_nothing() {
+    let mut store = store(3);
+    let parked = finished(7, Outcome::DeadLetter, Some(Reason::NoLead));
+    write(&mut store, vec![Op::Finish(Box::new(parked)), remade(7)]);
+    assert_eq!(calls(&store).waiting, 3, "a letter is not to be sent");
+    write(
+        &mut store,
+        vec![settled(&[1, 3, 7, 88], &[], Witness::Journal)],
+    );
+    let states = [1, 2, 3, 7].map(|n| state(&store, n));
+    let (ready, journaled) = (State::Ready, State::Journaled);
+    assert_eq!(states, [journaled, ready, journaled, journaled]);
+    assert_eq!((calls(&store).waiting, calls(&store).found), (1, 3));
+    let found = "found in the CRM's journal, sent before this state began";
+    assert_eq!(words(&store, 1), found);
+    assert!(store.books().balance(), "{:?}", store.books());
+    assert_eq!(tables::books::recount(&store).expect("counted").wrong, []);
+    // The next state shall have it cheaper.
+    let told = [1, 3, 7].map(|n| (uuid(n), true));
+    assert_eq!(outcomes(&store), told);
+}
+
+#[test]
+fn what_the_stream_says_is_believed_and_not_said_again() {
+    let mut store = store(4);
+    let letter = finished(7, Outcome::DeadLetter, Some(Reason::AmbiguousLead));
+    write(&mut store, vec![Op::Finish(Box::new(letter))]);
+    let once = settled(&[1, 2], &[3, 7, 88], Witness::Stream);
+    write(&mut store, vec![once.clone(), once]);
+    let states = [1, 2, 3, 4, 7].map(|n| state(&store, n));
+    let (journaled, discarded) = (State::Journaled, State::Discarded);
+    let expected = [journaled, journaled, discarded, State::Ready, discarded];
+    assert_eq!(states, expected);
+    assert!(words(&store, 3).starts_with("discarded before"));
+    assert_eq!((calls(&store).waiting, calls(&store).told), (1, 4));
+    assert!(store.books().balance(), "{:?}", store.books());
+    assert_eq!(tables::books::recount(&store).expect("counted").wrong, []);
+    assert_eq!(outcomes(&store), []);
+}
+
+#[test]
+fn what_is_under_way_from_here_is_left_to_its_own_answer() {
+    let mut store = store(0);
+    write(&mut store, vec![comes(1)]);
+    let (row, step, at) = (RowId(1), Step::Send, at(10));
+    write(&mut store, vec![Op::Step { row, step, at }]);
+    for witness in [Witness::Journal, Witness::Stream] {
+        write(&mut store, vec![settled(&[1], &[1], witness)]);
+        assert_eq!(state(&store, 1), State::Sending);
+    }
+    // And what is known is not marked once it was sent.
+    write(&mut store, vec![comes(1), remade(1)]);
+    assert_eq!(calls(&store), RemadeCalls::default());
+}
+
+#[test]
+fn what_comes_while_others_are_looked_for_is_looked_for_after_them() {
+    let mut store = store(2);
+    let newest = tables::elsewhere::segment(&store, 1).expect("readable");
+    let since = newest.map(|it| it.since);
+    write(&mut store, vec![told(Elsewhere::LookedFor { since })]);
+    // It is the newest, and no page was read for it.
+    write(&mut store, vec![comes(3), remade(3)]);
+    assert_eq!(calls(&store).released.map(|it| it.uuid), Some(uuid(2)));
+    let since = None;
+    write(&mut store, vec![told(Elsewhere::LookedFor { since })]);
+    assert!(calls(&store).sought, "the third is of the next round");
+    assert_eq!(calls(&store).released.map(|it| it.uuid), Some(uuid(2)));
+    let next = tables::elsewhere::segment(&store, 9).expect("readable");
+    assert_eq!(next.map(|it| (it.calls, it.more)), Some((1, false)));
+    write(&mut store, vec![told(Elsewhere::LookedFor { since })]);
+    assert!(!calls(&store).sought);
+    assert_eq!(calls(&store).released.map(|it| it.uuid), Some(uuid(3)));
+}
+
+#[test]
+fn a_state_that_followed_another_sender_looks_for_all_that_is_ready() {
+    let mut store = store(1);
+    let since = None;
+    write(&mut store, vec![told(Elsewhere::LookedFor { since })]);
+    write(&mut store, vec![comes(2), comes(3)]);
+    write(&mut store, vec![settled(&[3], &[], Witness::Stream)]);
+    write(&mut store, vec![told(Elsewhere::AllRemade)]);
+    let head = tables::work_queue::head(&store, &ask(at(100))).expect("a head");
+    assert_eq!((head.live, head.backlog), (None, None));
+    assert_eq!((head.remade.waiting, head.remade.sought), (2, true));
+}
+
+#[test]
+fn outcomes_stay_until_the_stream_has_them() {
+    let mut store = store(3);
+    write(&mut store, vec![settled(&[1, 2], &[], Witness::Journal)]);
+    let rows = tables::elsewhere::outcomes(&store, 1).expect("readable");
+    let [OutcomeRow { id: through, .. }] = rows[..] else {
+        panic!("{rows:?}")
+    };
+    write(&mut store, vec![told(Elsewhere::Told { through })]);
+    assert_eq!(outcomes(&store), [(uuid(2), true)]);
+    // Without a stream nobody is to be told.
+    let mut silent = Store::in_memory(Settings::default()).expect("memory");
+    write(
+        &mut silent,
+        vec![comes(1), settled(&[1], &[], Witness::Journal)],
+    );
+    assert_eq!(state(&silent, 1), State::Journaled);
+    assert_eq!(outcomes(&silent), []);
+}
