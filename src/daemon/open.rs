@@ -10,6 +10,7 @@ use callbridge_intake::gap_log;
 use callbridge_intake::gap_log::GapLog;
 use callbridge_intake::identity;
 use callbridge_intake::identity::Origin;
+use callbridge_intake::remade;
 use callbridge_intake::unmatched;
 use callbridge_intake::unmatched::UnmatchedLog;
 use callbridge_intake::whole_calls::OWNER_PREFIX;
@@ -63,6 +64,8 @@ fn spool_settings(config: &Config, durations: &Durations) -> spool::Settings {
         drop_employee: config.crm.as_ref().is_some_and(|crm| crm.drop_employee),
         shows: shows(config),
         notices: config.dead_letters.is_some(),
+        outcomes: config.crm.is_some()
+            && config.sources.iter().any(|it| it.url.is_stream_of_calls()),
         lead_directory: config.lead_directory.then_some(ReadLeads {
             country: config.rules.country,
             every: match config.webhooks {
@@ -333,6 +336,7 @@ async fn remembered(sources: &[SourceSettings], spool: &Handle) -> Result<Rememb
     let unmatched = UnmatchedLog::stored(unmatched.as_deref());
     let mut memory = Remembered {
         owners,
+        remade_before: remade::began(sources, spool).await.map_err(failure)?,
         gaps: gaps.unwrap_or_else(|error| {
             tracing::error!(%error, "the list of gaps cannot be read; a new one is begun");
             GapLog::default()

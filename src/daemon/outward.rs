@@ -4,11 +4,11 @@ use super::has_stopped;
 use super::open::source_secret;
 use super::tokens;
 use crate::build_time;
-use crate::config::checked::{Config, Crm, DeadLetters};
+use crate::config::checked::{Config, Crm, DeadLetters, SourceConfig};
 use callbridge_crm::Client;
 use callbridge_crm::client::Setup;
 use callbridge_dead_letter::queue::Queue;
-use callbridge_forward::Forwarder;
+use callbridge_forward::{Forwarder, OutcomePublisher};
 use callbridge_lease::{LeaseKeeper, Terms};
 use callbridge_model::heartbeat::{Pulse, Vital};
 use callbridge_model::permit::Permit;
@@ -75,6 +75,7 @@ pub(crate) fn start_sender(
     };
     let keeper = keeper(config, setup.permit.clone());
     let (lease, lease_vital) = keeper.map(|it| start_keeper(it, stopped, tasks)).unzip();
+    start_outcomes(config, spool, stopped, tasks);
     let (token, token_requests) = tokens::keep(config, crm, &shown, stopped, tasks);
     let request = durations.request.clone();
     let pulse = Pulse::new("the sender");
@@ -134,6 +135,30 @@ pub(crate) fn keeper(config: &Config, permit: Permit) -> Option<LeaseKeeper> {
     let request = setup(crm).timeouts.total + STRAGGLER;
     let terms = Terms::new(request, crm.rate.longest_window());
     Some(LeaseKeeper::new(login, name, terms, permit))
+}
+
+/// Starts the way of calls' outcomes back into the stream that they come from. Of several streams
+/// the first has those of all.
+fn start_outcomes(
+    config: &Config,
+    spool: &Handle,
+    stopped: &watch::Receiver<bool>,
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+) {
+    if let Some(publisher) = config.sources.iter().find_map(outcomes) {
+        let (spool, stop) = (spool.clone(), has_stopped(stopped.clone()));
+        tasks.spawn(async move {
+            publisher.run(spool, stop).await;
+            Ok(())
+        });
+    }
+}
+
+/// The way of calls' outcomes, where this source is a stream of calls.
+pub(crate) fn outcomes(flag: &SourceConfig) -> Option<OutcomePublisher> {
+    OutcomePublisher::of(&flag.url, || {
+        flag.secret.as_ref().map_or(Secret::None, source_secret)
+    })
 }
 
 /// Starts the way of dead letters' notices to the broker, where one is given.

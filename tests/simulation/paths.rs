@@ -11,7 +11,7 @@ use callbridge_model::TokenFingerprint;
 use callbridge_model::status::PAUSES;
 use callbridge_sender::outcome::Outcome;
 use callbridge_sender::plan::Lane;
-use callbridge_spool::{IfAbsent, State, Step, next};
+use callbridge_spool::{IfAbsent, State, Step, Witness, next};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use strum::VariantArray;
@@ -220,6 +220,10 @@ fn steps() -> Vec<Step> {
         Step::Expire,
         Step::Discard,
         Step::Forwarded,
+        Step::Found {
+            by: Witness::Journal,
+        },
+        Step::GivenUp,
     ];
     for step in &all {
         match step {
@@ -228,7 +232,7 @@ fn steps() -> Vec<Step> {
             Step::Absent { .. } | Step::Orphaned { .. } | Step::Recheck { .. } => {}
             Step::Died { .. } | Step::Release { .. } | Step::Retry { .. } => {}
             Step::Rejudged { .. } | Step::Moved { .. } | Step::Expire | Step::Discard => {}
-            Step::Forwarded => {}
+            Step::Forwarded | Step::Found { .. } | Step::GivenUp => {}
         }
     }
     all
@@ -387,6 +391,7 @@ fn no_such_step(state: State, step: &str) -> Option<&'static str> {
         (_, "rejudged" | "moved") => Some("the simulation keeps no directory of leads"),
         (_, "unsent") => Some("the sender has no use for it"),
         (_, "forwarded") => Some("no sender runs where a broker stands in place of the CRM"),
+        (_, "found" | "given up") => Some("no other sender has sent its calls"),
         (State::Ready, "died") => Some("a ready call always has a lead and a uuid"),
         _ => None,
     }

@@ -214,6 +214,7 @@ impl World {
                     let (row, step, at) = (call.row, Core::revive(&call), now.wall);
                     self.unwritten.push_back(vec![Op::Step { row, step, at }]);
                 }
+                Decision::Commit(ops) => self.unwritten.push_back(ops),
                 Decision::WaitUntil(at) => {
                     if now.wall < self.settings.clock_right_from.unwrap_or(now.wall) {
                         self.met.pause("clock");
@@ -240,7 +241,8 @@ impl World {
         let uuid = match (&plan.task, &about.row) {
             (Task::Poll(call), _) => Some(call.uuid.to_string()),
             (Task::Submit(_), Some(row)) => Some(row.uuid.to_string()),
-            (Task::Submit(_) | Task::Sweep { .. } | Task::TokenInfo | Task::Errand(_), _) => None,
+            (Task::Submit(_) | Task::Sweep { .. } | Task::Search { .. }, _) => None,
+            (Task::TokenInfo | Task::Errand(_), _) => None,
         };
         let (request, token, ops) = match self.core.launch(self.now, plan, about) {
             Launch::Go {

@@ -8,8 +8,11 @@
 //! |---|---|
 //! | [`message`] | a stored call to its message; pure |
 //! | [`forwarder`] | the loop that publishes |
+//! | [`outcomes`] | the loop that tells a stream what became of its calls |
 
 pub mod forwarder;
 pub mod message;
+pub mod outcomes;
 
 pub use forwarder::{Error, Forwarder};
+pub use outcomes::OutcomePublisher;

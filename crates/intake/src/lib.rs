@@ -15,6 +15,7 @@
 //! | [`gap_log`] | the last of them, kept for `status` |
 //! | [`unmatched`] | channels of no trunk that carried outside numbers, kept for `status` |
 //! | `catch_up` | the second account of a PBX's calls (`--catch-up`) |
+//! | [`remade`] | since when each stream of calls is read |
 //! | [`report`] | what the log tells of each line |
 //! | [`written`] | whether a source is written as it is said to be |
 //! | [`identity`] | which PBX a source's calls belong to |
@@ -32,6 +33,7 @@ mod proof;
 mod records;
 #[cfg(test)]
 mod records_tests;
+pub mod remade;
 pub mod report;
 pub mod run;
 pub mod settings;

@@ -74,6 +74,11 @@ pub struct SourceSettings {
 }
 
 impl SourceSettings {
+    /// It is a stream of calls, which others may have read and sent.
+    pub fn is_stream_of_calls(&self) -> bool {
+        self.format.tells_whole_calls() && self.shown.starts_with("stream:")
+    }
+
     /// A source of this URL; each gets a label of its own from [`label_all`].
     pub fn new(url: &SourceUrl, pbx: String, catch_up: bool) -> Self {
         Self {
@@ -118,9 +123,9 @@ pub struct Memory {
     pub since: BTreeMap<String, EventTime>,
     /// Of PBXs whose calls come whole: the broker's user that published for each first.
     pub owners: BTreeMap<String, String>,
-    /// When this state began to read a stream of calls; `None` where it never did, or where an
-    /// older version did. Calls that ended before may have been sent by the state before it.
-    pub remade_before: Option<EventTime>,
+    /// When this state began to read each stream of calls, by its URL; none where an older version
+    /// did. Calls that ended before may have been sent by the state before it.
+    pub remade_before: BTreeMap<String, EventTime>,
     /// The last gaps.
     pub gaps: GapLog,
     /// Channels of no trunk that carried outside numbers.

@@ -24,23 +24,34 @@ const OWNERS_MAX: usize = 65_536;
 /// The stored word of a PBX begins so.
 pub const OWNER_PREFIX: &str = "pbx-user:";
 
+/// A call, until it is judged.
+#[derive(Debug)]
+struct WaitingCall {
+    pbx: String,
+    call: FinishedCall,
+    /// It may have been sent by the state before this one.
+    remade: bool,
+}
+
 /// Calls of messages, until they are judged.
 #[derive(Debug, Default)]
 pub(super) struct WholeCalls {
-    /// PBX and call.
-    waiting: Vec<(String, FinishedCall)>,
+    waiting: Vec<WaitingCall>,
     /// What messages of other kinds mean for calls before them.
     after_calls: Vec<Op>,
-    /// Calls that ended before this moment, when this state began, may have been sent by the state
-    /// before it.
-    remade_before: Option<EventTime>,
+    /// When this state began to read each source: calls that ended before may have been sent by the
+    /// state before it.
+    remade_before: BTreeMap<String, EventTime>,
     /// PBX to the broker's user that published for it first.
     owners: BTreeMap<String, String>,
 }
 
 impl WholeCalls {
     /// With the users that an earlier run has met, and since when this state is there.
-    pub(super) fn new(owners: BTreeMap<String, String>, remade_before: Option<EventTime>) -> Self {
+    pub(super) fn new(
+        owners: BTreeMap<String, String>,
+        remade_before: BTreeMap<String, EventTime>,
+    ) -> Self {
         Self {
             owners,
             remade_before,
@@ -101,7 +112,12 @@ impl WholeCalls {
         source.status.read += 1;
         source.is_heard();
         call.live = frame.arrived.since(call.ended) <= LIVE_WITHIN && !source.settings.file;
-        self.waiting.push((pbx, call));
+        let began = self.remade_before.get(&source.settings.shown);
+        self.waiting.push(WaitingCall {
+            remade: began.is_some_and(|began| call.ended < *began),
+            pbx,
+            call,
+        });
         owned
     }
 
@@ -139,9 +155,10 @@ impl WholeCalls {
     /// The calls that came since the last time, judged, and what follows them.
     pub(super) fn judged(&mut self, judge: impl Fn(&FinishedCall, &str) -> Judged) -> Vec<Op> {
         let mut ops = Vec::with_capacity(self.waiting.len() + self.after_calls.len());
-        for (pbx, call) in std::mem::take(&mut self.waiting) {
+        for waiting in std::mem::take(&mut self.waiting) {
+            let WaitingCall { pbx, call, remade } = waiting;
             let judged = judge(&call, &pbx);
-            let uuid = judged.record.uuid.filter(|_| self.is_remade(&call));
+            let uuid = judged.record.uuid.filter(|_| remade);
             ops.push(Op::Finish(Box::new(Finished { judged, call })));
             ops.extend(uuid.map(|uuid| Op::Elsewhere(Elsewhere::Remade { uuid })));
         }
@@ -149,14 +166,9 @@ impl WholeCalls {
         ops
     }
 
-    /// The state before this one may have sent it.
-    fn is_remade(&self, call: &FinishedCall) -> bool {
-        self.remade_before.is_some_and(|before| call.ended < before)
-    }
-
     /// What came while our clock was wrong came now.
     pub(super) fn clock_is_right(&mut self, now: EventTime) {
-        for (_, call) in &mut self.waiting {
+        for WaitingCall { call, .. } in &mut self.waiting {
             call.live = now.since(call.ended) <= LIVE_WITHIN;
         }
     }

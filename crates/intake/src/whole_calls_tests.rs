@@ -263,7 +263,11 @@ fn elsewhere(batch: &Batch) -> Vec<&Elsewhere> {
 fn what_ended_before_this_state_began_may_have_been_sent_and_is_marked_behind_its_call() {
     // The call of `message` ends at 5.5 s.
     let began = |seconds: u64| Memory {
-        remade_before: Some(START.plus(Duration::from_secs(seconds))),
+        remade_before: [(
+            "stream:v?calls".to_owned(),
+            START.plus(Duration::from_secs(seconds)),
+        )]
+        .into(),
         ..Memory::default()
     };
     for (memory, marked) in [

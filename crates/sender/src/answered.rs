@@ -77,8 +77,14 @@ impl Core {
         let row = flight.plan.row();
         self.confirmation.answered(now, row, outcome);
         let mut swept = Vec::new();
-        if let Verdict::Swept(page) = &verdict {
-            swept = self.swept(now, page);
+        match (&verdict, &flight.plan.task) {
+            (Verdict::Swept(page), Task::Search { .. }) => {
+                let size = self.confirmation.page_strategy().size;
+                ops.extend(self.confirmation.search.heard(now, page, size));
+                self.gate.passed(passed_sweep(now));
+            }
+            (Verdict::Swept(page), _) => swept = self.swept(now, page),
+            (_, _) => {}
         }
         let steps = swept.iter().map(|(call, step)| Op::Step {
             row: call.row,
@@ -260,7 +266,7 @@ impl Core {
     }
 
     fn unswept(&mut self, now: Now, bar: Bar) {
-        self.gate.passed(swept(now));
+        self.gate.passed(passed_sweep(now));
         self.confirmation.unswept(now, bar);
     }
 
@@ -273,9 +279,9 @@ impl Core {
         };
         let (told, any) = self.confirmation.swept(now, page, around);
         if any {
-            self.gate.good(swept(now));
+            self.gate.good(passed_sweep(now));
         } else {
-            self.gate.passed(swept(now));
+            self.gate.passed(passed_sweep(now));
         }
         told
     }
@@ -364,6 +370,7 @@ impl Core {
                 Task::Poll(_)
                 | Task::Submit(_)
                 | Task::Sweep { .. }
+                | Task::Search { .. }
                 | Task::TokenInfo
                 | Task::Errand(_) => {
                     self.gate.refused(passed, reason, &message);
@@ -415,7 +422,11 @@ impl Core {
                 let unreadable = fault == Fault::Unreadable;
                 self.confirmation.sweep_failed(now, unreadable);
             }
-            Task::TokenInfo | Task::Errand(_) => {}
+            // The page is asked for again.
+            Task::Search { .. } if fault == Fault::Unreadable => {
+                self.confirmation.sweep_failed(now, true);
+            }
+            Task::Search { .. } | Task::TokenInfo | Task::Errand(_) => {}
         }
     }
 
@@ -432,7 +443,7 @@ impl Core {
             }
             Task::Poll(_) => self.ask_later(flight, now, ops),
             Task::Sweep { .. } => self.confirmation.sweep_dropped(),
-            Task::TokenInfo | Task::Errand(_) => {}
+            Task::Search { .. } | Task::TokenInfo | Task::Errand(_) => {}
         }
     }
 
@@ -517,7 +528,7 @@ const fn says_nothing(verdict: &Verdict) -> bool {
 }
 
 /// A sweep was answered.
-const fn swept(now: Now) -> Passed {
+const fn passed_sweep(now: Now) -> Passed {
     Passed {
         now: now.boot,
         endpoint: Endpoint::Filter,
@@ -531,7 +542,14 @@ fn request_id(verdict: &Verdict, task: &Task) -> Option<String> {
     match (verdict, task) {
         (Verdict::Submitted { request_id }, _) => Some(request_id.clone()),
         (_, Task::Poll(poll)) => poll.request_id.clone(),
-        (_, Task::Submit(_) | Task::Sweep { .. } | Task::TokenInfo | Task::Errand(_)) => None,
+        (
+            _,
+            Task::Submit(_)
+            | Task::Sweep { .. }
+            | Task::Search { .. }
+            | Task::TokenInfo
+            | Task::Errand(_),
+        ) => None,
     }
 }
 

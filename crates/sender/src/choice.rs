@@ -6,6 +6,7 @@ use super::gate::Gate;
 use super::pause_cause::Admission;
 use super::plan::{Decision, Lane, Load, Task};
 use super::reconciliation::WORTH;
+use super::remade_search::SearchStep;
 use super::rights::Rights;
 use super::schedule::{DEADLINE, OLD_POLL, TOGETHER};
 use super::tokens::KnownTokens;
@@ -63,6 +64,9 @@ pub(super) struct Choice<'a> {
     pub(super) flights: &'a Flights,
     pub(super) confirmation: &'a Confirmation,
     pub(super) errands: &'a Errands,
+    /// What is next for calls that another may have sent.
+    pub(super) search: &'a SearchStep,
+    pub(super) search_had_turn: bool,
 }
 
 impl<'a> Choice<'a> {
@@ -158,7 +162,7 @@ impl<'a> Choice<'a> {
     }
 
     /// The journal can be read for what nothing else can find.
-    fn may_look(&self) -> bool {
+    pub(super) fn may_look(&self) -> bool {
         let troubles = self.gate.troubles();
         let fails = troubles.fails_since(Part::Sweeps);
         let fails = fails.filter(|_| !troubles.is_whole());
@@ -200,7 +204,13 @@ impl<'a> Choice<'a> {
         if let Some(sweep) = self.sweep_that_pays(open) {
             return Some((Lane::Sweep, sweep));
         }
-        if let Some(backlog) = self.head.backlog.as_ref().filter(|_| submits) {
+        let backlog = self.head.backlog.as_ref().filter(|_| submits);
+        if let Some(page) = self.search_page(open)
+            && !(self.search_had_turn && backlog.is_some())
+        {
+            return Some((Lane::Sweep, page));
+        }
+        if let Some(backlog) = backlog {
             return Some((Lane::Backlog, submit(backlog)));
         }
         let confirm = self.confirm(open);
@@ -254,6 +264,14 @@ impl<'a> Choice<'a> {
         free.then_some(Task::Sweep { begins })
     }
 
+    /// A page for calls that another may have sent: in turns with those that wait to be sent.
+    fn search_page(&self, open: Open) -> Option<Task> {
+        match self.search {
+            SearchStep::Page(begins) => open.sweeps.then_some(Task::Search { begins: *begins }),
+            SearchStep::Nothing | SearchStep::Wait(_) | SearchStep::Commit(_) => None,
+        }
+    }
+
     /// A sweep that pays even while calls wait, or what tells whether it would.
     fn sweep_that_pays(&self, open: Open) -> Option<Task> {
         let probe = self.confirmation.probe().filter(|_| open.polls);
@@ -297,7 +315,9 @@ impl<'a> Choice<'a> {
     pub(super) fn wait_no_longer(&self, at: Duration) -> Decision {
         match self.wait() {
             Decision::WaitUntil(sooner) => Decision::WaitUntil(at.min(sooner)),
-            Decision::Idle | Decision::Send(_) | Decision::Revive(_) => Decision::WaitUntil(at),
+            Decision::Idle | Decision::Send(_) | Decision::Revive(_) | Decision::Commit(_) => {
+                Decision::WaitUntil(at)
+            }
         }
     }
 
@@ -331,6 +351,10 @@ impl<'a> Choice<'a> {
             (!self.head.errands.due.is_empty()).then_some(self.now.boot + ERRAND_LOOK),
             self.rights.look(self.now.boot),
             moment,
+            match self.search {
+                SearchStep::Wait(at) => Some(*at),
+                SearchStep::Nothing | SearchStep::Page(_) | SearchStep::Commit(_) => None,
+            },
         ];
         match looks.into_iter().flatten().min() {
             Some(at) => Decision::WaitUntil(at),

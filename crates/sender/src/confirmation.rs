@@ -6,6 +6,7 @@ use super::pacer::STRAGGLER;
 use super::plan::{Load, Task};
 use super::reconciliation::page_strategy::PageStrategy;
 use super::reconciliation::{Findings, Sweeper};
+use super::remade_search::RemadeSearch;
 use super::rights::Rights;
 use super::schedule::{OLD_POLL, next_look};
 use super::tokens::KnownTokens;
@@ -32,6 +33,8 @@ const SWEEP_AGAIN: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Confirmation {
     sweeper: Sweeper,
+    /// Calls that another may have sent.
+    pub(super) search: RemadeSearch,
     webhooks: WebhookExpectation,
     /// Its outcome tells whether the journal can be swept the way it was.
     probe: Option<Unconfirmed>,
@@ -55,6 +58,7 @@ impl Confirmation {
     pub(super) fn new(page_strategy: PageStrategy) -> Self {
         Self {
             sweeper: Sweeper::new(page_strategy),
+            search: RemadeSearch::default(),
             webhooks: WebhookExpectation::default(),
             probe: None,
             sweep_from: Duration::ZERO,
@@ -135,6 +139,7 @@ impl Confirmation {
     /// A request about this leaves.
     pub(super) fn launched(&mut self, task: &Task) {
         self.polled_last = matches!(task, Task::Poll(_));
+        self.search.launched(matches!(task, Task::Search { .. }));
         if let Task::Poll(call) = task {
             self.sweeper.asked_for(call);
         }
@@ -171,6 +176,7 @@ impl Confirmation {
 
     /// The sweep's request was refused.
     pub(super) fn unswept(&mut self, now: Now, bar: Bar) {
+        self.search.begin_anew();
         match bar {
             Bar::TooLarge => self.sweeper.too_large(now.wall),
             Bar::Refused => self.sweeper.refused(now.wall),

@@ -13,6 +13,7 @@ use super::gate::Gate;
 use super::memory::{Memory, Recollection, Remembered};
 use super::pause_cause::Admission;
 use super::plan::{Decision, Known, Lane, Load, Settings, Task};
+use super::remade_search::{SearchNews, SearchStep};
 use super::retry::Retry;
 use super::rights::Rights;
 use super::status::{self, SenderStatus};
@@ -136,6 +137,10 @@ impl Core {
         let only_sweeps = barred || self.gate.troubles().next(Part::Polls).is_some();
         self.confirmation.look(head.hooked, only_sweeps);
         self.look_for_ways(now);
+        let search = match self.search(now, head) {
+            SearchStep::Commit(ops) => return Decision::Commit(ops),
+            step => step,
+        };
         let flying = self.flights.flying();
         let admission = self.gate.admission(now.boot, &flying);
         match admission {
@@ -147,7 +152,8 @@ impl Core {
             Admission::Until(at) => return Decision::WaitUntil(at),
             Admission::Answer | Admission::Token => return Decision::Idle,
         }
-        let choice = self.choice(now, head);
+        let mut choice = self.choice(now, head);
+        choice.search = &search;
         if let Some(orphan) = choice.orphan() {
             return Decision::Revive(Box::new(orphan.clone()));
         }
@@ -156,7 +162,9 @@ impl Core {
         };
         match self.budget.take(now, lane, task) {
             Decision::WaitUntil(at) if lane == Lane::Spare => {
-                self.choice(now, head).wait_no_longer(at)
+                let mut choice = self.choice(now, head);
+                choice.search = &search;
+                choice.wait_no_longer(at)
             }
             decision => decision,
         }
@@ -174,7 +182,23 @@ impl Core {
             flights: &self.flights,
             confirmation: &self.confirmation,
             errands: &self.errands,
+            search: &SearchStep::Nothing,
+            search_had_turn: self.confirmation.search.had_turn(),
         }
+    }
+
+    /// What is next for calls that another may have sent.
+    fn search(&mut self, now: Now, head: &WorkQueue) -> SearchStep {
+        if self.settings.dry_run || self.flights.has_search() {
+            return SearchStep::Nothing;
+        }
+        let readable = self.choice(now, head).may_look();
+        self.confirmation.search.next(now, &head.remade, readable)
+    }
+
+    /// What the log is to be told of the calls that another may have sent.
+    pub fn search_news(&mut self) -> Vec<SearchNews> {
+        self.confirmation.search.take_news()
     }
 
     /// Somebody asks for this, and waits; `false` when too many do.

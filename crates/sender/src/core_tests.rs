@@ -109,7 +109,7 @@ pub(super) fn lane(core: &mut Core, now: Now, head: &WorkQueue) -> Option<Lane> 
             core.grounded(plan.slot);
             Some(plan.lane)
         }
-        Decision::Revive(_) | Decision::WaitUntil(_) | Decision::Idle => None,
+        Decision::Revive(_) | Decision::Commit(_) | Decision::WaitUntil(_) | Decision::Idle => None,
     }
 }
 

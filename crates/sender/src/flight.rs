@@ -31,9 +31,11 @@ impl Flight {
     pub(super) fn part(&self) -> Option<Part> {
         match &self.plan.task {
             Task::Errand(_) => None,
-            Task::Submit(_) | Task::Poll(_) | Task::Sweep { .. } | Task::TokenInfo => {
-                Part::of(self.plan.task.endpoint())
-            }
+            Task::Submit(_)
+            | Task::Poll(_)
+            | Task::Sweep { .. }
+            | Task::Search { .. }
+            | Task::TokenInfo => Part::of(self.plan.task.endpoint()),
         }
     }
 
@@ -93,7 +95,11 @@ impl Flights {
     pub(super) fn errands(&self) -> impl Iterator<Item = &LeadRequest> {
         self.by_slot.values().filter_map(|it| match &it.plan.task {
             Task::Errand(errand) => Some(&**errand),
-            Task::Submit(_) | Task::Poll(_) | Task::Sweep { .. } | Task::TokenInfo => None,
+            Task::Submit(_)
+            | Task::Poll(_)
+            | Task::Sweep { .. }
+            | Task::Search { .. }
+            | Task::TokenInfo => None,
         })
     }
 
@@ -107,6 +113,12 @@ impl Flights {
     /// A page of the journal is asked for.
     pub(super) fn has_sweep(&self) -> bool {
         self.by_slot.values().any(Flight::is_sweep)
+    }
+
+    /// A page for calls that another may have sent is asked for.
+    pub(super) fn has_search(&self) -> bool {
+        let mut all = self.by_slot.values();
+        all.any(|it| matches!(it.plan.task, Task::Search { .. }))
     }
 
     /// The answer to a page is long in coming: what it was to tell is asked for alone.

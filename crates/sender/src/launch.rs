@@ -3,6 +3,7 @@
 use super::core::Core;
 use super::flight::Flight;
 use super::plan::{About, Launch, Plan, Task};
+use super::reconciliation::page_strategy::Range;
 use super::unresolved;
 use callbridge_crm::{Request, request};
 use callbridge_leads::lead_request::failed::Reroute;
@@ -100,6 +101,7 @@ impl Core {
                 request_id: poll.request_id.clone()?,
             }),
             Task::Sweep { .. } => self.sweep(now, about.sought),
+            Task::Search { .. } => self.search_page(about, ops),
             Task::Submit(id) => {
                 let mut row = about.row?;
                 if let Some(onward) = about.onward.filter(|_| row.state == State::Ready) {
@@ -123,6 +125,20 @@ impl Core {
         let sought = sought.collect();
         let page = self.confirmation.page(now, self.load, &tokens, sought);
         page.map(Request::Filter)
+    }
+
+    fn search_page(&mut self, about: About, ops: &mut Vec<Op>) -> Option<Request> {
+        let ways = self.confirmation.page_strategy();
+        let ranged = ways.range != Range::Whole;
+        let (segment, found) = about.remade;
+        let size = ways.size;
+        match self.confirmation.search.page(segment, found, size, ranged) {
+            Ok(page) => Some(Request::Filter(page)),
+            Err(op) => {
+                ops.push(op);
+                None
+            }
+        }
     }
 
     fn submit(&mut self, now: Now, id: RowId, row: Row, ops: &mut Vec<Op>) -> Option<Request> {

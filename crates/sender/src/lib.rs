@@ -21,6 +21,7 @@
 //! | [`outage`], [`share`] | whether failures are an outage, a call's own, or chance |
 //! | [`probes`] | when the next request goes out in an outage |
 //! | [`reconciliation`], `confirmation` | confirming many calls with one request |
+//! | [`remade_search`] | looking for calls that another may have sent |
 //! | [`unresolved`] | what becomes of calls whose outcome nobody can ask for |
 //! | [`memory`] | what is remembered over restarts |
 //! | `retry` | which calls failed, and when each is tried again |
@@ -58,6 +59,7 @@ pub mod plan;
 pub mod probes;
 pub mod rate;
 pub mod reconciliation;
+pub mod remade_search;
 mod retry;
 mod rights;
 pub mod run;

@@ -3,6 +3,7 @@
 use super::answered::Answered;
 use super::outcome::Outcome;
 use super::plan::{About, Plan, Task};
+use super::remade_search::SearchNews;
 use callbridge_model::Reason;
 use callbridge_model::status::SenderTrouble;
 use callbridge_spool::{Step, Unconfirmed};
@@ -36,6 +37,32 @@ pub(super) fn troubles(before: &[SenderTrouble], now: &[SenderTrouble]) {
     }
 }
 
+/// What became of calls that another may have sent.
+pub(super) fn searched(news: &[SearchNews]) {
+    for news in news {
+        match news {
+            SearchNews::Begun { calls } => info!(
+                calls,
+                "calls from before this state began are looked for in the CRM's journal before \
+                 they are sent"
+            ),
+            SearchNews::Segment {
+                found,
+                pages,
+                waiting,
+            } => info!(
+                found,
+                pages, waiting, "found in the journal; of the newest the others are sent now"
+            ),
+            SearchNews::Unreadable { calls } => warn!(
+                calls,
+                "calls from before this state began cannot be looked for in the CRM's journal: \
+                 they are sent, newest first, and those that it holds are not written twice"
+            ),
+        }
+    }
+}
+
 /// A call under way, for the log.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Call {
@@ -49,9 +76,14 @@ impl Call {
         let (uuid, linkedid, trunk) = match (&plan.task, &about.row) {
             (Task::Poll(call), _) => (call.uuid, &call.linkedid, &call.trunk),
             (_, Some(row)) => (row.uuid, &row.record.linkedid, &row.record.trunk),
-            (Task::Submit(_) | Task::Sweep { .. } | Task::TokenInfo | Task::Errand(_), None) => {
-                return Self::default();
-            }
+            (
+                Task::Submit(_)
+                | Task::Sweep { .. }
+                | Task::Search { .. }
+                | Task::TokenInfo
+                | Task::Errand(_),
+                None,
+            ) => return Self::default(),
         };
         Self {
             uuid: uuid.to_string(),

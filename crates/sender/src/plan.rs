@@ -9,7 +9,7 @@ use callbridge_leads::lead_request::due::{CommandRequest, LeadRequest};
 use callbridge_leads::lead_request::failed::Reroute;
 use callbridge_model::TokenFingerprint;
 use callbridge_spool::{
-    Binding, Error, Op, QueueQuery, Row, RowId, SlotRow, Store, Unconfirmed, tables,
+    Binding, Error, Op, QueueQuery, Row, RowId, Segment, SlotRow, Store, Unconfirmed, tables,
 };
 use std::time::Duration;
 
@@ -125,6 +125,11 @@ pub enum Task {
         /// The first page of a new one.
         begins: bool,
     },
+    /// To look which of the calls that another may have sent the journal holds.
+    Search {
+        /// A new segment of so many; else the next page of the one under way.
+        begins: Option<u32>,
+    },
     /// To ask whose token it is.
     TokenInfo,
     /// Something about leads.
@@ -137,7 +142,7 @@ impl Plan {
         match &self.task {
             Task::Submit(row) => Some(*row),
             Task::Poll(poll) => Some(poll.row),
-            Task::Sweep { .. } | Task::TokenInfo | Task::Errand(_) => None,
+            Task::Sweep { .. } | Task::Search { .. } | Task::TokenInfo | Task::Errand(_) => None,
         }
     }
 }
@@ -149,6 +154,9 @@ pub struct About {
     pub row: Option<Row>,
     /// The calls to sweep for.
     pub sought: Vec<Unconfirmed>,
+    /// The calls that another may have sent: of which to look for the next, and how many were
+    /// found.
+    pub remade: (Option<Segment>, u64),
     /// The same call for the lead that its own was merged into.
     pub onward: Option<Reroute>,
     /// What an [`LeadRequest::FieldWrite`] writes.
@@ -163,6 +171,8 @@ pub enum Decision {
     /// The requestId of this call can be read by another token only (§4.6), and the journal cannot
     /// be swept: commit what [`super::Core::revive`] gives.
     Revive(Box<Unconfirmed>),
+    /// Commit these, and ask again.
+    Commit(Vec<Op>),
     /// Nothing before this moment since boot, unless something changes.
     WaitUntil(Duration),
     /// Nothing until something changes: the spool, the token, an answer.
@@ -194,7 +204,7 @@ impl Task {
         match self {
             Self::Submit(_) => Endpoint::Submit,
             Self::Poll(_) => Endpoint::Poll,
-            Self::Sweep { .. } => Endpoint::Filter,
+            Self::Sweep { .. } | Self::Search { .. } => Endpoint::Filter,
             Self::TokenInfo => Endpoint::TokenInfo,
             Self::Errand(errand) => match &**errand {
                 LeadRequest::LookUp(_) => Endpoint::Lead,
@@ -230,6 +240,11 @@ impl Task {
                 }
             }
             Self::Sweep { begins: true } => about.sought = tables::work_queue::sought(store, ask)?,
+            Self::Search { begins } => {
+                let segment = begins.map(|calls| tables::elsewhere::segment(store, calls));
+                let found = tables::elsewhere::remade_calls(store)?.found;
+                about.remade = (segment.transpose()?.flatten(), found);
+            }
             Self::Poll(_) | Self::Sweep { begins: false } | Self::TokenInfo => {}
         }
         Ok(about)

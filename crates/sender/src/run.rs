@@ -2,7 +2,7 @@
 
 use super::core::{Before, Core};
 use super::failed_calls;
-use super::log::{Call, doubted, settled, told};
+use super::log::{Call, doubted, searched, settled, told};
 use super::pause_cause::PauseCause;
 use super::plan::{About, Decision, Known, Launch, Plan, Settings, Task};
 use super::shown::SenderView;
@@ -242,7 +242,9 @@ impl Loop {
                 self.publish();
                 return Ok(Some(now.boot + TURN_LOOK));
             }
-            match self.core.next(now, &self.head) {
+            let decision = self.core.next(now, &self.head);
+            searched(&self.core.search_news());
+            match decision {
                 Decision::Send(plan) => {
                     self.send(plan).await?;
                     if self.trouble.is_some() {
@@ -255,6 +257,7 @@ impl Loop {
                     let (row, at) = (call.row, now.wall);
                     self.unwritten.push_back(vec![Op::Step { row, step, at }]);
                 }
+                Decision::Commit(ops) => self.unwritten.push_back(ops),
                 Decision::WaitUntil(at) => {
                     self.publish();
                     return Ok(Some(at));

@@ -106,6 +106,10 @@ pub fn backlog(head: &WorkQueue, pacer: &Pacer, confirmed_at_once: u32, now: Dur
     Backlog {
         calls: head.ready + head.sending + head.submitted,
         drain_sec: u64::try_from(wait.div_ceil(1000)).unwrap_or(u64::MAX),
+        sought: match head.remade.sought {
+            true => head.remade.waiting,
+            false => 0,
+        },
     }
 }
 

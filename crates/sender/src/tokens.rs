@@ -120,7 +120,7 @@ impl KnownTokens {
         let own = match task {
             Task::Poll(call) => Some(&call.token),
             Task::Errand(errand) => errand.token(),
-            Task::Submit(_) | Task::Sweep { .. } | Task::TokenInfo => None,
+            Task::Submit(_) | Task::Sweep { .. } | Task::Search { .. } | Task::TokenInfo => None,
         };
         match own {
             Some(own) => self.reads(now, own).then(|| own.clone()),

@@ -3,7 +3,7 @@
 use super::finding::CheckFinding;
 use crate::config::checked::{Config, SourceConfig as SourceFlag};
 use crate::daemon::open::{source_of, source_secret};
-use crate::daemon::outward::{keeper, queue};
+use crate::daemon::outward::{self, keeper, queue};
 use callbridge_asterisk::survey::Account;
 use callbridge_dead_letter::queue;
 use callbridge_forward::Forwarder;
@@ -77,6 +77,18 @@ pub(crate) async fn lease(config: &Config) -> Option<CheckFinding> {
             let code = error.fix().map_or(Code::Unreachable, by);
             let (what, todo) = split(&error.to_string());
             CheckFinding::fault(code, name, what, todo)
+        }
+    })
+}
+
+/// Whether a sender may tell the stream what became of its calls.
+pub(crate) async fn outcomes(flag: &SourceFlag) -> Option<CheckFinding> {
+    let name = format!("outcomes {}", flag.url.public());
+    Some(match outward::outcomes(flag)?.probe().await {
+        Ok(()) => CheckFinding::well(name, "may be written to the stream"),
+        Err(error) => {
+            let (what, todo) = split(&error.to_string());
+            CheckFinding::advice(name, what, todo)
         }
     })
 }

@@ -127,6 +127,11 @@ async fn sources(config: &Config, findings: &mut Findings) -> Result<(), Failure
         findings.show([found])?;
         if well {
             findings.show(switch::look(config, flag).await)?;
+            findings.show(
+                inward::outcomes(flag)
+                    .await
+                    .filter(|_| config.crm.is_some()),
+            )?;
         }
         match account {
             Some(account) => {

@@ -232,6 +232,17 @@ impl SourceUrl {
         }
     }
 
+    /// It is a stream of finished calls, which others may read, too.
+    pub fn is_stream_of_calls(&self) -> bool {
+        match &self.transport {
+            Transport::Amqp(source) => source.is_stream && source.format.tells_whole_calls(),
+            Transport::Ami { .. }
+            | Transport::Esl { .. }
+            | Transport::WebSocket { .. }
+            | Transport::File { .. } => false,
+        }
+    }
+
     /// Where it is reached; `None` for a file.
     pub const fn endpoint(&self) -> Option<&TcpEndpoint> {
         match &self.transport {

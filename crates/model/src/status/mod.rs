@@ -243,6 +243,10 @@ pub struct Backlog {
     pub calls: u64,
     /// Seconds until they are, at the budget's pace.
     pub drain_sec: u64,
+    /// Those of them that ended before this state began: looked for in the CRM's journal before
+    /// they are sent.
+    #[serde(default)]
+    pub sought: u64,
 }
 
 /// How a source is doing.

@@ -173,7 +173,11 @@ impl Status {
             0 => String::new(),
             seconds => format!(", confirmed in about {}{then}", seconds_in_words(seconds)),
         };
-        let _ = writeln!(text, "backlog  {waiting}{drain}");
+        let sought = match self.backlog.sought {
+            0 => String::new(),
+            sought => format!(", {sought} of them looked for in the CRM's journal first"),
+        };
+        let _ = writeln!(text, "backlog  {waiting}{drain}{sought}");
     }
 
     fn token_to_text(&self, text: &mut String, look: &Look) {

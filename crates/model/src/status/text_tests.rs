@@ -36,6 +36,7 @@ fn people_read_a_pause_first() {
         backlog: Backlog {
             calls: 3,
             drain_sec: 1,
+            sought: 0,
         },
         ..Status::default()
     };

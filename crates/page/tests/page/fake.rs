@@ -351,6 +351,7 @@ fn status(name: &str, now: i64) -> Status {
         backlog: Backlog {
             calls: 3,
             drain_sec: 4,
+            sought: 0,
         },
         sources: vec![source("office/ami", SourceState::Up, now - 4), down],
         token: Token {

@@ -1,0 +1,293 @@
+//! Calls that another may have sent are looked for with pages of the journal before they are sent:
+//! one request settles up to a page of them.
+//!
+//! ```text
+//!  quiet ─▶ segment (spool) ─▶ page ─▶ its uuids are settled (spool) ─▶ how many were ours?
+//!               ▲                ▲                                          │
+//!               │                └──────────── more pages ──────────────────┤
+//!               └── the next, four times as large ◀── looked for: the rest may be sent
+//! ```
+//! A segment is the newest of the calls that are left; its pages begin before the oldest of them.
+//! The filter has no upper bound, so a later segment reads the pages of those before it once more:
+//! growing by four, all together cost a third more than the last one alone. The order of records is
+//! not published (§4.7), and none is needed: every page is compared with all calls.
+
+use callbridge_call::EpochSeconds;
+use callbridge_crm::{FilterPage, Page, PageSize};
+use callbridge_model::clock::Now;
+use callbridge_spool::{Elsewhere, Op, RemadeCalls, Segment, Settlement, Witness};
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+/// Nothing begins before so long nothing more came from the stream: what it tells at its end makes
+/// pages needless.
+const QUIET: Duration = Duration::from_secs(3);
+
+/// But begins so long after the first of them.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Each segment is so many times as large as the one before it.
+const GROWTH: u32 = 4;
+
+/// The clocks of PBXs may be so much ahead of the service's.
+const MARGIN: i64 = 600;
+
+/// So many pages that show fewer of ours than they are end a segment: to send is cheaper.
+const FRUITLESS: usize = 5;
+
+/// What the log is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SearchNews {
+    /// So many calls are to be looked for.
+    Begun {
+        /// How many wait.
+        calls: u64,
+    },
+    /// A segment was looked for.
+    Segment {
+        /// Found since the beginning.
+        found: u64,
+        /// Pages that this took.
+        pages: u32,
+        /// How many wait still.
+        waiting: u64,
+    },
+    /// The journal cannot be read: they are sent.
+    Unreadable {
+        /// How many wait.
+        calls: u64,
+    },
+}
+
+/// What is to be done next.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum SearchStep {
+    /// Nothing is looked for.
+    Nothing,
+    /// To look again then, since boot.
+    Wait(Duration),
+    /// To ask for a page; of a new segment of so many calls.
+    Page(Option<u32>),
+    /// To be committed.
+    Commit(Vec<Op>),
+}
+
+/// The search.
+#[derive(Debug, Default)]
+pub(super) struct RemadeSearch {
+    /// What the stream had brought at the last look, and since when nothing more.
+    brought: (u64, u64),
+    quiet_since: Duration,
+    waiting_since: Option<Duration>,
+    /// Calls of the next segment.
+    depth: Option<u32>,
+    running: Option<Running>,
+    /// The last request that left was a page of ours.
+    had_turn: bool,
+    /// What was found when this search began; `None`: none is under way.
+    found_before: Option<u64>,
+    pages: u32,
+    news: Vec<SearchNews>,
+}
+
+/// A segment between its first page and its last.
+#[derive(Debug)]
+struct Running {
+    segment: Segment,
+    page: u32,
+    /// From the last page to the first.
+    backwards: bool,
+    read: BTreeSet<u32>,
+    /// How many of ours the last pages showed.
+    showed: VecDeque<u64>,
+    /// A page was answered: what it showed is known after the commit.
+    answered: Option<AnsweredPage>,
+    found: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct AnsweredPage {
+    total: u32,
+}
+
+impl RemadeSearch {
+    /// What the log is told since the last time.
+    pub(super) fn take_news(&mut self) -> Vec<SearchNews> {
+        std::mem::take(&mut self.news)
+    }
+
+    /// A request leaves; `ours`: it is a page of the search.
+    pub(super) fn launched(&mut self, ours: bool) {
+        self.had_turn = ours;
+    }
+
+    /// The last request was a page: others may go before the next.
+    pub(super) fn had_turn(&self) -> bool {
+        self.had_turn
+    }
+
+    /// What is next; `readable`: the journal can be read, as far as is known.
+    pub(super) fn next(&mut self, now: Now, calls: &RemadeCalls, readable: bool) -> SearchStep {
+        if !calls.sought {
+            self.over();
+            return SearchStep::Nothing;
+        }
+        if !readable {
+            self.over();
+            let calls = calls.waiting;
+            self.news.push(SearchNews::Unreadable { calls });
+            return SearchStep::Commit(vec![looked_for(None)]);
+        }
+        if let Some(run) = self.running.take() {
+            return self.goes_on(run, calls);
+        }
+        if self.found_before.is_none()
+            && let Some(from) = self.waits_for_quiet(now, calls)
+        {
+            return SearchStep::Wait(from);
+        }
+        if self.found_before.is_none() {
+            self.found_before = Some(calls.found);
+            let calls = calls.waiting;
+            self.news.push(SearchNews::Begun { calls });
+        }
+        let depth = self.depth.unwrap_or(PageSize::LARGEST.get());
+        SearchStep::Page(Some(depth))
+    }
+
+    /// When to begin, where that is not now.
+    fn waits_for_quiet(&mut self, now: Now, calls: &RemadeCalls) -> Option<Duration> {
+        let brought = (calls.taken, calls.told);
+        if self.brought != brought || self.waiting_since.is_none() {
+            self.brought = brought;
+            self.quiet_since = now.boot;
+        }
+        let first = *self.waiting_since.get_or_insert(now.boot);
+        let from = (self.quiet_since + QUIET).min(first + PATIENCE);
+        (from > now.boot).then_some(from)
+    }
+
+    fn over(&mut self) {
+        let news = std::mem::take(&mut self.news);
+        *self = Self {
+            news,
+            had_turn: self.had_turn,
+            ..Self::default()
+        };
+    }
+
+    fn goes_on(&mut self, mut run: Running, calls: &RemadeCalls) -> SearchStep {
+        let Some(AnsweredPage { total }) = run.answered.take() else {
+            self.running = Some(run);
+            return SearchStep::Page(None);
+        };
+        let showed = calls.found.saturating_sub(run.found);
+        run.found = calls.found;
+        run.read.insert(run.page);
+        run.showed.push_back(showed);
+        match next_page(&mut run, total, showed) {
+            Some(page) => {
+                run.page = page;
+                self.running = Some(run);
+                SearchStep::Page(None)
+            }
+            None => {
+                self.depth = Some(run.segment.calls.saturating_mul(GROWTH));
+                let before = self.found_before.unwrap_or(calls.found);
+                self.news.push(SearchNews::Segment {
+                    found: calls.found.saturating_sub(before),
+                    pages: self.pages,
+                    waiting: calls.waiting,
+                });
+                let since = run.segment.more.then_some(run.segment.since);
+                SearchStep::Commit(vec![looked_for(since)])
+            }
+        }
+    }
+
+    /// The page to ask for; of a new segment where one is given. What is to be committed where
+    /// there is none: nothing of this round is left.
+    pub(super) fn page(
+        &mut self,
+        segment: Option<Segment>,
+        found: u64,
+        size: PageSize,
+        ranged: bool,
+    ) -> Result<FilterPage, Op> {
+        if self.running.is_none() {
+            let Some(segment) = segment else {
+                return Err(looked_for(None));
+            };
+            self.running = Some(Running {
+                segment,
+                page: 1,
+                backwards: false,
+                read: BTreeSet::new(),
+                showed: VecDeque::new(),
+                answered: None,
+                found,
+            });
+        }
+        let Some(run) = &self.running else {
+            return Err(looked_for(None));
+        };
+        let since = EpochSeconds::new(run.segment.since.get() - MARGIN);
+        Ok(FilterPage {
+            page: run.page,
+            size,
+            since: ranged.then_some(since),
+        })
+    }
+
+    /// A page came.
+    pub(super) fn heard(&mut self, now: Now, page: &Page, size: PageSize) -> Option<Op> {
+        let run = self.running.as_mut()?;
+        self.pages += 1;
+        // no count of pages: forwards while they are full
+        let full = page.rows >= size.get();
+        let total = page.total.unwrap_or(run.page + u32::from(full));
+        run.answered = Some(AnsweredPage { total });
+        Some(Op::Elsewhere(Elsewhere::Settled(Settlement {
+            journaled: page.uuids.clone(),
+            discarded: Vec::new(),
+            witness: Witness::Journal,
+            at: now.wall,
+        })))
+    }
+
+    /// Pages are of another size or range now: the segment begins anew.
+    pub(super) fn begin_anew(&mut self) {
+        self.running = None;
+    }
+}
+
+/// `None` when the segment has been looked for.
+fn next_page(run: &mut Running, total: u32, showed: u64) -> Option<u32> {
+    if run.read.len() == 1 && showed == 0 && total > 1 {
+        run.backwards = true;
+        return Some(total);
+    }
+    if run.showed.len() > FRUITLESS {
+        run.showed.pop_front();
+    }
+    let few = run.showed.iter().sum::<u64>() < FRUITLESS as u64;
+    // neither end shows ours, or hardly any page does
+    let fruitless =
+        run.read.len() == 2 && run.backwards && showed == 0 || run.showed.len() == FRUITLESS && few;
+    if fruitless {
+        return None;
+    }
+    let mut pages: Box<dyn Iterator<Item = u32>> = match run.backwards {
+        true => Box::new((1..=total).rev()),
+        false => Box::new(1..=total),
+    };
+    pages.find(|page| !run.read.contains(page))
+}
+
+fn looked_for(since: Option<EpochSeconds>) -> Op {
+    Op::Elsewhere(Elsewhere::LookedFor { since })
+}
+
+#[cfg(test)]
+#[path = "remade_search_tests.rs"]
+mod tests;
