@@ -259,7 +259,8 @@ async fn a_collector_parks_what_its_rule_finds_no_lead_for_and_without_a_rule_th
     crm::judge(&crm, &there.letters().await, &recordings::expected(&calls));
 }
 
-fn message(id: &str) -> Value {
+/// A message by hand: a call of the lead 4001.
+pub fn message(id: &str) -> Value {
     json!({
         "pbx": "tashkent-1", "id": id, "direction": "INBOUND", "trunk": "city",
         "phone": "901110001", "startedAt": 1_795_151_317.52, "durationSec": 5.2, "answered": true,

@@ -1,6 +1,7 @@
 //! The real program from end to end: recorded calls in, and a CRM that holds to its document as
 //! the judge.
 
+mod anew;
 mod audit;
 mod companies;
 mod consent;
