@@ -4,11 +4,9 @@
 use super::settings::SourceSettings;
 use callbridge_call::EventTime;
 use callbridge_model::clock;
+use callbridge_spool::elsewhere::STREAM_BEGAN;
 use callbridge_spool::{Error, Handle, Op, tables};
 use std::collections::BTreeMap;
-
-/// The stored moment of a stream begins so.
-const BEGAN_PREFIX: &str = "stream-began:";
 
 /// The moments, by the sources' URLs; of a stream that is seen for the first time it is now. One
 /// that an older version has read has none: all that it holds was sent from here.
@@ -22,7 +20,7 @@ pub async fn began(
     let mut began = BTreeMap::new();
     let streams = sources.iter().filter(|it| it.is_stream_of_calls());
     for shown in streams.map(|it| it.shown.clone()) {
-        let (key, place) = (format!("{BEGAN_PREFIX}{shown}"), shown.clone());
+        let (key, place) = (format!("{STREAM_BEGAN}{shown}"), shown.clone());
         let stored = key.clone();
         let read = spool.read(move |store| {
             let stored = tables::meta::meta(store, &stored)?;

@@ -8,6 +8,7 @@ use callbridge_leads::lead_request::FieldWrite;
 use callbridge_leads::lead_request::due::{CommandRequest, LeadRequest};
 use callbridge_leads::lead_request::failed::Reroute;
 use callbridge_model::TokenFingerprint;
+use callbridge_spool::elsewhere::STREAM_BEGAN;
 use callbridge_spool::{
     Binding, Error, Op, QueueQuery, Row, RowId, Segment, SlotRow, Store, Unconfirmed, tables,
 };
@@ -39,7 +40,8 @@ pub struct Known {
     pub binding: Binding,
     /// What the sender remembers, under [`super::memory::KEY`].
     pub memory: Option<String>,
-    /// The spool's file is a copy, or was put back: newer slots may be missing.
+    /// The spool's file is a copy, or was put back: newer slots may be missing. Or it is new, and
+    /// reads a stream that a state which is gone may have sent from just now.
     pub restored: bool,
 }
 
@@ -49,12 +51,16 @@ impl Known {
     /// # Errors
     /// The disk, or a damaged file.
     pub fn read(store: &Store, boot_id: Option<String>) -> Result<Self, Error> {
+        let slots = tables::slots::slots(store)?;
+        let memory = tables::meta::meta(store, super::memory::KEY)?;
+        let streams = tables::meta::meta_below(store, STREAM_BEGAN)?;
+        let anew = slots.is_empty() && memory.is_none() && !streams.is_empty();
         Ok(Self {
-            slots: tables::slots::slots(store)?,
+            slots,
             boot_id,
             binding: tables::meta::binding(store)?,
-            memory: tables::meta::meta(store, super::memory::KEY)?,
-            restored: store.restored(),
+            memory,
+            restored: store.restored() || anew,
         })
     }
 }

@@ -5,6 +5,10 @@ use crate::Due;
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::CallUuid;
 
+/// A setting whose name begins so says when this state began to read a stream of calls, in
+/// microseconds.
+pub const STREAM_BEGAN: &str = "stream-began:";
+
 /// What concerns calls that another may have settled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Elsewhere {
