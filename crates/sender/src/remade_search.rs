@@ -81,7 +81,7 @@ pub(super) struct RemadeSearch {
     waiting_since: Option<Duration>,
     /// Calls of the next segment.
     depth: Option<u32>,
-    running: Option<Running>,
+    running: Option<RunningSegment>,
     /// The last request that left was a page of ours.
     had_turn: bool,
     /// What was found when this search began; `None`: none is under way.
@@ -92,7 +92,7 @@ pub(super) struct RemadeSearch {
 
 /// A segment between its first page and its last.
 #[derive(Debug)]
-struct Running {
+struct RunningSegment {
     segment: Segment,
     page: u32,
     /// From the last page to the first.
@@ -176,7 +176,7 @@ impl RemadeSearch {
         };
     }
 
-    fn goes_on(&mut self, mut run: Running, calls: &RemadeCalls) -> SearchStep {
+    fn goes_on(&mut self, mut run: RunningSegment, calls: &RemadeCalls) -> SearchStep {
         let Some(AnsweredPage { total }) = run.answered.take() else {
             self.running = Some(run);
             return SearchStep::Page(None);
@@ -218,7 +218,7 @@ impl RemadeSearch {
             let Some(segment) = segment else {
                 return Err(looked_for(None));
             };
-            self.running = Some(Running {
+            self.running = Some(RunningSegment {
                 segment,
                 page: 1,
                 backwards: false,
@@ -262,7 +262,7 @@ impl RemadeSearch {
 }
 
 /// `None` when the segment has been looked for.
-fn next_page(run: &mut Running, total: u32, showed: u64) -> Option<u32> {
+fn next_page(run: &mut RunningSegment, total: u32, showed: u64) -> Option<u32> {
     if run.read.len() == 1 && showed == 0 && total > 1 {
         run.backwards = true;
         return Some(total);

@@ -16,7 +16,7 @@ fn at(seconds: u64) -> Now {
 const APART: i64 = 700;
 
 /// Calls from 0, the oldest, and the journal.
-struct World {
+struct SearchScene {
     search: RemadeSearch,
     /// Calls that wait to be looked for.
     sought: BTreeSet<u32>,
@@ -31,7 +31,7 @@ struct World {
 
 const STRANGER: u32 = 1_000_000;
 
-impl World {
+impl SearchScene {
     fn new(calls: u32, journal: impl IntoIterator<Item = u32>, newest_first: bool) -> Self {
         Self {
             search: RemadeSearch::default(),
@@ -139,7 +139,7 @@ fn all_that_the_journal_holds_is_found_and_the_rest_goes_newest_first() {
     for newest_first in [true, false] {
         // Every third call had not been sent.
         let journal = (0..5_000).filter(|n| n % 3 != 0);
-        let mut world = World::new(5_000, journal, newest_first);
+        let mut world = SearchScene::new(5_000, journal, newest_first);
         let pages = world.run();
         assert_eq!(world.found, 3_333);
         let mut rest: Vec<u32> = (0..5_000).filter(|n| n % 3 == 0).collect();
@@ -152,7 +152,7 @@ fn all_that_the_journal_holds_is_found_and_the_rest_goes_newest_first() {
 
 #[test]
 fn newer_calls_are_released_before_older_ones_are_looked_for() {
-    let mut world = World::new(1_000, 0..900, true);
+    let mut world = SearchScene::new(1_000, 0..900, true);
     world.run();
     assert_eq!(world.released.len(), 100);
     assert_eq!(world.released.first(), Some(&999));
@@ -170,10 +170,10 @@ fn newer_calls_are_released_before_older_ones_are_looked_for() {
 
 #[test]
 fn an_empty_journal_costs_a_page_a_segment_and_no_call_costs_none() {
-    let mut world = World::new(2_000, [], true);
+    let mut world = SearchScene::new(2_000, [], true);
     assert!(world.run() <= 4, "{}", world.pages);
     assert_eq!(world.released.len(), 2_000);
-    let mut nothing = World::new(0, 0..10, true);
+    let mut nothing = SearchScene::new(0, 0..10, true);
     assert_eq!(nothing.run(), 0);
 }
 
@@ -181,7 +181,7 @@ fn an_empty_journal_costs_a_page_a_segment_and_no_call_costs_none() {
 fn a_journal_full_of_strangers_is_left_alone() {
     let mut strangers: Vec<u32> = (0..50_000).map(|n| STRANGER + n % 900).collect();
     strangers.push(5);
-    let mut world = World::new(900, strangers, true);
+    let mut world = SearchScene::new(900, strangers, true);
     let pages = world.run();
     assert!(pages <= 10, "{pages}");
     assert_eq!(
@@ -192,7 +192,7 @@ fn a_journal_full_of_strangers_is_left_alone() {
 
 #[test]
 fn it_begins_when_the_stream_is_silent_and_does_not_wait_for_ever() {
-    let mut world = World::new(10, [], true);
+    let mut world = SearchScene::new(10, [], true);
     let mut step = |seconds, more: u64| {
         world.taken += more;
         let calls = world.calls();
@@ -203,7 +203,7 @@ fn it_begins_when_the_stream_is_silent_and_does_not_wait_for_ever() {
     assert_eq!(step(2, 1), until(5));
     assert_eq!(step(5, 1), until(8), "more came");
     assert_eq!(step(8, 0), SearchStep::Page(Some(100)));
-    let mut busy = World::new(10, [], true);
+    let mut busy = SearchScene::new(10, [], true);
     let mut begun = 0;
     for seconds in 0..200 {
         busy.taken += 1;
@@ -221,7 +221,7 @@ fn it_begins_when_the_stream_is_silent_and_does_not_wait_for_ever() {
 
 #[test]
 fn where_the_journal_cannot_be_read_all_are_sent_and_that_is_said() {
-    let mut world = World::new(10, 0..10, true);
+    let mut world = SearchScene::new(10, 0..10, true);
     let calls = world.calls();
     let SearchStep::Commit(ops) = world.search.next(at(0), &calls, false) else {
         panic!("nothing is read")
@@ -234,7 +234,7 @@ fn where_the_journal_cannot_be_read_all_are_sent_and_that_is_said() {
 
 #[test]
 fn a_page_that_was_not_answered_is_asked_for_again() {
-    let mut world = World::new(300, 0..300, true);
+    let mut world = SearchScene::new(300, 0..300, true);
     let size = PageSize::LARGEST;
     let calls = world.calls();
     world.search.next(at(0), &calls, true);

@@ -14,8 +14,8 @@
 //! ```
 //! `Forwarded` leads from ready to forwarded, where a broker takes the calls in place of the CRM.
 //!
-//! `Found` leads from ready, dead and parked to journaled, and `GivenUp` to discarded, where another
-//! sender of the same calls, or the state before this one, has settled them.
+//! `Found` leads from ready, dead and parked to journaled, and `GivenUp` to discarded, where
+//! another sender of the same calls, or the state before this one, has settled them.
 //!
 //! `Rejudged` goes between dead and parked, both ways.
 //!

@@ -247,8 +247,9 @@ CREATE INDEX calls_forwarded ON calls(since) WHERE state = 'forwarded';
 ";
 
 /// Calls that another sender may have sent: held back until they were looked for, in the order of
-/// their starts. What comes while a round of looking is under way is of the next. A trigger lets them go with the state `ready`, whatever step that is. And what
-/// became of calls here, for the stream they came from.
+/// their starts. What comes while a round of looking is under way is of the next. A trigger lets
+/// them go with the state `ready`, whatever step that is. And what became of calls here, for the
+/// stream they came from.
 const REMADE: &str = "
 CREATE TABLE remade (
     row INTEGER PRIMARY KEY,
