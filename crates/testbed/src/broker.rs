@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 /// The secret of every user of the node.
 pub const SECRET: &str = "broker secret";
 /// Salt 01020304, SHA-256 of salt and [`SECRET`]: RabbitMQ's `rabbit_password_hashing_sha256`.
-const SECRET_HASH: &str = "AQIDBGObpnBu1ic8YwtmZ+9wVNlaSLjbEFSljfGqA65XU+Cd";
+pub const SECRET_HASH: &str = "AQIDBGObpnBu1ic8YwtmZ+9wVNlaSLjbEFSljfGqA65XU+Cd";
 /// A user who may do everything in the virtual host.
 pub const ADMINISTRATOR: &str = "administrator";
 /// A user who may read everything in the virtual host, and nothing else.

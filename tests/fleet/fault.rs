@@ -1,0 +1,340 @@
+//! What befalls the fleet, each in turn and then at random.
+
+use crate::branch::Branch;
+use crate::cluster::NODES;
+use crate::company::{Company, SendingUnit};
+use crate::line::{Cable, Cabling};
+use crate::random::SeededRandom;
+use crate::stage::FleetStage;
+use crate::wait::{pass, until_within};
+use rustix::process::Signal;
+use std::time::{Duration, Instant};
+
+/// A fault that is over is mended within this, takeovers with their silence included.
+const RECOVERS_WITHIN: Duration = Duration::from_secs(600);
+/// Calls that are given just before a fault, so that it finds some in hand.
+const HURRIED: u64 = 40;
+
+/// Kinds of faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FleetFault {
+    CollectorKilled,
+    CollectorFrozen,
+    SenderKilled,
+    SenderFrozen,
+    SenderStopped,
+    SenderStateLost,
+    SenderDiskFull,
+    CrmSilent,
+    NodeKilled,
+    NodeFrozen,
+    NodeCutOff,
+    NodesCutApart,
+    NodeDiskFull,
+    ClusterRestarted,
+    LinesClosed,
+    LinesSilent,
+}
+
+impl FleetFault {
+    /// Those of processes.
+    pub const OF_PROCESSES: [Self; 8] = [
+        Self::SenderKilled,
+        Self::CollectorKilled,
+        Self::SenderFrozen,
+        Self::SenderStateLost,
+        Self::CollectorFrozen,
+        Self::SenderDiskFull,
+        Self::CrmSilent,
+        Self::SenderStopped,
+    ];
+    /// Those of brokers and of the lines to them.
+    pub const OF_BROKERS: [Self; 8] = [
+        Self::NodeKilled,
+        Self::NodeCutOff,
+        Self::LinesClosed,
+        Self::NodesCutApart,
+        Self::NodeFrozen,
+        Self::LinesSilent,
+        Self::ClusterRestarted,
+        Self::NodeDiskFull,
+    ];
+
+    /// As the table has it.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::CollectorKilled => "collector: kill -9",
+            Self::CollectorFrozen => "collector: frozen",
+            Self::SenderKilled => "sender: kill -9",
+            Self::SenderFrozen => "sender: frozen",
+            Self::SenderStopped => "sender: stopped, started",
+            Self::SenderStateLost => "sender: kill -9, state deleted",
+            Self::SenderDiskFull => "sender: disk full",
+            Self::CrmSilent => "CRM: does not answer",
+            Self::NodeKilled => "node: kill -9",
+            Self::NodeFrozen => "node: frozen",
+            Self::NodeCutOff => "node: cut from the others",
+            Self::NodesCutApart => "nodes: each cut from each",
+            Self::NodeDiskFull => "node: disk full",
+            Self::ClusterRestarted => "cluster: kill -9, started",
+            Self::LinesClosed => "lines to brokers: closed",
+            Self::LinesSilent => "lines to brokers: silent",
+        }
+    }
+}
+
+/// How one fault went.
+#[derive(Clone, Copy, Debug)]
+pub struct FaultOutcome {
+    /// Calls that it found in hand.
+    pub in_hand: u64,
+    /// From its end until calls went their way again.
+    pub recovered: Duration,
+}
+
+/// Lets it happen, and waits until the fleet has recovered.
+pub async fn strike(
+    stage: &FleetStage,
+    fault: FleetFault,
+    random: &mut SeededRandom,
+) -> FaultOutcome {
+    match fault {
+        FleetFault::CollectorKilled | FleetFault::CollectorFrozen => {
+            let branch = &stage.branches[random.index(stage.branches.len())];
+            of_collector(branch, fault, random).await
+        }
+        FleetFault::SenderKilled
+        | FleetFault::SenderFrozen
+        | FleetFault::SenderStopped
+        | FleetFault::SenderStateLost
+        | FleetFault::SenderDiskFull
+        | FleetFault::CrmSilent => {
+            let company = &stage.companies[random.index(stage.companies.len())];
+            of_sender(stage, company, fault, random).await
+        }
+        FleetFault::NodeKilled
+        | FleetFault::NodeFrozen
+        | FleetFault::NodeCutOff
+        | FleetFault::NodesCutApart
+        | FleetFault::NodeDiskFull
+        | FleetFault::ClusterRestarted
+        | FleetFault::LinesClosed
+        | FleetFault::LinesSilent => of_brokers(stage, fault, random).await,
+    }
+}
+
+async fn of_collector(
+    branch: &Branch,
+    fault: FleetFault,
+    random: &mut SeededRandom,
+) -> FaultOutcome {
+    let unit = &branch.unit;
+    branch.hurry(20);
+    let forwarded = match fault {
+        FleetFault::CollectorFrozen => {
+            let books = unit.books().await;
+            unit.signal(Signal::STOP).await;
+            pass(random.seconds(8, 20)).await;
+            unit.signal(Signal::CONT).await;
+            books
+        }
+        _ => {
+            unit.kill().await;
+            let books = unit.books_left().await;
+            pass(random.seconds(1, 6)).await;
+            unit.start().await;
+            books
+        }
+    };
+    let (ended, told) = (Instant::now(), u64::from(branch.told()));
+    let forwarded = forwarded.map_or(0, |books| books.forwarded);
+    let what = format!("all of {} is forwarded", unit.name);
+    until_within(RECOVERS_WITHIN, &what, async || {
+        unit.books().await.is_some_and(|it| it.forwarded >= told)
+    })
+    .await;
+    FaultOutcome {
+        in_hand: told.saturating_sub(forwarded),
+        recovered: ended.elapsed(),
+    }
+}
+
+async fn of_sender(
+    stage: &FleetStage,
+    company: &Company,
+    fault: FleetFault,
+    random: &mut SeededRandom,
+) -> FaultOutcome {
+    stage.drivers[company.number].hurry(HURRIED);
+    // Mostly who sends just now; at times who stands by.
+    let holder = company.holder().await;
+    let others = company.senders.iter();
+    let other = others.filter(|it| !std::ptr::eq(*it, holder)).nth(0);
+    let sender = match other {
+        Some(other) if random.below(5) == 0 => other,
+        _ => holder,
+    };
+    let unit = &sender.unit;
+    let books = befall(stage, sender, fault, random).await;
+    let (ended, accepted) = (Instant::now(), company.accepted());
+    // There may be nothing left to send.
+    stage.drivers[company.number].hurry(1);
+    let what = format!("something of company {} is sent", company.number);
+    until_within(RECOVERS_WITHIN, &what, async || {
+        company.accepted() > accepted
+    })
+    .await;
+    let in_hand = books.map_or(0, |it| it.ready + it.sending + it.submitted);
+    println!("       {} had {in_hand} calls in hand", unit.name);
+    FaultOutcome {
+        in_hand,
+        recovered: ended.elapsed(),
+    }
+}
+
+/// The fault itself; the books as it found them.
+async fn befall(
+    stage: &FleetStage,
+    sender: &SendingUnit,
+    fault: FleetFault,
+    random: &mut SeededRandom,
+) -> Option<callbridge_model::status::Books> {
+    let unit = &sender.unit;
+    let state = unit.place.path("state");
+    match fault {
+        FleetFault::SenderFrozen => {
+            let books = unit.books().await;
+            unit.signal(Signal::STOP).await;
+            pass(random.seconds(12, 40)).await;
+            unit.signal(Signal::CONT).await;
+            books
+        }
+        FleetFault::SenderStopped => {
+            let books = unit.books().await;
+            unit.stop().await;
+            pass(random.seconds(1, 4)).await;
+            unit.start().await;
+            books
+        }
+        FleetFault::SenderDiskFull => {
+            let books = unit.books().await;
+            stage.cluster.tell(&format!("fill {state}"));
+            pass(random.seconds(10, 25)).await;
+            stage.cluster.tell(&format!("empty {state}"));
+            books
+        }
+        FleetFault::CrmSilent => {
+            let books = unit.books().await;
+            sender.crm.set(Cable::Silent);
+            pass(random.seconds(10, 45)).await;
+            sender.crm.set(Cable::Whole);
+            books
+        }
+        _ => {
+            unit.kill().await;
+            let books = unit.books_left().await;
+            pass(random.seconds(1, 8)).await;
+            if fault == FleetFault::SenderStateLost {
+                unit.lose_state();
+            }
+            unit.start().await;
+            books
+        }
+    }
+}
+
+async fn of_brokers(
+    stage: &FleetStage,
+    fault: FleetFault,
+    random: &mut SeededRandom,
+) -> FaultOutcome {
+    for driver in &stage.drivers {
+        driver.hurry(HURRIED);
+    }
+    for branch in &stage.branches {
+        branch.hurry(1);
+    }
+    let (cluster, node) = (&stage.cluster, random.index(NODES));
+    let in_hand = stage.in_hand();
+    match fault {
+        FleetFault::NodeFrozen => {
+            cluster.freeze(node);
+            pass(random.seconds(10, 45)).await;
+            cluster.thaw(node);
+        }
+        FleetFault::NodeCutOff => {
+            (1..NODES).for_each(|n| cluster.cut(node, (node + n) % NODES));
+            pass(random.seconds(15, 90)).await;
+            cluster.heal();
+        }
+        FleetFault::NodesCutApart => {
+            (0..NODES).for_each(|node| cluster.cut(node, (node + 1) % NODES));
+            pass(random.seconds(15, 40)).await;
+            cluster.heal();
+        }
+        FleetFault::NodeDiskFull => {
+            let disk = cluster.disk(node).display().to_string();
+            cluster.tell(&format!("fill {disk}"));
+            pass(random.seconds(15, 30)).await;
+            cluster.tell(&format!("empty {disk}"));
+            // Whether a node survives that is RabbitMQ's affair; an administrator starts it again.
+            cluster.kill(node);
+            cluster.start_again(node);
+        }
+        FleetFault::LinesClosed => cut_lines(stage, Cable::Closed, random).await,
+        FleetFault::LinesSilent => cut_lines(stage, Cable::Silent, random).await,
+        FleetFault::ClusterRestarted => {
+            (0..NODES).for_each(|node| cluster.kill(node));
+            pass(random.seconds(1, 15)).await;
+            (0..NODES).for_each(|node| cluster.start_again(node));
+        }
+        _ => {
+            cluster.kill(node);
+            pass(random.seconds(1, 20)).await;
+            cluster.start_again(node);
+        }
+    }
+    let ended = Instant::now();
+    for node in 0..NODES {
+        cluster.answers(node).await;
+    }
+    flows(stage).await;
+    FaultOutcome {
+        in_hand,
+        recovered: ended.elapsed(),
+    }
+}
+
+/// Lines of a kind of clients to all brokers.
+async fn cut_lines(stage: &FleetStage, cable: Cable, random: &mut SeededRandom) {
+    let all_senders = stage.companies.iter().flat_map(|it| &it.senders);
+    let cut: Vec<&Cabling> = match random.below(4) {
+        0 => vec![&stage.branch_lines],
+        1 => vec![&stage.driver_lines],
+        2 => all_senders.map(|it| &it.brokers).collect(),
+        _ => {
+            let company = &stage.companies[random.index(stage.companies.len())];
+            vec![&company.senders[random.index(company.senders.len())].brokers]
+        }
+    };
+    cut.iter().for_each(|lines| lines.set(cable));
+    pass(random.seconds(5, 40)).await;
+    cut.iter().for_each(|lines| lines.set(Cable::Whole));
+}
+
+/// Waits until calls that are given now are confirmed by brokers, and each company sends again.
+async fn flows(stage: &FleetStage) {
+    let accepted: Vec<u64> = stage.companies.iter().map(Company::accepted).collect();
+    let mut made = Vec::new();
+    for driver in &stage.drivers {
+        driver.hurry(1);
+        made.push(driver.made() + 1);
+    }
+    until_within(RECOVERS_WITHIN, "calls flow again", async || {
+        let mut confirmed = stage.drivers.iter().zip(&made);
+        let mut sent = stage.companies.iter().zip(&accepted);
+        confirmed.all(|(it, made)| it.confirmed() >= *made)
+            && sent.all(|(it, before)| it.accepted() > *before)
+    })
+    .await;
+}
