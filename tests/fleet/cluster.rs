@@ -169,6 +169,7 @@ impl BrokerCluster {
         let text = |text: &str| AMQPValue::LongString(text.into());
         arguments.insert("x-queue-type".into(), text("stream"));
         arguments.insert("x-max-age".into(), text("30D"));
+        arguments.insert("x-queue-leader-locator".into(), text("least-leaders"));
         arguments.insert("x-initial-cluster-size".into(), AMQPValue::LongInt(3));
         until("a stream", async || {
             let (_connection, channel) = self.channel().await;

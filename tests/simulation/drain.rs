@@ -100,7 +100,7 @@ impl Run {
 
 /// Every field of a record of the journal against what was to be sent, and that against the call
 /// as it finished; a person may have given it another lead.
-fn compare(sent: &CallRecord, finished: &CallRecord, got: &Record, names: &FieldNames) {
+pub fn compare(sent: &CallRecord, finished: &CallRecord, got: &Record, names: &FieldNames) {
     let expected = CallRecord {
         lead_id: sent.lead_id,
         ..finished.clone()

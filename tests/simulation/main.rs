@@ -2,10 +2,12 @@
 
 mod calls;
 mod campaign;
+mod chain;
 mod confirmation;
 mod disk;
 mod drain;
 mod five_minutes;
+mod fleet;
 mod full;
 mod hooked;
 mod hooks;

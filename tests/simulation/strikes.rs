@@ -1,6 +1,7 @@
 //! What befalls the process and its machine: kills at the worst moments, stalls, reboots, an
 //! orderly stop, a clock that is set, a snapshot restored.
 
+use crate::disk::Disk;
 use crate::paths::Hardship;
 use crate::way::Event;
 use crate::world::World;
@@ -149,6 +150,29 @@ impl World {
             self.boot_id = told.then(|| format!("boot-{}", self.boots));
             self.now.boot = Duration::from_secs(5);
         }
+    }
+
+    /// Something is on the way to the CRM, or back.
+    pub fn is_under_way(&self) -> bool {
+        !self.waits.is_empty()
+    }
+
+    /// The process ends, and its disk is gone; another begins with nothing after `down`.
+    pub fn lose_state(&mut self, down: Duration) {
+        self.log.event(self.truth, format_args!("state lost"));
+        self.end(down, false);
+        // A state that is made anew begins with silence.
+        self.disk = Disk::new();
+        self.disk.restored = true;
+        self.start();
+    }
+
+    /// The process ends, and who stood by sends after this silence, from this disk of its own.
+    pub fn take_over(&mut self, other: &mut Disk, silence: Duration) {
+        self.log.event(self.truth, format_args!("taken over"));
+        self.end(silence, false);
+        std::mem::swap(&mut self.disk, other);
+        self.start();
     }
 
     /// SIGTERM, and started again after `down`: what is under way is waited for.

@@ -15,7 +15,7 @@ pub use words::{declare_command, declare_stream_command};
 use crate::VerdictReader;
 use crate::connect::Target;
 use crate::error::Error;
-use crate::source::{Access, Context, Stop};
+use crate::source::{Access, Context, Stop, StreamFrom};
 use crate::url::QueueSource;
 use crate::{Position, StreamPosition};
 use callbridge_formats::MESSAGE_BYTES_MAX;
@@ -170,9 +170,11 @@ impl Session<'_> {
         stop: Stop,
     ) -> Result<(), Error> {
         context.line.up(false).await?;
+        let mut quiet = tokio::time::Instant::now() + stream::QUIET_MAX;
         loop {
             tokio::select! {
                 delivery = consumer.next() => {
+                    quiet = tokio::time::Instant::now() + stream::QUIET_MAX;
                     let delivery = self.delivered(delivery)?;
                     let given = tokio::select! {
                         given = self.give(context, delivery) => given,
@@ -184,6 +186,10 @@ impl Session<'_> {
                     let answers = self.tags.judged(&judged);
                     self.answer(&answers).await?;
                 }
+                () = tokio::time::sleep_until(quiet), if self.source.is_stream => {
+                    consumer = self.consume_again(context.access.settings.stream_from).await?;
+                    quiet = tokio::time::Instant::now() + stream::QUIET_MAX;
+                }
                 () = self.verdicts.paused(true) => return Err(Error::Paused),
                 () = stop.told() => {
                     self.drain(context).await?;
@@ -191,6 +197,23 @@ impl Session<'_> {
                 }
             }
         }
+    }
+
+    /// Consumes a stream again, from behind the last message that was taken. A consumer on a node
+    /// that was cut from the others may get nothing any more, for ever and without a word, when
+    /// all is well again (RabbitMQ 3.10): a quiet stream and a deaf consumer look the same.
+    async fn consume_again(&self, from: StreamFrom) -> Result<lapin::Consumer, Error> {
+        let cancelled = self
+            .channel
+            .basic_cancel(CONSUMER.into(), BasicCancelOptions::default());
+        self.soon(cancelled).await?;
+        let arguments = stream::from(self.place.as_ref(), from);
+        let queue = ShortString::from(self.source.queue.clone());
+        let options = BasicConsumeOptions::default();
+        let consumed = self
+            .channel
+            .basic_consume(queue, CONSUMER.into(), options, arguments);
+        self.soon(consumed).await
     }
 
     fn lost(&self, error: &lapin::Error) -> Error {

@@ -7,9 +7,13 @@ use lapin::Channel;
 use lapin::options::QueueDeclareOptions;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use smol_str::SmolStr;
+use std::time::Duration;
 
 /// Of the messages' header, and of the consumer's argument.
 const OFFSET: &str = "x-stream-offset";
+
+/// A stream that gives nothing for so long is consumed again: it costs two short exchanges.
+pub(super) const QUIET_MAX: Duration = Duration::from_secs(30);
 
 /// How long a stream that we make keeps what is in it: long enough for a state to be made anew.
 const KEPT: &str = "30D";
@@ -84,7 +88,6 @@ pub async fn declare_stream(channel: &Channel, stream: &str) -> Result<(), lapin
 mod tests {
     use super::*;
     use callbridge_call::EventTime;
-    use std::time::Duration;
 
     fn offset(place: Option<u64>, otherwise: StreamFrom) -> AMQPValue {
         let place = place.map(|offset| StreamPosition {
