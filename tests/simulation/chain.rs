@@ -31,7 +31,9 @@ use std::time::Duration;
 const SOURCE: &str = "amqp://sender@mq1,mq2,mq3/calls?stream=calls&format=call";
 const READ: SourceId = SourceId(0);
 /// Messages that a sender has in hand at once.
-const DELIVERED_MAX: usize = 200;
+const DELIVERED_MAX: usize = 100;
+/// Of a hundred batches that are read so many times more meet a death than of other steps.
+const READ_HARDER: u64 = 5;
 /// A turn of the chain.
 const TURN: Duration = Duration::from_secs(1);
 /// How long a new holder of the lease keeps silent: the old permission, the request that left with
@@ -136,7 +138,10 @@ pub struct Chain {
 impl Chain {
     /// So many collectors, whose PBXs have so many calls to tell of, all at once.
     pub fn new(seed: u64, collectors: u32, calls: u32) -> Self {
-        let world = World::new(seed, Settings::default(), sandbox::Settings::default());
+        let mut world = World::new(seed, Settings::default(), sandbox::Settings::default());
+        // Something is under way at most moments.
+        world.network.delay = Duration::from_millis(300);
+        world.network.jitter = Duration::from_millis(1_500);
         let now = world.now.wall;
         let mut chain = Self {
             reader: StreamReader::begin(&world.disk, now),
@@ -249,7 +254,11 @@ impl Chain {
         let repeats = self.world.disk.store.books().finished;
         let told = ops.iter().filter(|op| matches!(op, Op::Finish(_))).count();
         let down = Duration::from_secs(1 + self.dice.below(20));
-        match self.dice.chance(percent).then(|| self.dice.below(3)) {
+        match self
+            .dice
+            .chance(percent * READ_HARDER)
+            .then(|| self.dice.below(3))
+        {
             Some(0) => self.die(ChainPath::DeliveredUnwritten, down),
             Some(1) => self.die(ChainPath::CommitLost, down),
             Some(_) => {
