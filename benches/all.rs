@@ -12,6 +12,7 @@
 mod day;
 mod decode;
 mod directory;
+mod fleet;
 mod footprint;
 mod intake;
 mod page;
@@ -23,7 +24,7 @@ use std::process::{Command, ExitCode};
 /// Names the bench that a process of its own runs.
 const CHOSEN: &str = "CALLBRIDGE_BENCH";
 
-const BENCHES: [(&str, fn()); 8] = [
+const BENCHES: [(&str, fn()); 9] = [
     ("decode", decode::main),
     ("day", day::main),
     ("intake", intake::main),
@@ -31,6 +32,7 @@ const BENCHES: [(&str, fn()); 8] = [
     ("directory", directory::main),
     ("webhook", webhook::main),
     ("page", page::main),
+    ("fleet", fleet::main),
     ("footprint", footprint::main),
 ];
 

@@ -81,8 +81,8 @@ impl Forwarder {
     }
 
     /// Logs in, and makes the stream where that is wished.
-    async fn open(&self) -> Result<ConfirmedLine, Error> {
-        let line = ConfirmedLine::open(&self.login).await?;
+    async fn open(&self, turn: usize) -> Result<ConfirmedLine, Error> {
+        let line = ConfirmedLine::open_from(&self.login, turn).await?;
         if self.declare {
             let made = timeout(self.login.within, line.declare(&self.stream)).await;
             match made {
@@ -113,7 +113,7 @@ impl Forwarder {
     /// # Errors
     /// What is wrong and what to do.
     pub async fn probe(&self) -> Result<(), Error> {
-        let line = self.open().await?;
+        let line = self.open(0).await?;
         let found = timeout(self.login.within, line.finds(&self.stream)).await;
         let found = match found {
             Ok(Ok(())) => Ok(()),
@@ -137,6 +137,7 @@ impl Forwarder {
             forwarder: self,
             spool,
             line: None,
+            turn: 0,
             told: None,
             shown,
             pulse,
@@ -159,6 +160,8 @@ struct Forwarding {
     forwarder: Forwarder,
     spool: Handle,
     line: Option<ConfirmedLine>,
+    /// Lines that were lost or not had: the next one begins with the next node.
+    turn: usize,
     /// Why calls wait, as last told.
     told: Option<String>,
     shown: watch::Sender<SenderStatus>,
@@ -191,6 +194,7 @@ impl Forwarding {
                         .line
                         .take()
                         .map_or(Duration::ZERO, |line| line.up_for());
+                    self.turn += 1;
                     self.tell(&error);
                     let wait = tokio::time::Instant::now() + backoff.wait(up, chance());
                     while tokio::time::Instant::now() < wait {
@@ -236,7 +240,7 @@ impl Forwarding {
             }
             let line = match self.line.take() {
                 Some(line) => line,
-                None => self.forwarder.open().await?,
+                None => self.forwarder.open(self.turn).await?,
             };
             let mut confirmed = Vec::with_capacity(ready.len());
             let published = self.publish(&line, &ready, &mut confirmed);

@@ -73,9 +73,22 @@ impl Login {
 
     /// The same, with the node that it is.
     pub(super) async fn open_node(&self) -> Result<(Connection, Target), Error> {
-        let target = self.target(&self.broker.endpoint);
+        self.open_node_from(0).await
+    }
+
+    /// The same, beginning with another of the broker's nodes each `turn`: one that was cut from
+    /// the others lets us in and then answers nothing, so the first is not always the best.
+    pub(super) async fn open_node_from(&self, turn: usize) -> Result<(Connection, Target), Error> {
+        let all: Vec<&TcpEndpoint> = [&self.broker.endpoint]
+            .into_iter()
+            .chain(&self.broker.others)
+            .collect();
+        let (before, after) = all.split_at(turn % all.len());
+        let mut nodes = after.iter().chain(before);
+        let first = nodes.next().copied().unwrap_or(&self.broker.endpoint);
+        let target = self.target(first);
         let mut opened = self.open_at(&target).await.map(|line| (line, target));
-        for endpoint in &self.broker.others {
+        for endpoint in nodes {
             if let Err(error) = &opened {
                 tracing::debug!(%error, "the next node of the broker is tried");
                 let target = self.target(endpoint);

@@ -38,6 +38,8 @@ pub(crate) struct Consumer {
     /// Of a stream: the last message that was given to the ring.
     place: Option<StreamPosition>,
     verdicts: VerdictReader,
+    /// Lines that were lost or not had: the next one begins with the next node.
+    turn: usize,
 }
 
 impl Consumer {
@@ -50,11 +52,18 @@ impl Consumer {
             place: start.filter(|place| source.is_stream && place.stream == source.queue),
             source,
             verdicts,
+            turn: 0,
         }
     }
 
     /// One connection, from opening to its end: why it ended, or nothing when told to stop.
     pub(crate) async fn session(&mut self, context: &mut Context, stop: Stop) -> Option<Error> {
+        let ended = self.line(context, stop).await;
+        self.turn += usize::from(ended.is_some());
+        ended
+    }
+
+    async fn line(&mut self, context: &mut Context, stop: Stop) -> Option<Error> {
         tokio::select! {
             () = self.verdicts.paused(false) => {}
             () = stop.told() => return None,
@@ -64,10 +73,9 @@ impl Consumer {
             true => stream::from(self.place.as_ref(), context.access.settings.stream_from),
             false => FieldTable::default(),
         };
+        let prefetch = context.access.settings.prefetch;
         let opened = tokio::select! {
-            opened = open(&login, &self.source, context.access.settings.prefetch, arguments) => {
-                opened
-            }
+            opened = open((&login, self.turn), &self.source, prefetch, arguments) => opened,
             () = stop.told() => return None,
         };
         let OpenQueue {
@@ -338,12 +346,12 @@ impl Session<'_> {
 
 /// Logs in, finds or makes the queue, and begins to consume it.
 async fn open(
-    login: &Login,
+    (login, turn): (&Login, usize),
     source: &QueueSource,
     prefetch: u16,
     arguments: FieldTable,
 ) -> Result<OpenQueue, Error> {
-    let (connection, target) = login.open_node().await?;
+    let (connection, target) = login.open_node_from(turn).await?;
     let lost = |error: lapin::Error| words::lost(&target, &source.broker, &error);
     let opening = async {
         let (channel, consumers) = queue(&connection, &target, source).await?;

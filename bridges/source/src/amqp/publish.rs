@@ -22,7 +22,16 @@ impl ConfirmedLine {
     /// # Errors
     /// What is wrong and what to do.
     pub async fn open(login: &Login) -> Result<Self, Error> {
-        let (connection, target) = login.open_node().await?;
+        Self::open_from(login, 0).await
+    }
+
+    /// The same, beginning with another of the broker's nodes each `turn`: a node that was cut from
+    /// the others lets in, and confirms nothing.
+    ///
+    /// # Errors
+    /// What is wrong and what to do.
+    pub async fn open_from(login: &Login, turn: usize) -> Result<Self, Error> {
+        let (connection, target) = login.open_node_from(turn).await?;
         let opening = async {
             let channel = connection.create_channel().await?;
             let confirms = ConfirmSelectOptions::default();
