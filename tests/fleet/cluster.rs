@@ -260,13 +260,15 @@ fn definitions() -> Value {
             "user": user, "vhost": VHOST, "configure": configure, "write": write, "read": read
         })
     };
+    let own = "^(lease|calls).*";
+    let written = "^(amq\\.default|(lease|calls).*)$";
     json!({
         "vhosts": [{"name": VHOST}],
         "users": [user(ADMINISTRATOR, &["administrator"]), user(COLLECTOR, &[]), user(SENDER, &[])],
         "permissions": [
             right(ADMINISTRATOR, ".*", ".*", ".*"),
             right(COLLECTOR, "^$", "^amq\\.default$", "^$"),
-            right(SENDER, "^(lease|calls).*", "^(amq\\.default|(lease|calls).*)$", "^(lease|calls).*"),
+            right(SENDER, own, written, own),
         ],
     })
 }
