@@ -423,6 +423,7 @@ impl StreamReader {
                 publisher: Some(Box::new(Publisher {
                     user: Some("collector".into()),
                     content_type: None,
+                    is_own: false,
                 })),
             };
             let heard = self.intake.frame(READ, &frame, &mut |_, _| None);

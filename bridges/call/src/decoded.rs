@@ -19,6 +19,8 @@ pub struct ServerEvent<'a> {
 
 impl ServerEvent<'_> {
     /// Whether each id that calls are known by can be one.
+    // Built for speed with the decoder that asks it: this crate is built for size as well.
+    #[inline]
     pub fn has_good_ids(&self) -> bool {
         let is_good = |id: &str| {
             let plain = id.bytes().all(|byte| byte.is_ascii_graphic());

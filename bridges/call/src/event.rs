@@ -97,6 +97,7 @@ pub struct ChannelEvent<'a> {
 
 impl<'a> ChannelEvent<'a> {
     /// The unique ids and linkedids that it names, empty ones included.
+    #[inline]
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         let channels = std::iter::once(&self.channel).chain(self.kind.other());
         let ids = channels.flat_map(|it| [it.uniqueid.as_ref(), it.linkedid.as_ref()]);
