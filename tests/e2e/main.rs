@@ -12,6 +12,7 @@ mod demo;
 mod directory;
 mod every_recording;
 mod fleet;
+mod fleet_deaths;
 mod flood;
 mod freeswitch;
 mod freeswitch_cdr;
