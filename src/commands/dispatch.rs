@@ -47,6 +47,11 @@ pub async fn dispatch(
             crate::commands::explain::run(&explain, environment, &mut out, &mut io::stderr().lock())
         }
         Command::Audit(audit) => crate::commands::audit::run(&audit, &mut io::stderr()).await,
+        Command::Fleet(options) => {
+            callbridge_log::set_up(Default::default(), environment);
+            let ended = callbridge_fleet::run(*options, environment, shutdown).await;
+            ended.map_err(|error| Failure::of(error.exit_code(), error))
+        }
         Command::Status { mode, at } => command::status::run(&at, mode, shutdown).await,
         Command::Calls(calls, at) => command::calls::run(calls, &at, shutdown).await,
         Command::Dead(what, at) => command::dead::run(what, &at, shutdown).await,

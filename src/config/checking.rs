@@ -49,6 +49,7 @@ impl Checking<'_> {
                 Ok(Command::Check(Box::new(Check { json, config })))
             }
             Verb::Audit(flags) => audit::check(self, *flags),
+            Verb::Fleet(options) => self.faults.or(Command::Fleet(options)),
             Verb::Status {
                 exit_code,
                 watch,

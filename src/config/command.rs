@@ -34,6 +34,8 @@ pub enum Command {
     Check(Box<Check>),
     /// `audit`
     Audit(Box<Audit>),
+    /// `fleet`
+    Fleet(Box<callbridge_fleet::FleetOptions>),
     /// `status`
     Status { mode: StatusMode, at: Asking },
     /// `calls`
@@ -101,7 +103,9 @@ impl Command {
     /// A signal is an order to stop in order, and not the end at once.
     pub fn stops_in_order(&self) -> bool {
         match self {
-            Self::Run(_) | Self::Demo(_) | Self::Sandbox(_) | Self::Init(_) => true,
+            Self::Run(_) | Self::Demo(_) | Self::Sandbox(_) | Self::Init(_) | Self::Fleet(_) => {
+                true
+            }
             Self::Calls(calls, _) => calls.follow,
             Self::Dead(dead, _) => matches!(dead, Dead::Watch),
             Self::Status { mode, .. } => *mode == StatusMode::Watch,
@@ -146,6 +150,7 @@ impl Command {
             Self::Disconnect(state) => Some(state),
             Self::Explain(_)
             | Self::Demo(_)
+            | Self::Fleet(_)
             | Self::Sandbox(_)
             | Self::Init(_)
             | Self::PagePassword { .. }
@@ -177,6 +182,7 @@ impl Command {
             Self::Disconnect(state) => *state = to,
             Self::State(moved) => moved.state = to,
             Self::Demo(_)
+            | Self::Fleet(_)
             | Self::Sandbox(_)
             | Self::Init(_)
             | Self::PagePassword { .. }
@@ -194,6 +200,7 @@ impl Command {
             | Self::Connect(_)
             | Self::Disconnect(_)
             | Self::Init(_)
+            | Self::Fleet(_)
             | Self::PagePassword { .. }
             | Self::State(_) => true,
             Self::Demo(_)

@@ -49,6 +49,8 @@ pub(crate) enum Verb {
     /// Compare a file of the PBX with what became of its calls, and name each that is missing
     #[command(after_help = audit::EXAMPLES)]
     Audit(Box<audit::AuditFlags>),
+    /// Show who of the collectors and senders around a stream speaks, and who is silent
+    Fleet(Box<callbridge_fleet::FleetOptions>),
     /// Say whether all is well, what to do if not, and how all stands
     #[command(after_help = STATUS_EXIT)]
     Status {

@@ -59,7 +59,6 @@ use callbridge_source::{self as source, Limits, Ring, Source, SourceId};
 use callbridge_spool::{Guard, Handle, Integrity, LeadDirectory};
 use lists::Lists;
 use observer::{InwardViews, Observer, SourceViews};
-use outward::Outward;
 use rights::RightsReport;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -178,31 +177,29 @@ impl Daemon {
         let keep = keep_people(lists, opened.directory, &people, &config, &opened.spool);
         tasks.spawn(until(keep, stopped.clone()));
         start_keeping(&opened.spool, &stopped, &mut tasks);
-        let Outward {
-            shown: sender,
-            asking,
-            token_requests,
-            vitals: outward_vitals,
-        } = outward::start_sender(&config, &opened.spool, &durations, &stopped, &mut tasks);
+        let out = outward::start_sender(&config, &opened.spool, &durations, &stopped, &mut tasks);
         outward::start_notices(&config, &opened.spool, &stopped, &mut tasks);
         let webhooks = webhooks::start(&config, &opened.spool, &stopped, &mut tasks).await?;
+        let words = outward::words(&config);
         let observer = Arc::new(Observer {
             spool: opened.spool.clone(),
             sources: SourceViews::new(sources, others, seen_up),
-            sender,
-            token_requests,
+            sender: out.shown,
+            token_requests: out.token_requests,
             durations,
             inward: InwardViews {
                 page_sessions: config.page.as_ref().map(|_| SessionCount::default()),
                 webhooks,
+                fleet: words.shown(),
             },
             lists: shown,
             employees: met,
             trunks: opened.trunks,
-            vitals: vitals.into_iter().chain(outward_vitals).collect(),
+            vitals: vitals.into_iter().chain(out.vitals).collect(),
             state: shown_folder(&config),
             check_command: check_command(&config, std::env::args()),
         });
+        outward::start_words(words, &observer, &stopped, &mut tasks);
         let daemon = Self {
             observer,
             stop,
@@ -213,7 +210,7 @@ impl Daemon {
             dry_run: config.dry_run,
         };
         daemon
-            .listen(&config, people, asking, opened.assembling, stopped)
+            .listen(&config, people, out.asking, opened.assembling, stopped)
             .await
     }
 

@@ -11,7 +11,7 @@ use callbridge_model::clock;
 use callbridge_model::heartbeat as pulse;
 use callbridge_model::heartbeat::Vital;
 use callbridge_model::status::{
-    Backlog, Employees, Pause, Requests, SourceState, SourceStatus, Status, Token,
+    Backlog, Employees, FleetStatus, Pause, Requests, SourceState, SourceStatus, Status, Token,
 };
 use callbridge_ops::http::Watch;
 use callbridge_ops::metrics::{Durations, Observed};
@@ -55,6 +55,8 @@ pub(crate) struct InwardViews {
     pub page_sessions: Option<SessionCount>,
     /// The receiver of webhooks, where there is one.
     pub webhooks: Option<ReceiverView>,
+    /// The last words of others, and what became of ours.
+    pub fleet: watch::Receiver<Option<FleetStatus>>,
 }
 
 /// The ends of everything that can be looked at.
@@ -131,6 +133,7 @@ impl Observer {
             check_command: self.check_command.clone(),
             trunks,
             day_calls,
+            fleet: self.inward.fleet.borrow().clone(),
             ..kept
         };
         Ok(status.judged())

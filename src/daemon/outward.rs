@@ -1,6 +1,7 @@
 //! What leaves the daemon: calls to the CRM, notices to the broker.
 
 use super::has_stopped;
+use super::observer::Observer;
 use super::open::source_secret;
 use super::tokens;
 use crate::build_time;
@@ -8,10 +9,12 @@ use crate::config::checked::{Config, Crm, DeadLetters, SourceConfig};
 use callbridge_crm::Client;
 use callbridge_crm::client::Setup;
 use callbridge_dead_letter::queue::Queue;
+use callbridge_fleet::{Words, WordsStream};
 use callbridge_forward::{Forwarder, OutcomePublisher};
 use callbridge_lease::{LeaseKeeper, Terms};
 use callbridge_model::heartbeat::{Pulse, Vital};
 use callbridge_model::permit::Permit;
+use callbridge_model::status::fleet::FleetRole;
 use callbridge_model::status::{Lease, Requests};
 use callbridge_ops::metrics::Durations;
 use callbridge_sender::crm_proxy::{CrmProxy, asking};
@@ -159,6 +162,39 @@ pub(crate) fn outcomes(flag: &SourceConfig) -> Option<OutcomePublisher> {
     OutcomePublisher::of(&flag.url, || {
         flag.secret.as_ref().map_or(Secret::None, source_secret)
     })
+}
+
+/// What this process says of itself beside the stream of its calls; a trial says nothing.
+pub(crate) fn words(config: &Config) -> Words {
+    let secret = |place: &Option<_>| place.as_ref().map_or(Secret::None, source_secret);
+    let mut sources = config.sources.iter();
+    let (role, stream) = match &config.forward {
+        Some(it) => {
+            let stream = WordsStream::of(&it.url, source_secret(&it.secret));
+            (FleetRole::Collector, Some(stream))
+        }
+        None => (
+            FleetRole::Sender,
+            sources.find_map(|it| WordsStream::of_source(&it.url, secret(&it.secret))),
+        ),
+    };
+    let stream = stream.filter(|_| !config.dry_run);
+    Words::new(role, stream, [crate::VERSION, crate::COMMIT])
+}
+
+/// Says those words, of what the observer sees, until the stop.
+pub(crate) fn start_words(
+    words: Words,
+    observer: &Arc<Observer>,
+    stopped: &watch::Receiver<bool>,
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+) {
+    let (observer, stop) = (Arc::clone(observer), has_stopped(stopped.clone()));
+    tasks.spawn(async move {
+        let look = || async { observer.status().await.ok() };
+        words.run(look, stop).await;
+        Ok(())
+    });
 }
 
 /// Starts the way of dead letters' notices to the broker, where one is given.

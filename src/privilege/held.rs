@@ -83,6 +83,7 @@ fn places(command: &mut Command) -> Vec<&mut SecretPlace> {
         | Command::LeadSet { .. }
         | Command::Page { .. }
         | Command::PagePassword { .. }
+        | Command::Fleet(_)
         | Command::Sandbox(_)
         | Command::Init(_)
         | Command::State(_)
@@ -120,6 +121,7 @@ pub(super) fn listen(command: &Command) {
         | Command::LeadSet { .. }
         | Command::Page { .. }
         | Command::PagePassword { .. }
+        | Command::Fleet(_)
         | Command::Sandbox(_)
         | Command::Init(_)
         | Command::State(_)

@@ -34,6 +34,7 @@ const CRATES: [&str; 32] = [
     "callbridge-oauth",
     "callbridge-webhook",
     "callbridge-dead-letter",
+    "callbridge-fleet",
     "callbridge-forward",
     "callbridge-intake",
     "callbridge-control",

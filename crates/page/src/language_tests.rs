@@ -10,6 +10,8 @@ use std::path::Path;
 fn families() -> BTreeSet<String> {
     let fixed = [
         ("role", &["admin", "view"][..]),
+        ("speech", &["silent", "stopped", "speaking"]),
+        ("fleet.role", &["collector", "sender"]),
         ("direction", &["INBOUND", "OUTBOUND"]),
         ("finding", &["ok", "doubt", "failed"]),
         ("field", &["lead", "employee", "phone", "id", "reason"]),

@@ -212,6 +212,10 @@ impl Visit<'_> {
         self.shell.badges = Badges {
             letters: status.books.dead,
             parked: status.letters.get("no_lead").copied().unwrap_or(0),
+            silent: status.fleet.as_ref().map(|fleet| {
+                let totals = fleet.table.as_ref().map(|table| table.totals);
+                totals.map_or(0, |it| it.silent + it.stopped)
+            }),
         };
         Some(status)
     }

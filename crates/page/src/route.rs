@@ -28,6 +28,7 @@ pub(crate) enum Route {
     Employees,
     EmployeesCsv,
     Pbx,
+    Fleet,
     Check,
     /// Says when something changes.
     Live,
@@ -67,6 +68,7 @@ impl Route {
             ("employees", None) => Self::Employees,
             ("employees.csv", None) => Self::EmployeesCsv,
             ("pbx", None) => Self::Pbx,
+            ("fleet", None) => Self::Fleet,
             ("check", None) => Self::Check,
             ("live", None) => Self::Live,
             _ => return None,
@@ -93,6 +95,7 @@ impl Route {
             | Self::Employees
             | Self::EmployeesCsv
             | Self::Pbx
+            | Self::Fleet
             | Self::Live => "GET,HEAD",
         }
     }

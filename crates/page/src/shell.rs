@@ -32,6 +32,8 @@ pub(crate) struct Notice {
 pub(crate) struct Badges {
     pub(crate) letters: u64,
     pub(crate) parked: u64,
+    /// Of the fleet who does not speak; `None` without a stream.
+    pub(crate) silent: Option<u64>,
 }
 
 /// What stands around the content of a page.
@@ -49,8 +51,11 @@ pub(crate) struct PageShell {
     pub(crate) notice: Option<Notice>,
 }
 
+/// The view of a process that has a stream.
+const FLEET: &str = "/fleet";
+
 /// The views, in the order of the navigation: path and key of the name.
-const VIEWS: [(&str, &str); 8] = [
+const VIEWS: [(&str, &str); 9] = [
     ("/", "nav.today"),
     ("/calls", "nav.calls"),
     ("/letters", "nav.letters"),
@@ -58,6 +63,7 @@ const VIEWS: [(&str, &str); 8] = [
     ("/missed", "nav.missed"),
     ("/employees", "nav.employees"),
     ("/pbx", "nav.pbx"),
+    (FLEET, "nav.fleet"),
     ("/check", "nav.check"),
 ];
 
@@ -316,6 +322,7 @@ impl PageShell {
         let badge = |view: &str| match view {
             "/letters" => self.badges.letters,
             "/numbers" => self.badges.parked,
+            FLEET => self.badges.silent.unwrap_or(0),
             _ => 0,
         };
         let entry = |(view, key): (&'static str, &'static str)| NavEntry {
@@ -327,7 +334,9 @@ impl PageShell {
                 .filter(|it| *it > 0)
                 .map(|it| self.count(it)),
         };
-        VIEWS.into_iter().map(entry).collect()
+        let shown = |view: &str| view != FLEET || self.badges.silent.is_some() || here(FLEET);
+        let views = VIEWS.into_iter().filter(|(view, _)| shown(view));
+        views.map(entry).collect()
     }
 
     /// The languages: code, name, whether it is this one, and where the switch leads.

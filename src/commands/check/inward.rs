@@ -93,6 +93,19 @@ pub(crate) async fn outcomes(flag: &SourceFlag) -> Option<CheckFinding> {
     })
 }
 
+/// The stream of last words: what it lacks touches no call.
+pub(crate) async fn words(config: &Config) -> Option<CheckFinding> {
+    let (stream, found) = outward::words(config).probe().await?;
+    let name = format!("last words {stream}");
+    Some(match found {
+        Ok(()) => CheckFinding::well(name, "the stream takes them"),
+        Err(error) => {
+            let (what, todo) = split(&error.to_string());
+            CheckFinding::advice(name, what, todo)
+        }
+    })
+}
+
 /// A file that is not there is the only source with a code of its own.
 fn code(error: &callbridge_source::Error, transport: &Transport) -> Code {
     match transport {

@@ -9,7 +9,7 @@ mod tags;
 mod words;
 
 pub use connect::Login;
-pub use stream::declare_stream;
+pub use stream::{declare_stream, place as stream_place, publisher as stream_publisher};
 pub use words::{declare_command, declare_stream_command};
 
 use crate::VerdictReader;

@@ -51,13 +51,20 @@ impl ConfirmedLine {
         })
     }
 
+    /// A channel beside the confirmed one: what is refused there closes it alone.
+    ///
+    /// # Errors
+    /// The broker's words.
+    pub async fn beside(&self) -> Result<Channel, lapin::Error> {
+        self.connection.create_channel().await
+    }
+
     /// Makes a stream that is missing.
     ///
     /// # Errors
     /// The broker's words.
     pub async fn declare(&self, stream: &str) -> Result<(), lapin::Error> {
-        let channel = self.connection.create_channel().await?;
-        declare_stream(&channel, stream).await
+        declare_stream(&self.beside().await?, stream).await
     }
 
     /// Whether a queue or stream of this name is there.

@@ -37,7 +37,7 @@ pub(super) fn from(place: Option<&StreamPosition>, otherwise: StreamFrom) -> Fie
 }
 
 /// Which message of the stream it is; `None` where it does not say.
-pub(super) fn place(stream: &str, properties: &BasicProperties) -> Option<StreamPosition> {
+pub fn place(stream: &str, properties: &BasicProperties) -> Option<StreamPosition> {
     let headers = properties.headers().as_ref()?;
     let offset = match headers.inner().get(OFFSET)? {
         AMQPValue::LongLongInt(offset) => u64::try_from(*offset).ok()?,
@@ -50,7 +50,7 @@ pub(super) fn place(stream: &str, properties: &BasicProperties) -> Option<Stream
 }
 
 /// What the publisher wrote around it; `login` is the user that we are.
-pub(super) fn publisher(properties: &BasicProperties, login: &str) -> Publisher {
+pub fn publisher(properties: &BasicProperties, login: &str) -> Publisher {
     let text = |text: &Option<ShortString>| text.as_ref().map(|it| SmolStr::from(it.as_str()));
     let user = text(properties.user_id());
     Publisher {

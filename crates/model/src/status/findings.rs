@@ -30,6 +30,8 @@ const FINDERS: &[Finder] = &[
     daemons,
     trunks,
     super::trunks::silent,
+    super::fleet::words,
+    super::fleet::silent,
     token,
     troubles,
     gaps,

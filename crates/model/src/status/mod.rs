@@ -4,6 +4,7 @@
 //! |---|---|
 //! | this | the shape |
 //! | [`verdict`] | whether all is well, and what waits for a person, by kind |
+//! | [`fleet`] | collectors and senders around one stream |
 //! | [`findings`] | what is found in the shape: one function for each part |
 //! | [`hearing`] | lines that are let in, and what they lack |
 //! | [`lease`] | the lease of `--standby` |
@@ -12,6 +13,7 @@
 //! | [`text`] | the same for people |
 
 pub mod findings;
+pub mod fleet;
 pub mod hearing;
 pub mod lease;
 pub mod other_reader;
@@ -21,6 +23,7 @@ pub mod trunks;
 pub mod verdict;
 
 use crate::status::other_reader::OtherReader;
+pub use fleet::{FleetMember, FleetStatus, FleetTable, LastWord};
 pub use hearing::{Lack, Lacking};
 pub use lease::{Lease, LeasePhase};
 pub use people::{Doubtful, Employees, ListFile, UnknownEmployee, Unlisted};
@@ -100,6 +103,9 @@ pub struct Status {
     /// Calls of the last 24 hours, those between extensions among them.
     #[serde(default)]
     pub day_calls: u64,
+    /// Its last words, and those of others; not there without a stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<FleetStatus>,
     /// The command that tries what the daemon was given; not told in JSON.
     #[serde(skip)]
     pub check_command: Option<String>,

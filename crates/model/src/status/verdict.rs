@@ -54,6 +54,10 @@ pub enum FindingKind {
     SilentTrunk,
     /// A list of employees has matched none of a day's calls.
     SilentEmployees,
+    /// Collectors around the stream that is read are silent, or were stopped.
+    SilentCollector,
+    /// Last words are not taken, or those of others cannot be read.
+    LastWords,
     /// Consent has to be given anew, or the token is one that cannot be used.
     Token,
     /// The token ends soon, and nobody here can renew it.
@@ -86,7 +90,7 @@ pub enum FindingKind {
 
 impl FindingKind {
     /// Every kind, worst first.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 27] = [
         Self::NoDaemon,
         Self::Paused,
         Self::NoSource,
@@ -98,6 +102,8 @@ impl FindingKind {
         Self::NoTrunk,
         Self::SilentTrunk,
         Self::SilentEmployees,
+        Self::SilentCollector,
+        Self::LastWords,
         Self::Token,
         Self::TokenEnds,
         Self::CrmTrouble,
@@ -128,6 +134,8 @@ impl FindingKind {
             Self::NoTrunk => "no_trunk",
             Self::SilentTrunk => "silent_trunk",
             Self::SilentEmployees => "silent_employees",
+            Self::SilentCollector => "silent_collector",
+            Self::LastWords => "last_words",
             Self::Token => "token",
             Self::TokenEnds => "token_ends",
             Self::CrmTrouble => "crm_trouble",
@@ -157,6 +165,8 @@ impl FindingKind {
             | Self::NoTrunk
             | Self::SilentTrunk
             | Self::SilentEmployees
+            | Self::SilentCollector
+            | Self::LastWords
             | Self::Token
             | Self::TokenEnds
             | Self::CrmTrouble

@@ -1,4 +1,4 @@
-//! Figures that stand alone, without labels.
+//! Figures that stand alone, and those that another crate makes.
 
 use super::{Observed, signed};
 use prometheus_client::metrics::counter::Counter;
@@ -23,6 +23,10 @@ pub(super) fn single(all: &mut Registry, seen: &Observed) {
     if let Some(calls) = seen.audit_unexplained {
         let help = "Calls of the PBX's file that the last audit left unexplained";
         all.register("audit_unexplained", help, gauge(calls));
+    }
+    let fleet = seen.status.fleet.as_ref();
+    if let Some(table) = fleet.and_then(|it| it.table.as_ref()) {
+        callbridge_fleet::metrics::collectors(all, table);
     }
 }
 

@@ -8,11 +8,13 @@
 //! | [`numbers`] | numbers without a lead |
 //! | [`missed`] | Missed; [`employees`]: what employees did |
 //! | [`pbx`] | PBX; [`check`]: Check |
+//! | [`fleet`] | Fleet, where the process has a stream |
 
 mod act;
 mod calls;
 mod check;
 mod employees;
+mod fleet;
 mod letters;
 mod missed;
 mod numbers;
@@ -46,6 +48,7 @@ pub(crate) async fn show(mut visit: Visit<'_>, route: &Route) -> Handled {
         Route::Employees => employees::table(visit).await,
         Route::EmployeesCsv => employees::csv(&visit).await,
         Route::Pbx => pbx::show(visit).await,
+        Route::Fleet => fleet::show(visit).await,
         Route::Check if visit.asked.is_post() => Ok(check::begin(&visit)),
         Route::Check => check::show(visit).await,
         // Answered before anybody has to be logged in.

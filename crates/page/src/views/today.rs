@@ -7,6 +7,7 @@ use crate::page::{Visit, refused};
 use crate::shell::PageShell;
 use askama::Template;
 use callbridge_model::Status;
+use callbridge_model::status::fleet::Speech;
 use callbridge_model::status::{FindingKind, OverallState, SourceState, Todo};
 
 /// Slots that are drawn one by one.
@@ -126,6 +127,7 @@ fn waiting(shell: &PageShell, todo: &Todo) -> Waiting {
         | FindingKind::SilentTrunk
         | FindingKind::SilentEmployees
         | FindingKind::Employees => Some("/pbx"),
+        FindingKind::SilentCollector | FindingKind::LastWords => Some("/fleet"),
         FindingKind::Rights
         | FindingKind::OtherFormat
         | FindingKind::Token
@@ -161,6 +163,12 @@ fn since(status: &Status, kind: FindingKind) -> Option<i64> {
             let silent = sources.filter(|it| it.state == SourceState::Connected);
             silent.filter_map(|it| it.connected_since).min()
         }
+        FindingKind::SilentCollector => {
+            let table = status.fleet.iter().flat_map(|it| &it.table);
+            let members = table.flat_map(|it| &it.members);
+            let silent = members.filter(|it| it.speech != Speech::Speaking);
+            silent.map(|it| it.heard_at).min()
+        }
         FindingKind::CrmTrouble => status.troubles.iter().map(|it| it.since).min(),
         FindingKind::Gap => {
             let open = status.gaps.iter().filter(|gap| !gap.filled);
@@ -188,6 +196,7 @@ fn since(status: &Status, kind: FindingKind) -> Option<i64> {
         | FindingKind::Lease
         | FindingKind::SilentTrunk
         | FindingKind::SilentEmployees
+        | FindingKind::LastWords
         | FindingKind::Books => None,
     }
 }

@@ -354,6 +354,7 @@ fn status(name: &str, now: i64) -> Status {
             sought: 0,
         },
         sources: vec![source("office/ami", SourceState::Up, now - 4), down],
+        fleet: Some(crate::fleet::fleet(name, now)),
         token: Token {
             state: "ok".to_owned(),
             company: Some(name.to_owned()),

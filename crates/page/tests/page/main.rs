@@ -2,6 +2,7 @@
 
 mod client;
 mod fake;
+mod fleet;
 mod letters;
 mod live;
 mod security;

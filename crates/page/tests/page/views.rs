@@ -4,9 +4,10 @@ use crate::client::{Manner, Served};
 use crate::fake::{Fake, morning};
 use callbridge_model::clock;
 use callbridge_page::role::PageRole;
+use std::sync::Arc;
 
 /// Every path that shows something.
-pub const PATHS: [&str; 15] = [
+pub const PATHS: [&str; 16] = [
     "/",
     "/calls",
     "/calls?text=998&day=2026-11-20&trunk=city&state=dead",
@@ -19,6 +20,7 @@ pub const PATHS: [&str; 15] = [
     "/employees",
     "/employees?span=week",
     "/pbx",
+    "/fleet",
     "/check",
     "/jobs/1",
     "/nowhere",
@@ -284,5 +286,29 @@ async fn the_switch_of_languages_is_kept_and_leads_back_here_alone() {
     );
     let away = anna.get("/language/uz?back=%2F%2Fevil.example").await;
     assert_eq!(away.header("location"), Some("/"));
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn the_fleet_says_who_is_silent_and_stands_in_the_navigation_of_a_stream_alone() {
+    let fake = Fake::new(morning("Savdo LLC", now()));
+    let served = Served::new(Arc::clone(&fake), Manner::default()).await;
+    let mut anna = served.visitor(PageRole::View).await;
+    let page = anna.get("/fleet").await.body;
+    for words in [
+        "branch7",
+        "silent",
+        "1 is silent",
+        "nobody holds the lease",
+        "Savdo LLC",
+    ] {
+        assert!(page.contains(words), "{words}");
+    }
+    assert!(anna.get("/pbx").await.body.contains("href=\"/fleet\""));
+    fake.known.lock().expect("unpoisoned").status.fleet = None;
+    assert!(!anna.get("/pbx").await.body.contains("href=\"/fleet\""));
+    let alone = anna.get("/fleet").await;
+    assert_eq!(alone.status, 200);
+    assert!(alone.body.contains("it is alone"), "no stream");
     served.stop().await;
 }

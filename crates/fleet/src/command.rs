@@ -1,0 +1,236 @@
+//! `fleet`: reads the last words, shows the table, and says by its exit whether all speak.
+
+use crate::error::Error;
+use crate::line::{WordsEvent, WordsReading, WordsStream};
+use crate::options::{Checked, FleetOptions};
+use crate::roster::Roster;
+use crate::words::now;
+use crate::{metrics, text};
+use axum::body::Body;
+use axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use callbridge_listener::places::ConnectionPlace;
+use callbridge_listener::serve::{self, AnswerHttp, Limits, Open};
+use callbridge_model::Zone;
+use callbridge_model::environment::Environment;
+use callbridge_model::status::FleetTable;
+use callbridge_model::status::text::Look;
+use hyper::body::Incoming;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+/// Between two tables.
+const DRAW_EVERY: Duration = Duration::from_secs(5);
+/// After a line that was lost.
+const AGAIN: Duration = Duration::from_secs(5);
+/// The screen is cleared, and the table stands in its upper left.
+const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
+/// Prometheus, and some people with `curl`.
+const LIMITS: Limits = Limits {
+    connections: 32,
+    head_within: Duration::from_secs(8),
+    answer_within: Duration::from_secs(10),
+    stop_within: Duration::from_secs(1),
+};
+
+/// Does what was asked; with `--watch` or `--listen` until `shutdown`.
+///
+/// # Errors
+/// What is wrong and what to do; [`Error::Unhealthy`] where somebody is silent.
+pub async fn run(
+    options: FleetOptions,
+    environment: &Environment,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), Error> {
+    let checked = options.check(environment)?;
+    let is_terminal = io::stdout().is_terminal();
+    let look = Look {
+        colour: is_terminal && environment.text("NO_COLOR").is_none(),
+        zone: Zone::of(None),
+    };
+    if !options.watch && checked.listen.is_none() {
+        tokio::select! {
+            table = once(&checked) => return tell(&table?, &options, &look),
+            () = shutdown => return Ok(()),
+        }
+    }
+    let (shown, table) = watch::channel(None);
+    let stop = watch::Sender::new(false);
+    let serving = listen(checked.listen, table.clone(), stop.subscribe()).await?;
+    let following = follow(&checked, &shown);
+    let drawing = async {
+        match options.watch {
+            true => draw(table, &look, is_terminal).await,
+            false => std::future::pending().await,
+        }
+    };
+    let ended = tokio::select! {
+        ended = drawing => ended,
+        () = following => Ok(()),
+        () = shutdown => Ok(()),
+    };
+    stop.send_replace(true);
+    if let Some(serving) = serving {
+        let _ = serving.await;
+    }
+    ended
+}
+
+/// Reads all that was said since then.
+async fn once(checked: &Checked) -> Result<FleetTable, Error> {
+    let mut reading = checked.stream.read(checked.since).await?;
+    let mut roster = Roster::default();
+    while let WordsEvent::Message(heard) = reading.next().await? {
+        roster.hear(&heard, now());
+    }
+    Ok(roster.table(&checked.stream.name(), now()))
+}
+
+fn tell(table: &FleetTable, options: &FleetOptions, look: &Look) -> Result<(), Error> {
+    match options.json {
+        true => print(&format!("{}\n", serde_json::json!(table)))?,
+        false => print(&text::render(table, look))?,
+    }
+    match table.healthy {
+        true => Ok(()),
+        false => Err(Error::Unhealthy(unhealthy(table))),
+    }
+}
+
+/// One line for whoever reads only that.
+fn unhealthy(table: &FleetTable) -> String {
+    let with_trouble = table.members.iter().filter(|it| it.trouble.is_some());
+    match (with_trouble.count(), table.troubles.first()) {
+        (0, Some(trouble)) => trouble.clone(),
+        (0, None) => "something is wrong".to_owned(),
+        (1, _) => "1 of the fleet is silent or cannot do its work".to_owned(),
+        (many, _) => format!("{many} of the fleet are silent or cannot do their work"),
+    }
+}
+
+fn print(text: &str) -> Result<(), Error> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+type SharedTable = Option<Arc<FleetTable>>;
+
+/// Keeps the table true, until it is dropped.
+async fn follow(checked: &Checked, shown: &watch::Sender<SharedTable>) {
+    let (stream, mut roster) = (&checked.stream, Roster::default());
+    loop {
+        match stream.read(checked.since).await {
+            Ok(reading) => {
+                let error = keep_reading(reading, stream, &mut roster, shown).await;
+                tracing::warn!(%error, "the words of the fleet are not read; it is tried again");
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the words of the fleet cannot be read; it is tried again");
+            }
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+async fn keep_reading(
+    mut reading: WordsReading,
+    stream: &WordsStream,
+    roster: &mut Roster,
+    shown: &watch::Sender<SharedTable>,
+) -> Error {
+    let (mut caught_up, mut look) = (false, Instant::now() + DRAW_EVERY);
+    loop {
+        match timeout_at(look, reading.next()).await {
+            Ok(Ok(WordsEvent::Message(heard))) => roster.hear(&heard, now()),
+            Ok(Ok(WordsEvent::CaughtUp)) => (caught_up, look) = (true, Instant::now()),
+            Ok(Err(error)) => return error,
+            Err(_) => {}
+        }
+        if Instant::now() >= look {
+            look = Instant::now() + DRAW_EVERY;
+            roster.forget(now());
+            if caught_up {
+                shown.send_replace(Some(Arc::new(roster.table(&stream.name(), now()))));
+            }
+        }
+    }
+}
+
+async fn draw(
+    mut table: watch::Receiver<SharedTable>,
+    look: &Look,
+    is_terminal: bool,
+) -> Result<(), Error> {
+    loop {
+        if table.changed().await.is_err() {
+            return Ok(());
+        }
+        let shown = table.borrow_and_update().clone();
+        let Some(shown) = shown else { continue };
+        let at = look.zone.second(shown.at);
+        let clear = if is_terminal { CLEAR } else { "" };
+        print(&format!("{clear}{at}\n{}", text::render(&shown, look)))?;
+        sleep_until(Instant::now() + DRAW_EVERY / 5).await;
+    }
+}
+
+/// Serves metrics, where that is asked for.
+async fn listen(
+    addr: Option<SocketAddr>,
+    table: watch::Receiver<SharedTable>,
+    mut stop: watch::Receiver<bool>,
+) -> Result<Option<tokio::task::JoinHandle<()>>, Error> {
+    let Some(addr) = addr else { return Ok(None) };
+    let listener = TcpListener::bind(addr).await;
+    let listener = listener.map_err(|source| Error::Listen { addr, source })?;
+    tracing::info!(address = %listener.local_addr().unwrap_or(addr), "metrics of the fleet");
+    let open = Open {
+        name: "--listen",
+        listener,
+        tls: None,
+        limits: LIMITS,
+    };
+    let serving = async move {
+        let stopped = async move {
+            let _ = stop.wait_for(|stop| *stop).await;
+        };
+        serve::serve(open, Arc::new(Metrics(table)), stopped).await;
+    };
+    Ok(Some(tokio::spawn(serving)))
+}
+
+struct Metrics(watch::Receiver<SharedTable>);
+
+impl AnswerHttp for Metrics {
+    async fn answer(&self, _: &ConnectionPlace, request: Request<Incoming>) -> Response<Body> {
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        let table = self.0.borrow().clone();
+        let (status, text) = match (request.uri().path(), is_read, table) {
+            ("/metrics", true, Some(table)) => (StatusCode::OK, metrics::render(&table)),
+            ("/metrics", true, None) => {
+                let words = "the last words are not read yet\n".to_owned();
+                (StatusCode::SERVICE_UNAVAILABLE, words)
+            }
+            ("/metrics", false, _) => (StatusCode::METHOD_NOT_ALLOWED, String::new()),
+            _ => (StatusCode::NOT_FOUND, String::new()),
+        };
+        let mut response = Response::new(Body::from(text));
+        *response.status_mut() = status;
+        let of_metrics = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        let content_type = match status {
+            StatusCode::OK => HeaderValue::from_static(of_metrics),
+            _ => HeaderValue::from_static("text/plain; charset=utf-8"),
+        };
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, content_type);
+        response
+    }
+}

@@ -1,0 +1,71 @@
+//! Why words are not said or read, and how `fleet` ends.
+
+use callbridge_model::exit::Code;
+use callbridge_source::Fix;
+use std::io;
+use std::net::SocketAddr;
+
+/// Each says what, where, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Flags that cannot be used, all of them.
+    #[error("{}", .0.join("\n"))]
+    Flags(Vec<String>),
+    /// The broker cannot be reached or does not let us in.
+    #[error(transparent)]
+    Broker(#[from] callbridge_source::Error),
+    /// The line was lost, or the broker did not answer in time.
+    #[error("the line to the broker was lost ({0})")]
+    Lost(String),
+    /// There is no such stream, or it takes nothing.
+    #[error("stream {stream} of last words: {words}; {cure}")]
+    NoStream {
+        /// The stream.
+        stream: String,
+        /// The broker's words.
+        words: String,
+        /// What to do.
+        cure: String,
+    },
+    /// The user may not write to it, or read it.
+    #[error("stream {stream} of last words: {words}; {cure}")]
+    NoRight {
+        /// The stream.
+        stream: String,
+        /// The broker's words.
+        words: String,
+        /// What to do.
+        cure: String,
+    },
+    /// Somebody is silent, or something is wrong.
+    #[error("{0}")]
+    Unhealthy(String),
+    /// The address cannot be listened on.
+    #[error("--listen {addr}: cannot listen: {source}; choose another address")]
+    Listen {
+        /// The address.
+        addr: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// What was printed was not taken.
+    #[error("stdout: {0}")]
+    Print(#[from] io::Error),
+}
+
+impl Error {
+    /// The code to exit with.
+    pub fn exit_code(&self) -> Code {
+        match self {
+            Self::Flags(_) | Self::Listen { .. } => Code::Usage,
+            Self::Broker(error) => match error.fix() {
+                Fix::Remote => Code::Unreachable,
+                Fix::Secret => Code::NoPermission,
+                Fix::Settings => Code::Configuration,
+            },
+            Self::Lost(_) | Self::NoStream { .. } => Code::Unreachable,
+            Self::NoRight { .. } => Code::NoPermission,
+            Self::Unhealthy(_) | Self::Print(_) => Code::Failed,
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Who speaks: each collector and each sender says a last word of itself each minute, into a
+//! stream beside that of the calls (`docs/fleet.md`), and whoever reads it sees who is silent.
+//!
+//! In comes a [`Status`](callbridge_model::Status), out go words; in come the words of all, out
+//! goes a table. Nothing of it touches the calls: it has lines of its own, and what fails is said
+//! once.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`word`] | one word, made and read; pure |
+//! | [`schedule`] | when one is due; pure |
+//! | [`roster`] | words to the table; pure |
+//! | [`text`] | the table for people; pure |
+//! | [`metrics`] | the table as metrics; pure |
+//! | [`line`](mod@line) | the stream of words at a broker: said to, read from |
+//! | [`words`] | the loops of a daemon: says its own, reads those of others |
+//! | [`options`], [`command`] | `callbridge fleet` |
+
+pub mod command;
+pub mod error;
+pub mod line;
+pub mod metrics;
+pub mod options;
+pub mod roster;
+pub mod schedule;
+pub mod text;
+pub mod word;
+pub mod words;
+
+pub use command::run;
+pub use error::Error;
+pub use line::WordsStream;
+pub use options::FleetOptions;
+pub use words::Words;

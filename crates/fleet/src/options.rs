@@ -1,0 +1,145 @@
+//! The flags of `fleet`, and what they come to.
+
+use crate::error::Error;
+use crate::line::WordsStream;
+use callbridge_model::environment::Environment;
+use callbridge_model::secret_source::{SecretKind, SecretPlace};
+use callbridge_source::Secret;
+use callbridge_source::url::StreamUrl;
+use clap::Args;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How it is used.
+const EXAMPLES: &str = "\
+Examples:
+  callbridge fleet --source 'amqps://sender@mq1,mq2/calls?stream=calls&secret-file=/run/amqp.secret'
+  callbridge fleet --json --source … | jq '.members[] | select(.speech != \"speaking\")'
+Exit: 0 when all speak and nothing is wrong, 1 when somebody is silent, was stopped, or cannot do
+its work, 69 when the stream cannot be read.";
+
+/// `fleet`
+#[derive(Args, Clone, Debug, Default)]
+#[command(after_help = EXAMPLES)]
+pub struct FleetOptions {
+    /// The stream of the calls, as --forward names it; its last words are read beside it
+    ///
+    /// amqp(s)://USER@H1,H2/VHOST?stream=S&secret-file=FILE. The user needs the right to read the
+    /// stream S.words. The secret may also be the credential amqp-secret or the variable
+    /// CALLBRIDGE_AMQP_SECRET.
+    #[arg(long, value_name = "URL")]
+    pub source: Option<String>,
+    /// Words that are as old as this count: 3h, 2d; who has been silent for longer is not seen
+    #[arg(long, value_name = "TIME", default_value = "3h")]
+    pub since: String,
+    /// Go on reading, and show the table anew as it changes, until interrupted
+    #[arg(long)]
+    pub watch: bool,
+    /// Go on reading, and serve /metrics at this address: 127.0.0.1:9480
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<String>,
+    /// One JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The same, checked.
+pub(crate) struct Checked {
+    pub(crate) stream: WordsStream,
+    pub(crate) since: Duration,
+    pub(crate) listen: Option<SocketAddr>,
+}
+
+impl FleetOptions {
+    /// All that is wrong with them, or what they come to.
+    pub(crate) fn check(&self, environment: &Environment) -> Result<Checked, Error> {
+        let mut faults = Vec::new();
+        let stream = self.stream(environment, &mut faults);
+        let since = duration(&self.since);
+        if since.is_none() {
+            let words = "is no time of 7 days at most: give it as 30m, 3h or 2d";
+            faults.push(format!("--since {}: {words}", self.since));
+        }
+        let listen = self.listen.as_deref().map(|text| (text, text.parse()));
+        let listen = match listen {
+            Some((text, Err(_))) => {
+                let words = "is no address: give IP:PORT, as 127.0.0.1:9480";
+                faults.push(format!("--listen {text}: {words}"));
+                None
+            }
+            Some((_, Ok(addr))) => Some(addr),
+            None => None,
+        };
+        if self.watch && self.json {
+            faults.push("--watch stands beside --json: keep one".to_owned());
+        }
+        match (stream, since, faults.is_empty()) {
+            (Some(stream), Some(since), true) => Ok(Checked {
+                stream,
+                since,
+                listen,
+            }),
+            _ => Err(Error::Flags(faults)),
+        }
+    }
+
+    fn stream(&self, environment: &Environment, faults: &mut Vec<String>) -> Option<WordsStream> {
+        let Some(text) = self.source.as_deref().filter(|text| !text.is_empty()) else {
+            let words = "is missing: give the stream of the calls, as \
+                         amqps://USER@HOST/VHOST?stream=calls&secret-file=FILE";
+            faults.push(format!("--source {words}"));
+            return None;
+        };
+        let url = match StreamUrl::parse(&without_format(text)) {
+            Ok(url) => url,
+            Err(wrong) => {
+                faults.extend(wrong.iter().map(|it| format!("--source {it}")));
+                return None;
+            }
+        };
+        match SecretPlace::find(SecretKind::Amqp, url.secret_file.as_deref(), environment) {
+            Ok(place) => Some(WordsStream::of(&url, secret(&place))),
+            Err(words) => {
+                faults.push(format!("--source {}: {words}", url.public()));
+                None
+            }
+        }
+    }
+}
+
+/// The URL of a sender's source is taken as it stands.
+fn without_format(text: &str) -> String {
+    let Some((front, query)) = text.split_once('?') else {
+        return text.to_owned();
+    };
+    let kept = query.split('&').filter(|pair| *pair != "format=call");
+    format!("{front}?{}", kept.collect::<Vec<_>>().join("&"))
+}
+
+fn secret(place: &SecretPlace) -> Secret {
+    match (place.fixed(), place.file()) {
+        (Some(secret), _) => Secret::Value(secret),
+        (None, Some(path)) => Secret::File(path.to_owned()),
+        (None, None) => Secret::None,
+    }
+}
+
+/// `30m`, `3h`, `2d`: at most what the stream keeps.
+fn duration(text: &str) -> Option<Duration> {
+    let unit = match text.chars().last()? {
+        's' => 1,
+        'm' => 60,
+        'h' => 3_600,
+        'd' => 86_400,
+        _ => return None,
+    };
+    let count: u64 = text[..text.len() - 1].parse().ok()?;
+    let seconds = count.checked_mul(unit)?;
+    (1..=7 * 86_400)
+        .contains(&seconds)
+        .then(|| Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+#[path = "options_tests.rs"]
+mod tests;

@@ -1,0 +1,316 @@
+//! Words to the table of who speaks. Pure: messages and `now` come in, the table goes out.
+
+use crate::word::{Wrong, read};
+use callbridge_model::status::fleet::{
+    FleetMember, FleetRole, FleetTable, FleetToken, FleetTotals, LastWord, Speech, TokenName,
+};
+use callbridge_model::status::{Backlog, OverallState, SourceState, seconds_in_words};
+use callbridge_source::Publisher;
+use std::collections::BTreeMap;
+
+/// Who has not spoken for longer than this is silent: three words.
+pub const SILENT_SEC: i64 = 180;
+/// Who was stopped in order is forgotten after a day, who went silent after the days that the
+/// stream keeps.
+const STOPPED_FORGOTTEN_SEC: i64 = 24 * 3600;
+const SILENT_FORGOTTEN_SEC: i64 = 7 * 24 * 3600;
+/// The words of another user are taken for a PBX whose own has said nothing for so long.
+const OWNED_SEC: i64 = 24 * 3600;
+/// Members known at once.
+pub const MEMBERS_MAX: usize = 5_000;
+/// And so many bytes of their words: a thousand take one.
+const ROSTER_BYTES_MAX: usize = 32 << 20;
+/// Why nothing leaves a sender that stands by.
+const STANDBY: &str = "standby";
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct MemberKey {
+    role: FleetRole,
+    user: String,
+    /// A collector is known by its PBXs, wherever it runs; a sender by its machine and its state.
+    place: (String, String),
+}
+
+#[derive(Clone, Debug)]
+struct KnownMember {
+    heard_at: i64,
+    word: LastWord,
+    bytes: usize,
+}
+
+/// A message of the stream.
+#[derive(Clone, Debug)]
+pub struct HeardWord {
+    /// Its body.
+    pub body: Vec<u8>,
+    /// What stands around it.
+    pub publisher: Publisher,
+    /// It came while we listened; otherwise it is older than our ear, and its own clock counts.
+    pub live: bool,
+}
+
+/// Everybody who spoke.
+#[derive(Clone, Debug, Default)]
+pub struct Roster {
+    members: BTreeMap<MemberKey, KnownMember>,
+    /// Of the words of all members.
+    bytes: usize,
+    /// The user that a PBX belongs to, and when that was heard last.
+    owners: BTreeMap<String, (String, i64)>,
+    skipped: BTreeMap<&'static str, u64>,
+}
+
+impl Roster {
+    /// Takes one message in, or counts what is wrong with it.
+    pub fn hear(&mut self, heard: &HeardWord, now: i64) {
+        if let Err(wrong) = self.take(heard, now) {
+            *self.skipped.entry(wrong.word()).or_default() += 1;
+        }
+    }
+
+    fn take(&mut self, heard: &HeardWord, now: i64) -> Result<(), Wrong> {
+        let (user, word) = read(&heard.body, &heard.publisher, now)?;
+        let heard_at = match heard.live {
+            true => now,
+            false => word.at.min(now),
+        };
+        for pbx in &word.pbx {
+            if let Some((owner, last)) = self.owners.get(pbx)
+                && *owner != user
+                && heard_at - last <= OWNED_SEC
+            {
+                return Err(Wrong::Owner);
+            }
+        }
+        let place = match word.role {
+            FleetRole::Collector => (word.pbx.join(","), String::new()),
+            FleetRole::Sender => (word.hostname.clone(), word.state.clone()),
+        };
+        let key = MemberKey {
+            role: word.role,
+            user: user.clone(),
+            place,
+        };
+        let before = self.members.get(&key);
+        // A line that was lost has words read once more: nobody was heard earlier by that.
+        let heard_at = before.map_or(heard_at, |known| known.heard_at.max(heard_at));
+        let bytes = self.bytes - before.map_or(0, |known| known.bytes) + heard.body.len();
+        let is_full = before.is_none() && self.members.len() >= MEMBERS_MAX;
+        if is_full || bytes > ROSTER_BYTES_MAX {
+            return Err(Wrong::Many);
+        }
+        self.bytes = bytes;
+        for pbx in &word.pbx {
+            self.owners.insert(pbx.clone(), (user.clone(), heard_at));
+        }
+        let bytes = heard.body.len();
+        let known = KnownMember {
+            heard_at,
+            word,
+            bytes,
+        };
+        self.members.insert(key, known);
+        Ok(())
+    }
+
+    /// Forgets who is gone for good.
+    pub fn forget(&mut self, now: i64) {
+        self.members.retain(|_, known| {
+            let most = match known.word.ends {
+                true => STOPPED_FORGOTTEN_SEC,
+                false => SILENT_FORGOTTEN_SEC,
+            };
+            now - known.heard_at <= most
+        });
+        self.bytes = self.members.values().map(|known| known.bytes).sum();
+        let last = SILENT_FORGOTTEN_SEC;
+        self.owners
+            .retain(|_, (_, heard_at)| now - *heard_at <= last);
+    }
+
+    /// How everybody stands now.
+    pub fn table(&self, stream: &str, now: i64) -> FleetTable {
+        let members = self.members.iter().map(|(key, known)| {
+            let speech = match known.word.ends {
+                true => Speech::Stopped,
+                false if now - known.heard_at > SILENT_SEC => Speech::Silent,
+                false => Speech::Speaking,
+            };
+            FleetMember {
+                speech,
+                trouble: trouble(&known.word, speech, now - known.heard_at),
+                user: key.user.clone(),
+                heard_at: known.heard_at,
+                word: known.word.clone(),
+            }
+        });
+        let mut members: Vec<FleetMember> = members.collect();
+        let by = |it: &FleetMember| (it.speech, it.word.role, it.word.instance.clone());
+        members.sort_by_cached_key(by);
+        let tokens = tokens(&members);
+        let totals = totals(&members, &tokens);
+        let troubles = troubles(&totals, &tokens);
+        FleetTable {
+            at: now,
+            stream: stream.to_owned(),
+            healthy: troubles.is_empty() && members.iter().all(|it| it.trouble.is_none()),
+            troubles,
+            members,
+            tokens,
+            totals,
+            skipped: (self.skipped.iter())
+                .map(|(word, count)| ((*word).to_owned(), *count))
+                .collect(),
+        }
+    }
+}
+
+/// What is wrong with one of them.
+fn trouble(word: &LastWord, speech: Speech, age: i64) -> Option<String> {
+    let age = seconds_in_words(age.max(0).unsigned_abs());
+    match speech {
+        Speech::Silent => return Some(format!("silent for {age}")),
+        Speech::Stopped => return Some(format!("stopped {age} ago")),
+        Speech::Speaking => {}
+    }
+    if let Some(pause) = word.pause.as_ref().filter(|pause| *pause != STANDBY) {
+        return Some(format!("paused: {pause}"));
+    }
+    let down = |source: &&_| matches!(source, SourceState::Down);
+    let states = word.sources.iter().map(|it| it.state).collect::<Vec<_>>();
+    match (states.iter().filter(down).count(), states.len()) {
+        (0, _) => {}
+        (1, 1) => return Some("its source is down".to_owned()),
+        (down, all) => return Some(format!("{down} of {all} sources are down")),
+    }
+    if !word.books.balance() {
+        return Some("its books do not add up".to_owned());
+    }
+    let is_down = word.verdict == OverallState::Down && word.pause.is_none();
+    is_down.then(|| "its status says: down".to_owned())
+}
+
+/// Who sends by which token. Where a lease says who may send, the others hold the same calls.
+fn tokens(members: &[FleetMember]) -> Vec<FleetToken> {
+    let mut found: BTreeMap<&str, (FleetToken, bool)> = BTreeMap::new();
+    let senders = members
+        .iter()
+        .filter(|it| it.word.role == FleetRole::Sender);
+    for sender in senders {
+        let Some(name) = &sender.word.token else {
+            continue;
+        };
+        let (token, leased) = found.entry(&name.print).or_default();
+        let speaks = sender.speech == Speech::Speaking;
+        let (held, lease) = match &sender.word.lease {
+            Some(lease) => (lease.held && speaks, true),
+            None => (false, false),
+        };
+        *leased |= lease;
+        token.senders += u64::from(speaks);
+        if token.token.company.is_none() {
+            token.token = TokenName::clone(name);
+        }
+        let drain_sec = drain(&sender.word);
+        let backlog = sender.word.backlog;
+        if held {
+            token.holder = Some(sender.word.hostname.clone());
+        }
+        let counts = match (lease, held, token.holder.is_some()) {
+            (false, ..) | (true, true, _) => true,
+            // Before the holder is met the largest backlog of those who stand by is shown.
+            (true, false, true) => false,
+            (true, false, false) => backlog.calls > token.backlog.calls,
+        };
+        if counts && lease {
+            token.backlog = Backlog {
+                drain_sec,
+                ..backlog
+            };
+            token.letters = sender.word.letters;
+        } else if counts {
+            token.backlog.calls += backlog.calls;
+            token.backlog.drain_sec = token.backlog.drain_sec.saturating_add(drain_sec);
+            token.letters += sender.word.letters;
+        }
+    }
+    let found = found.into_values().map(|(mut token, leased)| {
+        // An empty name says that somebody should hold the lease and nobody does.
+        token.holder = token.holder.or(leased.then(String::new));
+        token
+    });
+    found.collect()
+}
+
+/// Seconds until what waits is sent, at the pace of the token.
+fn drain(word: &LastWord) -> u64 {
+    match word.rate {
+        Some(rate) if rate.limit > 0 => {
+            let windows = word.backlog.calls.div_ceil(u64::from(rate.limit));
+            windows.saturating_mul(rate.window_sec.min(86_400))
+        }
+        Some(_) | None => word.backlog.drain_sec,
+    }
+}
+
+fn totals(members: &[FleetMember], tokens: &[FleetToken]) -> FleetTotals {
+    let mut totals = FleetTotals::default();
+    for member in members {
+        let (word, books) = (&member.word, &member.word.books);
+        match member.speech {
+            Speech::Speaking => totals.speaking += 1,
+            Speech::Silent => totals.silent += 1,
+            Speech::Stopped => totals.stopped += 1,
+        }
+        totals.gaps += word.gaps.count;
+        match word.role {
+            FleetRole::Collector => {
+                totals.collectors += 1;
+                totals.forwarded += books.forwarded;
+                totals.waiting += word.backlog.calls;
+                totals.letters += word.letters;
+            }
+            FleetRole::Sender => {
+                totals.senders += 1;
+                if word.token.is_none() {
+                    totals.letters += word.letters;
+                    totals.waiting += word.backlog.calls;
+                }
+                totals.journaled += books.journaled;
+            }
+        }
+    }
+    for token in tokens {
+        totals.waiting += token.backlog.calls;
+        totals.letters += token.letters;
+    }
+    totals
+}
+
+/// What is wrong with all of them together.
+fn troubles(totals: &FleetTotals, tokens: &[FleetToken]) -> Vec<String> {
+    let mut found = Vec::new();
+    if totals.collectors + totals.senders == 0 {
+        found.push("nobody has spoken: is it the stream of the calls?".to_owned());
+    } else if totals.senders == 0 {
+        let words = "no sender has spoken: nothing goes to the CRM, or the sender may not write \
+                     to the stream of last words";
+        found.push(words.to_owned());
+    }
+    for token in tokens {
+        let name = match &token.token.company {
+            Some(company) => format!("{company} ({})", token.token.print),
+            None => token.token.print.clone(),
+        };
+        if token.senders == 0 {
+            found.push(format!("token {name}: none of its senders speaks"));
+        } else if token.holder.as_deref() == Some("") {
+            found.push(format!("token {name}: nobody holds the lease"));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+#[path = "roster_tests.rs"]
+mod tests;

@@ -1,0 +1,367 @@
+use super::*;
+use crate::word::CONTENT_TYPE;
+use callbridge_model::status::Books;
+use callbridge_model::status::fleet::{FleetGaps, FleetLease, FleetRate, FleetSource};
+
+const NOW: i64 = 1_795_151_317;
+
+fn word(role: FleetRole, name: &str, at: i64) -> LastWord {
+    let is_collector = role == FleetRole::Collector;
+    LastWord {
+        role,
+        instance: name.to_owned(),
+        pbx: match is_collector {
+            true => vec![name.to_owned()],
+            false => Vec::new(),
+        },
+        hostname: format!("host-{name}"),
+        state: "/var/lib/callbridge".to_owned(),
+        version: "0.1.0".to_owned(),
+        commit: "abc".to_owned(),
+        books: Books::default(),
+        sources: vec![FleetSource {
+            name: "a".to_owned(),
+            state: SourceState::Up,
+            last_event_at: None,
+        }],
+        gaps: FleetGaps::default(),
+        backlog: Backlog::default(),
+        rate: None,
+        letters: 0,
+        lease: None,
+        token: (!is_collector).then(|| TokenName {
+            print: "0123456789abcdef".to_owned(),
+            company: Some("Savdo".to_owned()),
+        }),
+        pause: None,
+        verdict: OverallState::Well,
+        started_at: at - 100,
+        at,
+        ends: false,
+    }
+}
+
+fn heard(user: &str, word: &LastWord, live: bool) -> HeardWord {
+    HeardWord {
+        body: serde_json::to_vec(word).expect("JSON"),
+        publisher: Publisher {
+            user: Some(user.into()),
+            content_type: Some(CONTENT_TYPE.into()),
+            is_own: false,
+        },
+        live,
+    }
+}
+
+fn collector(name: &str, at: i64) -> LastWord {
+    word(FleetRole::Collector, name, at)
+}
+
+fn sender(name: &str, at: i64) -> LastWord {
+    word(FleetRole::Sender, name, at)
+}
+
+fn roster(words: &[LastWord]) -> Roster {
+    let mut roster = Roster::default();
+    for word in words {
+        roster.hear(&heard(&word.instance, word, false), NOW);
+    }
+    roster
+}
+
+fn table(words: &[LastWord]) -> FleetTable {
+    roster(words).table("calls.words", NOW)
+}
+
+#[test]
+fn who_has_said_nothing_for_three_minutes_is_silent_and_stands_first() {
+    let words = [
+        collector("b1", NOW - SILENT_SEC),
+        collector("b2", NOW - SILENT_SEC - 1),
+        sender("s", NOW - 5),
+    ];
+    let table = table(&words);
+    let all = table
+        .members
+        .iter()
+        .map(|it| (it.word.instance.as_str(), it.speech));
+    assert_eq!(
+        all.collect::<Vec<_>>(),
+        [
+            ("b2", Speech::Silent),
+            ("b1", Speech::Speaking),
+            ("s", Speech::Speaking)
+        ]
+    );
+    assert!(!table.healthy);
+    assert_eq!(
+        table.members[0].trouble.as_deref(),
+        Some("silent for 3 min 01 s")
+    );
+    assert_eq!(
+        table.collectors().into_iter().collect::<Vec<_>>(),
+        [("b1", true), ("b2", false)]
+    );
+}
+
+#[test]
+fn the_newest_word_of_each_counts_and_all_is_well_while_all_speak() {
+    let table = table(&[
+        collector("b1", NOW - 900),
+        sender("s", NOW - 900),
+        collector("b1", NOW - 30),
+        sender("s", NOW - 20),
+    ]);
+    assert!(table.healthy, "{table:?}");
+    assert_eq!((table.totals.speaking, table.members.len()), (2, 2));
+}
+
+#[test]
+fn what_comes_while_we_listen_counts_from_then_whatever_its_clock_says() {
+    let mut roster = Roster::default();
+    let slow = collector("b1", NOW - 7_000);
+    roster.hear(&heard("b1", &slow, true), NOW);
+    let fast = collector("b2", NOW + 3_000);
+    roster.hear(&heard("b2", &fast, false), NOW);
+    let table = roster.table("calls.words", NOW);
+    assert_eq!((table.totals.speaking, table.members[0].heard_at), (2, NOW));
+    assert_eq!(
+        table.members[1].heard_at, NOW,
+        "nobody was heard in the future"
+    );
+    // The line was lost, and the word is read once more.
+    roster.hear(&heard("b1", &slow, false), NOW + 9);
+    let again = roster.table("calls.words", NOW + 9);
+    assert_eq!((again.totals.speaking, again.members[0].heard_at), (2, NOW));
+}
+
+#[test]
+fn who_was_stopped_in_order_is_told_from_who_is_silent_and_forgotten_sooner() {
+    let mut ends = collector("b1", NOW - 900);
+    ends.ends = true;
+    let mut roster = roster(&[ends, collector("b2", NOW - 900), sender("s", NOW)]);
+    let table = roster.table("calls.words", NOW);
+    let stopped = table.members.iter().find(|it| it.word.instance == "b1");
+    assert_eq!(stopped.map(|it| it.speech), Some(Speech::Stopped));
+    assert!(!table.healthy && table.totals.stopped == 1 && table.totals.silent == 1);
+    let names = |roster: &Roster, now| {
+        let table = roster.table("calls.words", now);
+        let names = table.members.into_iter().map(|it| it.word.instance);
+        names.collect::<Vec<_>>()
+    };
+    roster.forget(NOW + STOPPED_FORGOTTEN_SEC);
+    assert_eq!(names(&roster, NOW), ["b2", "s"]);
+    roster.forget(NOW + SILENT_FORGOTTEN_SEC - 900);
+    assert_eq!(names(&roster, NOW), ["b2", "s"]);
+    roster.forget(NOW + SILENT_FORGOTTEN_SEC - 899);
+    assert_eq!(names(&roster, NOW), ["s"]);
+}
+
+#[test]
+fn nobody_speaks_for_the_pbx_of_another_until_its_own_was_silent_for_a_day() {
+    let mut roster = roster(&[collector("b1", NOW - 60)]);
+    let forged = collector("b1", NOW);
+    roster.hear(&heard("b9", &forged, true), NOW);
+    let table = roster.table("calls.words", NOW);
+    assert_eq!(table.members.len(), 1);
+    assert_eq!(
+        (table.members[0].user.as_str(), table.members[0].heard_at),
+        ("b1", NOW - 60)
+    );
+    assert_eq!(table.skipped["owner"], 1);
+    let later = NOW - 60 + OWNED_SEC + 1;
+    roster.hear(&heard("b9", &collector("b1", later), true), later);
+    let up = roster.table("calls.words", later);
+    assert_eq!(
+        up.collectors().into_iter().collect::<Vec<_>>(),
+        [("b1", true)]
+    );
+}
+
+#[test]
+fn wrong_messages_are_counted_by_kind_and_harm_nobody() {
+    let mut roster = roster(&[collector("b1", NOW)]);
+    let mut wrong = heard("b1", &collector("b1", NOW), true);
+    wrong.body.truncate(9);
+    roster.hear(&wrong, NOW);
+    roster.hear(&wrong, NOW);
+    wrong.publisher.user = None;
+    roster.hear(&wrong, NOW);
+    let table = roster.table("calls.words", NOW);
+    let skipped: Vec<_> = table.skipped.into_iter().collect();
+    assert_eq!(
+        skipped,
+        [("shape".to_owned(), 2), ("user_id".to_owned(), 1)]
+    );
+    assert_eq!(table.totals.speaking, 1);
+}
+
+#[test]
+fn there_is_a_limit_to_how_many_are_known_and_those_who_are_known_go_on() {
+    let mut roster = Roster::default();
+    for n in 0..=MEMBERS_MAX {
+        let name = format!("b{n}");
+        roster.hear(&heard(&name, &collector(&name, NOW), true), NOW);
+    }
+    roster.hear(&heard("b1", &collector("b1", NOW), true), NOW + 9);
+    let table = roster.table("calls.words", NOW);
+    assert_eq!(table.members.len(), MEMBERS_MAX);
+    assert_eq!(table.skipped["too_many"], 1);
+    assert!(table.members.iter().any(|it| it.heard_at == NOW + 9));
+}
+
+#[test]
+fn words_of_many_megabytes_are_not_kept_and_what_is_forgotten_makes_room() {
+    let mut roster = Roster::default();
+    let padded = |n: usize, at| {
+        let mut heard = heard("b", &collector(&format!("b{n}"), at), true);
+        heard.body.resize(100 << 10, b' ');
+        heard
+    };
+    for n in 0..400 {
+        roster.hear(&padded(n, NOW), NOW);
+        roster.hear(&padded(n, NOW), NOW);
+    }
+    let table = roster.table("calls.words", NOW);
+    assert_eq!(table.members.len(), ROSTER_BYTES_MAX / (100 << 10));
+    assert_eq!(
+        table.skipped["too_many"],
+        2 * (400 - table.members.len() as u64)
+    );
+    let later = NOW + SILENT_FORGOTTEN_SEC + 1;
+    roster.forget(later);
+    roster.hear(&padded(399, later), later);
+    assert_eq!(roster.table("calls.words", later).members.len(), 1);
+}
+
+#[test]
+fn a_pause_a_source_that_is_down_and_books_that_do_not_add_up_are_troubles() {
+    let change = |change: fn(&mut LastWord)| {
+        let mut word = collector("b1", NOW);
+        change(&mut word);
+        let table = table(&[word, sender("s", NOW)]);
+        assert_eq!(table.healthy, table.members[0].trouble.is_none());
+        table.members[0].trouble.clone().unwrap_or_default()
+    };
+    assert_eq!(change(|_| ()), "");
+    assert_eq!(
+        change(|it| it.pause = Some("outage".to_owned())),
+        "paused: outage"
+    );
+    assert_eq!(change(|it| it.pause = Some("standby".to_owned())), "");
+    assert_eq!(
+        change(|it| it.sources[0].state = SourceState::Down),
+        "its source is down"
+    );
+    assert_eq!(
+        change(|it| it.books.finished = 1),
+        "its books do not add up"
+    );
+    assert_eq!(
+        change(|it| it.verdict = OverallState::Down),
+        "its status says: down"
+    );
+    assert_eq!(
+        change(|it| it.verdict = OverallState::Attention),
+        "",
+        "letters wait, calls go"
+    );
+    let two = change(|it| {
+        let mut down = it.sources[0].clone();
+        down.state = SourceState::Down;
+        it.sources.push(down);
+    });
+    assert_eq!(two, "1 of 2 sources are down");
+}
+
+#[test]
+fn senders_of_one_token_add_up_and_the_backlog_drains_at_its_pace() {
+    let of = |name: &str, calls| {
+        let mut word = sender(name, NOW);
+        word.backlog.calls = calls;
+        word.rate = Some(FleetRate {
+            limit: 60,
+            window_sec: 60,
+        });
+        word.letters = 2;
+        word
+    };
+    let table = table(&[of("a", 61), of("b", 600)]);
+    let [token] = &table.tokens[..] else {
+        panic!("one token: {:?}", table.tokens);
+    };
+    assert_eq!(
+        (token.backlog.calls, token.backlog.drain_sec),
+        (661, 120 + 600)
+    );
+    assert_eq!((token.senders, token.letters, &token.holder), (2, 4, &None));
+    assert_eq!((table.totals.waiting, table.totals.letters), (661, 4));
+}
+
+#[test]
+fn of_senders_with_a_lease_the_holders_backlog_counts_in_whatever_order_they_are_met() {
+    let of = |name: &str, held, calls| {
+        let mut word = sender(name, NOW);
+        word.backlog.calls = calls;
+        word.lease = Some(FleetLease {
+            name: "calls.lease".to_owned(),
+            held,
+        });
+        word
+    };
+    for (first, second) in [("a", "b"), ("b", "a")] {
+        let found = table(&[of(first, true, 5), of(second, false, 9)]);
+        assert_eq!(found.tokens[0].backlog.calls, 5, "{first}");
+        assert_eq!(found.tokens[0].holder, Some(format!("host-{first}")));
+        assert!(found.healthy);
+    }
+    let nobody = table(&[of("a", false, 5), of("b", false, 9)]);
+    assert_eq!(nobody.tokens[0].backlog.calls, 9);
+    assert_eq!(
+        nobody.troubles,
+        ["token Savdo (0123456789abcdef): nobody holds the lease"]
+    );
+    let mut gone = of("a", true, 5);
+    gone.at = NOW - 600;
+    let gone = table(&[gone, of("b", false, 9)]);
+    assert_eq!(
+        gone.tokens[0].holder.as_deref(),
+        Some(""),
+        "who is silent holds nothing"
+    );
+}
+
+#[test]
+fn a_fleet_without_a_sender_and_one_without_anybody_are_said_to_be_wrong() {
+    let alone = table(&[collector("b1", NOW)]);
+    assert!(!alone.healthy && alone.troubles[0].starts_with("no sender has spoken"));
+    let none = table(&[]);
+    assert!(!none.healthy && none.troubles[0].starts_with("nobody has spoken"));
+    let silent = table(&[sender("s", NOW - 999)]);
+    assert!(
+        silent.troubles[0].ends_with("none of its senders speaks"),
+        "{silent:?}"
+    );
+}
+
+#[test]
+fn sums_of_the_largest_counts_that_are_taken_do_no_harm() {
+    let most = 1 << 48;
+    let words: Vec<LastWord> = (0..50)
+        .map(|n| {
+            let mut word = sender(&format!("s{n}"), NOW);
+            word.backlog.calls = most;
+            word.letters = most;
+            word.books.journaled = most;
+            word.books.finished = most;
+            word.rate = Some(FleetRate {
+                limit: 1,
+                window_sec: most,
+            });
+            word
+        })
+        .collect();
+    let table = table(&words);
+    assert_eq!(table.totals.journaled, 50 * most);
+    assert_eq!(table.tokens[0].backlog.calls, 50 * most);
+}

@@ -1,0 +1,247 @@
+//! One last word: made of a status, and read back from a message that anybody may have written.
+
+use callbridge_model::Status;
+use callbridge_model::status::fleet::{
+    FleetGaps, FleetRate, FleetRole, FleetSource, LastWord, TokenName,
+};
+use callbridge_source::Publisher;
+
+/// The content type of a last word.
+pub const CONTENT_TYPE: &str = "application/vnd.callbridge.words+json; version=1";
+/// The same without its version.
+const MEDIA_TYPE: &str = "application/vnd.callbridge.words+json";
+
+/// A longer message is no word.
+pub const BYTES_MAX: usize = 128 << 10;
+/// Sources and PBXs of one process.
+const LIST_MAX: usize = 100;
+/// Characters of the name of a PBX or of a source.
+const NAME_CHARACTERS_MAX: usize = 64;
+/// Characters of any other text.
+const TEXT_CHARACTERS_MAX: usize = 300;
+/// No count is larger, so that the sum of thousands is no fault.
+const COUNT_MAX: u64 = 1 << 48;
+/// 2100: no time is later.
+const TIME_MAX: i64 = 4_102_444_800;
+/// A clock may be so far ahead of ours.
+const AHEAD_SEC: i64 = 24 * 3600;
+
+/// Who speaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// What this process does.
+    pub role: FleetRole,
+    /// The version of the program.
+    pub version: &'static str,
+    /// The commit that it was built from.
+    pub commit: &'static str,
+    /// The machine.
+    pub hostname: String,
+    /// When the process was started.
+    pub started_at: i64,
+}
+
+/// What this process says now.
+pub fn of(identity: &Identity, status: &Status, at: i64, ends: bool) -> LastWord {
+    let mut pbx: Vec<String> = Vec::new();
+    for source in &status.sources {
+        if !source.pbx.is_empty() && !pbx.contains(&source.pbx) && pbx.len() < LIST_MAX {
+            pbx.push(cut(&source.pbx, NAME_CHARACTERS_MAX));
+        }
+    }
+    let print = status.token.print.clone();
+    let token = print.map(|print| TokenName {
+        print: cut(&print, NAME_CHARACTERS_MAX),
+        company: (status.token.company.as_deref()).map(|name| cut(name, TEXT_CHARACTERS_MAX)),
+    });
+    let (instance, pbx) = match (identity.role, &token) {
+        (FleetRole::Collector, _) => (pbx.join(","), pbx),
+        // What it reads are the PBXs of others.
+        (FleetRole::Sender, Some(token)) => {
+            let company = token.company.clone();
+            (company.unwrap_or_else(|| token.print.clone()), Vec::new())
+        }
+        (FleetRole::Sender, None) => ("a token not known yet".to_owned(), Vec::new()),
+    };
+    let open = || status.gaps.iter().filter(|gap| !gap.filled);
+    let source = |source: &callbridge_model::status::SourceStatus| FleetSource {
+        name: cut(source.name(), NAME_CHARACTERS_MAX),
+        state: source.state,
+        last_event_at: source.last_event_at,
+    };
+    LastWord {
+        role: identity.role,
+        instance: cut(&instance, TEXT_CHARACTERS_MAX),
+        pbx,
+        hostname: cut(&identity.hostname, TEXT_CHARACTERS_MAX),
+        state: cut(&status.state, TEXT_CHARACTERS_MAX),
+        version: identity.version.to_owned(),
+        commit: identity.commit.to_owned(),
+        books: status.books,
+        sources: status.sources.iter().take(LIST_MAX).map(source).collect(),
+        gaps: FleetGaps {
+            count: u64::try_from(open().count()).unwrap_or(u64::MAX),
+            newest: open().map(|gap| gap.to).max(),
+        },
+        backlog: status.backlog,
+        rate: (status.budget.limit > 0).then_some(FleetRate {
+            limit: status.budget.limit,
+            window_sec: status.budget.window_sec,
+        }),
+        letters: status.letters.values().sum(),
+        lease: None,
+        token,
+        pause: (status.pause.as_ref()).map(|it| cut(&it.reason, TEXT_CHARACTERS_MAX)),
+        verdict: status.verdict,
+        started_at: identity.started_at,
+        at,
+        ends,
+    }
+}
+
+fn cut(text: &str, characters: usize) -> String {
+    text.chars().take(characters).collect()
+}
+
+/// What is wrong with a message that should be a last word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wrong {
+    /// It is too long.
+    Long,
+    /// Its content type is another.
+    ContentType,
+    /// It is of a newer version.
+    Version,
+    /// Nobody signed it: RabbitMQ holds `user_id` to the login.
+    User,
+    /// It is no JSON of this shape.
+    Shape,
+    /// A name, a count or a time that cannot be.
+    Value,
+    /// It was said in a future that no clock explains.
+    Future,
+    /// The PBX is another user's.
+    Owner,
+    /// There are too many members already.
+    Many,
+}
+
+impl Wrong {
+    /// The word under which it is counted.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Long => "too_long",
+            Self::ContentType => "content_type",
+            Self::Version => "version",
+            Self::User => "user_id",
+            Self::Shape => "shape",
+            Self::Value => "value",
+            Self::Future => "future",
+            Self::Owner => "owner",
+            Self::Many => "too_many",
+        }
+    }
+}
+
+/// Reads a message, and who signed it. Nothing of it is trusted: not its length, not its numbers.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn read(body: &[u8], publisher: &Publisher, now: i64) -> Result<(String, LastWord), Wrong> {
+    if body.len() > BYTES_MAX {
+        return Err(Wrong::Long);
+    }
+    let content_type = publisher.content_type.as_deref().unwrap_or_default();
+    if content_type != CONTENT_TYPE {
+        let media_type = content_type.split(';').next().unwrap_or_default();
+        return Err(match media_type.trim() == MEDIA_TYPE {
+            true => Wrong::Version,
+            false => Wrong::ContentType,
+        });
+    }
+    let user = publisher.user.as_deref().filter(|user| is_text(user));
+    let user = user.filter(|user| !user.is_empty()).ok_or(Wrong::User)?;
+    // serde would read an array for a struct.
+    if body.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+        return Err(Wrong::Shape);
+    }
+    let word: LastWord = serde_json::from_slice(body).map_err(|_| Wrong::Shape)?;
+    if !is_possible(&word) {
+        return Err(Wrong::Value);
+    }
+    if word.at > now + AHEAD_SEC {
+        return Err(Wrong::Future);
+    }
+    Ok((user.to_owned(), word))
+}
+
+fn is_text(text: &str) -> bool {
+    text.chars().count() <= TEXT_CHARACTERS_MAX
+}
+
+/// As `pbx=` takes one.
+fn is_name(text: &str) -> bool {
+    let good = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+    !text.is_empty() && text.chars().count() <= NAME_CHARACTERS_MAX && text.chars().all(good)
+}
+
+fn is_time(at: i64) -> bool {
+    (0..=TIME_MAX).contains(&at)
+}
+
+fn is_possible(word: &LastWord) -> bool {
+    let token = word.token.as_ref();
+    let texts = [
+        word.instance.as_str(),
+        word.hostname.as_str(),
+        word.state.as_str(),
+        word.version.as_str(),
+        word.commit.as_str(),
+        word.pause.as_deref().unwrap_or_default(),
+        word.lease.as_ref().map_or("", |lease| lease.name.as_str()),
+        token
+            .and_then(|it| it.company.as_deref())
+            .unwrap_or_default(),
+    ];
+    let counts = [
+        word.gaps.count,
+        word.backlog.calls,
+        word.backlog.drain_sec,
+        word.letters,
+        word.rate.map_or(0, |rate| rate.window_sec),
+    ];
+    let books = word.books.named().map(|(_, count)| count);
+    let last_events = word.sources.iter().filter_map(|it| it.last_event_at);
+    let times = [word.at, word.started_at].into_iter();
+    let times = times.chain(word.gaps.newest).chain(last_events);
+    let named = match word.role {
+        FleetRole::Collector => !word.pbx.is_empty(),
+        FleetRole::Sender => word.pbx.is_empty(),
+    };
+    named
+        && !word.instance.is_empty()
+        && !word.version.is_empty()
+        && texts.into_iter().all(is_text)
+        && word.pbx.len() <= LIST_MAX
+        && word.pbx.iter().all(|pbx| is_name(pbx))
+        && word.sources.len() <= LIST_MAX
+        && word
+            .sources
+            .iter()
+            .all(|it| it.name.chars().count() <= NAME_CHARACTERS_MAX)
+        && token.is_none_or(|it| is_print(&it.print))
+        && counts
+            .into_iter()
+            .chain(books)
+            .all(|count| count <= COUNT_MAX)
+        && times.into_iter().all(is_time)
+}
+
+/// A fingerprint: hex digits alone.
+fn is_print(text: &str) -> bool {
+    (8..=NAME_CHARACTERS_MAX).contains(&text.len()) && text.bytes().all(|c| c.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+#[path = "word_tests.rs"]
+mod tests;

@@ -1,0 +1,250 @@
+//! The loops of a running daemon: it says its own words, and a sender reads those of others.
+//! Neither touches a call: what fails is said once, and tried again.
+
+use crate::error::Error;
+use crate::line::{WordsEvent, WordsStream};
+use crate::roster::Roster;
+use crate::schedule::{Schedule, Telling};
+use crate::word::{self, Identity};
+use callbridge_model::status::fleet::{FleetRole, FleetStatus};
+use callbridge_model::{Status, clock};
+use callbridge_source::amqp::publish::ConfirmedLine;
+use callbridge_source::{Backoff, Bounds, chance};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// What a reader hears of the time before it.
+pub const SINCE: Duration = Duration::from_secs(3 * 3600);
+/// A last word at an orderly stop may take so long.
+const END_WITHIN: Duration = Duration::from_secs(4);
+/// Between two looks at who has fallen silent.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// After a line that could not be read.
+const READ_AGAIN: Bounds = Bounds {
+    first: Duration::from_secs(5),
+    most: Duration::from_secs(60),
+    healthy: Duration::from_secs(60),
+};
+
+/// The words of one process.
+#[derive(Debug)]
+pub struct Words {
+    stream: Option<WordsStream>,
+    identity: Identity,
+    shown: watch::Sender<Option<FleetStatus>>,
+}
+
+impl Words {
+    /// Of this process, beside its stream of calls; without one nothing is said.
+    pub fn new(
+        role: FleetRole,
+        stream: Option<WordsStream>,
+        [version, commit]: [&'static str; 2],
+    ) -> Self {
+        let status = stream.as_ref().map(|stream| FleetStatus {
+            stream: stream.name(),
+            ..FleetStatus::default()
+        });
+        Self {
+            stream,
+            identity: Identity {
+                role,
+                version,
+                commit,
+                hostname: hostname(),
+                started_at: now(),
+            },
+            shown: watch::Sender::new(status),
+        }
+    }
+
+    /// The stream's name, and whether it can be written to; nothing without a stream.
+    pub async fn probe(self) -> Option<(String, Result<(), Error>)> {
+        let stream = self.stream?;
+        Some((stream.name(), stream.probe().await))
+    }
+
+    /// How it is doing.
+    pub fn shown(&self) -> watch::Receiver<Option<FleetStatus>> {
+        self.shown.subscribe()
+    }
+
+    /// Works until `shutdown`, then says that it ends. `look` is how all stands; nothing while
+    /// that cannot be read.
+    pub async fn run<F: Future<Output = Option<Status>> + Send>(
+        self,
+        look: impl Fn() -> F + Send + Sync,
+        shutdown: impl Future<Output = ()>,
+    ) {
+        let Some(stream) = &self.stream else {
+            return;
+        };
+        let mut speaker = Speaker {
+            words: &self,
+            stream,
+            line: None,
+            schedule: Schedule::new(clock::now().boot),
+        };
+        let reading = async {
+            match self.identity.role {
+                FleetRole::Sender => self.keep_reading(stream).await,
+                FleetRole::Collector => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = speaker.keep_speaking(&look) => {}
+            () = reading => {}
+            () = shutdown => {}
+        }
+        let _ = timeout(END_WITHIN, speaker.end(&look)).await;
+    }
+
+    async fn keep_reading(&self, stream: &WordsStream) {
+        let (mut roster, mut told) = (Roster::default(), None);
+        let mut backoff = Backoff::new(READ_AGAIN);
+        loop {
+            let begun = Instant::now();
+            let error = self.read(stream, &mut roster, &mut told).await;
+            let why = error.to_string();
+            self.show(|it| it.unread = Some(why.clone()));
+            if told.as_ref() != Some(&why) {
+                tracing::warn!(reason = %why, "the words of the fleet cannot be read");
+                told = Some(why);
+            }
+            let again = begun.elapsed();
+            tokio::time::sleep(backoff.wait(again, chance())).await;
+        }
+    }
+
+    /// Reads until the line is lost. The table is shown once all that was said before is read.
+    async fn read(
+        &self,
+        stream: &WordsStream,
+        roster: &mut Roster,
+        told: &mut Option<String>,
+    ) -> Error {
+        let mut reading = match stream.read(SINCE).await {
+            Ok(reading) => reading,
+            Err(error) => return error,
+        };
+        if told.take().is_some() {
+            tracing::info!("the words of the fleet are read again");
+        }
+        self.show(|it| it.unread = None);
+        let (mut caught_up, mut look) = (false, Instant::now() + LOOK_EVERY);
+        loop {
+            match timeout_at(look, reading.next()).await {
+                Ok(Ok(WordsEvent::Message(heard))) => roster.hear(&heard, now()),
+                Ok(Ok(WordsEvent::CaughtUp)) => {
+                    caught_up = true;
+                    look = Instant::now();
+                }
+                Ok(Err(error)) => return error,
+                Err(_) => {}
+            }
+            if Instant::now() >= look {
+                look = Instant::now() + LOOK_EVERY;
+                roster.forget(now());
+                if caught_up {
+                    let table = Arc::new(roster.table(&stream.name(), now()));
+                    self.show(|it| it.table = Some(table));
+                }
+            }
+        }
+    }
+
+    fn show(&self, change: impl FnOnce(&mut FleetStatus)) {
+        self.shown.send_modify(|shown| {
+            if let Some(shown) = shown {
+                change(shown);
+            }
+        });
+    }
+}
+
+struct Speaker<'a> {
+    words: &'a Words,
+    stream: &'a WordsStream,
+    line: Option<ConfirmedLine>,
+    schedule: Schedule,
+}
+
+impl Speaker<'_> {
+    async fn keep_speaking<F: Future<Output = Option<Status>> + Send>(
+        &mut self,
+        look: &(impl Fn() -> F + Sync),
+    ) {
+        loop {
+            tokio::time::sleep(self.schedule.wait(clock::now().boot)).await;
+            let Some(status) = look().await else {
+                self.failed("the books cannot be read");
+                continue;
+            };
+            match self.say(&status, false).await {
+                Ok(()) => {
+                    if self.schedule.said(clock::now().boot) == Telling::Mended {
+                        tracing::info!("last words are taken again");
+                    }
+                    self.words.show(|it| {
+                        it.last_word_at = Some(now());
+                        it.why = None;
+                    });
+                }
+                Err(error) => self.failed(&error.to_string()),
+            }
+        }
+    }
+
+    fn failed(&mut self, why: &str) {
+        self.line = None;
+        if self.schedule.failed(clock::now().boot, why) == Telling::Failing {
+            tracing::warn!(
+                reason = why,
+                "last words are not taken: nobody sees that this process works; calls are not \
+                 touched by it"
+            );
+        }
+        self.words.show(|it| it.why = Some(why.to_owned()));
+    }
+
+    async fn say(&mut self, status: &Status, ends: bool) -> Result<(), Error> {
+        let line = match self.line.take() {
+            Some(line) => line,
+            None => self.stream.open().await?,
+        };
+        let word = word::of(&self.words.identity, status, now(), ends);
+        self.stream.say(&line, &word).await?;
+        self.line = Some(line);
+        Ok(())
+    }
+
+    /// The very last word, also of a process that ends before its first was due; where words are
+    /// not taken there is nobody to be told.
+    async fn end<F: Future<Output = Option<Status>> + Send>(
+        &mut self,
+        look: &(impl Fn() -> F + Sync),
+    ) {
+        if !self.schedule.is_failing()
+            && let Some(status) = look().await
+            && self.say(&status, true).await.is_ok()
+            && let Some(line) = self.line.take()
+        {
+            line.close().await;
+        }
+    }
+}
+
+/// The machine's name.
+fn hostname() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// Epoch seconds.
+pub(crate) fn now() -> i64 {
+    clock::now().wall.floor_seconds().get()
+}

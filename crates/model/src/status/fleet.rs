@@ -1,0 +1,339 @@
+//! Collectors and senders around one stream, as their last words tell them.
+
+use super::findings::{counted, todo};
+use super::{Backlog, Books, FindingKind, OverallState, SourceState, Status, Todo};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What a process does in its fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FleetRole {
+    /// It forwards the calls of its PBX to the stream.
+    Collector,
+    /// It reads the stream and sends to the CRM.
+    Sender,
+}
+
+impl FleetRole {
+    /// The word told and compared.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Collector => "collector",
+            Self::Sender => "sender",
+        }
+    }
+}
+
+/// What a process says of itself each minute (`docs/fleet.md`). Times are epoch seconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LastWord {
+    /// What it does.
+    pub role: FleetRole,
+    /// A collector: its PBXs with commas between; a sender: its company, or its token's print.
+    pub instance: String,
+    /// The PBXs that a collector listens to.
+    #[serde(default)]
+    pub pbx: Vec<String>,
+    /// The machine.
+    pub hostname: String,
+    /// The state folder: it parts two senders on one machine.
+    #[serde(default)]
+    pub state: String,
+    /// The version of the program.
+    pub version: String,
+    /// The commit that it was built from.
+    #[serde(default)]
+    pub commit: String,
+    /// Where every call stands.
+    pub books: Books,
+    /// Where its calls come from.
+    #[serde(default)]
+    pub sources: Vec<FleetSource>,
+    /// Times at which events may have been missed.
+    #[serde(default)]
+    pub gaps: FleetGaps,
+    /// What waits to leave it.
+    #[serde(default)]
+    pub backlog: Backlog,
+    /// The pace at which a sender may send.
+    #[serde(default)]
+    pub rate: Option<FleetRate>,
+    /// Dead and parked letters.
+    #[serde(default)]
+    pub letters: u64,
+    /// The lease of a sender with a standby; `null` without one.
+    #[serde(default)]
+    pub lease: Option<FleetLease>,
+    /// Of a sender: the token it sends with, once the CRM has told.
+    #[serde(default)]
+    pub token: Option<TokenName>,
+    /// Why nothing leaves it; `null` while all is well.
+    #[serde(default)]
+    pub pause: Option<String>,
+    /// Whether all is well with it.
+    #[serde(default)]
+    pub verdict: OverallState,
+    /// When it was started.
+    pub started_at: i64,
+    /// When this was said.
+    pub at: i64,
+    /// It was stopped in order, and this is its last word.
+    #[serde(default)]
+    pub ends: bool,
+}
+
+/// A source, in a last word.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FleetSource {
+    /// What people know it by: `office/ami`.
+    pub name: String,
+    /// How it is doing.
+    pub state: SourceState,
+    /// Arrival of its last event; `null` before the first.
+    #[serde(default)]
+    pub last_event_at: Option<i64>,
+}
+
+/// Gaps, in a last word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FleetGaps {
+    /// How many are not filled.
+    pub count: u64,
+    /// The end of the newest; `null` without any.
+    pub newest: Option<i64>,
+}
+
+/// So many requests in so many seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FleetRate {
+    /// Requests of a window.
+    pub limit: u32,
+    /// The window.
+    pub window_sec: u64,
+}
+
+/// A lease, in a last word.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FleetLease {
+    /// The name of the lease.
+    pub name: String,
+    /// Whether this process may send by it.
+    pub held: bool,
+}
+
+/// By what a token is known, never the token.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TokenName {
+    /// Its fingerprint: 16 hex digits.
+    pub print: String,
+    /// The company's name.
+    #[serde(default)]
+    pub company: Option<String>,
+}
+
+/// Whether somebody speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Speech {
+    /// Nothing was heard for three minutes: the machine, the process or its line is gone.
+    Silent,
+    /// It was stopped in order.
+    Stopped,
+    /// Its word is at most three minutes old.
+    Speaking,
+}
+
+impl Speech {
+    /// The word told and compared.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Silent => "silent",
+            Self::Stopped => "stopped",
+            Self::Speaking => "speaking",
+        }
+    }
+}
+
+/// One of the fleet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FleetMember {
+    /// Whether it speaks.
+    pub speech: Speech,
+    /// What is wrong with it; `null` where nothing is.
+    pub trouble: Option<String>,
+    /// The broker's user that published its word.
+    pub user: String,
+    /// When its last word was heard.
+    pub heard_at: i64,
+    /// Its last word.
+    pub word: LastWord,
+}
+
+/// What waits for one token.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FleetToken {
+    /// By what it is known.
+    #[serde(flatten)]
+    pub token: TokenName,
+    /// Senders that have it and speak.
+    pub senders: u64,
+    /// The machine of the one that holds the lease; `null` without a lease.
+    pub holder: Option<String>,
+    /// Calls that wait, and for how long at the token's pace.
+    pub backlog: Backlog,
+    /// Dead and parked letters.
+    pub letters: u64,
+}
+
+/// All of them together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FleetTotals {
+    /// Known collectors.
+    pub collectors: u64,
+    /// Known senders.
+    pub senders: u64,
+    /// How many of both speak.
+    pub speaking: u64,
+    /// How many are silent.
+    pub silent: u64,
+    /// How many were stopped in order.
+    pub stopped: u64,
+    /// Calls that collectors have forwarded.
+    pub forwarded: u64,
+    /// Calls that senders have in the journal.
+    pub journaled: u64,
+    /// Calls that wait, at collectors and tokens.
+    pub waiting: u64,
+    /// Gaps that are not filled.
+    pub gaps: u64,
+    /// Dead and parked letters.
+    pub letters: u64,
+}
+
+/// Everybody around one stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FleetTable {
+    /// When it was made.
+    pub at: i64,
+    /// The stream of the words.
+    pub stream: String,
+    /// All speak, and nothing waits wrongly.
+    pub healthy: bool,
+    /// What is wrong with the fleet as a whole, a sentence each.
+    pub troubles: Vec<String>,
+    /// Who is silent first, then by role and name.
+    pub members: Vec<FleetMember>,
+    /// By fingerprint.
+    pub tokens: Vec<FleetToken>,
+    /// All together.
+    pub totals: FleetTotals,
+    /// Messages of the stream that are no words, by what is wrong with them.
+    pub skipped: BTreeMap<String, u64>,
+}
+
+impl FleetTable {
+    /// Each PBX with whether a collector speaks for it.
+    pub fn collectors(&self) -> BTreeMap<&str, bool> {
+        let mut up = BTreeMap::new();
+        let of = |member: &&FleetMember| member.word.role == FleetRole::Collector;
+        for member in self.members.iter().filter(of) {
+            for pbx in &member.word.pbx {
+                *up.entry(pbx.as_str()).or_default() |= member.speech == Speech::Speaking;
+            }
+        }
+        up
+    }
+}
+
+/// How a process is doing in its fleet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FleetStatus {
+    /// The stream of the words.
+    pub stream: String,
+    /// When a broker confirmed our last one; `null` before the first.
+    pub last_word_at: Option<i64>,
+    /// Why ours are not taken, and what mends it; `null` while they are.
+    pub why: Option<String>,
+    /// Why those of others cannot be read, and what mends it; `null` while they are, and where
+    /// nobody reads them.
+    #[serde(default)]
+    pub unread: Option<String>,
+    /// Everybody else, where this process reads the words; not told in JSON.
+    #[serde(skip)]
+    pub table: Option<Arc<FleetTable>>,
+}
+
+/// Collectors named in one line.
+const NAMED_MAX: usize = 5;
+
+/// Words that are not taken, and those of others that cannot be read.
+pub(super) fn words(status: &Status, found: &mut Vec<Todo>) {
+    let Some(fleet) = &status.fleet else { return };
+    for (what, why) in [
+        (
+            "last words are not taken, so nobody sees that this process works",
+            &fleet.why,
+        ),
+        ("the last words of others cannot be read", &fleet.unread),
+    ] {
+        if let Some(why) = why {
+            let what = format!("{what}: {why}");
+            found.push(todo(FindingKind::LastWords, what, status.check()));
+        }
+    }
+}
+
+/// Collectors of which nothing is heard.
+pub(super) fn silent(status: &Status, found: &mut Vec<Todo>) {
+    let table = status.fleet.as_ref().and_then(|it| it.table.as_ref());
+    let Some(table) = table else { return };
+    let silent =
+        |it: &&FleetMember| it.word.role == FleetRole::Collector && it.speech != Speech::Speaking;
+    let silent: Vec<&FleetMember> = table.members.iter().filter(silent).collect();
+    if silent.is_empty() {
+        return;
+    }
+    let named = silent.iter().take(NAMED_MAX).map(|it| {
+        let trouble = it.trouble.as_deref().unwrap_or(it.speech.word());
+        format!("{} on {} ({trouble})", it.word.instance, it.word.hostname)
+    });
+    let named: Vec<String> = named.collect();
+    let more = match silent.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let what = format!(
+        "{}: {}{more}; their calls wait there, or are not heard",
+        counted(
+            silent.len() as u64,
+            "collector says nothing",
+            "collectors say nothing"
+        ),
+        named.join(", ")
+    );
+    let command = "callbridge fleet --source URL (the stream of run)";
+    found.push(todo(FindingKind::SilentCollector, what, command));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_those_of_the_json() {
+        for role in [FleetRole::Collector, FleetRole::Sender] {
+            assert_eq!(serde_json::json!(role), role.word());
+        }
+        for speech in [Speech::Silent, Speech::Stopped, Speech::Speaking] {
+            assert_eq!(serde_json::json!(speech), speech.word());
+        }
+    }
+}
