@@ -1,7 +1,7 @@
 //! What administrators install: the unit, the broker's definitions and the alert rules hold what
 //! their pages promise. Needs systemd-analyze and promtool; says so where they are missing.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
@@ -32,6 +32,7 @@ const METRICS: [&str; 22] = [
     "callbridge_missed_waiting",
     "callbridge_trunk_calls_total",
     "callbridge_audit_unexplained",
+    "callbridge_collector_up",
 ];
 
 fn deploy(file: &str) -> PathBuf {
@@ -86,6 +87,30 @@ fn the_unit_passes_systemds_own_verification() {
         .filter(|line| line.contains("callbridge"))
         .collect();
     assert!(ours.is_empty(), "systemd-analyze verify: {ours:#?}");
+}
+
+#[test]
+fn all_instances_belong_to_one_target_and_systemd_takes_it() {
+    let (folder, path) = unit();
+    let unit = text("systemd/callbridge@.service");
+    for line in [
+        "PartOf=callbridge.target",
+        "WantedBy=multi-user.target callbridge.target",
+    ] {
+        assert!(unit.lines().any(|found| found == line), "no line {line}");
+    }
+    let target = folder.path().join("callbridge.target");
+    fs::write(&target, text("systemd/callbridge.target")).expect("a written target");
+    let target = target.to_str().expect("a path in UTF-8");
+    let test = "all_instances_belong_to_one_target_and_systemd_takes_it";
+    let Some(output) = run("systemd-analyze", &["verify", target, &path], test) else {
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && !said.contains("callbridge.target"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -219,6 +244,37 @@ fn the_brokers_users_have_no_password_and_may_declare_nothing() {
     assert_eq!(
         names(&definitions, "permissions", "user"),
         names(&definitions, "users", "name")
+    );
+}
+
+#[test]
+fn of_the_fleets_users_a_collector_may_only_publish_and_nobody_has_a_password() {
+    let fleet: Value = serde_json::from_str(&text("rabbitmq/fleet.json")).expect("valid JSON");
+    let users = fleet["users"].as_array().expect("users");
+    assert!(users.iter().all(|user| user["password_hash"] == ""));
+    assert_eq!(
+        names(&fleet, "permissions", "user"),
+        names(&fleet, "users", "name")
+    );
+    let permissions = fleet["permissions"].as_array().expect("permissions");
+    let of = |user: &str| {
+        permissions
+            .iter()
+            .find(|it| it["user"] == user)
+            .expect("rights")
+    };
+    let collector = of("branch1");
+    assert_eq!(
+        (&collector["configure"], &collector["read"]),
+        (&json!("^$"), &json!("^$"))
+    );
+    assert_eq!(collector["write"], "^amq\\.default$");
+    assert_eq!(of("sender")["configure"], "^calls\\.lease$");
+    assert_eq!(
+        names(&fleet, "queues", "name")
+            .into_iter()
+            .collect::<Vec<_>>(),
+        ["calls", "calls.lease", "calls.words"]
     );
 }
 

@@ -43,6 +43,7 @@ mod stories;
 mod survival;
 mod unmatched;
 mod webhooks;
+mod words;
 
 use callbridge_testbed::{
     agents, authority, broker, calls, cel_rows, expected, pbx, proxy, switch, wait,

@@ -60,6 +60,7 @@ rm -rf "$FOLDER"
 pub struct Broker {
     port: u16,
     tls_port: u16,
+    epmd_port: u16,
     folder: PathBuf,
     authority: Authority,
     keeper: Mutex<BrokerKeeper>,
@@ -102,6 +103,18 @@ impl Broker {
 
     /// A node of its own, for a test that stops or kills it.
     pub fn start() -> Self {
+        Self::start_with("")
+    }
+
+    /// A node of its own that takes messages over HTTP, and the port where it does.
+    pub fn start_managed() -> (Self, u16) {
+        let port = free_port();
+        let management = format!("management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {port}\n");
+        (Self::start_with(&management), port)
+    }
+
+    /// `management`: how that plugin is configured, where it is wanted.
+    fn start_with(management: &str) -> Self {
         let server = format!("{PROGRAMS}/rabbitmq-server");
         assert!(
             std::path::Path::new(&server).exists(),
@@ -111,15 +124,21 @@ impl Broker {
             .prefix("callbridge-broker-")
             .tempdir();
         let folder = folder.expect("a folder").keep();
-        let (port, tls_port) = (free_port(), free_port());
+        let (port, tls_port, epmd_port) = (free_port(), free_port(), free_port());
         let authority = Authority::new();
         configure(&folder, port, tls_port, &authority);
+        if !management.is_empty() {
+            let path = folder.join("rabbitmq.conf");
+            let before = std::fs::read_to_string(&path).expect("readable");
+            std::fs::write(path, before + management).expect("written");
+            std::fs::write(folder.join("plugins"), "[rabbitmq_management].\n").expect("written");
+        }
         let mut process = Command::new("sh")
             .args(["-c", KEEPER])
             .env("PROGRAMS", PROGRAMS)
             .env("FOLDER", &folder)
             .env("HOME", &folder)
-            .env("ERL_EPMD_PORT", free_port().to_string())
+            .env("ERL_EPMD_PORT", epmd_port.to_string())
             .env("RABBITMQ_NODENAME", format!("callbridge-{port}@localhost"))
             .env("RABBITMQ_DIST_PORT", free_port().to_string())
             .env("RABBITMQ_CONFIG_FILE", folder.join("rabbitmq.conf"))
@@ -140,6 +159,7 @@ impl Broker {
         let broker = Self {
             port,
             tls_port,
+            epmd_port,
             folder,
             authority,
             keeper: Mutex::new(keeper),
@@ -223,6 +243,48 @@ impl Broker {
         format!("amqp://{user}@127.0.0.1:{}/{VHOST}", self.port)
     }
 
+    /// Imports an administrator's definitions of `deploy/rabbitmq`, with a secret for each user,
+    /// by the node's own tool.
+    pub fn import(&self, file: &str) {
+        let mut all = deployed(file);
+        for user in all["users"].as_array_mut().into_iter().flatten() {
+            user["password_hash"] = SECRET_HASH.into();
+        }
+        let path = self.folder.join(file);
+        std::fs::write(&path, all.to_string()).expect("written");
+        self.ctl(&["import_definitions", &path.display().to_string()]);
+        // It says that it has begun.
+        let vhost = all["vhosts"][0]["name"].as_str().expect("a virtual host");
+        let queues = all["queues"].as_array().expect("queues").len();
+        let begun = Instant::now();
+        let made = [
+            "--quiet",
+            "--no-table-headers",
+            "list_queues",
+            "-p",
+            vhost,
+            "name",
+        ];
+        while self.ctl(&made).lines().count() < queues {
+            assert!(begun.elapsed() < START_DEADLINE, "{file} is not imported");
+        }
+    }
+
+    /// What the node's own tool says.
+    fn ctl(&self, arguments: &[&str]) -> String {
+        let output = Command::new(format!("{PROGRAMS}/rabbitmqctl"))
+            .args(["--node", &format!("callbridge-{}@localhost", self.port)])
+            .args(arguments)
+            .env("HOME", &self.folder)
+            .env("ERL_EPMD_PORT", self.epmd_port.to_string())
+            .env("RABBITMQ_CONF_ENV_FILE", self.folder.join("env.conf"))
+            .output();
+        let output = output.expect("rabbitmqctl runs");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "rabbitmqctl {arguments:?}: {told}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
     /// A channel of the administrator, with confirms; it lives as long as its connection.
     pub async fn channel(&self) -> (Connection, Channel) {
         let secret = SECRET.replace(' ', "%20");
@@ -241,6 +303,14 @@ impl Broker {
     /// Makes a durable queue.
     pub async fn declare(&self, queue: &str) {
         self.declare_with(queue, FieldTable::default()).await;
+    }
+
+    /// Makes a stream.
+    pub async fn declare_stream(&self, stream: &str) {
+        let mut arguments = FieldTable::default();
+        let kind = AMQPValue::LongString("stream".into());
+        arguments.insert("x-queue-type".into(), kind);
+        self.declare_with(stream, arguments).await;
     }
 
     /// Makes a durable queue whose refused messages go to the second one.
@@ -386,14 +456,15 @@ fn configure(folder: &std::path::Path, port: u16, tls_port: u16, authority: &Aut
     );
 }
 
+fn deployed(file: &str) -> serde_json::Value {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/rabbitmq");
+    let text = std::fs::read_to_string(std::path::Path::new(folder).join(file));
+    serde_json::from_str(&text.expect("the definitions")).expect("JSON")
+}
+
 /// What an administrator imports, with a secret for each user, and a user for the tests.
 fn definitions() -> serde_json::Value {
-    let path = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../deploy/rabbitmq/definitions.json"
-    );
-    let text = std::fs::read_to_string(path).expect("the definitions");
-    let mut all: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let mut all = deployed("definitions.json");
     let user = |name: &str, tags: &[&str]| {
         serde_json::json!({
             "name": name, "password_hash": "", "tags": tags,
