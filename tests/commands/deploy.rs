@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// The metrics that the program exports under `/metrics`.
-const METRICS: [&str; 22] = [
+const METRICS: [&str; 23] = [
     "callbridge_calls",
     "callbridge_requests_total",
     "callbridge_budget_slots",

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The crates, each using those before it alone.
-const CRATES: [&str; 32] = [
+const CRATES: [&str; 33] = [
     "callbridge-call",
     "callbridge-asterisk",
     "callbridge-freeswitch",

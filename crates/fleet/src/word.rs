@@ -1,8 +1,9 @@
 //! One last word: made of a status, and read back from a message that anybody may have written.
 
 use callbridge_model::Status;
+use callbridge_model::status::LeasePhase;
 use callbridge_model::status::fleet::{
-    FleetGaps, FleetRate, FleetRole, FleetSource, LastWord, TokenName,
+    FleetGaps, FleetLease, FleetRate, FleetRole, FleetSource, LastWord, TokenName,
 };
 use callbridge_source::Publisher;
 
@@ -89,7 +90,10 @@ pub fn of(identity: &Identity, status: &Status, at: i64, ends: bool) -> LastWord
             window_sec: status.budget.window_sec,
         }),
         letters: status.letters.values().sum(),
-        lease: None,
+        lease: (status.lease.as_ref()).map(|lease| FleetLease {
+            name: cut(&lease.name, TEXT_CHARACTERS_MAX),
+            held: lease.state == LeasePhase::Holding,
+        }),
         token,
         pause: (status.pause.as_ref()).map(|it| cut(&it.reason, TEXT_CHARACTERS_MAX)),
         verdict: status.verdict,

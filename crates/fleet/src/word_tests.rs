@@ -3,6 +3,7 @@ use callbridge_model::status::fleet::FleetLease;
 use callbridge_model::status::{
     Books, BudgetStatus, Pause, SourceGap, SourceState, SourceStatus, Token,
 };
+use callbridge_model::status::{Lease, LeasePhase};
 use serde_json::{Value, json};
 
 const NOW: i64 = 1_795_151_317;
@@ -109,6 +110,30 @@ fn a_sender_is_known_by_its_company_and_its_tokens_fingerprint_alone() {
         ("a token not known yet", None)
     );
     assert!(unknown.rate.is_none());
+}
+
+#[test]
+fn a_sender_with_a_standby_tells_whether_it_holds_the_lease() {
+    let held = |state| {
+        let status = Status {
+            lease: Some(Lease {
+                name: "calls.lease".to_owned(),
+                state,
+                ..Lease::default()
+            }),
+            ..status()
+        };
+        let word = of(&identity(FleetRole::Sender), &status, NOW, false);
+        word.lease.map(|lease| (lease.name, lease.held))
+    };
+    assert_eq!(
+        held(LeasePhase::Holding),
+        Some(("calls.lease".to_owned(), true))
+    );
+    assert_eq!(
+        held(LeasePhase::Silent),
+        Some(("calls.lease".to_owned(), false))
+    );
 }
 
 #[test]
