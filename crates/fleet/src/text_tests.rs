@@ -29,6 +29,7 @@ fn member(role: FleetRole, name: &str, speech: Speech, trouble: Option<&str>) ->
             backlog: Backlog {
                 calls: 2,
                 drain_sec: 2,
+                ..Backlog::default()
             },
             rate: None,
             letters: 1,
@@ -67,6 +68,7 @@ fn table() -> FleetTable {
             backlog: Backlog {
                 calls: 61,
                 drain_sec: 120,
+                ..Backlog::default()
             },
             letters: 3,
         }],

@@ -18,6 +18,7 @@ use callbridge_model::clock;
 use callbridge_model::heartbeat::Pulse;
 use callbridge_model::secret::Secret;
 use callbridge_model::status::{Lease, Pause};
+use callbridge_spool::elsewhere::Elsewhere;
 use callbridge_spool::{Error, Handle, Op, Store, WorkQueue, tables};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -239,8 +240,15 @@ impl Loop {
                 }
             };
             if !self.client.permit().is_held_at(now.boot) {
+                self.shown.anothers();
                 self.publish();
                 return Ok(Some(now.boot + TURN_LOOK));
+            }
+            // What the one before has sent is looked for in the journal rather than sent again.
+            if self.shown.took_over() {
+                self.unwritten
+                    .push_back(vec![Op::Elsewhere(Elsewhere::AllRemade)]);
+                continue;
             }
             let decision = self.core.next(now, &self.head);
             searched(&self.core.search_news());

@@ -12,6 +12,8 @@ pub(super) struct SenderView {
     status: watch::Sender<SenderStatus>,
     /// Whose turn it is to send, where several could.
     lease: Option<watch::Receiver<Lease>>,
+    /// Another may have sent since it was last our turn.
+    elsewhere: bool,
     /// The pause that the log told of last.
     told: Option<String>,
     /// And what of the CRM failed beside it.
@@ -27,6 +29,7 @@ impl SenderView {
     ) -> Self {
         Self {
             status,
+            elsewhere: lease.is_some(),
             lease,
             told: None,
             told_troubles: Vec::new(),
@@ -43,6 +46,16 @@ impl SenderView {
         if !changed {
             std::future::pending().await
         }
+    }
+
+    /// It is not our turn: another may send now.
+    pub(super) fn anothers(&mut self) {
+        self.elsewhere = true;
+    }
+
+    /// It is our turn: whether another may have sent before. That is said once for each turn.
+    pub(super) fn took_over(&mut self) -> bool {
+        std::mem::take(&mut self.elsewhere)
     }
 
     /// Why nothing goes out while it is not our turn: no pause, for another sends.
