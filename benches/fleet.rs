@@ -245,10 +245,12 @@ fn book(folder: &Path, name: &str) -> usize {
     asked.map_or(0, |calls| usize::try_from(calls).expect("a count"))
 }
 
-async fn until_booked(folder: &Path, name: &str, calls: usize) {
+async fn until_booked(running: &mut BenchedProgram, folder: &Path, name: &str, calls: usize) {
     let mut looks = tokio::time::interval(Duration::from_millis(20));
     while book(folder, name) < calls {
         looks.tick().await;
+        let ended = running.0.try_wait().expect("a child");
+        assert!(ended.is_none(), "it ended before {calls} calls were {name}");
     }
 }
 
@@ -257,8 +259,8 @@ async fn into_spool(node: &Broker, calls: usize) {
     let bare = consumed(node, "forwarded", calls).await;
     let folder = folder();
     let begun = Instant::now();
-    let running = sender(node, folder.path(), "http://127.0.0.1:1", "60/60s");
-    until_booked(folder.path(), "finished", calls).await;
+    let mut running = sender(node, folder.path(), "http://127.0.0.1:1", "60/60s");
+    until_booked(&mut running, folder.path(), "finished", calls).await;
     let took = begun.elapsed();
     drop(running);
     let measured = per_second(calls, took);
@@ -291,8 +293,8 @@ async fn made_anew(node: &Broker, calls: usize) {
         let folder = folder();
         let before = crm.admin(|core, _| core.counts().values().sum::<u64>());
         let begun = Instant::now();
-        let running = sender(node, folder.path(), &crm.url(), "100000/1s");
-        until_booked(folder.path(), "journaled", calls).await;
+        let mut running = sender(node, folder.path(), &crm.url(), "10000/1s");
+        until_booked(&mut running, folder.path(), "journaled", calls).await;
         let after = crm.admin(|core, _| core.counts().values().sum::<u64>());
         times.push((begun.elapsed(), after - before));
         drop(running);
