@@ -73,6 +73,15 @@ fn wanted(calls: &[Recording]) -> Vec<Expected> {
     (0..BRANCHES).flat_map(branch).collect()
 }
 
+/// A collector has forwarded all of its branch, and ends in order.
+async fn all_forwarded(mut collector: Program) {
+    let own = u64::try_from(CALLS).expect("few");
+    let done = |it: &callbridge_model::Status| it.books.forwarded == own;
+    let status = collector.until("all is forwarded", done).await;
+    assert!(status.books.balance(), "{:?}", status.books);
+    collector.terminate().await;
+}
+
 #[tokio::test]
 async fn collectors_the_broker_and_the_sender_die_in_turn_and_every_call_is_journaled_once() {
     let (there, crm) = (Place::new(), crm::start().await);
@@ -134,12 +143,8 @@ async fn collectors_the_broker_and_the_sender_die_in_turn_and_every_call_is_jour
     let status = sender.settled(all).await;
     assert!(status.books.balance(), "{:?}", status.books);
     assert_eq!(status.books.journaled, all, "{:?}", status.books);
-    for mut collector in collectors {
-        let own = u64::try_from(CALLS).expect("few");
-        let done = |it: &callbridge_model::Status| it.books.forwarded == own;
-        let status = collector.until("all is forwarded", done).await;
-        assert!(status.books.balance(), "{:?}", status.books);
-        collector.terminate().await;
+    for collector in collectors {
+        all_forwarded(collector).await;
     }
     sender.terminate().await;
     let mut wrong = crm::compare(&crm, &there.letters().await, &wanted(&calls));

@@ -168,8 +168,8 @@ async fn of_sender(
     stage.drivers[company.number].hurry(HURRIED);
     // Mostly who sends just now; at times who stands by.
     let holder = company.holder().await;
-    let others = company.senders.iter();
-    let other = others.filter(|it| !std::ptr::eq(*it, holder)).nth(0);
+    let mut all = company.senders.iter();
+    let other = all.find(|it| !std::ptr::eq(*it, holder));
     let sender = match other {
         Some(other) if random.below(5) == 0 => other,
         _ => holder,
