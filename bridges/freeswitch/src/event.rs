@@ -329,8 +329,8 @@ fn is_fresh(rule: EventRule, fields: &EventFields<'_>) -> bool {
 }
 
 /// By what is known of it now, it was linked with one other alone: its last bridge had begun when
-/// it answered, and whom it made last is in that. An attended transfer that nobody answered would be
-/// the last that it made; of any other the switch writes a history.
+/// it answered, and whom it made last is in that. An attended transfer that nobody answered would
+/// be the last that it made; of any other the switch writes a history.
 fn is_sole(rule: EventRule, fields: &EventFields<'_>) -> bool {
     let times = (
         micros(fields.get(Header::Answered)),
