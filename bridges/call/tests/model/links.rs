@@ -44,6 +44,8 @@ struct Teller<'s> {
     rooms: BTreeSet<Br>,
     inside: BTreeMap<Br, Vec<Ch>>,
     answered: BTreeMap<Ch, Micros>,
+    /// Those whose answer was told.
+    up: BTreeSet<Ch>,
     /// The last link of each channel, and since when.
     linked: BTreeMap<Ch, (Micros, Ch)>,
     told: Vec<PbxEvent<'static>>,
@@ -57,6 +59,7 @@ pub fn tell(story: &Deeds, manner: Manner) -> Vec<PbxEvent<'static>> {
         rooms: rooms(story),
         inside: BTreeMap::new(),
         answered: BTreeMap::new(),
+        up: BTreeSet::new(),
         linked: BTreeMap::new(),
         told: Vec::new(),
     };
@@ -105,7 +108,7 @@ impl Teller<'_> {
     }
 
     fn answers(&mut self, at: Micros, channel: Ch) {
-        if !self.answered.contains_key(&channel) {
+        if self.up.insert(channel) {
             self.answered.insert(channel, at);
             let state = ChannelState::Up;
             self.say(at, channel, Kind::State { state });
@@ -127,7 +130,7 @@ impl Teller<'_> {
             self.linked.insert(first, (at, second));
             self.linked.insert(second, (at, first));
             // Either of them may be who tells it.
-            let (by, other) = if bridge % 2 == 0 {
+            let (by, other) = if bridge.is_multiple_of(2) {
                 (first, second)
             } else {
                 (second, first)
@@ -149,7 +152,7 @@ impl Teller<'_> {
         let both = inside.clone();
         inside.retain(|it| *it != channel);
         if let [first, second] = both[..] {
-            let (by, other) = if bridge % 2 == 0 {
+            let (by, other) = if bridge.is_multiple_of(2) {
                 (first, second)
             } else {
                 (second, first)
