@@ -4,6 +4,7 @@ use super::core::Core;
 use super::flight::Flight;
 use super::plan::{About, Launch, Plan, Task};
 use super::reconciliation::page_strategy::Range;
+use super::remade_search::round_is_over;
 use super::unresolved;
 use callbridge_crm::{Request, request};
 use callbridge_leads::lead_request::failed::Reroute;
@@ -132,13 +133,12 @@ impl Core {
         let ranged = ways.range != Range::Whole;
         let (segment, found) = about.remade;
         let size = ways.size;
-        match self.confirmation.search.page(segment, found, size, ranged) {
-            Ok(page) => Some(Request::Filter(page)),
-            Err(op) => {
-                ops.push(op);
-                None
-            }
+        let search = &mut self.confirmation.search;
+        let page = search.page(segment, found, size, ranged);
+        if page.is_none() {
+            ops.push(round_is_over());
         }
+        page.map(Request::Filter)
     }
 
     fn submit(&mut self, now: Now, id: RowId, row: Row, ops: &mut Vec<Op>) -> Option<Request> {

@@ -136,7 +136,7 @@ impl RemadeSearch {
             self.over();
             let calls = calls.waiting;
             self.news.push(SearchNews::Unreadable { calls });
-            return SearchStep::Commit(vec![looked_for(None)]);
+            return SearchStep::Commit(vec![round_is_over()]);
         }
         if let Some(run) = self.running.take() {
             return self.goes_on(run, calls);
@@ -205,19 +205,17 @@ impl RemadeSearch {
         }
     }
 
-    /// The page to ask for; of a new segment where one is given. What is to be committed where
-    /// there is none: nothing of this round is left.
+    /// The page to ask for; of a new segment where one is given. Where there is none nothing of this
+    /// round is left: [`round_is_over`] is to be committed.
     pub(super) fn page(
         &mut self,
         segment: Option<Segment>,
         found: u64,
         size: PageSize,
         ranged: bool,
-    ) -> Result<FilterPage, Op> {
+    ) -> Option<FilterPage> {
         if self.running.is_none() {
-            let Some(segment) = segment else {
-                return Err(looked_for(None));
-            };
+            let segment = segment?;
             self.running = Some(RunningSegment {
                 segment,
                 page: 1,
@@ -228,11 +226,9 @@ impl RemadeSearch {
                 found,
             });
         }
-        let Some(run) = &self.running else {
-            return Err(looked_for(None));
-        };
+        let run = self.running.as_ref()?;
         let since = EpochSeconds::new(run.segment.since.get() - MARGIN);
-        Ok(FilterPage {
+        Some(FilterPage {
             page: run.page,
             size,
             since: ranged.then_some(since),
@@ -282,6 +278,11 @@ fn next_page(run: &mut RunningSegment, total: u32, showed: u64) -> Option<u32> {
         false => Box::new(1..=total),
     };
     pages.find(|page| !run.read.contains(page))
+}
+
+/// All calls of this round have been looked for.
+pub(super) fn round_is_over() -> Op {
+    looked_for(None)
 }
 
 fn looked_for(since: Option<EpochSeconds>) -> Op {
