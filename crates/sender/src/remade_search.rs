@@ -205,8 +205,8 @@ impl RemadeSearch {
         }
     }
 
-    /// The page to ask for; of a new segment where one is given. Where there is none nothing of this
-    /// round is left: [`round_is_over`] is to be committed.
+    /// The page to ask for; of a new segment where one is given. Where there is none nothing of
+    /// this round is left: [`round_is_over`] is to be committed.
     pub(super) fn page(
         &mut self,
         segment: Option<Segment>,
