@@ -198,6 +198,10 @@ impl Chain {
             self.meet(ChainPath::of(trap.at));
         }
         self.restarted();
+        if self.dice.chance(percent) && self.world.is_under_way() {
+            let down = Duration::from_secs(1 + self.dice.below(20));
+            self.die(ChainPath::UnderWay, down);
+        }
     }
 
     /// Every collector that has something publishes it.
@@ -288,9 +292,6 @@ impl Chain {
 
     fn die(&mut self, path: ChainPath, down: Duration) {
         self.meet(path);
-        if self.world.is_under_way() {
-            self.meet(ChainPath::UnderWay);
-        }
         self.world.kill(down, false);
         self.restarted();
     }
