@@ -23,6 +23,7 @@ use callbridge_sandbox as sandbox;
 use callbridge_sender::Settings;
 use callbridge_source::url::SourceUrl;
 use callbridge_source::{Frame, Position, Publisher, SourceId, StreamPosition};
+use callbridge_spool::elsewhere::STREAM_BEGAN;
 use callbridge_spool::{self as spool, Finished, Op, Row, Step, Store, tables};
 use callbridge_testbed::expected;
 use std::collections::{BTreeMap, VecDeque};
@@ -145,7 +146,7 @@ impl Chain {
         let now = world.now.wall;
         let mut chain = Self {
             reader: StreamReader::begin(&world.disk, now),
-            standby: (Disk::new(), StreamReader::begin(&Disk::new(), now)),
+            standby: (fresh(), StreamReader::begin(&fresh(), now)),
             lives: world.lives,
             world,
             collectors: Vec::new(),
@@ -321,7 +322,7 @@ impl Chain {
     /// The sender's machine is gone with its disk; another begins from nothing.
     pub fn lose_state(&mut self) {
         self.meet(ChainPath::StateLost);
-        self.world.lose_state(Duration::from_secs(5));
+        self.world.lose_state(Duration::from_secs(5), fresh());
         self.restarted();
     }
 
@@ -352,6 +353,17 @@ impl Chain {
             );
         }
     }
+}
+
+/// The state of a sender that has begun to read the stream, and sent nothing yet.
+fn fresh() -> Disk {
+    let mut disk = Disk::new();
+    let began = Op::Meta {
+        key: format!("{STREAM_BEGAN}{SOURCE}"),
+        value: "0".to_owned(),
+    };
+    disk.store.write(vec![began]).expect("written");
+    disk
 }
 
 impl SimCollector {

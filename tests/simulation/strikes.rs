@@ -157,13 +157,11 @@ impl World {
         !self.waits.is_empty()
     }
 
-    /// The process ends, and its disk is gone; another begins with nothing after `down`.
-    pub fn lose_state(&mut self, down: Duration) {
+    /// The process ends, and its disk is gone; another begins with this one after `down`.
+    pub fn lose_state(&mut self, down: Duration, fresh: Disk) {
         self.log.event(self.truth, format_args!("state lost"));
         self.end(down, false);
-        // A state that is made anew begins with silence.
-        self.disk = Disk::new();
-        self.disk.restored = true;
+        self.disk = fresh;
         self.start();
     }
 
@@ -193,9 +191,10 @@ impl World {
     /// Starts the sender on what is stored.
     pub(crate) fn start(&mut self) {
         self.lives += 1;
+        let known = Known::read(&self.disk.store, self.boot_id.clone()).expect("readable");
         let known = Known {
-            restored: self.disk.restored,
-            ..Known::read(&self.disk.store, self.boot_id.clone()).expect("readable")
+            restored: self.disk.restored || known.restored,
+            ..known
         };
         let (core, mut ops) = Core::start(self.settings.clone(), known, self.now);
         self.core = core;

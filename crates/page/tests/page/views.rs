@@ -293,7 +293,7 @@ async fn the_switch_of_languages_is_kept_and_leads_back_here_alone() {
 async fn the_fleet_says_who_is_silent_and_stands_in_the_navigation_of_a_stream_alone() {
     let fake = Fake::new(morning("Savdo LLC", now()));
     let served = Served::new(Arc::clone(&fake), Manner::default()).await;
-    let mut anna = served.visitor(PageRole::View).await;
+    let anna = served.visitor(PageRole::View).await;
     let page = anna.get("/fleet").await.body;
     for words in [
         "branch7",
