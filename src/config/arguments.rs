@@ -298,6 +298,8 @@ mod tests {
                        about what is wrong
           audit        Compare a file of the PBX with what became of its calls, and name
                        each that is missing
+          fleet        Show who of the collectors and senders around a stream speaks, and
+                       who is silent
           status       Say whether all is well, what to do if not, and how all stands
           calls        List calls, a line each, newest last: of a day, a number, a trunk; or
                        follow them

@@ -2,7 +2,7 @@
 //!
 //! It is declared with all that the rules rest on, so that a queue which is there and is another
 //! is refused by the broker: replicated, fed to one consumer at a time. Ticks never pile up: what
-//! nobody takes is dropped after [`KEPT_MILLIS`], and past [`TICKS_MAX`] none is taken. Both drop
+//! nobody takes is dropped after `KEPT_MILLIS`, and past `TICKS_MAX` none is taken. Both drop
 //! nothing that the rules need, which is never older than some ten seconds.
 
 use callbridge_source::amqp::Login;

@@ -69,10 +69,9 @@ pub(crate) fn missing(flags: &Flags, environment: &Environment) -> Vec<SetupQues
         .source
         .first()
         .map(|url| SourceUrl::parse(url));
-    match &source {
-        None => missing.extend([SetupQuestion::PbxAddress, SetupQuestion::Account]),
-        // It has an account, or needs none, or is a fault of its own.
-        Some(_) => {}
+    // One that is given has an account, or needs none, or is a fault of its own.
+    if source.is_none() {
+        missing.extend([SetupQuestion::PbxAddress, SetupQuestion::Account]);
     }
     let secret = match &source {
         Some(Ok(url)) => secret_kind(&url.transport),

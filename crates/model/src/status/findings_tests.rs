@@ -2,10 +2,13 @@
 
 use super::FindingKind as K;
 use super::*;
+use crate::status::fleet::Speech;
 use crate::status::{
-    Directory, Employees, Lack, Lacking, LeadField, LeadFields, Lease, ListFile, OverallState,
-    PAUSES, Pause, SenderTrouble, SourceGap, SourceState, Token, TrunkStatus, Unmatched, Webhooks,
+    Books, Directory, Employees, FleetMember, FleetStatus, FleetTable, Lack, Lacking, LeadField,
+    LeadFields, Lease, ListFile, OverallState, PAUSES, Pause, SenderTrouble, SourceGap,
+    SourceState, Token, TrunkStatus, Unmatched, Webhooks,
 };
+use std::sync::Arc;
 
 const NOW: i64 = 1_795_151_317;
 const DAY: i64 = 86_400;
@@ -253,6 +256,50 @@ fn leases() -> Vec<(Status, &'static [FindingKind])> {
     vec![(lease(None), &[]), (lease(Some("no right")), &[K::Lease])]
 }
 
+/// A sender that reads the words of a collector, and says its own.
+fn fleets() -> Vec<(Status, &'static [FindingKind])> {
+    let collector = |speech| {
+        let word = serde_json::json!({
+            "role": "collector", "instance": "branch7", "hostname": "alpha", "version": "0.1.0",
+            "books": Books::default(), "startedAt": NOW - DAY, "at": NOW - 600,
+        });
+        FleetMember {
+            speech,
+            trouble: None,
+            user: "branch7".to_owned(),
+            heard_at: NOW - 600,
+            word: serde_json::from_value(word).expect("a word"),
+        }
+    };
+    let fleet = |change: &dyn Fn(&mut FleetStatus)| {
+        with(|status| {
+            let mut fleet = FleetStatus::default();
+            change(&mut fleet);
+            status.fleet = Some(fleet);
+        })
+    };
+    let met = |speech| {
+        fleet(&move |it| {
+            it.table = Some(Arc::new(FleetTable {
+                members: vec![collector(speech)],
+                ..FleetTable::default()
+            }));
+        })
+    };
+    vec![
+        (met(Speech::Speaking), &[]),
+        (met(Speech::Silent), &[K::SilentCollector]),
+        (
+            fleet(&|it| it.why = Some("no stream".to_owned())),
+            &[K::LastWords],
+        ),
+        (
+            fleet(&|it| it.unread = Some("no right".to_owned())),
+            &[K::LastWords],
+        ),
+    ]
+}
+
 #[test]
 fn the_verdict_is_that_of_the_worst_that_is_found() {
     let both_down = {
@@ -309,7 +356,7 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
         (wrong_books, &[K::Books]),
     ];
     let mut met = std::collections::BTreeSet::new();
-    let more = trunks().into_iter().chain(leases());
+    let more = trunks().into_iter().chain(leases()).chain(fleets());
     for (status, kinds) in table.into_iter().chain(let_in()).chain(more) {
         let found: Vec<FindingKind> = status.todo.iter().map(|todo| todo.kind).collect();
         assert_eq!(found, kinds, "{status:?}");

@@ -1,9 +1,9 @@
 //! Calls that another sender may have settled, and the outcomes that the stream is to be told.
 //!
-//! A remade call is ready and held back: its `not_before` is [`HELD`], which no index of calls to
+//! A remade call is ready and held back: its `not_before` is `HELD`, which no index of calls to
 //! be sent knows, and its row stands in `remade` until it is ready no more. It is of a round of
 //! looking, the next one where a round is under way. Of the rounds before, and of the one under way
-//! those that began at [`Looked::since`] or later, all have been looked for, and go out newest
+//! those that began at `Looked::since` or later, all have been looked for, and go out newest
 //! first.
 
 use super::meta;
