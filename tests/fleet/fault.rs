@@ -34,6 +34,8 @@ pub enum FleetFault {
     ClusterRestarted,
     LinesClosed,
     LinesSilent,
+    ClusterAway,
+    CrmAway,
 }
 
 impl FleetFault {
@@ -60,6 +62,9 @@ impl FleetFault {
         Self::NodeDiskFull,
     ];
 
+    /// Long ones, which come alone.
+    pub const OUTAGES: [Self; 2] = [Self::ClusterAway, Self::CrmAway];
+
     /// As the table has it.
     pub const fn words(self) -> &'static str {
         match self {
@@ -79,6 +84,8 @@ impl FleetFault {
             Self::ClusterRestarted => "cluster: kill -9, started",
             Self::LinesClosed => "lines to brokers: closed",
             Self::LinesSilent => "lines to brokers: silent",
+            Self::ClusterAway => "cluster: away",
+            Self::CrmAway => "CRM: away",
         }
     }
 }
@@ -120,6 +127,9 @@ pub async fn strike(
         | FleetFault::ClusterRestarted
         | FleetFault::LinesClosed
         | FleetFault::LinesSilent => of_brokers(stage, fault, random).await,
+        FleetFault::ClusterAway | FleetFault::CrmAway => {
+            unreachable!("outages come alone, by a plan of their own")
+        }
     }
 }
 
@@ -323,7 +333,7 @@ async fn cut_lines(stage: &FleetStage, cable: Cable, random: &mut SeededRandom) 
 }
 
 /// Waits until calls that are given now are confirmed by brokers, and each company sends again.
-async fn flows(stage: &FleetStage) {
+pub async fn flows(stage: &FleetStage) {
     let accepted: Vec<u64> = stage.companies.iter().map(Company::accepted).collect();
     let mut made = Vec::new();
     for driver in &stage.drivers {

@@ -17,6 +17,7 @@ mod driver;
 mod fault;
 mod ledger;
 mod line;
+mod outage;
 #[path = "../e2e/program.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part of it")]
 mod program;
@@ -28,6 +29,7 @@ mod unit;
 use callbridge_testbed::{broker, calls, expected, wait};
 
 use self::fault::{FleetFault, strike};
+use self::outage::outages;
 use self::random::SeededRandom;
 use self::stage::{FleetStage, Wishes};
 use self::table::FaultTable;
@@ -35,14 +37,22 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 const USAGE: &str = "fleet: --minutes M (30), --calls N (20000), --seed S (1), --alone (one sender \
-                     for each token in place of two)";
+                     for each token in place of two), --outages (in place of all that may die: no \
+                     broker for ten minutes, then no CRM for an hour, of 80 minutes; 6000 calls)";
 
 fn wishes() -> Option<Wishes> {
+    let outages = std::env::args().any(|word| word == "--outages");
+    let (minutes, calls) = if outages {
+        (80.0, 6_000)
+    } else {
+        (30.0, 20_000)
+    };
     let mut wishes = Wishes {
-        minutes: 30.0,
-        calls: 20_000,
+        minutes,
+        calls,
         seed: 1,
         senders: 2,
+        outages,
     };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -51,6 +61,7 @@ fn wishes() -> Option<Wishes> {
             "--calls" => wishes.calls = words.next()?.parse().ok()?,
             "--seed" => wishes.seed = words.next()?.parse().ok()?,
             "--alone" => wishes.senders = 1,
+            "--outages" => {}
             _ => return None,
         }
     }
@@ -94,10 +105,14 @@ async fn run(wishes: Wishes) -> bool {
             let random = SeededRandom::new(wishes.seed.wrapping_mul(1_000_003) + salt);
             lane(&stage, kinds, random, end, &table)
         };
-        tokio::join!(
-            lane(&FleetFault::OF_PROCESSES, 1),
-            lane(&FleetFault::OF_BROKERS, 2)
-        );
+        if wishes.outages {
+            outages(&stage, wishes.time(), &table).await;
+        } else {
+            tokio::join!(
+                lane(&FleetFault::OF_PROCESSES, 1),
+                lane(&FleetFault::OF_BROKERS, 2)
+            );
+        }
         stage.mend().await;
         drained = stage.drained().await;
     };
@@ -106,7 +121,12 @@ async fn run(wishes: Wishes) -> bool {
     if !drained {
         wrong.push("nothing moved any more before all calls were journaled".to_owned());
     }
-    wrong.extend(table.unhit());
+    wrong.extend(if wishes.outages {
+        table.unhit(&FleetFault::OUTAGES)
+    } else {
+        let kinds = [FleetFault::OF_PROCESSES, FleetFault::OF_BROKERS].concat();
+        table.unhit(&kinds)
+    });
     print!("{}", table.show(found, stage.fullest()));
     wrong.iter().for_each(|words| println!("WRONG  {words}"));
     stage.end().await;

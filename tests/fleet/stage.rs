@@ -37,6 +37,8 @@ pub struct Wishes {
     pub seed: u64,
     /// Senders of a token.
     pub senders: usize,
+    /// Long outages in place of everything that may die.
+    pub outages: bool,
 }
 
 impl Wishes {

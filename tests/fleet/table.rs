@@ -18,16 +18,14 @@ impl FaultTable {
         all.entry(fault).or_default().push(outcome);
     }
 
-    /// Kinds that never found a call in hand: what they do to one was not tried.
-    pub fn unhit(&self) -> Vec<String> {
+    /// Those of `kinds` that never found a call in hand: what they do to one was not tried.
+    pub fn unhit(&self, kinds: &[FleetFault]) -> Vec<String> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let kinds = FleetFault::OF_PROCESSES.iter();
-        let kinds = kinds.chain(&FleetFault::OF_BROKERS);
         let hit = |kind: &&FleetFault| {
             let outcomes = all.get(kind).into_iter().flatten();
             { outcomes }.any(|it| it.in_hand > 0)
         };
-        kinds
+        (kinds.iter())
             .filter(|kind| !hit(kind))
             .map(|kind| format!("{} never met a call in hand", kind.words()))
             .collect()
