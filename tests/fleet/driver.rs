@@ -13,7 +13,7 @@ use serde_json::json;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -152,7 +152,8 @@ impl StreamDriver {
         }
     }
 
-    /// Publishes the first of those that wait; false when the line is no good.
+    /// Publishes the first of those that wait; false when the line is no good. What was confirmed
+    /// until then is over: a cluster that was cut may keep the last confirms for long.
     async fn publish(
         &self,
         channel: &Channel,
@@ -160,28 +161,29 @@ impl StreamDriver {
         random: &mut SeededRandom,
     ) -> bool {
         let batch = waiting.len().min(BATCH);
+        let taken = AtomicUsize::new(0);
         let publishing = async {
             let mut confirms = Vec::new();
             for call in waiting.iter().take(batch) {
                 if random.below(100) < TWICE {
-                    let _ = self.send(channel, call).await?.await;
+                    self.send(channel, call).await?;
                 }
                 confirms.push(self.send(channel, call).await?);
             }
             for confirm in confirms {
                 if !matches!(confirm.await?, Confirmation::Ack(None)) {
-                    return Ok(false);
+                    break;
                 }
+                taken.fetch_add(1, Ordering::Relaxed);
             }
-            Ok::<bool, lapin::Error>(true)
+            Ok::<(), lapin::Error>(())
         };
-        let taken = matches!(timeout(ANSWERS_WITHIN, publishing).await, Ok(Ok(true)));
-        if taken {
-            waiting.drain(..batch);
-            let batch = u64::try_from(batch).expect("few");
-            self.confirmed.fetch_add(batch, Ordering::Relaxed);
-        }
-        taken
+        let _ = timeout(ANSWERS_WITHIN, publishing).await;
+        let taken = taken.into_inner();
+        waiting.drain(..taken);
+        let confirmed = u64::try_from(taken).expect("few");
+        self.confirmed.fetch_add(confirmed, Ordering::Relaxed);
+        taken == batch
     }
 
     async fn send(

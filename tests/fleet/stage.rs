@@ -69,7 +69,9 @@ impl FleetStage {
         let mut companies = Vec::new();
         for number in 0..COMPANIES {
             let company = Company::set(number, &brokers, wishes.senders).await;
-            cluster.make_stream(&company.stream).await;
+            for stream in [company.stream.clone(), format!("{}.words", company.stream)] {
+                cluster.make_stream(&stream).await;
+            }
             for sender in &company.senders {
                 cluster.tell(&format!("disk {} {DISK}", sender.unit.place.path("state")));
             }
