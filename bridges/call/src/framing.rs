@@ -1,4 +1,5 @@
-//! Where one message ends and the next begins, in the words that every splitter uses.
+//! Where one message ends and the next begins, in the words that every splitter uses; and the
+//! buffer in which the bytes of a stream wait for the rest of their message.
 
 /// A message longer than this is not kept: it is stepped over to the next, and counted.
 pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
@@ -35,5 +36,103 @@ impl FrameStep {
         match self {
             Self::Message { used, .. } | Self::TooLong { used, .. } | Self::More { used } => used,
         }
+    }
+}
+
+/// Bytes that came in and were not given out yet. They are read straight into it
+/// ([`space`](Self::space) and [`filled`](Self::filled)) and lent out from there; how they are cut
+/// into pieces is not seen. It grows to what waits in it and one piece.
+#[derive(Debug, Default)]
+pub struct ReadBuffer {
+    bytes: Vec<u8>,
+    /// `bytes[start..end]` waits.
+    start: usize,
+    end: usize,
+}
+
+impl ReadBuffer {
+    /// Room for at least `bytes` more; say with [`filled`](Self::filled) how many came in.
+    pub fn space(&mut self, bytes: usize) -> &mut [u8] {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+        if self.bytes.len() - self.end < bytes && self.start > 0 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        if self.bytes.len() - self.end < bytes {
+            self.bytes.resize(self.end + bytes, 0);
+        }
+        &mut self.bytes[self.end..]
+    }
+
+    /// The first `bytes` of [`space`](Self::space) hold what came in.
+    pub fn filled(&mut self, bytes: usize) {
+        self.end = self.bytes.len().min(self.end + bytes);
+    }
+
+    /// Takes a piece by copying it.
+    pub fn push(&mut self, piece: &[u8]) {
+        self.space(piece.len())[..piece.len()].copy_from_slice(piece);
+        self.filled(piece.len());
+    }
+
+    /// What waits.
+    #[inline]
+    pub fn waiting(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    /// How many bytes wait.
+    pub const fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Nothing waits.
+    pub const fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// The first `bytes` of what waits, lent out for the last time: the rest waits on. All of it,
+    /// where no more waits.
+    #[inline]
+    pub fn take(&mut self, bytes: usize) -> &[u8] {
+        let from = self.start;
+        self.start = self.end.min(from.saturating_add(bytes));
+        &self.bytes[from..self.start]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_taken_waits_through_every_move_of_the_buffer() {
+        let mut buffer = ReadBuffer::default();
+        assert!(buffer.is_empty());
+        let (mut given, mut taken) = (Vec::new(), Vec::new());
+        for round in 0..200_u8 {
+            let piece = vec![round; usize::from(round % 17)];
+            given.extend_from_slice(&piece);
+            buffer.push(&piece);
+            taken.extend_from_slice(buffer.take(usize::from(round % 13)));
+            assert_eq!([taken.as_slice(), buffer.waiting()].concat(), given);
+            assert_eq!(buffer.len(), given.len() - taken.len());
+        }
+        taken.extend_from_slice(buffer.take(usize::MAX));
+        assert_eq!((taken, buffer.is_empty()), (given, true));
+    }
+
+    #[test]
+    fn a_reader_that_keeps_up_needs_room_for_one_piece() {
+        let mut buffer = ReadBuffer::default();
+        for _ in 0..1000 {
+            buffer.space(64)[..10].fill(b'x');
+            buffer.filled(10);
+            buffer.take(9);
+            buffer.take(1);
+        }
+        assert_eq!(buffer.bytes.len(), 64);
     }
 }

@@ -10,7 +10,7 @@
 //! | [`units`] | times, ids and durations as types |
 //! | [`event`] | [`PbxEvent`], [`ChannelEvent`], [`Cdr`]: what comes in |
 //! | [`decoded`] | what became of one message: an event, nothing, or why it cannot be read |
-//! | [`framing`] | where a message ends, in the words of every splitter |
+//! | [`framing`] | where a message ends, in the words of every splitter; the buffer before it |
 //! | [`timeline`] | what happened in it, small enough to be kept and enough to draw |
 //! | [`call`] | [`FinishedCall`]: what goes out |
 //! | [`trunk`] | which channel names belong to which trunk |

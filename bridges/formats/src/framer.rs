@@ -2,7 +2,7 @@
 
 use crate::format::Format;
 use crate::split::FormatSplitter;
-use callbridge_call::framing::FrameStep;
+use callbridge_call::framing::{FrameStep, ReadBuffer};
 
 /// What a [`Framer`] gives out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,10 +22,7 @@ pub enum Frame<'a> {
 #[derive(Debug)]
 pub struct Framer {
     splitter: FormatSplitter,
-    buffer: Vec<u8>,
-    /// `buffer[start..end]` came in and was not given out yet.
-    start: usize,
-    end: usize,
+    buffer: ReadBuffer,
     position: u64,
 }
 
@@ -40,37 +37,24 @@ impl Framer {
         let splitter = FormatSplitter::new(format.framing());
         Self {
             splitter,
-            buffer: Vec::new(),
-            start: 0,
-            end: 0,
+            buffer: ReadBuffer::default(),
             position,
         }
     }
 
     /// Room for at least `bytes` more; say with [`filled`](Self::filled) how many came in.
     pub fn space(&mut self, bytes: usize) -> &mut [u8] {
-        if self.start == self.end {
-            (self.start, self.end) = (0, 0);
-        }
-        if self.buffer.len() - self.end < bytes && self.start > 0 {
-            self.buffer.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-        }
-        if self.buffer.len() - self.end < bytes {
-            self.buffer.resize(self.end + bytes, 0);
-        }
-        &mut self.buffer[self.end..]
+        self.buffer.space(bytes)
     }
 
     /// The first `bytes` of [`space`](Self::space) hold what came in.
     pub fn filled(&mut self, bytes: usize) {
-        self.end = self.buffer.len().min(self.end + bytes);
+        self.buffer.filled(bytes);
     }
 
     /// Takes a piece by copying it.
     pub fn push(&mut self, piece: &[u8]) {
-        self.space(piece.len())[..piece.len()].copy_from_slice(piece);
-        self.filled(piece.len());
+        self.buffer.push(piece);
     }
 
     /// The next message that is whole; `None` until more has come in.
@@ -92,19 +76,16 @@ impl Framer {
 
     /// How many bytes wait for the rest of their message.
     pub const fn pending(&self) -> usize {
-        self.end - self.start
+        self.buffer.len()
     }
 
     fn advance(&mut self, at_end: bool) -> Option<Frame<'_>> {
-        let base = self.start;
-        let step = self.splitter.step(&self.buffer[base..self.end], at_end);
+        let step = self.splitter.step(self.buffer.waiting(), at_end);
         let used = step.used();
-        self.start += used;
         self.position += used as u64;
+        let taken = self.buffer.take(used);
         match step {
-            FrameStep::Message { from, to, .. } => {
-                Some(Frame::Message(&self.buffer[base + from..base + to]))
-            }
+            FrameStep::Message { from, to, .. } => Some(Frame::Message(&taken[from..to])),
             FrameStep::TooLong { bytes, .. } => Some(Frame::TooLong { bytes }),
             FrameStep::More { .. } => None,
         }

@@ -10,6 +10,7 @@
 //! the line: a socket that is read from its first byte on has no other way to fall out of step.
 
 use crate::headers::header;
+use callbridge_call::framing::ReadBuffer;
 
 /// A block of headers of the socket itself has three or four short lines.
 const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -51,10 +52,7 @@ pub struct NoFrame {
 /// Gathers bytes as they come, however they are cut, and lends out whole frames.
 #[derive(Debug, Default)]
 pub struct FrameReader {
-    buffer: Vec<u8>,
-    /// `buffer[start..end]` came in and was not given out yet.
-    start: usize,
-    end: usize,
+    buffer: ReadBuffer,
     /// Bytes of a body that is too long, still to come.
     skip: u64,
 }
@@ -68,22 +66,17 @@ struct Parts {
 impl FrameReader {
     /// Room for at least `bytes` more; say with [`filled`](Self::filled) how many came in.
     pub fn space(&mut self, bytes: usize) -> &mut [u8] {
-        if self.start == self.end {
-            (self.start, self.end) = (0, 0);
-        }
-        if self.buffer.len() - self.end < bytes && self.start > 0 {
-            self.buffer.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-        }
-        if self.buffer.len() - self.end < bytes {
-            self.buffer.resize(self.end + bytes, 0);
-        }
-        &mut self.buffer[self.end..]
+        self.buffer.space(bytes)
     }
 
     /// The first `bytes` of [`space`](Self::space) hold what came in.
     pub fn filled(&mut self, bytes: usize) {
-        self.end = self.buffer.len().min(self.end + bytes);
+        self.buffer.filled(bytes);
+    }
+
+    /// Takes a piece by copying it.
+    pub fn push(&mut self, piece: &[u8]) {
+        self.buffer.push(piece);
     }
 
     /// The next whole frame; `None` until more has come in.
@@ -92,30 +85,25 @@ impl FrameReader {
     /// When the bytes are of no event socket: nothing can be made of what follows.
     #[allow(clippy::should_implement_trait, reason = "lends from its own buffer")]
     pub fn next(&mut self) -> Result<Option<FrameRead<'_>>, NoFrame> {
-        let there = self.end - self.start;
-        if self.skip > 0 {
-            let now = there.min(usize::try_from(self.skip).unwrap_or(usize::MAX));
-            self.start += now;
-            self.skip -= now as u64;
-        }
-        let waiting = &self.buffer[self.start..self.end];
-        let blank = waiting.iter().take_while(|it| matches!(it, b'\n' | b'\r'));
-        self.start += blank.count();
-        let Some(parts) = parts(&self.buffer[self.start..self.end])? else {
+        let skip = usize::try_from(self.skip).unwrap_or(usize::MAX);
+        self.skip -= self.buffer.take(skip).len() as u64;
+        let waiting = self.buffer.waiting().iter();
+        let blank = waiting.take_while(|it| matches!(it, b'\n' | b'\r')).count();
+        self.buffer.take(blank);
+        let Some(parts) = parts(self.buffer.waiting())? else {
             return Ok(None);
         };
-        let body_start = self.start + parts.head_end;
         if parts.body > BODY_BYTES_MAX {
-            (self.start, self.skip) = (body_start, parts.body);
+            self.buffer.take(parts.head_end);
+            self.skip = parts.body;
             return Ok(Some(FrameRead::TooLong));
         }
         let length = usize::try_from(parts.body).unwrap_or(usize::MAX);
-        if self.end - body_start < length {
+        if self.buffer.len() - parts.head_end < length {
             return Ok(None);
         }
-        let head = &self.buffer[self.start..body_start];
-        let body = &self.buffer[body_start..body_start + length];
-        self.start = body_start + length;
+        let frame = self.buffer.take(parts.head_end + length);
+        let (head, body) = frame.split_at(parts.head_end);
         Ok(Some(FrameRead::Frame(SocketFrame { head, body })))
     }
 }
@@ -161,8 +149,7 @@ mod tests {
     fn read(pieces: &[&[u8]]) -> Result<Vec<String>, NoFrame> {
         let (mut reader, mut all) = (FrameReader::default(), Vec::new());
         for piece in pieces {
-            reader.space(piece.len())[..piece.len()].copy_from_slice(piece);
-            reader.filled(piece.len());
+            reader.push(piece);
             while let Some(read) = reader.next()? {
                 all.push(match read {
                     FrameRead::Frame(frame) => {
