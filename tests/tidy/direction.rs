@@ -3,6 +3,7 @@
 //! A change that reaches upstream is found here, or does not compile.
 
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -115,8 +116,8 @@ fn rust_files(path: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-#[test]
-fn no_crate_uses_one_that_comes_after_it() {
+/// Each crate and those of ours that it uses; what tests alone use is in no program.
+fn crates() -> Vec<(String, Vec<String>)> {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut metadata = Command::new(cargo);
@@ -131,18 +132,71 @@ fn no_crate_uses_one_that_comes_after_it() {
     let output = metadata.output().expect("cargo runs");
     let told: Value = serde_json::from_slice(&output.stdout).expect("the crates as JSON");
     let packages = told["packages"].as_array().expect("packages");
-    let mut all = Vec::new();
-    for package in packages {
-        let name = package["name"].as_str().expect("a name");
+    let uses = |package: &Value| {
         let used = package["dependencies"].as_array().expect("dependencies");
-        // What tests alone use is in no program.
         let used = used.iter().filter(|it| it["kind"].is_null());
         let used = used.filter_map(|it| it["name"].as_str());
         let ours = used.filter(|it| it.starts_with("callbridge"));
-        all.extend(faults(&CRATES, name, ours));
+        let name = package["name"].as_str().expect("a name");
+        (name.to_owned(), ours.map(str::to_owned).collect())
+    };
+    packages.iter().map(uses).collect()
+}
+
+#[test]
+fn no_crate_uses_one_that_comes_after_it() {
+    let crates = crates();
+    let mut all = Vec::new();
+    for (name, used) in &crates {
+        all.extend(faults(&CRATES, name, used.iter().map(String::as_str)));
     }
-    assert_eq!(packages.len(), CRATES.len(), "a crate is gone, or new");
+    assert_eq!(crates.len(), CRATES.len(), "a crate is gone, or new");
     assert!(all.is_empty(), "\n{}\n", all.join("\n"));
+}
+
+/// The rows of ARCHITECTURE.md's table of crates: a crate and what it says that it uses.
+fn told(page: &str) -> BTreeMap<&str, &str> {
+    let rows = page.lines().filter_map(|line| {
+        let mut cells = line.strip_prefix("| `")?.split(" | ");
+        let (_, name) = cells.next()?.strip_suffix('`')?.split_once('/')?;
+        let used = cells.nth(1)?.strip_suffix(" |")?;
+        Some((name, used))
+    });
+    rows.collect()
+}
+
+#[test]
+fn the_table_of_the_crates_says_what_each_uses() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(root.join("ARCHITECTURE.md")).expect("readable text");
+    let table = page.split("## The crates").nth(1).expect("the table");
+    let table = told(table.split("\n## ").next().unwrap_or(table));
+    let mut wrong = Vec::new();
+    for (name, used) in crates() {
+        // The program uses all of them.
+        let Some(name) = name.strip_prefix("callbridge-") else {
+            continue;
+        };
+        let used = used.iter().filter_map(|it| it.strip_prefix("callbridge-"));
+        let mut used: Vec<&str> = used.collect();
+        used.sort_by_key(|it| place(&CRATES, &format!("callbridge-{it}")));
+        let beside = |it: &&&str| !matches!(**it, "call" | "model");
+        let named: Vec<&str> = used.iter().filter(beside).copied().collect();
+        let right = match (used.is_empty(), named.is_empty()) {
+            (true, _) => "nothing".to_owned(),
+            (false, true) => "–".to_owned(),
+            (false, false) => named.join(", "),
+        };
+        let said = table.get(name).copied().unwrap_or("no row");
+        if said != right {
+            wrong.push(format!("{name}: it says {said}; write {right}"));
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "\nARCHITECTURE.md\n{}\n",
+        wrong.join("\n")
+    );
 }
 
 /// Where a module below `root` uses one that comes after it in `order`; `outside` stand above all.
