@@ -1,8 +1,12 @@
 //! The status as Prometheus metrics: in OpenMetrics text for who asks for it, as Prometheus does,
 //! and in the older text format for all others.
 
+mod format;
 mod single;
+mod sources;
 mod trunks;
+
+pub use format::Format;
 
 use crate::Release;
 use callbridge_model::status::{PAUSES, Requests, Status, TROUBLES};
@@ -14,35 +18,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::atomic::AtomicU64;
-
-/// What a scrape is written in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// OpenMetrics 1.0.
-    Open,
-    /// Prometheus text 0.0.4: `promtool check metrics` and older scrapers read no other.
-    Classic,
-}
-
-impl Format {
-    /// The one that this `Accept` header asks for.
-    pub fn of(accept: &str) -> Self {
-        match accept.contains("application/openmetrics-text") {
-            true => Self::Open,
-            false => Self::Classic,
-        }
-    }
-
-    /// The media type of what [`render`] returns.
-    pub const fn content_type(self) -> &'static str {
-        match self {
-            Self::Open => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            Self::Classic => "text/plain; version=0.0.4; charset=utf-8",
-        }
-    }
-}
 
 /// Times that have to be counted where they happen. Cheap to clone; clones share their counts.
 #[derive(Clone, Debug)]
@@ -108,23 +84,6 @@ struct State {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct SourceLabels {
-    source: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Channels {
-    source: String,
-    prefix: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Events {
-    source: String,
-    result: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Webhook {
     event: &'static str,
     result: &'static str,
@@ -166,8 +125,8 @@ pub fn render(seen: &Observed, format: Format) -> String {
     let mut all = Registry::with_prefix("callbridge");
     calls(&mut all, seen);
     budget(&mut all, seen);
-    sources(&mut all, seen);
-    unmatched(&mut all, seen);
+    sources::sources(&mut all, seen);
+    sources::unmatched(&mut all, seen);
     trunks::trunks(&mut all, seen);
     token(&mut all, seen);
     webhooks(&mut all, seen);
@@ -187,28 +146,8 @@ pub fn render(seen: &Observed, format: Format) -> String {
     let _ = encode(&mut text, &all);
     match format {
         Format::Open => text,
-        Format::Classic => classic(&text),
+        Format::Classic => format::classic(&text),
     }
-}
-
-/// The same in the older format: a counter is known by its whole name there, and no mark ends it.
-fn classic(open: &str) -> String {
-    let counters: Vec<&str> = (open.lines())
-        .filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter"))
-        .collect();
-    let mut text = String::with_capacity(open.len());
-    for line in open.lines().filter(|line| *line != "# EOF") {
-        let told = |mark| Some((mark, line.strip_prefix(mark)?.split_once(' ')?));
-        match told("# HELP ").or_else(|| told("# TYPE ")) {
-            Some((mark, (name, words))) if counters.contains(&name) => {
-                let _ = writeln!(text, "{mark}{name}_total {words}");
-            }
-            _ => {
-                let _ = writeln!(text, "{line}");
-            }
-        }
-    }
-    text
 }
 
 fn calls(all: &mut Registry, seen: &Observed) {
@@ -311,87 +250,6 @@ fn directory(all: &mut Registry, seen: &Observed) {
         "News of leads that told something new",
         learned,
     );
-}
-
-fn sources(all: &mut Registry, seen: &Observed) {
-    use callbridge_model::status::SourceState;
-    let (up, last) = (
-        Gauges::<SourceLabels>::default(),
-        Gauges::<SourceLabels>::default(),
-    );
-    let told = Gauges::<SourceLabels>::default();
-    let (events, gaps) = (
-        Counters::<Events>::default(),
-        Counters::<SourceLabels>::default(),
-    );
-    for source in &seen.status.sources {
-        let label = SourceLabels {
-            source: source.name().to_owned(),
-        };
-        up.get_or_create(&label)
-            .set(i64::from(source.state != SourceState::Down));
-        let silent = matches!(source.state, SourceState::Down | SourceState::Connected);
-        told.get_or_create(&label).set(i64::from(!silent));
-        if let Some(at) = source.last_event_at {
-            last.get_or_create(&label).set(at);
-        }
-        gaps.get_or_create(&label).inc_by(source.gaps);
-        for (result, count) in [
-            ("read", source.read),
-            ("skipped", source.skipped),
-            ("repaired", source.repaired),
-            ("unreadable", source.unreadable),
-        ] {
-            let labels = Events {
-                source: source.name().to_owned(),
-                result,
-            };
-            events.get_or_create(&labels).inc_by(count);
-        }
-    }
-    all.register("source_up", "1 while the source is connected or read", up);
-    let help = "1 once an event was heard since the source is connected, or while it is read";
-    all.register("source_heard", help, told);
-    all.register(
-        "source_events",
-        "Messages of a source, by what became of them",
-        events,
-    );
-    let help = "Arrival of the source's last event";
-    all.register("source_last_event_timestamp_seconds", help, last);
-    let newest = Gauges::<SourceLabels>::default();
-    for gap in &seen.status.gaps {
-        let source = seen.status.name_of(&gap.source).to_owned();
-        let gauge = newest.get_or_create(&SourceLabels { source });
-        gauge.set(gauge.get().max(gap.to));
-    }
-    let help = "End of the newest gap of a source, kept over restarts";
-    all.register("last_gap_timestamp_seconds", help, newest);
-    all.register(
-        "gaps",
-        "Times at which events of a source may have been missed",
-        gaps,
-    );
-}
-
-/// Calls over channels that no trunk takes in. The source is the first of their PBX.
-fn unmatched(all: &mut Registry, seen: &Observed) {
-    let channels = Counters::<Channels>::default();
-    for it in &seen.status.unmatched {
-        let of_pbx = |source: &&callbridge_model::status::SourceStatus| {
-            let server = it.pbx.strip_prefix(source.pbx.as_str());
-            !source.catch_up && server.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        let source = seen.status.sources.iter().find(of_pbx);
-        let labels = Channels {
-            source: source.map_or_else(|| it.pbx.clone(), |source| source.name().to_owned()),
-            prefix: it.prefix.clone(),
-        };
-        channels.get_or_create(&labels).inc_by(it.calls);
-    }
-    let help = "Calls with an outside number over channels that no trunk takes in, by what their \
-                names have in common";
-    all.register("unmatched_channels", help, channels);
 }
 
 /// What became of failed calls, and what leads show.
