@@ -8,7 +8,7 @@ use crate::shell::PageShell;
 use askama::Template;
 use callbridge_model::Status;
 use callbridge_model::status::fleet::Speech;
-use callbridge_model::status::{FindingKind, OverallState, SourceState, Todo};
+use callbridge_model::status::{FindingKind, Lease, LeasePhase, OverallState, SourceState, Todo};
 
 /// Slots that are drawn one by one.
 const SLOTS_MAX: u32 = 120;
@@ -227,6 +227,16 @@ fn books(status: &Status) -> Vec<Book> {
 }
 
 impl TodaySheet<'_> {
+    /// Whether requests leave from here, and since or until when.
+    fn lease(&self, lease: &Lease) -> String {
+        let (key, at) = match lease.state {
+            LeasePhase::Holding => ("lease.holding", lease.since),
+            LeasePhase::Silent => ("lease.silent", lease.silent_until.unwrap_or(lease.since)),
+            LeasePhase::Standby => ("lease.standby", lease.since),
+        };
+        self.c.with(key, self.c.moment(at))
+    }
+
     fn today(&self) -> u64 {
         total(&self.figures.today)
     }

@@ -1,7 +1,8 @@
 //! What is done with letters: some or all, dry first, ten thousand at once, and refused input.
 
 use crate::client::{Answered, Browser, Manner, Served};
-use crate::fake::{Fake, letter, morning};
+use crate::fake::Fake;
+use crate::morning::{letter, morning};
 use callbridge_page::backend::LetterAction;
 use callbridge_page::role::PageRole;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! Live parts: they say when to look again, to so many and no more, and end with the page.
 
 use crate::client::{Browser, Manner, Served};
-use crate::fake::{Fake, morning};
+use crate::fake::Fake;
+use crate::morning::morning;
 use callbridge_page::role::PageRole;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

@@ -5,5 +5,6 @@ mod fake;
 mod fleet;
 mod letters;
 mod live;
+mod morning;
 mod security;
 mod views;

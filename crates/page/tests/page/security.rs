@@ -1,7 +1,8 @@
 //! Who gets in and what is done for whom: each way round the door, tried.
 
 use crate::client::{Browser, Manner, PASSWORD, Served, password_line};
-use crate::fake::{Fake, Known, morning};
+use crate::fake::{Fake, Known};
+use crate::morning::morning;
 use callbridge_page::role::PageRole;
 use std::sync::Arc;
 

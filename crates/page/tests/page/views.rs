@@ -1,8 +1,10 @@
 //! Every view: in three languages, with hostile names, for a role that may only look.
 
 use crate::client::{Manner, Served};
-use crate::fake::{Fake, morning};
+use crate::fake::Fake;
+use crate::morning::morning;
 use callbridge_model::clock;
+use callbridge_model::status::{Lease, LeasePhase};
 use callbridge_page::role::PageRole;
 use std::sync::Arc;
 
@@ -131,6 +133,35 @@ async fn today_says_first_whether_all_is_well() {
         "{page}"
     );
     assert_eq!(page.matches("<li class=\"taken\">").count(), 23);
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn today_says_of_one_of_several_machines_whether_it_sends() {
+    let fake = Fake::new(morning("Savdo", 1_795_158_000));
+    let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
+    let mut anna = served.visitor(PageRole::Admin).await;
+    let phases = [
+        (LeasePhase::Holding, None, "Savdo</bdi> · sends since "),
+        (
+            LeasePhase::Silent,
+            Some(1_795_158_107),
+            "Savdo</bdi> · silent until ",
+        ),
+        (LeasePhase::Standby, None, "Savdo</bdi> · stands by since "),
+    ];
+    for (state, silent_until, words) in phases {
+        let lease = fake.known().status.lease.take().expect("one of several");
+        fake.known().status.lease = Some(Lease {
+            state,
+            silent_until,
+            ..lease
+        });
+        let page = anna.get("/").await.body;
+        assert!(page.contains(words), "{words}: {page}");
+    }
+    fake.known().status.lease = None;
+    assert!(!anna.get("/").await.body.contains("<dt>Lease</dt>"));
     served.stop().await;
 }
 

@@ -1,0 +1,306 @@
+//! What the daemon in memory knows on an ordinary morning.
+
+use crate::fake::Known;
+use callbridge_model::Status;
+use callbridge_model::status::{
+    Backlog, Books, BudgetStatus, Lease, LeasePhase, SourceGap, SourceState, SourceStatus, Token,
+    Unmatched,
+};
+use callbridge_page::backend::*;
+use std::collections::BTreeMap;
+
+/// An ordinary morning, with everything that a view can show in it. `name` stands wherever a PBX
+/// or the CRM has the word; `now` is when it is.
+pub fn morning(name: &str, now: i64) -> Known {
+    Known {
+        status: status(name, now),
+        figures: figures(now),
+        open: vec![
+            OpenCallView {
+                linkedid: name.to_owned(),
+                pbx: "office".to_owned(),
+                since: now - 95,
+                answered_at: Some(now - 80),
+                trunk: Some(name.to_owned()),
+                phone: Some("+998901110009".to_owned()),
+                extensions: vec![name.to_owned()],
+            },
+            OpenCallView {
+                linkedid: "2".to_owned(),
+                pbx: "office".to_owned(),
+                since: now - 7,
+                answered_at: None,
+                trunk: Some("city".to_owned()),
+                phone: None,
+                extensions: vec!["101".to_owned(), "102".to_owned()],
+            },
+        ],
+        calls: (0..120).map(|n| call(name, now, n)).collect(),
+        letters: (1..=60).map(|id| (id, letter(name, now, id))).collect(),
+        numbers: numbers(name, now),
+        given: vec![GivenLead {
+            phone: "+998901234567".to_owned(),
+            lead_id: 4001,
+            at: now - 3600,
+            who: name.to_owned(),
+        }],
+        missed: missed(name, now),
+        employees: employees(name),
+        pbx: pbx(name, now),
+        findings: findings(name),
+        ..Known::default()
+    }
+}
+
+fn status(name: &str, now: i64) -> Status {
+    let source = |label: &str, state, at| SourceStatus {
+        url: "ami://callbridge@192.0.2.10:5038".to_owned(),
+        label: label.to_owned(),
+        pbx: "office".to_owned(),
+        state,
+        last_event_at: Some(at),
+        read: 48_213,
+        gaps: 2,
+        connected_since: Some(now - 90_000),
+        ..SourceStatus::default()
+    };
+    let mut down = source(name, SourceState::Down, now - 1500);
+    down.why = Some(format!("connection refused by {name}"));
+    down.down_since = Some(now - 1500);
+    Status {
+        books: Books {
+            finished: 12_540,
+            journaled: 12_480,
+            dead: 60,
+            internal: 310,
+            skipped: 25,
+            ..Books::default()
+        },
+        budget: BudgetStatus {
+            limit: 60,
+            window_sec: 60,
+            used: 23,
+            next_free_in_ms: 0,
+        },
+        backlog: Backlog {
+            calls: 3,
+            drain_sec: 4,
+            sought: 0,
+        },
+        sources: vec![source("office/ami", SourceState::Up, now - 4), down],
+        fleet: Some(crate::fleet::fleet(name, now)),
+        lease: Some(Lease {
+            name: name.to_owned(),
+            state: LeasePhase::Holding,
+            since: now - 640,
+            ..Lease::default()
+        }),
+        token: Token {
+            state: "ok".to_owned(),
+            company: Some(name.to_owned()),
+            application: Some("callbridge".to_owned()),
+            expires_at: Some(now + 40 * 86_400),
+            grants: vec!["calls:write:all".to_owned(), "leads:read:all".to_owned()],
+            ..Token::default()
+        },
+        version: "0.1.0".to_owned(),
+        at: now,
+        state: "/var/lib/callbridge/office".to_owned(),
+        last_call_at: Some(now - 64),
+        letters: BTreeMap::from([("failed".to_owned(), 40), ("no_lead".to_owned(), 20)]),
+        gaps: vec![SourceGap {
+            source: "ami://callbridge@192.0.2.10:5038".to_owned(),
+            from: now - 7200,
+            to: now - 6900,
+            filled: true,
+        }],
+        unmatched: vec![Unmatched {
+            prefix: name.to_owned(),
+            calls: 12,
+            last_at: now - 600,
+            pbx: "office".to_owned(),
+        }],
+        ..Status::default()
+    }
+    .judged()
+}
+
+fn outcomes(n: u64) -> Outcomes {
+    Outcomes {
+        journaled: n,
+        waiting: n / 9,
+        letters: n / 12,
+        discarded: n / 30,
+        forwarded: 0,
+    }
+}
+
+fn figures(now: i64) -> Figures {
+    let hour = [
+        0, 0, 0, 1, 0, 2, 5, 14, 32, 41, 38, 29, 18, 22, 36, 40, 31, 20, 9, 4, 2, 1, 0, 3,
+    ];
+    let bar = |at: usize, count: usize, step: i64, n: u64| Bar {
+        from: now - now.rem_euclid(3600) - step * i64::try_from(count - 1 - at).expect("few"),
+        outcomes: outcomes(n),
+    };
+    let day = [180, 231, 244, 219, 252, 61, 212];
+    Figures {
+        today: outcomes(212),
+        hours: hour
+            .iter()
+            .enumerate()
+            .map(|(at, n)| bar(at, 24, 3600, *n))
+            .collect(),
+        days: day
+            .iter()
+            .enumerate()
+            .map(|(at, n)| bar(at, 7, 86_400, *n))
+            .collect(),
+        confirmed_median_sec: Some(2.4),
+        confirmed_p95_sec: Some(11.0),
+    }
+}
+
+fn call(name: &str, now: i64, n: u32) -> CallLine {
+    let states = [
+        "submitted",
+        "journaled",
+        "journaled",
+        "dead",
+        "journaled",
+        "parked",
+    ];
+    let state = states[n as usize % states.len()];
+    CallLine {
+        uuid: format!("0190b7c4-0000-7000-8000-{n:012}"),
+        started_at: now - 64 - i64::from(n) * 733,
+        direction: if n.is_multiple_of(3) {
+            "OUTBOUND"
+        } else {
+            "INBOUND"
+        }
+        .to_owned(),
+        phone: (n % 11 != 5).then(|| format!("+99890{:07}", 1_110_000 + n)),
+        trunk: Some(if n == 0 { name } else { "city" }.to_owned()),
+        employee: (!n.is_multiple_of(4)).then(|| (101 + n % 7).to_string()),
+        answered: !n.is_multiple_of(4),
+        talk_sec: 12 + n * 13,
+        state: state.to_owned(),
+        reason: match state {
+            "dead" => Some("failed".to_owned()),
+            "parked" => Some("no_lead".to_owned()),
+            _ => None,
+        },
+    }
+}
+
+pub fn letter(name: &str, now: i64, id: u64) -> LetterView {
+    let reason = if id.is_multiple_of(3) {
+        "no_lead"
+    } else {
+        "failed"
+    };
+    LetterView {
+        id,
+        uuid: Some(format!("0190b7c4-0000-7000-8000-{id:012}")),
+        reason: reason.to_owned(),
+        message: format!("lead 4001 does not exist in the company: {name}"),
+        hint: "callbridge dead retry ID --lead LEAD".to_owned(),
+        parked: reason == "no_lead",
+        since: now - 5000,
+        started_at: Some(now - 5200 - i64::try_from(id).expect("few") * 60),
+        phone: Some(format!("+99890{:07}", 2_220_000 + id)),
+        extension: Some(name.to_owned()),
+        lead_id: Some(4001),
+        employee_id: None,
+        acts: vec![(now - 60, name.to_owned(), format!("retried: {name}"))],
+        json: serde_json::json!({"id": id, "message": name}).to_string(),
+    }
+}
+
+fn numbers(name: &str, now: i64) -> Vec<NumberView> {
+    let one = |phone: &str, calls: u64| NumberView {
+        phone: phone.to_owned(),
+        calls,
+        first_at: now - 90_000,
+        last_at: now - 1200,
+        newest: (0..3).map(|n| call(name, now, n)).collect(),
+    };
+    vec![
+        one("+998935550101", 7),
+        one("+998935550102", 1),
+        one(name, 2),
+    ]
+}
+
+fn missed(name: &str, now: i64) -> Vec<MissedView> {
+    let one = |phone: &str, trunk: &str, ago: i64, tries: u64| MissedView {
+        phone: phone.to_owned(),
+        lead_id: (tries > 1).then_some(4001),
+        trunk: trunk.to_owned(),
+        first_at: now - ago,
+        last_at: now - ago / 3,
+        tries,
+    };
+    vec![
+        one("+998971234567", "city", 100_000, 6),
+        one("+998901110123", "mobile", 20_000, 2),
+        one("+998339998877", "city", 1_260, 1),
+        one(name, name, 300, 1),
+    ]
+}
+
+fn employees(name: &str) -> Vec<EmployeeFigures> {
+    let one = |extension: Option<&str>, answered: u64, missed: u64| EmployeeFigures {
+        extension: extension.map(str::to_owned),
+        employee_id: (answered > 0).then_some(501),
+        answered,
+        missed,
+        outbound: answered / 2,
+        talk_sec: answered * 143,
+        wait_sec: (answered > 0).then_some(8.4),
+        call_back_sec: (missed > 0).then_some(1260.0),
+    };
+    vec![
+        one(Some("101"), 48, 3),
+        one(Some("102"), 39, 11),
+        one(Some("103"), 22, 0),
+        one(Some(name), 5, 2),
+        one(None, 0, 9),
+    ]
+}
+
+fn pbx(name: &str, now: i64) -> PbxView {
+    let trunk = |name: &str, today: u64, last_at: Option<i64>| TrunkView {
+        name: name.to_owned(),
+        today,
+        last_at,
+    };
+    PbxView {
+        trunks: vec![
+            trunk("city", 188, Some(now - 64)),
+            trunk("mobile", 24, Some(now - 800)),
+            trunk(name, 0, None),
+        ],
+        channels: vec!["PJSIP/citty".to_owned(), name.to_owned()],
+        extensions: vec![("117".to_owned(), 9), (name.to_owned(), 2)],
+    }
+}
+
+fn findings(name: &str) -> Vec<CheckFinding> {
+    let one = |what: &str, result: &str, todo: &str| CheckFinding {
+        what: what.to_owned(),
+        result: result.to_owned(),
+        found: format!("it says: {name}"),
+        todo: todo.to_owned(),
+    };
+    vec![
+        one("PBX office/ami", "ok", ""),
+        one(
+            "trunk city",
+            "doubt",
+            "compare the name with `pjsip show endpoints`",
+        ),
+        one(name, "failed", name),
+    ]
+}
