@@ -307,4 +307,39 @@ mod tests {
         claim.received(at(151.0), garbage(true));
         assert_eq!(claim.phase(at(151.0)), LeasePhase::Standby);
     }
+
+    #[test]
+    fn an_older_tick_that_comes_late_takes_no_leave_away() {
+        let mut claim = Claim::new(TERMS);
+        fed(&mut claim, 3, 150);
+        claim.publishing(at(151.0), tick(1_001));
+        claim.publishing(at(152.0), tick(1_002));
+        claim.received(at(153.0), delivered(901, 1_002));
+        claim.received(at(153.0), delivered(902, 1_001));
+        assert_eq!(claim.leave(at(153.0)), Some(at(162.0)));
+        assert_eq!(claim.next_change(at(153.0)), Some(at(162.0)));
+        assert_eq!(
+            claim.next_change(at(162.0)),
+            None,
+            "a standby waits for a tick"
+        );
+    }
+
+    #[test]
+    fn of_many_ticks_that_never_came_back_the_oldest_are_taken_for_anothers() {
+        let mut claim = Claim::new(TERMS);
+        fed(&mut claim, 3, 150);
+        for number in 0..=KNOWN_MAX as u128 {
+            claim.publishing(at(151.0), tick(10_000 + number));
+        }
+        assert_eq!(claim.ours.len(), KNOWN_MAX);
+        let again = |number| Delivered {
+            redelivered: true,
+            ..delivered(901, number)
+        };
+        claim.received(at(151.0), again(10_001));
+        assert_eq!(claim.phase(at(151.0)), LeasePhase::Holding);
+        claim.received(at(151.0), again(10_000));
+        assert_eq!(claim.phase(at(151.0)), LeasePhase::Standby);
+    }
 }
