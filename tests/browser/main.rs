@@ -6,9 +6,11 @@
 //! | `webdriver` | the browser |
 //! | `stage` | the daemon that is looked at |
 //! | `views` | every page, and what must hold on each |
+//! | `fleet` | a sender with a lease, around whose stream others speak |
 //! | `live` | what moves by itself, and over a kill of the daemon |
 //! | `keyboard` | a letter retried without a mouse |
 
+mod fleet;
 mod keyboard;
 mod live;
 mod stage;
@@ -16,6 +18,7 @@ mod views;
 mod webdriver;
 
 use anyhow::{Context as _, Result};
+use fleet::Fleet;
 use stage::Stage;
 use std::path::Path;
 use std::process::ExitCode;
@@ -66,10 +69,12 @@ async fn run() -> Result<Results> {
     )?;
     let axe = std::fs::read_to_string(&axe).with_context(|| axe.clone())?;
     let mut stage = Stage::set().await?;
+    let fleet = Fleet::set().await?;
     let mut results = Results::new();
     for language in ["en", "ru", "uz"] {
         println!("== {language}");
         results.extend(views::all(&stage, language, &axe, &folder).await?);
+        results.extend(views::of_fleet(&fleet, language, &axe, &folder).await?);
     }
     println!("== keyboard");
     let by_keyboard = keyboard::a_letter_is_retried(&stage).await;

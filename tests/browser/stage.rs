@@ -6,6 +6,7 @@ use callbridge_sandbox as sandbox;
 use callbridge_testbed::calls::{Call, recording};
 use callbridge_testbed::port::free_port;
 use serde_json::Value;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::{Child, Command};
@@ -87,18 +88,7 @@ impl Stage {
 
     /// What a command says as JSON.
     pub async fn ask(&self, words: &[&str]) -> Result<String> {
-        let state = self.folder.path().join("state");
-        let said = Command::new(env!("CARGO_BIN_EXE_callbridge"))
-            .args(words)
-            .arg(format!("--state={}", state.display()))
-            .stdin(Stdio::null())
-            .output()
-            .await?;
-        let words = String::from_utf8_lossy(&said.stderr).into_owned();
-        if !said.status.success() {
-            bail!("{words}");
-        }
-        Ok(String::from_utf8(said.stdout)?)
+        ask(&self.folder.path().join("state"), words).await
     }
 
     async fn until_settled(&self) -> Result<()> {
@@ -127,9 +117,7 @@ impl Stage {
 
     /// A link to the page.
     pub async fn link(&self) -> Result<String> {
-        let said = self.ask(&["page"]).await?;
-        let url = said.trim().strip_prefix("open: ").context("a link")?;
-        Ok(url.to_owned())
+        link(&self.folder.path().join("state")).await
     }
 
     /// The id and the uuid of a letter that FAILED.
@@ -143,6 +131,28 @@ impl Stage {
         let uuid = letter["uuid"].as_str().context("a uuid")?;
         Ok((id, uuid.to_owned()))
     }
+}
+
+/// What a command says of the daemon of this state.
+pub async fn ask(state: &Path, words: &[&str]) -> Result<String> {
+    let said = Command::new(env!("CARGO_BIN_EXE_callbridge"))
+        .args(words)
+        .arg(format!("--state={}", state.display()))
+        .stdin(Stdio::null())
+        .output()
+        .await?;
+    let words = String::from_utf8_lossy(&said.stderr).into_owned();
+    if !said.status.success() {
+        bail!("{words}");
+    }
+    Ok(String::from_utf8(said.stdout)?)
+}
+
+/// The link that `callbridge page` prints.
+pub async fn link(state: &Path) -> Result<String> {
+    let said = ask(state, &["page"]).await?;
+    let url = said.trim().strip_prefix("open: ").context("a link")?;
+    Ok(url.to_owned())
 }
 
 /// The recording: of each four calls one has an unknown lead and one has none; the last goes on.

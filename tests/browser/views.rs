@@ -1,6 +1,7 @@
 //! Every page: is it there, whole at every size, silent in the console, and usable by all?
 
 use crate::Results;
+use crate::fleet::Fleet;
 use crate::stage::Stage;
 use crate::webdriver::{Browser, Size};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -38,11 +39,13 @@ const PATHS: [(&str, &str); 9] = [
     ("login", "/login"),
 ];
 
+/// Those of a sender with a lease in a fleet.
+const FLEET: [(&str, &str); 2] = [("fleet", "/fleet"), ("today-leased", "/")];
+
 /// Every page in one language.
 pub async fn all(stage: &Stage, language: &str, axe: &str, to: &Path) -> Result<Results> {
     let browser = Browser::start(language).await?;
     let link = stage.link().await?;
-    let origin = link.split("/open/").next().context("an origin")?.to_owned();
     browser.go(&link).await?;
     let mut results = Results::new();
     let looked = look(&browser, axe, &format!("{language}-open"), to).await;
@@ -57,15 +60,46 @@ pub async fn all(stage: &Stage, language: &str, axe: &str, to: &Path) -> Result<
         .collect();
     paths.push(("letter".to_owned(), format!("/letters/{id}")));
     paths.push(("call".to_owned(), format!("/calls/{uuid}")));
-    for (name, path) in paths {
-        let result = async {
-            browser.go(&format!("{origin}{path}")).await?;
-            look(&browser, axe, &format!("{language}-{name}"), to).await?;
-            without_scripts(&browser, &format!("{origin}{path}"), language).await
-        };
+    for (name, path) in &paths {
+        let url = format!("{}{path}", origin(&link)?);
+        let result = look_at(&browser, axe, (language, name), &url, to);
         results.push((format!("{language} {name}"), result.await));
     }
     Ok(results)
+}
+
+/// What a fleet shows, in one language.
+pub async fn of_fleet(fleet: &Fleet, language: &str, axe: &str, to: &Path) -> Result<Results> {
+    let browser = Browser::start(language).await?;
+    let link = fleet.link().await?;
+    browser.go(&link).await?;
+    browser
+        .execute("document.querySelector('main form button').click()")
+        .await?;
+    let mut results = Results::new();
+    for (name, path) in FLEET {
+        let url = format!("{}{path}", origin(&link)?);
+        let result = look_at(&browser, axe, (language, name), &url, to);
+        results.push((format!("{language} {name}"), result.await));
+    }
+    Ok(results)
+}
+
+fn origin(link: &str) -> Result<&str> {
+    link.split("/open/").next().context("an origin")
+}
+
+/// One page, with scripts and without; its pictures bear the language and the name.
+async fn look_at(
+    browser: &Browser,
+    axe: &str,
+    (language, name): (&str, &str),
+    url: &str,
+    to: &Path,
+) -> Result<()> {
+    browser.go(url).await?;
+    look(browser, axe, &format!("{language}-{name}"), to).await?;
+    without_scripts(browser, url, language).await
 }
 
 /// What stands there now.
