@@ -1,10 +1,11 @@
-//! What becomes of a request whose task fails in the middle of it?
+//! What becomes of a request whose task fails in the middle of it, or whose turn it is not? And of
+//! what another has sent before it was?
 
 use super::*;
 use crate::crm_proxy::asking;
 use callbridge_crm::{Address, Request, Setup};
 use callbridge_model::permit::Permit;
-use callbridge_model::{Judged, Outcome};
+use callbridge_model::{Judged, Outcome, Reason};
 use callbridge_sandbox as sandbox;
 use callbridge_spool::Finished;
 use callbridge_spool::{Done, Row, RowId, SlotRow, State, tables};
@@ -19,7 +20,7 @@ struct Stage {
     work: Loop,
     _folder: TempDir,
     guard: callbridge_spool::Guard,
-    crm: sandbox::Server,
+    crm: Arc<sandbox::Server>,
 }
 
 impl Stage {
@@ -29,12 +30,17 @@ impl Stage {
 
     /// Whose requests leave only with this leave.
     async fn with(permit: Permit) -> Self {
-        // whoever comes second finds it installed, which is as good
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let mut config = sandbox::Config::default();
         config.settings.persist_after = Duration::from_millis(10);
         config.settings.persist_jitter = Duration::ZERO;
         let crm = sandbox::start(config).await.expect("started");
+        Self::beside(Arc::new(crm), permit).await
+    }
+
+    /// Another of the same CRM.
+    async fn beside(crm: Arc<sandbox::Server>, permit: Permit) -> Self {
+        // whoever comes second finds it installed, which is as good
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let folder = tempfile::tempdir().expect("a folder");
         let (spool, guard) =
             callbridge_spool::open(folder.path(), callbridge_spool::Settings::default())
@@ -98,15 +104,44 @@ impl Stage {
         }
     }
 
-    /// A call whose request is made, and whose step and slot are committed; nothing was sent yet.
-    async fn launched(&mut self) -> (RowId, u32, Request) {
-        let done = self
-            .work
-            .spool
-            .write(vec![Op::Finish(Box::new(journaled()))]);
+    /// A call has come.
+    async fn told(&self) -> RowId {
+        let told = vec![Op::Finish(Box::new(journaled()))];
+        let done = self.work.spool.write(told);
         let [Done::New(row)] = done.await.expect("stored")[..] else {
             panic!("not new");
         };
+        row
+    }
+
+    /// A call has come that a state before this one may have sent; its lead is not known here.
+    async fn told_anew(&self) -> RowId {
+        let mut told = journaled();
+        let uuid = told.judged.record.uuid.expect("a uuid");
+        told.judged.record.lead_id = None;
+        told.judged.outcome = Outcome::DeadLetter;
+        told.judged.reason = Some(Reason::NoLead);
+        let remade = Op::Elsewhere(Elsewhere::Remade { uuid });
+        let told = vec![Op::Finish(Box::new(told)), remade];
+        let done = self.work.spool.write(told).await.expect("stored");
+        let Done::New(row) = done[0] else {
+            panic!("not new");
+        };
+        row
+    }
+
+    /// Requests of this kind that the CRM has answered, whoever sent them.
+    fn asked(&self, wanted: sandbox::routes::Endpoint) -> u64 {
+        self.crm.admin(|core, _| {
+            let counts = core.counts().iter();
+            let of = counts.filter(|((endpoint, _), _)| *endpoint == wanted);
+            of.map(|(_, count)| *count).sum()
+        })
+    }
+
+    /// A call whose request is made, and whose step and slot are committed; nothing was sent yet.
+    async fn launched(&mut self) -> (RowId, u32, Request) {
+        let row = self.told().await;
         let ask = self.work.core.ask(clock::now());
         let head = self
             .work
@@ -218,4 +253,52 @@ async fn a_call_whose_leave_ended_before_its_bytes_left_was_not_sent_and_waits_f
     stage.until(is_journaled).await;
     drop(stage.work);
     stage.guard.close();
+}
+
+/// The one before has died with its outcomes untold: only the journal knows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_holder_before_has_sent_is_found_in_the_journal_when_our_turn_comes() {
+    use sandbox::routes::Endpoint;
+    let mut before = Stage::begin().await;
+    before.told().await;
+    before.until(is_journaled).await;
+    let permit = Permit::withheld();
+    let mut stage = Stage::beside(Arc::clone(&before.crm), permit.clone()).await;
+    let row = stage.told().await;
+    stage.work.turn().await.expect("a spool");
+    assert_eq!(stage.row(row).await.state, State::Ready);
+    let both = [Endpoint::CallHistory, Endpoint::Filter];
+    let asked = both.map(|it| stage.asked(it));
+
+    permit.set(Some(Duration::from_secs(1 << 40)));
+    stage.until(is_journaled).await;
+    let found = stage.row(row).await;
+    let words = &found.attempts.last().expect("an attempt").words;
+    assert!(words.contains("found in the CRM's journal"), "{words}");
+    let [submitted, pages] = both.map(|it| stage.asked(it));
+    assert_eq!((submitted, pages), (asked[0], asked[1] + 1));
+    for stage in [before, stage] {
+        drop(stage.work);
+        stage.guard.close();
+    }
+}
+
+/// Nothing else waits, and its lead was given by a person whom nobody asks again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parked_call_of_a_fresh_state_is_looked_for_though_nothing_is_to_be_sent() {
+    use sandbox::routes::Endpoint;
+    let mut before = Stage::begin().await;
+    before.told().await;
+    before.until(is_journaled).await;
+    let mut stage = Stage::beside(Arc::clone(&before.crm), Permit::unlimited()).await;
+    let row = stage.told_anew().await;
+    assert_eq!(stage.row(row).await.state, State::Parked);
+    let submitted = stage.asked(Endpoint::CallHistory);
+    stage.until(is_journaled).await;
+    assert_eq!(stage.row(row).await.state, State::Journaled);
+    assert_eq!(stage.asked(Endpoint::CallHistory), submitted);
+    for stage in [before, stage] {
+        drop(stage.work);
+        stage.guard.close();
+    }
 }

@@ -13,7 +13,8 @@ pub const STREAM_BEGAN: &str = "stream-began:";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Elsewhere {
     /// This call, which came last, may have been sent by another: it is looked for in the journal
-    /// before it is sent. Nothing where it is known already, or never to be sent.
+    /// before it is sent; so is a letter, which a person may have mended, and a parked call.
+    /// Nothing where it was sent from here already.
     Remade {
         /// The call.
         uuid: CallUuid,
@@ -81,7 +82,7 @@ pub struct OutcomeRow {
 /// Calls that another may have sent, and that wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RemadeCalls {
-    /// How many wait: to be looked for, or to be sent after that.
+    /// How many wait: to be looked for, or, where they are ready, to be sent after that.
     pub waiting: u64,
     /// The newest of those that may be sent.
     pub released: Option<Due>,

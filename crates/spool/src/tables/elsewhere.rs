@@ -5,6 +5,10 @@
 //! looking, the next one where a round is under way. Of the rounds before, and of the one under way
 //! those that began at `Looked::since` or later, all have been looked for, and go out newest
 //! first.
+//!
+//! Letters and parked calls of such a stream may have been sent as well, with what a person or the
+//! directory knew then. They are looked for with the others, and leave `remade` when they were, or
+//! as soon as they are no letter any more.
 
 use super::meta;
 use super::step;
@@ -78,7 +82,15 @@ fn remade(store: &mut Store, uuid: CallUuid) -> Result<Done, Error> {
              AND attempts = '[]'",
         (uuid, HELD),
     )?;
-    if held > 0 {
+    let kept: Option<i64> = match held {
+        0 => store.first_value(
+            "SELECT id FROM calls WHERE uuid = ?1 AND state IN ('dead', 'parked')
+                 AND first_sent IS NULL AND attempts = '[]'",
+            [uuid],
+        )?,
+        _ => None,
+    };
+    if held > 0 || kept.is_some() {
         let round = Looked::read(store)?.coming();
         store.execute(
             "INSERT OR IGNORE INTO remade SELECT id, ?2, started FROM calls WHERE uuid = ?1",
@@ -103,7 +115,7 @@ fn all_remade(store: &mut Store) -> Result<Done, Error> {
     }
     store.execute(
         "UPDATE calls SET not_before = ?1, live = 0
-         WHERE id IN (SELECT row FROM remade WHERE round = ?2)",
+         WHERE state = 'ready' AND id IN (SELECT row FROM remade WHERE round = ?2)",
         (HELD, round),
     )?;
     store.tally.count(TAKEN, u64::try_from(held).unwrap_or(0));
@@ -116,6 +128,12 @@ fn looked_for(store: &Store, since: Option<EpochSeconds>) -> Result<Done, Error>
         Some(since) => (round, since.get()),
         None => (round + 1, Looked::NOTHING),
     };
+    // what is ready may be sent now; what waits for a person or a lead goes on waiting for that
+    store.execute(
+        "DELETE FROM remade WHERE (round < ?1 OR round = ?1 AND started >= ?2)
+             AND (SELECT state FROM calls WHERE id = remade.row) != 'ready'",
+        (round, since),
+    )?;
     meta::set_meta(store, LOOKED, &format!("{round} {since}"))
 }
 
@@ -167,6 +185,12 @@ fn settle_one(
     Ok(1)
 }
 
+/// A call is no letter any more: whatever it waits for now, it is not to be looked for.
+pub(crate) fn letter_left(db: &Db, row: RowId) -> Result<(), Error> {
+    db.execute("DELETE FROM remade WHERE row = ?1", [row.0])?;
+    Ok(())
+}
+
 /// Remade calls that wait.
 pub fn remade_calls(store: &Store) -> Result<RemadeCalls, Error> {
     let named = |name: &str| {
@@ -201,7 +225,8 @@ fn is_sought(db: &Db, looked: Looked) -> Result<bool, Error> {
 fn released(db: &Db, looked: Looked) -> Result<Option<Due>, Error> {
     let this = db.query_first(
         "SELECT c.id, c.uuid, c.since FROM remade r JOIN calls c ON c.id = r.row
-         WHERE r.round = ?1 AND r.started >= ?2 ORDER BY r.started DESC, r.row DESC LIMIT 1",
+         WHERE r.round = ?1 AND r.started >= ?2 AND c.state = 'ready'
+         ORDER BY r.started DESC, r.row DESC LIMIT 1",
         (looked.round, looked.since),
         due,
     )?;
@@ -210,7 +235,8 @@ fn released(db: &Db, looked: Looked) -> Result<Option<Due>, Error> {
     }
     db.query_first(
         "SELECT c.id, c.uuid, c.since FROM remade r JOIN calls c ON c.id = r.row
-         WHERE r.round < ?1 ORDER BY r.round DESC, r.started DESC, r.row DESC LIMIT 1",
+         WHERE r.round < ?1 AND c.state = 'ready'
+         ORDER BY r.round DESC, r.started DESC, r.row DESC LIMIT 1",
         [looked.round],
         due,
     )

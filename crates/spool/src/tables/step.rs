@@ -83,6 +83,9 @@ pub(crate) fn step(
         store.tally.moved(row);
         elsewhere::queue_outcome(store, row, to, step)?;
     }
+    if leaves {
+        elsewhere::letter_left(store, row)?;
+    }
     // Of what another has sent, another has told the lead.
     if to == State::Journaled && !matches!(step, Step::Found { .. }) {
         shows::shown_by_lead(store, row, at)?;

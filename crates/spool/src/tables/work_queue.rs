@@ -66,9 +66,9 @@ pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
         hooked: deliveries::hooked(store)?,
         ..WorkQueue::default()
     };
+    head.remade = elsewhere::remade_calls(store)?;
     if books.ready > 0 {
         head.live = oldest_ready(store, true, ask)?;
-        head.remade = elsewhere::remade_calls(store)?;
         let released = head.remade.released;
         head.backlog = oldest_ready(store, false, ask)?.or(released);
         head.next_not_before = next_held(store, ask.now)?;

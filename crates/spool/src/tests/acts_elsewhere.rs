@@ -1,9 +1,9 @@
 //! The acts about calls that another sender may have settled.
 
 use super::acts::{Act, write};
-use super::call::{at, journal};
+use super::call::{at, finished, journal};
 use crate::{Elsewhere, Op, Settlement, Store, Witness, tables};
-use callbridge_model::CallUuid;
+use callbridge_model::{CallUuid, Outcome, Reason};
 
 const FIRST: u32 = 900_000;
 
@@ -23,6 +23,10 @@ pub const ELSEWHERE: &[Act] = &[
             let remade = Op::Elsewhere(Elsewhere::Remade { uuid: uuid(n) });
             write(store, vec![come, remade]);
         }
+        let parked = finished(FIRST + 20, Outcome::DeadLetter, Some(Reason::NoLead));
+        let uuid = uuid(FIRST + 20);
+        let remade = Op::Elsewhere(Elsewhere::Remade { uuid });
+        write(store, vec![Op::Finish(Box::new(parked)), remade]);
         let segment = tables::elsewhere::segment(store, 5).expect("readable");
         let since = segment.map(|it| it.since);
         told(store, Elsewhere::LookedFor { since });

@@ -118,7 +118,11 @@ fn what_a_page_shows_is_journaled_and_what_it_does_not_know_changes_nothing() {
     let mut store = store(3);
     let parked = finished(7, Outcome::DeadLetter, Some(Reason::NoLead));
     write(&mut store, vec![Op::Finish(Box::new(parked)), remade(7)]);
-    assert_eq!(calls(&store).waiting, 3, "a letter is not to be sent");
+    assert_eq!(
+        calls(&store).waiting,
+        4,
+        "a letter may have been mended and sent"
+    );
     write(
         &mut store,
         vec![settled(&[1, 3, 7, 88], &[], Witness::Journal)],
@@ -134,6 +138,55 @@ fn what_a_page_shows_is_journaled_and_what_it_does_not_know_changes_nothing() {
     // The next state shall have it cheaper.
     let told = [1, 3, 7].map(|n| (uuid(n), true));
     assert_eq!(outcomes(&store), told);
+}
+
+/// With no call beside them: they stay as they are, and are looked for once.
+#[test]
+fn letters_and_parked_calls_are_looked_for_alone_and_never_sent_for_it() {
+    let mut store = store(0);
+    for (n, reason) in [
+        (1, Reason::NoLead),
+        (2, Reason::AmbiguousLead),
+        (3, Reason::NoLead),
+    ] {
+        let letter = finished(n, Outcome::DeadLetter, Some(reason));
+        write(&mut store, vec![Op::Finish(Box::new(letter)), remade(n)]);
+    }
+    let head = tables::work_queue::head(&store, &ask(at(100))).expect("a head");
+    assert_eq!((head.ready, head.backlog), (0, None));
+    assert_eq!((head.remade.waiting, head.remade.sought), (3, true));
+    let segment = tables::elsewhere::segment(&store, 2).expect("readable");
+    let segment = segment.expect("a segment");
+    assert_eq!((segment.calls, segment.more), (2, true));
+    write(&mut store, vec![settled(&[3], &[], Witness::Journal)]);
+    assert_eq!(state(&store, 3), State::Journaled);
+    assert_eq!(calls(&store).waiting, 2);
+    let since = Some(segment.since);
+    write(&mut store, vec![told(Elsewhere::LookedFor { since })]);
+    let left = calls(&store);
+    assert_eq!((left.waiting, left.sought, left.released), (1, true, None));
+    // The round ends: they are letters as before, and nothing is looked for any more.
+    write(&mut store, vec![told(Elsewhere::LookedFor { since: None })]);
+    let left = calls(&store);
+    assert_eq!((left.waiting, left.sought, left.released), (0, false, None));
+    let states = [1, 2].map(|n| state(&store, n));
+    assert_eq!(states, [State::Parked, State::Dead]);
+    assert!(store.books().balance(), "{:?}", store.books());
+}
+
+/// Its lead has become known before the journal was looked through.
+#[test]
+fn a_parked_call_that_is_released_is_ready_and_looked_for_no_more() {
+    let mut store = store(0);
+    let parked = finished(1, Outcome::DeadLetter, Some(Reason::NoLead));
+    write(&mut store, vec![Op::Finish(Box::new(parked)), remade(1)]);
+    let record = journal(1).judged.record;
+    let (row, step, at) = (RowId(1), Step::Release { record }, at(50));
+    write(&mut store, vec![Op::Step { row, step, at }]);
+    assert_eq!(state(&store, 1), State::Ready);
+    assert_eq!((calls(&store).waiting, calls(&store).sought), (0, false));
+    let head = tables::work_queue::head(&store, &ask(at)).expect("a head");
+    assert_eq!(head.backlog.or(head.live).map(|it| it.row), Some(row));
 }
 
 #[test]
