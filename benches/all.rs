@@ -1,7 +1,8 @@
 //! Every bench that needs the program's libraries but `pace`, in one executable: linking it once
 //! takes as long as linking one of them.
 //!
-//! `cargo bench --bench all` runs all of them, `-- day spool` those that are named. Each runs in a
+//! `cargo bench --bench all` runs all of them, `-- day spool` those that are named,
+//! `-- fleet 300000` one with so many calls. Each runs in a
 //! process of its own, for some of them look at their own memory.
 
 #![allow(
@@ -44,7 +45,10 @@ fn main() -> ExitCode {
     }
     // cargo's own words begin so
     let words = std::env::args().skip(1);
-    let wanted: Vec<String> = words.filter(|word| !word.starts_with("--")).collect();
+    let words = words.filter(|word| !word.starts_with("--"));
+    // a number is for the bench: of how many calls
+    let (numbers, wanted): (Vec<String>, Vec<String>) =
+        words.partition(|word| word.parse::<usize>().is_ok());
     let known = |word: &String| BENCHES.iter().any(|(name, _)| name == word);
     if let Some(unknown) = wanted.iter().find(|word| !known(word)) {
         let names = BENCHES.map(|(name, _)| name).join(", ");
@@ -58,7 +62,7 @@ fn main() -> ExitCode {
         }
         println!("\n== {name}");
         let own = std::env::current_exe().expect("this executable");
-        let ended = Command::new(own).env(CHOSEN, name).status();
+        let ended = Command::new(own).env(CHOSEN, name).args(&numbers).status();
         if !ended.expect("it starts again").success() {
             eprintln!("the bench {name} failed");
             code = ExitCode::FAILURE;

@@ -1,14 +1,18 @@
 //! How fast calls go through a fleet: out of a collector's spool into a stream, out of the stream
-//! into a sender's spool, and into a state that is made anew. Beside each stands the same by lapin
-//! alone, on the same RabbitMQ node, in the same run.
+//! into a sender's spool, and into a state that is made anew; and how long a standby takes that
+//! follows a holder. Beside each stands a plainer figure of the same run, on the same node.
 //!
 //! `cargo bench --bench fleet` takes 20,000 calls; `-- 300000` as many as are named.
 
 #[path = "support/table.rs"]
 mod table;
 
+use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_crm::{Address, FieldNames, Request, request};
 use callbridge_forward::Forwarder;
 use callbridge_forward::message::{body, properties};
+use callbridge_lease::Terms;
+use callbridge_model::CallUuid;
 use callbridge_model::heartbeat::Pulse;
 use callbridge_sandbox as sandbox;
 use callbridge_sender::status::SenderStatus;
@@ -16,11 +20,12 @@ use callbridge_source::Secret;
 use callbridge_source::url::StreamUrl;
 use callbridge_spool::{Finished, Op, Row, Settings, open, tables};
 use callbridge_testbed::broker::{ADMINISTRATOR, Broker, SECRET, VHOST};
+use callbridge_testbed::expected;
 use futures_util::StreamExt as _;
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use rusqlite::Connection;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -31,6 +36,8 @@ const CALLS: usize = 20_000;
 /// Messages that the bare publisher has under way at once, as the collector.
 const BATCH: usize = 500;
 const TOKEN: &str = "svc_pat_bench";
+/// The longest that a request can be under way, as `--standby` counts it.
+const REQUEST: Duration = Duration::from_secs(35);
 const NOW: i64 = 1_795_151_317_000_000;
 
 /// See the module.
@@ -44,6 +51,7 @@ pub fn main() {
         forwarded(&node, calls).await;
         into_spool(&node, calls).await;
         made_anew(&node, calls).await;
+        taken_over(&node).await;
     });
 }
 
@@ -78,6 +86,15 @@ fn call(n: usize) -> Finished {
 
 fn per_second(calls: usize, took: Duration) -> String {
     format!("{:.0} calls/s", calls as f64 / took.as_secs_f64())
+}
+
+/// The most memory that a program has had, as the kernel tells.
+fn peak_mib(program: &BenchedProgram) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", program.0.id()));
+    let status = status.unwrap_or_default();
+    let peak = status.lines().find_map(|it| it.strip_prefix("VmHWM:"));
+    let kib = peak.and_then(|it| it.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kib.unwrap_or(0) / 1024
 }
 
 /// A place for a state and secrets.
@@ -207,10 +224,11 @@ impl Drop for BenchedProgram {
     }
 }
 
-fn sender(node: &Broker, folder: &Path, crm: &str, rate: &str) -> BenchedProgram {
+/// A sender of the calls in this stream, with these flags beside the usual ones.
+fn sender(node: &Broker, folder: &Path, stream: &str, flags: [&str; 3]) -> BenchedProgram {
     let secret = folder.join("secret");
     let source = format!(
-        "amqp://{ADMINISTRATOR}@127.0.0.1:{}/{VHOST}?stream=forwarded&format=call&secret-file={}",
+        "amqp://{ADMINISTRATOR}@127.0.0.1:{}/{VHOST}?stream={stream}&format=call&secret-file={}",
         node.port(),
         secret.display()
     );
@@ -221,10 +239,10 @@ fn sender(node: &Broker, folder: &Path, crm: &str, rate: &str) -> BenchedProgram
             "error",
             "--source",
             &source,
-            "--crm-url",
-            crm,
+            "--trunk",
+            "city=,country=UZ",
         ])
-        .args(["--trunk", "city=,country=UZ", "--rate", rate])
+        .args(flags)
         .arg("--token-file")
         .arg(folder.join("token"))
         .arg("--state")
@@ -259,7 +277,12 @@ async fn into_spool(node: &Broker, calls: usize) {
     let bare = consumed(node, "forwarded", calls).await;
     let folder = folder();
     let begun = Instant::now();
-    let mut running = sender(node, folder.path(), "http://127.0.0.1:1", "60/60s");
+    let flags = [
+        "--crm-url=http://127.0.0.1:1",
+        "--rate=60/60s",
+        "--settle=500ms",
+    ];
+    let mut running = sender(node, folder.path(), "forwarded", flags);
     until_booked(&mut running, folder.path(), "finished", calls).await;
     let took = begun.elapsed();
     drop(running);
@@ -274,39 +297,157 @@ async fn into_spool(node: &Broker, calls: usize) {
     );
 }
 
-/// All calls stand in the journal; a state made anew until it knows of each.
-async fn made_anew(node: &Broker, calls: usize) {
-    // As fast as a CRM without a limit takes them: what is measured is ours.
+/// A CRM that takes so many requests in so many seconds, and journals at once.
+async fn crm(requests: u32, seconds: u64) -> sandbox::Server {
     let mut config = sandbox::Config {
         token: TOKEN.into(),
         ..sandbox::Config::default()
     };
     config.settings.rate = sandbox::window::Rate {
-        requests: 1_000_000,
-        window: Duration::from_secs(1),
+        requests,
+        window: Duration::from_secs(seconds),
     };
     config.settings.persist_after = Duration::ZERO;
     config.settings.persist_jitter = Duration::ZERO;
-    let crm = sandbox::start(config).await.expect("a sandbox");
-    let mut times = Vec::new();
-    for _ in 0..2 {
-        let folder = folder();
-        let before = crm.admin(|core, _| core.counts().values().sum::<u64>());
-        let begun = Instant::now();
-        let mut running = sender(node, folder.path(), &crm.url(), "10000/1s");
-        until_booked(&mut running, folder.path(), "journaled", calls).await;
-        let after = crm.admin(|core, _| core.counts().values().sum::<u64>());
-        times.push((begun.elapsed(), after - before));
-        drop(running);
+    sandbox::start(config).await.expect("a sandbox")
+}
+
+fn answered(crm: &sandbox::Server) -> u64 {
+    crm.admin(|core, _| core.counts().values().sum())
+}
+
+/// The message of the n-th of so many calls, which took place one after the other until `NOW`.
+fn told(n: usize, calls: usize) -> (i64, Value) {
+    let back = i64::try_from((calls - n) * 8).expect("days");
+    let started = NOW / 1_000_000 - back;
+    let told = json!({
+        "pbx": format!("site-{}", n % 1_000), "id": format!("{started}.{n}"),
+        "direction": "INBOUND", "trunk": "city", "phone": "901110001", "startedAt": started,
+        "durationSec": 5, "answered": true, "talkSec": 4, "extension": "101", "leadId": 4001,
+    });
+    (started, told)
+}
+
+/// The stream has them, and so has the journal: whoever sent them is gone.
+async fn sent_by_another(node: &Broker, crm: &sandbox::Server, stream: &str, calls: usize) {
+    make(node, stream).await;
+    for from in (0..calls).step_by(10_000) {
+        let all = (from..calls.min(from + 10_000)).map(|n| told(n, calls).1.to_string());
+        node.publish(stream, &all.collect::<Vec<_>>()).await;
     }
-    let [(first, asked_first), (anew, asked)] = times[..] else {
-        return;
+    let address = Address::parse("http://127.0.0.1:1").expect("loopback");
+    crm.admin(|core, _| {
+        for n in 0..calls {
+            let (started, told) = told(n, calls);
+            let Finished { mut judged, .. } = call(n);
+            let text = |name: &str| told[name].as_str().expect("a text");
+            let uuid = expected::uuid(text("pbx"), text("id"));
+            judged.record.uuid = Some(CallUuid(uuid.parse().expect("a uuid")));
+            judged.record.started_at = EpochSeconds::new(started);
+            let body = request::submission(&judged.record, &FieldNames::default());
+            let request = Request::Submit(body.expect("a lead"));
+            let path = request.url(&address).path().to_owned();
+            let asked = sandbox::Request::post(&path, &request.body().expect("a body"));
+            let at = EventTime::from_seconds(started + 10);
+            let answer = core.handle(at, &asked.with_token(TOKEN));
+            assert_eq!(
+                answer.status,
+                200,
+                "{:?}",
+                String::from_utf8_lossy(&answer.body)
+            );
+        }
+    });
+    crm.admin(|core, now| core.tick(now));
+    assert_eq!(crm.journal().len(), calls);
+}
+
+/// A state is empty, and made anew until it knows of each call: by pages of the journal, and then
+/// by what the first one told the stream. The rate is no limit here: what is measured is ours.
+async fn made_anew(node: &Broker, calls: usize) {
+    let crm = crm(1_000_000, 1).await;
+    sent_by_another(node, &crm, "told", calls).await;
+    let alone = consumed(node, "told", calls).await;
+    for way in ["by pages", "by outcomes"] {
+        let folder = folder();
+        let before = answered(&crm);
+        let begun = Instant::now();
+        let url = format!("--crm-url={}", crm.url());
+        let flags = [url.as_str(), "--rate=10000/1s", "--settle=500ms"];
+        let mut running = sender(node, folder.path(), "told", flags);
+        until_booked(&mut running, folder.path(), "finished", calls).await;
+        let read = begun.elapsed();
+        until_booked(&mut running, folder.path(), "journaled", calls).await;
+        let (took, asked) = (begun.elapsed(), answered(&crm) - before);
+        let peak = peak_mib(&running);
+        until_told(&mut running, folder.path()).await;
+        drop(running);
+        let measured = format!("{:.1} s, {asked} requests", took.as_secs_f64());
+        let reference = format!(
+            "of which the stream was read in {:.1} s (lapin alone {:.1} s); {peak} MiB at most",
+            read.as_secs_f64(),
+            alone.as_secs_f64()
+        );
+        let what = format!("an empty state remade of {calls} calls {way}");
+        table::row("fleet", &what, &measured, "", &reference);
+    }
+    assert_eq!(crm.journal().len(), calls, "doubled");
+}
+
+/// The stream has been told of all outcomes.
+async fn until_told(running: &mut BenchedProgram, folder: &Path) {
+    let mut looks = tokio::time::interval(Duration::from_millis(100));
+    let left = || {
+        let spool = Connection::open(folder.join("state/spool.db")).ok()?;
+        let left = spool.query_row("SELECT count(*) FROM outcomes", [], |row| row.get(0));
+        left.ok()
     };
-    let measured = format!("{:.1} s, {asked} requests", anew.as_secs_f64());
+    while left() != Some(0_i64) {
+        looks.tick().await;
+        let ended = running.0.try_wait().expect("a child");
+        assert!(ended.is_none(), "it ended before it told the stream");
+    }
+}
+
+/// A holder with calls in hand is killed; how long until a standby that is warm asks the CRM.
+async fn taken_over(node: &Broker) {
+    const CALLS: usize = 2_000;
+    let window = Duration::from_secs(6);
+    let crm = crm(60, window.as_secs()).await;
+    make(node, "leased").await;
+    let all = (0..CALLS).map(|n| told(n, CALLS).1.to_string());
+    node.publish("leased", &all.collect::<Vec<_>>()).await;
+    let folders = [folder(), folder()];
+    let url = format!("--crm-url={}", crm.url());
+    let flags = [url.as_str(), "--rate=60/6s", "--standby=bench-lease"];
+    let mut holder = sender(node, folders[0].path(), "leased", flags);
+    until_booked(&mut holder, folders[0].path(), "finished", CALLS).await;
+    let mut standby = sender(node, folders[1].path(), "leased", flags);
+    until_booked(&mut standby, folders[1].path(), "finished", CALLS).await;
+    until_booked(&mut holder, folders[0].path(), "journaled", 200).await;
+    drop(holder);
+    let begun = Instant::now();
+    // What left before the kill is answered by then.
+    let within = begun + Duration::from_secs(1);
+    let mut looks = tokio::time::interval(Duration::from_millis(20));
+    let mut asked = answered(&crm);
+    while Instant::now() < within || answered(&crm) == asked {
+        looks.tick().await;
+        if Instant::now() < within {
+            asked = answered(&crm);
+        }
+        let ended = standby.0.try_wait().expect("a child");
+        assert!(ended.is_none(), "the standby ended");
+    }
+    let took = begun.elapsed();
+    let silence = Terms::new(REQUEST, window).silence;
+    let measured = format!("{:.1} s", took.as_secs_f64());
     let reference = format!(
-        "the first state: {:.1} s, {asked_first} requests",
-        first.as_secs_f64()
+        "the rule's silence: {:.1} s; beyond it {:.1} s; {} calls were ready on the standby",
+        silence.as_secs_f64(),
+        took.saturating_sub(silence).as_secs_f64(),
+        CALLS - book(folders[1].path(), "journaled"),
     );
-    let what = format!("an empty state remade of {calls} calls");
-    table::row("fleet", &what, &measured, "", &reference);
+    let what = "kill -9 of the holder → the standby's request";
+    table::row("fleet", what, &measured, "", &reference);
 }
