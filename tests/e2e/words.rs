@@ -13,6 +13,7 @@ use callbridge_sandbox::Server;
 use lapin::BasicProperties;
 use lapin::options::BasicPublishOptions;
 use serde_json::{Value, json};
+use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -298,6 +299,66 @@ async fn who_was_killed_is_silent_and_wrong_words_are_skipped_and_counted() {
         text.contains("branch2") && text.contains("silent for"),
         "{text}"
     );
+}
+
+/// Where `fleet --listen` with port 0 came to listen.
+async fn listens(program: &Program) -> SocketAddr {
+    let find = || {
+        let log = program.log();
+        let line = log.lines().find(|it| it.contains("metrics of the fleet"))?;
+        let (_, after) = line.split_once("127.0.0.1:")?;
+        let port = after.split(|it: char| !it.is_ascii_digit()).next()?;
+        Some(SocketAddr::from(([127, 0, 0, 1], port.parse().ok()?)))
+    };
+    until("its address in the log", async || find().is_some()).await;
+    find().expect("an address")
+}
+
+#[tokio::test]
+async fn the_fleet_is_watched_and_served_as_metrics_while_it_speaks_and_after_it() {
+    let (here, there) = (Place::new(), Place::new());
+    let node = Broker::shared();
+    let secret = here.write("secret", broker::SECRET);
+    let source = format!(
+        "{}?stream=watched&secret-file={secret}",
+        node.url(broker::ADMINISTRATOR)
+    );
+    let mut collecting = collector(&here, &format!("{source}&declare=yes"));
+    collecting.until("it has spoken", has_spoken).await;
+    // What it shows goes into a file.
+    let shown = there.at("shown");
+    let show = format!("exec \"$0\" \"$@\" > '{}'", shown.display());
+    let arguments = [
+        "fleet".to_owned(),
+        format!("--source={source}"),
+        "--watch".to_owned(),
+        "--listen=127.0.0.1:0".to_owned(),
+    ];
+    let watching = there.start_under(&["/bin/sh", "-c", &show], &arguments, &[]);
+    let addr = listens(&watching).await;
+    let says = async |words: &str| {
+        let (status, text) = operations::get(addr, "/metrics").await;
+        assert!(status == 200 || status == 503, "{status}: {text}");
+        status == 200 && text.contains(words)
+    };
+    let drawn = |words: &str| {
+        let shown = std::fs::read_to_string(&shown).unwrap_or_default();
+        shown.matches(words).count()
+    };
+    let up = "callbridge_collector_up{pbx=\"branch1\"} 1";
+    until("it is up", async || says(up).await).await;
+    let speaks = "callbridge_fleet_members{role=\"collector\",speech=\"speaking\"} 1";
+    assert!(says(speaks).await && says("callbridge_fleet_silent 0").await);
+    assert_eq!(operations::get(addr, "/").await.0, 404);
+    // One table after the other, and what is said meanwhile is in the next.
+    let twice = async || drawn("WHO ") > 1 && drawn("branch1") > 1;
+    until("two tables", twice).await;
+    assert_eq!(drawn("stopped"), 0);
+    collecting.terminate().await;
+    let down = "callbridge_collector_up{pbx=\"branch1\"} 0";
+    until("its end in the metric", async || says(down).await).await;
+    until("its end in the table", async || drawn("stopped") > 0).await;
+    watching.terminate().await;
 }
 
 #[tokio::test]
