@@ -1,109 +1,59 @@
-//! The whole chain under the virtual clock: collectors, their spools, a stream, the intake that
-//! reads it, and the sender's world behind it. Real cores, no socket.
+//! The whole chain under the virtual clock: collectors, their spools, a stream, the intakes that
+//! read it, the lease, and the senders' world behind it. Real cores, no socket.
 //!
 //! ```text
 //! PBX ─▶ spool ─▶ message ─▶ stream ─▶ intake ─▶ spool ─▶ sender ─▶ CRM
-//!        └── of each collector ──┘       └────── of the one sender ──────┘
+//!        └── of each collector ──┘ ▲     └──── of each sender ────┘
+//!                                  └──── outcomes ─────┘   ▲
+//!                                       quorum queue ─▶ claim ─▶ leave
 //! ```
 //! Each may die at each step; [`ChainPath`] lists the ways, each of which a run has to meet.
 
 use crate::calls::{self, Dice};
-use crate::disk::Disk;
+use crate::chain_paths::ChainPath;
+use crate::disk::{Disk, Health};
+use crate::model::{BrokerWeather, LeaseModel, STEP};
+use crate::senders::WaitingSender;
+use crate::stream::{StreamMessage, StreamReader, fresh};
 use crate::strikes::{Blow, Moment, Trap};
-use crate::way::TIME_OUT;
 use crate::world::World;
 use callbridge_call::EventTime;
-use callbridge_forward::message;
-use callbridge_intake::{Intake, Memory, Settings as IntakeSettings, SourceSettings};
-use callbridge_mapping::journal::Rules;
-use callbridge_mapping::people::People;
-use callbridge_mapping::trunk::{Defaults, Trunks, parse};
+use callbridge_forward::{message, outcomes};
+use callbridge_lease::Terms;
+use callbridge_message::MessageKind;
 use callbridge_model::CallUuid;
 use callbridge_sandbox as sandbox;
 use callbridge_sender::Settings;
-use callbridge_source::url::SourceUrl;
-use callbridge_source::{Frame, Position, Publisher, SourceId, StreamPosition};
-use callbridge_spool::elsewhere::STREAM_BEGAN;
-use callbridge_spool::{self as spool, Finished, Op, Row, Step, Store, tables};
+use callbridge_spool::{self as spool, Elsewhere, Finished, Op, Row, Step, Store, tables};
 use callbridge_testbed::expected;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-const SOURCE: &str = "amqp://sender@mq1,mq2,mq3/calls?stream=calls&format=call";
-const READ: SourceId = SourceId(0);
-/// Messages that a sender has in hand at once.
-const DELIVERED_MAX: usize = 100;
-/// Of a hundred batches that are read so many times more meet a death than of other steps.
+/// Of a hundred batches of calls that are read so many times more meet a death than of other steps.
 const READ_HARDER: u64 = 5;
+/// A death of who sends costs everybody two minutes: of so many thousand of its steps as of a
+/// hundred of others' steps one meets something.
+const HOLDER_RARER: u64 = 4_000;
+/// The same of outcomes that are told, which are few: of a hundred times.
+const TOLD_HARDER: u64 = 6;
+/// And of seconds with requests under way: of a thousand.
+const UNDER_WAY_OF: u64 = 1_000;
 /// A turn of the chain.
 const TURN: Duration = Duration::from_secs(1);
-/// How long a new holder of the lease keeps silent: the old permission, the request that left with
-/// the last of it, and the window that this one fell into.
-pub const SILENCE: Duration = Duration::from_secs(10 + TIME_OUT.as_secs() + 60);
+/// Outcomes are told so often, in turns.
+const TOLD_EVERY: u64 = 3;
+const OUTCOMES_AT_ONCE: usize = 500;
+/// How long a disk fails.
+const FAILS_FOR: u32 = 6;
 
-/// What befalls one step of the chain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ChainPath {
-    /// The collector died before its message reached the broker.
-    PublishLost,
-    /// It died when the broker had it, and no confirm had come.
-    PublishKept,
-    /// It died with the confirm, which was not written.
-    ConfirmUnwritten,
-    /// The line was lost with the confirm on it.
-    ConfirmLost,
-    /// No broker answered.
-    BrokerAway,
-    /// The same call was read a second time from the stream.
-    ReadTwice,
-    /// The sender died with messages that were delivered, nothing of them written.
-    DeliveredUnwritten,
-    /// It died while calls and offset were written: none is there.
-    CommitLost,
-    /// The same, and all are there.
-    CommitKept,
-    /// It died with a request that was chosen.
-    SendChosen,
-    /// It died when the request was written down, before it left.
-    SendWritten,
-    /// It died while requests were under way.
-    UnderWay,
-    /// It died with an answer that was not written.
-    AnswerUnwritten,
-    /// Its state was gone.
-    StateLost,
-    /// Its ticks ended, and the standby sends from a state of its own.
-    TickEnded,
-}
-
-impl ChainPath {
-    /// All of them.
-    pub const ALL: [Self; 15] = [
-        Self::PublishLost,
-        Self::PublishKept,
-        Self::ConfirmUnwritten,
-        Self::ConfirmLost,
-        Self::BrokerAway,
-        Self::ReadTwice,
-        Self::DeliveredUnwritten,
-        Self::CommitLost,
-        Self::CommitKept,
-        Self::SendChosen,
-        Self::SendWritten,
-        Self::UnderWay,
-        Self::AnswerUnwritten,
-        Self::StateLost,
-        Self::TickEnded,
-    ];
-
-    const fn of(moment: Moment) -> Self {
-        match moment {
-            Moment::Chosen => Self::SendChosen,
-            Moment::Writing | Moment::Committed | Moment::Started => Self::SendWritten,
-            Moment::Answered => Self::AnswerUnwritten,
-        }
-    }
-}
+/// The queue passes on by itself every ten minutes or so; all else is the chain's to do.
+const WEATHER: BrokerWeather = BrokerWeather {
+    processes: 2,
+    passes: 12_000,
+    mishaps: 0,
+    delay: 4_000,
+    tells_redelivered: true,
+};
 
 /// A collector: what its PBX tells, and what its disk holds. All else dies with it.
 struct SimCollector {
@@ -111,50 +61,70 @@ struct SimCollector {
     store: Store,
 }
 
-/// One that reads the stream into a state of its own.
-struct StreamReader {
-    intake: Intake,
-    /// The next message.
-    next: usize,
-    seq: u64,
-}
-
 /// See the module.
 pub struct Chain {
+    /// With the sender that goes on at the moment.
     pub world: World,
-    reader: StreamReader,
-    /// The state of who stands by, with its own reader.
-    standby: (Disk, StreamReader),
+    waiting: Vec<WaitingSender>,
+    /// By process.
+    readers: Vec<StreamReader>,
+    lease: LeaseModel,
+    /// How far the lease's time has come.
+    lease_at: EventTime,
+    /// Who sent last, and who is dead, and started when it thaws.
+    holder: Option<usize>,
+    down: BTreeSet<usize>,
+    /// Who died, or froze with requests under way, since it had the turn last.
+    died: BTreeSet<usize>,
+    froze: BTreeSet<usize>,
     collectors: Vec<SimCollector>,
-    /// Bodies of the stream's messages, by offset.
-    stream: Vec<String>,
+    stream: Vec<StreamMessage>,
     /// Every call there was.
     pub calls: BTreeMap<String, Finished>,
     pub met: BTreeMap<ChainPath, u64>,
+    /// Times that a sender began anew, or that the turn passed to another.
+    pub changes: u64,
     dice: Dice,
     broker_away: u32,
-    lives: u32,
+    disk_fails: u32,
+    turns: u64,
 }
 
 impl Chain {
     /// So many collectors, whose PBXs have so many calls to tell of, all at once.
-    pub fn new(seed: u64, collectors: u32, calls: u32) -> Self {
+    pub fn new(seed: u64, collectors: u32, calls: u32, terms: Terms) -> Self {
         let mut world = World::new(seed, Settings::default(), sandbox::Settings::default());
         // Something is under way at most moments.
         world.network.delay = Duration::from_millis(300);
         world.network.jitter = Duration::from_millis(1_500);
         let now = world.now.wall;
+        let mut own = world.another(0, fresh(now));
+        world.switch(&mut own);
+        let standby = fresh(now);
+        let readers = vec![
+            StreamReader::begin(&world.disk, now),
+            StreamReader::begin(&standby, now),
+        ];
+        let waiting = vec![world.another(1, standby)];
         let mut chain = Self {
-            reader: StreamReader::begin(&world.disk, now),
-            standby: (fresh(), StreamReader::begin(&fresh(), now)),
-            lives: world.lives,
+            readers,
+            waiting,
+            lease: LeaseModel::new(seed, WEATHER, terms),
+            lease_at: world.truth,
+            holder: None,
+            down: BTreeSet::new(),
+            died: BTreeSet::new(),
+            froze: BTreeSet::new(),
             world,
             collectors: Vec::new(),
             stream: Vec::new(),
             calls: BTreeMap::new(),
             met: BTreeMap::new(),
+            changes: 0,
             dice: Dice::new(seed ^ 0x5eed),
             broker_away: 0,
+            disk_fails: 0,
+            turns: 0,
         };
         for n in 0..collectors {
             let told = (n..calls).step_by(usize::try_from(collectors).expect("few"));
@@ -182,6 +152,8 @@ impl Chain {
 
     /// A second of everybody's life, in which things happen with a chance of `percent`.
     pub fn turn(&mut self, percent: u64) {
+        self.turns += 1;
+        self.start_again();
         if percent > 0 && self.dice.chance(2) {
             self.broker_away = 3;
             self.meet(ChainPath::BrokerAway);
@@ -189,20 +161,19 @@ impl Chain {
         self.broker_away = self.broker_away.saturating_sub(1);
         if self.broker_away == 0 {
             self.collect(percent);
-            self.follow();
-            self.read(percent);
+            for process in self.living() {
+                self.goes_on(process);
+                self.read(percent);
+            }
+            if self.turns.is_multiple_of(TOLD_EVERY) {
+                for process in self.living() {
+                    self.goes_on(process);
+                    self.tell(percent);
+                }
+            }
         }
-        self.set_trap(percent);
-        let trap = self.world.trap;
-        self.world.run_for(TURN);
-        if let (Some(trap), None) = (trap, self.world.trap) {
-            self.meet(ChainPath::of(trap.at));
-        }
-        self.restarted();
-        if self.dice.chance(percent) && self.world.is_under_way() {
-            let down = Duration::from_secs(1 + self.dice.below(20));
-            self.die(ChainPath::UnderWay, down);
-        }
+        self.pass(percent);
+        self.misfortunes(percent);
     }
 
     /// Every collector that has something publishes it.
@@ -240,7 +211,10 @@ impl Chain {
             self.meet(ChainPath::PublishLost);
             return false;
         }
-        self.stream.push(message::body(row));
+        self.stream.push(StreamMessage {
+            kind: MessageKind::Call,
+            body: message::body(row),
+        });
         match death {
             Some(1) => self.meet(ChainPath::PublishKept),
             Some(2) => self.meet(ChainPath::ConfirmUnwritten),
@@ -250,29 +224,57 @@ impl Chain {
         false
     }
 
-    /// Who sends takes messages in.
+    /// The senders that are neither dead nor frozen.
+    fn living(&self) -> Vec<usize> {
+        let now = self.lease_time();
+        let all = 0..self.lease.processes();
+        all.filter(|it| !self.lease.is_frozen(now, *it)).collect()
+    }
+
+    /// The world is this sender's.
+    fn goes_on(&mut self, process: usize) {
+        let waits = self.waiting.iter_mut().find(|it| it.process == process);
+        if let Some(waits) = waits {
+            self.world.switch(waits);
+        }
+    }
+
+    /// Whether this sender meets something at a step.
+    fn is_struck(&mut self, percent: u64) -> bool {
+        match self.holder == Some(self.world.process) {
+            true => self.dice.below(HOLDER_RARER) < percent,
+            false => self.dice.chance(percent),
+        }
+    }
+
+    /// Who goes on takes messages in.
     fn read(&mut self, percent: u64) {
-        let now = self.world.now.wall;
-        let Some(ops) = self.reader.hear(&self.stream, now) else {
+        let (now, process) = (self.world.now.wall, self.world.process);
+        if self.world.disk.health != Health::Sound {
+            return;
+        }
+        let Some(ops) = self.readers[process].hear(&self.stream, now) else {
             return;
         };
         let repeats = self.world.disk.store.books().finished;
         let told = ops.iter().filter(|op| matches!(op, Op::Finish(_))).count();
-        let down = Duration::from_secs(1 + self.dice.below(20));
-        match self
-            .dice
-            .chance(percent * READ_HARDER)
-            .then(|| self.dice.below(3))
-        {
-            Some(0) => self.die(ChainPath::DeliveredUnwritten, down),
-            Some(1) => self.die(ChainPath::CommitLost, down),
+        let marks = |op: &Op| matches!(op, Op::Elsewhere(Elsewhere::Remade { .. }));
+        let marked = ops.iter().any(marks);
+        let struck = match told > 0 {
+            true => self.dice.chance(percent * READ_HARDER),
+            false => self.is_struck(percent),
+        };
+        match struck.then(|| self.dice.below(3)) {
+            Some(0) => self.die(ChainPath::DeliveredUnwritten),
+            Some(1) if marked => self.die(ChainPath::MarkUnwritten),
+            Some(1) => self.die(ChainPath::CommitLost),
             Some(_) => {
                 self.world.write(ops).expect("written");
-                self.die(ChainPath::CommitKept, down);
+                self.die(ChainPath::CommitKept);
             }
             None => {
                 self.world.write(ops).expect("written");
-                self.reader.intake.committed();
+                self.readers[process].intake.committed();
                 let new = self.world.disk.store.books().finished - repeats;
                 if new < u64::try_from(told).expect("few") {
                     self.meet(ChainPath::ReadTwice);
@@ -281,66 +283,269 @@ impl Chain {
         }
     }
 
-    /// Who stands by takes the same messages into a state of its own.
-    fn follow(&mut self) {
-        let now = self.world.now.wall;
-        let (disk, reader) = &mut self.standby;
-        if let Some(ops) = reader.hear(&self.stream, now) {
-            disk.write(ops, &mut self.world.met).expect("written");
-            reader.intake.committed();
+    /// Who goes on tells the stream what became of its calls.
+    fn tell(&mut self, percent: u64) {
+        let store = &self.world.disk.store;
+        let due = tables::elsewhere::outcomes(store, OUTCOMES_AT_ONCE).expect("readable");
+        let Some(last) = due.last() else { return };
+        let told = Op::Elsewhere(Elsewhere::Told { through: last.id });
+        let struck = self.dice.chance(percent * TOLD_HARDER);
+        let struck = struck.then(|| self.dice.below(2));
+        if struck == Some(0) {
+            self.die(ChainPath::OutcomesLost);
+            return;
+        }
+        self.stream.push(StreamMessage {
+            kind: MessageKind::Outcomes,
+            body: outcomes::body(&due),
+        });
+        match struck {
+            Some(_) => self.die(ChainPath::OutcomesTwice),
+            None => drop(self.world.write(vec![told])),
         }
     }
 
-    fn die(&mut self, path: ChainPath, down: Duration) {
+    /// Who goes on dies; it is started again a while later.
+    fn die(&mut self, path: ChainPath) {
         self.meet(path);
-        self.world.kill(down, false);
-        self.restarted();
+        self.world.strike_down();
+        self.is_down();
+    }
+
+    fn is_down(&mut self) {
+        let process = self.world.process;
+        let seconds = match self.dice.chance(20) {
+            true => 200,
+            false => 1 + self.dice.below(20),
+        };
+        let again = self.lease_time() + Duration::from_secs(seconds);
+        self.lease.die(process, again);
+        self.down.insert(process);
+        self.died.insert(process);
+        self.changes += 1;
+        self.world.trap = None;
+        self.world.disk.health = Health::Sound;
+    }
+
+    fn lease_time(&self) -> Duration {
+        self.lease_at.since(calls::epoch())
     }
 
     fn set_trap(&mut self, percent: u64) {
-        if self.world.trap.is_none() && self.dice.chance(percent) {
-            let at = [
-                Moment::Chosen,
-                Moment::Writing,
-                Moment::Committed,
-                Moment::Answered,
-            ];
-            let at = *self.dice.pick(&at);
-            let blow = Blow::Kill(Duration::from_secs(1 + self.dice.below(20)));
-            self.world.trap = Some(Trap { at, blow });
+        let remade = tables::elsewhere::remade_calls(&self.world.disk.store).expect("readable");
+        let struck = match remade.sought {
+            true => percent > 0 && self.dice.chance(10),
+            false => self.is_struck(percent),
+        };
+        if self.world.trap.is_some() || !struck {
+            return;
+        }
+        let at = [
+            Moment::Chosen,
+            Moment::Writing,
+            Moment::Committed,
+            Moment::Answered,
+        ];
+        let at = *self.dice.pick(&at);
+        let blow = match at == Moment::Committed && self.dice.chance(50) {
+            true => Blow::Stall(Duration::from_secs(12 + self.dice.below(30))),
+            false => Blow::Kill(Duration::ZERO),
+        };
+        self.world.trap = Some(Trap { at, blow });
+    }
+
+    /// A second passes, in spans in which the turn is nobody else's.
+    fn pass(&mut self, percent: u64) {
+        let until = self.world.truth.plus(TURN);
+        while self.lease_at < until {
+            self.start_again();
+            let before = self.turns_to_send();
+            while self.lease_at < until {
+                self.lease_at = self.lease_at.plus(STEP);
+                let now = self.lease_time();
+                self.lease.step(now);
+                if self.turns_to_send().keys().ne(before.keys()) {
+                    break;
+                }
+            }
+            self.run_senders(&before, percent);
         }
     }
 
-    /// A new life of the sender reads on from the offset that its disk holds.
-    fn restarted(&mut self) {
-        if self.world.lives != self.lives {
-            self.lives = self.world.lives;
-            self.reader = StreamReader::begin(&self.world.disk, self.world.now.wall);
+    /// Who may send now, and until when.
+    fn turns_to_send(&self) -> BTreeMap<usize, EventTime> {
+        let now = self.lease_time();
+        let leave = |process| {
+            let until = self.lease.leave(now, process)?;
+            Some((process, calls::epoch().plus(until)))
+        };
+        let turns: BTreeMap<_, _> = (0..self.lease.processes()).filter_map(leave).collect();
+        assert!(turns.len() <= 1, "two have leave at {now:?}");
+        turns
+    }
+
+    /// Everybody lives until where the lease's time has come.
+    fn run_senders(&mut self, turns: &BTreeMap<usize, EventTime>, percent: u64) {
+        let at = self.lease_at;
+        for (process, until) in turns {
+            self.goes_on(*process);
+            self.has_turn(*process);
+            if let Some(turn) = &mut self.world.turn {
+                turn.until = Some(*until);
+            }
+            self.set_trap(percent);
+            let (trap, lives, kept) = (self.world.trap, self.world.lives, self.world.kept_back);
+            self.world.run(at);
+            if let (Some(trap), None) = (trap, self.world.trap)
+                && self.world.lives != lives
+            {
+                self.meet(ChainPath::of(trap.at, self.world.searches));
+                self.is_down();
+            }
+            if self.world.kept_back > kept {
+                self.meet(ChainPath::LeaveEnded);
+            }
+            self.caught_up(*process);
+        }
+        self.world.pass_to(at);
+        for process in self.living() {
+            if !turns.contains_key(&process) {
+                self.goes_on(process);
+                if let Some(turn) = &mut self.world.turn {
+                    turn.until = None;
+                }
+                self.world.hear();
+            }
         }
     }
 
-    /// The sender's machine is gone with its disk; another begins from nothing.
+    /// It stood still for longer than it was to run: the others and the brokers did not.
+    fn caught_up(&mut self, process: usize) {
+        if self.lease_at >= self.world.truth {
+            return;
+        }
+        let stood = self.world.truth.since(calls::epoch());
+        self.lease.freeze(process, stood);
+        while self.lease_at < self.world.truth {
+            self.lease_at = self.lease_at.plus(STEP);
+            self.lease.step(self.lease_time());
+            self.turns_to_send();
+        }
+    }
+
+    fn has_turn(&mut self, process: usize) {
+        let before = self.holder.replace(process);
+        let Some(before) = before.filter(|it| *it != process) else {
+            return;
+        };
+        self.changes += 1;
+        if self.froze.remove(&before) {
+            self.meet(ChainPath::Frozen);
+        }
+        match self.died.remove(&before) {
+            true => self.meet(ChainPath::TurnInherited),
+            false => self.meet(ChainPath::TurnPassed),
+        }
+        self.died.remove(&process);
+        self.froze.remove(&process);
+    }
+
+    /// Who is to be started again reads on from the offset that its disk holds.
+    fn start_again(&mut self) {
+        for process in self.living() {
+            if !self.down.remove(&process) {
+                continue;
+            }
+            self.goes_on(process);
+            self.world.strike_down();
+            let now = self.world.now.wall;
+            self.readers[process] = StreamReader::begin(&self.world.disk, now);
+        }
+    }
+
+    /// What befalls who sends between two of its steps.
+    fn misfortunes(&mut self, percent: u64) {
+        self.disk_fails = self.disk_fails.saturating_sub(1);
+        if self.disk_fails == 0 {
+            self.mend_disks();
+        }
+        let holder = self.holder.filter(|it| self.living().contains(it));
+        let Some(holder) = holder.filter(|_| percent > 0) else {
+            return;
+        };
+        self.goes_on(holder);
+        let searching = self.world.is_searching();
+        if searching && self.dice.chance(10) {
+            self.die(ChainPath::PageUnderWay);
+        } else if searching && self.disk_fails == 0 && self.dice.chance(30) {
+            self.meet(ChainPath::PageDiskFailed);
+            self.disk_fails = FAILS_FOR;
+            self.world.disk.health = Health::Failing;
+        } else if self.world.is_under_way() && self.dice.below(UNDER_WAY_OF) < percent {
+            self.die(ChainPath::UnderWay);
+        } else if self.world.is_under_way() && self.dice.below(UNDER_WAY_OF) < percent {
+            let until = self.lease_time() + Duration::from_secs(20 + self.dice.below(200));
+            self.lease.freeze(holder, until);
+            self.froze.insert(holder);
+        }
+    }
+
+    fn mend_disks(&mut self) {
+        for process in 0..self.lease.processes() {
+            self.goes_on(process);
+            self.world.disk.health = Health::Sound;
+        }
+    }
+
+    /// The queue feeds the other from now on, and neither is told.
+    pub fn pass_on(&mut self) {
+        self.lease.pass_on();
+    }
+
+    /// The machine of who sends, or sent last, is gone with its disk; another begins from nothing.
     pub fn lose_state(&mut self) {
         self.meet(ChainPath::StateLost);
-        self.world.lose_state(Duration::from_secs(5), fresh());
-        self.restarted();
-    }
-
-    /// The holder's ticks end; who stands by sends after this silence.
-    pub fn take_over(&mut self, silence: Duration) {
-        self.meet(ChainPath::TickEnded);
-        self.world.take_over(&mut self.standby.0, silence);
+        self.goes_on(self.holder.unwrap_or(0));
         let now = self.world.now.wall;
-        self.standby.1 = StreamReader::begin(&self.standby.0, now);
-        self.restarted();
+        self.world.lose_state(Duration::ZERO, fresh(now));
+        self.is_down();
     }
 
-    /// Nothing is under way anywhere.
-    pub fn is_drained(&self) -> bool {
-        let all = u64::try_from(self.calls.len()).expect("few");
+    /// Nothing is under way anywhere; what a standby had sent when it lost its turn it will ask for
+    /// when it has it again.
+    pub fn is_drained(&mut self) -> bool {
         let told = self.collectors.iter().all(SimCollector::is_done);
-        let books = self.world.disk.store.books();
-        told && books.journaled >= all && books.settled()
+        let read = self.readers.iter().all(|it| it.has_read(&self.stream));
+        let all = u64::try_from(self.calls.len()).expect("few");
+        let books = self.holders_disk().store.books();
+        told && read && self.down.is_empty() && books.journaled >= all && books.settled()
+    }
+
+    /// The disk of who sent last.
+    pub fn holders_disk(&mut self) -> &Disk {
+        self.goes_on(self.holder.unwrap_or(0));
+        &self.world.disk
+    }
+
+    /// What the spools have counted.
+    pub fn count_settled(&mut self) {
+        for process in 0..self.lease.processes() {
+            self.goes_on(process);
+            let counted = tables::elsewhere::remade_calls(&self.world.disk.store);
+            let counted = counted.expect("readable");
+            for (path, times) in [
+                (ChainPath::PageSettled, counted.found),
+                (ChainPath::OutcomeHeard, counted.told),
+            ] {
+                if times > 0 {
+                    *self.met.entry(path).or_default() += times;
+                }
+            }
+            self.world.disk.recount();
+            let books = self.world.disk.store.books();
+            let kept = books.journaled + books.submitted + books.ready;
+            assert_eq!(kept, self.calls.len() as u64, "{process}: {books:?}");
+        }
     }
 
     /// The books of each collector.
@@ -355,95 +560,10 @@ impl Chain {
     }
 }
 
-/// The state of a sender that has begun to read the stream, and sent nothing yet.
-fn fresh() -> Disk {
-    let mut disk = Disk::new();
-    let began = Op::Meta {
-        key: format!("{STREAM_BEGAN}{SOURCE}"),
-        value: "0".to_owned(),
-    };
-    disk.store.write(vec![began]).expect("written");
-    disk
-}
-
 impl SimCollector {
     /// All that its PBX had to tell is forwarded.
     fn is_done(&self) -> bool {
         let books = self.store.books();
         self.untold.is_empty() && books.forwarded == books.finished
-    }
-}
-
-impl StreamReader {
-    /// As the daemon starts it: with what the disk holds.
-    fn begin(disk: &Disk, now: EventTime) -> Self {
-        let trunk = parse("city=,country=UZ", &Defaults::default()).expect("a trunk");
-        let settings = IntakeSettings {
-            settle: Duration::from_millis(500),
-            cdr_wait: Duration::from_secs(10),
-            max_call: Duration::from_secs(3_600),
-            max_open_calls: 100,
-            zone: None,
-            cel_columns: None,
-            clock_right_from: EventTime::from_seconds(1_700_000_000),
-            rules: Rules {
-                trunks: Trunks::new(vec![trunk]).expect("trunks"),
-                ..Rules::default()
-            },
-        };
-        let url = SourceUrl::parse(SOURCE).expect("a URL");
-        let source = SourceSettings::new(&url, String::new(), false);
-        let kept = tables::positions::position(&disk.store, &source.shown).expect("readable");
-        let next = kept.map_or(0, |json| match serde_json::from_value(json) {
-            Ok(Position::Stream(place)) => usize::try_from(place.offset).expect("few") + 1,
-            other => panic!("no place of a stream: {other:?}"),
-        });
-        let owners = callbridge_intake::whole_calls::OWNER_PREFIX;
-        let owners = tables::meta::meta_below(&disk.store, owners).expect("readable");
-        let memory = Memory {
-            owners,
-            ..Memory::default()
-        };
-        let mut intake = Intake::new(settings, vec![source], memory).expect("no conflict");
-        intake.tick(now);
-        intake.up(READ, now);
-        Self {
-            intake,
-            next,
-            seq: 0,
-        }
-    }
-
-    /// Takes what is delivered; one transaction, where there is anything.
-    fn hear(&mut self, stream: &[String], now: EventTime) -> Option<Vec<Op>> {
-        let delivered = stream
-            .iter()
-            .enumerate()
-            .skip(self.next)
-            .take(DELIVERED_MAX);
-        let mut last = None;
-        self.intake.tick(now);
-        for (offset, body) in delivered {
-            self.seq += 1;
-            let frame = Frame {
-                seq: self.seq,
-                arrived: now,
-                bytes: body.clone().into(),
-                position: Some(Position::Stream(StreamPosition {
-                    stream: "calls".into(),
-                    offset: u64::try_from(offset).expect("few"),
-                })),
-                publisher: Some(Box::new(Publisher {
-                    user: Some("collector".into()),
-                    content_type: None,
-                    is_own: false,
-                })),
-            };
-            let heard = self.intake.frame(READ, &frame, &mut |_, _| None);
-            heard.expect("no conflict");
-            last = Some(offset);
-        }
-        self.next = last? + 1;
-        Some(self.intake.take(&People::default(), now).ops)
     }
 }

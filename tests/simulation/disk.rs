@@ -40,8 +40,13 @@ pub struct Disk {
 impl Disk {
     /// A fresh state.
     pub fn new() -> Self {
+        Self::with(spool::Settings::default())
+    }
+
+    /// The same with a spool of these settings.
+    pub fn with(settings: spool::Settings) -> Self {
         Self {
-            store: Store::in_memory(spool::Settings::default()).expect("a store in memory"),
+            store: Store::in_memory(settings).expect("a store in memory"),
             health: Health::Sound,
             states: BTreeMap::new(),
             uuids: BTreeMap::new(),

@@ -3,6 +3,7 @@
 mod calls;
 mod campaign;
 mod chain;
+mod chain_paths;
 mod confirmation;
 mod disk;
 mod drain;
@@ -12,9 +13,14 @@ mod full;
 mod hooked;
 mod hooks;
 mod log;
+#[path = "../../crates/lease/tests/simulation/model.rs"]
+#[allow(dead_code, reason = "the lease's own simulation uses the rest")]
+mod model;
 mod paths;
 mod scenario;
+mod senders;
 mod single_calls;
+mod stream;
 mod strikes;
 mod table;
 mod trouble;

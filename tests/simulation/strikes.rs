@@ -3,6 +3,7 @@
 
 use crate::disk::Disk;
 use crate::paths::Hardship;
+use crate::senders::SimTurn;
 use crate::way::Event;
 use crate::world::World;
 use callbridge_call::{EpochSeconds, EventTime};
@@ -128,15 +129,19 @@ impl World {
         // what was not written is forgotten, and a time of a wrong clock says nothing later
         let forgot = !self.unwritten.is_empty() || self.now.wall != self.truth;
         self.witness.restarted(forgot);
-        self.waits.clear();
-        self.landed.clear();
+        self.waits.retain(|_, waits| waits.process != self.process);
+        self.landed
+            .retain(|(number, _)| self.waits.contains_key(number));
         self.unwritten.clear();
         self.trouble = false;
+        self.turn = self.turn.map(|_| SimTurn::BEGUN);
         // what left before may still arrive, but nothing that comes later
         let closed = self.truth.plus(STRAGGLER);
+        let waits = &self.waits;
         self.events.retain(|(at, _), event| match event {
-            Event::Arrives(..) => *at < closed,
-            Event::Answered(..) | Event::Look => false,
+            Event::Arrives(number, _) => *at < closed || waits.contains_key(number),
+            Event::Answered(number, _) => waits.contains_key(number),
+            Event::Look => false,
             Event::Cycle | Event::Delivery(_) => true,
         });
         self.receives(false);
@@ -154,7 +159,13 @@ impl World {
 
     /// Something is on the way to the CRM, or back.
     pub fn is_under_way(&self) -> bool {
-        !self.waits.is_empty()
+        self.waits.values().any(|it| it.process == self.process)
+    }
+
+    /// A page is on the way that shows what another may have sent.
+    pub fn is_searching(&self) -> bool {
+        let mut waits = self.waits.values();
+        waits.any(|it| it.process == self.process && it.searches)
     }
 
     /// The process ends, and its disk is gone; another begins with this one after `down`.
@@ -162,14 +173,6 @@ impl World {
         self.log.event(self.truth, format_args!("state lost"));
         self.end(down, false);
         self.disk = fresh;
-        self.start();
-    }
-
-    /// The process ends, and who stood by sends after this silence, from this disk of its own.
-    pub fn take_over(&mut self, other: &mut Disk, silence: Duration) {
-        self.log.event(self.truth, format_args!("taken over"));
-        self.end(silence, false);
-        std::mem::swap(&mut self.disk, other);
         self.start();
     }
 

@@ -57,11 +57,15 @@ pub struct Waits {
     /// Of the call it is about.
     pub uuid: Option<String>,
     pub request: Request,
+    /// Whose it is.
+    pub process: usize,
+    /// It looks for calls that another may have sent.
+    pub searches: bool,
     until: EventTime,
 }
 
 impl World {
-    /// A request leaves.
+    /// A request leaves; its number.
     pub(crate) fn fly(
         &mut self,
         slot: u32,
@@ -69,7 +73,7 @@ impl World {
         uuid: Option<String>,
         request: Request,
         secret: &str,
-    ) {
+    ) -> u64 {
         let endpoint = request.endpoint();
         self.numbered += 1;
         let number = self.numbered;
@@ -115,9 +119,12 @@ impl World {
             lane,
             uuid,
             request,
+            process: self.process,
+            searches: false,
             until,
         };
         self.waits.insert(number, waits);
+        number
     }
 
     /// Goes to this moment of the CRM's clock; what is due by then happens in its order. Answers

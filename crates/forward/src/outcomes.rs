@@ -191,7 +191,7 @@ impl Publishing {
 }
 
 /// The body of a message of these outcomes.
-fn body(due: &[OutcomeRow]) -> String {
+pub fn body(due: &[OutcomeRow]) -> String {
     let (journaled, discarded): (Vec<_>, Vec<_>) = due.iter().partition(|it| it.journaled);
     let uuids = |all: Vec<&OutcomeRow>| all.into_iter().map(|it| it.uuid.0).collect();
     let told = Outcomes {

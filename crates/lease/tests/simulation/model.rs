@@ -1,5 +1,4 @@
-//! Do two processes ever have leave at once, or one so soon after the other that a window could
-//! hold the requests of both?
+//! Processes with a [`Claim`] each, around a quorum queue with a single active consumer.
 //!
 //! The broker is a log: what is committed has one order, one consumer is fed at a time, what it
 //! has not acknowledged goes back to the front when it is fed no more. All that a real one may do
@@ -8,20 +7,18 @@
 //! on the minority side is fed nothing new and told nothing; processes freeze, die, begin anew;
 //! each clock runs at a rate of its own.
 
-use callbridge_lease::claim::{Claim, Delivered, HOLDS_FOR, TICK_EVERY, Terms};
+use callbridge_lease::claim::{Claim, Delivered, TICK_EVERY, Terms};
 use callbridge_lease::tick::TickId;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-const REQUEST: Duration = Duration::from_secs(35);
-const WINDOW: Duration = Duration::from_secs(60);
 /// One step of true time.
-const STEP: Duration = Duration::from_millis(50);
+pub const STEP: Duration = Duration::from_millis(50);
 /// Clocks run apart by so much: each by 1 in 100 of true time, either way.
 const DRIFT_PER_MILLE: u64 = 10;
 
 /// xorshift: the same seed is the same run.
-struct Chance(u64);
+pub struct Chance(u64);
 
 impl Chance {
     fn next(&mut self) -> u64 {
@@ -31,12 +28,12 @@ impl Chance {
         self.0
     }
 
-    fn below(&mut self, most: u64) -> u64 {
+    pub fn below(&mut self, most: u64) -> u64 {
         self.next() % most.max(1)
     }
 
     /// One time in so many.
-    fn one_in(&mut self, many: u64) -> bool {
+    pub fn one_in(&mut self, many: u64) -> bool {
         self.below(many) == 0
     }
 }
@@ -118,6 +115,8 @@ impl Queue {
 struct Process {
     claim: Claim,
     connection: u32,
+    /// It has one; else it opens one when it turns next.
+    connected: bool,
     frozen_until: Duration,
     /// The own clock is this far ahead, and runs at so many per mille of true time.
     ahead: Duration,
@@ -129,8 +128,6 @@ struct Process {
     going: VecDeque<(Duration, u64)>,
     /// Leave as it was last given out; it is asked for by the own clock.
     leave: Option<Duration>,
-    /// It froze after it had asked for leave, and before the bytes left.
-    writes_late: bool,
 }
 
 impl Process {
@@ -138,6 +135,7 @@ impl Process {
         Self {
             claim: Claim::new(terms),
             connection: 0,
+            connected: true,
             frozen_until: Duration::ZERO,
             ahead: Duration::from_secs(chance.below(100_000)),
             rate: 1000 - DRIFT_PER_MILLE + chance.below(2 * DRIFT_PER_MILLE + 1),
@@ -145,7 +143,6 @@ impl Process {
             coming: VecDeque::new(),
             going: VecDeque::new(),
             leave: None,
-            writes_late: false,
         }
     }
 
@@ -155,8 +152,11 @@ impl Process {
         self.ahead + Duration::from_micros(u64::try_from(micros).expect("small"))
     }
 
-    fn has_leave(&self, now: Duration) -> bool {
-        now >= self.frozen_until && self.leave.is_some_and(|until| self.clock(now) < until)
+    /// Until when it has leave, in true time.
+    fn leave(&self, now: Duration) -> Option<Duration> {
+        let own = self.leave.filter(|until| self.clock(now) < *until)?;
+        let micros = (own - self.ahead).as_micros() * 1000 / u128::from(self.rate);
+        Some(Duration::from_micros(u64::try_from(micros).expect("small")))
     }
 
     fn look(&mut self, now: Duration) {
@@ -168,31 +168,16 @@ impl Process {
 
 /// How rough it is.
 #[derive(Clone, Copy, Debug)]
-struct Weather {
-    processes: usize,
+pub struct BrokerWeather {
+    pub processes: usize,
     /// One step in so many: the queue passes on without a word.
-    passes: u64,
-    /// One step in so many for each process: it freezes, loses its line, dies.
-    mishaps: u64,
+    pub passes: u64,
+    /// One step in so many for each process: it freezes, loses its line, dies. Never where it is 0.
+    pub mishaps: u64,
     /// The longest that a message is under way, in milliseconds.
-    delay: u64,
+    pub delay: u64,
     /// What was delivered before is told as such; without it the rules have nothing to stand on.
-    tells_redelivered: bool,
-    /// Processes freeze between asking for leave and writing.
-    freezes_before_write: bool,
-}
-
-/// What a run came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Seen {
-    /// Requests that left too soon after another's, and directly after leave was asked for.
-    faults: u32,
-    /// The same of requests that were frozen between the two.
-    late: u32,
-    /// Times that leave passed from one to another.
-    takeovers: u32,
-    /// Steps in which somebody had leave.
-    held: u32,
+    pub tells_redelivered: bool,
 }
 
 /// The next of what has come by now.
@@ -201,27 +186,25 @@ fn due<T>(coming: &mut VecDeque<(Duration, T)>, now: Duration) -> Option<T> {
     coming.pop_front().map(|(_, it)| it)
 }
 
-struct World {
-    chance: Chance,
-    weather: Weather,
+/// See the module.
+pub struct LeaseModel {
+    pub chance: Chance,
+    weather: BrokerWeather,
     terms: Terms,
     queue: Queue,
     processes: Vec<Process>,
     /// Ticks on their way to the queue, with when they are committed.
     published: Vec<(Duration, TickId)>,
     next_id: u128,
-    /// Who had leave last, and when.
-    last: Option<(usize, Duration)>,
-    seen: Seen,
 }
 
-impl World {
-    fn new(seed: u64, weather: Weather) -> Self {
+impl LeaseModel {
+    /// All of its processes begin at once.
+    pub fn new(seed: u64, weather: BrokerWeather, terms: Terms) -> Self {
         let mut chance = Chance(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-        let terms = Terms::new(REQUEST, WINDOW);
         let processes = (0..weather.processes).map(|_| Process::new(terms, &mut chance));
         let processes = processes.collect();
-        let mut world = Self {
+        let mut model = Self {
             chance,
             weather,
             terms,
@@ -229,13 +212,59 @@ impl World {
             processes,
             published: Vec::new(),
             next_id: 0,
-            last: None,
-            seen: Seen::default(),
         };
         for process in 0..weather.processes {
-            world.connect(Duration::ZERO, process);
+            model.connect(Duration::ZERO, process);
         }
-        world
+        model
+    }
+
+    /// A step to this moment.
+    pub fn step(&mut self, now: Duration) {
+        self.mishaps(now);
+        self.broker(now);
+        for at in 0..self.processes.len() {
+            self.process(now, at);
+        }
+    }
+
+    /// How many processes there are.
+    pub fn processes(&self) -> usize {
+        self.processes.len()
+    }
+
+    /// Until when this one may send, where it may.
+    pub fn leave(&self, now: Duration, at: usize) -> Option<Duration> {
+        let process = &self.processes[at];
+        (now >= process.frozen_until).then(|| process.leave(now))?
+    }
+
+    /// It does nothing now.
+    pub fn is_frozen(&self, now: Duration, at: usize) -> bool {
+        now < self.processes[at].frozen_until
+    }
+
+    /// The queue feeds the next from now on, without a word to anybody.
+    pub fn pass_on(&mut self) {
+        self.queue.pass_on(false);
+    }
+
+    /// It does nothing until then.
+    pub fn freeze(&mut self, at: usize, until: Duration) {
+        self.processes[at].frozen_until = until;
+    }
+
+    /// It dies, and another is started in its place then.
+    pub fn die(&mut self, at: usize, again: Duration) {
+        let (connection, clock) = {
+            let it = &self.processes[at];
+            (it.connection, (it.ahead, it.rate))
+        };
+        let mut new = Process::new(self.terms, &mut self.chance);
+        (new.connection, (new.ahead, new.rate)) = (connection, clock);
+        (new.connected, new.frozen_until) = (false, again);
+        self.processes[at] = new;
+        self.hang_up(at);
     }
 
     fn consumer(&self, process: usize) -> Consumer {
@@ -246,7 +275,7 @@ impl World {
         }
     }
 
-    fn connect(&mut self, now: Duration, at: usize) {
+    fn hang_up(&mut self, at: usize) {
         let before = self.consumer(at);
         // the broker may hear of the end later than the process
         if self.chance.one_in(2) {
@@ -256,6 +285,12 @@ impl World {
         process.connection += 1;
         process.coming.clear();
         process.going.clear();
+    }
+
+    fn connect(&mut self, now: Duration, at: usize) {
+        self.hang_up(at);
+        let process = &mut self.processes[at];
+        process.connected = true;
         process.claim.channel_opened();
         process.next_tick = now;
         let consumer = self.consumer(at);
@@ -294,26 +329,16 @@ impl World {
             }
         }
         for at in 0..self.processes.len() {
-            if !self.chance.one_in(self.weather.mishaps) {
+            if self.weather.mishaps == 0 || !self.chance.one_in(self.weather.mishaps) {
                 continue;
             }
             match self.chance.below(4) {
                 0 => {
                     let seconds = self.chance.below(40);
-                    self.processes[at].frozen_until = now + Duration::from_secs(seconds);
+                    self.freeze(at, now + Duration::from_secs(seconds));
                 }
                 1 | 2 => self.connect(now, at),
-                _ => {
-                    // it dies, and another is started in its place
-                    let (connection, clock) = {
-                        let it = &self.processes[at];
-                        (it.connection, (it.ahead, it.rate))
-                    };
-                    let mut new = Process::new(self.terms, &mut self.chance);
-                    (new.connection, (new.ahead, new.rate)) = (connection, clock);
-                    self.processes[at] = new;
-                    self.connect(now, at);
-                }
+                _ => self.die(at, now),
             }
         }
     }
@@ -345,8 +370,8 @@ impl World {
         if now < self.processes[at].frozen_until {
             return;
         }
-        if std::mem::take(&mut self.processes[at].writes_late) {
-            self.seen.late += u32::from(self.is_too_soon(now, at));
+        if !self.processes[at].connected {
+            self.connect(now, at);
         }
         self.processes[at].look(now);
         if self.processes[at].next_tick <= now {
@@ -378,135 +403,4 @@ impl World {
             self.queue.acknowledge(consumer, through);
         }
     }
-
-    /// A request of another may still arrive, or be counted in the window of this one.
-    fn is_too_soon(&self, now: Duration, at: usize) -> bool {
-        let last = self.last.filter(|(before, _)| *before != at);
-        last.is_some_and(|(_, last)| now < last + REQUEST + WINDOW)
-    }
-
-    /// Whoever has leave sends: nobody else may, nor may have a while ago.
-    fn judge(&mut self, now: Duration) {
-        for at in 0..self.processes.len() {
-            if !self.processes[at].has_leave(now) {
-                continue;
-            }
-            if self.weather.freezes_before_write && self.chance.one_in(2_000) {
-                let seconds = self.chance.below(300);
-                self.processes[at].frozen_until = now + Duration::from_secs(seconds);
-                self.processes[at].writes_late = true;
-                continue;
-            }
-            self.seen.held += 1;
-            self.seen.faults += u32::from(self.is_too_soon(now, at));
-            let another = self.last.is_some_and(|(before, _)| before != at);
-            self.seen.takeovers += u32::from(another);
-            self.last = Some((at, now));
-        }
-    }
-
-    fn run(mut self, time: Duration) -> Seen {
-        let mut now = Duration::ZERO;
-        while now < time {
-            now += STEP;
-            self.mishaps(now);
-            self.broker(now);
-            for at in 0..self.processes.len() {
-                self.process(now, at);
-            }
-            self.judge(now);
-        }
-        self.seen
-    }
-}
-
-const CALM: Weather = Weather {
-    processes: 2,
-    passes: 20_000,
-    mishaps: 20_000,
-    delay: 2_000,
-    tells_redelivered: true,
-    freezes_before_write: false,
-};
-
-fn all(seeds: u64, weather: impl Fn(u64) -> Weather) -> Seen {
-    let mut sum = Seen::default();
-    for seed in 1..=seeds {
-        let weather = weather(seed);
-        let seen = World::new(seed, weather).run(Duration::from_secs(3600));
-        assert_eq!(seen.faults, 0, "seed {seed}, {weather:?}: {seen:?}");
-        sum.takeovers += seen.takeovers;
-        sum.held += seen.held;
-    }
-    sum
-}
-
-#[test]
-fn no_two_have_leave_at_once_nor_within_a_request_and_a_window_of_each_other() {
-    let processes = |seed| 2 + usize::try_from(seed % 3).expect("small");
-    let calm = all(16, |seed| Weather {
-        processes: processes(seed),
-        ..CALM
-    });
-    assert!(calm.takeovers > 10, "{calm:?}");
-    let hours = 16 * 3600 * 20;
-    assert!(calm.held > hours / 2, "{calm:?}");
-    let rough = all(16, |seed| Weather {
-        processes: processes(seed),
-        passes: 4_000,
-        mishaps: 4_000,
-        delay: 12_000,
-        ..CALM
-    });
-    assert!(rough.takeovers > 5, "{rough:?}");
-}
-
-/// Both are fed often enough for ticks to count all along: only what is handed on tells them.
-#[test]
-fn a_queue_that_passes_to_and_fro_every_few_seconds_gives_leave_to_nobody() {
-    for passes in [20, 60, 100] {
-        let torn = all(6, |_| Weather { passes, ..CALM });
-        assert_eq!((torn.held, torn.takeovers), (0, 0), "{passes}: {torn:?}");
-    }
-}
-
-/// The rules rest on redelivery being told: a broker that hides it is found out here, and so is a
-/// simulation that could not tell.
-#[test]
-fn a_broker_that_did_not_tell_of_redelivery_would_let_two_send() {
-    let mut faults = 0;
-    for seed in 1..=20 {
-        let weather = Weather {
-            passes: 60,
-            tells_redelivered: false,
-            ..CALM
-        };
-        let seen = World::new(seed, weather).run(Duration::from_secs(3600));
-        faults += seen.faults;
-    }
-    assert!(faults > 0);
-}
-
-/// What is left: a process that is frozen between asking and writing. Nothing else comes too soon
-/// then either.
-#[test]
-fn only_what_is_frozen_between_asking_and_writing_comes_too_soon() {
-    let mut late = 0;
-    for seed in 1..=10 {
-        let weather = Weather {
-            freezes_before_write: true,
-            ..CALM
-        };
-        let seen = World::new(seed, weather).run(Duration::from_secs(3600));
-        assert_eq!(seen.faults, 0, "seed {seed}: {seen:?}");
-        late += seen.late;
-    }
-    assert!(late > 0);
-}
-
-#[test]
-fn the_same_seed_is_the_same_run() {
-    let run = || World::new(7, CALM).run(Duration::from_secs(1200));
-    assert_eq!(run(), run());
-    assert!(HOLDS_FOR > 3 * TICK_EVERY);
 }
