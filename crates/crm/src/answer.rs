@@ -3,9 +3,11 @@
 
 use super::envelope::Envelope;
 use super::request::Endpoint;
+use super::shown::ShownCall;
 use callbridge_call::EpochSeconds;
 use callbridge_model::permit::NotPermitted;
 use callbridge_model::{CallUuid, Grant};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt;
 
@@ -186,12 +188,14 @@ impl From<ApiResult> for ApiResponse {
 }
 
 /// A page of the call journal (§4.5, §4.7).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
     /// Rows on it, of everybody's.
     pub rows: u32,
     /// The uuids that can be ours, without the prefix `oapi-`.
     pub uuids: Vec<CallUuid>,
+    /// The same calls, with what their rows say of them.
+    pub shown: Vec<ShownCall>,
     /// From 1.
     pub current: Option<u32>,
     /// Pages in all.
@@ -263,6 +267,16 @@ pub fn read(endpoint: Endpoint, status: u16, body: &[u8]) -> ApiResponse {
         _ => unreadable(format!("status {status} is not one of HTTP's")),
     })
     .into()
+}
+
+/// One of the `errors[]` gives the reason `MAX` (§7.5), of `size` where it names a field.
+pub fn names_max(errors: &Value) -> bool {
+    let all = errors.as_array().map(Vec::as_slice).unwrap_or_default();
+    all.iter().any(|error| {
+        let text = |name: &str| error.get(name).and_then(Value::as_str);
+        let field = text("field").is_none_or(|field| field.ends_with("size"));
+        field && text("reason").is_some_and(|reason| reason.eq_ignore_ascii_case("MAX"))
+    })
 }
 
 fn unreadable(why: impl Into<String>) -> ApiError {

@@ -3,6 +3,7 @@
 
 use super::answer::{Page, TokenInfo};
 use super::lenient;
+use super::shown::ShownCall;
 use callbridge_call::EpochSeconds;
 use callbridge_model::CallUuid;
 use callbridge_model::safe::is_hostile;
@@ -205,13 +206,14 @@ impl Envelope {
                 .find_map(|place| place.get(name).and_then(integer));
             value.and_then(|value| u32::try_from(value).ok())
         };
-        let mut uuids = Vec::new();
+        let mut shown = Vec::new();
         for row in rows {
-            collect_uuids(row, ROW_DEPTH, &mut uuids);
+            collect_calls(row, ROW_DEPTH, &mut shown);
         }
         Some(Page {
             rows: u32::try_from(rows.len()).unwrap_or(u32::MAX),
-            uuids,
+            uuids: shown.iter().map(|call| call.uuid).collect(),
+            shown,
             current: count("currentPage"),
             total: count("totalPages"),
         })
@@ -329,18 +331,27 @@ fn best_rows(map: &Map<String, Value>) -> Option<&Vec<Value>> {
 
 fn names_a_call(row: &Value) -> bool {
     let mut found = Vec::new();
-    collect_uuids(row, ROW_DEPTH, &mut found);
+    collect_calls(row, ROW_DEPTH, &mut found);
     !found.is_empty()
 }
 
-/// Everything in a row that can be the uuid of a call of ours, under whatever key. A uuid of ours
-/// is made from its call alone, so that it can stand in a row of the journal by no other cause.
-fn collect_uuids(row: &Value, depth: u32, found: &mut Vec<CallUuid>) {
+/// Everything in a row that can be the uuid of a call of ours, under whatever key, with what stands
+/// beside it. A uuid of ours is made from its call alone, so that it can stand in a row of the
+/// journal by no other cause.
+fn collect_calls(row: &Value, depth: u32, found: &mut Vec<ShownCall>) {
+    let mut add = |uuid: CallUuid, beside: Option<&Map<String, Value>>| {
+        if !found.iter().any(|call| call.uuid == uuid) {
+            let bare = || ShownCall::bare(uuid);
+            found.push(beside.map_or_else(bare, |map| ShownCall::read(uuid, map)));
+        }
+    };
     match row {
-        Value::String(text) => found.extend(uuid_in(text).filter(|uuid| !found.contains(uuid))),
+        Value::String(text) => uuid_in(text).into_iter().for_each(|uuid| add(uuid, None)),
         Value::Object(map) if depth > 0 => {
-            map.values()
-                .for_each(|value| collect_uuids(value, depth - 1, found));
+            let own = map.values().filter_map(Value::as_str).filter_map(uuid_in);
+            own.for_each(|uuid| add(uuid, Some(map)));
+            let deeper = map.values().filter(|value| value.is_object());
+            deeper.for_each(|value| collect_calls(value, depth - 1, found));
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {}
     }

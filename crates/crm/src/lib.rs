@@ -12,6 +12,7 @@
 //! | [`address`] | where the CRM is, checked once |
 //! | [`request`] | pure: endpoints and bodies |
 //! | [`answer`] | pure: a reply or an error of an answer; `envelope`, `lenient`: its body (§2.1) |
+//! | [`shown`] | what a row of the journal says of its call |
 //! | [`client`] | the shell: one request out, its answer back |
 //! | `gated` | leave to send, asked for directly before a request is written |
 //! | [`failure`] | why no answer came: nothing was sent, or it may have arrived |
@@ -24,8 +25,10 @@ pub mod failure;
 mod gated;
 pub mod lenient;
 pub mod request;
+pub mod shown;
 
 pub use address::{Address, AddressError};
 pub use answer::{ApiError, ApiReply, ApiResponse, ApiResult, Page, TokenInfo, WriteStatus, read};
 pub use client::{Client, Setup, Unheard};
 pub use request::{Endpoint, FieldNames, FilterPage, LeadsPage, PageSize, Request};
+pub use shown::ShownCall;

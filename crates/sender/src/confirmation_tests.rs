@@ -145,6 +145,7 @@ fn failures_of_calls_before_one_that_a_sweep_found_are_their_own() {
         let page = Page {
             rows: 1,
             uuids: vec![call.uuid],
+            shown: Vec::new(),
             current: Some(1),
             total: Some(1),
         };

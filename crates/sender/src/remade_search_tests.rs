@@ -103,6 +103,7 @@ impl SearchScene {
                 .iter()
                 .map(|n| CallUuid(uuid::Uuid::from_u128((*n).into())))
                 .collect(),
+            shown: Vec::new(),
             current: Some(asked.page),
             total: Some(u32::try_from(rows.chunks(size).count()).expect("few")),
         }

@@ -183,6 +183,7 @@ fn without_the_right_to_poll_pages_confirm_calls_and_all_goes_on() {
     let page = Page {
         rows: 1,
         uuids: vec![call.uuid],
+        shown: Vec::new(),
         current: Some(1),
         total: Some(1),
     };
@@ -208,6 +209,7 @@ fn where_no_page_ever_shows_a_call_that_cannot_be_polled_it_is_sent_again() {
         Ok(ApiReply::Page(Page {
             rows: 0,
             uuids: Vec::new(),
+            shown: Vec::new(),
             current: Some(1),
             total: Some(1),
         }))

@@ -3,7 +3,9 @@
 
 use super::outcome::Outcome;
 use super::share::by_chance;
-use callbridge_crm::{ApiError, ApiReply, ApiResult, Endpoint, Page, TokenInfo, WriteStatus};
+use callbridge_crm::{
+    ApiError, ApiReply, ApiResult, Endpoint, Page, TokenInfo, WriteStatus, answer,
+};
 use callbridge_model::Reason;
 use serde_json::Value;
 
@@ -222,23 +224,13 @@ fn refused(endpoint: Endpoint, status: u16, why: String, errors: Value) -> Verdi
         Endpoint::Submit if status == 409 => dead(Reason::Conflict, why, errors),
         Endpoint::Submit => dead(Reason::Rejected, why, errors),
         Endpoint::Poll => Verdict::Lost { why },
-        Endpoint::Filter if names_max(&errors) => unswept(Bar::TooLarge, why),
+        Endpoint::Filter if answer::names_max(&errors) => unswept(Bar::TooLarge, why),
         Endpoint::Filter => unswept(Bar::Refused, why),
         Endpoint::TokenInfo => beside(why, Fault::Unreached),
         Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields | Endpoint::FieldList => {
             beside(why, Fault::Request)
         }
     }
-}
-
-/// One of the `errors[]` gives the reason `MAX` (§7.5), of `size` where it names a field.
-fn names_max(errors: &Value) -> bool {
-    let all = errors.as_array().map(Vec::as_slice).unwrap_or_default();
-    all.iter().any(|error| {
-        let text = |name: &str| error.get(name).and_then(Value::as_str);
-        let field = text("field").is_none_or(|field| field.ends_with("size"));
-        field && text("reason").is_some_and(|reason| reason.eq_ignore_ascii_case("MAX"))
-    })
 }
 
 fn unswept(bar: Bar, why: String) -> Verdict {

@@ -95,6 +95,7 @@ impl Journal {
         Page {
             rows: u32::try_from(shown.len()).expect("few"),
             uuids: shown,
+            shown: Vec::new(),
             current: (!self.counts_no_pages).then_some(asked.page),
             total: (!self.counts_no_pages).then_some(total),
         }
