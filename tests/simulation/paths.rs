@@ -227,6 +227,7 @@ fn steps() -> Vec<Step> {
             by: Witness::Journal,
         },
         Step::GivenUp,
+        Step::SendAgain { why: words() },
     ];
     for step in &all {
         match step {
@@ -236,6 +237,7 @@ fn steps() -> Vec<Step> {
             Step::Died { .. } | Step::Release { .. } | Step::Retry { .. } => {}
             Step::Rejudged { .. } | Step::Moved { .. } | Step::Expire | Step::Discard => {}
             Step::Forwarded | Step::Found { .. } | Step::GivenUp => {}
+            Step::SendAgain { .. } => {}
         }
     }
     all

@@ -179,6 +179,7 @@ pub(super) fn settled(call: &Unconfirmed, step: &Step) {
         | Step::Discard
         | Step::Forwarded
         | Step::Found { .. }
-        | Step::GivenUp => {}
+        | Step::GivenUp
+        | Step::SendAgain { .. } => {}
     }
 }

@@ -85,7 +85,7 @@ pub use row::{
 };
 pub use state::{FIRST_POLL, IfAbsent, Refused, State, Step, hooked, next};
 pub use store::Store;
-pub use tables::audited::{AuditedCall, CallFate};
+pub use tables::audited::{AuditedCall, CallFate, JournaledCall, SentValues};
 pub use tables::books::Recount;
 pub use tables::directory::DirectorySize;
 pub use tables::listed::{CallFilter, Listed, Place};

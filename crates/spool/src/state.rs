@@ -19,6 +19,10 @@
 //!
 //! `Rejudged` goes between dead and parked, both ways.
 //!
+//! `SendAgain` leads from journaled back to ready: by a person, of a call that the CRM's journal
+//! does not have (`audit --take-in`). Its uuid is what it was, so that one that turns up meanwhile
+//! is no second record (§4.5.4).
+//!
 //! `Moved` leads from submitted and from dead to ready, and leaves a ready call ready: it goes on
 //! by itself with another lead, or without its employee.
 //!
@@ -52,7 +56,7 @@ pub enum State {
     Sending,
     /// Accepted with a requestId (§4.5), or perhaps accepted; not yet known to be written.
     Submitted,
-    /// Known to be in the journal. Final.
+    /// Known to be in the journal. Final, unless a person finds that the journal lost it.
     Journaled,
     /// A dead letter: a person has to look at it.
     Dead,
@@ -250,6 +254,12 @@ pub enum Step {
     },
     /// ready, dead or parked → discarded: by a person, elsewhere. Counts as an attempt.
     GivenUp,
+    /// journaled → ready: by a person, for the CRM's journal does not have it. Counts as an
+    /// attempt.
+    SendAgain {
+        /// The attempt's words.
+        why: String,
+    },
 }
 
 impl Step {
@@ -277,6 +287,7 @@ impl Step {
             Self::Forwarded => "forwarded",
             Self::Found { .. } => "found",
             Self::GivenUp => "given up",
+            Self::SendAgain { .. } => "send again",
         }
     }
 
@@ -304,7 +315,8 @@ impl Step {
             | Self::Discard
             | Self::Forwarded
             | Self::Found { .. }
-            | Self::GivenUp => false,
+            | Self::GivenUp
+            | Self::SendAgain { .. } => false,
         }
     }
 
@@ -398,6 +410,7 @@ pub fn next(state: State, step: &Step) -> Result<State, Refused> {
         Step::Forwarded => (state == Ready).then_some(Forwarded),
         Step::Found { .. } => matches!(state, Ready | Dead | Parked).then_some(Journaled),
         Step::GivenUp => matches!(state, Ready | Dead | Parked).then_some(Discarded),
+        Step::SendAgain { .. } => (state == Journaled).then_some(Ready),
     };
     to.ok_or(Refused {
         state,

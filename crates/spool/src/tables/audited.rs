@@ -1,9 +1,10 @@
 //! What became of a call that a file of the PBX tells of, by the ids of its channels.
 
-use super::{open_calls, seen_calls, summaries};
-use crate::op::Done;
+use super::{directory, open_calls, seen_calls, summaries};
+use crate::op::{Done, RowId};
 use crate::{Db, Error, State};
-use callbridge_model::CallUuid;
+use callbridge_call::{Direction, EpochSeconds, EventTime};
+use callbridge_model::{CallRecord, CallUuid, LeadId};
 use serde::{Deserialize, Serialize};
 
 /// A call as a file of the PBX tells of it.
@@ -31,6 +32,32 @@ pub enum CallFate {
     RowGone,
     /// Nothing is known of it.
     Unknown,
+}
+
+/// A call that is journaled here, as the CRM's journal should show it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JournaledCall {
+    /// As it was sent.
+    pub uuid: CallUuid,
+    /// When it began.
+    pub started: EpochSeconds,
+    /// Since when it stands there; `None` where that is long ago, and its row is purged.
+    pub since: Option<EventTime>,
+    /// What was sent; `None` where its row is purged.
+    pub sent: Option<SentValues>,
+}
+
+/// The values of a call that a row of the CRM's journal may show.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SentValues {
+    /// The lead that it was sent to, then the one that this was merged into.
+    pub leads: Vec<LeadId>,
+    /// Seconds.
+    pub duration_sec: u32,
+    /// Somebody talked.
+    pub answered: bool,
+    /// As the customer had it.
+    pub direction: Direction,
 }
 
 /// What became of these calls, in their order.
@@ -64,8 +91,13 @@ fn names(snapshot: &[u8], call: &AuditedCall) -> bool {
 
 /// The same, but for calls that go on.
 fn fate(db: &Db, call: &AuditedCall) -> Result<CallFate, Error> {
+    Ok(found(db, call)?.0)
+}
+
+/// What became of it, and the uuid that it stands under where it stands.
+fn found(db: &Db, call: &AuditedCall) -> Result<(CallFate, Option<CallUuid>), Error> {
     if let Some(state) = state_of(db, call.uuid)? {
-        return Ok(CallFate::Stands(state));
+        return Ok((CallFate::Stands(state), Some(call.uuid)));
     }
     let mut gone = false;
     let mut counted = false;
@@ -78,24 +110,98 @@ fn fate(db: &Db, call: &AuditedCall) -> Result<CallFate, Error> {
             continue;
         };
         match state_of(db, uuid)? {
-            Some(state) => return Ok(CallFate::Stands(state)),
+            Some(state) => return Ok((CallFate::Stands(state), Some(uuid))),
             None => gone = true,
         }
     }
     for id in &call.ids {
-        match summaries::summary(db, &call.pbx, id)? {
-            Some(Some(state)) => return Ok(CallFate::Stands(state)),
-            Some(None) => counted = true,
-            None => {}
+        let Some(it) = summaries::summary(db, &call.pbx, id)? else {
+            continue;
+        };
+        match it.state {
+            Some(state) => return Ok((CallFate::Stands(state), it.uuid)),
+            None => counted = true,
         }
     }
-    if counted {
-        return Ok(CallFate::Counted);
+    let fate = match (counted, gone) {
+        (true, _) => CallFate::Counted,
+        (false, true) => CallFate::RowGone,
+        (false, false) => CallFate::Unknown,
+    };
+    Ok((fate, None))
+}
+
+/// What the CRM's journal should show of each of these calls, in their order; `None` of one that is
+/// not journaled here.
+pub fn journaled(db: &Db, calls: &[AuditedCall]) -> Result<Vec<Option<JournaledCall>>, Error> {
+    let journaled = |call| match found(db, call)? {
+        (CallFate::Stands(State::Journaled), Some(uuid)) => journaled_call(db, uuid, call),
+        (_, _) => Ok(None),
+    };
+    calls.iter().map(journaled).collect()
+}
+
+fn journaled_call(
+    db: &Db,
+    uuid: CallUuid,
+    call: &AuditedCall,
+) -> Result<Option<JournaledCall>, Error> {
+    let stored = db.query_first(
+        "SELECT id, since, started, record FROM calls WHERE uuid = ?1",
+        [uuid.0.into_bytes()],
+        |row| {
+            let record: String = row.get(3)?;
+            Ok((RowId(row.get(0)?), row.get(1)?, row.get(2)?, record))
+        },
+    )?;
+    let Some((row, since, started, record)) = stored else {
+        return purged_call(db, uuid, call);
+    };
+    let record: CallRecord = db.read_json(row, &record)?;
+    let survivor = match record.lead_id {
+        Some(lead) => directory::survivor(db, lead)?,
+        None => None,
+    };
+    Ok(Some(JournaledCall {
+        uuid,
+        started: EpochSeconds::new(started),
+        since: Some(EventTime::from_micros(since)),
+        sent: Some(SentValues {
+            leads: record.lead_id.into_iter().chain(survivor).collect(),
+            duration_sec: record.duration_sec,
+            answered: record.answered,
+            direction: record.direction,
+        }),
+    }))
+}
+
+/// The same of one whose row is purged.
+fn purged_call(
+    db: &Db,
+    uuid: CallUuid,
+    call: &AuditedCall,
+) -> Result<Option<JournaledCall>, Error> {
+    for id in &call.ids {
+        let kept = summaries::summary(db, &call.pbx, id)?;
+        if let Some(it) = kept.filter(|it| it.uuid == Some(uuid)) {
+            return Ok(Some(JournaledCall {
+                uuid,
+                started: EpochSeconds::new(it.started),
+                since: None,
+                sent: None,
+            }));
+        }
     }
-    if gone {
-        return Ok(CallFate::RowGone);
+    Ok(None)
+}
+
+/// How many of these uuids are those of calls that are journaled here.
+pub fn known_as_journaled(db: &Db, uuids: &[CallUuid]) -> Result<u32, Error> {
+    let mut known = 0;
+    for uuid in uuids {
+        known += u32::from(state_of(db, *uuid)? == Some(State::Journaled));
     }
-    Ok(CallFate::Unknown)
+    Ok(known)
 }
 
 fn state_of(db: &Db, uuid: CallUuid) -> Result<Option<State>, Error> {

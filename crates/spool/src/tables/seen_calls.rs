@@ -88,6 +88,13 @@ pub(crate) fn uuid_by_any_id(db: &Db, id: &str) -> Result<Option<CallUuid>, Erro
         .map(|bytes| CallUuid(uuid::Uuid::from_bytes(bytes))))
 }
 
+/// A call of this PBX finished in the last 30 days.
+pub fn knows_pbx(db: &Db, pbx: &str) -> Result<bool, Error> {
+    let any: Option<i64> =
+        db.first_value("SELECT 1 FROM tombstones WHERE pbx = ?1 LIMIT 1", [pbx])?;
+    Ok(any.is_some())
+}
+
 /// The finished call that an id of this PBX belongs to, if it finished in the last 30 days.
 pub fn tombstone(db: &Db, pbx: &str, id: &str) -> Result<Option<SeenCall>, Error> {
     db.query_first(

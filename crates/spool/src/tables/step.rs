@@ -44,7 +44,8 @@ const fn left_by(step: &Step) -> Option<Left> {
         | Step::Died { .. }
         | Step::Rejudged { .. }
         | Step::Expire
-        | Step::Forwarded => None,
+        | Step::Forwarded
+        | Step::SendAgain { .. } => None,
     }
 }
 
@@ -116,6 +117,10 @@ fn write_step(db: &Db, row: RowId, step: &Step, at: EventTime) -> Result<(), Err
             was_found(db, row)
         }
         Step::GivenUp => attempted(db, row, at, GIVEN_UP),
+        Step::SendAgain { why } => {
+            attempted(db, row, at, why)?;
+            as_never_sent(db, row)
+        }
         Step::Accepted { request_id, token } => accepted(db, row, request_id, token, at),
         Step::Returned {
             not_before,
@@ -190,6 +195,19 @@ fn was_hooked(db: &Db, row: RowId) -> Result<(), Error> {
 fn was_found(db: &Db, row: RowId) -> Result<(), Error> {
     db.execute(
         "UPDATE calls SET not_before = 0, reason = NULL, message = '', errors = NULL
+         WHERE id = ?1",
+        [row.0],
+    )?;
+    Ok(())
+}
+
+/// It goes out with the backlog, as what it was journaled as; what came of its earlier requests no
+/// longer counts.
+fn as_never_sent(db: &Db, row: RowId) -> Result<(), Error> {
+    db.execute(
+        "UPDATE calls SET live = 0, not_before = 0, hooked = 0, request_id = NULL, token = NULL,
+                next_poll = NULL, resubmits = 0, failures = 0, fate = NULL, been = NULL,
+                finding = NULL, reason = NULL, message = '', errors = NULL, first_sent = NULL
          WHERE id = ?1",
         [row.0],
     )?;

@@ -3,6 +3,7 @@
 
 use crate::{Db, Error, State};
 use callbridge_call::EventTime;
+use callbridge_model::CallUuid;
 use std::time::Duration;
 
 /// A summary is kept so long after its call began.
@@ -62,13 +63,29 @@ pub(crate) fn keep_counted(
     done.map(drop)
 }
 
-/// What became of a call, by its own id. `Some(None)`: it was counted only.
-pub(crate) fn summary(db: &Db, pbx: &str, id: &str) -> Result<Option<Option<State>>, Error> {
-    let word: Option<String> = db.first_value(
-        "SELECT state FROM summaries WHERE pbx = ?1 AND id = ?2",
+/// What is remembered of a call.
+pub(crate) struct SummaryRow {
+    /// `None`: it was counted only.
+    pub(crate) state: Option<State>,
+    pub(crate) uuid: Option<CallUuid>,
+    /// Seconds.
+    pub(crate) started: i64,
+}
+
+/// What became of a call, by its own id.
+pub(crate) fn summary(db: &Db, pbx: &str, id: &str) -> Result<Option<SummaryRow>, Error> {
+    db.query_first(
+        "SELECT state, uuid, started FROM summaries WHERE pbx = ?1 AND id = ?2",
         (pbx, id),
-    )?;
-    Ok(word.map(|word| State::from_word(&word)))
+        |row| {
+            let (word, uuid): (String, Option<[u8; 16]>) = (row.get(0)?, row.get(1)?);
+            Ok(SummaryRow {
+                state: State::from_word(&word),
+                uuid: uuid.map(|bytes| CallUuid(uuid::Uuid::from_bytes(bytes))),
+                started: row.get(2)?,
+            })
+        },
+    )
 }
 
 pub(crate) fn purge_summaries(db: &Db, now: EventTime) -> Result<(), Error> {

@@ -141,3 +141,114 @@ fn a_row_that_is_gone_is_told_and_its_call_can_be_taken_in_again() {
         assert_eq!(fate(&store, told(&call, false)), stands);
     }
 }
+
+/// A call that the CRM has confirmed.
+fn journal_it(store: &mut Store, now: EventTime) {
+    let token = callbridge_model::TokenFingerprint::of("token");
+    let request_id = "r-1".to_owned();
+    for one in [
+        Step::Send,
+        Step::Accepted { request_id, token },
+        Step::Confirmed,
+    ] {
+        step(store, one, now);
+    }
+}
+
+#[test]
+fn what_the_crm_should_show_is_told_of_journaled_calls_alone_and_of_purged_ones_by_their_uuid() {
+    let mut store = store();
+    let call = journal(1);
+    take(&mut store, &call);
+    let asked = [
+        told(&call, true),
+        told(&call, false),
+        told(&journal(2), true),
+    ];
+    let journaled = |store: &Store| tables::audited::journaled(store, &asked).expect("read");
+    assert_eq!(journaled(&store), [None, None, None], "it is ready");
+    journal_it(&mut store, at(60));
+    let record = &call.judged.record;
+    let uuid = record.uuid.expect("a uuid");
+    let shows = crate::JournaledCall {
+        uuid,
+        started: record.started_at,
+        since: Some(at(60)),
+        sent: Some(crate::SentValues {
+            leads: record.lead_id.into_iter().collect(),
+            duration_sec: record.duration_sec,
+            answered: record.answered,
+            direction: record.direction,
+        }),
+    };
+    let both = [Some(shows.clone()), Some(shows.clone()), None];
+    assert_eq!(journaled(&store), both, "by its own id, and by a channel's");
+    let known = |store: &Store, uuid| tables::audited::known_as_journaled(store, &[uuid]);
+    assert_eq!(known(&store, uuid), Ok(1));
+    assert_eq!(known(&store, other()), Ok(0));
+    purge(&mut store, at(0).plus(60 * DAY));
+    let purged = crate::JournaledCall {
+        since: None,
+        sent: None,
+        ..shows
+    };
+    assert_eq!(journaled(&store)[0], Some(purged));
+}
+
+#[test]
+fn what_the_crm_has_lost_goes_out_again_under_its_uuid_and_the_books_balance() {
+    let mut store = store();
+    let call = journal(1);
+    take(&mut store, &call);
+    journal_it(&mut store, at(60));
+    let why = "the journal does not have it".to_owned();
+    step(&mut store, Step::SendAgain { why: why.clone() }, at(90));
+    let row = tables::calls::row(&store, RowId(1))
+        .expect("readable")
+        .expect("a row");
+    assert_eq!(
+        (row.state, row.uuid),
+        (State::Ready, call.judged.record.uuid.expect("one"))
+    );
+    assert_eq!((row.request_id, row.live), (None, false));
+    assert_eq!(row.attempts.last().map(|it| it.words.clone()), Some(why));
+    let books = store.books();
+    assert!(
+        books.balance() && books.ready == 1 && books.journaled == 0,
+        "{books:?}"
+    );
+    // It turns up meanwhile: it is journaled, and not sent.
+    step(&mut store, Step::Hooked, at(91));
+    assert_eq!(
+        fate(&store, told(&call, true)),
+        CallFate::Stands(State::Journaled)
+    );
+}
+
+#[test]
+fn what_is_remembered_of_a_call_for_two_years_takes_at_most_200_bytes() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (handle, guard) = crate::open(dir.path(), Settings::default()).expect("opens");
+    drop(handle);
+    guard.close();
+    let file = dir.path().join(crate::folder::FILE);
+    let db = rusqlite::Connection::open(&file).expect("opens");
+    let bytes = |db: &rusqlite::Connection| -> i64 {
+        let pages = "SELECT (page_count - freelist_count) * page_size
+             FROM pragma_page_count, pragma_freelist_count, pragma_page_size";
+        db.query_row(pages, [], |row| row.get(0)).expect("a number")
+    };
+    let (calls, before) = (20_000_i64, bytes(&db));
+    // A PBX with a long name, and ids with the name of its system in front.
+    db.execute(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+         INSERT INTO summaries (pbx, id, uuid, state, started)
+         SELECT 'branch-tashkent-' || (i % 90 + 10),
+                'pbx1-1795151317.' || i, randomblob(16), 'journaled',
+                1795151317 + i FROM n ORDER BY random()",
+        [calls],
+    )
+    .expect("remembered");
+    let bytes = bytes(&db) - before;
+    assert!(bytes / calls <= 200, "{} bytes a call", bytes / calls);
+}

@@ -165,7 +165,10 @@ fn an_answer_that_comes_after_the_webhook_changes_nothing_and_is_no_error() {
         let done = step(&mut store, row, late.clone(), 40);
         assert_eq!(done, Ok(Done::Stepped(State::Journaled)), "{late:?}");
     }
-    for other in steps().into_iter().filter(|step| !step.is_answer()) {
+    // What the journal has lost a person sends again.
+    let by_a_person = |step: &Step| matches!(step, Step::SendAgain { .. });
+    let others = steps().into_iter();
+    for other in others.filter(|step| !step.is_answer() && !by_a_person(step)) {
         assert!(
             step(&mut store, row, other.clone(), 40).is_err(),
             "{other:?}"

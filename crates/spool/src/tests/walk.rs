@@ -128,6 +128,12 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
             let words = "discarded before, or at another sender, as the stream says";
             attempted(row, at, words);
         }
+        Step::SendAgain { why } => {
+            attempted(row, at, why);
+            row.reason = None;
+            anew(row);
+            (row.hooked, row.request_id, row.token) = (false, None, None);
+        }
         Step::Expire => row.deaths += 1,
         Step::Rejudged { reason, message } => rejudged(row, *reason, message),
         Step::Hooked => hooked(row),
@@ -251,12 +257,15 @@ fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
     let why = format!("words {}", dice.throw(1_000));
     let reasons = Reason::ALL;
     let record = finished(n, Outcome::Journal, None).judged.record;
-    match dice.throw(27) {
+    match dice.throw(28) {
         24 => Step::Forwarded,
         25 => Step::Found {
             by: [Witness::Journal, Witness::Stream][dice.throw(2) as usize],
         },
         26 => Step::GivenUp,
+        // Few of those that are journaled ever are.
+        27 if dice.throw(8) == 0 => Step::SendAgain { why },
+        27 => Step::Send,
         0..3 => Step::Send,
         3..6 => Step::Accepted {
             request_id: format!("r-{}", dice.throw(1_000_000)),
@@ -416,7 +425,7 @@ fn ten_thousand_random_steps_leave_the_rows_that_the_pure_transitions_say() {
     }
     // Every kind of step was taken, and some were not there to take.
     assert!(
-        taken.len() == 21 && taken.values().all(|n| *n > 20),
+        taken.len() == 22 && taken.values().all(|n| *n > 20),
         "{taken:?}"
     );
     assert!(refused > 500 && purged > 50, "{refused} {purged}");
