@@ -12,7 +12,7 @@ use super::schedule::{DEADLINE, OLD_POLL, TOGETHER};
 use super::tokens::KnownTokens;
 use super::troubles::{Flying, Part, PartAdmission};
 use crate::lead_requests::Errands;
-use callbridge_leads::lead_request::due::{LeadRequest, Urgency};
+use callbridge_leads::lead_request::due::{CommandRequest, LeadRequest, Urgency};
 use callbridge_model::Grant;
 use callbridge_model::clock::Now;
 use callbridge_spool::{Due, Unconfirmed, WorkQueue};
@@ -348,7 +348,8 @@ impl<'a> Choice<'a> {
             gates.min(),
             Some(self.confirmation.sweep_from()).filter(|from| *from > self.now.boot),
             company.then_some(self.now.boot + COMPANY_LOOK),
-            (!self.head.errands.due.is_empty()).then_some(self.now.boot + ERRAND_LOOK),
+            (!self.head.errands.due.is_empty() || self.errands.is_asked())
+                .then_some(self.now.boot + ERRAND_LOOK),
             self.rights.look(self.now.boot),
             moment,
             match self.search {
@@ -367,7 +368,8 @@ impl<'a> Choice<'a> {
         let errand = self.errands.first_asked()?;
         let asks = self.gate.refuses_calls_alone() && !self.dry_run;
         let may = asks && self.may_go(&errand);
-        may.then(|| (Lane::Errand, Task::Errand(Box::new(errand))))
+        let lane = asked_lane(&errand).unwrap_or(Lane::Errand);
+        may.then(|| (lane, Task::Errand(Box::new(errand))))
     }
 
     /// The errand that goes before a call of this lane; the one that can wait where none goes out.
@@ -378,8 +380,9 @@ impl<'a> Choice<'a> {
         if before > Lane::Live
             && let Some(errand) = self.errands.first_asked()
             && self.may_go(&errand)
+            && let Some(lane) = self.turn_of_asked(&errand, before)
         {
-            return Some((Lane::Errand, Task::Errand(Box::new(errand))));
+            return Some((lane, Task::Errand(Box::new(errand))));
         }
         let mut due = self.head.errands.due.iter().filter_map(|job| {
             let lane = match job.urgency {
@@ -399,6 +402,20 @@ impl<'a> Choice<'a> {
         });
         let (lane, errand) = due.next()?;
         Some((lane, Task::Errand(Box::new(errand.clone()))))
+    }
+
+    /// In which lane what a command asks goes before a call of this one. A page for the audit takes
+    /// from the half of the budget that is to spare; while calls wait, one goes in ten seconds.
+    fn turn_of_asked(&self, errand: &LeadRequest, before: Lane) -> Option<Lane> {
+        match (asked_lane(errand), before) {
+            (None, _) => Some(Lane::Errand),
+            (Some(spare), Lane::Spare) => Some(spare),
+            (Some(_), Lane::Backlog | Lane::Confirm) => self
+                .errands
+                .is_due_under_load(self.now)
+                .then_some(Lane::Errand),
+            (Some(_), _) => None,
+        }
     }
 
     fn may_go(&self, errand: &LeadRequest) -> bool {
@@ -425,6 +442,15 @@ impl<'a> Choice<'a> {
             | LeadRequest::Asked(..) => true,
         }
     }
+}
+
+/// The lane of what a command asks, where that can wait for an idle line.
+fn asked_lane(errand: &LeadRequest) -> Option<Lane> {
+    let page = matches!(
+        errand,
+        LeadRequest::Asked(_, CommandRequest::JournalPage(_))
+    );
+    page.then_some(Lane::Spare)
 }
 
 fn poll(call: &Unconfirmed) -> Task {

@@ -48,10 +48,17 @@ impl Errands {
         self.asked.len() < before
     }
 
-    /// What was asked for first.
+    /// What was asked for first; a page for the audit, of which there may be many, after all else.
     pub(super) fn first_asked(&self) -> Option<LeadRequest> {
-        let (ticket, asked) = self.asked.front()?;
+        let is_page = |asked: &CommandRequest| matches!(asked, CommandRequest::JournalPage(_));
+        let other = self.asked.iter().find(|(_, asked)| !is_page(asked));
+        let (ticket, asked) = other.or(self.asked.front())?;
         Some(LeadRequest::Asked(*ticket, asked.clone()))
+    }
+
+    /// A command waits for an answer.
+    pub(super) fn is_asked(&self) -> bool {
+        !self.asked.is_empty()
     }
 
     /// One may go out although calls wait.
@@ -111,6 +118,7 @@ impl Errands {
             LeadRequest::Asked(_, CommandRequest::Poll { request_id, .. }) => Request::Poll {
                 request_id: request_id.clone(),
             },
+            LeadRequest::Asked(_, CommandRequest::JournalPage(page)) => Request::Filter(*page),
             LeadRequest::Backfill(page) => Request::Leads(*page),
         };
         if let LeadRequest::Asked(ticket, _) = errand {

@@ -5,7 +5,8 @@ use crate::answered::Answered;
 use crate::core::Core;
 use crate::plan::{About, Decision, Lane, Launch, Settings, Task};
 use callbridge_crm::{
-    ApiError, ApiReply, ApiResponse, ApiResult, Endpoint, LeadsPage, Request, TokenInfo,
+    ApiError, ApiReply, ApiResponse, ApiResult, Endpoint, FilterPage, LeadsPage, Page, PageSize,
+    Request, TokenInfo,
 };
 use callbridge_leads::lead_request::LeadChange;
 use callbridge_leads::lead_request::due::{
@@ -281,6 +282,52 @@ fn whoever_asks_is_answered_after_live_calls_and_before_all_others() {
     assert!(core.asked(RequestId(2), CommandRequest::CrmFields));
     assert!(core.not_asked(RequestId(2)) && !core.not_asked(RequestId(2)));
     assert_eq!(lane(&mut core, at(1), &head), Some(Lane::Backlog));
+}
+
+#[test]
+fn a_page_for_the_audit_goes_after_calls_and_other_commands_and_leaves_them_half_the_budget() {
+    let page = FilterPage {
+        page: 1,
+        size: PageSize::LARGEST,
+        since: None,
+    };
+    let mut core = ready(Settings::default());
+    assert!(core.asked(RequestId(1), CommandRequest::JournalPage(page)));
+    assert!(core.asked(RequestId(2), CommandRequest::CrmFields));
+    let told = |reply| Ok(reply);
+    let fields = told(ApiReply::Data(serde_json::json!({})));
+    let (request, _) = answered(&mut core, at(1), &WorkQueue::default(), fields);
+    assert_eq!(request, Request::CrmFields, "what else is asked goes first");
+    // Calls wait: they go, and a page in ten seconds.
+    let waiting = WorkQueue {
+        backlog: Some(due(2)),
+        ..WorkQueue::default()
+    };
+    assert_eq!(lane(&mut core, at(2), &waiting), Some(Lane::Backlog));
+    let empty = || told(ApiReply::Page(Page::default()));
+    let (request, outcome) = answered(&mut core, at(12), &waiting, empty());
+    assert_eq!(request, Request::Filter(page));
+    assert!(!outcome.again);
+    // On an idle line they go at the pace of what can wait, and half of the budget is left.
+    let mut core = ready(Settings::default());
+    let idle = WorkQueue::default();
+    let before = core.budget.used(at(0));
+    for second in 0..50 {
+        if !core.errands.is_asked() {
+            assert!(core.asked(RequestId(second), CommandRequest::JournalPage(page)));
+        }
+        let now = at(second);
+        let Decision::Send(plan) = core.next(now, &idle) else {
+            continue;
+        };
+        let (slot, lane) = (plan.slot, plan.lane);
+        let launch = core.launch(now, plan, About::default());
+        assert!(matches!(launch, Launch::Go { .. }), "{launch:?}");
+        assert_eq!(lane, Lane::Spare);
+        core.answered(now, slot, ApiResponse::from(empty()));
+    }
+    let used = core.budget.used(at(50)) - before;
+    assert!((1..=30).contains(&used), "{used}");
 }
 
 #[test]

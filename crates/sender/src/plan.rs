@@ -222,6 +222,7 @@ impl Task {
                 LeadRequest::FieldPoll(_) | LeadRequest::Asked(_, CommandRequest::Poll { .. }) => {
                     Endpoint::Poll
                 }
+                LeadRequest::Asked(_, CommandRequest::JournalPage(_)) => Endpoint::Filter,
                 LeadRequest::Backfill(_) => Endpoint::Leads,
             },
         }

@@ -5,7 +5,7 @@
 
 use super::memory::{CLOCK_SLACK, DAILY};
 use callbridge_call::EventTime;
-use callbridge_crm::LeadsPage;
+use callbridge_crm::{FilterPage, LeadsPage};
 use callbridge_model::LeadId;
 use callbridge_model::TokenFingerprint;
 use serde_json::Value;
@@ -61,6 +61,9 @@ pub enum CommandRequest {
         /// The token that made the request.
         token: TokenFingerprint,
     },
+    /// `POST call-history/filter`: a page of the CRM's journal, for the audit. There may be many of
+    /// them: what else commands ask goes before, and so does what the calls need.
+    JournalPage(FilterPage),
 }
 
 /// How much an errand may take from the calls.
@@ -144,7 +147,12 @@ impl LeadRequest {
             | Self::Catalogue
             | Self::FieldWrite(_)
             | Self::Backfill(_)
-            | Self::Asked(_, CommandRequest::CrmFields | CommandRequest::FieldList { .. }) => None,
+            | Self::Asked(
+                _,
+                CommandRequest::CrmFields
+                | CommandRequest::FieldList { .. }
+                | CommandRequest::JournalPage(_),
+            ) => None,
         }
     }
 }
