@@ -21,12 +21,13 @@
 //! | `GET /sandbox/webhooks`, `POST /sandbox/admin/webhook…` | the table of `webhook/admin.rs` |
 //! | `GET /sandbox/files/…` | a recording, while its link lives |
 //! | `POST /sandbox/admin/records` | `{"count": 250}`: records of another telephony |
+//! | `POST /sandbox/admin/record/delete` | `{"uuid": UUID}`: a person deletes a record |
 
 use super::core::{Change, Sandbox};
 use super::envelope::{Request, Response};
 use super::faults;
 use super::filter;
-use super::journal::Record;
+use super::journal::{PREFIX, Record};
 use super::lead::{self, LeadChange};
 use super::oauth;
 use super::token::{Grant, IdSet, TokenKind};
@@ -142,13 +143,12 @@ fn administer(
             done()
         }
         "records" => {
-            let count = whole(fields, "count")?
-                .unwrap_or(1)
-                .unsigned_abs()
-                .min(RECORDS_MAX);
-            for _ in 0..count {
-                core.add_foreign(now);
-            }
+            add_records(core, now, whole(fields, "count")?);
+            done()
+        }
+        "record/delete" => {
+            let uuid = text(fields, "uuid")?.ok_or("`uuid` is missing")?;
+            core.delete_record(now, uuid.strip_prefix(PREFIX).unwrap_or(uuid));
             done()
         }
         "clock" => set_clock(core, now, fields),
@@ -160,6 +160,11 @@ fn administer(
             None => webhook::admin::administer(core, now, act, fields),
         },
     }
+}
+
+fn add_records(core: &mut Sandbox, now: EventTime, count: Option<i64>) {
+    let count = count.unwrap_or(1).unsigned_abs().min(RECORDS_MAX);
+    (0..count).for_each(|_| core.add_foreign(now));
 }
 
 /// Ids of leads of which nothing is known; one taken away is a lead deleted.

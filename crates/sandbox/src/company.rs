@@ -136,6 +136,20 @@ impl Sandbox {
         self.change(now, Change::Added(Box::new(record)));
     }
 
+    /// Deletes a record of the first company's journal, as a person does in the CRM; the uuid is
+    /// as it was sent.
+    pub fn delete_record(&mut self, now: EventTime, uuid: &str) {
+        self.tick(now);
+        let (company, uuid) = (self.settings.company.id, uuid.to_owned());
+        self.change(now, Change::Deleted { company, uuid });
+    }
+
+    /// Changes the record of the same uuid, as a person does in the CRM.
+    pub fn edit_record(&mut self, now: EventTime, record: Record) {
+        self.tick(now);
+        self.change(now, Change::Edited(Box::new(record)));
+    }
+
     /// Revokes every token.
     pub fn revoke_all(&mut self, now: EventTime) {
         let keys: Vec<_> = self.tokens.keys().copied().collect();

@@ -55,6 +55,15 @@ pub enum Change {
     Accepted(Box<PendingWrite>),
     /// A record that came another way.
     Added(Box<Record>),
+    /// A person deleted a record.
+    Deleted {
+        /// Whose journal.
+        company: i64,
+        /// As it was sent, without the prefix.
+        uuid: String,
+    },
+    /// A person changed a record: it is this one now.
+    Edited(Box<Record>),
     /// Something about leads.
     Lead(LeadChange),
     /// The clock stands so many seconds ahead of the machine's.
@@ -235,6 +244,8 @@ impl Sandbox {
                 self.journal.add(*record);
                 webhook::journaled(self, before);
             }
+            Change::Deleted { company, uuid } => self.journal.delete(company, &uuid),
+            Change::Edited(record) => self.journal.edit(*record),
             Change::Lead(change) => act::apply_lead(self, at, change),
             Change::Ahead(seconds) => self.log.ahead = Duration::from_secs(seconds),
             Change::Broken(breach) => self.client.violations.push(breach),

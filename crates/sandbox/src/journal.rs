@@ -295,6 +295,27 @@ impl Journal {
         self.records.push(record);
     }
 
+    /// A person deletes a record in the CRM: a write with its uuid makes a new one.
+    pub fn delete(&mut self, company: i64, uuid: &str) {
+        let key = (company, uuid.to_owned());
+        if let Some(at) = self.by_uuid.remove(&key) {
+            self.last.remove(&key);
+            self.records.remove(at);
+            self.by_uuid
+                .values_mut()
+                .filter(|place| **place > at)
+                .for_each(|place| *place -= 1);
+        }
+    }
+
+    /// A person changes a record in the CRM.
+    pub fn edit(&mut self, record: Record) {
+        let key = (record.company_id, record.call.uuid.clone());
+        if let Some(at) = self.by_uuid.get(&key) {
+            self.records[*at] = record;
+        }
+    }
+
     /// The status entry of a requestId.
     pub fn entry(&self, request_id: &str) -> Option<&JournalEntry> {
         self.entries.get(request_id)

@@ -132,3 +132,36 @@ fn a_state_without_its_token_takes_no_other_for_it() {
     );
     assert!(core.token_works(NOW, "svc_pat_second"));
 }
+
+#[test]
+fn a_record_that_a_person_deletes_is_written_anew_by_the_same_uuid_and_that_breaks_no_rule() {
+    let mut core = sandbox();
+    core.settings_mut().keep_log = true;
+    for (second, uuid) in [(0, "u-1"), (1, "u-2"), (2, "u-3")] {
+        let at = NOW.plus(Duration::from_secs(second));
+        core.handle(at, &submit(&call_with("uuid", json!(uuid))));
+    }
+    let at = |second| NOW.plus(Duration::from_secs(second));
+    let uuids = |core: &Sandbox| -> Vec<String> {
+        let records = core.records().iter();
+        records.map(|record| record.call.uuid.clone()).collect()
+    };
+    core.delete_record(at(10), "u-2");
+    core.delete_record(at(10), "u-9");
+    let mut other = core.records()[1].clone();
+    other.call.duration_sec = 99;
+    core.edit_record(at(10), other);
+    assert_eq!(uuids(&core), ["u-1", "u-3"]);
+    assert_eq!(core.records()[1].call.duration_sec, 99);
+    // One that is there makes no second record, one that was deleted makes one.
+    core.handle(at(12), &submit(&call_with("uuid", json!("u-2"))));
+    core.tick(at(20));
+    assert_eq!(uuids(&core), ["u-1", "u-3", "u-2"]);
+    assert_eq!(super::kinds(&core), []);
+    let mut again = sandbox();
+    core.take_log()
+        .into_iter()
+        .for_each(|logged| again.replay(logged));
+    again.tick(at(20));
+    assert_eq!(uuids(&again), uuids(&core), "over a restart, too");
+}
