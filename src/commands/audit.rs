@@ -1,11 +1,13 @@
 //! `audit`: a file of the PBX against what became of its calls.
 
+mod crm_journal;
+
 use super::control::conversation::{converse, json_line, line, zone_of};
 use super::explain;
 use crate::config::command::{Asking, Audit};
 use crate::failure::Failure;
 use crate::stdout::print;
-use callbridge_audit::{FileCall, Listening, Report, account, records};
+use callbridge_audit::{FileCall, Listening, account, records};
 use callbridge_call::FinishedCall;
 use callbridge_control::protocol::ControlRequest;
 use callbridge_explain::reading::{PbxCall, Reading, Told};
@@ -13,10 +15,11 @@ use callbridge_formats::Format;
 use callbridge_intake::unmatched::device;
 use callbridge_mapping::journal;
 use callbridge_mapping::people::People;
+use callbridge_model::CallUuid;
 use callbridge_model::exit::Code;
 use callbridge_spool::{AuditedCall, CallFate};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write};
 
 /// A file is read in pieces of so many bytes.
@@ -37,7 +40,14 @@ pub(crate) async fn run(audit: &Audit, notes: &mut (dyn Write + Send)) -> Result
     let lists = explain::lists(&audit.config.rules, notes)?;
     let mut calls = Vec::new();
     read(audit, lists.people(), |call, _| calls.push(call))?;
-    let report = report(audit, &at, &calls).await?;
+    let (fates, listening) = fates(audit, &at, &calls).await?;
+    let found = crm_journal::look_for(audit, &at, &calls, notes).await?;
+    let lost = found.missing.iter();
+    let lost: BTreeMap<&str, CallUuid> = lost
+        .filter_map(|(place, lost)| Some((calls.get(*place)?.linkedid.as_str(), lost.uuid)))
+        .collect();
+    let zone = zone_of(&at, None);
+    let report = account(&calls, &fates, &listening, found, &zone);
     let missing: BTreeSet<&str> = (report.unexplained.iter())
         .map(|call| call.linkedid.as_str())
         .collect();
@@ -48,13 +58,14 @@ pub(crate) async fn run(audit: &Audit, notes: &mut (dyn Write + Send)) -> Result
     converse(&at, asked, rules(), |_, _| Ok(())).await?;
     match at.json {
         true => json_line(&serde_json::json!(report))?,
-        false => print(report.to_text(&zone_of(&at, None)).as_bytes())?,
+        false => print(report.to_text(&zone).as_bytes())?,
     }
     if audit.take_in {
         let mut wanted = Vec::new();
         read(audit, lists.people(), |call, heard| {
-            if missing.contains(call.linkedid.as_str()) {
-                wanted.push(heard);
+            let linkedid = call.linkedid.as_str();
+            if missing.contains(linkedid) {
+                wanted.push((heard, lost.get(linkedid).copied()));
             }
         })?;
         take_in(&at, wanted, audit).await?;
@@ -127,21 +138,19 @@ fn read(
 }
 
 /// What became of them, asked a few at a time.
-async fn report(audit: &Audit, at: &Asking, calls: &[FileCall]) -> Result<Report, Failure> {
+async fn fates(
+    audit: &Audit,
+    at: &Asking,
+    calls: &[FileCall],
+) -> Result<(Vec<CallFate>, Listening), Failure> {
     let (mut fates, mut listening) = (Vec::<CallFate>::new(), Listening::default());
-    let newer = |error| {
-        let words = format!("the daemon is of another version: {error}");
-        Failure::new(Code::Unreachable, words)
-    };
     for some in calls.chunks(ASKED_MAX) {
         let asked: Vec<AuditedCall> = some.iter().map(|call| call.asked.clone()).collect();
         let ask = ControlRequest::Audit { calls: asked };
         let mut first = true;
         let hear = |item: &Value| match std::mem::take(&mut first) {
             true => {
-                let Listening { since, gaps } = serde_json::from_value(item.clone())?;
-                listening.since.extend(since);
-                listening.gaps = gaps;
+                listening.add(serde_json::from_value(item.clone())?);
                 Ok(())
             }
             false => serde_json::from_value(item.clone()).map(|fate| fates.push(fate)),
@@ -150,19 +159,26 @@ async fn report(audit: &Audit, at: &Asking, calls: &[FileCall]) -> Result<Report
         let rules = audit.config.rules.clone();
         converse(at, ask, rules, |item, _| hear(item).map_err(newer)).await?;
     }
-    Ok(account(calls, &fates, &listening))
+    Ok((fates, listening))
+}
+
+/// What came is not what was asked for.
+fn newer(error: serde_json::Error) -> Failure {
+    let words = format!("the daemon is of another version: {error}");
+    Failure::new(Code::Unreachable, words)
 }
 
 async fn take_in(
     at: &Asking,
-    calls: Vec<(String, FinishedCall)>,
+    calls: Vec<((String, FinishedCall), Option<CallUuid>)>,
     audit: &Audit,
 ) -> Result<(), Failure> {
     let (mut taken, mut left_out) = (0_u64, 0_u64);
-    for (pbx, call) in calls {
+    for ((pbx, call), lost) in calls {
         let ask = ControlRequest::TakeIn {
             pbx,
             call: Box::new(call),
+            lost,
         };
         let show = |item: &Value, _: &_| {
             match item.get("result").and_then(Value::as_str) {

@@ -292,6 +292,8 @@ pub struct Audit {
     pub until: Option<EventTime>,
     /// `--take-in`
     pub take_in: bool,
+    /// Without `--no-journal`.
+    pub journal: bool,
     /// `--json`
     pub json: bool,
     /// The flags of `run`.

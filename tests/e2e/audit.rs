@@ -13,7 +13,7 @@ const TAKEN_OUT: usize = 10;
 const CALLS: usize = 25;
 
 /// A trunk with its leads in a list, for CEL tells no variables.
-fn trunk(place: &Place, name: &str) -> String {
+pub fn trunk(place: &Place, name: &str) -> String {
     let leads = place.path("leads.csv");
     format!("--trunk={name}=PJSIP/{name},country=UZ,strip=9,lead=var:LEAD_ID;csv:{leads}")
 }
@@ -37,7 +37,7 @@ fn audit(place: &Place, more: &[&str]) -> Vec<String> {
 }
 
 /// The report, and how the command ended.
-async fn report(place: &Place, more: &[&str]) -> (Value, Option<i32>) {
+pub async fn report(place: &Place, more: &[&str]) -> (Value, Option<i32>) {
     let arguments = audit(place, more);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let output = place.command(&arguments).await;
@@ -65,7 +65,7 @@ async fn report(place: &Place, more: &[&str]) -> (Value, Option<i32>) {
 }
 
 /// How many are unexplained by this cause.
-fn caused(report: &Value, begins: &str) -> usize {
+pub fn caused(report: &Value, begins: &str) -> usize {
     let all = report["unexplained"].as_array().expect("a list").iter();
     let causes = all.map(|call| call["cause"].as_str().expect("a cause"));
     causes.filter(|cause| cause.starts_with(begins)).count()

@@ -3,6 +3,7 @@
 
 mod anew;
 mod audit;
+mod audit_journal;
 mod companies;
 mod consent;
 mod crm;

@@ -2,10 +2,11 @@
 
 use crate::FileCall;
 use callbridge_call::{EventTime, UniqueId};
+use callbridge_model::Zone;
 use callbridge_model::status::SourceGap;
 use callbridge_spool::CallFate;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The time of a call and the epoch in its id are of one clock when they are no further apart.
@@ -16,16 +17,44 @@ const BEGAN_BEFORE: i64 = 3600;
 /// When nobody listened.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listening {
-    /// Since when each PBX has been listened to.
+    /// Since when each PBX has been listened to, where what was before is lost.
     pub since: BTreeMap<String, EventTime>,
+    /// PBXs whose calls come as messages.
+    #[serde(default)]
+    pub by_message: BTreeSet<String>,
+    /// Other PBXs that calls came from lately.
+    #[serde(default)]
+    pub known: BTreeSet<String>,
     /// The last gaps.
     pub gaps: Vec<SourceGap>,
+}
+
+impl Listening {
+    /// The same of more PBXs; the gaps are those of all.
+    pub fn add(&mut self, more: Self) {
+        self.since.extend(more.since);
+        self.by_message.extend(more.by_message);
+        self.known.extend(more.known);
+        self.gaps = more.gaps;
+    }
 }
 
 /// The likeliest cause, and words for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Cause(pub String);
+
+/// It is journaled here, and the CRM's journal does not have it.
+pub(crate) fn lost_there(since: Option<EventTime>, zone: &Zone) -> Cause {
+    let when = match since {
+        Some(since) => format!("at {}", zone.second(since.floor_seconds().get())),
+        None => "long ago".to_owned(),
+    };
+    Cause(format!(
+        "journaled here {when}, and the CRM's journal does not have it: deleted there, or never \
+         written; --take-in sends it again under its uuid"
+    ))
+}
 
 pub(crate) fn likeliest(call: &FileCall, fate: CallFate, listening: &Listening) -> Cause {
     Cause(words(call, fate, listening))
@@ -60,12 +89,18 @@ fn words(call: &FileCall, fate: CallFate, listening: &Listening) -> String {
             if apart < 0 { "before" } else { "after" }
         );
     }
-    let since = listening.since.get(&call.asked.pbx);
-    match since {
+    let pbx = &call.asked.pbx;
+    match listening.since.get(pbx) {
+        None if listening.by_message.contains(pbx) => {
+            return format!(
+                "PBX {pbx} reaches this state by messages, and none told of this call: audit it on \
+                 its collector's machine"
+            );
+        }
+        None if listening.known.contains(pbx) => {}
         None => {
             return format!(
-                "PBX {} has never been listened to with this state: check --pbx-id and --state",
-                call.asked.pbx
+                "PBX {pbx} has never been listened to with this state: check --pbx-id and --state"
             );
         }
         Some(since) if call.started < *since => {

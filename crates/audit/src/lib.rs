@@ -1,26 +1,33 @@
 //! A file of the PBX against what became of its calls.
 //!
 //! In come the calls that the file tells of ([`FileCall`]), what the state says of each
-//! ([`CallFate`]), and when nobody listened ([`Listening`]); out goes a [`Report`] in which each
+//! ([`CallFate`]), when nobody listened ([`Listening`]), and what the CRM's journal has of those
+//! that are journaled ([`JournalFindings`]); out goes a [`Report`] in which each
 //! call stands once: `file = journaled + forwarded + dead + parked + discarded + underWay +
 //! internal + skipped + unexplained`. Pure, but for [`records`]: no file, no clock.
 //!
 //! | module | what lives there |
 //! |---|---|
 //! | [`cause`] | why a call may be unexplained |
+//! | [`journal`] | which pages of the CRM's journal are read, and what they say |
+//! | [`journal_page`] | a page as the daemon is asked for it, and its answer |
 //! | [`records`] | the file, or a folder with a file a record, as one stream |
 //! | [`report`] | the sum, as JSON and for people |
 
 pub mod cause;
+pub mod journal;
+pub mod journal_page;
 pub mod records;
 pub mod report;
 
 pub use cause::{Cause, Listening};
-pub use report::{Report, Unexplained};
+pub use journal::{JournalFindings, JournalSearch};
+pub use journal_page::{JournalAnswer, PageQuery};
+pub use report::{ChangedCall, Report, Unexplained};
 
 use callbridge_call::{EventTime, FinishedCall};
 use callbridge_mapping::journal::figures;
-use callbridge_model::{Judged, Outcome};
+use callbridge_model::{Judged, Outcome, Zone};
 use callbridge_spool::{AuditedCall, CallFate, State};
 
 /// A call that the file tells of, as today's flags judge it.
@@ -71,20 +78,47 @@ impl FileCall {
 }
 
 /// Each call of the file explained, or named with the likeliest cause. `fates` are in the order of
-/// `calls`; a call without one is not known.
-pub fn account(calls: &[FileCall], fates: &[CallFate], listening: &Listening) -> Report {
-    let mut report = Report::default();
+/// `calls`; a call without one is not known. `journal` is what the CRM's journal has of those that
+/// are journaled here; times are told in `zone`.
+pub fn account(
+    calls: &[FileCall],
+    fates: &[CallFate],
+    listening: &Listening,
+    journal: JournalFindings,
+    zone: &Zone,
+) -> Report {
+    let mut report = Report {
+        journal: journal.reading,
+        ..Report::default()
+    };
+    let unexplained = |call: &FileCall, cause| Unexplained {
+        linkedid: call.linkedid.clone(),
+        started_at: call.started.floor_seconds().get(),
+        phone: call.phone.clone(),
+        cause,
+    };
     for (at, call) in calls.iter().enumerate() {
         report.file += 1;
         let fate = fates.get(at).copied().unwrap_or(CallFate::Unknown);
-        match place(call, fate) {
-            Some(place) => *place(&mut report) += 1,
-            None => report.unexplained.push(Unexplained {
+        if let Some(lost) = journal.missing.get(&at) {
+            let cause = cause::lost_there(lost.since, zone);
+            report.unexplained.push(unexplained(call, cause));
+            continue;
+        }
+        if let Some(differs) = journal.changed.get(&at) {
+            report.changed.push(ChangedCall {
                 linkedid: call.linkedid.clone(),
                 started_at: call.started.floor_seconds().get(),
                 phone: call.phone.clone(),
-                cause: cause::likeliest(call, fate, listening),
-            }),
+                differs: differs.clone(),
+            });
+        }
+        match place(call, fate) {
+            Some(place) => *place(&mut report) += 1,
+            None => {
+                let cause = cause::likeliest(call, fate, listening);
+                report.unexplained.push(unexplained(call, cause));
+            }
         }
     }
     report

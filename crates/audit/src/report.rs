@@ -1,6 +1,8 @@
 //! The sum of an audit.
 
 use crate::Cause;
+use crate::journal::{Difference, FieldValue, JournalReading};
+use callbridge_call::Direction;
 use callbridge_model::Zone;
 use callbridge_model::safe::safe;
 use serde::Serialize;
@@ -33,6 +35,24 @@ pub struct Report {
     pub skipped: u64,
     /// Nothing explains them.
     pub unexplained: Vec<Unexplained>,
+    /// They are journaled, and the CRM's journal has them with other values.
+    pub changed: Vec<ChangedCall>,
+    /// Whether the CRM's journal was read, and what that showed.
+    pub journal: JournalReading,
+}
+
+/// A call that the CRM's journal has with other values than it was sent with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ChangedCall {
+    /// Its own id.
+    pub linkedid: String,
+    /// Epoch seconds.
+    pub started_at: i64,
+    /// The customer's number, where it is known.
+    pub phone: Option<String>,
+    /// Which, and how.
+    pub differs: Vec<Difference>,
 }
 
 /// A call that nothing explains.
@@ -69,24 +89,86 @@ impl Report {
             // Writing into a text does not fail.
             let _ = writeln!(text, "{name:<12} {count:>8}");
         }
+        text.push_str(&self.journal.to_text());
         for call in self.unexplained.iter().take(SHOWN_MAX) {
-            let phone = call.phone.as_deref().unwrap_or("no number");
-            let _ = writeln!(
-                text,
-                "\n{}  {}  {}\n  {}",
-                zone.second(call.started_at),
-                safe(phone),
-                safe(&call.linkedid),
-                safe(&call.cause.0)
-            );
+            let head = head(zone, call.started_at, call.phone.as_deref(), &call.linkedid);
+            let _ = writeln!(text, "\n{head}\n  {}", safe(&call.cause.0));
         }
-        let more = self.unexplained.len().saturating_sub(SHOWN_MAX);
-        if more > 0 {
-            let _ = writeln!(text, "\nand {more} more: --json lists all");
+        more(&mut text, self.unexplained.len());
+        if !self.changed.is_empty() {
+            text.push_str("\nIn the CRM's journal with other values than were sent:\n");
         }
+        for call in self.changed.iter().take(SHOWN_MAX) {
+            let head = head(zone, call.started_at, call.phone.as_deref(), &call.linkedid);
+            let differs: Vec<String> = call.differs.iter().map(Difference::words).collect();
+            let _ = writeln!(text, "\n{head}\n  {}", differs.join("; "));
+        }
+        more(&mut text, self.changed.len());
         if self.unexplained.is_empty() {
             text.push_str("\nEach call of the file is explained.\n");
         }
         text
+    }
+}
+
+fn head(zone: &Zone, started: i64, phone: Option<&str>, linkedid: &str) -> String {
+    format!(
+        "{}  {}  {}",
+        zone.second(started),
+        safe(phone.unwrap_or("no number")),
+        safe(linkedid)
+    )
+}
+
+fn more(text: &mut String, calls: usize) {
+    let more = calls.saturating_sub(SHOWN_MAX);
+    if more > 0 {
+        let _ = writeln!(text, "\nand {more} more: --json lists all");
+    }
+}
+
+impl JournalReading {
+    fn to_text(&self) -> String {
+        let Self {
+            asked,
+            missing,
+            too_new,
+            requests,
+            ..
+        } = self;
+        let words = match (&self.why, missing) {
+            (Some(why), _) => format!("The CRM's journal was not read: {}", safe(why)),
+            (None, 0) => format!(
+                "The CRM's journal has all {asked} that were looked for in it ({requests} requests)"
+            ),
+            (None, missing) => format!(
+                "Of {asked} that were looked for in it the CRM's journal does not have {missing} \
+                 ({requests} requests)"
+            ),
+        };
+        let new = match too_new {
+            0 => String::new(),
+            calls => format!("; {calls} were journaled too lately to be looked for"),
+        };
+        format!("\n{words}{new}.\n")
+    }
+}
+
+impl Difference {
+    fn words(&self) -> String {
+        let Self { field, here, there } = self;
+        format!("{field}: {} here, {} there", here.words(), there.words())
+    }
+}
+
+impl FieldValue {
+    fn words(&self) -> String {
+        match self {
+            Self::Number(number) => number.to_string(),
+            Self::Flag(flag) => flag.to_string(),
+            Self::Word(Direction::Inbound) => "INBOUND".to_owned(),
+            Self::Word(Direction::Outbound) => "OUTBOUND".to_owned(),
+            Self::Word(Direction::Internal) => "INTERNAL".to_owned(),
+        }
     }
 }

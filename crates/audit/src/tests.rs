@@ -3,7 +3,7 @@
 use super::*;
 use callbridge_model::Zone;
 use callbridge_model::status::SourceGap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const T0: i64 = 1_795_151_317;
 
@@ -30,13 +30,23 @@ fn listening() -> Listening {
     let since = EventTime::from_seconds(T0 - 1000);
     Listening {
         since: BTreeMap::from([("office".to_owned(), since)]),
-        gaps: Vec::new(),
+        ..Listening::default()
     }
+}
+
+fn zone() -> Zone {
+    Zone::named("Asia/Tashkent").expect("a zone")
+}
+
+/// Without a look at the CRM's journal.
+fn told(calls: &[FileCall], fates: &[CallFate], listening: &Listening) -> Report {
+    let unread = JournalFindings::unread("no daemon runs");
+    account(calls, fates, listening, unread, &zone())
 }
 
 /// The cause of the one call that nothing explains.
 fn cause(call: FileCall, fate: CallFate, listening: &Listening) -> String {
-    let mut report = account(&[call], &[fate], listening);
+    let mut report = told(&[call], &[fate], listening);
     let only = report.unexplained.pop().expect("unexplained");
     assert_eq!(report.unexplained, []);
     only.cause.0
@@ -62,7 +72,7 @@ fn each_call_of_the_file_stands_once() {
         calls.push(call(20, outcome));
         fates.push(fate);
     }
-    let report = account(&calls, &fates, &listening());
+    let report = told(&calls, &fates, &listening());
     let Report {
         file,
         journaled,
@@ -74,7 +84,10 @@ fn each_call_of_the_file_stands_once() {
         internal,
         skipped,
         unexplained,
+        changed,
+        journal,
     } = report;
+    assert!(changed.is_empty() && !journal.read, "{journal:?}");
     assert_eq!((journaled, under_way, internal, skipped), (2, 4, 2, 2));
     assert_eq!(unexplained.len(), 2);
     let sum = journaled + forwarded + dead + parked + discarded + under_way + internal + skipped;
@@ -107,6 +120,21 @@ fn what_is_missing_gets_its_likeliest_cause() {
     );
     let never = begins(5, &Listening::default());
     assert!(never.contains("never been listened to"), "{never}");
+    let by_message = Listening {
+        by_message: BTreeSet::from(["office".to_owned()]),
+        ..Listening::default()
+    };
+    let told = begins(5, &by_message);
+    assert!(
+        told.starts_with("PBX office reaches this state by messages"),
+        "{told}"
+    );
+    let by_queue = Listening {
+        known: BTreeSet::from(["office".to_owned()]),
+        ..Listening::default()
+    };
+    let known = begins(5, &by_queue);
+    assert!(known.starts_with("nothing tells why"), "{known}");
     let mut gaps = listening();
     gaps.gaps.push(SourceGap {
         source: "ami://a@pbx".to_owned(),
@@ -137,7 +165,7 @@ fn what_is_missing_gets_its_likeliest_cause() {
 fn the_report_reads_for_scripts_and_for_people() {
     let calls = [call(1, Outcome::Journal), call(2, Outcome::Journal)];
     let fates = [CallFate::Stands(State::Journaled), CallFate::RowGone];
-    let report = account(&calls, &fates, &listening());
+    let report = told(&calls, &fates, &listening());
     let json = serde_json::to_string(&report).expect("JSON");
     let cause = json.find(",\"cause\"").expect("a cause");
     insta::assert_snapshot!(
@@ -157,7 +185,7 @@ fn the_report_reads_for_scripts_and_for_people() {
     "phone":"+998901110001"
     "#
     );
-    let zone = Zone::named("Asia/Tashkent").expect("a zone");
+    let zone = zone();
     let text = report.to_text(&zone);
     let end = text.find(" was deleted").expect("its cause");
     let text = format!("{} …", &text[..end]);
@@ -173,12 +201,74 @@ fn the_report_reads_for_scripts_and_for_people() {
     skipped             0
     unexplained         1
 
+    The CRM's journal was not read: no daemon runs.
+
     2026-11-20 10:08:39 +05  +998901110001  1795151319.2
       it was taken in, and its row …
     ");
-    let none = account(&calls[..1], &fates[..1], &listening()).to_text(&zone);
+    let none = told(&calls[..1], &fates[..1], &listening()).to_text(&zone);
     assert!(
         none.ends_with("Each call of the file is explained.\n"),
         "{none}"
     );
+}
+
+#[test]
+fn what_the_crm_has_lost_is_unexplained_and_what_it_has_otherwise_is_listed() {
+    let calls: Vec<FileCall> = (0..3).map(|n| call(n, Outcome::Journal)).collect();
+    let fates = [CallFate::Stands(State::Journaled); 3];
+    let lost = callbridge_spool::JournaledCall {
+        uuid: calls[1].asked.uuid,
+        started: calls[1].started.floor_seconds(),
+        since: Some(EventTime::from_seconds(T0 + 60)),
+        sent: None,
+    };
+    let long_ago = callbridge_spool::JournaledCall {
+        since: None,
+        ..lost.clone()
+    };
+    let duration = journal::Difference {
+        field: "durationSec",
+        here: journal::FieldValue::Number(61),
+        there: journal::FieldValue::Number(6),
+    };
+    let findings = JournalFindings {
+        reading: journal::JournalReading {
+            read: true,
+            asked: 3,
+            missing: 1,
+            too_new: 2,
+            requests: 4,
+            why: None,
+        },
+        missing: BTreeMap::from([(1, lost)]),
+        changed: BTreeMap::from([(2, vec![duration])]),
+    };
+    let report = account(&calls, &fates, &listening(), findings, &zone());
+    assert_eq!(
+        (report.file, report.journaled, report.unexplained.len()),
+        (3, 2, 1)
+    );
+    let json = serde_json::to_value(&report).expect("JSON");
+    let unexplained = &json["unexplained"][0];
+    assert_eq!(unexplained["linkedid"], calls[1].linkedid);
+    let cause = unexplained["cause"].as_str().expect("a cause");
+    assert!(
+        cause.starts_with("journaled here at 2026-11-20 10:09:37 +05, and"),
+        "{cause}"
+    );
+    let changed = serde_json::json!([{
+        "linkedid": calls[2].linkedid, "startedAt": T0 + 2, "phone": "+998901110001",
+        "differs": [{"field": "durationSec", "here": 61, "there": 6}]}]);
+    assert_eq!(json["changed"], changed);
+    let reading = serde_json::json!({
+        "read": true, "asked": 3, "missing": 1, "tooNew": 2, "requests": 4, "why": null});
+    assert_eq!(json["journal"], reading);
+    let text = report.to_text(&zone());
+    let wants = "Of 3 that were looked for in it the CRM's journal does not have 1 (4 requests); 2 \
+                 were journaled too lately to be looked for.";
+    assert!(text.contains(wants), "{text}");
+    assert!(text.contains("  durationSec: 61 here, 6 there\n"), "{text}");
+    let old = cause::lost_there(long_ago.since, &zone()).0;
+    assert!(old.starts_with("journaled here long ago, and"), "{old}");
 }

@@ -202,7 +202,11 @@ impl CommandHandler {
                 Ok(line.item(json!({"url": url})).await?)
             }
             ControlRequest::Audit { calls } => audit::fates(self, calls, line).await,
-            ControlRequest::TakeIn { pbx, call } => audit::take_in(self, &pbx, *call, line).await,
+            ControlRequest::Journaled { calls } => audit::journaled(self, calls, line).await,
+            ControlRequest::JournalPage(query) => audit::journal_page(self, query, line).await,
+            ControlRequest::TakeIn { pbx, call, lost } => {
+                audit::take_in(self, &pbx, *call, lost, line).await
+            }
             ControlRequest::Audited { unexplained } => audit::audited(self, unexplained).await,
             ControlRequest::Call { id } => self.call(&id, line).await,
             ControlRequest::Calls {

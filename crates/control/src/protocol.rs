@@ -1,11 +1,12 @@
 //! What a command asks the daemon, and what it answers: one JSON line a question, one or more
 //! JSON lines back, the last of them `{"end":…}` or `{"error":…}`.
 
+use callbridge_audit::PageQuery;
 use callbridge_call::FinishedCall;
 use callbridge_dead_letter::retry::Employee;
 use callbridge_dead_letter::select::Selection;
 use callbridge_leads::lead_field::Item;
-use callbridge_model::{LeadId, Said};
+use callbridge_model::{CallUuid, LeadId, Said};
 use callbridge_page::role::PageRole;
 use callbridge_spool::{AuditedCall, State};
 use serde::{Deserialize, Serialize};
@@ -97,12 +98,24 @@ pub enum ControlRequest {
         /// The calls of the PBX's file.
         calls: Vec<AuditedCall>,
     },
+    /// `audit`: an item a call with what the CRM's journal should show of it; null for one that is
+    /// not journaled here.
+    Journaled {
+        /// The calls of the PBX's file.
+        calls: Vec<AuditedCall>,
+    },
+    /// `audit`: an item with a page of the CRM's journal, or why there is none; asked by the
+    /// daemon's own sender, through its budget.
+    JournalPage(PageQuery),
     /// `audit --take-in`: an item with what became of the call.
     TakeIn {
         /// Its PBX.
         pbx: String,
         /// As the file tells of it.
         call: Box<FinishedCall>,
+        /// It is journaled here under this uuid, and the CRM's journal does not have it.
+        #[serde(default)]
+        lost: Option<CallUuid>,
     },
     /// What an audit has found, for the metrics.
     Audited {

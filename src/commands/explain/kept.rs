@@ -7,7 +7,9 @@ use callbridge_explain::shape::Other;
 use callbridge_explain::text;
 use callbridge_mapping::people::People;
 use callbridge_model::Zone;
+use callbridge_model::safe::safe;
 use callbridge_model::{CallRecord, Judged, Outcome, Reason};
+use callbridge_spool::Act;
 use serde::Deserialize;
 
 /// What the daemon, or the spool, answers to [`callbridge_control::ControlRequest::Call`].
@@ -22,6 +24,9 @@ pub(crate) struct Kept {
     /// Where it was asked for by its number.
     #[serde(default)]
     others: Vec<Other>,
+    /// What people did with it.
+    #[serde(default)]
+    acts: Vec<Act>,
 }
 
 impl Kept {
@@ -68,7 +73,12 @@ impl Kept {
         if let Some(file) = &explain.picture {
             super::draw(&of, zone, file)?;
         }
-        Ok(super::told(&of, explain.json, zone, paint, &self.others))
+        let mut told = super::told(&of, explain.json, zone, paint, &self.others);
+        for Act { at, who, what } in self.acts.iter().filter(|_| !explain.json) {
+            let (at, who, what) = (zone.moment(*at), safe(who), safe(what));
+            told.push_str(&format!("  by hand           {at}  {who}: {what}\n"));
+        }
+        Ok(told)
     }
 }
 
@@ -90,6 +100,7 @@ mod tests {
         let item = serde_json::json!({
             "state": "journaled", "record": judged.record, "call": call,
             "reason": null, "message": "", "judgedAt": call.ended,
+            "acts": [{"at": call.ended, "who": "anna", "what": "audit --take-in: it was gone"}],
         });
         let kept = |flags: &[&str]| {
             let kept = Kept::read(item.clone()).expect("this version's shape");
@@ -103,6 +114,10 @@ mod tests {
         let heading = "1795151317.146  journal  2026-11-20 05:08:37 UTC\n";
         assert!(text.starts_with(heading), "{text}");
         assert!(text.contains("leadId            17  put down so"), "{text}");
+        let act = text.lines().find(|line| line.contains("by hand"));
+        let act = act.unwrap_or_else(|| panic!("{text}"));
+        assert!(act.contains("2026-11-20") && act.ends_with("anna: audit --take-in: it was gone"));
+        assert!(!line.contains("anna"), "{line}");
     }
 
     fn explain(flags: &[&str]) -> Explain {

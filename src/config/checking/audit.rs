@@ -46,6 +46,7 @@ pub(super) fn check(mut checking: Checking<'_>, flags: AuditFlags) -> Result<Com
         from,
         until,
         take_in: flags.take_in,
+        journal: !flags.no_journal,
         json: flags.json,
         config,
     })))

@@ -30,6 +30,10 @@ pub(crate) struct AuditFlags {
     /// Take in what is unexplained and today's flags let through: it is journaled as any call
     #[arg(long)]
     pub take_in: bool,
+    /// Leave the CRM's journal unread: by default what is journaled here is looked for there, by
+    /// the daemon, with a request for up to 100 of its records
+    #[arg(long)]
+    pub no_journal: bool,
     /// One JSON object
     #[arg(long)]
     pub json: bool,

@@ -1,13 +1,20 @@
-//! What `audit` asks: what became of the calls of a PBX's file, and that one is taken in.
+//! What `audit` asks: what became of the calls of a PBX's file, what the CRM's journal has of them,
+//! and that one is taken in.
 
 use super::{CommandHandler, ReplySender, Stop};
-use callbridge_audit::Listening;
+use callbridge_audit::{JournalAnswer, Listening, PageQuery};
 use callbridge_call::{EventTime, FinishedCall};
+use callbridge_crm::ApiReply;
 use callbridge_intake::Intake;
 use callbridge_intake::gap_log::{self, GapLog};
+use callbridge_intake::whole_calls::OWNER_PREFIX;
+use callbridge_leads::lead_request::due::CommandRequest;
 use callbridge_mapping::journal;
-use callbridge_model::{Outcome, clock};
-use callbridge_spool::{AuditedCall, Done, Error, Finished, Op, Store, tables};
+use callbridge_mapping::journal::figures;
+use callbridge_model::status::{Pause, findings};
+use callbridge_model::{CallUuid, Outcome, clock};
+use callbridge_sender::crm_proxy::ProxyReply;
+use callbridge_spool::{Act, AuditedCall, Done, Error, Finished, Op, Step, Store, tables};
 use serde_json::json;
 use std::collections::BTreeSet;
 
@@ -31,43 +38,162 @@ pub(super) async fn fates(
     Ok(())
 }
 
-/// The call is judged by the flags and lists in force, and stored.
+/// What the CRM's journal should show of the calls that are journaled here.
+pub(super) async fn journaled(
+    handler: &CommandHandler,
+    calls: Vec<AuditedCall>,
+    line: &mut ReplySender,
+) -> Result<(), Stop> {
+    let read = move |store: &Store| tables::audited::journaled(store, &calls);
+    for call in handler.spool.read(read).await? {
+        line.item(json!(call)).await?;
+    }
+    Ok(())
+}
+
+/// A page of the CRM's journal.
+pub(super) async fn journal_page(
+    handler: &CommandHandler,
+    query: PageQuery,
+    line: &mut ReplySender,
+) -> Result<(), Stop> {
+    let Some(asking) = &handler.asking else {
+        let why = nobody_asks(handler).await?;
+        let answer = JournalAnswer::Barred { why, asked: false };
+        return Ok(line.item(json!(answer)).await?);
+    };
+    let asked = CommandRequest::JournalPage(query.into());
+    let answer = match asking.ask(asked).await {
+        ProxyReply::Answer(Ok(ApiReply::Page(page)), _) => {
+            let uuids = page.uuids.clone();
+            let known = move |store: &Store| tables::audited::known_as_journaled(store, &uuids);
+            let ours = handler.spool.read(known).await?;
+            JournalAnswer::Page { page, ours }
+        }
+        ProxyReply::Answer(Ok(_), _) => JournalAnswer::Failed {
+            why: "the answer is no page of it".to_owned(),
+        },
+        ProxyReply::Answer(Err(error), _) => JournalAnswer::of(&error),
+        ProxyReply::Paused { reason, cure } => JournalAnswer::Barred {
+            why: format!("nothing is asked of the CRM ({reason}): {cure}"),
+            asked: false,
+        },
+        ProxyReply::Busy => JournalAnswer::Failed {
+            why: "too much is asked of the CRM at once, or the daemon ends".to_owned(),
+        },
+    };
+    Ok(line.item(json!(answer)).await?)
+}
+
+/// Why there is nobody to ask the CRM, in words.
+async fn nobody_asks(handler: &CommandHandler) -> Result<String, Error> {
+    let status = (handler.status)().await?;
+    let no_daemon = |pause: &Pause| pause.reason == findings::NO_DAEMON;
+    Ok(match status.pause.is_some_and(|pause| no_daemon(&pause)) {
+        true => "no daemon runs here, and it is read through the daemon's budget alone: start \
+                 `callbridge run`, and audit again"
+            .to_owned(),
+        false => {
+            "this callbridge has no CRM: audit where the calls are sent (--pbx-id names their \
+                  PBX)"
+                .to_owned()
+        }
+    })
+}
+
+/// The call is judged by the flags and lists in force, and stored. One that the CRM has lost is
+/// sent again as it was.
 pub(super) async fn take_in(
     handler: &CommandHandler,
     pbx: &str,
     call: FinishedCall,
+    lost: Option<CallUuid>,
     line: &mut ReplySender,
 ) -> Result<(), Stop> {
+    let linkedid = call.linkedid.as_str().to_owned();
+    let (result, why) = match lost {
+        Some(uuid) => match send_again(handler, uuid, &line.who).await? {
+            Some(result) => (result, None),
+            // Purged long ago: what it was is what the file tells.
+            None if figures::uuid(pbx, &call.linkedid) == uuid => {
+                store_anew(handler, pbx, call).await?
+            }
+            None => {
+                let why = "it was journaled under another of its ids, and what was sent is \
+                           forgotten: enter it in the CRM by hand";
+                ("left_out", Some(why.to_owned()))
+            }
+        },
+        None => store_anew(handler, pbx, call).await?,
+    };
+    let result = json!({"linkedid": linkedid, "result": result, "why": why});
+    Ok(line.item(result).await?)
+}
+
+/// The call that is journaled under this uuid goes out once more; `None` where it is stored no
+/// longer.
+async fn send_again(
+    handler: &CommandHandler,
+    uuid: CallUuid,
+    who: &str,
+) -> Result<Option<&'static str>, Error> {
+    let stored = move |store: &Store| tables::calls::row_of(store, uuid);
+    let Some(row) = handler.spool.read(stored).await? else {
+        return Ok(None);
+    };
+    let at = clock::now().wall;
+    let why = "audit --take-in: the CRM's journal does not have it";
+    let act = Op::Act {
+        row,
+        act: Act {
+            at,
+            who: who.to_owned(),
+            what: why.to_owned(),
+        },
+    };
+    let step = Op::Step {
+        row,
+        step: Step::SendAgain {
+            why: format!("{why}; sent again"),
+        },
+        at,
+    };
+    match handler.spool.write(vec![act, step]).await {
+        Ok(_) => {
+            tracing::info!(call = %uuid, id = row.0, who, "{why}");
+            Ok(Some("taken_in"))
+        }
+        // Another hand was faster, or it is no longer journaled.
+        Err(Error::Refused { .. }) => Ok(Some("known")),
+        Err(error) => Err(error),
+    }
+}
+
+/// Judged, and stored as a call that nobody knows; what became of it, and why it was left out.
+async fn store_anew(
+    handler: &CommandHandler,
+    pbx: &str,
+    call: FinishedCall,
+) -> Result<(&'static str, Option<String>), Error> {
     let now = clock::now().wall;
     let call = FinishedCall {
         live: false,
         ..call
     };
     let judged = journal::judge(&call, pbx, &handler.rules, &handler.people(), now);
-    let linkedid = call.linkedid.as_str().to_owned();
-    let left_out = match judged.outcome {
-        Outcome::Journal | Outcome::DeadLetter => None,
-        Outcome::Internal | Outcome::Skipped => Some(judged.message.clone()),
-    };
-    let result = match left_out {
-        Some(why) => json!({"linkedid": linkedid, "result": "left_out", "why": why}),
-        None => {
-            let own = std::iter::once(&call.linkedid).chain(&call.also_known_as);
-            let ids = own.map(|id| id.as_str().to_owned()).collect();
-            let pbx = pbx.to_owned();
-            let finished = Op::Finish(Box::new(Finished { judged, call }));
-            let done = handler
-                .spool
-                .write(vec![Op::Forget { pbx, ids }, finished])
-                .await?;
-            let result = match done.last() {
-                Some(Done::New(_)) => "taken_in",
-                _ => "known",
-            };
-            json!({"linkedid": linkedid, "result": result, "why": null})
-        }
-    };
-    Ok(line.item(result).await?)
+    if let Outcome::Internal | Outcome::Skipped = judged.outcome {
+        return Ok(("left_out", Some(judged.message)));
+    }
+    let own = std::iter::once(&call.linkedid).chain(&call.also_known_as);
+    let ids = own.map(|id| id.as_str().to_owned()).collect();
+    let pbx = pbx.to_owned();
+    let finished = Op::Finish(Box::new(Finished { judged, call }));
+    let forget = Op::Forget { pbx, ids };
+    let done = handler.spool.write(vec![forget, finished]).await?;
+    Ok(match done.last() {
+        Some(Done::New(_)) => ("taken_in", None),
+        _ => ("known", None),
+    })
 }
 
 pub(super) async fn audited(handler: &CommandHandler, unexplained: u64) -> Result<(), Stop> {
@@ -86,6 +212,12 @@ fn listening(store: &Store, calls: &[AuditedCall]) -> Result<Listening, Error> {
         let since = since.and_then(|micros| micros.parse().ok());
         let since = since.map(|micros| (pbx.to_owned(), EventTime::from_micros(micros)));
         listening.since.extend(since);
+        let owner = tables::meta::meta(store, &format!("{OWNER_PREFIX}{pbx}"))?;
+        if owner.is_some() {
+            listening.by_message.insert(pbx.to_owned());
+        } else if tables::seen_calls::knows_pbx(store, pbx)? {
+            listening.known.insert(pbx.to_owned());
+        }
     }
     // What cannot be read is told of by the daemon's start, which begins it anew.
     let gaps = tables::meta::meta(store, gap_log::KEY)?;

@@ -170,7 +170,11 @@ impl CommandHandler {
             .read(move |store| tables::search::search_call(store, &asked));
         match search.await? {
             Search::One(row) => {
+                let id = row.id;
+                let acts = move |store: &Store| tables::acts::acts(store, id);
+                let acts = self.spool.read(acts).await?;
                 let item = json!({
+                    "acts": acts,
                     "state": row.state, "record": row.record, "call": row.call,
                     "reason": row.reason, "message": row.message, "judgedAt": row.since,
                 });

@@ -1,0 +1,448 @@
+//! The calls that are journaled here, looked for in pages of the CRM's journal (§4.5, §4.7).
+//!
+//! ```text
+//!  first look ─▶ all were shown ─▶ over
+//!       │ some were not, on more than a page
+//!       ▼
+//!  second look, from the oldest of them on: pages move while records come and go
+//!       │ some were not
+//!       ▼
+//!  has any page shown a call of ours? ── no ──▶ do the pages without a range? ── no ─▶ unread
+//!       │ yes                                        │ yes
+//!       └────────────── they are missing ◀───────────┘
+//! ```
+//! The filter has no upper bound and no published order, so that whoever says that a record is not
+//! there has read every page. Nothing is missing by an answer that contradicts itself.
+
+mod look;
+
+use crate::journal_page::{JournalAnswer, PageQuery};
+use callbridge_call::{Direction, EpochSeconds, EventTime};
+use callbridge_crm::{Page, PageSize, ShownCall};
+use callbridge_model::CallUuid;
+use callbridge_model::status::BudgetStatus;
+use callbridge_spool::{JournaledCall, SentValues};
+use look::PageLook;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A call that was journaled so lately is not looked for: writing is asynchronous (§2.6), and the
+/// document does not say how soon the journal shows it. Twice what the sender takes it to last.
+pub const TOO_NEW: Duration = Duration::from_secs(240);
+
+/// The range begins so long before the first call: the clocks of PBX and CRM may differ.
+const MARGIN_SEC: i64 = 3600;
+
+/// More pages are not read: two hours of half a budget.
+const PAGES_MAX: u32 = 3600;
+
+/// Failures in a row after which the journal is left alone.
+const FAILURES_MAX: u32 = 4;
+
+/// What is seen of the CRM's journal, for the report.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JournalReading {
+    /// It was read, so that `missing` says something.
+    pub read: bool,
+    /// Calls that were to be looked for in it.
+    pub asked: u64,
+    /// Those that it does not have.
+    pub missing: u64,
+    /// Those that were journaled so lately that it may not show them yet: not looked for.
+    pub too_new: u64,
+    /// Requests that this took.
+    pub requests: u32,
+    /// Why it was not read.
+    pub why: Option<String>,
+}
+
+/// A value that the journal shows otherwise than it was sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// The field's name in the submission (§2.6).
+    pub field: &'static str,
+    /// As it was sent from here.
+    pub here: FieldValue,
+    /// As the CRM's journal shows it.
+    pub there: FieldValue,
+}
+
+/// The value of a field.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum FieldValue {
+    /// `leadId`, `durationSec`
+    Number(i64),
+    /// `answered`
+    Flag(bool),
+    /// `direction`
+    Word(Direction),
+}
+
+/// What the search came to; calls by their place in the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JournalFindings {
+    /// For the report.
+    pub reading: JournalReading,
+    /// The CRM's journal does not have them.
+    pub missing: BTreeMap<usize, JournaledCall>,
+    /// It has them with other values.
+    pub changed: BTreeMap<usize, Vec<Difference>>,
+}
+
+impl JournalFindings {
+    /// It was not read.
+    pub fn unread(why: impl Into<String>) -> Self {
+        let why = Some(why.into());
+        Self {
+            reading: JournalReading {
+                why,
+                ..JournalReading::default()
+            },
+            ..Self::default()
+        }
+    }
+}
+
+/// What is asked now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SearchStage {
+    First,
+    Second,
+    /// The page after the last one of a look, which has to be empty.
+    Beyond {
+        second: bool,
+    },
+    /// The first page without a range, or the last one of so many.
+    Proof {
+        last: Option<u32>,
+    },
+    Over,
+}
+
+/// The search.
+#[derive(Debug)]
+pub struct JournalSearch {
+    /// Those that no page has shown.
+    sought: BTreeMap<CallUuid, (usize, JournaledCall)>,
+    findings: JournalFindings,
+    stage: SearchStage,
+    look: PageLook,
+    /// Where the range of the look begins: all its pages are of one range.
+    since: Option<EpochSeconds>,
+    size: PageSize,
+    ranged: bool,
+    /// A page has shown a call that is journaled here.
+    proven: bool,
+    /// A look that contradicted itself was begun anew.
+    anew: bool,
+    failures: u32,
+}
+
+impl JournalSearch {
+    /// For these calls of the file, by their places in it.
+    pub fn new(calls: impl IntoIterator<Item = (usize, JournaledCall)>, now: EventTime) -> Self {
+        let mut findings = JournalFindings::default();
+        let mut sought = BTreeMap::new();
+        let ripe_before = now.minus(TOO_NEW);
+        for (place, call) in calls {
+            match call.since.is_none_or(|since| since <= ripe_before) {
+                true => drop(sought.insert(call.uuid, (place, call))),
+                false => findings.reading.too_new += 1,
+            }
+        }
+        findings.reading.asked = sought.len() as u64;
+        let mut search = Self {
+            sought,
+            findings,
+            stage: SearchStage::First,
+            look: PageLook::default(),
+            since: None,
+            size: PageSize::LARGEST,
+            ranged: true,
+            proven: false,
+            anew: false,
+            failures: 0,
+        };
+        match search.sought.is_empty() {
+            true => search.unread("no call of the file is to be looked for in it"),
+            false => search.begin(SearchStage::First),
+        }
+        search
+    }
+
+    /// The page to ask for; `None` when it is over.
+    pub fn next(&self) -> Option<PageQuery> {
+        let page = match self.stage {
+            SearchStage::First | SearchStage::Second | SearchStage::Beyond { .. } => self.look.page,
+            SearchStage::Proof { last } => last.unwrap_or(1),
+            SearchStage::Over => return None,
+        };
+        let ranged = self.ranged && !matches!(self.stage, SearchStage::Proof { .. });
+        Some(PageQuery {
+            page,
+            size: self.size,
+            since: self.since.filter(|_| ranged),
+        })
+    }
+
+    /// How long to wait before it is asked: longer after each failure.
+    pub fn rest(&self) -> Duration {
+        match self.failures {
+            0 => Duration::ZERO,
+            times => Duration::from_secs(1 << times.min(4)),
+        }
+    }
+
+    /// The pages that are still to be read of how many, as far as is known.
+    pub fn pages(&self) -> Option<(u32, u32)> {
+        let total = self.look.total?;
+        Some((total.saturating_sub(self.look.page - 1), total))
+    }
+
+    /// An answer came.
+    pub fn heard(&mut self, answer: JournalAnswer) {
+        if !matches!(answer, JournalAnswer::Barred { asked: false, .. }) {
+            self.findings.reading.requests += 1;
+        }
+        match answer {
+            JournalAnswer::Page { page, ours } => {
+                self.failures = 0;
+                self.proven |= ours > 0;
+                self.page(&page);
+            }
+            JournalAnswer::TooLarge { why } => match self.size.smaller() {
+                Some(size) => {
+                    self.size = size;
+                    self.look_anew();
+                }
+                None => self.unread(format!("the CRM refuses pages of any size ({why})")),
+            },
+            JournalAnswer::Refused { .. } if self.ranged => {
+                self.ranged = false;
+                self.look_anew();
+            }
+            JournalAnswer::Refused { why } => {
+                self.unread(format!("the CRM refuses to show pages of it ({why})"));
+            }
+            JournalAnswer::Failed { why } => {
+                self.failures += 1;
+                if self.failures >= FAILURES_MAX {
+                    self.unread(format!("the CRM does not show it ({why})"));
+                }
+            }
+            JournalAnswer::Barred { why, .. } => self.unread(why),
+        }
+    }
+
+    /// Nothing more can be asked, and why.
+    pub fn broken_off(&mut self, why: impl Into<String>) {
+        self.unread(why);
+    }
+
+    /// What it came to.
+    pub fn findings(self) -> JournalFindings {
+        self.findings
+    }
+
+    /// A look begins, from the oldest of those that no page has shown.
+    fn begin(&mut self, stage: SearchStage) {
+        let first = |call: &JournaledCall| {
+            // The clock of its PBX may have been ahead.
+            let since = call.since.map(EventTime::floor_seconds);
+            call.started.min(since.unwrap_or(call.started)).get()
+        };
+        let starts = self.sought.values().map(|(_, call)| first(call));
+        let first = starts.min().map(|first| first.saturating_sub(MARGIN_SEC));
+        self.since = first.map(EpochSeconds::new);
+        self.look = PageLook::default();
+        self.stage = stage;
+    }
+
+    fn look_anew(&mut self) {
+        self.begin(match self.stage {
+            SearchStage::Second | SearchStage::Beyond { second: true } => SearchStage::Second,
+            _ => SearchStage::First,
+        });
+    }
+
+    fn page(&mut self, page: &Page) {
+        let second = matches!(
+            self.stage,
+            SearchStage::Second | SearchStage::Beyond { second: true }
+        );
+        match self.stage {
+            SearchStage::First | SearchStage::Second => {}
+            SearchStage::Beyond { .. } if page.rows == 0 => return self.look_is_over(second),
+            // It has grown meanwhile.
+            SearchStage::Beyond { .. } if page.total >= Some(self.look.page) => {
+                self.stage = if second {
+                    SearchStage::Second
+                } else {
+                    SearchStage::First
+                };
+            }
+            SearchStage::Beyond { .. } => {
+                let last = self.look.page - 1;
+                return self.doubt(format!(
+                    "it says that page {last} is its last, and page {} holds records",
+                    last + 1
+                ));
+            }
+            SearchStage::Proof { last } => return self.proof(page, last.is_some()),
+            SearchStage::Over => return,
+        }
+        if let Some(words) = self.look.contradiction(page) {
+            return self.doubt(words);
+        }
+        self.take(&page.shown);
+        if self.sought.is_empty() {
+            return self.over();
+        }
+        if page.total.unwrap_or(self.look.page) > PAGES_MAX {
+            return self.unread(format!(
+                "since the first of these calls it has more than {PAGES_MAX} pages; audit later \
+                 calls alone (--from)"
+            ));
+        }
+        if !self.look.goes_on(page) {
+            return self.look_is_over(second);
+        }
+        if self.look.is_beyond() {
+            self.stage = SearchStage::Beyond { second };
+        }
+    }
+
+    /// Whoever says first that something is missing may be wrong: pages move while they are read.
+    fn look_is_over(&mut self, second: bool) {
+        if !second && self.look.read > 1 {
+            return self.begin(SearchStage::Second);
+        }
+        match (self.proven, self.ranged) {
+            (true, _) => self.over(),
+            (false, true) => self.stage = SearchStage::Proof { last: None },
+            (false, false) => self.unproven(),
+        }
+    }
+
+    /// No page of the range has shown a call of ours: does the journal show any at all?
+    fn proof(&mut self, page: &Page, was_last: bool) {
+        if page
+            .shown
+            .iter()
+            .any(|call| self.sought.contains_key(&call.uuid))
+        {
+            // The range hides what is there.
+            self.ranged = false;
+            return self.begin(SearchStage::First);
+        }
+        match page.total {
+            _ if self.proven => self.over(),
+            Some(total) if total > 1 && !was_last => {
+                self.stage = SearchStage::Proof { last: Some(total) };
+            }
+            _ => self.unproven(),
+        }
+    }
+
+    fn unproven(&mut self) {
+        let asked = self.findings.reading.asked;
+        self.unread(format!(
+            "it shows none of the {asked} calls that are journaled here, and no other that is: its \
+             pages may not show uuids, or they are another company's; look for one of the calls in \
+             the CRM"
+        ));
+    }
+
+    /// An answer that cannot be right: once it may be by chance.
+    fn doubt(&mut self, words: String) {
+        if self.anew {
+            return self.unread(format!("its pages contradict each other: {words}"));
+        }
+        self.anew = true;
+        self.look_anew();
+    }
+
+    fn take(&mut self, shown: &[ShownCall]) {
+        for row in shown {
+            let Some((place, call)) = self.sought.remove(&row.uuid) else {
+                continue;
+            };
+            self.proven = true;
+            let differences = call.sent.map(|sent| differences(&sent, row));
+            let differences = differences.filter(|all| !all.is_empty());
+            let changed = differences.map(|all| (place, all));
+            self.findings.changed.extend(changed);
+        }
+    }
+
+    fn over(&mut self) {
+        self.stage = SearchStage::Over;
+        let missing = std::mem::take(&mut self.sought);
+        self.findings.missing = missing.into_values().collect();
+        self.findings.reading.missing = self.findings.missing.len() as u64;
+        self.findings.reading.read = true;
+    }
+
+    fn unread(&mut self, why: impl Into<String>) {
+        self.stage = SearchStage::Over;
+        let JournalReading {
+            asked,
+            too_new,
+            requests,
+            ..
+        } = self.findings.reading;
+        let mut findings = JournalFindings::unread(why);
+        findings.reading.asked = asked;
+        findings.reading.too_new = too_new;
+        findings.reading.requests = requests;
+        self.findings = findings;
+    }
+}
+
+/// How far a search has come, for people, and how long it takes where that is known: pages take
+/// half of the budget, and less while calls wait.
+pub fn progress(left: u32, all: u32, budget: Option<BudgetStatus>) -> String {
+    let time = budget.map(|budget| {
+        let seconds = u64::from(left) * budget.window_sec / u64::from(budget.limit / 2).max(1);
+        match seconds {
+            0..90 => ", about a minute".to_owned(),
+            seconds => format!(", about {} min", seconds.div_ceil(60)),
+        }
+    });
+    let time = time.unwrap_or_default();
+    format!("the CRM's journal: {left} of {all} pages left{time}; calls go before")
+}
+
+/// What a row shows otherwise than it was sent; what it does not show is as it was.
+fn differences(sent: &SentValues, shown: &ShownCall) -> Vec<Difference> {
+    let mut all = Vec::new();
+    let mut differs = |field, here, there: Option<FieldValue>| {
+        let there = there.filter(|there| *there != here);
+        all.extend(there.map(|there| Difference { field, here, there }));
+    };
+    // One that was merged shows the lead that is left.
+    let ours = |lead: &i64| sent.leads.iter().any(|own| own.get() == *lead);
+    let lead = shown
+        .leads
+        .first()
+        .filter(|_| !shown.leads.iter().any(ours));
+    if let Some(own) = sent.leads.first() {
+        let own = FieldValue::Number(own.get());
+        differs("leadId", own, lead.copied().map(FieldValue::Number));
+    }
+    let duration = FieldValue::Number(i64::from(sent.duration_sec));
+    let there = shown.duration_sec.map(FieldValue::Number);
+    differs("durationSec", duration, there);
+    let answered = shown.answered.map(FieldValue::Flag);
+    differs("answered", FieldValue::Flag(sent.answered), answered);
+    let direction = shown.direction.map(FieldValue::Word);
+    differs("direction", FieldValue::Word(sent.direction), direction);
+    all
+}
+
+#[cfg(test)]
+#[path = "journal_tests.rs"]
+mod tests;

@@ -1,0 +1,93 @@
+//! One look through the pages of the journal, from the first to the last.
+
+use callbridge_crm::Page;
+use callbridge_model::CallUuid;
+
+/// Where the document leaves the largest page to the endpoint, it is no smaller than this (§4.7).
+const SMALLEST_PAGE: u32 = 30;
+
+/// How far a look has come, and what its pages were like.
+#[derive(Clone, Debug)]
+pub(super) struct PageLook {
+    /// The page to ask for.
+    pub(super) page: u32,
+    /// Pages read so far.
+    pub(super) read: u32,
+    /// Pages in all, as the last one said.
+    pub(super) total: Option<u32>,
+    /// Rows of the first page: all others but the last have as many.
+    rows: Option<u32>,
+    /// What the last page showed.
+    last: Vec<CallUuid>,
+}
+
+impl Default for PageLook {
+    fn default() -> Self {
+        Self {
+            page: 1,
+            read: 0,
+            total: None,
+            rows: None,
+            last: Vec::new(),
+        }
+    }
+}
+
+impl PageLook {
+    /// What cannot be right about this page, in words.
+    pub(super) fn contradiction(&self, page: &Page) -> Option<String> {
+        let (number, rows) = (self.page, page.rows);
+        if let Some(current) = page.current.filter(|current| *current != number) {
+            return Some(format!(
+                "page {number} was asked for, and page {current} came"
+            ));
+        }
+        if rows > 0 && !self.last.is_empty() && page.uuids == self.last {
+            let before = number - 1;
+            return Some(format!("page {number} shows what page {before} showed"));
+        }
+        let first = self.rows.unwrap_or(rows);
+        if rows > first {
+            return Some(format!(
+                "page {number} holds {rows} records, and page 1 held {first}"
+            ));
+        }
+        let total = page.total?;
+        if let Some(before) = self.total.filter(|before| *before > total) {
+            return Some(format!("it had {before} pages, and then {total}"));
+        }
+        if number > total && rows > 0 {
+            return Some(format!(
+                "it has {total} pages, and page {number} holds records"
+            ));
+        }
+        let short = rows < first || rows == 0;
+        (number < total && short).then(|| {
+            format!("page {number} of {total} holds {rows} records, and page 1 held {first}")
+        })
+    }
+
+    /// The page was read. Whether another is to be asked for: the next, or the one beyond the end.
+    pub(super) fn goes_on(&mut self, page: &Page) -> bool {
+        let first = *self.rows.get_or_insert(page.rows);
+        let full = match self.page {
+            1 => page.rows >= SMALLEST_PAGE,
+            _ => page.rows == first,
+        };
+        let more = match page.total {
+            Some(total) => self.page < total || page.rows > 0 && full,
+            // Without a count the first page says nothing of its size.
+            None => page.rows > 0 && (self.page == 1 || page.rows == first),
+        };
+        self.read += 1;
+        self.page += 1;
+        self.total = page.total;
+        self.last.clone_from(&page.uuids);
+        more
+    }
+
+    /// The page to ask for is beyond the last one.
+    pub(super) fn is_beyond(&self) -> bool {
+        self.total.is_some_and(|total| self.page > total)
+    }
+}

@@ -1,0 +1,461 @@
+//! Is a call missing only when the whole journal was read, and the journal can be believed?
+
+use super::*;
+use callbridge_model::LeadId;
+
+const T0: i64 = 1_795_151_317;
+
+fn uuid(n: u32) -> CallUuid {
+    CallUuid(uuid::Uuid::from_u128(u128::from(n) + 1))
+}
+
+fn now() -> EventTime {
+    EventTime::from_seconds(T0 + 100_000)
+}
+
+/// Ours, a minute after the one before.
+fn call(n: u32) -> JournaledCall {
+    let started = T0 + 60 * i64::from(n);
+    JournaledCall {
+        uuid: uuid(n),
+        started: EpochSeconds::new(started),
+        since: Some(EventTime::from_seconds(started + 90)),
+        sent: Some(SentValues {
+            leads: vec![LeadId::new(4001).expect("positive")],
+            duration_sec: 61,
+            answered: true,
+            direction: Direction::Inbound,
+        }),
+    }
+}
+
+fn row(n: u32) -> ShownCall {
+    ShownCall {
+        uuid: uuid(n),
+        leads: vec![4001],
+        duration_sec: Some(61),
+        answered: Some(true),
+        direction: Some(Direction::Inbound),
+    }
+}
+
+/// A CRM's journal of these calls of ours.
+struct Journal {
+    calls: Vec<u32>,
+    /// The most rows that a page has.
+    size_max: u32,
+    counts: bool,
+    ranges: bool,
+    /// Calls from this one on are journaled here.
+    ours: std::ops::Range<u32>,
+    asked: Vec<PageQuery>,
+}
+
+impl Journal {
+    fn of(calls: impl IntoIterator<Item = u32>) -> Self {
+        Self {
+            calls: calls.into_iter().collect(),
+            size_max: 100,
+            counts: true,
+            ranges: true,
+            ours: 0..1000,
+            asked: Vec::new(),
+        }
+    }
+
+    fn answer(&mut self, query: PageQuery) -> JournalAnswer {
+        self.asked.push(query);
+        let why = "400".to_owned();
+        if query.size.get() > self.size_max {
+            return JournalAnswer::TooLarge { why };
+        }
+        if query.since.is_some() && !self.ranges {
+            return JournalAnswer::Refused { why };
+        }
+        let from = query.since.map_or(i64::MIN, EpochSeconds::get);
+        let within = |n: &&u32| T0 + 60 * i64::from(**n) >= from;
+        let rows: Vec<u32> = self.calls.iter().filter(within).copied().collect();
+        let size = query.size.get() as usize;
+        let total = u32::try_from(rows.len().div_ceil(size)).expect("few");
+        let skipped = (query.page as usize - 1) * size;
+        let rows: Vec<u32> = rows.into_iter().skip(skipped).take(size).collect();
+        let ours = rows.iter().filter(|n| self.ours.contains(n)).count();
+        JournalAnswer::Page {
+            page: page(&rows, query.page, self.counts.then_some(total)),
+            ours: u32::try_from(ours).expect("few"),
+        }
+    }
+}
+
+fn page(calls: &[u32], current: u32, total: Option<u32>) -> Page {
+    Page {
+        rows: u32::try_from(calls.len()).expect("few"),
+        uuids: calls.iter().map(|n| uuid(*n)).collect(),
+        shown: calls.iter().map(|n| row(*n)).collect(),
+        current: Some(current),
+        total,
+    }
+}
+
+fn search(calls: u32) -> JournalSearch {
+    let all = (0..calls).map(|n| (n as usize, call(n)));
+    JournalSearch::new(all, now())
+}
+
+fn read(mut search: JournalSearch, journal: &mut Journal) -> JournalFindings {
+    while let Some(query) = search.next() {
+        assert!(journal.asked.len() < 60, "it ends: {:?}", journal.asked);
+        let answer = journal.answer(query);
+        search.heard(answer);
+    }
+    search.findings()
+}
+
+/// The places of those that are missing.
+fn missing(findings: &JournalFindings) -> Vec<usize> {
+    assert!(findings.reading.read, "{:?}", findings.reading);
+    findings.missing.keys().copied().collect()
+}
+
+fn why(findings: &JournalFindings) -> &str {
+    assert!(!findings.reading.read && findings.missing.is_empty());
+    findings.reading.why.as_deref().expect("a reason")
+}
+
+#[test]
+fn two_hundred_and_fifty_calls_take_three_requests_where_all_are_shown() {
+    let mut journal = Journal::of(0..250);
+    let findings = read(search(250), &mut journal);
+    assert!(missing(&findings).is_empty());
+    let JournalReading {
+        asked, requests, ..
+    } = findings.reading;
+    assert_eq!((asked, requests, journal.asked.len()), (250, 3, 3));
+    let first = journal.asked[0].since.expect("a range");
+    assert_eq!(first.get(), T0 - MARGIN_SEC, "clocks may differ");
+    assert_eq!(findings.changed, BTreeMap::new());
+}
+
+#[test]
+fn reading_ends_with_the_last_call_that_is_looked_for() {
+    let mut journal = Journal::of(0..1000);
+    let findings = read(search(100), &mut journal);
+    assert_eq!((missing(&findings), journal.asked.len()), (vec![], 1));
+}
+
+#[test]
+fn what_no_page_shows_in_two_looks_is_missing() {
+    let mut journal = Journal::of((0..250).filter(|n| *n != 240 && *n != 7));
+    let findings = read(search(250), &mut journal);
+    assert_eq!(missing(&findings), [7, 240]);
+    assert_eq!(findings.reading.missing, 2);
+    assert_eq!(journal.asked.len(), 6, "each page twice");
+    // The second look begins with the oldest that is missing.
+    let mut journal = Journal::of(0..249);
+    let findings = read(search(250), &mut journal);
+    assert_eq!(missing(&findings), [249]);
+    let second = journal.asked[3].since.expect("a range").get();
+    assert_eq!(second, T0 + 60 * 249 - MARGIN_SEC);
+    assert_eq!(
+        journal.asked.len(),
+        5,
+        "a full last page is the last: {:?}",
+        journal.asked
+    );
+}
+
+#[test]
+fn one_page_is_one_look_and_a_full_one_is_only_believed_to_be_the_last_when_it_is() {
+    let mut few = Journal::of([0, 2]);
+    assert_eq!(missing(&read(search(3), &mut few)), [1]);
+    assert_eq!(few.asked.len(), 1);
+    let mut full = Journal::of((0..101).filter(|n| *n != 1));
+    assert_eq!(missing(&read(search(101), &mut full)), [1]);
+    assert_eq!(full.asked.len(), 2, "the page beyond is empty");
+    let mut lies = search(150);
+    for at in 0..4 {
+        let query = lies.next().expect("a page");
+        assert_eq!(query.page, 1 + at % 2, "once more from the start");
+        let first = (query.page - 1) * 100;
+        let rows: Vec<u32> = (first..first + 100).filter(|n| *n < 149).collect();
+        lies.heard(JournalAnswer::Page {
+            page: page(&rows, query.page, Some(1)),
+            ours: 1,
+        });
+    }
+    assert!(lies.next().is_none());
+    let findings = lies.findings();
+    let words = "it says that page 1 is its last, and page 2 holds records";
+    assert!(why(&findings).ends_with(words), "{}", why(&findings));
+}
+
+#[test]
+fn a_page_that_moved_while_it_was_read_hides_nothing_in_the_second_look() {
+    let mut journal = Journal::of(0..250);
+    let mut search = search(250);
+    let first = journal.answer(search.next().expect("a page"));
+    search.heard(first);
+    // One of the first page is deleted: what was to stand on the second now stands on the first.
+    journal.calls.remove(3);
+    let findings = read(search, &mut journal);
+    // The first was seen before; 100 stood on no page of the first look.
+    assert!(missing(&findings).is_empty());
+}
+
+#[test]
+fn nothing_is_missing_by_pages_that_contradict_each_other() {
+    let others = |from: u32| (from..from + 100).collect::<Vec<_>>();
+    let after_the_first: [(Page, &str); 6] = [
+        (
+            page(&others(300), 1, Some(3)),
+            "page 2 was asked for, and page 1 came",
+        ),
+        (
+            page(&others(200), 2, Some(3)),
+            "page 2 shows what page 1 showed",
+        ),
+        (
+            page(&others(300)[..40], 2, Some(3)),
+            "page 2 of 3 holds 40 records, and page 1 held 100",
+        ),
+        (page(&others(300), 2, Some(2)), "it had 3 pages, and then 2"),
+        (
+            page(&[], 2, Some(3)),
+            "page 2 of 3 holds 0 records, and page 1 held 100",
+        ),
+        (
+            page(&(300..420).collect::<Vec<_>>(), 2, Some(3)),
+            "page 2 holds 120 records, and page 1 held 100",
+        ),
+    ];
+    for (second, words) in after_the_first {
+        let mut search = search(10);
+        for _ in 0..2 {
+            for page in [page(&others(200), 1, Some(3)), second.clone()] {
+                assert!(search.next().is_some(), "{words}");
+                search.heard(JournalAnswer::Page { page, ours: 9 });
+            }
+        }
+        assert!(search.next().is_none(), "{words}");
+        let findings = search.findings();
+        assert!(why(&findings).ends_with(words), "{}", why(&findings));
+        assert_eq!((findings.reading.asked, findings.reading.requests), (10, 4));
+    }
+}
+
+#[test]
+fn sizes_and_ranges_that_are_refused_are_left() {
+    let mut journal = Journal {
+        size_max: 30,
+        ranges: false,
+        ..Journal::of(0..40)
+    };
+    assert_eq!(missing(&read(search(41), &mut journal)), [40]);
+    let sizes: Vec<u32> = journal.asked.iter().map(|it| it.size.get()).collect();
+    assert_eq!(sizes[..4], [100, 50, 30, 30]);
+    assert!(journal.asked[3..].iter().all(|it| it.since.is_none()));
+    let mut uncounted = Journal {
+        counts: false,
+        ..Journal::of(0..200)
+    };
+    assert_eq!(missing(&read(search(201), &mut uncounted)), [200]);
+    let pages: Vec<u32> = uncounted.asked.iter().map(|it| it.page).collect();
+    assert_eq!(pages, [1, 2, 3, 1, 2], "until a page is empty or shorter");
+}
+
+#[test]
+fn whoever_may_not_or_cannot_ask_says_so() {
+    let mut barred = search(10);
+    barred.heard(JournalAnswer::Barred {
+        why: "no daemon runs here".to_owned(),
+        asked: false,
+    });
+    let findings = barred.findings();
+    assert_eq!(why(&findings), "no daemon runs here");
+    assert_eq!((findings.reading.asked, findings.reading.requests), (10, 0));
+    let mut failing = search(10);
+    let mut rests = Vec::new();
+    while failing.next().is_some() {
+        rests.push(failing.rest().as_secs());
+        let why = "503".to_owned();
+        failing.heard(JournalAnswer::Failed { why });
+    }
+    assert_eq!(rests, [0, 2, 4, 8]);
+    assert!(why(&failing.findings()).contains("503"));
+    let mut large = search(10);
+    large.heard(JournalAnswer::Page {
+        page: page(&(200..300).collect::<Vec<_>>(), 1, Some(PAGES_MAX + 1)),
+        ours: 100,
+    });
+    assert!(why(&large.findings()).contains("more than 3600 pages"));
+}
+
+#[test]
+fn a_journal_that_shows_no_call_of_ours_proves_nothing() {
+    // Another company's, or rows without uuids of ours.
+    let mut others = Journal {
+        ours: 0..0,
+        ..Journal::of(300..500)
+    };
+    let findings = read(search(3), &mut others);
+    assert!(
+        why(&findings).starts_with("it shows none of the 3 calls"),
+        "{}",
+        why(&findings)
+    );
+    let proofs: Vec<(u32, bool)> = others
+        .asked
+        .iter()
+        .map(|it| (it.page, it.since.is_some()))
+        .collect();
+    assert_eq!(proofs[proofs.len() - 2..], [(1, false), (2, false)]);
+    // All of a day are gone, and the journal shows other days of ours.
+    let mut emptied = Journal::of(300..500);
+    assert_eq!(missing(&read(search(3), &mut emptied)), [0, 1, 2]);
+    // The range hides them: without it they are there.
+    let mut hidden = search(3);
+    hidden.heard(JournalAnswer::Page {
+        page: page(&[], 1, Some(0)),
+        ours: 0,
+    });
+    let mut journal = Journal::of(0..3);
+    assert!(missing(&read(hidden, &mut journal)).is_empty());
+    assert!(journal.asked.iter().all(|it| it.since.is_none()));
+}
+
+#[test]
+fn a_call_that_was_journaled_just_now_is_not_looked_for() {
+    let fresh = |n: u32, age: Duration| JournaledCall {
+        since: Some(now().minus(age)),
+        ..call(n)
+    };
+    let ahead = JournaledCall {
+        since: Some(now().plus(TOO_NEW)),
+        ..call(2)
+    };
+    let purged = JournaledCall {
+        since: None,
+        sent: None,
+        ..call(3)
+    };
+    let less = TOO_NEW - Duration::from_secs(1);
+    let calls = [fresh(0, less), fresh(1, TOO_NEW), ahead, purged];
+    let search = JournalSearch::new(calls.into_iter().enumerate(), now());
+    let findings = read(search, &mut Journal::of([5]));
+    assert_eq!(missing(&findings), [1, 3]);
+    assert_eq!((findings.reading.asked, findings.reading.too_new), (2, 2));
+    let nothing = JournalSearch::new([], now());
+    assert!(nothing.next().is_none());
+    assert!(why(&nothing.findings()).starts_with("no call of the file"));
+}
+
+#[test]
+fn a_row_is_other_than_it_was_sent_only_where_it_says_so() {
+    let sent = call(0).sent.expect("stored");
+    assert_eq!(differences(&sent, &row(0)), []);
+    let silent = ShownCall {
+        leads: Vec::new(),
+        duration_sec: None,
+        answered: None,
+        direction: None,
+        ..row(0)
+    };
+    assert_eq!(differences(&sent, &silent), []);
+    let other = ShownCall {
+        leads: vec![4009],
+        duration_sec: Some(6),
+        answered: Some(false),
+        direction: Some(Direction::Outbound),
+        ..row(0)
+    };
+    let fields: Vec<&str> = differences(&sent, &other)
+        .iter()
+        .map(|it| it.field)
+        .collect();
+    assert_eq!(fields, ["leadId", "durationSec", "answered", "direction"]);
+    let merged = SentValues {
+        leads: [4001, 4009].into_iter().filter_map(LeadId::new).collect(),
+        ..sent
+    };
+    let moved = ShownCall {
+        leads: vec![4009],
+        ..row(0)
+    };
+    assert_eq!(
+        differences(&merged, &moved),
+        [],
+        "its lead was merged into that one"
+    );
+}
+
+#[test]
+fn how_long_it_takes_is_told_by_half_of_the_budget() {
+    let budget = BudgetStatus {
+        limit: 60,
+        window_sec: 60,
+        ..BudgetStatus::default()
+    };
+    let told = progress(240, 250, Some(budget));
+    assert_eq!(
+        told,
+        "the CRM's journal: 240 of 250 pages left, about 8 min; calls go before"
+    );
+    assert!(progress(5, 250, Some(budget)).contains("about a minute"));
+    let unknown = progress(5, 250, None);
+    assert_eq!(
+        unknown,
+        "the CRM's journal: 5 of 250 pages left; calls go before"
+    );
+}
+
+#[test]
+fn what_the_crm_answers_is_told_apart_by_what_can_be_done_about_it() {
+    use callbridge_crm::ApiError;
+    let message = String::new;
+    let rejected = |errors| ApiError::Rejected {
+        status: 400,
+        message: message(),
+        errors,
+    };
+    let max = serde_json::json!([{"field": "size", "reason": "MAX"}]);
+    let large = JournalAnswer::of(&rejected(max));
+    assert!(matches!(large, JournalAnswer::TooLarge { .. }), "{large:?}");
+    let epoch = serde_json::json!([{"field": "registeredTimestampFrom", "reason": "MAX"}]);
+    for errors in [epoch, serde_json::Value::Null] {
+        let refused = JournalAnswer::of(&rejected(errors));
+        assert!(
+            matches!(refused, JournalAnswer::Refused { .. }),
+            "{refused:?}"
+        );
+    }
+    let barred = [
+        ApiError::Forbidden { message: message() },
+        ApiError::WrongAddress { status: 405 },
+        ApiError::NotFound {
+            own: false,
+            message: message(),
+        },
+    ];
+    for error in barred {
+        let barred = JournalAnswer::of(&error);
+        assert!(
+            matches!(barred, JournalAnswer::Barred { asked: true, .. }),
+            "{barred:?}"
+        );
+    }
+    for error in [
+        ApiError::TooMany,
+        ApiError::TimedOut,
+        ApiError::NotPermitted,
+        ApiError::UNAUTHORIZED,
+    ] {
+        let failed = JournalAnswer::of(&error);
+        assert!(matches!(failed, JournalAnswer::Failed { .. }), "{failed:?}");
+        // As the daemon tells it to the command.
+        let line = serde_json::to_string(&failed).expect("a line");
+        assert_eq!(
+            serde_json::from_str::<JournalAnswer>(&line).expect("an answer"),
+            failed
+        );
+    }
+}
