@@ -45,7 +45,7 @@ impl Lists {
     /// Reads the lists for the first time. A list that cannot be used is said and holds nobody up:
     /// its calls are parked until it can.
     pub(crate) fn load(rules: &Rules) -> Self {
-        let mut watched = Watched::new(&rules.trunks);
+        let mut watched = Watched::of(rules.every_trunk());
         let (shown, _) = watch::channel(BTreeMap::new());
         let news = watched.reload(clock::now().wall);
         let (met, _) = watch::channel(None);
@@ -78,7 +78,7 @@ impl Lists {
     /// Holds the employees against the newest calls. Of those whom the CRM does not know only the
     /// ones that a list still names are told.
     async fn meet(&self, rules: &Rules, spool: &Handle) {
-        if rules.trunks.iter().all(|trunk| trunk.employees.is_none()) {
+        if rules.every_trunk().all(|trunk| trunk.employees.is_none()) {
             return;
         }
         let read = spool.read(|store| {
@@ -122,7 +122,7 @@ impl Lists {
     }
 
     fn names(&self, rules: &Rules, employee: i64) -> bool {
-        rules.trunks.iter().any(|trunk| {
+        rules.every_trunk().any(|trunk| {
             let listed = self.people().employees_at(trunk);
             listed.is_some_and(|listed| listed.values().any(|id| id.get() == employee))
         })

@@ -12,7 +12,7 @@ const MEND: &str = "mend the row; the good ones are in force, and the file is re
 
 /// Every list that the trunks name.
 pub(crate) fn look(config: &Config) -> Vec<CheckFinding> {
-    let mut lists = Watched::new(&config.rules.trunks);
+    let mut lists = Watched::of(config.rules.every_trunk());
     let news = lists.reload(clock::now().wall);
     let mut found: Vec<CheckFinding> = news.iter().flat_map(findings).collect();
     found.extend(doubtful(config, lists.people()));
@@ -38,7 +38,7 @@ fn doubtful(config: &Config, people: &People) -> Vec<CheckFinding> {
 /// The lists as they can be read, for whoever asks who sits where; what is wrong with them is told
 /// by [`look`].
 pub(crate) fn people(config: &Config) -> People {
-    let mut lists = Watched::new(&config.rules.trunks);
+    let mut lists = Watched::of(config.rules.every_trunk());
     drop(lists.reload(clock::now().wall));
     lists.people().clone()
 }

@@ -126,7 +126,7 @@ async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<CommandHan
         .read(|store| tables::meta::meta(store, open::ZONE_KEY))
         .await;
     let zone = zone.map_err(|error| Failure::of(Code::of_number(error.exit_code()), error))?;
-    let mut lists = Watched::new(&rules.trunks);
+    let mut lists = Watched::of(rules.every_trunk());
     match LeadDirectory::open(state) {
         Ok(directory) => lists = lists.with_directory(Arc::new(directory)),
         Err(error) => say(&error.to_string()),

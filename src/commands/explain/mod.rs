@@ -47,7 +47,7 @@ const WAITING_MAX: usize = 10_000;
 
 /// The lists; their bad rows are said, and the good ones count.
 pub(crate) fn lists(rules: &Rules, notes: &mut dyn Write) -> Result<Watched, Failure> {
-    let loaded = Watched::load(&rules.trunks, clock::now().wall);
+    let loaded = Watched::load(rules.every_trunk(), clock::now().wall);
     let (lists, news) = loaded.map_err(|faults| {
         let words: Vec<String> = faults.iter().map(ToString::to_string).collect();
         Failure::new(Code::Input, words.join("\n"))

@@ -85,7 +85,7 @@ pub(super) fn rules(
     Rules {
         country: country(&flags.trunks, &trunks),
         trunks,
-        without_trunk: Some(without_trunk),
+        without_trunk: (messages != Messages::None).then_some(without_trunk),
         require_employee: flags.trunks.require_employee,
         forwards: flags.crm.forward.is_some(),
         ..Rules::default()

@@ -46,6 +46,11 @@ pub struct Rules {
 }
 
 impl Rules {
+    /// Every trunk whose rules may hold for a call, that of messages which name none among them.
+    pub fn every_trunk(&self) -> impl Iterator<Item = &Trunk> {
+        self.trunks.iter().chain(&self.without_trunk)
+    }
+
     /// Calls of this PBX that began before are skipped.
     fn limit(&self, pbx: &str) -> Option<EventTime> {
         // `pbx1/branch` is a second PBX on the stream of `pbx1`.

@@ -268,7 +268,7 @@ fn a_parked_call_leaves_when_a_list_learns_its_number() {
     std::fs::write(&file, "phone,leadId\n").expect("written");
     let rules = rules(&format!("city=PJSIP/city,lead=csv:{}", file.display()));
     let call = call();
-    let (mut lists, _) = Watched::load(&rules.trunks, call.ended).expect("good");
+    let (mut lists, _) = Watched::load(rules.every_trunk(), call.ended).expect("good");
     let parked = judge(&call, "pbx1", &rules, lists.people(), call.ended);
     assert_eq!(parked.reason, Some(Reason::NoLead));
     let still = remap(
@@ -319,7 +319,7 @@ fn a_number_that_a_called_channel_shows_is_the_customers_only_where_a_lead_has_i
             shown_number: Some(number),
             ..call()
         };
-        let (lists, _) = Watched::load(&rules.trunks, call.ended).expect("good");
+        let (lists, _) = Watched::load(rules.every_trunk(), call.ended).expect("good");
         judge(&call, "pbx1", &rules, lists.people(), call.ended)
     };
     let customers = judged("998901110005");

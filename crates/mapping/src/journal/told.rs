@@ -92,6 +92,8 @@ mod tests {
     use super::super::{EmployeeWish, Wish, judge, remap};
     use super::*;
     use crate::people::People;
+    use crate::people::files::Watched;
+    use crate::people::rule::{EmployeeRule, LeadRule};
     use crate::trunk::{Defaults, Trunks, parse};
     use callbridge_call::GivenIds;
     use callbridge_call::call::HeardNumber;
@@ -123,6 +125,35 @@ mod tests {
             employee: Some(8),
         });
         call
+    }
+
+    #[test]
+    fn the_lists_of_all_trunks_are_read_where_no_flag_names_a_trunk() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = |name: &str, text: &str| {
+            let file = dir.path().join(name);
+            std::fs::write(&file, text).expect("written");
+            file
+        };
+        let leads = file("leads.csv", "phone,leadId\n+998901110001,4001\n");
+        let employees = file("employees.csv", "extension,employeeId\n101,501\n");
+        let defaults = Defaults {
+            country: Country::parse("UZ"),
+            leads: vec![LeadRule::Csv(leads)],
+            employees: Some(EmployeeRule::File(employees)),
+            ..Defaults::default()
+        };
+        let rules = Rules {
+            without_trunk: Some(defaults.trunk("default", "")),
+            ..Rules::default()
+        };
+        let mut call = sample::call();
+        (call.given, call.trunk) = (Some(GivenIds::default()), None);
+        let lists = Watched::load(rules.every_trunk(), call.ended);
+        let (lists, _) = lists.expect("good");
+        let record = judge(&call, "pbx1", &rules, lists.people(), call.ended).record;
+        assert_eq!(record.lead_id.map(|it| it.get()), Some(4001));
+        assert_eq!(record.employee_id.map(|it| it.get()), Some(501));
     }
 
     fn judged(call: &FinishedCall, flags: &[&str]) -> Judged {

@@ -5,7 +5,7 @@ use super::rows::{BadRow, ListReport, WrongHeader};
 use super::rule::{EmployeeRule, LeadRule};
 use super::{LeadFile, People};
 use crate::people::Directory;
-use crate::trunk::Trunks;
+use crate::trunk::{Trunk, Trunks};
 use callbridge_call::EventTime;
 use callbridge_model::number::Country;
 use callbridge_model::{FileVersion, Phone};
@@ -213,8 +213,13 @@ pub struct Watched {
 impl Watched {
     /// The lists that the trunks name; nothing is read yet.
     pub fn new(trunks: &Trunks) -> Self {
+        Self::of(trunks.iter())
+    }
+
+    /// Those that any of these trunks names.
+    pub fn of<'a>(trunks: impl Iterator<Item = &'a Trunk>) -> Self {
         let mut known = BTreeMap::new();
-        for trunk in trunks.iter() {
+        for trunk in trunks {
             for rule in &trunk.leads {
                 if let LeadRule::Csv(file) = rule {
                     known.insert(
@@ -237,8 +242,11 @@ impl Watched {
     ///
     /// # Errors
     /// Every list that cannot be used.
-    pub fn load(trunks: &Trunks, now: EventTime) -> Result<(Self, Vec<News>), Vec<Error>> {
-        let mut watched = Self::new(trunks);
+    pub fn load<'a>(
+        trunks: impl Iterator<Item = &'a Trunk>,
+        now: EventTime,
+    ) -> Result<(Self, Vec<News>), Vec<Error>> {
+        let mut watched = Self::of(trunks);
         let (mut news, mut faults) = (Vec::new(), Vec::new());
         for one in watched.reload(now) {
             match one.result {

@@ -30,7 +30,7 @@ fn leads(rows: usize, number: &str) -> ListChange {
 }
 
 fn load(trunks: &Trunks) -> Watched {
-    Watched::load(trunks, later()).expect("good").0
+    Watched::load(trunks.iter(), later()).expect("good").0
 }
 
 /// What a changed file brings: it is read at the second look that finds it so.
@@ -233,7 +233,7 @@ fn a_list_written_to_within_the_same_tick_is_read_once_more() {
     let trunks = trunks(&format!("city=PJSIP/city,lead=csv:{}", file.path.display()));
     // As if read at the very moment of the writing.
     let at_once = || {
-        let loaded = Watched::load(&trunks, EventTime::from_seconds(0));
+        let loaded = Watched::load(trunks.iter(), EventTime::from_seconds(0));
         loaded.expect("good").0
     };
     let mut watched = at_once();
@@ -263,7 +263,7 @@ fn every_list_that_cannot_be_used_is_told_at_the_start() {
         "a=PJSIP/a,lead=csv:{};csv:/nowhere/l.csv,employees=/nowhere/e.csv",
         file.path.display()
     );
-    let faults = Watched::load(&trunks(&flag), later()).expect_err("three faults");
+    let faults = Watched::load(trunks(&flag).iter(), later()).expect_err("three faults");
     assert_eq!(faults.len(), 3, "{faults:?}");
 }
 
