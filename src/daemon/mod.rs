@@ -46,7 +46,7 @@ use crate::config::doubts::Doubt;
 use crate::failure::Failure;
 use crate::privilege;
 use callbridge_control::{CommandHandler, socket};
-use callbridge_intake::run::{SharedPeople, Shell};
+use callbridge_intake::run::{SharedPeople, Shell, ShellViews};
 use callbridge_intake::written::Files;
 use callbridge_model::exit::Code;
 use callbridge_model::heartbeat::Pulse;
@@ -149,14 +149,15 @@ impl Daemon {
         let durations = Durations::default();
         let opened = open::open(&config, &durations).await?;
         let (stop, stopped) = watch::channel(false);
-        let (statuses, sources) = watch::channel(opened.intake.statuses());
+        let views = ShellViews::new(opened.intake.statuses());
+        let (sources, seen_up) = (views.statuses.subscribe(), views.seen_up.subscribe());
+        let tally = Arc::clone(&views.webhooks);
         let (mut intake, mut tasks) = (JoinSet::new(), JoinSet::new());
         let others = readers::start(&config, &sources.borrow(), &stopped, &mut tasks);
         let lists = Lists::load(&config.rules).with_directory(opened.directory.clone());
         let people: SharedPeople = Arc::new(RwLock::new(Arc::new(lists.people().clone())));
         let (ring, ring_end) = source::ring(Limits::default());
         let verdicts = start_sources(opened.sources, ring, &stopped, &mut intake);
-        let (seen, seen_up) = watch::channel(vec![false; opened.is_file.len()]);
         let shell = Shell {
             intake: opened.intake,
             ring: ring_end,
@@ -164,8 +165,7 @@ impl Daemon {
             spool: opened.spool.clone(),
             memory: opened.memory,
             people: Arc::clone(&people),
-            statuses,
-            seen_up: seen,
+            views,
             stopped: stopped.clone(),
             mask_phones: !config.log.phones,
             pulse: Pulse::new("the intake"),
@@ -179,7 +179,7 @@ impl Daemon {
         start_keeping(&opened.spool, &stopped, &mut tasks);
         let out = outward::start_sender(&config, &opened.spool, &durations, &stopped, &mut tasks);
         outward::start_notices(&config, &opened.spool, &stopped, &mut tasks);
-        let webhooks = webhooks::start(&config, &opened.spool, &stopped, &mut tasks).await?;
+        let webhooks = webhooks::start(&config, &opened.spool, tally, &stopped, &mut tasks).await?;
         let words = outward::words(&config);
         let observer = Arc::new(Observer {
             spool: opened.spool.clone(),
@@ -191,6 +191,7 @@ impl Daemon {
                 page_sessions: config.page.as_ref().map(|_| SessionCount::default()),
                 webhooks,
                 fleet: words.shown(),
+                untold_outcomes: out.untold_outcomes,
             },
             lists: shown,
             employees: met,

@@ -57,6 +57,8 @@ pub(crate) struct InwardViews {
     pub webhooks: Option<ReceiverView>,
     /// The last words of others, and what became of ours.
     pub fleet: watch::Receiver<Option<FleetStatus>>,
+    /// Why outcomes of calls wait to be told in their stream.
+    pub untold_outcomes: watch::Receiver<Option<String>>,
 }
 
 /// The ends of everything that can be looked at.
@@ -134,6 +136,7 @@ impl Observer {
             trunks,
             day_calls,
             fleet: self.inward.fleet.borrow().clone(),
+            untold_outcomes: self.inward.untold_outcomes.borrow().clone(),
             ..kept
         };
         Ok(status.judged())

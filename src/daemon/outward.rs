@@ -24,7 +24,9 @@ use callbridge_sender::run::{RequestTimes, Sender};
 use callbridge_sender::status::SenderStatus;
 use callbridge_source::Secret;
 use callbridge_source::amqp::Login;
+use callbridge_source::url::QueueSource;
 use callbridge_spool::Handle;
+use callbridge_webhook::event_stream::{EventPublisher, EventStream};
 use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -36,6 +38,8 @@ pub(crate) struct Outward {
     pub asking: CrmProxy,
     /// Requests for tokens, where a connection is kept fresh.
     pub token_requests: watch::Receiver<Requests>,
+    /// Why outcomes of calls wait to be told, where a stream is to be told of them.
+    pub untold_outcomes: watch::Receiver<Option<String>>,
     /// Its loops can be looked at.
     pub vitals: Vec<Vital>,
 }
@@ -65,6 +69,7 @@ pub(crate) fn start_sender(
             shown,
             asking,
             token_requests: watch::channel(Requests::new()).1,
+            untold_outcomes: watch::channel(None).1,
             vitals: vital.into_iter().collect(),
         };
     };
@@ -78,7 +83,7 @@ pub(crate) fn start_sender(
     };
     let keeper = keeper(config, setup.permit.clone());
     let (lease, lease_vital) = keeper.map(|it| start_keeper(it, stopped, tasks)).unzip();
-    start_outcomes(config, spool, stopped, tasks);
+    let untold_outcomes = start_outcomes(config, spool, stopped, tasks);
     let (token, token_requests) = tokens::keep(config, crm, &shown, stopped, tasks);
     let request = durations.request.clone();
     let pulse = Pulse::new("the sender");
@@ -105,6 +110,7 @@ pub(crate) fn start_sender(
         shown,
         asking,
         token_requests,
+        untold_outcomes,
         vitals: lease_vital.into_iter().chain([vital]).collect(),
     }
 }
@@ -128,16 +134,29 @@ fn start_keeper(
 pub(crate) fn keeper(config: &Config, permit: Permit) -> Option<LeaseKeeper> {
     let (name, source, queue) = config.lease()?;
     let crm = config.crm.as_ref()?;
-    let login = Login {
+    let login = login(source, queue);
+    let request = setup(crm).timeouts.total + STRAGGLER;
+    let terms = Terms::new(request, crm.rate.longest_window());
+    Some(LeaseKeeper::new(login, name, terms, permit))
+}
+
+fn login(source: &SourceConfig, queue: &QueueSource) -> Login {
+    Login {
         broker: queue.broker.clone(),
         secret: source.secret.as_ref().map_or(Secret::None, source_secret),
         variable: "CALLBRIDGE_AMQP_SECRET",
         ca_file: source.url.ca_file.clone(),
         within: callbridge_source::Settings::default().connect_within,
-    };
-    let request = setup(crm).timeouts.total + STRAGGLER;
-    let terms = Terms::new(request, crm.rate.longest_window());
-    Some(LeaseKeeper::new(login, name, terms, permit))
+    }
+}
+
+/// The way of events into the stream that all machines of a `--standby` read.
+pub(crate) fn event_stream(config: &Config) -> Option<(EventStream, EventPublisher)> {
+    let (_, source, queue) = config.lease()?;
+    Some(EventPublisher::new(
+        login(source, queue),
+        queue.queue.clone(),
+    ))
 }
 
 /// Starts the way of calls' outcomes back into the stream that they come from. Of several streams
@@ -147,14 +166,17 @@ fn start_outcomes(
     spool: &Handle,
     stopped: &watch::Receiver<bool>,
     tasks: &mut JoinSet<anyhow::Result<()>>,
-) {
-    if let Some(publisher) = config.sources.iter().find_map(outcomes) {
-        let (spool, stop) = (spool.clone(), has_stopped(stopped.clone()));
-        tasks.spawn(async move {
-            publisher.run(spool, stop).await;
-            Ok(())
-        });
-    }
+) -> watch::Receiver<Option<String>> {
+    let Some(publisher) = config.sources.iter().find_map(outcomes) else {
+        return watch::channel(None).1;
+    };
+    let untold = publisher.untold();
+    let (spool, stop) = (spool.clone(), has_stopped(stopped.clone()));
+    tasks.spawn(async move {
+        publisher.run(spool, stop).await;
+        Ok(())
+    });
+    untold
 }
 
 /// The way of calls' outcomes, where this source is a stream of calls.

@@ -1,7 +1,7 @@
 //! Events that come to us: the listener and what keeps its files in force. Nothing is listened to
 //! before the spool is open, and nothing here is needed for calls to be journaled.
 
-use super::{has_stopped, until};
+use super::{has_stopped, outward, until};
 use crate::build_time;
 use crate::config::checked::{Config, Webhooks as Settings};
 use crate::failure::Failure;
@@ -79,6 +79,7 @@ async fn all_along(work: impl Future<Output = ()>) -> anyhow::Result<()> {
 pub(crate) async fn start(
     config: &Config,
     spool: &Handle,
+    tally: Arc<Tally>,
     stopped: &watch::Receiver<bool>,
     tasks: &mut JoinSet<anyhow::Result<()>>,
 ) -> Result<Option<ReceiverView>, Failure> {
@@ -110,7 +111,7 @@ pub(crate) async fn start(
         address: listener.local_addr().unwrap_or(addr),
         tls: tls.is_some(),
         secrets: Arc::clone(&secrets),
-        tally: Arc::new(Tally::new()),
+        tally,
     };
     tracing::info!(address = %shown.address, tls = shown.tls, "webhooks are taken");
     if is_open_to_readers(settings) {
@@ -119,8 +120,10 @@ pub(crate) async fn start(
             "events come in plain HTTP from other machines: whoever is on the way can read them"
         );
     }
+    let (stream, publisher) = outward::event_stream(config).unzip();
     let receiver = Arc::new(Receiver {
         spool: spool.clone(),
+        stream,
         secrets: Arc::clone(&secrets),
         country: country(&config.rules.trunks),
         clock_right_from: build_time::right_from(),
@@ -133,7 +136,11 @@ pub(crate) async fn start(
     tasks.spawn(until(all_along(secrets.keep()), stopped.clone()));
     let stop = has_stopped(stopped.clone());
     tasks.spawn(async move {
-        http::serve(listener, current, receiver, stop).await;
+        let serving = http::serve(listener, current, receiver, stop);
+        match publisher {
+            Some(publisher) => publisher.run(serving).await,
+            None => serving.await,
+        }
         Ok(())
     });
     Ok(Some(shown))

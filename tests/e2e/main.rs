@@ -39,6 +39,7 @@ mod rights;
 mod root;
 mod secrets;
 mod standby;
+mod standby_webhooks;
 mod stopping;
 mod stories;
 mod survival;

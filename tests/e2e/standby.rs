@@ -1,7 +1,7 @@
 //! Two senders of one token: who sends is decided by a lease, through kills, freezes and a broker
 //! that goes away.
 
-use crate::broker::Broker;
+use crate::broker::{self, Broker};
 use crate::crm;
 use crate::fleet::{collector, sender, stream};
 use crate::program::{Place, Program};
@@ -9,6 +9,7 @@ use crate::recordings::{self, Recording, TRUNKS, in_a_row};
 use callbridge_model::Status;
 use callbridge_model::status::{FindingKind, LeasePhase, Todo};
 use callbridge_sandbox::ViolationKind;
+use callbridge_testbed::port::free_addr;
 use rustix::process::Signal;
 
 fn phase(status: &Status) -> Option<LeasePhase> {
@@ -153,4 +154,99 @@ async fn while_the_broker_is_away_nobody_sends_and_after_it_one_does() {
         program.terminate().await;
     }
     assert_eq!(wrong(&crm, &places[holder], &calls).await, "");
+}
+
+/// The same source as another user.
+fn as_user(source: &str, user: &str) -> String {
+    let source = source.replace(&format!("{}@", broker::ADMINISTRATOR), &format!("{user}@"));
+    source.replace("&declare=yes", "")
+}
+
+#[tokio::test]
+async fn check_names_each_right_that_a_standby_and_its_events_lack() {
+    let (node, crm, place) = (Broker::shared(), crm::start().await, Place::new());
+    node.declare_stream("rights").await;
+    let all = [
+        "^lease-rights$",
+        r"^(lease-rights|amq\.default)$",
+        "^(lease-rights|rights)$",
+    ];
+    node.let_in("with-rights", all);
+    let source = as_user(&stream(node, "rights", &place), "with-rights");
+    let arguments = [
+        "check".to_owned(),
+        "--json".to_owned(),
+        "--standby=lease-rights".to_owned(),
+        format!("--source={source}&format=call"),
+        format!("--crm-url={}", crm.url()),
+        format!("--token-file={}", place.path("token")),
+        format!("--state={}", place.path("state")),
+        format!("--webhook-listen={}", free_addr()),
+    ];
+    let arguments = arguments.each_ref().map(String::as_str);
+    // Configure, write and read, and what is said of lease and events without it.
+    let cases = [
+        (all, "", true),
+        (["^$", all[1], all[2]], "declare the queue", true),
+        (
+            [all[0], "^lease-rights$", all[2]],
+            "publish to the queue",
+            false,
+        ),
+        ([all[0], all[1], "^rights$"], "read the queue", true),
+    ];
+    for (rights, lacks, events) in cases {
+        node.permit("with-rights", rights);
+        let output = place.command(&arguments).await;
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        let found = |name: &str| {
+            let lines = text
+                .lines()
+                .map(|line| serde_json::from_str(line).expect("JSON"));
+            let mut found = lines.filter(|it: &serde_json::Value| {
+                it["name"].as_str().is_some_and(|it| it.starts_with(name))
+            });
+            found.next().unwrap_or_else(|| panic!("{name}: {text}"))
+        };
+        let lease = found("standby lease-rights");
+        assert_eq!(lease["ok"], lacks.is_empty(), "{rights:?} {lease}");
+        if !lacks.is_empty() {
+            let what = lease["what"].as_str().unwrap_or_default();
+            assert!(
+                what.starts_with(&format!("user with-rights may not {lacks}")),
+                "{lease}"
+            );
+            let todo = lease["todo"].as_str().unwrap_or_default();
+            assert!(todo.contains("rabbitmqctl set_permissions"), "{lease}");
+        }
+        let webhooks = found("webhooks amqp://");
+        assert_eq!(webhooks["ok"], events, "{rights:?} {webhooks}");
+        let todo = webhooks["todo"].as_str().unwrap_or_default();
+        let cure = "let with-rights write to amq.default";
+        assert!(events || todo.starts_with(cure), "{webhooks}");
+        if !(lacks.is_empty() && events) {
+            assert_eq!(output.status.code(), Some(77), "{text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_sender_that_may_not_tell_what_became_of_calls_says_so_until_it_may() {
+    let (node, crm, place) = (Broker::shared(), crm::start().await, Place::new());
+    let _collector = forwarded(node, "mute", &in_a_row(1)).await;
+    node.let_in("mute-sender", ["^$", "^$", "^mute$"]);
+    let source = as_user(&stream(node, "mute", &place), "mute-sender");
+    let mut program = sender(&place, &crm, &source, &[]);
+    let said = |it: &Status| {
+        it.books.journaled == 1
+            && it.untold_outcomes.is_some()
+            && it.todo.iter().any(|it| it.kind == FindingKind::Outcomes)
+    };
+    let status = program.until("it says that it may not", said).await;
+    let why = status.untold_outcomes.unwrap_or_default();
+    assert!(why.contains("mute-sender write to amq.default"), "{why}");
+    node.permit("mute-sender", ["^$", r"^amq\.default$", "^mute$"]);
+    let told = |it: &Status| it.untold_outcomes.is_none();
+    program.until("it may, and tells", told).await;
+    program.terminate().await;
 }

@@ -78,12 +78,11 @@ async fn port(program: &Program) -> u16 {
     find().expect("a port")
 }
 
-/// A CRM that sends its events to a program on this machine; `change` is made to its settings.
-pub async fn start(
+/// A CRM whose events go to nobody yet, and the flags of whoever is to take them.
+pub async fn crm_with_events(
     place: &Place,
-    flags: &[&str],
     change: impl FnOnce(&mut sandbox::Config),
-) -> (Server, Program, Authority) {
+) -> (Server, Vec<String>, Authority) {
     // Whoever comes second finds it installed, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let authority = Authority::new();
@@ -99,10 +98,7 @@ pub async fn start(
     let made = admin(&crm, "webhook", &events).await;
     let secret = made["webhookSecret"].as_str().expect("shown once");
     let flag = |name: &str, text: &str| format!("--{name}={}", place.write(name, text));
-    let mut all = vec![
-        place.file("recorded", "ami"),
-        "--trunk=city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID".to_owned(),
-        "--listen=127.0.0.1:0".to_owned(),
+    let flags = vec![
         format!("--webhook-listen={}", free_addr()),
         flag(
             "webhook-secret-file",
@@ -111,13 +107,34 @@ pub async fn start(
         flag("webhook-cert", &identity.certificate),
         flag("webhook-key", &identity.key),
     ];
+    (crm, flags, authority)
+}
+
+/// From now on the CRM sends its events to this program.
+pub async fn send_to(crm: &Server, program: &Program) {
+    let target = format!("https://localhost:{}/webhooks", port(program).await);
+    admin(crm, "webhook", &json!({"targetUrl": target})).await;
+}
+
+/// A CRM that sends its events to a program on this machine; `change` is made to its settings.
+pub async fn start(
+    place: &Place,
+    flags: &[&str],
+    change: impl FnOnce(&mut sandbox::Config),
+) -> (Server, Program, Authority) {
+    let (crm, events, authority) = crm_with_events(place, change).await;
+    let mut all = vec![
+        place.file("recorded", "ami"),
+        "--trunk=city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID".to_owned(),
+        "--listen=127.0.0.1:0".to_owned(),
+    ];
+    all.extend(events);
     if flags.iter().any(|flag| flag.starts_with("--trunk=")) {
         all.retain(|flag| !flag.starts_with("--trunk="));
     }
     all.extend(flags.iter().map(|flag| (*flag).to_owned()));
     let program = place.run(&crm.url(), &all);
-    let target = format!("https://localhost:{}/webhooks", port(&program).await);
-    admin(&crm, "webhook", &json!({"targetUrl": target})).await;
+    send_to(&crm, &program).await;
     (crm, program, authority)
 }
 

@@ -10,17 +10,20 @@ pub enum MessageKind {
     Call,
     /// What became of calls that came before it in the stream.
     Outcomes,
+    /// An event of the CRM that one of several machines was sent.
+    Webhook,
 }
 
 impl MessageKind {
     /// Every kind.
-    pub const ALL: [Self; 2] = [Self::Call, Self::Outcomes];
+    pub const ALL: [Self; 3] = [Self::Call, Self::Outcomes, Self::Webhook];
 
     /// The media type, without parameters.
     pub const fn media_type(self) -> &'static str {
         match self {
             Self::Call => crate::MEDIA_TYPE,
             Self::Outcomes => crate::outcomes::MEDIA_TYPE,
+            Self::Webhook => crate::webhook::MEDIA_TYPE,
         }
     }
 
@@ -29,6 +32,7 @@ impl MessageKind {
         match self {
             Self::Call => crate::VERSION,
             Self::Outcomes => crate::outcomes::VERSION,
+            Self::Webhook => crate::webhook::VERSION,
         }
     }
 

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`kind`] | what a message of a stream tells of, by its content type |
 //! | [`outcomes`] | what became of calls, told to others who read the stream |
+//! | [`webhook`] | an event of the CRM, told to the other machines of a `--standby` |
 //! | [`field`] | the fields, and which of them every message needs |
 //! | `syntax` | bytes to fields, or the field at which the JSON breaks off |
 //! | `value` | one field's value: its type and its limits |
@@ -22,12 +23,14 @@ pub mod outcomes;
 pub mod read;
 mod syntax;
 mod value;
+pub mod webhook;
 pub mod write;
 
 pub use field::MessageField;
 pub use kind::MessageKind;
 pub use outcomes::Outcomes;
 pub use read::{Publisher, read};
+pub use webhook::WebhookMessage;
 pub use write::{ResolvedIds, write};
 
 /// The media type of a message.

@@ -8,12 +8,13 @@
 use crate::forwarder::Error;
 use callbridge_message::{MessageKind, Outcomes};
 use callbridge_source::amqp::Login;
-use callbridge_source::amqp::publish::{ConfirmedLine, refusal};
+use callbridge_source::amqp::publish::{ConfirmedLine, own_properties};
 use callbridge_source::url::{SourceUrl, Transport};
 use callbridge_source::{Backoff, Bounds, Secret, chance};
 use callbridge_spool::{Elsewhere, Handle, Op, OutcomeRow, tables};
 use lapin::BasicProperties;
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 /// Outcomes of one message.
@@ -36,6 +37,8 @@ const NOWHERE: &str = "callbridge.no-such-queue";
 pub struct OutcomePublisher {
     login: Login,
     stream: String,
+    /// Why outcomes wait, for `status`.
+    untold: watch::Sender<Option<String>>,
 }
 
 impl OutcomePublisher {
@@ -53,7 +56,13 @@ impl OutcomePublisher {
                 within: callbridge_source::Settings::default().connect_within,
             },
             stream: source.queue.clone(),
+            untold: watch::Sender::new(None),
         })
+    }
+
+    /// Why outcomes wait; nothing while the stream takes them.
+    pub fn untold(&self) -> watch::Receiver<Option<String>> {
+        self.untold.subscribe()
     }
 
     /// Whether this login may write to the stream; nothing is written.
@@ -127,6 +136,7 @@ impl Publishing {
                 Ok(()) => {
                     backoff.reset();
                     if self.told.take().is_some() {
+                        self.publisher.untold.send_replace(None);
                         tracing::info!("outcomes go into the stream again");
                     }
                 }
@@ -141,6 +151,7 @@ impl Publishing {
                             "what becomes of calls cannot be told in their stream; they are sent \
                              as ever"
                         );
+                        self.publisher.untold.send_replace(Some(reason.clone()));
                         self.told = Some(reason);
                     }
                     tokio::time::sleep(backoff.wait(up, chance())).await;
@@ -175,18 +186,9 @@ impl Publishing {
 
     async fn publish(&self, line: &ConfirmedLine, due: &[OutcomeRow]) -> Result<(), Error> {
         let (body, user) = (body(due), &self.publisher.login.broker.user);
-        let sent = line.publish(&self.publisher.stream, body.as_bytes(), properties(user));
-        let confirm = match sent.await {
-            Ok(confirm) => confirm.await,
-            Err(error) => Err(error),
-        };
-        match confirm {
-            Ok(confirmation) => match refusal(&confirmation) {
-                None => Ok(()),
-                Some(words) => Err(self.publisher.not_taken(words)),
-            },
-            Err(error) => Err(self.publisher.not_taken(error.to_string())),
-        }
+        let taken =
+            line.publish_confirmed(&self.publisher.stream, body.as_bytes(), properties(user));
+        taken.await.map_err(|words| self.publisher.not_taken(words))
     }
 }
 
@@ -203,11 +205,7 @@ pub fn body(due: &[OutcomeRow]) -> String {
 
 /// What stands around it. The broker holds `user` to the login.
 fn properties(user: &str) -> BasicProperties {
-    BasicProperties::default()
-        .with_content_type(MessageKind::Outcomes.content_type().into())
-        .with_user_id(user.into())
-        .with_delivery_mode(2)
-        .with_app_id("callbridge".into())
+    own_properties(user, MessageKind::Outcomes.content_type())
 }
 
 #[cfg(test)]

@@ -14,7 +14,9 @@ use callbridge_model::status;
 use callbridge_model::{Outcome, Reason};
 use callbridge_source::{Intake as RingEnd, Item, SourceId, Verdicts};
 use callbridge_spool as spool;
-use callbridge_spool::{Finished, Op};
+use callbridge_spool::{Done, Finished, Op};
+use callbridge_webhook::receiver;
+use callbridge_webhook::tally::Tally;
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
@@ -33,6 +35,27 @@ const IDLE_WAKE: Duration = Duration::from_secs(1);
 /// The people in force, replaced as a whole when a list changes.
 pub type SharedPeople = Arc<RwLock<Arc<People>>>;
 
+/// What others look at.
+pub struct ShellViews {
+    /// How each source is doing.
+    pub statuses: watch::Sender<Vec<status::SourceStatus>>,
+    /// Sources that have been up at least once.
+    pub seen_up: watch::Sender<Vec<bool>>,
+    /// What came of events of the CRM, those of the streams among them.
+    pub webhooks: Arc<Tally>,
+}
+
+impl ShellViews {
+    /// Of these sources, none of which was up yet.
+    pub fn new(statuses: Vec<status::SourceStatus>) -> Self {
+        Self {
+            seen_up: watch::Sender::new(vec![false; statuses.len()]),
+            statuses: watch::Sender::new(statuses),
+            webhooks: Arc::new(Tally::new()),
+        }
+    }
+}
+
 /// What the loop works with.
 pub struct Shell {
     /// The pure part.
@@ -47,10 +70,8 @@ pub struct Shell {
     pub memory: spool::FinishedCalls,
     /// Leads and employees.
     pub people: SharedPeople,
-    /// Shows how each source is doing.
-    pub statuses: watch::Sender<Vec<status::SourceStatus>>,
-    /// Sources that have been up at least once.
-    pub seen_up: watch::Sender<Vec<bool>>,
+    /// What others look at.
+    pub views: ShellViews,
     /// The stop was given: nobody waits for a full disk any more.
     pub stopped: watch::Receiver<bool>,
     /// Shows the last digits of phones only.
@@ -100,7 +121,7 @@ impl Shell {
             self.intake
                 .fold(now, &mut |pbx, id| memory.finished(pbx, id));
             self.commit().await?;
-            self.statuses.send_replace(self.intake.statuses());
+            self.views.statuses.send_replace(self.intake.statuses());
             if over {
                 self.report();
                 return Ok(());
@@ -151,7 +172,7 @@ impl Shell {
         match item {
             Item::Up => {
                 self.intake.up(source, clock::now().wall);
-                self.seen_up.send_if_modified(|seen| {
+                self.views.seen_up.send_if_modified(|seen| {
                     let place = seen.get_mut(usize::from(source.0));
                     place.is_some_and(|up| !std::mem::replace(up, true))
                 });
@@ -228,7 +249,8 @@ impl Shell {
         if !ops.is_empty() {
             self.log(&ops);
             let waiting = waiting(&ops);
-            self.store(ops).await?;
+            let done = self.store(&ops).await?;
+            self.tell_deliveries(&ops, &done);
             self.intake.committed();
             let (people, rules) = (self.people_in_force(), self.intake.rules());
             look_again(&waiting, &people, rules, &self.spool, &self.stopped).await?;
@@ -243,18 +265,19 @@ impl Shell {
 
     /// Stores the batch, however long the disk is full: consumption is paused meanwhile, and goes
     /// on by itself.
-    async fn store(&mut self, ops: Vec<Op>) -> anyhow::Result<()> {
+    async fn store(&mut self, ops: &[Op]) -> anyhow::Result<Vec<Done>> {
         let mut paused = false;
-        loop {
+        let done = loop {
             self.pulse.beat();
-            match self.spool.write(ops.clone()).await {
-                Ok(_) => break,
+            match self.spool.write(ops.to_vec()).await {
+                Ok(done) => break done,
                 Err(error) if error.is_retryable() => {
                     if !paused {
                         paused = true;
                         tracing::error!(%error, "the state cannot be written; intake is held");
                         self.verdicts.iter().for_each(Verdicts::pause);
-                        self.statuses
+                        self.views
+                            .statuses
                             .send_replace(self.intake.statuses_while_held());
                     }
                     if *self.stopped.borrow() {
@@ -264,12 +287,23 @@ impl Shell {
                 }
                 Err(error) => return Err(error.into()),
             }
-        }
+        };
         if paused {
             tracing::info!("the state can be written again; intake goes on");
             self.verdicts.iter().for_each(Verdicts::resume);
         }
-        Ok(())
+        Ok(done)
+    }
+
+    /// What became of the events among them: in the log, and counted.
+    fn tell_deliveries(&self, ops: &[Op], done: &[Done]) {
+        for (op, done) in ops.iter().zip(done) {
+            if let (Op::Delivery(delivery), Done::Delivered(delivered)) = (op, done) {
+                let answer = receiver::tell(delivery, delivered);
+                let (kind, tally) = (delivery.told.kind(), &self.views.webhooks);
+                tally.count(Some(kind), answer.word, delivery.at);
+            }
+        }
     }
 
     fn people_in_force(&self) -> Arc<People> {

@@ -8,10 +8,10 @@
 
 use super::source::IntakeSource;
 use callbridge_call::{Decoded, EventTime, FinishedCall, ToldCall};
-use callbridge_message::{MessageKind, Outcomes};
+use callbridge_message::{MessageKind, Outcomes, WebhookMessage};
 use callbridge_model::{CallUuid, Judged};
 use callbridge_source::{Frame, Publisher};
-use callbridge_spool::{Elsewhere, Finished, Op, Settlement, Witness};
+use callbridge_spool::{Delivery, Elsewhere, Finished, Op, Settlement, Witness};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -70,7 +70,8 @@ impl WholeCalls {
             (MessageKind::Call, Some(why)) => Some(source.set_aside(frame, why)),
             (MessageKind::Call, None) => self.take_call(source, frame),
             (MessageKind::Outcomes, None) => self.take_outcomes(source, frame),
-            (MessageKind::Outcomes, Some(_)) => Some(ignored()),
+            (MessageKind::Webhook, None) => self.take_webhook(source, frame),
+            (MessageKind::Outcomes | MessageKind::Webhook, Some(_)) => Some(ignored()),
         }
     }
 
@@ -95,6 +96,23 @@ impl WholeCalls {
         };
         self.after_calls
             .push(Op::Elsewhere(Elsewhere::Settled(settlement)));
+        None
+    }
+
+    /// An event of the CRM that one of several machines was sent, this one or another. It was
+    /// proved there: only our own login is believed.
+    fn take_webhook(&mut self, source: &mut IntakeSource, frame: &Frame) -> Option<Op> {
+        let publisher = frame.publisher.as_deref();
+        if !publisher.is_some_and(|it| it.is_own) {
+            return Some(ignored());
+        }
+        let told = WebhookMessage::read(&frame.bytes);
+        let delivery = match told.and_then(|it| Delivery::of_message(&it, frame.arrived)) {
+            Ok(delivery) => delivery,
+            Err(why) => return Some(source.set_aside(frame, why)),
+        };
+        source.is_heard();
+        self.after_calls.push(Op::Delivery(Box::new(delivery)));
         None
     }
 
@@ -170,6 +188,13 @@ impl WholeCalls {
     pub(super) fn clock_is_right(&mut self, now: EventTime) {
         for WaitingCall { call, .. } in &mut self.waiting {
             call.live = now.since(call.ended) <= LIVE_WITHIN;
+        }
+        for op in &mut self.after_calls {
+            match op {
+                Op::Delivery(delivery) => delivery.at = now,
+                Op::Elsewhere(Elsewhere::Settled(settlement)) => settlement.at = now,
+                _ => {}
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use callbridge_mapping::trunk::{Defaults, Trunks, parse};
 use callbridge_model::{Judged, LeadId, Outcome, Reason};
 use callbridge_source::url::SourceUrl;
 use callbridge_source::{Frame, FrameVerdict, Position, Publisher, SourceId, StreamPosition};
-use callbridge_spool::{Elsewhere, Op, Witness};
+use callbridge_spool::{Delivery, Elsewhere, Op, WebhookEvent, Witness};
 use std::time::Duration;
 
 const START: EventTime = EventTime::from_seconds(1_795_151_317);
@@ -340,4 +340,95 @@ fn outcomes_wait_with_their_calls_while_our_clock_is_wrong() {
     assert!(elsewhere(&take(&mut intake)).is_empty());
     intake.tick(START.plus(Duration::from_secs(10)));
     assert_eq!(elsewhere(&take(&mut intake)).len(), 1);
+}
+
+const WEBHOOK: &str = "application/vnd.callbridge.webhook+json; version=1";
+
+/// An event that says that this call is in the journal.
+fn webhook(uuid: &str) -> String {
+    format!(
+        r#"{{"event":"e-1","installation":"9001","company":"77","proof":"{}",
+            "kind":"CALL_COMPLETED","call":{{"uuid":"{uuid}","leads":[4001]}}}}"#,
+        "0a".repeat(32)
+    )
+}
+
+fn deliveries(batch: &Batch) -> Vec<&Delivery> {
+    let all = batch.ops.iter().filter_map(|op| match op {
+        Op::Delivery(delivery) => Some(delivery.as_ref()),
+        _ => None,
+    });
+    all.collect()
+}
+
+#[test]
+fn an_event_of_our_own_login_follows_its_call_and_a_forged_one_is_ignored_and_counted() {
+    let mut intake = intake(STREAM, Memory::default());
+    let uuid = "c5a3a901-2f7f-5d72-86ae-7f6f44e9ca52";
+    let told = webhook(uuid);
+    hear(
+        &mut intake,
+        &frame(1, &message("tashkent-1", "1.2"), Some("t1")),
+    );
+    for (seq, user) in [(2, None), (3, Some("t1")), (4, Some("u"))] {
+        hear(&mut intake, &of_kind(seq, &told, user, WEBHOOK));
+    }
+    let newer = WEBHOOK.replace("version=1", "version=2");
+    hear(&mut intake, &of_kind(5, &told, Some("u"), &newer));
+    let batch = take(&mut intake);
+    let [delivery] = deliveries(&batch)[..] else {
+        panic!("{:?}", batch.ops)
+    };
+    let arrived = START.plus(Duration::from_secs(6));
+    assert_eq!((delivery.at, delivery.comes_again), (arrived, false));
+    let leads = LeadId::new(4001).into_iter().collect();
+    let uuid = callbridge_model::CallUuid(uuid.parse().expect("a uuid"));
+    assert_eq!(delivery.told, WebhookEvent::Completed { uuid, leads });
+    let place = |of: &dyn Fn(&Op) -> bool| batch.ops.iter().position(of);
+    let finish = place(&|op| matches!(op, Op::Finish(_)));
+    let follows = place(&|op| matches!(op, Op::Delivery(_)));
+    assert!(finish.is_some() && finish < follows, "{:?}", batch.ops);
+    let ignored = batch.ops.iter().filter(|op| matches!(op, Op::Count { .. }));
+    assert_eq!((ignored.count(), letters(&batch).len()), (3, 0));
+}
+
+#[test]
+fn an_event_of_our_own_that_cannot_be_read_is_a_letter_that_names_its_field() {
+    let mut intake = intake(STREAM, Memory::default());
+    let good = webhook("c5a3a901-2f7f-5d72-86ae-7f6f44e9ca52");
+    let wrong = [
+        ("{", "webhook: "),
+        (&good.replace("4001", "-1"), "call.leads: "),
+        (&good.replace("0a0a", "0x"), "proof: "),
+        (&good.replace("CALL_COMPLETED", "LEAD_SOLD"), "kind: "),
+    ];
+    for (seq, (body, _)) in (1..).zip(&wrong) {
+        hear(&mut intake, &of_kind(seq, body, Some("u"), WEBHOOK));
+    }
+    let batch = take(&mut intake);
+    assert!(deliveries(&batch).is_empty(), "{:?}", batch.ops);
+    let told = letters(&batch);
+    assert_eq!(told.len(), wrong.len());
+    for (words, (_, field)) in told.iter().zip(&wrong) {
+        assert!(words.starts_with(field), "{words}");
+    }
+}
+
+#[test]
+fn an_event_that_came_while_our_clock_was_wrong_came_when_it_was_set() {
+    let mut intake = intake(STREAM, Memory::default());
+    intake.tick(EventTime::from_seconds(5));
+    let mut told = of_kind(
+        1,
+        &webhook("c5a3a901-2f7f-5d72-86ae-7f6f44e9ca52"),
+        Some("u"),
+        WEBHOOK,
+    );
+    told.arrived = EventTime::from_seconds(5);
+    hear(&mut intake, &told);
+    assert!(deliveries(&take(&mut intake)).is_empty());
+    let now = START.plus(Duration::from_secs(10));
+    intake.tick(now);
+    let batch = take(&mut intake);
+    assert_eq!(deliveries(&batch)[0].at, now);
 }

@@ -11,6 +11,7 @@
 //! | [`employee_work`] | what employees did, added up |
 //! | [`op`] | what can be stored, and what it does to the books |
 //! | [`row`] | what can be read |
+//! | [`delivery`] | an event as the message that other machines take |
 //! | [`elsewhere`] | what other senders of the same calls did |
 //! | [`store`] | opens, dispatches, commits |
 //! | [`tables`] | all SQL, a file a stored thing |
@@ -51,6 +52,7 @@ pub mod archive;
 pub mod binding;
 mod check;
 mod db;
+pub mod delivery;
 pub mod directory;
 pub mod elsewhere;
 pub mod employee_work;

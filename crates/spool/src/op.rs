@@ -177,7 +177,8 @@ pub enum Op {
         rebind: bool,
     },
     /// The state is bound to the token's company and application (§2.2): at first use for ever.
-    /// Another's token is answered [`Done::WrongCompany`] and changes nothing.
+    /// Another's token is answered [`Done::WrongCompany`] and changes nothing. Events that waited
+    /// for it ([`Delivered::Waits`]) are taken.
     BindCompany {
         /// The company.
         company: String,
@@ -252,11 +253,15 @@ pub struct Delivery {
     /// Its id (§6.5 `eventId`).
     pub event: String,
     /// What proved it (§6.4): the installation is in no signature, so a replay may name another.
+    /// Of what came through a stream, its digest.
     pub signature: [u8; 32],
     /// Whose it is (§6.5 `companyId`): another company's than ours is not applied.
     pub company: String,
     /// Now.
     pub at: EventTime,
+    /// The service sends it again where it is not taken; a stream does not, and what comes from
+    /// there before the company is known waits for that.
+    pub comes_again: bool,
     /// What it tells.
     pub told: WebhookEvent,
 }
@@ -282,6 +287,8 @@ pub enum Delivered {
     Repeat,
     /// No token has told yet whose state this is: nothing changed, and nothing is remembered.
     CompanyUnknown,
+    /// The same, and it does not come again: it is kept until a token has told.
+    Waits,
     /// It is another company's: nothing changed, and nothing is remembered.
     OtherCompany,
     /// That call is journaled now.

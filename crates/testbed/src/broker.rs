@@ -270,6 +270,17 @@ impl Broker {
         }
     }
 
+    /// Makes a user who may configure, write and read what these match.
+    pub fn let_in(&self, user: &str, rights: [&str; 3]) {
+        self.ctl(&["add_user", user, SECRET]);
+        self.permit(user, rights);
+    }
+
+    /// Gives a user other rights: to configure, write and read what these match.
+    pub fn permit(&self, user: &str, [configure, write, read]: [&str; 3]) {
+        self.ctl(&["set_permissions", "-p", VHOST, user, configure, write, read]);
+    }
+
     /// What the node's own tool says.
     fn ctl(&self, arguments: &[&str]) -> String {
         let output = Command::new(format!("{PROGRAMS}/rabbitmqctl"))

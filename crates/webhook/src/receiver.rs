@@ -1,6 +1,8 @@
 //! Takes deliveries: judges them, has them kept, and says what to answer.
 
+use super::event_stream::{CONFIRM_WITHIN, EventStream};
 use super::headers::Headers;
+use super::http::BODY_WITHIN;
 pub use super::keyring::Proof;
 use super::secrets::Secrets;
 use super::tally::Tally;
@@ -8,7 +10,7 @@ use crate::verify::{Refusal, Verified, VerifyContext, judge_proved};
 use callbridge_call::EventTime;
 use callbridge_model::clock;
 use callbridge_model::number::Country;
-use callbridge_spool::{Delivered, Delivery, Done, Handle, Op, WebhookEvent};
+use callbridge_spool::{Delivered, Delivery, Done, Fit, Handle, Op, WebhookEvent, tables};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -18,7 +20,7 @@ use tracing::{debug, info, warn};
 /// known when it comes again.
 const COMMIT_WITHIN: Duration = Duration::from_secs(1);
 const _: () = assert!(
-    COMMIT_WITHIN.as_secs() < 10,
+    BODY_WITHIN.as_secs() + COMMIT_WITHIN.as_secs() + CONFIRM_WITHIN.as_secs() < 10,
     "the service's patience, §6.9.2"
 );
 /// Under which name it is remembered which installation `connect`'s secret belongs to.
@@ -29,6 +31,8 @@ pub const BOUND: &str = "webhook.installation";
 pub struct Receiver {
     /// Where they are kept.
     pub spool: Handle,
+    /// With `--standby`: the stream that they are kept in, from which every machine takes them.
+    pub stream: Option<EventStream>,
     /// What proves them.
     pub secrets: Arc<Secrets>,
     /// Whose phones have no country's code.
@@ -79,13 +83,14 @@ impl Receiver {
                 delivery,
                 binds,
             }) => {
-                let kept = self.keep(&delivery, now).await;
-                if let (true, Ok(delivered)) = (binds, &kept)
-                    && is_new(delivered)
-                {
-                    self.bind(&delivery.installation).await;
+                let installation = delivery.installation.clone();
+                let (answer, is_new) = match &self.stream {
+                    Some(stream) => self.pass_on(stream, *delivery, now).await,
+                    None => self.keep_here(&delivery, now).await,
+                };
+                if binds && is_new {
+                    self.bind(&installation).await;
                 }
-                let answer = kept.map_or_else(|answer| answer, |it| told(&delivery, &it));
                 self.tally.count(Some(kind), answer.word, now);
                 answer
             }
@@ -134,6 +139,49 @@ impl Receiver {
         }
     }
 
+    /// Keeps it in the state alone: the answer, and whether it told our state something new.
+    async fn keep_here(&self, delivery: &Delivery, now: EventTime) -> (Answer, bool) {
+        match self.keep(delivery, now).await {
+            Ok(delivered) => (tell(delivery, &delivered), is_new(&delivered)),
+            Err(answer) => (answer, false),
+        }
+    }
+
+    /// Puts it into the stream for every machine, unless it was taken from there already.
+    async fn pass_on(
+        &self,
+        stream: &EventStream,
+        delivery: Delivery,
+        now: EventTime,
+    ) -> (Answer, bool) {
+        let delivery = delivery.without_signature();
+        let asked = delivery.clone();
+        let looked = self
+            .spool
+            .read(move |store| tables::deliveries::foreknown(store, &asked));
+        // What cannot be looked up may stand in the stream twice, which says the same.
+        let looked = timeout(COMMIT_WITHIN, looked).await;
+        let known = looked.ok().and_then(Result::ok);
+        match known {
+            Some((Fit::Other, _)) => return (tell(&delivery, &Delivered::OtherCompany), false),
+            Some((_, true)) => return (tell(&delivery, &Delivered::Repeat), false),
+            Some((Fit::Unbound | Fit::Same, false)) | None => {}
+        }
+        let word = match stream.publish(&delivery).await {
+            Ok(()) => "published",
+            Err(reason) => {
+                let word = "unpublished";
+                if let Some(times) = self.tally.tell(word, now) {
+                    warn!(%reason, times, "an event does not get into the stream; it comes again");
+                }
+                return (Answer { status: 503, word }, false);
+            }
+        };
+        debug!(event = %delivery.event, result = word, "a webhook");
+        let is_ours = known.is_some_and(|(fit, _)| fit == Fit::Same);
+        (Answer { status: 200, word }, is_ours)
+    }
+
     /// What became of it, or the answer where it is not kept.
     async fn keep(&self, delivery: &Delivery, now: EventTime) -> Result<Delivered, Answer> {
         let again = |word| Answer { status: 503, word };
@@ -167,7 +215,10 @@ impl Receiver {
 /// Whether it told us something as the first: neither a replay, nor another company's.
 const fn is_new(delivered: &Delivered) -> bool {
     match delivered {
-        Delivered::Repeat | Delivered::CompanyUnknown | Delivered::OtherCompany => false,
+        Delivered::Repeat
+        | Delivered::CompanyUnknown
+        | Delivered::Waits
+        | Delivered::OtherCompany => false,
         Delivered::Confirmed { .. }
         | Delivered::Overtaken(_)
         | Delivered::Settled(_)
@@ -176,8 +227,8 @@ const fn is_new(delivered: &Delivered) -> bool {
     }
 }
 
-/// What became of a delivery: the line in the log, and the answer.
-fn told(delivery: &Delivery, delivered: &Delivered) -> Answer {
+/// What became of a delivery: the line in the log of whoever took it, and the answer.
+pub fn tell(delivery: &Delivery, delivered: &Delivered) -> Answer {
     let (event, installation) = (&delivery.event, &delivery.installation);
     let (uuid, lead) = match &delivery.told {
         WebhookEvent::Completed { uuid, .. } => (Some(uuid.to_string()), None),
@@ -189,6 +240,7 @@ fn told(delivery: &Delivery, delivered: &Delivered) -> Answer {
             debug!(%event, "whose events are ours is not known before the token's first answer");
             (503, "company_unknown")
         }
+        Delivered::Waits => (200, "waits"),
         Delivered::OtherCompany => (200, "other_company"),
         Delivered::Confirmed { row, elsewhere } => {
             info!(call = uuid, id = row.0, %event, "journaled, a webhook says");

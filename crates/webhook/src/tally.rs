@@ -40,7 +40,7 @@ impl Tally {
             .entry((kind.unwrap_or("none"), result))
             .or_default() += 1;
         if kind.is_some() {
-            counts.last = Some(now);
+            counts.last = counts.last.max(Some(now));
         }
     }
 

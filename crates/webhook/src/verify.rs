@@ -144,6 +144,7 @@ pub fn judge_proved(
             signature: headers.signature.bytes(),
             company: event.company,
             at: bench.now,
+            comes_again: true,
             told,
         }),
         binds: whose == Whose::Unbound,

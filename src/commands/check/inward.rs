@@ -93,6 +93,30 @@ pub(crate) async fn outcomes(flag: &SourceFlag) -> Option<CheckFinding> {
     })
 }
 
+/// With `--standby`, whether events of the CRM get into the stream that every machine reads.
+pub(crate) async fn event_stream(config: &Config) -> Option<CheckFinding> {
+    config.webhooks.as_ref()?;
+    let (_, source, queue) = config.lease()?;
+    let name = format!("webhooks {}", source.url.public());
+    Some(match outward::outcomes(source)?.probe().await {
+        Ok(()) => CheckFinding::well(name, "go into the stream, for every machine"),
+        Err(callbridge_forward::Error::NotTaken { words, .. }) => {
+            let todo = format!(
+                "let {} write to amq.default; until then every event is answered 503, and given \
+                 up by the CRM after 36 minutes",
+                queue.broker.user
+            );
+            let what = format!("they cannot be put into stream {}: {words}", queue.queue);
+            CheckFinding::fault(Code::NoPermission, name, what, todo)
+        }
+        Err(error) => {
+            let code = error.fix().map_or(Code::Unreachable, by);
+            let (what, todo) = split(&error.to_string());
+            CheckFinding::fault(code, name, what, todo)
+        }
+    })
+}
+
 /// The stream of last words: what it lacks touches no call.
 pub(crate) async fn words(config: &Config) -> Option<CheckFinding> {
     let (stream, found) = outward::words(config).probe().await?;

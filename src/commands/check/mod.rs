@@ -109,6 +109,7 @@ pub(crate) async fn run(check: &Check) -> Result<(), Failure> {
     findings.show(inward::dead_letters(config).await)?;
     findings.show(inward::forward(config).await)?;
     findings.show(inward::lease(config).await)?;
+    findings.show(inward::event_stream(config).await)?;
     findings.show(inward::words(config).await)?;
     findings.show(webhooks::look(config, state.is_daemon()).await)?;
     findings.show(page::look(config, state.is_daemon()).await)?;

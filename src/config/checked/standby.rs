@@ -41,7 +41,7 @@ pub(super) fn check(
 
 fn stream(source: &SourceConfig) -> Option<&QueueSource> {
     match &source.url.transport {
-        Transport::Amqp(queue) if queue.is_stream => Some(queue),
+        Transport::Amqp(queue) if source.url.is_stream_of_calls() => Some(queue),
         _ => None,
     }
 }

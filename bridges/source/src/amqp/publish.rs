@@ -106,11 +106,42 @@ impl ConfirmedLine {
         sent.await
     }
 
+    /// The same, and waits for the confirm.
+    ///
+    /// # Errors
+    /// In words, when the broker has not taken it.
+    pub async fn publish_confirmed(
+        &self,
+        queue: &str,
+        body: &[u8],
+        properties: BasicProperties,
+    ) -> Result<(), String> {
+        let words = |error: lapin::Error| error.to_string();
+        let sent = self.publish(queue, body, properties).await.map_err(words)?;
+        let confirmation = sent.await.map_err(words)?;
+        refusal(&confirmation).map_or(Ok(()), Err)
+    }
+
+    /// Whether the line and its channel are there still, for all that is known.
+    pub fn is_open(&self) -> bool {
+        self.channel.status().connected()
+    }
+
     /// Ends the line.
     pub async fn close(self) {
         let closing = self.connection.close(200, "done".into());
         let _ = timeout(Duration::from_secs(1), closing).await;
     }
+}
+
+/// What stands around a message that is told as `user`, which the broker holds to the login:
+/// whoever reads it as that login believes it.
+pub fn own_properties(user: &str, content_type: String) -> BasicProperties {
+    BasicProperties::default()
+        .with_content_type(content_type.into())
+        .with_user_id(user.into())
+        .with_delivery_mode(2)
+        .with_app_id("callbridge".into())
 }
 
 /// Why the broker did not take a message; nothing when it did. A mandatory message that no queue

@@ -31,6 +31,7 @@ const FINDERS: &[Finder] = &[
     trunks,
     super::trunks::silent,
     super::fleet::words,
+    super::fleet::outcomes,
     super::fleet::silent,
     token,
     troubles,

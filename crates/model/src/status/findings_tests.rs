@@ -297,6 +297,10 @@ fn fleets() -> Vec<(Status, &'static [FindingKind])> {
             fleet(&|it| it.unread = Some("no right".to_owned())),
             &[K::LastWords],
         ),
+        (
+            with(|status| status.untold_outcomes = Some("no right".to_owned())),
+            &[K::Outcomes],
+        ),
     ]
 }
 

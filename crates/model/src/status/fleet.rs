@@ -291,6 +291,14 @@ pub(super) fn words(status: &Status, found: &mut Vec<Todo>) {
     }
 }
 
+/// Outcomes that do not get into the stream.
+pub(super) fn outcomes(status: &Status, found: &mut Vec<Todo>) {
+    if let Some(why) = &status.untold_outcomes {
+        let what = format!("what becomes of calls is not told in their stream: {why}");
+        found.push(todo(FindingKind::Outcomes, what, status.check()));
+    }
+}
+
 /// Collectors of which nothing is heard.
 pub(super) fn silent(status: &Status, found: &mut Vec<Todo>) {
     let table = status.fleet.as_ref().and_then(|it| it.table.as_ref());

@@ -106,6 +106,10 @@ pub struct Status {
     /// Its last words, and those of others; not there without a stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet: Option<FleetStatus>,
+    /// Why what becomes of calls is not told in the stream that they came from; not there while it
+    /// is, and without a stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub untold_outcomes: Option<String>,
     /// The command that tries what the daemon was given; not told in JSON.
     #[serde(skip)]
     pub check_command: Option<String>,

@@ -58,6 +58,8 @@ pub enum FindingKind {
     SilentCollector,
     /// Last words are not taken, or those of others cannot be read.
     LastWords,
+    /// What becomes of calls is not told in the stream that they came from.
+    Outcomes,
     /// Consent has to be given anew, or the token is one that cannot be used.
     Token,
     /// The token ends soon, and nobody here can renew it.
@@ -90,7 +92,7 @@ pub enum FindingKind {
 
 impl FindingKind {
     /// Every kind, worst first.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::NoDaemon,
         Self::Paused,
         Self::NoSource,
@@ -104,6 +106,7 @@ impl FindingKind {
         Self::SilentEmployees,
         Self::SilentCollector,
         Self::LastWords,
+        Self::Outcomes,
         Self::Token,
         Self::TokenEnds,
         Self::CrmTrouble,
@@ -136,6 +139,7 @@ impl FindingKind {
             Self::SilentEmployees => "silent_employees",
             Self::SilentCollector => "silent_collector",
             Self::LastWords => "last_words",
+            Self::Outcomes => "outcomes",
             Self::Token => "token",
             Self::TokenEnds => "token_ends",
             Self::CrmTrouble => "crm_trouble",
@@ -167,6 +171,7 @@ impl FindingKind {
             | Self::SilentEmployees
             | Self::SilentCollector
             | Self::LastWords
+            | Self::Outcomes
             | Self::Token
             | Self::TokenEnds
             | Self::CrmTrouble

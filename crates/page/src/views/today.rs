@@ -128,6 +128,7 @@ fn waiting(shell: &PageShell, todo: &Todo) -> Waiting {
         | FindingKind::SilentEmployees
         | FindingKind::Employees => Some("/pbx"),
         FindingKind::SilentCollector | FindingKind::LastWords => Some("/fleet"),
+        FindingKind::Outcomes => Some("/check"),
         FindingKind::Rights
         | FindingKind::OtherFormat
         | FindingKind::Token
@@ -197,6 +198,7 @@ fn since(status: &Status, kind: FindingKind) -> Option<i64> {
         | FindingKind::SilentTrunk
         | FindingKind::SilentEmployees
         | FindingKind::LastWords
+        | FindingKind::Outcomes
         | FindingKind::Books => None,
     }
 }

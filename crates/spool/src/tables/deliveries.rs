@@ -4,6 +4,7 @@
 use super::directory;
 use super::meta;
 use super::step;
+use super::waiting;
 use crate::Db;
 use crate::Store;
 use crate::op::{Delivered, Delivery, Done, RowId, WebhookEvent};
@@ -42,7 +43,8 @@ pub(crate) fn read_hooked(text: &str) -> Option<Hooked> {
 
 pub(crate) fn deliver(store: &mut Store, delivery: &Delivery) -> Result<Delivered, Error> {
     match meta::binding(store)?.fits_their_company(&delivery.company) {
-        Fit::Unbound => return Ok(Delivered::CompanyUnknown),
+        Fit::Unbound if delivery.comes_again => return Ok(Delivered::CompanyUnknown),
+        Fit::Unbound => return waiting::keep(store, delivery),
         Fit::Other => return Ok(Delivered::OtherCompany),
         Fit::Same => {}
     }
@@ -143,6 +145,19 @@ fn remember_hooked(db: &Db, at: EventTime, after: Option<Duration>) -> Result<()
     let (after, usual) = (after.as_micros(), usual.as_micros());
     let text = format!("{} {after} {usual}", at.micros());
     meta::set_meta(db, HOOKED, &text).map(drop)
+}
+
+/// What is known of an event before it is taken, for whoever passes it on: whose it is, and
+/// whether it was taken, or waits, already.
+pub fn foreknown(db: &Db, delivery: &Delivery) -> Result<(Fit, bool), Error> {
+    let fit = meta::binding(db)?.fits_their_company(&delivery.company);
+    let taken: Option<i64> = db.first_value(
+        "SELECT 1 FROM deliveries WHERE event = ?2 AND installation = ?1 OR signature = ?3
+         UNION ALL
+         SELECT 1 FROM waiting_deliveries WHERE event = ?2 AND installation = ?1 LIMIT 1",
+        (&delivery.installation, &delivery.event, &delivery.signature),
+    )?;
+    Ok((fit, taken.is_some()))
 }
 
 /// How webhooks confirm calls; `None` before the first.

@@ -2,6 +2,7 @@
 
 use super::doubt;
 use super::slots;
+use super::waiting;
 use crate::Db;
 use crate::Store;
 use crate::identity::Seen;
@@ -128,14 +129,20 @@ pub(crate) fn bind_address(db: &Db, address: &str, rebind: bool) -> Result<Done,
     set_meta(db, ADDRESS, address.trim_end_matches('/'))
 }
 
-pub(crate) fn bind_company(db: &Db, company: &str, application: &str) -> Result<Done, Error> {
-    let binding = binding(db)?;
+pub(crate) fn bind_company(
+    store: &mut Store,
+    company: &str,
+    application: &str,
+) -> Result<Done, Error> {
+    let binding = binding(store)?;
     match binding.fits_company(company, application) {
         Fit::Same => Ok(Done::Stored),
         Fit::Other => Ok(Done::WrongCompany(binding)),
         Fit::Unbound => {
-            set_meta(db, COMPANY, company)?;
-            set_meta(db, APPLICATION, application)
+            set_meta(store, COMPANY, company)?;
+            set_meta(store, APPLICATION, application)?;
+            waiting::take_all(store)?;
+            Ok(Done::Stored)
         }
     }
 }

@@ -39,4 +39,5 @@ pub mod strangers;
 pub mod summaries;
 pub mod trunk_calls;
 pub(crate) mod unreadable;
+pub mod waiting;
 pub mod work_queue;

@@ -8,7 +8,7 @@ pub const APPLICATION: i64 = 0x6361_6272;
 /// One step a version: the n-th brings schema n to n + 1. Never change one that was released.
 pub const MIGRATIONS: &[&str] = &[
     V1, V2, FLAT, HOOKS, DIRECTORY, ERRANDS, LISTED, LEFT, SIGNED, PEOPLE, SUMMARIES, FORWARDED,
-    REMADE,
+    REMADE, WAITING,
 ];
 
 /// Times are microseconds since the epoch unless said otherwise.
@@ -277,6 +277,35 @@ CREATE TABLE outcomes (
     uuid BLOB NOT NULL,
     journaled INTEGER NOT NULL          -- 0: discarded
 ) STRICT;
+";
+
+/// Events that came through a stream before it is known whose this state is, as the messages they
+/// came as. Triggers keep how many they are.
+const WAITING: &str = "
+CREATE TABLE waiting_deliveries (
+    id INTEGER PRIMARY KEY,
+    installation TEXT NOT NULL,
+    event TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    message TEXT NOT NULL               -- WebhookMessage
+) STRICT;
+CREATE UNIQUE INDEX waiting_deliveries_pair ON waiting_deliveries(event, installation);
+CREATE TABLE waiting_deliveries_size (
+    one INTEGER PRIMARY KEY,
+    events INTEGER NOT NULL,
+    bytes INTEGER NOT NULL
+) STRICT;
+INSERT INTO waiting_deliveries_size VALUES (1, 0, 0);
+CREATE TRIGGER waiting_delivery_came AFTER INSERT ON waiting_deliveries
+BEGIN
+    UPDATE waiting_deliveries_size
+    SET events = events + 1, bytes = bytes + length(NEW.message) WHERE one = 1;
+END;
+CREATE TRIGGER waiting_delivery_gone AFTER DELETE ON waiting_deliveries
+BEGIN
+    UPDATE waiting_deliveries_size
+    SET events = events - 1, bytes = bytes - length(OLD.message) WHERE one = 1;
+END;
 ";
 
 /// What people do, and whom they are to call: leads given to numbers by hand, acts on letters;

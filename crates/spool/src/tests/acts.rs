@@ -386,6 +386,7 @@ pub const ACTS: &[Act] = &[
                 signature: signature("a lead"),
                 company: "c".into(),
                 at: sent,
+                comes_again: true,
                 told: learn,
             }))],
         );
@@ -400,6 +401,7 @@ pub const ACTS: &[Act] = &[
                     signature: signature(event),
                     company: "c".into(),
                     at: sent,
+                    comes_again: true,
                     told: WebhookEvent::Completed {
                         uuid: row.uuid,
                         leads: Vec::new(),

@@ -2,7 +2,8 @@
 
 use super::acts::{Act, write};
 use super::call::{at, finished, journal};
-use crate::{Elsewhere, Op, Settlement, Store, Witness, tables};
+use super::waiting::completed;
+use crate::{Elsewhere, Fit, Op, Settlement, Store, Witness, tables};
 use callbridge_model::{CallUuid, Outcome, Reason};
 
 const FIRST: u32 = 900_000;
@@ -46,5 +47,20 @@ pub const ELSEWHERE: &[Act] = &[
     }),
     ("all that is ready is looked for", |store, _| {
         told(store, Elsewhere::AllRemade);
+    }),
+    ("events that wait for their company", |store, _| {
+        let (address, rebind) = ("https://crm".to_owned(), true);
+        write(store, vec![Op::BindAddress { address, rebind }]);
+        let waits = completed("waits", FIRST + 15);
+        write(store, vec![Op::Delivery(Box::new(waits.clone()))]);
+        assert_eq!(tables::waiting::waiting(store), Ok(1));
+        let known = tables::deliveries::foreknown(store, &waits).expect("readable");
+        assert_eq!(known, (Fit::Unbound, true));
+        let company = Op::BindCompany {
+            company: "77".into(),
+            application: "a".into(),
+        };
+        write(store, vec![company]);
+        assert_eq!(tables::waiting::waiting(store), Ok(0));
     }),
 ];

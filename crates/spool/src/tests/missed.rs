@@ -215,7 +215,8 @@ fn who_waits_is_found_among_the_calls_of_an_older_version() {
         "DROP TABLE summaries; DROP TABLE given_leads; DROP TABLE missed; DROP TABLE unanswered;
                  DROP TABLE trunks; DROP TABLE trunk_quarters; DROP INDEX calls_forwarded;
                  DROP TRIGGER remade_left; DROP TABLE remade; DROP TABLE remade_size;
-                 DROP TABLE outcomes;
+                 DROP TABLE outcomes; DROP TABLE waiting_deliveries;
+                 DROP TABLE waiting_deliveries_size;
                  ALTER TABLE calls DROP COLUMN acts;";
     db.execute_batch(&format!("{older} PRAGMA user_version = {before};"))
         .expect("older");

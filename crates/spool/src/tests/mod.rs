@@ -32,6 +32,7 @@ mod sender;
 mod size;
 mod stored;
 mod table;
+mod waiting;
 mod walk;
 mod whole;
 mod words;

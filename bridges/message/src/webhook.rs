@@ -1,0 +1,287 @@
+//! An event of the CRM, as one machine has proved it and others of the same login take it:
+//! `{"event":"ID","installation":"9001","company":"77","proof":"…","kind":"CALL_COMPLETED",
+//! "call":{"uuid":"UUID","leads":[4001]}}`, or `"lead":{…}` in place of the call. Neither a secret
+//! nor a signature stands in it: `proof` is a digest of the signature, by which a repeat is known.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// The media type of such a message.
+pub const MEDIA_TYPE: &str = "application/vnd.callbridge.webhook+json";
+
+/// The version that is read and written.
+pub const VERSION: u64 = 1;
+
+/// A message is no longer: an event has 256 KiB at most, and what is kept of it is less than twice
+/// as long.
+pub const BYTES_MAX: usize = 512 * 1024;
+/// Leads and contacts of one event.
+pub const ENTRIES_MAX: usize = 1_000;
+/// Phones of one contact.
+pub const PHONES_MAX: usize = 100;
+/// An id, in characters.
+pub const ID_CHARS_MAX: usize = 128;
+/// Digits of a proof.
+const PROOF_DIGITS: usize = 64;
+
+/// What a proved event says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WebhookMessage {
+    /// Its id (`eventId`), in lower case.
+    pub event: String,
+    /// The connection it came for.
+    pub installation: String,
+    /// Whose it is (`companyId`), in digits.
+    pub company: String,
+    /// A digest of what proved it, in 64 hexadecimal digits.
+    pub proof: String,
+    /// `CALL_COMPLETED`, `LEAD_CREATED` and so on.
+    pub kind: String,
+    /// The call that is in the journal, of a `CALL_COMPLETED`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<CompletedCall>,
+    /// What is told of a lead, of a `LEAD_…`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lead: Option<LeadTold>,
+}
+
+/// A call that is in the journal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompletedCall {
+    /// Its uuid, without a prefix.
+    pub uuid: Uuid,
+    /// The leads it was put down to.
+    #[serde(default)]
+    pub leads: Vec<i64>,
+}
+
+/// What is told of a lead.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LeadTold {
+    /// The lead; of a merge the one that is left.
+    pub id: i64,
+    /// When it was so, in epoch seconds.
+    pub at: i64,
+    /// The first phone of its main contact; empty where it has none, left out where none is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phone: Option<String>,
+    /// Leads that are one with it now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub merged: Vec<i64>,
+    /// Contacts of which something is told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contacts: Vec<ContactTold>,
+}
+
+/// What is told of a contact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContactTold {
+    /// Whose phones they are; left out where the CRM names none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contact: Option<i64>,
+    /// Its phones now.
+    #[serde(default)]
+    pub now: Vec<String>,
+    /// Its phones before.
+    #[serde(default)]
+    pub before: Vec<String>,
+}
+
+impl WebhookMessage {
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what it may be.
+    pub fn read(bytes: &[u8]) -> Result<Self, String> {
+        if bytes.len() > BYTES_MAX {
+            let length = bytes.len();
+            return Err(format!(
+                "webhook: the message has {length} bytes; it may have {BYTES_MAX}"
+            ));
+        }
+        let read: Self = serde_json::from_slice(bytes).map_err(|error| {
+            format!(
+                "webhook: it cannot be read ({error}); a message of one may be \
+                 {{\"event\":\"ID\",\"installation\":\"ID\",\"company\":\"DIGITS\",\
+                 \"proof\":\"64 DIGITS\",\"kind\":\"CALL_COMPLETED\",\
+                 \"call\":{{\"uuid\":\"UUID\",\"leads\":[LEAD,…]}}}}"
+            )
+        })?;
+        read.fault().map_or(Ok(read), Err)
+    }
+
+    /// The message, as one line.
+    pub fn write(&self) -> String {
+        // Texts and numbers always serialize.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// What is beyond the limits, and what it may be.
+    fn fault(&self) -> Option<String> {
+        let ids = [
+            ("event", &self.event),
+            ("installation", &self.installation),
+            ("company", &self.company),
+        ];
+        for (field, id) in ids {
+            if id.is_empty() || id.chars().count() > ID_CHARS_MAX {
+                return Some(format!(
+                    "{field}: it is empty or too long; it may have 1 to {ID_CHARS_MAX} characters"
+                ));
+            }
+        }
+        let digits = self.proof.bytes().all(|it| it.is_ascii_hexdigit());
+        if self.proof.len() != PROOF_DIGITS || !digits {
+            return Some(format!(
+                "proof: it is no digest; it may be {PROOF_DIGITS} hexadecimal digits"
+            ));
+        }
+        if self.call.is_some() == self.lead.is_some() {
+            return Some(
+                "call: an event is of a call or of a lead; it may be one of `call` and `lead`"
+                    .to_owned(),
+            );
+        }
+        let call_leads = self.call.as_ref().map_or(0, |call| call.leads.len());
+        too_many("call.leads", call_leads, ENTRIES_MAX)
+            .or_else(|| self.lead.as_ref().and_then(LeadTold::fault))
+    }
+}
+
+impl LeadTold {
+    fn fault(&self) -> Option<String> {
+        let phones = |it: &ContactTold| it.now.len().max(it.before.len());
+        let most = self.contacts.iter().map(phones).max().unwrap_or(0);
+        too_many("lead.merged", self.merged.len(), ENTRIES_MAX)
+            .or_else(|| too_many("lead.contacts", self.contacts.len(), ENTRIES_MAX))
+            .or_else(|| too_many("lead.contacts.now", most, PHONES_MAX))
+    }
+}
+
+fn too_many(field: &str, entries: usize, most: usize) -> Option<String> {
+    let words = || format!("{field}: it has {entries} entries; it may have {most}");
+    (entries > most).then(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn completed() -> WebhookMessage {
+        WebhookMessage {
+            event: "e-1".to_owned(),
+            installation: "9001".to_owned(),
+            company: "77".to_owned(),
+            proof: "0a".repeat(32),
+            kind: "CALL_COMPLETED".to_owned(),
+            call: Some(CompletedCall {
+                uuid: Uuid::from_u128(1),
+                leads: vec![4001],
+            }),
+            lead: None,
+        }
+    }
+
+    fn of_lead(contacts: Vec<ContactTold>) -> WebhookMessage {
+        WebhookMessage {
+            kind: "LEAD_MERGED".to_owned(),
+            call: None,
+            lead: Some(LeadTold {
+                id: 4001,
+                at: 1_795_151_317,
+                phone: Some(String::new()),
+                merged: vec![4002],
+                contacts,
+            }),
+            ..completed()
+        }
+    }
+
+    fn contact(phones: usize) -> ContactTold {
+        ContactTold {
+            contact: Some(7),
+            now: vec!["+998901110001".to_owned(); phones],
+            before: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn an_event_is_read_back_and_unknown_fields_are_passed_over() {
+        for told in [completed(), of_lead(vec![contact(1)])] {
+            assert_eq!(WebhookMessage::read(told.write().as_bytes()), Ok(told));
+        }
+        let later = completed().write().replacen('{', "{\"later\":[1],", 1);
+        assert_eq!(WebhookMessage::read(later.as_bytes()), Ok(completed()));
+    }
+
+    #[test]
+    fn the_written_form_stays_as_it_is() {
+        let proof = "0a".repeat(32);
+        let call = r#"{"uuid":"00000000-0000-0000-0000-000000000001","leads":[4001]}"#;
+        let expected =
+            format!(r#"{{"event":"e-1","installation":"9001","company":"77","proof":"{proof}","#)
+                + &format!(r#""kind":"CALL_COMPLETED","call":{call}}}"#);
+        assert_eq!(completed().write(), expected);
+        let lead = serde_json::to_string(&of_lead(vec![contact(1)]).lead).expect("text");
+        let contact = r#"{"contact":7,"now":["+998901110001"],"before":[]}"#;
+        let expected = format!(
+            r#"{{"id":4001,"at":1795151317,"phone":"","merged":[4002],"contacts":[{contact}]}}"#
+        );
+        assert_eq!(lead, expected);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_what_it_may_be() {
+        let changed = |change: &dyn Fn(&mut WebhookMessage)| {
+            let mut told = completed();
+            change(&mut told);
+            WebhookMessage::read(told.write().as_bytes()).expect_err("wrong")
+        };
+        let wrong = [
+            (changed(&|it| it.event.clear()), "event: "),
+            (
+                changed(&|it| it.installation = "9".repeat(129)),
+                "installation: ",
+            ),
+            (changed(&|it| it.company.clear()), "company: "),
+            (changed(&|it| it.proof = "0g".repeat(32)), "proof: "),
+            (changed(&|it| it.proof.truncate(62)), "proof: "),
+            (changed(&|it| it.call = None), "call: "),
+            (changed(&|it| it.lead = of_lead(Vec::new()).lead), "call: "),
+            (
+                changed(&|it| it.call.as_mut().expect("one").leads = vec![1; 1_001]),
+                "call.leads: ",
+            ),
+        ];
+        for (words, field) in wrong {
+            assert!(words.starts_with(field), "{words}");
+            assert!(words.contains("; it may "), "{words}");
+        }
+        for contacts in [vec![contact(0); 1_001], vec![contact(101)]] {
+            let words = WebhookMessage::read(of_lead(contacts).write().as_bytes());
+            let words = words.expect_err("too many");
+            assert!(words.starts_with("lead.contacts"), "{words}");
+        }
+        let long = vec![b' '; BYTES_MAX + 1];
+        let words = WebhookMessage::read(&long).expect_err("too long");
+        assert!(words.ends_with("it may have 524288"), "{words}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_an_event_or_words_without_panic(
+            bytes in any::<Vec<u8>>(), at in 0_usize..300, byte in any::<u8>(),
+        ) {
+            let _ = WebhookMessage::read(&bytes);
+            let mut broken = completed().write().into_bytes();
+            if let Some(place) = broken.get_mut(at) {
+                *place = byte;
+            }
+            if let Err(words) = WebhookMessage::read(&broken) {
+                prop_assert!(words.contains("; "), "{words}");
+            }
+        }
+    }
+}

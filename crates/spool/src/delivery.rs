@@ -1,0 +1,192 @@
+//! A delivery as the message that other machines of the same login take, and back.
+
+use crate::op::{Delivery, WebhookEvent};
+use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_leads::directory::news::ContactId;
+use callbridge_leads::directory::{ContactPhones, FirstPhone, LeadNews, What};
+use callbridge_message::WebhookMessage;
+use callbridge_message::webhook::{CompletedCall, ContactTold, LeadTold};
+use callbridge_model::{CallUuid, LeadId, Phone};
+use ring::digest;
+use std::fmt::Write as _;
+
+/// The kind of an event about a call.
+const COMPLETED: &str = "CALL_COMPLETED";
+
+impl WebhookEvent {
+    /// Its kind, as the service calls it (§6.2).
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Completed { .. } => COMPLETED,
+            Self::Learn(news) => news.what.told().word(),
+        }
+    }
+}
+
+impl Delivery {
+    /// The same, for others to read: a digest stands for the signature, which whoever reads it
+    /// could send again under another installation.
+    #[must_use]
+    pub fn without_signature(mut self) -> Self {
+        let digest = digest::digest(&digest::SHA256, &self.signature);
+        if let Ok(digest) = digest.as_ref().try_into() {
+            self.signature = digest;
+        }
+        self
+    }
+
+    /// The message of this delivery; its `signature` is the digest of
+    /// [`without_signature`](Self::without_signature) here.
+    pub fn message(&self) -> WebhookMessage {
+        let (call, lead) = match &self.told {
+            WebhookEvent::Completed { uuid, leads } => {
+                let leads = leads.iter().map(|lead| lead.get()).collect();
+                let uuid = uuid.0;
+                (Some(CompletedCall { uuid, leads }), None)
+            }
+            WebhookEvent::Learn(news) => (None, Some(lead_told(news))),
+        };
+        WebhookMessage {
+            event: self.event.clone(),
+            installation: self.installation.clone(),
+            company: self.company.clone(),
+            proof: hex(&self.signature),
+            kind: self.told.kind().to_owned(),
+            call,
+            lead,
+        }
+    }
+
+    /// The delivery of a message that came at this moment. The service does not send it again.
+    ///
+    /// # Errors
+    /// What is wrong with the message, and what it may be.
+    pub fn of_message(told: &WebhookMessage, at: EventTime) -> Result<Self, String> {
+        let event = match (&told.call, &told.lead) {
+            (Some(call), _) if told.kind == COMPLETED => WebhookEvent::Completed {
+                uuid: CallUuid(call.uuid),
+                leads: leads(&call.leads, "call.leads")?,
+            },
+            (None, Some(lead)) => WebhookEvent::Learn(Box::new(news(&told.kind, lead)?)),
+            (Some(_) | None, _) => return Err(other_kind(&told.kind)),
+        };
+        Ok(Self {
+            installation: told.installation.clone(),
+            event: told.event.clone(),
+            signature: unhex(&told.proof).ok_or_else(|| {
+                "proof: it is no digest; it may be 64 hexadecimal digits".to_owned()
+            })?,
+            company: told.company.clone(),
+            at,
+            comes_again: false,
+            told: event,
+        })
+    }
+}
+
+fn other_kind(kind: &str) -> String {
+    let shown: String = kind.chars().take(40).collect();
+    format!(
+        "kind: it is {shown:?}; it may be {COMPLETED} with a call, or one of LEAD_CREATED, \
+         LEAD_ASSIGNED, LEAD_STAGE_CHANGED, LEAD_PROPERTIES_UPDATED, LEAD_MERGED and LEAD_DELETED \
+         with a lead"
+    )
+}
+
+fn lead_told(news: &LeadNews) -> LeadTold {
+    let texts = |all: &[Phone]| all.iter().map(|it| it.as_str().to_owned()).collect();
+    let contact = |it: &ContactPhones| ContactTold {
+        contact: it.contact.map(ContactId::get),
+        now: texts(&it.now),
+        before: texts(&it.before),
+    };
+    LeadTold {
+        id: news.lead.get(),
+        at: news.at.get(),
+        phone: match &news.phone {
+            FirstPhone::Untold => None,
+            FirstPhone::None => Some(String::new()),
+            FirstPhone::Is(phone) => Some(phone.as_str().to_owned()),
+        },
+        merged: match &news.what {
+            What::Merged { from } => from.iter().map(|lead| lead.get()).collect(),
+            What::Created
+            | What::Assigned
+            | What::StageChanged
+            | What::PropertiesUpdated
+            | What::Deleted
+            | What::Filter
+            | What::Read => Vec::new(),
+        },
+        contacts: news.contacts.iter().map(contact).collect(),
+    }
+}
+
+fn news(kind: &str, told: &LeadTold) -> Result<LeadNews, String> {
+    let what = match kind {
+        "LEAD_CREATED" => What::Created,
+        "LEAD_ASSIGNED" => What::Assigned,
+        "LEAD_STAGE_CHANGED" => What::StageChanged,
+        "LEAD_PROPERTIES_UPDATED" => What::PropertiesUpdated,
+        "LEAD_MERGED" => What::Merged {
+            from: leads(&told.merged, "lead.merged")?,
+        },
+        "LEAD_DELETED" => What::Deleted,
+        _ => return Err(other_kind(kind)),
+    };
+    let lead = LeadId::new(told.id).ok_or_else(|| no_lead("lead.id", told.id))?;
+    let first = match told.phone.as_deref() {
+        None => FirstPhone::Untold,
+        Some("") => FirstPhone::None,
+        Some(text) => FirstPhone::Is(phone(text, "lead.phone")?),
+    };
+    let contacts = told.contacts.iter().map(|it| {
+        let of = |all: &[String]| {
+            let phones = all.iter().map(|it| phone(it, "lead.contacts"));
+            phones.collect::<Result<Vec<_>, _>>()
+        };
+        Ok(ContactPhones {
+            contact: it.contact.and_then(ContactId::new),
+            now: of(&it.now)?,
+            before: of(&it.before)?,
+        })
+    });
+    Ok(LeadNews {
+        contacts: contacts.collect::<Result<_, String>>()?,
+        ..LeadNews::new(lead, EpochSeconds::new(told.at), what, first)
+    })
+}
+
+fn leads(all: &[i64], field: &str) -> Result<Vec<LeadId>, String> {
+    let lead = |id: &i64| LeadId::new(*id).ok_or_else(|| no_lead(field, *id));
+    all.iter().map(lead).collect()
+}
+
+fn no_lead(field: &str, id: i64) -> String {
+    format!("{field}: {id} is no lead's id; it may be a positive whole number")
+}
+
+fn phone(text: &str, field: &str) -> Result<Phone, String> {
+    Phone::from_e164(text)
+        .ok_or_else(|| format!("{field}: a phone is none; it may be + and its digits (E.164)"))
+}
+
+fn hex(bytes: &[u8; 32]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        // A text takes whatever is written to it.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+fn unhex(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    if !text.is_ascii() || text.len() != 2 * bytes.len() {
+        return None;
+    }
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
+    }
+    Some(bytes)
+}
