@@ -52,6 +52,15 @@ pub fn morning(name: &str, now: i64) -> Known {
     }
 }
 
+fn lease(name: &str, now: i64) -> Lease {
+    Lease {
+        name: name.to_owned(),
+        state: LeasePhase::Holding,
+        since: now - 640,
+        ..Lease::default()
+    }
+}
+
 fn status(name: &str, now: i64) -> Status {
     let source = |label: &str, state, at| SourceStatus {
         url: "ami://callbridge@192.0.2.10:5038".to_owned(),
@@ -89,12 +98,7 @@ fn status(name: &str, now: i64) -> Status {
         },
         sources: vec![source("office/ami", SourceState::Up, now - 4), down],
         fleet: Some(crate::fleet::fleet(name, now)),
-        lease: Some(Lease {
-            name: name.to_owned(),
-            state: LeasePhase::Holding,
-            since: now - 640,
-            ..Lease::default()
-        }),
+        lease: Some(lease(name, now)),
         token: Token {
             state: "ok".to_owned(),
             company: Some(name.to_owned()),
