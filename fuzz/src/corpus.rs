@@ -1,4 +1,5 @@
 //! Writes the seeds: every recording, whole and message by message, into `FOLDER/TARGET/`.
+//! What no recording holds lies in `seeds/TARGET/`, as it is.
 //!
 //! `corpus RECORDINGS FOLDER`
 
@@ -8,6 +9,11 @@ use std::path::{Path, PathBuf};
 
 /// Longer seeds make every execution slow and find nothing more.
 const SEED_BYTES_MAX: usize = 64 << 10;
+
+/// What a manager says until it has let somebody in.
+const LOGGED_IN: &[u8] = b"Asterisk Call Manager/9.0.0\r\n\
+    Response: Success\r\nActionID: callbridge-1\r\nChallenge: 123456\r\n\r\n\
+    Response: Success\r\nActionID: callbridge-2\r\nMessage: Authentication accepted\r\n\r\n";
 
 const TARGETS: [(Format, &str, &str); 10] = [
     (Format::Ami, "ami", "ami.raw"),
@@ -20,6 +26,12 @@ const TARGETS: [(Format, &str, &str); 10] = [
     (Format::Freeswitch, "freeswitch", "esl.txt"),
     (Format::Freeswitch, "freeswitch", "esl.jsonl"),
     (Format::FreeswitchCdr, "freeswitch_cdr", "json_cdr.jsonl"),
+];
+
+/// Recordings as a peer says them: behind one byte, the size of the pieces.
+const LIVE: [(&str, &str, bool); 2] = [
+    ("manager", "ami.raw", false),
+    ("event_socket", "esl.txt", true),
 ];
 
 fn files(folder: &Path, all: &mut Vec<PathBuf>) {
@@ -75,5 +87,24 @@ fn main() {
             }
         }
         println!("{target}: {seeds} messages");
+    }
+    let likeness = Path::new(out).join("likeness");
+    fs::create_dir_all(&likeness).expect("a folder for the seeds");
+    for (target, ending, cut) in LIVE {
+        let folder = Path::new(out).join(target);
+        fs::create_dir_all(&folder).expect("a folder for the seeds");
+        for (i, path) in all.iter().enumerate() {
+            if !path.to_string_lossy().ends_with(ending) {
+                continue;
+            }
+            let bytes = fs::read(path).expect("a recording");
+            let start = &bytes[..bytes.len().min(16 << 10)];
+            let said = match cut {
+                true => [&[200], start].concat(),
+                false => [LOGGED_IN, start].concat(),
+            };
+            write(&folder, &format!("live-{i}"), &said);
+            write(&likeness, &format!("{target}-{i}"), &start[..start.len().min(4096)]);
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! What has to be true of any bytes and of any events.
 
+pub mod peer;
 pub mod script;
 
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Frames};

@@ -1,0 +1,122 @@
+//! What has to be true of a PBX that says anything at all on a live line.
+
+use callbridge_asterisk::login::{Action, Login, LoginError, Settings};
+use callbridge_formats::{Format, Frame, Framer};
+use callbridge_freeswitch::dialogue::{Dialogue, Heard};
+use callbridge_freeswitch::reader::{FrameRead, FrameReader};
+use callbridge_freeswitch::survey::QUESTIONS;
+
+/// It must cross the line only where it is asked for, and stand in no error.
+const SECRET: &str = "s3cret-of-the-line";
+
+/// The login and the survey of a manager, whatever it says.
+pub fn manager(bytes: &[u8]) {
+    let settings = Settings {
+        plain_allowed: false,
+        filter: true,
+    };
+    let login = Login::new("callbridge", SECRET.to_owned().into(), settings);
+    let mut login = login.expect("a good user and secret");
+    let mut survey = None;
+    let mut framer = Framer::new(Format::Ami);
+    // A banner has no empty line behind it: the transport gives it alone.
+    let end = bytes.iter().position(|byte| *byte == b'\n');
+    let (banner, rest) = bytes.split_at(end.unwrap_or(0));
+    obey(login.hear(banner));
+    framer.push(rest);
+    while let Some(frame) = framer.next() {
+        let Frame::Message(frame) = frame else {
+            continue;
+        };
+        obey(login.hear(frame));
+        if !login.is_open() {
+            continue;
+        }
+        let survey = survey.get_or_insert_with(|| {
+            let mut survey = callbridge_asterisk::survey::Survey::new(login.banner());
+            let _ = survey.begin(&mut login);
+            let _ = survey.ask(&mut login);
+            survey
+        });
+        survey.hear(frame);
+    }
+    if let Some(survey) = survey {
+        let answered = survey.is_answered() && survey.is_echoed();
+        let _ = (answered, survey.is_settled(), survey.may_hear_more());
+        let _ = survey.account();
+    }
+}
+
+fn obey(action: Action) {
+    match action {
+        Action::Send(outgoing) | Action::LoggedIn { send: Some(outgoing) } => {
+            let text = String::from_utf8_lossy(outgoing.bytes());
+            assert!(!text.contains(SECRET), "the secret in the clear");
+        }
+        Action::Failed(error) => silent(&error),
+        Action::Wait | Action::LoggedIn { send: None } | Action::Pass => {}
+    }
+}
+
+fn silent(error: &LoginError) {
+    assert!(!error.to_string().contains(SECRET), "{error}");
+}
+
+/// An event socket's frames are the same however they are cut, and each finds its dialogue.
+pub fn event_socket(bytes: &[u8]) {
+    let [size, bytes @ ..] = bytes else {
+        return;
+    };
+    let whole = frames([bytes].into_iter());
+    let pieces = bytes.chunks(usize::from(*size).max(1));
+    assert_eq!(whole, frames(pieces));
+    let secret = || SECRET.to_owned().into();
+    let run = Dialogue::new(secret(), None).expect("a good secret");
+    let survey = Dialogue::of_survey(secret(), &QUESTIONS).expect("a good secret");
+    for dialogue in [run, survey] {
+        converse(dialogue, bytes);
+    }
+}
+
+fn frames<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
+    let (mut reader, mut all) = (FrameReader::default(), Vec::new());
+    for piece in pieces {
+        reader.push(piece);
+        loop {
+            match reader.next() {
+                Ok(Some(read)) => all.push(format!("{read:?}")),
+                Ok(None) => break,
+                // How much of the line stands in its words depends on what had come.
+                Err(_) => {
+                    all.push("no frame".to_owned());
+                    return all;
+                }
+            }
+        }
+    }
+    all
+}
+
+fn converse(mut dialogue: Dialogue, bytes: &[u8]) {
+    let mut survey = callbridge_freeswitch::survey::Survey::new(SECRET);
+    let mut reader = FrameReader::default();
+    reader.push(bytes);
+    while let Ok(Some(read)) = reader.next() {
+        let FrameRead::Frame(frame) = read else {
+            continue;
+        };
+        match dialogue.hear(frame) {
+            Heard::Answer(answer) => survey.hear(answer),
+            Heard::Refused(refusal) => assert!(!refusal.to_string().contains(SECRET)),
+            _ => {}
+        }
+        dialogue.ping();
+        while let Some(command) = dialogue.to_send() {
+            assert!(command.bytes().ends_with(b"\n\n"), "{command:?}");
+        }
+    }
+    let trunks = [("city".to_owned(), vec!["gateway/city".to_owned()])];
+    for finding in survey.facts().judge(&trunks, true) {
+        assert!(!finding.what.is_empty());
+    }
+}
