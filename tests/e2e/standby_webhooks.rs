@@ -75,7 +75,8 @@ async fn events_that_reach_the_standby_alone_settle_the_holders_calls_and_teach_
         lead: None,
     };
     forward(node, "hooked", (&here, WITH_LEADS), &calls).await;
-    forward(node, "hooked", (&there, WITHOUT), &[unknown.clone()]).await;
+    let one = std::slice::from_ref(&unknown);
+    forward(node, "hooked", (&there, WITHOUT), one).await;
     let start = |place: &Place, more: &[String]| {
         let mut flags = vec!["--standby=lease-hooked", DIRECTORY];
         flags.extend(more.iter().map(String::as_str));
@@ -94,15 +95,7 @@ async fn events_that_reach_the_standby_alone_settle_the_holders_calls_and_teach_
     let settled = |it: &Status| it.books.journaled == CALLS;
     let status = first.until("the holder's calls are settled", settled).await;
     assert!(status.books.balance(), "{:?}", status.books);
-    // A fresh state looks for its calls, and asks for some before it is known that events come.
-    let confirmed = events(&status, "confirmed");
-    assert!(confirmed * 4 >= CALLS * 3, "{:?}", status.webhooks);
-    let questions = requests(&crm, |it| {
-        matches!(it, Endpoint::Filter | Endpoint::Request)
-    });
-    assert!(questions * 4 <= CALLS, "{questions} pages and questions");
-    let sent = requests(&crm, |it| it == Endpoint::CallHistory);
-    assert_eq!(sent, CALLS);
+    settled_by_events(&crm, &status, CALLS);
     assert!(first.log().contains("journaled, a webhook says"));
     let status = second.until("the standby's books follow", settled).await;
     assert!(is(LeasePhase::Standby)(&status), "{:?}", status.lease);
@@ -118,18 +111,29 @@ async fn events_that_reach_the_standby_alone_settle_the_holders_calls_and_teach_
     first.until("the waiting call has left", both).await;
     second.until("the standby is told", both).await;
     first.kill().await;
-    forward(node, "hooked", (&there, WITHOUT), &[later.clone()]).await;
+    let one = std::slice::from_ref(&later);
+    forward(node, "hooked", (&there, WITHOUT), one).await;
     let holds = |it: &Status| is(LeasePhase::Holding)(it) && it.books.journaled == CALLS + 2;
     let status = second.until("the learned lead is used", holds).await;
     assert!(status.books.balance(), "{:?}", status.books);
-    let log = second.log();
     let taken = "webhooks that came before it was known";
-    assert!(log.contains(taken), "{log}");
+    assert!(second.log().contains(taken), "{}", second.log());
     let journal = crm.journal();
     let record = journal.iter().find(|it| it.call.uuid == later.uuid("pbx1"));
     assert_eq!(record.expect("a record").call.lead_id, 4011);
     second.terminate().await;
     ignored(&places[1]).await;
+}
+
+/// Few pages and questions were needed, and each call was sent once.
+fn settled_by_events(crm: &Server, status: &Status, calls: u64) {
+    // A fresh state looks for its calls, and asks for some before it is known that events come.
+    let confirmed = events(status, "confirmed");
+    assert!(confirmed * 4 >= calls * 3, "{:?}", status.webhooks);
+    let questions = requests(crm, |it| matches!(it, Endpoint::Filter | Endpoint::Request));
+    assert!(questions * 4 <= calls, "{questions} pages and questions");
+    let sent = requests(crm, |it| it == Endpoint::CallHistory);
+    assert_eq!(sent, calls);
 }
 
 /// A person makes a lead in the CRM.

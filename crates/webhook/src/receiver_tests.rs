@@ -151,7 +151,7 @@ async fn a_wrong_binding_keeps_nothing_out_and_the_next_proof_heals_it() {
 async fn with_a_standby_an_event_is_in_the_stream_before_its_200_and_changes_nothing_here() {
     let folder = tempfile::tempdir().expect("a folder");
     let (mut receiver, guard) = receiver(folder.path()).await;
-    let (tell, told) = std::sync::mpsc::channel();
+    let (tell, told) = std::sync::mpsc::sync_channel(8);
     receiver.stream = Some(EventStream::answered_by(move |body| {
         tell.send(body.to_owned()).expect("somebody listens");
         match body.contains("e-no") {
@@ -190,7 +190,7 @@ async fn what_the_stream_has_brought_already_and_what_is_others_is_not_published
     let folder = tempfile::tempdir().expect("a folder");
     let (mut receiver, guard) = receiver(folder.path()).await;
     with_company(&receiver).await;
-    let (tell, told) = std::sync::mpsc::channel();
+    let (tell, told) = std::sync::mpsc::sync_channel(8);
     receiver.stream = Some(EventStream::answered_by(move |body| {
         tell.send(body.to_owned())
             .map_err(|_| "nobody listens".to_owned())

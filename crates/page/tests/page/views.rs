@@ -140,7 +140,7 @@ async fn today_says_first_whether_all_is_well() {
 async fn today_says_of_one_of_several_machines_whether_it_sends() {
     let fake = Fake::new(morning("Savdo", 1_795_158_000));
     let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
-    let mut anna = served.visitor(PageRole::Admin).await;
+    let anna = served.visitor(PageRole::Admin).await;
     let phases = [
         (LeasePhase::Holding, None, "Savdo</bdi> · sends since "),
         (
