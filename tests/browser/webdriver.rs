@@ -49,7 +49,9 @@ impl Browser {
         };
         let mut line = TcpStream::connect(host)?;
         line.set_read_timeout(Some(ENDS_WITHIN))?;
-        write!(line, "DELETE /{session} HTTP/1.0\r\nHost: {host}\r\n\r\n")?;
+        // it hangs up on HTTP/1.0
+        let head = format!("DELETE /{session} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
+        write!(line, "{head}\r\n")?;
         // the driver answers when its browser is gone
         line.read(&mut [0; 64]).map(drop)
     }
