@@ -123,17 +123,8 @@ fn lead_told(news: &LeadNews) -> LeadTold {
 }
 
 fn news(kind: &str, told: &LeadTold) -> Result<LeadNews, String> {
-    let what = match kind {
-        "LEAD_CREATED" => What::Created,
-        "LEAD_ASSIGNED" => What::Assigned,
-        "LEAD_STAGE_CHANGED" => What::StageChanged,
-        "LEAD_PROPERTIES_UPDATED" => What::PropertiesUpdated,
-        "LEAD_MERGED" => What::Merged {
-            from: leads(&told.merged, "lead.merged")?,
-        },
-        "LEAD_DELETED" => What::Deleted,
-        _ => return Err(other_kind(kind)),
-    };
+    let merged = leads(&told.merged, "lead.merged")?;
+    let what = What::of_event(kind, merged).ok_or_else(|| other_kind(kind))?;
     let lead = LeadId::new(told.id).ok_or_else(|| no_lead("lead.id", told.id))?;
     let first = match told.phone.as_deref() {
         None => FirstPhone::Untold,

@@ -21,17 +21,7 @@ pub fn news(
 ) -> Option<LeadNews> {
     let snapshot = &json["lead"];
     let lead = lead_id(&snapshot["id"])?;
-    let what = match kind {
-        "LEAD_CREATED" => What::Created,
-        "LEAD_ASSIGNED" => What::Assigned,
-        "LEAD_STAGE_CHANGED" => What::StageChanged,
-        "LEAD_PROPERTIES_UPDATED" => What::PropertiesUpdated,
-        "LEAD_MERGED" => What::Merged {
-            from: merged(&json["mergedLeadIds"], lead),
-        },
-        "LEAD_DELETED" => What::Deleted,
-        _ => return None,
-    };
+    let what = What::of_event(kind, merged(&json["mergedLeadIds"], lead))?;
     let at = occurred_at.or_else(|| seconds(&snapshot["updatedTimestamp"]))?;
     // A block that would be null is left out (§6.5).
     let phone = match &snapshot["phone"] {

@@ -136,6 +136,20 @@ impl FactSource {
 }
 
 impl What {
+    /// What an event of this kind (§6.2) tells, with the leads that were merged into its lead;
+    /// `None` where the kind is none of a lead's.
+    pub fn of_event(kind: &str, merged: Vec<LeadId>) -> Option<Self> {
+        Some(match kind {
+            "LEAD_CREATED" => Self::Created,
+            "LEAD_ASSIGNED" => Self::Assigned,
+            "LEAD_STAGE_CHANGED" => Self::StageChanged,
+            "LEAD_PROPERTIES_UPDATED" => Self::PropertiesUpdated,
+            "LEAD_MERGED" => Self::Merged { from: merged },
+            "LEAD_DELETED" => Self::Deleted,
+            _ => return None,
+        })
+    }
+
     /// Its kind.
     pub const fn told(&self) -> FactSource {
         match self {
