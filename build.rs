@@ -1,23 +1,9 @@
-//! Packs what is built in, and puts the commit into `--version`, with its time beside it: no clock
-//! of ours is right before that. Without git, or outside a checkout, the commit stays `unknown`.
+//! Puts the commit into `--version`, with its time beside it: no clock of ours is right before
+//! that. Without git, or outside a checkout, the commit stays `unknown`.
 
-use std::path::Path;
 use std::process::Command;
 
-/// What the demo plays, in `tests/recordings`; `src/commands/demo/recording.rs` has their stories.
-const RECORDINGS: [&str; 8] = [
-    "inbound_answered",
-    "blind_transfer",
-    "inbound_no_answer",
-    "ring_group",
-    "unknown_customer",
-    "click_to_call",
-    "outbound_answered",
-    "internal_call",
-];
-
 fn main() {
-    pack().expect("what is built in can be read and packed");
     println!("cargo:rerun-if-env-changed=CALLBRIDGE_COMMIT");
     for file in ["HEAD", "logs/HEAD"] {
         if let Some(path) = git(&["rev-parse", "--git-path", file]) {
@@ -41,27 +27,6 @@ fn main() {
     if let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) {
         println!("cargo:rustc-env=CALLBRIDGE_COMMIT={commit}");
     }
-}
-
-/// Recordings and licences are large, and seldom asked for: they are built in packed.
-fn pack() -> std::io::Result<()> {
-    let out = std::env::var_os("OUT_DIR").ok_or_else(|| std::io::Error::other("no OUT_DIR"))?;
-    let read = |file: &str| {
-        println!("cargo:rerun-if-changed={file}");
-        std::fs::read_to_string(file)
-    };
-    let packed = |name: &str, text: &str| {
-        std::fs::write(Path::new(&out).join(name), callbridge_packed::pack(text))
-    };
-    let mut recordings = String::new();
-    for name in RECORDINGS {
-        let frames = read(&format!("tests/recordings/{name}/amiws.jsonl"))?;
-        recordings += &format!("{name}\0{frames}\0");
-        let events = read(&format!("tests/recordings/freeswitch/{name}/esl.jsonl"))?;
-        recordings += &format!("freeswitch/{name}\0{events}\0");
-    }
-    packed("recordings.packed", &recordings)?;
-    packed("licences.packed", &read("deploy/licences.txt")?)
 }
 
 fn git(arguments: &[&str]) -> Option<String> {

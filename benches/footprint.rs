@@ -2,8 +2,8 @@
 //! and the way from a hang-up to the request on the wire.
 //!
 //! `cargo bench --bench footprint` measures the program as benches are built; with
-//! `CALLBRIDGE_PROGRAM=target/release/callbridge` before it the one that is shipped, once
-//! `cargo build --release` has made it. Each figure stands beside the number to reach and a
+//! `CALLBRIDGE_PROGRAM=target/dist/callbridge` before it the one that is shipped, once
+//! `cargo build --profile dist` has made it. Each figure stands beside the number to reach and a
 //! reference from the same run.
 
 #[path = "support/table.rs"]
@@ -184,7 +184,7 @@ pub fn main() {
     row(
         &what,
         &own,
-        "16 MB",
+        "25 MB",
         &format!("git, without its helpers: {git}"),
     );
     let (mut calls, mut plain) = wire::measure(CALLS);

@@ -19,6 +19,7 @@
 //! | [`privilege`] | root in a state folder of another's |
 //! | [`daemon`] | `run`: opens everything, joins it and stops it in order |
 //! | [`commands`] | what each command does |
+//! | [`start`](mod@start) | the process: runtime, signals, exit code |
 
 #![warn(unreachable_pub)]
 // No library: what is public here is for `main` and the tests.
@@ -34,18 +35,17 @@ pub(crate) mod failure;
 #[cfg(test)]
 mod golden;
 pub(crate) mod privilege;
+pub(crate) mod start;
 pub(crate) mod stdout;
 pub(crate) mod values;
 
 // What `main` and the tests use; all else is this crate's own.
 pub use callbridge_control::{ControlReply, ControlRequest, socket};
-pub use callbridge_log::{flush, say};
 pub use commands::dispatch::dispatch;
 pub use commands::explain::run as run_explain;
 pub use config::command::{Command, CommandLine, read};
 pub use failure::Failure;
-pub use privilege::step_down;
-pub use stdout::print;
+pub use start::start;
 
 /// The version of this build.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

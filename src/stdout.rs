@@ -20,7 +20,7 @@ pub(crate) async fn nobody_reads() {
 }
 
 /// To stdout. Whoever closed it has read enough: `callbridge man | head` is no failure.
-pub fn print(text: &[u8]) -> Result<(), Failure> {
+pub(crate) fn print(text: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

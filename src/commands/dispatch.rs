@@ -9,12 +9,11 @@ use callbridge_explain::text::Paint;
 use callbridge_model::environment::Environment;
 use callbridge_model::exit::Code;
 use callbridge_model::secret::forbid_dumps;
-use callbridge_packed::unpack;
 use std::future::Future;
 use std::io::{self, IsTerminal as _};
 
 /// What is linked in; `tests/package/licences` writes it.
-const LICENCES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/licences.packed"));
+const LICENCES: &str = include_str!("../../deploy/licences.txt");
 
 /// Does what was asked. `shutdown` ends when the process is asked to stop.
 pub async fn dispatch(
@@ -87,7 +86,7 @@ pub async fn dispatch(
         }
         Command::State(state) => crate::commands::state::run(&state),
         Command::Completions(shell) => print(&manual::completions(shell)),
-        Command::Licences => print(unpack(LICENCES).unwrap_or_default().as_bytes()),
+        Command::Licences => print(LICENCES.as_bytes()),
         Command::Man => print(&manual::page().map_err(|error| Failure::of(Code::Failed, error))?),
     }
 }

@@ -59,7 +59,7 @@ pub(crate) fn became() -> Option<Owner> {
 ///
 /// # Errors
 /// 78 where root must not work in the folder, or cannot become its owner.
-pub fn step_down(command: &mut Command) -> Result<(), Failure> {
+pub(crate) fn step_down(command: &mut Command) -> Result<(), Failure> {
     let Some(state) = command.state().filter(|_| geteuid().is_root()) else {
         return Ok(());
     };

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The crates, each using those before it alone.
-const CRATES: [&str; 33] = [
+const CRATES: [&str; 32] = [
     "callbridge-call",
     "callbridge-asterisk",
     "callbridge-freeswitch",
@@ -20,7 +20,6 @@ const CRATES: [&str; 33] = [
     "callbridge-listener",
     "callbridge-log",
     "callbridge-notify",
-    "callbridge-packed",
     "callbridge-setup",
     "callbridge-page",
     "callbridge-sandbox",
@@ -46,7 +45,7 @@ const CRATES: [&str; 33] = [
 ];
 
 /// The modules of the root, each using those before it alone.
-const MODULES: [&str; 8] = [
+const MODULES: [&str; 9] = [
     "build_time",
     "values",
     "failure",
@@ -55,6 +54,7 @@ const MODULES: [&str; 8] = [
     "privilege",
     "daemon",
     "commands",
+    "start",
 ];
 
 /// The modules of `bridges/call`, each using those before it alone.

@@ -9,7 +9,7 @@ use crate::{metrics, text};
 use axum::body::Body;
 use axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use callbridge_listener::places::ConnectionPlace;
-use callbridge_listener::serve::{self, AnswerHttp, Limits, Open};
+use callbridge_listener::serve::{self, AnswerHttp, Answering, Limits, Open};
 use callbridge_model::Zone;
 use callbridge_model::environment::Environment;
 use callbridge_model::status::FleetTable;
@@ -209,7 +209,14 @@ async fn listen(
 struct Metrics(watch::Receiver<SharedTable>);
 
 impl AnswerHttp for Metrics {
-    async fn answer(&self, _: &ConnectionPlace, request: Request<Incoming>) -> Response<Body> {
+    fn answer<'a>(&'a self, _: &'a ConnectionPlace, request: Request<Incoming>) -> Answering<'a> {
+        let response = self.respond(&request);
+        Box::pin(std::future::ready(response))
+    }
+}
+
+impl Metrics {
+    fn respond(&self, request: &Request<Incoming>) -> Response<Body> {
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         let table = self.0.borrow().clone();
         let (status, text) = match (request.uri().path(), is_read, table) {

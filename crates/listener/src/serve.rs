@@ -11,7 +11,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use std::convert::Infallible;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -43,11 +43,11 @@ pub struct Limits {
 pub trait AnswerHttp: Send + Sync + 'static {
     /// Answers one. What holds the place's [`ConnectionPlace::answer`] meanwhile is not cut to
     /// make room.
-    fn answer(
-        &self,
-        place: &ConnectionPlace,
+    fn answer<'a>(
+        &'a self,
+        place: &'a ConnectionPlace,
         request: Request<Incoming>,
-    ) -> impl Future<Output = Response<Body>> + Send;
+    ) -> Answering<'a>;
 
     /// A connection brought no TLS; why, where we know better than the library.
     fn no_tls(&self, _why: &'static str) {}
@@ -66,8 +66,11 @@ pub struct Open {
     pub limits: Limits,
 }
 
+/// An answer on its way.
+pub type Answering<'a> = Pin<Box<dyn Future<Output = Response<Body>> + Send + 'a>>;
+
 /// Serves until `stop`.
-pub async fn serve<A: AnswerHttp>(open: Open, answer: Arc<A>, stop: impl Future<Output = ()>) {
+pub async fn serve(open: Open, answer: Arc<dyn AnswerHttp>, stop: impl Future<Output = ()>) {
     let Open {
         name,
         listener,
@@ -116,15 +119,15 @@ pub async fn serve<A: AnswerHttp>(open: Open, answer: Arc<A>, stop: impl Future<
 }
 
 /// One connection.
-struct Line<A> {
-    answer: Arc<A>,
+struct Line {
+    answer: Arc<dyn AnswerHttp>,
     place: ConnectionPlace,
     limits: Limits,
     begun: Instant,
     stop: watch::Receiver<bool>,
 }
 
-impl<A: AnswerHttp> Line<A> {
+impl Line {
     async fn take(self, stream: TcpStream, acceptor: Option<TlsAcceptor>) {
         // Answers are small and wait for nothing.
         stream.set_nodelay(true).ok();

@@ -7,7 +7,7 @@ use axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use callbridge_listener::descriptors;
 use callbridge_listener::places::ConnectionPlace;
 use callbridge_listener::serve;
-use callbridge_listener::serve::{AnswerHttp, Limits, Open};
+use callbridge_listener::serve::{AnswerHttp, Answering, Limits, Open};
 use hyper::body::Incoming;
 use std::future::Future;
 use std::pin::Pin;
@@ -63,7 +63,13 @@ struct Pages(Arc<dyn Watch>);
 
 impl AnswerHttp for Pages {
     // The place is not held: a scrape that is not read to its end makes room, too.
-    async fn answer(&self, _: &ConnectionPlace, request: Request<Incoming>) -> Response<Body> {
+    fn answer<'a>(&'a self, _: &'a ConnectionPlace, request: Request<Incoming>) -> Answering<'a> {
+        Box::pin(self.respond(request))
+    }
+}
+
+impl Pages {
+    async fn respond(&self, request: Request<Incoming>) -> Response<Body> {
         let path = request.uri().path();
         if !PATHS.contains(&path) {
             return text(StatusCode::NOT_FOUND, String::new());
@@ -81,9 +87,7 @@ impl AnswerHttp for Pages {
             _ => text(StatusCode::OK, "ok\n".to_owned()),
         }
     }
-}
 
-impl Pages {
     fn readyz(&self) -> Response<Body> {
         let missing = self.0.not_ready();
         if missing.is_empty() {

@@ -34,21 +34,12 @@ struct Forms {
 
 type TextTable = BTreeMap<String, TextEntry>;
 
-/// The texts of a language as `build.rs` packed them.
-macro_rules! packed {
-    ($code:literal) => {
-        include_bytes!(concat!(env!("OUT_DIR"), "/", $code, ".packed"))
-    };
-}
+static ENGLISH: LazyLock<TextTable> = LazyLock::new(|| read(include_str!("../texts/en.json")));
+static RUSSIAN: LazyLock<TextTable> = LazyLock::new(|| read(include_str!("../texts/ru.json")));
+static UZBEK: LazyLock<TextTable> = LazyLock::new(|| read(include_str!("../texts/uz.json")));
 
-static ENGLISH: LazyLock<TextTable> = LazyLock::new(|| read(packed!("en")));
-static RUSSIAN: LazyLock<TextTable> = LazyLock::new(|| read(packed!("ru")));
-static UZBEK: LazyLock<TextTable> = LazyLock::new(|| read(packed!("uz")));
-
-fn read(packed: &[u8]) -> TextTable {
-    let json = callbridge_packed::unpack(packed);
-    let table = json.and_then(|json| serde_json::from_str(&json).ok());
-    table.expect("the texts are built in, and a test reads each file")
+fn read(json: &str) -> TextTable {
+    serde_json::from_str(json).expect("the texts are built in, and a test reads each file")
 }
 
 impl Language {

@@ -3,24 +3,26 @@
 
 use crate::config::command::DemoPbx;
 use std::borrow::Cow;
-use std::sync::LazyLock;
 
 /// A recorded call: frames of AMI as JSON, and events of an event socket as JSON, one a line.
 pub(crate) struct Recording {
-    name: &'static str,
     /// Its story, in a few words.
     pub story: &'static str,
+    asterisk: &'static str,
+    freeswitch: &'static str,
 }
-
-/// Names and frames by turns, each with a zero behind it, as `build.rs` packed them.
-static PACKED: LazyLock<String> = LazyLock::new(|| {
-    let packed = include_bytes!(concat!(env!("OUT_DIR"), "/recordings.packed"));
-    callbridge_packed::unpack(packed).unwrap_or_default()
-});
 
 macro_rules! recordings {
     ($($name:literal: $story:literal,)*) => {
-        &[$(Recording { name: $name, story: $story }),*]
+        &[$(Recording {
+            story: $story,
+            asterisk: include_str!(concat!("../../../tests/recordings/", $name, "/amiws.jsonl")),
+            freeswitch: include_str!(concat!(
+                "../../../tests/recordings/freeswitch/",
+                $name,
+                "/esl.jsonl"
+            )),
+        }),*]
     };
 }
 
@@ -99,14 +101,11 @@ fn timestamp(pbx: DemoPbx, frame: &str) -> Option<i64> {
 }
 
 impl Recording {
-    fn frames(&self, pbx: DemoPbx) -> &'static str {
-        let key = match pbx {
-            DemoPbx::Asterisk => self.name.to_owned(),
-            DemoPbx::Freeswitch => format!("freeswitch/{}", self.name),
-        };
-        let mut parts = PACKED.split('\0');
-        let frames = parts.find(|name| *name == key).and(parts.next());
-        frames.unwrap_or_default()
+    const fn frames(&self, pbx: DemoPbx) -> &'static str {
+        match pbx {
+            DemoPbx::Asterisk => self.asterisk,
+            DemoPbx::Freeswitch => self.freeswitch,
+        }
     }
 
     fn times(&self, pbx: DemoPbx) -> impl Iterator<Item = i64> {
@@ -174,26 +173,6 @@ pub(crate) fn schedule(pbx: DemoPbx, end: i64) -> Vec<TimedFrame> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn each_recording_is_built_in_whole() {
-        for recording in RECORDINGS {
-            let name = recording.name;
-            for (pbx, file) in [
-                (DemoPbx::Asterisk, format!("{name}/amiws.jsonl")),
-                (DemoPbx::Freeswitch, format!("freeswitch/{name}/esl.jsonl")),
-            ] {
-                let root = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recordings");
-                let text = std::fs::read_to_string(format!("{root}/{file}"));
-                let text = text.expect("a recording");
-                assert_eq!(
-                    recording.frames(pbx),
-                    text,
-                    "{name}: build.rs has its name?"
-                );
-            }
-        }
-    }
 
     #[test]
     fn times_and_ids_move_and_numbers_stay() {

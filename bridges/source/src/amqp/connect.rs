@@ -1,14 +1,13 @@
 //! Opens a broker's line. lapin sees no URL of ours: only what it needs, taken apart.
 
-use super::words;
-use crate::connect::{Target, client};
+use super::{transport, words};
+use crate::connect::Target;
 use crate::error::Error;
 use crate::source::Secret;
 use crate::url::{Broker, TcpEndpoint};
 use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo};
-use lapin::{AsyncTcpStream, Connection, ConnectionProperties};
+use lapin::{Connection, ConnectionProperties};
 use secrecy::ExposeSecret;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -106,29 +105,11 @@ impl Login {
     }
 
     async fn connect(&self, target: &Target) -> Result<Connection, Error> {
-        let endpoint = target.endpoint.clone();
-        let uri = self.uri(&endpoint)?;
-        let tls = match endpoint.tls {
-            true => Some(client(self.ca_file.clone()).await?),
-            false => None,
-        };
-        let refused = |error: lapin::Error| words::connecting(target, &self.broker, &error);
-        let address = (endpoint.host.as_str(), endpoint.port);
-        let found = tokio::net::lookup_host(address).await;
-        let found = found.map_err(|error| target.failed(&error))?;
-        let addresses: Vec<SocketAddr> = found.collect();
-        let runtime = lapin::runtime::default_runtime().map_err(refused)?;
-        let host = endpoint.host.clone();
-        let connect = async move |_uri, runtime| {
-            let stream = AsyncTcpStream::connect(&runtime, addresses.clone()).await?;
-            match &tls {
-                None => Ok(stream),
-                Some(config) => Ok(stream.into_rustls(&config.clone().into(), &host).await?),
-            }
-        };
+        let uri = self.uri(&target.endpoint)?;
+        let connect = transport::connector(target.open().await?);
         let name = format!("callbridge {}", env!("CARGO_PKG_VERSION"));
         let properties = ConnectionProperties::default().with_connection_name(name.into());
-        let connection = Connection::connector(uri, runtime, connect, properties);
-        connection.await.map_err(refused)
+        let opened = Connection::connector(uri, transport::runtime(), connect, properties).await;
+        opened.map_err(|error| words::connecting(target, &self.broker, &error))
     }
 }

@@ -6,6 +6,7 @@ mod connect;
 pub mod publish;
 mod stream;
 mod tags;
+mod transport;
 mod words;
 
 pub use connect::Login;

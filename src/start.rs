@@ -1,0 +1,93 @@
+//! The process: arguments, runtime, signals, exit code.
+
+use crate::commands::dispatch::dispatch;
+use crate::config::command::{CommandLine, read};
+use crate::failure::Failure;
+use crate::privilege::step_down;
+use crate::stdout::print;
+use callbridge_log::{flush, say};
+use callbridge_model::environment::Environment;
+use callbridge_model::exit::Code;
+use std::pin::Pin;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// What `main` is: does what the arguments ask, and says how it ended.
+pub fn start() -> ExitCode {
+    let code = match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            let words = failure.to_string();
+            if !words.is_empty() {
+                say(&words);
+            }
+            failure.exit_code()
+        }
+    };
+    flush();
+    code
+}
+
+/// Checks the arguments, leaves root's rights where the state folder is another's, starts the
+/// runtime, does what was asked until done or told to stop.
+fn run() -> Result<(), Failure> {
+    let environment = Environment::of_process();
+    let mut command = match read(std::env::args_os(), &environment)? {
+        CommandLine::Command(command) => *command,
+        CommandLine::Show(text) => return print(text.as_bytes()),
+    };
+    // Before a thread: the kernel knows users by thread.
+    step_down(&mut command)?;
+    // One TLS implementation for reqwest, lapin and tungstenite. Set already only in tests.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::of(Code::Failed, error))?;
+    let ended = runtime.block_on(async {
+        let shutdown: Pin<Box<dyn Future<Output = ()> + Send>> = if command.stops_in_order() {
+            Box::pin(told_to_stop()?)
+        } else {
+            // The signal itself ends it, as it ends any other program.
+            Box::pin(std::future::pending())
+        };
+        dispatch(command, &environment, shutdown).await
+    });
+    // What hangs in a thread, as a name looked up at a DNS that does not answer, holds nobody up.
+    runtime.shutdown_background();
+    ended
+}
+
+/// A signal so soon after the first is the same order again: `timeout` and terminals tell both the
+/// process and its group.
+const SAME_ORDER: Duration = Duration::from_millis(500);
+
+/// Ends at SIGTERM or SIGINT. A second one ends the process at once: what is committed is safe.
+fn told_to_stop() -> Result<impl Future<Output = ()> + Send + 'static, Failure> {
+    let listen = |kind| signal(kind).map_err(|error| Failure::of(Code::Failed, error));
+    let (mut terminate, mut interrupt) = (
+        listen(SignalKind::terminate())?,
+        listen(SignalKind::interrupt())?,
+    );
+    let mut heard = async move || {
+        tokio::select! {
+            _ = terminate.recv() => SignalKind::terminate(),
+            _ = interrupt.recv() => SignalKind::interrupt(),
+        }
+    };
+    Ok(async move {
+        heard().await;
+        tokio::spawn(async move {
+            let first = Instant::now();
+            let mut again = heard().await;
+            while first.elapsed() < SAME_ORDER {
+                again = heard().await;
+            }
+            say("told to stop again: ended at once");
+            // As a shell says of a program that a signal has ended.
+            std::process::exit(128 + again.as_raw_value());
+        });
+    })
+}
