@@ -161,13 +161,15 @@ pub struct Flags {
 #[derive(Args, Clone, Debug, Default, Serialize)]
 #[command(next_help_heading = "PBX")]
 pub struct SourceFlags {
-    /// ami(s)://USER@HOST, ws(s)://HOST, amqp(s)://USER@HOST[,…]/VHOST?queue=Q|stream=S&format=F or
+    /// ami(s)://USER@HOST, ws(s)://HOST, esl://HOST (FreeSWITCH),
+    /// amqp(s)://USER@HOST[,…]/VHOST?queue=Q|stream=S&format=F or
     /// file:///PATH?format=F&from=end|start|DATE; each takes pbx=, secret-file=, ca-file=.
+    /// Formats: those of explain, and call (messages of any PBX).
     /// May be repeated: the first source of a PBX is its primary
     #[arg(long, value_name = "URL")]
     pub source: Vec<String>,
-    /// file:///PATH?format=cel-csv|cdr-csv: what the PBX itself writes of its calls. Fills what
-    /// the sources could not hear; takes pbx=. May be repeated
+    /// file:///PATH?format=cel-csv|cdr-csv or file:///FOLDER/?format=freeswitch-cdr: what the PBX
+    /// itself writes of its calls. Fills what the sources could not hear; takes pbx=. May be repeated
     #[arg(long, value_name = "URL")]
     pub catch_up: Vec<String>,
     /// Where a stream (stream=S) is read from at first: first, an age like 30d, or a date. What was
@@ -368,7 +370,8 @@ pub struct LogFlags {
 pub(crate) struct ExplainFlags {
     /// The recording
     pub file: Option<String>,
-    /// How it is written: ami, ami-json, cel-csv, cdr-csv, asterisk-cel, asterisk-cdr or wazo
+    /// How it is written: ami, ami-json, cel-csv, cdr-csv, asterisk-cel, asterisk-cdr, wazo,
+    /// freeswitch (events as JSON, or the bytes of an event socket), freeswitch-cdr or call
     #[arg(long, value_name = "F")]
     pub format: Option<String>,
     /// One JSON object a call

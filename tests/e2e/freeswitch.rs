@@ -149,14 +149,14 @@ async fn every_recording_told_over_the_event_socket_is_journaled_once_over_kills
 #[tokio::test]
 async fn every_recording_from_a_queue_of_mod_amqp_is_journaled_once_though_it_is_killed() {
     let (place, crm, all) = (Place::new(), crm::start().await, recordings());
+    // With the users, rights, exchange and queue of deploy/rabbitmq/definitions.json.
     let (broker, queue) = (Broker::shared(), "freeswitch");
-    broker.declare(queue).await;
     let secret = place.write("secret", broker::SECRET);
-    let base = broker.url(broker::ADMINISTRATOR);
+    let base = broker.url("callbridge");
     let source = format!("--source={base}?queue={queue}&format=freeswitch&secret-file={secret}");
     let flags = [source.as_str(), TRUNKS[0], TRUNKS[1], RATE_FLAG];
     let bodies: Vec<String> = all.iter().flat_map(Recording::published).collect();
-    broker.publish(queue, &bodies).await;
+    broker.publish_as_mod_amqp(&bodies).await;
     for n in 1..=4_u64 {
         let mut program = place.run(&crm.url(), &flags);
         let part = n * count(&all) / 5;

@@ -114,13 +114,14 @@ pub struct StreamPosition {
 pub struct FilePosition {
     /// The path as the source's URL gives it; the file itself may bear another name by now.
     pub path: SmolStr,
-    /// The file's inode.
+    /// The file's inode; of a folder the time, in microseconds, before which its files are not ours.
     pub inode: u64,
     /// How many of the first bytes `head_hash` is made of: at most 1024, never beyond `offset`.
     pub head_len: u32,
     /// FNV-1a (64 bit) of these bytes.
     pub head_hash: u64,
-    /// Bytes from the file's start to the end of the last frame.
+    /// Bytes from the file's start to the end of the last frame; of a folder the time, in
+    /// microseconds, of the newest file that was given.
     pub offset: u64,
 }
 

@@ -10,8 +10,8 @@
 use crate::authority::{Authority, Flaw};
 use crate::port::free_port;
 use lapin::options::{
-    BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions,
-    QueueDeleteOptions,
+    BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions,
+    QueueDeclareOptions, QueueDeleteOptions,
 };
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties};
@@ -298,11 +298,12 @@ impl Broker {
 
     /// A channel of the administrator, with confirms; it lives as long as its connection.
     pub async fn channel(&self) -> (Connection, Channel) {
+        self.channel_of(ADMINISTRATOR).await
+    }
+
+    async fn channel_of(&self, user: &str) -> (Connection, Channel) {
         let secret = SECRET.replace(' ', "%20");
-        let url = format!(
-            "amqp://{ADMINISTRATOR}:{secret}@127.0.0.1:{}/{VHOST}",
-            self.port
-        );
+        let url = format!("amqp://{user}:{secret}@127.0.0.1:{}/{VHOST}", self.port);
         let connection = Connection::connect(&url, ConnectionProperties::default()).await;
         let connection = connection.expect("a connection");
         let channel = connection.create_channel().await.expect("a channel");
@@ -364,9 +365,35 @@ impl Broker {
         deleted.await.expect("deleted");
     }
 
+    /// Does what mod_amqp does, as its user: declares its exchange, though it is there, and
+    /// publishes to it by routing keys of its own; returns when the broker has them all.
+    pub async fn publish_as_mod_amqp<T: AsRef<[u8]>>(&self, bodies: &[T]) {
+        let (_connection, channel) = self.channel_of("freeswitch").await;
+        let (exchange, kind) = ("TAP.Events", lapin::ExchangeKind::Topic);
+        let durable = ExchangeDeclareOptions {
+            durable: true,
+            ..ExchangeDeclareOptions::default()
+        };
+        let declared =
+            channel.exchange_declare(exchange.into(), kind, durable, FieldTable::default());
+        declared.await.expect("its exchange");
+        self.publish_to(&channel, exchange, "FreeSWITCH.pbx.CHANNEL..", bodies)
+            .await;
+    }
+
     /// Publishes persistent messages into a queue; returns when the broker has them all.
     pub async fn publish<T: AsRef<[u8]>>(&self, queue: &str, bodies: &[T]) {
         let (_connection, channel) = self.channel().await;
+        self.publish_to(&channel, "", queue, bodies).await;
+    }
+
+    async fn publish_to<T: AsRef<[u8]>>(
+        &self,
+        channel: &Channel,
+        exchange: &str,
+        key: &str,
+        bodies: &[T],
+    ) {
         let mut confirms = Vec::new();
         for body in bodies {
             let options = BasicPublishOptions {
@@ -374,8 +401,13 @@ impl Broker {
                 ..BasicPublishOptions::default()
             };
             let persistent = BasicProperties::default().with_delivery_mode(2);
-            let (exchange, key) = ("".into(), queue.into());
-            let sent = channel.basic_publish(exchange, key, options, body.as_ref(), persistent);
+            let sent = channel.basic_publish(
+                exchange.into(),
+                key.into(),
+                options,
+                body.as_ref(),
+                persistent,
+            );
             confirms.push(sent.await.expect("sent"));
         }
         for confirm in confirms {

@@ -1,8 +1,13 @@
-//! A folder into which the PBX puts a file for each record, whole: `mod_json_cdr`.
+//! A folder into which the PBX puts a file for each record, whole: `mod_json_cdr`. With `rotate` it
+//! makes folders in it, named by the second (`2026-11-22-10-31-26`), and writes into the newest.
 //!
 //! A [`FilePosition`] of a folder has the time of the newest file that was given, in microseconds,
-//! as its offset. Files that are little older are given once more after a restart: what they tell
-//! is known by then, and one that came late is not lost.
+//! as its offset, and as its inode the time at which the folder was first opened. Files that are
+//! little older than the newest one are given once more after a restart: what they say is known by
+//! then, and one that came late is not lost.
+//!
+//! New names come from inotify. Because a network's file system does not report them, the folder is
+//! also listed whole when its time of change is another one, for a hundredth of the time at most.
 
 use super::cut::Cut;
 use super::follow::Sight;
@@ -11,17 +16,28 @@ use crate::FilePosition;
 use crate::url::From;
 use bytes::Bytes;
 use callbridge_formats::MESSAGE_BYTES_MAX;
-use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
-use std::fs::File;
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::io::Errno;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::fs::Metadata;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Read as _};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// Files given in one look.
 const GIVEN_MAX: usize = 256;
 /// Files so much older than the newest one given are looked at again after a restart.
 const AGAIN_MICROS: u64 = 600_000_000;
+/// A listing may take one part in so many of the time.
+const LISTING_SHARE: u32 = 100;
+/// Bytes of the events that are read from inotify at once.
+const EVENT_BYTES: usize = 16 << 10;
 
 /// Looks into a folder for files that it has not given.
 #[derive(Debug)]
@@ -30,21 +46,42 @@ pub(crate) struct RecordFolder {
     from: From,
     resume: Option<FilePosition>,
     is_open: bool,
-    /// Names that were given, or that were there before.
-    given: BTreeSet<OsString>,
-    /// Files that looked half written, with their sizes.
-    growing: BTreeMap<OsString, u64>,
-    /// When the folder itself was changed, as of the last look that found nothing, and whether the
-    /// look before it had found nothing either. One alone proves nothing: the clock of the disk
-    /// steps by some milliseconds, and the second leg of a call may come within the same step.
-    quiet_since: Option<((i64, i64), bool)>,
+    events: Option<OwnedFd>,
+    /// The folder itself, by an empty name, and the dated ones in it.
+    listed: BTreeMap<OsString, Listed>,
+    /// Not before then is anything listed again.
+    list_after: Option<Instant>,
+    /// Names that were given, or that were there before, as hashes of a key of this process.
+    given: HashSet<u64>,
+    key: RandomState,
+    /// Files that are to be given, the oldest first.
+    waiting: BTreeSet<(u64, OsString)>,
+    /// Files that looked half written, with their sizes, or that could not be read.
+    unfinished: BTreeMap<OsString, Unfinished>,
+    /// Given as unreadable, with the time at which their rights were changed last: they are given
+    /// when that is another one.
+    refused: BTreeMap<OsString, (i64, i64)>,
+    began_micros: u64,
     newest_micros: u64,
 }
 
-/// A file that was not given yet.
-struct NewFile {
-    micros: u64,
-    name: OsString,
+/// A folder as it was when it was listed last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Listed {
+    watch: Option<i32>,
+    changed: Option<(i64, i64)>,
+    /// The listing before had found the same time of change: one alone proves nothing, for the clock
+    /// of the disk steps by some milliseconds, and the second leg of a call may come within a step.
+    is_certain: bool,
+}
+
+/// What keeps a file from being given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unfinished {
+    /// It had so many bytes, and no end.
+    Bytes(u64),
+    /// It could not be opened or read.
+    Unreadable,
 }
 
 impl RecordFolder {
@@ -56,9 +93,15 @@ impl RecordFolder {
             from,
             resume,
             is_open: false,
-            given: BTreeSet::new(),
-            growing: BTreeMap::new(),
-            quiet_since: None,
+            events: inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok(),
+            listed: BTreeMap::from([(OsString::new(), Listed::default())]),
+            list_after: None,
+            given: HashSet::new(),
+            key: RandomState::new(),
+            waiting: BTreeSet::new(),
+            unfinished: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            began_micros: 0,
             newest_micros: 0,
         }
     }
@@ -74,39 +117,40 @@ impl RecordFolder {
     }
 
     fn see(&mut self, sights: &mut Vec<Sight>) -> io::Result<()> {
-        let about = std::fs::metadata(&self.path)?;
-        if !about.is_dir() {
+        if !std::fs::metadata(&self.path)?.is_dir() {
             return Err(io::Error::other(
                 "this is no folder; give the one into which the PBX puts a file for each record",
             ));
         }
-        let changed = (about.mtime(), about.mtime_nsec());
-        if self.growing.is_empty() && self.quiet_since == Some((changed, true)) {
-            sights.push(Sight::End(self.position()));
-            return Ok(());
+        self.take_events();
+        if self.list_after.is_none_or(|at| at <= Instant::now()) {
+            let begun = Instant::now();
+            self.list()?;
+            let wait = begun.elapsed() * LISTING_SHARE;
+            self.list_after = Some(Instant::now() + wait);
         }
-        let mut new = self.new_files()?;
         if !self.is_open {
             self.is_open = true;
             sights.push(Sight::Open);
-            self.leave_out(&mut new);
+            self.leave_out();
         }
-        let more = new.len() > GIVEN_MAX;
-        new.truncate(GIVEN_MAX);
         let mut frames = Vec::new();
-        for file in new {
-            if let Some(bytes) = self.record(&file.name)? {
-                self.newest_micros = self.newest_micros.max(file.micros);
-                self.given.insert(file.name);
+        let again: Vec<OsString> = self.unfinished.keys().cloned().collect();
+        for name in again {
+            self.notice(name);
+        }
+        for _ in 0..GIVEN_MAX {
+            let Some((micros, name)) = self.waiting.pop_first() else {
+                break;
+            };
+            if let Some(bytes) = self.record(&name) {
+                self.newest_micros = self.newest_micros.max(micros);
+                self.given.insert(self.key.hash_one(&name));
                 let end = self.newest_micros;
                 frames.push((Cut { bytes, end }, self.position()));
             }
         }
-        if frames.is_empty() && !more {
-            let again = self
-                .quiet_since
-                .is_some_and(|(before, _)| before == changed);
-            self.quiet_since = Some((changed, again));
+        if frames.is_empty() && self.waiting.is_empty() {
             sights.push(Sight::End(self.position()));
         } else {
             sights.push(Sight::Frames(frames));
@@ -114,86 +158,199 @@ impl RecordFolder {
         Ok(())
     }
 
-    /// Regular files that were not given, the oldest first.
-    fn new_files(&mut self) -> io::Result<Vec<NewFile>> {
-        let (mut new, mut there) = (Vec::new(), BTreeSet::new());
-        for entry in std::fs::read_dir(&self.path)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            if self.given.contains(&name) {
-                there.insert(name);
+    /// The names that inotify reports, and new dated folders.
+    fn take_events(&mut self) {
+        let Some(events) = self.events.take() else {
+            return;
+        };
+        let mut buffer = [MaybeUninit::uninit(); EVENT_BYTES];
+        let mut reader = inotify::Reader::new(&events, &mut buffer);
+        loop {
+            let event = match reader.next() {
+                Ok(event) => event,
+                Err(Errno::INTR) => continue,
+                Err(_) => break,
+            };
+            if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
+                self.list_after = None;
+                self.listed.values_mut().for_each(|it| it.changed = None);
                 continue;
             }
-            // It may be gone by now.
-            let Ok(about) = entry.metadata() else {
-                continue;
-            };
-            let hidden = name.as_encoded_bytes().first() == Some(&b'.');
-            if about.is_file() && !hidden {
-                let seconds = u64::try_from(about.mtime()).unwrap_or(0);
-                let rest = u64::try_from(about.mtime_nsec()).unwrap_or(0) / 1_000;
-                let micros = seconds * 1_000_000 + rest;
-                new.push(NewFile { micros, name });
+            let mut folders = self.listed.iter();
+            let folder = folders.find(|(_, it)| it.watch == Some(event.wd()));
+            if let (Some((folder, _)), Some(name)) = (folder, event.file_name()) {
+                let name = Path::new(folder).join(OsStr::from_bytes(name.to_bytes()));
+                match event.events().contains(ReadFlags::ISDIR) {
+                    true => self.list_after = None,
+                    false => self.notice(name.into_os_string()),
+                }
             }
         }
-        // Names that are gone are forgotten.
-        self.given = there;
-        new.sort_by(|a, b| (a.micros, &a.name).cmp(&(b.micros, &b.name)));
-        Ok(new)
+        self.events = Some(events);
+    }
+
+    /// Lists each folder that has changed since its last listing.
+    fn list(&mut self) -> io::Result<()> {
+        for folder in self.listed.keys().cloned().collect::<Vec<_>>() {
+            let path = self.path.join(&folder);
+            let listed = match std::fs::metadata(&path) {
+                Ok(about) => self.list_one(&folder, &path, &about),
+                Err(error) => Err(error),
+            };
+            match listed {
+                Ok(()) => {}
+                // What was rotated away long ago may be deleted.
+                Err(_) if !folder.is_empty() => drop(self.listed.remove(&folder)),
+                Err(error) => return Err(error),
+            }
+        }
+        for name in self.refused.keys().cloned().collect::<Vec<_>>() {
+            self.notice(name);
+        }
+        Ok(())
+    }
+
+    fn list_one(&mut self, folder: &OsStr, path: &Path, about: &Metadata) -> io::Result<()> {
+        let changed = Some((about.mtime(), about.mtime_nsec()));
+        let before = self.listed.get(folder).copied().unwrap_or_default();
+        if before.changed == changed && before.is_certain {
+            return Ok(());
+        }
+        let flags = WatchFlags::CREATE
+            | WatchFlags::CLOSE_WRITE
+            | WatchFlags::MOVED_TO
+            | WatchFlags::ATTRIB;
+        let events = self.events.as_ref();
+        let watch = before
+            .watch
+            .or_else(|| inotify::add_watch(events?, path, flags).ok());
+        let now = Listed {
+            watch,
+            changed,
+            is_certain: before.changed == changed,
+        };
+        self.listed.insert(folder.to_owned(), now);
+        let mut dated = Vec::new();
+        for entry in std::fs::read_dir(path)? {
+            let entry = entry?;
+            let name = Path::new(folder).join(entry.file_name()).into_os_string();
+            if self.given.contains(&self.key.hash_one(&name)) {
+                continue;
+            }
+            let is_folder = entry.file_type().is_ok_and(|it| it.is_dir());
+            if is_folder && folder.is_empty() && is_dated(&name) {
+                dated.push(name);
+            } else if !is_folder {
+                self.notice(name);
+            }
+        }
+        for name in dated {
+            if !self.listed.contains_key(&name) {
+                let path = self.path.join(&name);
+                let about = std::fs::metadata(&path)?;
+                self.list_one(&name, &path, &about)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a regular file that was not given among those that wait.
+    fn notice(&mut self, name: OsString) {
+        let own = Path::new(&name).file_name().unwrap_or_default();
+        let hidden = own.as_encoded_bytes().first() == Some(&b'.');
+        let (hash, refused) = (self.key.hash_one(&name), self.refused.get(&name).copied());
+        if hidden || refused.is_none() && self.given.contains(&hash) {
+            return;
+        }
+        // It may be gone by now.
+        let about = std::fs::symlink_metadata(self.path.join(&name));
+        let Some(about) = about.ok().filter(Metadata::is_file) else {
+            self.unfinished.remove(&name);
+            return;
+        };
+        if refused == Some(changed_inode(&about)) {
+            return;
+        }
+        self.refused.remove(&name);
+        self.given.remove(&hash);
+        self.waiting.insert((written_at(&about), name));
     }
 
     /// At the first look: what was given before a restart, or was there before us.
-    fn leave_out(&mut self, new: &mut Vec<NewFile>) {
+    fn leave_out(&mut self) {
+        let newest = self.waiting.last().map_or(0, |(micros, _)| *micros);
         let before = match (self.resume.take(), &self.from) {
             (Some(position), _) => {
-                self.newest_micros = position.offset;
-                position.offset.saturating_sub(AGAIN_MICROS)
+                (self.began_micros, self.newest_micros) = (position.inode, position.offset);
+                let again = position.offset.saturating_sub(AGAIN_MICROS);
+                again.max(position.inode)
             }
             (None, From::End) => {
-                let newest = new.iter().map(|file| file.micros).max();
-                self.newest_micros = newest.unwrap_or(0);
+                (self.began_micros, self.newest_micros) = (newest.saturating_add(1), newest);
                 u64::MAX
             }
             (None, From::Start | From::Since(_)) => 0,
         };
-        let (old, rest) = std::mem::take(new)
-            .into_iter()
-            .partition(|file| file.micros < before);
-        *new = rest;
-        let old: Vec<NewFile> = old;
-        self.given.extend(old.into_iter().map(|file| file.name));
+        let rest = self.waiting.split_off(&(before, OsString::new()));
+        let old = std::mem::replace(&mut self.waiting, rest);
+        let old = old.iter().map(|(_, name)| self.key.hash_one(name));
+        self.given.extend(old);
     }
 
-    /// The whole record; empty of one that is too long, `None` while it is being written.
-    fn record(&mut self, name: &OsString) -> io::Result<Option<Bytes>> {
+    /// The whole record; empty of one that is too long, words of one that cannot be read, `None`
+    /// while it is being written.
+    fn record(&mut self, name: &OsString) -> Option<Bytes> {
+        let read = match self.read(name) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.unfinished.remove(name);
+                return None;
+            }
+            Err(error) => return self.unreadable(name, &error),
+        };
+        if read.len() > MESSAGE_BYTES_MAX {
+            return Some(Bytes::new());
+        }
+        let size = Unfinished::Bytes(read.len() as u64);
+        let is_whole = read.trim_ascii_end().last() == Some(&b'}');
+        // What has not grown since the last look will not: it is given as it is, and reported.
+        if !is_whole && self.unfinished.insert(name.clone(), size) != Some(size) {
+            return None;
+        }
+        self.unfinished.remove(name);
+        match read.trim_ascii() {
+            [] => Some(Bytes::from_static(b"\n")),
+            whole => Some(Bytes::copy_from_slice(whole)),
+        }
+    }
+
+    fn read(&self, name: &OsString) -> io::Result<Vec<u8>> {
         let limit = u64::try_from(MESSAGE_BYTES_MAX).unwrap_or(u64::MAX);
         let mut bytes = Vec::new();
-        let file = match File::open(self.path.join(name)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file?,
-        };
+        let (file, _) = opening::open_entry(&self.path.join(name))?;
         file.take(limit + 1).read_to_end(&mut bytes)?;
-        if bytes.len() > MESSAGE_BYTES_MAX {
-            return Ok(Some(Bytes::new()));
+        Ok(bytes)
+    }
+
+    /// One bad file keeps no other back: it becomes a message that cannot be read, with the cause as
+    /// its text, once a second look has found the same.
+    fn unreadable(&mut self, name: &OsString, error: &io::Error) -> Option<Bytes> {
+        let before = self.unfinished.insert(name.clone(), Unfinished::Unreadable);
+        if before != Some(Unfinished::Unreadable) {
+            return None;
         }
-        let size = bytes.len() as u64;
-        let is_whole = bytes.trim_ascii_end().last() == Some(&b'}');
-        // What has not grown since the last look will not: it is given as it is, and told.
-        if !is_whole && self.growing.get(name) != Some(&size) {
-            self.growing.insert(name.clone(), size);
-            return Ok(None);
-        }
-        self.growing.remove(name);
-        match bytes.trim_ascii() {
-            [] => Ok(Some(Bytes::from_static(b"\n"))),
-            whole => Ok(Some(Bytes::copy_from_slice(whole))),
-        }
+        self.unfinished.remove(name);
+        let path = self.path.join(name);
+        let about = std::fs::symlink_metadata(&path).ok()?;
+        self.refused.insert(name.clone(), changed_inode(&about));
+        let why = opening::words(error);
+        Some(format!("{} cannot be read: {why}", path.display()).into())
     }
 
     fn position(&self) -> FilePosition {
         FilePosition {
             path: self.path.to_string_lossy().into(),
-            inode: 0,
+            inode: self.began_micros,
             head_len: 0,
             head_hash: 0,
             offset: self.newest_micros,
@@ -201,119 +358,31 @@ impl RecordFolder {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn put(folder: &Path, name: &str, text: &str, second: u64) {
-        let path = folder.join(name);
-        std::fs::write(&path, text).expect("written");
-        let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(second);
-        let file = File::options().write(true).open(&path).expect("open");
-        file.set_modified(at).expect("a time");
-    }
-
-    fn given(folder: &mut RecordFolder) -> (Vec<String>, Option<FilePosition>) {
-        let (mut texts, mut last) = (Vec::new(), None);
-        for _ in 0..4 {
-            for sight in folder.look() {
-                match sight {
-                    Sight::Frames(frames) => {
-                        for (cut, position) in frames {
-                            texts.push(String::from_utf8(cut.bytes.to_vec()).expect("text"));
-                            last = Some(position);
-                        }
-                    }
-                    Sight::End(position) => last = Some(position),
-                    Sight::Open => {}
-                    other => panic!("{other:?}"),
-                }
-            }
-        }
-        (texts, last)
-    }
-
-    fn opened(path: &Path, from: From, resume: Option<FilePosition>) -> RecordFolder {
-        RecordFolder::new(path.to_owned(), from, resume)
-    }
-
-    #[test]
-    fn files_are_given_once_in_the_order_of_their_times_and_hidden_ones_never() {
-        let dir = tempfile::tempdir().expect("a folder");
-        put(dir.path(), "b.json", "{\"n\":1}\n", 2_000);
-        put(dir.path(), "a.json", "{\"n\":2}", 3_000);
-        put(dir.path(), ".tmp", "{\"n\":9}", 1_000);
-        let mut folder = opened(dir.path(), From::Start, None);
-        assert_eq!(given(&mut folder).0, ["{\"n\":1}", "{\"n\":2}"]);
-        put(dir.path(), "c.json", "{\"n\":3}", 2_500);
-        assert_eq!(given(&mut folder).0, ["{\"n\":3}"], "late, and not lost");
-        assert_eq!(given(&mut folder).0, [""; 0]);
-    }
-
-    #[test]
-    fn a_file_that_comes_within_one_step_of_the_disks_clock_is_seen() {
-        let dir = tempfile::tempdir().expect("a folder");
-        put(dir.path(), "a.json", "{\"n\":1}", 1_000);
-        let changed = std::fs::metadata(dir.path()).and_then(|it| it.modified());
-        let mut folder = opened(dir.path(), From::Start, None);
-        let [Sight::Open, Sight::Frames(_)] = &folder.look()[..] else {
-            panic!("the first leg")
-        };
-        assert!(matches!(&folder.look()[..], [Sight::End(_)]));
-        put(dir.path(), "b.json", "{\"n\":2}", 1_000);
-        let of_folder = File::open(dir.path()).expect("open");
-        of_folder
-            .set_modified(changed.expect("a time"))
-            .expect("as before");
-        assert_eq!(given(&mut folder).0, ["{\"n\":2}"]);
-    }
-
-    #[test]
-    fn a_restart_goes_on_where_it_was_and_gives_the_last_ones_again() {
-        let dir = tempfile::tempdir().expect("a folder");
-        put(dir.path(), "old.json", "{\"n\":0}", 1_000);
-        let mut folder = opened(dir.path(), From::End, None);
-        let (texts, _) = given(&mut folder);
-        assert_eq!(texts, [""; 0], "from the end on");
-        put(dir.path(), "a.json", "{\"n\":1}", 9_000);
-        let (texts, position) = given(&mut folder);
-        assert_eq!(texts, ["{\"n\":1}"]);
-        put(dir.path(), "b.json", "{\"n\":2}", 9_001);
-        let mut again = opened(dir.path(), From::End, position);
-        assert_eq!(given(&mut again).0, ["{\"n\":1}", "{\"n\":2}"]);
-    }
-
-    #[test]
-    fn a_file_that_is_being_written_is_waited_for_and_one_that_is_too_long_is_passed_over() {
-        let dir = tempfile::tempdir().expect("a folder");
-        put(dir.path(), "half.json", "{\"n\":", 1_000);
-        put(
-            dir.path(),
-            "long.json",
-            &"x".repeat(MESSAGE_BYTES_MAX + 1),
-            1_001,
-        );
-        let mut folder = opened(dir.path(), From::Start, None);
-        let [Sight::Open, Sight::Frames(frames)] = &folder.look()[..] else {
-            panic!("the long one alone")
-        };
-        assert!(frames.len() == 1 && frames[0].0.bytes.is_empty());
-        put(dir.path(), "half.json", "{\"n\":1}", 1_002);
-        assert_eq!(given(&mut folder).0, ["{\"n\":1}"]);
-        put(dir.path(), "torn.json", "{\"n\":", 1_003);
-        assert_eq!(given(&mut folder).0, ["{\"n\":"], "as it is, to be told of");
-    }
-
-    #[test]
-    fn what_is_no_folder_is_said() {
-        let dir = tempfile::tempdir().expect("a folder");
-        put(dir.path(), "f", "{}", 1);
-        for (name, words) in [("f", "this is no folder"), ("none", "no such file")] {
-            let mut folder = opened(&dir.path().join(name), From::Start, None);
-            let [Sight::Trouble(why)] = &folder.look()[..] else {
-                panic!("a trouble")
-            };
-            assert!(why.contains(words), "{why}");
-        }
-    }
+/// When a file was written, in microseconds. A time of the future is not believed: the time at which
+/// its entry was changed is the clock's own.
+fn written_at(about: &Metadata) -> u64 {
+    let micros = |seconds: i64, nanos: i64| {
+        let seconds = u64::try_from(seconds).unwrap_or(0);
+        seconds * 1_000_000 + u64::try_from(nanos).unwrap_or(0) / 1_000
+    };
+    let written = micros(about.mtime(), about.mtime_nsec());
+    written.min(micros(about.ctime(), about.ctime_nsec()))
 }
+
+fn changed_inode(about: &Metadata) -> (i64, i64) {
+    (about.ctime(), about.ctime_nsec())
+}
+
+/// Is this a name that `rotate` gives, as `2026-11-22-10-31-26`?
+fn is_dated(name: &OsStr) -> bool {
+    let bytes = name.as_encoded_bytes();
+    let as_dated = |(at, byte): (usize, &u8)| match at {
+        4 | 7 | 10 | 13 | 16 => *byte == b'-',
+        _ => byte.is_ascii_digit(),
+    };
+    bytes.len() == 19 && bytes.iter().enumerate().all(as_dated)
+}
+
+#[cfg(test)]
+#[path = "folder_tests.rs"]
+mod tests;

@@ -2,6 +2,7 @@
 //! read of it; a device has no end.
 
 use crate::url::From;
+use rustix::fs::{Mode, OFlags};
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
@@ -16,9 +17,28 @@ const SAMPLE_FILES: usize = 16;
 /// # Errors
 /// When it is not there, may not be read, or is no file.
 pub(super) fn open(path: &Path) -> io::Result<(File, Metadata)> {
-    // Looked at before: opening a FIFO waits for its writer, and lets one go on that waits.
+    // Looked at before: opening a FIFO lets a writer go on that waits.
     only_files(&std::fs::metadata(path)?)?;
-    let file = File::open(path)?;
+    open_with(path, OFlags::NONBLOCK)
+}
+
+/// The same of an entry in a folder that others write: no link is followed.
+///
+/// # Errors
+/// The same.
+pub(super) fn open_entry(path: &Path) -> io::Result<(File, Metadata)> {
+    open_with(path, OFlags::NONBLOCK | OFlags::NOFOLLOW)
+}
+
+/// What it names may be another thing by the time it is opened: that is looked at, and opening
+/// waits for nobody.
+fn open_with(path: &Path, flags: OFlags) -> io::Result<(File, Metadata)> {
+    let file = rustix::fs::open(
+        path,
+        OFlags::RDONLY | OFlags::CLOEXEC | flags,
+        Mode::empty(),
+    )?;
+    let file = File::from(file);
     let metadata = file.metadata()?;
     only_files(&metadata)?;
     Ok((file, metadata))
@@ -70,7 +90,9 @@ fn records(path: &Path) -> io::Result<Vec<u8>> {
     let files = entries.filter(|entry| entry.metadata().is_ok_and(|about| about.is_file()));
     for entry in files.take(SAMPLE_FILES) {
         let mut bytes = Vec::new();
-        let file = File::open(entry.path())?;
+        let Ok((file, _)) = open_entry(&entry.path()) else {
+            continue;
+        };
         file.take(SAMPLE_BYTES).read_to_end(&mut bytes)?;
         let line = |byte| if byte == b'\n' { b' ' } else { byte };
         lines.extend(bytes.into_iter().map(line));

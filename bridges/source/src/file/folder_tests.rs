@@ -1,0 +1,206 @@
+//! A folder of records: what is given, once, in which order, and what keeps nothing back.
+
+use super::*;
+use rustix::thread::CapabilitySet;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+
+fn put(folder: &Path, name: &str, text: &str, second: u64) {
+    let path = folder.join(name);
+    std::fs::write(&path, text).expect("written");
+    let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(second);
+    let file = File::options().write(true).open(&path).expect("open");
+    file.set_modified(at).expect("a time");
+}
+
+fn given(folder: &mut RecordFolder) -> (Vec<String>, Option<FilePosition>) {
+    let (mut texts, mut last) = (Vec::new(), None);
+    for _ in 0..4 {
+        for sight in folder.look() {
+            match sight {
+                Sight::Frames(frames) => {
+                    for (cut, position) in frames {
+                        texts.push(String::from_utf8(cut.bytes.to_vec()).expect("text"));
+                        last = Some(position);
+                    }
+                }
+                Sight::End(position) => last = Some(position),
+                Sight::Open => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    (texts, last)
+}
+
+fn opened(path: &Path, from: From, resume: Option<FilePosition>) -> RecordFolder {
+    RecordFolder::new(path.to_owned(), from, resume)
+}
+
+#[test]
+fn files_are_given_once_in_the_order_of_their_times_and_hidden_ones_never() {
+    let dir = tempfile::tempdir().expect("a folder");
+    put(dir.path(), "b.json", "{\"n\":1}\n", 2_000);
+    put(dir.path(), "a.json", "{\"n\":2}", 3_000);
+    put(dir.path(), ".tmp", "{\"n\":9}", 1_000);
+    let mut folder = opened(dir.path(), From::Start, None);
+    assert_eq!(given(&mut folder).0, ["{\"n\":1}", "{\"n\":2}"]);
+    put(dir.path(), "c.json", "{\"n\":3}", 2_500);
+    assert_eq!(given(&mut folder).0, ["{\"n\":3}"], "late, and not lost");
+    assert_eq!(given(&mut folder).0, [""; 0]);
+}
+
+#[test]
+fn a_file_that_comes_within_one_step_of_the_disks_clock_is_seen() {
+    let dir = tempfile::tempdir().expect("a folder");
+    put(dir.path(), "a.json", "{\"n\":1}", 1_000);
+    let changed = std::fs::metadata(dir.path()).and_then(|it| it.modified());
+    let mut folder = opened(dir.path(), From::Start, None);
+    let [Sight::Open, Sight::Frames(_)] = &folder.look()[..] else {
+        panic!("the first leg")
+    };
+    assert!(matches!(&folder.look()[..], [Sight::End(_)]));
+    put(dir.path(), "b.json", "{\"n\":2}", 1_000);
+    let of_folder = File::open(dir.path()).expect("open");
+    of_folder
+        .set_modified(changed.expect("a time"))
+        .expect("as before");
+    assert_eq!(given(&mut folder).0, ["{\"n\":2}"]);
+}
+
+#[test]
+fn folders_of_rotate_are_read_also_those_that_come_later() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let folder_of = |name: &str| {
+        let folder = dir.path().join(name);
+        std::fs::create_dir(&folder).expect("a folder");
+        folder
+    };
+    put(
+        &folder_of("2026-11-20-10-00-00"),
+        "a.json",
+        "{\"n\":1}",
+        1_000,
+    );
+    put(&folder_of("backup"), "no.json", "{\"n\":9}", 1_000);
+    let mut folder = opened(dir.path(), From::Start, None);
+    assert_eq!(given(&mut folder).0, ["{\"n\":1}"]);
+    let later = folder_of("2026-11-21-00-00-00");
+    put(&later, "b.json", "{\"n\":2}", 2_000);
+    assert_eq!(given(&mut folder).0, ["{\"n\":2}"]);
+    put(&later, "a.json", "{\"n\":3}", 2_001);
+    assert_eq!(given(&mut folder).0, ["{\"n\":3}"], "its name is another");
+}
+
+#[test]
+fn one_bad_file_keeps_no_other_back_and_is_given_when_its_rights_are_mended() {
+    let dir = tempfile::tempdir().expect("a folder");
+    put(dir.path(), "a.json", "{\"n\":1}", 1_000);
+    put(dir.path(), "b.json", "{\"n\":2}", 1_001);
+    let path = dir.path().join("a.json");
+    let may_be_read = |mode| std::fs::set_permissions(&path, Permissions::from_mode(mode));
+    may_be_read(0).expect("changed");
+    // Root reads what nobody may; this thread's rights alone are given up.
+    let mut rights = rustix::thread::capabilities(None).expect("rights");
+    let of_root = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
+    rights.effective.remove(of_root);
+    rustix::thread::set_capabilities(None, rights).expect("given up");
+    let mut folder = opened(dir.path(), From::Start, None);
+    let texts = given(&mut folder).0;
+    assert_eq!((texts.len(), &*texts[0]), (2, "{\"n\":2}"), "{texts:?}");
+    let why = "a.json cannot be read: Permission denied (os error 13); let the user that";
+    assert!(texts[1].contains(why), "{texts:?}");
+    assert_eq!(given(&mut folder).0, [""; 0], "once");
+    may_be_read(0o600).expect("changed");
+    assert_eq!(given(&mut folder).0, ["{\"n\":1}"]);
+}
+
+#[test]
+fn a_fifo_in_the_place_of_a_file_hangs_nobody() {
+    let dir = tempfile::tempdir().expect("a folder");
+    put(dir.path(), "a.json", "{\"n\":1}", 1_000);
+    let path = dir.path().join("a.json");
+    let mut folder = opened(dir.path(), From::Start, None);
+    folder.list().expect("listed");
+    std::fs::remove_file(&path).expect("removed");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).expect("a FIFO");
+    let texts = given(&mut folder).0;
+    assert!(
+        texts.iter().all(|it| it.contains("cannot be read")),
+        "{texts:?}"
+    );
+}
+
+#[test]
+fn a_time_of_the_future_moves_no_position_past_what_comes() {
+    let dir = tempfile::tempdir().expect("a folder");
+    put(dir.path(), "a.json", "{\"n\":1}", 4_102_444_800);
+    let mut folder = opened(dir.path(), From::Start, None);
+    let (texts, position) = given(&mut folder);
+    assert_eq!(texts, ["{\"n\":1}"]);
+    std::fs::write(dir.path().join("b.json"), "{\"n\":2}").expect("written");
+    let mut again = opened(dir.path(), From::End, position);
+    assert_eq!(given(&mut again).0, ["{\"n\":1}", "{\"n\":2}"]);
+}
+
+#[test]
+fn a_second_start_takes_nothing_in_from_before_the_first() {
+    let dir = tempfile::tempdir().expect("a folder");
+    put(dir.path(), "old.json", "{\"n\":0}", 9_000);
+    let mut first = opened(dir.path(), From::End, None);
+    let (texts, position) = given(&mut first);
+    assert_eq!(texts, [""; 0]);
+    put(dir.path(), "new.json", "{\"n\":1}", 9_100);
+    let mut second = opened(dir.path(), From::End, position);
+    assert_eq!(given(&mut second).0, ["{\"n\":1}"]);
+}
+
+#[test]
+fn a_restart_goes_on_where_it_was_and_gives_the_last_ones_again() {
+    let dir = tempfile::tempdir().expect("a folder");
+    put(dir.path(), "old.json", "{\"n\":0}", 1_000);
+    let mut folder = opened(dir.path(), From::End, None);
+    let (texts, _) = given(&mut folder);
+    assert_eq!(texts, [""; 0], "from the end on");
+    put(dir.path(), "a.json", "{\"n\":1}", 9_000);
+    let (texts, position) = given(&mut folder);
+    assert_eq!(texts, ["{\"n\":1}"]);
+    put(dir.path(), "b.json", "{\"n\":2}", 9_001);
+    let mut again = opened(dir.path(), From::End, position);
+    assert_eq!(given(&mut again).0, ["{\"n\":1}", "{\"n\":2}"]);
+}
+
+#[test]
+fn a_file_that_is_being_written_is_waited_for_and_one_that_is_too_long_is_passed_over() {
+    let dir = tempfile::tempdir().expect("a folder");
+    put(dir.path(), "half.json", "{\"n\":", 1_000);
+    put(
+        dir.path(),
+        "long.json",
+        &"x".repeat(MESSAGE_BYTES_MAX + 1),
+        1_001,
+    );
+    let mut folder = opened(dir.path(), From::Start, None);
+    let [Sight::Open, Sight::Frames(frames)] = &folder.look()[..] else {
+        panic!("the long one alone")
+    };
+    assert!(frames.len() == 1 && frames[0].0.bytes.is_empty());
+    put(dir.path(), "half.json", "{\"n\":1}", 1_002);
+    assert_eq!(given(&mut folder).0, ["{\"n\":1}"]);
+    put(dir.path(), "torn.json", "{\"n\":", 1_003);
+    assert_eq!(given(&mut folder).0, ["{\"n\":"], "as it is, to be told of");
+}
+
+#[test]
+fn what_is_no_folder_is_said() {
+    let dir = tempfile::tempdir().expect("a folder");
+    put(dir.path(), "f", "{}", 1);
+    for (name, words) in [("f", "this is no folder"), ("none", "no such file")] {
+        let mut folder = opened(&dir.path().join(name), From::Start, None);
+        let [Sight::Trouble(why)] = &folder.look()[..] else {
+            panic!("a trouble")
+        };
+        assert!(why.contains(words), "{why}");
+    }
+}
