@@ -169,7 +169,8 @@ pub struct SourceFlags {
     #[arg(long, value_name = "URL")]
     pub source: Vec<String>,
     /// file:///PATH?format=cel-csv|cdr-csv or file:///FOLDER/?format=freeswitch-cdr: what the PBX
-    /// itself writes of its calls. Fills what the sources could not hear; takes pbx=. May be repeated
+    /// itself writes of its calls. Fills what the sources could not hear; takes pbx=. May be
+    /// repeated
     #[arg(long, value_name = "URL")]
     pub catch_up: Vec<String>,
     /// Where a stream (stream=S) is read from at first: first, an age like 30d, or a date. What was

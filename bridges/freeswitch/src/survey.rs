@@ -46,6 +46,8 @@ pub struct SwitchFacts {
     pub publishes: Option<bool>,
     /// The password is the one that everybody knows.
     pub known_password: bool,
+    /// Names left out because control characters stand in them: a telephone chooses its own.
+    pub refused_names: usize,
 }
 
 /// How much a finding weighs.
@@ -151,6 +153,10 @@ impl SwitchFacts {
     fn hear_sofia(&mut self, table: &str) {
         let gateways = self.gateways.get_or_insert_default();
         for row in table.lines() {
+            if row.chars().any(|it| it.is_control() && it != '\t') {
+                self.refused_names += 1;
+                continue;
+            }
             let mut cells = row.split('\t').map(str::trim);
             let cells = [(); 4].map(|()| cells.next().unwrap_or_default());
             let [name, kind, data, state] = cells;
@@ -188,7 +194,11 @@ impl SwitchFacts {
         let list: Option<Registrations> = serde_json::from_slice(list).ok();
         let users = list.into_iter().flat_map(|it| it.rows);
         let users = users.map(|it| it.reg_user).filter(|it| !it.is_empty());
-        self.extensions.extend(users.take(NAMES_MAX));
+        let (refused, users): (Vec<String>, Vec<String>) = users
+            .take(NAMES_MAX)
+            .partition(|it| it.contains(char::is_control));
+        self.refused_names += refused.len();
+        self.extensions.extend(users);
     }
 
     /// What does not fit: `trunks` are names with their endpoints, `broker` whether its events are
@@ -207,6 +217,19 @@ impl SwitchFacts {
                  place calls",
                 "set another: <param name=\"password\" value=\"…\"/> in event_socket.conf.xml, \
                  then `reload mod_event_socket`",
+            ));
+        }
+        if self.refused_names > 0 {
+            found.push(SwitchFinding::new(
+                Weight::Advice,
+                "names",
+                format!(
+                    "{} gateways or telephones have control characters in their names, and are \
+                     left out",
+                    self.refused_names
+                ),
+                "see `sofia status` and `show registrations`: somebody may try what is made of \
+                 such a name",
             ));
         }
         if !self.lists_channels {

@@ -114,7 +114,8 @@ pub struct StreamPosition {
 pub struct FilePosition {
     /// The path as the source's URL gives it; the file itself may bear another name by now.
     pub path: SmolStr,
-    /// The file's inode; of a folder the time, in microseconds, before which its files are not ours.
+    /// The file's inode; of a folder the time, in microseconds, before which its files are not
+    /// ours.
     pub inode: u64,
     /// How many of the first bytes `head_hash` is made of: at most 1024, never beyond `offset`.
     pub head_len: u32,

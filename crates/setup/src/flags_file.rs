@@ -36,18 +36,22 @@ const GROUPS: [(&str, &[&str]); 3] = [
     ),
 ];
 
-/// The whole text. `notes` become comments behind the trunks.
+/// The whole text. `notes` become comments behind the trunks. A line is a flag that was given, or a
+/// comment: nothing in a value, a name or a note begins another one.
 ///
 /// # Errors
-/// In words, where a value cannot stand on one line.
+/// In words, where a value, the name or a note cannot stand on one line.
 pub fn text(name: &str, flags: &[WrittenFlag], notes: &[String]) -> Result<String, String> {
-    for flag in flags {
+    let values = flags.iter().map(|flag| {
         let value = flag.value.as_deref().unwrap_or_default();
-        if value.chars().any(char::is_control) {
-            return Err(format!(
-                "--{}: its value cannot stand on one line",
-                flag.long
-            ));
+        (format!("--{}: its value", flag.long), value)
+    });
+    let comments = notes.iter().map(|note| ("a comment".to_owned(), &**note));
+    let named = [("--name: it".to_owned(), name)];
+    for (what, value) in values.chain(comments).chain(named) {
+        if value.contains(char::is_control) {
+            let shown = value.escape_debug();
+            return Err(format!("{what} cannot stand on one line: {shown}"));
         }
     }
     let mut text = format!(
@@ -131,5 +135,24 @@ mod tests {
     fn a_value_of_two_lines_is_refused() {
         let words = text("pbx1", &[flag("lead", "csv:/a\n--rebind")], &[]);
         assert!(words.is_err_and(|words| words.contains("--lead")));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_value_name_or_note_begins_a_line_of_its_own(
+            name in ".{0,9}",
+            value in "(.|\\PC|\n|\r|\u{85}|--|#|=){0,9}",
+            note in "(.|\n|\r|\u{b}|\u{85}|--x=y){0,9}",
+        ) {
+            if let Ok(text) = text(&name, &[flag("lead", &value)], std::slice::from_ref(&note)) {
+                let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+                let lines: Vec<&str> = lines.collect();
+                let wanted = match value.is_empty() {
+                    true => "--lead".to_owned(),
+                    false => format!("--lead={value}"),
+                };
+                proptest::prop_assert_eq!(lines, [wanted]);
+            }
+        }
     }
 }

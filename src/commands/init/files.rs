@@ -104,7 +104,13 @@ pub(crate) fn plan(answers: &Answers<'_>, shown: &pbx::ShownPbx) -> Result<Plann
 fn notes(shown: &pbx::ShownPbx) -> Vec<String> {
     let all = [shown.switch.clone(), propose(&shown.endpoints)].concat();
     let telephones = all.iter().filter(|it| it.kind == EndpointKind::Telephone);
-    let names: Vec<&str> = telephones.map(|it| extension(&it.endpoint)).collect();
+    // What would begin another entry of the list is no extension.
+    let plain = |it: &&str| {
+        it.bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"-_.+*#".contains(&b))
+    };
+    let names = telephones.map(|it| extension(&it.endpoint)).filter(plain);
+    let names: Vec<&str> = names.collect();
     if names.is_empty() {
         return Vec::new();
     }

@@ -96,6 +96,57 @@ async fn gateways_become_trunks_and_the_password_a_credential_that_check_takes()
 }
 
 #[tokio::test]
+async fn a_telephone_that_registers_with_a_line_break_in_its_name_writes_no_flag() {
+    let stage = SwitchStage::new().await;
+    let hostile: Vec<String> = (0..0x20)
+        .chain([0x7f, 0x85])
+        .map(|code| {
+            let name = char::from_u32(code).expect("a character");
+            let name = format!("102{name}--notify-command=/bin/true");
+            format!(
+                r#"{{"reg_user":{},"realm":"pbx.lab"}}"#,
+                serde_json::json!(name)
+            )
+        })
+        .collect();
+    let rows = hostile.join(",");
+    let list = format!(
+        r#"{{"row_count":35,"rows":[{{"reg_user":"101"}},{{"reg_user":"9;1:2"}},{rows}]}}"#
+    );
+    stage.switch.answers("show registrations as json", &list);
+    let said = stage.init(PASSWORD).await;
+    assert_eq!(said.code, 0, "{said:?}");
+    let flags = stage.read("office.flags");
+    assert!(flags.contains("# --employees=101:ID\n"), "{flags}");
+    assert!(!flags.contains("notify-command"), "{flags}");
+    let written = flags.lines().filter(|it| it.starts_with("--"));
+    let written: Vec<&str> = written
+        .map(|it| it.split('=').next().unwrap_or(it))
+        .collect();
+    let given = [
+        "--pbx-id",
+        "--pbx-timezone",
+        "--source",
+        "--trunk",
+        "--trunk",
+        "--country",
+        "--lead",
+        "--crm-url",
+        "--state",
+    ];
+    assert_eq!(written, given);
+    let at = format!(
+        "@{}",
+        stage.place.path("etc/callbridge/office.flags").display()
+    );
+    let checked = stage.place.say(&["check", &at]).await;
+    assert!(
+        checked.out.contains("control characters in their names"),
+        "{checked:?}"
+    );
+}
+
+#[tokio::test]
 async fn a_password_that_the_switch_refuses_leaves_nothing_written() {
     let stage = SwitchStage::new().await;
     let said = stage.init("ClueCon").await;

@@ -64,8 +64,11 @@ impl EndpointList {
         self.facts.is_empty()
     }
 
-    /// Adds an endpoint, or a fact of one.
+    /// Adds an endpoint, or a fact of one. A name with control characters is none of Asterisk's.
     pub fn add(&mut self, name: &str, fact: Option<EndpointFact>) {
+        if name.contains(char::is_control) {
+            return;
+        }
         let room = self.facts.len() < ENDPOINTS_MAX;
         let named = callbridge_call::trunk::extension(name).is_some();
         if named && (room || self.facts.contains_key(name)) {

@@ -70,8 +70,9 @@ pub(crate) struct RecordFolder {
 struct Listed {
     watch: Option<i32>,
     changed: Option<(i64, i64)>,
-    /// The listing before had found the same time of change: one alone proves nothing, for the clock
-    /// of the disk steps by some milliseconds, and the second leg of a call may come within a step.
+    /// The listing before had found the same time of change: one alone proves nothing, for the
+    /// clock of the disk steps by some milliseconds, and the second leg of a call may come within a
+    /// step.
     is_certain: bool,
 }
 
@@ -332,8 +333,8 @@ impl RecordFolder {
         Ok(bytes)
     }
 
-    /// One bad file keeps no other back: it becomes a message that cannot be read, with the cause as
-    /// its text, once a second look has found the same.
+    /// One bad file keeps no other back: it becomes a message that cannot be read, with the cause
+    /// as its text, once a second look has found the same.
     fn unreadable(&mut self, name: &OsString, error: &io::Error) -> Option<Bytes> {
         let before = self.unfinished.insert(name.clone(), Unfinished::Unreadable);
         if before != Some(Unfinished::Unreadable) {
@@ -358,8 +359,8 @@ impl RecordFolder {
     }
 }
 
-/// When a file was written, in microseconds. A time of the future is not believed: the time at which
-/// its entry was changed is the clock's own.
+/// When a file was written, in microseconds. A time of the future is not believed: the time at
+/// which its entry was changed is the clock's own.
 fn written_at(about: &Metadata) -> u64 {
     let micros = |seconds: i64, nanos: i64| {
         let seconds = u64::try_from(seconds).unwrap_or(0);
