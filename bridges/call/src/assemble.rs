@@ -385,9 +385,9 @@ impl Assembler {
         self.stream.at
     }
 
-    /// How many calls are open.
+    /// How many calls are open; scraps that wait for their beginning are none.
     pub fn open_calls(&self) -> usize {
-        self.calls.len()
+        self.calls.len() - self.settling.scraps()
     }
 
     /// What was ignored or set right so far.

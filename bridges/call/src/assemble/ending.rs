@@ -196,8 +196,9 @@ impl Assembler {
 
     /// Each call in doubt is kept under the moment that it has.
     fn check_overdue(&self) {
-        let after = self.settings.lost_after;
-        let is_so = |(key, call): (u64, &OpenCall)| call.overdue_at(after) == self.overdue.get(key);
+        let is_so = |(key, call): (u64, &OpenCall)| {
+            call.overdue_at(&self.settings) == self.overdue.get(key)
+        };
         debug_assert!(
             self.calls.iter().all(is_so),
             "a call in doubt is kept under a moment that it no longer has"

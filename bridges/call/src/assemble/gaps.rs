@@ -13,14 +13,15 @@ use crate::event::Mark;
 use crate::facts::gaps::Blind;
 use crate::facts::open::OpenCall;
 use crate::resolve::{self, EndReason};
-use crate::settings::CLOCK_TOLERANCE;
+use crate::settings::{CLOCK_TOLERANCE, Settings};
 use crate::units::{EventTime, UniqueId};
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 /// A call that was open in such a gap alone is likely to be a long talk: it is waited for so much
 /// longer.
 const SHORT_WAITS: u32 = 10;
+/// A call that all customers have left may go on in a menu: it is waited for so much longer.
+const STRANDED_WAITS: u32 = 5;
 
 /// Our own clock is plainly wrong, as on a board without a battery at its boot: what is told is
 /// kept, and nothing is finished until the clock is right.
@@ -56,23 +57,25 @@ impl OpenCall {
         self.legs.values_mut().for_each(|leg| leg.touch());
     }
 
-    /// It may be silent because its end was missed, and was not given out for that yet: it was
-    /// open in a gap; or all that is known of it has hung up, and who began it may have before we
-    /// listened.
-    fn is_doubtful(&self) -> bool {
+    /// When it is to be given out as far as it is known, because it may be silent only for its end
+    /// was missed, and was not given out for that yet: it was open in a gap, and is silent for
+    /// `after` since the last, or longer after one in which hardly anything can have been missed;
+    /// or all that is known of it has hung up, and who began it may have before we listened; or
+    /// whoever is left in it hears nobody.
+    pub(super) fn overdue_at(&self, settings: &Settings) -> Option<EventTime> {
+        let after = settings.lost_after;
         let headless = || self.gaps.late.is_some() && self.has_hung_up();
         // One that is over waits for its CDR at most, and is given out after that.
-        !self.gaps.overdue && (!self.gaps.blinds.is_empty() || headless()) && !self.is_over()
-    }
-
-    /// When it is to be given out as far as it is known, because it is silent for `after` since its
-    /// last gap; later after one in which hardly anything can have been missed.
-    pub(super) fn overdue_at(&self, after: Duration) -> Option<EventTime> {
-        if !self.is_doubtful() {
+        if self.gaps.overdue || self.is_over() {
             return None;
         }
         let Some(last) = self.gaps.blinds.last() else {
-            return Some(self.times.heard_arrived.plus(after));
+            let stranded = || self.is_stranded(&settings.endpoints);
+            let waits = match headless() {
+                true => Some(1),
+                false => stranded().then_some(STRANDED_WAITS),
+            };
+            return Some(self.times.heard_arrived.plus(after * waits?));
         };
         let short = self.gaps.blinds.iter().all(Blind::is_short);
         let after = if short { after * SHORT_WAITS } else { after };
@@ -278,8 +281,8 @@ impl Assembler {
 
     /// Keeps the order of calls in doubt as the call is by now.
     pub(super) fn doubt_or_not(&mut self, key: u64) {
-        let after = self.settings.lost_after;
-        match self.calls.get(key).and_then(|call| call.overdue_at(after)) {
+        let call = self.calls.get(key);
+        match call.and_then(|call| call.overdue_at(&self.settings)) {
             Some(at) => self.overdue.put(key, at),
             None => self.overdue.remove(key),
         }

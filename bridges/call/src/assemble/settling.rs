@@ -9,8 +9,8 @@ use crate::units::EventTime;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// A call that has hung up and whose beginning was not heard waits so long for it: without it, it
-/// would be incomplete.
+/// What has hung up and whose beginning was not heard waits so long for it: without it, a call
+/// would be incomplete, and scraps of channels that did nothing yet would be none.
 const BEGINNING_WAIT: Duration = Duration::from_secs(60);
 
 /// When a call that has hung up is finished, if nothing else is heard of it.
@@ -38,11 +38,23 @@ pub(super) enum Deadline {
         /// As of [`Deadline::Backlog`].
         quiet: Duration,
     },
+    /// It is scraps of channels that did nothing yet, such as a hang-up that overtook all else of
+    /// its channel: no call so far. However slowly the rest is told, it is not too late before the
+    /// stream has come so far.
+    Scraps {
+        /// When the stream has come so far.
+        stream: EventTime,
+    },
 }
 
 impl Deadline {
     /// Of a call that has hung up.
     pub(super) fn of(call: &OpenCall, settings: &Settings) -> Self {
+        if call.is_ghost() {
+            return Self::Scraps {
+                stream: call.times.quiet.plus(BEGINNING_WAIT),
+            };
+        }
         let (wait, settle, times) = (wait(call, settings), settings.settle, &call.times);
         let arrived = times.quiet_arrived.plus(wait);
         if times.live {
@@ -64,11 +76,15 @@ impl Deadline {
         }
     }
 
-    /// By our own clock: when, and for how long nothing of the stream may have arrived then.
-    fn by_clock(&self) -> (EventTime, Option<Duration>) {
+    /// By our own clock: when, and for how long nothing of the stream may have arrived then; `None`
+    /// if it says nothing.
+    fn by_clock(&self) -> Option<(EventTime, Option<Duration>)> {
         match *self {
-            Self::Live { at } => (at, None),
-            Self::Backlog { at, quiet, .. } | Self::Apart { at, quiet, .. } => (at, Some(quiet)),
+            Self::Live { at } => Some((at, None)),
+            Self::Backlog { at, quiet, .. } | Self::Apart { at, quiet, .. } => {
+                Some((at, Some(quiet)))
+            }
+            Self::Scraps { .. } => None,
         }
     }
 }
@@ -101,6 +117,8 @@ pub(super) struct Settling {
     by_stream: BTreeSet<(EventTime, u64)>,
     /// Calls that wait for a CDR apart, by our own clock.
     apart: BTreeSet<(EventTime, u64)>,
+    /// How many of them are scraps.
+    scraps: usize,
 }
 
 impl Settling {
@@ -110,6 +128,11 @@ impl Settling {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&u64, &Deadline)> {
         self.deadlines.iter()
+    }
+
+    /// How many are no calls so far.
+    pub(super) fn scraps(&self) -> usize {
+        self.scraps
     }
 
     /// The call that came first.
@@ -123,12 +146,17 @@ impl Settling {
             return;
         }
         self.remove(key);
-        let (at, quiet) = deadline.by_clock();
-        self.by_clock.entry(quiet).or_default().insert((at, key));
+        if let Some((at, quiet)) = deadline.by_clock() {
+            self.by_clock.entry(quiet).or_default().insert((at, key));
+        }
         match deadline {
             Deadline::Live { .. } => {}
             Deadline::Backlog { stream, .. } => drop(self.by_stream.insert((stream, key))),
             Deadline::Apart { arrived, .. } => drop(self.apart.insert((arrived, key))),
+            Deadline::Scraps { stream } => {
+                self.by_stream.insert((stream, key));
+                self.scraps += 1;
+            }
         }
         self.deadlines.insert(key, deadline);
     }
@@ -137,8 +165,9 @@ impl Settling {
         let Some(deadline) = self.deadlines.remove(&key) else {
             return;
         };
-        let (at, quiet) = deadline.by_clock();
-        if let Some(order) = self.by_clock.get_mut(&quiet) {
+        if let Some((at, quiet)) = deadline.by_clock()
+            && let Some(order) = self.by_clock.get_mut(&quiet)
+        {
             order.remove(&(at, key));
             if order.is_empty() {
                 self.by_clock.remove(&quiet);
@@ -148,6 +177,10 @@ impl Settling {
             Deadline::Live { .. } => {}
             Deadline::Backlog { stream, .. } => drop(self.by_stream.remove(&(stream, key))),
             Deadline::Apart { arrived, .. } => drop(self.apart.remove(&(arrived, key))),
+            Deadline::Scraps { stream } => {
+                self.by_stream.remove(&(stream, key));
+                self.scraps -= 1;
+            }
         }
     }
 
@@ -160,7 +193,8 @@ impl Settling {
         let backlog = self.by_stream.iter().take_while(|&&(at, _)| come(at));
         let has_come = |key: &u64| match self.deadlines.get(key) {
             Some(Deadline::Apart { stream, .. }) => come(*stream),
-            Some(Deadline::Live { .. } | Deadline::Backlog { .. }) | None => false,
+            Some(Deadline::Live { .. } | Deadline::Backlog { .. } | Deadline::Scraps { .. })
+            | None => false,
         };
         let apart = self.apart.iter().take_while(|&&(at, _)| now >= at);
         let apart = apart.filter(|(_, key)| has_come(key));
@@ -229,6 +263,7 @@ mod tests {
                     quiet,
                 }
             }),
+            time().prop_map(|stream| Deadline::Scraps { stream }),
         ]
     }
 
@@ -237,7 +272,7 @@ mod tests {
         let come = |at: EventTime| stream.is_some_and(|stream| stream >= at);
         match deadline {
             Deadline::Live { at } => now >= at,
-            Deadline::Backlog { stream, .. } => come(stream),
+            Deadline::Backlog { stream, .. } | Deadline::Scraps { stream } => come(stream),
             Deadline::Apart {
                 stream, arrived, ..
             } => come(stream) && now >= arrived,
@@ -245,12 +280,13 @@ mod tests {
     }
 
     /// Every call is looked at.
-    fn ends(deadline: Deadline, last: Option<EventTime>) -> EventTime {
+    fn ends(deadline: Deadline, last: Option<EventTime>) -> Option<EventTime> {
         match deadline {
-            Deadline::Live { at } => at,
+            Deadline::Live { at } => Some(at),
             Deadline::Backlog { at, quiet, .. } | Deadline::Apart { at, quiet, .. } => {
-                at.max(last.map_or(at, |last| last.plus(quiet)))
+                Some(at.max(last.map_or(at, |last| last.plus(quiet))))
             }
+            Deadline::Scraps { .. } => None,
         }
     }
 
@@ -281,11 +317,14 @@ mod tests {
                 };
                 let by_stream = which(&|it| is_due(it, now, stream));
                 prop_assert_eq!(settling.due_by_stream(now, stream), by_stream);
-                let by_clock = which(&|it| now >= ends(it, stream));
+                let by_clock = which(&|it| ends(it, stream).is_some_and(|at| now >= at));
                 prop_assert_eq!(settling.due_by_clock(now, stream), by_clock);
-                let next = plain.values().map(|it| ends(*it, stream)).min();
+                let next = plain.values().filter_map(|it| ends(*it, stream)).min();
                 prop_assert_eq!(settling.next(stream), next);
                 prop_assert_eq!(settling.first(), plain.keys().next().copied());
+                let scraps = |it: &&Deadline| matches!(it, Deadline::Scraps { .. });
+                let scraps = plain.values().filter(scraps).count();
+                prop_assert_eq!(settling.scraps(), scraps);
             }
         }
     }

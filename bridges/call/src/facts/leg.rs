@@ -216,6 +216,18 @@ impl Leg {
             || self.traits.as_ref().is_some_and(|it| it.fresh)
     }
 
+    /// It was in no bridge, or has left the last that it was in.
+    pub(crate) fn is_away(&self) -> bool {
+        let hears = |what: &FactKind| {
+            let passage = what.passage().map(|passage| passage.enters);
+            passage.or_else(|| what.link().map(|(_, begins)| begins))
+        };
+        let facts = self.facts.iter();
+        let told = facts.filter_map(|fact| Some((fact.at, hears(&fact.what)?)));
+        let last = told.max_by_key(|&(at, _)| at);
+        last.is_none_or(|(_, hears)| !hears)
+    }
+
     /// It was in this bridge once.
     pub(crate) fn was_in(&self, name: &str) -> bool {
         let enters =

@@ -8,7 +8,7 @@ use super::renamings::Renamings;
 use super::texts::Texts;
 use super::times::Times;
 use crate::event::{ChannelEvent, ChannelRef, Kind};
-use crate::trunk::local_pair;
+use crate::trunk::{Endpoints, local_pair};
 use crate::units::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -295,18 +295,18 @@ impl OpenCall {
             .linkedid_ended
             .is_some_and(|at| at >= self.times.heard);
         let first = self.legs.values().min_by_key(|leg| leg.first);
-        let away = |leg: &Leg| {
-            let hears = |what: &FactKind| {
-                let passage = what.passage().map(|passage| passage.enters);
-                passage.or_else(|| what.link().map(|(_, begins)| begins))
-            };
-            let facts = leg.facts.iter();
-            let told = facts.filter_map(|fact| Some((fact.at, hears(&fact.what)?)));
-            let last = told.max_by_key(|&(at, _)| at);
-            last.is_none_or(|(_, hears)| !hears)
-        };
         let mut up = self.legs.values().filter(|leg| leg.is_up());
-        last && !self.is_ghost() && first.is_some_and(Leg::is_over) && up.all(away)
+        last && !self.is_ghost() && first.is_some_and(Leg::is_over) && up.all(Leg::is_away)
+    }
+
+    /// All who came from outside have hung up, and whoever is still up has left all bridges: a
+    /// hang-up was probably missed.
+    pub(crate) fn is_stranded(&self, endpoints: &Endpoints) -> bool {
+        let outside = |leg: &Leg| leg.endpoint(endpoints).is_some();
+        let mut legs = self.legs.values();
+        legs.all(|leg| leg.is_over() || (leg.is_away() && !outside(leg)))
+            && self.legs.values().any(Leg::is_up)
+            && self.legs.values().any(outside)
     }
 
     /// All its channels have hung up. A linkedid whose own channel was never heard of is that of a

@@ -152,7 +152,11 @@ fn scraps_that_follow_a_hangup_open_nothing() {
         (assembler.take_finished().len(), assembler.open_calls()),
         (0, 0)
     );
-    assert_eq!(assembler.counts().ghosts, 2);
+    // Whatever they are scraps of is not told within a minute of the stream.
+    let mut later = Story::new();
+    later.at(61.0).born(&customer(3), Ring);
+    tell(&mut assembler, &later);
+    assert_eq!((assembler.open_calls(), assembler.counts().ghosts), (1, 2));
 }
 
 #[test]
@@ -382,6 +386,84 @@ fn a_batch_told_backwards_and_with_a_pause_is_one_whole_call() {
     assert_eq!((calls.len(), assembler.counts().clock_clamped), (1, 0));
     assert_eq!(seconds(&calls[0]), (20.0, 28.0));
     assert_eq!((calls[0].answered, &calls[0].incomplete), (true, &None));
+}
+
+/// The colleague whom a customer was handed on by hung up before the rest of it: her hang-up comes
+/// first, and the machine has other things to do before it reads on.
+#[test]
+fn a_hangup_that_comes_before_its_channel_is_kept_however_slow_the_machine_is() {
+    let (mut story, city, phone) = answered_by_101();
+    let (asking, asked) = (
+        channel("PJSIP/101-00000003", 3),
+        channel("PJSIP/102-00000004", 4),
+    );
+    let asked = asked.of(&asking);
+    story.at(3.0).born(&asking, Ring).born(&asked, Down);
+    story.at(4.0).enter(&asking, "b2").enter(&asked, "b2");
+    story.at(6.0).leave(&asking, "b2").leave(&city, "b1");
+    story.enter(&city, "b2").hangup(&phone).at(6.1);
+    story.hangup(&asking);
+    story.at(8.0).leave(&asked, "b2").leave(&city, "b2");
+    story.hangups(&[&asked, &city]);
+    let hangup = story.events.iter().position(|(at, _)| *at == moment(6.1));
+    let hangup = story.events.remove(hangup.expect("it hangs up"));
+    let mut assembler = assembler();
+    let (begun, went_on) = (moment(86_400.0), moment(86_400.0 + 3_600.0));
+    assembler.hear(&hangup.1, begun);
+    for now in [moment(86_401.0), went_on] {
+        assembler.tick(now);
+    }
+    for (_, told) in story.events.iter().rev() {
+        assembler.hear(told, went_on);
+    }
+    assembler.tick(went_on.plus(Duration::from_secs(1)));
+    let calls = assembler.take_finished();
+    assert_eq!((calls.len(), assembler.open_calls()), (1, 0));
+    assert_eq!(
+        (seconds(&calls[0]), &calls[0].incomplete),
+        ((7.0, 8.0), &None)
+    );
+}
+
+/// A hang-up that was not heard, and whoever it was hears nobody.
+#[test]
+fn a_call_that_all_customers_have_left_is_told_of_within_minutes() {
+    let (mut story, city, phone) = answered_by_101();
+    story.at(5.0).leave(&phone, "b1").leave(&city, "b1");
+    story.hangup(&city);
+    let mut assembler = assembler();
+    tell(&mut assembler, &story);
+    assembler.tick(moment(304.9));
+    assert!(assembler.take_finished().is_empty());
+    assert_eq!(assembler.next_deadline(), Some(moment(305.0)));
+    assembler.tick(moment(305.0));
+    let calls = assembler.take_finished();
+    assert_eq!(seconds(&calls[0]), (4.0, 5.0));
+    let why = Some("its end was not heard");
+    assert_eq!(calls[0].incomplete.as_deref(), why);
+    // It is told of once, and right as soon as its end is heard.
+    assembler.tick(moment(900.0));
+    assert!(assembler.take_finished().is_empty());
+    let mut end = Story::new();
+    end.at(901.0).hangup(&phone);
+    tell(&mut assembler, &end);
+    assembler.tick(moment(902.0));
+    let calls = assembler.take_finished();
+    assert_eq!(
+        (seconds(&calls[0]), &calls[0].incomplete),
+        ((4.0, 5.0), &None)
+    );
+}
+
+#[test]
+fn a_customer_who_waits_alone_is_waited_for() {
+    let (mut story, city, phone) = answered_by_101();
+    story.at(5.0).leave(&phone, "b1").leave(&city, "b1");
+    story.hangup(&phone);
+    let mut assembler = assembler();
+    tell(&mut assembler, &story);
+    assembler.tick(moment(11.0 * 3600.0));
+    assert!(assembler.take_finished().is_empty());
 }
 
 #[test]

@@ -14,6 +14,9 @@ use std::time::Duration;
 /// Two vocabularies tell one moment up to a millisecond apart.
 const NEAR: Micros = 5_000;
 
+/// The machine has other things to do, and no event arrives.
+const WHILE: Duration = Duration::from_secs(20);
+
 fn assembler() -> Assembler {
     let endpoints = TRUNKS.map(|trunk| TrunkEndpoint::new(trunk.name, trunk.endpoint));
     Assembler::new(Settings::new(
@@ -67,7 +70,18 @@ fn assembled(story: &Story) -> (Vec<FinishedCall>, usize) {
     let mut assembler = assembler();
     let mut now = moment(0);
     assembler.hear(&earlier(), now);
-    for (at, told) in arrivals(story) {
+    let mut arrivals = arrivals(story);
+    if let Some(overtakes) = story.arrival.overtakes {
+        let hangups = arrivals.iter().enumerate().filter(|(_, (_, told))| {
+            matches!(told, PbxEvent::Channel(event) if matches!(event.kind, Kind::Hangup { .. }))
+        });
+        let hangups: Vec<usize> = hangups.map(|(at, _)| at).collect();
+        let (_, overtaking) = arrivals.remove(hangups[overtakes % hangups.len()]);
+        now = arrivals[0].0;
+        assembler.hear(&overtaking, now.minus(WHILE));
+        assembler.tick(now);
+    }
+    for (at, told) in arrivals {
         now = now.max(at);
         assembler.hear(&told, now);
         assembler.tick(now);

@@ -6,7 +6,7 @@ use crate::switch::{Br, Ch, Deeds, Micros, Role, Switch, TRUNKS};
 use std::collections::BTreeSet;
 
 /// What the dice can lead to: each has to come up in every run of the model.
-pub const TRAITS: [&str; 56] = [
+pub const TRAITS: [&str; 57] = [
     "came in",
     "went out",
     "internal",
@@ -43,6 +43,7 @@ pub const TRAITS: [&str; 56] = [
     "blonde transfer: nobody answers",
     "park",
     "park: nobody fetches",
+    "a hang-up overtakes all",
     "conference",
     "conference: a colleague joins",
     "conference: a second customer comes in",

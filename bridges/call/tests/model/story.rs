@@ -16,6 +16,8 @@ pub struct Arrival {
     pub delays_ms: Vec<u16>,
     /// Every so many events, one arrives twice; 0, none does.
     pub doubled: usize,
+    /// This one of the hang-ups arrives before all else, and the rest a while after it.
+    pub overtakes: Option<usize>,
 }
 
 /// Calls that truly happened, and how they are told.
@@ -51,11 +53,13 @@ pub fn stories() -> impl Strategy<Value = Story> {
         any::<bool>(),
         delays_ms,
         prop::sample::select(vec![0, 0, 1, 7]),
+        prop::option::weighted(0.2, 0..100_usize),
     );
-    let arrival = arrival.prop_map(|(late, delays_ms, doubled)| Arrival {
+    let arrival = arrival.prop_map(|(late, delays_ms, doubled, overtakes)| Arrival {
         late,
         delays_ms,
         doubled,
+        overtakes: overtakes.filter(|_| late),
     });
     (plots, manner, arrival).prop_map(|(plots, manner, arrival)| Story::of(&plots, manner, arrival))
 }
@@ -84,6 +88,7 @@ impl Story {
             ),
             ("events doubled", story.arrival.doubled > 0),
             ("events shuffled", !story.arrival.delays_ms.is_empty()),
+            ("a hang-up overtakes all", story.arrival.overtakes.is_some()),
             ("CEL alone", manner.voice == Voice::Cel),
             ("links", manner.voice == Voice::Links),
         ];
