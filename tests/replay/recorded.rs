@@ -2,7 +2,7 @@
 //! with the calls that come out.
 
 use callbridge_call::{
-    Assembler, Direction, Endpoints, EventTime, FinishedCall, Origin, PbxEvent, Settings,
+    Assembler, Direction, Endpoints, EventTime, FinishedCall, Origin, PbxEvent, Settings, Timing,
     TrunkEndpoint,
 };
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
@@ -96,6 +96,11 @@ pub fn messages(bytes: &[u8], format: Format) -> Vec<Arrival<'_>> {
     messages
 }
 
+/// What carries the format keeps what nobody took.
+const fn keeps(format: Format) -> bool {
+    matches!(format, Format::CelAmqp | Format::Wazo)
+}
+
 fn time_of(told: &PbxEvent<'_>) -> Option<EventTime> {
     match told {
         PbxEvent::Channel(event) => event.at,
@@ -113,6 +118,10 @@ pub fn finished(
 ) -> (Vec<FinishedCall>, usize) {
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     let mut assembler = assembler();
+    assembler.timing(Timing {
+        kept: keeps(format),
+        order: None,
+    });
     let mut now = EventTime::from_seconds(0);
     for (at, message) in arrivals {
         now = now.max(*at);
@@ -266,7 +275,7 @@ pub fn check_each(
     format: Format,
     read: impl Fn(&Path) -> Vec<u8>,
     hear: Hear,
-    arrange: fn(&mut Vec<Arrival<'_>>),
+    arrange: impl Fn(&mut Vec<Arrival<'_>>),
 ) {
     let mut all_wrong = String::new();
     for folder in recordings() {
@@ -304,6 +313,19 @@ pub fn twice_each(arrivals: &mut Vec<Arrival<'_>>) {
 pub fn all_again(arrivals: &mut Vec<Arrival<'_>>) {
     let again = arrivals.clone();
     arrivals.extend(again);
+}
+
+/// What a broker kept: the messages behind this quarter arrive so much later, as far as they were
+/// told by then at once.
+pub fn kept_from(quarter: usize, later: Duration) -> impl Fn(&mut Vec<Arrival<'_>>) {
+    move |arrivals| {
+        let cut = arrivals.len() * quarter / 4;
+        let told = arrivals[..cut].iter().map(|&(at, _)| at).max();
+        let back = told.map(|at| at.plus(later));
+        for (at, _) in &mut arrivals[cut..] {
+            *at = back.map_or(*at, |back| back.max(*at));
+        }
+    }
 }
 
 /// Each message arrives up to 400 ms late, by a fixed sequence of numbers.

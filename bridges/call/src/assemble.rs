@@ -57,8 +57,22 @@ struct Stream {
     at_arrived: Option<EventTime>,
     /// The latest arrival of anything.
     arrived: Option<EventTime>,
-    /// For events without a time that lie in a file.
-    order: Option<EventTime>,
+    /// What the arrival of its events says.
+    timing: Timing,
+}
+
+/// What the arrival of events says of when they happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timing {
+    /// Their source keeps what nobody took, as a broker does: they may arrive long after they
+    /// happened, so that their own times alone count, and a call that was told as it happened may
+    /// end as one of a backlog.
+    pub kept: bool,
+    /// Those without a time of their own come out of a file, where their arrival says nothing: this
+    /// says only what came before what, and about when at the earliest. How long things lasted
+    /// cannot be told then, and a call with such an event is incomplete. `None`: their arrival says
+    /// when they happened.
+    pub order: Option<EventTime>,
 }
 
 impl Assembler {
@@ -93,12 +107,9 @@ impl Assembler {
         self.counts.late == late
     }
 
-    /// From here on events that have no time of their own come out of a file, where their arrival
-    /// says nothing: `order` says only what came before what, and about when at the earliest. How
-    /// long things lasted cannot be told then, and a call with such an event is incomplete. `None`:
-    /// their arrival says when they happened.
-    pub fn order(&mut self, order: Option<EventTime>) {
-        self.stream.order = order;
+    /// What the arrival of events says from here on.
+    pub fn timing(&mut self, timing: Timing) {
+        self.stream.timing = timing;
     }
 
     fn hear_channel(&mut self, event: &ChannelEvent<'_>, arrived: EventTime) {
@@ -120,9 +131,12 @@ impl Assembler {
         };
         let completed = self.calls.completed(&id, event);
         let event = completed.as_ref().unwrap_or(event);
-        let told_at = event.at.or(self.stream.order).unwrap_or(arrived);
+        let told_at = event.at.or(self.stream.timing.order).unwrap_or(arrived);
         let far = apart(told_at, arrived) > CLOCK_TOLERANCE;
         let mut found = self.calls.of(&id, &event.channel.linkedid);
+        if far && self.stream.timing.kept {
+            self.is_late(&found);
+        }
         let clamped = far && self.calls.is_live(&found) && self.calls.is_in_order(&id, event);
         let at = if clamped { arrived } else { told_at };
         (self.stream.at, self.stream.at_arrived) = (Some(at), Some(arrived));
@@ -156,12 +170,22 @@ impl Assembler {
         self.counts.clock_clamped += u64::from(clamped);
         if let Some(call) = self.calls.get_mut(key) {
             call.times.clamped += u32::from(clamped);
-            let no_clock = self.stream.order.is_some() || self.wrong_clock.is_some();
+            let no_clock = self.stream.timing.order.is_some() || self.wrong_clock.is_some();
             call.times.untimed += u32::from(no_clock && event.at.is_none());
             self.take_in(key, &id, event, at, arrived);
         }
         self.limit_open_calls();
         self.limit_open_bytes();
+    }
+
+    /// An event of the call arrived late: from here on the stream says when the call is over.
+    fn is_late(&mut self, found: &CallOwner) {
+        if let CallOwner::Open(key) = *found
+            && let Some(call) = self.calls.get_mut(key)
+        {
+            call.times.live = false;
+            self.keep_deadlines(key);
+        }
     }
 
     /// CEL has told of a bridge: a call of which it tells none had none. Each open call keeps that

@@ -43,7 +43,7 @@ pub mod trunk;
 pub mod units;
 mod unmatched;
 
-pub use assemble::{Assembler, AssemblyCounts};
+pub use assemble::{Assembler, AssemblyCounts, Timing};
 pub use call::{Direction, FinishedCall, GivenIds};
 pub use decoded::{Decoded, ServerEvent, ToldCall, Unreadable, WrongCall};
 pub use event::{Cdr, ChannelEvent, ChannelRef, Kind, Mark, Origin, PbxEvent};

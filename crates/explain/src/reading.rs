@@ -2,7 +2,7 @@
 
 use callbridge_call::trunk::Conflict;
 use callbridge_call::{
-    Assembler, EventTime, FinishedCall, Folder, PbxEvent, Settings, ToldCall, WrongCall,
+    Assembler, EventTime, FinishedCall, Folder, PbxEvent, Settings, Timing, ToldCall, WrongCall,
 };
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer};
 use callbridge_mapping::trunk::Trunks;
@@ -201,7 +201,7 @@ impl PbxReading {
     }
 
     fn hear(&mut self, told: &PbxEvent<'_>, arrived: EventTime, order: Option<EventTime>) {
-        self.assembler.order(order);
+        self.assembler.timing(Timing { kept: true, order });
         self.assembler.hear(told, arrived);
         if let PbxEvent::Cdr(cdr) = told {
             let ids = [&cdr.uniqueid, &cdr.linkedid];

@@ -5,7 +5,7 @@ use super::gaps::Gap;
 use super::pbx::{Pbx, pbx_of};
 use super::report::Reports;
 use super::settings::{Memory, Settings, SourceSettings};
-use super::source::{IntakeSource, order};
+use super::source::{IntakeSource, timing};
 use super::stream_id::{Branch, StreamId};
 use super::unmatched::{self, UnmatchedLog};
 use super::whole_calls::WholeCalls;
@@ -381,7 +381,7 @@ impl Intake {
             return Ok(());
         }
         source.up_since_frame = false;
-        let order = order(&mut source.ordered, source.settings.file, &told);
+        let timing = timing(&mut source.ordered, &source.settings, &told);
         let (pbx, first) = (&source.settings.pbx, server.as_deref());
         let name = pbx_of(pbx, first, &mut self.servers, &mut self.ops);
         if !has_place(&mut self.pbxes, &self.settings, &name)? {
@@ -396,7 +396,7 @@ impl Intake {
             pbx.assembler.hold();
         }
         let known = |unique: &str| finished(&name, unique);
-        pbx.assembler.order(order);
+        pbx.assembler.timing(timing);
         if let Some(counter) = pbx.on_event(&told, arrived, known) {
             let counter = counter.to_owned();
             self.ops.push(Op::Count { counter, by: 1 });

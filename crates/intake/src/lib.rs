@@ -27,6 +27,8 @@ pub mod core;
 pub mod gap_log;
 mod gaps;
 pub mod identity;
+#[cfg(test)]
+mod late_tests;
 pub mod machine;
 mod pbx;
 mod proof;

@@ -3,7 +3,7 @@
 use super::proof::Proof;
 use super::settings::SourceSettings;
 use super::written;
-use callbridge_call::{EventTime, PbxEvent};
+use callbridge_call::{EventTime, PbxEvent, Timing};
 use callbridge_formats::{Decoder, DecoderSettings};
 use callbridge_mapping::trunk::Trunks;
 use callbridge_model::status;
@@ -143,9 +143,17 @@ impl IntakeSource {
     }
 }
 
-/// Where an event without a time stands among those of its file; `None` for all else.
-pub(super) fn order(ordered: &mut EventTime, file: bool, told: &PbxEvent<'_>) -> Option<EventTime> {
-    let order = told.order_after(*ordered).filter(|_| file);
+/// What the arrival of this event says of its time: where one without a time stands among those of
+/// its file.
+pub(super) fn timing(
+    ordered: &mut EventTime,
+    settings: &SourceSettings,
+    told: &PbxEvent<'_>,
+) -> Timing {
+    let order = told.order_after(*ordered).filter(|_| settings.file);
     *ordered = order.unwrap_or(*ordered);
-    order
+    Timing {
+        kept: !settings.forgets,
+        order,
+    }
 }

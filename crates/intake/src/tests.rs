@@ -19,7 +19,7 @@ const TRUNK: &str = "city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID";
 const FRAMES: &str = include_str!("../../../tests/recordings/inbound_answered/amiws.jsonl");
 const SOURCE: SourceId = SourceId(0);
 
-fn settings() -> Settings {
+pub(crate) fn settings() -> Settings {
     let trunk = trunk::parse(TRUNK, &trunk::Defaults::default()).expect("a trunk");
     let trunks = Trunks::new(vec![trunk]).expect("trunks");
     Settings {

@@ -2,12 +2,13 @@
 
 mod carriers;
 
-use crate::recorded::{Arrival, Hear, as_it_is, check_each, late_by_chance};
+use crate::recorded::{Arrival, Hear, as_it_is, check_each, kept_from, late_by_chance};
 use callbridge_call::Origin;
 use callbridge_formats::Format;
 use callbridge_testbed::cel_rows::COLUMNS;
 use carriers::{Message, ami, as_ami, as_amqp, as_csv, as_wazo, cel, set, value};
 use std::path::Path;
+use std::time::Duration;
 
 const CEL: Hear = Hear::Only(Origin::Cel);
 
@@ -50,6 +51,17 @@ fn a_broker_tells_what_happened_in_order_and_in_reverse() {
     check_each(Format::CelAmqp, read, CEL, as_it_is);
     check_each(Format::CelAmqp, read, CEL, late_by_chance);
     check_each(Format::CelAmqp, read, CEL, reversed);
+}
+
+#[test]
+fn what_a_broker_kept_is_told_as_it_was_however_late_it_comes() {
+    for (quarter, seconds) in [(1, 7), (2, 60), (3, 3600), (1, 60), (3, 7)] {
+        let kept = || kept_from(quarter, Duration::from_secs(seconds));
+        let wazo = |folder: &Path| as_wazo(&ami(folder));
+        check_each(Format::Wazo, wazo, Hear::Both, kept());
+        let cel = |folder: &Path| as_amqp(&cel(folder), "%Y-%m-%dT%H:%M:%S.%6f%z");
+        check_each(Format::CelAmqp, cel, CEL, kept());
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod filtered;
 mod gaps;
 mod hostile;
 mod journeys;
+mod late;
 mod metamorphic;
 mod moments;
 mod recordings;

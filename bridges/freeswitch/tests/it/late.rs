@@ -1,0 +1,111 @@
+//! Messages that a broker kept while callbridge was stopped, or the broker itself was away: each
+//! call is told as it was, however late.
+
+use crate::expected::{Recording, bodies, faults, recordings, settings};
+use crate::recordings::slack;
+use callbridge_call::{Assembler, Decoded, Direction, EventTime, FinishedCall, PbxEvent, Timing};
+use callbridge_freeswitch::{Decoder, DecoderSettings};
+use std::time::Duration;
+
+const KEPT: Timing = Timing {
+    kept: true,
+    order: None,
+};
+
+/// What happens to callbridge in the middle of the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Away {
+    /// The line is lost; our clock goes on.
+    Broker,
+    /// It is stopped, and started again with what it had stored.
+    Program,
+}
+
+/// The assembler as the spool kept it.
+fn restarted(mut assembler: Assembler) -> Assembler {
+    let mut next = Assembler::new(settings());
+    next.timing(KEPT);
+
+    for change in assembler.take_changes() {
+        if let Some(snapshot) = change.snapshot {
+            next.restore(change.key, &snapshot).expect("a snapshot");
+        }
+    }
+    next
+}
+
+/// The calls with customers, where what happened from the message `cut` on arrives `later`.
+fn finished(messages: &[Vec<u8>], cut: usize, later: Duration, away: Away) -> Vec<FinishedCall> {
+    let mut decoder = Decoder::new(DecoderSettings::default());
+    let mut assembler = Assembler::new(settings());
+    assembler.timing(KEPT);
+
+    let (mut now, mut back) = (EventTime::from_seconds(0), None);
+    let mut calls = Vec::new();
+    for (at, message) in messages.iter().enumerate() {
+        if at == cut {
+            let end = now.plus(later);
+            back = Some(end);
+            if away == Away::Program {
+                calls.append(&mut assembler.take_finished());
+                assembler = restarted(assembler);
+                decoder = Decoder::new(DecoderSettings::default());
+            }
+            while away == Away::Broker && now < end {
+                now = now.plus(Duration::from_millis(500));
+                assembler.tick(now);
+            }
+        }
+        let Decoded::Event { heard, .. } = decoder.decode(message) else {
+            continue;
+        };
+        if let PbxEvent::Channel(event) = &heard.told {
+            now = now.max(event.at.unwrap_or(now)).max(back.unwrap_or(now));
+        }
+        assembler.hear(&heard.told, now);
+        assembler.tick(now);
+    }
+    assembler.tick(now.plus(Duration::from_secs(2)));
+    assert_eq!(assembler.open_calls(), 0, "calls stay open");
+    calls.append(&mut assembler.take_finished());
+    calls.retain(|call| call.direction != Direction::Internal);
+    // What was given out as far as it was known is replaced by the whole call.
+    let whole = calls.iter().filter(|call| call.incomplete.is_none());
+    let whole: Vec<_> = whole.map(|call| call.linkedid.clone()).collect();
+    calls.retain(|call| call.incomplete.is_none() || !whole.contains(&call.linkedid));
+    calls.sort_by_key(|call| call.started);
+    calls
+}
+
+/// Each recording, cut at each quarter of its messages.
+fn all_are_told(away: Away, cuts: impl Fn(usize) -> Vec<usize>) {
+    let mut wrong = Vec::new();
+    let told = |recording: &Recording| bodies(&recording.read("amqp.jsonl"));
+    for recording in recordings() {
+        let messages = told(&recording);
+        for cut in cuts(messages.len()) {
+            for seconds in [7, 60, 3600] {
+                let calls = finished(&messages, cut, Duration::from_secs(seconds), away);
+                let faults = faults(&calls, &recording.expected(), slack(&recording));
+                let name = &recording.name;
+                let words = |it| format!("{name}, {seconds} s after message {cut}: {it}");
+                wrong.extend(faults.into_iter().map(words));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+fn quarters(messages: usize) -> Vec<usize> {
+    vec![messages / 4, messages / 2, messages * 3 / 4]
+}
+
+#[test]
+fn what_a_broker_kept_while_it_was_away_is_told_as_it_was() {
+    all_are_told(Away::Broker, quarters);
+}
+
+#[test]
+fn what_a_broker_kept_while_nobody_listened_is_told_as_it_was() {
+    all_are_told(Away::Program, quarters);
+}

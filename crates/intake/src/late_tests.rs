@@ -1,0 +1,77 @@
+//! What a broker kept arrives long after it happened.
+
+use super::{Intake, Memory, SourceSettings};
+use crate::tests::settings;
+use callbridge_call::EventTime;
+use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format};
+use callbridge_mapping::people::People;
+use callbridge_source::{Frame, SourceId};
+use callbridge_spool::Op;
+use std::time::Duration;
+
+const FRAMES: &str = include_str!("../../../tests/recordings/inbound_answered/amiws.jsonl");
+
+/// Reason, whether it was answered, duration and talk of the recording's call, where what happened
+/// in its later half arrives a minute late.
+fn journaled(forgets: bool) -> (Option<String>, bool, u32, u32) {
+    let source = SourceSettings {
+        shown: "amqp://broker/".to_owned(),
+        url: "of the source".to_owned(),
+        label: "the source".to_owned(),
+        pbx: "hq".to_owned(),
+        format: Format::AmiJson,
+        file: false,
+        forgets,
+        catch_up: false,
+    };
+    let intake = Intake::new(settings(), vec![source], Memory::default());
+    let mut intake = intake.expect("an intake");
+    let mut decoder = Decoder::new(Format::AmiJson, DecoderSettings::default());
+    let lines: Vec<&str> = FRAMES.lines().collect();
+    let mut arrived = EventTime::from_seconds(0);
+    for (seq, line) in (1..).zip(&lines) {
+        if let Decoded::Event { heard, .. } = decoder.decode(line.as_bytes())
+            && let callbridge_call::PbxEvent::Channel(event) = heard.told
+        {
+            arrived = arrived.max(event.at.expect("a time"));
+        }
+        if seq == lines.len() / 2 {
+            arrived = arrived.plus(Duration::from_secs(60));
+        }
+        let frame = Frame {
+            seq: u64::try_from(seq).expect("few"),
+            arrived,
+            bytes: line.as_bytes().to_vec().into(),
+            position: None,
+            publisher: None,
+        };
+        let taken = intake.frame(SourceId(0), &frame, &mut |_, _| None);
+        taken.expect("taken");
+    }
+    let end = arrived.plus(Duration::from_secs(2));
+    intake.tick(end);
+    let ops = intake.take(&People::default(), end).ops;
+    let mut finished = ops.into_iter().filter_map(|op| match op {
+        Op::Finish(finished) => Some(finished.judged),
+        _ => None,
+    });
+    let judged = finished.next().expect("a call");
+    let record = judged.record;
+    let reason = judged.reason.map(|reason| reason.word().to_owned());
+    (
+        reason,
+        record.answered,
+        record.duration_sec,
+        record.talk_time_sec,
+    )
+}
+
+#[test]
+fn a_late_message_of_a_source_that_keeps_counts_by_its_own_time() {
+    let (reason, answered, duration, talk) = journaled(false);
+    assert_eq!((reason, answered), (None, true));
+    assert!(duration < 20 && talk < 20, "{talk} of {duration}");
+    // Of a line that forgets, arrival tells of a clock that was set.
+    let (reason, ..) = journaled(true);
+    assert_eq!(reason.as_deref(), Some("incomplete"));
+}
