@@ -7,6 +7,7 @@ use crate::expected::Expected;
 use crate::program::Program;
 use crate::recordings::{self, Recording};
 use crate::wait::until;
+use callbridge_sandbox::faults::{Action, Rule};
 use callbridge_sandbox::{Endpoint, Server};
 use std::time::Duration;
 
@@ -57,8 +58,13 @@ async fn kill(stage: &Stage, program: Program) {
 
 /// Pairs that were given.
 fn pairs(crm: &Server) -> u64 {
+    answers(crm, 200)
+}
+
+/// Answers of the token endpoint with this status.
+fn answers(crm: &Server, status: u16) -> u64 {
     crm.admin(|core, _| {
-        let token = |key: &(Endpoint, u16)| *key == (Endpoint::OauthToken, 200);
+        let token = |key: &(Endpoint, u16)| *key == (Endpoint::OauthToken, status);
         let counts = core.counts().iter().filter(|(key, _)| token(key));
         counts.map(|(_, count)| *count).sum()
     })
@@ -140,4 +146,49 @@ async fn two_hundred_calls_with_tokens_of_twenty_seconds_when_asked_for() {
     };
     let stage = Stage::at_full_rate(size.life).await;
     journey(&stage, &size).await;
+}
+
+/// The token endpoint fails in every way that says nothing of the refresh token, longer than an
+/// access token lives: calls wait, and go out by themselves, without a new consent.
+#[tokio::test]
+async fn a_token_endpoint_that_fails_over_the_end_of_a_token_ends_no_connection() {
+    let stage = Stage::new(Duration::from_secs(3)).await;
+    stage.connected().await;
+    let all = calls(20);
+    let failing = [Action::Status(503), Action::Gateway(400), Action::Cut];
+    let rules = failing.map(|action| Rule::next(Endpoint::OauthToken, 1, action));
+    stage.crm.admin(|core, _| core.set_faults(rules.into()));
+    let before = pairs(&stage.crm);
+    let (first, later) = all.split_at(10);
+    let tell = |part: &[Recording]| {
+        part.iter()
+            .for_each(|call| stage.place.append("recorded", &call.ami));
+    };
+    tell(first);
+    let mut program = stage.place.start(&stage.flags(&[]), &[]);
+    let waits = |it: &callbridge_model::Status| {
+        let pause = it.pause.as_ref();
+        pause.is_some_and(|it| it.reason == "outage" && it.cure.contains("tried again by itself"))
+    };
+    program.until("the end of the token", waits).await;
+    tell(later);
+    let status = program.settled(all.len() as u64).await;
+    assert_eq!((status.books.journaled, status.pause), (20, None));
+    assert!(pairs(&stage.crm) > before);
+    assert_eq!((answers(&stage.crm, 503), answers(&stage.crm, 400)), (1, 1));
+    program.terminate().await;
+    let wrong = crm::conduct(&stage.crm, |_| false);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A code is exchanged again where no answer speaks of it.
+#[tokio::test]
+async fn a_code_is_exchanged_though_a_gateway_answers_first() {
+    let stage = Stage::new(Duration::from_secs(3600)).await;
+    let failing = [Action::Gateway(401), Action::Status(503)];
+    let rules = failing.map(|action| Rule::next(Endpoint::OauthToken, 1, action));
+    stage.crm.admin(|core, _| core.set_faults(rules.into()));
+    stage.connected().await;
+    assert_eq!(pairs(&stage.crm), 1);
+    stage.judge();
 }

@@ -23,6 +23,7 @@ mod single_calls;
 mod stream;
 mod strikes;
 mod table;
+mod tokens;
 mod trouble;
 mod way;
 mod weather;

@@ -234,8 +234,8 @@ impl LeadSet<'_> {
             ProxyReply::Answer(answer, token) => Ok((answer, token)),
             ProxyReply::Paused { reason, cure } => {
                 let code = match reason.as_str() {
-                    "token_missing" | "token_refused" | "reconnect" | "wrong_company"
-                    | "no_grant" => 77,
+                    "token_missing" | "token_refused" | "reconnect" | "client_refused"
+                    | "wrong_company" | "no_grant" => 77,
                     _ => 69,
                 };
                 let words = format!("the daemon is paused: {}: {cure}", reason.replace('_', " "));

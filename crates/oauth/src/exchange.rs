@@ -93,7 +93,8 @@ pub enum TokenReply {
     Refused(String),
     /// 401: client_id or client_secret are not known.
     WrongClient(String),
-    /// It may have been done, and its answer is lost: 5xx, no answer in time, a broken one.
+    /// It may have been done, and its answer is lost: 5xx, no answer in time, a broken one, a
+    /// gateway's.
     Unsure(String),
     /// Nothing was sent: no connection was made.
     NotSent(String),
@@ -153,12 +154,15 @@ fn own(why: &str) -> String {
     why.replace("--crm-url", "--auth-url")
 }
 
-/// Reads an answer: any status, any bytes. The status decides (§7.6).
+/// Reads an answer: any status, any bytes. The status decides (§7.6), but a 400 or 401 without the
+/// envelope is a gateway's, which knows nothing of codes, tokens and clients (§7.1).
 pub fn read(ask: &Ask, status: u16, body: &[u8]) -> TokenReply {
     let object = match serde_json::from_slice(body) {
         Ok(Value::Object(object)) => Some(object),
         Ok(_) | Err(_) => None,
     };
+    let accept = object.as_ref().and_then(|object| object.get("accept"));
+    let own = accept.is_some_and(Value::is_boolean);
     let said = object.as_ref().map(said).unwrap_or_default();
     let told = || match said.is_empty() {
         true => status.to_string(),
@@ -175,8 +179,9 @@ pub fn read(ask: &Ask, status: u16, body: &[u8]) -> TokenReply {
                 TokenReply::Unsure(format!("{status} with a body that is no JSON object"))
             }
         },
-        400 => TokenReply::Refused(told()),
-        401 => TokenReply::WrongClient(told()),
+        400 if own => TokenReply::Refused(told()),
+        401 if own => TokenReply::WrongClient(told()),
+        400 | 401 => TokenReply::Unsure(format!("{}, and not by the CRM", told())),
         408 => TokenReply::Unsure(told()),
         425 | 429 => TokenReply::TooMany,
         300..=499 => TokenReply::Elsewhere(told()),
@@ -319,8 +324,13 @@ mod tests {
             assert_eq!(came(status, &words).word(), word, "{status}");
         }
         assert!(matches!(came(400, &words), TokenReply::Refused(it) if it == "400: Yaroqsiz"));
-        let rfc = json!({"error": "invalid_grant"});
-        assert!(matches!(came(400, &rfc), TokenReply::Refused(it) if it == "400: invalid_grant"));
+        for (status, page) in [
+            (400, "<html>400</html>"),
+            (401, "{\"message\": \"Denied\"}"),
+        ] {
+            let gateway = read(&refresh(), status, page.as_bytes());
+            assert_eq!(gateway.word(), "unsure", "{status} {page}");
+        }
         let revoke = Ask::Revoke(Secret::from("x"));
         assert!(matches!(read(&revoke, 200, b""), TokenReply::Revoked));
     }

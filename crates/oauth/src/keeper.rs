@@ -16,7 +16,7 @@ use callbridge_model::clock;
 use callbridge_model::clock::Now;
 use callbridge_model::status::Requests;
 use callbridge_sender::status::SenderStatus;
-use callbridge_sender::token_update::{RECONNECT, TokenUpdate, Trouble};
+use callbridge_sender::token_update::{CLIENT_REFUSED, RECONNECT, TokenUpdate, Trouble};
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -220,6 +220,10 @@ impl Work {
             let command = connection.command(&self.keeper.dir);
             return trouble(RECONNECT, format!("{why}; run: {command}"));
         }
+        if self.core.is_client_refused() {
+            let why = failed.unwrap_or_default();
+            return trouble(CLIENT_REFUSED, format!("{why}; it is tried once an hour"));
+        }
         let why = failed.or_else(|| self.unread.clone())?;
         trouble("outage", format!("{why}; it is tried again by itself"))
     }
@@ -269,7 +273,9 @@ impl Work {
             // as it was: an earlier one may still have happened
             stored.refresh_began = before;
         }
-        Ok(self.came(&lock, stored, came, sent).await)
+        Ok(self
+            .came(&lock, stored, came, (sent, before.is_some()))
+            .await)
     }
 
     fn exchange(&self, connection: &Connection) -> Result<Exchange, String> {
@@ -284,13 +290,14 @@ impl Work {
         }))
     }
 
-    /// Stores what the answer says, and says what it means.
+    /// Stores what the answer says, and says what it means; `lost`: that to an earlier refresh of
+    /// this pair is not known.
     async fn came(
         &mut self,
         lock: &Lock,
         mut stored: Connection,
         came: TokenReply,
-        sent: EventTime,
+        (sent, lost): (EventTime, bool),
     ) -> RefreshOutcome {
         let failed = |words: String| Some(RefreshFailure(words));
         let (ended, words) = match came {
@@ -304,9 +311,13 @@ impl Work {
                 return RefreshOutcome::Rotated(facts(self.connection.insert(next)));
             }
             TokenReply::Refused(why) => {
+                let lost = match lost {
+                    true => ", or the answer to an earlier refresh was lost",
+                    false => "",
+                };
                 let words = format!(
                     "the refresh token is refused ({why}): the company has disconnected the \
-                     application, or it lay unused for 30 days"
+                     application, or it lay unused for 30 days{lost}"
                 );
                 stored.over = Some(words.clone());
                 stored.refresh_began = None;
@@ -314,12 +325,12 @@ impl Work {
             }
             TokenReply::WrongClient(why) => {
                 stored.refresh_began = None;
-                let words = wrong_client(&stored.client.id, &why, self.core.is_refused());
+                let words = wrong_client(&stored.client.id, &why);
                 (RefreshOutcome::WrongClient, words)
             }
             TokenReply::Unsure(why) => {
                 // may have happened: what is stored says so
-                self.failure = failed(format!("the answer to a refresh was lost ({why})"));
+                self.failure = failed(format!("a refresh of the token was not answered ({why})"));
                 return RefreshOutcome::Unsure;
             }
             TokenReply::NotSent(why) => (
@@ -378,20 +389,14 @@ impl Work {
     }
 }
 
-/// 401 of the OAuth endpoint. §3.1: all requests of a blocked company are answered so.
-fn wrong_client(id: &str, why: &str, token_refused: bool) -> String {
-    let wrong = format!(
-        "client id {id} or its secret are refused ({why}): get the right secret from the \
-         application's management in the CRM"
-    );
-    match token_refused {
-        false => wrong,
-        true => format!(
-            "the CRM refuses the access token, too: if the company is blocked (its licence has \
-             ended), have that mended in the CRM, the token is tried once a minute and all goes on \
-             by itself; else {wrong}"
-        ),
-    }
+/// 401 of the OAuth endpoint. §3.1: all requests of a blocked company are answered so, too.
+fn wrong_client(id: &str, why: &str) -> String {
+    format!(
+        "the CRM refuses to refresh the token ({why}): the company is blocked (its licence has \
+         ended), or client id {id} or its secret are wrong. Have the company unblocked in the \
+         CRM, or get the right secret from the application's management and run `callbridge \
+         connect`"
+    )
 }
 
 /// What the core has to know.

@@ -4,19 +4,23 @@
 //! ```text
 //!            5 min before the end, or half of a short life; 401
 //! Waiting ────────────────────────────────────────────────────▶ UnderWay ── a new pair ──▶ Waiting
-//!    ▲  nothing was sent, too early, not the service: later         │
+//!    ▲  nothing was sent, too early, not the service, or it may     │
+//!    │  have happened: later, every five minutes at the latest      │
 //!    ├──────────────────────────────────────────────────────────────┤
-//!    │  it may have happened, for the first time: once more         │
-//!    ├──────────────────────────────────────────────────────────────┤
-//!    │  an hour later, for a client that is not known, or once
-//!    │  a token that was refused with it is good again              ▼ 400; 401; unsure again
-//!    └──────────────────────────────────────────────────────────── Over: consent anew
+//!    │  an hour later, or once a token that                         │
+//!    │  was refused with it is good again                       401 │
+//!    └────────────────────────────────────────────── ClientRefused ◀┤
+//!                                                                   ▼ 400
+//!                                                       Over: consent anew
 //! ```
-//! The access token stays in use until its own end, whatever becomes of refreshing.
+//! The access token stays in use until its own end, whatever becomes of refreshing. Only the
+//! service's own 400 ends a connection (§5.6.6): any other failure says nothing of the refresh
+//! token, which lives for 30 days.
 
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::TokenFingerprint;
 use callbridge_model::clock::Now;
+use callbridge_sender::schedule::Jitter;
 use std::time::Duration;
 
 /// So long before its end a token is refreshed (§5.6.6).
@@ -25,12 +29,15 @@ const EARLY: Duration = Duration::from_secs(300);
 const BY_401: Duration = Duration::from_secs(60);
 /// At most so long.
 const BY_401_MAX: Duration = Duration::from_secs(900);
-/// A lost answer is asked for again after half of what is left, and no sooner than this.
-const ONCE_MORE: Duration = Duration::from_secs(2);
+/// Seconds after the first tries that failed or were too many (§7.7: 3 to 5 attempts), and no
+/// sooner than half of what is left of the token.
+const TRIES: [u64; 4] = [2, 8, 20, 60];
+/// Added to each of these waits, by chance (§7.7).
+const JITTER_MAX: Duration = Duration::from_millis(500);
+/// After more of them.
+const RARELY: Duration = Duration::from_secs(300);
 /// Where no connection can be made: 2, 4, 8 … s, and at most this.
 const MISS_MAX: Duration = Duration::from_secs(60);
-/// After a 429, or where something else answers.
-const LATER: Duration = Duration::from_secs(60);
 /// A client that is not known may be known again: a company that was blocked and pays.
 const CLIENT_AGAIN: Duration = Duration::from_secs(3_600);
 
@@ -104,9 +111,10 @@ enum Phase {
         /// What to go back to where nothing was sent.
         before: Option<Duration>,
     },
-    Over {
-        again: Option<Duration>,
+    ClientRefused {
+        again: Duration,
     },
+    Over,
 }
 
 #[derive(Clone, Debug)]
@@ -122,8 +130,10 @@ struct Held {
     by_401: Option<Duration>,
     /// Such refreshes since a token was found good.
     futile: u32,
-    /// Refreshes of this pair that may have happened.
-    unsure: u32,
+    /// A refresh of this pair may have happened.
+    unsure: bool,
+    /// Tries in a row that were answered with nothing.
+    failures: u32,
     /// Tries in a row that sent nothing.
     misses: u32,
     /// No try before, since boot.
@@ -146,9 +156,9 @@ impl Refresher {
         let mut held = held(now, facts);
         held.by_401 = by_401;
         held.futile = u32::from(by_401.is_some());
-        held.unsure = u32::from(facts.began);
+        held.unsure = facts.began;
         if facts.over {
-            held.phase = Phase::Over { again: None };
+            held.phase = Phase::Over;
         }
         self.held = Some(held);
     }
@@ -170,7 +180,7 @@ impl Refresher {
             return false;
         }
         held.futile = 0;
-        let again = before && matches!(held.phase, Phase::Over { again: Some(_) });
+        let again = before && matches!(held.phase, Phase::ClientRefused { .. });
         if again {
             held.phase = Phase::Waiting;
         }
@@ -183,9 +193,8 @@ impl Refresher {
             return Next::Idle;
         };
         let at = match held.phase {
-            Phase::UnderWay { .. } => return Next::Idle,
-            Phase::Over { again: None } => return Next::Idle,
-            Phase::Over { again: Some(at) } => at,
+            Phase::UnderWay { .. } | Phase::Over => return Next::Idle,
+            Phase::ClientRefused { again } => again,
             Phase::Waiting => held.next(now),
         };
         if now.boot >= at {
@@ -237,18 +246,14 @@ impl Refresher {
                     ..self::held(now, &facts)
                 };
             }
-            RefreshOutcome::Refused => held.phase = Phase::Over { again: None },
+            RefreshOutcome::Refused => held.phase = Phase::Over,
             RefreshOutcome::WrongClient => {
-                let again = Some(now.boot + CLIENT_AGAIN);
-                held.phase = Phase::Over { again };
+                let again = now.boot + CLIENT_AGAIN;
+                held.phase = Phase::ClientRefused { again };
             }
-            RefreshOutcome::Unsure if held.unsure > 0 => held.phase = Phase::Over { again: None },
             RefreshOutcome::Unsure => {
-                held.unsure = 1;
-                held.misses = 0;
-                let left = held.end.boot.saturating_sub(now.boot);
-                let left = if held.refused { Duration::ZERO } else { left };
-                held.not_before = now.boot + (left / 2).max(ONCE_MORE);
+                held.unsure = true;
+                held.failed(now);
             }
             RefreshOutcome::NotSent => {
                 held.by_401 = before;
@@ -257,7 +262,7 @@ impl Refresher {
             }
             RefreshOutcome::NotDone => {
                 held.by_401 = before;
-                held.not_before = now.boot + LATER;
+                held.failed(now);
             }
         }
     }
@@ -267,8 +272,7 @@ impl Refresher {
     /// the sender finds out when that is over.
     pub fn is_usable(&self, now: Now) -> bool {
         self.held.as_ref().is_some_and(|held| {
-            let over = matches!(held.phase, Phase::Over { again: None });
-            !held.end.reached(now) && (!over || !held.refused)
+            !held.end.reached(now) && (held.phase != Phase::Over || !held.refused)
         })
     }
 
@@ -296,14 +300,20 @@ impl Refresher {
     /// Consent has to be given anew.
     pub fn is_over(&self) -> bool {
         let held = self.held.as_ref();
-        held.is_some_and(|held| matches!(held.phase, Phase::Over { .. }))
+        held.is_some_and(|held| held.phase == Phase::Over)
+    }
+
+    /// The service does not take the client's word, and is asked once an hour.
+    pub fn is_client_refused(&self) -> bool {
+        let held = self.held.as_ref();
+        held.is_some_and(|held| matches!(held.phase, Phase::ClientRefused { .. }))
     }
 }
 
 impl Held {
     /// When the next refresh is due, since boot.
     fn next(&self, now: Now) -> Duration {
-        if self.unsure > 0 && self.not_before > Duration::ZERO {
+        if self.unsure && self.not_before > Duration::ZERO {
             return self.not_before;
         }
         let regular = match self.due.reached(now) {
@@ -314,9 +324,26 @@ impl Held {
             Some(last) => last + self.pause_after_401(),
             None => now.boot,
         });
-        let began = (self.unsure > 0).then_some(now.boot);
+        let began = self.unsure.then_some(now.boot);
         let first = [Some(regular), asked, began].into_iter().flatten().min();
         first.unwrap_or(regular).max(self.not_before)
+    }
+
+    /// A try was answered with nothing: a few soon, the others rarely.
+    fn failed(&mut self, now: Now) {
+        let pause = TRIES.get(self.failures as usize);
+        self.failures = self.failures.saturating_add(1);
+        self.misses = 0;
+        let left = self.end.boot.saturating_sub(now.boot);
+        let left = if self.refused { Duration::ZERO } else { left };
+        let pause = match pause {
+            Some(seconds) => Duration::from_secs(*seconds).max(left / 2),
+            None => RARELY,
+        };
+        // others that lost the same service do not come back in the same moment
+        let seed = u64::from_str_radix(self.access.as_str(), 16).unwrap_or_default();
+        let jitter = Jitter::new(seed.wrapping_add(u64::from(self.failures))).up_to(JITTER_MAX);
+        self.not_before = now.boot + pause.min(RARELY) + jitter;
     }
 
     fn pause_after_401(&self) -> Duration {
@@ -338,7 +365,8 @@ fn held(now: Now, facts: &Facts) -> Held {
         refused: false,
         by_401: None,
         futile: 0,
-        unsure: 0,
+        unsure: false,
+        failures: 0,
         misses: 0,
         not_before: Duration::ZERO,
     }

@@ -32,6 +32,14 @@ fn holding(life: i64) -> Refresher {
     core
 }
 
+/// Whole seconds until the next try: what chance adds is below one.
+fn wait(core: &Refresher, now: u32) -> u64 {
+    match core.next(at(now)) {
+        Next::At(then) => then.saturating_sub(at(now).boot).as_secs(),
+        other => panic!("{other:?}"),
+    }
+}
+
 fn refused(core: &mut Refresher, name: &str) {
     core.heard(&TokenFingerprint::of(name), false);
 }
@@ -142,43 +150,53 @@ fn a_refresh_token_that_is_refused_is_over_and_never_tried_again() {
     assert!(core.is_usable(at(30)), "connected anew");
 }
 
-#[test]
-fn a_lost_answer_is_asked_for_once_more_in_the_middle_of_what_is_left() {
-    let mut core = holding(3_600);
-    core.begin(at(3_300));
-    core.ended(at(3_330), RefreshOutcome::Unsure);
-    assert_eq!(core.next(at(3_330)), boot(3_330 + 135));
-    core.begin(at(3_465));
-    core.ended(at(3_466), RefreshOutcome::Unsure);
-    assert!(core.is_over());
-    assert_eq!(core.next(at(9_999)), Next::Idle);
-    assert!(core.is_usable(at(3_599)));
+/// Answers nothing to every try from `now` on; the waits between them.
+fn unanswered(core: &mut Refresher, mut now: u32, tries: u32) -> Vec<u64> {
+    let one = |_| {
+        assert_eq!(core.next(at(now)), Next::Refresh);
+        core.begin(at(now));
+        core.ended(at(now), RefreshOutcome::Unsure);
+        let wait = wait(core, now);
+        now += u32::try_from(wait).expect("small") + 1;
+        wait
+    };
+    (0..tries).map(one).collect()
 }
 
 #[test]
-fn a_lost_answer_for_a_token_that_is_refused_is_asked_for_again_soon() {
+fn a_lost_answer_is_asked_for_in_the_middle_of_what_is_left_and_then_every_five_minutes() {
+    let mut core = holding(3_600);
+    let waits = unanswered(&mut core, 3_300, 7);
+    assert_eq!(waits, [150, 74, 37, 60, 300, 300, 300]);
+    assert!(!core.is_over(), "only a 400 is the end");
+    core.begin(at(9_999));
+    core.ended(at(9_999), RefreshOutcome::Rotated(facts("b", 9_999, 3_600)));
+    assert_eq!(core.next(at(9_999)), boot(9_999 + 3_300));
+    assert!(core.is_usable(at(9_999)));
+}
+
+#[test]
+fn a_lost_answer_for_a_token_that_is_refused_or_has_ended_is_asked_for_again_soon() {
     let mut core = holding(3_600);
     refused(&mut core, "a");
-    core.begin(at(5));
-    core.ended(at(6), RefreshOutcome::Unsure);
-    assert_eq!(core.next(at(6)), boot(8));
+    assert_eq!(unanswered(&mut core, 5, 5), [2, 8, 20, 60, 300]);
+    assert_eq!(unanswered(&mut holding(20), 20, 5), [2, 8, 20, 60, 300]);
 }
 
 #[test]
 fn a_kill_in_the_middle_of_a_refresh_is_followed_by_one_more_at_once() {
     let mut core = Refresher::default();
     let began = true;
-    core.adopt(
-        at(0),
-        &Facts {
-            began,
-            ..facts("a", 0, 3_600)
-        },
-    );
+    let facts = Facts {
+        began,
+        ..facts("a", 0, 3_600)
+    };
+    core.adopt(at(0), &facts);
     assert_eq!(core.next(at(0)), Next::Refresh);
     core.begin(at(0));
     core.ended(at(1), RefreshOutcome::Unsure);
-    assert!(core.is_over());
+    assert!(!core.is_over());
+    assert!(wait(&core, 1) <= 300);
 }
 
 #[test]
@@ -192,22 +210,34 @@ fn where_nothing_was_sent_it_is_tried_on_with_growing_pauses() {
         assert_eq!(core.next(at(now)), boot(now + pause));
         now += pause;
     }
-    core.begin(at(now));
-    core.ended(at(now), RefreshOutcome::NotDone);
-    assert_eq!(core.next(at(now)), boot(now + 60));
+    for pause in [2, 8, 20, 60, 300, 300] {
+        assert_eq!(core.next(at(now)), Next::Refresh);
+        core.begin(at(now));
+        core.ended(at(now), RefreshOutcome::NotDone);
+        assert_eq!(wait(&core, now), pause, "too many, or nobody's endpoint");
+        now += u32::try_from(pause).expect("small") + 1;
+    }
     assert!(!core.is_over());
 }
 
 #[test]
 fn a_client_that_is_not_known_is_tried_once_an_hour() {
     let mut core = holding(20);
-    core.begin(at(10));
-    core.ended(at(10), RefreshOutcome::WrongClient);
-    assert!(core.is_over());
-    assert_eq!(core.next(at(10)), boot(3_610));
-    core.begin(at(3_610));
-    core.ended(at(3_610), RefreshOutcome::Rotated(facts("b", 3_610, 20)));
-    assert!(!core.is_over() && core.is_usable(at(3_611)));
+    for hour in 0..3 {
+        let now = 10 + 3_600 * hour;
+        assert_eq!(core.next(at(now)), Next::Refresh);
+        core.begin(at(now));
+        core.ended(at(now), RefreshOutcome::WrongClient);
+        assert!(core.is_client_refused() && !core.is_over());
+        assert_eq!(core.next(at(now)), boot(now + 3_600));
+    }
+    let now = 10 + 3_600 * 3;
+    core.begin(at(now));
+    core.ended(
+        at(now),
+        RefreshOutcome::Rotated(facts("b", i64::from(now), 20)),
+    );
+    assert!(!core.is_client_refused() && core.is_usable(at(now)));
 }
 
 #[test]
@@ -216,11 +246,12 @@ fn the_token_of_a_blocked_company_stays_in_use_and_is_refreshed_again_once_it_is
     refused(&mut core, "a");
     core.begin(at(10));
     core.ended(at(10), RefreshOutcome::WrongClient);
-    assert!(core.is_over() && core.is_usable(at(11)), "it is asked with");
+    assert!(core.is_client_refused());
+    assert!(core.is_usable(at(11)), "it is asked with");
     refused(&mut core, "a");
     assert_eq!(core.next(at(70)), boot(3_610));
     assert!(core.heard(&TokenFingerprint::of("a"), true));
-    assert!(!core.is_over() && core.is_usable(at(90)));
+    assert!(!core.is_client_refused() && core.is_usable(at(90)));
     assert_eq!(core.next(at(90)), boot(3_300), "in its own time");
     assert!(!core.heard(&TokenFingerprint::of("a"), true), "told once");
 }
@@ -231,7 +262,7 @@ fn a_client_that_is_refused_while_its_token_is_good_is_not_asked_for_again_at_on
     core.begin(at(10));
     core.ended(at(10), RefreshOutcome::WrongClient);
     assert!(!core.heard(&TokenFingerprint::of("a"), true));
-    assert!(core.is_over());
+    assert!(core.is_client_refused());
     assert_eq!(core.next(at(12)), boot(3_610));
 }
 
@@ -260,7 +291,7 @@ proptest! {
         let mut core = Refresher::default();
         core.adopt(at(0), &facts("0", 0, life));
         let (mut now, mut under_way, mut last, mut name) = (0u32, false, None::<u32>, 0u32);
-        let mut unsure = 0;
+        let (mut unsure, mut tried) = (0, None::<u32>);
         for event in events {
             match event {
                 Event::Pass(seconds) => now += seconds,
@@ -272,7 +303,7 @@ proptest! {
                     under_way = false;
                     let ended = match how {
                         0 => {
-                            (name, unsure) = (name + 1, 0);
+                            (name, unsure, tried) = (name + 1, 0, None);
                             RefreshOutcome::Rotated(facts(&format!("{name}"), i64::from(now), life))
                         }
                         1 => RefreshOutcome::Refused,
@@ -294,7 +325,10 @@ proptest! {
             }
             if core.next(at(now)) == Next::Refresh {
                 prop_assert!(!under_way);
-                prop_assert!(unsure < 2, "a pair is tried once more, and no third time");
+                let since = tried.map(|tried| now - tried);
+                let rarely = unsure < 5 || since.is_none_or(|since| since >= 300);
+                prop_assert!(rarely, "the {unsure}. time after {since:?} s");
+                tried = Some(now);
                 under_way = true;
                 if core.begin(at(now)) && unsure == 0 {
                     prop_assert!(last.is_none_or(|last| now - last >= 60));

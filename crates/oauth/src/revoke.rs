@@ -111,7 +111,8 @@ mod tests {
     #[tokio::test]
     async fn every_token_is_revoked_and_one_that_cannot_be_is_named() {
         let yes = || Reply::Say(200, "{}".to_owned());
-        let host = Scripted::start(vec![yes(), Reply::Say(401, "{}".to_owned()), yes()]).await;
+        let no = Reply::Say(401, "{\"accept\": false}".to_owned());
+        let host = Scripted::start(vec![yes(), no, yes()]).await;
         let connection = at(&host);
         let exchange = way(&connection).expect("an address");
         let left = all(&exchange, &connection).await;

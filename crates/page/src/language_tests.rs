@@ -29,6 +29,7 @@ fn families() -> BTreeSet<String> {
                 "no_grant",
                 "unknown",
                 "reconnect",
+                "client_refused",
             ],
         ),
         (

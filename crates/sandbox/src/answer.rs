@@ -124,7 +124,9 @@ impl Sandbox {
             .answered(endpoint, request, now, response, own);
         let at_once = response.delivery == Delivery::Now;
         match (request.method.as_str(), response.status) {
-            ("POST", 400 | 409) if at_once => self.client.rules.refused(endpoint, request),
+            ("POST", 400 | 409) if at_once => {
+                self.client.rules.refused(endpoint, request, response);
+            }
             // A missing record is not to be asked for again at once; 500 says it of some (§7.4).
             ("GET" | "DELETE", 409 | 500) if at_once && own => {
                 if let Some(after) = self.client.rules.missing(request, now) {

@@ -103,8 +103,11 @@ impl ClientRules {
         self.bodies.contains(&(endpoint, fingerprint(request)))
     }
 
-    /// Notes a request refused with 400 or 409.
-    pub fn refused(&mut self, endpoint: Endpoint, request: &Request) {
+    /// Notes a request refused with 400 or 409; not by a gateway, which says nothing of it.
+    pub fn refused(&mut self, endpoint: Endpoint, request: &Request, response: &Response) {
+        if !response.is_json() {
+            return;
+        }
         if self.bodies.len() >= REMEMBERED_MAX {
             self.bodies.pop_first();
         }

@@ -143,6 +143,11 @@ pub struct Response {
 }
 
 impl Response {
+    /// It is the service's own, and no page.
+    pub fn is_json(&self) -> bool {
+        self.content_type == "application/json"
+    }
+
     /// A JSON answer that leaves at once.
     pub fn json(status: u16, body: &Value) -> Self {
         Self {

@@ -41,7 +41,8 @@ pub struct TokenUpdate {
 /// Why no new token can be had.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
-    /// The pause it makes once there is no token: `reconnect`, `outage`, `token_missing`.
+    /// The pause it makes once there is no token: `reconnect`, `client_refused`, `outage`,
+    /// `token_missing`.
     pub reason: &'static str,
     /// What is wrong, and what mends it.
     pub cure: String,
@@ -49,14 +50,24 @@ pub struct Trouble {
 
 /// Consent has to be given anew.
 pub const RECONNECT: &str = "reconnect";
+/// The service refuses the client, and so every refresh: its secret is wrong, or the company is
+/// blocked.
+pub const CLIENT_REFUSED: &str = "client_refused";
+
+impl Trouble {
+    /// Nothing but a person mends it, so that it shows before the last token ends.
+    fn is_of_people(&self) -> bool {
+        matches!(self.reason, RECONNECT | CLIENT_REFUSED)
+    }
+}
 
 impl TokenUpdate {
     /// What the keeper knows better than the sender. A connection that is over shows as soon as
     /// that is known, though its last token may be good for a while.
     pub fn adorn(&self, status: &mut SenderStatus) {
         let trouble = self.trouble.as_ref();
-        if trouble.is_some_and(|it| it.reason == RECONNECT) {
-            status.token.state = RECONNECT.to_owned();
+        if let Some(trouble) = trouble.filter(|it| it.is_of_people()) {
+            status.token.state = trouble.reason.to_owned();
         }
         let Some(pause) = &mut status.pause else {
             return;
@@ -64,7 +75,7 @@ impl TokenUpdate {
         let missing = pause.reason == status::word(PauseCause::TokenMissing);
         let refused = pause.reason == status::word(PauseCause::Halt(Halt::TokenRefused));
         match trouble {
-            Some(trouble) if missing || (refused && trouble.reason == RECONNECT) => {
+            Some(trouble) if missing || (refused && trouble.is_of_people()) => {
                 *pause = Pause {
                     reason: trouble.reason.to_owned(),
                     cure: trouble.cure.clone(),
@@ -119,6 +130,26 @@ mod tests {
         told.adorn(&mut status);
         assert_eq!(status.token.state, RECONNECT);
         assert_eq!(status.pause, None, "the last token may still be good");
+    }
+
+    #[test]
+    fn a_client_that_is_refused_is_named_before_the_last_token_ends() {
+        let told = TokenUpdate {
+            trouble: Some(Trouble {
+                reason: CLIENT_REFUSED,
+                cure: "blocked, or the secret".to_owned(),
+            }),
+            ..TokenUpdate::default()
+        };
+        let named = (
+            CLIENT_REFUSED.to_owned(),
+            "blocked, or the secret".to_owned(),
+        );
+        assert_eq!(shown(&told, PauseCause::TokenMissing), named);
+        assert_eq!(shown(&told, PauseCause::Halt(Halt::TokenRefused)), named);
+        let mut status = SenderStatus::default();
+        told.adorn(&mut status);
+        assert_eq!(status.token.state, CLIENT_REFUSED);
     }
 
     #[test]

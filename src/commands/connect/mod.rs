@@ -43,6 +43,7 @@ use callbridge_oauth::scope;
 use callbridge_oauth::shown_once::ShownOnce;
 use callbridge_oauth::store;
 use callbridge_oauth::store::Lock;
+use callbridge_sender::schedule::Jitter;
 use std::convert::Infallible;
 use std::path::Path;
 use std::time::Duration;
@@ -50,10 +51,13 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-/// Between two tries to exchange a code that brought no answer.
-const AGAIN: Duration = Duration::from_secs(2);
-/// Tries where no connection is made.
-const TRIES_MAX: u32 = 4;
+/// Seconds between the tries to exchange a code (§7.7: 3 to 5 attempts), well within the ten
+/// minutes that it lives, though each try may take half a minute to fail.
+const TRIES: [u64; 4] = [2, 8, 20, 60];
+/// Added to each of them, by chance.
+const JITTER_MAX: Duration = Duration::from_millis(500);
+/// Between two tries to store what was given.
+const STORE_AGAIN: Duration = Duration::from_secs(2);
 /// Tries to store what was given.
 const STORE_TRIES_MAX: u32 = 30;
 
@@ -264,11 +268,12 @@ async fn paste(
     std::future::pending().await
 }
 
-/// The first pair. A code is used up by the first exchange that succeeds (§5.6.3): where an answer
-/// is lost it is tried once more, and where nothing was sent a few times.
+/// The first pair. A code is used up by the first exchange that succeeds (§5.6.3): where none is
+/// known to have, it is tried a few times.
 async fn exchanged(connect: &Connect, client: &Client, code: Secret) -> Result<Pair, Failure> {
     let (exchange, ask) = (connect.auth(), Ask::Code(code));
-    let (mut unsure, mut missed) = (0, 0);
+    let mut jitter = Jitter::new(u64::from(std::process::id()));
+    let mut tries = TRIES.iter();
     loop {
         let words = match exchange.ask(&ask, client).await {
             TokenReply::Pair(pair) => return Ok(*pair),
@@ -288,27 +293,18 @@ async fn exchanged(connect: &Connect, client: &Client, code: Secret) -> Result<P
                 let words = format!("no OAuth endpoint answers at --auth-url ({why})");
                 return Err(Failure::new(Code::Configuration, words));
             }
-            TokenReply::Unsure(why) => {
-                unsure += 1;
-                why
-            }
-            TokenReply::NotSent(why) => {
-                missed += 1;
-                why
-            }
-            TokenReply::TooMany | TokenReply::Revoked => {
-                missed += 1;
-                "429: too many requests".to_owned()
-            }
+            TokenReply::Unsure(why) | TokenReply::NotSent(why) => why,
+            TokenReply::TooMany | TokenReply::Revoked => "429: too many requests".to_owned(),
         };
-        if unsure > 1 || missed >= TRIES_MAX {
+        let Some(seconds) = tries.next() else {
             let words = format!("the code could not be exchanged ({words}); run connect again");
             return Err(Failure::new(Code::Unreachable, words));
-        }
+        };
         say(&format!(
-            "the code could not be exchanged ({words}); trying again"
+            "the code could not be exchanged ({words}); trying again in {seconds} s"
         ));
-        tokio::time::sleep(AGAIN).await;
+        let wait = Duration::from_secs(*seconds) + jitter.up_to(JITTER_MAX);
+        tokio::time::sleep(wait).await;
     }
 }
 
@@ -370,7 +366,7 @@ async fn insist(lock: &Lock, new: &Connection) -> Result<(), Failure> {
             Ok(()) => return Ok(()),
             Err(error) => say(&format!("{error}; trying again: make room")),
         }
-        tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(STORE_AGAIN).await;
     }
     lock.write(new).await.map_err(of_store)
 }

@@ -194,6 +194,11 @@ fn token(status: &Status, found: &mut Vec<Todo>) {
                 "the CRM's consent is over: calls go out while the last token lives",
                 status.command("connect"),
             ),
+            "client_refused" => (
+                "the CRM refuses to refresh the token (company blocked, or client secret wrong): \
+                 calls go out while the last token lives",
+                status.check(),
+            ),
             "missing" => ("there is no token", status.check()),
             "refused" => ("the CRM refuses the token", status.check()),
             "wrong_company" => ("the token is another company's", status.check()),

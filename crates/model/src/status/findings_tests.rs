@@ -344,6 +344,7 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
         (gap(600, 2 * DAY, false), &[]),
         (unmatched(), &[K::NoTrunk]),
         (token("reconnect"), &[K::Token]),
+        (token("client_refused"), &[K::Token]),
         (token("refused"), &[K::Token]),
         (token("unknown"), &[]),
         (ends_in("PAT", 13 * DAY), &[K::TokenEnds]),

@@ -418,10 +418,11 @@ pub struct Webhooks {
 }
 
 /// Every [`Pause::reason`] there is.
-pub const PAUSES: [&str; 13] = [
+pub const PAUSES: [&str; 14] = [
     "token_missing",
     "token_refused",
     "reconnect",
+    "client_refused",
     "wrong_company",
     "no_grant",
     "wrong_address",

@@ -41,7 +41,7 @@ pub(crate) fn oauth_endpoint(
         .rules
         .answered(endpoint, request, now, &response, own);
     if response.status == 400 && response.delivery == Delivery::Now {
-        sandbox.client.rules.refused(endpoint, request);
+        sandbox.client.rules.refused(endpoint, request, &response);
     }
     response
 }
