@@ -174,6 +174,43 @@ async fn a_gateway_s_404_deletes_no_lead_and_its_own_words_reach_no_letter_as_th
     program.terminate().await;
 }
 
+/// A call through a proxy whose first answers are pages of its own with this status.
+async fn through_a_proxy(status: u16) {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let page = Action::Gateway(status);
+    let endpoints = [
+        Endpoint::TokenInfo,
+        Endpoint::CallHistory,
+        Endpoint::Request,
+        Endpoint::Filter,
+    ];
+    let rules = endpoints.map(|endpoint| Rule::next(endpoint, 1, page));
+    crm.admin(|core, _| core.set_faults(rules.into()));
+    place.append("recorded", &recordings::one("inbound_answered").ami);
+    let mut program = start(&place, &crm, &[]);
+    let settled = program.settled(1).await;
+    assert_eq!(settled.books.journaled, 1, "{status}");
+    let log = program.log();
+    for word in ["token_refused", "no_grant", "token_shared"] {
+        assert!(!log.contains(word), "{status}: {log}");
+    }
+    program.terminate().await;
+}
+
+#[tokio::test]
+async fn a_proxy_s_pages_of_any_status_take_no_call_no_right_and_no_token() {
+    tokio::join!(
+        through_a_proxy(400),
+        through_a_proxy(401),
+        through_a_proxy(403),
+        through_a_proxy(406),
+        through_a_proxy(409),
+        through_a_proxy(413),
+        through_a_proxy(422),
+        through_a_proxy(429),
+    );
+}
+
 #[tokio::test]
 async fn what_the_crm_s_parser_says_of_a_body_stands_in_the_letter() {
     let (place, crm) = (Place::new(), crm::start().await);

@@ -159,7 +159,7 @@ const fn place(answer: &ApiResult) -> usize {
         Err(ApiError::NotFound { .. }) => 9,
         Err(ApiError::WrongAddress { .. }) => 10,
         Err(ApiError::Rejected { .. }) => 11,
-        Err(ApiError::TooMany) => 12,
+        Err(ApiError::TooMany { .. }) => 12,
         Err(ApiError::Server { .. }) => 13,
         Err(ApiError::Unreadable { .. }) => 14,
         Err(ApiError::TimedOut) => 15,

@@ -78,7 +78,7 @@ impl JournalAnswer {
                 asked: true,
             },
             ApiError::TokenRefused { .. }
-            | ApiError::TooMany
+            | ApiError::TooMany { .. }
             | ApiError::Server { .. }
             | ApiError::Unreadable { .. }
             | ApiError::TimedOut

@@ -89,9 +89,14 @@ pub enum ApiError {
         /// `errors[]` (§7.5), or null.
         errors: Value,
     },
-    /// 429: the limit is used up.
-    TooMany,
-    /// 5xx, or a 200 whose envelope says `accept: false`.
+    /// 429: too early.
+    TooMany {
+        /// In the service's own envelope (§7.2): the token's limit is used up. What stands in
+        /// between has limits of its own.
+        own: bool,
+    },
+    /// 5xx, a 200 whose envelope says `accept: false`, or a 4xx without an envelope: that is of
+    /// something in between, which knows nothing of tokens, grants and calls (§7.1).
     Server {
         /// The HTTP status.
         status: u16,
@@ -143,6 +148,14 @@ impl fmt::Display for ApiError {
                 message,
                 ..
             } => (format!("{status} with accept: false"), message.as_str()),
+            Self::Server {
+                status: status @ 400..=499,
+                message,
+                ..
+            } => (
+                format!("{status} of something in between"),
+                message.as_str(),
+            ),
             Self::TokenRefused { status, message }
             | Self::Rejected {
                 status, message, ..
@@ -153,7 +166,7 @@ impl fmt::Display for ApiError {
             Self::WrongAddress { status } => (status.to_string(), ""),
             Self::Forbidden { message } => ("403".to_owned(), message.as_str()),
             Self::NotFound { message, .. } => ("404".to_owned(), message.as_str()),
-            Self::TooMany => ("429".to_owned(), ""),
+            Self::TooMany { .. } => ("429".to_owned(), ""),
             Self::NotPermitted => (NotPermitted.to_string(), ""),
             Self::TimedOut => ("no answer in time".to_owned(), ""),
             Self::Unreadable { why } => (why.clone(), ""),
@@ -248,12 +261,17 @@ pub fn read(endpoint: Endpoint, status: u16, body: &[u8]) -> ApiResponse {
     };
     Err(match status {
         300..=399 | 405 | 415 => ApiError::WrongAddress { status },
+        404 => ApiError::NotFound { own, message },
+        408 => ApiError::TimedOut,
+        429 => ApiError::TooMany { own },
+        400..=499 if !own => ApiError::Server {
+            status,
+            own,
+            message,
+        },
         401 => ApiError::UNAUTHORIZED,
         406 => ApiError::TokenRefused { status, message },
         403 => ApiError::Forbidden { message },
-        404 => ApiError::NotFound { own, message },
-        408 => ApiError::TimedOut,
-        429 => ApiError::TooMany,
         400..=499 => ApiError::Rejected {
             status,
             message,
@@ -332,6 +350,9 @@ fn reply(endpoint: Endpoint, envelope: Envelope) -> Result<ApiReply, &'static st
     }
 }
 
+#[cfg(test)]
+#[path = "answer_gateway_tests.rs"]
+mod gateway_tests;
 #[cfg(test)]
 #[path = "answer_tests.rs"]
 mod tests;

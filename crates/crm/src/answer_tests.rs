@@ -165,9 +165,9 @@ fn what_the_service_says_of_a_refusal_beside_its_message_is_kept() {
     let bare = json!({"message": null, "data": null, "error": code, "accept": false});
     assert_eq!(message(bare), "messageCode 3705");
     let named = json!({"message": "xato", "data": "xato",
-        "error": {"messageCode": 3705, "args": ["uuid"]}});
+        "error": {"messageCode": 3705, "args": ["uuid"]}, "accept": false});
     assert_eq!(message(named), r#"xato (messageCode 3705 ["uuid"])"#);
-    let data = json!({"data": {"field": "uuid"}, "error": null});
+    let data = json!({"data": {"field": "uuid"}, "error": null, "accept": false});
     assert_eq!(message(data), r#"{"field":"uuid"}"#);
 }
 
@@ -239,7 +239,7 @@ fn every_refusal_keeps_the_service_s_words() {
             errors: errors.clone()
         })
     );
-    assert_eq!(of(429), Err(ApiError::TooMany));
+    assert_eq!(of(429), Err(ApiError::TooMany { own: true }));
     assert_eq!(
         of(503),
         Err(ApiError::Server {
@@ -258,38 +258,6 @@ fn every_refusal_keeps_the_service_s_words() {
             errors: errors.clone(),
         });
         assert_eq!(of(status), other);
-    }
-}
-
-#[test]
-fn a_proxy_s_page_under_200_is_a_broken_body() {
-    let heard = read(Endpoint::Submit, 200, b"<html>welcome</html>");
-    assert!(matches!(heard.answer, Err(ApiError::Unreadable { .. })));
-    let heard = read(Endpoint::Submit, 502, b"<html>bad gateway</html>");
-    assert_eq!(
-        heard.answer,
-        Err(ApiError::Server {
-            status: 502,
-            own: false,
-            message: String::new()
-        })
-    );
-}
-
-#[test]
-fn a_proxy_s_json_under_503_is_not_the_service_s_own() {
-    for (body, own) in [
-        (r#"{"message": "Service Unavailable"}"#, false),
-        (r#"{"accept": "no"}"#, false),
-        (
-            r#"{"message": "x", "accept": false, "errors": null, "data": null}"#,
-            true,
-        ),
-        ("", false),
-    ] {
-        let heard = read(Endpoint::Poll, 503, body.as_bytes());
-        let is_own = matches!(heard.answer, Err(ApiError::Server { own: true, .. }));
-        assert_eq!(is_own, own, "{body}");
     }
 }
 
@@ -526,7 +494,7 @@ fn words_and_errors_of_any_size_and_kind_are_kept_within_a_bearable_length() {
         (json!(["a", 1]), r#"["a",1]"#),
         (json!(7), "7"),
     ] {
-        let body = json!({"message": message, "errors": "none"});
+        let body = json!({"message": message, "errors": "none", "accept": false});
         let rejected = Err(ApiError::Rejected {
             status: 400,
             message: words.to_owned(),

@@ -137,9 +137,9 @@ impl Core {
             Err(error @ ApiError::Forbidden { .. }) if endpoint == Endpoint::Poll => {
                 self.errand_unpolled(now, &error.to_string());
             }
-            Err(ApiError::TooMany) => {
+            Err(ApiError::TooMany { own }) => {
                 outcome = Outcome::TooMany;
-                self.too_many(flight, now, &mut ops);
+                self.too_many(flight, now, *own, &mut ops);
             }
             Ok(_) | Err(_) => {}
         }
@@ -235,8 +235,8 @@ impl Core {
                 self.back(flight, now, &why, ops);
                 why
             }
-            Verdict::TooMany => {
-                self.too_many(flight, now, ops);
+            Verdict::TooMany { own } => {
+                self.too_many(flight, now, own, ops);
                 String::new()
             }
         }
@@ -256,9 +256,12 @@ impl Core {
         why
     }
 
-    fn too_many(&mut self, flight: &Flight, now: Now, ops: &mut Vec<Op>) {
+    fn too_many(&mut self, flight: &Flight, now: Now, own: bool, ops: &mut Vec<Op>) {
         let window = self.budget.window();
-        self.budget.refused(now);
+        // what stands in between counts by itself, and knows nothing of who shares a token
+        if own {
+            self.budget.refused(now);
+        }
         let retry = &mut self.retry;
         self.gate
             .too_many(now.boot, |times| retry.after_429(times, window));

@@ -147,7 +147,7 @@ pub(super) const fn word(answer: &ApiResult) -> &'static str {
         Err(ApiError::Forbidden { .. }) => "no_grant",
         Err(ApiError::WrongAddress { .. }) => "wrong_address",
         Err(ApiError::TokenRefused { .. }) => "token_refused",
-        Err(ApiError::TooMany) => "too_many",
+        Err(ApiError::TooMany { .. }) => "too_many",
         Err(
             ApiError::Server { .. }
             | ApiError::Unreadable { .. }

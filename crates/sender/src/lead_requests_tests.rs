@@ -173,7 +173,7 @@ fn nothing_that_an_errand_is_refused_stops_the_calls() {
 fn a_dead_token_and_a_429_stop_the_line_whoever_meets_them() {
     for (answer, reason) in [
         (Err(ApiError::UNAUTHORIZED), "token_refused"),
-        (Err(ApiError::TooMany), "too_many_requests"),
+        (Err(ApiError::TooMany { own: true }), "too_many_requests"),
     ] {
         let mut core = ready(Settings::default());
         let (_, outcome) = answered(&mut core, at(2), &look_up(), answer);

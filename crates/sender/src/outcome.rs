@@ -68,7 +68,7 @@ impl Outcome {
                 Halt::NoGrant(_) => Self::NoGrant,
                 Halt::WrongAddress => Self::WrongAddress,
             },
-            Verdict::TooMany => Self::TooMany,
+            Verdict::TooMany { .. } => Self::TooMany,
         }
     }
 

@@ -96,8 +96,11 @@ pub enum Verdict {
         /// The service's words.
         why: String,
     },
-    /// The limit is used up.
-    TooMany,
+    /// Too early.
+    TooMany {
+        /// By the service's own limit.
+        own: bool,
+    },
 }
 
 /// Why a sweep was refused.
@@ -154,7 +157,7 @@ pub fn judge(endpoint: Endpoint, answer: ApiResult, context: Context) -> Verdict
             halt(endpoint, Halt::WrongAddress, why)
         }
         ApiError::Rejected { status, errors, .. } => refused(endpoint, status, why, errors),
-        ApiError::TooMany => Verdict::TooMany,
+        ApiError::TooMany { own } => Verdict::TooMany { own },
         ApiError::Server {
             status: 502..=504,
             own: false,

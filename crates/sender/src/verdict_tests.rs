@@ -30,7 +30,7 @@ fn halted(verdict: &Verdict) -> Option<Halt> {
         | Verdict::Unpolled { .. }
         | Verdict::Lost { .. }
         | Verdict::Fault { .. }
-        | Verdict::TooMany => None,
+        | Verdict::TooMany { .. } => None,
     }
 }
 
@@ -300,13 +300,27 @@ fn a_4xx_on_a_poll_is_no_word_on_the_call_itself() {
 #[test]
 fn a_429_is_too_many_everywhere() {
     for &endpoint in Endpoint::VARIANTS {
-        assert_eq!(first(endpoint, Err(ApiError::TooMany)), Verdict::TooMany);
+        for own in [true, false] {
+            let many = first(endpoint, Err(ApiError::TooMany { own }));
+            assert_eq!(many, Verdict::TooMany { own });
+        }
     }
 }
 
 #[test]
-fn a_5xx_time_out_or_reset_is_tried_again() {
+fn a_5xx_time_out_reset_or_a_gateway_s_4xx_is_tried_again() {
+    let gateway = |status| {
+        Err(ApiError::Server {
+            status,
+            own: false,
+            message: String::new(),
+        })
+    };
     for answer in [
+        gateway(400),
+        gateway(401),
+        gateway(403),
+        gateway(409),
         Err(ApiError::Server {
             status: 500,
             own: true,

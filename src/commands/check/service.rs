@@ -52,9 +52,8 @@ fn of_daemon(status: &Status) -> Vec<CheckFinding> {
     let token = &status.token;
     if let Some(pause) = &status.pause {
         let code = match pause.reason.as_str() {
-            "token_missing" | "token_refused" | "reconnect" | "no_grant" | "wrong_company" => {
-                Code::NoPermission
-            }
+            "token_missing" | "token_refused" | "reconnect" | "client_refused" | "no_grant"
+            | "wrong_company" => Code::NoPermission,
             "wrong_address" => Code::Configuration,
             "disk" => Code::CannotWrite,
             _ => Code::Unreachable,
@@ -151,7 +150,8 @@ pub(crate) fn judge(address: &Address, answer: ApiResult, binding: &Binding) -> 
             "" if status == 401 => refused("the CRM refuses it (401)"),
             message => refused(&format!("the CRM refuses it ({status}): {message}")),
         },
-        ApiError::TooMany => vec![CheckFinding::fault(
+        ApiError::TooMany { own: false } => vec![works_not(address, "429 of something in between")],
+        ApiError::TooMany { own: true } => vec![CheckFinding::fault(
             Code::Unreachable,
             "token",
             "its limit is used up (429): somebody else uses it",

@@ -30,7 +30,7 @@ fn verdict(answer: ApiResult) -> (&'static str, String) {
         | Verdict::Unswept { .. }
         | Verdict::Unpolled { .. }
         | Verdict::Lost { .. }
-        | Verdict::TooMany => String::new(),
+        | Verdict::TooMany { .. } => String::new(),
     };
     (verdict.word(), words)
 }

@@ -109,7 +109,7 @@ impl Heard {
             // a gateway's 404: it may pass
             ApiError::NotFound { own: false, .. }
             | ApiError::TokenRefused { .. }
-            | ApiError::TooMany
+            | ApiError::TooMany { .. }
             | ApiError::Server { .. }
             | ApiError::Unreadable { .. }
             | ApiError::TimedOut

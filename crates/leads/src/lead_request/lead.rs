@@ -154,7 +154,7 @@ fn sort(answer: &ApiResult) -> Sort<'_> {
         | ApiError::TimedOut
         | ApiError::Lost { .. } => Sort::Trouble(why),
         ApiError::TokenRefused { .. }
-        | ApiError::TooMany
+        | ApiError::TooMany { .. }
         | ApiError::NotPermitted
         | ApiError::NotConnected { .. }
         | ApiError::TlsRefused { .. } => Sort::Stopped(why),

@@ -74,7 +74,7 @@ fn answers() -> Vec<ApiResult> {
             message: message(),
             errors: Value::Null,
         }),
-        Err(ApiError::TooMany),
+        Err(ApiError::TooMany { own: true }),
         Err(ApiError::Server {
             status: 500,
             own: true,
