@@ -13,7 +13,7 @@ use crate::strikes::{Moment, Trap};
 use crate::way::{Event, Network, Waits};
 use crate::witness::Witness;
 use callbridge_call::{EpochSeconds, EventTime};
-use callbridge_crm::{Address, ApiResponse};
+use callbridge_crm::{Address, ApiReply, ApiResponse, Request};
 use callbridge_model::TokenFingerprint;
 use callbridge_model::clock::Now;
 use callbridge_sandbox as sandbox;
@@ -302,6 +302,9 @@ impl World {
             self.unwritten.extend(ops);
             return;
         }
+        if let (Request::Submit(_), Some(uuid)) = (&request, &uuid) {
+            self.witness.submitted(uuid);
+        }
         let number = self.fly(slot, lane, uuid, request, &secret);
         if let Some(waits) = self.waits.get_mut(&number) {
             waits.searches = searches;
@@ -316,6 +319,10 @@ impl World {
         self.log
             .event(self.truth, format_args!("heard {number} {heard:?}"));
         let row = |id| self.disk.states.get(&id).copied();
+        if let Ok(ApiReply::Page(page)) = &heard.answer {
+            let shown = page.uuids.iter().map(ToString::to_string);
+            shown.for_each(|uuid| self.witness.shown(uuid));
+        }
         let (slot, lane) = (waits.slot, waits.lane);
         let answer = Path::answer(waits.request.endpoint(), &heard.answer);
         let outcome = self.core.answered(self.now, slot, heard);

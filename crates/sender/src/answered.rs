@@ -11,13 +11,13 @@ use super::schedule::next_poll;
 use super::tokens::Standing;
 use super::verdict::{Bar, Fault, Halt, Verdict, judge};
 use crate::lead_requests;
-use callbridge_crm::{ApiError, ApiResponse, ApiResult, Endpoint, Page, TokenInfo};
+use callbridge_crm::{ApiError, ApiReply, ApiResponse, ApiResult, Endpoint, Page, TokenInfo};
 use callbridge_leads::lead_request;
 use callbridge_leads::lead_request::due::LeadRequest;
 use callbridge_model::Reason;
 use callbridge_model::TokenFingerprint;
 use callbridge_model::clock::Now;
-use callbridge_spool::{FIRST_POLL, IfAbsent, Op, RowId, Step, Unconfirmed};
+use callbridge_spool::{Elsewhere, FIRST_POLL, IfAbsent, Op, RowId, Step, Unconfirmed};
 use serde_json::Value;
 
 /// So often a poll that failed is made again soon.
@@ -57,10 +57,12 @@ impl Core {
         if let Some(days) = response.token_days_left {
             self.tokens.warned(days);
         }
+        let shown = shown(now, &response.answer);
         let beside = self.rights.ended(slot);
         if let Task::Errand(errand) = &flight.plan.task {
             let errand = (**errand).clone();
             self.rights_doubted(now, Some(&errand), &response.answer);
+            ops.extend(shown);
             return Some(self.errand_answered(now, &flight, errand, response.answer, ops));
         }
         let endpoint = flight.plan.task.endpoint();
@@ -91,7 +93,7 @@ impl Core {
             step: step.clone(),
             at: now.wall,
         });
-        ops.extend(steps);
+        ops.extend(steps.chain(shown));
         let words = match verdict {
             Verdict::Fault { why, .. } | Verdict::Halt { why, .. } if unread => why,
             verdict => self.apply(now, &flight, verdict, &mut ops),
@@ -509,6 +511,16 @@ impl Core {
             self.rights.bar_polls(now, why);
         }
     }
+}
+
+/// A page tells of every call that it shows, and not only of those that it was asked for.
+fn shown(now: Now, answer: &ApiResult) -> Option<Op> {
+    let Ok(ApiReply::Page(page)) = answer else {
+        return None;
+    };
+    let (calls, at) = (page.shown.clone(), now.wall);
+    let shown = Op::Elsewhere(Elsewhere::Shown { calls, at });
+    (!page.shown.is_empty()).then_some(shown)
 }
 
 /// A call that is to be looked for in the journal.

@@ -3,6 +3,7 @@
 
 use crate::Due;
 use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_crm::ShownCall;
 use callbridge_model::CallUuid;
 
 /// A setting whose name begins so says when this state began to read a stream of calls, in
@@ -29,6 +30,14 @@ pub enum Elsewhere {
     },
     /// What became of calls elsewhere. What is sent from here just now is left to its own answer.
     Settled(Settlement),
+    /// A page of the journal shows these calls, whatever it was asked for: those that were sent
+    /// from here, and of which nobody knows whether they arrived, did.
+    Shown {
+        /// The rows of the page.
+        calls: Vec<ShownCall>,
+        /// Now.
+        at: EventTime,
+    },
     /// The stream has these outcomes, and all before them.
     Told {
         /// The last of [`OutcomeRow`].

@@ -11,6 +11,7 @@ use crate::op::{Delivered, Delivery, Done, RowId, WebhookEvent};
 use crate::state::{self, IfAbsent, State, Step};
 use crate::{DELIVERIES_KEPT, DELIVERIES_MAX, Error, Fit, Hooked};
 use callbridge_call::EventTime;
+use callbridge_crm::ShownCall;
 use callbridge_model::{CallUuid, LeadId};
 use std::time::Duration;
 
@@ -26,6 +27,10 @@ struct DeliveredCall {
     step: Option<Step>,
     accepted: Option<EventTime>,
     lead: Option<LeadId>,
+    /// A request of ours may have brought it there.
+    sent: bool,
+    /// It was on its way before with other values, perhaps.
+    changed: bool,
 }
 
 /// As it is stored; `None` where that cannot be read.
@@ -111,14 +116,17 @@ fn found(db: &Db, uuid: CallUuid) -> Result<Option<DeliveredCall>, Error> {
         let texts: (String, Option<String>, Option<String>, String) =
             (row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
         let numbers: (Option<i64>, Option<i64>) = (row.get(5)?, row.get(6)?);
-        Ok((RowId(row.get(0)?), texts, numbers))
+        let past: (bool, bool) = (row.get(7)?, row.get(8)?);
+        Ok((RowId(row.get(0)?), texts, numbers, past))
     };
-    let Some((row, (word, reason, fate, message), (accepted, lead))) = db.query_first(
-        "SELECT id, state, reason, fate, message, submitted_at,
-                json_extract(record, '$.leadId') FROM calls WHERE uuid = ?1",
-        [uuid.0.into_bytes()],
-        columns,
-    )?
+    let Some((row, (word, reason, fate, message), (accepted, lead), (sent, changed))) = db
+        .query_first(
+            "SELECT id, state, reason, fate, message, submitted_at,
+                json_extract(record, '$.leadId'), first_sent IS NOT NULL,
+                deaths > (state = 'dead') OR been IS NOT NULL FROM calls WHERE uuid = ?1",
+            [uuid.0.into_bytes()],
+            columns,
+        )?
     else {
         return Ok(None);
     };
@@ -131,7 +139,26 @@ fn found(db: &Db, uuid: CallUuid) -> Result<Option<DeliveredCall>, Error> {
         step: state::hooked(state, reason, fate, &message),
         accepted: accepted.map(EventTime::from_micros),
         lead: lead.and_then(LeadId::new),
+        sent,
+        changed,
     }))
+}
+
+/// Pages of the journal tell what webhooks tell, of what was sent from here. A call that went out
+/// with another lead after it was a letter is the one that the page shows only where the page says
+/// so: else that may be the one before.
+pub(crate) fn shown(store: &mut Store, calls: &[ShownCall], at: EventTime) -> Result<Done, Error> {
+    for call in calls {
+        let Some(found) = found(store, call.uuid)? else {
+            continue;
+        };
+        let own = |lead: LeadId| call.leads.contains(&lead.get());
+        let same = !found.changed || found.lead.is_some_and(own);
+        if let Some(step) = found.step.filter(|_| found.sent && same) {
+            step::step(store, found.row, &step, at)?;
+        }
+    }
+    Ok(Done::Stored)
 }
 
 fn remember_hooked(db: &Db, at: EventTime, after: Option<Duration>) -> Result<(), Error> {

@@ -10,6 +10,7 @@
 //! directory knew then. They are looked for with the others, and leave `remade` when they were, or
 //! as soon as they are no letter any more.
 
+use super::deliveries;
 use super::meta;
 use super::step;
 use super::work_queue::count;
@@ -39,6 +40,7 @@ pub(crate) fn apply(store: &mut Store, told: &Elsewhere) -> Result<Done, Error> 
         Elsewhere::AllRemade => all_remade(store),
         Elsewhere::LookedFor { since } => looked_for(store, *since),
         Elsewhere::Settled(settlement) => settle(store, settlement),
+        Elsewhere::Shown { calls, at } => deliveries::shown(store, calls, *at),
         Elsewhere::Told { through } => {
             store.execute("DELETE FROM outcomes WHERE id <= ?1", [through])?;
             Ok(Done::Stored)

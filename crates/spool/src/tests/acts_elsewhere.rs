@@ -41,6 +41,15 @@ pub const ELSEWHERE: &[Act] = &[
             at: at(9_000),
         };
         told(store, Elsewhere::Settled(settlement));
+        let page = callbridge_crm::ShownCall {
+            uuid: uuid(FIRST + 10),
+            leads: vec![4001],
+            duration_sec: None,
+            answered: None,
+            direction: None,
+        };
+        let (calls, at) = (vec![page], at(9_000));
+        told(store, Elsewhere::Shown { calls, at });
         let rows = tables::elsewhere::outcomes(store, 5).expect("readable");
         let through = rows.last().expect("an outcome").id;
         told(store, Elsewhere::Told { through });

@@ -2,11 +2,12 @@
 
 use super::call::{ask, at, finished, journal};
 use crate::{
-    Elsewhere, Op, OutcomeRow, RemadeCalls, RowId, Segment, Settings, Settlement, State, Step,
-    Store, Witness, tables,
+    Elsewhere, IfAbsent, Op, OutcomeRow, RemadeCalls, RowId, Segment, Settings, Settlement, State,
+    Step, Store, Witness, tables,
 };
 use callbridge_call::EpochSeconds;
-use callbridge_model::{CallUuid, Outcome, Reason};
+use callbridge_crm::ShownCall;
+use callbridge_model::{CallRecord, CallUuid, LeadId, Outcome, Reason};
 
 fn uuid(n: u32) -> CallUuid {
     journal(n).judged.record.uuid.expect("a uuid")
@@ -273,4 +274,107 @@ fn outcomes_stay_until_the_stream_has_them() {
     );
     assert_eq!(state(&silent, 1), State::Journaled);
     assert_eq!(outcomes(&silent), []);
+}
+
+/// A call of a lead is shown by a page whose row says so much of leads.
+fn shown(store: &mut Store, n: u32, leads: &[i64]) {
+    let call = ShownCall {
+        uuid: uuid(n),
+        leads: leads.to_vec(),
+        duration_sec: None,
+        answered: None,
+        direction: None,
+    };
+    let (calls, at) = (vec![call], at(1_000));
+    write(store, vec![told(Elsewhere::Shown { calls, at })]);
+}
+
+/// The call comes, and takes these steps.
+fn goes(store: &mut Store, n: u32, steps: Vec<Step>) {
+    write(store, vec![comes(n)]);
+    let row = tables::calls::row_of(store, uuid(n)).expect("readable");
+    let row = row.expect("known");
+    let at = at(100);
+    let steps = steps.into_iter().map(|step| Op::Step { row, step, at });
+    write(store, steps.collect());
+}
+
+fn unsure() -> Step {
+    Step::Returned {
+        not_before: at(200),
+        why: "no answer in time".to_owned(),
+        failures: 0,
+    }
+}
+
+fn died(reason: Reason) -> Step {
+    Step::Died {
+        reason,
+        message: "words".to_owned(),
+        errors: serde_json::Value::Null,
+    }
+}
+
+fn orphaned() -> Step {
+    Step::Orphaned {
+        next_look: at(200),
+        fate: IfAbsent::Resubmit,
+        why: "lost".to_owned(),
+    }
+}
+
+#[test]
+fn a_page_settles_what_was_sent_from_here_and_may_have_arrived() {
+    let mut store = store(0);
+    goes(&mut store, 1, vec![Step::Send, unsure()]);
+    goes(&mut store, 2, vec![Step::Send]);
+    goes(&mut store, 3, vec![Step::Send, died(Reason::ServerError)]);
+    goes(&mut store, 4, vec![Step::Send, died(Reason::Unconfirmed)]);
+    goes(&mut store, 5, vec![Step::Send, orphaned()]);
+    goes(&mut store, 6, vec![]);
+    goes(&mut store, 7, vec![Step::Send, died(Reason::Rejected)]);
+    goes(
+        &mut store,
+        8,
+        vec![Step::Send, died(Reason::ServerError), Step::Discard],
+    );
+    for n in 1..=8 {
+        shown(&mut store, n, &[]);
+    }
+    for n in 1..=5 {
+        assert_eq!(state(&store, n), State::Journaled, "{n}");
+    }
+    let others = [6, 7, 8].map(|n| state(&store, n));
+    let never_sent_refused_or_given_up = [State::Ready, State::Dead, State::Discarded];
+    assert_eq!(others, never_sent_refused_or_given_up);
+    // the answer that was under way is old news
+    let row = tables::calls::row_of(&store, uuid(2)).expect("readable");
+    let (row, step, at) = (row.expect("known"), unsure(), at(1_001));
+    write(&mut store, vec![Op::Step { row, step, at }]);
+    assert_eq!(state(&store, 2), State::Journaled);
+    assert!(store.books().balance());
+}
+
+#[test]
+fn a_retry_with_another_lead_is_not_what_an_earlier_request_wrote() {
+    let mut store = store(0);
+    let record = |n| CallRecord {
+        lead_id: LeadId::new(4002),
+        ..journal(n).judged.record
+    };
+    for n in [1, 2, 3] {
+        let retried = vec![
+            Step::Send,
+            died(Reason::Unconfirmed),
+            Step::Retry { record: record(n) },
+            Step::Send,
+            unsure(),
+        ];
+        goes(&mut store, n, retried);
+    }
+    shown(&mut store, 1, &[]);
+    shown(&mut store, 2, &[4001]);
+    shown(&mut store, 3, &[4002]);
+    let states = [1, 2, 3].map(|n| state(&store, n));
+    assert_eq!(states, [State::Ready, State::Ready, State::Journaled]);
 }
