@@ -280,6 +280,15 @@ impl Running {
         read(&self.out)
     }
 
+    /// The most memory that it has ever held, in KiB.
+    pub fn peak_kib(&self) -> u64 {
+        let id = self.child.id().expect("it runs");
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("its status");
+        let line = status.lines().find_map(|it| it.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|it| it.trim().strip_suffix(" kB"));
+        kib.and_then(|it| it.parse().ok()).expect("a number")
+    }
+
     /// Sends a signal and waits for its end: the exit code.
     pub async fn end(mut self, signal: Signal) -> i32 {
         let id = self.child.id().and_then(|id| i32::try_from(id).ok());

@@ -4,23 +4,23 @@
 use crate::answer::{self, Handled, Problem, see};
 use crate::language::Language;
 use crate::page::{LANGUAGE_COOKIE, Page, now_seconds, refused};
-use crate::passwords::{PASSWORD_BYTES_MAX, Passwords};
+use crate::passwords::{HashMemory, PASSWORD_BYTES_MAX, Passwords};
 use crate::random;
 use crate::request::{Asked, FormFields, link, local_path};
 use crate::role::PageRole;
 use crate::route::Route;
 use crate::sessions::{LoggedIn, SESSION_SECONDS, SessionCount, Sessions};
 use crate::shell::{PageShell, Viewer};
-use crate::throttle::LoginThrottle;
+use crate::throttle::{LoginThrottle, LoginTry};
 use askama::Template;
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use callbridge_model::clock;
-use std::sync::{Mutex, PoisonError};
-use tokio::sync::Semaphore;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-/// Passwords that are hashed at a time: each takes memory and a core.
-const HASHES_AT_ONCE: usize = 2;
+/// The memory of hashing that nobody has used for so long is given back.
+const MEMORY_KEPT: Duration = Duration::from_secs(60);
 /// Names of fields that carry what was typed when a session ended.
 const CARRIED: &str = "carried";
 
@@ -28,7 +28,8 @@ const CARRIED: &str = "carried";
 pub(crate) struct Doors {
     sessions: Sessions,
     throttle: Mutex<LoginThrottle>,
-    hashing: Semaphore,
+    /// One password is hashed at a time, in one piece of memory.
+    hashing: Arc<tokio::sync::Mutex<HashMemory>>,
     /// The cookie's name: it parts two pages on one host, whose ports do not.
     cookie: String,
 }
@@ -40,7 +41,7 @@ impl Doors {
         Self {
             sessions: Sessions::default(),
             throttle: Mutex::default(),
-            hashing: Semaphore::new(HASHES_AT_ONCE),
+            hashing: Arc::default(),
             cookie: format!("callbridge-{instance}"),
         }
     }
@@ -74,15 +75,15 @@ impl Doors {
         tokens.find_map(|token| Some((token, self.sessions.find(now, token, people)?)))
     }
 
-    fn enter(&self, asked: &Asked) -> Result<std::time::Duration, std::time::Duration> {
+    fn enter(&self, asked: &Asked, name: &str) -> (LoginTry, Duration) {
         let now = clock::now().boot;
         let mut throttle = self.throttle.lock().unwrap_or_else(PoisonError::into_inner);
-        throttle.enter(now, asked.from).map(|()| now)
+        throttle.enter(now, asked.from, name)
     }
 
-    fn forgive(&self, began: std::time::Duration, asked: &Asked) {
+    fn forgive(&self, right: &LoginTry) {
         let mut throttle = self.throttle.lock().unwrap_or_else(PoisonError::into_inner);
-        throttle.forgive(began, asked.from);
+        throttle.forgive(right);
     }
 
     fn set_cookie(&self, token: &str, secure: bool) -> String {
@@ -191,24 +192,18 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
         };
         answer::html_as(status, &view)
     };
-    let began = match page.doors.enter(asked) {
-        Ok(began) => began,
-        Err(wait) => {
-            let seconds = wait.as_secs() + 1;
-            let words = shell.n("login.wait", seconds);
-            tracing::warn!(from = ?asked.from, "too many wrong passwords for the page");
-            let mut response = again(StatusCode::TOO_MANY_REQUESTS, words)?;
-            let headers = response.headers_mut();
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-            return Ok(response);
-        }
-    };
+    let (attempt, wait) = page.doors.enter(asked, &name);
+    if !wait.is_zero() {
+        let from = asked.from;
+        tracing::warn!(?from, ?wait, "many wrong passwords for the page: this one waits");
+        tokio::time::sleep(wait).await;
+    }
     let password = asked.form.typed("password");
     let Some(role) = role(page, &name, password).await else {
         tracing::warn!(from = ?asked.from, "a wrong name or password for the page");
         return again(StatusCode::FORBIDDEN, shell.t("login.wrong").to_owned());
     };
-    page.doors.forgive(began, asked);
+    page.doors.forgive(&attempt);
     let line = page.settings.passwords().print(&name);
     let token = open_session(page, &name, role, line).await?;
     let mut response = match carried.is_empty() {
@@ -249,10 +244,19 @@ async fn role(page: &Page, name: &str, password: String) -> Option<PageRole> {
     if password.len() > PASSWORD_BYTES_MAX {
         return None;
     }
-    let _turn = page.doors.hashing.acquire().await.ok()?;
+    let mut memory = Arc::clone(&page.doors.hashing).lock_owned().await;
     let (passwords, name) = (page.settings.passwords().clone(), name.to_owned());
-    let hashing = tokio::task::spawn_blocking(move || passwords.role(&name, &password));
-    hashing.await.ok().flatten()
+    let hashing = tokio::task::spawn_blocking(move || {
+        let role = passwords.role(&name, &password, &mut memory);
+        (role, memory.uses())
+    });
+    let (role, uses) = hashing.await.ok()?;
+    let memory = Arc::clone(&page.doors.hashing);
+    tokio::spawn(async move {
+        tokio::time::sleep(MEMORY_KEPT).await;
+        memory.lock().await.give_back(uses);
+    });
+    role
 }
 
 /// What was typed before the session ended, with a button that goes on.

@@ -2,9 +2,9 @@
 //! PHC form, made by `callbridge page password`.
 
 use crate::role::PageRole;
+use argon2::password_hash::PasswordHasher as _;
 use argon2::password_hash::phc::PasswordHash;
-use argon2::password_hash::{CustomizedPasswordHasher as _, PasswordHasher as _};
-use argon2::{Argon2, Params};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
 use ring::digest::{SHA256, digest};
 use std::fmt;
 use subtle::ConstantTimeEq as _;
@@ -130,11 +130,16 @@ impl Passwords {
 
     /// The role of whoever has this name and password. A name that is none costs as much as one
     /// that is. This takes a tenth of a second and more: it belongs on a thread that may block.
-    pub(crate) fn role(&self, name: &str, password: &str) -> Option<PageRole> {
+    pub(crate) fn role(
+        &self,
+        name: &str,
+        password: &str,
+        memory: &mut HashMemory,
+    ) -> Option<PageRole> {
         let person = self.0.iter().find(|person| person.name == name);
         // Whom nobody knows is compared with somebody, and refused all the same.
         let against = person.or(self.0.first())?;
-        let right = verify(&against.hash, password);
+        let right = verify(&against.hash, password, memory);
         person.filter(|_| right).map(|person| person.role)
     }
 
@@ -182,27 +187,85 @@ fn person(line: &str) -> Result<Person, String> {
     })
 }
 
-fn verify(hash: &PasswordHash, password: &str) -> bool {
+/// The memory in which passwords are hashed: 19 MiB by the usual parameters. One piece serves all
+/// of them in turn, for an allocator keeps much of what is taken and given back again and again.
+#[derive(Default)]
+pub(crate) struct HashMemory {
+    blocks: Vec<Block>,
+    uses: u64,
+}
+
+impl HashMemory {
+    fn blocks(&mut self, count: usize) -> &mut [Block] {
+        self.uses += 1;
+        if self.blocks.len() < count {
+            self.blocks = vec![Block::new(); count];
+        }
+        &mut self.blocks[..count]
+    }
+
+    /// How often it was used.
+    pub(crate) const fn uses(&self) -> u64 {
+        self.uses
+    }
+
+    /// Frees it, unless it was used since.
+    pub(crate) fn give_back(&mut self, uses: u64) {
+        if self.uses == uses {
+            self.blocks = Vec::new();
+        }
+    }
+}
+
+fn verify(hash: &PasswordHash, password: &str, memory: &mut HashMemory) -> bool {
     let (Some(salt), Some(expected)) = (&hash.salt, &hash.hash) else {
         return false;
     };
     let Ok(params) = Params::try_from(hash) else {
         return false;
     };
-    let computed = Argon2::default().hash_password_customized(
+    let version = hash
+        .version
+        .map_or(Ok(Version::default()), Version::try_from);
+    let Ok(version) = version else {
+        return false;
+    };
+    let mut computed = vec![0; expected.len()];
+    let blocks = memory.blocks(params.block_count());
+    let made = Argon2::new(Algorithm::Argon2id, version, params).hash_password_into_with_memory(
         password.as_bytes(),
         salt,
-        Some(hash.algorithm.as_str()),
-        hash.version,
-        params,
+        &mut computed,
+        blocks,
     );
-    let computed = computed.ok().and_then(|it| it.hash);
-    computed.is_some_and(|it| it.as_bytes().ct_eq(expected.as_bytes()).into())
+    made.is_ok() && computed.ct_eq(expected.as_bytes()).into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn role(file: &Passwords, name: &str, password: &str) -> Option<PageRole> {
+        file.role(name, password, &mut HashMemory::default())
+    }
+
+    #[test]
+    fn one_piece_of_memory_serves_all_and_is_given_back_where_nobody_uses_it() {
+        let good = hash_password("anna", PageRole::Admin, "correct horse").expect("a line");
+        let file = Passwords::parse(&good).expect("a file");
+        let mut memory = HashMemory::default();
+        for _ in 0..2 {
+            let role = file.role("anna", "correct horse", &mut memory);
+            assert_eq!(role, Some(PageRole::Admin));
+            assert_eq!(file.role("anna", "battery staple", &mut memory), None);
+        }
+        let kib = memory.blocks.len();
+        assert_eq!(kib, Params::DEFAULT.block_count());
+        memory.give_back(memory.uses() - 1);
+        assert_eq!(memory.blocks.len(), kib, "used since");
+        memory.give_back(memory.uses());
+        assert!(memory.blocks.is_empty());
+    }
 
     /// Cheap, so that the tests are.
     fn line(name: &str, role: &str, password: &str) -> String {
@@ -219,12 +282,12 @@ mod tests {
             line("bek", "view", "battery staple")
         );
         let file = Passwords::parse(&text).expect("a file");
-        assert_eq!(file.role("anna", "correct horse"), Some(PageRole::Admin));
-        assert_eq!(file.role("bek", "battery staple"), Some(PageRole::View));
-        assert_eq!(file.role("anna", "battery staple"), None);
-        assert_eq!(file.role("nobody", "correct horse"), None);
-        assert_eq!(file.role("anna", ""), None);
-        assert_eq!(Passwords::default().role("anna", ""), None);
+        assert_eq!(role(&file, "anna", "correct horse"), Some(PageRole::Admin));
+        assert_eq!(role(&file, "bek", "battery staple"), Some(PageRole::View));
+        assert_eq!(role(&file, "anna", "battery staple"), None);
+        assert_eq!(role(&file, "nobody", "correct horse"), None);
+        assert_eq!(role(&file, "anna", ""), None);
+        assert_eq!(role(&Passwords::default(), "anna", ""), None);
         assert!(!format!("{file:?}").contains("argon2"), "{file:?}");
     }
 
@@ -277,6 +340,6 @@ mod tests {
         let line = hash_password("anna", PageRole::Admin, "correct horse").expect("a line");
         assert!(line.starts_with("anna:admin:$argon2id$v=19$"), "{line}");
         let file = Passwords::parse(&line).expect("a file");
-        assert_eq!(file.role("anna", "correct horse"), Some(PageRole::Admin));
+        assert_eq!(role(&file, "anna", "correct horse"), Some(PageRole::Admin));
     }
 }

@@ -3,7 +3,8 @@ use super::*;
 fn settings(behind_proxy: bool) -> Settings {
     let names = ["calls.example.uz".to_owned()];
     let address = "127.0.0.1:9000".parse().expect("an address");
-    Settings::new(address, None, behind_proxy, &names).expect("settings")
+    let proxies: Option<&[IpAddr]> = behind_proxy.then_some(&[]);
+    Settings::new(address, None, proxies, &names).expect("settings")
 }
 
 fn asked(headers: &[(&'static str, &str)]) -> Asked {

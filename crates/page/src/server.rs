@@ -39,7 +39,7 @@ pub async fn serve(listener: TcpListener, page: Page, shutdown: impl Future<Outp
     let page = Arc::new(page.until(closing).await);
     let tls = match &page.settings.reach {
         Reach::Tls(tls) => Some(tls.clone()),
-        Reach::Loopback | Reach::BehindProxy => None,
+        Reach::Loopback => None,
     };
     let limits = Limits {
         connections: descriptors::share(CONNECTIONS_MAX),
@@ -108,7 +108,7 @@ async fn asked(
         }
         form = FormFields::read(&body);
     }
-    let forwarded = settings.is_behind_proxy();
+    let forwarded = settings.believes(peer);
     let from = forwarded.then(|| Asked::forwarded(&head.headers)).flatten();
     Ok(Asked {
         query: FormFields::read(head.uri.query().unwrap_or_default().as_bytes()),

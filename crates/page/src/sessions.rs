@@ -10,8 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A session lives so long, in seconds.
 pub const SESSION_SECONDS: i64 = 12 * 3600;
-/// Sessions at a time; the oldest makes room.
+/// Sessions at a time; the oldest of whoever has most makes room.
 const SESSIONS_MAX: usize = 1000;
+/// Of one person; the oldest of them makes room.
+const SESSIONS_OF_ONE_MAX: usize = 20;
 
 /// Who somebody is who is logged in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,8 +91,21 @@ impl Sessions {
         let token = BrowserToken::new()?;
         let mut open = self.lock();
         open.retain(|_, one| one.until > now);
-        if open.len() >= SESSIONS_MAX {
-            let oldest = open.iter().min_by_key(|(_, one)| one.until);
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for one in open.values() {
+            *counts.entry(&one.who).or_default() += 1;
+        }
+        let crowded = match counts.get(who).is_some_and(|it| *it >= SESSIONS_OF_ONE_MAX) {
+            true => Some(who.to_owned()),
+            false if open.len() >= SESSIONS_MAX => {
+                let most = counts.into_iter().max_by_key(|(_, count)| *count);
+                most.map(|(who, _)| who.to_owned())
+            }
+            false => None,
+        };
+        if let Some(who) = crowded {
+            let own = open.iter().filter(|(_, one)| one.who == who);
+            let oldest = own.min_by_key(|(_, one)| one.until);
             if let Some(oldest) = oldest.map(|(hash, _)| hash.clone()) {
                 open.remove(&oldest);
             }
@@ -174,6 +189,26 @@ mod tests {
             .expect("a session");
         assert_eq!(find(&before, 2, token.reveal()), None);
         assert_eq!(kept(Some(&before.to_json()), 2).count.get(), 0);
+    }
+
+    #[test]
+    fn a_flood_of_sessions_ends_those_of_whoever_opens_them() {
+        let sessions = kept(None, 0);
+        let open = |now, who: &str| sessions.open(now, who, PageRole::View, None).expect("one");
+        let anna = open(1, "anna");
+        for n in 0..5_000 {
+            open(2 + n, "bek");
+        }
+        assert_eq!(sessions.count.get(), 1 + SESSIONS_OF_ONE_MAX);
+        assert!(find(&sessions, 5_002, anna.reveal()).is_some());
+        for n in 0..2_000 {
+            open(6_000, &format!("guest{n}"));
+        }
+        assert_eq!(sessions.count.get(), SESSIONS_MAX);
+        assert!(
+            find(&sessions, 6_001, anna.reveal()).is_some(),
+            "older than most"
+        );
     }
 
     #[test]

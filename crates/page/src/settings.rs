@@ -2,8 +2,9 @@
 
 use crate::links::Links;
 use crate::passwords::Passwords;
+use callbridge_listener::places::PeerGroup;
 use rustls::ServerConfig;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -17,9 +18,6 @@ pub enum Reach {
     Loopback,
     /// Over TLS of our own.
     Tls(Tls),
-    /// Over plain HTTP from a proxy that speaks TLS to browsers and says whom it forwards
-    /// (`X-Forwarded-For`).
-    BehindProxy,
 }
 
 /// Why the page is not opened.
@@ -27,17 +25,11 @@ pub enum Reach {
 pub enum Error {
     /// Passwords and calls would cross the network in the clear.
     #[error(
-        "--page {0}: off this machine passwords and calls would cross the network in the clear: \
-         give --page-cert and --page-key, or --page-behind-proxy where a proxy in front speaks \
-         TLS, or listen on 127.0.0.1 and come by an SSH tunnel"
+        "--page {0}: off this machine passwords and calls would cross the network in the clear, \
+         from a proxy, too: give --page-cert and --page-key, or listen on 127.0.0.1 and come by an \
+         SSH tunnel or a proxy on this machine (--page-behind-proxy)"
     )]
     InTheClear(SocketAddr),
-    /// Two ways that exclude each other.
-    #[error(
-        "--page-behind-proxy and --page-cert: the proxy speaks TLS to browsers, or the page does; \
-         leave one of them out"
-    )]
-    TwoWays,
     /// A host that can be none.
     #[error("--page-name {0}: a host is expected, as `calls.example.uz`, without port or path")]
     Name(String),
@@ -48,34 +40,37 @@ pub enum Error {
 pub struct Settings {
     pub(crate) address: SocketAddr,
     pub(crate) reach: Reach,
+    /// Those whose `X-Forwarded-For` is believed, beside loopback; `None` without a proxy.
+    proxies: Option<Vec<PeerGroup>>,
     pub(crate) names: Vec<String>,
     people: watch::Receiver<Passwords>,
     pub(crate) links: Links,
 }
 
 impl Settings {
-    /// Checked: off loopback only with TLS or behind a proxy. `names` are the hosts by which the
-    /// page is known beside its address and those of this machine (`--page-name`).
+    /// Checked: off loopback only with TLS. `proxies` are those that speak TLS to browsers, beside
+    /// those on loopback; `names` the hosts by which the page is known beside its address and
+    /// those of this machine (`--page-name`).
     ///
     /// # Errors
     /// As [`Error`] says.
     pub fn new(
         address: SocketAddr,
         tls: Option<Tls>,
-        behind_proxy: bool,
+        proxies: Option<&[IpAddr]>,
         names: &[String],
     ) -> Result<Self, Error> {
-        let reach = match (tls, behind_proxy) {
-            (Some(_), true) => return Err(Error::TwoWays),
-            (Some(tls), false) => Reach::Tls(tls),
-            (None, true) => Reach::BehindProxy,
-            (None, false) if address.ip().to_canonical().is_loopback() => Reach::Loopback,
-            (None, false) => return Err(Error::InTheClear(address)),
+        let reach = match tls {
+            Some(tls) => Reach::Tls(tls),
+            None if address.ip().to_canonical().is_loopback() => Reach::Loopback,
+            None => return Err(Error::InTheClear(address)),
         };
+        let proxies = proxies.map(|all| all.iter().copied().map(PeerGroup::from).collect());
         let names = names.iter().map(|name| host_name(name));
         Ok(Self {
             address,
             reach,
+            proxies,
             names: names.collect::<Result<_, _>>()?,
             people: watch::channel(Passwords::default()).1,
             links: Links::default(),
@@ -101,19 +96,29 @@ impl Settings {
 
     /// `http` or `https`, as a browser beside us would say it.
     pub const fn scheme(&self) -> &'static str {
-        match self.reach {
-            Reach::Tls(_) | Reach::BehindProxy => "https",
-            Reach::Loopback => "http",
+        match self.is_secure() {
+            true => "https",
+            false => "http",
         }
     }
 
     /// May a cookie be sent over TLS alone?
     pub(crate) const fn is_secure(&self) -> bool {
-        matches!(self.reach, Reach::Tls(_) | Reach::BehindProxy)
+        matches!(self.reach, Reach::Tls(_)) || self.is_behind_proxy()
     }
 
     pub(crate) const fn is_behind_proxy(&self) -> bool {
-        matches!(self.reach, Reach::BehindProxy)
+        self.proxies.is_some()
+    }
+
+    /// Is it believed whom this peer says that it forwards?
+    pub(crate) fn believes(&self, peer: PeerGroup) -> bool {
+        let of_loopback = match peer {
+            PeerGroup::V4(address) => address.is_loopback(),
+            PeerGroup::V6(_) => peer == PeerGroup::from(IpAddr::from(Ipv6Addr::LOCALHOST)),
+        };
+        let proxies = self.proxies.as_ref();
+        proxies.is_some_and(|all| of_loopback || all.contains(&peer))
     }
 
     /// The hosts by which the page may be asked, for people: loopback's stand for themselves.
@@ -153,7 +158,7 @@ fn host_name(name: &str) -> Result<String, Error> {
     let lower = name.trim_end_matches('.').to_ascii_lowercase();
     let letters = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.' || c == '_';
     let ip = lower.trim_start_matches('[').trim_end_matches(']');
-    let is_v6 = ip.parse::<std::net::Ipv6Addr>().is_ok();
+    let is_v6 = ip.parse::<Ipv6Addr>().is_ok();
     if is_v6 {
         return Ok(format!("[{ip}]"));
     }
@@ -169,18 +174,33 @@ mod tests {
     fn settings(address: &str, behind_proxy: bool, names: &[&str]) -> Result<Settings, Error> {
         let address = address.parse().expect("an address");
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-        Settings::new(address, None, behind_proxy, &names)
+        let proxies: Option<&[IpAddr]> = behind_proxy.then_some(&[]);
+        Settings::new(address, None, proxies, &names)
     }
 
     #[test]
-    fn off_this_machine_it_opens_only_with_tls_or_behind_a_proxy() {
+    fn a_proxy_is_believed_from_loopback_and_from_where_it_was_named_alone() {
+        let at = |text: &str| PeerGroup::from(text.parse::<IpAddr>().expect("an address"));
+        let address = "127.0.0.1:9000".parse().expect("an address");
+        let proxy = ["10.0.0.5".parse().expect("an address")];
+        let named = Settings::new(address, None, Some(&proxy), &[]).expect("settings");
+        for believed in ["127.0.0.1", "127.9.9.9", "::1", "10.0.0.5"] {
+            assert!(named.believes(at(believed)), "{believed}");
+        }
+        assert!(!named.believes(at("10.0.0.6")) && !named.believes(at("2001:db8::1")));
+        let without = settings("127.0.0.1:9000", false, &[]).expect("settings");
+        assert!(!without.believes(at("127.0.0.1")));
+    }
+
+    #[test]
+    fn off_this_machine_it_opens_only_with_tls() {
         for loopback in ["127.0.0.1:9000", "[::1]:9000", "127.8.8.8:1"] {
             assert!(settings(loopback, false, &[]).is_ok(), "{loopback}");
         }
         for open in ["0.0.0.0:9000", "[::]:9000", "192.0.2.1:9000"] {
             let refused = settings(open, false, &[]).expect_err(open).to_string();
             assert!(refused.contains("--page-cert"), "{refused}");
-            assert!(settings(open, true, &[]).is_ok(), "{open}");
+            assert!(settings(open, true, &[]).is_err(), "{open}");
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let server = ServerConfig::builder_with_provider(provider)
@@ -190,21 +210,19 @@ mod tests {
             .with_cert_resolver(Arc::new(rustls::server::ResolvesServerCertUsingSni::new()));
         let (_kept, tls) = watch::channel(Arc::new(server));
         let address = "0.0.0.0:9000".parse().expect("an address");
-        assert!(Settings::new(address, Some(tls.clone()), false, &[]).is_ok());
-        let both = Settings::new(address, Some(tls), true, &[]);
-        assert_eq!(both.expect_err("two ways"), Error::TwoWays);
+        assert!(Settings::new(address, Some(tls.clone()), None, &[]).is_ok());
+        assert!(Settings::new(address, Some(tls), Some(&[]), &[]).is_ok());
     }
 
     #[test]
     fn hosts_are_those_of_this_machine_its_address_and_the_named() {
-        let page = settings("192.0.2.1:9000", true, &["Calls.example.uz"]).expect("settings");
+        let page = settings("127.0.0.1:9000", true, &["Calls.example.uz"]).expect("settings");
         for host in [
             "localhost",
             "LOCALHOST",
             "127.0.0.1",
             "127.0.0.2",
             "[::1]",
-            "192.0.2.1",
             "calls.example.uz",
             "calls.example.uz.",
         ] {

@@ -1,61 +1,141 @@
-//! Wrong passwords by address: five a minute, then waiting.
+//! Wrong passwords make the next try wait, by address, by name, and in sum: for seconds, so that
+//! guessing is slow, and never longer, so that nobody is kept out by what others try.
 
 use callbridge_listener::places::PeerGroup;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Wrong ones within [`WINDOW`].
-pub const WRONG_MAX: usize = 5;
-/// In which they are counted.
-pub const WINDOW: Duration = Duration::from_secs(60);
-/// Addresses that are remembered: where more come, those that are silent longest are forgotten.
-const ADDRESSES_MAX: usize = 10_000;
+/// In which wrong ones are counted.
+const WINDOW: Duration = Duration::from_secs(60);
+/// Wrong ones of an address, or with a name, after which a try waits.
+const WRONG_MAX: usize = 5;
+/// Wrong ones of all addresses and names together.
+const WRONG_OF_ALL_MAX: usize = 60;
+/// The first wait; each further wrong one doubles it.
+const WAIT_FIRST: Duration = Duration::from_millis(500);
+const WAIT_MAX: Duration = Duration::from_secs(4);
+/// Where the sum alone is over its limit.
+const WAIT_OF_ALL: Duration = Duration::from_secs(1);
+/// Tries that are remembered of one address or name: with so many the wait is the longest.
+const TRIES_MAX: usize = 16;
+/// Addresses, and names, that are remembered: where more come, those that are silent longest are
+/// forgotten.
+const KEYS_MAX: usize = 10_000;
+/// Of a name.
+const NAME_CHARS_MAX: usize = 64;
 
-/// Tries by address, in time since boot. A try counts from its beginning, so that many at once
-/// are no more than five.
+/// Tries in time since boot. A try counts as wrong from its beginning, so that many at once are no
+/// way around it.
 #[derive(Debug, Default)]
-pub(crate) struct LoginThrottle(BTreeMap<PeerGroup, VecDeque<Duration>>);
+pub(crate) struct LoginThrottle {
+    addresses: TriesByKey<PeerGroup>,
+    names: TriesByKey<String>,
+    all: Tries,
+}
+
+/// Who tries, and when.
+#[derive(Clone, Debug)]
+pub(crate) struct LoginTry {
+    began: Duration,
+    from: PeerGroup,
+    name: String,
+}
 
 impl LoginThrottle {
-    /// May this address try? If so the try counts as wrong until [`LoginThrottle::forgive`].
-    pub(crate) fn enter(&mut self, now: Duration, from: PeerGroup) -> Result<(), Duration> {
-        if self.0.len() >= ADDRESSES_MAX && !self.0.contains_key(&from) {
-            self.forget(now);
+    /// Begins a try: how long it waits. It counts as wrong until [`LoginThrottle::forgive`].
+    pub(crate) fn enter(
+        &mut self,
+        now: Duration,
+        from: PeerGroup,
+        name: &str,
+    ) -> (LoginTry, Duration) {
+        let name: String = name.chars().take(NAME_CHARS_MAX).collect();
+        let of_one = self.addresses.enter(now, from);
+        let of_name = self.names.enter(now, name.clone());
+        let of_all = match self.all.enter(now, WRONG_OF_ALL_MAX + 1) > WRONG_OF_ALL_MAX {
+            true => WAIT_OF_ALL,
+            false => Duration::ZERO,
+        };
+        let wait = wait_after(of_one).max(wait_after(of_name)).max(of_all);
+        let began = now;
+        (LoginTry { began, from, name }, wait)
+    }
+
+    /// The try was right.
+    pub(crate) fn forgive(&mut self, right: &LoginTry) {
+        self.addresses.forgive(right.began, &right.from);
+        self.names.forgive(right.began, &right.name);
+        self.all.forgive(right.began);
+    }
+}
+
+/// So long does a try wait that is the `count`th.
+fn wait_after(count: usize) -> Duration {
+    match count.checked_sub(WRONG_MAX + 1) {
+        None => Duration::ZERO,
+        Some(over) => WAIT_MAX.min(WAIT_FIRST * (1 << over.min(8))),
+    }
+}
+
+/// When tries began that are not known to be right, the oldest first.
+#[derive(Debug, Default)]
+struct Tries(VecDeque<Duration>);
+
+impl Tries {
+    /// How many there are with this one, of which `most` are remembered.
+    fn enter(&mut self, now: Duration, most: usize) -> usize {
+        while self.0.len() >= most || self.0.front().is_some_and(|at| *at + WINDOW <= now) {
+            self.0.pop_front();
         }
-        let tries = self.0.entry(from).or_default();
-        while tries.front().is_some_and(|at| *at + WINDOW <= now) {
-            tries.pop_front();
-        }
-        match tries.front() {
-            Some(first) if tries.len() >= WRONG_MAX => Err(*first + WINDOW - now),
-            _ => {
-                tries.push_back(now);
-                Ok(())
-            }
+        self.0.push_back(now);
+        self.0.len()
+    }
+
+    fn forgive(&mut self, began: Duration) {
+        if let Some(at) = self.0.iter().position(|at| *at == began) {
+            self.0.remove(at);
         }
     }
 
-    /// The try that began then was right.
-    pub(crate) fn forgive(&mut self, began: Duration, from: PeerGroup) {
-        if let Some(tries) = self.0.get_mut(&from) {
-            if let Some(at) = tries.iter().position(|at| *at == began) {
-                tries.remove(at);
-            }
-            if tries.is_empty() {
-                self.0.remove(&from);
+    fn last(&self) -> Duration {
+        self.0.back().copied().unwrap_or_default()
+    }
+}
+
+#[derive(Debug)]
+struct TriesByKey<K>(BTreeMap<K, Tries>);
+
+impl<K> Default for TriesByKey<K> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<K: Ord> TriesByKey<K> {
+    fn enter(&mut self, now: Duration, key: K) -> usize {
+        if self.0.len() >= KEYS_MAX && !self.0.contains_key(&key) {
+            self.forget(now);
+        }
+        self.0.entry(key).or_default().enter(now, TRIES_MAX)
+    }
+
+    fn forgive(&mut self, began: Duration, key: &K) {
+        if let Some(tries) = self.0.get_mut(key) {
+            tries.forgive(began);
+            if tries.0.is_empty() {
+                self.0.remove(key);
             }
         }
     }
 
     fn forget(&mut self, now: Duration) {
-        let last = |tries: &VecDeque<Duration>| tries.back().copied().unwrap_or_default();
-        self.0.retain(|_, tries| last(tries) + WINDOW > now);
-        if self.0.len() >= ADDRESSES_MAX {
+        self.0.retain(|_, tries| tries.last() + WINDOW > now);
+        if self.0.len() >= KEYS_MAX {
             // A tenth at once, so that a crowd does not cost a look at all of them each time.
-            let mut ends: Vec<Duration> = self.0.values().map(last).collect();
-            let (_, silent_since, _) = ends.select_nth_unstable(ADDRESSES_MAX / 10);
+            let mut ends: Vec<Duration> = self.0.values().map(Tries::last).collect();
+            let (_, silent_since, _) = ends.select_nth_unstable(KEYS_MAX / 10);
             let silent_since = *silent_since;
-            self.0.retain(|_, tries| last(tries) > silent_since);
+            self.0.retain(|_, tries| tries.last() > silent_since);
         }
     }
 }
@@ -69,42 +149,61 @@ mod tests {
         PeerGroup::V4(Ipv4Addr::from_bits(n))
     }
 
+    const fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
     #[test]
-    fn five_wrong_ones_a_minute_then_waiting_until_the_first_is_old() {
+    fn after_five_wrong_ones_each_waits_longer_and_never_more_than_four_seconds() {
         let mut throttle = LoginThrottle::default();
-        let at = Duration::from_secs;
-        for n in 0..5 {
-            assert_eq!(throttle.enter(at(100 + n), from(1)), Ok(()));
-        }
-        assert_eq!(throttle.enter(at(110), from(1)), Err(at(50)));
-        assert_eq!(throttle.enter(at(110), from(2)), Ok(()), "another address");
-        assert_eq!(throttle.enter(at(160), from(1)), Ok(()));
-        assert_eq!(throttle.enter(at(160), from(1)), Err(at(1)));
+        let waits: Vec<u128> = (0..12)
+            .map(|n| throttle.enter(at(100 + n), from(1), "anna").1.as_millis())
+            .collect();
+        assert_eq!(
+            waits,
+            [0, 0, 0, 0, 0, 500, 1000, 2000, 4000, 4000, 4000, 4000]
+        );
+        let (_, wait) = throttle.enter(at(110), from(2), "bek");
+        assert_eq!(wait, at(0), "another name from another address");
+        let (_, wait) = throttle.enter(at(110), from(3), "anna");
+        assert_eq!(wait, at(4), "the same name from another address");
+        let (_, wait) = throttle.enter(at(200), from(1), "anna");
+        assert_eq!(wait, at(0), "a minute later");
+    }
+
+    #[test]
+    fn names_and_addresses_that_change_each_time_wait_by_their_sum() {
+        let mut throttle = LoginThrottle::default();
+        let wait = |throttle: &mut LoginThrottle, n: u32| {
+            throttle.enter(at(10), from(n), &format!("name{n}")).1
+        };
+        assert!((0..60).all(|n| wait(&mut throttle, n) == at(0)));
+        assert!((60..1000).all(|n| wait(&mut throttle, n) == at(1)));
     }
 
     #[test]
     fn right_ones_do_not_count() {
         let mut throttle = LoginThrottle::default();
-        let at = Duration::from_secs;
-        for n in 0..50 {
-            assert_eq!(throttle.enter(at(n), from(1)), Ok(()));
-            throttle.forgive(at(n), from(1));
+        for n in 0..100 {
+            let (right, wait) = throttle.enter(at(n / 10), from(1), "anna");
+            assert_eq!(wait, at(0));
+            throttle.forgive(&right);
         }
-        assert!(throttle.0.is_empty());
+        assert!(throttle.addresses.0.is_empty() && throttle.names.0.is_empty());
     }
 
     #[test]
-    fn a_crowd_of_addresses_takes_a_bounded_memory() {
+    fn a_crowd_of_addresses_and_names_takes_a_bounded_memory() {
         let mut throttle = LoginThrottle::default();
         for n in 0..20_000 {
             let now = Duration::from_millis(u64::from(n) / 10);
-            assert_eq!(throttle.enter(now, from(n)), Ok(()));
+            throttle.enter(now, from(n), &n.to_string());
         }
-        assert!(throttle.0.len() <= ADDRESSES_MAX);
-        let late = Duration::from_secs(3600);
+        assert!(throttle.addresses.0.len() <= KEYS_MAX);
+        assert!(throttle.names.0.len() <= KEYS_MAX);
         for n in 0..200 {
-            assert_eq!(throttle.enter(late, from(100_000 + n)), Ok(()));
+            throttle.enter(at(3600), from(100_000 + n), "anna");
         }
-        assert!(throttle.0.len() <= 200, "what is old makes room first");
+        assert!(throttle.addresses.0.len() <= 200, "what is old makes room");
     }
 }

@@ -28,7 +28,7 @@ async fn address(page: &PageConfig, daemon: bool) -> CheckFinding {
     let refused = |what: String, todo: &str| CheckFinding::fault(Code::Usage, name, what, todo);
     // What the certificate holds is looked at by itself: here it counts that there is one.
     let loopback = addr.ip().to_canonical().is_loopback();
-    let asked = Settings::new(addr, None, page.behind_proxy, &page.names);
+    let asked = Settings::new(addr, None, page.behind_proxy.as_deref(), &page.names);
     if let Err(error) = asked
         && (page.tls.is_none() || loopback)
     {
@@ -41,7 +41,7 @@ async fn address(page: &PageConfig, daemon: bool) -> CheckFinding {
         let todo = "give --page an address of this machine that nobody else uses";
         return refused(format!("{addr}: {error}"), todo);
     }
-    let how = match (&page.tls, page.behind_proxy) {
+    let how = match (&page.tls, page.behind_proxy.is_some()) {
         (Some(_), _) => "HTTPS of its own",
         (None, true) => "plain HTTP for a proxy that speaks TLS to browsers",
         (None, false) => "from this machine alone, or by an SSH tunnel",

@@ -6,7 +6,7 @@ use crate::values;
 use callbridge_model::environment::Environment;
 use callbridge_model::secret_source::{SecretKind, SecretPlace};
 use callbridge_webhook::tls::Certificate;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 /// The page, as it was asked for.
@@ -18,8 +18,8 @@ pub struct PageConfig {
     pub tls: Option<Certificate>,
     /// `--page-name`
     pub names: Vec<String>,
-    /// `--page-behind-proxy`
-    pub behind_proxy: bool,
+    /// `--page-behind-proxy`: the proxies beside those on loopback.
+    pub behind_proxy: Option<Vec<IpAddr>>,
     /// Where those stand who may log in with a password.
     pub passwords: Option<SecretPlace>,
 }
@@ -49,9 +49,19 @@ pub(super) fn check(
         listen,
         tls,
         names,
-        behind_proxy: flags.page_behind_proxy,
+        behind_proxy: proxies(flags, faults),
         passwords: SecretPlace::find(SecretKind::PagePassword, file.as_deref(), environment).ok(),
     })
+}
+
+fn proxies(flags: &PageFlags, faults: &mut Faults) -> Option<Vec<IpAddr>> {
+    let given = flags.page_behind_proxy.as_deref()?;
+    let addresses = given.split(',').map(str::trim).filter(|it| !it.is_empty());
+    let read = addresses.map(|text| {
+        let read = text.parse::<IpAddr>();
+        read.map_err(|_| format!("`{text}` is no address of a proxy, as 10.0.0.5"))
+    });
+    faults.take("--page-behind-proxy", read.collect())
 }
 
 /// Without an address the other flags do nothing, which nobody wants who gives them.
@@ -64,7 +74,7 @@ fn alone(flags: &PageFlags, faults: &mut Faults) {
             "--page-name",
             values::given(&flags.page_name).next().is_some(),
         ),
-        ("--page-behind-proxy", flags.page_behind_proxy),
+        ("--page-behind-proxy", flags.page_behind_proxy.is_some()),
     ];
     for (flag, _) in given.iter().filter(|(_, given)| *given) {
         faults.add(flag, "does nothing without --page ADDR");
@@ -136,7 +146,7 @@ mod tests {
         let alone = PageFlags {
             page_key: Some("/etc/key".into()),
             page_name: vec!["a".into()],
-            page_behind_proxy: true,
+            page_behind_proxy: Some(String::new()),
             ..PageFlags::default()
         };
         insta::assert_snapshot!(checked(&alone).1, @"

@@ -28,9 +28,10 @@ pub struct PageFlags {
     #[arg(long, value_name = "FILE")]
     pub page_key: Option<String>,
     /// A proxy stands before the page, speaks TLS to browsers and says whom it forwards in
-    /// X-Forwarded-For
-    #[arg(long)]
-    pub page_behind_proxy: bool,
+    /// X-Forwarded-For; it is believed from these addresses alone [default: loopback]
+    #[arg(long, value_name = "ADDRESS,…", num_args = 0..=1, require_equals = true,
+          default_missing_value = "")]
+    pub page_behind_proxy: Option<String>,
 }
 
 /// `callbridge page`

@@ -68,7 +68,7 @@ pub(crate) async fn open(
         Failure::new(Code::Usage, words)
     })?;
     let addr = listener.local_addr().unwrap_or(page.listen);
-    let mut settings = Settings::new(addr, current, page.behind_proxy, &page.names)
+    let mut settings = Settings::new(addr, current, page.behind_proxy.as_deref(), &page.names)
         .map_err(|error| Failure::new(Code::Usage, error.to_string()))?;
     if let Some(place) = &page.passwords {
         let passwords = passwords(place).map_err(|words| {
@@ -127,7 +127,7 @@ impl OpenedPage {
 /// How a browser comes to the page: by its address, or by a name where it listens at all.
 fn origin(page: &PageConfig, addr: SocketAddr, scheme: &str) -> String {
     let named = page.names.first().filter(|_| !addr.ip().is_loopback());
-    match (named, page.behind_proxy) {
+    match (named, page.behind_proxy.is_some()) {
         (Some(name), true) => format!("{scheme}://{name}"),
         (Some(name), false) => format!("{scheme}://{name}:{}", addr.port()),
         (None, _) if addr.ip().is_unspecified() => {

@@ -50,7 +50,8 @@ impl Served {
     pub async fn at(address: &str, fake: Arc<Fake>, manner: Manner) -> Self {
         let listener = TcpListener::bind(address).await.expect("a port");
         let address = listener.local_addr().expect("an address");
-        let settings = Settings::new(address, None, manner.behind_proxy, &manner.names);
+        let proxies: Option<&[std::net::IpAddr]> = manner.behind_proxy.then_some(&[]);
+        let settings = Settings::new(address, None, proxies, &manner.names);
         let passwords = Passwords::parse(&manner.passwords).expect("passwords");
         let (_, passwords) = watch::channel(passwords);
         let settings = settings.expect("settings").with_passwords(passwords);

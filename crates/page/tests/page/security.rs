@@ -235,29 +235,16 @@ async fn the_cookie_is_the_instances_own_and_worth_nothing_after_the_logout() {
 }
 
 #[tokio::test]
-async fn behind_a_proxy_the_cookie_is_secure_and_the_last_forwarded_address_counts() {
+async fn behind_a_proxy_the_cookie_is_secure() {
     let manner = Manner {
         behind_proxy: true,
         ..with_anna()
     };
     let (_, served) = served(manner).await;
     let mut browser = Browser::new(served.address);
-    let wrong = [("name", "anna"), ("password", "wrong")];
-    let from = |ip: &str| {
-        format!(
-            "Origin: http://{}\r\nX-Forwarded-For: 192.0.2.99, {ip}\r\n",
-            served.address
-        )
-    };
-    for _ in 0..5 {
-        let refused = browser.post_as("/login", &wrong, &from("192.0.2.1")).await;
-        assert_eq!(refused.status, 403);
-    }
     let right = [("name", "anna"), ("password", PASSWORD)];
-    let waits = browser.post_as("/login", &right, &from("192.0.2.1")).await;
-    assert_eq!(waits.status, 429);
-    let entered = browser.post_as("/login", &right, &from("192.0.2.2")).await;
-    assert_eq!(entered.status, 303, "another address");
+    let entered = browser.post("/login", &right).await;
+    assert_eq!(entered.status, 303);
     assert!(
         entered
             .header("set-cookie")
@@ -268,7 +255,7 @@ async fn behind_a_proxy_the_cookie_is_secure_and_the_last_forwarded_address_coun
 }
 
 #[tokio::test]
-async fn five_wrong_passwords_then_waiting_and_what_was_typed_is_kept() {
+async fn after_five_wrong_passwords_a_right_one_is_let_in_and_what_was_typed_is_kept() {
     let (_, served) = served(with_anna()).await;
     let mut browser = Browser::new(served.address);
     for name in ["anna", "nobody", "anna", "bek", "anna"] {
@@ -283,23 +270,10 @@ async fn five_wrong_passwords_then_waiting_and_what_was_typed_is_kept() {
             "no password comes back"
         );
     }
-    let waits = browser
+    let entered = browser
         .post("/login", &[("name", "anna"), ("password", PASSWORD)])
         .await;
-    assert_eq!(waits.status, 429);
-    let seconds = waits
-        .header("retry-after")
-        .and_then(|it| it.parse::<u64>().ok());
-    assert!(
-        seconds.is_some_and(|it| (1..=60).contains(&it)),
-        "{}",
-        waits.head
-    );
-    assert!(
-        waits.body.contains("Too many wrong passwords"),
-        "{}",
-        waits.body
-    );
+    assert_eq!(entered.status, 303, "it waits, and is not refused");
     served.stop().await;
 }
 
