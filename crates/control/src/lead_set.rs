@@ -107,6 +107,7 @@ impl LeadSet<'_> {
                 notes,
             }),
             Err(error @ ApiError::Rejected { status: 400, .. }) => {
+                let error = with_errors(&error);
                 let words = format!(
                     "the CRM refuses the values ({error}); if it wants the list under a key, give \
                      the daemon --field-list-wrapper"
@@ -117,6 +118,7 @@ impl LeadSet<'_> {
                 error @ (ApiError::Rejected { status: 409, .. }
                 | ApiError::NotFound { own: true, .. }),
             ) => {
+                let error = with_errors(&error);
                 let words = format!("the CRM refuses it ({error}): is lead {lead} there?");
                 Err(refusal(65, words))
             }
@@ -268,6 +270,14 @@ fn judged(catalogue: &Catalogue, items: &[Item]) -> (Vec<String>, Vec<String>) {
     (wrong, notes)
 }
 
+/// With the fields that it names and their reasons (§7.5).
+fn with_errors(error: &ApiError) -> String {
+    match error {
+        ApiError::Rejected { errors, .. } if !errors.is_null() => format!("{error}: {errors}"),
+        error => error.to_string(),
+    }
+}
+
 /// An error that says nothing of the lead or its values.
 fn failed(error: &ApiError, needs: &str) -> LeadSetRefusal {
     match error {
@@ -275,10 +285,11 @@ fn failed(error: &ApiError, needs: &str) -> LeadSetRefusal {
         ApiError::TokenRefused { .. } => {
             refusal(77, format!("the CRM refuses the token ({error})"))
         }
-        error => refusal(
-            69,
-            format!("the CRM does not do it now: {error}; try again"),
-        ),
+        error => {
+            let error = with_errors(error);
+            let words = format!("the CRM does not do it now: {error}; try again");
+            refusal(69, words)
+        }
     }
 }
 
@@ -315,6 +326,19 @@ mod tests {
         field 21 (kun) is a field of contacts (CONTACT): the service would pass over it in silence
         field 99 is no field of this CRM: the service would pass over it in silence
         ");
+    }
+
+    #[test]
+    fn what_the_crm_says_of_each_field_is_shown() {
+        let errors = json!([{"field": "value", "reason": "LENGTH"}]);
+        let rejected = |errors| ApiError::Rejected {
+            status: 400,
+            message: "xato".to_owned(),
+            errors,
+        };
+        let said = r#"400: xato: [{"field":"value","reason":"LENGTH"}]"#;
+        assert_eq!(with_errors(&rejected(errors)), said);
+        assert_eq!(with_errors(&rejected(Value::Null)), "400: xato");
     }
 
     #[test]

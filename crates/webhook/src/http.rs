@@ -31,7 +31,7 @@ pub const BODY_BYTES_FREE: usize = 16 * 1024;
 /// Of all bodies together, beyond what is free.
 pub const BUDGET_BYTES: usize = 8 << 20;
 /// The service waits 10 s for an answer (§6.9): what is slower is of no use to it.
-pub(crate) const BODY_WITHIN: Duration = Duration::from_secs(5);
+pub(crate) const BODY_WITHIN: Duration = Duration::from_secs(4);
 /// Connections at a time. The service has 20 deliveries of a company under way; with so many
 /// places each has the time of 512 arrivals before it may be cut, a fifth of a second of a flood
 /// of 2,500 a second.

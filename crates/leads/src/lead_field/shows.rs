@@ -26,8 +26,8 @@ pub const SOON: Duration = Duration::from_secs(15);
 const FIRST_POLL: Duration = Duration::from_secs(2);
 /// No requestId is asked with after so long (§4.6: 24 hours).
 const READABLE: Duration = Duration::from_secs(23 * 3600);
-/// Tries of the same values before they are given up.
-const TRIES_MAX: u32 = 6;
+/// Tries of the same values before they are given up (§7.7: 3 to 5).
+const TRIES_MAX: u32 = 5;
 
 /// Which call a value tells of: by its start, then by its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -281,7 +281,7 @@ impl LeadFieldState {
             return self.all(WriteState::Waits, WriteState::GivenUp);
         }
         // longer than what was lost may still be on its way
-        let wait = [15, 60, 300, 900, 900][(self.tries as usize).saturating_sub(1).min(4)];
+        let wait = [15, 60, 300, 900][(self.tries as usize).saturating_sub(1).min(3)];
         self.due = now.plus(Duration::from_secs(wait)).micros();
         0
     }
