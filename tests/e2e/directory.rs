@@ -82,6 +82,34 @@ async fn make_leads(crm: &Server) {
     administer(crm, "lead/merge", json!({"into": 4003, "from": [4013]})).await;
 }
 
+/// Nothing tells of a merge where there are no webhooks: leads that claim a number are asked for.
+#[tokio::test]
+async fn a_number_whose_other_lead_was_merged_away_is_freed_without_webhooks() {
+    let (place, crm) = (Place::new(), without_leads().await);
+    for id in [4002, 4012] {
+        administer(&crm, "lead", lead(id, &[2])).await;
+    }
+    let call = recordings::one("inbound_no_answer");
+    place.append("recorded", b"");
+    let mut program = place.run(&crm.url(), &flags(&place, &["--lead-directory"]));
+    let read = |it: &callbridge_model::Status| {
+        let directory = it.directory.as_ref();
+        directory.is_some_and(|it| it.leads == 2)
+    };
+    program.until("both leads", read).await;
+    let merge = json!({"into": 4002, "from": [4012]});
+    administer(&crm, "lead/merge", merge).await;
+    place.append("recorded", &call.ami);
+    let torn = |it: &callbridge_model::Status| it.letters.contains_key("ambiguous_lead");
+    program.until("a letter", torn).await;
+    let done = |it: &callbridge_model::Status| it.books.journaled == 1;
+    program.until("the lead that is left", done).await;
+    program.terminate().await;
+    let mut expected = recordings::expected(&[call]);
+    expected[0].lead = Some(4002);
+    crm::judge(&crm, &place.letters().await, &expected);
+}
+
 #[tokio::test]
 async fn calls_of_unknown_customers_leave_for_the_leads_that_are_made_for_them() {
     let (place, crm) = (Place::new(), without_leads().await);

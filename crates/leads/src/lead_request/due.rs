@@ -119,6 +119,12 @@ impl DueRequests {
         self.due.push(DueRequest { urgency, errand });
     }
 
+    /// This one is due when nothing else is to be done.
+    pub fn push_spare(&mut self, errand: LeadRequest) {
+        let urgency = Urgency::Spare;
+        self.due.push(DueRequest { urgency, errand });
+    }
+
     /// This one is due: asked with its token, which is the one in use or the one before it.
     pub fn push_poll(&mut self, poll: FieldPoll, tokens: &[TokenFingerprint]) {
         let (urgency, errand) = match tokens.iter().position(|token| *token == poll.token) {

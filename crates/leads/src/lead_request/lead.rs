@@ -3,6 +3,7 @@
 //! None of them stops calls: where the token may not do one, or the service refuses it, that kind
 //! rests for an hour and says so.
 
+use crate::directory::{What, rows};
 use crate::lead_field::shows::Part;
 use crate::lead_field::{Catalogue, Item, catalogue};
 use crate::lead_request::due::LeadRequest;
@@ -79,6 +80,8 @@ pub enum LeadOutcome {
     Writes(LeadId, FieldWrite),
     /// A look-up's answer: the letters of that lead say so, or go on without their employee.
     LookedUp(LeadId, Finding),
+    /// A look-up's answer: the first lead was merged into the second, which stands for it.
+    MergedInto(LeadId, LeadId),
     /// The catalogue, or why there is none.
     Catalogue(Catalogue),
     /// A field write was accepted.
@@ -233,7 +236,16 @@ fn unread(why: String, now: EventTime) -> Settled {
 
 fn looked_up(lead: LeadId, answer: Sort<'_>, errand: &LeadRequest) -> Settled {
     match answer {
-        Sort::Content(_) => well(LeadOutcome::LookedUp(lead, Finding::LeadExists)),
+        Sort::Content(envelope) => {
+            let row = envelope
+                .get("data")
+                .map(|row| rows::read(row, What::Read, None));
+            let told = match row.and_then(|row| row.lead).filter(|told| *told != lead) {
+                Some(survivor) => LeadOutcome::MergedInto(lead, survivor),
+                None => LeadOutcome::LookedUp(lead, Finding::LeadExists),
+            };
+            well(told)
+        }
         Sort::Missing(_) | Sort::Gone(_) => well(LeadOutcome::LookedUp(lead, Finding::LeadMissing)),
         Sort::Barred(why) => settled(true, why, |why| {
             LeadOutcome::Rest(RequestKind::LookUps, errand.clone(), why)

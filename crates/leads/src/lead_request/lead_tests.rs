@@ -25,6 +25,7 @@ fn word(errand: &LeadRequest, answer: &ApiResult) -> String {
     let settled = settled.expect("ours");
     let told = match settled.told {
         LeadOutcome::LookedUp(_, finding) => finding.word().to_owned(),
+        LeadOutcome::MergedInto(_, survivor) => format!("merged into {survivor}"),
         LeadOutcome::Catalogue(catalogue) => format!("unread: {:?}", catalogue.unread),
         LeadOutcome::Accepted(_, request_id, _) => format!("accepted {request_id}"),
         LeadOutcome::NotYet(_) => "not yet".to_owned(),
@@ -147,6 +148,17 @@ fn a_catalogue_that_cannot_be_read_says_why() {
     assert!(matches!(read.told, LeadOutcome::Catalogue(it) if it.whole && it.fields.len() == 1));
     let none = Ok(ApiReply::Data(serde_json::json!({"data": null})));
     assert!(word(&LeadRequest::Catalogue, &none).contains("no fields in the answer"));
+}
+
+#[test]
+fn a_look_up_that_is_answered_with_another_lead_tells_the_survivor() {
+    let look_up = LeadRequest::LookUp(lead());
+    let told = |id| {
+        let body = serde_json::json!({"data": {"id": id, "name": "N"}, "accept": true});
+        word(&look_up, &Ok(ApiReply::Data(body)))
+    };
+    assert_eq!(told(lead().get()), "lead_exists");
+    assert_eq!(told(9_999), "merged into 9999");
 }
 
 #[test]

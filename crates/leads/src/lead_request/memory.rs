@@ -6,7 +6,9 @@ use super::lead::REST;
 use crate::lead_field::Catalogue;
 use crate::lead_field::shows::{LOST, SOON};
 use callbridge_call::EventTime;
+use callbridge_model::{LeadId, Phone};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The catalogue is read anew after so long.
@@ -17,6 +19,11 @@ pub(super) const CLOCK_SLACK: Duration = Duration::from_secs(1800);
 const CATALOGUE_TRIES: u32 = 5;
 /// Refusals (400) of field writes in a row after which the values are not to blame.
 const REFUSALS_MAX: u32 = 3;
+
+/// Numbers that several leads claim, looked at in a day.
+const NUMBERS_MAX: usize = 1_000;
+/// Leads of one number that are looked up.
+const CLAIMANTS_MAX: usize = 20;
 
 /// A kind of request that rests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +46,12 @@ pub struct RequestMemory {
     catalogue_tries: u32,
     /// The fields it was read for.
     catalogue_for: String,
+    /// Leads that claim a number together, to be looked up.
+    #[serde(default)]
+    claimants: Vec<LeadId>,
+    /// Such numbers whose leads were taken up, and when.
+    #[serde(default)]
+    claimed: BTreeMap<Phone, EventTime>,
 }
 
 impl RequestMemory {
@@ -69,6 +82,34 @@ impl RequestMemory {
     /// What rests may be granted now.
     pub fn granted(&mut self) {
         (self.look_ups, self.fields) = (None, None);
+    }
+
+    /// The leads of this number are looked up, unless they were within a day.
+    pub fn claim(&mut self, number: Phone, leads: Vec<LeadId>, now: EventTime) {
+        let recent = |at: &EventTime| now.since(*at) < DAILY && *at <= now.plus(CLOCK_SLACK);
+        self.claimed.retain(|_, at| recent(at));
+        if leads.len() < 2
+            || self.claimed.len() >= NUMBERS_MAX
+            || self.claimed.contains_key(&number)
+        {
+            return;
+        }
+        self.claimed.insert(number, now);
+        for lead in leads.into_iter().take(CLAIMANTS_MAX) {
+            if !self.claimants.contains(&lead) {
+                self.claimants.push(lead);
+            }
+        }
+    }
+
+    /// The next of these leads.
+    pub fn claimant(&self) -> Option<LeadId> {
+        self.claimants.first().copied()
+    }
+
+    /// This one was looked up, or cannot be today.
+    pub fn claimant_done(&mut self, lead: LeadId) {
+        self.claimants.retain(|it| *it != lead);
     }
 
     /// The service took a write of fields.

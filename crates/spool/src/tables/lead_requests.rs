@@ -1,6 +1,7 @@
 //! What could be asked beside the calls, and what the answers change.
 
 use super::backfill;
+use super::directory;
 use super::finish::json;
 use super::look_ups;
 use super::meta;
@@ -12,17 +13,21 @@ use crate::lead_log::LeadWarning;
 use crate::op::Done;
 use crate::{Error, QueueQuery, RowId};
 use callbridge_call::EventTime;
+use callbridge_leads::directory::{FirstPhone, LeadNews, What};
 use callbridge_leads::lead_field::shows::{NextAction, SOON};
 use callbridge_leads::lead_field::{Catalogue, LeadFieldState};
 use callbridge_leads::lead_request::due::{DueRequests, LeadRequest};
 use callbridge_leads::lead_request::memory::RequestMemory;
-use callbridge_leads::lead_request::{LeadOutcome, RequestKind};
-use callbridge_model::LeadId;
+use callbridge_leads::lead_request::{Finding, LeadOutcome, RequestKind};
+use callbridge_model::{LeadId, Phone};
 
 /// The CRM's fields, as they were read last.
 pub(crate) const CATALOGUE: &str = "lead_field.catalogue";
 /// [`RequestMemory`].
 pub(crate) const MEMORY: &str = "errand.memory";
+
+/// Numbers that several leads claim, looked at in one go.
+const CLAIMED_MAX: u32 = 1_000;
 
 /// What is remembered of them.
 pub fn memory(db: &Db) -> Result<RequestMemory, Error> {
@@ -61,6 +66,32 @@ fn wanted_fields(store: &Store) -> String {
     fields.join(",")
 }
 
+/// Several leads claim a number, and calls wait for one of them to be left. Where nothing tells of
+/// merged and deleted leads (no webhooks), each of the leads is looked up, once a day a number.
+pub(crate) fn look_at_claims(store: &Store, now: EventTime) -> Result<(), Error> {
+    if !store.settings.look_up {
+        return Ok(());
+    }
+    let phones: Vec<String> = store.values(
+        "SELECT DISTINCT phone FROM calls
+         WHERE state = 'dead' AND reason = 'ambiguous_lead' AND phone IS NOT NULL LIMIT ?1",
+        [CLAIMED_MAX],
+    )?;
+    if phones.is_empty() {
+        return Ok(());
+    }
+    let mut claims = Vec::new();
+    for phone in phones.iter().filter_map(|phone| Phone::from_e164(phone)) {
+        let leads = directory::holders(store, &phone)?.leads();
+        claims.push((phone, leads));
+    }
+    change_memory(store, |memory| {
+        for (phone, leads) in claims {
+            memory.claim(phone, leads, now);
+        }
+    })
+}
+
 /// The errands that are due. Costs next to nothing while there are none.
 pub fn errands(store: &Store, ask: &QueueQuery) -> Result<DueRequests, Error> {
     let mut errands = DueRequests::default();
@@ -83,6 +114,11 @@ fn lead_errands(store: &Store, ask: &QueueQuery, errands: &mut DueRequests) -> R
         && errands.is_due(memory.after_rest(RequestKind::LookUps, at, now), now)
     {
         errands.push(LeadRequest::LookUp(lead));
+    }
+    if let Some(lead) = memory.claimant()
+        && memory.resting(RequestKind::LookUps, now).is_none()
+    {
+        errands.push_spare(LeadRequest::LookUp(lead));
     }
     if store.settings.shows.is_none() {
         return Ok(());
@@ -116,7 +152,18 @@ pub(crate) fn told(store: &mut Store, told: &LeadOutcome, at: EventTime) -> Resu
             let left_out = change_shows(store, *lead, |shows| shows.sent(write, at))?;
             store.tally.count(LEFT_OUT, left_out);
         }
-        LeadOutcome::LookedUp(lead, found) => return look_ups::looked_up(store, *lead, *found, at),
+        LeadOutcome::LookedUp(lead, found) => {
+            change_memory(store, |memory| memory.claimant_done(*lead))?;
+            return look_ups::looked_up(store, *lead, *found, at);
+        }
+        LeadOutcome::MergedInto(lead, survivor) => {
+            change_memory(store, |memory| memory.claimant_done(*lead))?;
+            let what = What::Merged { from: vec![*lead] };
+            let at_sec = at.floor_seconds();
+            let news = LeadNews::new(*survivor, at_sec, what, FirstPhone::Untold);
+            directory::learn(store, &news)?;
+            return look_ups::looked_up(store, *lead, Finding::LeadExists, at);
+        }
         LeadOutcome::Catalogue(catalogue) => catalogue_read(store, catalogue, at)?,
         LeadOutcome::Accepted(lead, request_id, token) => {
             change_shows(store, *lead, |shows| {
@@ -184,7 +231,10 @@ fn errand_again(
     at: EventTime,
 ) -> Result<(), Error> {
     let lead = match errand {
-        LeadRequest::LookUp(lead) => return look_ups::look_up_again(store, *lead, at),
+        LeadRequest::LookUp(lead) => {
+            change_memory(store, |memory| memory.claimant_done(*lead))?;
+            return look_ups::look_up_again(store, *lead, at);
+        }
         LeadRequest::Catalogue => {
             if memory(store)?.gives_catalogue_up() {
                 let unread = Catalogue::unread(why.to_owned(), at);

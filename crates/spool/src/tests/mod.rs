@@ -7,6 +7,7 @@ mod acts_listed;
 mod archive;
 mod audited;
 pub mod call;
+mod claims;
 mod correct;
 mod deliveries;
 mod directory;

@@ -1,0 +1,118 @@
+//! Which leads are looked up where several claim a number, and how often?
+
+use super::call::{ask, at, finished};
+use crate::{Op, Settings, Store, tables};
+use callbridge_call::EpochSeconds;
+use callbridge_leads::directory::{FirstPhone, LeadNews, What};
+use callbridge_leads::lead_request::due::{DueRequest, LeadRequest, Urgency};
+use callbridge_leads::lead_request::{Finding, LeadChange, LeadOutcome};
+use callbridge_model::{LeadId, Outcome, Phone, Reason};
+
+const DAY: i64 = 86_400;
+
+fn lead(id: i64) -> LeadId {
+    LeadId::new(id).expect("a lead")
+}
+
+fn write(store: &mut Store, op: Op) {
+    store.write(vec![op]).expect("stored");
+}
+
+/// A letter of a number that leads 1 and 2 claim, as pages of leads told.
+fn torn() -> (Store, Phone) {
+    let settings = Settings {
+        look_up: true,
+        ..Settings::default()
+    };
+    let mut store = Store::in_memory(settings).expect("memory");
+    let letter = finished(7, Outcome::DeadLetter, Some(Reason::AmbiguousLead));
+    let phone = letter.judged.record.client_phone.clone().expect("a number");
+    for id in [1, 2] {
+        let second = EpochSeconds::new(at(-60).floor_seconds().get());
+        let first = FirstPhone::Is(phone.clone());
+        let news = LeadNews::new(lead(id), second, What::Filter, first);
+        write(&mut store, Op::Learn(Box::new(news)));
+    }
+    write(&mut store, Op::Finish(Box::new(letter)));
+    (store, phone)
+}
+
+fn purged(store: &mut Store, seconds: i64) {
+    write(store, Op::Purge { now: at(seconds) });
+}
+
+/// The lead that is to be looked up, when nothing else is to be done.
+fn due(store: &Store, seconds: i64) -> Option<LeadId> {
+    let due = tables::lead_requests::errands(store, &ask(at(seconds)));
+    match &due.expect("errands").due[..] {
+        [] => None,
+        [
+            DueRequest {
+                urgency: Urgency::Spare,
+                errand: LeadRequest::LookUp(lead),
+            },
+        ] => Some(*lead),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn told(store: &mut Store, told: LeadOutcome, seconds: i64) {
+    let (told, at) = (Box::new(told), at(seconds));
+    write(store, Op::Lead(LeadChange::Request { told, at }));
+}
+
+fn left(store: &Store, phone: &Phone) -> Vec<LeadId> {
+    tables::directory::holders(store, phone)
+        .expect("readable")
+        .leads()
+}
+
+#[test]
+fn each_lead_that_claims_a_number_is_looked_up_once_a_day_and_a_missing_one_claims_no_more() {
+    let (mut store, phone) = torn();
+    assert_eq!(due(&store, 50), None);
+    for day in [0, DAY] {
+        purged(&mut store, day + 60);
+        for id in [1, 2] {
+            assert_eq!(due(&store, day + 61), Some(lead(id)));
+            told(
+                &mut store,
+                LeadOutcome::Sent(LeadRequest::LookUp(lead(id))),
+                day + 61,
+            );
+            let finding = match (day, id) {
+                (DAY, 2) => Finding::LeadMissing,
+                _ => Finding::LeadExists,
+            };
+            told(
+                &mut store,
+                LeadOutcome::LookedUp(lead(id), finding),
+                day + 62,
+            );
+        }
+        purged(&mut store, day + 120);
+        assert_eq!(due(&store, day + 121), None, "once a day");
+    }
+    assert_eq!(left(&store, &phone), [lead(1)]);
+    assert_eq!(
+        store.take_awaited(),
+        Some(vec![phone]),
+        "its calls may leave"
+    );
+}
+
+#[test]
+fn a_lead_that_is_another_now_claims_for_that_one() {
+    let (mut store, phone) = torn();
+    purged(&mut store, 60);
+    told(&mut store, LeadOutcome::MergedInto(lead(1), lead(2)), 62);
+    assert_eq!(left(&store, &phone), [lead(2)]);
+    assert_eq!(due(&store, 63), Some(lead(2)));
+    let why = "500".to_owned();
+    told(
+        &mut store,
+        LeadOutcome::Again(LeadRequest::LookUp(lead(2)), why),
+        64,
+    );
+    assert_eq!(due(&store, 65), None, "tomorrow");
+}
