@@ -17,6 +17,7 @@ use callbridge_mapping::journal;
 use callbridge_mapping::people::People;
 use callbridge_model::CallUuid;
 use callbridge_model::exit::Code;
+use callbridge_model::plain_file;
 use callbridge_spool::{AuditedCall, CallFate};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -86,6 +87,11 @@ fn read(
     let wrong = |error: std::io::Error| {
         Failure::new(Code::Input, format!("{}: {error}", audit.file.display()))
     };
+    // The PBX writes there: what stands in its place is waited on by nobody.
+    let opened = || {
+        let file = plain_file::open_named(&audit.file);
+        file.map_err(|error| explain::cannot_read(&audit.file, &error))
+    };
     let is_cdr = audit.format == Format::CdrCsv;
     let lines = is_cdr.then(|| records::open(&audit.file, audit.from));
     let (mut file, format): (Box<dyn std::io::Read>, _) =
@@ -93,9 +99,9 @@ fn read(
             Some(lines) => (Box::new(lines), Format::FreeswitchCdr),
             None if is_cdr => {
                 let format = records::format_of(&audit.file, audit.format);
-                (Box::new(explain::open(&audit.file)?), format)
+                (Box::new(opened()?), format)
             }
-            None => (Box::new(explain::open(&audit.file)?), audit.format),
+            None => (Box::new(opened()?), audit.format),
         };
     let mut reading = Reading::new(explain::rules(&audit.config, format));
     loop {

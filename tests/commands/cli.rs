@@ -528,3 +528,23 @@ fn the_licences_are_those_of_what_is_linked_in() {
         "run tests/package/licences >deploy/licences.txt"
     );
 }
+
+#[test]
+fn an_audit_of_a_fifo_ends_and_says_why() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let fifo = folder.path().join("Master.csv");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).expect("a FIFO");
+    for flag in ["--cel", "--cdr"] {
+        let file = format!("{flag}={}", fifo.display());
+        let arguments = [
+            "audit",
+            &file,
+            "--state=/nowhere",
+            "--pbx-id=test",
+            "--no-journal",
+        ];
+        let words = refused(&arguments, &[HOME], 65);
+        assert!(words.contains("Master.csv"), "{flag}: {words}");
+    }
+}

@@ -192,6 +192,46 @@ fn the_unit_tells_systemd_when_it_is_ready_and_alive_and_takes_secrets_as_creden
     assert!(unit.lines().any(|line| line.starts_with("WatchdogSec=")));
 }
 
+#[test]
+fn the_audit_has_the_sandbox_of_the_main_unit_no_net_and_an_end() {
+    let (main, audit) = (
+        text("debian/callbridge@.service"),
+        text("debian/callbridge-audit@.service"),
+    );
+    // What differs on purpose: one reads the PBX's file by a group, and speaks by a socket alone.
+    let own = [
+        "PrivateUsers=",
+        "RestrictAddressFamilies=",
+        "ProtectSystem=strict",
+    ];
+    let of_main = main.lines().skip_while(|it| *it != "NoNewPrivileges=yes");
+    let of_main = of_main.take_while(|it| !it.is_empty() && *it != "[Install]");
+    let sandbox =
+        of_main.filter(|it| !it.starts_with('#') && !own.iter().any(|own| it.starts_with(own)));
+    let missing: Vec<&str> = sandbox
+        .filter(|it| !audit.lines().any(|line| line == *it))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    for line in [
+        "RestrictAddressFamilies=AF_UNIX",
+        "ProtectSystem=strict",
+        "TimeoutStartSec=30min",
+    ] {
+        assert!(audit.lines().any(|it| it == line), "{line}");
+    }
+}
+
+#[test]
+fn nothing_is_done_as_root_in_a_folder_of_the_service_before_removal() {
+    let script = text("debian/prerm");
+    let lines = script
+        .lines()
+        .filter(|it| it.contains("$state/") || it.contains("--state"));
+    let as_root = lines.filter(|it| !it.contains("as_owner") && !it.contains("[ -e "));
+    let as_root: Vec<&str> = as_root.filter(|it| !it.contains("for state in")).collect();
+    assert!(as_root.is_empty(), "{as_root:?}");
+}
+
 /// The entries of one list of the definitions, by the value of `key`.
 fn names(definitions: &Value, list: &str, key: &str) -> BTreeSet<String> {
     definitions[list]

@@ -8,7 +8,6 @@ use callbridge_formats::likeness::{LOOKED_AT_MAX, Likeness};
 use callbridge_formats::{Format, MESSAGE_BYTES_MAX};
 use callbridge_model::plain_file;
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -65,7 +64,9 @@ pub fn format_of(path: &Path, usual: Format) -> Format {
 fn beginning(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let most = LOOKED_AT_MAX as u64;
-    File::open(path)?.take(most).read_to_end(&mut bytes)?;
+    plain_file::open_named(path)?
+        .take(most)
+        .read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

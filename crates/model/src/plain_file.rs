@@ -31,6 +31,26 @@ pub fn open(path: &Path, how: &mut OpenOptions) -> io::Result<File> {
     Ok(file)
 }
 
+/// Opens a file that an administrator has named and others write: links are followed, but only a
+/// regular file is opened, and nothing is waited on.
+///
+/// # Errors
+/// The system's, and for what is no regular file [`ErrorKind::InvalidInput`].
+pub fn open_named(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(
+            ErrorKind::InvalidInput,
+            "it is no regular file",
+        )),
+    }
+}
+
 /// The beginning of a file of the state folder.
 ///
 /// # Errors
@@ -114,6 +134,10 @@ mod tests {
             assert!(look(&path(name)).is_err(), "{name}");
         }
         assert!(!path("nowhere").exists());
+        assert!(open_named(&path("link")).is_ok());
+        for name in ["dangling", "folder", "fifo"] {
+            assert!(open_named(&path(name)).is_err(), "{name}");
+        }
         std::fs::remove_file(path("second")).expect("removed");
         assert_eq!(read(&path("victim"), 3).expect("plain"), b"kep");
         assert!(look(&path("nowhere")).expect("nothing").is_none());

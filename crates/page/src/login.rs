@@ -195,7 +195,11 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
     let (attempt, wait) = page.doors.enter(asked, &name);
     if !wait.is_zero() {
         let from = asked.from;
-        tracing::warn!(?from, ?wait, "many wrong passwords for the page: this one waits");
+        tracing::warn!(
+            ?from,
+            ?wait,
+            "many wrong passwords for the page: this one waits"
+        );
         tokio::time::sleep(wait).await;
     }
     let password = asked.form.typed("password");

@@ -135,14 +135,17 @@ fn number(explain: &Explain) -> Option<TypedNumber> {
     TypedNumber::read(explain.call.as_deref()?, countries.chain(rules.country))
 }
 
-pub(crate) fn open(path: &Path) -> Result<File, Failure> {
-    let told = |error: io::Error| {
-        let code = match error.kind() {
-            io::ErrorKind::NotFound => Code::NoInput,
-            _ => Code::Input,
-        };
-        Failure::new(code, format!("{}: cannot be read: {error}", path.display()))
+/// A recording cannot be read: 66 where it is missing, else 65.
+pub(crate) fn cannot_read(path: &Path, error: &io::Error) -> Failure {
+    let code = match error.kind() {
+        io::ErrorKind::NotFound => Code::NoInput,
+        _ => Code::Input,
     };
+    Failure::new(code, format!("{}: cannot be read: {error}", path.display()))
+}
+
+fn open(path: &Path) -> Result<File, Failure> {
+    let told = |error: io::Error| cannot_read(path, &error);
     let from = match path.as_os_str() == "-" {
         true => Path::new("/dev/stdin"),
         false => path,

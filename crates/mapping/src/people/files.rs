@@ -8,9 +8,8 @@ use crate::people::Directory;
 use crate::trunk::{Trunk, Trunks};
 use callbridge_call::EventTime;
 use callbridge_model::number::Country;
-use callbridge_model::{FileVersion, Phone};
+use callbridge_model::{FileVersion, Phone, plain_file};
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -346,7 +345,8 @@ enum Read {
 
 fn read(path: &Path, known: &mut FileState, in_force: bool, now: EventTime) -> Read {
     let seen = known.seen;
-    let opened = File::open(path).and_then(|file| Ok((FileVersion::of(&file.metadata()?), file)));
+    let opened = plain_file::open_named(path)
+        .and_then(|file| Ok((FileVersion::of(&file.metadata()?), file)));
     let (version, file) = match opened {
         Ok(opened) => opened,
         Err(_) if seen == Seen::Missing => return Read::Same,
