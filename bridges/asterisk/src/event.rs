@@ -150,7 +150,11 @@ fn with_uptime<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
                 uptime: seconds.map(Duration::from_secs),
             }
         }
-        Mark::LoggedIn | Mark::Shutdown | Mark::ListEnd | Mark::Restarted { .. } => mark,
+        Mark::LoggedIn
+        | Mark::Shutdown
+        | Mark::ListEnd
+        | Mark::Restarted { .. }
+        | Mark::Alive { .. } => mark,
     }
 }
 

@@ -6,6 +6,7 @@ mod ending;
 mod gaps;
 pub(crate) mod index;
 mod names;
+mod processes;
 mod relief;
 mod report;
 mod room;
@@ -43,6 +44,7 @@ pub struct Assembler {
     /// Nothing is finished: our clock is wrong.
     wrong_clock: Option<gaps::WrongClock>,
     listening: gaps::Listening,
+    processes: processes::Processes,
     /// CEL has told of a bridge.
     cel_bridges: bool,
 }
@@ -90,6 +92,7 @@ impl Assembler {
             stream: Stream::default(),
             wrong_clock: None,
             listening: gaps::Listening::default(),
+            processes: processes::Processes::default(),
             cel_bridges: false,
         }
     }
@@ -140,6 +143,7 @@ impl Assembler {
         let clamped = far && self.calls.is_live(&found) && self.calls.is_in_order(&id, event);
         let at = if clamped { arrived } else { told_at };
         (self.stream.at, self.stream.at_arrived) = (Some(at), Some(arrived));
+        self.is_alive(event.channel.process, at, arrived);
         self.listening.is_whole(arrived);
         if self.advance(arrived) {
             found = self.calls.of(&id, &event.channel.linkedid);
@@ -221,6 +225,7 @@ impl Assembler {
             return;
         };
         call.cel_bridges = self.cel_bridges;
+        call.of.process = call.of.process.or(event.channel.process);
         let dropped = call.size.dropped;
         let outcome = call.hear(id, at, event);
         call.times.hear(at, arrived);
@@ -383,6 +388,7 @@ impl Assembler {
         call.size.bytes = snapshot.len();
         self.cel_bridges |= call.cel_bridges;
         self.calls.put_back(key, call);
+        self.was_alive(key);
         self.settle_or_not(key);
         Ok(())
     }

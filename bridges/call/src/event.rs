@@ -69,6 +69,15 @@ pub enum Mark {
         /// When it was started, by its own clock, where told.
         began: Option<EventTime>,
     },
+    /// A process of the PBX says, as it does every few seconds, that it lives.
+    Alive {
+        /// Which one ([`ChannelRef::process`]).
+        process: u64,
+        /// When it said so, by its own clock.
+        at: EventTime,
+        /// When it was started, by its own clock, where told.
+        began: Option<EventTime>,
+    },
 }
 
 /// Which of Asterisk's two vocabularies told an event. Both may tell of the same thing.
@@ -151,6 +160,9 @@ pub struct ChannelRef<'a> {
     pub application: Text<'a>,
     /// The application's data (`AppData`): `PJSIP/998901110001@city,20,tT`.
     pub app_data: Text<'a>,
+    /// Which process of the PBX it is a channel of, where its messages name one: with a process
+    /// its channels end.
+    pub process: Option<u64>,
     /// What the PBX says of it beside its name, where the name does not say what it is.
     pub traits: Option<Box<ChannelTraits<'a>>>,
 }

@@ -126,6 +126,13 @@ fn asterisk(version: &str) -> Option<String> {
 /// What is known by sight, and not read.
 fn foreign(bytes: &[u8]) -> Option<Likeness> {
     let has = |text: &[u8]| memchr::memmem::find(bytes, text).is_some();
+    // Most of its events tell of no call.
+    if has(b"Event-Name") && has(b"FreeSWITCH-") {
+        return Some(Likeness {
+            format: Some(Format::Freeswitch),
+            what: "events of FreeSWITCH, none of which is read here".to_owned(),
+        });
+    }
     let what = if has(b"FreeSWITCH") || has(b"variable_uuid") || has(b"Caller-Channel-Name") {
         "what FreeSWITCH sends, with no event that is read here"
     } else if has(b"\"StasisStart\"") || has(b"\"ChannelCreated\"") || has(b"\"ChannelDestroyed\"")
@@ -183,6 +190,8 @@ mod tests {
         let (format, words) = named(b"{\"variable_uuid\":\"1\"}\n").expect("known");
         assert_eq!(format, None);
         assert!(words.contains("FreeSWITCH"), "{words}");
+        let quiet = b"{\"Event-Name\":\"RE_SCHEDULE\",\"FreeSWITCH-Hostname\":\"vm\"}\n";
+        assert_eq!(named(quiet).expect("known").0, Some(Format::Freeswitch));
         assert!(named(b"{\"type\":\"StasisStart\"}\n").is_some());
         assert!(named(b"1795151318|1795151318.1|q|NONE|ENTERQUEUE||99890|1\n").is_some());
         assert_eq!(named(b"<html>403</html>\n"), None);

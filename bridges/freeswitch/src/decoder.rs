@@ -2,7 +2,7 @@
 
 use crate::block::{end_of_block, value_of};
 use crate::cdr;
-use crate::event::{self, SwitchHeard};
+use crate::event;
 use crate::fields::{self, FieldsRead};
 use crate::rule::ATTENDED;
 use callbridge_call::{Decoded, Mark, PbxEvent, ServerEvent, Unreadable};
@@ -21,7 +21,6 @@ pub struct DecoderSettings {
 #[derive(Debug)]
 pub struct Decoder {
     variables: Option<BTreeSet<String>>,
-    heard: SwitchHeard,
     /// A message whose bytes are no text, set right.
     scratch: String,
 }
@@ -31,7 +30,6 @@ impl Decoder {
     pub fn new(settings: DecoderSettings) -> Self {
         Self {
             variables: settings.variables,
-            heard: SwitchHeard::default(),
             scratch: String::new(),
         }
     }
@@ -64,7 +62,7 @@ impl Decoder {
         };
         let repaired = repaired || fields.repaired;
         let server = Some(fields.switch()).filter(|name| !name.is_empty());
-        match event::tell(*fields, &mut self.heard) {
+        match event::tell(*fields) {
             Ok(None) => Decoded::Skipped,
             Ok(Some(told)) => good(Decoded::Event {
                 heard: ServerEvent { server, told },

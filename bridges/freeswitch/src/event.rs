@@ -16,7 +16,6 @@ use callbridge_call::{
     ChannelEvent, ChannelRef, EventTime, Kind, Mark, Origin, PbxEvent, Unreadable,
 };
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The switch's clock steps by 20 ms: within a step, the counter of its events says what came
@@ -29,24 +28,13 @@ const AT_ONCE: Duration = Duration::from_millis(100);
 /// What a channel may run at its end that has never led it to anybody else.
 const HARMLESS: [&str; 5] = ["", "bridge", "playback", "hangup", "voicemail"];
 
-/// Switches of one exchange that are told apart.
-const SWITCHES_MAX: usize = 64;
-
-/// What the decoder remembers of each switch: `Core-UUID` of its process that was heard last, by
-/// its name.
-#[derive(Debug, Default)]
-pub(crate) struct SwitchHeard(BTreeMap<String, String>);
-
 /// What the headers tell; `None` if no call depends on it.
-pub(crate) fn tell<'a>(
-    mut fields: EventFields<'a>,
-    heard: &mut SwitchHeard,
-) -> Result<Option<PbxEvent<'a>>, Unreadable> {
+pub(crate) fn tell<'a>(mut fields: EventFields<'a>) -> Result<Option<PbxEvent<'a>>, Unreadable> {
     let Some(rule) = fields.rule else {
         return Ok(None);
     };
     match rule {
-        EventRule::Heartbeat => return Ok(heard.beat(&fields)),
+        EventRule::Heartbeat => return Ok(beat(&fields)),
         EventRule::Execute | EventRule::ExecuteComplete
             if fields.get(Header::Application) != ATTENDED =>
         {
@@ -59,7 +47,6 @@ pub(crate) fn tell<'a>(
         }
         _ => {}
     }
-    heard.hears(&fields);
     if fields.get(Header::UniqueId).is_empty() {
         return Err(Unreadable::NoChannel);
     }
@@ -76,29 +63,24 @@ pub(crate) fn tell<'a>(
     })))
 }
 
-impl SwitchHeard {
-    fn hears(&mut self, fields: &EventFields<'_>) {
-        let name = fields.get(Header::Switch);
-        if !self.0.contains_key(name) && self.0.len() < SWITCHES_MAX {
-            let core = fields.get(Header::CoreUuid).to_owned();
-            self.0.insert(name.to_owned(), core);
-        }
-    }
+/// The switch says that it lives.
+fn beat<'a>(fields: &EventFields<'_>) -> Option<PbxEvent<'a>> {
+    let at = micros(fields.get(Header::Timestamp))?;
+    let uptime = fields.get(Header::Uptime).parse().ok();
+    Some(PbxEvent::Mark(Mark::Alive {
+        process: process(fields)?,
+        at,
+        began: uptime.map(|uptime| at.minus(Duration::from_millis(uptime))),
+    }))
+}
 
-    /// The switch says that it lives. Another process than before: it was started again, and what
-    /// was open before is gone.
-    fn beat<'a>(&mut self, fields: &EventFields<'_>) -> Option<PbxEvent<'a>> {
-        self.hears(fields);
-        let core = fields.get(Header::CoreUuid);
-        let known = self.0.get_mut(fields.get(Header::Switch))?;
-        let other = !core.is_empty() && !known.is_empty() && known != core;
-        core.clone_into(known);
-        let uptime = fields.get(Header::Uptime).parse().ok();
-        let told = micros(fields.get(Header::Timestamp));
-        let began = told.zip(uptime.map(Duration::from_millis));
-        let began = began.map(|(at, uptime)| at.minus(uptime));
-        other.then_some(PbxEvent::Mark(Mark::Restarted { began }))
-    }
+/// The process of the switch, by a number made of its `Core-UUID` (FNV-1a).
+fn process(fields: &EventFields<'_>) -> Option<u64> {
+    let core = fields.get(Header::CoreUuid).as_bytes();
+    let hashed = core.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    (!core.is_empty()).then_some(hashed)
 }
 
 /// A time in microseconds; `None` for what never was.
@@ -242,6 +224,7 @@ fn channel<'a>(rule: EventRule, mut fields: EventFields<'a>) -> ChannelRef<'a> {
         caller_number: caller.map(|key| fields.take(key)).unwrap_or_default(),
         name,
         linkedid,
+        process: process(&fields),
         context: fields.take(Header::Context),
         exten: Cow::Borrowed(""),
         variables: std::mem::take(&mut fields.variables),

@@ -221,6 +221,7 @@ impl Intake {
         (source.status.why, source.status.down_since) = (None, None);
         source.up_since_frame = true;
         self.reports.up(at);
+        self.each_pbx(at, |pbx| pbx.assembler.listens(true, now));
         self.listens(at, now);
     }
 
@@ -248,6 +249,7 @@ impl Intake {
         source.status.why = Some(why);
         let since_seconds = since.floor_seconds().get();
         source.status.down_since = source.status.down_since.or(Some(since_seconds));
+        self.each_pbx(at, |pbx| pbx.assembler.listens(false, since));
         self.begin_outage(at, since);
     }
 

@@ -318,7 +318,7 @@ impl Intake {
         let source = &mut self.sources[at];
         let greeting = source.up_since_frame;
         match mark {
-            Mark::ListEnd | Mark::Restarted { .. } => return true,
+            Mark::ListEnd | Mark::Restarted { .. } | Mark::Alive { .. } => return true,
             Mark::Shutdown => {
                 // What comes next is a login, or nothing.
                 source.gap.since = source.gap.since.or(Some(arrived));
@@ -366,7 +366,7 @@ impl Intake {
     }
 
     /// Every PBX that the source tells of.
-    fn each_pbx(&mut self, at: usize, mut touch: impl FnMut(&mut super::pbx::Pbx)) {
+    pub(super) fn each_pbx(&mut self, at: usize, mut touch: impl FnMut(&mut super::pbx::Pbx)) {
         let pbx = &self.sources[at].settings.pbx;
         let below = format!("{pbx}/");
         for (name, of_stream) in &mut self.pbxes {

@@ -1,4 +1,4 @@
-//! What a broker kept arrives long after it happened.
+//! Messages of a queue: late ones, and those of a PBX where nobody calls.
 
 use super::{Intake, Memory, SourceSettings};
 use crate::tests::settings;
@@ -11,10 +11,8 @@ use std::time::Duration;
 
 const FRAMES: &str = include_str!("../../../tests/recordings/inbound_answered/amiws.jsonl");
 
-/// Reason, whether it was answered, duration and talk of the recording's call, where what happened
-/// in its later half arrives a minute late.
-fn journaled(forgets: bool) -> (Option<String>, bool, u32, u32) {
-    let source = SourceSettings {
+fn source(forgets: bool) -> SourceSettings {
+    SourceSettings {
         shown: "amqp://broker/".to_owned(),
         url: "of the source".to_owned(),
         label: "the source".to_owned(),
@@ -23,8 +21,23 @@ fn journaled(forgets: bool) -> (Option<String>, bool, u32, u32) {
         file: false,
         forgets,
         catch_up: false,
-    };
-    let intake = Intake::new(settings(), vec![source], Memory::default());
+    }
+}
+
+fn frame(seq: u64, arrived: EventTime, body: &str) -> Frame {
+    Frame {
+        seq,
+        arrived,
+        bytes: body.as_bytes().to_vec().into(),
+        position: None,
+        publisher: None,
+    }
+}
+
+/// Reason, whether it was answered, duration and talk of the recording's call, where what happened
+/// in its later half arrives a minute late.
+fn journaled(forgets: bool) -> (Option<String>, bool, u32, u32) {
+    let intake = Intake::new(settings(), vec![source(forgets)], Memory::default());
     let mut intake = intake.expect("an intake");
     let mut decoder = Decoder::new(Format::AmiJson, DecoderSettings::default());
     let lines: Vec<&str> = FRAMES.lines().collect();
@@ -38,13 +51,7 @@ fn journaled(forgets: bool) -> (Option<String>, bool, u32, u32) {
         if seq == lines.len() / 2 {
             arrived = arrived.plus(Duration::from_secs(60));
         }
-        let frame = Frame {
-            seq: u64::try_from(seq).expect("few"),
-            arrived,
-            bytes: line.as_bytes().to_vec().into(),
-            position: None,
-            publisher: None,
-        };
+        let frame = frame(u64::try_from(seq).expect("few"), arrived, line);
         let taken = intake.frame(SourceId(0), &frame, &mut |_, _| None);
         taken.expect("taken");
     }
@@ -74,4 +81,30 @@ fn a_late_message_of_a_source_that_keeps_counts_by_its_own_time() {
     // Of a line that forgets, arrival tells of a clock that was set.
     let (reason, ..) = journaled(true);
     assert_eq!(reason.as_deref(), Some("incomplete"));
+}
+
+#[test]
+fn a_switch_where_nobody_calls_is_not_taken_for_another_format() {
+    let source = SourceSettings {
+        format: Format::Freeswitch,
+        ..source(false)
+    };
+    let mut intake = Intake::new(settings(), vec![source], Memory::default()).expect("an intake");
+    intake.up(SourceId(0), EventTime::from_seconds(1_795_212_386));
+    let events = [
+        ("RE_SCHEDULE", ""),
+        ("HEARTBEAT", r#","Core-UUID":"c","Uptime-msec":"9000""#),
+        ("CHANNEL_STATE", r#","Unique-ID":"u""#),
+    ];
+    for (seq, (name, more)) in (1..).zip(events.iter().cycle().take(9)) {
+        let head = format!(r#""Event-Name":"{name}","FreeSWITCH-Switchname":"vm""#);
+        let body = format!(r#"{{{head},"Event-Date-Timestamp":"1795212386914351"{more}}}"#);
+        let frame = frame(seq, EventTime::from_seconds(1_795_212_387), &body);
+        let taken = intake.frame(SourceId(0), &frame, &mut |_, _| None);
+        taken.expect("taken");
+    }
+    assert!(intake.take_otherwise().is_empty());
+    let status = &intake.statuses()[0];
+    assert_eq!((status.unreadable, &status.why), (0, &None));
+    assert!(status.state.is_up());
 }

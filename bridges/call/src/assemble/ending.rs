@@ -24,6 +24,7 @@ impl Assembler {
         let most = self.settings.max_call;
         self.end_too_long(now, |calls| calls.older_than(now, most));
         self.give_out_overdue(now);
+        self.give_out_silent(now);
         self.forget_early(now);
     }
 
@@ -129,7 +130,7 @@ impl Assembler {
             return;
         }
         if ended != EndReason::HungUp {
-            call.is_cut();
+            call.is_cut(call.times.heard);
         }
         self.counts.forced += u64::from(ended != EndReason::HungUp);
         self.counts.oversized += u64::from(ended == EndReason::TooLarge);

@@ -107,11 +107,23 @@ impl OpenCall {
         cuts.collect()
     }
 
+    /// Its process is gone since its `last` sign of life.
+    pub(super) fn end_with_process(&mut self, last: EventTime, arrived: EventTime) {
+        self.touch(self.times.heard_arrived);
+        if let Some(blind) = self.gaps.blinds.last_mut() {
+            blind.until = Some(arrived.max(blind.from));
+        }
+        self.all_gone(Some(last));
+        self.times.rest(last, arrived);
+        // The channel that a linkedid names is gone with all others.
+        self.gaps.rootless = true;
+    }
+
     /// It is given out while channels are up: each was there until the first moment after its last
     /// sign of life at which its end may have been missed; if there is none, until the last that
-    /// was heard of the call.
-    pub(super) fn is_cut(&mut self) {
-        let (cuts, heard) = (self.cuts(), self.times.heard);
+    /// was `heard` of the call.
+    pub(super) fn is_cut(&mut self, heard: EventTime) {
+        let cuts = self.cuts();
         for leg in self.legs.values_mut().filter(|leg| leg.is_up()) {
             leg.last = there_until(leg.last, &cuts, heard.max(leg.last));
         }
@@ -190,6 +202,7 @@ impl Assembler {
             }
             Mark::ListEnd => self.list_ends(arrived),
             Mark::Restarted { began } => self.ends_before(began, arrived),
+            Mark::Alive { process, at, began } => self.beats((process, began), at, arrived),
         }
     }
 
@@ -202,11 +215,12 @@ impl Assembler {
         }
     }
 
-    /// Calls of a process that is no more: they ended unheard before another `began`.
-    fn ends_before(&mut self, began: Option<EventTime>, arrived: EventTime) {
+    /// Calls of a process that is no more: they ended unheard before another `began`. Where that is
+    /// told, processes are known by their own signs of life.
+    pub(super) fn ends_before(&mut self, began: Option<EventTime>, arrived: EventTime) {
         let before = |call: &OpenCall| {
-            let heard_since = began.is_some_and(|began| call.times.heard >= began);
-            !heard_since && !call.is_over()
+            let goes_on = |began| call.of.process.is_some() || call.times.heard >= began;
+            !began.is_some_and(goes_on) && !call.is_over()
         };
         for key in self.calls.keys() {
             if let Some(call) = self.calls.get_mut(key).filter(|call| before(call)) {
@@ -292,21 +306,26 @@ impl Assembler {
     /// far as they are known, and stay open, for a long talk is as silent.
     pub(super) fn give_out_overdue(&mut self, now: EventTime) {
         for key in self.overdue.due(now) {
-            self.overdue.remove(key);
-            let Some(call) = self.calls.get_mut(key) else {
-                continue;
-            };
-            call.gaps.overdue = true;
-            self.changes.insert(key);
-            if call.is_ghost() {
-                continue;
-            }
-            let mut cut = call.clone();
-            cut.is_cut();
-            let mut known =
-                resolve::resolve(&cut, &self.settings, EndReason::Missed, self.cel_bridges);
-            self.finished.append(&mut known);
+            self.give_out_open(key, |call| call.times.heard);
         }
+    }
+
+    /// Gives out a call as far as it is known, unless it was; it stays open.
+    pub(super) fn give_out_open(&mut self, key: u64, heard: fn(&OpenCall) -> EventTime) {
+        self.overdue.remove(key);
+        let open = |call: &&mut OpenCall| !call.gaps.overdue && !call.is_over();
+        let Some(call) = self.calls.get_mut(key).filter(open) else {
+            return;
+        };
+        call.gaps.overdue = true;
+        self.changes.insert(key);
+        if call.is_ghost() {
+            return;
+        }
+        let mut cut = call.clone();
+        cut.is_cut(heard(&cut));
+        let mut known = resolve::resolve(&cut, &self.settings, EndReason::Missed, self.cel_bridges);
+        self.finished.append(&mut known);
     }
 
     /// Finishes nothing from here on, whatever is told, until [`Assembler::release`].

@@ -60,3 +60,20 @@ impl Gaps {
         self.overdue |= other.overdue;
     }
 }
+
+/// What an open call knows of the process that it is a call of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CallProcess {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) process: Option<u64>,
+    /// When it said last that it lives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) alive: Option<EventTime>,
+}
+
+impl CallProcess {
+    pub(crate) fn absorb(&mut self, other: &Self) {
+        self.process = self.process.or(other.process);
+        self.alive = self.alive.max(other.alive);
+    }
+}

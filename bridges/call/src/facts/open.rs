@@ -1,7 +1,7 @@
 //! An open call: channels that belong together, as far as is known by now.
 
 use super::fact::FactKind;
-use super::gaps::Gaps;
+use super::gaps::{CallProcess, Gaps};
 use super::leg::{Effect, Leg, is_stand_in, unmarked};
 use super::legs::Legs;
 use super::renamings::Renamings;
@@ -44,6 +44,9 @@ pub(crate) struct OpenCall {
     /// It was in a conference, which anybody may join.
     #[serde(default)]
     pub(crate) conference: bool,
+    /// The process of the PBX that it is a call of.
+    #[serde(flatten)]
+    pub(crate) of: CallProcess,
     /// CEL had told of a bridge, in whatever call, when it was last heard of.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) cel_bridges: bool,
@@ -127,6 +130,7 @@ impl OpenCall {
             size: Size::default(),
             parts: Parts::default(),
             gaps: Gaps::default(),
+            of: CallProcess::default(),
             conference: false,
             cel_bridges: false,
         }
@@ -399,6 +403,7 @@ impl OpenCall {
         self.parts.relieved |= other.parts.relieved;
         self.parts.given.extend(other.parts.given);
         self.gaps.absorb(other.gaps);
+        self.of.absorb(&other.of);
         self.conference |= other.conference;
         self.cel_bridges |= other.cel_bridges;
     }

@@ -11,6 +11,7 @@ mod gaps;
 mod joining;
 mod limits;
 mod number;
+mod processes;
 mod properties;
 mod reconcile;
 mod seats;

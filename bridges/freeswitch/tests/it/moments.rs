@@ -9,16 +9,24 @@ fn lines(messages: &[Vec<u8>]) -> Vec<String> {
     calls.iter().map(line).collect()
 }
 
-/// A heart-beat of another process than the recorded one, which has been up for five seconds.
-fn beat_of_another(switch: &str, micros: u64) -> Vec<u8> {
+/// A heart-beat of a process that has been up for five seconds.
+fn beat(core: &str, micros: u64) -> Vec<u8> {
     let beat = serde_json::json!({
         "Event-Name": "HEARTBEAT",
-        "Core-UUID": "another",
-        "FreeSWITCH-Switchname": switch,
+        "Core-UUID": core,
+        "FreeSWITCH-Switchname": "vm",
         "Event-Date-Timestamp": micros.to_string(),
         "Uptime-msec": "5000",
     });
     serde_json::to_vec(&beat).expect("JSON")
+}
+
+/// The process that told this, and when.
+fn teller(message: &[u8]) -> (String, u64) {
+    let event: serde_json::Value = serde_json::from_slice(message).expect("an event");
+    let text = |key: &str| event[key].as_str().expect("text").to_owned();
+    let at = text("Event-Date-Timestamp").parse().expect("microseconds");
+    (text("Core-UUID"), at)
 }
 
 #[test]
@@ -66,39 +74,61 @@ fn a_switch_that_stops_in_order_ends_its_calls() {
     assert_eq!(lines(&bodies(&moment("switch_stopped/amqp.jsonl"))), wanted);
 }
 
+/// Neither of its interfaces tells that it was killed; over AMQP its heart-beats just end.
 #[test]
-fn calls_of_a_switch_that_was_killed_end_unheard_when_another_process_tells_that_it_lives() {
-    for mut messages in [
+fn calls_of_a_switch_that_was_killed_end_at_its_last_heart_beat_when_another_process_lives() {
+    for messages in [
         split(&moment("switch_killed/esl.jsonl")),
         bodies(&moment("switch_killed/amqp.jsonl")),
     ] {
+        let (core, last) = teller(messages.last().expect("a message"));
         assert_eq!(lines(&messages), [] as [&str; 0]);
-        messages.push(beat_of_another("vm", 1_795_212_400_000_000));
-        let told = lines(&messages);
-        let call = "9e9c86ad-67c6-40f6-859f-aff427ca9117 in city 998901110001";
-        let [told] = told.as_slice() else {
-            panic!("{told:?}")
-        };
-        assert!(told.starts_with(call), "{told}");
-        assert!(told.contains("events of it may be missing"), "{told}");
+        for (beats, talk) in [(1, 20.0), (3, 60.0)] {
+            let mut messages = messages.clone();
+            messages.extend((1..=beats).map(|n| beat(&core, last + n * 20_000_000)));
+            let killed = last + beats * 20_000_000;
+            // It may be a second switch of the same name, as long as the first is not silent.
+            messages.push(beat("another", killed + 30_000_000));
+            assert_eq!(lines(&messages), [] as [&str; 0]);
+            messages.push(beat("another", killed + 60_000_000));
+            let told = lines(&messages);
+            let call = "9e9c86ad-67c6-40f6-859f-aff427ca9117 in city 998901110001 [101] 101 talk ";
+            let [told] = told.as_slice() else {
+                panic!("{told:?}")
+            };
+            let rest = told.strip_prefix(call).expect("the call");
+            let seconds: f64 = rest[..rest.find(' ').expect("a space")]
+                .parse()
+                .expect("talk");
+            assert!((seconds - talk).abs() < 0.2, "{beats}: {told}");
+            assert!(told.contains("events of it may be missing"), "{told}");
+        }
     }
 }
 
 #[test]
 fn a_call_of_the_new_process_is_untouched_by_its_first_heart_beat() {
     let mut messages = split(&moment("narrow_listener/esl.jsonl"));
-    let first: serde_json::Value = serde_json::from_slice(&messages[0]).expect("an event");
-    let at = first["Event-Date-Timestamp"].as_str().expect("a time");
-    let at: u64 = at.parse().expect("microseconds");
-    messages.insert(messages.len() / 2, beat_of_another("vm", at + 2_000_000));
+    let (_, at) = teller(&messages[0]);
+    messages.insert(messages.len() / 2, beat("another", at + 2_000_000));
     let told = lines(&messages);
     assert!(told.len() == 1 && told[0].ends_with("whole"), "{told:?}");
 }
 
+/// Two switches of one name in one queue, of which one is started again and again.
 #[test]
-fn another_switch_on_the_same_exchange_ends_no_calls_of_this_one() {
-    let mut messages = split(&moment("switch_killed/esl.jsonl"));
-    messages.push(beat_of_another("other", 1_795_212_400_000_000));
-    messages.push(beat_of_another("other", 1_795_212_420_000_000));
-    assert_eq!(lines(&messages), [] as [&str; 0]);
+fn another_switch_in_the_same_queue_ends_no_calls_of_this_one() {
+    let mut messages = bodies(&moment("switch_stopped/amqp.jsonl"));
+    let whole = lines(&messages);
+    let (core, at) = teller(&messages[0]);
+    let middle = messages.len() / 2;
+    let beats = |n: u64| {
+        let at = at + n * 20_000_000;
+        [beat(&core, at), beat(&format!("other-{n}"), at + 9_000_000)]
+    };
+    let rest = messages.split_off(middle);
+    messages.extend((1..=5).flat_map(beats));
+    messages.extend(rest);
+    assert_eq!(lines(&messages), whole);
+    assert!(whole[0].ends_with("whole"), "{whole:?}");
 }

@@ -43,6 +43,8 @@ impl FinishRow {
             _ if self.reason == Some(Reason::InvalidEpoch) => Meaning::Nothing,
             Direction::Internal => Meaning::Nothing,
             Direction::Inbound | Direction::Outbound if customer.answered => Meaning::Talk,
+            // Whether they were missed is not known.
+            Direction::Inbound if self.reason == Some(Reason::Incomplete) => Meaning::Nothing,
             Direction::Inbound if kept || customer.kept_out_unanswered => Meaning::Missed,
             Direction::Inbound | Direction::Outbound => Meaning::Nothing,
         }
@@ -163,7 +165,8 @@ pub(crate) fn anew(db: &Db, phone: &str, now: EventTime) -> Result<(), Error> {
          WHERE substr(phone, -4) = substr(?1, -4) AND phone = ?1 AND started >= ?2
            AND (json_extract(record, '$.answered')
                 OR json_extract(record, '$.direction') = 'INBOUND')
-           AND NOT (state = 'discarded' AND reason IS 'incomplete')
+           AND NOT (reason IS 'incomplete'
+                    AND (state = 'discarded' OR NOT json_extract(record, '$.answered')))
            AND reason IS NOT 'invalid_epoch'
          ORDER BY started DESC LIMIT ?3",
         (phone, oldest, count(WEIGHED_MAX)),

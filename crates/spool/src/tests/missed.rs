@@ -163,7 +163,7 @@ fn a_better_account_of_a_call_is_what_counts() {
     (cut.judged.outcome, cut.judged.reason) = (Outcome::DeadLetter, Some(Reason::Incomplete));
     cut.judged.record.incomplete = true;
     finish(&mut store, cut);
-    assert_eq!(seen(&store), Some((100, 100, 1)));
+    assert_eq!(seen(&store), None, "nobody knows whether it was answered");
     let whole = One {
         answered: true,
         length: 90,
@@ -181,13 +181,15 @@ fn what_a_person_says_of_an_incomplete_call_is_what_counts() {
     (cut.judged.outcome, cut.judged.reason) = (Outcome::DeadLetter, Some(Reason::Incomplete));
     let mut record = cut.judged.record.clone();
     finish(&mut store, cut);
-    assert_eq!(seen(&store), Some((100, 100, 1)));
+    assert_eq!(seen(&store), None, "nobody knows whether it was answered");
     record.answered = true;
     let (row, at) = (RowId(1), at(100_001));
     let step = Step::Retry { record };
     let done = store.write(vec![Op::Step { row, step, at }]);
     assert_eq!(done.expect("stored"), [Done::Stepped(State::Ready)]);
     assert_eq!(seen(&store), None, "a person said that it was answered");
+    finish(&mut store, call(2, missed(50)));
+    assert_eq!(seen(&store), None, "they were talked to since");
 }
 
 #[test]
