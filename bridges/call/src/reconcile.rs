@@ -350,24 +350,24 @@ fn by_both(told: &FinishedCall, halves: &[&FinishedCall]) -> FinishedCall {
     call
 }
 
-/// An estimate learns what was heard of channels before the gap: a talk that took place, who it
-/// was with, and what happened. What came after it the records alone tell.
+/// An estimate learns what records may not know: the trunk, and that somebody was heard to talk,
+/// and with whom. A talk that it tells of itself stands as it is: what was heard of it ended, or
+/// went on, while nobody listened.
 fn heard_exactly(call: &mut FinishedCall, half: &FinishedCall) {
     if call.trunk.is_none() && half.trunk.is_some() {
         call.trunk.clone_from(&half.trunk);
         call.direction = half.direction;
     }
-    let whole = call.ended.since(call.started);
+    if half.answered && !call.answered {
+        call.talk = half.talk.min(call.ended.since(call.started));
+    }
+    if half.answered || !call.answered {
+        call.employee = call.employee.take().or_else(|| half.employee.clone());
+    }
+    if half.answered && (!call.answered || call.employees_in_order.is_empty()) {
+        call.employees_in_order.clone_from(&half.employees_in_order);
+    }
     call.answered |= half.answered;
-    call.talk = call.talk.max(half.talk.min(whole));
-    call.employee = call.employee.take().or_else(|| half.employee.clone());
-    let mut employees = half.employees_in_order.clone();
-    let told = std::mem::take(&mut call.employees_in_order);
-    employees.extend(
-        told.into_iter()
-            .filter(|it| !half.employees_in_order.contains(it)),
-    );
-    call.employees_in_order = employees;
     call.timeline = call.timeline.take().or_else(|| half.timeline.clone());
 }
 

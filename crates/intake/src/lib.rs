@@ -22,6 +22,8 @@
 
 mod catch_up;
 #[cfg(test)]
+mod catch_up_tests;
+#[cfg(test)]
 mod clock_tests;
 pub mod core;
 pub mod gap_log;

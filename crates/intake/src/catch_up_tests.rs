@@ -1,0 +1,186 @@
+//! A FreeSWITCH whose line is lost inside a call, with the folder of its records to catch up from.
+
+use super::{Intake, Memory, Settings, SourceSettings};
+use crate::tests::settings;
+use callbridge_call::{Direction, EventTime, FinishedCall, PbxEvent};
+use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format};
+use callbridge_mapping::journal::Rules;
+use callbridge_mapping::people::People;
+use callbridge_mapping::trunk;
+use callbridge_mapping::trunk::Trunks;
+use callbridge_source::{Frame, SourceId};
+use callbridge_spool::Op;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const LINE: SourceId = SourceId(0);
+
+fn recordings() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recordings/freeswitch");
+    let entries = std::fs::read_dir(folder).expect("the recordings");
+    let mut all: Vec<PathBuf> = entries.map(|it| it.expect("an entry").path()).collect();
+    all.retain(|folder| folder.join("json_cdr.jsonl").exists());
+    all.sort();
+    assert!(all.len() >= 20, "only {} recordings", all.len());
+    all
+}
+
+/// The lines of a file; of messages over AMQP, their bodies.
+fn lines(folder: &Path, file: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(folder.join(file)).expect("a recording");
+    let body = |line: &str| {
+        let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        line["body"].as_str().map(str::to_owned)
+    };
+    let lines = text.lines();
+    lines
+        .map(|it| body(it).unwrap_or_else(|| it.to_owned()))
+        .collect()
+}
+
+fn time_of(decoder: &mut Decoder, message: &str) -> Option<EventTime> {
+    match decoder.decode(message.as_bytes()) {
+        Decoded::Event { heard, .. } => match heard.told {
+            PbxEvent::Channel(event) => event.at,
+            PbxEvent::Cdr(_) | PbxEvent::Mark(_) => None,
+        },
+        Decoded::Call(_) | Decoded::Skipped | Decoded::Unreadable(_) => None,
+    }
+}
+
+fn intake(line: bool) -> Intake {
+    let trunks = [
+        "city=gateway/city|address/127.0.0.1:16000,country=UZ",
+        "gsm=gateway/gsm|address/127.0.0.1:16001,country=UZ",
+    ];
+    let trunk = |rule| trunk::parse(rule, &trunk::Defaults::default()).expect("a trunk");
+    let trunks = Trunks::new(trunks.map(trunk).to_vec()).expect("trunks");
+    let settings = Settings {
+        rules: Rules {
+            trunks,
+            ..Rules::default()
+        },
+        ..settings()
+    };
+    let folder = SourceSettings {
+        shown: "file:///cdr".to_owned(),
+        url: "of the folder".to_owned(),
+        label: "the folder".to_owned(),
+        pbx: "hq".to_owned(),
+        format: Format::FreeswitchCdr,
+        file: true,
+        forgets: false,
+        catch_up: line,
+    };
+    let socket = SourceSettings {
+        shown: "esl://pbx/".to_owned(),
+        format: Format::Freeswitch,
+        file: false,
+        forgets: true,
+        catch_up: false,
+        ..folder.clone()
+    };
+    let sources = match line {
+        true => vec![socket, folder],
+        false => vec![folder],
+    };
+    Intake::new(settings, sources, Memory::default()).expect("an intake")
+}
+
+fn frame(intake: &mut Intake, of: SourceId, seq: usize, arrived: EventTime, body: &str) {
+    let frame = Frame {
+        seq: u64::try_from(seq).expect("few"),
+        arrived,
+        bytes: body.as_bytes().to_vec().into(),
+        position: None,
+        publisher: None,
+    };
+    let taken = intake.frame(of, &frame, &mut |_, _| None);
+    taken.expect("taken");
+}
+
+/// The calls with customers, once the records were read to their end at `end`.
+fn read(mut intake: Intake, folder: &Path, of: SourceId, end: EventTime) -> Vec<FinishedCall> {
+    for (seq, record) in lines(folder, "json_cdr.jsonl").iter().enumerate() {
+        frame(&mut intake, of, seq, end, record);
+    }
+    intake.at_end(of, end);
+    let mut calls = Vec::new();
+    for seconds in [1, 70, 400, 800] {
+        let now = end.plus(Duration::from_secs(seconds));
+        intake.tick(now);
+        intake.fold(now, &mut |_, _| None);
+        intake.reconcile(now, &mut |_, _| None);
+        let ops = intake.take(&People::default(), now).ops;
+        calls.extend(ops.into_iter().filter_map(|op| match op {
+            Op::Finish(finished) => Some(finished.call),
+            _ => None,
+        }));
+        intake.committed();
+    }
+    calls.retain(|call| call.direction != Direction::Internal);
+    calls.sort_by_key(|call| call.started);
+    calls
+}
+
+/// Calls whose line was lost for a tenth of a second behind this message.
+fn cut(folder: &Path, cut: usize) -> Vec<FinishedCall> {
+    let (mut intake, messages) = (intake(true), lines(folder, "amqp.jsonl"));
+    let mut decoder = Decoder::new(Format::Freeswitch, DecoderSettings::default());
+    let times = messages.iter().map(|it| time_of(&mut decoder, it));
+    let times: Vec<Option<EventTime>> = times.collect();
+    let first = times.iter().flatten().min().copied().expect("a time");
+    let mut now = first.minus(Duration::from_secs(10));
+    intake.up(LINE, now);
+    let mut back = None;
+    for (seq, (message, at)) in messages.iter().zip(times).enumerate() {
+        now = now.max(at.unwrap_or(now));
+        if seq == cut {
+            intake.down(LINE, "cut".to_owned(), now);
+            back = Some(now.plus(Duration::from_millis(100)));
+        }
+        if back.is_some_and(|back| now < back) {
+            continue;
+        }
+        if let Some(back) = back.take() {
+            intake.up(LINE, back);
+        }
+        frame(&mut intake, LINE, seq, now, message);
+    }
+    read(
+        intake,
+        folder,
+        SourceId(1),
+        now.plus(Duration::from_secs(5)),
+    )
+}
+
+/// Whether and with whom they talked, and for how many milliseconds.
+fn talk(call: &FinishedCall) -> (bool, Option<String>, Vec<String>, u128) {
+    let employees = call.employees_in_order.iter().map(ToString::to_string);
+    let employee = call.employee.as_ref().map(ToString::to_string);
+    (
+        call.answered,
+        employee,
+        employees.collect(),
+        call.talk.as_millis(),
+    )
+}
+
+#[test]
+fn records_that_fill_a_gap_stand_whole_whatever_was_heard_before_it() {
+    let mut filled = 0;
+    for folder in recordings() {
+        let end = EventTime::from_seconds(1_795_400_000);
+        let by_records = read(intake(false), &folder, SourceId(0), end);
+        for at in 1..lines(&folder, "amqp.jsonl").len() {
+            for call in cut(&folder, at).iter().filter(|call| call.estimate) {
+                let same = by_records.iter().find(|it| it.linkedid == call.linkedid);
+                let same = same.map(talk);
+                assert_eq!(Some(talk(call)), same, "{} cut at {at}", folder.display());
+                filled += 1;
+            }
+        }
+    }
+    assert!(filled > 50, "only {filled}");
+}
