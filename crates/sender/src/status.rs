@@ -232,8 +232,9 @@ pub fn cure(cause: PauseCause, why: &str) -> String {
              back by itself, one is tried at least once a minute and all are kept; else ask \
              whoever runs the CRM"
         ),
-        PauseCause::TooMany => "the CRM's limit is used up by somebody else with this token: give \
-                           each program a token of its own, or divide --rate"
+        PauseCause::TooMany => "the CRM's limit is used up by somebody else with this token: \
+                           share the limit with --rate; another integration takes an \
+                           application of its own"
             .to_owned(),
         PauseCause::Refused(reason) => format!(
             "five calls in a row were refused as {reason}{said}: look at `callbridge dead list \
@@ -292,8 +293,8 @@ mod tests {
         outage: an outage of submissions: the CRM takes no calls (503); nothing to do if it comes
          back by itself, one is tried at least once a minute and all are kept; else ask whoever
          runs the CRM
-        too_many_requests: the CRM's limit is used up by somebody else with this token: give each
-         program a token of its own, or divide --rate
+        too_many_requests: the CRM's limit is used up by somebody else with this token: share the
+         limit with --rate; another integration takes an application of its own
         calls_refused: five calls in a row were refused as failed (FAILED): look at `callbridge
          dead list --reason failed`, mend leads, employees or --field; one call a minute is tried
         ");

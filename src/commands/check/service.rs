@@ -155,7 +155,7 @@ pub(crate) fn judge(address: &Address, answer: ApiResult, binding: &Binding) -> 
             Code::Unreachable,
             "token",
             "its limit is used up (429): somebody else uses it",
-            "give each program a token of its own, or divide --rate",
+            "share the limit with --rate; another integration takes an application of its own",
         )],
         ApiError::NotFound { .. } | ApiError::WrongAddress { .. } => vec![CheckFinding::fault(
             Code::Configuration,
