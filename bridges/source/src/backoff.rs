@@ -3,6 +3,15 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
+/// The first waits after connections that are refused, one after another: whoever restarts is back
+/// within seconds, and is asked nothing by a connection that it does not take.
+const REFUSED: [Duration; 4] = [
+    Duration::from_millis(100),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+];
+
 /// The bounds of the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
@@ -31,6 +40,8 @@ impl Default for Bounds {
 pub struct Backoff {
     bounds: Bounds,
     failures: u32,
+    /// Connections refused since the line was up last.
+    refused: usize,
 }
 
 impl Backoff {
@@ -39,13 +50,25 @@ impl Backoff {
         Self {
             bounds,
             failures: 0,
+            refused: 0,
         }
+    }
+
+    /// The wait after a connection that was refused, of whoever tells of nothing that happened
+    /// meanwhile: soon at first, then as [`Backoff::wait`] says.
+    pub fn wait_refused(&mut self, chance: u64) -> Duration {
+        let soon = REFUSED.get(self.refused).copied();
+        self.refused = self.refused.saturating_add(1);
+        soon.unwrap_or_else(|| self.wait(Duration::ZERO, chance))
     }
 
     /// The wait after a line that was up for `up`; `chance` is any random number.
     pub fn wait(&mut self, up: Duration, chance: u64) -> Duration {
         if up >= self.bounds.healthy {
             self.failures = 0;
+        }
+        if !up.is_zero() {
+            self.refused = 0;
         }
         let ceiling = self
             .bounds

@@ -30,6 +30,8 @@ pub enum Item {
         /// Up to this moment nothing was lost with the line: now where its end was noticed at
         /// once, when the last byte came where it fell silent.
         since: EventTime,
+        /// A secret or a setting of ours is wrong: it does not pass by itself.
+        is_ours: bool,
     },
     /// One framed message.
     Frame(Frame),

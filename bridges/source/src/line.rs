@@ -3,7 +3,7 @@
 
 use crate::ring::{Gone, Offered, Ring};
 use crate::source::Clock;
-use crate::{Counts, FilePosition, Frame, Item, Position, Publisher, SourceId};
+use crate::{Counts, FilePosition, Fix, Frame, Item, Position, Publisher, SourceId};
 use bytes::Bytes;
 use callbridge_asterisk::hearing::Lack;
 use callbridge_call::Mark;
@@ -71,7 +71,12 @@ impl SourceFeed {
     }
 
     /// The line is down, and was `silent` for so long before; told when the reason is new.
-    pub(crate) async fn down(&mut self, why: String, silent: Duration) -> Result<(), Gone> {
+    pub(crate) async fn down(
+        &mut self,
+        why: String,
+        fix: Fix,
+        silent: Duration,
+    ) -> Result<(), Gone> {
         if self.up.take().is_some() {
             self.counts.reconnect();
         }
@@ -82,7 +87,12 @@ impl SourceFeed {
         tracing::debug!(source = %self.shown, reason = %why, "source is down");
         self.told = Some(why.clone());
         let since = (self.clock)().minus(silent);
-        self.ring.tell(self.id, Item::Down { why, since }).await
+        let down = Item::Down {
+            why,
+            since,
+            is_ours: fix != Fix::Remote,
+        };
+        self.ring.tell(self.id, down).await
     }
 
     /// How long the line has been up; nothing when it is down.

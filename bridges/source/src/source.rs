@@ -4,7 +4,7 @@ use crate::backoff::{Backoff, Bounds, chance};
 use crate::connect::Target;
 use crate::line::SourceFeed;
 use crate::url::{SourceUrl, TcpEndpoint, Transport};
-use crate::{Counts, Error, EventTime, Item, Position, Ring, SourceId, VerdictReader};
+use crate::{Counts, Error, EventTime, Fix, Item, Position, Ring, SourceId, VerdictReader};
 use crate::{ami, amqp, esl, file, websocket};
 use callbridge_asterisk::survey::Account;
 use callbridge_freeswitch::survey::SwitchFacts;
@@ -329,8 +329,15 @@ async fn work(
             backoff.reset();
             silent = context.access.settings.silent_after;
         }
-        let wait = backoff.wait(context.line.up_for(), chance());
-        context.line.down(error.to_string(), silent).await?;
+        let wait = wait_after(
+            &mut backoff,
+            &error,
+            transport,
+            context.line.up_for(),
+            chance(),
+        );
+        let why = error.to_string();
+        context.line.down(why, error.fix(), silent).await?;
         let waited = async {
             tokio::time::sleep(wait).await;
             Error::Paused
@@ -338,6 +345,38 @@ async fn work(
         if until(&stop, waited).await.is_none() {
             return Ok(());
         }
+    }
+}
+
+/// The longest wait for whoever runs on this machine: a try costs nobody anything.
+const LOOPBACK_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// How long after this error the line is tried again. A PBX whose line tells of nothing that
+/// happened meanwhile is tried soon, but for a login that it refused: who asks too often with a
+/// wrong secret is locked out.
+fn wait_after(
+    backoff: &mut Backoff,
+    error: &Error,
+    transport: &Transport,
+    up: Duration,
+    chance: u64,
+) -> Duration {
+    let forgetful = match transport {
+        Transport::Ami { endpoint, .. }
+        | Transport::Esl { endpoint }
+        | Transport::WebSocket { endpoint, .. } => Some(endpoint),
+        Transport::Amqp(_) | Transport::File { .. } => None,
+    };
+    let Some(endpoint) = forgetful.filter(|_| error.fix() == Fix::Remote) else {
+        return backoff.wait(up, chance);
+    };
+    let wait = match error {
+        Error::Connect { .. } if up.is_zero() => backoff.wait_refused(chance),
+        _ => backoff.wait(up, chance),
+    };
+    match endpoint.is_loopback() {
+        true => wait.min(LOOPBACK_WAIT_MAX),
+        false => wait,
     }
 }
 
@@ -393,7 +432,98 @@ impl Sessions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::url::SourceUrl;
+    use callbridge_asterisk::login::LoginError;
     use secrecy::ExposeSecret as _;
+
+    /// When a PBX that was up is tried again, in milliseconds after its line was lost; the waits
+    /// are as long as they may be.
+    fn tries(url: &str, refusal: impl Fn(&TcpEndpoint) -> Error) -> Vec<u128> {
+        let transport = SourceUrl::parse(url).expect("a source").transport;
+        let (Transport::Ami { endpoint, .. } | Transport::Esl { endpoint }) = &transport else {
+            panic!("{transport:?}")
+        };
+        let mut backoff = Backoff::new(Bounds::default());
+        let lost = Error::Closed {
+            endpoint: endpoint.clone(),
+            words: "without a word".to_owned(),
+        };
+        let hour = Duration::from_secs(3600);
+        let mut at = wait_after(&mut backoff, &lost, &transport, hour, u64::MAX);
+        let mut tries = vec![at.as_millis()];
+        for _ in 0..9 {
+            let refused = refusal(endpoint);
+            at += wait_after(&mut backoff, &refused, &transport, Duration::ZERO, u64::MAX);
+            tries.push(at.as_millis());
+        }
+        tries
+    }
+
+    fn refused(endpoint: &TcpEndpoint) -> Error {
+        Error::Connect {
+            endpoint: endpoint.clone(),
+            words: "connection refused".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_pbx_that_refuses_connections_is_tried_soon_and_on_this_machine_every_five_seconds() {
+        let soon = [500, 600, 1_100, 2_100, 4_100, 5_100, 7_100, 11_100];
+        for url in ["ami://u@127.0.0.1", "ami://u@localhost", "esl://[::1]"] {
+            let tries = tries(url, refused);
+            assert_eq!(tries[..8], soon, "{url}");
+            assert_eq!(tries[8..], [16_100, 21_100], "{url}");
+        }
+        let far = tries("ami://u@192.0.2.7", refused);
+        assert_eq!(far[..8], soon);
+        assert_eq!(far[8..], [19_100, 35_100]);
+    }
+
+    #[test]
+    fn a_login_that_is_refused_is_never_tried_soon() {
+        let tries = tries("ami://u@127.0.0.1", |endpoint| Error::Ami {
+            endpoint: endpoint.clone(),
+            error: LoginError::BadCredentials,
+        });
+        let waits: Vec<_> = tries.windows(2).map(|it| it[1] - it[0]).collect();
+        assert_eq!(waits[..3], [1_000, 2_000, 4_000]);
+        assert_eq!(waits[6..], [30_000, 30_000, 30_000]);
+    }
+
+    #[test]
+    fn the_quick_tries_begin_anew_once_the_line_was_up() {
+        let transport = SourceUrl::parse("esl://127.0.0.1")
+            .expect("a switch")
+            .transport;
+        let Transport::Esl { endpoint } = &transport else {
+            panic!("{transport:?}")
+        };
+        let mut backoff = Backoff::new(Bounds::default());
+        for _ in 0..9 {
+            wait_after(
+                &mut backoff,
+                &refused(endpoint),
+                &transport,
+                Duration::ZERO,
+                0,
+            );
+        }
+        wait_after(
+            &mut backoff,
+            &refused(endpoint),
+            &transport,
+            Duration::from_secs(1),
+            0,
+        );
+        let again = wait_after(
+            &mut backoff,
+            &refused(endpoint),
+            &transport,
+            Duration::ZERO,
+            0,
+        );
+        assert_eq!(again, Duration::from_millis(100));
+    }
 
     #[test]
     fn a_secret_is_the_first_line_without_an_editors_marks() {

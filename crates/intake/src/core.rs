@@ -238,14 +238,15 @@ impl Intake {
         all
     }
 
-    /// The source's line is down; up to `since` nothing of it was lost.
-    pub fn down(&mut self, id: SourceId, why: String, since: EventTime) {
+    /// The source's line is down; up to `since` nothing of it was lost. Where that `is_ours` it
+    /// stays so until somebody mends it here.
+    pub fn down(&mut self, id: SourceId, why: String, since: EventTime, is_ours: bool) {
         let at = usize::from(id.0);
         let Some(source) = self.sources.get_mut(at) else {
             return;
         };
         source.status.state = status::SourceState::Down;
-        self.reports.down(at, why.clone());
+        self.reports.down(at, why.clone(), is_ours);
         source.status.why = Some(why);
         let since_seconds = since.floor_seconds().get();
         source.status.down_since = source.status.down_since.or(Some(since_seconds));

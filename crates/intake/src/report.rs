@@ -1,12 +1,13 @@
-//! What is told of a source's line in the log: one line a reconnect, and few where it comes and
-//! goes. What finds no room is added up and told with the next. Pure: `now` comes in from outside.
+//! What is told of a source's line in the log: one line as an outage begins and one as it ends, and
+//! few where it comes and goes. What finds no room is added up and told with the next. Pure: `now`
+//! comes in from outside.
 
 use super::gaps::Gap;
 use callbridge_call::EventTime;
 use std::time::Duration;
 
 /// So many lines are told of a source one after the other.
-const ROOM: u32 = 6;
+const ROOM: u32 = 8;
 /// And one more after each of these times.
 const ONE_MORE_AFTER: Duration = Duration::from_secs(300);
 
@@ -110,10 +111,14 @@ impl Reports {
         news.why = why.or(news.why.take());
     }
 
-    /// It is down.
-    pub fn down(&mut self, at: usize, why: String) {
+    /// It is down. In one outage another reason is told with its end, unless it is one of `ours`,
+    /// which somebody has to mend.
+    pub fn down(&mut self, at: usize, why: String, is_ours: bool) {
         let report = self.of(at);
-        report.down = Some(why.clone());
+        let is_known = report.down.replace(why.clone()).is_some();
+        if is_known && !is_ours && report.untold.is_none() {
+            return;
+        }
         let news = report.untold.get_or_insert_default();
         news.up = Some(false);
         news.why = Some(why);
@@ -175,7 +180,7 @@ mod tests {
     #[test]
     fn a_reconnect_is_one_line_with_its_gap_and_reason() {
         let mut reports = Reports::default();
-        reports.down(0, "cut".to_owned());
+        reports.down(0, "cut".to_owned(), false);
         assert_eq!(reports.take(at(0)).len(), 1);
         reports.up(0);
         reports.gap(0, &gap(-2, 3));
@@ -186,6 +191,35 @@ mod tests {
         assert_eq!((news.up, news.why.as_deref()), (Some(true), Some("cut")));
         assert_eq!(news.gap, Some((at(-2), at(3))));
         assert_eq!(reports.take(at(4)), []);
+    }
+
+    #[test]
+    fn each_outage_has_two_lines_whatever_reasons_follow_one_another_in_it() {
+        let mut reports = Reports::default();
+        let mut lines = Vec::new();
+        for outage in 0..4 {
+            for (second, why) in [(0, "closed"), (1, "refused"), (5, "reset"), (9, "refused")] {
+                let now = outage * 20 + second;
+                reports.down(0, why.to_owned(), false);
+                lines.extend(reports.take(at(now)));
+            }
+            reports.up(0);
+            lines.extend(reports.take(at(outage * 20 + 12)));
+        }
+        let told = lines.iter().map(|(_, news)| (news.up, news.why.as_deref()));
+        let told: Vec<_> = told.collect();
+        let outage = [(Some(false), Some("closed")), (Some(true), Some("refused"))];
+        assert_eq!(told, outage.repeat(4));
+    }
+
+    #[test]
+    fn in_an_outage_what_somebody_has_to_mend_is_told_by_itself() {
+        let mut reports = Reports::default();
+        reports.down(0, "refused".to_owned(), false);
+        reports.take(at(0));
+        reports.down(0, "wrong secret".to_owned(), true);
+        let told = reports.take(at(1));
+        assert_eq!(told[0].1.why.as_deref(), Some("wrong secret"));
     }
 
     #[test]
@@ -204,7 +238,7 @@ mod tests {
         };
         for n in 0..720 {
             let now = n * 5;
-            reports.down(0, "cut".to_owned());
+            reports.down(0, "cut".to_owned(), false);
             tell(&mut reports, now);
             reports.up(0);
             reports.gap(0, &gap(now, now + 2));

@@ -177,9 +177,11 @@ impl Shell {
                     place.is_some_and(|up| !std::mem::replace(up, true))
                 });
             }
-            Item::Down { why, since } => {
-                self.intake.down(source, why, since);
-            }
+            Item::Down {
+                why,
+                since,
+                is_ours,
+            } => self.intake.down(source, why, since, is_ours),
             Item::Lacks(lack) => self.intake.lacks(source, lack),
             Item::Comes => self.intake.comes(source),
             Item::Mark { mark, arrived } => self.intake.marked(source, mark, arrived),

@@ -13,7 +13,6 @@ use callbridge_asterisk::hearing::{Hearing, Lack};
 use callbridge_asterisk::login::{Action, Login, LoginError, Outgoing, Settings};
 use callbridge_formats::{Format, Frame, Framer};
 use std::convert::Infallible;
-use std::net::IpAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
@@ -164,7 +163,7 @@ impl Ami {
         let target = access.target(&self.endpoint);
         let secret = access.secret.read("CALLBRIDGE_AMI_SECRET")?;
         let settings = Settings {
-            plain_allowed: self.endpoint.tls || is_loopback(&self.endpoint.host),
+            plain_allowed: self.endpoint.tls || self.endpoint.is_loopback(),
             filter: purpose == Purpose::Listen && !self.unfiltered,
         };
         let login = Login::new(&self.user, secret, settings);
@@ -233,12 +232,4 @@ impl LoggedInLine {
             Err(_) => Err(self.target.silent(within)),
         }
     }
-}
-
-/// The secret may cross this line in the clear: it does not leave the machine.
-fn is_loopback(host: &str) -> bool {
-    host == "localhost"
-        || host
-            .parse()
-            .is_ok_and(|address: IpAddr| address.is_loopback())
 }

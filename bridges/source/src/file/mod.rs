@@ -13,7 +13,7 @@ pub use opening::sample;
 
 use crate::source::{Context, Stop};
 use crate::url::{Format, From};
-use crate::{Error, FilePosition, Gone, Item, VerdictReader};
+use crate::{Error, FilePosition, Fix, Gone, Item, VerdictReader};
 use folder::RecordFolder;
 use follow::{Follower, Sight};
 use std::io::Read as _;
@@ -154,7 +154,7 @@ impl Tail {
             }
             Sight::Open => line.up(false).await,
             Sight::Gap(why) => line.gap(why).await,
-            Sight::Trouble(why) => line.down(why, Duration::ZERO).await,
+            Sight::Trouble(why) => line.down(why, Fix::Settings, Duration::ZERO).await,
             Sight::Wait => Ok(()),
             Sight::End(position) => {
                 let now = Instant::now();
