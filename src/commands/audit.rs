@@ -15,9 +15,8 @@ use callbridge_formats::Format;
 use callbridge_intake::unmatched::device;
 use callbridge_mapping::journal;
 use callbridge_mapping::people::People;
-use callbridge_model::CallUuid;
 use callbridge_model::exit::Code;
-use callbridge_model::plain_file;
+use callbridge_model::{CallUuid, clock, plain_file};
 use callbridge_spool::{AuditedCall, CallFate};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -110,13 +109,21 @@ fn read(
             read => read.map_err(wrong)?,
         };
         let finished = match read {
-            0 => reading.finish(),
+            0 => reading.finish(clock::now().wall),
             read => reading.filled(read),
         };
         let finished =
             finished.map_err(|error| Failure::new(Code::Usage, format!("--trunk: {error}")))?;
         let calls = finished.into_iter().filter_map(Told::call);
-        for PbxCall { pbx, call } in calls {
+        let calls: Vec<(PbxCall, bool)> = match read {
+            0 => {
+                let ended = calls.map(|call| (call, false)).collect::<Vec<_>>();
+                let open = reading.under_way().into_iter().map(|call| (call, true));
+                ended.into_iter().chain(open).collect()
+            }
+            _ => calls.map(|call| (call, false)).collect(),
+        };
+        for (PbxCall { pbx, call }, is_open) in calls {
             let early = audit.from.is_some_and(|from| call.started < from);
             let late = audit.until.is_some_and(|until| call.started >= until);
             if early || late {
@@ -127,7 +134,9 @@ fn read(
                 rules.trunks.take_in(&pbx, prefix)
                     || people.knows(&device(prefix), &rules.trunks, &pbx)
             };
-            each(FileCall::new(&call, &judged, is_known), (pbx, call));
+            let mut told = FileCall::new(&call, &judged, is_known);
+            told.is_open = is_open;
+            each(told, (pbx, call));
         }
         if read == 0 {
             break;

@@ -76,6 +76,68 @@ async fn stopped(program: Program, place: &Place) -> Connection {
     Connection::open(place.at("state").join("spool.db")).expect("the state")
 }
 
+/// What CEL wrote of it until the PBX was killed: nobody has hung up.
+fn cut(recording: &Recording) -> Vec<u8> {
+    let rows = recording.cel_lines();
+    let rows = rows.split_inclusive(|byte| *byte == b'\n');
+    let is_end = |row: &[u8]| row.windows(6).any(|it| it == b"HANGUP");
+    rows.take_while(|row| !is_end(row))
+        .flatten()
+        .copied()
+        .collect()
+}
+
+#[tokio::test]
+async fn a_call_without_an_end_in_the_file_is_under_way_and_over_once_the_pbx_was_started_anew() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let day = recordings::in_a_row(6);
+    let (heard, unheard) = day.split_at(5);
+    for recording in heard {
+        place.append("calls.ami", &recording.ami);
+        place.append("cel.csv", &recording.cel_lines());
+    }
+    // It ends nowhere, and is the last: inbound_answered, as the first one of the day.
+    place.append("cel.csv", &cut(&unheard[0]));
+    place.write("leads.csv", recordings::LEADS);
+    let (source, city) = (place.file("calls.ami", "ami"), trunk(&place, "city"));
+    let mut program = place.run(&crm.url(), &[&source, &city, crm::RATE_FLAG]);
+    program.settled(5).await;
+    let (whole, ended) = report(&place, &[]).await;
+    assert_eq!(
+        (&whole["file"], &whole["underWay"], ended),
+        (&6.into(), &1.into(), Some(0)),
+        "{whole}"
+    );
+    // After the longest call that there can be it is over, and so it is once another process of the
+    // PBX counts its channels from the beginning.
+    let (long, ended) = report(&place, &["--max-call=1m"]).await;
+    assert_eq!(
+        (&long["file"], &long["underWay"]),
+        (&6.into(), &0.into()),
+        "{long}"
+    );
+    assert_eq!(ended, Some(1), "nobody heard of it");
+    let again = unheard[0].moved_to(unheard[0].began() + 300);
+    place.append("cel.csv", &again.cel_lines());
+    let (anew, _) = report(&place, &[]).await;
+    assert_eq!(
+        (&anew["file"], &anew["underWay"]),
+        (&7.into(), &0.into()),
+        "{anew}"
+    );
+    assert_eq!(
+        anew["unexplained"].as_array().map(Vec::len),
+        Some(2),
+        "{anew}"
+    );
+    let cel = place.path("cel.csv");
+    let explain = ["explain", "--format=cel-csv", "--json", &city, &cel];
+    let told = place.command(&explain).await.stdout;
+    let told = String::from_utf8(told).expect("UTF-8");
+    assert_eq!(told.lines().count(), 7, "{told}");
+    program.terminate().await;
+}
+
 #[tokio::test]
 async fn calls_taken_out_of_the_state_and_a_trunk_left_out_are_found_and_taken_in() {
     let (place, crm) = (Place::new(), crm::start().await);

@@ -276,7 +276,7 @@ impl Recording {
             .collect()
     }
 
-    fn began(&self) -> i64 {
+    pub fn began(&self) -> i64 {
         let first = self.values("Timestamp").next().expect("a time");
         first
             .split('.')

@@ -128,6 +128,11 @@ impl Format {
         }
     }
 
+    /// Rows of channel event logging: the PBX writes each of its calls, heard or not.
+    pub const fn is_cel(self) -> bool {
+        matches!(self, Self::CelCsv | Self::CelAmqp)
+    }
+
     /// Its records may come as a folder of files, each of them whole.
     pub const fn is_a_file_each(self) -> bool {
         matches!(self, Self::FreeswitchCdr)

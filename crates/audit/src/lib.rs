@@ -45,6 +45,8 @@ pub struct FileCall {
     pub outcome: Outcome,
     /// What carried an outside number and belongs to no trunk: `PJSIP/citty`.
     pub unmatched: Vec<String>,
+    /// The file does not tell its end, and it may go on.
+    pub is_open: bool,
 }
 
 impl FileCall {
@@ -73,6 +75,7 @@ impl FileCall {
                 .filter(|prefix| !is_known(prefix))
                 .cloned()
                 .collect(),
+            is_open: false,
         }
     }
 }
@@ -137,6 +140,7 @@ fn place(call: &FileCall, fate: CallFate) -> Option<fn(&mut Report) -> &mut u64>
         }),
         CallFate::Open => Some(|it| &mut it.under_way),
         CallFate::RowGone => None,
+        CallFate::Counted | CallFate::Unknown if call.is_open => Some(|it| &mut it.under_way),
         // What is counted only leaves nothing to look at: the file says which of the two it was.
         CallFate::Counted | CallFate::Unknown => match call.outcome {
             Outcome::Internal if call.unmatched.is_empty() => Some(|it| &mut it.internal),

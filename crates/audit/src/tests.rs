@@ -23,6 +23,7 @@ fn call(n: i64, outcome: Outcome) -> FileCall {
         phone: Some("+998901110001".to_owned()),
         outcome,
         unmatched: Vec::new(),
+        is_open: false,
     }
 }
 
@@ -50,6 +51,18 @@ fn cause(call: FileCall, fate: CallFate, listening: &Listening) -> String {
     let only = report.unexplained.pop().expect("unexplained");
     assert_eq!(report.unexplained, []);
     only.cause.0
+}
+
+#[test]
+fn a_call_whose_end_the_file_does_not_tell_is_under_way_until_the_state_says_otherwise() {
+    let open = FileCall {
+        is_open: true,
+        ..call(1, Outcome::DeadLetter)
+    };
+    let of = |fate| told(std::slice::from_ref(&open), &[fate], &listening());
+    assert_eq!(of(CallFate::Unknown).under_way, 1);
+    assert_eq!(of(CallFate::Open).under_way, 1);
+    assert_eq!(of(CallFate::Stands(State::Dead)).dead, 1);
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use callbridge_call::trunk::Conflict;
 use callbridge_call::{
-    Assembler, EventTime, FinishedCall, Folder, PbxEvent, Settings, Timing, ToldCall, WrongCall,
+    Assembler, ChannelEvent, EventTime, FinishedCall, Folder, Mark, Origin, PbxEvent, Settings,
+    Timing, ToldCall, UniqueId, WrongCall,
 };
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer};
 use callbridge_mapping::trunk::Trunks;
@@ -147,20 +148,37 @@ impl Reading {
         Ok(self.hearing.finished())
     }
 
-    /// The recording ends here: the calls finished by its last events.
+    /// The recording ends here: the calls finished by its last events. In rows that a PBX writes
+    /// of its own accord the other calls end, too, where by `now` no call is that long: nothing
+    /// more will tell of them.
     ///
     /// # Errors
     /// When two endpoints conflict.
-    pub fn finish(&mut self) -> Result<Vec<Told>, Conflict> {
+    pub fn finish(&mut self, now: EventTime) -> Result<Vec<Told>, Conflict> {
         while let Some(frame) = self.framer.finish() {
             self.hearing.hear(frame, &self.rules)?;
         }
-        let now = self.hearing.now.plus(REPLAY);
+        let end = self.hearing.now.plus(REPLAY);
         for pbx in self.hearing.pbxes.values_mut() {
-            pbx.assembler.finish_all(now);
-            pbx.folder.finish_all(now);
+            pbx.assembler.finish_all(end);
+            pbx.folder.finish_all(end);
+            if self.rules.format.is_cel() {
+                pbx.assembler.tick(end.max(now.plus(REPLAY)));
+            }
         }
         Ok(self.hearing.finished())
+    }
+
+    /// The calls that go on at the recording's end, for all that is known, as they are told so far.
+    /// To be asked once all is read.
+    pub fn under_way(&mut self) -> Vec<PbxCall> {
+        let end = self.hearing.now.plus(REPLAY);
+        for pbx in self.hearing.pbxes.values_mut() {
+            pbx.end_before(None, end);
+            pbx.assembler.finish_all(end);
+        }
+        let told = self.hearing.finished().into_iter();
+        told.filter_map(Told::call).collect()
     }
 
     /// What became of its messages so far.
@@ -190,6 +208,8 @@ impl Reading {
 struct PbxReading {
     assembler: Assembler,
     folder: Folder,
+    /// The unique id of the channel that was met last, as CEL tells it.
+    newest: String,
 }
 
 impl PbxReading {
@@ -197,10 +217,37 @@ impl PbxReading {
         Self {
             folder: Folder::new(settings.clone()),
             assembler: Assembler::new(settings),
+            newest: String::new(),
         }
     }
 
+    /// A PBX that is killed ends its calls by no word. That it was started anew its next channel
+    /// shows, before that takes the name of one that is gone.
+    fn look_for_restart(&mut self, event: &ChannelEvent<'_>, arrived: EventTime) {
+        let id = event.channel.uniqueid.as_ref();
+        if event.origin != Origin::Cel || id == self.newest || UniqueId::epoch_in(id).is_none() {
+            return;
+        }
+        let age = |id: &str| UniqueId::new(id).map(|id| (id.age().0, id.age().1));
+        if UniqueId::is_restart(&self.newest, id) {
+            self.end_before(event.at, arrived);
+        } else if age(id) < age(&self.newest) {
+            return;
+        }
+        id.clone_into(&mut self.newest);
+    }
+
+    /// The calls of which nothing was told since another process of the PBX `began` have ended
+    /// unheard; with `None` all that are left.
+    fn end_before(&mut self, began: Option<EventTime>, now: EventTime) {
+        let mark = PbxEvent::Mark(Mark::Restarted { began });
+        self.assembler.hear(&mark, now);
+    }
+
     fn hear(&mut self, told: &PbxEvent<'_>, arrived: EventTime, order: Option<EventTime>) {
+        if let PbxEvent::Channel(event) = told {
+            self.look_for_restart(event, arrived);
+        }
         self.assembler.timing(Timing { kept: true, order });
         self.assembler.hear(told, arrived);
         if let PbxEvent::Cdr(cdr) = told {

@@ -214,7 +214,7 @@ fn read(
             return Err(failed(Code::Input, instead(path, format, &like)));
         }
         let calls = if read == 0 {
-            reading.finish()
+            reading.finish(clock::now().wall)
         } else {
             reading.filled(read)
         };
