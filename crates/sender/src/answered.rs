@@ -261,12 +261,10 @@ impl Core {
     fn too_many(&mut self, flight: &Flight, now: Now, own: bool, ops: &mut Vec<Op>) {
         let window = self.budget.window();
         // what stands in between counts by itself, and knows nothing of who shares a token
-        if own {
-            self.budget.refused(now);
-        }
+        let is_shared = own && self.budget.refused(now);
         let retry = &mut self.retry;
         self.gate
-            .too_many(now.boot, |times| retry.after_429(times, window));
+            .too_many(now.boot, |times| retry.after_429(times, is_shared, window));
         self.back(flight, now, "429", ops);
     }
 

@@ -100,9 +100,9 @@ impl Budget {
         Some(self.row(slot, flight, one))
     }
 
-    /// A 429 came although the cap was kept.
-    pub(super) fn refused(&mut self, now: Now) {
-        self.pacer.refused(now.boot);
+    /// A 429 came although the cap was kept; `true` where somebody shares the token for good.
+    pub(super) fn refused(&mut self, now: Now) -> bool {
+        self.pacer.refused(now.boot)
     }
 
     /// Looks whether the wall clock was set forward.
@@ -203,17 +203,6 @@ fn end_of(answer: &ApiResult, now: Now) -> Duration {
         Err(ApiError::TimedOut | ApiError::Lost { .. }) => now.boot + STRAGGLER,
         Ok(_) | Err(_) => now.boot,
     }
-}
-
-/// The wall clock less the time since boot, in microseconds.
-fn offset(wall: EventTime, boot: Duration) -> i64 {
-    let boot = i64::try_from(boot.as_micros()).unwrap_or(i64::MAX);
-    wall.micros().saturating_sub(boot)
-}
-
-fn jumped(before: i64, after: i64) -> bool {
-    let by = after.saturating_sub(before);
-    u64::try_from(by).is_ok_and(|by| Duration::from_micros(by) > JUMP)
 }
 
 /// The slots of this boot are known exactly; any of another one, ahead of our clock, or from

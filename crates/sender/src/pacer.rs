@@ -30,6 +30,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+/// The windows after a 429 in which the pace is lower, and after one that followed upon another:
+/// somebody else goes on, and trying again costs a request each time.
+const SHARED_WINDOWS: u32 = 9;
+const SHARED_AGAIN_WINDOWS: u32 = 60;
+
 /// How long after its connection was closed a request may still arrive.
 pub const STRAGGLER: Duration = Duration::from_secs(5);
 
@@ -81,6 +86,8 @@ pub struct Pacer {
 struct Shared {
     allowed: u32,
     since: Duration,
+    /// One followed upon another.
+    again: bool,
 }
 
 impl Pacer {
@@ -182,19 +189,23 @@ impl Pacer {
         self.uses.remove(&slot);
     }
 
-    /// A 429 came although the cap was kept: half the pace, once a window; a request a minute
-    /// is given back for every ten minutes without another.
-    pub fn refused(&mut self, now: Duration) {
-        let recent = self
-            .shared
-            .is_some_and(|it| now < it.since + self.rate.window());
-        if !recent {
+    /// A 429 came although the cap was kept: half the pace, once a window, and the whole again
+    /// after nine windows without another. `true` where one of an earlier window came not long ago:
+    /// somebody shares the token for good.
+    pub fn refused(&mut self, now: Duration) -> bool {
+        let window = self.shared_window();
+        let since = |it: &Shared| now.saturating_sub(it.since);
+        let recent = self.shared.filter(|it| since(it) < window);
+        let again = (self.shared).is_some_and(|it| since(&it) < 2 * SHARED_AGAIN_WINDOWS * window);
+        if recent.is_none() {
             let allowed = (self.allowed(now) / 2).max(1);
             self.shared = Some(Shared {
                 allowed,
                 since: now,
+                again,
             });
         }
+        recent.map_or(again, |it| it.again)
     }
 
     /// What was sent in the last window is not known: a whole window of silence.
@@ -217,6 +228,7 @@ impl Pacer {
         self.shared = Some(Shared {
             allowed: allowed.max(1),
             since,
+            again: false,
         });
     }
 
@@ -230,9 +242,19 @@ impl Pacer {
         let Some(shared) = self.shared else {
             return self.rate.limit();
         };
-        let windows = now.saturating_sub(shared.since).as_secs() / self.rate.window().as_secs();
-        let back = u32::try_from(windows / 10).unwrap_or(u32::MAX);
-        self.rate.limit().min(shared.allowed.saturating_add(back))
+        let windows = match shared.again {
+            true => SHARED_AGAIN_WINDOWS,
+            false => SHARED_WINDOWS,
+        };
+        match now < shared.since + windows * self.shared_window() {
+            true => self.rate.limit().min(shared.allowed),
+            false => self.rate.limit(),
+        }
+    }
+
+    /// The window in which another's requests count together with ours.
+    fn shared_window(&self) -> Duration {
+        self.rate.window().min(Rate::SERVICE.window())
     }
 
     /// Slots that count now.

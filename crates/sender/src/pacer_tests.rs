@@ -142,17 +142,20 @@ fn a_lower_limit_after_a_restart_counts_what_the_higher_one_sent() {
 }
 
 #[test]
-fn a_429_halves_the_pace_once_a_window_and_ten_windows_give_one_back() {
+fn a_429_halves_the_pace_for_nine_windows_and_one_upon_another_for_sixty() {
     let mut pacer = fresh("60/60s");
-    pacer.refused(S);
-    pacer.refused(2 * S);
-    assert_eq!(pacer.allowed(3 * S), 30);
-    assert!(pacer.is_shared(3 * S));
-    assert_eq!(pacer.allowed(S + 600 * S), 31);
-    pacer.refused(100 * S);
-    assert_eq!(pacer.allowed(100 * S), 15);
-    assert_eq!(pacer.allowed(100_000 * S), 60);
-    assert!(!pacer.is_shared(100_000 * S));
+    assert!(!pacer.refused(S));
+    assert!(!pacer.refused(2 * S), "the same window");
+    assert_eq!(pacer.allowed(540 * S), 30);
+    assert!(pacer.is_shared(540 * S));
+    assert_eq!(pacer.allowed(541 * S), 60);
+    assert!(!pacer.is_shared(541 * S));
+    // beside somebody who goes on the whole is tried once an hour
+    assert!(pacer.refused(650 * S) && pacer.refused(651 * S));
+    assert_eq!(pacer.allowed((650 + 3_599) * S), 30);
+    assert_eq!(pacer.allowed((650 + 3_600) * S), 60);
+    assert!(!pacer.refused(20_000 * S), "long ago");
+    assert_eq!(pacer.allowed(20_600 * S), 60);
 }
 
 #[test]
@@ -299,7 +302,9 @@ impl Played {
                 }
             }
             Event::Idle(for_ms) => self.now += for_ms,
-            Event::Refused => self.pacer.refused(self.boot(self.now)),
+            Event::Refused => {
+                self.pacer.refused(self.boot(self.now));
+            }
             Event::Restart { down, rate } => {
                 let kept = self.pacer.uses(self.boot(self.now)).collect();
                 self.killed(down);

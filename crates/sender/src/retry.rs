@@ -45,9 +45,13 @@ impl Retry {
         self.jitter.shorter()
     }
 
-    /// How long after the `times`-th 429 in a row nothing goes out.
-    pub(super) fn after_429(&mut self, times: u32, window: Duration) -> Duration {
-        self.jitter.after_429(times, window)
+    /// How long after the `times`-th 429 in a row nothing goes out; where the token is shared, none
+    /// is spent on finding out when its window is over.
+    pub(super) fn after_429(&mut self, times: u32, is_shared: bool, window: Duration) -> Duration {
+        match is_shared {
+            true => self.jitter.after_429(u32::MAX, window),
+            false => self.jitter.after_429(times, window),
+        }
     }
 
     /// Failures of this call while others passed.
