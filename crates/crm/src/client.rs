@@ -280,6 +280,8 @@ fn build(setup: &Setup) -> Result<reqwest::Client, String> {
     if setup.permit.is_limited() {
         builder = builder.connector_layer(Gated::layer(setup.permit.clone()));
     }
+        // or the system goes on for minutes to deliver what was written before the time-out
+        .tcp_user_timeout(setup.timeouts.total)
     builder.build().map_err(|error| {
         let why = std::error::Error::source(&error).map_or(error.to_string(), ToString::to_string);
         format!("TLS cannot be set up: {why}; install CA certificates or give --crm-ca-file")

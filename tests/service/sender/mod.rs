@@ -2,4 +2,5 @@
 
 mod client;
 mod hostile;
+mod socket;
 mod work;

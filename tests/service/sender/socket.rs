@@ -1,0 +1,48 @@
+//! What the system does with a connection to the CRM.
+
+use callbridge_crm::client::Timeouts;
+use callbridge_crm::{Address, Client, Request, Setup};
+use callbridge_model::secret::Secret;
+use rustix::net::{getpeername, sockopt};
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// How long the system tries to deliver what was written to this address, in milliseconds.
+fn user_timeout(to: SocketAddr) -> Option<u32> {
+    let ourselves = pidfd_open(getpid(), PidfdFlags::empty()).expect("our own process");
+    let open = std::fs::read_dir("/proc/self/fd").expect("our files");
+    let numbers = open.filter_map(|it| it.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let sockets = numbers.filter_map(|it| {
+        let socket = pidfd_getfd(&ourselves, it, PidfdGetfdFlags::empty()).ok()?;
+        let peer = getpeername(&socket).ok()??;
+        (SocketAddr::try_from(peer).ok()? == to).then_some(socket)
+    });
+    let mut timeouts = sockets.filter_map(|it| sockopt::tcp_user_timeout(&it).ok());
+    timeouts.next()
+}
+
+#[tokio::test]
+async fn what_was_written_is_given_up_by_the_system_when_its_request_is() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let addr = listener.local_addr().expect("its address");
+    let address = Address::parse(&format!("http://{addr}")).expect("an address");
+    let timeouts = Timeouts {
+        connect: Duration::from_secs(5),
+        total: Duration::from_secs(17),
+    };
+    let client = Client::new(Setup {
+        timeouts,
+        ..Setup::new(address)
+    });
+    let token = Secret::from("svc_pat_x");
+    let mut sending = std::pin::pin!(client.send(&Request::TokenInfo, &token));
+    let accepted = tokio::select! {
+        answer = &mut sending => panic!("nobody answers: {:?}", answer.answer),
+        accepted = listener.accept() => accepted.expect("a connection"),
+    };
+    assert_eq!(user_timeout(addr), Some(17_000));
+    drop((accepted, sending));
+}
