@@ -22,6 +22,7 @@ use callbridge_model::clock;
 use callbridge_model::exit::Code;
 use callbridge_model::secret_source::SecretPlace;
 use callbridge_ops::metrics::Durations;
+use callbridge_sender::left_slots;
 use callbridge_source::url::{From, Transport};
 use callbridge_source::{EventTime, Position, Secret, Source, StreamFrom};
 use callbridge_spool as spool;
@@ -87,6 +88,8 @@ pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opene
     let settings = spool_settings(config, durations);
     spool::refuse_shared(&dir).map_err(failure)?;
     let (spool, guard) = locked(&dir, &settings).await.map_err(failure)?;
+    let left = left_slots::adopt(&dir, &spool).await.map_err(failure)?;
+    left_slots::remove(&left);
     let now = clock::now().wall;
     let standing = spool.read(move |store| tables::lead_requests::log_standing(store, now));
     standing.await.map_err(failure)?;

@@ -362,6 +362,58 @@ async fn the_fleet_is_watched_and_served_as_metrics_while_it_speaks_and_after_it
 }
 
 #[tokio::test]
+async fn a_check_beside_another_sender_of_the_stream_shows_its_verdict_and_asks_nothing() {
+    let (here, there, crm) = (Place::new(), Place::new(), crm::start().await);
+    let node = Broker::shared();
+    node.declare_stream("budgeted").await;
+    let secret = here.write("secret", broker::SECRET);
+    let source = format!(
+        "{}?stream=budgeted&secret-file={secret}&declare=yes",
+        node.url(broker::ADMINISTRATOR)
+    );
+    let mut sending = sender(&here, &crm, &source);
+    let speaks = |it: &Status| has_spoken(it) && it.token.company.is_some();
+    sending.until("the sender has spoken", speaks).await;
+    let leads = there.write("leads.csv", LEADS);
+    let flags = [
+        "check".to_owned(),
+        "--json".to_owned(),
+        format!("--source={source}&format=call"),
+        format!("--crm-url={}", crm.url()),
+        format!("--token-file={}", there.path("token")),
+        format!("--state={}", there.path("state")),
+        format!("--trunk=city=,country=UZ,lead=csv:{leads}"),
+        RATE_FLAG.to_owned(),
+    ];
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let of_crm = async || {
+        let output = there.command(&flags).await;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let lines = text.lines().map(serde_json::from_str::<Value>);
+        let mut lines = lines.map(|line| line.expect("JSON"));
+        lines.find(|it| it["name"] == "crm").expect("a line of it")
+    };
+    let asked = || crm.admin(|core, _| core.counts().values().sum::<u64>());
+    let before = asked();
+    let told = of_crm().await;
+    let what = told["what"].as_str().expect("words");
+    assert!(
+        told["ok"] == true && what.contains(&here.path("state")),
+        "{told}"
+    );
+    assert_eq!(asked(), before);
+
+    // One that has ended may have sent just now.
+    sending.terminate().await;
+    let told = of_crm().await;
+    assert!(
+        told["ok"] == false && told.to_string().contains("stopped"),
+        "{told}"
+    );
+    assert_eq!(asked(), before);
+}
+
+#[tokio::test]
 async fn words_that_nobody_takes_are_said_once_with_the_command_and_touch_no_call() {
     let place = Place::new();
     let node = Broker::shared();

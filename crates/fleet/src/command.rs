@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::line::{WordsEvent, WordsReading, WordsStream};
 use crate::options::{Checked, FleetOptions};
 use crate::roster::Roster;
-use crate::words::now;
+use crate::words::{now, table};
 use crate::{metrics, text};
 use axum::body::Body;
 use axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -82,12 +82,7 @@ pub async fn run(
 
 /// Reads all that was said since then.
 async fn once(checked: &Checked) -> Result<FleetTable, Error> {
-    let mut reading = checked.stream.read(checked.since).await?;
-    let mut roster = Roster::default();
-    while let WordsEvent::Message(heard) = reading.next().await? {
-        roster.hear(&heard, now());
-    }
-    Ok(roster.table(&checked.stream.name(), now()))
+    table(&checked.stream, checked.since).await
 }
 
 fn tell(table: &FleetTable, options: &FleetOptions, look: &Look) -> Result<(), Error> {

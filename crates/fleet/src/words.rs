@@ -6,7 +6,8 @@ use crate::line::{WordsEvent, WordsStream};
 use crate::roster::Roster;
 use crate::schedule::{Schedule, Telling};
 use crate::word::{self, Identity};
-use callbridge_model::status::fleet::{FleetRole, FleetStatus};
+use callbridge_model::status::FleetTable;
+use callbridge_model::status::fleet::{FleetMember, FleetRole, FleetStatus, LastWord, Speech};
 use callbridge_model::{Status, clock};
 use callbridge_source::amqp::publish::ConfirmedLine;
 use callbridge_source::{Backoff, Bounds, chance};
@@ -17,6 +18,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 /// What a reader hears of the time before it.
 pub const SINCE: Duration = Duration::from_secs(3 * 3600);
+/// What a sender sent before its last word counts for so long: the CRM's window and the longest way
+/// of a request.
+const SENT_LATELY_SEC: i64 = 100;
 /// A last word at an orderly stop may take so long.
 const END_WITHIN: Duration = Duration::from_secs(4);
 /// Between two looks at who has fallen silent.
@@ -64,6 +68,30 @@ impl Words {
     pub async fn probe(self) -> Option<(String, Result<(), Error>)> {
         let stream = self.stream?;
         Some((stream.name(), stream.probe().await))
+    }
+
+    /// The senders beside this process (`state` is its folder, where it has one) that may have
+    /// sent within the last window of the CRM: whoever holds the lease first.
+    ///
+    /// # Errors
+    /// Why the words of the fleet cannot be read.
+    pub async fn other_senders(self, state: Option<&str>) -> Result<Vec<FleetMember>, Error> {
+        let Some(stream) = &self.stream else {
+            return Ok(Vec::new());
+        };
+        let table = table(stream, SINCE).await?;
+        let (at, hostname) = (table.at, self.identity.hostname);
+        let is_us = |word: &LastWord| word.hostname == hostname && state == Some(&word.state);
+        let may_have_sent = |it: &FleetMember| match it.speech {
+            Speech::Speaking => true,
+            Speech::Stopped => at - it.heard_at <= SENT_LATELY_SEC,
+            Speech::Silent => false,
+        };
+        let mut others = table.members;
+        others.retain(|it| it.word.role == FleetRole::Sender && !is_us(&it.word));
+        others.retain(may_have_sent);
+        others.sort_by_key(|it| !it.word.lease.as_ref().is_some_and(|lease| lease.held));
+        Ok(others)
     }
 
     /// How it is doing.
@@ -234,6 +262,16 @@ impl Speaker<'_> {
             line.close().await;
         }
     }
+}
+
+/// All that was said since then.
+pub(crate) async fn table(stream: &WordsStream, since: Duration) -> Result<FleetTable, Error> {
+    let mut reading = stream.read(since).await?;
+    let mut roster = Roster::default();
+    while let WordsEvent::Message(heard) = reading.next().await? {
+        roster.hear(&heard, now());
+    }
+    Ok(roster.table(&stream.name(), now()))
 }
 
 /// The machine's name.

@@ -33,7 +33,7 @@
 //! | `errands` | requests about leads, beside the calls |
 //! | `tokens` | the token in use and the one before it, and what is known of them |
 //! | `rights` | what the token may do, looked at again and again |
-//! | [`token_probe`] | `token/info` where no daemon runs |
+//! | [`token_probe`] | `token/info` where no daemon runs; [`left_slots`]: where no state is, too |
 //! | [`status`], `shown` | what is shown |
 //! | [`token`] | where the token comes from, and whether it is another now |
 //! | [`token_update`] | what a keeper tells of it |
@@ -49,6 +49,7 @@ mod flight;
 pub mod gate;
 mod launch;
 mod lead_requests;
+pub mod left_slots;
 mod log;
 pub mod memory;
 pub mod outage;

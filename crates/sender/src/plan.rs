@@ -54,7 +54,7 @@ impl Known {
         let slots = tables::slots::slots(store)?;
         let memory = tables::meta::meta(store, super::memory::KEY)?;
         let streams = tables::meta::meta_below(store, STREAM_BEGAN)?;
-        let anew = slots.is_empty() && memory.is_none() && !streams.is_empty();
+        let anew = memory.is_none() && !streams.is_empty();
         Ok(Self {
             slots,
             boot_id,

@@ -2,6 +2,7 @@
 //! and kept like all others.
 
 use super::core::Core;
+use super::left_slots::LeftSlots;
 use super::memory::Memory;
 use super::plan::{About, Decision, Known, Launch, Settings};
 use super::rate::Rate;
@@ -57,6 +58,7 @@ pub struct TokenProbe<'a> {
     spool: &'a Handle,
     token: &'a Secret,
     binding: Binding,
+    left: Option<&'a LeftSlots>,
 }
 
 impl<'a> TokenProbe<'a> {
@@ -93,7 +95,15 @@ impl<'a> TokenProbe<'a> {
             spool,
             token,
             binding,
+            left: None,
         })
+    }
+
+    /// The spool is gone with the check: its slots are left there, before a request and after it.
+    #[must_use]
+    pub const fn leaving(mut self, left: Option<&'a LeftSlots>) -> Self {
+        self.left = left;
+        self
     }
 
     /// What the state was bound to before.
@@ -134,18 +144,22 @@ impl<'a> TokenProbe<'a> {
         };
         let mut ops = std::mem::take(&mut self.ops);
         ops.extend(launched);
-        self.spool.write(kept(ops)).await?;
+        self.keep(ops).await?;
         let heard = self.client.send(&request, self.token).await;
         let answer = heard.answer.clone();
         if let Some(outcome) = self.core.answered(clock::now(), slot, heard) {
-            self.spool.write(kept(outcome.ops)).await?;
+            self.keep(outcome.ops).await?;
         }
         Ok(answer)
     }
-}
 
-/// No call is moved, nothing is remembered or bound: of what the core wants stored, the budget.
-fn kept(ops: Vec<Op>) -> Vec<Op> {
-    let stays = |op: &Op| matches!(op, Op::Slot(_) | Op::SlotGone { .. });
-    ops.into_iter().filter(stays).collect()
+    /// No call is moved, nothing is remembered or bound: of what the core wants stored, the budget.
+    async fn keep(&self, mut ops: Vec<Op>) -> Result<(), Error> {
+        ops.retain(|op| matches!(op, Op::Slot(_) | Op::SlotGone { .. }));
+        self.spool.write(ops).await?;
+        match self.left {
+            Some(left) => left.leave(self.spool).await,
+            None => Ok(()),
+        }
+    }
 }

@@ -312,7 +312,7 @@ pub enum Delivered {
 }
 
 /// A slot of the sender's budget, as it must survive a restart.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlotRow {
     /// Which one, from 0.
     pub slot: u32,

@@ -11,6 +11,7 @@ use callbridge_intake::identity;
 use callbridge_intake::identity::Unsettled;
 use callbridge_model::Status;
 use callbridge_model::exit::{Code, ExitCode as _};
+use callbridge_sender::left_slots;
 use callbridge_spool as spool;
 use callbridge_spool::{Error, Fit, Guard, Handle, tables};
 use std::net::SocketAddr;
@@ -92,7 +93,7 @@ pub(crate) async fn state(config: &Config) -> (Vec<CheckFinding>, State) {
         if let Err(error) = spool::refuse_shared(&dir) {
             return (vec![unusable(&error)], State::Unusable);
         }
-        match opened(&dir) {
+        match opened(&dir).await {
             Ok((handle, guard, trial)) => {
                 let new = match &trial {
                     Some(_) => "; `run` begins it",
@@ -110,13 +111,16 @@ pub(crate) async fn state(config: &Config) -> (Vec<CheckFinding>, State) {
 }
 
 /// The state, or a trial's where there is none: a check leaves none behind.
-fn opened(dir: &Path) -> Result<(Handle, Guard, Option<Trial>), Error> {
+async fn opened(dir: &Path) -> Result<(Handle, Guard, Option<Trial>), Error> {
     let trial = match dir.join(spool::folder::FILE).symlink_metadata() {
         Ok(_) => None,
         Err(_) => Some(Trial::begin(dir)?),
     };
     let place = trial.as_ref().map_or(dir, Trial::path);
     let (handle, guard) = spool::open(place, spool::Settings::default())?;
+    if trial.is_some() {
+        left_slots::adopt(dir, &handle).await?;
+    }
     Ok((handle, guard, trial))
 }
 

@@ -6,12 +6,15 @@ use super::fields;
 use super::finding::CheckFinding;
 use super::place::State;
 use super::token;
+use super::trial::Trial;
 use crate::config::checked::{Config, Crm};
 use crate::daemon::outward;
 use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, TokenInfo};
 use callbridge_leads::lead_request::due::{DueRequest, LeadRequest, Urgency};
 use callbridge_model::exit::Code;
+use callbridge_model::status::fleet::{FleetMember, Speech};
 use callbridge_model::{Grant, Status};
+use callbridge_sender::left_slots::LeftSlots;
 use callbridge_sender::token_probe::{TokenProbe, Unasked};
 use callbridge_spool::{Binding, Fit, Guard, Handle, WorkQueue};
 use std::path::Path;
@@ -28,7 +31,11 @@ pub(crate) async fn look(config: &Config, state: State) -> Vec<CheckFinding> {
         State::Daemon(status) => of_daemon(&status),
         State::Ours(handle, guard, trial) => {
             let dir = config.state.as_deref().unwrap_or(Path::new("."));
-            let found = ask(crm, dir, &handle).await;
+            let left = trial.as_ref().map(Trial::left);
+            let found = match other_sender(config, trial.is_some()).await {
+                Some(sender) => vec![of_sender(&sender)],
+                None => ask(crm, dir, &handle, left).await,
+            };
             close(handle, guard).await;
             drop(trial);
             found
@@ -39,6 +46,38 @@ pub(crate) async fn look(config: &Config, state: State) -> Vec<CheckFinding> {
             "not asked: without the state folder the request could not be counted",
             "mend the state folder first",
         )],
+    }
+}
+
+/// Whoever sends the calls of the same stream, by its last word: its budget is the token's. A
+/// state that is here knows its own requests.
+async fn other_sender(config: &Config, is_trial: bool) -> Option<FleetMember> {
+    let folder = config.state.as_ref().filter(|_| !is_trial);
+    let folder = folder.map(|folder| folder.display().to_string());
+    let others = outward::words(config).other_senders(folder.as_deref());
+    // What keeps words from being read is found by its own check.
+    others.await.ok()?.into_iter().next()
+}
+
+fn of_sender(sender: &FleetMember) -> CheckFinding {
+    let word = &sender.word;
+    let what = format!(
+        "not asked, for the budget is that of another sender of this stream: {} ({})",
+        word.hostname, word.state
+    );
+    match &sender.trouble {
+        None => CheckFinding::well("crm", format!("{what}, which sends")),
+        Some(trouble) => CheckFinding::fault(
+            Code::Unreachable,
+            "crm",
+            format!("{what}: {trouble}"),
+            match sender.speech {
+                Speech::Stopped => "start one of them, and check it there".to_owned(),
+                Speech::Speaking | Speech::Silent => {
+                    format!("run `callbridge status` on {}", word.hostname)
+                }
+            },
+        ),
     }
 }
 
@@ -70,12 +109,12 @@ fn of_daemon(status: &Status) -> Vec<CheckFinding> {
     found
 }
 
-async fn ask(crm: &Crm, dir: &Path, spool: &Handle) -> Vec<CheckFinding> {
+async fn ask(crm: &Crm, dir: &Path, spool: &Handle, left: Option<&LeftSlots>) -> Vec<CheckFinding> {
     let (mut found, token) = token::look(crm, dir).await;
     if let Some(token) = token {
         let (setup, rate) = (outward::setup(crm), Some(crm.rate));
         let asked = match TokenProbe::open(setup, rate, spool, &token).await {
-            Ok(probe) => all(crm, probe).await,
+            Ok(probe) => all(crm, probe.leaving(left)).await,
             Err(why) => Err(why),
         };
         found.extend(asked.unwrap_or_else(|why| vec![unasked(&why)]));

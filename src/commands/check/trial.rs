@@ -1,6 +1,7 @@
 //! A state for the time of one check, where `run` has none yet: made where its folder would be, and
-//! taken away again.
+//! taken away again. Its requests count all the same: their slots are left for `run`.
 
+use callbridge_sender::left_slots::LeftSlots;
 use callbridge_spool::Error;
 use std::fs::DirBuilder;
 use std::io;
@@ -9,7 +10,10 @@ use std::path::{Path, PathBuf};
 
 /// A folder of our own, gone when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Trial(PathBuf);
+pub(crate) struct Trial {
+    folder: PathBuf,
+    left: LeftSlots,
+}
 
 impl Trial {
     /// In `state`, or where it would be made.
@@ -22,21 +26,27 @@ impl Trial {
             why: error.to_string(),
         };
         let place = standing(state).map_err(wrong)?;
+        let left = LeftSlots::of(state, place).map_err(wrong)?;
         let folder = place.join(format!(".callbridge-check-{}", std::process::id()));
         let made = DirBuilder::new().mode(0o700).create(&folder);
         made.map_err(wrong)?;
-        Ok(Self(folder))
+        Ok(Self { folder, left })
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        &self.folder
+    }
+
+    /// Where its slots are left.
+    pub(crate) const fn left(&self) -> &LeftSlots {
+        &self.left
     }
 }
 
 impl Drop for Trial {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            tracing::warn!(%error, "{} cannot be removed", self.0.display());
+        if let Err(error) = std::fs::remove_dir_all(&self.folder) {
+            tracing::warn!(%error, "{} cannot be removed", self.folder.display());
         }
     }
 }

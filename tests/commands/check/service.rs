@@ -176,6 +176,47 @@ async fn the_checks_own_request_takes_a_slot_that_run_knows_of() {
 }
 
 #[tokio::test]
+async fn what_a_check_asked_before_there_was_a_state_is_counted_by_the_run_after_it() {
+    let narrow = Rate {
+        requests: 2,
+        window: Duration::from_secs(600),
+    };
+    let crm = crm(|config| config.settings.rate = narrow).await;
+    let place = Place::new();
+    let calls: String = (1..=300).map(|n| Call::new(n, 4001).ami()).collect();
+    place.write("calls.ami", calls);
+    let flags = place.flags_of_file(&crm.url(), "calls.ami");
+    let flags = with(flags, "--rate", "2/600s");
+    // The text's check and the JSON's take both slots there are, and a third one knows of them.
+    check(&place, &flags).await.is_clean();
+    let third = check(&place, &flags).await;
+    third.fails(69, "crm", "all requests of the running window are used", "");
+    let daemon = place.run(&flags).await;
+    place.reaches("/books/ready", 300).await;
+    assert_eq!(place.number("/budget/used").await, Some(2));
+    daemon.stop().await;
+    let requests = crm.admin(|core, _| core.counts().values().sum::<u64>());
+    assert_eq!((requests, asked(&crm, 200)), (2, 2));
+    assert_eq!(crm.violations(), []);
+}
+
+#[tokio::test]
+async fn a_run_that_cannot_read_what_a_check_has_left_keeps_a_full_window_of_silence() {
+    let (place, crm, flags) = stage().await;
+    check(&place, &flags).await.is_clean();
+    let left = place.path(".callbridge-check-state.slots");
+    assert!(left.is_file(), "{}", left.display());
+    place.write(".callbridge-check-state.slots", "torn");
+    let before = asked(&crm, 200);
+    let daemon = place.run(&flags).await;
+    place.reaches("/books/ready", 1).await;
+    let status = place.status().await.expect("a status");
+    assert!(!left.exists(), "taken over once");
+    assert_eq!(asked(&crm, 200), before, "{status}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_crm_that_nobody_answers_for_is_69() {
     let (place, _crm, flags) = stage().await;
     let addr = free_addr();
