@@ -175,6 +175,17 @@ fn a_standby_needs_a_stream_a_crm_and_a_token_that_every_machine_may_use() {
             "--standby: begins with `amq.`",
         ),
         (
+            &[
+                stream,
+                crm[0],
+                crm[1],
+                token,
+                "--standby=lease",
+                "--dry-run",
+            ],
+            "--standby: stands beside --dry-run",
+        ),
+        (
             &[stream, crm[0], &state, "--standby=lease"],
             "--standby: the state folder holds a connection by consent",
         ),

@@ -20,6 +20,8 @@ const OWNED_SEC: i64 = 24 * 3600;
 pub const MEMBERS_MAX: usize = 5_000;
 /// And so many bytes of their words: a thousand take one.
 const ROSTER_BYTES_MAX: usize = 32 << 20;
+/// A word of a holder counts for so long: one a minute, and a little late.
+const HOLDER_SEC: i64 = 75;
 /// Why nothing leaves a sender that stands by.
 const STANDBY: &str = "standby";
 
@@ -149,7 +151,8 @@ impl Roster {
         members.sort_by_cached_key(by);
         let tokens = tokens(&members);
         let totals = totals(&members, &tokens);
-        let troubles = troubles(&totals, &tokens);
+        let mut troubles = troubles(&totals, &tokens);
+        troubles.extend(two_holders(&members, now));
         FleetTable {
             at: now,
             stream: stream.to_owned(),
@@ -309,6 +312,34 @@ fn troubles(totals: &FleetTotals, tokens: &[FleetToken]) -> Vec<String> {
         }
     }
     found
+}
+
+/// Senders that all take themselves for the one that sends by a token: their leases are not one.
+/// Who was followed by a standby has said nothing for longer than the words that count here.
+fn two_holders(members: &[FleetMember], now: i64) -> Vec<String> {
+    let mut holders: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for member in members {
+        let (word, age) = (&member.word, now - member.heard_at);
+        let held = word.lease.as_ref().filter(|lease| lease.held);
+        if let (Some(lease), Some(token)) = (held, &word.token)
+            && member.speech == Speech::Speaking
+            && age <= HOLDER_SEC
+        {
+            let holder = format!("{} (--standby {})", word.hostname, lease.name);
+            holders.entry(&token.print).or_default().push(holder);
+        }
+    }
+    let several = holders
+        .into_iter()
+        .filter(|(_, of_token)| of_token.len() > 1);
+    let told = several.map(|(token, of_token)| {
+        format!(
+            "token {token}: {} send beside one another: give them the same --standby and the \
+             same --source first",
+            of_token.join(" and ")
+        )
+    });
+    told.collect()
 }
 
 #[cfg(test)]

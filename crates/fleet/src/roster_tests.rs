@@ -332,6 +332,32 @@ fn of_senders_with_a_lease_the_holders_backlog_counts_in_whatever_order_they_are
 }
 
 #[test]
+fn two_that_hold_leases_of_other_names_or_brokers_for_one_token_are_named() {
+    let holder = |name: &str, lease: &str, at| {
+        let lease = Some(FleetLease {
+            name: lease.to_owned(),
+            held: true,
+        });
+        LastWord {
+            lease,
+            ..sender(name, at)
+        }
+    };
+    let told = |words: &[LastWord]| table(words).troubles.join("; ");
+    let two = [holder("a", "crm", NOW - 9), holder("b", "crm2", NOW - 50)];
+    let words = told(&two);
+    assert!(
+        words.contains("host-a (--standby crm) and host-b (--standby crm2)"),
+        "{words}"
+    );
+    // The same name on two brokers is no better; one after the other is as it should be.
+    let same = [holder("a", "crm", NOW - 9), holder("b", "crm", NOW - 50)];
+    assert!(told(&same).contains("send beside one another"));
+    let followed = [holder("a", "crm", NOW - 90), holder("b", "crm", NOW)];
+    assert_eq!(told(&followed), "");
+}
+
+#[test]
 fn a_fleet_without_a_sender_and_one_without_anybody_are_said_to_be_wrong() {
     let alone = table(&[collector("b1", NOW)]);
     assert!(!alone.healthy && alone.troubles[0].starts_with("no sender has spoken"));

@@ -8,7 +8,7 @@ use callbridge_source::url::{QueueSource, Transport};
 pub(super) fn check(
     flag: Option<&str>,
     sources: &[SourceConfig],
-    (crm, forwards): (Option<&Crm>, bool),
+    (crm, forwards, is_dry): (Option<&Crm>, bool, bool),
     faults: &mut Faults,
 ) -> Option<String> {
     let name = faults.take("--standby", callbridge_lease::queue::name(flag?))?;
@@ -16,6 +16,12 @@ pub(super) fn check(
         faults.add(
             "--standby",
             "is a sender's: a collector forwards the calls of its own PBX; remove it",
+        );
+    }
+    if is_dry {
+        faults.add(
+            "--standby",
+            "stands beside --dry-run: it would hold the lease and send nothing; remove one of them",
         );
     }
     if !sources.iter().any(|source| stream(source).is_some()) {

@@ -77,7 +77,7 @@ impl TryFrom<FlagContext<'_>> for Config {
         let dead_letters = dead_letters(&flags.operation, needs, environment, &mut faults);
         let forward = forward(&flags.crm, needs, environment, &mut faults);
         let standby = flags.crm.standby.as_deref();
-        let beside = (crm.as_ref(), flags.crm.forward.is_some());
+        let beside = (crm.as_ref(), flags.crm.forward.is_some(), dry_run);
         let standby = standby::check(standby, &sources, beside, &mut faults);
         let stream_from = stream_from(flags.sources.stream_from.as_deref(), &zone, &mut faults);
         let log = logging(&flags.log, &mut faults);
