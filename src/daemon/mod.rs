@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`open`] | the state folder: whose it is, and what was open |
 //! | [`outward`] | the sender, and notices for the broker; [`tokens`]: who keeps its token |
+//! | [`reach`] | whether this machine could send, for the lease |
 //! | [`notify`] | tells a command when a trouble begins and ends |
 //! | [`observer`] | looks at all of it, for whoever asks |
 //! | [`directory`] | waiting calls go when something is learned of their numbers |
@@ -33,6 +34,7 @@ pub(crate) mod observer;
 pub(crate) mod open;
 pub(crate) mod outward;
 pub(crate) mod page;
+pub(crate) mod reach;
 pub(crate) mod readers;
 pub(crate) mod rights;
 pub(crate) mod tokens;

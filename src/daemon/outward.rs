@@ -1,9 +1,9 @@
 //! What leaves the daemon: calls to the CRM, notices to the broker.
 
-use super::has_stopped;
 use super::observer::Observer;
 use super::open::source_secret;
 use super::tokens;
+use super::{has_stopped, reach, until};
 use crate::build_time;
 use crate::config::checked::{Config, Crm, DeadLetters, SourceConfig};
 use callbridge_crm::Client;
@@ -11,6 +11,7 @@ use callbridge_crm::client::Setup;
 use callbridge_dead_letter::queue::Queue;
 use callbridge_fleet::{Words, WordsStream};
 use callbridge_forward::{Forwarder, OutcomePublisher};
+use callbridge_lease::handover::Patience;
 use callbridge_lease::{LeaseKeeper, Terms};
 use callbridge_model::heartbeat::{Pulse, Vital};
 use callbridge_model::permit::Permit;
@@ -81,8 +82,14 @@ pub(crate) fn start_sender(
         },
         None => setup,
     };
+    let (able, is_able) = watch::channel(false);
     let keeper = keeper(config, setup.permit.clone());
+    let keeper = keeper.map(|it| it.able(is_able, Patience::default()));
     let (lease, lease_vital) = keeper.map(|it| start_keeper(it, stopped, tasks)).unzip();
+    if let Some(lease) = &lease {
+        let reach = reach::keep(setup.clone(), shown.clone(), lease.clone(), able);
+        tasks.spawn(until(reach, stopped.clone()));
+    }
     let untold_outcomes = start_outcomes(config, spool, stopped, tasks);
     let (token, token_requests) = tokens::keep(config, crm, &shown, stopped, tasks);
     let request = durations.request.clone();

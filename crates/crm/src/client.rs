@@ -132,6 +132,31 @@ impl Client {
             .unwrap_or_else(|error| Err(failure::read(error, &self.setup)).into())
     }
 
+    /// Whether the service is there: its own 401 to a question without a token, which counts
+    /// against nobody (Limits). No leave to send is needed for that.
+    ///
+    /// # Errors
+    /// Why it is not reached, or who answers in its place.
+    pub async fn reach(setup: &Setup) -> Result<(), String> {
+        let http = build(&Setup {
+            permit: Permit::unlimited(),
+            ..setup.clone()
+        })?;
+        let asked = http.get(Request::TokenInfo.url(&setup.address)).send();
+        let mut response = match asked.await {
+            Ok(response) => response,
+            Err(error) => return Err(failure::read(error, setup).to_string()),
+        };
+        let status = response.status().as_u16();
+        let body = body(&mut response, FORM_BODY_MAX).await;
+        let body = body.ok().and_then(Result::ok).unwrap_or_default();
+        let said: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+        match status == 401 && said["accept"].is_boolean() {
+            true => Ok(()),
+            false => Err(format!("{status} in place of the service's own 401")),
+        }
+    }
+
     /// A form to a path below the address, without a token: the OAuth endpoints (§4.1). Status and
     /// body of what came back.
     ///
@@ -255,6 +280,8 @@ fn build(setup: &Setup) -> Result<reqwest::Client, String> {
         .pool_max_idle_per_host(0)
         .connect_timeout(setup.timeouts.connect)
         .timeout(setup.timeouts.total)
+        // or the system goes on for minutes to deliver what was written before the time-out
+        .tcp_user_timeout(setup.timeouts.total)
         .user_agent(concat!("callbridge/", env!("CARGO_PKG_VERSION")));
     if let Some(path) = &setup.ca_file {
         let pem = std::fs::read(path)
@@ -280,8 +307,6 @@ fn build(setup: &Setup) -> Result<reqwest::Client, String> {
     if setup.permit.is_limited() {
         builder = builder.connector_layer(Gated::layer(setup.permit.clone()));
     }
-        // or the system goes on for minutes to deliver what was written before the time-out
-        .tcp_user_timeout(setup.timeouts.total)
     builder.build().map_err(|error| {
         let why = std::error::Error::source(&error).map_or(error.to_string(), ToString::to_string);
         format!("TLS cannot be set up: {why}; install CA certificates or give --crm-ca-file")

@@ -79,7 +79,7 @@ mod tests {
 
         fn call(&mut self, (): ()) -> Self::Future {
             if let Some(ending) = &self.0 {
-                ending.set(None);
+                ending.set(callbridge_model::clock::now(), None);
             }
             ready(Ok("a connection"))
         }
@@ -102,7 +102,7 @@ mod tests {
     fn a_connection_is_given_out_only_if_leave_lasts_until_it_is_made() {
         let (permit, far) = (Permit::withheld(), Some(Duration::from_secs(1 << 40)));
         assert!(called(&permit, Connector(None)).is_err());
-        permit.set(far);
+        permit.set(callbridge_model::clock::now(), far);
         assert_eq!(called(&permit, Connector(None)), Ok("a connection"));
         let ended = called(&permit, Connector(Some(permit.clone())));
         assert!(ended.expect_err("it ended").contains("the lease"));

@@ -85,6 +85,8 @@ pub struct Claim {
     began: Option<Duration>,
     /// Until then the ticks that counted give leave.
     proven_until: Duration,
+    /// No tick gives leave that was published before: the clock has jumped since.
+    doubted: Duration,
     /// Acknowledged on this channel through here.
     acknowledged: u64,
 }
@@ -97,6 +99,7 @@ impl Claim {
             ours: VecDeque::new(),
             began: None,
             proven_until: Duration::ZERO,
+            doubted: Duration::ZERO,
             acknowledged: 0,
         }
     }
@@ -142,6 +145,19 @@ impl Claim {
         }
     }
 
+    /// Its turn is given away: nothing that was published before gives leave any more.
+    pub fn give_away(&mut self) {
+        self.ours.clear();
+        self.began = None;
+        self.proven_until = Duration::ZERO;
+    }
+
+    /// The wall clock has jumped against the time since boot: the machine may have stood still, and
+    /// all ticks with it. Leave is given again by one that is published from now on.
+    pub fn clock_jumped(&mut self, now: Duration) {
+        self.doubted = now;
+    }
+
     /// Lapses, where nothing that counts came for too long.
     pub fn look(&mut self, now: Duration) {
         if now >= self.proven_until {
@@ -153,7 +169,7 @@ impl Claim {
     pub fn phase(&self, now: Duration) -> LeasePhase {
         match self.silent_until() {
             Some(_) if now >= self.proven_until => LeasePhase::Standby,
-            Some(until) if now < until => LeasePhase::Silent,
+            Some(until) if now < until || self.is_doubted() => LeasePhase::Silent,
             Some(_) => LeasePhase::Holding,
             None => LeasePhase::Standby,
         }
@@ -169,10 +185,16 @@ impl Claim {
         self.began.map(|began| began + self.terms.silence)
     }
 
+    /// No tick that counts was published after the clock's last jump.
+    fn is_doubted(&self) -> bool {
+        self.proven_until < self.doubted + HOLDS_FOR
+    }
+
     /// When [`Claim::phase`] changes by itself.
     pub fn next_change(&self, now: Duration) -> Option<Duration> {
         match self.phase(now) {
             LeasePhase::Standby => None,
+            LeasePhase::Silent if self.is_doubted() => Some(self.proven_until),
             LeasePhase::Silent => self.silent_until().map(|at| at.min(self.proven_until)),
             LeasePhase::Holding => Some(self.proven_until),
         }
@@ -234,6 +256,41 @@ mod tests {
         fed(&mut claim, 112, 112);
         assert_eq!(claim.phase(at(112.1)), LeasePhase::Silent);
         assert_eq!(claim.silent_until(), Some(at(212.0)));
+    }
+
+    #[test]
+    fn a_turn_that_is_given_away_comes_back_by_no_tick_from_before() {
+        let mut claim = Claim::new(TERMS);
+        fed(&mut claim, 3, 120);
+        claim.publishing(at(121.0), tick(121));
+        claim.give_away();
+        assert_eq!(claim.phase(at(121.0)), LeasePhase::Standby);
+        claim.received(at(122.0), delivered(121, 121));
+        assert_eq!(claim.phase(at(122.0)), LeasePhase::Standby);
+        fed(&mut claim, 123, 123);
+        assert_eq!(claim.silent_until(), Some(at(223.0)));
+    }
+
+    #[test]
+    fn after_the_clock_has_jumped_only_a_tick_that_is_published_then_gives_leave() {
+        let mut claim = Claim::new(TERMS);
+        fed(&mut claim, 3, 120);
+        claim.publishing(at(121.0), tick(121));
+        assert!(claim.leave(at(122.0)).is_some());
+        claim.clock_jumped(at(122.0));
+        assert_eq!(claim.leave(at(122.0)), None);
+        assert_eq!(claim.next_change(at(122.0)), Some(at(130.0)));
+        claim.received(at(123.0), delivered(121, 121));
+        assert_eq!(claim.phase(at(123.0)), LeasePhase::Silent, "from before");
+        fed(&mut claim, 124, 124);
+        assert_eq!(
+            claim.leave(at(124.0)),
+            Some(at(134.0)),
+            "it was fed all along"
+        );
+        // without one it lapses as ever
+        claim.clock_jumped(at(125.0));
+        assert_eq!(claim.phase(at(134.0)), LeasePhase::Standby);
     }
 
     #[test]

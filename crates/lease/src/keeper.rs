@@ -4,9 +4,10 @@
 //! sign. Leave rests on ticks that came back alone.
 
 use crate::claim::{Claim, Delivered, TICK_EVERY, Terms};
+use crate::handover::{Handover, Patience};
 use crate::queue::{Error, LeaseLine, LeaseQueue};
 use crate::tick::{Tick, TickId};
-use callbridge_model::clock;
+use callbridge_model::clock::{self, ClockOffset};
 use callbridge_model::heartbeat::Pulse;
 use callbridge_model::permit::Permit;
 use callbridge_model::status::{Lease, LeasePhase};
@@ -51,8 +52,16 @@ pub struct LeaseKeeper {
     claim: Claim,
     permit: Permit,
     shown: watch::Sender<Lease>,
-    others: BTreeMap<String, Duration>,
+    /// When each was heard last, and whether it could send.
+    others: BTreeMap<String, (Duration, bool)>,
+    /// Whether this machine could send.
+    able: watch::Receiver<bool>,
+    handover: Handover,
+    /// The line is to be ended: whoever is next may send.
+    gives_away: bool,
     pulse: Pulse,
+    /// How the clocks stood to each other at the last look.
+    offset: ClockOffset,
     /// The line that is open.
     line: Option<Arc<LeaseLine>>,
 }
@@ -78,7 +87,11 @@ impl LeaseKeeper {
             permit,
             shown: watch::channel(lease).0,
             others: BTreeMap::new(),
+            able: watch::channel(true).1,
+            handover: Handover::default(),
+            gives_away: false,
             pulse: Pulse::new("the lease"),
+            offset: clock::now().offset(),
             line: None,
         }
     }
@@ -87,6 +100,13 @@ impl LeaseKeeper {
     #[must_use]
     pub fn named(mut self, us: &str) -> Self {
         us.clone_into(&mut self.us);
+        self
+    }
+
+    /// The same of a machine that knows whether it could send.
+    #[must_use]
+    pub fn able(mut self, able: watch::Receiver<bool>, patience: Patience) -> Self {
+        (self.able, self.handover) = (able, Handover::new(patience));
         self
     }
 
@@ -119,7 +139,7 @@ impl LeaseKeeper {
             () = self.keep() => {}
             () = &mut shutdown => {}
         }
-        self.permit.set(None);
+        self.permit.set(clock::now(), None);
         if let Some(line) = self.line.take() {
             line.close().await;
         }
@@ -158,7 +178,13 @@ impl LeaseKeeper {
 
     fn tick(&self, id: TickId) -> Vec<u8> {
         let from = self.us.clone();
-        Tick { tick: id, from }.to_bytes()
+        let able = *self.able.borrow();
+        Tick {
+            tick: id,
+            from,
+            able,
+        }
+        .to_bytes()
     }
 
     async fn opening(&mut self) -> Result<LeaseLine, Error> {
@@ -192,8 +218,12 @@ impl LeaseKeeper {
         let mut ticks = interval(TICK_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut fed = Instant::now();
+        self.gives_away = false;
         while fed.elapsed() < UNFED_MAX {
             let wake = self.look();
+            if self.gives_away {
+                return None;
+            }
             let done = tokio::select! {
                 delivery = consumer.next() => match delivery {
                     Some(Ok(delivery)) => {
@@ -241,6 +271,8 @@ impl LeaseKeeper {
     }
 
     async fn delivered(&mut self, line: &LeaseLine, delivery: &Delivery) -> Result<(), Error> {
+        // before anything that waited in the line while the machine stood still counts
+        self.look();
         let tick = Tick::read(&delivery.data);
         let now = clock::now().boot;
         let delivered = Delivered {
@@ -256,7 +288,7 @@ impl LeaseKeeper {
         } else if let Some(tick) = tick.filter(|it| it.from != self.us)
             && (self.others.len() < OTHERS_MAX || self.others.contains_key(&tick.from))
         {
-            self.others.insert(tick.from, now);
+            self.others.insert(tick.from, (now, tick.able));
         }
         self.look();
         match receipt.ack_through {
@@ -269,14 +301,21 @@ impl LeaseKeeper {
     fn look(&mut self) -> Instant {
         self.pulse.beat();
         let now = clock::now();
+        if self.offset.has_jumped(now.offset()) {
+            self.claim.clock_jumped(now.boot);
+        }
+        self.offset = now.offset();
         self.claim.look(now.boot);
-        self.permit.set(self.claim.leave(now.boot));
+        self.others
+            .retain(|_, (last, _)| now.boot < *last + OTHERS_FOR);
+        self.handover.look(now.boot, *self.able.borrow());
+        self.hand_over(now.boot);
+        self.permit.set(now, self.claim.leave(now.boot));
         let phase = self.claim.phase(now.boot);
         let silent_until = self.claim.silent_until();
         let silent_until = silent_until.filter(|_| phase == LeasePhase::Silent);
         let silent_until = silent_until.map(|at| now.wall.plus(at.saturating_sub(now.boot)));
         let silent_until = silent_until.map(|at| at.floor_seconds().get());
-        self.others.retain(|_, last| now.boot < *last + OTHERS_FOR);
         let others: Vec<String> = self.others.keys().cloned().collect();
         self.shown.send_if_modified(|shown| {
             let before = shown.clone();
@@ -292,6 +331,23 @@ impl LeaseKeeper {
         let next = self.claim.next_change(now.boot);
         let wait = next.map_or(LOOK_EVERY, |at| at.saturating_sub(now.boot).min(LOOK_EVERY));
         Instant::now() + wait.max(Duration::from_millis(1))
+    }
+
+    /// Gives the turn away, where it is here, nothing can be sent from here, and another can.
+    fn hand_over(&mut self, now: Duration) {
+        let able = self.others.iter().find(|(_, (_, able))| *able);
+        let is_ours = self.claim.phase(now) != LeasePhase::Standby;
+        if is_ours && self.handover.is_due(now, able.is_some()) {
+            let to = able.map(|(name, _)| name.as_str());
+            warn!(
+                lease = %self.queue.name,
+                to,
+                "nothing can be sent from here for two minutes, and another machine says that it \
+                 could: the lease goes to it"
+            );
+            self.claim.give_away();
+            self.gives_away = true;
+        }
     }
 
     fn lost(&mut self, error: &Error) {

@@ -10,11 +10,13 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`claim`] | the rules, and why two never send at once; pure |
+//! | [`handover`] | when a holder that cannot send gives its turn away; pure |
 //! | [`tick`] | what a tick says |
 //! | [`keeper`] | the shell: connection, consumer, confirms, reconnects |
 //! | [`queue`] | the queue and the rights to it, refusals in words |
 
 pub mod claim;
+pub mod handover;
 pub mod keeper;
 pub mod queue;
 pub mod tick;

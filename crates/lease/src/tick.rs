@@ -34,6 +34,9 @@ pub struct Tick {
     pub tick: TickId,
     /// Who published it, for people: its machine and process.
     pub from: String,
+    /// It could send, for all it knows.
+    #[serde(default)]
+    pub able: bool,
 }
 
 impl Tick {
@@ -60,6 +63,7 @@ mod tests {
         let tick = Tick {
             tick: TickId::random(),
             from: "alpha (17)".to_owned(),
+            able: true,
         };
         assert_eq!(Tick::read(&tick.to_bytes()), Some(tick.clone()));
         assert_ne!(TickId::random(), TickId::random());

@@ -1,5 +1,6 @@
 //! Does a real broker do what the rules rest on, and does the shell keep to them?
 
+use callbridge_lease::handover::Patience;
 use callbridge_lease::{Error, LeaseKeeper, Terms};
 use callbridge_model::permit::Permit;
 use callbridge_model::status::{Lease, LeasePhase};
@@ -18,6 +19,12 @@ use tokio::task::JoinHandle;
 /// Short enough to wait for, and longer than what two processes need to learn whose turn it is.
 const TERMS: Terms = Terms {
     silence: Duration::from_millis(1500),
+};
+
+/// Long enough for nobody to give its turn away a second time.
+const PATIENCE: Patience = Patience {
+    unable_for: Duration::from_millis(300),
+    not_again_within: Duration::from_secs(3600),
 };
 
 fn login(node: &Broker, user: &str) -> Login {
@@ -48,9 +55,13 @@ struct Process {
 
 impl Process {
     fn start(node: &Broker, name: &str, us: &str) -> Self {
+        Self::able(node, name, us, watch::channel(true).1)
+    }
+
+    fn able(node: &Broker, name: &str, us: &str, able: watch::Receiver<bool>) -> Self {
         let permit = Permit::withheld();
         let keeper = LeaseKeeper::new(login(node, ADMINISTRATOR), name, TERMS, permit.clone());
-        let keeper = keeper.named(us);
+        let keeper = keeper.named(us).able(able, PATIENCE);
         let shown = keeper.shown();
         let task = tokio::spawn(keeper.run(std::future::pending()));
         Self {
@@ -90,6 +101,26 @@ async fn one_holds_the_others_stand_by_and_when_it_ends_one_of_them_takes_over()
         !first.permit.is_held()
     })
     .await;
+    second.task.abort();
+}
+
+#[tokio::test]
+async fn a_holder_that_cannot_send_gives_the_lease_to_one_that_can() {
+    let node = Broker::shared();
+    let (can, first_able) = watch::channel(true);
+    let mut first = Process::able(node, "lease-given", "first", first_able);
+    first.is(LeasePhase::Holding).await;
+    let (other_can, second_able) = watch::channel(false);
+    let mut second = Process::able(node, "lease-given", "second", second_able);
+    let beside = first.shown.wait_for(|it| it.others == ["second"]);
+    drop(soon("the second's tick", beside).await.expect("it lives"));
+    can.send_replace(false);
+    assert_eq!(first.shown.borrow().state, LeasePhase::Holding);
+    other_can.send_replace(true);
+    second.is(LeasePhase::Holding).await;
+    assert_eq!(first.shown.borrow().state, LeasePhase::Standby);
+    assert!(!first.permit.is_held());
+    first.task.abort();
     second.task.abort();
 }
 

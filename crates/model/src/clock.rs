@@ -12,6 +12,45 @@ pub struct Now {
     pub boot: Duration,
 }
 
+/// A wall clock that moves forward by more, against the time since boot, was set; or the machine
+/// stood still with both its clocks, and is back.
+const JUMP: Duration = Duration::from_secs(2);
+
+/// How the wall clock stands to the time since boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockOffset(i64);
+
+impl ClockOffset {
+    /// Of two readings of one moment.
+    pub fn of(wall: EventTime, boot: Duration) -> Self {
+        let boot = i64::try_from(boot.as_micros()).unwrap_or(i64::MAX);
+        Self(wall.micros().saturating_sub(boot))
+    }
+
+    /// From this one in microseconds, as [`ClockOffset::micros`] said.
+    pub const fn from_micros(micros: i64) -> Self {
+        Self(micros)
+    }
+
+    /// In microseconds.
+    pub const fn micros(self) -> i64 {
+        self.0
+    }
+
+    /// Between the two the wall clock jumped forward: what went on meanwhile is not known.
+    pub fn has_jumped(self, later: Self) -> bool {
+        let by = later.0.saturating_sub(self.0);
+        u64::try_from(by).is_ok_and(|by| Duration::from_micros(by) > JUMP)
+    }
+}
+
+impl Now {
+    /// How its clocks stand to each other.
+    pub fn offset(self) -> ClockOffset {
+        ClockOffset::of(self.wall, self.boot)
+    }
+}
+
 /// Reads both clocks.
 #[allow(clippy::disallowed_methods)] // this is the place that reads them
 pub fn now() -> Now {

@@ -3,9 +3,9 @@
 //! Where one of several machines sends, whoever holds the lease grants it, and it ends by itself:
 //! a process that was frozen finds it ended when it goes on, whatever its tasks have missed.
 
-use crate::clock;
+use crate::clock::{self, ClockOffset, Now};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Nothing was sent: leave to send had ended before the first byte left.
@@ -16,8 +16,18 @@ pub struct NotPermitted;
 /// Leave to send. Cheap to clone; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Permit {
-    /// Milliseconds since boot; `None` where nobody else sends, and it never ends.
-    until: Option<Arc<AtomicU64>>,
+    /// `None` where nobody else sends, and it never ends.
+    granted: Option<Arc<Granted>>,
+}
+
+/// Leave that ends.
+#[derive(Debug, Default)]
+struct Granted {
+    /// Milliseconds since boot.
+    until: AtomicU64,
+    /// How the clocks stood to each other, in microseconds, when it was granted: a machine that
+    /// stood still since then finds it ended, though its time since boot stood still as well.
+    offset: AtomicI64,
 }
 
 impl Permit {
@@ -29,43 +39,55 @@ impl Permit {
     /// Leave that has to be granted first.
     pub fn withheld() -> Self {
         Self {
-            until: Some(Arc::new(AtomicU64::new(0))),
+            granted: Some(Arc::default()),
         }
     }
 
     /// It may end, or be withheld.
     pub const fn is_limited(&self) -> bool {
-        self.until.is_some()
+        self.granted.is_some()
     }
 
     /// Leave until this moment since boot, or none from now on. Of leave that never ends nothing
     /// can be taken.
-    pub fn set(&self, until: Option<Duration>) {
-        if let Some(shared) = &self.until {
+    pub fn set(&self, now: Now, until: Option<Duration>) {
+        if let Some(shared) = &self.granted {
             let until = until.unwrap_or_default().as_millis();
+            // none while the two do not belong together
+            shared.until.store(0, Ordering::SeqCst);
+            let offset = now.offset().micros();
+            shared.offset.store(offset, Ordering::SeqCst);
             // down to the millisecond: it never ends later than it was granted for
-            shared.store(u64::try_from(until).unwrap_or(u64::MAX), Ordering::SeqCst);
+            let until = u64::try_from(until).unwrap_or(u64::MAX);
+            shared.until.store(until, Ordering::SeqCst);
         }
     }
 
-    /// Whether a request may leave at this moment since boot.
-    pub fn is_held_at(&self, now: Duration) -> bool {
-        let until = self.until.as_ref().map(|it| it.load(Ordering::SeqCst));
-        until.is_none_or(|until| now < Duration::from_millis(until))
+    /// Whether a request may leave at this moment.
+    pub fn is_held_at(&self, now: Now) -> bool {
+        let Some(shared) = &self.granted else {
+            return true;
+        };
+        let until = Duration::from_millis(shared.until.load(Ordering::SeqCst));
+        let granted = ClockOffset::from_micros(shared.offset.load(Ordering::SeqCst));
+        now.boot < until && !granted.has_jumped(now.offset())
     }
 
     /// Whether a request may leave now.
     pub fn is_held(&self) -> bool {
-        !self.is_limited() || self.is_held_at(clock::now().boot)
+        !self.is_limited() || self.is_held_at(clock::now())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use callbridge_call::EventTime;
 
-    fn at(millis: u64) -> Duration {
-        Duration::from_millis(millis)
+    fn at(millis: u64) -> Now {
+        let boot = Duration::from_millis(millis);
+        let wall = EventTime::from_seconds(1_795_000_000).plus(boot);
+        Now { wall, boot }
     }
 
     #[test]
@@ -73,20 +95,38 @@ mod tests {
         let permit = Permit::withheld();
         let shared = permit.clone();
         assert!(!shared.is_held_at(at(0)) && !shared.is_held());
-        permit.set(Some(at(5_000) + Duration::from_micros(900)));
+        permit.set(at(0), Some(at(5_000).boot + Duration::from_micros(900)));
         assert!(shared.is_held_at(at(4_999)));
         assert!(!shared.is_held_at(at(5_000)), "never later than granted");
-        permit.set(Some(at(9_000)));
+        permit.set(at(0), Some(at(9_000).boot));
         assert!(shared.is_held_at(at(8_999)));
-        permit.set(None);
+        permit.set(at(0), None);
         assert!(!shared.is_held_at(at(0)));
+    }
+
+    #[test]
+    fn a_machine_that_stood_still_with_its_clocks_finds_leave_ended_once_it_is_told_the_time() {
+        let permit = Permit::withheld();
+        permit.set(at(1_000), Some(at(11_000).boot));
+        let told_later = |seconds| Now {
+            wall: at(1_500).wall.plus(Duration::from_secs(seconds)),
+            ..at(1_500)
+        };
+        assert!(
+            permit.is_held_at(told_later(2)),
+            "clocks are corrected, too"
+        );
+        assert!(!permit.is_held_at(told_later(3)));
+        // leave that is granted after it holds
+        permit.set(told_later(3), Some(at(12_000).boot));
+        assert!(permit.is_held_at(told_later(3)));
     }
 
     #[test]
     fn where_nobody_else_sends_leave_never_ends() {
         let permit = Permit::unlimited();
-        permit.set(None);
-        assert!(permit.is_held() && permit.is_held_at(Duration::MAX));
+        permit.set(at(0), None);
+        assert!(permit.is_held() && permit.is_held_at(at(u64::MAX >> 20)));
         assert!(!permit.is_limited() && Permit::withheld().is_limited());
     }
 }

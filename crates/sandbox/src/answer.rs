@@ -151,6 +151,14 @@ impl Sandbox {
             (Some(value), None) if !value.is_empty() => Some(value),
             _ => None,
         };
+        // Whether the service is there may be asked without a token: that counts for nobody.
+        let asks_nothing = request.header(TOKEN_HEADER).next().is_none()
+            && request.header("authorization").next().is_none()
+            && request.method == "GET"
+            && request.path == "/v1/open-api/token/info";
+        if asks_nothing {
+            return None;
+        }
         let Some(value) = value else {
             let words = "no token, or more than one, in X-Open-Api-Token".to_owned();
             self.record_violation(now, ViolationKind::WrongHeader, "§5.1.1", words);

@@ -7,17 +7,12 @@ use super::pacer::{Pace, Pacer, Past, STRAGGLER, Use};
 use super::plan::{Decision, Known, Lane, Plan, Task};
 use super::rate::Rate;
 use super::status::{self, SenderStatus};
-use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiResult};
-use callbridge_model::clock::Now;
+use callbridge_model::clock::{ClockOffset, Now};
 use callbridge_model::status::Backlog;
 use callbridge_spool::{Op, SlotRow, WorkQueue};
 use std::collections::BTreeMap;
 use std::time::Duration;
-
-/// A wall clock that moves forward by more, against the time since boot, was set; or the machine
-/// was put back to an earlier state, and what it sent since is not known.
-const JUMP: Duration = Duration::from_secs(2);
 
 /// The longest silence there is: after the longest window of a rate.
 const SILENCE_MAX: Duration = Duration::from_secs(3600 + 3600 / 2000 + 1 + STRAGGLER.as_secs());
@@ -28,7 +23,7 @@ pub(super) struct Budget {
     pacer: Pacer,
     boot_id: String,
     /// How the wall clock stood to the time since boot.
-    offset: i64,
+    offset: ClockOffset,
 }
 
 impl Budget {
@@ -42,7 +37,7 @@ impl Budget {
         let budget = Self {
             pacer: pacer(rate, known, found, now),
             boot_id: known.boot_id.clone().unwrap_or_default(),
-            offset: offset(now.wall, now.boot),
+            offset: now.offset(),
         };
         let kept: BTreeMap<u32, Use> = budget.pacer.uses(now.boot).collect();
         let ops = known.slots.iter().map(|row| match kept.get(&row.slot) {
@@ -107,8 +102,8 @@ impl Budget {
 
     /// Looks whether the wall clock was set forward.
     pub(super) fn look_at_clock(&mut self, now: Now) {
-        let offset = offset(now.wall, now.boot);
-        if jumped(self.offset, offset) {
+        let offset = now.offset();
+        if self.offset.has_jumped(offset) {
             self.pacer.doubt(now.boot);
         }
         self.offset = offset;
@@ -218,7 +213,7 @@ fn past(known: &Known, now: Now) -> Past {
             .is_some_and(|boot| !boot.is_empty() && boot == row.boot_id)
             && row.sent <= now.boot
             && row.answered.is_none_or(|at| at <= now.boot + STRAGGLER)
-            && !jumped(offset(row.wall_sent, row.sent), offset(now.wall, now.boot))
+            && !ClockOffset::of(row.wall_sent, row.sent).has_jumped(now.offset())
     });
     if !sure {
         return Past::Doubtful(known.slots.iter().map(|row| row.slot).collect());

@@ -239,7 +239,7 @@ impl Loop {
                     return Ok(Some(now.boot + SPOOL_AGAIN));
                 }
             };
-            if !self.client.permit().is_held_at(now.boot) {
+            if !self.client.permit().is_held_at(now) {
                 self.shown.anothers();
                 self.publish();
                 return Ok(Some(now.boot + TURN_LOOK));
@@ -505,7 +505,7 @@ impl Loop {
         let waits = (status.pause.as_ref()).filter(|pause| !(asks && pause.reason == outage));
         let elsewhere = self
             .shown
-            .anothers_turn(self.client.permit().is_held_at(now.boot));
+            .anothers_turn(self.client.permit().is_held_at(now));
         self.answer_waiting(waits.or(elsewhere.as_ref()));
         let still_asking = self.core.is_asking();
         let renewed = self.watch.kept().is_some();

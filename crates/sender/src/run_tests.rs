@@ -221,14 +221,14 @@ fn is_journaled(work: &Loop) -> bool {
 async fn a_call_whose_leave_ended_before_its_bytes_left_was_not_sent_and_waits_for_leave() {
     let permit = Permit::withheld();
     let far = Some(Duration::from_secs(1 << 40));
-    permit.set(far);
+    permit.set(clock::now(), far);
     let mut stage = Stage::with(permit.clone()).await;
     stage.until(|work| !work.core.is_asking()).await;
     let (row, slot, request) = stage.launched().await;
     let before = stage
         .crm
         .admin(|core, _| core.counts().values().sum::<u64>());
-    permit.set(None);
+    permit.set(clock::now(), None);
     let client = Arc::clone(&stage.work.client);
     let token = Secret::from("svc_pat_sandbox".to_owned());
     let sent = async move { client.send(&request, &token).await };
@@ -249,7 +249,7 @@ async fn a_call_whose_leave_ended_before_its_bytes_left_was_not_sent_and_waits_f
         .admin(|core, _| core.counts().values().sum::<u64>());
     assert_eq!(after, before);
 
-    permit.set(far);
+    permit.set(clock::now(), far);
     stage.until(is_journaled).await;
     drop(stage.work);
     stage.guard.close();
@@ -270,7 +270,7 @@ async fn what_the_holder_before_has_sent_is_found_in_the_journal_when_our_turn_c
     let both = [Endpoint::CallHistory, Endpoint::Filter];
     let asked = both.map(|it| stage.asked(it));
 
-    permit.set(Some(Duration::from_secs(1 << 40)));
+    permit.set(clock::now(), Some(Duration::from_secs(1 << 40)));
     stage.until(is_journaled).await;
     let found = stage.row(row).await;
     let words = &found.attempts.last().expect("an attempt").words;

@@ -21,7 +21,7 @@ pub const ACCEPTED: &str = r#"{"data":null,"message":"Success","accept":true,"re
 /// A server that answers every connection with these bytes, and tells what it was asked.
 pub struct Server {
     pub addr: SocketAddr,
-    asked: mpsc::Receiver<String>,
+    pub asked: mpsc::Receiver<String>,
     pub connections: Arc<AtomicUsize>,
 }
 

@@ -1,0 +1,93 @@
+//! When a holder that cannot send gives its turn to one that can. Pure: `now` comes in.
+//!
+//! Whether the CRM is down or the way there from this machine alone, a machine cannot know by
+//! itself. So each says with its ticks whether it could send, and whoever is fed hears it.
+
+use std::time::Duration;
+
+/// How long a holder tries before it gives its turn away, and how long it gives it away only once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// So long it could not send.
+    pub unable_for: Duration,
+    /// So long after it gave its turn away it does not do so again.
+    pub not_again_within: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            unable_for: Duration::from_secs(120),
+            not_again_within: Duration::from_secs(15 * 60),
+        }
+    }
+}
+
+/// Of one process.
+#[derive(Clone, Debug, Default)]
+pub struct Handover {
+    patience: Patience,
+    unable_since: Option<Duration>,
+    given_away: Option<Duration>,
+}
+
+impl Handover {
+    /// Of a process that can send.
+    pub fn new(patience: Patience) -> Self {
+        Self {
+            patience,
+            ..Self::default()
+        }
+    }
+
+    /// Whether it could send at this moment since boot.
+    pub fn look(&mut self, now: Duration, is_able: bool) {
+        match is_able {
+            true => self.unable_since = None,
+            false => drop(self.unable_since.get_or_insert(now)),
+        }
+    }
+
+    /// Its turn has come to it, and it is to be given away: said once.
+    pub fn is_due(&mut self, now: Duration, another_is_able: bool) -> bool {
+        let unable = self.unable_since.map(|since| now.saturating_sub(since));
+        let again = self.given_away.map(|at| now.saturating_sub(at));
+        let is_due = another_is_able
+            && unable.is_some_and(|it| it >= self.patience.unable_for)
+            && again.is_none_or(|it| it >= self.patience.not_again_within);
+        if is_due {
+            self.given_away = Some(now);
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_turn_is_given_away_after_two_minutes_to_one_that_can_send_and_not_again_within_fifteen() {
+        let mut handover = Handover::default();
+        handover.look(10 * S, false);
+        handover.look(100 * S, false);
+        assert!(!handover.is_due(129 * S, true), "it may pass");
+        assert!(!handover.is_due(500 * S, false), "nobody else can, either");
+        assert!(handover.is_due(501 * S, true));
+        assert!(!handover.is_due(502 * S, true));
+        assert!(!handover.is_due(1_400 * S, true));
+        assert!(handover.is_due(1_401 * S, true));
+    }
+
+    #[test]
+    fn whoever_could_send_meanwhile_begins_anew() {
+        let mut handover = Handover::default();
+        handover.look(10 * S, false);
+        handover.look(120 * S, true);
+        handover.look(125 * S, false);
+        assert!(!handover.is_due(240 * S, true));
+        assert!(handover.is_due(245 * S, true));
+    }
+}
