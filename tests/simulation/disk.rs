@@ -1,11 +1,11 @@
 //! The spool on a disk that can fail, and what it must hold.
 
 use crate::paths::{Met, Path};
-use callbridge_model::{Outcome, Reason};
+use callbridge_model::{CallUuid, Outcome, Reason};
 use callbridge_sender::failed_calls;
 use callbridge_spool as spool;
 use callbridge_spool::{
-    Delivered, Done, Error, Finished, Op, RowId, State, Step, Store, next, tables,
+    Delivered, Done, Elsewhere, Error, Finished, Op, RowId, State, Step, Store, next, tables,
 };
 use std::collections::BTreeMap;
 
@@ -112,6 +112,9 @@ impl Disk {
                 self.stepped(failed.row, &failed.step(), *to, met);
             }
             (Op::Delivery(_), Done::Delivered(told)) => self.hooked(told, met),
+            (Op::Elsewhere(Elsewhere::Shown { calls, .. }), _) => {
+                calls.iter().for_each(|call| self.shown(call.uuid, met));
+            }
             // from here on the slots speak for themselves
             (Op::Slot(_), _) => self.restored = false,
             (Op::BindCompany { .. }, Done::WrongCompany(binding)) => {
@@ -145,6 +148,25 @@ impl Disk {
         });
         assert_eq!(next(*state, &Step::Hooked), Ok(State::Journaled), "{row}");
         *state = State::Journaled;
+    }
+
+    /// A page showed this call, and nothing that was written with it changed it afterwards.
+    fn shown(&mut self, uuid: CallUuid, met: &mut Met) {
+        let row = tables::calls::row_of(&self.store, uuid).expect("readable");
+        let Some(state) = row.and_then(|row| self.states.get_mut(&row)) else {
+            return;
+        };
+        let stored = tables::calls::row(&self.store, row.expect("known")).expect("readable");
+        let to = stored.map_or(*state, |row| row.state);
+        if *state != to {
+            let step = Step::Hooked.name();
+            met.count(Path::Step {
+                state: *state,
+                step,
+            });
+            assert_eq!(next(*state, &Step::Hooked), Ok(to), "{uuid}");
+            *state = to;
+        }
     }
 
     /// As it was after so many writes.

@@ -10,10 +10,14 @@ use callbridge_sandbox::{Endpoint, Sandbox, Violation, ViolationKind};
 use callbridge_sender::outcome::Outcome;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// The service's word that a page is too large, or that it knows no range, can be learned by
 /// asking only: so many such questions may be asked in one life.
 const LEARNED_MAX: u32 = 4;
+
+/// The service wants so much time between two requests that it refuses for the same reason.
+const REFUSALS_APART: Duration = Duration::from_secs(60);
 
 /// What was seen from outside.
 pub struct Witness {
@@ -38,6 +42,8 @@ pub struct Witness {
     failed: BTreeMap<u64, EventTime>,
     /// When the sender last learned that its token or grant is no good.
     refused: Option<EventTime>,
+    /// When it last gave up waiting for an answer after that: it may have been a refusal, too.
+    unheard: Option<EventTime>,
     /// In use.
     token: String,
     learned: u32,
@@ -59,6 +65,7 @@ impl Witness {
             asked: BTreeMap::new(),
             failed: BTreeMap::new(),
             refused: None,
+            unheard: None,
             token: String::new(),
             learned: 0,
         }
@@ -135,6 +142,7 @@ impl Witness {
     pub fn heard(&mut self, number: u64, waits: &Waits, verdict: Outcome, at: EventTime) {
         if verdict == Outcome::Fault {
             self.failed.insert(number, at);
+            self.unheard = self.refused.map(|_| at);
         }
         if let Some(uuid) = &waits.uuid {
             match verdict {
@@ -200,7 +208,10 @@ impl Witness {
             // the first page of the journal has no other words an hour later
             ViolationKind::RepeatAfter400 if request.path.ends_with("/filter") => true,
             ViolationKind::RepeatAfter200 | ViolationKind::RepeatAfter400 => excused,
-            ViolationKind::RepeatAfter401 | ViolationKind::RepeatAfter403 => unheard(),
+            ViolationKind::RepeatAfter401 | ViolationKind::RepeatAfter403 => {
+                let lost = |lost: EventTime| breach.at.since(lost) < REFUSALS_APART;
+                unheard() || self.unheard.is_some_and(lost)
+            }
             ViolationKind::Invalid if request.path.ends_with("/filter") => {
                 self.learned += 1;
                 self.learned <= LEARNED_MAX
