@@ -99,26 +99,35 @@ async fn without_the_right_to_poll_calls_are_confirmed_by_pages_and_it_is_said()
 }
 
 #[tokio::test]
-async fn with_no_way_left_to_confirm_it_pauses_names_the_right_and_goes_on_once_it_is_there() {
+async fn with_no_way_left_calls_go_out_it_is_said_and_they_are_confirmed_once_there_is_one() {
     let (place, crm) = (Place::new(), crm::start().await);
     grant(&crm, &CALLS[..1]);
     no_polls(&crm);
-    place.append("recorded", &recordings::one("inbound_answered").ami);
+    let calls = ["inbound_answered", "outbound_answered", "blind_transfer"].map(recordings::one);
+    place.append("recorded", &calls[0].ami);
     let mut program = start(&place, &crm, &[]);
-    let paused = |it: &Status| {
-        let pause = it.pause.as_ref();
-        pause.is_some_and(|it| it.cure.contains("the status of its requests"))
+    let said = |it: &Status| {
+        let polls = it.troubles.iter().find(|it| it.part == "polls");
+        polls.is_some_and(|it| {
+            it.instead
+                .contains("nothing tells whether they are journaled")
+        })
     };
-    let status = program.until("a pause", paused).await;
-    assert_eq!(
-        status.pause.map(|it| it.reason).as_deref(),
-        Some("no_grant")
-    );
-    assert_eq!(status.books.submitted, 1);
-    assert!(program.log().contains("the status of its requests"));
+    program.until("it is said", said).await;
+    for call in &calls[1..] {
+        place.append("recorded", &call.ami);
+    }
+    let status = program
+        .until("all sent", |it| it.books.submitted == 3)
+        .await;
+    assert_eq!(status.pause, None);
+    until("all journaled", async || crm.journal().len() == 3).await;
     crm.admin(|core, _| core.set_faults(Vec::new()));
-    let status = program.settled(1).await;
-    assert_eq!((status.books.journaled, status.pause), (1, None));
+    grant(&crm, &CALLS);
+    program.terminate().await;
+    let mut program = start(&place, &crm, &[]);
+    let status = program.settled(3).await;
+    assert_eq!((status.books.journaled, status.pause), (3, None));
     program.terminate().await;
     let wrong = crm::conduct(&crm, |kind| kind == ViolationKind::RepeatAfter403);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

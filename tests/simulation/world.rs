@@ -235,7 +235,7 @@ impl World {
                     }
                 }
                 Decision::Revive(call) => {
-                    let (row, step, at) = (call.row, Core::revive(&call), now.wall);
+                    let (row, step, at) = (call.row, self.core.revive(self.now, &call), now.wall);
                     self.unwritten.push_back(vec![Op::Step { row, step, at }]);
                 }
                 Decision::Commit(ops) => self.unwritten.push_back(ops),

@@ -136,8 +136,9 @@ impl Core {
                     self.halted(now, &flight.token, Halt::TokenRefused, &why);
                 }
             }
+            // calls that wait are not asked for in vain either
             Err(error @ ApiError::Forbidden { .. }) if endpoint == Endpoint::Poll => {
-                self.errand_unpolled(now, &error.to_string());
+                self.rights.bar_polls(now, &error.to_string());
             }
             Err(ApiError::TooMany { own }) => {
                 outcome = Outcome::TooMany;
@@ -244,6 +245,8 @@ impl Core {
         }
     }
 
+    /// For want of a right: calls are confirmed in other ways, where there are any. Where there are
+    /// none they go out all the same, for the right to submit is enough to journal them.
     fn poll_refused(
         &mut self,
         now: Now,
@@ -251,9 +254,8 @@ impl Core {
         why: String,
         ops: &mut Vec<Op>,
     ) -> String {
-        if self.unpolled(now, flight, &why) {
-            self.passed(now, flight, false);
-        }
+        self.rights.bar_polls(now, &why);
+        self.passed(now, flight, false);
         self.ask_later(flight, now, ops);
         why
     }
@@ -488,25 +490,6 @@ impl Core {
     fn rights_doubted(&mut self, now: Now, errand: Option<&LeadRequest>, answer: &ApiResult) {
         if self.tokens.is_doubted_by(errand, answer) {
             self.rights.doubt(now.boot);
-        }
-    }
-
-    /// A poll was refused for want of a right: calls are confirmed in other ways, where there are
-    /// any; else nothing goes out, for what is sent could not be confirmed.
-    fn unpolled(&mut self, now: Now, flight: &Flight, why: &str) -> bool {
-        if self.confirmation.works_without_polls(now) {
-            self.rights.bar_polls(now, why);
-            return true;
-        }
-        self.rights.polls_work(); // the pause itself asks again
-        self.halted(now, &flight.token, Halt::NoGrant(Endpoint::Poll), why);
-        false
-    }
-
-    /// The same of a write of fields: calls that wait are not asked for in vain either.
-    fn errand_unpolled(&mut self, now: Now, why: &str) {
-        if self.confirmation.works_without_polls(now) {
-            self.rights.bar_polls(now, why);
         }
     }
 }

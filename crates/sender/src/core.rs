@@ -19,10 +19,9 @@ use super::rights::Rights;
 use super::status::{self, SenderStatus};
 use super::tokens::KnownTokens;
 use super::troubles::Part;
-use super::verdict::{Context, Halt};
+use super::verdict::Context;
 use crate::lead_requests::Errands;
 use callbridge_call::EpochSeconds;
-use callbridge_crm::Endpoint;
 use callbridge_leads::lead_request::due::{CommandRequest, RequestId};
 use callbridge_model::TokenFingerprint;
 use callbridge_model::clock::Now;
@@ -136,7 +135,6 @@ impl Core {
         let barred = self.rights.polls_barred(now.boot);
         let only_sweeps = barred || self.gate.troubles().next(Part::Polls).is_some();
         self.confirmation.look(head.hooked, only_sweeps);
-        self.look_for_ways(now);
         let search = match self.search(now, head) {
             SearchStep::Commit(ops) => return Decision::Commit(ops),
             step => step,
@@ -226,18 +224,6 @@ impl Core {
         };
         if !ready && self.load.unsent == 0 {
             self.gate.nothing_waits(Part::Submissions);
-        }
-    }
-
-    /// The ways that were left are gone, too.
-    fn look_for_ways(&mut self, now: Now) {
-        let gone = self.rights.polls_barred(now.boot)
-            && self.load.waiting > 0
-            && self.gate.is_flowing()
-            && !self.confirmation.works_without_polls(now);
-        if gone && let Some(why) = self.rights.take_bar() {
-            let halt = Halt::NoGrant(Endpoint::Poll);
-            self.gate.halted(now.boot, halt, &why);
         }
     }
 
@@ -334,8 +320,10 @@ impl Core {
     fn troubles(&self, now: Now) -> Vec<SenderTrouble> {
         let (beside, barred) = (
             self.gate.beside(),
-            self.rights
-                .trouble(self.confirmation.page_strategy().is_readable(now.wall)),
+            self.rights.trouble(
+                self.confirmation.page_strategy().is_readable(now.wall),
+                !self.confirmation.webhooks_wait(now).is_zero(),
+            ),
         );
         let other_works = beside.len() == 1 && barred.is_none();
         let told = beside.into_iter().map(|trouble| SenderTrouble {

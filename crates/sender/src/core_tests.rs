@@ -254,7 +254,10 @@ fn a_requestid_of_another_token_is_swept_for_and_sent_again_where_no_sweep_will_
     core.confirmation.sweeper_mut().barred(at(10).wall);
     let revive = Decision::Revive(Box::new(foreign.clone()));
     assert_eq!(core.next(at(10), &head), revive);
-    assert!(matches!(Core::revive(&foreign), Step::Resubmit { .. }));
+    assert!(matches!(
+        core.revive(at(10), &foreign),
+        Step::Resubmit { .. }
+    ));
 }
 
 #[test]

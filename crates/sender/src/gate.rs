@@ -247,14 +247,6 @@ impl Gate {
                 let cause = PauseCause::Refused(*kind);
                 self.state = paused(cause, why.clone(), Probe::Call, self.due);
             }
-            // a call that is taken says nothing of what can be asked about it
-            State::HalfOpen {
-                of: of @ PauseCause::Halt(Halt::NoGrant(Endpoint::Poll)),
-                why,
-                ..
-            } if passed.endpoint == Endpoint::Submit => {
-                self.state = paused(*of, why.clone(), Probe::Call, self.due);
-            }
             State::HalfOpen { .. } => self.state = State::Flowing,
         }
     }

@@ -53,8 +53,12 @@ impl Core {
 
     /// An orphan that no sweep can find: sent again with its uuid, which makes no second record
     /// (§4.5.4), or given up.
-    pub fn revive(call: &Unconfirmed) -> Step {
-        unresolved::absent(call, false)
+    pub fn revive(&self, now: Now, call: &Unconfirmed) -> Step {
+        let refused = self.rights.polls_barred(now.boot) && self.tokens.reads(now, &call.token);
+        match refused && !self.confirmation.works_without_polls(now) {
+            true => unresolved::untold(&self.rights.with_bar(call)),
+            false => unresolved::absent(call, false),
+        }
     }
 
     /// The operations of a launch could not be committed: nothing was sent.

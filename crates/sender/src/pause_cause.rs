@@ -49,10 +49,9 @@ pub enum Admission {
 pub(super) fn trial(of: PauseCause) -> Admission {
     let polls_first = match of {
         PauseCause::Refused(kind) => phase(kind) == Some(Endpoint::Poll),
-        PauseCause::Halt(Halt::NoGrant(endpoint)) => endpoint == Endpoint::Poll,
         PauseCause::TokenMissing
         | PauseCause::WrongCompany
-        | PauseCause::Halt(Halt::TokenRefused | Halt::WrongAddress)
+        | PauseCause::Halt(_)
         | PauseCause::Outage(_)
         | PauseCause::TooMany => false,
     };

@@ -130,11 +130,6 @@ impl Rights {
         });
     }
 
-    /// Polls are no longer barred, and this was why they were.
-    pub(super) fn take_bar(&mut self) -> Option<String> {
-        self.barred.take().map(|barred| barred.why)
-    }
-
     /// A poll was answered.
     pub(super) fn polls_work(&mut self) {
         self.barred = None;
@@ -160,12 +155,16 @@ impl Rights {
     }
 
     /// As `status` shows it: polls are refused while the rest works; `pages` where the journal can
-    /// be read.
-    pub(super) fn trouble(&self, pages: bool) -> Option<SenderTrouble> {
+    /// be read, `webhooks` where they come.
+    pub(super) fn trouble(&self, pages: bool, webhooks: bool) -> Option<SenderTrouble> {
         let barred = self.barred.as_ref()?;
-        let instead = match pages {
-            true => "pages of the CRM's journal are read instead",
-            false => "webhooks alone tell whether calls are journaled",
+        let instead = match (pages, webhooks) {
+            (true, _) => "pages of the CRM's journal are read instead",
+            (false, true) => "webhooks alone tell whether calls are journaled",
+            (false, false) => {
+                "calls go out, and nothing tells whether they are journaled: after a day they are \
+                 listed as `unconfirmed`; set up webhooks, or grant PERMISSION_OPEN_API_CALL:READ"
+            }
         };
         Some(SenderTrouble {
             part: "polls".to_owned(),

@@ -4,7 +4,7 @@ use super::tests::{at, due, info, lane, ready, submitted};
 use crate::answered::Answered;
 use crate::core::Core;
 use crate::plan::{About, Decision, Lane, Launch, Settings};
-use callbridge_crm::{ApiError, ApiReply, ApiResult, Page, Request, TokenInfo, WriteStatus};
+use callbridge_crm::{ApiError, ApiReply, ApiResult, Page, Request, TokenInfo};
 use callbridge_leads::lead_request::due::{DueRequest, DueRequests, LeadRequest, Urgency};
 use callbridge_leads::lead_request::{LeadChange, LeadOutcome};
 use callbridge_model::LeadId;
@@ -229,43 +229,41 @@ fn where_no_page_ever_shows_a_call_that_cannot_be_polled_it_is_sent_again() {
 }
 
 #[test]
-fn with_no_way_left_it_pauses_and_names_the_right() {
+fn with_no_way_left_calls_go_out_and_after_a_day_they_are_listed() {
     let mut core = ready(Settings::default());
     let call = submitted(3, at(10));
     answered(&mut core, at(20), &waits(&call), forbidden());
     answered(&mut core, at(20), &waits(&call), with(&["CALL:SAVE"]));
     answered(&mut core, at(21), &waits(&call), forbidden());
-    core.next(at(22), &waits(&call));
-    let status = core.status(at(22), &waits(&call));
-    let shown = status.pause.expect("a pause");
-    assert_eq!(shown.reason, "no_grant");
-    assert!(
-        shown.cure.contains("the status of its requests"),
-        "{}",
-        shown.cure
-    );
-    assert!(status.troubles.is_empty(), "said once");
-    // a call that is taken proves nothing; a poll does
-    let mut now = 24;
     let ready = WorkQueue {
         live: Some(due(9)),
-        ..WorkQueue::default()
+        ..waits(&call)
     };
-    let grants = with(&["CALL:SAVE"]);
-    let (request, _) = answered(&mut core, at(now), &waits(&call), grants);
-    assert_eq!(request, Request::TokenInfo);
-    let (request, _) = answered(&mut core, at(now), &waits(&call), forbidden());
-    assert!(matches!(request, Request::Poll { .. }));
-    assert_eq!(lane(&mut core, at(now + 10), &ready), None);
-    now = 200;
-    let (_, outcome) = answered(
-        &mut core,
-        at(now),
-        &waits(&call),
-        Ok(ApiReply::Status(WriteStatus::Success)),
-    );
-    assert_eq!(outcome.verdict, "journaled");
-    assert_eq!(pause(&core, at(now)), None);
+    assert_eq!(lane(&mut core, at(22), &ready), Some(Lane::Live));
+    let status = core.status(at(22), &ready);
+    assert_eq!(status.pause, None);
+    let [trouble] = &status.troubles[..] else {
+        panic!("said once: {:?}", status.troubles);
+    };
+    assert!(trouble.instead.contains("`unconfirmed`"), "{trouble:?}");
+    // no poll for each of them, and none sent again
+    let day = at(23 * 3_600 + 11);
+    let head = WorkQueue {
+        oldest_submitted: vec![call.clone()],
+        ..waits(&call)
+    };
+    core.rights.bar_polls(day, "403: yo'q");
+    core.confirmation.sweeper_mut().barred(day.wall);
+    let revive = Decision::Revive(Box::new(call.clone()));
+    assert_eq!(core.next(day, &head), revive);
+    let Step::Died {
+        reason, message, ..
+    } = core.revive(day, &call)
+    else {
+        panic!("listed");
+    };
+    assert_eq!(reason, callbridge_model::Reason::Unconfirmed);
+    assert!(message.contains("403: yo'q"), "{message}");
 }
 
 #[test]
@@ -293,5 +291,7 @@ fn webhooks_are_a_way_as_long_as_they_come() {
         "{troubles:?}"
     );
     core.next(at(800), &head(at(190)));
-    assert_eq!(pause(&core, at(800)).as_deref(), Some("no_grant"), "silent");
+    assert_eq!(pause(&core, at(800)), None);
+    let troubles = core.status(at(800), &head(at(190))).troubles;
+    assert!(troubles[0].instead.contains("nothing tells"), "silent");
 }

@@ -260,7 +260,7 @@ impl Loop {
                     }
                 }
                 Decision::Revive(call) => {
-                    let step = Core::revive(&call);
+                    let step = self.core.revive(now, &call);
                     settled(&call, &step);
                     let (row, at) = (call.row, now.wall);
                     self.unwritten.push_back(vec![Op::Step { row, step, at }]);

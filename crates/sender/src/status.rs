@@ -208,10 +208,7 @@ pub fn cure(cause: PauseCause, why: &str) -> String {
              it is looked for every minute",
             match endpoint {
                 Endpoint::Submit => format!("the grant {}", Grant::CallSave),
-                Endpoint::Poll =>
-                    "a grant for reading the status of its requests, and nothing else confirms \
-                     calls: neither PERMISSION_OPEN_API_CALL:READ nor webhooks"
-                        .to_owned(),
+                Endpoint::Poll => "a grant for reading the status of its requests".to_owned(),
                 Endpoint::TokenInfo => "the right to read its token's record".to_owned(),
                 Endpoint::Filter => "a grant for reading the journal".to_owned(),
                 Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields | Endpoint::FieldList =>

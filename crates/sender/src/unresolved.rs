@@ -47,6 +47,19 @@ pub fn absent(call: &Unconfirmed, seen: bool) -> Step {
     }
 }
 
+/// The service took the call, and neither polls, nor pages, nor webhooks told of it as long as its
+/// requestId lived. It is as good as journaled: it is not sent again.
+pub fn untold(call: &Unconfirmed) -> Step {
+    died(
+        Reason::Unconfirmed,
+        format!(
+            "the CRM took it, and for a day nothing could tell whether it is journaled ({}): look \
+             in the CRM; with webhooks, or PERMISSION_OPEN_API_CALL:READ, later ones are confirmed",
+            call.message
+        ),
+    )
+}
+
 fn died(reason: Reason, message: String) -> Step {
     Step::Died {
         reason,
