@@ -92,6 +92,7 @@ pub(crate) fn step(
         shows::shown_by_lead(store, row, at)?;
         strangers::employee_is_known(store, row)?;
     }
+    let letter = letter.filter(|letter| letter.deaths > 0);
     if let (Some(letter), Some(left)) = (&letter, left_by(step)) {
         outbox::queue_leave(store, letter, left, at)?;
     } else if to == State::Journaled && !leaves && deaths > 0 {
@@ -99,10 +100,30 @@ pub(crate) fn step(
     }
     let died = matches!(step, Step::Died { .. });
     let other = matches!(step, Step::Rejudged { .. } | Step::Expire) && from != to;
-    if died || other {
+    if (died || other) && !is_listed_alone(store, row, step)? {
         letter_appeared(store, row)?;
     }
     Ok(Done::Stepped(to))
+}
+
+/// The CRM took it, and nothing may tell whether it is journaled: so it is with every call then,
+/// and nobody is told of each. One that was sent again, that a page should have shown, or that was
+/// a letter before is another matter.
+fn is_listed_alone(db: &Db, row: RowId, step: &Step) -> Result<bool, Error> {
+    let unconfirmed = matches!(
+        step,
+        Step::Died {
+            reason: Reason::Unconfirmed,
+            ..
+        }
+    );
+    Ok(unconfirmed
+        && db.value(
+            "SELECT request_id IS NOT NULL AND resubmits = 0 AND absent = 0 AND deaths = 0
+             FROM calls
+             WHERE id = ?1",
+            [row.0],
+        )?)
 }
 
 /// What the step changes beside the state.

@@ -5,7 +5,7 @@ use crate::{
     Done, Error, Finished, LISTED_BYTES_MAX, LetterFilter, Op, RowId, Settings, State, Step, Store,
     UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX, hint, tables,
 };
-use callbridge_model::{LeadId, Outcome, Phone, Reason};
+use callbridge_model::{LeadId, Outcome, Phone, Reason, TokenFingerprint};
 
 fn store() -> Store {
     let settings = Settings {
@@ -387,6 +387,44 @@ fn a_letter_that_left_is_closed_by_a_notice_of_its_own() {
     let other = finish(&mut store, journal(7));
     step(&mut store, other, Step::Hooked).expect("ready");
     assert_eq!(told(&store).len(), came.len() + left.len());
+}
+
+#[test]
+fn calls_that_nothing_may_confirm_are_listed_and_nobody_is_told_of_each() {
+    let mut store = store();
+    let notices = |store: &Store| tables::outbox::notices(store, 9).expect("readable").len();
+    let accepted = || Step::Accepted {
+        request_id: "r".to_owned(),
+        token: TokenFingerprint::of("token"),
+    };
+    let again = || Step::Resubmit {
+        why: "lost".to_owned(),
+    };
+    let died = || Step::Died {
+        reason: Reason::Unconfirmed,
+        message: "nothing could tell".to_owned(),
+        errors: serde_json::Value::Null,
+    };
+    let once = vec![Step::Send, accepted(), died()];
+    let twice = vec![
+        Step::Send,
+        accepted(),
+        again(),
+        Step::Send,
+        accepted(),
+        died(),
+    ];
+    for (n, way, told) in [(1, once, 0), (2, twice, 1)] {
+        let id = finish(&mut store, journal(n));
+        for one in way {
+            step(&mut store, id, one).expect("a step");
+        }
+        assert_eq!(notices(&store), told, "call {n}");
+    }
+    let letters = tables::letters::letters(&store, &LetterFilter::default());
+    assert_eq!(letters.expect("readable").len(), 2, "both are listed");
+    step(&mut store, RowId(1), Step::Discard).expect("a letter");
+    assert_eq!(notices(&store), 1, "nor of its end");
 }
 
 #[test]

@@ -184,7 +184,9 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
         } => {
             attempted(row, at, message);
             row.errors = (!errors.is_null()).then(|| errors.to_string());
-            waits_for(row, *reason, message, true);
+            let taken = row.request_id.is_some() && row.resubmits + row.absent + row.deaths == 0;
+            let alone = *reason == Reason::Unconfirmed && taken;
+            waits_for(row, *reason, message, !alone);
         }
         Step::Release { .. } | Step::Retry { .. } => anew(row),
         Step::Moved { why, .. } => moved(row, at, why),
