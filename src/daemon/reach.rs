@@ -33,8 +33,14 @@ pub(crate) async fn keep(
     mut lease: watch::Receiver<Lease>,
     able: watch::Sender<bool>,
 ) -> anyhow::Result<()> {
+    let mut held = false;
     loop {
         let holds = lease.borrow_and_update().is_held();
+        if holds && !held {
+            // Until its first request has failed or passed its sender says nothing.
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        held = holds;
         let pause = shown.borrow().pause.as_ref().map(|it| it.reason.clone());
         let pause = pause.filter(|reason| UNABLE.contains(&reason.as_str()));
         let (is_able, again) = match (holds, pause.as_deref()) {

@@ -97,6 +97,46 @@ async fn a_frozen_holder_and_a_killed_one_are_followed_by_the_standby_and_no_win
     assert_eq!(wrong(&crm, &places[0], &calls).await, "");
 }
 
+/// What is wrong with the way to the CRM from one machine alone is that machine's.
+#[tokio::test]
+async fn a_holder_without_a_way_to_the_crm_gives_the_lease_to_a_standby_that_has_one() {
+    const CALLS: u64 = 5;
+    let (node, crm) = (Broker::shared(), crm::start().await);
+    let calls = in_a_row(usize::try_from(CALLS).expect("few"));
+    let _collector = forwarded(node, "leased-apart", &calls).await;
+    let places = [Place::new(), Place::new()];
+    let from = stream(node, "leased-apart", &places[0]);
+    let nowhere = [
+        "run".to_owned(),
+        format!("--source={from}&format=call"),
+        format!("--crm-url=http://{}", free_addr()),
+        format!("--token-file={}", places[0].path("token")),
+        format!("--state={}", places[0].path("state")),
+        "--standby=lease-apart".to_owned(),
+        crm::RATE_FLAG.to_owned(),
+    ];
+    let mut first = places[0].start(&nowhere, &[]);
+    let comes = "the lease comes to the first";
+    first.until(comes, is(LeasePhase::Silent)).await;
+    let from = stream(node, "leased-apart", &places[1]);
+    let mut second = sender(&places[1], &crm, &from, &["--standby=lease-apart"]);
+    holds(&mut first, CALLS).await;
+    let left = "it gives the lease away";
+    first.until(left, is(LeasePhase::Standby)).await;
+    let log = first.log();
+    assert!(log.contains("another machine says that it could"), "{log}");
+    holds(&mut second, CALLS).await;
+    let status = second.settled(CALLS).await;
+    assert_eq!(status.books.journaled, CALLS, "{:?}", status.books);
+    assert_eq!(
+        phase(&first.status().await.expect("a status")),
+        Some(LeasePhase::Standby)
+    );
+    first.terminate().await;
+    second.terminate().await;
+    assert_eq!(wrong(&crm, &places[1], &calls).await, "");
+}
+
 #[tokio::test]
 async fn while_the_broker_is_away_nobody_sends_and_after_it_one_does() {
     let crm = crm::start().await;
