@@ -76,15 +76,16 @@ pub fn row_of(db: &Db, uuid: CallUuid) -> Result<Option<RowId>, Error> {
 
 /// The stored call of this uuid, or of this linkedid or unique id on any PBX.
 pub fn find_call(db: &Db, id: &str) -> Result<Option<Row>, Error> {
-    let uuid = match uuid::Uuid::try_parse(id) {
-        Ok(uuid) => Some(CallUuid(uuid)),
-        Err(_) => seen_calls::uuid_by_any_id(db, id)?,
+    let by_uuid = match uuid::Uuid::try_parse(id) {
+        Ok(uuid) => row_of(db, CallUuid(uuid))?,
+        Err(_) => None,
     };
-    let Some(uuid) = uuid else { return Ok(None) };
-    match row_of(db, uuid)? {
-        Some(id) => row(db, id),
-        None => Ok(None),
-    }
+    // A PBX's own ids may be UUIDs, too: FreeSWITCH's are.
+    let found = match (by_uuid, seen_calls::uuid_by_any_id(db, id)?) {
+        (None, Some(uuid)) => row_of(db, uuid)?,
+        (found, _) => found,
+    };
+    found.map_or(Ok(None), |id| row(db, id))
 }
 
 /// The first stored calls, oldest first, at most `limit`.

@@ -2,6 +2,7 @@
 
 use super::call::{at, finished, journal};
 use crate::{Finished, Op, Search, Settings, Store, tables};
+use callbridge_call::UniqueId;
 use callbridge_model::{CallUuid, Outcome, Reason};
 
 /// Calls whose uuids begin with these words, each 32 bits.
@@ -46,6 +47,28 @@ fn a_call_is_found_by_linkedid_channel_uuid_and_the_beginning_of_it() {
     }
     for id in ["", "1", "abc", "zzzz", "abce", "1795151317.99999"] {
         assert_eq!(found(&store, id), None, "{id}");
+    }
+}
+
+/// FreeSWITCH's ids are UUIDs, as those of calls in the CRM are.
+#[test]
+fn a_call_is_found_by_ids_of_its_pbx_that_are_uuids() {
+    let mut store = Store::in_memory(Settings::default()).expect("memory");
+    let ids = [
+        "9e9c86ad-67c6-40f6-859f-aff427ca9117",
+        "1203ba9f-3c1f-4f6c-9c3a-0c1a2b3c4d5e",
+    ];
+    let [linkedid, channel] = ids.map(|id| UniqueId::new(id).expect("an id"));
+    let mut call = call(1, 0xabcd_ef01);
+    call.judged.record.linkedid = linkedid.as_str().to_owned();
+    call.call.also_known_as = vec![linkedid.clone(), channel];
+    call.call.linkedid = linkedid;
+    let uuid = call.judged.record.uuid;
+    let done = store.write(vec![Op::Finish(Box::new(call))]);
+    done.expect("stored");
+    let own = uuid.expect("a uuid").to_string();
+    for id in [ids[0], ids[1], &own] {
+        assert_eq!(found(&store, id), uuid, "{id}");
     }
 }
 
