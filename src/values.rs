@@ -1,6 +1,6 @@
 //! Single values of flags: times, dates, levels. Each fault says what would be right.
 
-use callbridge_source::StreamFrom;
+use callbridge_source::{StreamFrom, StreamSkip};
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
 use std::time::Duration;
@@ -44,6 +44,20 @@ pub(crate) fn stream_from(text: &str, zone: &TimeZone) -> Result<StreamFrom, Str
                 .map(StreamFrom::At)
                 .map_err(|_| format!("`{text}` is no beginning: give first, 30d, or 2026-11-20")),
         },
+    }
+}
+
+/// `calls:1234`
+pub(crate) fn stream_skip(text: &str) -> Result<StreamSkip, String> {
+    let (stream, offset) = text.rsplit_once(':').unwrap_or_default();
+    match offset.parse() {
+        Ok(offset) if !stream.is_empty() => Ok(StreamSkip {
+            stream: stream.to_owned(),
+            offset,
+        }),
+        Ok(_) | Err(_) => Err(format!(
+            "`{text}` is no message of a stream: give STREAM:OFFSET, as calls:1234"
+        )),
     }
 }
 

@@ -177,6 +177,10 @@ pub struct SourceFlags {
     /// read is remembered [default: first]
     #[arg(long, value_name = "first|30d|DATE")]
     pub stream_from: Option<String>,
+    /// A message of a stream that is not read, as calls:1234: for the one that stops the reading
+    /// whenever it comes. May be repeated
+    #[arg(long, value_name = "STREAM:OFFSET")]
+    pub stream_skip: Vec<String>,
     /// The PBX's name, part of every call's uuid: never change it. Without it one is made of this
     /// machine's id, the first source's host and port, and the trunks' endpoints
     #[arg(long, value_name = "NAME")]

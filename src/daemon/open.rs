@@ -24,7 +24,7 @@ use callbridge_model::secret_source::SecretPlace;
 use callbridge_ops::metrics::Durations;
 use callbridge_sender::left_slots;
 use callbridge_source::url::{From, Transport};
-use callbridge_source::{EventTime, Position, Secret, Source, StreamFrom};
+use callbridge_source::{EventTime, Position, Secret, Source, StreamReading};
 use callbridge_spool as spool;
 use callbridge_spool::{FinishedCalls, Guard, Handle, LeadDirectory, Op, Store, tables};
 use std::collections::BTreeMap;
@@ -125,7 +125,7 @@ pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opene
         } else {
             None
         };
-        sources.push(source(at, flag, (begin, config.stream_from), &spool).await?);
+        sources.push(source(at, flag, (begin, &config.streams), &spool).await?);
     }
     let is_file = config
         .sources
@@ -394,7 +394,7 @@ async fn remembered(sources: &[SourceSettings], spool: &Handle) -> Result<Rememb
 async fn source(
     at: usize,
     flag: &SourceFlag,
-    (begin, stream_from): (Option<From>, StreamFrom),
+    (begin, streams): (Option<From>, &StreamReading),
     spool: &Handle,
 ) -> Result<Source, Failure> {
     let shown = flag.url.place();
@@ -417,7 +417,7 @@ async fn source(
     if let (Some(begin), Transport::File { from, .. }) = (begin, &mut flag.url.transport) {
         *from = begin;
     }
-    Ok(source_of(at, &flag, position, stream_from))
+    Ok(source_of(at, &flag, position, streams))
 }
 
 /// A secret as sources and the broker take it: its text, or the file to read whenever it is needed.
@@ -434,12 +434,12 @@ pub(crate) fn source_of(
     at: usize,
     flag: &SourceFlag,
     position: Option<Position>,
-    stream_from: StreamFrom,
+    streams: &StreamReading,
 ) -> Source {
     let secret = flag.secret.as_ref().map_or(Secret::None, source_secret);
     let clock = || clock::now().wall;
     let settings = callbridge_source::Settings {
-        stream_from,
+        streams: streams.clone(),
         ..callbridge_source::Settings::default()
     };
     Source::new(

@@ -31,7 +31,7 @@ fn descriptors(program: &Program) -> usize {
 }
 
 /// The most memory that the program has held, in bytes.
-fn peak(program: &Program) -> u64 {
+pub fn peak(program: &Program) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", program.id()));
     let status = status.expect("a process");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -42,6 +42,7 @@ mod standby;
 mod standby_webhooks;
 mod stopping;
 mod stories;
+mod streams;
 mod survival;
 mod unmatched;
 mod webhooks;

@@ -227,7 +227,10 @@ fn steps() -> Vec<Step> {
             by: Witness::Journal,
         },
         Step::GivenUp,
-        Step::SendAgain { why: words() },
+        Step::SendAgain {
+            why: words(),
+            told: None,
+        },
     ];
     for step in &all {
         match step {

@@ -119,11 +119,13 @@ impl StreamReader {
                 position: Some(Position::Stream(StreamPosition {
                     stream: "calls".into(),
                     offset: u64::try_from(offset).expect("few"),
+                    message: None,
                 })),
                 publisher: Some(Box::new(Publisher {
                     user: Some(user.into()),
                     content_type: Some(message.kind.content_type().into()),
                     is_own,
+                    cut_from: None,
                 })),
             };
             let heard = self.intake.frame(READ, &frame, &mut |_, _| None);

@@ -1,7 +1,12 @@
 //! What became of calls, told to others who read the same stream, and to oneself when a state is
 //! gone: `{"journaled":["UUID",…],"discarded":["UUID",…]}`. It comes after the calls it is about.
+//!
+//! A person may find that the CRM has lost a call, and take it in again: `"again":{"UUID":1}`, and
+//! what becomes of it then has this number too: `"generations":{"UUID":1}`. What has a lower one,
+//! or none, was told of the time before.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use uuid::Uuid;
 
 /// The media type of such a message.
@@ -22,6 +27,12 @@ pub struct Outcomes {
     /// A person has given them up.
     #[serde(default)]
     pub discarded: Vec<Uuid>,
+    /// How often those of them were taken in again that ever were.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub generations: BTreeMap<Uuid, u32>,
+    /// The CRM has lost them: they were taken in again, for the how manieth time.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub again: BTreeMap<Uuid, u32>,
 }
 
 impl Outcomes {
@@ -46,12 +57,14 @@ impl Outcomes {
 
     /// The message, as one line.
     pub fn write(&self) -> String {
-        serde_json::json!({"journaled": self.journaled, "discarded": self.discarded}).to_string()
+        // Texts and numbers always serialize; as a value, so that keys are in their order.
+        let value = serde_json::to_value(self).unwrap_or_default();
+        value.to_string()
     }
 
     /// How many calls it tells of.
     pub fn calls(&self) -> usize {
-        self.journaled.len() + self.discarded.len()
+        self.journaled.len() + self.discarded.len() + self.again.len()
     }
 }
 
@@ -65,6 +78,8 @@ mod tests {
         let told = Outcomes {
             journaled: vec![one, Uuid::from_u128(2)],
             discarded: vec![Uuid::from_u128(3)],
+            generations: BTreeMap::from([(one, 1)]),
+            again: BTreeMap::from([(Uuid::from_u128(4), 2)]),
         };
         assert_eq!(Outcomes::read(told.write().as_bytes()), Ok(told));
         let short = format!("{{\"journaled\":[\"{one}\"],\"later\":1}}");
@@ -80,7 +95,7 @@ mod tests {
         }
         let many = Outcomes {
             journaled: vec![Uuid::from_u128(1); CALLS_MAX + 1],
-            discarded: Vec::new(),
+            ..Outcomes::default()
         };
         let words = Outcomes::read(many.write().as_bytes()).expect_err("too many");
         assert!(words.contains("it may tell of 5000"), "{words}");

@@ -59,6 +59,12 @@ pub enum Item {
         /// written while callbridge is stopped be taken for what was there before.
         position: FilePosition,
     },
+    /// The stream is not the one that was read before, or has lost a part of it: it is read from
+    /// its first message. What the state knows comes again.
+    Replaced {
+        /// What shows it, in words.
+        why: String,
+    },
     /// The source gives nothing more: it was told to stop.
     Done,
 }
@@ -89,6 +95,8 @@ pub struct Publisher {
     pub is_own: bool,
     /// `content_type`
     pub content_type: Option<SmolStr>,
+    /// How long the message was, where the frame holds only its beginning.
+    pub cut_from: Option<u64>,
 }
 
 /// Where the reading of a source goes on.
@@ -108,6 +116,27 @@ pub struct StreamPosition {
     pub stream: SmolStr,
     /// The last message that was taken.
     pub offset: u64,
+    /// What that message was: a stream that was made anew, or restored from a copy, has another
+    /// one there. `None` where an older version stored the place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<MessageMark>,
+}
+
+/// What a message is known again by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageMark {
+    /// `message_id`, where its publisher gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<SmolStr>,
+    /// FNV-1a (64 bit) of its body, of as much as is read of it.
+    pub hash: u64,
+}
+
+/// FNV-1a, 64 bit. It is stored, so it must be the same in every version.
+pub(crate) fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// How far a file is read. A file is known by its inode and its first bytes, for an inode alone
@@ -135,5 +164,6 @@ mod stored {
     #[test]
     fn is_read_and_written_as_released_versions_have_it() {
         callbridge_testkit::golden::keeps::<FilePosition>("file-position");
+        callbridge_testkit::golden::keeps::<StreamPosition>("stream-position");
     }
 }

@@ -38,7 +38,9 @@ pub use callbridge_call::EventTime;
 pub use counts::{Counts, CountsNow};
 pub use error::{Error, Fix};
 pub use file::sample;
-pub use item::{FilePosition, Frame, Item, Position, Publisher, SourceId, StreamPosition};
+pub use item::{
+    FilePosition, Frame, Item, MessageMark, Position, Publisher, SourceId, StreamPosition,
+};
 pub use ring::{Gone, Intake, Limits, Ring, ring};
-pub use source::{Clock, Secret, Settings, Source, StreamFrom};
+pub use source::{Clock, Secret, Settings, Source, StreamFrom, StreamReading, StreamSkip};
 pub use verdict::{FrameVerdict, VerdictReader, Verdicts, verdicts};

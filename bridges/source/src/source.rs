@@ -68,15 +68,41 @@ impl Secret {
     }
 }
 
+/// How streams are read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamReading {
+    /// Where one is begun that nothing is known of.
+    pub from: StreamFrom,
+    /// What is not read.
+    pub skip: Vec<StreamSkip>,
+}
+
 /// Where the reading of a stream begins (`--stream-from`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StreamFrom {
     /// With the oldest message that it holds.
+    #[default]
     First,
     /// With what came so long ago.
     Ago(Duration),
     /// With what came then.
     At(EventTime),
+}
+
+/// A message of a stream that is not read (`--stream-skip`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamSkip {
+    /// The stream's name.
+    pub stream: String,
+    /// Which message.
+    pub offset: u64,
+}
+
+impl StreamSkip {
+    /// It is this message.
+    pub fn is_of(&self, stream: &str, offset: u64) -> bool {
+        self.stream == stream && self.offset == offset
+    }
 }
 
 /// Times and sizes; the defaults are what is promised, tests shorten them.
@@ -97,8 +123,8 @@ pub struct Settings {
     pub idle_after: Duration,
     /// Messages under way from a broker at most.
     pub prefetch: u16,
-    /// Where a stream is read from that nothing is known of.
-    pub stream_from: StreamFrom,
+    /// How streams are read.
+    pub streams: StreamReading,
     /// How long a broker's source waits at its end for the verdicts on what it has given.
     pub drain_within: Duration,
 }
@@ -113,7 +139,7 @@ impl Default for Settings {
             poll_every: Duration::from_millis(250),
             idle_after: Duration::from_secs(1),
             prefetch: 1_000,
-            stream_from: StreamFrom::First,
+            streams: StreamReading::default(),
             drain_within: Duration::from_secs(5),
         }
     }

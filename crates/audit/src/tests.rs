@@ -154,6 +154,7 @@ fn what_is_missing_gets_its_likeliest_cause() {
         from: T0 + 100,
         to: T0 + 200,
         filled: false,
+        why: None,
     });
     let in_it = begins(150, &gaps);
     assert_eq!(in_it, "a gap of ami://a@pbx that nothing has filled");

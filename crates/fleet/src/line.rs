@@ -302,7 +302,7 @@ fn words(error: &lapin::Error) -> String {
 }
 
 fn offset(stream: &str, delivery: &Delivery) -> Option<u64> {
-    stream_place(stream, &delivery.properties).map(|place| place.offset)
+    stream_place(stream, &delivery.properties, &delivery.data).map(|place| place.offset)
 }
 
 /// What is read of a stream.

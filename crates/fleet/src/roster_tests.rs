@@ -48,6 +48,7 @@ fn heard(user: &str, word: &LastWord, live: bool) -> HeardWord {
             user: Some(user.into()),
             content_type: Some(CONTENT_TYPE.into()),
             is_own: false,
+            cut_from: None,
         },
         live,
     }

@@ -32,6 +32,7 @@ fn status() -> Status {
         from: to - 60,
         to,
         filled,
+        why: None,
     };
     Status {
         books: Books {
@@ -74,6 +75,7 @@ fn publisher() -> Publisher {
         user: Some("branch7".into()),
         content_type: Some(CONTENT_TYPE.into()),
         is_own: false,
+        cut_from: None,
     }
 }
 

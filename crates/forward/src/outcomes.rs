@@ -6,12 +6,13 @@
 //! take them, calls are sent as ever, and a state made anew looks for them in the journal.
 
 use crate::forwarder::Error;
+use callbridge_call::framing::MESSAGE_BYTES_MAX;
 use callbridge_message::{MessageKind, Outcomes};
 use callbridge_source::amqp::Login;
 use callbridge_source::amqp::publish::{ConfirmedLine, own_properties};
 use callbridge_source::url::{SourceUrl, Transport};
 use callbridge_source::{Backoff, Bounds, Secret, chance};
-use callbridge_spool::{Elsewhere, Handle, Op, OutcomeRow, tables};
+use callbridge_spool::{Elsewhere, Handle, Op, OutcomeRow, ToldOutcome, tables};
 use lapin::BasicProperties;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -79,6 +80,29 @@ impl OutcomePublisher {
         line.close().await;
         match answered {
             Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(self.not_taken(error.to_string())),
+            Err(_) => Err(Error::Lost("no answer".to_owned())),
+        }
+    }
+
+    /// Whether the broker refuses messages that nobody reads, for their length: one is sent to
+    /// where no queue is.
+    ///
+    /// # Errors
+    /// What is wrong and what to do.
+    pub async fn probe_length(&self) -> Result<bool, Error> {
+        const PRECONDITION_FAILED: &str = "PRECONDITION_FAILED";
+        let line = ConfirmedLine::open(&self.login).await?;
+        let long = vec![b' '; MESSAGE_BYTES_MAX + 1];
+        let asked = async {
+            let sent = line.publish(NOWHERE, &long, BasicProperties::default());
+            sent.await?.await
+        };
+        let answered = timeout(self.login.within, asked).await;
+        line.close().await;
+        match answered {
+            Ok(Ok(_)) => Ok(false),
+            Ok(Err(error)) if error.to_string().contains(PRECONDITION_FAILED) => Ok(true),
             Ok(Err(error)) => Err(self.not_taken(error.to_string())),
             Err(_) => Err(Error::Lost("no answer".to_owned())),
         }
@@ -194,12 +218,21 @@ impl Publishing {
 
 /// The body of a message of these outcomes.
 pub fn body(due: &[OutcomeRow]) -> String {
-    let (journaled, discarded): (Vec<_>, Vec<_>) = due.iter().partition(|it| it.journaled);
-    let uuids = |all: Vec<&OutcomeRow>| all.into_iter().map(|it| it.uuid.0).collect();
-    let told = Outcomes {
-        journaled: uuids(journaled),
-        discarded: uuids(discarded),
-    };
+    let mut told = Outcomes::default();
+    for it in due {
+        let uuid = it.uuid.0;
+        match it.told {
+            ToldOutcome::Journaled => told.journaled.push(uuid),
+            ToldOutcome::Discarded => told.discarded.push(uuid),
+            ToldOutcome::Again => {
+                told.again.insert(uuid, it.generation);
+                continue;
+            }
+        }
+        if it.generation > 0 {
+            told.generations.insert(uuid, it.generation);
+        }
+    }
     told.write()
 }
 
@@ -216,12 +249,22 @@ mod tests {
     #[test]
     fn outcomes_are_told_by_what_became_of_the_calls_as_the_login_that_they_are_read_by() {
         let uuid = |n: u8| format!("00000000-0000-0000-0000-00000000000{n}");
-        let row = |n: u8, journaled| OutcomeRow {
+        let row = |n: u8, told, generation| OutcomeRow {
             id: n.into(),
             uuid: CallUuid(uuid(n).parse().expect("a uuid")),
-            journaled,
+            told,
+            generation,
         };
-        let body = body(&[row(1, true), row(2, false), row(3, true)]);
+        use ToldOutcome::{Again, Discarded, Journaled};
+        let again = body(&[row(1, Journaled, 0), row(1, Again, 1), row(2, Journaled, 2)]);
+        let told = Outcomes::read(again.as_bytes()).expect("read");
+        assert_eq!((told.journaled.len(), told.again.len()), (2, 1));
+        assert_eq!(told.generations.into_values().collect::<Vec<_>>(), [2]);
+        let body = body(&[
+            row(1, Journaled, 0),
+            row(2, Discarded, 0),
+            row(3, Journaled, 0),
+        ]);
         let (one, two, three) = (uuid(1), uuid(2), uuid(3));
         let expected = format!(r#"{{"discarded":["{two}"],"journaled":["{one}","{three}"]}}"#);
         assert_eq!(body, expected);

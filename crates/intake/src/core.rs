@@ -67,7 +67,7 @@ pub struct Intake {
     pub(super) since: BTreeMap<String, EventTime>,
     pub(super) gaps: Gaps,
     /// Calls that come whole.
-    whole: WholeCalls,
+    pub(super) whole: WholeCalls,
     /// Channels of no trunk that carried outside numbers.
     unmatched: UnmatchedLog,
     /// Sources found to be written in another format, in words, since the last look.

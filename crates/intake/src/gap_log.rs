@@ -50,6 +50,7 @@ impl GapLog {
                 from: gap.from.floor_seconds().get(),
                 to: gap.until.floor_seconds().get(),
                 filled: false,
+                why: gap.why.clone(),
             },
             awaited,
         });
@@ -104,6 +105,7 @@ mod tests {
             source: "ami://a@pbx:5038".to_owned(),
             from: EventTime::from_seconds(from),
             until: EventTime::from_seconds(until),
+            why: None,
         }
     }
 

@@ -33,6 +33,8 @@ pub struct Gap {
     pub from: EventTime,
     /// When events were heard again.
     pub until: EventTime,
+    /// What shows it, where the source is a stream that is not the one that was read.
+    pub why: Option<String>,
 }
 
 /// When nobody listened to a PBX, by our own clock.
@@ -82,6 +84,7 @@ impl IntakeSource {
             source: self.settings.shown.clone(),
             from,
             until,
+            why: None,
         }
     }
 
@@ -93,7 +96,8 @@ impl IntakeSource {
 
     /// When it was heard last, to be stored with what it told.
     pub(super) fn heard_at(&mut self) -> Option<Op> {
-        let more = std::mem::take(&mut self.last_heard.is_unstored) && self.settings.forgets;
+        let kept = self.settings.forgets || self.settings.is_stream_of_calls();
+        let more = std::mem::take(&mut self.last_heard.is_unstored) && kept;
         let heard = self.last_heard.at.filter(|_| more)?;
         Some(Op::Meta {
             key: Intake::heard_key(&self.settings.shown),
@@ -138,7 +142,16 @@ impl Intake {
         let gaps = std::mem::take(&mut self.gaps.due);
         for gap in &gaps {
             let awaited = self.patience_of(&gap.source).is_some();
-            self.gaps.log.add(gap, awaited);
+            // Sources are listed by their URLs; the place of a stream is named without its hosts.
+            let of = self.sources.iter().map(|it| &it.settings);
+            let stream = of.filter(|it| it.is_stream_of_calls() && it.shown == gap.source);
+            let source = stream.map(|it| it.url.clone()).next();
+            let source = source.unwrap_or_else(|| gap.source.clone());
+            let listed = Gap {
+                source,
+                ..gap.clone()
+            };
+            self.gaps.log.add(&listed, awaited);
         }
         gaps
     }
@@ -283,6 +296,24 @@ impl Intake {
             self.back(at, now);
             self.sources[at].whole(now);
         }
+    }
+
+    /// The stream is not the one that was read: it comes again from its first message. What this
+    /// state remembers is a repeat; what it has forgotten may have been sent from here, and is
+    /// looked for before it is sent, as in a state made anew.
+    pub fn replaced(&mut self, id: SourceId, why: String, now: EventTime) {
+        let at = usize::from(id.0);
+        let Some(source) = self.sources.get_mut(at) else {
+            return;
+        };
+        source.status.replaced += 1;
+        self.reports.lost(at, why.clone());
+        let from = source.last_heard.at.unwrap_or(now).min(now);
+        let gap = source.gap_ends(from, now);
+        let why = Some(why);
+        self.gaps.due.push(Gap { why, ..gap });
+        let shown = source.settings.shown.clone();
+        self.ops.push(self.whole.may_have_been_sent(shown, now));
     }
 
     /// The dialogue with a switch shows a point in its stream.

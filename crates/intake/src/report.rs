@@ -174,6 +174,7 @@ mod tests {
             source: "ami://x".to_owned(),
             from: at(from),
             until: at(until),
+            why: None,
         }
     }
 

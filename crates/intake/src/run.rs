@@ -188,6 +188,9 @@ impl Shell {
             Item::Gap { why } => {
                 self.intake.gap(source, &why, clock::now().wall);
             }
+            Item::Replaced { why } => {
+                self.intake.replaced(source, why, clock::now().wall);
+            }
             Item::Idle { position } => {
                 self.intake.read_to(source, &position);
                 self.intake.at_end(source, clock::now().wall);

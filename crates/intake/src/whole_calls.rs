@@ -7,10 +7,12 @@
 //! they are about: what is stored of them follows the calls of the same batch.
 
 use super::source::IntakeSource;
+use callbridge_call::framing::MESSAGE_BYTES_MAX;
 use callbridge_call::{Decoded, EventTime, FinishedCall, ToldCall};
 use callbridge_message::{MessageKind, Outcomes, WebhookMessage};
 use callbridge_model::{CallUuid, Judged};
 use callbridge_source::{Frame, Publisher};
+use callbridge_spool::elsewhere::STREAM_BEGAN;
 use callbridge_spool::{Delivery, Elsewhere, Finished, Op, Settlement, Witness};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -59,9 +61,24 @@ impl WholeCalls {
         }
     }
 
+    /// What ended before this moment may have been sent from here, or by another; what is to be
+    /// stored of that.
+    pub(super) fn may_have_been_sent(&mut self, shown: String, before: EventTime) -> Op {
+        let op = Op::Meta {
+            key: format!("{STREAM_BEGAN}{shown}"),
+            value: before.micros().to_string(),
+        };
+        self.remade_before.insert(shown, before);
+        op
+    }
+
     /// Takes one message in; what is to be stored with it.
     pub(super) fn take(&mut self, source: &mut IntakeSource, frame: &Frame) -> Option<Op> {
         source.note(frame);
+        let cut_from = frame.publisher.as_deref().and_then(|it| it.cut_from);
+        if let Some(length) = cut_from {
+            return Some(source.set_aside(frame, too_long(length, frame.bytes.len())));
+        }
         let content_type = frame.publisher.as_deref();
         let content_type = content_type.and_then(|it| it.content_type.as_deref());
         let kind = MessageKind::of(content_type);
@@ -88,9 +105,15 @@ impl WholeCalls {
         };
         source.is_heard();
         let uuids = |all: Vec<_>| all.into_iter().map(CallUuid).collect();
+        let numbered = |all: BTreeMap<_, _>| {
+            let all = all.into_iter();
+            all.map(|(uuid, n)| (CallUuid(uuid), n)).collect()
+        };
         let settlement = Settlement {
             journaled: uuids(told.journaled),
             discarded: uuids(told.discarded),
+            generations: numbered(told.generations),
+            again: numbered(told.again),
             witness: Witness::Stream,
             at: frame.arrived,
         };
@@ -197,6 +220,13 @@ impl WholeCalls {
             }
         }
     }
+}
+
+fn too_long(length: u64, kept: usize) -> String {
+    format!(
+        "the message has {length} bytes, and at most {MESSAGE_BYTES_MAX} are read: it is skipped, \
+         and its first {kept} bytes are kept; let the broker refuse such (max_message_size)"
+    )
 }
 
 /// A message that is not for us, or that a later version understands.

@@ -54,11 +54,13 @@ fn frame(seq: u64, body: &str, user: Option<&str>) -> Frame {
         position: Some(Position::Stream(StreamPosition {
             stream: "calls".into(),
             offset: seq + 99,
+            message: None,
         })),
         publisher: Some(Box::new(Publisher {
             user: user.map(Into::into),
             is_own: user == Some("u"),
             content_type: None,
+            cut_from: None,
         })),
     }
 }

@@ -16,7 +16,7 @@ use callbridge_call::EpochSeconds;
 use callbridge_crm::{FilterPage, Page, PageSize};
 use callbridge_model::clock::Now;
 use callbridge_spool::{Elsewhere, Op, RemadeCalls, Segment, Settlement, Witness};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// Nothing begins before so long nothing more came from the stream: what it tells at its end makes
@@ -246,6 +246,8 @@ impl RemadeSearch {
         Some(Op::Elsewhere(Elsewhere::Settled(Settlement {
             journaled: page.uuids.clone(),
             discarded: Vec::new(),
+            generations: BTreeMap::new(),
+            again: BTreeMap::new(),
             witness: Witness::Journal,
             at: now.wall,
         })))

@@ -5,6 +5,7 @@ use crate::Due;
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::ShownCall;
 use callbridge_model::CallUuid;
+use std::collections::BTreeMap;
 
 /// A setting whose name begins so says when this state began to read a stream of calls, in
 /// microseconds.
@@ -52,6 +53,11 @@ pub struct Settlement {
     pub journaled: Vec<CallUuid>,
     /// A person gave them up.
     pub discarded: Vec<CallUuid>,
+    /// How often those of them were taken in again that ever were: what is told of an earlier time
+    /// is no news.
+    pub generations: BTreeMap<CallUuid, u32>,
+    /// The CRM has lost them, and a person has taken them in again, for the how manieth time.
+    pub again: BTreeMap<CallUuid, u32>,
     /// Who says so.
     pub witness: Witness,
     /// Now.
@@ -77,6 +83,17 @@ impl Witness {
     }
 }
 
+/// What the stream is told of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToldOutcome {
+    /// It stands in the journal.
+    Journaled,
+    /// A person gave it up.
+    Discarded,
+    /// The journal has lost it, and a person has taken it in again.
+    Again,
+}
+
 /// An outcome that the stream is to be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutcomeRow {
@@ -84,8 +101,10 @@ pub struct OutcomeRow {
     pub id: i64,
     /// The call.
     pub uuid: CallUuid,
-    /// It stands in the journal; else it was given up.
-    pub journaled: bool,
+    /// What became of it.
+    pub told: ToldOutcome,
+    /// How often it had been taken in again.
+    pub generation: u32,
 }
 
 /// Calls that another may have sent, and that wait.

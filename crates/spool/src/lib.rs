@@ -75,7 +75,9 @@ pub use crate::finished_calls::{FinishedCalls, Known};
 pub use binding::{Binding, Fit};
 pub use db::Db;
 pub use directory::LeadDirectory;
-pub use elsewhere::{Elsewhere, OutcomeRow, RemadeCalls, Segment, Settlement, Witness};
+pub use elsewhere::{
+    Elsewhere, OutcomeRow, RemadeCalls, Segment, Settlement, ToldOutcome, Witness,
+};
 pub use error::Error;
 pub use folder::{open, refuse_shared};
 pub use op::{

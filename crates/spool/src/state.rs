@@ -15,7 +15,8 @@
 //! `Forwarded` leads from ready to forwarded, where a broker takes the calls in place of the CRM.
 //!
 //! `Found` leads from ready, dead and parked to journaled, and `GivenUp` to discarded, where
-//! another sender of the same calls, or the state before this one, has settled them.
+//! another sender of the same calls, or the state before this one, has settled them; both lead
+//! there from submitted, too, where a machine that sent before this one was told by the stream.
 //!
 //! `Rejudged` goes between dead and parked, both ways.
 //!
@@ -247,18 +248,21 @@ pub enum Step {
     Discard,
     /// ready → forwarded: a broker has confirmed it.
     Forwarded,
-    /// ready, dead or parked → journaled: another has sent it. Counts as an attempt.
+    /// ready, submitted, dead or parked → journaled: another has sent it. Counts as an attempt.
     Found {
         /// Who says so.
         by: Witness,
     },
-    /// ready, dead or parked → discarded: by a person, elsewhere. Counts as an attempt.
+    /// ready, submitted, dead or parked → discarded: by a person, elsewhere. Counts as an attempt.
     GivenUp,
     /// journaled → ready: by a person, for the CRM's journal does not have it. Counts as an
     /// attempt.
     SendAgain {
         /// The attempt's words.
         why: String,
+        /// For the how manieth time, where the stream has told it; else it is once more, and the
+        /// stream is told.
+        told: Option<u32>,
     },
 }
 
@@ -408,8 +412,10 @@ pub fn next(state: State, step: &Step) -> Result<State, Refused> {
         Step::Expire => (state == Parked).then_some(Dead),
         Step::Discard => matches!(state, Dead | Parked).then_some(Discarded),
         Step::Forwarded => (state == Ready).then_some(Forwarded),
-        Step::Found { .. } => matches!(state, Ready | Dead | Parked).then_some(Journaled),
-        Step::GivenUp => matches!(state, Ready | Dead | Parked).then_some(Discarded),
+        Step::Found { .. } => {
+            matches!(state, Ready | Submitted | Dead | Parked).then_some(Journaled)
+        }
+        Step::GivenUp => matches!(state, Ready | Submitted | Dead | Parked).then_some(Discarded),
         Step::SendAgain { .. } => (state == Journaled).then_some(Ready),
     };
     to.ok_or(Refused {

@@ -12,7 +12,7 @@ use callbridge_mapping::trunk::Trunk;
 use callbridge_model::exit::Code;
 use callbridge_model::permit::Permit;
 use callbridge_source::Fix;
-use callbridge_source::StreamFrom;
+use callbridge_source::StreamReading;
 use callbridge_source::url::Transport;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -22,7 +22,10 @@ use std::path::Path;
 /// Of a manager account: what it may do and hear.
 pub(crate) async fn source(flag: &SourceFlag) -> (CheckFinding, Option<Account>) {
     let name = format!("source {}", flag.url.public());
-    match source_of(0, flag, None, StreamFrom::First).probe().await {
+    match source_of(0, flag, None, &StreamReading::default())
+        .probe()
+        .await
+    {
         Ok(account) => (CheckFinding::well(name, "can be read"), account),
         Err(error) => {
             let (what, todo) = split(&error.to_string());
@@ -91,6 +94,25 @@ pub(crate) async fn outcomes(flag: &SourceFlag) -> Option<CheckFinding> {
             CheckFinding::advice(name, what, todo)
         }
     })
+}
+
+/// Whether the broker of a stream refuses what is longer than is read. Where that cannot be tried,
+/// `outcomes` says why.
+pub(crate) async fn lengths(flag: &SourceFlag) -> Option<CheckFinding> {
+    let name = format!("messages {}", flag.url.public());
+    match outward::outcomes(flag)?.probe_length().await {
+        Ok(true) => Some(CheckFinding::well(
+            name,
+            "the broker refuses those that are too long to be read",
+        )),
+        Ok(false) => {
+            let what = "the broker takes messages that are too long to be read (above 1 MiB)";
+            let todo = "put max_message_size = 1048576 into its rabbitmq.conf, as \
+                        deploy/rabbitmq/rabbitmq.conf has it";
+            Some(CheckFinding::advice(name, what, todo))
+        }
+        Err(_) => None,
+    }
 }
 
 /// With `--standby`, whether events of the CRM get into the stream that every machine reads.

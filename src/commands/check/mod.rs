@@ -134,6 +134,7 @@ async fn sources(config: &Config, findings: &mut Findings) -> Result<(), Failure
                     .await
                     .filter(|_| config.crm.is_some()),
             )?;
+            findings.show(inward::lengths(flag).await)?;
         }
         match account {
             Some(account) => {

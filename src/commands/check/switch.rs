@@ -9,7 +9,7 @@ use callbridge_formats::Format;
 use callbridge_freeswitch::amqp_conf;
 use callbridge_freeswitch::survey::{SwitchFinding, Weight};
 use callbridge_model::exit::Code;
-use callbridge_source::StreamFrom;
+use callbridge_source::StreamReading;
 use callbridge_source::url::Transport;
 
 /// Everything that is found of the switch behind this source, if one is.
@@ -19,7 +19,7 @@ pub(crate) async fn look(config: &Config, flag: &SourceConfig) -> Vec<CheckFindi
         let same = it.pbx == flag.pbx && it.url.format() == Format::Freeswitch;
         same && matches!(it.url.transport, Transport::Amqp(_))
     };
-    match source_of(0, flag, None, StreamFrom::First)
+    match source_of(0, flag, None, &StreamReading::default())
         .survey_switch()
         .await
     {

@@ -16,7 +16,7 @@ use callbridge_model::secret_source::SecretPlace;
 use callbridge_setup::proposal::ProposedEndpoint;
 use callbridge_setup::question::{SetupQuestion, is_event_socket, source_url};
 use callbridge_setup::{local_conf, snippet, switch};
-use callbridge_source::StreamFrom;
+use callbridge_source::StreamReading;
 use callbridge_source::url::Transport;
 use std::collections::BTreeSet;
 
@@ -137,7 +137,7 @@ async fn look(config: &Config, person: &Person) -> Result<(ShownPbx, Vec<CheckFi
                 shown.user.clone_from(user);
             }
         }
-        if let Ok(Some(facts)) = source_of(0, flag, None, StreamFrom::First)
+        if let Ok(Some(facts)) = source_of(0, flag, None, &StreamReading::default())
             .survey_switch()
             .await
         {

@@ -41,7 +41,7 @@ use callbridge_log::Logging;
 use callbridge_mapping::journal::Rules;
 use callbridge_model::secret_source::SecretPlace;
 use callbridge_sender::rate::Rate;
-use callbridge_source::StreamFrom;
+use callbridge_source::StreamReading;
 use callbridge_source::url::{QueueUrl, SourceUrl, StreamUrl};
 use callbridge_webhook::tls::Certificate;
 use jiff::tz::TimeZone;
@@ -88,8 +88,8 @@ pub struct Config {
     pub forward: Option<Forward>,
     /// `--standby`: the lease that decides who sends.
     pub standby: Option<String>,
-    /// `--stream-from`
-    pub stream_from: StreamFrom,
+    /// `--stream-from`, `--stream-skip`
+    pub streams: StreamReading,
     pub log: Logging,
     /// `--rebind`
     pub rebind: bool,

@@ -3,7 +3,7 @@
 use super::{CallRules, Config, DeadLetters, Forward};
 use super::{crm, page, pbx, sources, standby, trunks, webhooks};
 use crate::config::faults::Faults;
-use crate::config::options::{CallFlags, CrmFlags, Flags, LogFlags, OperationFlags};
+use crate::config::options::{CallFlags, CrmFlags, Flags, LogFlags, OperationFlags, SourceFlags};
 use crate::config::variables;
 use crate::config::variables::Unread;
 use crate::values;
@@ -13,7 +13,7 @@ use callbridge_mapping::journal::Rules;
 use callbridge_model::environment::Environment;
 use callbridge_model::secret_source as secrets;
 use callbridge_model::secret_source::SecretPlace;
-use callbridge_source::StreamFrom;
+use callbridge_source::StreamReading;
 use callbridge_source::url::{QueueUrl, StreamUrl};
 use jiff::tz::TimeZone;
 use std::net::SocketAddr;
@@ -79,7 +79,7 @@ impl TryFrom<FlagContext<'_>> for Config {
         let standby = flags.crm.standby.as_deref();
         let beside = (crm.as_ref(), flags.crm.forward.is_some(), dry_run);
         let standby = standby::check(standby, &sources, beside, &mut faults);
-        let stream_from = stream_from(flags.sources.stream_from.as_deref(), &zone, &mut faults);
+        let streams = streams(&flags.sources, &zone, &mut faults);
         let log = logging(&flags.log, &mut faults);
         let unread_variables = unread_variables(environment, &mut faults);
         faults.or(Self {
@@ -103,7 +103,7 @@ impl TryFrom<FlagContext<'_>> for Config {
             dead_letters,
             forward,
             standby,
-            stream_from,
+            streams,
             log,
             rebind,
             until_idle,
@@ -241,11 +241,20 @@ fn dead_letters(
     Some(DeadLetters { url, secret })
 }
 
-/// `--stream-from`
-fn stream_from(text: Option<&str>, zone: &TimeZone, faults: &mut Faults) -> StreamFrom {
-    let read = text.map(|text| values::stream_from(text, zone));
-    let read = read.and_then(|read| faults.take("--stream-from", read));
-    read.unwrap_or(StreamFrom::First)
+/// `--stream-from`, `--stream-skip`
+fn streams(flags: &SourceFlags, zone: &TimeZone, faults: &mut Faults) -> StreamReading {
+    let from = flags.stream_from.as_deref();
+    let from = from.map(|text| values::stream_from(text, zone));
+    let from = from.and_then(|read| faults.take("--stream-from", read));
+    let skip = flags
+        .stream_skip
+        .iter()
+        .map(|text| values::stream_skip(text));
+    let skip = skip.filter_map(|read| faults.take("--stream-skip", read));
+    StreamReading {
+        skip: skip.collect(),
+        from: from.unwrap_or_default(),
+    }
 }
 
 /// `--forward`

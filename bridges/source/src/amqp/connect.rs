@@ -1,5 +1,7 @@
 //! Opens a broker's line. lapin sees no URL of ours: only what it needs, taken apart.
 
+use super::bodies::{Bodies, BodyLimits};
+use super::limited::LimitedLine;
 use super::{transport, words};
 use crate::connect::Target;
 use crate::error::Error;
@@ -10,6 +12,12 @@ use lapin::{Connection, ConnectionProperties};
 use secrecy::ExposeSecret;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// On lines that calls are not read from: last words, ticks, what is returned.
+const SHORT: BodyLimits = BodyLimits {
+    one: 64 << 10,
+    all: u64::MAX,
+};
 
 /// A broker and what it takes to be let in.
 #[derive(Clone, Debug)]
@@ -78,6 +86,15 @@ impl Login {
     /// The same, beginning with another of the broker's nodes each `turn`: one that was cut from
     /// the others lets us in and then answers nothing, so the first is not always the best.
     pub(super) async fn open_node_from(&self, turn: usize) -> Result<(Connection, Target), Error> {
+        self.open_limited(turn, &Bodies::new(SHORT)).await
+    }
+
+    /// The same, with as much of messages as may be held on this line.
+    pub(super) async fn open_limited(
+        &self,
+        turn: usize,
+        bodies: &Bodies,
+    ) -> Result<(Connection, Target), Error> {
         let all: Vec<&TcpEndpoint> = [&self.broker.endpoint]
             .into_iter()
             .chain(&self.broker.others)
@@ -86,27 +103,34 @@ impl Login {
         let mut nodes = after.iter().chain(before);
         let first = nodes.next().copied().unwrap_or(&self.broker.endpoint);
         let target = self.target(first);
-        let mut opened = self.open_at(&target).await.map(|line| (line, target));
+        let mut opened = self
+            .open_at(&target, bodies)
+            .await
+            .map(|line| (line, target));
         for endpoint in nodes {
             if let Err(error) = &opened {
                 tracing::debug!(%error, "the next node of the broker is tried");
                 let target = self.target(endpoint);
-                opened = self.open_at(&target).await.map(|line| (line, target));
+                opened = self
+                    .open_at(&target, bodies)
+                    .await
+                    .map(|line| (line, target));
             }
         }
         opened
     }
 
-    async fn open_at(&self, target: &Target) -> Result<Connection, Error> {
-        match tokio::time::timeout(self.within, self.connect(target)).await {
+    async fn open_at(&self, target: &Target, bodies: &Bodies) -> Result<Connection, Error> {
+        match tokio::time::timeout(self.within, self.connect(target, bodies)).await {
             Ok(opened) => opened,
             Err(_) => Err(target.timed_out()),
         }
     }
 
-    async fn connect(&self, target: &Target) -> Result<Connection, Error> {
+    async fn connect(&self, target: &Target, bodies: &Bodies) -> Result<Connection, Error> {
         let uri = self.uri(&target.endpoint)?;
-        let connect = transport::connector(target.open().await?);
+        let line = LimitedLine::new(target.open().await?, bodies.clone());
+        let connect = transport::connector(Box::new(line));
         let name = format!("callbridge {}", env!("CARGO_PKG_VERSION"));
         let properties = ConnectionProperties::default().with_connection_name(name.into());
         let opened = Connection::connector(uri, transport::runtime(), connect, properties).await;

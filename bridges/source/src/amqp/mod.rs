@@ -2,7 +2,10 @@
 //!
 //! What is not acknowledged when the line ends, for whatever reason, the broker gives again.
 
+mod attached;
+mod bodies;
 mod connect;
+mod limited;
 pub mod publish;
 mod stream;
 mod tags;
@@ -13,12 +16,14 @@ pub use connect::Login;
 pub use stream::{declare_stream, place as stream_place, publisher as stream_publisher};
 pub use words::{declare_command, declare_stream_command};
 
-use crate::VerdictReader;
 use crate::connect::Target;
 use crate::error::Error;
 use crate::source::{Access, Context, Stop, StreamFrom};
 use crate::url::QueueSource;
+use crate::{Item, Publisher, VerdictReader};
 use crate::{Position, StreamPosition};
+use attached::{Attached, Message, PROOF_WITHIN, PROOF_WITHIN_MOST};
+use bodies::{Bodies, BodyLimits};
 use callbridge_formats::MESSAGE_BYTES_MAX;
 use futures_util::StreamExt;
 use lapin::message::Delivery;
@@ -30,14 +35,22 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{Channel, Connection};
 use std::time::Duration;
 use tags::{BrokerReply, Tags};
+use tokio::time::Instant;
 
 const CONSUMER: &str = "callbridge";
+/// Of messages that were not taken yet: lapin holds them whole.
+const HELD_BYTES_MAX: u64 = 16 << 20;
+/// As much is kept of a message that is longer than may be.
+const KEPT_BYTES: usize = 64 << 10;
 
 /// The consumer of one queue.
 pub(crate) struct Consumer {
     source: QueueSource,
     /// Of a stream: the last message that was given to the ring.
     place: Option<StreamPosition>,
+    /// The stream is another one than was read: it begins with its first message, wherever else
+    /// the reading of a stream begins.
+    is_replaced: bool,
     verdicts: VerdictReader,
     /// Lines that were lost or not had: the next one begins with the next node.
     turn: usize,
@@ -52,6 +65,7 @@ impl Consumer {
         Self {
             place: start.filter(|place| source.is_stream && place.stream == source.queue),
             source,
+            is_replaced: false,
             verdicts,
             turn: 0,
         }
@@ -70,33 +84,36 @@ impl Consumer {
             () = stop.told() => return None,
         }
         let login = login(&self.source, &context.access);
-        let arguments = match self.source.is_stream {
-            true => stream::from(self.place.as_ref(), context.access.settings.stream_from),
-            false => FieldTable::default(),
-        };
-        let prefetch = context.access.settings.prefetch;
+        let settings = &context.access.settings;
+        let bodies = Bodies::new(BodyLimits {
+            one: MESSAGE_BYTES_MAX as u64,
+            all: HELD_BYTES_MAX,
+        });
+        let (line, prefetch) = (login.open_limited(self.turn, &bodies), settings.prefetch);
         let opened = tokio::select! {
-            opened = open((&login, self.turn), &self.source, prefetch, arguments) => opened,
+            opened = open(line, &login, &self.source, prefetch) => opened,
             () = stop.told() => return None,
         };
         let OpenQueue {
             connection,
             target,
             channel,
-            consumer,
         } = match opened {
             Ok(opened) => opened,
             Err(error) => return Some(error),
         };
         let mut session = Session {
             source: &self.source,
+            attached: Attached::at(&self.source.queue, None, &[]),
             place: &mut self.place,
+            is_replaced: &mut self.is_replaced,
             verdicts: &self.verdicts,
             target,
             channel,
+            bodies,
             tags: Tags::default(),
         };
-        let ended = session.run(context, consumer, stop).await;
+        let ended = session.run(context, stop).await;
         // An orderly end lets the broker give the rest to the next consumer at once. On a line
         // that is lost already there is nothing to be orderly about.
         leave(&connection, "done", context.access.settings.connect_within).await;
@@ -154,50 +171,86 @@ async fn may_read(channel: &Channel, target: &Target, source: &QueueSource) -> R
     }
 }
 
-/// A line on which a queue is consumed.
+/// A line on which a queue was found, to be consumed.
 struct OpenQueue {
     connection: Connection,
     target: Target,
     channel: Channel,
-    consumer: lapin::Consumer,
 }
 
 struct Session<'a> {
     source: &'a QueueSource,
+    /// Whether the stream is the one that was read.
+    attached: Attached,
     place: &'a mut Option<StreamPosition>,
+    is_replaced: &'a mut bool,
     verdicts: &'a VerdictReader,
     target: Target,
     channel: Channel,
+    bodies: Bodies,
     tags: Tags,
 }
 
+/// What became of a message.
+enum Took {
+    Message,
+    /// The stream shows that it is not the one that was read.
+    Replaced(String),
+}
+
+/// Until when a stream has to show that it is the one that was read.
+struct ProofDue {
+    at: Instant,
+    latest: Instant,
+}
+
+impl ProofDue {
+    fn from_now() -> Self {
+        let now = Instant::now();
+        Self {
+            at: now + PROOF_WITHIN,
+            latest: now + PROOF_WITHIN_MOST,
+        }
+    }
+
+    /// Something came, though not what is awaited.
+    fn goes_on(&mut self) {
+        self.at = (Instant::now() + PROOF_WITHIN).min(self.latest);
+    }
+}
+
 impl Session<'_> {
-    async fn run(
-        &mut self,
-        context: &mut Context,
-        mut consumer: lapin::Consumer,
-        stop: Stop,
-    ) -> Result<(), Error> {
+    async fn run(&mut self, context: &mut Context, stop: Stop) -> Result<(), Error> {
+        let mut consumer = self.consume(context).await?;
         context.line.up(false).await?;
-        let mut quiet = tokio::time::Instant::now() + stream::QUIET_MAX;
+        let mut quiet = Instant::now() + stream::QUIET_MAX;
+        let mut proof = ProofDue::from_now();
         loop {
+            let mut replaced = None;
             tokio::select! {
                 delivery = consumer.next() => {
-                    quiet = tokio::time::Instant::now() + stream::QUIET_MAX;
+                    quiet = Instant::now() + stream::QUIET_MAX;
+                    proof.goes_on();
                     let delivery = self.delivered(delivery)?;
-                    let given = tokio::select! {
-                        given = self.give(context, delivery) => given,
+                    let took = tokio::select! {
+                        took = self.take(context, delivery) => took?,
                         () = stop.told() => continue,
                     };
-                    given?;
+                    if let Took::Replaced(why) = took {
+                        replaced = Some(why);
+                    }
                 }
                 judged = self.verdicts.next() => {
                     let answers = self.tags.judged(&judged);
                     self.answer(&answers).await?;
                 }
+                () = tokio::time::sleep_until(proof.at), if self.attached.is_unproved() => {
+                    replaced = Some(self.attached.overdue());
+                }
                 () = tokio::time::sleep_until(quiet), if self.source.is_stream => {
-                    consumer = self.consume_again(context.access.settings.stream_from).await?;
-                    quiet = tokio::time::Instant::now() + stream::QUIET_MAX;
+                    consumer = self.consume_again(context).await?;
+                    quiet = Instant::now() + stream::QUIET_MAX;
+                    proof = ProofDue::from_now();
                 }
                 () = self.verdicts.paused(true) => return Err(Error::Paused),
                 () = stop.told() => {
@@ -205,24 +258,51 @@ impl Session<'_> {
                     return Ok(());
                 }
             }
+            if let Some(why) = replaced {
+                context.line.tell(Item::Replaced { why }).await?;
+                (*self.place, *self.is_replaced) = (None, true);
+                consumer = self.consume_again(context).await?;
+                quiet = Instant::now() + stream::QUIET_MAX;
+            }
         }
     }
 
-    /// Consumes a stream again, from behind the last message that was taken. A consumer on a node
+    /// Begins to consume: a stream at the message that was taken last, which shows whether it is
+    /// the stream that was read.
+    async fn consume(&mut self, context: &Context) -> Result<lapin::Consumer, Error> {
+        let settings = &context.access.settings;
+        let (name, place) = (&self.source.queue, self.place.as_ref());
+        self.attached = Attached::at(name, place, &settings.streams.skip);
+        let arguments = match (self.source.is_stream, *self.is_replaced) {
+            (false, _) => FieldTable::default(),
+            (true, true) => stream::from(self.attached.first(), StreamFrom::First),
+            (true, false) => stream::from(self.attached.first(), settings.streams.from),
+        };
+        let options = BasicConsumeOptions {
+            exclusive: !self.source.is_stream,
+            ..BasicConsumeOptions::default()
+        };
+        let queue = ShortString::from(name.clone());
+        let consumed = self
+            .channel
+            .basic_consume(queue, CONSUMER.into(), options, arguments);
+        match tokio::time::timeout(self.target.within, consumed).await {
+            Ok(Ok(consumer)) => Ok(consumer),
+            Ok(Err(error)) => Err(words::consuming(&self.target, self.source, &error)),
+            Err(_) => Err(self.target.timed_out()),
+        }
+    }
+
+    /// Consumes a stream again, from the last message that was taken. A consumer on a node
     /// that was cut from the others may get nothing any more, for ever and without a word, when
     /// all is well again (RabbitMQ 3.10): a quiet stream and a deaf consumer look the same.
-    async fn consume_again(&self, from: StreamFrom) -> Result<lapin::Consumer, Error> {
+    async fn consume_again(&mut self, context: &Context) -> Result<lapin::Consumer, Error> {
         let cancelled = self
             .channel
             .basic_cancel(CONSUMER.into(), BasicCancelOptions::default());
         self.soon(cancelled).await?;
-        let arguments = stream::from(self.place.as_ref(), from);
-        let queue = ShortString::from(self.source.queue.clone());
-        let options = BasicConsumeOptions::default();
-        let consumed = self
-            .channel
-            .basic_consume(queue, CONSUMER.into(), options, arguments);
-        self.soon(consumed).await
+        self.bodies.cleared();
+        self.consume(context).await
     }
 
     fn lost(&self, error: &lapin::Error) -> Error {
@@ -243,35 +323,66 @@ impl Session<'_> {
         }
     }
 
-    /// Gives one message to the ring. While there is no room, verdicts are still answered: the
-    /// intake may be waiting for nothing else.
-    async fn give(&mut self, context: &mut Context, delivery: Delivery) -> Result<(), Error> {
-        let mut bytes = bytes::Bytes::from(delivery.data);
-        if bytes.len() > MESSAGE_BYTES_MAX {
-            bytes.truncate(MESSAGE_BYTES_MAX);
+    /// Takes one message. What a stream gives once more, or what is to be skipped, is
+    /// acknowledged alone.
+    async fn take(&mut self, context: &mut Context, mut delivery: Delivery) -> Result<Took, Error> {
+        let cut_from = self.bodies.taken(delivery.data.len());
+        if delivery.data.len() > MESSAGE_BYTES_MAX {
+            delivery.data.truncate(KEPT_BYTES);
             context.line.counts.too_long();
         }
-        let place = match self.source.is_stream {
-            true => Some(
-                stream::place(&self.source.queue, &delivery.properties).ok_or_else(|| {
-                    let words = "a message of the stream says no offset: is it a stream?";
-                    self.target.not_that(words.to_owned())
-                })?,
-            ),
-            false => None,
-        };
-        // An offset in the middle of a chunk: what stands before it is given once more.
-        if let (Some(new), Some(last)) = (&place, self.place.as_ref())
-            && new.offset <= last.offset
-        {
-            let options = BasicAckOptions::default();
-            return self
-                .soon(self.channel.basic_ack(delivery.delivery_tag, options))
-                .await;
+        if !self.source.is_stream {
+            self.give(context, delivery, None, cut_from).await?;
+            return Ok(Took::Message);
         }
+        let (queue, properties) = (&self.source.queue, &delivery.properties);
+        let place = stream::place(queue, properties, &delivery.data).ok_or_else(|| {
+            let words = "a message of the stream says no offset: is it a stream?";
+            self.target.not_that(words.to_owned())
+        })?;
+        let last = self.place.as_ref().map(|last| last.offset);
+        let skips = &context.access.settings.streams.skip;
+        match self.attached.came(&place, last) {
+            Message::Replaced(why) => return Ok(Took::Replaced(why)),
+            Message::New if skips.iter().any(|it| it.is_of(queue, place.offset)) => {
+                let source = self.source.queue.as_str();
+                tracing::warn!(
+                    source,
+                    offset = place.offset,
+                    "--stream-skip: it is not read"
+                );
+            }
+            Message::New => {
+                self.give(context, delivery, Some(place), cut_from).await?;
+                return Ok(Took::Message);
+            }
+            Message::Known => {}
+        }
+        let options = BasicAckOptions::default();
+        self.soon(self.channel.basic_ack(delivery.delivery_tag, options))
+            .await?;
+        Ok(Took::Message)
+    }
+
+    /// Gives one message to the ring. While there is no room, verdicts are still answered: the
+    /// intake may be waiting for nothing else.
+    async fn give(
+        &mut self,
+        context: &mut Context,
+        delivery: Delivery,
+        place: Option<StreamPosition>,
+        cut_from: Option<u64>,
+    ) -> Result<(), Error> {
+        let bytes = bytes::Bytes::from(delivery.data);
         let told = self.source.format.tells_whole_calls();
         let (properties, login) = (&delivery.properties, &self.source.broker.user);
-        let publisher = told.then(|| Box::new(stream::publisher(properties, login)));
+        let publisher = told.then(|| {
+            let publisher = stream::publisher(properties, login);
+            Box::new(Publisher {
+                cut_from,
+                ..publisher
+            })
+        });
         let position = place.clone().map(Position::Stream);
         let mut giving = std::pin::pin!(context.line.give_message(bytes, position, publisher));
         loop {
@@ -345,14 +456,14 @@ impl Session<'_> {
     }
 }
 
-/// Logs in, finds or makes the queue, and begins to consume it.
+/// Logs in, and finds or makes the queue.
 async fn open(
-    (login, turn): (&Login, usize),
+    line: impl Future<Output = Result<(Connection, Target), Error>>,
+    login: &Login,
     source: &QueueSource,
     prefetch: u16,
-    arguments: FieldTable,
 ) -> Result<OpenQueue, Error> {
-    let (connection, target) = login.open_node_from(turn).await?;
+    let (connection, target) = line.await?;
     let lost = |error: lapin::Error| words::lost(&target, &source.broker, &error);
     let opening = async {
         let (channel, consumers) = queue(&connection, &target, source).await?;
@@ -362,27 +473,17 @@ async fn open(
         }
         let qos = channel.basic_qos(prefetch, BasicQosOptions::default());
         qos.await.map_err(lost)?;
-        let options = BasicConsumeOptions {
-            exclusive: !source.is_stream,
-            ..BasicConsumeOptions::default()
-        };
-        let queue = ShortString::from(source.queue.clone());
-        let consumer = channel.basic_consume(queue, CONSUMER.into(), options, arguments);
-        match consumer.await {
-            Ok(consumer) => Ok((channel, consumer)),
-            Err(error) => Err(words::consuming(&target, source, &error)),
-        }
+        Ok(channel)
     };
     let opened = match tokio::time::timeout(login.within, opening).await {
         Ok(opened) => opened,
         Err(_) => Err(target.timed_out()),
     };
     match opened {
-        Ok((channel, consumer)) => Ok(OpenQueue {
+        Ok(channel) => Ok(OpenQueue {
             connection,
             target,
             channel,
-            consumer,
         }),
         Err(error) => {
             leave(&connection, "refused", login.within).await;

@@ -1,7 +1,8 @@
 //! What is a stream's alone: where it is read from, which message it was, who published it.
 
+use crate::item::hash;
 use crate::source::StreamFrom;
-use crate::{Publisher, StreamPosition};
+use crate::{MessageMark, Publisher, StreamPosition};
 use lapin::BasicProperties;
 use lapin::Channel;
 use lapin::options::QueueDeclareOptions;
@@ -18,12 +19,12 @@ pub(super) const QUIET_MAX: Duration = Duration::from_secs(30);
 /// How long a stream that we make keeps what is in it: long enough for a state to be made anew.
 const KEPT: &str = "30D";
 
-/// The arguments of a consumer that goes on after this message.
-pub(super) fn from(place: Option<&StreamPosition>, otherwise: StreamFrom) -> FieldTable {
+/// The arguments of a consumer that begins with this message, or where a stream is begun.
+pub(super) fn from(first: Option<u64>, otherwise: StreamFrom) -> FieldTable {
     let text = |text: String| AMQPValue::LongString(text.into());
-    let next = place.and_then(|place| i64::try_from(place.offset.saturating_add(1)).ok());
-    let offset = match (next, otherwise) {
-        (Some(next), _) => AMQPValue::LongLongInt(next),
+    let first = first.and_then(|first| i64::try_from(first).ok());
+    let offset = match (first, otherwise) {
+        (Some(first), _) => AMQPValue::LongLongInt(first),
         (None, StreamFrom::First) => text("first".to_owned()),
         (None, StreamFrom::Ago(time)) => text(format!("{}s", time.as_secs().max(1))),
         (None, StreamFrom::At(at)) => {
@@ -36,8 +37,8 @@ pub(super) fn from(place: Option<&StreamPosition>, otherwise: StreamFrom) -> Fie
     arguments
 }
 
-/// Which message of the stream it is; `None` where it does not say.
-pub fn place(stream: &str, properties: &BasicProperties) -> Option<StreamPosition> {
+/// Which message of the stream it is, with the hash of its body; `None` where it does not say.
+pub fn place(stream: &str, properties: &BasicProperties, body: &[u8]) -> Option<StreamPosition> {
     let headers = properties.headers().as_ref()?;
     let offset = match headers.inner().get(OFFSET)? {
         AMQPValue::LongLongInt(offset) => u64::try_from(*offset).ok()?,
@@ -46,17 +47,25 @@ pub fn place(stream: &str, properties: &BasicProperties) -> Option<StreamPositio
     Some(StreamPosition {
         stream: SmolStr::from(stream),
         offset,
+        message: Some(MessageMark {
+            id: text(properties.message_id()),
+            hash: hash(body),
+        }),
     })
+}
+
+fn text(text: &Option<ShortString>) -> Option<SmolStr> {
+    text.as_ref().map(|it| SmolStr::from(it.as_str()))
 }
 
 /// What the publisher wrote around it; `login` is the user that we are.
 pub fn publisher(properties: &BasicProperties, login: &str) -> Publisher {
-    let text = |text: &Option<ShortString>| text.as_ref().map(|it| SmolStr::from(it.as_str()));
     let user = text(properties.user_id());
     Publisher {
         is_own: user.as_deref() == Some(login),
         user,
         content_type: text(properties.content_type()),
+        cut_from: None,
     }
 }
 
@@ -89,20 +98,16 @@ mod tests {
     use super::*;
     use callbridge_call::EventTime;
 
-    fn offset(place: Option<u64>, otherwise: StreamFrom) -> AMQPValue {
-        let place = place.map(|offset| StreamPosition {
-            stream: "calls".into(),
-            offset,
-        });
-        from(place.as_ref(), otherwise).inner()[OFFSET].clone()
+    fn offset(first: Option<u64>, otherwise: StreamFrom) -> AMQPValue {
+        from(first, otherwise).inner()[OFFSET].clone()
     }
 
     #[test]
-    fn reading_goes_on_after_the_message_that_was_taken_last() {
+    fn reading_begins_with_a_message_or_where_it_is_said() {
         let text = |text: &str| AMQPValue::LongString(text.into());
         assert_eq!(
             offset(Some(41), StreamFrom::First),
-            AMQPValue::LongLongInt(42)
+            AMQPValue::LongLongInt(41)
         );
         assert_eq!(offset(None, StreamFrom::First), text("first"));
         let days = StreamFrom::Ago(Duration::from_secs(30 * 86_400));
@@ -115,8 +120,14 @@ mod tests {
     fn a_message_says_which_one_it_is() {
         let mut headers = FieldTable::default();
         headers.insert(OFFSET.into(), AMQPValue::LongLongInt(7));
-        let properties = BasicProperties::default().with_headers(headers);
-        assert_eq!(place("calls", &properties).map(|it| it.offset), Some(7));
-        assert_eq!(place("calls", &BasicProperties::default()), None);
+        let properties = BasicProperties::default()
+            .with_headers(headers)
+            .with_message_id("a".into());
+        let place = |properties: &BasicProperties| place("calls", properties, b"body");
+        let seventh = place(&properties).expect("an offset");
+        let mark = seventh.message.expect("a mark");
+        assert_eq!((seventh.offset, mark.id.as_deref()), (7, Some("a")));
+        assert_eq!(mark.hash, hash(b"body"));
+        assert_eq!(place(&BasicProperties::default()), None);
     }
 }

@@ -4,6 +4,7 @@
 use super::cut::{Cut, Cutter, last_end};
 use super::opening;
 use crate::FilePosition;
+use crate::item::hash;
 use crate::url::Format;
 use smol_str::SmolStr;
 use std::fs::{File, Metadata};
@@ -14,13 +15,6 @@ use std::path::Path;
 /// How many first bytes a file is known by.
 const HEAD_BYTES_MAX: usize = 1_024;
 const CHUNK_BYTES: usize = 128 << 10;
-
-/// FNV-1a, 64 bit. It is stored, so it must be the same in every version.
-fn hash(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
-}
 
 /// The hash of a head that does not grow any more.
 fn whole(head: &[u8]) -> Option<u64> {

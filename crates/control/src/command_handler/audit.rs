@@ -155,6 +155,7 @@ async fn send_again(
         row,
         step: Step::SendAgain {
             why: format!("{why}; sent again"),
+            told: None,
         },
         at,
     };

@@ -6,6 +6,7 @@
 use super::{FindingKind, SourceStatus, Status, Todo};
 use crate::Reason;
 use crate::status::other_reader::{Effect, OtherReader};
+use std::collections::BTreeSet;
 
 /// A gap is pointed at for this long after its end; `status` lists it for longer.
 const GAP_SECONDS: i64 = 24 * 3600;
@@ -36,6 +37,7 @@ const FINDERS: &[Finder] = &[
     token,
     troubles,
     gaps,
+    replaced,
     letters,
     super::people::lists,
     super::people::employees,
@@ -239,7 +241,7 @@ fn troubles(status: &Status, found: &mut Vec<Todo>) {
 fn gaps(status: &Status, found: &mut Vec<Todo>) {
     let open = status.gaps.iter().filter(|gap| {
         let long = gap.to - gap.from >= GAP_SECONDS_MIN;
-        !gap.filled && long && status.at - gap.to <= GAP_SECONDS
+        !gap.filled && gap.why.is_none() && long && status.at - gap.to <= GAP_SECONDS
     });
     let (mut count, mut seconds, mut last) = (0, 0, None);
     for gap in open {
@@ -258,6 +260,28 @@ fn gaps(status: &Status, found: &mut Vec<Todo>) {
     // The calls around it say whether any was lost.
     let command = status.command("calls --today");
     found.push(todo(FindingKind::Gap, what, command));
+}
+
+/// A stream that is not the one that was read. However short the span is in which messages may be
+/// missing: those that the stream has lost were told to nobody else.
+fn replaced(status: &Status, found: &mut Vec<Todo>) {
+    let mut named = BTreeSet::new();
+    for gap in status.gaps.iter().rev() {
+        let recent = status.at - gap.to <= GAP_SECONDS;
+        let Some(why) = gap.why.as_deref().filter(|_| recent) else {
+            continue;
+        };
+        if !named.insert(&gap.source) {
+            continue;
+        }
+        let what = format!(
+            "{}: {why}; what was forwarded in the {} before it may be lost with the stream",
+            status.name_of(&gap.source),
+            super::seconds_in_words((gap.to - gap.from).unsigned_abs()),
+        );
+        let command = status.command("calls --today");
+        found.push(todo(FindingKind::StreamReplaced, what, command));
+    }
 }
 
 fn letters(status: &Status, found: &mut Vec<Todo>) {

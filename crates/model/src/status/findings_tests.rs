@@ -76,6 +76,7 @@ fn gap(seconds: i64, ago: i64, filled: bool) -> Status {
             from: NOW - ago - seconds,
             to: NOW - ago,
             filled,
+            why: None,
         });
     })
 }

@@ -314,6 +314,9 @@ pub struct SourceStatus {
     pub unreadable: u64,
     /// Times at which events may have been missed.
     pub gaps: u64,
+    /// How often a stream was found to be another one than was read, or to lack a part.
+    #[serde(default)]
+    pub replaced: u64,
     /// The last of them; not there before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_gap: Option<Gap>,
@@ -363,6 +366,9 @@ pub struct SourceGap {
     pub to: i64,
     /// A catch-up file has told what happened in it.
     pub filled: bool,
+    /// What shows it, where a stream is not the one that was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 /// Channels that no trunk takes in, and that carried outside numbers.

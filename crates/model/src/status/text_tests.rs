@@ -117,6 +117,7 @@ fn daemon() -> Status {
             from: 1_795_100_000,
             to: 1_795_100_200,
             filled: true,
+            why: None,
         }],
         ..Status::default()
     }

@@ -68,6 +68,8 @@ pub enum FindingKind {
     CrmTrouble,
     /// Calls that were dialled or taken while nobody listened are told by nothing.
     Gap,
+    /// A stream is not the one that was read, or has lost a part before it was read.
+    StreamReplaced,
     /// Dead letters.
     DeadLetters,
     /// Calls that wait for a lead.
@@ -92,7 +94,7 @@ pub enum FindingKind {
 
 impl FindingKind {
     /// Every kind, worst first.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::NoDaemon,
         Self::Paused,
         Self::NoSource,
@@ -111,6 +113,7 @@ impl FindingKind {
         Self::TokenEnds,
         Self::CrmTrouble,
         Self::Gap,
+        Self::StreamReplaced,
         Self::DeadLetters,
         Self::NoLead,
         Self::NoEmployee,
@@ -144,6 +147,7 @@ impl FindingKind {
             Self::TokenEnds => "token_ends",
             Self::CrmTrouble => "crm_trouble",
             Self::Gap => "gap",
+            Self::StreamReplaced => "stream_replaced",
             Self::DeadLetters => "dead_letters",
             Self::NoLead => "no_lead",
             Self::NoEmployee => "no_employee",
@@ -176,6 +180,7 @@ impl FindingKind {
             | Self::TokenEnds
             | Self::CrmTrouble
             | Self::Gap
+            | Self::StreamReplaced
             | Self::DeadLetters
             | Self::NoLead
             | Self::NoEmployee

@@ -29,6 +29,7 @@ pub(super) fn sources(all: &mut Registry, seen: &Observed) {
         Gauges::<SourceLabels>::default(),
     );
     let told = Gauges::<SourceLabels>::default();
+    let replaced = Counters::<SourceLabels>::default();
     let (events, gaps) = (
         Counters::<Events>::default(),
         Counters::<SourceLabels>::default(),
@@ -45,6 +46,7 @@ pub(super) fn sources(all: &mut Registry, seen: &Observed) {
             last.get_or_create(&label).set(at);
         }
         gaps.get_or_create(&label).inc_by(source.gaps);
+        replaced.get_or_create(&label).inc_by(source.replaced);
         for (result, count) in [
             ("read", source.read),
             ("skipped", source.skipped),
@@ -76,6 +78,9 @@ pub(super) fn sources(all: &mut Registry, seen: &Observed) {
     }
     let help = "End of the newest gap of a source, kept over restarts";
     all.register("last_gap_timestamp_seconds", help, newest);
+    let help =
+        "Times at which a stream was found to be another one than was read, or to lack a part";
+    all.register("stream_replaced", help, replaced);
     all.register(
         "gaps",
         "Times at which events of a source may have been missed",

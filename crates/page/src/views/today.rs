@@ -124,6 +124,7 @@ fn waiting(shell: &PageShell, todo: &Todo) -> Waiting {
         | FindingKind::NotHeard
         | FindingKind::NoTrunk
         | FindingKind::Gap
+        | FindingKind::StreamReplaced
         | FindingKind::SilentTrunk
         | FindingKind::SilentEmployees
         | FindingKind::Employees => Some("/pbx"),
@@ -172,8 +173,15 @@ fn since(status: &Status, kind: FindingKind) -> Option<i64> {
         }
         FindingKind::CrmTrouble => status.troubles.iter().map(|it| it.since).min(),
         FindingKind::Gap => {
-            let open = status.gaps.iter().filter(|gap| !gap.filled);
+            let open = status
+                .gaps
+                .iter()
+                .filter(|gap| !gap.filled && gap.why.is_none());
             open.map(|gap| gap.from).max()
+        }
+        FindingKind::StreamReplaced => {
+            let replaced = status.gaps.iter().filter(|gap| gap.why.is_some());
+            replaced.map(|gap| gap.to).max()
         }
         FindingKind::Employees => {
             let unknown = status.employees.iter().flat_map(|it| &it.unknown);

@@ -117,6 +117,7 @@ fn status(name: &str, now: i64) -> Status {
             from: now - 7200,
             to: now - 6900,
             filled: true,
+            why: None,
         }],
         unmatched: vec![Unmatched {
             prefix: name.to_owned(),

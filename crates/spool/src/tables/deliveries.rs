@@ -31,6 +31,8 @@ struct DeliveredCall {
     sent: bool,
     /// It was on its way before with other values, perhaps.
     changed: bool,
+    /// It was taken in again, for the journal had lost it.
+    again: bool,
 }
 
 /// As it is stored; `None` where that cannot be read.
@@ -83,7 +85,8 @@ fn completed(
         return Ok(Delivered::NotOurs);
     };
     let row = found.row;
-    let Some(step) = found.step else {
+    // An event may tell of the time before the journal lost the call: its request and pages say more.
+    let Some(step) = found.step.filter(|_| !found.again) else {
         return Ok(Delivered::Settled(row));
     };
     let done = step::step(store, row, &step, at)?;
@@ -116,14 +119,15 @@ fn found(db: &Db, uuid: CallUuid) -> Result<Option<DeliveredCall>, Error> {
         let texts: (String, Option<String>, Option<String>, String) =
             (row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
         let numbers: (Option<i64>, Option<i64>) = (row.get(5)?, row.get(6)?);
-        let past: (bool, bool) = (row.get(7)?, row.get(8)?);
+        let past: (bool, bool, u32) = (row.get(7)?, row.get(8)?, row.get(9)?);
         Ok((RowId(row.get(0)?), texts, numbers, past))
     };
-    let Some((row, (word, reason, fate, message), (accepted, lead), (sent, changed))) = db
-        .query_first(
+    let Some((row, (word, reason, fate, message), (accepted, lead), (sent, changed, generation))) =
+        db.query_first(
             "SELECT id, state, reason, fate, message, submitted_at,
                 json_extract(record, '$.leadId'), first_sent IS NOT NULL,
-                deaths > (state = 'dead') OR been IS NOT NULL FROM calls WHERE uuid = ?1",
+                deaths > (state = 'dead') OR been IS NOT NULL, generation
+                FROM calls WHERE uuid = ?1",
             [uuid.0.into_bytes()],
             columns,
         )?
@@ -141,6 +145,7 @@ fn found(db: &Db, uuid: CallUuid) -> Result<Option<DeliveredCall>, Error> {
         lead: lead.and_then(LeadId::new),
         sent,
         changed,
+        again: generation > 0,
     }))
 }
 

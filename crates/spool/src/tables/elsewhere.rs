@@ -14,9 +14,11 @@ use super::deliveries;
 use super::meta;
 use super::step;
 use super::work_queue::count;
-use crate::elsewhere::{Elsewhere, OutcomeRow, RemadeCalls, Segment, Settlement, Witness};
+use crate::elsewhere::{
+    Elsewhere, OutcomeRow, RemadeCalls, Segment, Settlement, ToldOutcome, Witness,
+};
 use crate::op::{Done, RowId};
-use crate::state::{State, Step};
+use crate::state::{IfAbsent, State, Step};
 use crate::{Db, Due, Error, Store};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::CallUuid;
@@ -28,6 +30,9 @@ const HELD: i64 = -1;
 /// Outcomes that are kept at most while the stream does not take them: the oldest are forgotten,
 /// for a state made anew finds those calls in the journal.
 const OUTCOMES_MAX: i64 = 100_000;
+
+/// The attempt of a call that another machine has taken in again.
+const TAKEN_IN_AGAIN: &str = "taken in again at another sender: the CRM's journal had lost it";
 
 /// Counters: remade calls, those that pages showed, and calls that the stream settled.
 const TAKEN: &str = "remade_calls";
@@ -148,6 +153,9 @@ fn settle(store: &mut Store, told: &Settlement) -> Result<Done, Error> {
     for uuid in &told.discarded {
         settled += settle_one(store, *uuid, &Step::GivenUp, told)?;
     }
+    for (uuid, generation) in &told.again {
+        taken_in_again(store, *uuid, *generation, told)?;
+    }
     let counter = match told.witness {
         Witness::Journal => FOUND,
         Witness::Stream => TOLD,
@@ -164,27 +172,85 @@ fn settle_one(
     told: &Settlement,
 ) -> Result<u64, Error> {
     let found = store.query_first(
-        "SELECT id, state, first_sent IS NULL FROM calls WHERE uuid = ?1",
+        "SELECT id, state, first_sent IS NULL, generation, ifnull(fate, '')
+         FROM calls WHERE uuid = ?1",
         [uuid.0.into_bytes()],
-        |row| Ok((RowId(row.get(0)?), row.get::<_, String>(1)?, row.get(2)?)),
+        |row| {
+            let (word, fate): (String, String) = (row.get(1)?, row.get(4)?);
+            Ok((RowId(row.get(0)?), word, row.get(2)?, row.get(3)?, fate))
+        },
     )?;
-    let Some((row, word, unsent)) = found else {
+    let Some((row, word, unsent, here, fate)) = found else {
         return Ok(0);
     };
+    let by_stream = told.witness == Witness::Stream;
     let waits = match store.read_state(row, &word)? {
         State::Ready | State::Dead | State::Parked => true,
-        State::Sending
-        | State::Submitted
-        | State::Journaled
-        | State::Discarded
-        | State::Forwarded => false,
+        // Another machine sends now, and asks for what was sent from here. What it knows is the
+        // call as it was first sent, not as a person has changed it.
+        State::Submitted => by_stream && fate != IfAbsent::Changed.word(),
+        State::Sending | State::Journaled | State::Discarded | State::Forwarded => false,
     };
-    // What was sent from here is for its own answer, unless who settled it says so.
-    if !waits || !(unsent || told.witness == Witness::Stream) {
+    // A page shows what is. What the stream tells may be of the time before it was taken in again.
+    let generation = told.generations.get(&uuid).copied().unwrap_or(0);
+    if by_stream && generation < here {
         return Ok(0);
+    }
+    // What was sent from here is for its own answer, unless who settled it says so.
+    if !waits || !(unsent || by_stream) {
+        return Ok(0);
+    }
+    if generation > here {
+        set_generation(store, row, generation)?;
     }
     step::step(store, row, step, told.at)?;
     Ok(1)
+}
+
+/// Another has found that the journal lost a call. What waits here, or is under way, goes on: it is
+/// of that time from now on.
+fn taken_in_again(
+    store: &mut Store,
+    uuid: CallUuid,
+    generation: u32,
+    told: &Settlement,
+) -> Result<(), Error> {
+    let found = store.query_first(
+        "SELECT id, state FROM calls WHERE uuid = ?1 AND generation < ?2",
+        (uuid.0.into_bytes(), generation),
+        |row| Ok((RowId(row.get(0)?), row.get::<_, String>(1)?)),
+    )?;
+    let Some((row, word)) = found else {
+        return Ok(());
+    };
+    if store.read_state(row, &word)? != State::Journaled {
+        return set_generation(store, row, generation);
+    }
+    let again = Step::SendAgain {
+        why: TAKEN_IN_AGAIN.to_owned(),
+        told: Some(generation),
+    };
+    step::step(store, row, &again, told.at)?;
+    // Whoever took it in sends it, and tells: it is looked for before it is sent from here.
+    store.execute(
+        "UPDATE calls SET not_before = ?2 WHERE id = ?1",
+        (row.0, HELD),
+    )?;
+    let round = Looked::read(store)?.coming();
+    store.execute(
+        "INSERT OR IGNORE INTO remade SELECT id, ?2, started FROM calls WHERE id = ?1",
+        (row.0, round),
+    )?;
+    store.tally.count(TAKEN, 1);
+    Ok(())
+}
+
+fn set_generation(db: &Db, row: RowId, generation: u32) -> Result<(), Error> {
+    db.execute(
+        "UPDATE calls SET generation = ?2 WHERE id = ?1",
+        (row.0, generation),
+    )?;
+    Ok(())
 }
 
 /// A call is no letter any more: whatever it waits for now, it is not to be looked for.
@@ -289,13 +355,15 @@ pub(crate) fn queue_outcome(
                 by: Witness::Stream
             }
     );
-    if !store.settings.outcomes || by_stream || !matches!(to, State::Journaled | State::Discarded) {
+    let again = matches!(step, Step::SendAgain { told: None, .. });
+    let tells = again || matches!(to, State::Journaled | State::Discarded);
+    if !store.settings.outcomes || by_stream || !tells {
         return Ok(());
     }
     store.execute(
-        "INSERT INTO outcomes (uuid, journaled)
-         SELECT uuid, ?2 FROM calls WHERE id = ?1 AND uuid IS NOT NULL",
-        (row.0, to == State::Journaled),
+        "INSERT INTO outcomes (uuid, journaled, generation, again)
+         SELECT uuid, ?2, generation, ?3 FROM calls WHERE id = ?1 AND uuid IS NOT NULL",
+        (row.0, to == State::Journaled, again),
     )?;
     Ok(())
 }
@@ -303,13 +371,19 @@ pub(crate) fn queue_outcome(
 /// The oldest outcomes that the stream is to be told, at most `limit`.
 pub fn outcomes(db: &Db, limit: usize) -> Result<Vec<OutcomeRow>, Error> {
     db.query_all(
-        "SELECT id, uuid, journaled FROM outcomes ORDER BY id LIMIT ?1",
+        "SELECT id, uuid, journaled, generation, again FROM outcomes ORDER BY id LIMIT ?1",
         [count(limit)],
         |row| {
+            let told = match (row.get(4)?, row.get(2)?) {
+                (true, _) => ToldOutcome::Again,
+                (false, true) => ToldOutcome::Journaled,
+                (false, false) => ToldOutcome::Discarded,
+            };
             Ok(OutcomeRow {
                 id: row.get(0)?,
                 uuid: CallUuid(uuid::Uuid::from_bytes(row.get(1)?)),
-                journaled: row.get(2)?,
+                told,
+                generation: row.get(3)?,
             })
         },
     )

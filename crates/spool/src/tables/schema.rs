@@ -7,8 +7,21 @@ pub const APPLICATION: i64 = 0x6361_6272;
 
 /// One step a version: the n-th brings schema n to n + 1. Never change one that was released.
 pub const MIGRATIONS: &[&str] = &[
-    V1, V2, FLAT, HOOKS, DIRECTORY, ERRANDS, LISTED, LEFT, SIGNED, PEOPLE, SUMMARIES, FORWARDED,
-    REMADE, WAITING,
+    V1,
+    V2,
+    FLAT,
+    HOOKS,
+    DIRECTORY,
+    ERRANDS,
+    LISTED,
+    LEFT,
+    SIGNED,
+    PEOPLE,
+    SUMMARIES,
+    FORWARDED,
+    REMADE,
+    WAITING,
+    GENERATIONS,
 ];
 
 /// Times are microseconds since the epoch unless said otherwise.
@@ -306,6 +319,17 @@ BEGIN
     UPDATE waiting_deliveries_size
     SET events = events - 1, bytes = bytes - length(OLD.message) WHERE one = 1;
 END;
+";
+
+/// How often a call that was journaled was taken in again: who tells of an earlier time tells
+/// nothing. And turns of the PBXs among the calls that are ready.
+const GENERATIONS: &str = "
+ALTER TABLE calls ADD COLUMN generation INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE outcomes ADD COLUMN generation INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE outcomes ADD COLUMN again INTEGER NOT NULL DEFAULT 0; -- 1: taken in again
+CREATE INDEX calls_turn ON calls(live, json_extract(record, '$.pbx'), id)
+    WHERE state = 'ready' AND not_before = 0;
+DROP INDEX calls_fresh;
 ";
 
 /// What people do, and whom they are to call: leads given to numbers by hand, acts on letters;

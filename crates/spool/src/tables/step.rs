@@ -3,11 +3,13 @@
 use super::elsewhere;
 use super::finish::json;
 use super::look_ups;
+use super::meta::set_meta;
 use super::missed;
 use super::outbox;
 use super::shows;
 use super::strangers;
 use super::unreadable;
+use super::work_queue::HAD_TURN;
 use crate::Db;
 use crate::Store;
 use crate::op::{Done, RowId};
@@ -64,7 +66,8 @@ pub(crate) fn step(
         return unreadable::step_unreadable(store, row, step, at);
     };
     let from = store.read_state(row, &word)?;
-    if from == State::Journaled && hooked && step.is_answer() {
+    let settled = matches!(from, State::Journaled | State::Discarded);
+    if settled && hooked && step.is_answer() {
         return Ok(Done::Stepped(from));
     }
     let to = next(from, step).map_err(|refused| Error::Refused { row, refused })?;
@@ -137,10 +140,13 @@ fn write_step(db: &Db, row: RowId, step: &Step, at: EventTime) -> Result<(), Err
             attempted(db, row, at, by.words())?;
             was_found(db, row)
         }
-        Step::GivenUp => attempted(db, row, at, GIVEN_UP),
-        Step::SendAgain { why } => {
+        Step::GivenUp => {
+            attempted(db, row, at, GIVEN_UP)?;
+            answers_are_late(db, row)
+        }
+        Step::SendAgain { why, told } => {
             attempted(db, row, at, why)?;
-            as_never_sent(db, row)
+            as_never_sent(db, row, *told)
         }
         Step::Accepted { request_id, token } => accepted(db, row, request_id, token, at),
         Step::Returned {
@@ -212,8 +218,18 @@ fn was_hooked(db: &Db, row: RowId) -> Result<(), Error> {
     Ok(())
 }
 
+/// What is under way for a submitted call is answered after its end.
+fn answers_are_late(db: &Db, row: RowId) -> Result<(), Error> {
+    db.execute(
+        "UPDATE calls SET hooked = 1 WHERE id = ?1 AND state = 'submitted'",
+        [row.0],
+    )?;
+    Ok(())
+}
+
 /// Another has sent it, whatever it waited for here.
 fn was_found(db: &Db, row: RowId) -> Result<(), Error> {
+    answers_are_late(db, row)?;
     db.execute(
         "UPDATE calls SET not_before = 0, reason = NULL, message = '', errors = NULL
          WHERE id = ?1",
@@ -223,14 +239,15 @@ fn was_found(db: &Db, row: RowId) -> Result<(), Error> {
 }
 
 /// It goes out with the backlog, as what it was journaled as; what came of its earlier requests no
-/// longer counts.
-fn as_never_sent(db: &Db, row: RowId) -> Result<(), Error> {
+/// longer counts, and who tells of them tells nothing.
+fn as_never_sent(db: &Db, row: RowId, told: Option<u32>) -> Result<(), Error> {
     db.execute(
         "UPDATE calls SET live = 0, not_before = 0, hooked = 0, request_id = NULL, token = NULL,
                 next_poll = NULL, resubmits = 0, failures = 0, fate = NULL, been = NULL,
-                finding = NULL, reason = NULL, message = '', errors = NULL, first_sent = NULL
+                finding = NULL, reason = NULL, message = '', errors = NULL, first_sent = NULL,
+                generation = ifnull(?2, generation + 1)
          WHERE id = ?1",
-        [row.0],
+        (row.0, told),
     )?;
     Ok(())
 }
@@ -282,7 +299,11 @@ fn sent(db: &Db, row: RowId, at: EventTime) -> Result<(), Error> {
         "UPDATE calls SET not_before = 0, first_sent = ifnull(first_sent, ?2) WHERE id = ?1",
         (row.0, at.micros()),
     )?;
-    Ok(())
+    let pbx: Option<String> = db.value(
+        "SELECT json_extract(record, '$.pbx') FROM calls WHERE id = ?1",
+        [row.0],
+    )?;
+    set_meta(db, HAD_TURN, &pbx.unwrap_or_default()).map(drop)
 }
 
 fn failed(db: &Db, row: RowId, failures: u32) -> Result<(), Error> {

@@ -3,6 +3,7 @@
 use super::deliveries;
 use super::elsewhere;
 use super::lead_requests;
+use super::meta;
 use crate::Db;
 use crate::Store;
 use crate::{
@@ -13,6 +14,9 @@ use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::CallUuid;
 use callbridge_model::TokenFingerprint;
 use rusqlite::Params;
+
+/// The setting that names the PBX of which a call was sent last: the next one has the next turn.
+pub(super) const HAD_TURN: &str = "sender.had_turn";
 
 const UNCONFIRMED: &str = "SELECT id, uuid, json_extract(record, '$.linkedid'),
     json_extract(record, '$.trunk'), started, request_id, token, submitted_at,
@@ -68,9 +72,18 @@ pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
     };
     head.remade = elsewhere::remade_calls(store)?;
     if books.ready > 0 {
-        head.live = oldest_ready(store, true, ask)?;
+        let had_turn = meta::meta(store, HAD_TURN)?.unwrap_or_default();
+        let live = next_ready(store, true, &had_turn, ask)?;
+        let backlog = next_ready(store, false, &had_turn, ask)?;
         let released = head.remade.released;
-        head.backlog = oldest_ready(store, false, ask)?.or(released);
+        // One PBX that calls without end lets the backlog of the others pass, too.
+        let passes = |it: &&ReadyCall| it.pbx != had_turn;
+        let other = backlog.as_ref().filter(passes).map(|it| it.due);
+        head.live = live.map(|it| match it.pbx == had_turn {
+            true => other.unwrap_or(it.due),
+            false => it.due,
+        });
+        head.backlog = backlog.map(|it| it.due).or(released);
         head.next_not_before = next_held(store, ask.now)?;
     }
     head.errands = lead_requests::errands(store, ask)?;
@@ -103,34 +116,56 @@ fn unconfirmed(db: &Db, text: &str, values: impl Params) -> Result<Vec<Unconfirm
     db.query_all(text, values, read_unconfirmed)
 }
 
-/// The lower id of the first one never held back and the first one held back long enough.
-fn oldest_ready(db: &Db, live: bool, ask: &QueueQuery) -> Result<Option<Due>, Error> {
+/// A call that may be sent.
+struct ReadyCall {
+    due: Due,
+    pbx: String,
+}
+
+fn ready_call(row: &rusqlite::Row<'_>) -> rusqlite::Result<ReadyCall> {
+    Ok(ReadyCall {
+        due: due(row)?,
+        pbx: row.get(3)?,
+    })
+}
+
+/// Of those that were never held back the first of the PBX whose turn it is; or the first that was
+/// held back long enough, where that has the lower id.
+fn next_ready(
+    db: &Db,
+    live: bool,
+    had_turn: &str,
+    ask: &QueueQuery,
+) -> Result<Option<ReadyCall>, Error> {
+    const PBX: &str = "json_extract(record, '$.pbx')";
     let now = ask.now;
-    let fresh = db.query_first(
-        "SELECT id, uuid, since FROM calls
-         WHERE state = 'ready' AND not_before = 0 AND live = ?1 ORDER BY id LIMIT 1",
-        [live],
-        due,
-    )?;
-    if ask.untried_first && fresh.is_some() {
-        return Ok(fresh);
+    let fresh = format!(
+        "SELECT id, uuid, since, {PBX} FROM calls
+         WHERE state = 'ready' AND not_before = 0 AND live = ?1 AND {PBX} > ?2
+         ORDER BY {PBX}, id LIMIT 1"
+    );
+    let mut turn = db.query_first(&fresh, (live, had_turn), ready_call)?;
+    if turn.is_none() {
+        // behind the last of them is the first; no PBX is called nothing
+        turn = db.query_first(&fresh, (live, ""), ready_call)?;
     }
-    let held = db.query_first(
-        "SELECT id, uuid, since FROM calls
+    if ask.untried_first && turn.is_some() {
+        return Ok(turn);
+    }
+    let held = format!(
+        "SELECT id, uuid, since, {PBX} FROM calls
          WHERE state = 'ready' AND not_before > 0 AND live = ?1 AND not_before <= ?2
-         ORDER BY not_before LIMIT 1",
-        (live, now.micros()),
-        due,
-    )?;
-    let beyond = db.query_first(
-        "SELECT id, uuid, since FROM calls
+         ORDER BY not_before LIMIT 1"
+    );
+    let held = db.query_first(&held, (live, now.micros()), ready_call)?;
+    let beyond = format!(
+        "SELECT id, uuid, since, {PBX} FROM calls
          WHERE state = 'ready' AND not_before > ?2 AND not_before > 0 AND live = ?1
-         ORDER BY not_before LIMIT 1",
-        (live, latest(now)),
-        due,
-    )?;
-    let all = fresh.into_iter().chain(held).chain(beyond);
-    Ok(all.min_by_key(|due| due.row))
+         ORDER BY not_before LIMIT 1"
+    );
+    let beyond = db.query_first(&beyond, (live, latest(now)), ready_call)?;
+    let all = turn.into_iter().chain(held).chain(beyond);
+    Ok(all.min_by_key(|it| it.due.row))
 }
 
 fn next_held(db: &Db, now: EventTime) -> Result<Option<EventTime>, Error> {

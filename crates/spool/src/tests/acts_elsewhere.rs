@@ -5,6 +5,7 @@ use super::call::{at, finished, journal};
 use super::waiting::completed;
 use crate::{Elsewhere, Fit, Op, Settlement, Store, Witness, tables};
 use callbridge_model::{CallUuid, Outcome, Reason};
+use std::collections::BTreeMap;
 
 const FIRST: u32 = 900_000;
 
@@ -37,6 +38,8 @@ pub const ELSEWHERE: &[Act] = &[
         let settlement = Settlement {
             journaled: (FIRST..FIRST + 9).map(uuid).collect(),
             discarded: vec![uuid(FIRST + 9)],
+            generations: BTreeMap::from([(uuid(FIRST), 1)]),
+            again: BTreeMap::from([(uuid(FIRST + 1), 1), (uuid(FIRST + 30), 1)]),
             witness: Witness::Journal,
             at: at(9_000),
         };

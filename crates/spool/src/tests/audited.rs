@@ -202,7 +202,14 @@ fn what_the_crm_has_lost_goes_out_again_under_its_uuid_and_the_books_balance() {
     take(&mut store, &call);
     journal_it(&mut store, at(60));
     let why = "the journal does not have it".to_owned();
-    step(&mut store, Step::SendAgain { why: why.clone() }, at(90));
+    step(
+        &mut store,
+        Step::SendAgain {
+            why: why.clone(),
+            told: None,
+        },
+        at(90),
+    );
     let row = tables::calls::row(&store, RowId(1))
         .expect("readable")
         .expect("a row");

@@ -1,13 +1,15 @@
 //! What of calls that another sender may have settled?
 
 use super::call::{ask, at, finished, journal};
+use super::waiting::completed;
 use crate::{
     Elsewhere, IfAbsent, Op, OutcomeRow, RemadeCalls, RowId, Segment, Settings, Settlement, State,
-    Step, Store, Witness, tables,
+    Step, Store, ToldOutcome, Witness, tables,
 };
 use callbridge_call::EpochSeconds;
 use callbridge_crm::ShownCall;
-use callbridge_model::{CallRecord, CallUuid, LeadId, Outcome, Reason};
+use callbridge_model::{CallRecord, CallUuid, LeadId, Outcome, Reason, TokenFingerprint};
+use std::collections::BTreeMap;
 
 fn uuid(n: u32) -> CallUuid {
     journal(n).judged.record.uuid.expect("a uuid")
@@ -33,6 +35,8 @@ fn settled(journaled: &[u32], discarded: &[u32], witness: Witness) -> Op {
     told(Elsewhere::Settled(Settlement {
         journaled: journaled.iter().map(|n| uuid(*n)).collect(),
         discarded: discarded.iter().map(|n| uuid(*n)).collect(),
+        generations: BTreeMap::new(),
+        again: BTreeMap::new(),
         witness,
         at: at(1_000),
     }))
@@ -72,7 +76,8 @@ fn words(store: &Store, n: u32) -> String {
 
 fn outcomes(store: &Store) -> Vec<(CallUuid, bool)> {
     let rows = tables::elsewhere::outcomes(store, 10).expect("readable");
-    rows.into_iter().map(|it| (it.uuid, it.journaled)).collect()
+    let is_journaled = |it: &OutcomeRow| it.told == ToldOutcome::Journaled;
+    rows.iter().map(|it| (it.uuid, is_journaled(it))).collect()
 }
 
 #[test]
@@ -254,6 +259,122 @@ fn a_state_that_followed_another_sender_looks_for_all_that_is_ready() {
     let head = tables::work_queue::head(&store, &ask(at(100))).expect("a head");
     assert_eq!((head.live, head.backlog), (None, None));
     assert_eq!((head.remade.waiting, head.remade.sought), (2, true));
+}
+
+/// The same by the stream, of calls that were taken in again.
+fn settled_again(journaled: &[u32], again: &[u32], generation: u32) -> Op {
+    let numbered = |all: &[u32]| all.iter().map(|n| (uuid(*n), generation)).collect();
+    told(Elsewhere::Settled(Settlement {
+        journaled: journaled.iter().map(|n| uuid(*n)).collect(),
+        discarded: Vec::new(),
+        generations: numbered(journaled),
+        again: numbered(again),
+        witness: Witness::Stream,
+        at: at(1_000),
+    }))
+}
+
+fn step(store: &mut Store, n: u32, step: Step) {
+    let row = tables::calls::row_of(store, uuid(n)).expect("readable");
+    let (row, at) = (row.expect("known"), at(500));
+    write(store, vec![Op::Step { row, step, at }]);
+}
+
+fn sent_again() -> Step {
+    Step::SendAgain {
+        why: "the journal does not have it".to_owned(),
+        told: None,
+    }
+}
+
+fn company(store: &mut Store) {
+    let (address, rebind) = ("https://crm".to_owned(), true);
+    let company = Op::BindCompany {
+        company: "77".into(),
+        application: "a".into(),
+    };
+    write(store, vec![Op::BindAddress { address, rebind }, company]);
+}
+
+#[test]
+fn what_was_told_before_a_call_was_taken_in_again_does_not_undo_that() {
+    let mut store = store(2);
+    company(&mut store);
+    write(&mut store, vec![settled(&[1, 2], &[], Witness::Journal)]);
+    step(&mut store, 1, sent_again());
+    // An outbox that a broker's outage had held back, and an event of the CRM that comes once more.
+    write(&mut store, vec![settled(&[1], &[], Witness::Stream)]);
+    assert_eq!(state(&store, 1), State::Ready);
+    let repeated = Op::Delivery(Box::new(completed("repeated", 1)));
+    write(&mut store, vec![repeated]);
+    assert_eq!(state(&store, 1), State::Ready);
+    let rows = tables::elsewhere::outcomes(&store, 10).expect("readable");
+    let told: Vec<_> = rows.iter().map(|it| (it.told, it.generation)).collect();
+    use ToldOutcome::{Again, Journaled};
+    assert_eq!(told, [(Journaled, 0), (Journaled, 0), (Again, 1)]);
+    // What is told of it since then counts, and a page shows what is.
+    write(&mut store, vec![settled_again(&[1], &[], 1)]);
+    assert_eq!(state(&store, 1), State::Journaled);
+    step(&mut store, 2, sent_again());
+    write(&mut store, vec![settled(&[2], &[], Witness::Journal)]);
+    assert_eq!(state(&store, 2), State::Journaled);
+}
+
+#[test]
+fn a_call_that_another_took_in_again_waits_here_to_be_looked_for() {
+    let mut store = store(2);
+    let (all, since) = ([1, 2], None);
+    write(&mut store, vec![settled(&all, &[], Witness::Stream)]);
+    write(&mut store, vec![told(Elsewhere::LookedFor { since })]);
+    write(&mut store, vec![settled_again(&[], &all, 1)]);
+    assert_eq!(
+        (state(&store, 1), state(&store, 2)),
+        (State::Ready, State::Ready)
+    );
+    let head = tables::work_queue::head(&store, &ask(at(2_000))).expect("a head");
+    assert_eq!((head.live, head.backlog), (None, None));
+    assert_eq!((head.remade.waiting, head.remade.sought), (2, true));
+    // Once more says the same; an older outcome is late; that of its sender settles it.
+    write(&mut store, vec![settled_again(&[], &all, 1)]);
+    write(&mut store, vec![settled(&all, &[], Witness::Stream)]);
+    assert_eq!(state(&store, 1), State::Ready);
+    write(&mut store, vec![settled_again(&[1], &[], 1)]);
+    assert_eq!(
+        (state(&store, 1), state(&store, 2)),
+        (State::Journaled, State::Ready)
+    );
+    assert_eq!(outcomes(&store), [], "the stream has told all of it");
+    assert!(store.books().balance());
+}
+
+#[test]
+fn what_was_submitted_here_follows_the_machine_that_sends_now() {
+    let mut store = store(0);
+    write(&mut store, vec![comes(1), comes(2), comes(3)]);
+    for n in [1, 2, 3] {
+        step(&mut store, n, Step::Send);
+        let (request_id, token) = (format!("r{n}"), TokenFingerprint::of("token"));
+        step(&mut store, n, Step::Accepted { request_id, token });
+    }
+    // A page that was read here, for others, is no answer to what was sent from here.
+    write(&mut store, vec![settled(&[3], &[], Witness::Journal)]);
+    assert_eq!(state(&store, 3), State::Submitted);
+    write(&mut store, vec![settled(&[1], &[2], Witness::Stream)]);
+    assert_eq!(
+        (state(&store, 1), state(&store, 2)),
+        (State::Journaled, State::Discarded)
+    );
+    assert!(store.books().balance());
+    // What was asked for meanwhile is answered late.
+    for n in [1, 2] {
+        step(&mut store, n, Step::Confirmed);
+        let next_poll = at(600);
+        step(&mut store, n, Step::NotYet { next_poll });
+    }
+    assert_eq!(
+        (state(&store, 1), state(&store, 2)),
+        (State::Journaled, State::Discarded)
+    );
 }
 
 #[test]

@@ -219,6 +219,10 @@ fn who_waits_is_found_among_the_calls_of_an_older_version() {
                  DROP TRIGGER remade_left; DROP TABLE remade; DROP TABLE remade_size;
                  DROP TABLE outcomes; DROP TABLE waiting_deliveries;
                  DROP TABLE waiting_deliveries_size;
+                 DROP INDEX calls_turn;
+                 CREATE INDEX calls_fresh ON calls(live, id)
+                     WHERE state = 'ready' AND not_before = 0;
+                 ALTER TABLE calls DROP COLUMN generation;
                  ALTER TABLE calls DROP COLUMN acts;";
     db.execute_batch(&format!("{older} PRAGMA user_version = {before};"))
         .expect("older");

@@ -33,6 +33,7 @@ mod sender;
 mod size;
 mod stored;
 mod table;
+mod turns;
 mod waiting;
 mod walk;
 mod whole;

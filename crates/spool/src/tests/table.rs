@@ -73,6 +73,7 @@ pub fn steps() -> [Step; 24] {
         Step::GivenUp,
         Step::SendAgain {
             why: "the journal does not have it".into(),
+            told: None,
         },
     ]
 }
@@ -94,7 +95,7 @@ fn every_step_in_every_state_is_as_the_table_says() {
             no, no]),
         (Submitted, [no, no, no, no, Some(Journaled), Some(Journaled), Some(Submitted),
             Some(Submitted), Some(Submitted), Some(Ready), Some(Dead), Some(Parked), no, no, no,
-            no, no, Some(Ready), no, no, no, no, no, no]),
+            no, no, Some(Ready), no, no, no, Some(Journaled), Some(Discarded), no]),
         (Journaled, [no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no, no,
             no, no, no, Some(Ready)]),
         (Dead, [no, no, no, no, no, Some(Journaled), no, no, no, no, no, no, no, Some(Ready),

@@ -82,7 +82,8 @@ impl Model {
             return false;
         };
         let from = row.state;
-        if from == State::Journaled && row.hooked && step.is_answer() {
+        let settled = matches!(from, State::Journaled | State::Discarded);
+        if settled && row.hooked && step.is_answer() {
             return true;
         }
         let Ok(to) = next(from, step) else {
@@ -121,14 +122,16 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
         Step::Confirmed | Step::Discard | Step::Forwarded => {}
         Step::Found { by } => {
             attempted(row, at, by.words());
+            row.hooked |= row.state == State::Submitted;
             (row.reason, row.errors, row.not_before) = (None, None, 0);
             row.message.clear();
         }
         Step::GivenUp => {
             let words = "discarded before, or at another sender, as the stream says";
             attempted(row, at, words);
+            row.hooked |= row.state == State::Submitted;
         }
-        Step::SendAgain { why } => {
+        Step::SendAgain { why, .. } => {
             attempted(row, at, why);
             row.reason = None;
             anew(row);
@@ -266,7 +269,7 @@ fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
         },
         26 => Step::GivenUp,
         // Few of those that are journaled ever are.
-        27 if dice.throw(8) == 0 => Step::SendAgain { why },
+        27 if dice.throw(8) == 0 => Step::SendAgain { why, told: None },
         27 => Step::Send,
         0..3 => Step::Send,
         3..6 => Step::Accepted {

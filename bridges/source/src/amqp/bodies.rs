@@ -1,0 +1,332 @@
+//! The bodies of messages on a broker's line, cut and counted before lapin holds them.
+//!
+//! A broker limits how many messages are under way, not how many bytes. lapin holds each body
+//! whole, so a few large messages would be all of our memory, again at each start. So the line
+//! itself is read with a limit: of a body that is longer than allowed the rest is left out here,
+//! and while as much is held as may be, no more is read until some of it was taken.
+//!
+//! What is left out is replaced by heartbeats, so that a long body on a slow line does not look
+//! like a line that is dead.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+/// Lengths of cut bodies that wait to be asked for. Nobody asks on a line that only publishes.
+const CUT_MAX: usize = 4_096;
+
+/// The first bytes of each frame: type, channel, length.
+const HEAD: usize = 7;
+/// The first bytes of a content header: class, weight, length of the body.
+const CONTENT: usize = 12;
+const CONTENT_HEADER: u8 = 2;
+const BODY: u8 = 3;
+const HEARTBEAT: [u8; 8] = [8, 0, 0, 0, 0, 0, 0, 0xce];
+
+/// How much of bodies is held at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BodyLimits {
+    /// Of one message. One that was longer has one byte more than this.
+    pub(super) one: u64,
+    /// Of all that were not taken yet, or a little more.
+    pub(super) all: u64,
+}
+
+/// What is held of bodies, shared between the line and whoever takes the messages.
+#[derive(Clone, Debug)]
+pub(super) struct Bodies {
+    pub(super) limits: BodyLimits,
+    held: Arc<Mutex<Held>>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    bytes: u64,
+    /// What the cut ones had, in their order.
+    cut: VecDeque<u64>,
+    /// The line waits for room.
+    line: Option<Waker>,
+}
+
+impl Bodies {
+    pub(super) fn new(limits: BodyLimits) -> Self {
+        let held = Arc::default();
+        Self { limits, held }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A message was taken. Where it was cut: how long it had been.
+    pub(super) fn taken(&self, length: usize) -> Option<u64> {
+        let length = u64::try_from(length).unwrap_or(u64::MAX);
+        let mut held = self.lock();
+        held.bytes = held.bytes.saturating_sub(length);
+        let cut = match length > self.limits.one {
+            true => held.cut.pop_front(),
+            false => None,
+        };
+        let line = held.line.take();
+        drop(held);
+        line.into_iter().for_each(Waker::wake);
+        cut
+    }
+
+    /// All that was held was thrown away.
+    pub(super) fn cleared(&self) {
+        let mut held = self.lock();
+        held.bytes = 0;
+        held.cut.clear();
+        let line = held.line.take();
+        drop(held);
+        line.into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether more may be read; if not, the line is woken when it may.
+    pub(super) fn has_room(&self, line: &Waker) -> bool {
+        let mut held = self.lock();
+        let room = held.bytes < self.limits.all;
+        if !room {
+            held.line = Some(line.clone());
+        }
+        room
+    }
+
+    fn came(&self, bytes: u64) {
+        self.lock().bytes += bytes;
+    }
+
+    fn was_cut(&self, from: u64) {
+        let mut held = self.lock();
+        if held.cut.len() < CUT_MAX {
+            held.cut.push_back(from);
+        }
+    }
+}
+
+/// Cuts the bodies in the bytes that a broker writes.
+#[derive(Debug)]
+pub(super) struct Cutter {
+    bodies: Bodies,
+    /// The beginning of a frame that is not understood yet.
+    begun: Vec<u8>,
+    /// So many bytes belong to what was understood: first those that stay, then those that go.
+    keep: u64,
+    drop: u64,
+    /// The octet that ends a frame stays, where some of the frame does.
+    ends: bool,
+    /// Of each channel: how much of the body that comes may stay.
+    left: BTreeMap<u16, u64>,
+}
+
+impl Cutter {
+    pub(super) fn new(bodies: Bodies) -> Self {
+        Self {
+            bodies,
+            begun: Vec::new(),
+            keep: 0,
+            drop: 0,
+            ends: false,
+            left: BTreeMap::new(),
+        }
+    }
+
+    /// Takes what was read, and adds what stays of it.
+    pub(super) fn cut(&mut self, mut read: &[u8], stays: &mut Vec<u8>) {
+        while !read.is_empty() {
+            if self.keep > 0 {
+                stays.extend_from_slice(split(&mut read, &mut self.keep));
+            } else if self.drop > 0 {
+                split(&mut read, &mut self.drop);
+            } else if std::mem::take(&mut self.ends) {
+                self.keep = 1;
+            } else {
+                self.begun.push(read[0]);
+                read = &read[1..];
+                self.understand(stays);
+            }
+        }
+    }
+
+    /// Looks at the beginning of a frame, once there is enough of it.
+    fn understand(&mut self, stays: &mut Vec<u8>) {
+        let [kind, high, low, a, b, c, d, rest @ ..] = &self.begun[..] else {
+            return;
+        };
+        let channel = u16::from_be_bytes([*high, *low]);
+        let length = u32::from_be_bytes([*a, *b, *c, *d]);
+        let is_content = *kind == CONTENT_HEADER && length as usize >= CONTENT;
+        if is_content && rest.len() < CONTENT {
+            return;
+        }
+        let length = u64::from(length);
+        let mut begun = std::mem::take(&mut self.begun);
+        match *begun.first().unwrap_or(&0) {
+            CONTENT_HEADER if is_content => {
+                self.content(channel, &mut begun[HEAD + 4..]);
+                self.keep = length - CONTENT as u64 + 1;
+            }
+            BODY => {
+                let left = self.left.entry(channel).or_insert(u64::MAX);
+                let keep = length.min(*left);
+                *left -= keep;
+                self.bodies.came(keep);
+                if keep == 0 && length > 0 {
+                    self.drop = length + 1;
+                    stays.extend_from_slice(&HEARTBEAT);
+                    return;
+                }
+                let kept = u32::try_from(keep).unwrap_or(u32::MAX);
+                begun[3..HEAD].copy_from_slice(&kept.to_be_bytes());
+                (self.keep, self.drop, self.ends) = (keep, length - keep, true);
+            }
+            _ => self.keep = length + 1,
+        }
+        stays.extend_from_slice(&begun);
+    }
+
+    /// The header of a message whose body comes next on this channel.
+    fn content(&mut self, channel: u16, size: &mut [u8]) {
+        let Some(size) = size.first_chunk_mut::<8>() else {
+            return;
+        };
+        let length = u64::from_be_bytes(*size);
+        let most = self.bodies.limits.one.saturating_add(1);
+        if length > most {
+            *size = most.to_be_bytes();
+        }
+        if length >= most {
+            self.bodies.was_cut(length);
+        }
+        self.left.insert(channel, most);
+    }
+}
+
+/// As much of what was read as belongs to a part of this length.
+fn split<'a>(read: &mut &'a [u8], part: &mut u64) -> &'a [u8] {
+    let length = usize::try_from(*part).unwrap_or(usize::MAX);
+    let (taken, rest) = read.split_at(length.min(read.len()));
+    *part -= taken.len() as u64;
+    *read = rest;
+    taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn frame(kind: u8, channel: u16, payload: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(payload.len()).expect("short");
+        let mut frame = vec![kind];
+        frame.extend(channel.to_be_bytes());
+        frame.extend(length.to_be_bytes());
+        frame.extend(payload);
+        frame.push(0xce);
+        frame
+    }
+
+    fn header(channel: u16, size: u64) -> Vec<u8> {
+        let mut payload = vec![0, 60, 0, 0];
+        payload.extend(size.to_be_bytes());
+        payload.extend([0x80, 0, 4, b't', b'e', b'x', b't']);
+        frame(CONTENT_HEADER, channel, &payload)
+    }
+
+    /// A message in frames of at most `most` bytes, after its method.
+    fn message(channel: u16, body: &[u8], most: usize) -> Vec<u8> {
+        let mut all = frame(1, channel, b"deliver");
+        all.extend(header(channel, body.len() as u64));
+        body.chunks(most)
+            .for_each(|part| all.extend(frame(BODY, channel, part)));
+        all
+    }
+
+    fn without_heartbeats(bytes: &[u8]) -> Vec<u8> {
+        let (mut kept, mut rest) = (Vec::new(), bytes);
+        while !rest.is_empty() {
+            let length = u32::from_be_bytes([rest[3], rest[4], rest[5], rest[6]]) as usize;
+            let (frame, after) = rest.split_at(HEAD + length + 1);
+            assert_eq!(frame.last(), Some(&0xce), "{frame:?}");
+            if frame != HEARTBEAT {
+                kept.extend(frame);
+            }
+            rest = after;
+        }
+        kept
+    }
+
+    const LIMITS: BodyLimits = BodyLimits { one: 10, all: 25 };
+
+    #[test]
+    fn the_rest_of_a_long_body_is_left_out_and_its_length_is_known() {
+        let bodies = Bodies::new(LIMITS);
+        let mut cutter = Cutter::new(bodies.clone());
+        let mut stays = Vec::new();
+        let long: Vec<u8> = (0..40).collect();
+        cutter.cut(&message(1, &long, 8), &mut stays);
+        cutter.cut(&message(1, b"short", 8), &mut stays);
+        assert_eq!(stays.windows(8).filter(|it| *it == HEARTBEAT).count(), 3);
+        let mut wanted = message(1, &long[..11], 8);
+        wanted.extend(message(1, b"short", 8));
+        assert_eq!(without_heartbeats(&stays), wanted);
+        assert_eq!((bodies.taken(11), bodies.taken(5)), (Some(40), None));
+    }
+
+    #[test]
+    fn while_as_much_is_held_as_may_be_the_line_waits_and_goes_on_when_some_is_taken() {
+        let bodies = Bodies::new(LIMITS);
+        let mut cutter = Cutter::new(bodies.clone());
+        let mut stays = Vec::new();
+        let line = Waker::noop();
+        assert!(bodies.has_room(line));
+        for _ in 0..3 {
+            cutter.cut(&message(1, &[7; 9], 8), &mut stays);
+        }
+        assert!(!bodies.has_room(line), "27 bytes are held");
+        bodies.taken(9);
+        assert!(bodies.has_room(line));
+        cutter.cut(&message(1, &[7; 9], 8), &mut stays);
+        assert!(!bodies.has_room(line));
+        bodies.cleared();
+        assert!(bodies.has_room(line));
+    }
+
+    proptest! {
+        /// However the bytes are read and channels are mixed, short bodies stay as they are, long
+        /// ones are as long as one may be, and every frame is whole.
+        #[test]
+        fn frames_stay_whole_however_they_are_read(
+            lengths in prop::collection::vec((0_usize..40, 1_u16..4), 1..12),
+            most in 1_usize..12,
+            pieces in prop::collection::vec(1_usize..30, 1..20),
+        ) {
+            let (mut written, mut wanted) = (frame(1, 0, b"start"), frame(1, 0, b"start"));
+            for (length, channel) in lengths {
+                let body: Vec<u8> = (0..40).take(length).collect();
+                written.extend(message(channel, &body, most));
+                // cut frames are those that a broker would have written for the shorter body
+                wanted.extend(message(channel, &body[..length.min(11)], most));
+            }
+            let mut cutter = Cutter::new(Bodies::new(LIMITS));
+            let mut stays = Vec::new();
+            let (mut rest, mut turns) = (&written[..], pieces.iter().cycle());
+            while !rest.is_empty() {
+                let piece = (*turns.next().expect("some")).min(rest.len());
+                cutter.cut(&rest[..piece], &mut stays);
+                rest = &rest[piece..];
+            }
+            prop_assert_eq!(without_heartbeats(&stays), wanted);
+        }
+
+        /// Bytes of anything but a broker neither panic nor grow.
+        #[test]
+        fn any_bytes_are_taken(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+            let mut cutter = Cutter::new(Bodies::new(LIMITS));
+            let mut stays = Vec::new();
+            cutter.cut(&bytes, &mut stays);
+            prop_assert!(stays.len() <= bytes.len() + HEARTBEAT.len());
+        }
+    }
+}

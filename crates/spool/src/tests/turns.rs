@@ -1,0 +1,63 @@
+//! Whose call goes next, where several PBXs have calls that wait?
+
+use super::call::{ask, at, journal};
+use crate::{Due, Op, Settings, Step, Store, tables};
+use callbridge_model::CallUuid;
+
+/// The PBX of each call by the uuid that it has here.
+fn pbx_of(n: u32) -> &'static str {
+    match n {
+        0..100 => "loop",
+        100..200 => "quiet",
+        _ => "small",
+    }
+}
+
+fn comes(n: u32, live: bool) -> Op {
+    let mut call = journal(n);
+    call.judged.record.pbx = pbx_of(n).to_owned();
+    call.judged.live = live;
+    Op::Finish(Box::new(call))
+}
+
+fn uuid(n: u32) -> CallUuid {
+    journal(n).judged.record.uuid.expect("a uuid")
+}
+
+/// The numbers of the next calls, each sent before the next is chosen: live ones first.
+fn turns(store: &mut Store, many: usize) -> Vec<u32> {
+    let mut sent = Vec::new();
+    for _ in 0..many {
+        let head = tables::work_queue::head(store, &ask(at(2_000))).expect("a head");
+        let Due {
+            row, uuid: next, ..
+        } = head.live.or(head.backlog).expect("one that is ready");
+        let (step, at) = (Step::Send, at(2_000));
+        store.write(vec![Op::Step { row, step, at }]).expect("sent");
+        let number = (0..300).find(|n| uuid(*n) == next);
+        sent.push(number.expect("one of them"));
+    }
+    sent
+}
+
+#[test]
+fn a_branch_that_calls_without_end_keeps_no_other_waiting() {
+    let mut store = Store::in_memory(Settings::default()).expect("memory");
+    let looping = (0..50).map(|n| comes(n, true));
+    let others = [100, 101, 200].map(|n| comes(n, true));
+    let late = [102, 103].map(|n| comes(n, false));
+    let all = looping.chain(others).chain(late);
+    store.write(all.collect()).expect("stored");
+    // Each PBX has its turn, by name; the backlog of others goes between the calls of one alone.
+    assert_eq!(turns(&mut store, 5), [0, 100, 200, 1, 101]);
+    assert_eq!(turns(&mut store, 6), [2, 102, 3, 103, 4, 5]);
+}
+
+#[test]
+fn one_pbx_sends_its_calls_in_their_order_and_live_ones_before_its_backlog() {
+    let mut store = Store::in_memory(Settings::default()).expect("memory");
+    let backlog = (0..3).map(|n| comes(n, false));
+    let live = (3..6).map(|n| comes(n, true));
+    store.write(backlog.chain(live).collect()).expect("stored");
+    assert_eq!(turns(&mut store, 6), [3, 4, 5, 0, 1, 2]);
+}
