@@ -1,5 +1,6 @@
 //! Single values of flags: times, dates, levels. Each fault says what would be right.
 
+use callbridge_call::EventTime;
 use callbridge_source::{StreamFrom, StreamSkip};
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
@@ -44,6 +45,17 @@ pub(crate) fn stream_from(text: &str, zone: &TimeZone) -> Result<StreamFrom, Str
                 .map(StreamFrom::At)
                 .map_err(|_| format!("`{text}` is no beginning: give first, 30d, or 2026-11-20")),
         },
+    }
+}
+
+/// A moment: a date, or an age like `2h` or `30d`.
+pub(crate) fn since(text: &str, zone: &TimeZone, now: EventTime) -> Result<EventTime, String> {
+    match stream_from(text, zone) {
+        Ok(StreamFrom::Ago(time)) => Ok(now.minus(time)),
+        Ok(StreamFrom::At(at)) => Ok(at),
+        Ok(StreamFrom::First) | Err(_) => Err(format!(
+            "`{text}` is no moment: give 2h, 30d, or 2026-11-20"
+        )),
     }
 }
 

@@ -51,6 +51,8 @@ pub async fn dispatch(
             let ended = callbridge_fleet::run(*options, environment, shutdown).await;
             ended.map_err(|error| Failure::of(error.exit_code(), error))
         }
+        Command::ForwardAgain { since, at } => command::fleet::forward_again(since, &at).await,
+        Command::FleetOwner { pbx, user, at } => command::fleet::owner(pbx, user, &at).await,
         Command::Status { mode, at } => command::status::run(&at, mode, shutdown).await,
         Command::Calls(calls, at) => command::calls::run(calls, &at, shutdown).await,
         Command::Dead(what, at) => command::dead::run(what, &at, shutdown).await,

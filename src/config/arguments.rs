@@ -54,7 +54,8 @@ pub(crate) fn command() -> Command {
             "lead",
             &["missing", "list", "give", "take", "given", "set", "check"],
         ),
-        ("state", &["export", "import"]),
+        ("state", &["export", "import", "forward-again"]),
+        ("fleet", &["owner"]),
     ] {
         command = command.mut_subcommand(group, |mut group| {
             let whole = group.get_name() == "lead";

@@ -13,7 +13,7 @@ use super::faults::Faults;
 use super::options::leads::{LeadVerb, MissedFlags};
 use super::options::state::StateVerb;
 use super::options::{
-    CheckFlags, DeadVerb, DemoFlags, ExplainFlags, Flags, SelectFlags, StateFlags, Verb,
+    CheckFlags, DeadVerb, DemoFlags, ExplainFlags, Flags, FleetVerb, SelectFlags, StateFlags, Verb,
 };
 use crate::config::checked as config;
 use crate::config::checked::{Config, Purpose};
@@ -23,9 +23,11 @@ use callbridge_dead_letter::select::Selection;
 use callbridge_formats::Format;
 use callbridge_leads::lead_field::Item;
 use callbridge_leads::lead_field::item::ITEMS_MAX;
+use callbridge_model::clock;
 use callbridge_model::environment::Environment;
 use callbridge_model::{EmployeeId, LeadId, Reason, Said};
 use clap_complete::Shell;
+use jiff::tz::TimeZone;
 use std::path::PathBuf;
 
 /// The faults so far, on the way from flags to a command.
@@ -49,7 +51,14 @@ impl Checking<'_> {
                 Ok(Command::Check(Box::new(Check { json, config })))
             }
             Verb::Audit(flags) => audit::check(self, *flags),
-            Verb::Fleet(options) => self.faults.or(Command::Fleet(options)),
+            Verb::Fleet(flags) => match flags.verb {
+                None => self.faults.or(Command::Fleet(Box::new(flags.options))),
+                Some(FleetVerb::Owner { pbx, user, state }) => Ok(Command::FleetOwner {
+                    pbx,
+                    user,
+                    at: self.asking(state)?,
+                }),
+            },
             Verb::Status {
                 exit_code,
                 watch,
@@ -410,10 +419,26 @@ impl Checking<'_> {
         items
     }
 
+    /// `state forward-again`
+    fn forward_again(
+        mut self,
+        since: Option<String>,
+        state: StateFlags,
+    ) -> Result<Command, Faults> {
+        let since = since.filter(|text| !text.is_empty());
+        let since = since.ok_or_else(|| "is missing: since when? As 2026-11-20, or 2h".to_owned());
+        let now = clock::now().wall;
+        let since = since.and_then(|text| values::since(&text, &TimeZone::system(), now));
+        let since = self.faults.take("--since", since).unwrap_or(now);
+        let at = self.asking(state)?;
+        Ok(Command::ForwardAgain { since, at })
+    }
+
     fn state_move(mut self, verb: StateVerb) -> Result<Command, Faults> {
         let (flags, import) = match verb {
             StateVerb::Export(flags) => (flags, false),
             StateVerb::Import(flags) => (flags, true),
+            StateVerb::ForwardAgain { since, state } => return self.forward_again(since, state),
         };
         let file = flags.file.filter(|file| !file.is_empty());
         let file = file.ok_or("is missing: the file of the exported state");

@@ -36,6 +36,12 @@ pub enum Command {
     Audit(Box<Audit>),
     /// `fleet`
     Fleet(Box<callbridge_fleet::FleetOptions>),
+    /// `fleet owner`
+    FleetOwner {
+        pbx: String,
+        user: String,
+        at: Asking,
+    },
     /// `status`
     Status { mode: StatusMode, at: Asking },
     /// `calls`
@@ -91,6 +97,8 @@ pub enum Command {
     Init(Box<Init>),
     /// `state …`
     State(StateMove),
+    /// `state forward-again`
+    ForwardAgain { since: EventTime, at: Asking },
     /// `completions`
     Completions(Shell),
     /// `man`
@@ -116,6 +124,8 @@ impl Command {
             | Self::LeadList(_)
             | Self::Missed { .. }
             | Self::LeadGiven(..)
+            | Self::FleetOwner { .. }
+            | Self::ForwardAgain { .. }
             | Self::LeadCheck(_)
             | Self::Connect(_)
             | Self::Disconnect(_)
@@ -144,6 +154,8 @@ impl Command {
             | Self::LeadList(at)
             | Self::Missed { at, .. }
             | Self::LeadGiven(_, at)
+            | Self::FleetOwner { at, .. }
+            | Self::ForwardAgain { at, .. }
             | Self::Page { at, .. }
             | Self::LeadSet { at, .. } => Some(&at.state),
             Self::Connect(connect) => Some(&connect.state),
@@ -176,6 +188,8 @@ impl Command {
             | Self::LeadList(at)
             | Self::Missed { at, .. }
             | Self::LeadGiven(_, at)
+            | Self::FleetOwner { at, .. }
+            | Self::ForwardAgain { at, .. }
             | Self::Page { at, .. }
             | Self::LeadSet { at, .. } => at.state = to,
             Self::Connect(connect) => connect.state = to,
@@ -214,6 +228,8 @@ impl Command {
             | Self::LeadList(_)
             | Self::Missed { .. }
             | Self::LeadGiven(..)
+            | Self::FleetOwner { .. }
+            | Self::ForwardAgain { .. }
             | Self::LeadCheck(_)
             | Self::LeadSet { .. }
             | Self::Page { .. }

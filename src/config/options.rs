@@ -33,6 +33,34 @@ Let it run:                     callbridge run @/etc/callbridge/flags
 of run, explain and check has an environment variable: --crm-url is
 CALLBRIDGE_CRM_URL; a flag that may be repeated takes one value a line.";
 
+/// `fleet`
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct FleetFlags {
+    /// What to do instead.
+    #[command(subcommand)]
+    pub verb: Option<FleetVerb>,
+    /// What to show.
+    #[command(flatten)]
+    pub options: callbridge_fleet::FleetOptions,
+}
+
+/// `fleet …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum FleetVerb {
+    /// Hand a PBX to another user of the broker, as when a branch's user was renamed or its
+    /// collector replaced: its calls are taken from that user alone from now on
+    Owner {
+        /// The PBX, as its messages name it
+        pbx: String,
+        /// The broker's user that publishes for it
+        user: String,
+        /// Where.
+        #[command(flatten)]
+        state: StateFlags,
+    },
+}
+
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
@@ -50,7 +78,7 @@ pub(crate) enum Verb {
     #[command(after_help = audit::EXAMPLES)]
     Audit(Box<audit::AuditFlags>),
     /// Show who of the collectors and senders around a stream speaks, and who is silent
-    Fleet(Box<callbridge_fleet::FleetOptions>),
+    Fleet(Box<FleetFlags>),
     /// Say whether all is well, what to do if not, and how all stands
     #[command(after_help = STATUS_EXIT)]
     Status {

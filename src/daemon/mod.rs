@@ -48,6 +48,7 @@ use crate::config::doubts::Doubt;
 use crate::failure::Failure;
 use crate::privilege;
 use callbridge_control::{CommandHandler, socket};
+use callbridge_intake::owners::Owners;
 use callbridge_intake::run::{SharedPeople, Shell, ShellViews};
 use callbridge_intake::written::Files;
 use callbridge_model::exit::Code;
@@ -59,6 +60,7 @@ use callbridge_page::SessionCount;
 use callbridge_sender::CrmProxy;
 use callbridge_source::{self as source, Limits, Ring, Source, SourceId};
 use callbridge_spool::{Guard, Handle, Integrity, LeadDirectory};
+use futures_util::FutureExt as _;
 use lists::Lists;
 use observer::{InwardViews, Observer, SourceViews};
 use rights::RightsReport;
@@ -174,6 +176,7 @@ impl Daemon {
             files: Files::of(config.sources.iter().map(|it| &it.url)),
         };
         let vitals = [shell.pulse.vital()];
+        let owners = shell.intake.owners();
         intake.spawn(shell.run());
         let (shown, met) = lists.shown();
         let keep = keep_people(lists, opened.directory, &people, &config, &opened.spool);
@@ -213,7 +216,13 @@ impl Daemon {
             dry_run: config.dry_run,
         };
         daemon
-            .listen(&config, people, out.asking, opened.assembling, stopped)
+            .listen(
+                &config,
+                (people, owners),
+                out.asking,
+                opened.assembling,
+                stopped,
+            )
             .await
     }
 
@@ -241,7 +250,7 @@ impl Daemon {
     async fn listen(
         mut self,
         config: &Config,
-        people: SharedPeople,
+        (people, owners): (SharedPeople, Owners),
         asking: CrmProxy,
         assembling: callbridge_intake::Settings,
         stopped: watch::Receiver<bool>,
@@ -263,7 +272,10 @@ impl Daemon {
                 Box::pin(async move { observer.status().await })
             }),
             page: shown.as_ref().map(|it| it.door.clone()),
+            owners,
         });
+        let newer = Arc::clone(&handler).read_newer_again();
+        self.tasks.spawn(newer.map(Ok));
         if let Some(shown) = shown {
             let backend = page::backend::DaemonBackend::new(page::backend::BackendParts {
                 observer: Arc::clone(&self.observer),
@@ -273,12 +285,8 @@ impl Daemon {
                 instance: page::instance(config),
                 arguments: page::arguments(std::env::args_os()),
             });
-            let sessions = self
-                .observer
-                .inward
-                .page_sessions
-                .clone()
-                .unwrap_or_default();
+            let sessions = &self.observer.inward.page_sessions;
+            let sessions = sessions.clone().unwrap_or_default();
             let serving = shown.serve(backend, sessions, stopped.clone());
             self.tasks.spawn(serving);
         }

@@ -320,6 +320,7 @@ fn set_aside(pbx: String, key: u64, bytes: Vec<u8>, why: &str) -> [Op; 2] {
         bytes,
         why: format!("a call that was open when callbridge ended cannot be restored: {why}"),
         at: clock::now().wall,
+        by: None,
     };
     let snapshot = None;
     [kept, Op::Open { pbx, key, snapshot }]
@@ -338,7 +339,7 @@ async fn remembered(sources: &[SourceSettings], spool: &Handle) -> Result<Rememb
     let gaps = GapLog::stored(gaps.as_deref());
     let unmatched = UnmatchedLog::stored(unmatched.as_deref());
     let mut memory = Remembered {
-        owners,
+        owners: owners.into(),
         remade_before: remade::began(sources, spool).await.map_err(failure)?,
         gaps: gaps.unwrap_or_else(|error| {
             tracing::error!(%error, "the list of gaps cannot be read; a new one is begun");

@@ -78,6 +78,8 @@ fn places(command: &mut Command) -> Vec<&mut SecretPlace> {
         | Command::LeadList(_)
         | Command::Missed { .. }
         | Command::LeadGiven(..)
+        | Command::FleetOwner { .. }
+        | Command::ForwardAgain { .. }
         | Command::LeadCheck(_)
         | Command::Disconnect(_)
         | Command::LeadSet { .. }
@@ -116,6 +118,8 @@ pub(super) fn listen(command: &Command) {
         | Command::LeadList(_)
         | Command::Missed { .. }
         | Command::LeadGiven(..)
+        | Command::FleetOwner { .. }
+        | Command::ForwardAgain { .. }
         | Command::LeadCheck(_)
         | Command::Disconnect(_)
         | Command::LeadSet { .. }

@@ -222,6 +222,50 @@ async fn while_no_broker_answers_calls_are_kept_and_leave_in_their_order_after_i
 }
 
 #[tokio::test]
+async fn what_was_confirmed_last_before_a_broker_was_lost_is_published_again_once() {
+    let (here, calls) = (Place::new(), in_a_row(6));
+    let node = tokio::task::spawn_blocking(Broker::start);
+    let node = node.await.expect("a node");
+    let to = stream(&node, "lost", &here);
+    let file = here.file("recorded", "ami");
+    let flags = [file.as_str(), TRUNKS[0], TRUNKS[1]];
+    for call in &calls[..5] {
+        here.append("recorded", &call.ami);
+    }
+    let mut program = collector(&here, &to, &flags);
+    program.until("all are forwarded", forwarded(5)).await;
+    let stopped = tokio::task::spawn_blocking(move || {
+        node.stop();
+        node
+    });
+    let node = stopped.await.expect("it stops");
+    let paused = |it: &Status| it.pause.as_ref().is_some_and(|it| it.reason == "outage");
+    program.until("the outage is told", paused).await;
+    let node = tokio::task::spawn_blocking(move || {
+        node.start_again();
+        node
+    });
+    let node = node.await.expect("it starts");
+    let over = |it: &Status| it.pause.is_none();
+    let status = program.until("the outage is over", over).await;
+    assert_eq!((status.books.forwarded, status.books.ready), (5, 0));
+    let ids = ids_in(&node, "lost", 10).await;
+    assert_eq!(ids[..5], ids[5..], "each once more");
+    here.append("recorded", &calls[5].ami);
+    program
+        .until("the next one is forwarded", forwarded(6))
+        .await;
+    let ids = ids_in(&node, "lost", 11).await;
+    assert!(!ids[..10].contains(&ids[10]), "the next one comes next");
+    // By hand from any moment, also what was forwarded long ago.
+    let again = ["state", "forward-again", "--since=1d", "--json"];
+    here.lines(&again).await;
+    let ids = ids_in(&node, "lost", 17).await;
+    assert_eq!(ids[11..], [&ids[..5], &ids[10..11]].concat());
+    program.terminate().await;
+}
+
+#[tokio::test]
 async fn a_collector_parks_what_its_rule_finds_no_lead_for_and_without_a_rule_the_sender_finds_it()
 {
     let (here, there, crm) = (Place::new(), Place::new(), crm::start().await);

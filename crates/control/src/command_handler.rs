@@ -10,6 +10,8 @@ use callbridge_dead_letter::retry;
 use callbridge_dead_letter::retry::Asked;
 use callbridge_dead_letter::select::Letters;
 use callbridge_dead_letter::select::Selection;
+use callbridge_forward::again::{self, ForwardAgain};
+use callbridge_intake::owners::Owners;
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::People;
 use callbridge_model::Reason;
@@ -28,6 +30,7 @@ pub mod audit;
 mod calls;
 mod follow;
 mod leads;
+mod read_again;
 
 /// Letters that `dead watch` reads at a time.
 const WATCH_PAGE: usize = 100;
@@ -57,6 +60,8 @@ pub struct CommandHandler {
     pub status: StatusOf,
     /// The way to the page; `None` without one.
     pub page: Option<PageDoor>,
+    /// Whose the PBXs are that messages tell of; empty when no daemon runs.
+    pub owners: Owners,
 }
 
 /// Nobody listens any more.
@@ -201,6 +206,10 @@ impl CommandHandler {
                 let url = link.ok_or_else(|| refused("the system gives no random bytes"))?;
                 Ok(line.item(json!({"url": url})).await?)
             }
+            ControlRequest::ForwardAgain { since } => self.forward_again(since, line).await,
+            ControlRequest::FleetOwner { pbx, user } => {
+                read_again::hand_over(self, &pbx, &user, line).await
+            }
             ControlRequest::Audit { calls } => audit::fates(self, calls, line).await,
             ControlRequest::Journaled { calls } => audit::journaled(self, calls, line).await,
             ControlRequest::JournalPage(query) => audit::journal_page(self, query, line).await,
@@ -301,7 +310,10 @@ impl CommandHandler {
     ) -> Result<Value, Error> {
         let refused = |why: String| Ok(outcome(letter, "refused", Some(why)));
         if letter.reason == Reason::Unreadable {
-            return refused("bytes that could not be read are no call: discard it".to_owned());
+            return match read_again::read_again(self, letter.id, dry_run, who).await? {
+                Ok(result) => Ok(outcome(letter, result, None)),
+                Err(why) => refused(why),
+            };
         }
         let id = letter.id;
         let Some(row) = self
@@ -344,6 +356,16 @@ impl CommandHandler {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// What was forwarded since then is published again, by the daemon, or by the next one.
+    async fn forward_again(&self, since: i64, line: &mut ReplySender) -> Result<(), Stop> {
+        let (since, until) = (EventTime::from_micros(since), clock::now().wall);
+        again::add(&self.spool, ForwardAgain::between(since, until)).await?;
+        let who = line.who.as_str();
+        tracing::info!(%since, who, "what was forwarded since then is published again");
+        let [since, until] = [since, until].map(|at| at.floor_seconds().get());
+        Ok(line.item(json!({"since": since, "until": until})).await?)
     }
 
     async fn discard(&self, which: &Selection, line: &mut ReplySender) -> Result<(), Stop> {

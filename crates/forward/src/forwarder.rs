@@ -1,5 +1,6 @@
 //! The loop that publishes ready calls, and marks as forwarded what a broker has confirmed.
 
+use crate::again::{self, ForwardAgain};
 use crate::message::{body, properties};
 use callbridge_model::clock;
 use callbridge_model::heartbeat::Pulse;
@@ -139,6 +140,7 @@ impl Forwarder {
             line: None,
             turn: 0,
             told: None,
+            noted: false,
             shown,
             pulse,
         };
@@ -164,6 +166,8 @@ struct Forwarding {
     turn: usize,
     /// Why calls wait, as last told.
     told: Option<String>,
+    /// What may be lost by this outage is noted.
+    noted: bool,
     shown: watch::Sender<SenderStatus>,
     pulse: Pulse,
 }
@@ -176,9 +180,10 @@ impl Forwarding {
         loop {
             self.pulse.beat();
             changed.mark_unchanged();
-            match self.empty().await {
+            match self.all().await {
                 Ok(()) => {
                     backoff.reset();
+                    self.noted = false;
                     if self.told.take().is_some() {
                         tracing::info!("calls are forwarded again");
                     }
@@ -190,6 +195,7 @@ impl Forwarding {
                 }
                 Err(Error::Spool(callbridge_spool::Error::Closed)) => return,
                 Err(error) => {
+                    self.note_loss(&error).await;
                     let up = self
                         .line
                         .take()
@@ -205,6 +211,50 @@ impl Forwarding {
                 }
             }
         }
+    }
+
+    /// A broker is lost: what it confirmed last may not be on its disk.
+    async fn note_loss(&mut self, error: &Error) {
+        let gone = match error {
+            Error::Broker(_) => true,
+            Error::Lost(_) => self.line.as_ref().is_none_or(|line| !line.is_open()),
+            Error::NotTaken { .. } | Error::Spool(_) => false,
+        };
+        if !gone || self.noted {
+            return;
+        }
+        let lost = ForwardAgain::lost(clock::now().wall);
+        match again::add(&self.spool, lost).await {
+            Ok(()) => self.noted = true,
+            Err(error) => tracing::warn!(%error, "what may be lost with the broker is not noted"),
+        }
+    }
+
+    /// All that is ready, then what is to be published again. A line that is lost while nothing is
+    /// ready is noticed here.
+    async fn all(&mut self) -> Result<(), Error> {
+        self.empty().await?;
+        if self.line.as_ref().is_some_and(|line| !line.is_open()) {
+            return Err(Error::Lost("the broker has closed it".to_owned()));
+        }
+        while let Some(due) = again::due(&self.spool).await? {
+            self.pulse.beat();
+            let calls = again::calls(&self.spool, due, BATCH).await?;
+            if calls.is_empty() {
+                again::over(&self.spool).await?;
+                break;
+            }
+            let rows: Vec<Row> = calls.iter().map(|(_, row)| row.clone()).collect();
+            let (confirmed, ended) = self.batch(&rows).await?;
+            ended?;
+            tracing::info!(
+                calls = confirmed.len(),
+                "forwarded again after a loss of the broker"
+            );
+            again::done(&self.spool, due.behind(&calls)).await?;
+            self.empty().await?;
+        }
+        Ok(())
     }
 
     fn tell(&mut self, error: &Error) {
@@ -238,24 +288,30 @@ impl Forwarding {
             if ready.is_empty() {
                 return Ok(());
             }
-            let line = match self.line.take() {
-                Some(line) => line,
-                None => self.forwarder.open(self.turn).await?,
-            };
-            let mut confirmed = Vec::with_capacity(ready.len());
-            let published = self.publish(&line, &ready, &mut confirmed);
-            let ended = match timeout(self.forwarder.login.within, published).await {
-                Ok(ended) => ended,
-                // Those without a confirm are published again; a slow broker gets on all the same.
-                Err(_) => Err(Error::Lost("no confirm".to_owned())),
-            };
+            let (confirmed, ended) = self.batch(&ready).await?;
             if !confirmed.is_empty() {
                 tracing::debug!(calls = confirmed.len(), "forwarded");
                 self.spool.write(confirmed).await?;
             }
-            self.line = Some(line);
             ended?;
         }
+    }
+
+    /// Publishes these: what was confirmed of them, and what stopped the others.
+    async fn batch(&mut self, rows: &[Row]) -> Result<(Vec<Op>, Result<(), Error>), Error> {
+        let line = match self.line.take() {
+            Some(line) => line,
+            None => self.forwarder.open(self.turn).await?,
+        };
+        let mut confirmed = Vec::with_capacity(rows.len());
+        let published = self.publish(&line, rows, &mut confirmed);
+        let ended = match timeout(self.forwarder.login.within, published).await {
+            Ok(ended) => ended,
+            // Those without a confirm are published again; a slow broker gets on all the same.
+            Err(_) => Err(Error::Lost("no confirm".to_owned())),
+        };
+        self.line = Some(line);
+        Ok((confirmed, ended))
     }
 
     /// Publishes all, then waits for all confirms: `confirmed` gains those that were taken; the

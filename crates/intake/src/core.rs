@@ -2,7 +2,9 @@
 
 use super::gap_log::GapLog;
 use super::gaps::Gap;
+use super::owners::Owners;
 use super::pbx::{Pbx, pbx_of};
+use super::read_again;
 use super::report::Reports;
 use super::settings::{Memory, Settings, SourceSettings};
 use super::source::{IntakeSource, timing};
@@ -347,7 +349,11 @@ impl Intake {
             return Ok(());
         };
         if source.settings.format.tells_whole_calls() {
-            self.ops.extend(self.whole.take(source, frame));
+            let taken = self.whole.take(source, frame);
+            if let Some(Op::Unreadable { why, .. }) = &taken {
+                self.ops.extend(read_again::count_newer(why));
+            }
+            self.ops.extend(taken);
             return Ok(());
         }
         source.note(frame);
@@ -556,6 +562,11 @@ impl Intake {
     /// The last batch is on the disk: the spool remembers its calls from here on.
     pub fn committed(&mut self) {
         self.pbxes.values_mut().for_each(Pbx::committed);
+    }
+
+    /// Whose the PBXs are that messages tell of, for whoever hands one over.
+    pub fn owners(&self) -> Owners {
+        self.whole.owners()
     }
 
     /// The trunks, for whoever judges calls anew.

@@ -15,6 +15,8 @@
 //! | [`gap_log`] | the last of them, kept for `status` |
 //! | [`unmatched`] | channels of no trunk that carried outside numbers, kept for `status` |
 //! | `catch_up` | the second account of a PBX's calls (`--catch-up`) |
+//! | [`owners`] | whose each PBX is whose calls come as messages |
+//! | [`read_again`] | messages that could not be read, once more |
 //! | [`remade`] | since when each stream of calls is read |
 //! | [`report`] | what the log tells of each line |
 //! | [`written`] | whether a source is written as it is said to be |
@@ -32,8 +34,10 @@ pub mod identity;
 #[cfg(test)]
 mod late_tests;
 pub mod machine;
+pub mod owners;
 mod pbx;
 mod proof;
+pub mod read_again;
 mod records;
 #[cfg(test)]
 mod records_tests;

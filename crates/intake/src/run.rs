@@ -256,6 +256,17 @@ impl Shell {
             let waiting = waiting(&ops);
             let done = self.store(&ops).await?;
             self.tell_deliveries(&ops, &done);
+            let lost = done
+                .iter()
+                .filter(|it| **it == Done::Unreadable(None))
+                .count();
+            if lost > 0 {
+                tracing::error!(
+                    messages = lost,
+                    "messages that cannot be read are counted and not kept, for there is no room: \
+                     look at `callbridge dead list --reason unreadable`, and discard them"
+                );
+            }
             self.intake.committed();
             let (people, rules) = (self.people_in_force(), self.intake.rules());
             look_again(&waiting, &people, rules, &self.spool, &self.stopped).await?;

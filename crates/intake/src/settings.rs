@@ -1,6 +1,7 @@
 //! What the flags say of assembling, and of each source.
 
 use super::gap_log::GapLog;
+use super::owners::Owners;
 use super::unmatched::UnmatchedLog;
 use callbridge_call::EventTime;
 use callbridge_call::trunk::Conflict;
@@ -122,7 +123,7 @@ pub struct Memory {
     /// Since when each PBX is listened to: what was before is not filled from a catch-up file.
     pub since: BTreeMap<String, EventTime>,
     /// Of PBXs whose calls come whole: the broker's user that published for each first.
-    pub owners: BTreeMap<String, String>,
+    pub owners: Owners,
     /// When this state began to read each stream of calls, by its URL; none where an older version
     /// did. Calls that ended before may have been sent by the state before it.
     pub remade_before: BTreeMap<String, EventTime>,

@@ -8,7 +8,7 @@ use callbridge_formats::{Decoder, DecoderSettings};
 use callbridge_mapping::trunk::Trunks;
 use callbridge_model::status;
 use callbridge_source::{Frame, Position};
-use callbridge_spool::Op;
+use callbridge_spool::{Op, PublishedBy};
 
 /// So many messages of a source are looked at for another format, before the first that is read.
 const LOOKED_AT_MAX: u8 = 16;
@@ -139,6 +139,10 @@ impl IntakeSource {
             bytes: frame.bytes.to_vec(),
             why,
             at: frame.arrived,
+            by: frame.publisher.as_deref().map(|by| PublishedBy {
+                user: by.user.as_ref().map(ToString::to_string),
+                content_type: by.content_type.as_ref().map(ToString::to_string),
+            }),
         }
     }
 }

@@ -6,12 +6,13 @@
 //! Messages of other kinds ([`MessageKind`]) come between them, and never before the calls that
 //! they are about: what is stored of them follows the calls of the same batch.
 
+use super::owners::Owners;
 use super::source::IntakeSource;
 use callbridge_call::framing::MESSAGE_BYTES_MAX;
 use callbridge_call::{Decoded, EventTime, FinishedCall, ToldCall};
 use callbridge_message::{MessageKind, Outcomes, WebhookMessage};
 use callbridge_model::{CallUuid, Judged};
-use callbridge_source::{Frame, Publisher};
+use callbridge_source::Frame;
 use callbridge_spool::elsewhere::STREAM_BEGAN;
 use callbridge_spool::{Delivery, Elsewhere, Finished, Op, Settlement, Witness};
 use std::collections::BTreeMap;
@@ -20,11 +21,7 @@ use std::time::Duration;
 /// A call that ended so short a time before its message came happens now, and goes before backlog.
 const LIVE_WITHIN: Duration = Duration::from_secs(60);
 
-/// PBXs whose users are known at most; a broker that names more of them is not telling the truth.
-const OWNERS_MAX: usize = 65_536;
-
-/// The stored word of a PBX begins so.
-pub const OWNER_PREFIX: &str = "pbx-user:";
+pub use super::owners::OWNER_PREFIX;
 
 /// A call, until it is judged.
 #[derive(Debug)]
@@ -44,16 +41,12 @@ pub(super) struct WholeCalls {
     /// When this state began to read each source: calls that ended before may have been sent by the
     /// state before it.
     remade_before: BTreeMap<String, EventTime>,
-    /// PBX to the broker's user that published for it first.
-    owners: BTreeMap<String, String>,
+    owners: Owners,
 }
 
 impl WholeCalls {
     /// With the users that an earlier run has met, and since when this state is there.
-    pub(super) fn new(
-        owners: BTreeMap<String, String>,
-        remade_before: BTreeMap<String, EventTime>,
-    ) -> Self {
+    pub(super) fn new(owners: Owners, remade_before: BTreeMap<String, EventTime>) -> Self {
         Self {
             owners,
             remade_before,
@@ -146,8 +139,10 @@ impl WholeCalls {
             Err(why) => return Some(source.set_aside(frame, why)),
         };
         let ToldCall { pbx, mut call } = told;
-        let owned = match self.owned(&pbx, publisher) {
-            Ok(owned) => owned,
+        // A file is whose folder it is.
+        let owned = publisher.map(|it| self.owners.owned(&pbx, it.user.as_deref()));
+        let owned = match owned.transpose() {
+            Ok(owned) => owned.flatten(),
             Err(why) => return Some(source.set_aside(frame, why)),
         };
         source.status.read += 1;
@@ -162,35 +157,9 @@ impl WholeCalls {
         owned
     }
 
-    /// Whether this publisher may tell of this PBX; what is to be stored of that.
-    fn owned(&mut self, pbx: &str, by: Option<&Publisher>) -> Result<Option<Op>, String> {
-        // A file is whose folder it is.
-        let Some(publisher) = by else {
-            return Ok(None);
-        };
-        let user = publisher.user.as_deref();
-        match (self.owners.get(pbx), user) {
-            (Some(owner), Some(user)) if owner == user => Ok(None),
-            (Some(_), Some(user)) => Err(format!(
-                "user_id: {user} publishes for PBX {pbx}, which belongs to the user that published \
-                 for it first; it may be that user, or pbx may be another name"
-            )),
-            (Some(_), None) => Err(format!(
-                "user_id: it is missing, and PBX {pbx} belongs to the user that published for it \
-                 first; it may be that user"
-            )),
-            (None, None) => Ok(None),
-            (None, Some(_)) if self.owners.len() >= OWNERS_MAX => Err(format!(
-                "pbx: {OWNERS_MAX} PBXs are known already; it may be one of them"
-            )),
-            (None, Some(user)) => {
-                self.owners.insert(pbx.to_owned(), user.to_owned());
-                Ok(Some(Op::Meta {
-                    key: format!("{OWNER_PREFIX}{pbx}"),
-                    value: user.to_owned(),
-                }))
-            }
-        }
+    /// Whose the PBXs are.
+    pub(super) fn owners(&self) -> Owners {
+        self.owners.clone()
     }
 
     /// The calls that came since the last time, judged, and what follows them.

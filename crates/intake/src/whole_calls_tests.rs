@@ -150,7 +150,7 @@ fn a_pbx_belongs_to_its_first_user_and_to_it_after_a_restart() {
     let refused = [2, 3].map(|seq| (SourceId(0), FrameVerdict::Refused { seq }));
     assert_eq!(batch.verdicts[..2], refused);
 
-    let owners = [("a".to_owned(), "alpha".to_owned())].into();
+    let owners = std::collections::BTreeMap::from([("a".to_owned(), "alpha".to_owned())]).into();
     let mut second = intake(
         STREAM,
         Memory {
@@ -193,6 +193,9 @@ fn wrong_messages_and_newer_versions_are_letters_that_name_the_field() {
         told[1].starts_with("version: it is 2, and this callbridge reads"),
         "{told:?}"
     );
+    let counted =
+        |op: &Op| matches!(op, Op::Count { counter, .. } if counter == "messages_of_version_2");
+    assert_eq!(batch.ops.iter().filter(|op| counted(op)).count(), 1);
     let [call] = judged(&batch)[..] else {
         panic!("{:?}", batch.ops)
     };

@@ -55,7 +55,8 @@ pub const fn hint(reason: Reason) -> &'static str {
         }
         Reason::Unreadable => {
             "The source sent what is no message of its format=: `callbridge dead show ID` has the \
-             bytes; mend the source, then `callbridge dead discard ID`."
+             bytes; mend the source, then `callbridge dead retry ID` where they are a call as a \
+             message, else `callbridge dead discard ID`."
         }
         Reason::NoEmployee => {
             "Map the extension in --employees and the call leaves by itself, or send it with \

@@ -81,11 +81,13 @@ pub use elsewhere::{
 pub use error::Error;
 pub use folder::{open, refuse_shared};
 pub use op::{
-    Delivered, Delivery, Done, FailedCallStep, Finished, Op, Purged, RowId, SlotRow, WebhookEvent,
+    Delivered, Delivery, Done, FailedCallStep, Finished, Op, PublishedBy, Purged, RowId, SlotRow,
+    WebhookEvent,
 };
 pub use row::{
     Act, Attempt, Due, Hooked, LeadByHand, Left, Letter, LetterFilter, MissedCustomer, Notice,
-    ParkedPhone, QueueQuery, Ripe, Row, SeenCall, TrunkCalls, Unconfirmed, UnreadBytes, WorkQueue,
+    ParkedPhone, QueueQuery, Ripe, Row, SeenCall, TrunkCalls, Unconfirmed, UnreadBytes,
+    UnreadMessage, WorkQueue,
 };
 pub use state::{FIRST_POLL, IfAbsent, Refused, State, Step, hooked, next};
 pub use store::Store;
@@ -103,8 +105,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes kept of one unreadable message.
-pub const UNREADABLE_BYTES_MAX: usize = 64 * 1024;
+/// Bytes kept of one unreadable message: all of those that may be read some day.
+pub const UNREADABLE_BYTES_MAX: usize = 1 << 20;
+/// Bytes kept of all of them; the rest is counted.
+pub const UNREADABLE_BYTES_ALL: i64 = 640 << 20;
 /// Unreadable messages kept; the rest is counted.
 pub const UNREADABLE_LETTERS_MAX: u64 = 10_000;
 /// Bytes of an unreadable message in lists and notices.

@@ -107,6 +107,8 @@ pub enum Op {
         why: String,
         /// When they came.
         at: EventTime,
+        /// What its publisher wrote around it, where it came as a message.
+        by: Option<PublishedBy>,
     },
     /// A step of a stored call ([`super::state::next`]). Books: one less where it was, one more
     /// where it is. On an unreadable letter `Discard` alone exists: it is forgotten, and the book
@@ -264,6 +266,15 @@ pub struct Delivery {
     pub comes_again: bool,
     /// What it tells.
     pub told: WebhookEvent,
+}
+
+/// What the publisher of a message wrote around it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PublishedBy {
+    /// The user that the broker holds to the login.
+    pub user: Option<String>,
+    /// Its content type.
+    pub content_type: Option<String>,
 }
 
 /// What an event tells.

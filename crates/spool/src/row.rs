@@ -2,7 +2,7 @@
 
 use super::HELD_MAX;
 use super::elsewhere::RemadeCalls;
-use super::op::RowId;
+use super::op::{PublishedBy, RowId};
 use super::state::{IfAbsent, State};
 use callbridge_call::{EpochSeconds, EventTime, FinishedCall};
 use callbridge_leads::lead_request::Finding;
@@ -254,6 +254,25 @@ pub struct UnreadBytes {
     pub bytes: Vec<u8>,
     /// How many there were.
     pub length: u64,
+}
+
+/// A message that could not be read, with all that is kept of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadMessage {
+    /// The source.
+    pub source: String,
+    /// Its PBX.
+    pub pbx: String,
+    /// Why it could not be read.
+    pub why: String,
+    /// When it came.
+    pub at: EventTime,
+    /// The bytes, or the first of them.
+    pub bytes: Vec<u8>,
+    /// How many there were.
+    pub length: u64,
+    /// Who published it, where that is known.
+    pub by: PublishedBy,
 }
 
 /// Which letters.

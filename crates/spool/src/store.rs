@@ -7,7 +7,7 @@ use crate::tables::books::{Book, Tally};
 use crate::tables::directory::Awaited;
 use crate::tables::finish::FinishRow;
 use crate::tables::schema::{self, Found, MIGRATIONS};
-use crate::{Db, Error, Settings, State, tables};
+use crate::{Db, Error, Settings, State, UnreadMessage, tables};
 use callbridge_leads::lead_request::LeadChange;
 use callbridge_model::Phone;
 use callbridge_model::status::Books;
@@ -310,7 +310,19 @@ impl Store {
                 bytes,
                 why,
                 at,
-            } => tables::unreadable::keep_unreadable(self, source, pbx, bytes, why, *at),
+                by,
+            } => {
+                let message = UnreadMessage {
+                    source: source.clone(),
+                    pbx: pbx.clone(),
+                    why: why.clone(),
+                    at: *at,
+                    bytes: bytes.clone(),
+                    length: bytes.len() as u64,
+                    by: by.clone().unwrap_or_default(),
+                };
+                tables::unreadable::keep_unreadable(self, &message)
+            }
             Op::Step { row, step, at } => tables::step::step(self, *row, step, *at),
             Op::FailedCall(failed) => tables::look_ups::call_failed(self, failed),
             Op::Slot(slot) => tables::slots::set_slot(self, slot),

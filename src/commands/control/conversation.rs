@@ -9,6 +9,7 @@ use callbridge_control::protocol::{ControlReply, ControlRequest};
 use callbridge_control::socket::{self, AnswerRequest, Replies};
 use callbridge_control::state_access::{Access, ask_or_open};
 use callbridge_control::user;
+use callbridge_intake::owners::Owners;
 use callbridge_log::say;
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::files::Watched;
@@ -147,6 +148,7 @@ async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<CommandHan
     Ok(CommandHandler {
         asking: None,
         page: None,
+        owners: Owners::default(),
         zone,
         field_list_wrapper: None,
         spool,

@@ -6,6 +6,7 @@
 //! | `conversation` | who answers, one question, its answers |
 //! | [`calls`] | calls, those that are kept and those that come |
 //! | [`dead`] | the commands about letters; `watch`: letters as they come to be |
+//! | [`fleet`] | PBXs handed to another user of the broker |
 //! | [`page`] | a link to the page, a line of its password file |
 //! | [`lead`] | the commands about leads |
 //! | [`status`] | how all stands; `screen`: a terminal drawn anew in place |
@@ -14,6 +15,7 @@
 pub(crate) mod calls;
 pub(crate) mod conversation;
 pub(crate) mod dead;
+pub(crate) mod fleet;
 pub(crate) mod lead;
 pub(crate) mod missed;
 pub(crate) mod page;

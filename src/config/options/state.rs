@@ -1,5 +1,6 @@
 //! The flags of `state …`.
 
+use super::StateFlags;
 use clap::{Args, Subcommand};
 
 /// `state …`
@@ -10,6 +11,16 @@ pub(crate) enum StateVerb {
     Export(StateMoveFlags),
     /// Put an exported state into an empty folder; the daemon must not run on it
     Import(StateMoveFlags),
+    /// Publish again what a collector has forwarded since then (run --forward): for a stream that
+    /// has lost messages, as when the power of all its nodes was cut
+    ForwardAgain {
+        /// A date, or an age like 2h or 1d
+        #[arg(long, value_name = "DATE|2h")]
+        since: Option<String>,
+        /// Where.
+        #[command(flatten)]
+        state: StateFlags,
+    },
 }
 
 /// `state export`, `state import`

@@ -42,6 +42,7 @@ impl State {
             bytes: format!("message {n}").into_bytes(),
             why: "the message names no event".to_owned(),
             at: EventTime::from_seconds(1_795_151_317),
+            by: None,
         };
         self.handle
             .write(range.map(letter).collect())

@@ -81,6 +81,19 @@ fn gap(seconds: i64, ago: i64, filled: bool) -> Status {
     })
 }
 
+/// A stream that is not the one that was read.
+fn replaced(ago: i64) -> Status {
+    with(|status| {
+        status.gaps.push(SourceGap {
+            source: "stream:v?calls".to_owned(),
+            from: NOW - ago - 1,
+            to: NOW - ago,
+            filled: false,
+            why: Some("stream calls ends before message 99".to_owned()),
+        });
+    })
+}
+
 fn down(which: &[usize]) -> Status {
     with(|status| {
         for at in which {
@@ -340,6 +353,8 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
         (list(|it| it.rows = 0), &[K::Lists]),
         (list(|it| it.why = Some("gone".to_owned())), &[K::Lists]),
         (gap(600, 60, false), &[K::Gap]),
+        (replaced(60), &[K::StreamReplaced]),
+        (replaced(2 * DAY), &[]),
         (gap(600, 60, true), &[]),
         (gap(5, 60, false), &[]),
         (gap(600, 2 * DAY, false), &[]),

@@ -120,6 +120,30 @@ pub fn ready(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
     rows.into_iter().map(|raw| complete(db, raw)).collect()
 }
 
+/// Calls that were forwarded until then, the one that was forwarded first at the front, behind the
+/// last one that is known, at most `limit`; each with the moment.
+pub fn forwarded(
+    db: &Db,
+    after: (EventTime, RowId),
+    until: EventTime,
+    limit: usize,
+) -> Result<Vec<(EventTime, Row)>, Error> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let (since, id) = (after.0.micros(), after.1.0);
+    let found: Vec<(i64, i64)> = db.query_all(
+        "SELECT since, id FROM calls WHERE state = 'forwarded' AND since >= ?1 AND since <= ?3
+             AND (since > ?1 OR id > ?2) ORDER BY since, id LIMIT ?4",
+        (since, id, until.micros(), limit),
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    let mut all = Vec::with_capacity(found.len());
+    for (since, id) in found {
+        let row = row(db, RowId(id))?;
+        all.extend(row.map(|row| (EventTime::from_micros(since), row)));
+    }
+    Ok(all)
+}
+
 /// Calls whose request was under way when the process ended, oldest first.
 pub fn sending(db: &Db) -> Result<Vec<Row>, Error> {
     let rows: Vec<CallColumns> = db.query_all(

@@ -85,7 +85,7 @@ fn completed(
         return Ok(Delivered::NotOurs);
     };
     let row = found.row;
-    // An event may tell of the time before the journal lost the call: its request and pages say more.
+    // An event may tell of the time before the journal lost the call: pages say more.
     let Some(step) = found.step.filter(|_| !found.again) else {
         return Ok(Delivered::Settled(row));
     };

@@ -38,6 +38,6 @@ pub(crate) mod step;
 pub mod strangers;
 pub mod summaries;
 pub mod trunk_calls;
-pub(crate) mod unreadable;
+pub mod unreadable;
 pub mod waiting;
 pub mod work_queue;

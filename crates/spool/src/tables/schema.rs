@@ -22,6 +22,7 @@ pub const MIGRATIONS: &[&str] = &[
     REMADE,
     WAITING,
     GENERATIONS,
+    PUBLISHED,
 ];
 
 /// Times are microseconds since the epoch unless said otherwise.
@@ -321,6 +322,23 @@ BEGIN
 END;
 ";
 
+/// What the publisher of a message wrote around it, for reading it again; and how many bytes are
+/// kept of all that could not be read.
+const PUBLISHED: &str = "
+ALTER TABLE unreadable ADD COLUMN user TEXT;
+ALTER TABLE unreadable ADD COLUMN content_type TEXT;
+CREATE TABLE unreadable_size (one INTEGER PRIMARY KEY, bytes INTEGER NOT NULL) STRICT;
+INSERT INTO unreadable_size SELECT 1, ifnull(sum(length(bytes)), 0) FROM unreadable;
+CREATE TRIGGER unreadable_came AFTER INSERT ON unreadable
+BEGIN
+    UPDATE unreadable_size SET bytes = bytes + length(NEW.bytes) WHERE one = 1;
+END;
+CREATE TRIGGER unreadable_gone AFTER DELETE ON unreadable
+BEGIN
+    UPDATE unreadable_size SET bytes = bytes - length(OLD.bytes) WHERE one = 1;
+END;
+";
+
 /// How often a call that was journaled was taken in again: who tells of an earlier time tells
 /// nothing. And turns of the PBXs among the calls that are ready.
 const GENERATIONS: &str = "
@@ -329,7 +347,6 @@ ALTER TABLE outcomes ADD COLUMN generation INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE outcomes ADD COLUMN again INTEGER NOT NULL DEFAULT 0; -- 1: taken in again
 CREATE INDEX calls_turn ON calls(live, json_extract(record, '$.pbx'), id)
     WHERE state = 'ready' AND not_before = 0;
-DROP INDEX calls_fresh;
 ";
 
 /// What people do, and whom they are to call: leads given to numbers by hand, acts on letters;

@@ -2,36 +2,74 @@
 
 use super::meta;
 use super::outbox;
-use crate::Store;
-use crate::op::{Done, RowId};
+use crate::op::{Done, PublishedBy, RowId};
 use crate::state::{Refused, State, Step};
 use crate::tables::books::Book;
-use crate::{Error, Left, UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX};
+use crate::{Db, Error, Left, Store, UnreadMessage};
+use crate::{UNREADABLE_BYTES_ALL, UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX};
 use callbridge_call::EventTime;
 
-pub(crate) fn keep_unreadable(
-    store: &mut Store,
-    source: &str,
-    pbx: &str,
-    bytes: &[u8],
-    why: &str,
-    at: EventTime,
-) -> Result<Done, Error> {
+/// How many were counted alone: as many are kept as may be.
+const NOT_KEPT: &str = "unreadable_not_kept";
+
+pub(crate) fn keep_unreadable(store: &mut Store, message: &UnreadMessage) -> Result<Done, Error> {
     store.tally.add(Book::Unreadable, 1);
-    if unreadable_kept(store) >= UNREADABLE_LETTERS_MAX {
+    let first = &message.bytes[..message.bytes.len().min(UNREADABLE_BYTES_MAX)];
+    let kept: i64 = store.value("SELECT bytes FROM unreadable_size WHERE one = 1", [])?;
+    let more = i64::try_from(first.len()).unwrap_or(i64::MAX);
+    let full = kept.saturating_add(more) > UNREADABLE_BYTES_ALL;
+    if full || unreadable_kept(store) >= UNREADABLE_LETTERS_MAX {
+        store.tally.count(NOT_KEPT, 1);
         return Ok(Done::Unreadable(None));
     }
     let id = store.new_id();
-    let length = i64::try_from(bytes.len()).unwrap_or(i64::MAX);
-    let first = &bytes[..bytes.len().min(UNREADABLE_BYTES_MAX)];
+    let UnreadMessage {
+        source, pbx, why, ..
+    } = message;
+    let length = i64::try_from(message.length).unwrap_or(i64::MAX);
+    let (user, kind) = (&message.by.user, &message.by.content_type);
     store.execute(
-        "INSERT INTO unreadable (id, source, pbx, why, at, length, bytes)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-        (id.0, source, pbx, why, at.micros(), length, first),
+        "INSERT INTO unreadable (id, source, pbx, why, at, length, bytes, user, content_type)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        (
+            id.0,
+            source,
+            pbx,
+            why,
+            message.at.micros(),
+            length,
+            first,
+            user,
+            kind,
+        ),
     )?;
     store.tally.add(Book::UnreadableKept, 1);
     outbox::queue_notice(store, id)?;
     Ok(Done::Unreadable(Some(id)))
+}
+
+/// A message that could not be read; `None` if it is none (any more).
+pub fn message(db: &Db, id: RowId) -> Result<Option<UnreadMessage>, Error> {
+    db.query_first(
+        "SELECT source, pbx, why, at, bytes, length, user, content_type
+         FROM unreadable WHERE id = ?1",
+        [id.0],
+        |row| {
+            let length: i64 = row.get(5)?;
+            Ok(UnreadMessage {
+                source: row.get(0)?,
+                pbx: row.get(1)?,
+                why: row.get(2)?,
+                at: EventTime::from_micros(row.get(3)?),
+                bytes: row.get(4)?,
+                length: u64::try_from(length).unwrap_or(0),
+                by: PublishedBy {
+                    user: row.get(6)?,
+                    content_type: row.get(7)?,
+                },
+            })
+        },
+    )
 }
 
 /// How many of them there are.
@@ -39,15 +77,20 @@ pub(crate) fn unreadable_kept(store: &Store) -> u64 {
     u64::try_from(store.tally.get(Book::UnreadableKept)).unwrap_or(0)
 }
 
-/// Only `Discard` exists for such a letter: it is forgotten.
+/// `Discard` exists for such a letter, and `Retry`, when it was read as a call that is stored with
+/// it: it is forgotten.
 pub(crate) fn step_unreadable(
     store: &mut Store,
     row: RowId,
     step: &Step,
     at: EventTime,
 ) -> Result<Done, Error> {
-    let discard = matches!(step, Step::Discard);
-    if !discard {
+    let left = match step {
+        Step::Discard => Some((Left::Discarded, State::Discarded)),
+        Step::Retry { .. } => Some((Left::Retried, State::Ready)),
+        _ => None,
+    };
+    let Some((left, to)) = left else {
         let mut found = store.prepare("SELECT 1 FROM unreadable WHERE id = ?1")?;
         if store.sql(found.exists([row.0]))? {
             let state = State::Dead;
@@ -56,7 +99,7 @@ pub(crate) fn step_unreadable(
             return Err(Error::Refused { row, refused });
         }
         return Err(Error::NoRow { row });
-    }
+    };
     let letter = outbox::before_it_leaves(store, row)?;
     if store.execute("DELETE FROM unreadable WHERE id = ?1", [row.0])? == 0 {
         return Err(Error::NoRow { row });
@@ -64,7 +107,7 @@ pub(crate) fn step_unreadable(
     meta::remember_highest_id(store)?;
     store.tally.add(Book::UnreadableKept, -1);
     if let Some(letter) = letter {
-        outbox::queue_leave(store, &letter, Left::Discarded, at)?;
+        outbox::queue_leave(store, &letter, left, at)?;
     }
-    Ok(Done::Stepped(State::Discarded))
+    Ok(Done::Stepped(to))
 }

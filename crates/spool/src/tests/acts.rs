@@ -111,6 +111,7 @@ fn unreadable(n: u32) -> Op {
         bytes: vec![b'x'; 100],
         why: "no JSON".into(),
         at: at(i64::from(n)),
+        by: None,
     }
 }
 
@@ -236,6 +237,8 @@ pub const ACTS: &[Act] = &[
     }),
     ("bytes nobody reads", |store, _| {
         let row = new(&write(store, vec![unreadable(1)])[0]);
+        let kept = tables::unreadable::message(store, row).expect("readable");
+        assert_eq!(kept.expect("a message").length, 100);
         tables::letters::letter(store, row).expect("readable");
         let refused = Op::Step {
             row,

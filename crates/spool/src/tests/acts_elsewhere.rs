@@ -3,7 +3,7 @@
 use super::acts::{Act, write};
 use super::call::{at, finished, journal};
 use super::waiting::completed;
-use crate::{Elsewhere, Fit, Op, Settlement, Store, Witness, tables};
+use crate::{Elsewhere, Fit, Op, RowId, Settlement, Step, Store, Witness, tables};
 use callbridge_model::{CallUuid, Outcome, Reason};
 use std::collections::BTreeMap;
 
@@ -56,6 +56,23 @@ pub const ELSEWHERE: &[Act] = &[
         let rows = tables::elsewhere::outcomes(store, 5).expect("readable");
         let through = rows.last().expect("an outcome").id;
         told(store, Elsewhere::Told { through });
+    }),
+    ("calls that are forwarded, and once more", |store, _| {
+        let now = at(9_500);
+        for n in FIRST + 40..FIRST + 49 {
+            write(store, vec![Op::Finish(Box::new(journal(n)))]);
+            let row = tables::calls::row_of(store, uuid(n)).expect("readable");
+            let (row, step) = (row.expect("stored"), Step::Forwarded);
+            write(store, vec![Op::Step { row, step, at: now }]);
+        }
+        let begin = (at(9_000), RowId(0));
+        let all = tables::calls::forwarded(store, begin, now, 5).expect("readable");
+        let (since, last) = all.last().expect("five");
+        let behind = (*since, last.id);
+        let rest = tables::calls::forwarded(store, behind, now, 9).expect("readable");
+        assert_eq!((all.len(), rest.len()), (5, 4));
+        let none = tables::calls::forwarded(store, begin, at(9_400), 5);
+        assert_eq!(none.map(|it| it.len()), Ok(0));
     }),
     ("all that is ready is looked for", |store, _| {
         told(store, Elsewhere::AllRemade);

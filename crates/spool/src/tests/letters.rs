@@ -39,6 +39,7 @@ fn unreadable(bytes: Vec<u8>) -> Op {
         bytes,
         why: "no JSON".into(),
         at: at(9),
+        by: None,
     }
 }
 
@@ -262,7 +263,7 @@ fn unreadable_bytes_are_kept_up_to_a_size_and_a_number_and_all_are_counted() {
 }
 
 #[test]
-fn only_discarding_exists_for_unreadable_bytes() {
+fn unreadable_bytes_are_discarded_or_read_again_and_nothing_else() {
     let mut store = store();
     store
         .write(vec![unreadable(b"?".to_vec())])
@@ -271,6 +272,10 @@ fn only_discarding_exists_for_unreadable_bytes() {
     assert!(matches!(error, Error::Refused { .. }));
     let error = step(&mut store, RowId(2), Step::Discard).expect_err("nobody");
     assert_eq!(error, Error::NoRow { row: RowId(2) });
+    let record = dead(1, Reason::Failed).judged.record;
+    step(&mut store, RowId(1), Step::Retry { record }).expect("read again");
+    let left = tables::letters::letter(&store, RowId(1)).expect("readable");
+    assert!(left.is_none());
 }
 
 #[test]

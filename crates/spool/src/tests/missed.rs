@@ -220,9 +220,11 @@ fn who_waits_is_found_among_the_calls_of_an_older_version() {
                  DROP TABLE outcomes; DROP TABLE waiting_deliveries;
                  DROP TABLE waiting_deliveries_size;
                  DROP INDEX calls_turn;
-                 CREATE INDEX calls_fresh ON calls(live, id)
-                     WHERE state = 'ready' AND not_before = 0;
                  ALTER TABLE calls DROP COLUMN generation;
+                 DROP TRIGGER unreadable_came; DROP TRIGGER unreadable_gone;
+                 DROP TABLE unreadable_size;
+                 ALTER TABLE unreadable DROP COLUMN user;
+                 ALTER TABLE unreadable DROP COLUMN content_type;
                  ALTER TABLE calls DROP COLUMN acts;";
     db.execute_batch(&format!("{older} PRAGMA user_version = {before};"))
         .expect("older");

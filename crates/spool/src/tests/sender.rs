@@ -274,6 +274,7 @@ fn an_id_is_never_given_twice() {
         bytes: vec![1],
         why: "why".into(),
         at: at(0),
+        by: None,
     };
     let done = handle.write_blocking(vec![bytes.clone()]);
     assert_eq!(done, Ok(vec![Done::Unreadable(Some(RowId(1)))]));

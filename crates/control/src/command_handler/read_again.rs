@@ -1,0 +1,134 @@
+//! Messages that could not be read: read once more by a person or after an upgrade; and PBXs that
+//! are handed to another user of the broker.
+
+use super::{CommandHandler, ReplySender, Stop};
+use callbridge_intake::owners::{OWNER_PREFIX, Owners};
+use callbridge_intake::read_again;
+use callbridge_mapping::journal;
+use callbridge_model::clock;
+use callbridge_model::{Outcome, Reason};
+use callbridge_spool::{Act, Error, Finished, LetterFilter, Op, RowId, Step, tables};
+use serde_json::json;
+use std::sync::Arc;
+
+/// Letters of a newer version that are looked at together.
+const PAGE: usize = 100;
+
+/// What becomes of a message that is read once more, or why nothing does.
+pub(super) async fn read_again(
+    handler: &CommandHandler,
+    id: RowId,
+    dry_run: bool,
+    who: &str,
+) -> Result<Result<&'static str, String>, Error> {
+    let stored = handler
+        .spool
+        .read(move |store| tables::unreadable::message(store, id));
+    let Some(message) = stored.await? else {
+        return Ok(Err("it is gone".to_owned()));
+    };
+    let told = match read_again::call(&message) {
+        Ok(told) => told,
+        Err(why) => return Ok(Err(why)),
+    };
+    let now = clock::now().wall;
+    let mut call = told.call.clone();
+    call.live = false;
+    let judged = journal::judge(&call, &told.pbx, &handler.rules, &handler.people(), now);
+    let (uuid, record) = (judged.record.uuid, judged.record.clone());
+    let asked = handler.spool.read(move |store| {
+        let may = read_again::may_tell(store, &told, &message)?;
+        Ok((may, read_again::remade(store, &told, uuid, &message)?))
+    });
+    let (may, remade) = asked.await?;
+    if let Err(why) = may {
+        return Ok(Err(why));
+    }
+    let result = match judged.outcome {
+        Outcome::Journal if dry_run => return Ok(Ok("would_send")),
+        Outcome::Journal => "ready",
+        Outcome::DeadLetter | Outcome::Internal | Outcome::Skipped if dry_run => {
+            return Ok(Err(judged.message));
+        }
+        Outcome::DeadLetter => "dead",
+        Outcome::Internal | Outcome::Skipped => "counted",
+    };
+    let act = Act {
+        at: now,
+        who: who.to_owned(),
+        what: "read again".to_owned(),
+    };
+    let mut ops = vec![Op::Finish(Box::new(Finished { judged, call }))];
+    ops.extend(remade);
+    ops.push(Op::Act { row: id, act });
+    ops.push(Op::Step {
+        row: id,
+        step: Step::Retry { record },
+        at: now,
+    });
+    match handler.spool.write(ops).await {
+        Ok(_) => Ok(Ok(result)),
+        Err(error @ (Error::NoRow { .. } | Error::Refused { .. })) => Ok(Err(error.to_string())),
+        Err(error) => Err(error),
+    }
+}
+
+/// The PBX belongs to another user of the broker from now on.
+pub(super) async fn hand_over(
+    handler: &CommandHandler,
+    pbx: &str,
+    user: &str,
+    line: &mut ReplySender,
+) -> Result<(), Stop> {
+    let key = format!("{OWNER_PREFIX}{pbx}");
+    let before = handler
+        .spool
+        .read(move |store| tables::meta::meta(store, &key));
+    let before = before.await?;
+    handler.spool.write(vec![Owners::op(pbx, user)]).await?;
+    handler.owners.give(pbx, user);
+    tracing::info!(pbx, user, before, who = line.who, "the PBX is handed over");
+    let item = json!({"pbx": pbx, "user": user, "before": before});
+    Ok(line.item(item).await?)
+}
+
+impl CommandHandler {
+    /// Reads messages again that were of a newer version than the callbridge that has kept them:
+    /// after an upgrade they are calls.
+    pub async fn read_newer_again(self: Arc<Self>) {
+        match self.read_newer().await {
+            Ok(0) => {}
+            Ok(calls) => tracing::info!(calls, "messages of a newer version are read now"),
+            Err(error) => tracing::warn!(%error, "messages of a newer version wait"),
+        }
+    }
+
+    async fn read_newer(&self) -> Result<u64, Error> {
+        let (mut read, mut after) = (0, None);
+        loop {
+            let filter = LetterFilter {
+                reason: Some(Reason::Unreadable),
+                after,
+                limit: PAGE,
+                ..LetterFilter::default()
+            };
+            let page = self.spool.read(move |store| {
+                let letters = tables::letters::letters(store, &filter)?;
+                let ids = letters.into_iter().map(|letter| letter.id);
+                let kept = ids.map(|id| Ok((id, tables::unreadable::message(store, id)?)));
+                kept.collect::<Result<Vec<_>, Error>>()
+            });
+            let page = page.await?;
+            let Some((last, _)) = page.last() else {
+                return Ok(read);
+            };
+            after = Some(*last);
+            for (id, message) in page {
+                if message.is_some_and(|it| read_again::is_newer(&it)) {
+                    let done = read_again(self, id, false, "callbridge").await?;
+                    read += u64::from(done.is_ok());
+                }
+            }
+        }
+    }
+}

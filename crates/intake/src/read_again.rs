@@ -1,0 +1,94 @@
+//! A message that could not be read, or that its PBX's owner had not published, is read once more:
+//! by a person (`dead retry`), or after an upgrade.
+
+use super::whole_calls::OWNER_PREFIX;
+use callbridge_call::ToldCall;
+use callbridge_message::read;
+use callbridge_model::CallUuid;
+use callbridge_source::url::SourceUrl;
+use callbridge_spool::elsewhere::STREAM_BEGAN;
+use callbridge_spool::{Elsewhere, Error, Op, Store, UnreadMessage, tables};
+
+/// How the words begin with which a message of a newer version is set aside.
+const NEWER: &str = "version: it is ";
+
+/// Versions that are counted each by itself; whoever publishes may name any.
+const VERSIONS_MAX: u64 = 99;
+
+/// A message of a newer version is counted by it.
+pub(super) fn count_newer(why: &str) -> Option<Op> {
+    let version = why.strip_prefix(NEWER)?.split(',').next()?;
+    let version = version.parse::<u64>().ok()?.min(VERSIONS_MAX);
+    Some(Op::Count {
+        counter: format!("messages_of_version_{version}"),
+        by: 1,
+    })
+}
+
+/// It was set aside for its version: a newer callbridge may read it.
+pub fn is_newer(message: &UnreadMessage) -> bool {
+    message.why.starts_with(NEWER)
+}
+
+/// The call of a message.
+///
+/// # Errors
+/// In words, where it is none, or cannot be read.
+pub fn call(message: &UnreadMessage) -> Result<ToldCall, String> {
+    let url = SourceUrl::parse(&message.source);
+    if !url.is_ok_and(|url| url.format().tells_whole_calls()) {
+        return Err("bytes of a PBX's line are no call by themselves: discard it".to_owned());
+    }
+    let kept = message.bytes.len() as u64;
+    if kept < message.length {
+        return Err(format!(
+            "of its {} bytes the first {kept} are kept: discard it",
+            message.length
+        ));
+    }
+    let by = callbridge_message::Publisher {
+        content_type: message.by.content_type.as_deref(),
+    };
+    read(&message.bytes, by).map_err(|wrong| wrong.words)
+}
+
+/// Whether its publisher may tell of its PBX. A message that an older version has kept names
+/// nobody: whoever reads it again has looked at it.
+///
+/// # Errors
+/// When the store cannot be read; in words where it may not.
+pub fn may_tell(
+    store: &Store,
+    told: &ToldCall,
+    message: &UnreadMessage,
+) -> Result<Result<(), String>, Error> {
+    let pbx = &told.pbx;
+    let owner = tables::meta::meta(store, &format!("{OWNER_PREFIX}{pbx}"))?;
+    Ok(match (&owner, &message.by.user) {
+        (Some(owner), Some(user)) if owner != user => Err(format!(
+            "PBX {pbx} belongs to the broker's user {owner}, and {user} has published this: hand \
+             it over (callbridge fleet owner {pbx} {user}), or discard this letter"
+        )),
+        _ => Ok(()),
+    })
+}
+
+/// What marks a call that may have been sent before this state began to read its stream.
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn remade(
+    store: &Store,
+    told: &ToldCall,
+    uuid: Option<CallUuid>,
+    message: &UnreadMessage,
+) -> Result<Option<Op>, Error> {
+    let place = SourceUrl::parse(&message.source).map(|url| url.place());
+    let (Some(uuid), Ok(place)) = (uuid, place) else {
+        return Ok(None);
+    };
+    let began = tables::meta::meta(store, &format!("{STREAM_BEGAN}{place}"))?;
+    let began = began.and_then(|micros| micros.parse::<i64>().ok());
+    let before = began.is_some_and(|began| told.call.ended.micros() < began);
+    Ok(before.then_some(Op::Elsewhere(Elsewhere::Remade { uuid })))
+}

@@ -1,0 +1,62 @@
+//! `fleet owner`: a PBX whose calls come as messages belongs to another user of the broker; and
+//! `state forward-again`: what a collector has forwarded goes out once more.
+
+use super::conversation::{converse, json_line, line};
+use crate::config::command::Asking;
+use crate::failure::Failure;
+use callbridge_call::EventTime;
+use callbridge_control::protocol::ControlRequest;
+use callbridge_mapping::journal::Rules;
+use callbridge_model::Zone;
+use callbridge_model::safe::safe;
+use serde_json::Value;
+
+/// Hands the PBX over.
+///
+/// # Errors
+/// 69 without daemon and state.
+pub(crate) async fn owner(pbx: String, user: String, at: &Asking) -> Result<(), Failure> {
+    let show = |item: &Value, _: &Zone| {
+        if at.json {
+            return json_line(item);
+        }
+        let text = |name: &str| safe(item[name].as_str().unwrap_or("nobody"));
+        line(&format!(
+            "{} belongs to the broker's user {} (before: {}); what was refused until now is read \
+             again by `callbridge dead retry --reason unreadable`",
+            text("pbx"),
+            text("user"),
+            text("before"),
+        ))
+    };
+    let ask = ControlRequest::FleetOwner { pbx, user };
+    converse(at, ask, Rules::default(), show).await?;
+    Ok(())
+}
+
+/// Publishes again what was forwarded since then.
+///
+/// # Errors
+/// 69 without daemon and state.
+pub(crate) async fn forward_again(since: EventTime, at: &Asking) -> Result<(), Failure> {
+    let show = |item: &Value, zone: &Zone| {
+        if at.json {
+            return json_line(item);
+        }
+        let moment = |name: &str| zone.second(item[name].as_i64().unwrap_or_default());
+        line(&format!(
+            "what was forwarded from {} to {} is published again by the daemon",
+            moment("since"),
+            moment("until"),
+        ))
+    };
+    let since = since.micros();
+    converse(
+        at,
+        ControlRequest::ForwardAgain { since },
+        Rules::default(),
+        show,
+    )
+    .await?;
+    Ok(())
+}
