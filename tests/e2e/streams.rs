@@ -55,7 +55,7 @@ fn judge(status: &Status, crm: &Server, calls: usize, words: &str) {
     let why = gap.why.as_deref().expect("a reason");
     assert!(why.contains(words), "{why}");
     let mut todo = status.todo.iter();
-    let found = todo.find(|it| it.kind == FindingKind::StreamReplaced);
+    let found = todo.find(|it| it.kind == FindingKind::StreamRecreated);
     assert!(
         found.is_some_and(|it| it.what.contains(words)),
         "{:?}",

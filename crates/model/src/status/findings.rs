@@ -280,7 +280,7 @@ fn replaced(status: &Status, found: &mut Vec<Todo>) {
             super::seconds_in_words((gap.to - gap.from).unsigned_abs()),
         );
         let command = status.command("calls --today");
-        found.push(todo(FindingKind::StreamReplaced, what, command));
+        found.push(todo(FindingKind::StreamRecreated, what, command));
     }
 }
 

@@ -353,7 +353,7 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
         (list(|it| it.rows = 0), &[K::Lists]),
         (list(|it| it.why = Some("gone".to_owned())), &[K::Lists]),
         (gap(600, 60, false), &[K::Gap]),
-        (replaced(60), &[K::StreamReplaced]),
+        (replaced(60), &[K::StreamRecreated]),
         (replaced(2 * DAY), &[]),
         (gap(600, 60, true), &[]),
         (gap(5, 60, false), &[]),

@@ -69,7 +69,7 @@ pub enum FindingKind {
     /// Calls that were dialled or taken while nobody listened are told by nothing.
     Gap,
     /// A stream is not the one that was read, or has lost a part before it was read.
-    StreamReplaced,
+    StreamRecreated,
     /// Dead letters.
     DeadLetters,
     /// Calls that wait for a lead.
@@ -113,7 +113,7 @@ impl FindingKind {
         Self::TokenEnds,
         Self::CrmTrouble,
         Self::Gap,
-        Self::StreamReplaced,
+        Self::StreamRecreated,
         Self::DeadLetters,
         Self::NoLead,
         Self::NoEmployee,
@@ -147,7 +147,7 @@ impl FindingKind {
             Self::TokenEnds => "token_ends",
             Self::CrmTrouble => "crm_trouble",
             Self::Gap => "gap",
-            Self::StreamReplaced => "stream_replaced",
+            Self::StreamRecreated => "stream_recreated",
             Self::DeadLetters => "dead_letters",
             Self::NoLead => "no_lead",
             Self::NoEmployee => "no_employee",
@@ -180,7 +180,7 @@ impl FindingKind {
             | Self::TokenEnds
             | Self::CrmTrouble
             | Self::Gap
-            | Self::StreamReplaced
+            | Self::StreamRecreated
             | Self::DeadLetters
             | Self::NoLead
             | Self::NoEmployee

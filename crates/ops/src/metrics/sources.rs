@@ -80,7 +80,7 @@ pub(super) fn sources(all: &mut Registry, seen: &Observed) {
     all.register("last_gap_timestamp_seconds", help, newest);
     let help =
         "Times at which a stream was found to be another one than was read, or to lack a part";
-    all.register("stream_replaced", help, replaced);
+    all.register("stream_recreated", help, replaced);
     all.register(
         "gaps",
         "Times at which events of a source may have been missed",

@@ -124,7 +124,7 @@ fn waiting(shell: &PageShell, todo: &Todo) -> Waiting {
         | FindingKind::NotHeard
         | FindingKind::NoTrunk
         | FindingKind::Gap
-        | FindingKind::StreamReplaced
+        | FindingKind::StreamRecreated
         | FindingKind::SilentTrunk
         | FindingKind::SilentEmployees
         | FindingKind::Employees => Some("/pbx"),
@@ -179,7 +179,7 @@ fn since(status: &Status, kind: FindingKind) -> Option<i64> {
                 .filter(|gap| !gap.filled && gap.why.is_none());
             open.map(|gap| gap.from).max()
         }
-        FindingKind::StreamReplaced => {
+        FindingKind::StreamRecreated => {
             let replaced = status.gaps.iter().filter(|gap| gap.why.is_some());
             replaced.map(|gap| gap.to).max()
         }
