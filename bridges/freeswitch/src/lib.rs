@@ -18,10 +18,9 @@
 //! | [`dialogue`] | login, subscription, the list of live channels, the keep-alive |
 //! | [`subscription`] | the events that are asked for |
 //! | [`survey`] | what a switch is, and what of it does not fit the trunks |
-//! | [`amqp_conf`] | what its file has mod_amqp publish |
+//! | [`module_conf`] | what its files have mod_amqp publish and mod_json_cdr write |
 //! | `sessions` | the channels that live, against the switch's number of them |
 
-pub mod amqp_conf;
 mod block;
 mod cdr;
 pub mod decoder;
@@ -29,6 +28,7 @@ pub mod dialogue;
 mod event;
 mod fields;
 mod headers;
+pub mod module_conf;
 pub mod reader;
 mod rule;
 mod sessions;

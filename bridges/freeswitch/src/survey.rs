@@ -15,6 +15,8 @@ pub const QUESTIONS: [&str; 5] = [
 const NAMES_MAX: usize = 2_000;
 /// Names told in one line.
 const TOLD_MAX: usize = 10;
+/// Technologies of Asterisk's channels.
+const OF_ASTERISK: [&str; 7] = ["PJSIP", "SIP", "IAX2", "DAHDI", "Local", "SCCP", "Motif"];
 /// The password that every distribution of FreeSWITCH comes with.
 const KNOWN_PASSWORD: &str = "ClueCon";
 
@@ -268,9 +270,10 @@ impl SwitchFacts {
     /// A trunk against what there is.
     fn of_trunk(
         &self,
-        (trunk, endpoints): &(String, Vec<String>),
+        own: &(String, Vec<String>),
         gateways: &BTreeMap<String, SwitchGateway>,
     ) -> Vec<SwitchFinding> {
+        let (trunk, endpoints) = own;
         let comes_in = |it: &String| !it.starts_with("gateway/");
         let one_way = !endpoints.iter().any(comes_in);
         let mut found = Vec::new();
@@ -286,6 +289,23 @@ impl SwitchFacts {
                 Some(("profile", name)) => {
                     let own = self.profiles.iter().filter(|it| fits(name, it));
                     own.map(String::as_str).collect()
+                }
+                Some(("address", address)) => {
+                    found.extend(unknown_address(own, address, gateways));
+                    continue;
+                }
+                Some((technology, _)) if OF_ASTERISK.contains(&technology) => {
+                    found.push(SwitchFinding::new(
+                        Weight::Fault,
+                        format!("endpoint {endpoint}"),
+                        format!(
+                            "{technology}/… is how Asterisk calls a line, and this is a FreeSWITCH: \
+                             no call goes over trunk {trunk}"
+                        ),
+                        "give gateway/NAME, address/IP, context/NAME or profile/NAME; `sofia \
+                         status` shows the names",
+                    ));
+                    continue;
                 }
                 _ => continue,
             };
@@ -313,6 +333,44 @@ impl SwitchFacts {
         }
         found
     }
+}
+
+/// An address that calls cannot come in from, or that is not the one of the trunk's gateways.
+fn unknown_address(
+    (trunk, endpoints): &(String, Vec<String>),
+    address: &str,
+    gateways: &BTreeMap<String, SwitchGateway>,
+) -> Option<SwitchFinding> {
+    let about = format!("endpoint address/{address}");
+    let ip_of = |it: &str| {
+        let host = host_of(it).trim_matches(['[', ']']);
+        host.parse::<std::net::IpAddr>().ok()
+    };
+    let Some(ip) = ip_of(address) else {
+        let what = format!(
+            "calls bear the IP address that they come from, and this is none: what comes in from \
+             there is not of trunk {trunk}"
+        );
+        let todo = "give address/IP, as address/203.0.113.5";
+        return Some(SwitchFinding::new(Weight::Fault, about, what, todo));
+    };
+    let of_trunk = |name: &String| {
+        let named = endpoints
+            .iter()
+            .filter_map(|it| it.strip_prefix("gateway/"));
+        named.into_iter().any(|wanted| fits(wanted, name))
+    };
+    let own = gateways.iter().filter(|(name, _)| of_trunk(name));
+    let own: Vec<&str> = own.map(|(_, it)| it.address.as_str()).collect();
+    // A name may stand for any address.
+    let known: Option<Vec<std::net::IpAddr>> = own.iter().map(|it| ip_of(it)).collect();
+    known.filter(|all| !all.is_empty() && !all.contains(&ip))?;
+    let what = format!(
+        "the gateways of trunk {trunk} have another address: {}",
+        listed(own.iter())
+    );
+    let todo = "calls from any other address are not of this trunk: see which one is the carrier's";
+    Some(SwitchFinding::new(Weight::Advice, about, what, todo))
 }
 
 /// A gateway that is not logged in to: nothing that comes in bears its name.

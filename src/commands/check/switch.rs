@@ -6,7 +6,7 @@ use super::finding::CheckFinding;
 use crate::config::checked::{Config, SourceConfig};
 use crate::daemon::open::source_of;
 use callbridge_formats::Format;
-use callbridge_freeswitch::amqp_conf;
+use callbridge_freeswitch::module_conf;
 use callbridge_freeswitch::survey::{SwitchFinding, Weight};
 use callbridge_model::exit::Code;
 use callbridge_source::StreamReading;
@@ -36,14 +36,24 @@ pub(crate) async fn look(config: &Config, flag: &SourceConfig) -> Vec<CheckFindi
         }
         Ok(None) if of_broker(flag) => {
             let local = flag.url.endpoint().is_some_and(|it| it.is_loopback());
-            let read = |place: &&str| std::fs::read_to_string(place).ok();
-            let text = amqp_conf::PLACES.iter().filter(|_| local).find_map(read);
-            let found = text.map(|text| amqp_conf::judge(&text)).unwrap_or_default();
-            found.into_iter().map(of).collect()
+            let text = local.then(|| of_module(module_conf::AMQP)).flatten();
+            let found = text.map(|text| module_conf::judge_amqp(&text));
+            found.into_iter().flatten().map(of).collect()
+        }
+        Ok(None) if flag.url.format() == Format::FreeswitchCdr => {
+            let text = of_module(module_conf::JSON_CDR);
+            let found = text.map(|text| module_conf::judge_json_cdr(&text));
+            found.into_iter().flatten().map(of).collect()
         }
         // Why it cannot be asked was said of the source.
         Ok(None) | Err(_) => Vec::new(),
     }
+}
+
+/// The file of a module of the switch on this machine, where there is one and it may be read.
+fn of_module(file: &str) -> Option<String> {
+    let mut folders = module_conf::FOLDERS.iter();
+    folders.find_map(|folder| std::fs::read_to_string(format!("{folder}/{file}")).ok())
 }
 
 fn finding(flag: &SourceConfig, found: SwitchFinding) -> CheckFinding {

@@ -83,6 +83,31 @@ fn trunks_that_fit_are_well() {
 }
 
 #[test]
+fn an_address_that_is_none_or_another_than_the_gateways_and_a_line_of_asterisk_are_named() {
+    let told = |endpoint: &str| {
+        let trunks = trunks(&[("city", endpoint), ("gsm", "gateway/gsm")]);
+        faults(&well().judge(&trunks, false))
+    };
+    for wrong in [
+        "gateway/city|address/WRONG",
+        "address/sbc.example:5060|gateway/city",
+    ] {
+        let told = told(wrong);
+        assert!(
+            told.iter().any(|it| it.contains("and this is none")),
+            "{told:?}"
+        );
+    }
+    let other = told("gateway/city|address/192.0.2.9");
+    let named = "Advice endpoint address/192.0.2.9: the gateways of trunk city have another \
+                 address: 127.0.0.1:16000";
+    assert!(other.iter().any(|it| it.starts_with(named)), "{other:?}");
+    let asterisk = told("gateway/city|address/127.0.0.1|PJSIP/city");
+    assert_eq!(asterisk.len(), 1, "{asterisk:?}");
+    assert!(asterisk[0].starts_with("Fault endpoint PJSIP/city: PJSIP/… is how Asterisk"));
+}
+
+#[test]
 fn a_trunk_without_its_gateway_and_a_gateway_without_a_trunk_are_named() {
     let told = faults(&well().judge(&trunks(&[("city", "gateway/town|profile/outside")]), false));
     assert_eq!(told.len(), 3, "{told:?}");

@@ -1,0 +1,219 @@
+//! `amqp.conf.xml` and `json_cdr.conf.xml` of a switch on this machine, where they can be read:
+//! whether what mod_amqp publishes, and what mod_json_cdr writes, suffices. The connections in them,
+//! and with them their passwords, are stepped over.
+
+use crate::rule::{EVENTS, EventRule};
+use crate::survey::{SwitchFinding, Weight};
+
+/// The file of mod_amqp.
+pub const AMQP: &str = "amqp.conf.xml";
+/// The file of mod_json_cdr.
+pub const JSON_CDR: &str = "json_cdr.conf.xml";
+
+/// Where FreeSWITCH keeps the files of its modules.
+pub const FOLDERS: [&str; 3] = [
+    "/etc/freeswitch/autoload_configs",
+    "/usr/local/freeswitch/conf/autoload_configs",
+    "/opt/freeswitch/conf/autoload_configs",
+];
+/// What FreeSWITCH takes for yes, beside a number that is not 0.
+const YES: [&str; 7] = ["yes", "on", "true", "t", "enabled", "active", "allow"];
+/// Begins an event's name in the filter.
+const PREFIX: &str = "SWITCH_EVENT_";
+
+/// The line that suffices.
+pub fn event_filter() -> String {
+    let named: Vec<String> = needed().map(|it| format!("{PREFIX}{it}")).collect();
+    let events = named.join(",");
+    format!("<param name=\"event_filter\" value=\"{events}\"/>")
+}
+
+/// What calls depend on. Of modules' events mod_amqp publishes all or none.
+fn needed() -> impl Iterator<Item = &'static str> {
+    let events = EVENTS.iter().filter(|(_, rule)| *rule != EventRule::Dump);
+    events.map(|(name, _)| *name).chain(["CUSTOM"])
+}
+
+/// What is wrong with this text of the file of mod_json_cdr.
+pub fn judge_json_cdr(text: &str) -> Vec<SwitchFinding> {
+    let text = match without_comments(text) {
+        Ok(text) => text,
+        Err(unclosed) => return vec![unclosed.of(JSON_CDR)],
+    };
+    let is_yes = |value: &str| {
+        let value = value.trim().to_ascii_lowercase();
+        YES.contains(&&*value) || value.parse::<i64>().is_ok_and(|number| number != 0)
+    };
+    match values(&text, "log-b-leg").last() {
+        // It is on where nothing is said of it.
+        Some(value) if !is_yes(value) => vec![SwitchFinding::new(
+            Weight::Fault,
+            "log-b-leg of mod_json_cdr",
+            "the legs that the switch dials are not written: outbound calls are in no file, and \
+             nobody knows who answered",
+            "write <param name=\"log-b-leg\" value=\"true\"/> into json_cdr.conf.xml, then `reload \
+             mod_json_cdr`",
+        )],
+        Some(_) | None => Vec::new(),
+    }
+}
+
+/// What is wrong with this text of the file of mod_amqp; nothing if no producer stands in it.
+pub fn judge_amqp(text: &str) -> Vec<SwitchFinding> {
+    let text = match without_comments(text) {
+        Ok(text) => text,
+        Err(unclosed) => return vec![unclosed.of(AMQP)],
+    };
+    let producers = text.split("<producers>").nth(1);
+    let producers = producers.map(|it| it.split("</producers>").next().unwrap_or(it));
+    let Some(producers) = producers else {
+        return Vec::new();
+    };
+    let filters: Vec<&str> = values(producers, "event_filter").collect();
+    let published = |name: &str| {
+        let mut all = filters.iter().flat_map(|it| it.split(','));
+        all.any(|it| {
+            let it = it.trim();
+            let it = it.strip_prefix(PREFIX).unwrap_or(it);
+            it == name || it == "ALL"
+        })
+    };
+    let missing: Vec<&str> = needed().filter(|name| !published(name)).collect();
+    let mut found = Vec::new();
+    if !missing.is_empty() {
+        found.push(SwitchFinding::new(
+            Weight::Fault,
+            "event_filter of mod_amqp",
+            format!("it leaves out what calls depend on: {}", missing.join(", ")),
+            format!(
+                "write {} into amqp.conf.xml, then `reload mod_amqp`",
+                event_filter()
+            ),
+        ));
+    }
+    if !values(producers, "delivery-mode").any(|it| it.trim() == "2") {
+        found.push(SwitchFinding::new(
+            Weight::Advice,
+            "delivery-mode of mod_amqp",
+            "its messages are not persistent: a restart of the broker loses those that wait, \
+             though the queue is durable",
+            "write <param name=\"delivery-mode\" value=\"2\"/> into amqp.conf.xml, then `reload \
+             mod_amqp`",
+        ));
+    }
+    found
+}
+
+/// A comment begins in this line, from 1 on, and does not end.
+struct Unclosed(usize);
+
+impl Unclosed {
+    fn of(&self, file: &str) -> SwitchFinding {
+        let Self(line) = self;
+        SwitchFinding::new(
+            Weight::Fault,
+            file,
+            format!(
+                "the comment that begins in line {line} does not end: the switch takes nothing of \
+                 what follows"
+            ),
+            format!("write --> where it ends, then reload the module of {file}"),
+        )
+    }
+}
+
+fn without_comments(text: &str) -> Result<String, Unclosed> {
+    let mut all = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, comment)) = rest.split_once("<!--") {
+        all.push_str(before);
+        let Some((_, after)) = comment.split_once("-->") else {
+            let begun = &text[..text.len() - comment.len()];
+            return Err(Unclosed(begun.lines().count()));
+        };
+        rest = after;
+    }
+    all.push_str(rest);
+    Ok(all)
+}
+
+/// The values of the parameters of this name.
+fn values<'t>(text: &'t str, name: &'t str) -> impl Iterator<Item = &'t str> {
+    let params = text.split("<param ").skip(1);
+    params.filter_map(move |param| {
+        let param = param.split('>').next().unwrap_or_default();
+        (attribute(param, "name=")? == name).then(|| attribute(param, "value="))?
+    })
+}
+
+fn attribute<'t>(tag: &'t str, key: &str) -> Option<&'t str> {
+    let (_, rest) = tag.split_once(key)?;
+    let quote = rest.chars().next().filter(|it| matches!(it, '"' | '\''))?;
+    rest[1..].split_once(quote).map(|(value, _)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conf(params: &str) -> String {
+        format!(
+            "<configuration name=\"amqp.conf\"><producers><profile name=\"default\"><connections>\
+             <connection><param name=\"password\" value=\"hunter2\"/></connection></connections>\
+             <params>{params}</params></profile></producers></configuration>"
+        )
+    }
+
+    #[test]
+    fn the_filter_as_shipped_lacks_the_bridge_and_messages_are_not_kept() {
+        let shipped = "<!-- <param name=\"event_filter\" value=\"SWITCH_EVENT_ALL\"/> -->
+            <param name=\"event_filter\" value=\"SWITCH_EVENT_CHANNEL_CREATE,\
+            SWITCH_EVENT_CHANNEL_DESTROY,SWITCH_EVENT_HEARTBEAT,SWITCH_EVENT_DTMF\"/>";
+        let found = judge_amqp(&conf(shipped));
+        assert_eq!(found.len(), 2);
+        assert!(found[0].what.contains("CHANNEL_BRIDGE") && found[0].weight == Weight::Fault);
+        assert!(!found[0].what.contains("CHANNEL_CREATE"));
+        assert!(found[0].todo.contains("SWITCH_EVENT_CHANNEL_BRIDGE,"));
+        assert!(found[1].todo.contains("delivery-mode") && found[1].weight == Weight::Advice);
+        assert!(!format!("{found:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn the_line_that_is_advised_suffices_and_so_does_all() {
+        let kept = "<param name=\"delivery-mode\" value=\"2\"/>";
+        for filter in [
+            event_filter(),
+            "<param name='event_filter' value='SWITCH_EVENT_ALL'/>".to_owned(),
+        ] {
+            assert_eq!(judge_amqp(&conf(&format!("{filter}{kept}"))), []);
+        }
+        assert_eq!(judge_amqp("<configuration name=\"amqp.conf\"/>"), []);
+    }
+
+    #[test]
+    fn a_comment_without_an_end_is_named_with_its_line() {
+        let text = format!("<x>\n<!-- one -->\n<!-- two\n{}", conf(&event_filter()));
+        for found in [judge_amqp(&text), judge_json_cdr(&text)] {
+            assert_eq!(found.len(), 1);
+            assert!(found[0].what.contains("line 3") && found[0].weight == Weight::Fault);
+        }
+    }
+
+    #[test]
+    fn a_switch_that_leaves_out_the_legs_it_dials_is_named() {
+        let json_cdr = |value: &str| {
+            let param = format!("<param name=\"log-b-leg\" value=\"{value}\"/>");
+            judge_json_cdr(&format!("<settings>{param}</settings>"))
+        };
+        for off in ["false", "0", "no", ""] {
+            assert!(json_cdr(off)[0].todo.contains("log-b-leg"), "{off}");
+        }
+        for on in ["true", "1", "YES", "enabled"] {
+            assert_eq!(json_cdr(on), [], "{on}");
+        }
+        assert_eq!(
+            judge_json_cdr("<!-- <param name=\"log-b-leg\" value=\"false\"/> -->"),
+            []
+        );
+    }
+}
