@@ -463,8 +463,11 @@ fn the_example_of_a_flags_file_has_no_fault() {
 #[test]
 fn the_files_of_freeswitch_publish_and_subscribe_to_what_calls_depend_on() {
     let conf = text("freeswitch/amqp.conf.xml");
-    assert_eq!(callbridge_freeswitch::amqp_conf::judge(&conf), []);
-    assert!(conf.contains(&callbridge_freeswitch::amqp_conf::event_filter()));
+    assert_eq!(callbridge_freeswitch::module_conf::judge_amqp(&conf), []);
+    assert!(conf.contains(&callbridge_freeswitch::module_conf::event_filter()));
+    let json_cdr = text("freeswitch/json_cdr.conf.xml");
+    let found = callbridge_freeswitch::module_conf::judge_json_cdr(&json_cdr);
+    assert_eq!(found, []);
     let page = text("freeswitch/README.md");
     let subscription = callbridge_freeswitch::subscription::command();
     assert!(
