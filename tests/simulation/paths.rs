@@ -318,7 +318,9 @@ impl Path {
             Self::Answer(endpoint, answer) => no_such_answer(endpoint, answer),
             Self::Step { state, step } => no_such_step(state, step),
             Self::Pause("disk") => Some("the daemon's word for what is `spool` here"),
-            Self::Pause("reconnect") => Some("whoever keeps a connection is not simulated"),
+            Self::Pause("reconnect" | "client_refused") => {
+                Some("whoever keeps a connection is simulated in `tokens`")
+            }
             Self::Pause("dry_run") => Some("--dry-run submits nothing: nothing to simulate"),
             Self::Pause(_) | Self::Hardship(_) => None,
         }

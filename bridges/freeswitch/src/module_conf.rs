@@ -1,6 +1,6 @@
 //! `amqp.conf.xml` and `json_cdr.conf.xml` of a switch on this machine, where they can be read:
-//! whether what mod_amqp publishes, and what mod_json_cdr writes, suffices. The connections in them,
-//! and with them their passwords, are stepped over.
+//! whether what mod_amqp publishes, and what mod_json_cdr writes, suffices. The connections in
+//! them, and with them their passwords, are stepped over.
 
 use crate::rule::{EVENTS, EventRule};
 use crate::survey::{SwitchFinding, Weight};

@@ -299,8 +299,8 @@ impl SwitchFacts {
                         Weight::Fault,
                         format!("endpoint {endpoint}"),
                         format!(
-                            "{technology}/… is how Asterisk calls a line, and this is a FreeSWITCH: \
-                             no call goes over trunk {trunk}"
+                            "{technology}/… is how Asterisk calls a line, and this is a \
+                             FreeSWITCH: no call goes over trunk {trunk}"
                         ),
                         "give gateway/NAME, address/IP, context/NAME or profile/NAME; `sofia \
                          status` shows the names",

@@ -13,9 +13,9 @@ use secrecy::ExposeSecret;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// On lines that calls are not read from: last words, ticks, what is returned.
+/// On lines that calls are not read from: last words (128 KiB at most), ticks, what is returned.
 const SHORT: BodyLimits = BodyLimits {
-    one: 64 << 10,
+    one: 128 << 10,
     all: u64::MAX,
 };
 
