@@ -51,8 +51,7 @@ pub(crate) struct RecordFolder {
     listed: BTreeMap<OsString, Listed>,
     /// Not before then is anything listed again.
     list_after: Option<Instant>,
-    /// Names that were given, or that were there before, as hashes of a key of this process.
-    given: HashSet<u64>,
+    /// Of the hashes of names: a key of this process.
     key: RandomState,
     /// Files that are to be given, the oldest first.
     waiting: BTreeSet<(u64, OsString)>,
@@ -66,9 +65,11 @@ pub(crate) struct RecordFolder {
 }
 
 /// A folder as it was when it was listed last.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 struct Listed {
     watch: Option<i32>,
+    /// Names in it that were given, or that were there before, as hashes.
+    given: HashSet<u64>,
     changed: Option<(i64, i64)>,
     /// The listing before had found the same time of change: one alone proves nothing, for the
     /// clock of the disk steps by some milliseconds, and the second leg of a call may come within a
@@ -97,7 +98,6 @@ impl RecordFolder {
             events: inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok(),
             listed: BTreeMap::from([(OsString::new(), Listed::default())]),
             list_after: None,
-            given: HashSet::new(),
             key: RandomState::new(),
             waiting: BTreeSet::new(),
             unfinished: BTreeMap::new(),
@@ -135,7 +135,7 @@ impl RecordFolder {
             sights.push(Sight::Open);
             self.leave_out();
         }
-        let mut frames = Vec::new();
+        let (mut frames, mut tried) = (Vec::new(), BTreeSet::new());
         let again: Vec<OsString> = self.unfinished.keys().cloned().collect();
         for name in again {
             self.notice(name);
@@ -144,9 +144,13 @@ impl RecordFolder {
             let Some((micros, name)) = self.waiting.pop_first() else {
                 break;
             };
+            // One that was written to while it waited stands there by two times.
+            if self.is_given(&name) || !tried.insert(name.clone()) {
+                continue;
+            }
             if let Some(bytes) = self.record(&name) {
                 self.newest_micros = self.newest_micros.max(micros);
-                self.given.insert(self.key.hash_one(&name));
+                self.remember(&name, true);
                 let end = self.newest_micros;
                 frames.push((Cut { bytes, end }, self.position()));
             }
@@ -213,37 +217,34 @@ impl RecordFolder {
 
     fn list_one(&mut self, folder: &OsStr, path: &Path, about: &Metadata) -> io::Result<()> {
         let changed = Some((about.mtime(), about.mtime_nsec()));
-        let before = self.listed.get(folder).copied().unwrap_or_default();
-        if before.changed == changed && before.is_certain {
+        let listed = self.listed.entry(folder.to_owned()).or_default();
+        let same = listed.changed == changed;
+        if same && listed.is_certain {
             return Ok(());
         }
         let flags = WatchFlags::CREATE
             | WatchFlags::CLOSE_WRITE
             | WatchFlags::MOVED_TO
             | WatchFlags::ATTRIB;
-        let events = self.events.as_ref();
-        let watch = before
-            .watch
-            .or_else(|| inotify::add_watch(events?, path, flags).ok());
-        let now = Listed {
-            watch,
-            changed,
-            is_certain: before.changed == changed,
-        };
-        self.listed.insert(folder.to_owned(), now);
-        let mut dated = Vec::new();
+        if let (None, Some(events)) = (listed.watch, &self.events) {
+            listed.watch = inotify::add_watch(events, path, flags).ok();
+        }
+        let (mut dated, mut there) = (Vec::new(), HashSet::new());
         for entry in std::fs::read_dir(path)? {
             let entry = entry?;
             let name = Path::new(folder).join(entry.file_name()).into_os_string();
-            if self.given.contains(&self.key.hash_one(&name)) {
-                continue;
-            }
+            there.insert(self.key.hash_one(name.as_os_str()));
             let is_folder = entry.file_type().is_ok_and(|it| it.is_dir());
             if is_folder && folder.is_empty() && is_dated(&name) {
                 dated.push(name);
             } else if !is_folder {
                 self.notice(name);
             }
+        }
+        if let Some(listed) = self.listed.get_mut(folder) {
+            // Names that are gone are forgotten.
+            listed.given.retain(|name| there.contains(name));
+            (listed.changed, listed.is_certain) = (changed, same);
         }
         for name in dated {
             if !self.listed.contains_key(&name) {
@@ -255,25 +256,44 @@ impl RecordFolder {
         Ok(())
     }
 
+    fn is_given(&self, name: &OsStr) -> bool {
+        let folder = Path::new(name).parent().unwrap_or(Path::new(""));
+        let listed = self.listed.get(folder.as_os_str());
+        listed.is_some_and(|it| it.given.contains(&self.key.hash_one(name)))
+    }
+
+    /// Remembers whether a file was given.
+    fn remember(&mut self, name: &OsStr, given: bool) {
+        let folder = Path::new(name).parent().unwrap_or(Path::new(""));
+        let hash = self.key.hash_one(name);
+        if let Some(listed) = self.listed.get_mut(folder.as_os_str()) {
+            match given {
+                true => listed.given.insert(hash),
+                false => listed.given.remove(&hash),
+            };
+        }
+    }
+
     /// Puts a regular file that was not given among those that wait.
     fn notice(&mut self, name: OsString) {
         let own = Path::new(&name).file_name().unwrap_or_default();
         let hidden = own.as_encoded_bytes().first() == Some(&b'.');
-        let (hash, refused) = (self.key.hash_one(&name), self.refused.get(&name).copied());
-        if hidden || refused.is_none() && self.given.contains(&hash) {
+        let refused = self.refused.get(&name).copied();
+        if hidden || refused.is_none() && self.is_given(&name) {
             return;
         }
         // It may be gone by now.
         let about = std::fs::symlink_metadata(self.path.join(&name));
         let Some(about) = about.ok().filter(Metadata::is_file) else {
             self.unfinished.remove(&name);
+            self.refused.remove(&name);
             return;
         };
         if refused == Some(changed_inode(&about)) {
             return;
         }
         self.refused.remove(&name);
-        self.given.remove(&hash);
+        self.remember(&name, false);
         self.waiting.insert((written_at(&about), name));
     }
 
@@ -294,8 +314,7 @@ impl RecordFolder {
         };
         let rest = self.waiting.split_off(&(before, OsString::new()));
         let old = std::mem::replace(&mut self.waiting, rest);
-        let old = old.iter().map(|(_, name)| self.key.hash_one(name));
-        self.given.extend(old);
+        old.iter().for_each(|(_, name)| self.remember(name, true));
     }
 
     /// The whole record; empty of one that is too long, words of one that cannot be read, `None`

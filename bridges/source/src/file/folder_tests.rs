@@ -116,6 +116,41 @@ fn one_bad_file_keeps_no_other_back_and_is_given_when_its_rights_are_mended() {
 }
 
 #[test]
+fn a_file_that_is_written_to_while_it_waits_is_given_once_and_whole() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut folder = opened(dir.path(), From::Start, None);
+    assert_eq!(given(&mut folder).0, [""; 0]);
+    let noticed = |folder: &mut RecordFolder, name: &str, text: &str| {
+        for second in [1_000, 1_001] {
+            put(dir.path(), name, text, second);
+            folder.notice(name.into());
+        }
+    };
+    noticed(&mut folder, "whole.json", "{\"n\":1}");
+    noticed(&mut folder, "half.json", "{\"n\":");
+    let sights = folder.look();
+    let [Sight::Frames(frames)] = &sights[..] else {
+        panic!("{sights:?}")
+    };
+    assert_eq!(frames.len(), 1, "the whole one, once: {sights:?}");
+    put(dir.path(), "half.json", "{\"n\":2}", 1_002);
+    assert_eq!(given(&mut folder).0, ["{\"n\":2}"]);
+}
+
+#[test]
+fn names_that_are_gone_are_forgotten() {
+    let dir = tempfile::tempdir().expect("a folder");
+    put(dir.path(), "a.json", "{\"n\":1}", 1_000);
+    let mut folder = opened(dir.path(), From::Start, None);
+    assert_eq!(given(&mut folder).0, ["{\"n\":1}"]);
+    std::fs::remove_file(dir.path().join("a.json")).expect("removed");
+    // The clock of the disk may not have stepped since.
+    folder.listed.values_mut().for_each(|it| it.changed = None);
+    folder.list().expect("listed");
+    assert!(folder.listed[OsStr::new("")].given.is_empty());
+}
+
+#[test]
 fn a_fifo_in_the_place_of_a_file_hangs_nobody() {
     let dir = tempfile::tempdir().expect("a folder");
     put(dir.path(), "a.json", "{\"n\":1}", 1_000);
