@@ -5,15 +5,15 @@ use crate::build_time;
 use crate::config::checked::{Config, SourceConfig as SourceFlag};
 use crate::failure::Failure;
 use callbridge_control::lock_wait::LockWait;
-use callbridge_control::{ControlRequest, socket};
+use callbridge_control::socket;
 use callbridge_intake::gap_log;
 use callbridge_intake::gap_log::GapLog;
 use callbridge_intake::identity;
 use callbridge_intake::identity::Origin;
+use callbridge_intake::owners::OWNER_PREFIX;
 use callbridge_intake::remade;
 use callbridge_intake::unmatched;
 use callbridge_intake::unmatched::UnmatchedLog;
-use callbridge_intake::whole_calls::OWNER_PREFIX;
 use callbridge_intake::{Intake, Memory as Remembered, Settings, SourceSettings, label_all};
 use callbridge_leads::directory::backfill::ReadLeads;
 use callbridge_leads::lead_field;
@@ -165,8 +165,8 @@ async fn locked(dir: &Path, settings: &spool::Settings) -> Result<(Handle, Guard
     loop {
         match spool::open(dir, settings.clone()) {
             Err(error @ spool::Error::Locked { .. }) => {
-                let another = socket::ask(dir, &ControlRequest::Status).await;
-                if matches!(another, Ok(Some(_))) || !patience.has_more().await {
+                let another = socket::is_listening(dir).await;
+                if matches!(another, Ok(true)) || !patience.has_more().await {
                     return Err(error);
                 }
             }

@@ -100,7 +100,8 @@ pub async fn serve<A: AnswerRequest>(
         };
         while answers.try_join_next().is_some() {}
         let Ok(permit) = room.clone().try_acquire_owned() else {
-            continue; // closing it tells the command that the daemon is busy
+            refuse(&stream);
+            continue;
         };
         let handler = Arc::clone(&handler);
         answers.spawn(async move {
@@ -187,18 +188,60 @@ async fn converse<A: AnswerRequest>(stream: UnixStream, handler: &A) -> io::Resu
     }
 }
 
+/// Tells a command that too many others are answered, where its line takes that at once.
+fn refuse(stream: &UnixStream) {
+    let words = format!("the daemon answers {CONNECTIONS_MAX} commands already; ask again");
+    let busy = ControlReply::Error { code: 69, words };
+    if let Ok(line) = serde_json::to_string(&busy) {
+        let _ = stream.try_write(format!("{line}\n").as_bytes());
+    }
+}
+
 async fn send(write: &mut (impl AsyncWriteExt + Unpin), reply: &ControlReply) -> io::Result<()> {
     let mut line = serde_json::to_vec(reply)?;
     line.push(b'\n');
     write.write_all(&line).await
 }
 
-/// Asks the daemon of this state folder. `None` when none runs; otherwise its replies come one by
-/// one.
+/// Whether a daemon listens in this state folder, however busy or frozen it is.
+///
+/// # Errors
+/// When something else is in its place.
+pub async fn is_listening(state: &Path) -> io::Result<bool> {
+    Ok(connect(state).await?.is_some())
+}
+
+/// Asks the daemon of this state folder, and waits until it answers; its replies come one by one.
+/// `None` when none runs, also where it ended before it had read the question.
 ///
 /// # Errors
 /// When the daemon is there but cannot be spoken to.
 pub async fn ask(state: &Path, ask: &ControlRequest) -> io::Result<Option<Replies>> {
+    let Some(stream) = connect(state).await? else {
+        return Ok(None);
+    };
+    let (read, mut write) = stream.into_split();
+    let mut read = BufReader::new(read);
+    let mut line = serde_json::to_vec(ask)?;
+    line.push(b'\n');
+    // One that takes no more of the question may have said why.
+    let wrote = write.write_all(&line).await;
+    let heard = read.fill_buf().await.map(|reply| !reply.is_empty());
+    match heard {
+        Ok(is_said) if is_said || wrote.is_ok() => Ok(Some(Replies {
+            lines: read.lines(),
+            zone: None,
+            _write: write,
+        })),
+        Ok(_) => Ok(None),
+        // Linux tells so that bytes were left unread by the one that closed.
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A line to the daemon of this state folder; `None` when none runs.
+async fn connect(state: &Path) -> io::Result<Option<UnixStream>> {
     let folder = match Folder::open(state) {
         Ok(folder) => folder,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
@@ -212,26 +255,19 @@ pub async fn ask(state: &Path, ask: &ControlRequest) -> io::Result<Option<Replie
         let words = format!("{NAME} is no socket, and none of callbridge's making: move it away");
         return Err(io::Error::new(ErrorKind::InvalidInput, words));
     }
-    let stream = match UnixStream::connect(&folder.path).await {
-        Ok(stream) => stream,
-        Err(error) => {
-            // A file in the folder's place is for the spool to refuse.
-            let nobody = matches!(
+    match UnixStream::connect(&folder.path).await {
+        Ok(stream) => Ok(Some(stream)),
+        // A file in the folder's place is for the spool to refuse.
+        Err(error)
+            if matches!(
                 error.kind(),
                 ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::NotADirectory
-            );
-            return if nobody { Ok(None) } else { Err(error) };
+            ) =>
+        {
+            Ok(None)
         }
-    };
-    let (read, mut write) = stream.into_split();
-    let mut line = serde_json::to_vec(ask)?;
-    line.push(b'\n');
-    write.write_all(&line).await?;
-    Ok(Some(Replies {
-        lines: BufReader::new(read).lines(),
-        zone: None,
-        _write: write,
-    }))
+        Err(error) => Err(error),
+    }
 }
 
 /// The daemon's replies to one question.
@@ -324,6 +360,14 @@ mod tests {
         assert_eq!(replies.next().await.expect("a line"), None);
         stop.send(()).expect("a server");
         server.await.expect("it ends");
+        // It ended before it read the question.
+        let listener = listen(&deep).expect("a listener");
+        let (unread, ()) = tokio::join!(ask(&deep, &ControlRequest::Status), async {
+            let (line, _) = listener.accept().await.expect("a line");
+            line.readable().await.expect("a question");
+        });
+        assert!(unread.expect("no fault").is_none());
+        drop(listener);
         // What a killed process leaves behind is not in the way.
         assert!(
             ask(&deep, &ControlRequest::Status)
@@ -332,5 +376,23 @@ mod tests {
                 .is_none()
         );
         listen(&deep).expect("again");
+    }
+
+    #[tokio::test]
+    async fn a_command_too_many_is_told_so() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let listener = listen(folder.path()).expect("a listener");
+        let server = tokio::spawn(serve(listener, Arc::new(Echo), std::future::pending()));
+        let mut silent = Vec::new();
+        for _ in 0..CONNECTIONS_MAX {
+            silent.push(connect(folder.path()).await.expect("a line"));
+        }
+        let replies = ask(folder.path(), &ControlRequest::Status).await;
+        let mut replies = replies.expect("a line").expect("a daemon");
+        let reply = replies.next().await.expect("a line");
+        let words = "the daemon answers 16 commands already; ask again".to_owned();
+        assert_eq!(reply, Some(ControlReply::Error { code: 69, words }));
+        assert_eq!(silent.iter().flatten().count(), CONNECTIONS_MAX);
+        server.abort();
     }
 }

@@ -1,7 +1,7 @@
 //! A message that could not be read, or that its PBX's owner had not published, is read once more:
 //! by a person (`dead retry`), or after an upgrade.
 
-use super::whole_calls::OWNER_PREFIX;
+use super::owners::OWNER_PREFIX;
 use callbridge_call::ToldCall;
 use callbridge_message::read;
 use callbridge_model::CallUuid;

@@ -21,8 +21,6 @@ use std::time::Duration;
 /// A call that ended so short a time before its message came happens now, and goes before backlog.
 const LIVE_WITHIN: Duration = Duration::from_secs(60);
 
-pub use super::owners::OWNER_PREFIX;
-
 /// A call, until it is judged.
 #[derive(Debug)]
 struct WaitingCall {

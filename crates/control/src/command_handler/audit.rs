@@ -7,7 +7,7 @@ use callbridge_call::{EventTime, FinishedCall};
 use callbridge_crm::ApiReply;
 use callbridge_intake::Intake;
 use callbridge_intake::gap_log::{self, GapLog};
-use callbridge_intake::whole_calls::OWNER_PREFIX;
+use callbridge_intake::owners::OWNER_PREFIX;
 use callbridge_leads::lead_request::due::CommandRequest;
 use callbridge_mapping::journal;
 use callbridge_mapping::journal::figures;
