@@ -80,7 +80,7 @@ impl StreamReader {
             (shown, EventTime::from_micros(micros))
         });
         let memory = Memory {
-            owners: below(callbridge_intake::whole_calls::OWNER_PREFIX).into(),
+            owners: below(callbridge_intake::owners::OWNER_PREFIX).into(),
             remade_before: began.collect(),
             ..Memory::default()
         };

@@ -1,6 +1,6 @@
 use super::core::{Batch, Intake};
+use super::owners::OWNER_PREFIX;
 use super::settings::{Memory, Settings, SourceSettings};
-use super::whole_calls::OWNER_PREFIX;
 use callbridge_call::EventTime;
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::People;
