@@ -29,7 +29,11 @@ fn catch_up(place: &Place) -> String {
 }
 
 async fn heard(program: &mut Program, messages: u64) {
-    let all = |it: &Status| it.sources[0].read + it.sources[0].skipped >= messages;
+    let all = |it: &Status| {
+        // What is written to a file before it is open lies before its end, where reading begins.
+        let open = it.sources.iter().all(|of| of.state.is_up());
+        open && it.sources[0].read + it.sources[0].skipped >= messages
+    };
     program.until("what was said", all).await;
 }
 

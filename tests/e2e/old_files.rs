@@ -74,7 +74,8 @@ async fn cut((release, names): Calls) -> (Place, Server, [Recording; 3]) {
     let calls = soon((release, names));
     let ends = calls[0].channel_events();
     pbx.say(&ends[..ends.len() / 2].concat()).await;
-    let heard = |it: &Status| it.sources[0].last_event_at.is_some();
+    // What is written to the file before it is open lies before its end, where reading begins.
+    let heard = |it: &Status| it.sources[0].last_event_at.is_some() && it.sources[1].state.is_up();
     program.until("the first call's beginning", heard).await;
     // Nobody is let in again before the file is read: what lies in the gap lies in it for sure.
     pbx.answers("Login", &[NOT_YET]);

@@ -203,24 +203,31 @@ async fn forged_stale_and_doubled_events_confirm_nothing_and_the_true_one_is_tak
             "call": {"callId": call_id, "provider": "OPEN_API", "conversationKind": "CALL"},
         })
     };
-    for (how, _) in REFUSED {
-        admin(&crm, "webhook/forge", &forge(how)).await;
-    }
-    admin(&crm, "webhook/forge", &forge("other-company")).await;
-    let ended = async || {
+    let mut all = Vec::from(REFUSED);
+    all.push(("other-company", 200));
+    let mut made = vec![0; all.len()];
+    until("an answer to each", async || {
         let seen = ask(&crm, "GET", "/sandbox/webhooks", "").await;
-        seen["forged"].as_array().expect("a list").clone()
-    };
-    until("the end of all", async || {
-        ended().await.len() > REFUSED.len()
+        let ends = seen["forged"].as_array().expect("a list");
+        let mut answered = 0;
+        for ((how, status), made) in all.iter().zip(&mut made) {
+            let of: Vec<&Value> = ends.iter().filter(|end| end["how"] == *how).collect();
+            match of.iter().find(|end| !end["status"].is_null()) {
+                Some(end) => {
+                    assert_eq!(end["status"], *status, "{end}");
+                    answered += 1;
+                }
+                // A busy machine may not take it in time: then it comes again, as others do.
+                None if of.len() == *made => {
+                    admin(&crm, "webhook/forge", &forge(how)).await;
+                    *made += 1;
+                }
+                None => {}
+            }
+        }
+        answered == all.len()
     })
     .await;
-    for end in ended().await {
-        let how = end["how"].as_str().expect("a word");
-        let expected = REFUSED.iter().find(|(word, _)| *word == how);
-        let expected = expected.map_or(200, |(_, status)| *status);
-        assert_eq!(end["status"], expected, "{end}");
-    }
     let status = program.status().await.expect("a status");
     assert_eq!((status.books.finished, status.books.journaled), (1, 0));
     admin(&crm, "webhook/forge", &forge("doubled")).await;
