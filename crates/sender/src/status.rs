@@ -229,10 +229,12 @@ pub fn cure(cause: PauseCause, why: &str) -> String {
              back by itself, one is tried at least once a minute and all are kept; else ask \
              whoever runs the CRM"
         ),
-        PauseCause::TooMany => "the CRM's limit is used up by somebody else with this token: \
-                           share the limit with --rate; another integration takes an \
-                           application of its own"
-            .to_owned(),
+        PauseCause::TooMany => {
+            "too many requests, by the CRM's count or a gateway's: it goes on by \
+                           itself; where another program uses this token, share the limit \
+                           with --rate, or give that integration an application of its own"
+                .to_owned()
+        }
         PauseCause::Refused(reason) => format!(
             "five calls in a row were refused as {reason}{said}: look at `callbridge dead list \
              --reason {reason}`, mend leads, employees or --field; one call a minute is tried"
@@ -290,8 +292,9 @@ mod tests {
         outage: an outage of submissions: the CRM takes no calls (503); nothing to do if it comes
          back by itself, one is tried at least once a minute and all are kept; else ask whoever
          runs the CRM
-        too_many_requests: the CRM's limit is used up by somebody else with this token: share the
-         limit with --rate; another integration takes an application of its own
+        too_many_requests: too many requests, by the CRM's count or a gateway's: it goes on by
+         itself; where another program uses this token, share the limit with --rate, or give that
+         integration an application of its own
         calls_refused: five calls in a row were refused as failed (FAILED): look at `callbridge
          dead list --reason failed`, mend leads, employees or --field; one call a minute is tried
         ");
