@@ -138,6 +138,13 @@ impl<'a> CelRow<'a> {
                 let (to, holder) = (self.peer, Text::default());
                 Kind::Renamed { to, holder }
             }
+            // Before Asterisk 12, by REFER while the other telephone rings: `Extra` is the linkedid
+            // of the call that is handed over.
+            b"ATTENDEDTRANSFER" if self.peer.is_empty() && self.extra.is_plain() => {
+                Kind::Transfers {
+                    call: self.extra.into_plain(),
+                }
+            }
             b"PICKUP"
             | b"ATTENDEDTRANSFER"
             | b"BLINDTRANSFER"
@@ -316,6 +323,18 @@ impl<'a> Extra<'a> {
         match self {
             Self::Text(text) => !text.is_empty(),
             Self::Members(_) => true,
+        }
+    }
+
+    /// There is a text in it that is no object, as Asterisk wrote it before 12.
+    fn is_plain(&self) -> bool {
+        matches!(self, Self::Text(text) if !text.is_empty() && !text.starts_with('{'))
+    }
+
+    fn into_plain(self) -> Text<'a> {
+        match self {
+            Self::Text(text) => text,
+            Self::Members(_) => Text::default(),
         }
     }
 

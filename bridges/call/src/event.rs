@@ -290,6 +290,13 @@ pub enum Kind<'a> {
         /// It leaves; else it is back.
         begins: bool,
     },
+    /// Whoever has this channel hands a call that they have on another over to whom they dial here,
+    /// and is out of both (`ATTENDEDTRANSFER` before Asterisk 12). The masquerade that does it may
+    /// come much later, when the new party answers.
+    Transfers {
+        /// The linkedid of the call that is handed over.
+        call: Text<'a>,
+    },
     /// The channel goes on under another name (`Rename`, `Masquerade`). Before Asterisk 12 a
     /// masquerade moves names, and with them the telephones, from one unique id to another.
     Renamed {

@@ -133,7 +133,11 @@ pub(crate) fn resolve(
     let incomplete = ended.incomplete(call, *caught_up);
     let incomplete = incomplete.or_else(|| doubt::doubt(call, *caught_up));
     let old = seated.is_some();
-    let source = untold::SourceTraits { cel_bridges, old };
+    let source = untold::SourceTraits {
+        cel_bridges,
+        old,
+        moved: old && untold::is_moved(call),
+    };
     let mut finished = Vec::new();
     for part in split::parts(&views, joined) {
         let legs: Vec<&View<'_>> = part.into_iter().map(|i| &views[i]).collect();

@@ -58,6 +58,7 @@ pub(super) fn ties<'a>(
         | Kind::App { .. }
         | Kind::Hangup { .. }
         | Kind::Consults { .. }
+        | Kind::Transfers { .. }
         | Kind::Gone
         | Kind::LinkedidEnd
         | Kind::Listed { .. }

@@ -87,6 +87,7 @@ impl OpenCalls {
             | Kind::Unlinked { .. }
             | Kind::Hangup { .. }
             | Kind::Consults { .. }
+            | Kind::Transfers { .. }
             | Kind::Gone
             | Kind::LinkedidEnd
             | Kind::Listed { .. }

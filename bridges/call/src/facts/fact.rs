@@ -71,6 +71,10 @@ pub(crate) enum FactKind {
     Consults {
         begins: bool,
     },
+    /// Whoever has this channel leaves the call of this linkedid to whom they dial here.
+    Transfers {
+        call: String,
+    },
     /// From here on another telephone is known by this unique id.
     Renamed {
         to: String,
@@ -151,6 +155,9 @@ pub(super) fn fact_of(kind: &Kind<'_>) -> Option<FactKind> {
             with: UniqueId::new(with.uniqueid.as_ref())?,
         },
         Kind::Consults { begins } => FactKind::Consults { begins: *begins },
+        Kind::Transfers { call } => FactKind::Transfers {
+            call: clip(call, TEXT_BYTES_MAX),
+        },
         Kind::Renamed { to, .. } => FactKind::Renamed {
             to: clip(to, TEXT_BYTES_MAX),
         },

@@ -269,6 +269,7 @@ impl Leg {
             | FactKind::App
             | FactKind::Enter { .. }
             | FactKind::Consults { .. }
+            | FactKind::Transfers { .. }
             | FactKind::Linked { .. } => true,
         })
     }

@@ -14,7 +14,7 @@
 //!
 //! Each telephone gets its own facts back here, and each link is a bridge of two.
 
-use crate::event::Origin;
+use crate::event::{Origin, UNNAMED, WHO_ANSWERED};
 use crate::facts::fact::{Fact, FactKind};
 use crate::facts::leg::Leg;
 use crate::facts::open::OpenCall;
@@ -40,9 +40,11 @@ struct Seat<'a> {
 /// The call's channels by telephone; `None` where they are that already.
 pub(super) fn seated(call: &OpenCall) -> Option<Seated> {
     let facts = call.legs.values().flat_map(|leg| &leg.facts);
+    let unnamed = format!("{UNNAMED}{WHO_ANSWERED}");
+    let of_both = |what: &FactKind| what.passage().is_some_and(|it| it.bridge == unnamed);
     facts
         .map(|fact| &fact.what)
-        .find(|what| is_of_seats(what))?;
+        .find(|what| is_of_seats(what) || of_both(what))?;
     let mut seats: Vec<Seat<'_>> = call.legs.values().enumerate().map(Seat::of).collect();
     let mut joined = call.joined.clone();
     for (at, seat, name) in renamings(&seats) {
@@ -54,7 +56,12 @@ pub(super) fn seated(call: &OpenCall) -> Option<Seated> {
     for seat in &seats {
         seat.hand_out(&seats, &mut legs);
     }
-    for ((a, b), told) in links(&seats) {
+    let left = left(&seats);
+    for ((a, b), mut told) in links(&seats) {
+        let left = left.iter().filter(|(_, seat)| [a, b].contains(seat));
+        for origin in [Origin::Channel, Origin::Cel] {
+            told.extend(left.clone().map(|&(at, _)| (at, origin, false)));
+        }
         for origin in [Origin::Channel, Origin::Cel] {
             bridge(&seats, (a, b), &told, origin, &mut legs);
         }
@@ -64,7 +71,8 @@ pub(super) fn seated(call: &OpenCall) -> Option<Seated> {
 
 /// It says who sits where, or with whom: no later release tells that.
 fn is_of_seats(what: &FactKind) -> bool {
-    what.link().is_some() || matches!(what, FactKind::Renamed { .. })
+    let moves = matches!(what, FactKind::Renamed { .. } | FactKind::Transfers { .. });
+    moves || what.link().is_some()
 }
 
 impl<'a> Seat<'a> {
@@ -225,6 +233,28 @@ fn links(seats: &[Seat<'_>]) -> BTreeMap<(usize, usize), Vec<LinkTold>> {
         }
     }
     links
+}
+
+/// When a telephone handed a call over on another of its channels, and the seats of it in that
+/// call: it hears nobody there any more, though the masquerade may come much later.
+fn left(seats: &[Seat<'_>]) -> Vec<(EventTime, usize)> {
+    let mut left = Vec::new();
+    for seat in seats {
+        let own = trunk::prefix(seat.leg.name());
+        for fact in &seat.leg.facts {
+            let FactKind::Transfers { call } = &fact.what else {
+                continue;
+            };
+            let of_call = |other: &&Seat<'_>| {
+                let mut linkedids = other.leg.linkedids.iter();
+                trunk::prefix(other.leg.name()) == own && linkedids.any(|it| it.text == *call)
+            };
+            let there = seats.iter().enumerate();
+            let there = there.filter(|(_, other)| of_call(other) && own.is_some());
+            left.extend(there.map(|(other, _)| (fact.at, other)));
+        }
+    }
+    left
 }
 
 /// Two seats were linked: whoever sat there was in a bridge. A link ends with either's hang-up.

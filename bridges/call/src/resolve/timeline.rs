@@ -178,6 +178,7 @@ fn moments(view: &View<'_>, by_id: &BTreeMap<&str, u16>) -> Vec<Moment> {
             | FactKind::Linked { .. }
             | FactKind::Unlinked { .. }
             | FactKind::Consults { .. }
+            | FactKind::Transfers { .. }
             | FactKind::Renamed { .. }
             | FactKind::Hangup
             | FactKind::Gone => continue,

@@ -5,13 +5,15 @@
 //! | any bridge | CEL whose `events` name none of those that its version has |
 //! | a conference | `ConfBridge`: AMI before Asterisk 11, CEL before 12 |
 //! | when whoever transfers left | CEL before 12, of a transfer by feature code while it rings |
+//! | who moved into which bridge | CEL before 12 without a peer |
 
 use super::customers::Plan;
 use super::view::{BridgeStay, View};
 use crate::call::Direction;
-use crate::event::{ChannelState, Origin};
+use crate::event::{ChannelState, Origin, UNNAMED, WHO_ANSWERED};
 use crate::facts::fact::FactKind;
 use crate::facts::leg::Leg;
+use crate::facts::open::OpenCall;
 use crate::talk::ANSWERED_FROM;
 use crate::trunk::local_pair;
 use crate::units::EventTime;
@@ -28,6 +30,9 @@ const CONFERENCE: &str = "they were led away together, and this Asterisk does no
 const ROOM: &str = "the customer was in a conference, and its CEL does not tell who else was";
 const TRANSFER: &str = "a transfer by feature code while the other telephone rang: CEL before \
                         Asterisk 12 does not tell when it began";
+const MOVED: &str = "channels changed places (a transfer, a pickup, parking), and its CEL does not \
+                     tell who was in a bridge with whom: write ${BRIDGEPEER} in cel_custom.conf, \
+                     or the column peer, then `module reload cel_custom`";
 
 /// Made where an old Asterisk leads a channel away that is not its own (`Redirect`).
 const LED_AWAY: &str = "AsyncGoto/";
@@ -41,6 +46,17 @@ pub(super) struct SourceTraits {
     pub(super) cel_bridges: bool,
     /// It is of Asterisk 11 or older: telephones change their unique ids.
     pub(super) old: bool,
+    /// As of [`is_moved`].
+    pub(super) moved: bool,
+}
+
+/// CEL before Asterisk 12 tells of bridges and of neither side, and a channel went on under another
+/// name: it was a masquerade that put somebody else into a bridge, and nothing tells into which.
+pub(super) fn is_moved(call: &OpenCall) -> bool {
+    let of_both = format!("{UNNAMED}{WHO_ANSWERED}");
+    let mut facts = call.legs.values().flat_map(|leg| &leg.facts);
+    facts.any(|fact| fact.what.passage().is_some_and(|it| it.bridge == of_both))
+        && call.legs.values().any(|leg| leg.names.iter().count() > 1)
 }
 
 /// Why nobody can tell how this call went.
@@ -56,6 +72,8 @@ pub(super) fn untold(legs: &[&View<'_>], plan: &Plan, source: SourceTraits) -> O
         CONFERENCE
     } else if source.old && transfer(legs, plan) {
         TRANSFER
+    } else if source.moved {
+        MOVED
     } else {
         return None;
     };

@@ -108,3 +108,82 @@ fn a_call_that_is_cut_proposes_the_talk_that_was_heard_till_then() {
     }
     assert!(wrong.is_empty(), "\n{wrong}");
 }
+
+/// The masquerade of a transfer by REFER may wait until the telephone that rings is answered: what
+/// shows it comes then. Who transferred was out when the transfer was told.
+#[test]
+fn who_transfers_by_refer_while_it_rings_talks_no_more_though_the_masquerade_comes_late() {
+    let told = "1.8-cel-on-ami blonde_transfer_refer cel.csv";
+    let mut all = recording::all().into_iter();
+    let recording = all.find(|it| it.name == told).expect("the recording");
+    let calls = recording.calls(&recording.messages);
+    let (transferred, answered) = ("1795212897.85", "1795212899.8586");
+    let is_late = |row: &str| {
+        let of_masquerade = ["HANGUP", "CHAN_END", "APP_END"];
+        row.contains(transferred) && of_masquerade.iter().any(|it| row[1..].starts_with(it))
+    };
+    let mut late = 0;
+    let moved = recording.messages.iter().map(|(at, message)| {
+        let row = std::str::from_utf8(message).expect("text");
+        if !is_late(row) {
+            return (*at, message.clone());
+        }
+        late += 1;
+        let row = row.replacen(transferred, answered, 1);
+        let at = EventTime::from_micros(at.micros() + 2_000_000);
+        (at, row.into_bytes())
+    });
+    let mut moved: Vec<Message> = moved.collect();
+    moved.sort_by_key(|(at, _)| *at);
+    assert_eq!(late, 5);
+    let told = recording.calls(&moved);
+    let talk = |calls: &[FinishedCall]| -> Vec<u128> {
+        calls.iter().map(|call| call.talk.as_millis()).collect()
+    };
+    let near: Vec<bool> = talk(&calls)
+        .iter()
+        .zip(talk(&told))
+        .map(|(a, b)| a.abs_diff(b) < 10)
+        .collect();
+    assert_eq!(near, [true], "{:?} {:?}", talk(&calls), talk(&told));
+    assert_eq!(told[0].incomplete, None);
+}
+
+/// A row of CEL without its peer, as a mapping without `${BRIDGEPEER}` writes it.
+fn without_peer((at, message): &Message) -> Message {
+    const FROM_THE_END: usize = 4;
+    let row = String::from_utf8_lossy(message).into_owned();
+    let mut cells: Vec<&str> = row.trim_end().split("\",\"").collect();
+    let place = cells.len() - FROM_THE_END;
+    cells[place] = "";
+    (*at, cells.join("\",\"").into_bytes())
+}
+
+#[test]
+fn before_asterisk_12_cel_without_peers_tells_the_same_calls_or_incomplete_ones() {
+    let words = |call: &FinishedCall| {
+        let (talk, whole) = (call.talk, call.ended.since(call.started));
+        let seconds = [talk, whole].map(|it| format!("{:.1}", it.as_secs_f64()));
+        format!(
+            "{seconds:?} {:?} {:?}",
+            call.direction, call.employees_in_order
+        )
+    };
+    let (mut wrong, mut whole) = (String::new(), 0);
+    let old = |name: &str| name.starts_with("1.8") || name.starts_with("11 ");
+    let all = recording::all().into_iter();
+    for recording in all.filter(|it| old(&it.name) && it.name.ends_with("cel.csv")) {
+        let calls = recording.calls(&recording.messages);
+        let messages: Vec<Message> = recording.messages.iter().map(without_peer).collect();
+        for told in recording.calls(&messages) {
+            let mut same = calls.iter().filter(|it| it.linkedid == told.linkedid);
+            let right = same.next().map(words);
+            if told.incomplete.is_none() && right.as_ref() != Some(&words(&told)) {
+                wrong += &format!("{}: {} not {right:?}\n", recording.name, words(&told));
+            }
+            whole += usize::from(told.incomplete.is_none());
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+    assert!(whole > 40, "only {whole} are whole");
+}
