@@ -25,6 +25,9 @@ const STEP_MICROS: i64 = 16_384;
 /// The bridge and the answer that brought it are so near to each other.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
+/// Begins the names of the two halves of a channel that leads back into the switch.
+const LOOPBACK: &str = "loopback/";
+
 /// What a channel may run at its end that has never led it to anybody else.
 const HARMLESS: [&str; 5] = ["", "bridge", "playback", "hangup", "voicemail"];
 
@@ -160,8 +163,8 @@ fn dialler<'a>(fields: &mut EventFields<'a>) -> Option<Box<ChannelRef<'a>>> {
     let own = uniqueid.is_empty() || uniqueid == fields.get(Header::UniqueId);
     (!own).then(|| {
         Box::new(ChannelRef {
+            name: name_of_other(fields.take(Header::OtherName), &uniqueid),
             uniqueid,
-            name: fields.take(Header::OtherName),
             ..ChannelRef::default()
         })
     })
@@ -252,24 +255,31 @@ fn linkedid<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Text<'a> {
     Cow::Owned(fields.get(key).to_owned())
 }
 
-/// The channel's name. The two halves of a loopback are named after what they lead to, as any other
-/// such pair is: the id of the first tells them apart.
+/// The channel's name.
 fn name<'a>(fields: &mut EventFields<'a>) -> Text<'a> {
     let name = fields.take(Header::ChannelName);
-    let Some(target) = name.strip_prefix("loopback/") else {
-        return name;
-    };
+    let (id, other) = (fields.get(Header::UniqueId), fields.get(Header::OtherHalf));
+    half(&name, id, other).map_or(name, Cow::Owned)
+}
+
+/// The name of another channel, with this id. A second half of a loopback is left without one, for
+/// its first is not told here, and another name than its own events give it would part the two.
+fn name_of_other<'a>(name: Text<'a>, id: &str) -> Text<'a> {
+    if name.starts_with(LOOPBACK) {
+        return Cow::Owned(half(&name, id, "").unwrap_or_default());
+    }
+    name
+}
+
+/// The two halves of a loopback are named after what they lead to, as any other such pair is: the
+/// id of the first tells them apart. `None` for any other channel, and where that id is not known.
+fn half(name: &str, id: &str, other: &str) -> Option<String> {
+    let target = name.strip_prefix(LOOPBACK)?;
     if let Some(target) = target.strip_suffix("-a") {
-        return Cow::Owned(format!(
-            "loopback/{target};{};1",
-            fields.get(Header::UniqueId)
-        ));
+        return Some(format!("{LOOPBACK}{target};{id};1"));
     }
-    let other = fields.get(Header::OtherHalf);
-    match target.strip_suffix("-b") {
-        Some(target) if !other.is_empty() => Cow::Owned(format!("loopback/{target};{other};2")),
-        _ => name,
-    }
+    let target = target.strip_suffix("-b").filter(|_| !other.is_empty())?;
+    Some(format!("{LOOPBACK}{target};{other};2"))
 }
 
 fn traits<'a>(rule: EventRule, inbound: bool, fields: &mut EventFields<'a>) -> ChannelTraits<'a> {

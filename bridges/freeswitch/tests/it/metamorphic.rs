@@ -9,9 +9,13 @@ const SHUFFLED_MICROS: u64 = 400_000;
 const SEEDS: u64 = 6;
 
 /// Numbers as by chance, the same each time.
-struct Chance(u64);
+pub struct Chance(u64);
 
 impl Chance {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
     fn next(&mut self, below: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut it = self.0;
@@ -27,7 +31,8 @@ fn time(message: &[u8]) -> u64 {
     time.parse().expect("microseconds")
 }
 
-fn shuffled(messages: &[Vec<u8>], chance: &mut Chance) -> Vec<Vec<u8>> {
+/// The messages as they come when each takes up to [`SHUFFLED_MICROS`] to arrive.
+pub fn shuffled(messages: &[Vec<u8>], chance: &mut Chance) -> Vec<Vec<u8>> {
     let keyed = messages.iter().map(|message| {
         let key = time(message) + chance.next(SHUFFLED_MICROS);
         (key, message.clone())
@@ -42,7 +47,7 @@ fn all_are_told(change: impl Fn(&[Vec<u8>], &mut Chance) -> Vec<Vec<u8>>, seeds:
     let compare = |recording: &Recording, wrong: &mut Vec<String>| {
         let messages = split(&recording.read("esl.jsonl"));
         for seed in 0..seeds {
-            let calls = finished(&change(&messages, &mut Chance(seed)));
+            let calls = finished(&change(&messages, &mut Chance::new(seed)));
             let faults = faults(&calls, &recording.expected(), slack(recording));
             let name = &recording.name;
             let told = faults.into_iter();

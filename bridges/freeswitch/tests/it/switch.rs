@@ -85,15 +85,19 @@ impl Switch {
     }
 
     /// What a channel made by another says of that, and of whose call it is.
-    fn made_by<'h>(by: &'h str, call: &'h str) -> Vec<(&'h str, &'h str)> {
-        if by.is_empty() {
+    fn made_by(&self, by: &str, call: &str) -> Vec<(&'static str, String)> {
+        let Some(maker) = self.channels.get(by) else {
             return Vec::new();
-        }
+        };
         vec![
-            ("Other-Type", "originator"),
-            ("Other-Leg-Unique-ID", by),
-            ("variable_originator", by),
-            ("Channel-Call-UUID", call),
+            ("Other-Type", "originator".to_owned()),
+            ("Other-Leg-Unique-ID", by.to_owned()),
+            (
+                "Other-Leg-Channel-Name",
+                maker.headers["Channel-Name"].clone(),
+            ),
+            ("variable_originator", by.to_owned()),
+            ("Channel-Call-UUID", call.to_owned()),
         ]
     }
 
@@ -119,7 +123,8 @@ impl Switch {
             ("variable_dialed_user", extension),
             ("variable_sip_req_uri", uri.as_str()),
         ];
-        headers.extend(Self::made_by(by, call));
+        let made = self.made_by(by, call);
+        headers.extend(made.iter().map(|(name, value)| (*name, value.as_str())));
         headers.extend(more);
         self.channel(id, &name, false, &headers)
     }
@@ -141,7 +146,8 @@ impl Switch {
             ("variable_sip_req_uri", uri.as_str()),
             ("variable_lead_id", "4001"),
         ];
-        headers.extend(Self::made_by(by, call));
+        let made = self.made_by(by, call);
+        headers.extend(made.iter().map(|(name, value)| (*name, value.as_str())));
         self.channel(id, &name, false, &headers)
     }
 
@@ -153,7 +159,9 @@ impl Switch {
         (inbound, other): (bool, &str),
         (by, call): (&str, &str),
     ) -> &mut Self {
-        let mut headers = Self::made_by(by, call);
+        let made = self.made_by(by, call);
+        let told = made.iter().map(|(name, value)| (*name, value.as_str()));
+        let mut headers: Vec<(&str, &str)> = told.collect();
         if !other.is_empty() {
             headers.push(("variable_other_loopback_leg_uuid", other));
         }
