@@ -4,6 +4,10 @@
 //! A short version of each scenario runs with every test run; `tests/run soak --chaos` runs them as
 //! long as the promise says: 300 calls, `kill -9` every 2 to 4 s, 60 requests in 6 s.
 
+#[path = "../e2e/connecting.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod connecting;
+mod consent;
 mod crm;
 mod judge;
 mod live;

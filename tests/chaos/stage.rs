@@ -29,6 +29,8 @@ pub struct Scale {
     pub percent: u64,
     /// Seconds that something is out of order.
     pub trouble: u64,
+    /// Seconds that an access token lives.
+    pub life: u64,
 }
 
 const SHORT: Scale = Scale {
@@ -38,6 +40,7 @@ const SHORT: Scale = Scale {
     apart: (700, 2_500),
     percent: 8,
     trouble: 3,
+    life: 4,
 };
 /// As `tests/run soak` has it.
 const LONG: Scale = Scale {
@@ -47,6 +50,7 @@ const LONG: Scale = Scale {
     apart: (2_000, 4_000),
     percent: 12,
     trouble: 20,
+    life: 20,
 };
 
 /// The scale of this run.
@@ -67,6 +71,8 @@ pub struct Scene {
     pub law: Law,
     /// Violations that the CRM counts, and that the scenario asks for.
     pub allowed: &'static [&'static str],
+    /// Its token is a connection's, and stands in no file.
+    pub by_consent: bool,
     calls: Vec<Recording>,
     flags: Vec<String>,
     dice: Mutex<Dice>,
@@ -118,6 +124,7 @@ impl Scene {
             scale,
             law,
             allowed: &[],
+            by_consent: false,
             dice: Mutex::new(Dice::new(seed(name))),
             begun: Instant::now(),
             pauses: Mutex::new(Vec::new()),
@@ -125,7 +132,7 @@ impl Scene {
     }
 
     /// Between these two, as the dice fall.
-    fn between(&self, (least, most): (u64, u64)) -> u64 {
+    pub fn between(&self, (least, most): (u64, u64)) -> u64 {
         let mut dice = self.dice.lock().unwrap_or_else(PoisonError::into_inner);
         least + dice.below(most - least + 1)
     }
@@ -160,7 +167,9 @@ impl Scene {
     }
 
     pub fn run(&self) -> Program {
-        self.place.run(&self.judge.url(), &self.flags)
+        let mut flags = self.place.arguments(&self.judge.url(), &self.flags);
+        flags.retain(|flag| !self.by_consent || !flag.starts_with("--token-file="));
+        self.place.start(&flags, &[])
     }
 
     /// Tells the calls part by part, kills the program after each part but the last, and waits
@@ -173,15 +182,19 @@ impl Scene {
             self.tell(parts.next().unwrap_or_default());
             let program = self.run();
             pass(Duration::from_millis(self.between(self.scale.apart))).await;
-            program.kill().await;
-            self.judge
-                .killed(spool::left(&self.place.at("state")))
-                .await;
+            self.kill(program).await;
         }
         parts.for_each(|part| self.tell(part));
         let mut program = self.run();
         self.journaled(&mut program, self.calls.len()).await;
         program.terminate().await;
+    }
+
+    /// `kill -9`, and what it left is looked at.
+    pub async fn kill(&self, program: Program) {
+        program.kill().await;
+        let left = spool::left(&self.place.at("state"));
+        self.judge.killed(left).await;
     }
 
     /// One flag more for callbridge.
@@ -204,7 +217,14 @@ impl Scene {
 
     /// Tells all calls at once.
     pub fn tell_all(&self) {
-        self.calls.iter().for_each(|call| self.tell(&call.ami));
+        self.tell_part(0, 1);
+    }
+
+    /// Tells one of so many parts of the calls.
+    pub fn tell_part(&self, part: usize, of: usize) {
+        let mut parts = self.calls.chunks(self.calls.len().div_ceil(of));
+        let calls = parts.nth(part).unwrap_or_default();
+        calls.iter().for_each(|call| self.tell(&call.ami));
     }
 
     /// Adds to what the PBX has told.
@@ -238,6 +258,7 @@ impl Scene {
             let status = program.status().await;
             if let Some(status) = &status {
                 self.note(status);
+                assert!(!self.paused("reconnect"), "a consent is asked for");
                 assert!(status.books.balance(), "{:?}", status.books);
                 let dead = status.books.dead + status.books.parked;
                 assert_eq!(dead, 0, "{}", program.log());

@@ -5,6 +5,7 @@ mod anew;
 mod audit;
 mod audit_journal;
 mod companies;
+mod connecting;
 mod consent;
 mod crm;
 mod dashboard;

@@ -35,6 +35,10 @@ pub enum Fault {
     NotAccepted,
     /// Not passed on; sent to another host.
     Redirect,
+    /// Not passed on; 200 with the first half of a body that something in between began.
+    Torn,
+    /// Not passed on; no answer for so long, and then the connection ends.
+    Hang(Duration),
 }
 
 /// The faults of bad weather. None takes longer than what a person would wait for.
@@ -56,6 +60,21 @@ pub const WEATHER: [Fault; 17] = [
     Fault::Empty,
     Fault::NoRequestId,
     Fault::NotAccepted,
+];
+
+/// What a token endpoint may do that says nothing of the refresh token. None of it reaches the
+/// service: an answer to a refresh that was done is the only one there will ever be (§5.6.6), and
+/// whoever loses that needs a new consent.
+pub const TOKEN_TROUBLE: [Fault; 9] = [
+    Fault::Status(500),
+    Fault::Status(503),
+    Fault::Page(400),
+    Fault::Page(401),
+    Fault::Page(429),
+    Fault::Page(502),
+    Fault::Reset,
+    Fault::Torn,
+    Fault::Hang(Duration::from_secs(3)),
 ];
 
 /// Small pseudo-random numbers (splitmix64): the same seed, the same weather.
@@ -84,6 +103,8 @@ pub struct Weather {
     /// Of a hundred requests so many are struck.
     percent: u64,
     kinds: Vec<Fault>,
+    /// Of the token endpoint, each in its turn; none while it is well.
+    token: Vec<Fault>,
     /// How often each struck.
     pub struck: BTreeMap<Fault, u64>,
 }
@@ -94,6 +115,7 @@ impl Weather {
             dice: Dice::new(seed),
             percent: 0,
             kinds: Vec::new(),
+            token: Vec::new(),
             struck: BTreeMap::new(),
         }
     }
@@ -103,8 +125,19 @@ impl Weather {
         self.kinds = kinds.to_vec();
     }
 
+    /// The token endpoint does these from now on, one after the other.
+    pub fn set_token(&mut self, kinds: &[Fault]) {
+        self.token = kinds.to_vec();
+    }
+
     /// What happens to the next request.
     pub fn strike(&mut self, purpose: Purpose) -> Option<Fault> {
+        if purpose == Purpose::Exchange {
+            let fault = *self.token.first()?;
+            self.token.rotate_left(1);
+            *self.struck.entry(fault).or_default() += 1;
+            return Some(fault);
+        }
         let struck = self.dice.below(100) < self.percent;
         let which = self.dice.below(self.kinds.len() as u64);
         let fault = *self.kinds.get(usize::try_from(which).ok()?)?;

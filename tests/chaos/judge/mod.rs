@@ -117,6 +117,11 @@ impl Judge {
         locked(&self.shared.weather).set(percent, kinds);
     }
 
+    /// The token endpoint does these from now on, one after the other; none of them: it is well.
+    pub fn token_trouble(&self, kinds: &[Fault]) {
+        locked(&self.shared.weather).set_token(kinds);
+    }
+
     /// How the port behaves from now on.
     pub fn port(&self, port: Port) {
         self.port.send_replace(port);
@@ -262,7 +267,7 @@ fn asked_in(seen: &[Seen], life: usize) -> BTreeSet<String> {
     let asked = seen.filter_map(|it| match it.purpose() {
         Purpose::Submit => it.uuid(),
         Purpose::Poll => it.polled().map(str::to_owned),
-        Purpose::Filter | Purpose::TokenInfo | Purpose::Other => None,
+        Purpose::Filter | Purpose::TokenInfo | Purpose::Exchange | Purpose::Other => None,
     });
     asked.collect()
 }
@@ -327,6 +332,12 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
         }
         return;
     }
+    if let Some(Fault::Hang(time)) = fault {
+        let _ = timeout(time, gone(&mut stream)).await;
+        shared.tells(at);
+        reset(stream);
+        return shared.end(at, None);
+    }
     let response = shared.pass_on(&seen).await;
     let (Some(response), false) = (response, fault == Some(Fault::Lost)) else {
         shared.tells(at);
@@ -343,6 +354,7 @@ fn instead(fault: Fault, shared: &Shared) -> Option<Response> {
         Fault::Status(status) => Some(Response::json(status, refused)),
         Fault::NotAccepted => Some(Response::json(200, refused)),
         Fault::Page(status) => Some(Response::page(status)),
+        Fault::Torn => Some(Response::json(200, r#"{"access_token":"svc_at_"#)),
         Fault::Redirect => Some(Response {
             location: Some(format!("http://{}/v1/open-api/moved", shared.elsewhere)),
             ..Response::page(302)

@@ -41,6 +41,8 @@ pub enum Purpose {
     Poll,
     Filter,
     TokenInfo,
+    /// A code or a refresh token for a pair of tokens.
+    Exchange,
     /// Nothing that the document has for us.
     Other,
 }
@@ -54,6 +56,7 @@ impl Purpose {
             ("POST", "call-history") => Self::Submit,
             ("POST", "call-history/filter") => Self::Filter,
             ("GET", "token/info") => Self::TokenInfo,
+            ("POST", "oauth/token") => Self::Exchange,
             ("GET", rest) if rest.starts_with("request/") && rest.matches('/').count() == 1 => {
                 Self::Poll
             }

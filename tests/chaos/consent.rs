@@ -1,0 +1,99 @@
+//! A connection by consent whose token endpoint fails over the end of an access token: nothing that
+//! it does then says anything of the refresh token, so calls wait, and nobody has to consent anew.
+
+use crate::connecting::Connecting;
+use crate::judge::fault::{Fault, TOKEN_TROUBLE};
+use crate::judge::seen::{Purpose, Seen};
+use crate::stage::{Scene, scale};
+use crate::wait::{pass, until};
+use callbridge_model::Status;
+use callbridge_testbed::port::free_addr;
+use std::time::{Duration, Instant};
+use tokio::process::Command;
+
+const CLIENT: &str = "svc_app_of_the_tests";
+const SECRET: &str = "svc_sec_of_the_tests";
+
+/// Sets a scene with an application, which the company connects.
+async fn connected(name: &'static str) -> Scene {
+    let folder = tempfile::tempdir().expect("a folder");
+    let secret = folder.path().join("client.secret");
+    std::fs::write(&secret, SECRET).expect("written");
+    let own = [
+        format!("--client-id={CLIENT}"),
+        format!("--client-secret-file={}", secret.display()),
+        format!("--redirect-uri=http://{}/back", free_addr()),
+    ];
+    let life = format!("--access-life={}s", scale().life);
+    let crm: Vec<&str> = own.iter().map(String::as_str).chain([&*life]).collect();
+    let mut scene = Scene::set(name, &crm).await;
+    scene.by_consent = true;
+    let mut connect = Command::new(env!("CARGO_BIN_EXE_callbridge"));
+    let connect = connect.env_clear().arg("connect").args(&own).args([
+        format!("--crm-url={}", scene.judge.url()),
+        format!("--auth-url={}", scene.judge.url()),
+        format!("--consent-url=http://{}/consent", scene.crm.addr()),
+        format!("--state={}", scene.place.path("state")),
+    ]);
+    let connecting = Connecting::start(connect).await;
+    connecting.answer("decision=approve").await;
+    let said = connecting.end().await;
+    assert_eq!(said.code, Some(0), "{said:?}");
+    scene
+}
+
+fn pairs(scene: &Scene) -> usize {
+    let given = |it: &&Seen| it.purpose() == Purpose::Exchange && it.heard() == Some(200);
+    scene.judge.seen().iter().filter(given).count()
+}
+
+/// The token endpoint does these, and callbridge is killed meanwhile; longer than two tokens live.
+async fn in_trouble(scene: &Scene, kinds: &[Fault], kills: usize) {
+    let parts = kills + 3;
+    scene.tell_part(0, parts);
+    let mut program = scene.run();
+    until("a refreshed pair", async || pairs(scene) > 1).await;
+    scene.judge.token_trouble(kinds);
+    // Refreshes come one after the other: with the first that is struck, none is under way that
+    // was passed on, whose pair a kill would take.
+    let struck = |it: &Seen| it.purpose() == Purpose::Exchange && it.fault.is_some();
+    until("a refresh that fails", async || {
+        scene.judge.has_seen(struck)
+    })
+    .await;
+    let begun = Instant::now();
+    for part in 1..=kills {
+        scene.tell_part(part, parts);
+        scene.kill(program).await;
+        program = scene.run();
+        pass(Duration::from_millis(scene.between(scene.scale.apart))).await;
+    }
+    scene.tell_part(parts - 2, parts);
+    let waits = |it: &Status| it.pause.as_ref().is_some_and(|it| it.reason == "outage");
+    scene
+        .wait_for(&mut program, "the end of the token", waits)
+        .await;
+    let cure = scene.cure("outage");
+    assert!(cure.contains("tried again by itself"), "{cure}");
+    let lasts = Duration::from_secs(2 * scene.scale.life + 5);
+    pass(lasts.saturating_sub(begun.elapsed())).await;
+    let before = pairs(scene);
+    scene.tell_part(parts - 1, parts);
+    scene.judge.token_trouble(&[]);
+    scene.journaled(&mut program, scene.scale.calls).await;
+    program.terminate().await;
+    assert!(pairs(scene) > before, "no pair after the trouble");
+    scene.judged().await;
+}
+
+#[tokio::test]
+async fn a_token_endpoint_that_answers_503_over_the_end_of_a_token_costs_no_consent() {
+    let scene = connected("token endpoint 503").await;
+    in_trouble(&scene, &[Fault::Status(503)], 0).await;
+}
+
+#[tokio::test]
+async fn a_token_endpoint_that_fails_hangs_and_tears_amid_kills_costs_no_consent_and_no_call() {
+    let scene = connected("token endpoint and kills").await;
+    in_trouble(&scene, &TOKEN_TROUBLE, scene.scale.kills).await;
+}
