@@ -7,14 +7,17 @@
 //!                                  └──── outcomes ─────┘   ▲
 //!                                       quorum queue ─▶ claim ─▶ leave
 //! ```
-//! Each may die at each step; [`ChainPath`] lists the ways, each of which a run has to meet.
+//! Each may die at each step; [`ChainPath`] lists the ways, each of which a run has to meet. What
+//! may become of the stream itself stands in `stream_weather`.
+
+mod stream_weather;
 
 use crate::calls::{self, Dice};
 use crate::chain_paths::ChainPath;
 use crate::disk::{Disk, Health};
 use crate::model::{BrokerWeather, LeaseModel, STEP};
 use crate::senders::WaitingSender;
-use crate::stream::{StreamMessage, StreamReader, fresh};
+use crate::stream::{Stream, StreamMessage, StreamReader, fresh};
 use crate::strikes::{Blow, Moment, Trap};
 use crate::world::World;
 use callbridge_call::EventTime;
@@ -78,7 +81,7 @@ pub struct Chain {
     died: BTreeSet<usize>,
     froze: BTreeSet<usize>,
     collectors: Vec<SimCollector>,
-    stream: Vec<StreamMessage>,
+    stream: Stream,
     /// Every call there was.
     pub calls: BTreeMap<String, Finished>,
     pub met: BTreeMap<ChainPath, u64>,
@@ -88,6 +91,8 @@ pub struct Chain {
     broker_away: u32,
     disk_fails: u32,
     turns: u64,
+    /// Of a hundred turns of a PBX so many end a call.
+    pub told_percent: u64,
 }
 
 impl Chain {
@@ -117,7 +122,8 @@ impl Chain {
             froze: BTreeSet::new(),
             world,
             collectors: Vec::new(),
-            stream: Vec::new(),
+            stream: Stream::default(),
+            told_percent: 100,
             calls: BTreeMap::new(),
             met: BTreeMap::new(),
             changes: 0,
@@ -184,7 +190,8 @@ impl Chain {
             if collector.is_done() {
                 continue;
             }
-            let told = collector.untold.pop_front();
+            let ends = self.told_percent >= 100 || self.dice.chance(self.told_percent);
+            let told = ends.then(|| collector.untold.pop_front()).flatten();
             let told = told.map(|call| Op::Finish(Box::new(call)));
             if let Some(op) = told {
                 collector.store.write(vec![op]).expect("written");
@@ -214,6 +221,7 @@ impl Chain {
         self.stream.push(StreamMessage {
             kind: MessageKind::Call,
             body: message::body(row),
+            at: self.world.now.wall,
         });
         match death {
             Some(1) => self.meet(ChainPath::PublishKept),
@@ -298,6 +306,7 @@ impl Chain {
         self.stream.push(StreamMessage {
             kind: MessageKind::Outcomes,
             body: outcomes::body(&due),
+            at: self.world.now.wall,
         });
         match struck {
             Some(_) => self.die(ChainPath::OutcomesTwice),

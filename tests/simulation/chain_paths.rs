@@ -59,6 +59,14 @@ pub enum ChainPath {
     OutcomesTwice,
     /// What another sender told of a call settled it.
     OutcomeHeard,
+    /// The stream was deleted and declared again.
+    StreamAnew,
+    /// It was restored from a copy, which ends before what was read.
+    StreamRestored,
+    /// The brokers lost the power, and its last messages with it.
+    TailLost,
+    /// Retention took what was read last, too.
+    Overtaken,
 }
 
 impl ChainPath {
@@ -91,6 +99,14 @@ impl ChainPath {
         Self::OutcomesLost,
         Self::OutcomesTwice,
         Self::OutcomeHeard,
+    ];
+
+    /// What becomes of the stream itself.
+    pub const STREAM: [Self; 4] = [
+        Self::StreamAnew,
+        Self::StreamRestored,
+        Self::TailLost,
+        Self::Overtaken,
     ];
 
     /// A death at this moment of a request, which looks for what another may have sent or not.

@@ -38,6 +38,12 @@ fn campaign(seed: u64, collectors: u32, calls: u32, troubled: u32) -> Chain {
         }
         chain.turn(PERCENT);
     }
+    finish(seed, &mut chain);
+    chain
+}
+
+/// Nothing happens any more until all is done, and then it is judged.
+fn finish(seed: u64, chain: &mut Chain) {
     chain.world.trap = None;
     let mut turns = 0;
     while !chain.is_drained() {
@@ -47,8 +53,7 @@ fn campaign(seed: u64, collectors: u32, calls: u32, troubled: u32) -> Chain {
         chain.turn(0);
     }
     chain.count_settled();
-    judge(&mut chain);
-    chain
+    judge(chain);
 }
 
 fn judge(chain: &mut Chain) {
@@ -132,4 +137,83 @@ fn a_standby_that_keeps_no_silence_overfills_a_window_and_is_found_out() {
         }
         chain.turn(0);
     }
+}
+
+/// Between two things that become of the stream.
+const STREAM_MEETS_EVERY: u32 = 60;
+
+#[test]
+fn whatever_becomes_of_the_stream_no_call_is_lost_and_none_is_doubled() {
+    let (calls, troubled) = (300, 1_200);
+    let mut met = BTreeMap::new();
+    for seed in 21..23 {
+        let mut chain = Chain::new(seed, 20, calls, terms());
+        // Calls end as long as things happen.
+        chain.told_percent = 2;
+        let mut due = ChainPath::STREAM.iter().cycle().peekable();
+        let mut last = 0;
+        for second in 1..=troubled {
+            let path = due.peek().expect("endless");
+            if second - last >= STREAM_MEETS_EVERY && chain.stream_meets(**path) {
+                last = second;
+                due.next();
+            }
+            chain.turn(PERCENT);
+        }
+        finish(seed, &mut chain);
+        println!(
+            "seed {seed}: {} requests, {:?}",
+            chain.world.sent.len(),
+            chain.met
+        );
+        for (path, times) in chain.met {
+            *met.entry(path).or_insert(0_u64) += times;
+        }
+    }
+    let unmet = ChainPath::STREAM
+        .iter()
+        .filter(|path| !met.contains_key(path));
+    assert_eq!(unmet.collect::<Vec<_>>(), [] as [&ChainPath; 0]);
+}
+
+/// Calls are read, the stream becomes something else, and as many calls end after it.
+fn read_over(path: ChainPath, believes: bool) {
+    let mut chain = Chain::new(31, 10, 100, terms());
+    if believes {
+        chain.believe_names();
+    }
+    chain.told_percent = 5;
+    for second in 0..400 {
+        // What is lost with a power cut was published just before it.
+        if second == 100 {
+            assert!(chain.stream_meets(path));
+        }
+        chain.turn(0);
+    }
+    for process in 0..2 {
+        let lost = chain.untaken(process);
+        assert_eq!(
+            lost, 0,
+            "calls that sender {process} has lost over {path:?}"
+        );
+    }
+}
+
+#[test]
+fn calls_that_end_after_a_stream_became_another_are_all_taken() {
+    ChainPath::STREAM
+        .iter()
+        .for_each(|path| read_over(*path, false));
+}
+
+#[test]
+#[should_panic(expected = "has lost over StreamAnew")]
+fn a_sender_that_knows_a_stream_by_its_name_alone_loses_calls_and_is_found_out() {
+    read_over(ChainPath::StreamAnew, true);
+}
+
+#[test]
+#[should_panic(expected = "has lost over StreamRestored")]
+fn the_same_of_a_stream_that_was_restored_from_a_copy() {
+    read_over(ChainPath::StreamRestored, true);
 }

@@ -1,4 +1,5 @@
-//! The stream of calls and outcomes, and the reader that takes it into a state.
+//! The stream of calls and outcomes, with all that may become of it, and the reader that takes it
+//! into a state.
 
 use crate::disk::Disk;
 use callbridge_call::EventTime;
@@ -7,12 +8,18 @@ use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::People;
 use callbridge_mapping::trunk::{Defaults, Trunks, parse};
 use callbridge_message::kind::MessageKind;
+use callbridge_source::amqp::attached::{Attached, Message, PROOF_WITHIN};
+use callbridge_source::amqp::stream_place;
 use callbridge_source::url::SourceUrl;
 use callbridge_source::{Frame, Position, Publisher, SourceId, StreamPosition};
 use callbridge_spool::elsewhere::STREAM_BEGAN;
 use callbridge_spool::{self as spool, Op, tables};
+use lapin::BasicProperties;
+use lapin::types::{AMQPValue, FieldTable};
+use std::collections::VecDeque;
 use std::time::Duration;
 
+const STREAM: &str = "calls";
 const SOURCE: &str = "amqp://sender@mq1,mq2,mq3/calls?stream=calls&format=call";
 const READ: SourceId = SourceId(0);
 /// Messages that a sender has in hand at once.
@@ -22,14 +29,74 @@ const DELIVERED_MAX: usize = 100;
 pub struct StreamMessage {
     pub kind: MessageKind,
     pub body: String,
+    /// When it was published.
+    pub at: EventTime,
+}
+
+/// What the broker has of the stream.
+#[derive(Default)]
+pub struct Stream {
+    messages: VecDeque<StreamMessage>,
+    /// The offset of the first that is left.
+    first: usize,
+}
+
+impl Stream {
+    pub fn push(&mut self, message: StreamMessage) {
+        self.messages.push_back(message);
+    }
+
+    /// The offset that the next message will have.
+    pub fn end(&self) -> usize {
+        self.first + self.messages.len()
+    }
+
+    /// It is deleted and declared again, or its last messages are gone: what comes has their
+    /// offsets.
+    pub fn end_at(&mut self, end: usize) {
+        self.first = self.first.min(end);
+        self.messages.truncate(end - self.first);
+    }
+
+    /// Where what was published from this moment on begins.
+    pub fn since(&self, at: EventTime) -> usize {
+        self.first + self.messages.partition_point(|it| it.at < at)
+    }
+
+    /// Retention has taken what stands before this offset.
+    pub fn begin_at(&mut self, first: usize) {
+        let gone = first.saturating_sub(self.first).min(self.messages.len());
+        self.messages.drain(..gone);
+        self.first += gone;
+    }
+
+    fn get(&self, offset: usize) -> Option<&StreamMessage> {
+        self.messages.get(offset.checked_sub(self.first)?)
+    }
+}
+
+/// What a broker says of a message's place.
+fn position(offset: usize, body: &str) -> StreamPosition {
+    let mut headers = FieldTable::default();
+    let offset = i64::try_from(offset).expect("few");
+    headers.insert("x-stream-offset".into(), AMQPValue::LongLongInt(offset));
+    let properties = BasicProperties::default().with_headers(headers);
+    stream_place(STREAM, &properties, body.as_bytes()).expect("an offset")
 }
 
 /// One that reads the stream into a state of its own.
 pub struct StreamReader {
     pub intake: Intake,
-    /// The next message.
+    /// The message that was taken last.
+    place: Option<StreamPosition>,
+    /// `None` before it is attached, and after its line was lost.
+    attached: Option<Attached>,
+    attached_at: EventTime,
+    /// The offset that the broker gives next.
     next: usize,
     seq: u64,
+    /// A planted fault: it takes a stream for the one that it has read, whatever is in it.
+    pub believes: bool,
 }
 
 fn source() -> SourceSettings {
@@ -70,8 +137,8 @@ impl StreamReader {
         };
         let source = source();
         let kept = tables::positions::position(&disk.store, &source.shown).expect("readable");
-        let next = kept.map_or(0, |json| match serde_json::from_value(json) {
-            Ok(Position::Stream(place)) => usize::try_from(place.offset).expect("few") + 1,
+        let place = kept.map(|json| match serde_json::from_value(json) {
+            Ok(Position::Stream(place)) => place,
             other => panic!("no place of a stream: {other:?}"),
         });
         let below = |prefix| tables::meta::meta_below(&disk.store, prefix).expect("readable");
@@ -89,50 +156,100 @@ impl StreamReader {
         intake.up(READ, now);
         Self {
             intake,
-            next,
+            place,
+            attached: None,
+            attached_at: now,
+            next: 0,
             seq: 0,
+            believes: false,
         }
     }
 
     /// There is nothing more for it.
-    pub fn has_read(&self, stream: &[StreamMessage]) -> bool {
-        self.next == stream.len()
+    pub fn has_read(&self, stream: &Stream) -> bool {
+        let proved = |it: &Attached| !it.is_unproved();
+        self.attached.as_ref().is_some_and(proved) && self.next == stream.end()
+    }
+
+    /// The line to the broker is lost.
+    pub fn line_lost(&mut self) {
+        self.attached = None;
+    }
+
+    fn attach(&mut self, stream: &Stream, now: EventTime) -> Attached {
+        let attached = Attached::at(STREAM, self.place.as_ref(), &[]);
+        let first = attached.first().map(|it| usize::try_from(it).expect("few"));
+        // A broker that has not so many messages gives those that come.
+        self.next = first.unwrap_or(0).clamp(stream.first, stream.end());
+        self.attached_at = now;
+        match self.believes {
+            true => Attached::at(STREAM, None, &[]),
+            false => attached,
+        }
+    }
+
+    /// The stream is another one, and is read from its first message.
+    fn replaced(&mut self, why: String, stream: &Stream, now: EventTime) {
+        self.intake.replaced(READ, why, now);
+        self.place = None;
+        self.attached = Some(self.attach(stream, now));
     }
 
     /// Takes what is delivered; one transaction, where there is anything.
-    pub fn hear(&mut self, stream: &[StreamMessage], now: EventTime) -> Option<Vec<Op>> {
-        let delivered = stream
-            .iter()
-            .enumerate()
-            .skip(self.next)
-            .take(DELIVERED_MAX);
-        let mut last = None;
+    pub fn hear(&mut self, stream: &Stream, now: EventTime) -> Option<Vec<Op>> {
         self.intake.tick(now);
-        for (offset, message) in delivered {
-            self.seq += 1;
-            let is_own = message.kind == MessageKind::Outcomes;
-            let user = if is_own { "sender" } else { "collector" };
-            let frame = Frame {
-                seq: self.seq,
-                arrived: now,
-                bytes: message.body.clone().into(),
-                position: Some(Position::Stream(StreamPosition {
-                    stream: "calls".into(),
-                    offset: u64::try_from(offset).expect("few"),
-                    message: None,
-                })),
-                publisher: Some(Box::new(Publisher {
-                    user: Some(user.into()),
-                    content_type: Some(message.kind.content_type().into()),
-                    is_own,
-                    cut_from: None,
-                })),
-            };
-            let heard = self.intake.frame(READ, &frame, &mut |_, _| None);
-            heard.expect("no conflict");
-            last = Some(offset);
+        if self.attached.is_none() {
+            self.attached = Some(self.attach(stream, now));
         }
-        self.next = last? + 1;
-        Some(self.intake.take(&People::default(), now).ops)
+        let mut is_changed = false;
+        for _ in 0..DELIVERED_MAX {
+            let Some(message) = stream.get(self.next) else {
+                break;
+            };
+            let place = position(self.next, &message.body);
+            self.next += 1;
+            let last = self.place.as_ref().map(|it| it.offset);
+            let attached = self.attached.as_mut().expect("attached");
+            match attached.came(&place, last) {
+                Message::Known => {}
+                Message::New => {
+                    self.take(message, place, now);
+                    is_changed = true;
+                }
+                Message::Replaced(why) => {
+                    self.replaced(why, stream, now);
+                    is_changed = true;
+                }
+            }
+        }
+        let overdue = now.since(self.attached_at) >= PROOF_WITHIN;
+        let attached = self.attached.as_ref().filter(|it| it.is_unproved());
+        if let Some(attached) = attached.filter(|_| overdue) {
+            let why = attached.overdue();
+            self.replaced(why, stream, now);
+            is_changed = true;
+        }
+        is_changed.then(|| self.intake.take(&People::default(), now).ops)
+    }
+
+    fn take(&mut self, message: &StreamMessage, place: StreamPosition, now: EventTime) {
+        self.seq += 1;
+        let is_own = message.kind == MessageKind::Outcomes;
+        let user = if is_own { "sender" } else { "collector" };
+        let frame = Frame {
+            seq: self.seq,
+            arrived: now,
+            bytes: message.body.clone().into(),
+            position: Some(Position::Stream(place.clone())),
+            publisher: Some(Box::new(Publisher {
+                user: Some(user.into()),
+                content_type: Some(message.kind.content_type().into()),
+                is_own,
+                cut_from: None,
+            })),
+        };
+        let heard = self.intake.frame(READ, &frame, &mut |_, _| None);
+        heard.expect("no conflict");
+        self.place = Some(place);
     }
 }

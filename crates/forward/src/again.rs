@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// What was confirmed so shortly before a broker was lost may not be on its disk; with the time in
 /// which a lost line is noticed.
-const BEFORE_LOSS: Duration = Duration::from_secs(300 + 30);
+pub const BEFORE_LOSS: Duration = Duration::from_secs(300 + 30);
 /// The setting that keeps [`ForwardAgain`], until all of it is published.
 const KEY: &str = "forward.again";
 

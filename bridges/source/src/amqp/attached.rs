@@ -9,13 +9,13 @@ use crate::{StreamPosition, source::StreamSkip};
 use std::time::Duration;
 
 /// The message that was taken last comes at once, where the stream has it.
-pub(super) const PROOF_WITHIN: Duration = Duration::from_secs(10);
+pub const PROOF_WITHIN: Duration = Duration::from_secs(10);
 /// A broker may give what stands before it once more, which takes its time.
-pub(super) const PROOF_WITHIN_MOST: Duration = Duration::from_secs(60);
+pub const PROOF_WITHIN_MOST: Duration = Duration::from_secs(60);
 
 /// What the messages of a stream are, from the first after it was attached to.
 #[derive(Debug)]
-pub(super) struct Attached {
+pub struct Attached {
     stream: String,
     /// The message that has to come first; `None` once it came, or where nothing was read yet.
     awaited: Option<StreamPosition>,
@@ -25,7 +25,7 @@ pub(super) struct Attached {
 
 /// What a message is.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Message {
+pub enum Message {
     /// It was taken before.
     Known,
     /// It is to be taken.
@@ -37,7 +37,7 @@ pub(super) enum Message {
 impl Attached {
     /// To be attached to at the message that was taken last; behind those that are to be skipped,
     /// where they come next.
-    pub(super) fn at(stream: &str, place: Option<&StreamPosition>, skips: &[StreamSkip]) -> Self {
+    pub fn at(stream: &str, place: Option<&StreamPosition>, skips: &[StreamSkip]) -> Self {
         let skipped = |offset: u64| skips.iter().any(|it| it.is_of(stream, offset));
         let first = place.map(|place| {
             let next = place.offset.saturating_add(1);
@@ -56,17 +56,17 @@ impl Attached {
     }
 
     /// The message to begin with; `None`: where the reading of a stream begins.
-    pub(super) const fn first(&self) -> Option<u64> {
+    pub const fn first(&self) -> Option<u64> {
         self.first
     }
 
     /// The stream has not shown yet that it is the one that was read.
-    pub(super) const fn is_unproved(&self) -> bool {
+    pub const fn is_unproved(&self) -> bool {
         self.awaited.is_some()
     }
 
     /// A message came, after the last that was taken, if any was.
-    pub(super) fn came(&mut self, message: &StreamPosition, last: Option<u64>) -> Message {
+    pub fn came(&mut self, message: &StreamPosition, last: Option<u64>) -> Message {
         let Some(awaited) = &self.awaited else {
             return match last.is_some_and(|last| message.offset <= last) {
                 true => Message::Known,
@@ -96,7 +96,7 @@ impl Attached {
     }
 
     /// The awaited message did not come in time.
-    pub(super) fn overdue(&self) -> String {
+    pub fn overdue(&self) -> String {
         let offset = self.awaited.as_ref().map_or(0, |awaited| awaited.offset);
         format!(
             "stream {} ends before message {offset}, which was read: it was made anew, restored \

@@ -2,7 +2,7 @@
 //!
 //! What is not acknowledged when the line ends, for whatever reason, the broker gives again.
 
-mod attached;
+pub mod attached;
 mod bodies;
 mod connect;
 mod limited;
