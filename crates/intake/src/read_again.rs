@@ -25,9 +25,9 @@ pub(super) fn count_newer(why: &str) -> Option<Op> {
     })
 }
 
-/// It was set aside for its version: a newer callbridge may read it.
-pub fn is_newer(message: &UnreadMessage) -> bool {
-    message.why.starts_with(NEWER)
+/// It was set aside for its version, as these words say: a newer callbridge may read it.
+pub fn is_newer(why: &str) -> bool {
+    why.starts_with(NEWER)
 }
 
 /// The call of a message.

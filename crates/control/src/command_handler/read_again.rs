@@ -112,22 +112,18 @@ impl CommandHandler {
                 limit: PAGE,
                 ..LetterFilter::default()
             };
-            let page = self.spool.read(move |store| {
-                let letters = tables::letters::letters(store, &filter)?;
-                let ids = letters.into_iter().map(|letter| letter.id);
-                let kept = ids.map(|id| Ok((id, tables::unreadable::message(store, id)?)));
-                kept.collect::<Result<Vec<_>, Error>>()
-            });
+            // A list has only the beginning of each message, and what was said of it.
+            let page = self
+                .spool
+                .read(move |store| tables::letters::letters(store, &filter));
             let page = page.await?;
-            let Some((last, _)) = page.last() else {
+            let Some(last) = page.last() else {
                 return Ok(read);
             };
-            after = Some(*last);
-            for (id, message) in page {
-                if message.is_some_and(|it| read_again::is_newer(&it)) {
-                    let done = read_again(self, id, false, "callbridge").await?;
-                    read += u64::from(done.is_ok());
-                }
+            after = Some(last.id);
+            for letter in page.iter().filter(|it| read_again::is_newer(&it.message)) {
+                let done = read_again(self, letter.id, false, "callbridge").await?;
+                read += u64::from(done.is_ok());
             }
         }
     }
