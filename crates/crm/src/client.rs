@@ -5,11 +5,13 @@
 //! environment, and no body is read beyond its limit.
 
 use super::answer::{ApiError, ApiResponse, read};
+use super::envelope::is_own;
 use super::{Address, Request, failure};
 use crate::gated::Gated;
 use callbridge_model::permit::Permit;
 use callbridge_model::secret::{ExposeSecret, Secret};
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
+use serde_json::{Map, Value};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -150,8 +152,8 @@ impl Client {
         let status = response.status().as_u16();
         let body = body(&mut response, FORM_BODY_MAX).await;
         let body = body.ok().and_then(Result::ok).unwrap_or_default();
-        let said: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
-        match status == 401 && said["accept"].is_boolean() {
+        let said: Map<String, Value> = serde_json::from_slice(&body).unwrap_or_default();
+        match status == 401 && is_own(&said) {
             true => Ok(()),
             false => Err(format!("{status} in place of the service's own 401")),
         }

@@ -38,6 +38,12 @@ const SAID_KEYS: [&str; 6] = [
     "title",
 ];
 
+/// An answer is the service's own: its two envelopes have a boolean `accept` in common (§2.1,
+/// §7.1). Any other was given by something in between.
+pub fn is_own(answer: &Map<String, Value>) -> bool {
+    answer.get("accept").is_some_and(Value::is_boolean)
+}
+
 /// An answer's JSON object.
 pub(super) struct Envelope(Map<String, Value>);
 
@@ -51,9 +57,9 @@ impl Envelope {
         }
     }
 
-    /// It is the service's: its two envelopes have this in common (§2.1, §7.1).
+    /// See [`is_own`].
     pub(super) fn is_own(&self) -> bool {
-        self.0.get("accept").is_some_and(Value::is_boolean)
+        is_own(&self.0)
     }
 
     /// Said not to be accepted.

@@ -30,5 +30,6 @@ pub mod shown;
 pub use address::{Address, AddressError};
 pub use answer::{ApiError, ApiReply, ApiResponse, ApiResult, Page, TokenInfo, WriteStatus, read};
 pub use client::{Client, Setup, Unheard};
+pub use envelope::is_own;
 pub use request::{Endpoint, FieldNames, FilterPage, LeadsPage, PageSize, Request};
 pub use shown::ShownCall;

@@ -161,8 +161,7 @@ pub fn read(ask: &Ask, status: u16, body: &[u8]) -> TokenReply {
         Ok(Value::Object(object)) => Some(object),
         Ok(_) | Err(_) => None,
     };
-    let accept = object.as_ref().and_then(|object| object.get("accept"));
-    let own = accept.is_some_and(Value::is_boolean);
+    let own = object.as_ref().is_some_and(crm::is_own);
     let said = object.as_ref().map(said).unwrap_or_default();
     let told = || match said.is_empty() {
         true => status.to_string(),
