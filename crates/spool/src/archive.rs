@@ -7,7 +7,10 @@
 //! ```
 //! The database is a snapshot by SQLite itself, whole at one moment, whatever is written meanwhile.
 //! Beside it go the files that are named by who exports: secrets among them, so the file is its
-//! owner's alone. Nothing in it is taken unless all of it is as it was written.
+//! owner's alone. Nothing in it is taken unless all of it is as it was written, and its database is
+//! one that callbridge makes (`database`).
+
+mod database;
 
 use crate::Error;
 use crate::folder::{FILE, LOCK, look_beside, make_folder, not_writable, refuse_shared};
@@ -234,6 +237,9 @@ pub fn import(
         if (bytes, &sha256) != (part.bytes, &part.sha256) {
             let words = format!("{} is not whole in it", part.name);
             return Err(ArchiveError::NoArchive(path.to_path_buf(), words));
+        }
+        if part.name == FILE {
+            database::check(&temporary.0, path)?;
         }
         waiting.push((temporary, dir.join(&part.name)));
     }

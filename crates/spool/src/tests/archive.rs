@@ -1,9 +1,11 @@
 //! Is a state that was exported and imported the same, and is all else refused?
 
-use crate::archive::{ArchiveError, export, import};
+use crate::archive::{ArchiveError, ArchivePart, StateArchive, export, import};
 use crate::folder::FILE;
 use crate::{Error, Op, Settings, open, tables};
 use callbridge_model::exit::{Code, ExitCode as _};
+use ring::digest::{SHA256, digest};
+use rusqlite::Connection;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -141,4 +143,117 @@ async fn what_is_cut_changed_newer_or_names_another_file_is_refused_whole() {
         error,
         Err(ArchiveError::State(Error::Missing { .. }))
     ));
+}
+
+/// An archive that is whole by its own words, with this database in it.
+fn packed(database: &[u8]) -> Vec<u8> {
+    let sha256 = digest(&SHA256, database);
+    let hex = sha256.as_ref().iter().map(|byte| format!("{byte:02x}"));
+    let archive = StateArchive {
+        program: "0.1.0".to_owned(),
+        schema: 1,
+        exported_at: 1_795_151_317,
+        parts: vec![ArchivePart {
+            name: FILE.to_owned(),
+            bytes: database.len() as u64,
+            sha256: hex.collect(),
+        }],
+    };
+    let header = serde_json::to_string(&archive).expect("JSON");
+    [
+        format!("callbridge-state 1\n{header}\n").as_bytes(),
+        database,
+    ]
+    .concat()
+}
+
+/// The database of a state, after these statements.
+fn changed(folder: &Path, name: &str, statements: &str) -> Vec<u8> {
+    let state = folder.join(format!("from-{name}"));
+    let (handle, guard) = open(&state, Settings::default()).expect("open");
+    drop(handle);
+    guard.close();
+    let file = state.join(FILE);
+    let db = Connection::open(&file).expect("a database");
+    db.execute_batch(&format!("PRAGMA journal_mode = DELETE; {statements}"))
+        .expect(name);
+    drop(db);
+    std::fs::read(&file).expect("read")
+}
+
+#[test]
+fn a_database_that_no_callbridge_has_made_is_refused_though_the_file_is_whole() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let hostile = [
+        (
+            "a trigger of its own",
+            "CREATE TRIGGER more AFTER INSERT ON meta BEGIN DELETE FROM calls; END;",
+            "has a trigger `more`",
+        ),
+        (
+            "a trigger of ours that does something else",
+            "DROP TRIGGER unreadable_gone;
+             CREATE TRIGGER unreadable_gone AFTER DELETE ON unreadable
+             BEGIN DELETE FROM calls; END;",
+            "has a trigger `unreadable_gone`",
+        ),
+        (
+            "a view in place of a table",
+            "DROP TABLE unreadable_size; CREATE VIEW unreadable_size AS SELECT 1 AS one, 0 AS bytes;",
+            "has a view `unreadable_size`",
+        ),
+        (
+            "a table of another program",
+            "CREATE TABLE more (x CHECK (x > 0));",
+            "has a table `more`",
+        ),
+        (
+            "a table that is missing",
+            "DROP TABLE unreadable_size;",
+            "lacks the ",
+        ),
+        (
+            "another program's",
+            "PRAGMA application_id = 7;",
+            "is not callbridge's",
+        ),
+        (
+            "one of a newer version that its header keeps back",
+            "PRAGMA user_version = 999;",
+            "schema 999",
+        ),
+        (
+            "one of an older version by its word alone",
+            "PRAGMA user_version = 1;",
+            "that no callbridge makes",
+        ),
+    ];
+    for (name, statements, words) in hostile {
+        let database = changed(folder, name, statements);
+        refused(folder, name, &database, words);
+    }
+    let whole = changed(folder, "whole", "");
+    let mut damaged = whole.clone();
+    let last = damaged.len() - 4096;
+    damaged[last..].fill(0xff);
+    refused(folder, "damaged", &damaged, "spool.db in it");
+    refused(folder, "cut", &whole[..whole.len() / 2], "spool.db in it");
+    refused(folder, "no database", b"#!/bin/sh\n", "cannot be read");
+    refused(folder, "empty", b"", "is not callbridge's");
+    // The same way leads a whole one in.
+    let path = folder.join("packed");
+    std::fs::write(&path, packed(&whole)).expect("written");
+    imported(&path, &folder.join("taken % over?#")).expect("imported");
+}
+
+fn refused(folder: &Path, name: &str, database: &[u8], words: &str) {
+    let path = folder.join(format!("archive of {name}"));
+    std::fs::write(&path, packed(database)).expect("written");
+    let state = folder.join(format!("state of {name}"));
+    let error = imported(&path, &state).expect_err(name).to_string();
+    assert!(error.contains(words), "{name}: {error}");
+    let left = state.read_dir().expect("a folder");
+    let left: Vec<_> = left.map(|it| it.expect("a file").file_name()).collect();
+    assert_eq!(left, ["spool.lock"], "{name}");
 }
