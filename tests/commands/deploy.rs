@@ -142,10 +142,40 @@ fn the_unit_of_the_package_is_the_same_but_for_its_user_and_its_program() {
             .filter(|line| !line.starts_with('#') && !line.is_empty());
         lines.map(str::to_owned).collect()
     };
+    // As `DynamicUser=yes` does by itself: of `/var/lib/private` it sees its own folder alone.
+    let hidden = ["TemporaryFileSystem=", "BindPaths="];
+    let of_package = lines(&text("debian/callbridge@.service")).into_iter();
+    let of_package = of_package.filter(|line| !hidden.iter().any(|it| line.starts_with(it)));
     let ours = text("systemd/callbridge@.service")
         .replace("/usr/local/bin/callbridge", "/usr/bin/callbridge")
         .replace("DynamicUser=yes\n", "User=callbridge\nGroup=callbridge\n");
-    assert_eq!(lines(&text("debian/callbridge@.service")), lines(&ours));
+    assert_eq!(of_package.collect::<Vec<_>>(), lines(&ours));
+}
+
+#[test]
+fn an_instance_of_the_package_sees_the_state_of_no_other_one() {
+    let test = "an_instance_of_the_package_sees_the_state_of_no_other_one";
+    for name in ["callbridge@.service", "callbridge-audit@.service"] {
+        let unit = text(&format!("debian/{name}"));
+        for line in [
+            "PrivateMounts=yes",
+            "TemporaryFileSystem=/var/lib/callbridge:ro",
+            "BindPaths=/var/lib/callbridge/%i",
+        ] {
+            let held = unit.lines().any(|found| found == line);
+            assert!(held, "{name}: no line {line}");
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(name.replace('@', "@pbx1"));
+        let unit = unit.replace("/usr/bin/callbridge", env!("CARGO_BIN_EXE_callbridge"));
+        fs::write(&path, unit).expect("a written unit");
+        let path = path.to_str().expect("a path in UTF-8");
+        let Some(output) = run("systemd-analyze", &["verify", path], test) else {
+            return;
+        };
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !said.contains(name), "{said}");
+    }
 }
 
 #[test]
