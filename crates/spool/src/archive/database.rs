@@ -1,5 +1,5 @@
-//! Is the database of an exported state one that callbridge has made? Whoever kept the file may have
-//! changed it: a trigger in it would run with every commit of the daemon that takes it over.
+//! Is the database of an exported state one that callbridge has made? Whoever kept the file may
+//! have changed it: a trigger in it would run with every commit of the daemon that takes it over.
 
 use super::ArchiveError;
 use crate::folder::FILE;

@@ -200,7 +200,8 @@ fn a_database_that_no_callbridge_has_made_is_refused_though_the_file_is_whole() 
         ),
         (
             "a view in place of a table",
-            "DROP TABLE unreadable_size; CREATE VIEW unreadable_size AS SELECT 1 AS one, 0 AS bytes;",
+            "DROP TABLE unreadable_size;
+             CREATE VIEW unreadable_size AS SELECT 1 AS one, 0 AS bytes;",
             "has a view `unreadable_size`",
         ),
         (
