@@ -9,7 +9,7 @@ use crate::line::Cabling;
 use crate::program::Place;
 use crate::unit::FleetUnit;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -25,6 +25,7 @@ pub struct Branch {
     within: Duration,
     told: AtomicU32,
     hurried: AtomicU32,
+    paused: AtomicBool,
     ledger: Arc<Ledger>,
 }
 
@@ -61,6 +62,7 @@ impl Branch {
             within,
             told: AtomicU32::new(0),
             hurried: AtomicU32::new(0),
+            paused: AtomicBool::new(false),
             ledger: Arc::clone(ledger),
         }
     }
@@ -73,7 +75,14 @@ impl Branch {
     /// So many more calls at once, beside the plan.
     pub fn hurry(&self, calls: u32) {
         self.hurried.fetch_add(calls, Ordering::Relaxed);
-        (0..calls).for_each(|_| self.tell());
+        if !self.paused.load(Ordering::Relaxed) {
+            (0..calls).for_each(|_| self.tell());
+        }
+    }
+
+    /// Tells of no more calls, whatever is due, or tells again.
+    pub fn pause(&self, paused: bool) {
+        self.paused.store(paused, Ordering::Relaxed);
     }
 
     /// Its PBX has told of all calls that there will be.
@@ -81,16 +90,17 @@ impl Branch {
         self.told() >= self.planned + self.hurried.load(Ordering::Relaxed)
     }
 
-    /// Tells of calls until all are told.
+    /// Tells of calls until it is dropped.
     pub async fn run(&self) {
         let begun = Instant::now();
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        while !self.is_done() {
+        loop {
             looks.tick().await;
             let share = begun.elapsed().as_secs_f64() / self.within.as_secs_f64();
             let due = (f64::from(self.planned) * share.min(1.0)) as u32;
-            while self.told() < due + self.hurried.load(Ordering::Relaxed) {
+            let due = due + self.hurried.load(Ordering::Relaxed);
+            while self.told() < due && !self.paused.load(Ordering::Relaxed) {
                 self.tell();
             }
         }

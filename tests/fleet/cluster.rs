@@ -11,7 +11,7 @@
 
 use crate::broker::{ADMINISTRATOR, SECRET, SECRET_HASH, VHOST};
 use crate::wait::{until, until_within};
-use lapin::options::{ConfirmSelectOptions, QueueDeclareOptions};
+use lapin::options::{ConfirmSelectOptions, QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{Channel, Connection, ConnectionProperties};
 use serde_json::{Value, json};
@@ -156,11 +156,16 @@ impl BrokerCluster {
         self.folder.join(format!("node-{}", node + 1)).join("data")
     }
 
-    /// A channel of the administrator, with confirms; it lives as long as its connection.
-    pub async fn channel(&self) -> (Connection, Channel) {
-        connect(self.addr(0), ADMINISTRATOR)
-            .await
-            .expect("a connection of the administrator")
+    /// Deletes a stream with all that is in it.
+    pub async fn delete_stream(&self, name: &str) {
+        until("a stream is gone", async || {
+            let Ok((_connection, channel)) = connect(self.addr(0), ADMINISTRATOR).await else {
+                return false;
+            };
+            let gone = channel.queue_delete(name.into(), QueueDeleteOptions::default());
+            gone.await.is_ok()
+        })
+        .await;
     }
 
     /// Makes a stream with a copy on each node, and waits until it takes messages.
@@ -172,7 +177,9 @@ impl BrokerCluster {
         arguments.insert("x-queue-leader-locator".into(), text("least-leaders"));
         arguments.insert("x-initial-cluster-size".into(), AMQPValue::LongInt(3));
         until("a stream", async || {
-            let (_connection, channel) = self.channel().await;
+            let Ok((_connection, channel)) = connect(self.addr(0), ADMINISTRATOR).await else {
+                return false;
+            };
             let durable = QueueDeclareOptions {
                 durable: true,
                 ..QueueDeclareOptions::default()

@@ -10,6 +10,7 @@ use callbridge_sandbox as sandbox;
 use callbridge_sandbox::Server;
 use callbridge_sandbox::window::Rate;
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Requests of a window, in the CRM and of all senders of a token together.
@@ -36,6 +37,10 @@ pub struct Company {
     pub crm: Server,
     pub limit: u32,
     pub senders: Vec<SendingUnit>,
+    /// A holder without a way to the CRM has handed the lease over; the next may have to wait.
+    pub handed_over: AtomicBool,
+    /// Messages that nobody can read lie in its stream.
+    pub flooded: AtomicBool,
 }
 
 impl Company {
@@ -56,6 +61,8 @@ impl Company {
             crm,
             limit: RATE.requests,
             senders: Vec::new(),
+            handed_over: AtomicBool::new(false),
+            flooded: AtomicBool::new(false),
         };
         for n in 0..senders {
             let standby = (senders > 1).then(|| format!("--standby=lease-{number}"));

@@ -13,7 +13,7 @@ use serde_json::json;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -36,6 +36,7 @@ pub struct StreamDriver {
     ledger: Arc<Ledger>,
     /// Given at once, beside the plan.
     hurried: AtomicU64,
+    paused: AtomicBool,
     made: AtomicU64,
     confirmed: AtomicU64,
 }
@@ -63,6 +64,7 @@ impl StreamDriver {
             lines,
             ledger,
             hurried: AtomicU64::new(0),
+            paused: AtomicBool::new(false),
             made: AtomicU64::new(0),
             confirmed: AtomicU64::new(0),
         }
@@ -71,6 +73,11 @@ impl StreamDriver {
     /// So many more calls at once.
     pub fn hurry(&self, calls: u64) {
         self.hurried.fetch_add(calls, Ordering::Relaxed);
+    }
+
+    /// Gives no more calls, whatever is due, or gives them again.
+    pub fn pause(&self, paused: bool) {
+        self.paused.store(paused, Ordering::Relaxed);
     }
 
     /// Calls that were given so far.
@@ -103,7 +110,7 @@ impl StreamDriver {
             let share = begun.elapsed().as_secs_f64() / self.within.as_secs_f64();
             let due = (self.planned as f64 * share.min(1.0)) as u64;
             let due = due + self.hurried.load(Ordering::Relaxed);
-            while self.made() < due {
+            while self.made() < due && !self.paused.load(Ordering::Relaxed) {
                 waiting.push_back(self.make(&mut random));
             }
             if waiting.is_empty() {

@@ -1,19 +1,25 @@
 //! What befalls the fleet, each in turn and then at random.
 
 use crate::branch::Branch;
-use crate::cluster::NODES;
+use crate::cluster::{self, COLLECTOR, NODES};
 use crate::company::{Company, SendingUnit};
 use crate::line::{Cable, Cabling};
 use crate::random::SeededRandom;
 use crate::stage::FleetStage;
 use crate::wait::{pass, until_within};
+use lapin::BasicProperties;
+use lapin::options::BasicPublishOptions;
 use rustix::process::Signal;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// A fault that is over is mended within this, takeovers with their silence included.
 const RECOVERS_WITHIN: Duration = Duration::from_secs(600);
 /// Calls that are given just before a fault, so that it finds some in hand.
 const HURRIED: u64 = 40;
+/// Messages of a flood.
+const FLOOD: u32 = 400;
 
 /// Kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +32,9 @@ pub enum FleetFault {
     SenderStateLost,
     SenderDiskFull,
     CrmSilent,
+    HolderWithoutCrm,
+    StreamMadeAnew,
+    CollectorFloods,
     NodeKilled,
     NodeFrozen,
     NodeCutOff,
@@ -40,15 +49,18 @@ pub enum FleetFault {
 
 impl FleetFault {
     /// Those of processes.
-    pub const OF_PROCESSES: [Self; 8] = [
+    pub const OF_PROCESSES: [Self; 11] = [
         Self::SenderKilled,
+        Self::HolderWithoutCrm,
         Self::CollectorKilled,
         Self::SenderFrozen,
+        Self::CollectorFloods,
         Self::SenderStateLost,
         Self::CollectorFrozen,
         Self::SenderDiskFull,
         Self::CrmSilent,
         Self::SenderStopped,
+        Self::StreamMadeAnew,
     ];
     /// Those of brokers and of the lines to them.
     pub const OF_BROKERS: [Self; 8] = [
@@ -76,6 +88,9 @@ impl FleetFault {
             Self::SenderStateLost => "sender: kill -9, state deleted",
             Self::SenderDiskFull => "sender: disk full",
             Self::CrmSilent => "CRM: does not answer",
+            Self::HolderWithoutCrm => "holder: no way to the CRM",
+            Self::StreamMadeAnew => "stream: deleted, made anew",
+            Self::CollectorFloods => "collector: floods a stream",
             Self::NodeKilled => "node: kill -9",
             Self::NodeFrozen => "node: frozen",
             Self::NodeCutOff => "node: cut from the others",
@@ -115,9 +130,14 @@ pub async fn strike(
         | FleetFault::SenderStopped
         | FleetFault::SenderStateLost
         | FleetFault::SenderDiskFull
-        | FleetFault::CrmSilent => {
+        | FleetFault::CrmSilent
+        | FleetFault::HolderWithoutCrm => {
             let company = &stage.companies[random.index(stage.companies.len())];
             of_sender(stage, company, fault, random).await
+        }
+        FleetFault::StreamMadeAnew | FleetFault::CollectorFloods => {
+            let company = &stage.companies[random.index(stage.companies.len())];
+            of_stream(stage, company, fault, random).await
         }
         FleetFault::NodeKilled
         | FleetFault::NodeFrozen
@@ -181,11 +201,14 @@ async fn of_sender(
     let mut all = company.senders.iter();
     let other = all.find(|it| !std::ptr::eq(*it, holder));
     let sender = match other {
-        Some(other) if random.below(5) == 0 => other,
+        Some(other) if fault != FleetFault::HolderWithoutCrm && random.below(5) == 0 => other,
         _ => holder,
     };
     let unit = &sender.unit;
-    let books = befall(stage, sender, fault, random).await;
+    let books = match fault {
+        FleetFault::HolderWithoutCrm => no_way(company, sender, random).await,
+        _ => befall(stage, sender, fault, random).await,
+    };
     let (ended, accepted) = (Instant::now(), company.accepted());
     // There may be nothing left to send.
     stage.drivers[company.number].hurry(1);
@@ -199,6 +222,105 @@ async fn of_sender(
     FaultOutcome {
         in_hand,
         recovered: ended.elapsed(),
+    }
+}
+
+/// The holder alone does not reach the CRM: who stands by for it sends, the first time.
+async fn no_way(
+    company: &Company,
+    holder: &SendingUnit,
+    random: &mut SeededRandom,
+) -> Option<callbridge_model::status::Books> {
+    let books = holder.unit.books().await;
+    holder.crm.set(Cable::Closed);
+    let accepted = company.accepted();
+    if company.senders.len() > 1 && !company.handed_over.swap(true, Ordering::Relaxed) {
+        let what = format!("the lease of company {} is handed over", company.number);
+        until_within(RECOVERS_WITHIN, &what, async || {
+            company.accepted() > accepted
+        })
+        .await;
+    } else {
+        pass(random.seconds(100, 200)).await;
+    }
+    holder.crm.set(Cable::Whole);
+    books
+}
+
+/// A stream is another one, or full of what nobody can read.
+async fn of_stream(
+    stage: &FleetStage,
+    company: &Company,
+    fault: FleetFault,
+    random: &mut SeededRandom,
+) -> FaultOutcome {
+    let driver = &stage.drivers[company.number];
+    let in_hand = if fault == FleetFault::CollectorFloods {
+        driver.hurry(HURRIED);
+        company.flooded.store(true, Ordering::Relaxed);
+        flood(
+            stage.driver_lines.addr(random.index(NODES)),
+            &company.stream,
+            random,
+        )
+        .await;
+        HURRIED
+    } else {
+        // With a stream goes what nobody has read of it: nothing may be in it then.
+        stage.pause(company, true);
+        let what = format!("all of company {} is journaled", company.number);
+        until_within(RECOVERS_WITHIN, &what, async || {
+            stage.in_hand_of(company) == 0
+        })
+        .await;
+        stage.cluster.delete_stream(&company.stream).await;
+        stage.pause(company, false);
+        driver.hurry(HURRIED);
+        pass(random.seconds(1, 8)).await;
+        let in_hand = stage.in_hand_of(company);
+        stage.cluster.make_stream(&company.stream).await;
+        in_hand
+    };
+    let (ended, accepted) = (Instant::now(), company.accepted());
+    driver.hurry(1);
+    let what = format!("something of company {} is sent", company.number);
+    until_within(RECOVERS_WITHIN, &what, async || {
+        company.accepted() > accepted
+    })
+    .await;
+    FaultOutcome {
+        in_hand,
+        recovered: ended.elapsed(),
+    }
+}
+
+/// Many small messages and some as large as brokers take, of a user with the right to publish.
+async fn flood(node: SocketAddr, stream: &str, random: &mut SeededRandom) {
+    let Ok((_connection, channel)) = cluster::connect(node, COLLECTOR).await else {
+        return;
+    };
+    for n in 0..FLOOD {
+        let size = if n % 50 == 0 { 900_000 } else { 40 };
+        let body = format!("{{\"pbx\": \"nobody-{}\"", random.below(1_000));
+        let body = format!("{body:size$}");
+        let properties = BasicProperties::default()
+            .with_content_type("application/vnd.callbridge.call+json; version=1".into())
+            .with_user_id(COLLECTOR.into());
+        let options = BasicPublishOptions::default();
+        let sent = channel
+            .basic_publish(
+                "".into(),
+                stream.into(),
+                options,
+                body.as_bytes(),
+                properties,
+            )
+            .await;
+        // Nodes die meanwhile.
+        let Ok(confirm) = sent else { return };
+        if confirm.await.is_err() {
+            return;
+        }
     }
 }
 

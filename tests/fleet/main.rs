@@ -124,7 +124,7 @@ async fn run(wishes: Wishes) -> bool {
     wrong.extend(if wishes.outages {
         table.unhit(&FleetFault::OUTAGES)
     } else {
-        let kinds = [FleetFault::OF_PROCESSES, FleetFault::OF_BROKERS].concat();
+        let kinds = [&FleetFault::OF_PROCESSES[..], &FleetFault::OF_BROKERS].concat();
         table.unhit(&kinds)
     });
     print!("{}", table.show(found, stage.fullest()));

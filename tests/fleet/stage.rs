@@ -136,14 +136,10 @@ impl FleetStage {
             .map(|(it, seed)| it.run(seed));
         let drivers = futures_util::future::join_all(drivers);
         let branches = futures_util::future::join_all(self.branches.iter().map(Branch::run));
-        let branches = async {
-            branches.await;
-            std::future::pending::<()>().await;
-        };
         tokio::select! {
             () = work => {}
             _ = drivers => {}
-            () = branches => {}
+            _ = branches => {}
             () = self.watch() => {}
         }
     }
@@ -234,7 +230,10 @@ impl FleetStage {
             match unit.books().await {
                 None => wrong.push(format!("{} does not answer", unit.name)),
                 Some(books) => {
-                    let letters = books.dead + books.parked + books.unreadable;
+                    let mut letters = books.dead + books.parked;
+                    if !self.is_flooded(unit) {
+                        letters += books.unreadable;
+                    }
                     if !books.balance() || letters > 0 {
                         wrong.push(format!("{}: {books:?}", unit.name));
                     }
@@ -242,6 +241,22 @@ impl FleetStage {
             }
         }
         (found, wrong)
+    }
+
+    /// It reads a stream in which lies what nobody can read.
+    fn is_flooded(&self, unit: &FleetUnit) -> bool {
+        let flooded = self.companies.iter();
+        let flooded = flooded.filter(|it| it.flooded.load(Ordering::Relaxed));
+        let mut readers = flooded.flat_map(|it| &it.senders);
+        readers.any(|it| std::ptr::eq(&raw const it.unit, unit))
+    }
+
+    /// No more calls of this company are given, or again.
+    pub fn pause(&self, company: &Company, paused: bool) {
+        self.drivers[company.number].pause(paused);
+        let branches = self.branches.iter();
+        let branches = branches.filter(|it| it.company == company.number);
+        branches.for_each(|it| it.pause(paused));
     }
 
     /// Ends all processes.
@@ -260,8 +275,12 @@ impl FleetStage {
 
     /// Calls that were given and are in no journal yet.
     pub fn in_hand(&self) -> u64 {
-        let given: usize = (0..COMPANIES).map(|n| self.ledger.given(n)).sum();
-        let journaled: usize = self.companies.iter().map(Company::journaled).sum();
-        u64::try_from(given.saturating_sub(journaled)).unwrap_or(0)
+        self.companies.iter().map(|it| self.in_hand_of(it)).sum()
+    }
+
+    /// As [`FleetStage::in_hand`], of one company.
+    pub fn in_hand_of(&self, company: &Company) -> u64 {
+        let given = self.ledger.given(company.number);
+        u64::try_from(given.saturating_sub(company.journaled())).unwrap_or(0)
     }
 }
