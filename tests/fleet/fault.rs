@@ -302,7 +302,7 @@ async fn flood(node: SocketAddr, stream: &str, random: &mut SeededRandom) {
     for n in 0..FLOOD {
         let size = if n % 50 == 0 { 900_000 } else { 40 };
         let body = format!("{{\"pbx\": \"nobody-{}\"", random.below(1_000));
-        let body = format!("{body:size$}");
+        let body = body + &" ".repeat(size);
         let properties = BasicProperties::default()
             .with_content_type("application/vnd.callbridge.call+json; version=1".into())
             .with_user_id(COLLECTOR.into());
