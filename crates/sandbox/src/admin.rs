@@ -152,9 +152,7 @@ fn administer(
             done()
         }
         "clock" => set_clock(core, now, fields),
-        _ if act.starts_with("lead") => {
-            lead::administer(core, now, act, fields).unwrap_or(Ok(Value::Null))
-        }
+        _ if act.starts_with("lead") => lead::administer(core, now, act, fields),
         _ => match act.strip_prefix("oauth/") {
             Some(act) => oauth::administer(core, now, act, fields),
             None => webhook::admin::administer(core, now, act, fields),
@@ -267,7 +265,7 @@ fn field<'a, T>(
     }
 }
 
-fn ids(fields: &Map<String, Value>, name: &str) -> Result<Vec<i64>, String> {
+pub(super) fn ids(fields: &Map<String, Value>, name: &str) -> Result<Vec<i64>, String> {
     let wrong = || format!("`{name}`: a list of numbers expected");
     match fields.get(name) {
         None | Some(Value::Null) => Ok(Vec::new()),

@@ -22,7 +22,6 @@ use crate::lead;
 use crate::oauth;
 use crate::oauth::connection;
 use crate::oauth::consent;
-use crate::others;
 use callbridge_call::EventTime;
 
 /// Who asks, behind the authentication layer.
@@ -127,8 +126,8 @@ impl Sandbox {
             ("POST", 400 | 409) if at_once => {
                 self.client.rules.refused(endpoint, request, response);
             }
-            // A missing record is not to be asked for again at once; 500 says it of some (§7.4).
-            ("GET" | "DELETE", 409 | 500) if at_once && own => {
+            // A missing record is not to be asked for again at once (§7.4).
+            ("GET", 409) if at_once && own => {
                 if let Some(after) = self.client.rules.missing(request, now) {
                     let words = format!("a missing record again after {} ms", after.as_millis());
                     self.record_violation(now, ViolationKind::RepeatAfter400, "§7.7", words);
@@ -229,25 +228,12 @@ impl Sandbox {
                 Endpoint::CallHistory => endpoints::submit(self, now, caller, request, fault),
                 Endpoint::Filter => endpoints::filter(self, caller, request),
                 Endpoint::Request => endpoints::request_status(self, now, caller, id),
-                Endpoint::LeadSave
-                | Endpoint::LeadFilter
-                | Endpoint::Lead
-                | Endpoint::LeadFields
-                | Endpoint::LeadNotes
-                | Endpoint::LeadNote
-                | Endpoint::LeadHistory
-                | Endpoint::LeadHistoryItem
-                | Endpoint::LeadTasks
-                | Endpoint::LeadTaskSave
-                | Endpoint::LeadTask
-                | Endpoint::CrmField => {
-                    lead::endpoints::of_leads(self, now, caller, endpoint, id, request, fault)
+                Endpoint::LeadFilter => lead::endpoints::filter(self, caller, request),
+                Endpoint::Lead => lead::endpoints::one(self, caller, id),
+                Endpoint::LeadFields => {
+                    lead::endpoints::upsert_fields(self, now, caller, id, request, fault)
                 }
-                Endpoint::Employees
-                | Endpoint::Contract
-                | Endpoint::Payment
-                | Endpoint::Flat
-                | Endpoint::ContractField => others::of_others(self, caller, endpoint, id, request),
+                Endpoint::CrmField => Ok(Success::of(self.settings.catalogue.record())),
                 Endpoint::OauthToken
                 | Endpoint::OauthRevoke
                 | Endpoint::Consent
@@ -283,12 +269,10 @@ impl Sandbox {
         endpoint: Endpoint,
         request: &Request,
     ) -> Result<(), Refusal> {
-        let methods = endpoint.methods();
-        if methods.is_empty() {
+        let Some(method) = endpoint.method() else {
             return Ok(());
-        }
-        let method = request.method.as_str();
-        if !methods.contains(&method) {
+        };
+        if request.method != method {
             return Err(Refusal::Method);
         }
         if method == "POST" && !is_json(request) {
@@ -297,7 +281,7 @@ impl Sandbox {
         if request.body.len() > BODY_BYTES_MAX {
             return Err(Refusal::TooLarge);
         }
-        let needed = self.needed(endpoint, method);
+        let needed = self.needed(endpoint);
         if !needed.is_none_or(|grant| connection::granted(self, &caller.token, grant)) {
             if let Some(after) = self.client.rules.denied(caller.key, endpoint, now) {
                 let words = format!("again without the grant after {} ms", after.as_millis());
@@ -313,12 +297,12 @@ impl Sandbox {
     }
 
     /// The grant that a request needs (§5.4.3); of two endpoints it is chosen by a shape.
-    fn needed(&self, endpoint: Endpoint, method: &str) -> Option<&str> {
+    fn needed(&self, endpoint: Endpoint) -> Option<&str> {
         let rights = &self.settings.shapes.rights;
         let chosen = match endpoint {
             Endpoint::Filter => &rights.filter,
             Endpoint::Request => &rights.request,
-            _ => return endpoint.grant(method),
+            _ => return endpoint.grant(),
         };
         chosen.as_ref().map(Grant::as_str)
     }

@@ -50,14 +50,6 @@ impl BodyFields {
         }
     }
 
-    pub(super) fn decimal(&mut self, name: &str) -> Result<Option<f64>, Refusal> {
-        match self.map.remove(name) {
-            None | Some(Value::Null) => Ok(None),
-            Some(Value::Number(number)) => Ok(number.as_f64()),
-            Some(value) => Err(self.wrong_type(name, &value, "a number")),
-        }
-    }
-
     pub(super) fn text(&mut self, name: &str) -> Result<Option<String>, Refusal> {
         match self.map.remove(name) {
             None | Some(Value::Null) => Ok(None),

@@ -126,8 +126,7 @@ impl ClientRules {
         again.flatten()
     }
 
-    /// Notes how a request was answered. `own`: no fault made the answer; a missing record that is
-    /// told by a 500 (§7.4) is noted by [`Self::missing`].
+    /// Notes how a request was answered. `own`: no fault made the answer.
     pub fn answered(
         &mut self,
         endpoint: Endpoint,

@@ -4,7 +4,6 @@ use super::call_history::FieldNames;
 use super::faults::Rule;
 use super::lead::{Catalogue, LeadList};
 use super::oauth::OauthSettings;
-use super::others::Others;
 use super::shapes::Shapes;
 use super::token::{CALL_READ, CALL_SAVE, Company, Grant, IdSet};
 use super::window::Rate;
@@ -41,8 +40,6 @@ pub struct Settings {
     pub catalogue: Catalogue,
     /// Leads of the first company that are there from the first start, with what is known of them.
     pub lead_list: LeadList,
-    /// Contracts, payments and flats.
-    pub others: Others,
     /// Where links of recordings lead; set by [`super::start`].
     pub base_url: String,
     /// Keep a log of changes for a state file; [`super::Sandbox::take_log`] empties it.
@@ -79,7 +76,6 @@ impl Default for Settings {
             oauth: OauthSettings::default(),
             catalogue: Catalogue::default(),
             lead_list: LeadList::new(),
-            others: Others::default(),
             base_url: "http://127.0.0.1:8480".to_owned(),
             keep_log: false,
         }

@@ -59,10 +59,7 @@ pub(super) fn submit(
         call,
     };
     sandbox.change(now, Change::Accepted(Box::new(write)));
-    Ok(Success {
-        request_id: Some(request_id),
-        ..Success::default()
-    })
+    Ok(Success::accepted(request_id))
 }
 
 /// The requestId of a write that is accepted now, and the moment it will be done.

@@ -192,10 +192,6 @@ pub enum RefusalReason {
     NotEmpty,
     /// The list is not there.
     NotNullCollection,
-    /// Too many elements, or too few.
-    Size,
-    /// No record matches the id.
-    NotFound,
     /// Not a telephone number.
     ValidPhone,
     /// Not epoch seconds.
@@ -311,6 +307,14 @@ impl Success {
     pub fn of(data: Value) -> Self {
         Self {
             data,
+            ..Self::default()
+        }
+    }
+
+    /// Of a write that is done later.
+    pub fn accepted(request_id: String) -> Self {
+        Self {
+            request_id: Some(request_id),
             ..Self::default()
         }
     }

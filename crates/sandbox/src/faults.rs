@@ -4,8 +4,8 @@
 //! ```text
 //! ENDPOINT [with TEXT] [after N] [times K] [chance P%] ACTION    one rule a line, or parted by ;
 //! TEXT      strikes only requests with it in their body or path: one call, while others pass
-//! ENDPOINT  any, token-info, call-history, filter, request, lead, lead-save, lead-filter,
-//!           lead-fields, crm-field, oauth-token, oauth-revoke… ([`Endpoint::word`])
+//! ENDPOINT  any, token-info, call-history, filter, request, lead, lead-filter, lead-fields,
+//!           crm-field, oauth-token, oauth-revoke ([`Endpoint::word`])
 //! ACTION    status N         refused with N before anything was done
 //!           gateway N        the same with the HTML page of a proxy
 //!           status-after N   done, then answered N

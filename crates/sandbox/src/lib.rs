@@ -16,7 +16,7 @@
 //! | [`faults`], `apply_fault`, [`shapes`] | what the service does wrong, or leaves unpublished |
 //! | [`core`], `answer`, `endpoints` | the state, the way of a request |
 //! | [`webhook`] | events, deliveries, their journal (§6) |
-//! | [`lead`], [`others`] | leads and their endpoints; employees, contracts, flats (§4.4, §4.7) |
+//! | [`lead`] | leads and their endpoints (§4.4, §4.7) |
 //! | [`admin`], `company` | what a person does in the CRM |
 //! | [`config`], [`options`] | settings; the flags of the command |
 //! | [`server`], [`http`], [`mod@line`], [`state_file`] | the shell: clock, sockets, file |
@@ -41,7 +41,6 @@ pub mod lead;
 pub mod line;
 pub mod oauth;
 pub mod options;
-pub mod others;
 mod page;
 pub mod repeats;
 pub mod routes;

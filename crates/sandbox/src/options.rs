@@ -81,9 +81,8 @@ pub struct Options {
     /// One rule a line (or parted by `;`):
     /// ENDPOINT [with TEXT] [after N] [times K] [chance P%] ACTION. With TEXT it strikes only
     /// requests that have the text in their body or path.
-    /// ENDPOINT is any, token-info, call-history, filter, request, lead, lead-save, lead-filter,
-    /// lead-fields, crm-field, oauth-token, oauth-revoke and others, which a wrong one is answered
-    /// with. ACTION is status N, gateway N, status-after N, lost, cut, delay TIME, slow TIME,
+    /// ENDPOINT is any, token-info, call-history, filter, request, lead, lead-filter, lead-fields,
+    /// crm-field, oauth-token or oauth-revoke. ACTION is status N, gateway N, status-after N, lost, cut, delay TIME, slow TIME,
     /// broken, no-request-id, accept-false, redirect, failed or hold TIME. `shape status bare` and
     /// its like choose among shapes that the document leaves open. Example:
     /// 'call-history after 2 times 3 status 503'

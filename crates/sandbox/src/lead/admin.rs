@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! lead          {"id"?, "name", "phone" or "phones" or "contacts": [{"name", "phones": []}],
-//!                "statusId", "pipeId", "responsibleId", "balance", "currency", "uuid", "source",
+//!                "statusId", "pipeId", "responsibleId", "balance", "currency", "uuid",
 //!                "fields": {"11": "x", "14": ["a", "b"]}}: a new one
 //! lead/update   {"id", …} with any of the same; what is not named stays, a field's null clears
 //! lead/merge    {"into": 4001, "from": [4002, 4003]}
@@ -11,40 +11,52 @@
 //!
 //! Each takes a `company` beside; without one the first company is meant. An answer is the lead.
 
-use super::act::fresh;
-use super::order::Draft;
+use super::act::{self, fresh};
+use super::catalogue::stage;
 use super::record::{Contact, FieldValues, Lead};
 use super::store::LeadChange;
-use super::{body, order};
-use crate::admin::AdminAnswer;
-use crate::body::BodyFields;
+use crate::admin::{AdminAnswer, ids, text, whole};
+use crate::body::is_phone;
 use crate::core::{Change, Sandbox};
-use crate::lead::act;
 use crate::shapes::LeadRows;
 use callbridge_call::EventTime;
 use serde_json::{Map, Value, json};
 
-/// Answers `admin/lead` and what lies below it; `None` for another path.
-pub fn answer(
+/// Answers `admin/lead` and what lies below it; null for no such path.
+pub fn administer(
     core: &mut Sandbox,
     now: EventTime,
     act: &str,
     fields: &Map<String, Value>,
-) -> Option<AdminAnswer> {
-    let mut fields = BodyFields::new(fields.clone());
-    Some(match act {
-        "lead" => create(core, now, &mut fields),
-        "lead/update" => update(core, now, &mut fields),
-        "lead/merge" => merge(core, now, &mut fields),
-        "lead/delete" => delete(core, now, &mut fields),
-        _ => return None,
-    })
+) -> AdminAnswer {
+    let company = whole(fields, "company")?.unwrap_or(core.settings.company.id);
+    if !core.companies.contains_key(&company) {
+        return Err(format!("there is no company {company}"));
+    }
+    match act {
+        "lead" => create(core, now, company, fields),
+        "lead/update" => {
+            let lead = existing(core, company, needed(fields, "id")?)?;
+            let lead = laid_over(core, company, lead, fields)?;
+            Ok(save(core, now, company, lead))
+        }
+        "lead/merge" => merge(core, now, company, fields),
+        "lead/delete" => {
+            let lead = existing(core, company, needed(fields, "id")?)?.id;
+            core.change(now, Change::Lead(LeadChange::Deleted { company, lead }));
+            Ok(json!({ "done": act }))
+        }
+        _ => Ok(Value::Null),
+    }
 }
 
-fn create(core: &mut Sandbox, now: EventTime, fields: &mut BodyFields) -> AdminAnswer {
-    let company = company(core, fields)?;
-    let draft = draft(core, fields)?;
-    let id = match draft.id {
+fn create(
+    core: &mut Sandbox,
+    now: EventTime,
+    company: i64,
+    fields: &Map<String, Value>,
+) -> AdminAnswer {
+    let id = match whole(fields, "id")? {
         Some(id) if act::find_lead(core, company, id).is_some_and(|lead| lead.uuid.is_some()) => {
             return Err(format!("lead {id} is there already: use lead/update"));
         }
@@ -58,44 +70,20 @@ fn create(core: &mut Sandbox, now: EventTime, fields: &mut BodyFields) -> AdminA
     if core.leads.is_gone(company, id) {
         return Err(format!("lead {id} was merged or deleted: its id is spent"));
     }
-    let wanted = order::Draft { id: None, ..draft };
-    let lead = act::laid_over(core, company, fresh(id), &wanted)?;
+    let lead = laid_over(core, company, fresh(id), fields)?;
     Ok(save(core, now, company, lead))
 }
 
-fn update(core: &mut Sandbox, now: EventTime, fields: &mut BodyFields) -> AdminAnswer {
-    let company = company(core, fields)?;
-    let mut wanted = draft(core, fields)?;
-    let id = wanted.id.ok_or("`id` is missing")?;
-    let lead = act::find_lead(core, company, id).ok_or_else(|| missing(id))?;
-    if let Some(contacts) = &mut wanted.contacts {
-        // The main contact stays the one it was: its phone is another now.
-        for (contact, was) in contacts.iter_mut().zip(&lead.contacts) {
-            if contact.id == 0 {
-                contact.id = was.id;
-            }
-            if contact.name.is_empty() {
-                contact.name.clone_from(&was.name);
-            }
-        }
-    }
-    let lead = act::laid_over(core, company, lead, &wanted)?;
-    Ok(save(core, now, company, lead))
-}
-
-fn merge(core: &mut Sandbox, now: EventTime, fields: &mut BodyFields) -> AdminAnswer {
-    let company = company(core, fields)?;
-    let into = whole(fields, "into")?.ok_or("`into` is missing")?;
-    let list = fields
-        .list("from")
-        .map_err(|_| "`from`: a list of leads expected")?;
-    let from: Vec<i64> = list
-        .into_iter()
-        .flatten()
-        .filter_map(|id| id.as_i64())
-        .collect();
-    for &id in from.iter().chain([&into]) {
-        act::find_lead(core, company, id).ok_or_else(|| missing(id))?;
+fn merge(
+    core: &mut Sandbox,
+    now: EventTime,
+    company: i64,
+    fields: &Map<String, Value>,
+) -> AdminAnswer {
+    let into = existing(core, company, needed(fields, "into")?)?.id;
+    let from = ids(fields, "from")?;
+    for &id in &from {
+        existing(core, company, id)?;
     }
     if from.is_empty() || from.contains(&into) {
         return Err("`from`: one lead or more, and not `into` itself".to_owned());
@@ -109,16 +97,12 @@ fn merge(core: &mut Sandbox, now: EventTime, fields: &mut BodyFields) -> AdminAn
     Ok(shown(core, company, into))
 }
 
-fn delete(core: &mut Sandbox, now: EventTime, fields: &mut BodyFields) -> AdminAnswer {
-    let company = company(core, fields)?;
-    let lead = whole(fields, "id")?.ok_or("`id` is missing")?;
-    act::find_lead(core, company, lead).ok_or_else(|| missing(lead))?;
-    core.change(now, Change::Lead(LeadChange::Deleted { company, lead }));
-    Ok(json!({ "done": "lead/delete" }))
+fn needed(fields: &Map<String, Value>, name: &str) -> Result<i64, String> {
+    whole(fields, name)?.ok_or_else(|| format!("`{name}` is missing"))
 }
 
-fn missing(id: i64) -> String {
-    format!("there is no lead {id}")
+fn existing(core: &Sandbox, company: i64, id: i64) -> Result<Lead, String> {
+    act::find_lead(core, company, id).ok_or_else(|| format!("there is no lead {id}"))
 }
 
 fn save(core: &mut Sandbox, now: EventTime, company: i64, lead: Lead) -> Value {
@@ -146,85 +130,93 @@ pub fn all(core: &Sandbox) -> Value {
     Value::Array(rows)
 }
 
-fn company(core: &Sandbox, fields: &mut BodyFields) -> Result<i64, String> {
-    let id = whole(fields, "company")?.unwrap_or(core.settings.company.id);
-    let known = core.companies.contains_key(&id);
-    known
-        .then_some(id)
-        .ok_or_else(|| format!("there is no company {id}"))
-}
-
-fn whole(fields: &mut BodyFields, name: &str) -> Result<Option<i64>, String> {
-    fields
-        .integer(name, i64::MAX)
-        .map_err(|_| format!("`{name}`: number expected"))
-}
-
-/// As POST lead, with `phone` and `phones` of the main contact, and `fields` as an object too.
-fn draft(core: &Sandbox, fields: &mut BodyFields) -> Result<Draft, String> {
-    let upserts = match fields.map.get("fields") {
-        Some(Value::Object(map)) => {
-            let upserts = field_values(map)?;
-            fields.map.remove("fields");
-            upserts
+/// A lead with what is given laid over its properties; `phone` and `phones` are those of its main
+/// contact, which stays the one it was.
+fn laid_over(
+    core: &Sandbox,
+    company: i64,
+    lead: Lead,
+    given: &Map<String, Value>,
+) -> Result<Lead, String> {
+    let mut record = json!(lead);
+    for (name, value) in given {
+        if !["id", "fields"].contains(&name.as_str()) {
+            record[name] = value.clone();
         }
-        _ => FieldValues::new(),
-    };
-    let phones: Vec<Value> = match fields.map.remove("phone") {
-        None => Vec::new(),
-        Some(Value::Null) => vec![Value::Null],
-        Some(phone) => vec![phone],
-    };
-    let more = fields.map.remove("phones");
-    let more = more
-        .as_ref()
-        .and_then(Value::as_array)
-        .cloned()
-        .unwrap_or_default();
-    let source = fields.map.remove("source");
-    if !phones.is_empty() || !more.is_empty() {
-        let phones: Vec<Value> = phones.into_iter().chain(more).collect();
-        let phones: Vec<&Value> = phones.iter().filter(|phone| !phone.is_null()).collect();
-        let name = fields.map.get("name").cloned().unwrap_or(Value::Null);
-        let contacts = json!([{ "name": name, "phones": phones }]);
-        fields.map.insert("contacts".to_owned(), contacts);
     }
-    let words = |refusal| format!("{refusal:?}");
-    let draft = body::draft(fields, &core.settings.catalogue).map_err(words)?;
-    if !fields.errors.is_empty() {
-        return Err(format!("{:?}", fields.errors));
+    let mut next: Lead = serde_json::from_value(record).map_err(|error| error.to_string())?;
+    if let Some(stage) = stage(next.status_id).filter(|_| !given.contains_key("pipeId")) {
+        next.pipe_id = Some(stage.pipe);
     }
-    Ok(Draft {
-        upserts,
-        source: source.and_then(|source| source.as_str().map(str::to_owned)),
-        ..draft
-    })
+    for (contact, was) in next.contacts.iter_mut().zip(&lead.contacts) {
+        if contact.id == 0 {
+            contact.id = was.id;
+        }
+        if contact.name.is_empty() {
+            contact.name.clone_from(&was.name);
+        }
+    }
+    let phones = phones(given)?;
+    if !phones.is_empty() {
+        let mut contact = next.contacts.into_iter().next().unwrap_or_default();
+        if let Some(name) = text(given, "name")? {
+            name.clone_into(&mut contact.name);
+        }
+        next.contacts = vec![Contact { phones, ..contact }];
+    }
+    if let Some(fields) = given.get("fields") {
+        act::upsert(&mut next.fields, &field_values(fields)?);
+    }
+    check(core, company, &next)?;
+    Ok(next)
 }
 
-fn field_values(map: &Map<String, Value>) -> Result<FieldValues, String> {
-    let mut values = FieldValues::new();
-    for (id, value) in map {
+fn phones(given: &Map<String, Value>) -> Result<Vec<String>, String> {
+    let mut phones: Vec<String> = text(given, "phone")?
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
+    if let Some(list) = given.get("phones") {
+        let list: Vec<String> =
+            serde_json::from_value(list.clone()).map_err(|error| format!("`phones`: {error}"))?;
+        phones.extend(list);
+    }
+    Ok(phones)
+}
+
+/// `{"11": "x", "14": ["a", "b"], "12": null}`
+fn field_values(fields: &Value) -> Result<FieldValues, String> {
+    let map = fields.as_object().ok_or("`fields`: an object expected")?;
+    let values = map.iter().map(|(id, value)| {
         let id: i64 = id
             .parse()
             .map_err(|_| format!("`{id}` is no id of a field"))?;
-        let value = match value {
+        let values = match value {
             Value::Null => Vec::new(),
             Value::Array(list) => list.clone(),
             scalar => vec![scalar.clone()],
         };
-        values.insert(id, value);
-    }
-    Ok(values)
+        Ok((id, values))
+    });
+    values.collect()
 }
 
-/// The main contact of a lead that is made from a phone alone.
-impl Contact {
-    /// With one phone.
-    pub fn of(name: &str, phone: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            phones: vec![phone.to_owned()],
-            ..Self::default()
-        }
+/// What a person could not save in the CRM.
+fn check(core: &Sandbox, company: i64, lead: &Lead) -> Result<(), String> {
+    if lead.name.trim().is_empty() {
+        return Err("`name` is empty".to_owned());
+    }
+    if lead.status_id.is_some() && stage(lead.status_id).is_none() {
+        return Err("`statusId`: no such stage".to_owned());
+    }
+    let employees = core.companies.get(&company).map(|own| &own.employees);
+    let known = |id| employees.is_some_and(|employees| employees.contains(id));
+    if lead.responsible_id.is_some_and(|id| !known(id)) {
+        return Err("unknown employeeId".to_owned());
+    }
+    let mut phones = lead.contacts.iter().flat_map(|contact| &contact.phones);
+    match phones.find(|phone| !is_phone(phone)) {
+        Some(phone) => Err(format!("`{phone}` is no number such as +998901112233")),
+        None => Ok(()),
     }
 }

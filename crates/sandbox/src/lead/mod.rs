@@ -2,9 +2,8 @@
 //! §2.5, §4.4, §4.7).
 //!
 //! ```text
-//! POST lead, field list, notes, task ─▶ order (requestId) ──due──▶ ┐
-//! admin: create, update, merge, delete ───────────────────────────▶ leads ─▶ events (§6.2)
-//! DELETE lead ────────────────────────────────────────────────────▶ ┘
+//! field list ─▶ order (requestId) ──due──▶ ┐
+//! admin: create, update, merge, delete ──▶ leads ─▶ events (§6.2)
 //! ```
 //!
 //! Where the document says "not shown", the names are those of the snapshot (§2.5) and of the
@@ -12,17 +11,15 @@
 
 pub mod act;
 mod admin;
-mod body;
 pub mod catalogue;
 pub(crate) mod endpoints;
-mod filter;
+mod field_list;
 pub mod list;
 mod news;
-pub mod order;
 pub mod record;
 pub mod store;
 
-pub use self::admin::{all, answer as administer};
+pub use self::admin::{administer, all};
 pub use self::catalogue::Catalogue;
 pub use self::list::LeadList;
 pub use self::record::{Contact, Lead};

@@ -13,7 +13,7 @@ pub type FieldValues = BTreeMap<i64, Vec<Value>>;
 
 /// A contact of a lead.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct Contact {
     /// §6.7 `contactId`
     pub id: i64,

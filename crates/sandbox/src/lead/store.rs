@@ -3,12 +3,10 @@
 //! A lead exists when it is known here, or when its id stands in the company's `--leads` (nothing
 //! is known of such a one) and it was neither merged away nor deleted.
 
-use super::order::Order;
-use super::record::Lead;
-use crate::token::{Company, IdSet};
+use super::record::{FieldValues, Lead};
+use crate::token::{Company, IdSet, TokenKey};
 use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,24 +63,40 @@ pub enum LeadChange {
     Ordered(Box<Order>),
 }
 
-/// A note or a history item on a lead; what stands in it is the client's.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LeadItem {
-    /// Its id.
-    pub id: i64,
-    /// When it came.
-    pub at: EventTime,
-    /// What was sent.
-    pub body: Value,
+/// An accepted write other than a call's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Order {
+    /// Its `requestId`.
+    pub request_id: String,
+    /// Whose leads.
+    pub company: i64,
+    /// The token that alone can read its status.
+    pub token: TokenKey,
+    /// When it was accepted.
+    pub accepted_at: EventTime,
+    /// When it is done.
+    pub due: EventTime,
+    /// It is to end FAILED whatever it says.
+    pub doomed: bool,
+    /// What it says.
+    pub what: LeadAction,
 }
 
-/// A task; `lead` is whose it is.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Task {
+/// What an order says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeadAction {
+    /// `None`: a write that is no longer served, of an earlier state file; nothing is done.
+    pub fields: Option<FieldUpsert>,
+}
+
+/// `POST lead/{id}/field/list`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FieldUpsert {
     /// The lead.
     pub lead: i64,
-    /// The rest.
-    pub item: LeadItem,
+    /// The LED fields of the list; an empty one is cleared.
+    pub values: FieldValues,
 }
 
 /// Everything known of leads.
@@ -90,15 +104,10 @@ pub struct Task {
 pub struct Leads {
     known: BTreeMap<LeadKey, Lead>,
     gone: BTreeSet<LeadKey>,
-    /// By company and lead.
-    pub(super) notes: BTreeMap<LeadKey, Vec<LeadItem>>,
-    pub(super) history: BTreeMap<LeadKey, Vec<LeadItem>>,
-    /// By company and task.
-    pub(super) tasks: BTreeMap<LeadKey, Task>,
     /// By the moment they are due, then in the order they were accepted.
     pub(crate) pending: BTreeMap<(EventTime, u64), Order>,
-    /// The last id given to a contact, a note, a task or a history item.
-    last_part: i64,
+    /// The last id given to a contact.
+    last_contact: i64,
 }
 
 impl Leads {
@@ -144,12 +153,6 @@ impl Leads {
         self.known.contains_key(&(company, id))
     }
 
-    /// Does another lead of the company have this uuid?
-    pub fn has_uuid(&self, company: i64, id: Option<i64>, uuid: &str) -> bool {
-        self.own(company)
-            .any(|lead| Some(lead.id) != id && lead.uuid.as_deref() == Some(uuid))
-    }
-
     /// An id that no lead has or had; `None` when there is none left.
     pub fn free_id(&self, companies: &BTreeMap<i64, Company>) -> Option<i64> {
         let known = self.known.keys().chain(&self.gone).map(|(_, id)| *id);
@@ -160,26 +163,20 @@ impl Leads {
         highest.checked_add(1)
     }
 
-    /// The next id of a contact, note, task or history item.
-    pub(super) const fn next_part(&mut self) -> i64 {
-        self.last_part += 1;
-        self.last_part
-    }
-
     /// Puts a lead in the place of what was known of its id.
     pub(super) fn put(&mut self, company: i64, mut lead: Lead) {
         for contact in &mut lead.contacts {
             if contact.id == 0 {
-                contact.id = self.next_part();
+                contact.id = self.last_contact + 1;
             }
-            self.last_part = self.last_part.max(contact.id);
+            self.last_contact = self.last_contact.max(contact.id);
         }
         let key = (company, lead.id);
         self.gone.remove(&key);
         self.known.insert(key, lead);
     }
 
-    /// The lead is no more; its parts are given back by the caller's wish.
+    /// The lead is no more.
     pub(super) fn remove(&mut self, company: i64, id: i64) {
         self.known.remove(&(company, id));
         self.gone.insert((company, id));
@@ -187,29 +184,6 @@ impl Leads {
 
     pub(super) fn revive(&mut self, company: i64, id: i64) {
         self.gone.remove(&(company, id));
-    }
-
-    /// Notes, tasks and history of one lead become another's.
-    pub(super) fn move_parts(&mut self, company: i64, from: i64, into: i64) {
-        for parts in [&mut self.notes, &mut self.history] {
-            let moved = parts.remove(&(company, from)).unwrap_or_default();
-            if !moved.is_empty() {
-                parts.entry((company, into)).or_default().extend(moved);
-            }
-        }
-        for ((owner, _), task) in &mut self.tasks {
-            if *owner == company && task.lead == from {
-                task.lead = into;
-            }
-        }
-    }
-
-    /// Notes, tasks and history of a deleted lead go with it.
-    pub(super) fn drop_parts(&mut self, company: i64, lead: i64) {
-        self.notes.remove(&(company, lead));
-        self.history.remove(&(company, lead));
-        self.tasks
-            .retain(|(owner, _), task| *owner != company || task.lead != lead);
     }
 }
 

@@ -5,23 +5,13 @@ use crate::lead::act;
 use crate::{Request, Sandbox, ViolationKind};
 use serde_json::{Value, json};
 
-pub(super) const GRANTS: [&str; 3] = ["SAVE", "READ", "DELETE"];
-
-/// A sandbox whose connection may do everything with leads, their notes and tasks.
+/// A sandbox whose connection may do everything with leads.
 pub(super) fn with_leads() -> Sandbox {
     let mut core = sandbox();
     let mut grants = core.settings().company.grants.clone();
-    for permission in [
-        "LEAD",
-        "LEAD_NOTE",
-        "LEAD_TASK",
-        "CONTRACT",
-        "CONTRACT_PAYMENT",
-    ] {
-        for scope in GRANTS {
-            let text = format!("PERMISSION_OPEN_API_{permission}:{scope}");
-            grants.extend(crate::token::Grant::parse(&text));
-        }
+    for scope in ["SAVE", "READ"] {
+        let text = format!("PERMISSION_OPEN_API_LEAD:{scope}");
+        grants.extend(crate::token::Grant::parse(&text));
     }
     core.set_grants(NOW, grants);
     core
