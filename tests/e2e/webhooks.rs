@@ -7,6 +7,8 @@ use crate::crm::{self, RATE_FLAG};
 use crate::operations;
 use crate::program::{Place, Program};
 use crate::wait::{soon, until};
+use callbridge_model::secret::Secret;
+use callbridge_model::webhook_signature::Key;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::{Server, faults};
 use callbridge_testbed::port::free_addr;
@@ -14,21 +16,128 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// How the events that were forged may end: what none of them may be is 200. The same event
-/// twice, and one for an installation that only the application's secret can vouch for, are true.
-const REFUSED: [(&str, u16); 11] = [
-    ("wrong-signature", 401),
-    ("other-key", 401),
-    ("other-body", 401),
-    ("stale", 503),
-    ("future", 503),
-    ("unsigned", 401),
-    ("half-headers", 401),
-    ("other-algorithm", 401),
-    ("other-id", 401),
-    ("not-json", 400),
-    ("huge", 413),
+/// What is wrong with a delivery, and how it may end: none of them may be 200.
+type Forgery = (&'static str, u16, fn(&mut Delivery));
+
+const REFUSED: [Forgery; 11] = [
+    ("another signature", 401, |it| it.other_digit()),
+    ("another key", 401, |it| it.sign(&"1".repeat(64))),
+    ("another body", 401, |it| it.body.insert(1, ' ')),
+    ("stale", 503, |it| it.signed_at(-600)),
+    ("from the future", 503, |it| it.signed_at(600)),
+    ("unsigned", 401, |it| it.without("x-webhook-signature")),
+    ("half its headers", 401, |it| {
+        it.without("x-webhook-installation-id");
+        it.without("x-webhook-timestamp");
+    }),
+    ("another algorithm", 401, |it| {
+        let sha1 = it.header("x-webhook-signature").replacen("256", "1", 1);
+        it.set("x-webhook-signature", sha1);
+    }),
+    ("another id", 401, |it| {
+        it.set("x-webhook-id", uuid::Uuid::nil().to_string());
+    }),
+    ("no JSON", 400, |it| {
+        it.body = "eventType=CALL_COMPLETED&call=…".to_owned();
+        it.sign(&it.secret.clone());
+    }),
+    ("huge", 413, |it| {
+        it.body.push_str(&" ".repeat(8 * 1024 * 1024));
+        it.sign(&it.secret.clone());
+    }),
 ];
+
+/// A delivery as the CRM makes it (§6.3, §6.4), until something is done to it.
+#[derive(Clone)]
+struct Delivery {
+    headers: Vec<(&'static str, String)>,
+    body: String,
+    secret: String,
+}
+
+impl Delivery {
+    /// Of a journaled call.
+    fn new(secret: &str, now: i64, company: i64, call_id: &str) -> Self {
+        let event = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_URL, call_id.as_bytes());
+        let body = json!({
+            "eventId": event, "eventType": "CALL_COMPLETED", "occurredAt": now,
+            "companyId": company,
+            "call": {
+                "callId": call_id, "provider": "OPEN_API", "conversationKind": "CALL",
+                "direction": "INBOUND", "answered": true, "leadIds": [4001],
+            },
+        });
+        let mut made = Self {
+            headers: vec![
+                ("content-type", "application/json".to_owned()),
+                ("x-webhook-id", event.to_string()),
+                ("x-webhook-installation-id", "7001".to_owned()),
+                ("x-webhook-timestamp", now.to_string()),
+            ],
+            body: body.to_string(),
+            secret: secret.to_owned(),
+        };
+        made.sign(secret);
+        made
+    }
+
+    fn header(&self, name: &str) -> String {
+        let found = self.headers.iter().find(|(given, _)| *given == name);
+        found.expect("it is there").1.clone()
+    }
+
+    fn without(&mut self, name: &str) {
+        self.headers.retain(|(given, _)| *given != name);
+    }
+
+    fn set(&mut self, name: &'static str, value: String) {
+        self.without(name);
+        self.headers.push((name, value));
+    }
+
+    fn sign(&mut self, secret: &str) {
+        let key = Key::new(&Secret::from(secret));
+        let signature = key.sign(&self.header("x-webhook-timestamp"), self.body.as_bytes());
+        self.set("x-webhook-signature", signature);
+    }
+
+    /// Signed rightly, so many seconds from now.
+    fn signed_at(&mut self, off: i64) {
+        let now: i64 = self.header("x-webhook-timestamp").parse().expect("seconds");
+        self.set("x-webhook-timestamp", (now + off).to_string());
+        self.sign(&self.secret.clone());
+    }
+
+    fn other_digit(&mut self) {
+        let mut signature = self.header("x-webhook-signature");
+        let other = if signature.pop() == Some('0') {
+            '1'
+        } else {
+            '0'
+        };
+        signature.push(other);
+        self.set("x-webhook-signature", signature);
+    }
+
+    async fn post(&self, client: &reqwest::Client, target: &str) -> u16 {
+        let asking = async || {
+            let mut request = client.post(target);
+            for (name, value) in &self.headers {
+                request = request.header(*name, value);
+            }
+            request.body(self.body.clone()).send().await
+        };
+        // What is refused before it is read may end without its answer: then it comes again.
+        let answered = async {
+            loop {
+                if let Ok(answer) = asking().await {
+                    return answer.status().as_u16();
+                }
+            }
+        };
+        soon("the receiver's answer", answered).await
+    }
+}
 
 /// What the sandbox answers to a person in the CRM.
 pub async fn admin(crm: &Server, act: &str, body: &Value) -> Value {
@@ -186,7 +295,7 @@ async fn forged_stale_and_doubled_events_confirm_nothing_and_the_true_one_is_tak
         "recorded",
         recording(std::slice::from_ref(&call)).as_bytes(),
     );
-    let (crm, mut program, _authority) = start(&place, &[RATE_FLAG], |config| {
+    let (crm, mut program, authority) = start(&place, &[RATE_FLAG], |config| {
         // It never comes to be sent, so only an event could journal it.
         let (rules, _) = faults::parse("call-history status 503").expect("a rule");
         config.rules = rules;
@@ -195,42 +304,35 @@ async fn forged_stale_and_doubled_events_confirm_nothing_and_the_true_one_is_tak
     program
         .until("whose events are ours", |it| it.token.company.is_some())
         .await;
-    let installation = admin(&crm, "webhook/install", &json!({})).await;
+    let secret = std::fs::read_to_string(place.path("webhook-secret-file")).expect("secrets");
+    let secret = secret.lines().next().expect("the application's");
+    let company = crm::settings().settings.company.id;
+    let now = crm.admin(|_, now| now.floor_seconds().get());
     let call_id = format!("oapi-{}", call.uuid("pbx1"));
-    let forge = |how: &str| {
-        json!({
-            "how": how, "installation": installation["installation"], "event": "CALL_COMPLETED",
-            "call": {"callId": call_id, "provider": "OPEN_API", "conversationKind": "CALL"},
-        })
-    };
-    let mut all = Vec::from(REFUSED);
-    all.push(("other-company", 200));
-    let mut made = vec![0; all.len()];
-    until("an answer to each", async || {
-        let seen = ask(&crm, "GET", "/sandbox/webhooks", "").await;
-        let ends = seen["forged"].as_array().expect("a list");
-        let mut answered = 0;
-        for ((how, status), made) in all.iter().zip(&mut made) {
-            let of: Vec<&Value> = ends.iter().filter(|end| end["how"] == *how).collect();
-            match of.iter().find(|end| !end["status"].is_null()) {
-                Some(end) => {
-                    assert_eq!(end["status"], *status, "{end}");
-                    answered += 1;
-                }
-                // A busy machine may not take it in time: then it comes again, as others do.
-                None if of.len() == *made => {
-                    admin(&crm, "webhook/forge", &forge(how)).await;
-                    *made += 1;
-                }
-                None => {}
-            }
-        }
-        answered == all.len()
-    })
-    .await;
+    let target = format!("https://localhost:{}/webhooks", port(&program).await);
+    let ca = std::fs::read(authority.ca_file()).expect("a certificate");
+    let client = reqwest::Client::builder()
+        .no_proxy()
+        .tls_certs_only(reqwest::Certificate::from_pem_bundle(&ca).expect("a certificate"))
+        .build()
+        .expect("a client");
+    let delivery = Delivery::new(secret, now, company, &call_id);
+    for (what, status, forge) in REFUSED {
+        let mut forged = delivery.clone();
+        forge(&mut forged);
+        assert_eq!(forged.post(&client, &target).await, status, "{what}");
+    }
+    let others = Delivery::new(secret, now, company + 900_001, &call_id);
+    assert_eq!(
+        others.post(&client, &target).await,
+        200,
+        "not for us: dropped"
+    );
     let status = program.status().await.expect("a status");
     assert_eq!((status.books.finished, status.books.journaled), (1, 0));
-    admin(&crm, "webhook/forge", &forge("doubled")).await;
+    for _ in 0..2 {
+        assert_eq!(delivery.post(&client, &target).await, 200);
+    }
     let status = program
         .until("the call journaled", |it| it.books.journaled == 1)
         .await;

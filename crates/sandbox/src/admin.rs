@@ -19,7 +19,6 @@
 //! | `POST /sandbox/admin/company` | `{"blocked": true, "disconnected": false}` |
 //! | `POST /sandbox/admin/faults` | the text of [`super::faults`]; an empty one ends them |
 //! | `GET /sandbox/webhooks`, `POST /sandbox/admin/webhook…` | the table of `webhook/admin.rs` |
-//! | `GET /sandbox/files/…` | a recording, while its link lives |
 //! | `POST /sandbox/admin/records` | `{"count": 250}`: records of another telephony |
 //! | `POST /sandbox/admin/record/delete` | `{"uuid": UUID}`: a person deletes a record |
 
@@ -53,9 +52,6 @@ pub(super) fn answer(
     path: &str,
     request: &Request,
 ) -> Response {
-    if let Some(file) = path.strip_prefix(webhook::recording::PREFIX) {
-        return webhook::recording::answer(core, now, file, request);
-    }
     let answer = match (request.method.as_str(), path) {
         ("GET", "journal") => Ok(records_json(core.records())),
         ("GET", "breaches") => Ok(json!(core.violations().all())),

@@ -40,8 +40,6 @@ pub struct Settings {
     pub catalogue: Catalogue,
     /// Leads of the first company that are there from the first start, with what is known of them.
     pub lead_list: LeadList,
-    /// Where links of recordings lead; set by [`super::start`].
-    pub base_url: String,
     /// Keep a log of changes for a state file; [`super::Sandbox::take_log`] empties it.
     pub keep_log: bool,
 }
@@ -76,7 +74,6 @@ impl Default for Settings {
             oauth: OauthSettings::default(),
             catalogue: Catalogue::default(),
             lead_list: LeadList::new(),
-            base_url: "http://127.0.0.1:8480".to_owned(),
             keep_log: false,
         }
     }

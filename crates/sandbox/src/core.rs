@@ -249,7 +249,7 @@ impl Sandbox {
             Change::Lead(change) => act::apply_lead(self, at, change),
             Change::Ahead(seconds) => self.log.ahead = Duration::from_secs(seconds),
             Change::Broken(breach) => self.client.violations.push(breach),
-            Change::Webhook(change) => webhook::apply_webhook(self, at, *change),
+            Change::Webhook(change) => self.webhooks.apply(at, *change),
             Change::Oauth(change) => connection::apply_oauth(self, at, &change),
         }
     }

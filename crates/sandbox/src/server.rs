@@ -181,7 +181,6 @@ pub async fn start_with(config: Config, clock: SandboxClock) -> Result<Server, E
     let setup = webhook::post::Setup {
         ca_file: config.webhook_ca_file.clone(),
         private_targets: config.settings.private_targets,
-        names: webhook::post::Names::default(),
     };
     let (addr, auth) = (config.listen, config.auth_listen);
     let held = prepare(config, clock())?;
@@ -202,7 +201,6 @@ pub async fn start_with(config: Config, clock: SandboxClock) -> Result<Server, E
         held: Arc::new(Mutex::new(held)),
         clock,
     };
-    shared.admin(|core, _| core.settings_mut().base_url = format!("http://{addr}"));
     let (stop, stopped) = watch::channel(false);
     let serve = |(listener, role)| {
         let mut stopped = stopped.clone();

@@ -8,6 +8,7 @@ use crate::core::Sandbox;
 use crate::webhook;
 use crate::webhook::CrmEvent;
 use callbridge_call::EventTime;
+use serde_json::json;
 
 /// The uuids of leads are made from their numbers.
 const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x91b2_5c0e_77d4_4c1b_9d0a_6e13_af20_84d5);
@@ -37,8 +38,8 @@ pub(crate) fn apply_lead(sandbox: &mut Sandbox, at: EventTime, change: LeadChang
         LeadChange::Deleted { company, lead } => {
             if let Some(was) = find_lead(sandbox, company, lead) {
                 sandbox.leads.remove(company, lead);
-                let lead = Box::new(was.snapshot());
-                webhook::happened(sandbox, at, company, CrmEvent::LeadDeleted { lead });
+                let event = CrmEvent::of_lead("LEAD_DELETED", was.snapshot());
+                webhook::happened(sandbox, at, company, event);
             }
         }
         LeadChange::Revived { company, lead } => sandbox.leads.revive(company, lead),
@@ -90,8 +91,9 @@ fn merge(sandbox: &mut Sandbox, at: EventTime, company: i64, into: i64, from: &[
     }
     sandbox.leads.put(company, stamped(survivor, at));
     if let (Some(survivor), false) = (find_lead(sandbox, company, into), merged.is_empty()) {
-        let lead = Box::new(survivor.snapshot());
-        webhook::happened(sandbox, at, company, CrmEvent::LeadMerged { lead, merged });
+        let event = CrmEvent::of_lead("LEAD_MERGED", survivor.snapshot());
+        let event = event.with("mergedLeadIds", json!(merged));
+        webhook::happened(sandbox, at, company, event);
     }
 }
 

@@ -113,50 +113,26 @@ impl FieldType {
 /// A stage of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stage {
-    /// §2.5 `statusId`
-    pub id: i64,
     /// §2.5 `statusName`
     pub name: &'static str,
     /// §2.5 `pipeId`
     pub pipe: i64,
 }
 
-const STAGES: [Stage; 6] = [
-    Stage {
-        id: 1,
-        name: "New",
-        pipe: 1,
-    },
-    Stage {
-        id: 2,
-        name: "In work",
-        pipe: 1,
-    },
-    Stage {
-        id: 3,
-        name: "Won",
-        pipe: 1,
-    },
-    Stage {
-        id: 4,
-        name: "Lost",
-        pipe: 1,
-    },
-    Stage {
-        id: 11,
-        name: "Request",
-        pipe: 2,
-    },
-    Stage {
-        id: 12,
-        name: "Done",
-        pipe: 2,
-    },
+/// Id, name and pipeline of each.
+const STAGES: [(i64, &str, i64); 6] = [
+    (1, "New", 1),
+    (2, "In work", 1),
+    (3, "Won", 1),
+    (4, "Lost", 1),
+    (11, "Request", 2),
+    (12, "Done", 2),
 ];
 
 /// The stage of an id; `None` for none, and for an unknown one.
 pub fn stage(id: Option<i64>) -> Option<Stage> {
-    STAGES.into_iter().find(|stage| Some(stage.id) == id)
+    let known = STAGES.into_iter().find(|(known, ..)| Some(*known) == id);
+    known.map(|(_, name, pipe)| Stage { name, pipe })
 }
 
 /// How an employee is called.

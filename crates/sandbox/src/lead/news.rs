@@ -2,87 +2,93 @@
 
 use super::catalogue::{employee_name, stage};
 use super::record::{Contact, Lead, rendered};
-use crate::webhook::{
-    CrmEvent, Property, PropertyChange, Responsible, Stage, balance_text, contact_text,
-};
-use serde_json::Value;
+use crate::webhook::CrmEvent;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// What there is to tell of a lead that was, or was not, and now is.
 pub(super) fn between(before: Option<&Lead>, after: &Lead) -> Vec<CrmEvent> {
-    let lead = || Box::new(after.snapshot());
+    let event = |name| CrmEvent::of_lead(name, after.snapshot());
     let Some(before) = before else {
-        return vec![CrmEvent::LeadCreated { lead: lead() }];
+        return vec![event("LEAD_CREATED")];
     };
     let mut events = Vec::new();
     if before.status_id != after.status_id {
-        events.push(CrmEvent::LeadStageChanged {
-            lead: lead(),
-            from: stage_of(before.status_id),
-            to: stage_of(after.status_id),
+        let name = |id| stage(id).map(|stage| stage.name);
+        let block = json!({
+            "fromStatusId": before.status_id, "fromStatusName": name(before.status_id),
+            "toStatusId": after.status_id, "toStatusName": name(after.status_id),
         });
+        events.push(event("LEAD_STAGE_CHANGED").with("stageChange", block));
     }
     if before.responsible_id != after.responsible_id {
-        events.push(CrmEvent::LeadAssigned {
-            lead: lead(),
-            from: responsible(before.responsible_id),
-            to: responsible(after.responsible_id),
+        let (from, to) = (before.responsible_id, after.responsible_id);
+        let block = json!({
+            "fromResponsibleId": from, "fromResponsibleName": from.map(employee_name),
+            "toResponsibleId": to, "toResponsibleName": to.map(employee_name),
         });
+        events.push(event("LEAD_ASSIGNED").with("assignment", block));
     }
     let changes = properties(before, after);
     if !changes.is_empty() {
-        events.push(CrmEvent::LeadPropertiesUpdated {
-            lead: lead(),
-            changes,
-        });
+        let event = event("LEAD_PROPERTIES_UPDATED");
+        events.push(event.with("propertyChanges", Value::Array(changes)));
     }
     events
 }
 
-fn stage_of(id: Option<i64>) -> Stage {
-    let name = stage(id).map(|stage| stage.name.to_owned());
-    Stage { id, name }
-}
-
-fn responsible(id: Option<i64>) -> Responsible {
-    let name = id.map(employee_name);
-    Responsible { id, name }
-}
-
-/// The entries of `propertyChanges`: one for each property that changed (§6.7).
-fn properties(before: &Lead, after: &Lead) -> Vec<PropertyChange> {
+/// The entries of `propertyChanges`: one for each property that changed (§6.7); an absent `from` or
+/// `to` is left out.
+fn properties(before: &Lead, after: &Lead) -> Vec<Value> {
     let mut entries = Vec::new();
-    let mut entry = |kind, from: Option<String>, to: Option<String>| {
-        entries.push(PropertyChange { kind, from, to });
+    let mut entry = |mut entry: Value, from: Option<String>, to: Option<String>| {
+        for (name, text) in [("from", from), ("to", to)] {
+            if let Some(text) = text {
+                entry[name] = json!(text);
+            }
+        }
+        entries.push(entry);
     };
     if before.name != after.name {
         let (from, to) = (before.name.clone(), after.name.clone());
-        entry(Property::Name, Some(from), Some(to));
+        entry(json!({ "type": "NAME" }), Some(from), Some(to));
     }
-    let balance = |lead: &Lead| balance_text(lead.balance, lead.currency.as_deref());
-    if balance(before) != balance(after) {
-        entry(
-            Property::Balance,
-            Some(balance(before)),
-            Some(balance(after)),
-        );
+    let (from, to) = (balance(before), balance(after));
+    if from != to {
+        entry(json!({ "type": "BALANCE" }), Some(from), Some(to));
     }
     let contacts = before.contacts.iter().chain(&after.contacts);
     for id in contacts.map(|contact| contact.id).collect::<BTreeSet<_>>() {
         let (from, to) = (before.contact(id), after.contact(id));
         if from != to {
             // One whose fields alone changed is told with the same words on both sides.
-            let words = |contact: &Contact| contact_text(&contact.name, &contact.phones);
-            entry(Property::Contact(id), from.map(words), to.map(words));
+            let kind = json!({ "type": "CONTACT", "contactId": id });
+            entry(kind, from.map(contact), to.map(contact));
         }
     }
     let fields = before.fields.keys().chain(after.fields.keys());
     for id in fields.copied().collect::<BTreeSet<_>>() {
         let (from, to) = (before.fields.get(&id), after.fields.get(&id));
         if from != to {
+            let kind = json!({ "type": "CUSTOM_FIELD", "fieldId": id });
             let words = |values: &Vec<Value>| rendered(values);
-            entry(Property::CustomField(id), from.map(words), to.map(words));
+            entry(kind, from.map(words), to.map(words));
         }
     }
     entries
+}
+
+/// `1500.5 USD`: the amount without trailing zeros (§6.7). Without a currency the amount alone.
+fn balance(lead: &Lead) -> String {
+    match &lead.currency {
+        Some(currency) => format!("{} {currency}", lead.balance),
+        None => lead.balance.to_string(),
+    }
+}
+
+/// `Ali [+998901112233, +998935556677]`: the phones sorted (§6.7).
+fn contact(contact: &Contact) -> String {
+    let mut phones = contact.phones.clone();
+    phones.sort_unstable();
+    format!("{} [{}]", contact.name, phones.join(", "))
 }

@@ -3,7 +3,6 @@
 
 use super::catalogue::{employee_name, stage};
 use crate::shapes::LeadRows;
-use crate::webhook::{Attribution, LeadSnapshot};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -48,7 +47,7 @@ pub struct Lead {
     /// Fields of the kind LED.
     pub fields: FieldValues,
     /// Empty without a channel.
-    pub attributions: Vec<Attribution>,
+    pub attributions: Vec<Value>,
     /// §2.5
     pub uuid: Option<String>,
     /// Epoch seconds; `None` for a lead of `--leads`, of which nothing is known.
@@ -79,30 +78,23 @@ impl Lead {
     }
 
     /// The object `lead` of §2.5.
-    pub fn snapshot(&self) -> LeadSnapshot {
-        LeadSnapshot {
-            id: self.id,
-            name: self.name.clone(),
-            status_id: self.status_id,
-            status_name: stage(self.status_id).map(|stage| stage.name.to_owned()),
-            pipe_id: self.pipe_id,
-            pipe_name: self.pipe_id.map(|id| pipe_name(id).to_owned()),
-            responsible_id: self.responsible_id,
-            responsible_name: self.responsible_id.map(employee_name),
-            balance: self.balance,
-            currency: self.currency.clone(),
-            phone: self.phone().map(str::to_owned),
-            attributions: self.attributions.clone(),
-            uuid: self.uuid.clone(),
-            created_timestamp: self.created_timestamp,
-            updated_timestamp: self.updated_timestamp,
-        }
+    pub fn snapshot(&self) -> Value {
+        json!({
+            "id": self.id, "name": self.name, "statusId": self.status_id,
+            "statusName": stage(self.status_id).map(|stage| stage.name),
+            "pipeId": self.pipe_id, "pipeName": self.pipe_id.map(pipe_name),
+            "responsibleId": self.responsible_id,
+            "responsibleName": self.responsible_id.map(employee_name),
+            "balance": self.balance, "currency": self.currency, "phone": self.phone(),
+            "attributions": self.attributions, "uuid": self.uuid,
+            "createdTimestamp": self.created_timestamp, "updatedTimestamp": self.updated_timestamp,
+        })
     }
 
     /// The record of `GET lead/{id}`: the snapshot and, as long as the shape is not the smallest
     /// one, contacts and fields under the names that POST lead has for them.
     pub fn record(&self, rows: LeadRows) -> Value {
-        let mut record = json!(self.snapshot());
+        let mut record = self.snapshot();
         if rows == LeadRows::Full {
             let contacts = self.contacts.iter().map(Contact::record).collect();
             record["contacts"] = Value::Array(contacts);

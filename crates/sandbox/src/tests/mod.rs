@@ -20,7 +20,7 @@ mod webhook_bodies;
 mod webhook_breaker;
 mod webhook_config;
 mod webhook_dispatch;
-mod webhook_forgery;
+mod webhook_post;
 mod webhook_recording;
 mod webhook_replay;
 mod window;

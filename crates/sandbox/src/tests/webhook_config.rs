@@ -1,11 +1,11 @@
 //! Configurations, where deliveries may go, and what signs them (§2.7, §6.4, §6.9.7).
 
-use super::webhook_recording::{admin, configure, happen, install, lead, subscribed};
+use super::webhook_recording::{admin, configure, created, happen, install, subscribed};
 use super::{NOW, after, sandbox};
 use crate::webhook;
 use crate::webhook::dispatch;
 use crate::webhook::target::{is_private, is_private_name};
-use crate::webhook::{CrmEvent, Dispatch};
+use crate::webhook::{Dispatch, WebhookChange};
 use crate::{Request, Sandbox};
 use serde_json::{Value, json};
 
@@ -160,7 +160,7 @@ fn a_secret_is_64_lowercase_hex_and_shown_on_creation_and_when_regenerated_only(
 
 /// What the next delivery to each installation is signed with.
 fn keys(core: &mut Sandbox, second: u64) -> Vec<(i64, String)> {
-    happen(core, after(second), CrmEvent::LeadCreated { lead: lead(1) });
+    happen(core, after(second), created(1));
     let mut keys: Vec<(i64, String)> = (dispatch::deliveries(core, after(second)).iter())
         .map(|one| (one.id.installation, one.key.expose().to_owned()))
         .collect();
@@ -203,11 +203,11 @@ fn the_installations_own_secret_signs_and_else_the_applications() {
         keys(&mut core, 2),
         [(7001, regenerated.clone()), (other, newer)]
     );
-    admin(
-        &mut core,
-        "webhook/forget",
-        &json!({ "installation": other }),
-    );
+    let none = WebhookChange::Secret {
+        installation: other,
+        secret: None,
+    };
+    webhook::webhook_change(&mut core, NOW, none);
     assert_eq!(
         keys(&mut core, 3),
         [(7001, regenerated.clone()), (other, regenerated)]
@@ -217,7 +217,7 @@ fn the_installations_own_secret_signs_and_else_the_applications() {
 #[test]
 fn a_retry_is_signed_with_the_key_of_its_own_moment() {
     let mut core = subscribed(&["LEAD"]);
-    happen(&mut core, NOW, CrmEvent::LeadCreated { lead: lead(1) });
+    happen(&mut core, NOW, created(1));
     let first = dispatch::deliveries(&mut core, NOW).pop().expect("due");
     super::webhook_dispatch::end(&mut core, NOW, &first, 503);
     let own = secret(&admin(
@@ -257,7 +257,7 @@ fn a_consent_gives_an_installation_a_key_only_where_a_configuration_exists() {
 #[test]
 fn the_four_headers_are_those_of_the_document_and_the_signature_is_openssls() {
     let mut core = subscribed(&["LEAD"]);
-    happen(&mut core, NOW, CrmEvent::LeadCreated { lead: lead(1) });
+    happen(&mut core, NOW, created(1));
     let dispatch = dispatch::deliveries(&mut core, NOW).pop().expect("due");
     let dispatch = Dispatch {
         body: r#"{"eventId":"x"}"#.to_owned(),

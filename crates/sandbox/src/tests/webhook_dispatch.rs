@@ -1,13 +1,15 @@
 //! The cycle of the dispatcher: its limits, what outcomes mean, what is dead on arrival (§3.4,
 //! §6.9, Limits).
 
-use super::webhook_recording::{admin, configure, happen, install, lead, one_of_each, subscribed};
+use super::webhook_recording::{
+    admin, config, configure, created, happen, install, one_of_each, subscribed,
+};
 use super::{NOW, after};
 use crate::webhook;
 use crate::webhook::dispatch;
 use crate::webhook::dispatch::{CLAIMED_MAX, CLAIMED_OVERALL_MAX, IN_FLIGHT_MAX};
 use crate::webhook::verdict::{AttemptOutcome, DeliveryVerdict};
-use crate::webhook::{CrmEvent, Dispatch, WebhookChange};
+use crate::webhook::{Dispatch, WebhookChange};
 use crate::{Sandbox, faults};
 use callbridge_call::EventTime;
 use serde_json::{Value, json};
@@ -18,7 +20,7 @@ const TOOK: Duration = Duration::from_millis(12);
 /// So many leads are created, in the first company.
 pub(super) fn create(core: &mut Sandbox, now: EventTime, many: i64) {
     for id in 1..=many {
-        happen(core, now, CrmEvent::LeadCreated { lead: lead(id) });
+        happen(core, now, created(id));
     }
 }
 
@@ -151,8 +153,7 @@ fn a_cycle_claims_ten_rows_of_a_company_and_a_hundred_in_all() {
     }
     for id in 1..=30 {
         for company in 1..=15 {
-            let event = CrmEvent::LeadCreated { lead: lead(id) };
-            webhook::webhook_change(&mut core, NOW, WebhookChange::Happened { company, event });
+            webhook::happened(&mut core, NOW, company, created(id));
         }
     }
     let claimed = dispatch::deliveries(&mut core, NOW);
@@ -229,11 +230,6 @@ fn what_is_dead_on_arrival_dies_without_an_attempt() {
             force("https://10.1.2.3/"),
             "target private or internal",
         ),
-        (
-            "webhook/forget",
-            json!({ "application": 1 }),
-            "signing secret unresolvable",
-        ),
     ];
     for (act, change, why) in cases {
         let mut core = subscribed(&["LEAD"]);
@@ -250,6 +246,15 @@ fn what_is_dead_on_arrival_dies_without_an_attempt() {
             "{act} {change}"
         );
     }
+    let mut core = subscribed(&["LEAD"]);
+    create(&mut core, NOW, 1);
+    let change = WebhookChange::Configured {
+        application: 1,
+        config: config(&["LEAD"]),
+    };
+    webhook::webhook_change(&mut core, NOW, change);
+    assert!(dispatch::deliveries(&mut core, NOW).is_empty());
+    assert_eq!(dead(&core), ["signing secret unresolvable"]);
 }
 
 #[test]

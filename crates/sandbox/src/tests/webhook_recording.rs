@@ -1,13 +1,11 @@
 //! What is recorded, when and for whom (§6.1, §6.2).
 
 use super::{NOW, TOKEN, accepted, after, call, call_with, info, sandbox};
+use crate::lead::Lead;
 use crate::webhook;
 use crate::webhook::event::{GROUPS, NAMES};
-use crate::webhook::{
-    CompletedCall, Config, CrmEvent, DeliveryRow, LeadSnapshot, Property, PropertyChange,
-    Responsible, Stage, WebhookChange,
-};
-use crate::{Sandbox, core};
+use crate::webhook::{Config, CrmEvent, DeliveryRow, Installation, WebhookChange};
+use crate::{Request, Sandbox, core};
 use serde_json::{Value, json};
 
 /// A sandbox whose application 1 is subscribed to these; company 1 is its installation 7001.
@@ -32,9 +30,28 @@ pub(super) fn configure(core: &mut Sandbox, application: i64, events: &[&str]) {
 
 /// Installs a further private application in a company; gives the installation.
 pub(super) fn install(core: &mut Sandbox, company: i64, application: i64) -> i64 {
-    let act = json!({ "company": company, "application": application });
-    let answer = admin(core, "webhook/install", &act);
-    answer["installation"].as_i64().expect("a number")
+    install_at(core, NOW, company, application)
+}
+
+pub(super) fn install_at(
+    core: &mut Sandbox,
+    now: callbridge_call::EventTime,
+    company: i64,
+    application: i64,
+) -> i64 {
+    let installation = core.webhooks().next_installation();
+    let record = Installation {
+        company,
+        application,
+        secret: None,
+        revoked: false,
+    };
+    let change = WebhookChange::Installed {
+        installation,
+        record,
+    };
+    webhook::webhook_change(core, now, change);
+    installation
 }
 
 pub(super) fn admin(core: &mut Sandbox, act: &str, body: &Value) -> Value {
@@ -52,63 +69,32 @@ pub(super) fn body(core: &Sandbox, row: &DeliveryRow) -> Value {
     row.recorded.body(&core.settings().shapes.webhook)
 }
 
-pub(super) fn lead(id: i64) -> Box<LeadSnapshot> {
-    Box::new(LeadSnapshot {
+/// What is told of a lead of which nothing is known but its name.
+pub(super) fn of_lead(name: &'static str, id: i64) -> CrmEvent {
+    let lead = Lead {
         id,
         name: "Ali".to_owned(),
-        ..LeadSnapshot::default()
-    })
+        ..Lead::default()
+    };
+    CrmEvent::of_lead(name, lead.snapshot())
+}
+
+pub(super) fn created(id: i64) -> CrmEvent {
+    of_lead("LEAD_CREATED", id)
 }
 
 /// One event of each name of §6.2.
 pub(super) fn one_of_each() -> Vec<CrmEvent> {
-    let lead = || lead(4001);
-    vec![
-        CrmEvent::LeadCreated { lead: lead() },
-        CrmEvent::LeadAssigned {
-            lead: lead(),
-            from: Responsible::default(),
-            to: Responsible {
-                id: Some(501),
-                name: Some("Vali".to_owned()),
-            },
-        },
-        CrmEvent::LeadStageChanged {
-            lead: lead(),
-            from: Stage {
-                id: Some(21),
-                name: Some("New".to_owned()),
-            },
-            to: Stage {
-                id: Some(22),
-                name: Some("Called".to_owned()),
-            },
-        },
-        CrmEvent::LeadPropertiesUpdated {
-            lead: lead(),
-            changes: vec![PropertyChange {
-                kind: Property::Name,
-                from: Some("Al".to_owned()),
-                to: Some("Ali".to_owned()),
-            }],
-        },
-        CrmEvent::LeadMerged {
-            lead: lead(),
-            merged: vec![4002, 4003],
-        },
-        CrmEvent::LeadDeleted { lead: lead() },
-        CrmEvent::CallCompleted {
-            call: Box::new(CompletedCall {
-                call_id: "oapi-u-9".to_owned(),
-                ..CompletedCall::default()
-            }),
-        },
-    ]
+    let (call, leads) = NAMES.split_last().expect("seven names");
+    assert_eq!(*call, "CALL_COMPLETED");
+    let leads = leads.iter().map(|name| of_lead(name, 4001));
+    let call = CrmEvent::of_call(json!({ "callId": "oapi-u-9" }));
+    leads.chain([call]).collect()
 }
 
 pub(super) fn happen(core: &mut Sandbox, now: callbridge_call::EventTime, event: CrmEvent) {
     let company = core.settings().company.id;
-    webhook::webhook_change(core, now, WebhookChange::Happened { company, event });
+    webhook::happened(core, now, company, event);
 }
 
 #[test]
@@ -141,16 +127,16 @@ fn a_write_that_fails_and_one_that_makes_no_second_record_emit_nothing() {
 #[test]
 fn an_event_is_recorded_only_for_who_is_subscribed_at_that_moment() {
     let mut core = sandbox();
-    happen(&mut core, NOW, CrmEvent::LeadCreated { lead: lead(1) });
+    happen(&mut core, NOW, created(1));
     configure(&mut core, 1, &["LEAD_CREATED"]);
     core.tick(after(60));
     assert!(rows(&core).is_empty(), "enabling later does not backfill");
-    happen(&mut core, NOW, CrmEvent::LeadDeleted { lead: lead(1) });
+    happen(&mut core, NOW, of_lead("LEAD_DELETED", 1));
     assert!(
         rows(&core).is_empty(),
         "another event than the one asked for"
     );
-    happen(&mut core, NOW, CrmEvent::LeadCreated { lead: lead(2) });
+    happen(&mut core, NOW, created(2));
     assert_eq!(rows(&core).len(), 1);
 }
 
@@ -159,7 +145,7 @@ fn nothing_is_queued_while_the_configuration_is_disabled_emptied_or_deleted() {
     let mut core = subscribed(&["LEAD"]);
     let mut try_it = |act: &str, change: Value| {
         admin(&mut core, act, &change);
-        happen(&mut core, NOW, CrmEvent::LeadCreated { lead: lead(1) });
+        happen(&mut core, NOW, created(1));
         let made = rows(&core).len();
         admin(
             &mut core,
@@ -185,7 +171,7 @@ fn two_applications_of_a_company_get_the_same_event_id_and_their_own_installatio
     let mut core = subscribed(&["LEAD_CREATED"]);
     configure(&mut core, 2, &["LEAD_CREATED"]);
     let second = install(&mut core, 1, 2);
-    happen(&mut core, NOW, CrmEvent::LeadCreated { lead: lead(1) });
+    happen(&mut core, NOW, created(1));
     let ids: Vec<_> = core.webhooks().rows().keys().copied().collect();
     let [one, other] = ids[..] else {
         panic!("two deliveries: {ids:?}");
@@ -198,7 +184,7 @@ fn two_applications_of_a_company_get_the_same_event_id_and_their_own_installatio
 fn every_event_of_one_change_has_an_id_of_its_own() {
     let mut core = subscribed(&["LEAD", "CALL"]);
     let events = one_of_each();
-    assert_eq!(events.iter().map(CrmEvent::name).collect::<Vec<_>>(), NAMES);
+    assert_eq!(events.iter().map(|it| it.name).collect::<Vec<_>>(), NAMES);
     for event in [events.clone(), events].concat() {
         happen(&mut core, NOW, event);
     }
@@ -213,8 +199,7 @@ fn one_configuration_serves_every_company_and_the_body_tells_them_apart() {
     let mut core = subscribed(&["LEAD_CREATED"]);
     core.issue(NOW, "svc_pat_other", crate::token::TokenKind::Pat, 2, None);
     for company in [1, 2] {
-        let event = CrmEvent::LeadCreated { lead: lead(1) };
-        webhook::webhook_change(&mut core, NOW, WebhookChange::Happened { company, event });
+        webhook::happened(&mut core, NOW, company, created(1));
     }
     let told: Vec<_> = core
         .webhooks()
@@ -231,14 +216,14 @@ fn one_configuration_serves_every_company_and_the_body_tells_them_apart() {
 fn a_revoked_installation_and_a_disconnected_company_are_not_told() {
     let mut core = subscribed(&["LEAD_CREATED"]);
     core.company(NOW, |company| company.disconnected = true);
-    happen(&mut core, NOW, CrmEvent::LeadCreated { lead: lead(1) });
+    happen(&mut core, NOW, created(1));
     core.company(NOW, |company| company.disconnected = false);
     admin(
         &mut core,
         "webhook/revoke",
         &json!({ "installation": 7001 }),
     );
-    happen(&mut core, NOW, CrmEvent::LeadCreated { lead: lead(1) });
+    happen(&mut core, NOW, created(1));
     assert!(rows(&core).is_empty());
 }
 
@@ -281,11 +266,9 @@ fn an_event_stands_or_falls_with_its_change() {
     for (number, second) in (0..5).zip((0..).step_by(2)) {
         let uuid = json!(format!("u-{number}"));
         accepted(&mut core, after(second), &call_with("uuid", uuid));
-        happen(
-            &mut core,
-            after(second),
-            CrmEvent::LeadCreated { lead: lead(number) },
-        );
+        let lead = json!({ "name": format!("Lead {number}") });
+        let made = Request::post("/sandbox/admin/lead", &lead);
+        assert_eq!(core.handle(after(second), &made).status, 200);
     }
     let log = core.take_log();
     core.tick(after(100));
@@ -297,7 +280,7 @@ fn an_event_stands_or_falls_with_its_change() {
             .for_each(|logged| again.replay(logged));
         again.tick(after(100));
         let writes = |change: &core::Change| matches!(change, core::Change::Accepted(_));
-        let leads = |change: &core::Change| matches!(change, core::Change::Webhook(_));
+        let leads = |change: &core::Change| matches!(change, core::Change::Lead(_));
         let made = log[..kept]
             .iter()
             .filter(|one| writes(&one.change) || leads(&one.change));

@@ -1,12 +1,12 @@
 //! The log played again gives the same queue, breakers, keys and journal, whatever happened.
 
-use super::webhook_recording::{config, happen, lead};
+use super::webhook_recording::{config, install_at};
 use super::{NOW, TOKEN, call_with, submit};
 use crate::core::Logged;
 use crate::faults::Dice;
 use crate::webhook;
 use crate::webhook::dispatch;
-use crate::webhook::{AttemptOutcome, CrmEvent, Dispatch, WebhookChange};
+use crate::webhook::{AttemptOutcome, Dispatch, WebhookChange};
 use crate::{Request, Sandbox, Settings};
 use callbridge_call::EventTime;
 use proptest::prelude::*;
@@ -24,15 +24,14 @@ fn step(core: &mut Sandbox, now: EventTime, dice: &mut Dice, flying: &mut Vec<Di
     core.tick(now);
     let id = i64::try_from(dice.below(5)).unwrap_or(0);
     match dice.below(12) {
-        0 | 1 => happen(core, now, CrmEvent::LeadCreated { lead: lead(id) }),
-        2 => happen(
-            core,
-            now,
-            CrmEvent::LeadMerged {
-                lead: lead(id),
-                merged: vec![9],
-            },
-        ),
+        0 | 1 => {
+            let made = Request::post("/sandbox/admin/lead", &json!({ "name": "Ali" }));
+            core.handle(now, &made);
+        }
+        2 => {
+            let merge = json!({ "into": 4001 + id, "from": [4010 + dice.below(400)] });
+            core.handle(now, &Request::post("/sandbox/admin/lead/merge", &merge));
+        }
         3 => {
             let uuid = json!(format!("u-{}", dice.below(40)));
             core.handle(now, &submit(&call_with("uuid", uuid)));
@@ -42,8 +41,7 @@ fn step(core: &mut Sandbox, now: EventTime, dice: &mut Dice, flying: &mut Vec<Di
             webhook::configure_webhook(core, now, 1 + id % 2, config(&events), id == 4);
         }
         5 if dice.below(6) == 0 => {
-            let act = json!({ "application": 2 });
-            core.handle(now, &Request::post("/sandbox/admin/webhook/install", &act));
+            install_at(core, now, 1, 2);
         }
         6 if dice.below(9) == 0 => {
             webhook::webhook_change(

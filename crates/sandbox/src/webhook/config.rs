@@ -41,21 +41,21 @@ pub struct Config {
     pub events: Vec<String>,
     /// Delivery stops while false.
     pub enabled: bool,
-    /// The application-level key; `None` only by order of an administrator of the sandbox.
+    /// The application-level key; `None` until the first is set.
     pub secret: Option<SigningKey>,
 }
 
 impl Config {
     /// Is the event subscribed to?
     pub fn subscribes(&self, event: &CrmEvent) -> bool {
-        let wanted = |name: &String| name == event.name() || name == event.group();
+        let wanted = |name: &String| name == event.name || name == event.group();
         self.enabled && self.events.iter().any(wanted)
     }
 
-    /// What §2.7 has against it.
-    pub fn faults(&self, private_targets: bool) -> Vec<ConfigFault> {
+    /// What §2.7 has against it: `targetUrl` or `events`, and a reason of §7.5 where it has one.
+    pub fn faults(&self, private_targets: bool) -> Vec<String> {
         let mut faults = Vec::new();
-        let mut wrong = |field, reason| faults.push(ConfigFault { field, reason });
+        let mut wrong = |field, reason| faults.push(format!("{field}: {reason}"));
         if self.target_url.trim().is_empty() {
             wrong("targetUrl", "NOT_BLANK");
         } else if self.target_url.encode_utf16().count() > TARGET_LENGTH_MAX {
@@ -79,15 +79,6 @@ impl Config {
         }
         faults
     }
-}
-
-/// A field that is refused, and why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct ConfigFault {
-    /// `targetUrl` or `events`.
-    pub field: &'static str,
-    /// A reason of §7.5 where it has one.
-    pub reason: &'static str,
 }
 
 /// A connection of a company with an application (§5.4.2), which deliveries belong to.

@@ -9,10 +9,12 @@ use super::config::SigningKey;
 use super::outbox::{DeliveryId, DeliveryRow, Outbox, dice};
 use super::target;
 use super::verdict::{AttemptOutcome, Death, DeliveryVerdict, NextStep, next};
-use super::{Installed, WebhookChange, forge::Forgery};
+use super::{Installed, WebhookChange};
 use crate::core::Sandbox;
 use crate::webhook;
-use callbridge_call::EventTime;
+use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_model::secret::Secret;
+use callbridge_model::webhook_signature::Key;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use url::Url;
@@ -37,8 +39,24 @@ pub struct Dispatch {
     pub key: SigningKey,
     /// The raw body.
     pub body: String,
-    /// What is wrong with it by order; `None` for a true delivery.
-    pub forgery: Option<Forgery>,
+}
+
+impl Dispatch {
+    /// The four headers (§6.3), signed at this moment (§6.4).
+    pub fn headers(&self, sent_at: EpochSeconds) -> [(&'static str, String); 4] {
+        let timestamp = sent_at.get().to_string();
+        let key = Key::new(&Secret::from(self.key.expose()));
+        let signature = key.sign(&timestamp, self.body.as_bytes());
+        [
+            ("x-webhook-id", self.id.event.to_string()),
+            (
+                "x-webhook-installation-id",
+                self.id.installation.to_string(),
+            ),
+            ("x-webhook-timestamp", timestamp),
+            ("x-webhook-signature", signature),
+        ]
+    }
 }
 
 /// What is decided on a claimed row.
@@ -51,7 +69,7 @@ enum Decided {
 /// The deliveries of one cycle, which the caller makes once a second.
 pub fn deliveries(sandbox: &mut Sandbox, now: EventTime) -> Vec<Dispatch> {
     sandbox.webhooks.forget(now);
-    let mut leaving = std::mem::take(&mut sandbox.webhooks.forged.waiting);
+    let mut leaving = Vec::new();
     for id in claim(sandbox, now) {
         match decide(sandbox, now, id) {
             Some(Decided::Sent(dispatch, probe)) => {
@@ -78,16 +96,8 @@ pub fn delivered(
     took: Duration,
 ) {
     let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-    if let Some(forgery) = dispatch.forgery {
-        sandbox
-            .webhooks
-            .forged_ended(now, dispatch.id, forgery, outcome, duration_ms);
-    } else if sandbox
-        .webhooks
-        .rows
-        .get(&dispatch.id)
-        .is_some_and(|row| row.in_flight)
-    {
+    let row = sandbox.webhooks.rows.get(&dispatch.id);
+    if row.is_some_and(|row| row.in_flight) {
         attempted(sandbox, now, dispatch.id, outcome, duration_ms);
     }
 }
@@ -147,13 +157,12 @@ fn decide(sandbox: &Sandbox, now: EventTime, id: DeliveryId) -> Option<Decided> 
             .recorded
             .body(&sandbox.settings.shapes.webhook)
             .to_string(),
-        forgery: None,
     };
     Some(Decided::Sent(Box::new(dispatch), probe))
 }
 
 /// Where an installation's deliveries go, and what signs them, at this moment (§6.9.4, §6.4.4).
-pub(super) fn address(sandbox: &Sandbox, installation: i64) -> Result<(Url, SigningKey), Death> {
+fn address(sandbox: &Sandbox, installation: i64) -> Result<(Url, SigningKey), Death> {
     let installed = webhook::installed(sandbox, installation).ok_or(Death::Revoked)?;
     let Installed {
         application,
@@ -270,7 +279,7 @@ impl Outbox {
         let attempt = Attempt {
             at,
             id,
-            event_type: row.recorded.event.name(),
+            event_type: row.recorded.event.name,
             company: row.recorded.company,
             number: row.attempts,
             tried,
@@ -322,7 +331,7 @@ impl Outbox {
         let dead = DeadRow {
             at,
             id,
-            event_type: row.recorded.event.name(),
+            event_type: row.recorded.event.name,
             attempts: row.attempts,
             why,
         };

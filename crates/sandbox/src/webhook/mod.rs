@@ -10,39 +10,30 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`event`], [`body`] | what happened; the envelope and its blocks (§6.5–6.8) |
+//! | [`event`] | what happened; the envelope and its blocks (§6.5–6.8) |
 //! | [`config`], [`target`] | configurations, keys, installations; where to (§2.7, §6.9.7) |
 //! | [`outbox`] | recording, rows, dead rows, the journal of attempts (§6.1, §3.4) |
 //! | [`dispatch`], [`breaker`], [`verdict`] | the cycle, its limits, outcomes (§6.9, Limits) |
 //! | [`attempts`] | the journal of attempts and the dead rows (§6.9.5, §3.4) |
-//! | [`forge`] | deliveries that are wrong by order, to try a receiver |
 //! | `admin`, [`post`] | what a person does in the CRM; the POSTs (§6.3) |
-//! | [`recording`] | links of recordings, which end (§6.8) |
 //! | [`shapes`] | what the document leaves open |
 
 pub(super) mod admin;
 pub mod attempts;
-pub mod body;
 pub mod breaker;
 pub mod config;
 pub mod dispatch;
 pub mod event;
-pub mod forge;
 pub mod outbox;
 pub mod post;
-pub mod recording;
 pub mod shapes;
 pub mod target;
 pub mod verdict;
 
 pub use self::attempts::Tried;
-pub use self::body::Recorded;
 pub use self::config::{Config, Installation, SigningKey};
 pub use self::dispatch::Dispatch;
-pub use self::event::{
-    Attribution, CompletedCall, CrmEvent, LeadSnapshot, Property, PropertyChange, Recording,
-    Responsible, Stage, balance_text, contact_text,
-};
+pub use self::event::{CrmEvent, Recorded};
 pub use self::outbox::{DeliveryId, DeliveryRow, Outbox};
 pub use self::shapes::Shapes;
 pub use self::verdict::{AttemptOutcome, NextStep};
@@ -55,6 +46,7 @@ use crate::lead::act;
 use crate::token_gen;
 use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 /// What the state file keeps of webhooks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -107,13 +99,8 @@ pub enum WebhookChange {
         /// Why, for people.
         why: String,
     },
-    /// Something happened that the sandbox itself does not hold: a meeting, a trial.
-    Happened {
-        /// Whose.
-        company: i64,
-        /// What.
-        event: CrmEvent,
-    },
+    /// An event by order, of an earlier state file: nothing is done.
+    Happened(serde_json::Value),
 }
 
 /// A connection as deliveries see it, private or public.
@@ -179,14 +166,6 @@ pub(super) fn journaled(sandbox: &mut Sandbox, before: usize) {
         .collect();
     for (at, company, event) in told {
         happened(sandbox, at, company, event);
-    }
-}
-
-/// Applies a change of webhooks.
-pub(super) fn apply_webhook(sandbox: &mut Sandbox, at: EventTime, change: WebhookChange) {
-    match change {
-        WebhookChange::Happened { company, event } => happened(sandbox, at, company, event),
-        change => sandbox.webhooks.apply(at, change),
     }
 }
 
@@ -270,25 +249,16 @@ fn completed(record: &Record, lead: Option<&Lead>) -> CrmEvent {
         phone.is_some_and(|phone| contact.phones.contains(phone))
     };
     let contact = lead.and_then(|lead| lead.contacts.iter().find(holds));
-    CrmEvent::CallCompleted {
-        call: Box::new(CompletedCall {
-            call_id: record.uuid.clone(),
-            provider: Some(record.provider.clone()),
-            direction: call.direction.clone(),
-            // §6.8: real talk time is an answer as well.
-            answered: call.answered || call.talk_time_sec.is_some_and(|talk| talk > 0),
-            started_at: Some(call.started_at),
-            ended_at: Some(record.ended_at),
-            duration_sec: Some(call.duration_sec),
-            talk_time_sec: call.talk_time_sec,
-            hangup_cause: Some(record.hangup_cause.clone()),
-            client_phone: call.client_phone.clone(),
-            employee_id: call.employee_id,
-            employee_name: call.employee_id.map(employee_name),
-            contact_id: contact.map(|contact| contact.id),
-            contact_name: contact.map(|contact| contact.name.clone()),
-            lead_ids: vec![call.lead_id],
-            ..CompletedCall::default()
-        }),
-    }
+    // §6.8: real talk time is an answer as well.
+    let answered = call.answered || call.talk_time_sec.is_some_and(|talk| talk > 0);
+    CrmEvent::of_call(json!({
+        "callId": record.uuid, "provider": record.provider, "conversationKind": "CALL",
+        "direction": call.direction, "answered": answered, "startedAt": call.started_at,
+        "endedAt": record.ended_at, "durationSec": call.duration_sec,
+        "talkTimeSec": call.talk_time_sec, "hangupCause": record.hangup_cause,
+        "clientPhone": call.client_phone, "operatorExtension": null,
+        "employeeId": call.employee_id, "employeeName": call.employee_id.map(employee_name),
+        "contactId": contact.map(|contact| contact.id),
+        "contactName": contact.map(|contact| &contact.name), "leadIds": [call.lead_id],
+    }))
 }

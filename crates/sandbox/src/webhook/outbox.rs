@@ -1,12 +1,9 @@
 //! The outbox: what was recorded, for whom, and where each delivery is (§6.1, §3.4).
 
 use super::attempts::{Attempt, DeadRow, Kept};
-use super::body::Recorded;
 use super::breaker::Breaker;
 use super::config::{Config, Installation};
-use super::dispatch::Dispatch;
-use super::event::CrmEvent;
-use super::forge::ForgedOutcome;
+use super::event::{CrmEvent, Recorded};
 use super::{Installed, WebhookChange};
 use crate::config::Settings;
 use crate::faults::Dice;
@@ -69,19 +66,8 @@ pub struct Outbox {
     pub(super) breakers: BTreeMap<i64, Breaker>,
     pub(super) attempts: Kept<Attempt>,
     pub(super) dead: Kept<DeadRow>,
-    pub(super) forged: ForgedDeliveries,
     seen: SeenConversations,
     pub(super) counts: DeliveryCounts,
-}
-
-/// Deliveries that nobody signed rightly.
-#[derive(Clone, Debug, Default)]
-pub(super) struct ForgedDeliveries {
-    /// They leave with the next cycle.
-    pub(super) waiting: Vec<Dispatch>,
-    pub(super) ended: Kept<ForgedOutcome>,
-    /// So many were made.
-    pub(super) made: u64,
 }
 
 /// Conversations that an event told of within 24 hours.
@@ -215,14 +201,14 @@ impl Outbox {
     /// The id of an event, from what it is alone: writes that fall due may be met in another order
     /// when the log is played again, and must have the same ids.
     fn event_id(&mut self, at: EventTime, company: i64, event: &CrmEvent) -> Uuid {
-        let subject = format!("{company} {}", event.subject());
+        let subject = format!("{company} {}", event.subject);
         let hour_ago = at.minus(Duration::from_secs(3_600));
         self.alike = self.alike.split_off(&(hour_ago, "", String::new()));
         let number = (self.alike)
-            .entry((at, event.name(), subject.clone()))
+            .entry((at, event.name, subject.clone()))
             .and_modify(|number| *number += 1)
             .or_insert(1);
-        let name = format!("{} {} {subject} {number}", at.micros(), event.name());
+        let name = format!("{} {} {subject} {number}", at.micros(), event.name);
         Uuid::new_v5(&EVENT_NAMESPACE, name.as_bytes())
     }
 
@@ -283,7 +269,7 @@ impl Outbox {
         self.rows.insert(id, row);
     }
 
-    pub(super) fn apply(&mut self, at: EventTime, change: WebhookChange) {
+    pub(crate) fn apply(&mut self, at: EventTime, change: WebhookChange) {
         match change {
             WebhookChange::Configured {
                 application,
@@ -315,8 +301,7 @@ impl Outbox {
             }
             WebhookChange::Attempted { id, tried, next } => self.apply_attempt(at, id, tried, next),
             WebhookChange::Died { id, why } => self.apply_death(at, id, why),
-            // The sandbox itself records what happened.
-            WebhookChange::Happened { .. } => {}
+            WebhookChange::Happened(_) => {}
         }
     }
 }

@@ -11,10 +11,9 @@ use crate::webhook::dispatch;
 use callbridge_call::EventTime;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::CONTENT_TYPE;
-use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -33,25 +32,6 @@ pub struct Setup {
     pub ca_file: Option<PathBuf>,
     /// Names may lead to private addresses.
     pub private_targets: bool,
-    /// Names that lead elsewhere than the system says.
-    pub names: Names,
-}
-
-/// Addresses of names, before the system is asked; they may change while it runs.
-#[derive(Clone, Debug, Default)]
-pub struct Names(Arc<Mutex<BTreeMap<String, IpAddr>>>);
-
-impl Names {
-    /// From now on the name leads there.
-    pub fn set(&self, name: &str, address: IpAddr) {
-        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        names.insert(name.to_owned(), address);
-    }
-
-    fn get(&self, name: &str) -> Option<IpAddr> {
-        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        names.get(name).copied()
-    }
 }
 
 /// Dispatches until told to stop; what is under way then goes again after the next start.
@@ -141,7 +121,6 @@ impl Poster {
             .timeout(RESPOND)
             .dns_resolver(Arc::new(Resolver {
                 private_targets: self.setup.private_targets,
-                names: self.setup.names.clone(),
             }))
             .user_agent(concat!("callbridge-sandbox/", env!("CARGO_PKG_VERSION")));
         if let Some(path) = &self.setup.ca_file {
@@ -178,7 +157,6 @@ fn outcome(error: reqwest::Error) -> AttemptOutcome {
 #[derive(Debug)]
 struct Resolver {
     private_targets: bool,
-    names: Names,
 }
 
 /// A name leads to a private address.
@@ -189,12 +167,9 @@ struct PrivateAddress;
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
         let private_targets = self.private_targets;
-        let given = self.names.get(name.as_str());
         Box::pin(async move {
-            let found: Vec<SocketAddr> = match given {
-                Some(address) => vec![SocketAddr::new(address, 0)],
-                None => tokio::net::lookup_host((name.as_str(), 0)).await?.collect(),
-            };
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let found: Vec<SocketAddr> = found.collect();
             if !private_targets && found.iter().any(|address| is_private(address.ip())) {
                 return Err(PrivateAddress.into());
             }

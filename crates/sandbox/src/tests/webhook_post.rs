@@ -1,0 +1,83 @@
+//! The shell of the dispatcher: its own check of addresses, and its patience.
+
+use super::NOW;
+use super::webhook_dispatch::create;
+use super::webhook_recording::subscribed;
+use crate::webhook::dispatch;
+use crate::webhook::post::{Poster, Setup};
+use crate::webhook::{AttemptOutcome, Dispatch};
+use crate::{Request, ViolationKind};
+use serde_json::json;
+use std::time::Duration;
+
+/// A delivery that is due, to this address.
+fn due(target: &str) -> Dispatch {
+    let mut core = subscribed(&["LEAD"]);
+    create(&mut core, NOW, 1);
+    let dispatch = dispatch::deliveries(&mut core, NOW).pop().expect("due");
+    Dispatch {
+        target: target.parse().expect("a URL"),
+        ..dispatch
+    }
+}
+
+#[test]
+fn requests_of_admin_that_make_no_sense_are_refused_in_words() {
+    let mut core = subscribed(&["LEAD"]);
+    for (act, body) in [
+        ("webhook/revoke", json!({ "installation": 5 })),
+        ("webhook/regenerate", json!({})),
+        ("webhook", json!({ "application": "one" })),
+        ("webhook", json!({ "events": "LEAD" })),
+    ] {
+        let answer = core.handle(NOW, &Request::post(&format!("/sandbox/admin/{act}"), &body));
+        assert_eq!(answer.status, 400, "{act} {body}");
+        assert!(
+            answer.value()["error"]
+                .as_str()
+                .is_some_and(|words| words.len() > 5)
+        );
+    }
+    let answer = core.handle(
+        NOW,
+        &Request::post("/sandbox/admin/webhook/none", &json!({})),
+    );
+    assert_eq!(answer.status, 404);
+    assert_eq!(core.violations().count(ViolationKind::UnknownPath), 0);
+}
+
+/// The core has let a name pass; where it leads is looked at by the shell as it connects.
+#[tokio::test]
+async fn a_name_that_resolves_to_a_private_address_is_not_connected_to() {
+    // Whoever comes second finds it installed, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a port");
+    let port = listener.local_addr().expect("bound").port();
+    let dispatch = due(&format!("https://localhost:{port}/"));
+    let poster = Poster::new(Setup::default());
+    assert_eq!(poster.post(&dispatch, NOW).await, AttemptOutcome::Private);
+    let connected = tokio::time::timeout(Duration::ZERO, listener.accept()).await;
+    assert!(connected.is_err(), "nobody came");
+}
+
+/// Three seconds to connect, the handshake among them.
+#[tokio::test]
+async fn a_receiver_that_shakes_no_hands_is_a_timeout_before_the_ten_seconds() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a port");
+    let port = listener.local_addr().expect("bound").port();
+    let dispatch = due(&format!("https://127.0.0.1:{port}/"));
+    let poster = Poster::new(Setup {
+        private_targets: true,
+        ..Setup::default()
+    });
+    let begun = tokio::time::Instant::now();
+    assert_eq!(poster.post(&dispatch, NOW).await, AttemptOutcome::TimedOut);
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_millis(2_900), "{took:?}");
+    assert!(took < Duration::from_secs(10), "{took:?}");
+}
