@@ -21,10 +21,9 @@
 //!           hold TIME        accepted, written TIME later than others
 //! shape status bare|object, shape rows strings|objects, shape rows-key NAME,
 //! shape page inside|beside, shape range kept|ignored|refused, shape registered stored|started,
-//! shape size-max N, shape pending WORD, shape secrets first|each,
+//! shape size-max N, shape pending WORD,
 //! shape filter-grant none|PERMISSION:SCOPE, shape request-grant none|PERMISSION:SCOPE,
 //! shape orders kept|ignored|refused,
-//! shape field-list either|bare|wrapped, shape lead full|snapshot,
 //! shape webhook-call-id prefixed|plain, shape webhook-extra yes|no, shape webhook-shuffled yes|no,
 //! shape webhook-twice P%, shape webhook-late TIME
 //! ```

@@ -2,14 +2,13 @@
 
 use super::envelope::{BODY_BYTES_MAX, Delivery, Request, Response, Role};
 use super::error::Error;
-use super::line::{CloseSignal, Cuttable};
 use super::server::SharedSandbox;
 use axum::body::{Body, Bytes};
-use axum::extract::{ConnectInfo, State};
+use axum::extract::State;
 use axum::http::{HeaderValue, header};
-use axum::serve::Listener;
 use std::future::Future;
 use std::time::Duration;
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 /// How long open connections may take to end after the word to stop.
@@ -24,37 +23,17 @@ struct Shell {
     closing: watch::Receiver<bool>,
 }
 
-/// Serves a sandbox on a listener, plain or of any other stream, until `shutdown` is done; then
+/// Serves a sandbox, or the part of it that an address has (§5.6.9), until `shutdown` is done; then
 /// open connections have two seconds.
 ///
 /// # Errors
 /// The listener ended.
-pub async fn serve<L>(
-    listener: L,
-    shared: SharedSandbox,
-    shutdown: impl Future<Output = ()> + Send + 'static,
-) -> Result<(), Error>
-where
-    L: Listener,
-    L::Addr: std::fmt::Debug,
-{
-    serve_as(listener, shared, Role::Whole, shutdown).await
-}
-
-/// The same for an address that serves a part (§5.6.9).
-///
-/// # Errors
-/// The listener ended.
-pub async fn serve_as<L>(
-    listener: L,
+pub(super) async fn serve(
+    listener: TcpListener,
     shared: SharedSandbox,
     role: Role,
     shutdown: impl Future<Output = ()> + Send + 'static,
-) -> Result<(), Error>
-where
-    L: Listener,
-    L::Addr: std::fmt::Debug,
-{
+) -> Result<(), Error> {
     let (close, closing) = watch::channel(false);
     let shell = Shell {
         shared: shared.clone(),
@@ -62,12 +41,11 @@ where
         closing: closing.clone(),
     };
     let router = axum::Router::new().fallback(answer).with_state(shell);
-    let service = router.into_make_service_with_connect_info::<CloseSignal>();
     let begun = async move {
         shutdown.await;
         close.send_replace(true);
     };
-    let serving = axum::serve(Cuttable(listener), service).with_graceful_shutdown(begun);
+    let serving = axum::serve(listener, router).with_graceful_shutdown(begun);
     let mut closing = closing;
     let late = async move {
         // An error is the sender's end: `begun` is over.
@@ -84,25 +62,18 @@ where
 
 async fn answer(
     State(shell): State<Shell>,
-    ConnectInfo(line): ConnectInfo<CloseSignal>,
     request: axum::extract::Request,
 ) -> axum::response::Response {
     let request = read(request, shell.role).await;
     let response = shell.shared.handle(&request);
     match response.delivery {
         Delivery::Now => whole(response),
-        Delivery::Lost => {
-            line.cut();
-            axum::response::Response::default()
-        }
+        Delivery::Lost => cut(),
         Delivery::After(time) => {
             let mut closing = shell.closing;
             tokio::select! {
                 () = tokio::time::sleep(time) => whole(response),
-                _ = closing.wait_for(|closing| *closing) => {
-                    line.cut();
-                    axum::response::Response::default()
-                }
+                _ = closing.wait_for(|closing| *closing) => cut(),
             }
         }
         Delivery::Slow(time) => dripping(response, time),
@@ -132,6 +103,13 @@ async fn read(request: axum::extract::Request, role: Role) -> Request {
         body,
         role,
     }
+}
+
+/// Ends the connection as a lost network does: the body fails before its head is sent.
+fn cut() -> axum::response::Response {
+    let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+    let failed = std::future::ready(Err::<Bytes, _>(reset));
+    axum::response::Response::new(Body::from_stream(futures_util::stream::once(failed)))
 }
 
 fn whole(response: Response) -> axum::response::Response {

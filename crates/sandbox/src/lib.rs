@@ -19,7 +19,7 @@
 //! | [`lead`] | leads and their endpoints (§4.4, §4.7) |
 //! | [`admin`], `company` | what a person does in the CRM |
 //! | [`config`], [`options`] | settings; the flags of the command |
-//! | [`server`], [`http`], [`mod@line`], [`state_file`] | the shell: clock, sockets, file |
+//! | [`server`], `http`, [`state_file`] | the shell: clock, sockets, file |
 
 pub mod admin;
 mod answer;
@@ -35,10 +35,9 @@ pub mod envelope;
 pub mod error;
 pub mod faults;
 pub mod filter;
-pub mod http;
+mod http;
 pub mod journal;
 pub mod lead;
-pub mod line;
 pub mod oauth;
 pub mod options;
 mod page;
@@ -61,7 +60,6 @@ pub use self::core::Sandbox;
 pub use self::envelope::{Delivery, Request, Response, Role};
 pub use self::error::Error;
 pub use self::faults::{Action, Rule};
-pub use self::http::{serve, serve_as};
 pub use self::journal::Record;
 pub use self::options::{Options, run};
 pub use self::routes::Endpoint;

@@ -107,8 +107,7 @@ pub struct Options {
 
     /// Name of a field that the document leaves unpublished: talk=NAME, phone=NAME, list=NAME
     ///
-    /// list is the key of the lead field upsert's list, which may also come as a bare array;
-    /// `--faults 'shape field-list bare'` (or wrapped) accepts one of the two alone.
+    /// list is the key of the lead field upsert's list, which may also come as a bare array.
     #[arg(long, value_name = "WHAT=NAME")]
     pub field: Vec<String>,
 

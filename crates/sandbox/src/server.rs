@@ -4,7 +4,7 @@ use super::config::Config;
 use super::core::Sandbox;
 use super::envelope::{Refusal, Request, Response, Role};
 use super::error::Error;
-use super::http::serve_as;
+use super::http;
 use super::journal::Record;
 use super::state_file::StateFile;
 use super::webhook;
@@ -202,15 +202,15 @@ pub async fn start_with(config: Config, clock: SandboxClock) -> Result<Server, E
         clock,
     };
     let (stop, stopped) = watch::channel(false);
-    let serve = |(listener, role)| {
+    let serving = |(listener, role)| {
         let mut stopped = stopped.clone();
         let shutdown = async move {
             // An error is the sender's end, which is an order to stop as well.
             let _ = stopped.wait_for(|stop| *stop).await;
         };
-        tokio::spawn(serve_as(listener, shared.clone(), role, shutdown))
+        tokio::spawn(http::serve(listener, shared.clone(), role, shutdown))
     };
-    let mut tasks: Vec<_> = listeners.into_iter().map(serve).collect();
+    let mut tasks: Vec<_> = listeners.into_iter().map(serving).collect();
     let dispatching = webhook::post::dispatch(shared.clone(), setup, stop.subscribe());
     tasks.push(tokio::spawn(async move {
         dispatching.await;

@@ -62,26 +62,6 @@ pub enum Registered {
     Started,
 }
 
-/// What the body of the lead field upsert may be (§4.4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FieldList {
-    /// Both of the following.
-    Either,
-    /// An array.
-    Bare,
-    /// An object with the array under a key.
-    Wrapped,
-}
-
-/// What a lead record has beyond its id and the snapshot (§2.8).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeadRows {
-    /// Contacts and fields.
-    Full,
-    /// Nothing.
-    Snapshot,
-}
-
 /// Rights that §5.4.3 leaves open; `None`: none is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RightsShape {
@@ -139,19 +119,12 @@ pub struct Shapes {
     pub page: PageShapes,
     /// Of `registeredTimestamp`.
     pub registered: Registered,
-    /// Of the upsert's body.
-    pub field_list: FieldList,
-    /// Of a lead's record.
-    pub lead_rows: LeadRows,
     /// The status of a write that is not yet done (§3.2 names only the two ends).
     pub pending: String,
     /// What reading needs where the document leaves it open.
     pub rights: RightsShape,
     /// Of deliveries: `shape webhook-…`.
     pub webhook: webhook::Shapes,
-    /// Each code exchange gives new secrets, not only the first of a connection (§4.1.1 names the
-    /// kind of exchange, §5.6.8 the first).
-    pub secrets_each: bool,
 }
 
 impl Default for Shapes {
@@ -167,12 +140,9 @@ impl Default for Shapes {
                 size_max: 100,
             },
             registered: Registered::Stored,
-            field_list: FieldList::Either,
-            lead_rows: LeadRows::Full,
             pending: "PENDING".to_owned(),
             rights: RightsShape::default(),
             webhook: webhook::Shapes::default(),
-            secrets_each: false,
         }
     }
 }
@@ -207,13 +177,6 @@ impl Shapes {
             }
             ("registered", "stored") => self.registered = Registered::Stored,
             ("registered", "started") => self.registered = Registered::Started,
-            ("secrets", "first") => self.secrets_each = false,
-            ("secrets", "each") => self.secrets_each = true,
-            ("field-list", "either") => self.field_list = FieldList::Either,
-            ("field-list", "bare") => self.field_list = FieldList::Bare,
-            ("field-list", "wrapped") => self.field_list = FieldList::Wrapped,
-            ("lead", "full") => self.lead_rows = LeadRows::Full,
-            ("lead", "snapshot") => self.lead_rows = LeadRows::Snapshot,
             ("filter-grant", grant) => self.rights.filter = RightsShape::parse(grant)?,
             ("request-grant", grant) => self.rights.request = RightsShape::parse(grant)?,
             ("pending", word) => self.pending = word.to_owned(),

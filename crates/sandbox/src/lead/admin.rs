@@ -18,7 +18,6 @@ use super::store::LeadChange;
 use crate::admin::{AdminAnswer, ids, text, whole};
 use crate::body::is_phone;
 use crate::core::{Change, Sandbox};
-use crate::shapes::LeadRows;
 use callbridge_call::EventTime;
 use serde_json::{Map, Value, json};
 
@@ -114,7 +113,7 @@ fn save(core: &mut Sandbox, now: EventTime, company: i64, lead: Lead) -> Value {
 
 fn shown(core: &Sandbox, company: i64, id: i64) -> Value {
     let lead = act::find_lead(core, company, id);
-    lead.map_or(Value::Null, |lead| lead.record(LeadRows::Full))
+    lead.map_or(Value::Null, |lead| lead.record())
 }
 
 /// Every lead of every company, with all that is known.
@@ -122,7 +121,7 @@ pub fn all(core: &Sandbox) -> Value {
     let mut rows = Vec::new();
     for company in core.companies.values() {
         for lead in core.leads.all(company) {
-            let mut row = lead.record(LeadRows::Full);
+            let mut row = lead.record();
             row["companyId"] = json!(company.id);
             rows.push(row);
         }

@@ -54,7 +54,7 @@ pub(crate) fn filter(
     }
     Ok(query.answer(&rows, shapes, |lead| match shapes.page.rows {
         Rows::Strings => json!(lead.id),
-        Rows::Objects => lead.record(shapes.lead_rows),
+        Rows::Objects => lead.record(),
     }))
 }
 
@@ -76,7 +76,7 @@ fn compare(one: &Lead, other: &Lead, key: &str) -> Ordering {
 pub(crate) fn one(sandbox: &Sandbox, caller: &Caller, id: &str) -> Result<Success, Refusal> {
     let lead = act::find_lead(sandbox, caller.token.company, number(id)?);
     let lead = lead.ok_or(Refusal::Conflict("Lid topilmadi"))?;
-    Ok(Success::of(lead.record(sandbox.settings.shapes.lead_rows)))
+    Ok(Success::of(lead.record()))
 }
 
 /// `POST lead/{id}/field/list` (§4.4): 200 with its requestId, done when it is due (§3.2). An
@@ -91,9 +91,8 @@ pub(crate) fn upsert_fields(
 ) -> Result<Success, Refusal> {
     let lead = number(id)?;
     let settings = &sandbox.settings;
-    let form = settings.shapes.field_list;
     let key = &settings.names.list;
-    let (values, skipped) = field_list::read(&request.body, key, form, &settings.catalogue)?;
+    let (values, skipped) = field_list::read(&request.body, key, &settings.catalogue)?;
     if !skipped.is_empty() {
         let words = format!("fields {skipped:?} are no LED fields: skipped without a word");
         sandbox.record_violation(now, ViolationKind::SkippedField, "§4.4.2", words);

@@ -4,7 +4,6 @@ use super::catalogue::{Catalogue, FieldType, InfoType};
 use super::record::FieldValues;
 use crate::body::BodyFields;
 use crate::envelope::{FieldError, Refusal, RefusalReason, json_value};
-use crate::shapes::FieldList;
 use serde_json::Value;
 
 /// What is to be written, and the ids that are skipped because they name a contact field or none.
@@ -14,10 +13,9 @@ use serde_json::Value;
 pub(super) fn read(
     body: &[u8],
     key: &str,
-    form: FieldList,
     catalogue: &Catalogue,
 ) -> Result<(FieldValues, Vec<i64>), Refusal> {
-    let (items, prefix) = items(body, key, form)?;
+    let (items, prefix) = items(body, key)?;
     if items.is_empty() {
         return Err(refused(key, RefusalReason::NotEmpty));
     }
@@ -50,24 +48,21 @@ pub(super) fn read(
     }
 }
 
-/// The items of the list, and what stands before them in the name of a field.
-fn items(body: &[u8], key: &str, form: FieldList) -> Result<(Vec<Value>, String), Refusal> {
-    let expected = match (json_value(body)?, form) {
-        (Value::Array(items), FieldList::Either | FieldList::Bare) => {
-            return Ok((items, String::new()));
+/// The items of the list, bare or under the key, and what stands before them in the name of a
+/// field.
+fn items(body: &[u8], key: &str) -> Result<(Vec<Value>, String), Refusal> {
+    match json_value(body)? {
+        Value::Array(items) => Ok((items, String::new())),
+        Value::Object(mut map) => match map.remove(key) {
+            Some(Value::Array(items)) => Ok((items, key.to_owned())),
+            None | Some(Value::Null) => Err(refused(key, RefusalReason::NotNullCollection)),
+            Some(_) => Err(Refusal::Unparsable(format!("{key}: an array expected"))),
+        },
+        _ => {
+            let words = "JSON array or object expected".to_owned();
+            Err(Refusal::Unparsable(words))
         }
-        (Value::Object(mut map), FieldList::Either | FieldList::Wrapped) => {
-            return match map.remove(key) {
-                Some(Value::Array(items)) => Ok((items, key.to_owned())),
-                None | Some(Value::Null) => Err(refused(key, RefusalReason::NotNullCollection)),
-                Some(_) => Err(Refusal::Unparsable(format!("{key}: an array expected"))),
-            };
-        }
-        (_, FieldList::Bare) => "JSON array expected",
-        (_, FieldList::Wrapped) => "JSON object expected",
-        (_, FieldList::Either) => "JSON array or object expected",
-    };
-    Err(Refusal::Unparsable(expected.to_owned()))
+    }
 }
 
 /// The values of an item; `None` where it says nothing, the empty list where it clears.

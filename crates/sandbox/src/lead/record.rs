@@ -2,7 +2,6 @@
 //! webhooks, and the record of the REST endpoints.
 
 use super::catalogue::{employee_name, stage};
-use crate::shapes::LeadRows;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -91,15 +90,11 @@ impl Lead {
         })
     }
 
-    /// The record of `GET lead/{id}`: the snapshot and, as long as the shape is not the smallest
-    /// one, contacts and fields under the names that POST lead has for them.
-    pub fn record(&self, rows: LeadRows) -> Value {
+    /// The record of `GET lead/{id}`: the snapshot, contacts and fields.
+    pub fn record(&self) -> Value {
         let mut record = self.snapshot();
-        if rows == LeadRows::Full {
-            let contacts = self.contacts.iter().map(Contact::record).collect();
-            record["contacts"] = Value::Array(contacts);
-            record["fields"] = fields_record(&self.fields);
-        }
+        record["contacts"] = self.contacts.iter().map(Contact::record).collect();
+        record["fields"] = fields_record(&self.fields);
         record
     }
 }

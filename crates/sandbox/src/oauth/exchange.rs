@@ -133,8 +133,7 @@ fn judge_reuse(sandbox: &mut Sandbox, now: EventTime, kind: ViolationKind, rule:
 }
 
 /// The connection as the company approved it: a new one, or the one there is with these
-/// grants. The secrets come with its first exchange alone (§5.6.8), unless the shape says
-/// that each exchange renews them.
+/// grants. The secrets come with its first exchange alone (§5.6.8).
 fn connected_by(
     sandbox: &mut Sandbox,
     now: EventTime,
@@ -153,14 +152,13 @@ fn connected_by(
     });
     let within = |grant: &&Grant| application.allowed.contains(grant);
     connection.grants = code.grants.iter().filter(within).cloned().collect();
-    let each = sandbox.settings.shapes.secrets_each;
     let mut fresh = Fresh::default();
-    if application.embedded && (each || !connection.embedded_given) {
+    if application.embedded && !connection.embedded_given {
         connection.embedded_given = true;
         fresh.embedded = Some(token_gen::mint_key(sandbox, "embedded"));
     }
     connection::oauth_change(sandbox, now, OAuthChange::Connection(connection.clone()));
-    if each || !has_webhook_key(sandbox, application.id, company) {
+    if !has_webhook_key(sandbox, application.id, company) {
         let key = webhook::webhook_connected(sandbox, now, company, application.id);
         fresh.webhook = key.map(|key| key.expose().to_owned());
     }

@@ -115,11 +115,10 @@ pub(crate) fn overview(core: &Sandbox) -> Value {
             "enabled": config.enabled, "secret": config.secret.is_some(),
         })
     });
-    let installations = webhook::installations(core);
-    let installations = installations.iter().map(|own| {
+    let installations = outbox.installations().iter().map(|(id, own)| {
         json!({
-            "installation": own.id, "company": own.company, "application": own.application,
-            "ownSecret": own.secret.is_some(), "revoked": own.gone,
+            "installation": id, "company": own.company, "application": own.application,
+            "ownSecret": own.secret.is_some(), "revoked": webhook::is_gone(core, own),
         })
     });
     let queue = outbox.rows().iter().map(|(id, row)| {

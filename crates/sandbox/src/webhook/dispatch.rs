@@ -3,13 +3,13 @@
 //! It decides; the shell sends. What is under way is not logged: after a restart it goes again,
 //! as at-least-once allows (§6.1.4).
 
+use super::WebhookChange;
 use super::attempts::{Attempt, DeadRow, Tried};
 use super::breaker::BreakerGate;
 use super::config::SigningKey;
 use super::outbox::{DeliveryId, DeliveryRow, Outbox, dice};
-use super::target;
-use super::verdict::{AttemptOutcome, Death, DeliveryVerdict, NextStep, next};
-use super::{Installed, WebhookChange};
+use super::target::{self, Unfit};
+use super::verdict::{AttemptOutcome, DeliveryVerdict, NextStep, next};
 use crate::core::Sandbox;
 use crate::webhook;
 use callbridge_call::{EpochSeconds, EventTime};
@@ -63,7 +63,7 @@ impl Dispatch {
 enum Decided {
     Sent(Box<Dispatch>, bool),
     Blocked,
-    Dead(Death),
+    Dead(&'static str),
 }
 
 /// The deliveries of one cycle, which the caller makes once a second.
@@ -78,7 +78,7 @@ pub fn deliveries(sandbox: &mut Sandbox, now: EventTime) -> Vec<Dispatch> {
             }
             Some(Decided::Blocked) => attempted(sandbox, now, id, &AttemptOutcome::Blocked, 0),
             Some(Decided::Dead(why)) => {
-                let why = why.words();
+                let why = why.to_owned();
                 webhook::webhook_change(sandbox, now, WebhookChange::Died { id, why });
             }
             None => {}
@@ -161,32 +161,22 @@ fn decide(sandbox: &Sandbox, now: EventTime, id: DeliveryId) -> Option<Decided> 
     Some(Decided::Sent(Box::new(dispatch), probe))
 }
 
-/// Where an installation's deliveries go, and what signs them, at this moment (§6.9.4, §6.4.4).
-fn address(sandbox: &Sandbox, installation: i64) -> Result<(Url, SigningKey), Death> {
-    let installed = webhook::installed(sandbox, installation).ok_or(Death::Revoked)?;
-    let Installed {
-        application,
-        secret,
-        gone,
-        ..
-    } = installed;
-    if gone {
-        return Err(Death::Revoked);
-    }
-    let config = sandbox
-        .webhooks
-        .config(application)
-        .ok_or(Death::NoConfig)?;
+/// Where an installation's deliveries go, and what signs them, at this moment (§6.9.4, §6.4.4);
+/// else why its rows are dead.
+fn address(sandbox: &Sandbox, installation: i64) -> Result<(Url, SigningKey), &'static str> {
+    let installations = sandbox.webhooks.installations();
+    let own = installations.get(&installation);
+    let own = own.filter(|own| !webhook::is_gone(sandbox, own));
+    let own = own.ok_or("installation revoked")?;
+    let config = sandbox.webhooks.config(own.application);
+    let config = config.ok_or("configuration missing")?;
     if !config.enabled || config.events.is_empty() {
-        return Err(Death::Disabled);
+        return Err("configuration disabled");
     }
-    let unfit = target::Unfit::NotHttps;
-    let target = Url::parse(&config.target_url).map_err(|_| Death::Target(unfit))?;
-    target::check(&target, sandbox.settings.private_targets).map_err(Death::Target)?;
-    let key = secret
-        .or_else(|| config.secret.clone())
-        .ok_or(Death::NoKey)?;
-    Ok((target, key))
+    let target = Url::parse(&config.target_url).map_err(|_| Unfit::NotHttps.words())?;
+    target::check(&target, sandbox.settings.private_targets).map_err(Unfit::words)?;
+    let key = own.secret.as_ref().or(config.secret.as_ref());
+    Ok((target, key.ok_or("signing secret unresolvable")?.clone()))
 }
 
 fn attempted(
@@ -209,7 +199,7 @@ fn attempted(
         }
     };
     if *outcome == AttemptOutcome::Private {
-        let why = Death::Target(target::Unfit::Private).words();
+        let why = Unfit::Private.words().to_owned();
         return webhook::webhook_change(sandbox, now, WebhookChange::Died { id, why });
     }
     let tried = Tried {

@@ -103,55 +103,31 @@ pub enum WebhookChange {
     Happened(serde_json::Value),
 }
 
-/// A connection as deliveries see it, private or public.
-#[derive(Clone, Debug)]
-pub struct Installed {
-    /// `X-Webhook-Installation-Id`
-    pub id: i64,
-    /// The company.
-    pub company: i64,
-    /// The application.
-    pub application: i64,
-    /// Its own key.
-    pub secret: Option<SigningKey>,
-    /// Revoked, or the company disconnected the application.
-    pub gone: bool,
-}
-
-/// Every installation.
-pub fn installations(sandbox: &Sandbox) -> Vec<Installed> {
-    let own = sandbox.webhooks.installations().iter();
-    own.map(|(id, record)| seen(sandbox, *id, record)).collect()
-}
-
-/// One of them.
-pub fn installed(sandbox: &Sandbox, id: i64) -> Option<Installed> {
-    let record = sandbox.webhooks.installations().get(&id)?;
-    Some(seen(sandbox, id, record))
-}
-
-fn seen(sandbox: &Sandbox, id: i64, record: &Installation) -> Installed {
-    let company = sandbox.companies.get(&record.company);
+/// Revoked, or its company disconnected the application.
+pub(crate) fn is_gone(sandbox: &Sandbox, own: &Installation) -> bool {
+    let company = sandbox.companies.get(&own.company);
     let left = company
-        .is_none_or(|company| company.application_id == record.application && company.disconnected);
-    Installed {
-        id,
-        company: record.company,
-        application: record.application,
-        secret: record.secret.clone(),
-        gone: record.revoked || left,
-    }
+        .is_none_or(|company| company.application_id == own.application && company.disconnected);
+    own.revoked || left
 }
 
 /// Records an event for whoever is subscribed now (§6.1). Only to be called while a change is
 /// applied or falls due: it is not logged itself, and the change played again makes the same
 /// event again.
 pub(super) fn happened(sandbox: &mut Sandbox, at: EventTime, company: i64, event: CrmEvent) {
-    let installed = installations(sandbox);
+    let own = sandbox.webhooks.installations().iter();
+    let subscribers: Vec<i64> = own
+        .filter(|(_, own)| own.company == company && !is_gone(sandbox, own))
+        .filter(|(_, own)| {
+            let config = sandbox.webhooks.config(own.application);
+            config.is_some_and(|config| config.subscribes(&event))
+        })
+        .map(|(id, _)| *id)
+        .collect();
     let Sandbox {
         webhooks, settings, ..
     } = sandbox;
-    webhooks.happened(at, company, event, &installed, settings);
+    webhooks.happened(at, company, event, &subscribers, settings);
 }
 
 /// Tells of the records written since the journal held `before` of them.

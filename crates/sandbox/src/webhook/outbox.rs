@@ -1,16 +1,17 @@
 //! The outbox: what was recorded, for whom, and where each delivery is (§6.1, §3.4).
 
+use super::WebhookChange;
 use super::attempts::{Attempt, DeadRow, Kept};
 use super::breaker::Breaker;
 use super::config::{Config, Installation};
 use super::event::{CrmEvent, Recorded};
-use super::{Installed, WebhookChange};
 use crate::config::Settings;
 use crate::faults::Dice;
 use crate::token::Company;
 use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -66,15 +67,9 @@ pub struct Outbox {
     pub(super) breakers: BTreeMap<i64, Breaker>,
     pub(super) attempts: Kept<Attempt>,
     pub(super) dead: Kept<DeadRow>,
-    seen: SeenConversations,
+    /// When each conversation was last told.
+    told: BTreeMap<(i64, String), EventTime>,
     pub(super) counts: DeliveryCounts,
-}
-
-/// Conversations that an event told of within 24 hours.
-#[derive(Clone, Debug, Default)]
-struct SeenConversations {
-    last: BTreeMap<(i64, String), EventTime>,
-    by_age: VecDeque<(EventTime, i64, String)>,
 }
 
 /// How often what happened.
@@ -151,23 +146,15 @@ impl Outbox {
         self.counts
     }
 
-    /// Records an event for the subscribed among these.
+    /// Records an event for these installations.
     pub(super) fn happened(
         &mut self,
         at: EventTime,
         company: i64,
         event: CrmEvent,
-        installed: &[Installed],
+        subscribers: &[i64],
         settings: &Settings,
     ) {
-        let subscribers: Vec<i64> = (installed.iter())
-            .filter(|own| own.company == company && !own.gone)
-            .filter(|own| {
-                let config = self.configs.get(&own.application);
-                config.is_some_and(|config| config.subscribes(&event))
-            })
-            .map(|own| own.id)
-            .collect();
         if subscribers.is_empty() || self.told_before(at, company, &event) {
             return;
         }
@@ -178,7 +165,7 @@ impl Outbox {
             company,
             event,
         });
-        for installation in subscribers {
+        for &installation in subscribers {
             self.push(installation, Arc::clone(&recorded), settings);
         }
     }
@@ -214,29 +201,18 @@ impl Outbox {
 
     /// Was this conversation told within 24 hours (§6.8)? If not, it is from now on.
     fn told_before(&mut self, at: EventTime, company: i64, event: &CrmEvent) -> bool {
-        while let Some((when, _, _)) = self.seen.by_age.front() {
-            if at.since(*when) < SUPPRESSED_FOR {
-                break;
-            }
-            let Some((when, company, id)) = self.seen.by_age.pop_front() else {
-                break;
-            };
-            let key = (company, id);
-            if self.seen.last.get(&key) == Some(&when) {
-                self.seen.last.remove(&key);
-            }
-        }
         let Some(id) = event.call_id() else {
             return false;
         };
-        let key = (company, id.to_owned());
-        if self.seen.last.contains_key(&key) {
+        let told = self.told.entry((company, id.to_owned()));
+        let before =
+            matches!(&told, Entry::Occupied(last) if at.since(*last.get()) < SUPPRESSED_FOR);
+        if before {
             self.counts.suppressed += 1;
-            return true;
+        } else {
+            told.insert_entry(at);
         }
-        self.seen.by_age.push_back((at, company, key.1.clone()));
-        self.seen.last.insert(key, at);
-        false
+        before
     }
 
     fn push(&mut self, installation: i64, recorded: Arc<Recorded>, settings: &Settings) {

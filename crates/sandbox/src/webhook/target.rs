@@ -20,6 +20,14 @@ impl Unfit {
             Self::Private => "PRIVATE_TARGET",
         }
     }
+
+    /// Why a row is dead, for people.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::NotHttps => "target not HTTPS",
+            Self::Private => "target private or internal",
+        }
+    }
 }
 
 /// Looks at what can be seen without asking for the name's addresses.

@@ -71,7 +71,7 @@ impl AttemptOutcome {
             Self::TimedOut => Some("timeout".to_owned()),
             Self::Broken(words) => Some(words.clone()),
             Self::Blocked => Some("blocked by the circuit breaker".to_owned()),
-            Self::Private => Some(Death::Target(Unfit::Private).words()),
+            Self::Private => Some(Unfit::Private.words().to_owned()),
         }
     }
 }
@@ -100,35 +100,5 @@ pub fn next(now: EventTime, attempts: u32, verdict: DeliveryVerdict) -> NextStep
             let wait = BACKOFF.get(made.saturating_sub(1));
             wait.map_or(NextStep::Dead, |wait| NextStep::At(now.plus(*wait)))
         }
-    }
-}
-
-/// Why a row is dead without an attempt (§6.9.4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Death {
-    /// The application has no configuration any more.
-    NoConfig,
-    /// Its configuration is disabled, or has no events.
-    Disabled,
-    /// The installation was revoked.
-    Revoked,
-    /// The target is not fit.
-    Target(Unfit),
-    /// Neither installation nor application has a key.
-    NoKey,
-}
-
-impl Death {
-    /// For people.
-    pub fn words(self) -> String {
-        match self {
-            Self::NoConfig => "configuration missing",
-            Self::Disabled => "configuration disabled",
-            Self::Revoked => "installation revoked",
-            Self::Target(Unfit::NotHttps) => "target not HTTPS",
-            Self::Target(Unfit::Private) => "target private or internal",
-            Self::NoKey => "signing secret unresolvable",
-        }
-        .to_owned()
     }
 }

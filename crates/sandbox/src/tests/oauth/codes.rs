@@ -72,9 +72,6 @@ fn signing_keys_come_with_the_first_exchange_of_a_connection_alone() {
     assert!(connection::disconnect(&mut core, after(2), super::ID, 1));
     let third = secret(&mut core, 3).expect("a new installation");
     assert_ne!(third, first);
-    core.settings_mut().shapes.secrets_each = true;
-    let fourth = secret(&mut core, 4).expect("with each");
-    assert_ne!(fourth, third);
 }
 
 #[test]
