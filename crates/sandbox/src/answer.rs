@@ -69,7 +69,7 @@ impl Sandbox {
     ) -> Response {
         if endpoint == Endpoint::Moved {
             let words = format!("{} followed a redirect", request.method);
-            self.record_violation(now, ViolationKind::RedirectFollowed, "§4", words);
+            self.violation(now, ViolationKind::RedirectFollowed, "§4", words);
         }
         let Some(caller) = self.authenticate(now, request) else {
             return reduced(401);
@@ -85,20 +85,20 @@ impl Sandbox {
         let connection = (caller.token.company, caller.token.application);
         if let Some(many) = self.client.rules.counted(connection, caller.key, now, rate) {
             let words = format!("{many} requests by several tokens within one window's length");
-            self.record_violation(now, ViolationKind::FreshBudget, "Limits", words);
+            self.violation(now, ViolationKind::FreshBudget, "Limits", words);
         }
         if !counted.within {
             let words = format!(
                 "request {} of the window that opened at {}",
                 counted.number, counted.opened
             );
-            self.record_violation(now, ViolationKind::WindowExceeded, "Limits", words);
+            self.violation(now, ViolationKind::WindowExceeded, "Limits", words);
             return reduced(429);
         }
         let repeated = request.method == "POST" && self.client.rules.was_refused(endpoint, request);
         if repeated {
-            let words = "the same body again after 400 or 409".to_owned();
-            self.record_violation(now, ViolationKind::RepeatAfter400, "§7.7", words);
+            let words = "the same body again after 400 or 409";
+            self.violation(now, ViolationKind::RepeatAfter400, "§7.7", words);
         }
         self.judge_repeat_of_failure(now, endpoint, request);
         let response = match fault.and_then(instead) {
@@ -130,7 +130,7 @@ impl Sandbox {
             ("GET", 409) if at_once && own => {
                 if let Some(after) = self.client.rules.missing(request, now) {
                     let words = format!("a missing record again after {} ms", after.as_millis());
-                    self.record_violation(now, ViolationKind::RepeatAfter400, "§7.7", words);
+                    self.violation(now, ViolationKind::RepeatAfter400, "§7.7", words);
                 }
             }
             _ => {}
@@ -143,7 +143,7 @@ impl Sandbox {
         judge_api(self, now, request);
         if request.header("authorization").next().is_some() {
             let words = "the header Authorization is ignored and carries the token elsewhere";
-            self.record_violation(now, ViolationKind::WrongHeader, "§5.1.2", words.to_owned());
+            self.violation(now, ViolationKind::WrongHeader, "§5.1.2", words);
         }
         let mut values = request.header(TOKEN_HEADER);
         let value = match (values.next(), values.next()) {
@@ -159,13 +159,13 @@ impl Sandbox {
             return None;
         }
         let Some(value) = value else {
-            let words = "no token, or more than one, in X-Open-Api-Token".to_owned();
-            self.record_violation(now, ViolationKind::WrongHeader, "§5.1.1", words);
+            let words = "no token, or more than one, in X-Open-Api-Token";
+            self.violation(now, ViolationKind::WrongHeader, "§5.1.1", words);
             return None;
         };
         if request.path.contains(value) || request.query.contains(value) {
             let words = "the token in the address, where every proxy logs it";
-            self.record_violation(now, ViolationKind::WrongHeader, "§5.1.1", words.to_owned());
+            self.violation(now, ViolationKind::WrongHeader, "§5.1.1", words);
         }
         let key = TokenKey::of(value);
         let token = self
@@ -183,7 +183,7 @@ impl Sandbox {
     fn dead_token(&mut self, now: EventTime, key: TokenKey) {
         if let Some(after) = self.client.rules.dead_token(key, now) {
             let words = format!("again with a dead token after {} ms", after.as_millis());
-            self.record_violation(now, ViolationKind::RepeatAfter401, "§7.7", words);
+            self.violation(now, ViolationKind::RepeatAfter401, "§7.7", words);
         }
     }
 
@@ -208,7 +208,7 @@ impl Sandbox {
                 (ViolationKind::RepeatAfter5xx, words)
             }
         };
-        self.record_violation(now, kind, "§7.7", words);
+        self.violation(now, kind, "§7.7", words);
     }
 
     /// What lies behind the authentication layer, and the faults that strike after it.
@@ -285,13 +285,13 @@ impl Sandbox {
         if !needed.is_none_or(|grant| connection::granted(self, &caller.token, grant)) {
             if let Some(after) = self.client.rules.denied(caller.key, endpoint, now) {
                 let words = format!("again without the grant after {} ms", after.as_millis());
-                self.record_violation(now, ViolationKind::RepeatAfter403, "§7.7", words);
+                self.violation(now, ViolationKind::RepeatAfter403, "§7.7", words);
             }
             return Err(Refusal::Denied);
         }
         if method != "POST" && !request.body.is_empty() {
             let words = format!("a body on {}", endpoint.word());
-            self.record_violation(now, ViolationKind::WrongMethod, "§4.3", words);
+            self.violation(now, ViolationKind::WrongMethod, "§4.3", words);
         }
         Ok(())
     }
@@ -310,47 +310,30 @@ impl Sandbox {
     /// Records what a refusal says of the client.
     fn note(&mut self, now: EventTime, endpoint: Endpoint, request: &Request, refusal: &Refusal) {
         let Request { method, path, .. } = request;
-        match refusal {
-            Refusal::Unparsable(_) | Refusal::Invalid(_) | Refusal::Business(_) => {
-                let rule = endpoint.section();
-                let words = match refusal {
-                    Refusal::Unparsable(words) => words.clone(),
-                    Refusal::Invalid(fields) => format!("{fields:?}"),
-                    Refusal::Business(message) => (*message).to_owned(),
-                    _ => String::new(),
-                };
-                self.record_violation(now, ViolationKind::Invalid, rule, words);
-            }
+        let section = endpoint.section();
+        let (kind, rule, words) = match refusal {
+            Refusal::Unparsable(words) => (ViolationKind::Invalid, section, words.clone()),
+            Refusal::Invalid(fields) => (ViolationKind::Invalid, section, format!("{fields:?}")),
+            Refusal::Business(words) => (ViolationKind::Invalid, section, (*words).to_owned()),
             Refusal::TooLarge => {
                 let words = format!("a body above {BODY_BYTES_MAX} bytes");
-                self.record_violation(now, ViolationKind::Invalid, endpoint.section(), words);
+                (ViolationKind::Invalid, section, words)
             }
-            Refusal::Method => {
-                self.record_violation(
-                    now,
-                    ViolationKind::WrongMethod,
-                    "§4",
-                    format!("{method} {path}"),
-                );
-            }
+            Refusal::Method => (ViolationKind::WrongMethod, "§4", format!("{method} {path}")),
             Refusal::MediaType => {
                 let words = format!("{path} without Content-Type application/json");
-                self.record_violation(now, ViolationKind::ContentType, "§4.5", words);
+                (ViolationKind::ContentType, "§4.5", words)
             }
             Refusal::NotFound(_) if endpoint == Endpoint::Unknown => {
-                self.record_violation(
-                    now,
-                    ViolationKind::UnknownPath,
-                    "§4",
-                    format!("{method} {path}"),
-                );
+                (ViolationKind::UnknownPath, "§4", format!("{method} {path}"))
             }
             Refusal::NotFound(_)
             | Refusal::Conflict(_)
             | Refusal::Denied
             | Refusal::Oauth(_)
-            | Refusal::Status(_) => {}
-        }
+            | Refusal::Status(_) => return,
+        };
+        self.violation(now, kind, rule, words);
     }
 }
 

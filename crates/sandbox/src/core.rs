@@ -264,18 +264,18 @@ impl Sandbox {
         self.client.windows.count(token, at)
     }
 
-    pub(super) fn record_violation(
+    pub(super) fn violation(
         &mut self,
         at: EventTime,
         kind: ViolationKind,
         rule: &str,
-        words: String,
+        words: impl Into<String>,
     ) {
         let breach = Violation {
             at,
             kind,
             rule: rule.to_owned(),
-            words,
+            words: words.into(),
         };
         self.change(at, Change::Broken(breach));
     }

@@ -42,7 +42,7 @@ pub(super) fn submit(
     let (request_id, due) = next_write(sandbox, now, fault)?;
     if !derived.is_empty() {
         let words = format!("sent: {}", derived.join(", "));
-        sandbox.record_violation(now, ViolationKind::DerivedField, "§2.6", words);
+        sandbox.violation(now, ViolationKind::DerivedField, "§2.6", words);
     }
     let company = caller.token.company;
     if let Some(earlier) = sandbox.journal.earlier(company, &call) {
@@ -89,13 +89,13 @@ fn judge_repeat(sandbox: &mut Sandbox, now: EventTime, call: &Submission, earlie
     }
     if !earlier.same {
         let words = format!("{} is another call's: this one makes no record", call.uuid);
-        sandbox.record_violation(now, ViolationKind::UuidReused, "§4.5.4", words);
+        sandbox.violation(now, ViolationKind::UuidReused, "§4.5.4", words);
     } else if earlier.answered {
         let words = format!(
             "{} again after its 200, now {:?}",
             call.uuid, earlier.status
         );
-        sandbox.record_violation(now, ViolationKind::RepeatAfter200, "§4.5.4", words);
+        sandbox.violation(now, ViolationKind::RepeatAfter200, "§4.5.4", words);
     }
 }
 
@@ -117,7 +117,7 @@ pub(super) fn request_status(
 ) -> Result<Success, Refusal> {
     let missing = Refusal::NotFound("So‘rov topilmadi");
     let Some(entry) = sandbox.journal.entry(id) else {
-        sandbox.record_violation(
+        sandbox.violation(
             now,
             ViolationKind::UnknownPoll,
             "§4.6",
@@ -127,7 +127,7 @@ pub(super) fn request_status(
     };
     if entry.token != caller.key {
         let words = "a requestId that another token created".to_owned();
-        sandbox.record_violation(now, ViolationKind::ForeignPoll, "§3.2", words);
+        sandbox.violation(now, ViolationKind::ForeignPoll, "§3.2", words);
         return Err(missing);
     }
     if now.since(entry.accepted_at) >= STATUS_KEPT {

@@ -127,7 +127,11 @@ pub struct Options {
 }
 
 /// Takes a value, or notes what is wrong with its flag.
-fn checked<T: Default>(faults: &mut Vec<String>, flag: &str, value: Result<T, String>) -> T {
+pub(super) fn checked<T: Default>(
+    faults: &mut Vec<String>,
+    flag: &str,
+    value: Result<T, String>,
+) -> T {
     value.unwrap_or_else(|words| {
         faults.push(format!("--{flag}: {words}"));
         T::default()
@@ -144,18 +148,16 @@ impl Options {
         let mut config = Config::default();
         match self.listen.parse::<SocketAddr>() {
             Ok(addr) => config.listen = addr,
-            Err(_) => wrong.push(format!(
-                "--listen: `{}` is no address and port such as 127.0.0.1:8480",
-                self.listen
-            )),
+            Err(_) => {
+                let words = "is no address and port such as 127.0.0.1:8480";
+                wrong.push(format!("--listen: `{}` {words}", self.listen));
+            }
         }
         config.settings = self.settings(&mut wrong);
         self.application.check(&mut config, &mut wrong);
         let now = callbridge_model::clock::now().wall;
-        match expiry(&self.expires_in) {
-            Ok(time) => config.expires_at = time.map(|time| now.plus(time).floor_seconds()),
-            Err(words) => wrong.push(format!("--expires-in: {words}")),
-        }
+        let life = checked(&mut wrong, "expires-in", expiry(&self.expires_in));
+        config.expires_at = life.map(|time| now.plus(time).floor_seconds());
         if let Some(given) = &self.faults {
             let text = checked(&mut wrong, "faults", faults_text(given));
             match faults::parse(&text) {

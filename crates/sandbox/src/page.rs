@@ -1,7 +1,7 @@
 //! The paged body of the filter endpoints, and its answer (§4.7, §2.1 `PageableData`).
 
-use super::body::EPOCH_MIN;
-use super::envelope::{FieldError, Refusal, RefusalReason, Success, json_object};
+use super::body::{BodyFields, EPOCH_MIN};
+use super::envelope::{Refusal, RefusalReason, Success, json_object};
 use super::shapes::{Orders, Paging, Range, Shapes};
 use serde_json::{Map, Value, json};
 
@@ -77,48 +77,38 @@ pub(super) fn read(
     shapes: &Shapes,
     names: &[&'static str],
 ) -> Result<Query, Refusal> {
-    let range = shapes.page.range;
-    let map = json_object(body)?;
-    let mut errors = Vec::new();
-    let mut refuse = |field: &str, reason| {
-        errors.push(FieldError {
-            field: field.to_owned(),
-            reason,
-        });
-    };
-    let (page, size) = (integer(&map, "page")?, integer(&map, "size")?);
-    match page {
-        None => refuse("page", RefusalReason::NotNull),
-        Some(..1) => refuse("page", RefusalReason::Min),
-        Some(_) => {}
-    }
-    match size {
-        None => refuse("size", RefusalReason::NotNull),
-        Some(..1) => refuse("size", RefusalReason::Min),
-        Some(size) if size > size_max => refuse("size", RefusalReason::Max),
-        Some(_) => {}
+    let shape = shapes.page.range;
+    let mut fields = BodyFields::new(json_object(body)?);
+    let (page, size) = (
+        fields.integer("page", i64::MAX)?,
+        fields.integer("size", i64::MAX)?,
+    );
+    for (name, given, most) in [("page", page, i64::MAX), ("size", size, size_max)] {
+        match given {
+            None => fields.refuse(name, RefusalReason::NotNull),
+            Some(..1) => fields.refuse(name, RefusalReason::Min),
+            Some(given) if given > most => fields.refuse(name, RefusalReason::Max),
+            Some(_) => {}
+        }
     }
     let mut ranges = Vec::new();
     for name in names {
         let mut bounds = [None, None];
         for (bound, end) in bounds.iter_mut().zip(["From", "To"]) {
             let field = format!("{name}{end}");
-            let at = match range {
-                Range::Kept | Range::Refused => integer(&map, &field)?,
-                Range::Ignored => None,
-            };
-            let wrong = at
-                .is_some_and(|at| range == Range::Refused || !(EPOCH_MIN..EPOCH_MAX).contains(&at));
-            if wrong {
-                refuse(&field, RefusalReason::ValidEpochSec);
+            if shape != Range::Ignored {
+                *bound = fields.integer(&field, i64::MAX)?;
             }
-            *bound = at;
+            let known = |at| shape == Range::Kept && (EPOCH_MIN..EPOCH_MAX).contains(&at);
+            if bound.is_some_and(|at| !known(at)) {
+                fields.refuse(&field, RefusalReason::ValidEpochSec);
+            }
         }
         ranges.push((*name, bounds));
     }
-    let orders = orders(map.get("orders"), shapes.page.orders)?;
-    let (Some(page), Some(size), true) = (page, size, errors.is_empty()) else {
-        return Err(Refusal::Invalid(errors));
+    let orders = orders(fields.map.get("orders"), shapes.page.orders)?;
+    let (Some(page), Some(size), true) = (page, size, fields.errors.is_empty()) else {
+        return Err(Refusal::Invalid(fields.errors));
     };
     Ok(Query {
         page,
@@ -126,15 +116,6 @@ pub(super) fn read(
         orders,
         ranges,
     })
-}
-
-fn integer(map: &Map<String, Value>, name: &str) -> Result<Option<i64>, Refusal> {
-    match map.get(name) {
-        None | Some(Value::Null) => Ok(None),
-        Some(value) => value.as_i64().map(Some).ok_or_else(|| {
-            Refusal::Unparsable(format!("{name}: an integer expected, not {value}"))
-        }),
-    }
 }
 
 fn orders(value: Option<&Value>, shape: Orders) -> Result<Vec<(String, bool)>, Refusal> {

@@ -95,7 +95,7 @@ pub(crate) fn upsert_fields(
     let (values, skipped) = field_list::read(&request.body, key, &settings.catalogue)?;
     if !skipped.is_empty() {
         let words = format!("fields {skipped:?} are no LED fields: skipped without a word");
-        sandbox.record_violation(now, ViolationKind::SkippedField, "§4.4.2", words);
+        sandbox.violation(now, ViolationKind::SkippedField, "§4.4.2", words);
     }
     let (request_id, due) = endpoints::next_write(sandbox, now, fault)?;
     let order = Order {

@@ -9,26 +9,22 @@
 //! | `disconnect` | the company ends the connection |
 //! | `grants` | `{"grants": […]}`: what the connection may do from now on |
 //! | `revoke` | `{"token"}`, else every refresh token of the connection |
-//! | `issue` | `{"grants": […]}`: a pair of tokens past the consent page |
 //! | `approve` | `{"redirectUri", "scope"}`: an authorization code past the consent page |
-//! | `lives` | `{"accessSec", "refreshSec", "codeSec"}`: of what is given out from now on |
 //!
 //! An application: `{"clientId", "clientSecret", "name", "redirectUris": […], "grants": […],
 //! "published", "suspended", "embedded"}`.
 
 use super::super::admin::{AdminAnswer, JsonFields, flag, grants, text, whole};
 use super::super::core::Sandbox;
-use super::super::token::{ACCESS_SECONDS, TokenKey};
-use super::application::{Application, CompanyConnection};
+use super::super::token::TokenKey;
+use super::application::Application;
 use super::consent::{ConsentRequest, scope_of};
 use super::options::redirect_uri;
-use super::state::REFRESH_LIFE;
 use crate::oauth::connection;
 use crate::oauth::consent;
 use crate::token_gen;
 use callbridge_call::EventTime;
 use serde_json::{Value, json};
-use std::time::Duration;
 
 /// Does what is ordered; null: no such act.
 pub(crate) fn administer(
@@ -40,41 +36,31 @@ pub(crate) fn administer(
     if act == "application" {
         return register(core, now, fields);
     }
-    if act == "lives" {
-        return lives(core, fields);
-    }
     let application = named(core, fields)?;
     let (id, client_id) = (application.id, application.client_id.clone());
     let company = whole(fields, "company")?.unwrap_or(core.settings.company.id);
+    let done = json!({ "done": act });
     let none = || format!("{client_id} has no connection to company {company}");
     match act {
         "rotate-secret" => {
             let secret = connection::rotate_client_secret(core, now, id);
             Ok(json!({ "clientId": client_id, "clientSecret": secret }))
         }
-        "disconnect" => match connection::disconnect(core, now, id, company) {
-            true => Ok(json!({ "done": act })),
-            false => Err(none()),
-        },
+        "disconnect" => {
+            let there = connection::disconnect(core, now, id, company);
+            there.then_some(done).ok_or_else(none)
+        }
         "grants" => {
             let grants = grants(fields)?;
-            match connection::set_connection_grants(core, now, id, company, grants) {
-                true => Ok(json!({ "done": act })),
-                false => Err(none()),
-            }
+            let there = connection::set_connection_grants(core, now, id, company, grants);
+            there.then_some(done).ok_or_else(none)
         }
         "revoke" => {
             match text(fields, "token")? {
                 Some(token) => connection::revoke_any(core, now, token),
                 None => connection::revoke_refresh_tokens(core, now, id, company),
             }
-            Ok(json!({ "done": act }))
-        }
-        "issue" => {
-            let grants = fields.get("grants").map(|_| grants(fields)).transpose()?;
-            let pair = connection::issue_pair(core, now, id, company, grants);
-            let (access, refresh) = pair.ok_or_else(none)?;
-            Ok(json!({ "accessToken": access, "refreshToken": refresh }))
+            Ok(done)
         }
         "approve" => {
             core.ensure_company(now, company);
@@ -161,38 +147,6 @@ fn register(core: &mut Sandbox, now: EventTime, fields: &JsonFields) -> AdminAns
     })
 }
 
-fn lives(core: &mut Sandbox, fields: &JsonFields) -> AdminAnswer {
-    let oauth = &mut core.settings.oauth;
-    let within = |name: &str, most: i64| -> Result<Option<Duration>, String> {
-        match whole(fields, name)? {
-            None => Ok(None),
-            Some(seconds @ 1..) if seconds <= most => {
-                Ok(Some(Duration::from_secs(seconds.unsigned_abs())))
-            }
-            Some(_) => Err(format!("`{name}`: 1 to {most}")),
-        }
-    };
-    let month = i64::try_from(REFRESH_LIFE.as_secs()).unwrap_or(i64::MAX);
-    let (access, refresh) = (
-        within("accessSec", ACCESS_SECONDS)?,
-        within("refreshSec", month)?,
-    );
-    let code = within("codeSec", 600)?;
-    oauth.access_life = access.unwrap_or(oauth.access_life);
-    oauth.refresh_life = refresh.unwrap_or(oauth.refresh_life);
-    oauth.code_life = code.unwrap_or(oauth.code_life);
-    Ok(json!({ "done": "lives" }))
-}
-
-/// The shortest time between two refreshes of a connection; `None`: fewer than two.
-fn closest_uses(core: &Sandbox, own: &CompanyConnection) -> Option<Duration> {
-    let uses = core.oauth.refreshes(own.application, own.company);
-    let mut uses: Vec<EventTime> = uses.filter_map(|(_, own)| Some(own.used?.at)).collect();
-    uses.sort_unstable();
-    let apart = uses.windows(2).map(|two| two[1].since(two[0]));
-    apart.min()
-}
-
 /// `GET /sandbox/oauth`: applications, connections with how many of their tokens work, how often
 /// each endpoint was asked, and the refusals with the codes that no body carries.
 pub(crate) fn look(core: &Sandbox, now: EventTime) -> Value {
@@ -225,7 +179,6 @@ pub(crate) fn look(core: &Sandbox, now: EventTime) -> Value {
             "accessTokens": { "working": access.count() },
             "refreshTokens": {
                 "working": usable, "used": used, "revoked": revoked, "expired": expired,
-                "closestUsesMs": closest_uses(core, own).map(|apart| apart.as_millis()),
             },
         })
     });

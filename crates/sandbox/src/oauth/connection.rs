@@ -223,7 +223,7 @@ pub(crate) fn connection_stands(sandbox: &Sandbox, token: &Token) -> bool {
 /// An endpoint asked at the address of the others (§5.6.9).
 pub(crate) fn wrong_host(sandbox: &mut Sandbox, now: EventTime, request: &Request) -> Response {
     let words = format!("{} {} at the other address", request.method, request.path);
-    sandbox.record_violation(now, ViolationKind::WrongHost, "§5.6.9", words);
+    sandbox.violation(now, ViolationKind::WrongHost, "§5.6.9", words);
     Refusal::NotFound("Manzil topilmadi").respond()
 }
 

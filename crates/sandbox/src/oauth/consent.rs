@@ -49,7 +49,7 @@ pub(crate) fn consent(sandbox: &mut Sandbox, now: EventTime, request: &Request) 
     answer.unwrap_or_else(|problem| {
         sandbox.oauth.log.push(now, Endpoint::Consent, &problem);
         if problem.code != Code::CompanyBlocked {
-            sandbox.record_violation(now, ViolationKind::Invalid, "§4.2", problem.to_string());
+            sandbox.violation(now, ViolationKind::Invalid, "§4.2", problem.to_string());
         }
         let status = problem.code.status();
         page::html(

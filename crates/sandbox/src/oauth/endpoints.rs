@@ -25,7 +25,7 @@ pub(crate) fn oauth_endpoint(
     let fault = sandbox.faults.pick(endpoint, request);
     if sandbox.client.rules.was_refused(endpoint, request) {
         let words = "the same body again after 400".to_owned();
-        sandbox.record_violation(now, ViolationKind::RepeatAfter400, "§7.7", words);
+        sandbox.violation(now, ViolationKind::RepeatAfter400, "§7.7", words);
     }
     sandbox.judge_repeat_of_failure(now, endpoint, request);
     let mut response = match fault.and_then(instead) {
@@ -55,12 +55,12 @@ fn oauth_answer(
 ) -> Response {
     if request.method != "POST" {
         let words = format!("{} {}", request.method, request.path);
-        sandbox.record_violation(now, ViolationKind::WrongMethod, "§4.1", words);
+        sandbox.violation(now, ViolationKind::WrongMethod, "§4.1", words);
         return Refusal::Method.respond();
     }
     if request.body.len() > BODY_BYTES_MAX {
         let words = format!("a body above {BODY_BYTES_MAX} bytes");
-        sandbox.record_violation(now, ViolationKind::Invalid, "§4.1", words);
+        sandbox.violation(now, ViolationKind::Invalid, "§4.1", words);
         return Refusal::TooLarge.respond();
     }
     let answered = fault.is_none_or(Action::leaves_answer_whole);
@@ -93,7 +93,7 @@ pub(super) fn oauth_refusal(
         | Code::InvalidScope
         | Code::InvalidRedirectUri
         | Code::ApplicationNotFound => {
-            sandbox.record_violation(now, ViolationKind::Invalid, "§7.6", problem.to_string());
+            sandbox.violation(now, ViolationKind::Invalid, "§7.6", problem.to_string());
         }
     }
     Refusal::Oauth(problem.code).respond()
@@ -105,7 +105,7 @@ fn form_of(sandbox: &mut Sandbox, now: EventTime, request: &Request) -> Result<F
             "{} without Content-Type application/x-www-form-urlencoded",
             request.path
         );
-        sandbox.record_violation(now, ViolationKind::ContentType, "§4.1", words);
+        sandbox.violation(now, ViolationKind::ContentType, "§4.1", words);
         let words = "the body is not form-encoded";
         return Err(Problem::new(Code::InvalidRequest, words));
     }
@@ -130,7 +130,7 @@ fn client_of(sandbox: &mut Sandbox, now: EventTime, form: &Form) -> Result<Appli
                     "again with client credentials that are none after {} ms",
                     after.as_millis()
                 );
-                sandbox.record_violation(now, ViolationKind::RepeatAfter401, "§7.7", words);
+                sandbox.violation(now, ViolationKind::RepeatAfter401, "§7.7", words);
             }
             let words = match (known, secret.is_empty()) {
                 (false, _) => "unknown client_id",
@@ -164,7 +164,7 @@ fn unblocked(
     };
     if let Some(after) = sandbox.client.rules.dead_token(key, now) {
         let words = format!("again for a blocked company after {} ms", after.as_millis());
-        sandbox.record_violation(now, ViolationKind::RepeatAfter401, "§7.7", words);
+        sandbox.violation(now, ViolationKind::RepeatAfter401, "§7.7", words);
     }
     let words = "the company is blocked";
     Err(Problem::new(Code::CompanyBlocked, words))

@@ -128,7 +128,7 @@ fn judge_reuse(sandbox: &mut Sandbox, now: EventTime, kind: ViolationKind, rule:
     if used.answered {
         let after = now.since(used.at).as_millis();
         let words = format!("again {after} ms after its use was answered");
-        sandbox.record_violation(now, kind, rule, words);
+        sandbox.violation(now, kind, rule, words);
     }
 }
 

@@ -37,13 +37,6 @@ impl Form {
         Ok(Self(fields))
     }
 
-    /// The fields of this one and another.
-    #[must_use]
-    pub fn and(mut self, other: Self) -> Self {
-        self.0.extend(other.0);
-        self
-    }
-
     /// A field that may be missing; an empty one counts as missing (RFC 6749 §3.1).
     ///
     /// # Errors

@@ -59,7 +59,7 @@ pub(crate) fn judge_api(core: &mut Sandbox, now: EventTime, request: &Request) {
 pub(super) fn judge_oauth(core: &mut Sandbox, now: EventTime, request: &Request) {
     if !request.query.is_empty() {
         let words = "a query at an OAuth endpoint, whose fields stand in the body";
-        core.record_violation(now, ViolationKind::Invalid, "§4.1", words.to_owned());
+        core.violation(now, ViolationKind::Invalid, "§4.1", words.to_owned());
     }
     if let Some(what) = found(&request.path).or_else(|| found(&request.query)) {
         tell(core, now, what, "in an address", "§4.1");
@@ -67,13 +67,13 @@ pub(super) fn judge_oauth(core: &mut Sandbox, now: EventTime, request: &Request)
     for name in [TOKEN_HEADER, "authorization"] {
         if request.header(name).next().is_some() {
             let words = format!("the header {name} at an OAuth endpoint");
-            core.record_violation(now, ViolationKind::WrongHeader, "§4.1", words);
+            core.violation(now, ViolationKind::WrongHeader, "§4.1", words);
         }
     }
     let body = String::from_utf8_lossy(&request.body);
     if body.contains("svc_pat_") {
         let words = "a personal access token at an OAuth endpoint".to_owned();
-        core.record_violation(now, ViolationKind::SecretMisplaced, "§5.2", words);
+        core.violation(now, ViolationKind::SecretMisplaced, "§5.2", words);
     }
 }
 
@@ -88,7 +88,7 @@ pub(super) fn judge_consent(core: &mut Sandbox, now: EventTime, request: &Reques
 
 fn tell(core: &mut Sandbox, now: EventTime, found: &MisplacedSecret, place: &str, rule: &str) {
     let words = format!("{} {place}", found.what);
-    core.record_violation(now, ViolationKind::SecretMisplaced, rule, words);
+    core.violation(now, ViolationKind::SecretMisplaced, rule, words);
 }
 
 fn found(text: &str) -> Option<&'static MisplacedSecret> {

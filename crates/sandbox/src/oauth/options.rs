@@ -4,7 +4,7 @@ use super::application::Application;
 use super::state::{FIRST_APPLICATION, REFRESH_LIFE};
 use crate::config::{Config, parse_duration};
 use crate::error::Error;
-use crate::options::{grants, kept_secret};
+use crate::options::{checked, grants, kept_secret};
 use crate::token::{ACCESS_SECONDS, TokenKey};
 use callbridge_model::secret::ExposeSecret;
 use std::net::{IpAddr, SocketAddr};
@@ -63,40 +63,16 @@ impl ApplicationOptions {
     pub(crate) fn check(&self, config: &mut Config, wrong: &mut Vec<String>) {
         let oauth = &mut config.settings.oauth;
         let hour = Duration::from_secs(ACCESS_SECONDS.unsigned_abs());
-        let lives = [
-            (
-                "access-life",
-                &self.access_life,
-                hour,
-                &mut oauth.access_life,
-            ),
-            (
-                "refresh-life",
-                &self.refresh_life,
-                REFRESH_LIFE,
-                &mut oauth.refresh_life,
-            ),
-        ];
-        for (flag, text, most, life) in lives {
-            match parse_duration(text) {
-                Ok(time) if time.subsec_nanos() > 0 || time.is_zero() || time > most => {
-                    let most = most.as_secs();
-                    wrong.push(format!("--{flag}: whole seconds, from 1s to {most}s"));
-                }
-                Ok(time) => *life = time,
-                Err(words) => wrong.push(format!("--{flag}: {words}")),
-            }
-        }
-        match self
-            .auth_listen
-            .as_ref()
-            .map(|addr| addr.parse::<SocketAddr>())
-        {
-            None => {}
-            Some(Ok(addr)) => config.auth_listen = Some(addr),
-            Some(Err(_)) => {
-                wrong.push("--auth-listen: no address and port such as 127.0.0.1:8481".to_owned());
-            }
+        oauth.access_life = checked(wrong, "access-life", life(&self.access_life, hour));
+        oauth.refresh_life = checked(
+            wrong,
+            "refresh-life",
+            life(&self.refresh_life, REFRESH_LIFE),
+        );
+        if let Some(addr) = &self.auth_listen {
+            let addr = addr.parse::<SocketAddr>();
+            let addr = addr.map_err(|_| "no address and port such as 127.0.0.1:8481".to_owned());
+            config.auth_listen = checked(wrong, "auth-listen", addr.map(Some));
         }
         oauth.application = self.application(wrong);
     }
@@ -128,16 +104,11 @@ impl ApplicationOptions {
         if self.redirect_uri.is_empty() {
             wrong.push("--client-id: needs --redirect-uri URI".to_owned());
         }
-        for uri in &self.redirect_uri {
-            match redirect_uri(uri) {
-                Ok(uri) => application.redirect_uris.push(uri),
-                Err(words) => wrong.push(format!("--redirect-uri: {words}")),
-            }
-        }
-        match grants(&self.application_grants) {
-            Ok(allowed) => application.allowed = allowed,
-            Err(words) => wrong.push(format!("--application-grants: {words}")),
-        }
+        let uris = self.redirect_uri.iter().map(|uri| redirect_uri(uri));
+        let uris = uris.map(|uri| checked(wrong, "redirect-uri", uri));
+        application.redirect_uris = uris.collect();
+        let allowed = grants(&self.application_grants);
+        application.allowed = checked(wrong, "application-grants", allowed);
         Some(application)
     }
 
@@ -159,6 +130,15 @@ impl ApplicationOptions {
         application.secret = TokenKey::of(secret.expose_secret());
         Ok(())
     }
+}
+
+/// How long a token lives.
+fn life(text: &str, most: Duration) -> Result<Duration, String> {
+    let time = parse_duration(text)?;
+    if time.subsec_nanos() > 0 || time.is_zero() || time > most {
+        return Err(format!("whole seconds, from 1s to {}s", most.as_secs()));
+    }
+    Ok(time)
 }
 
 /// An address that a browser may be sent back to: absolute, without a fragment, HTTPS or on this

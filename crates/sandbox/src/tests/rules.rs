@@ -51,12 +51,12 @@ pub(super) fn scene(
 
 /// A submission that the parser or the validation refuses.
 pub(super) fn refused(rule: &'static str, body: &Value, expected: Value) -> Row {
-    row("§2.6", rule, submit(body), 400, expected).record_violation(ViolationKind::Invalid)
+    row("§2.6", rule, submit(body), 400, expected).violation(ViolationKind::Invalid)
 }
 
 impl Row {
     /// What is held against the client.
-    pub(super) fn record_violation(mut self, kind: ViolationKind) -> Self {
+    pub(super) fn violation(mut self, kind: ViolationKind) -> Self {
         self.breaches.push(kind);
         self
     }

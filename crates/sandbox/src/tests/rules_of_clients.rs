@@ -26,7 +26,7 @@ fn leak() -> Row {
         200,
         json!({}),
     )
-    .record_violation(ViolationKind::WrongHeader)
+    .violation(ViolationKind::WrongHeader)
 }
 
 fn exceeded() -> Value {
@@ -56,8 +56,8 @@ fn conduct() -> Vec<Row> {
             half_a_minute_after(bad.clone(), none, bad.clone()),
             400,
         )
-        .record_violation(ViolationKind::RepeatAfter400)
-        .record_violation(ViolationKind::Invalid),
+        .violation(ViolationKind::RepeatAfter400)
+        .violation(ViolationKind::Invalid),
         again(
             "another body after 400",
             half_a_minute_after(bad, none, submit(&call())),
@@ -68,13 +68,13 @@ fn conduct() -> Vec<Row> {
             half_a_minute_after(info(), revoked, info()),
             401,
         )
-        .record_violation(ViolationKind::RepeatAfter401),
+        .violation(ViolationKind::RepeatAfter401),
         again(
             "too soon after 403",
             half_a_minute_after(submit(&call()), denied, submit(&call())),
             403,
         )
-        .record_violation(ViolationKind::RepeatAfter403),
+        .violation(ViolationKind::RepeatAfter403),
         scene(
             "§7.7",
             "a minute after 401",
@@ -93,7 +93,7 @@ fn conduct() -> Vec<Row> {
             404,
             json!({ "data": null }),
         )
-        .record_violation(ViolationKind::RedirectFollowed),
+        .violation(ViolationKind::RedirectFollowed),
     ]
 }
 
@@ -119,7 +119,7 @@ fn full(rule: &'static str, count: u32, filler: &Request, later_ms: u64, status:
 fn windows() -> Vec<Row> {
     let unknown = Request::get(INFO).with_token("svc_pat_other");
     let missing = Request::get("/v1/open-api/none").with_token(TOKEN);
-    let over = |row: Row| row.record_violation(ViolationKind::WindowExceeded);
+    let over = |row: Row| row.violation(ViolationKind::WindowExceeded);
     vec![
         full("the 60th", 59, &info(), 0, 200),
         over(full("the 61st", 60, &info(), 0, 429)),
@@ -168,7 +168,7 @@ fn windows() -> Vec<Row> {
             200,
             json!({ "accept": true }),
         )
-        .record_violation(ViolationKind::FreshBudget),
+        .violation(ViolationKind::FreshBudget),
         scene(
             "Limits",
             "the window opens with its first request, not on the minute",

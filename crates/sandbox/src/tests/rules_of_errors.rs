@@ -56,11 +56,11 @@ fn tokens() -> Vec<Row> {
             401,
             dead(),
         )
-        .record_violation(ViolationKind::WrongHeader),
-        row("§5.1", "two headers", twice, 401, dead()).record_violation(ViolationKind::WrongHeader),
+        .violation(ViolationKind::WrongHeader),
+        row("§5.1", "two headers", twice, 401, dead()).violation(ViolationKind::WrongHeader),
         row("§5.1.2", "Bearer does not work", bearer, 401, dead())
-            .record_violation(ViolationKind::WrongHeader)
-            .record_violation(ViolationKind::WrongHeader),
+            .violation(ViolationKind::WrongHeader)
+            .violation(ViolationKind::WrongHeader),
         row(
             "§5.1.2",
             "Bearer is ignored",
@@ -68,7 +68,7 @@ fn tokens() -> Vec<Row> {
             200,
             json!({ "message": "Success" }),
         )
-        .record_violation(ViolationKind::WrongHeader),
+        .violation(ViolationKind::WrongHeader),
         row(
             "§7.1",
             "token before address",
@@ -76,7 +76,7 @@ fn tokens() -> Vec<Row> {
             401,
             dead(),
         )
-        .record_violation(ViolationKind::WrongHeader),
+        .violation(ViolationKind::WrongHeader),
         row(
             "§7.1",
             "token before body",
@@ -84,7 +84,7 @@ fn tokens() -> Vec<Row> {
             401,
             dead(),
         )
-        .record_violation(ViolationKind::WrongHeader),
+        .violation(ViolationKind::WrongHeader),
     ]
 }
 
@@ -195,7 +195,7 @@ fn addresses() -> Vec<Row> {
     let packed = submit(&call()).with("content-encoding", "gzip");
     let large = submit(&call_with("note", json!("n".repeat(70_000))));
     let unknown = |rule, path| {
-        row("§4", rule, get(path), 404, nothing()).record_violation(ViolationKind::UnknownPath)
+        row("§4", rule, get(path), 404, nothing()).violation(ViolationKind::UnknownPath)
     };
     vec![
         unknown("no such path", "/v1/open-api/calls"),
@@ -211,14 +211,12 @@ fn addresses() -> Vec<Row> {
             json!({ "error": { "messageCode": 3701 } }),
         ),
         row("§4.5", "not with GET", get(SUBMIT), 405, nothing())
-            .record_violation(ViolationKind::WrongMethod),
-        row("§4.5", "not with PUT", put, 405, nothing())
-            .record_violation(ViolationKind::WrongMethod),
-        row("§4.5", "no content type", plain, 415, nothing())
-            .record_violation(ViolationKind::ContentType),
-        row("§4.5", "a form", form, 415, nothing()).record_violation(ViolationKind::ContentType),
-        row("§4.5", "UTF-16", wide, 415, nothing()).record_violation(ViolationKind::ContentType),
-        row("§4.5", "packed", packed, 415, nothing()).record_violation(ViolationKind::ContentType),
+            .violation(ViolationKind::WrongMethod),
+        row("§4.5", "not with PUT", put, 405, nothing()).violation(ViolationKind::WrongMethod),
+        row("§4.5", "no content type", plain, 415, nothing()).violation(ViolationKind::ContentType),
+        row("§4.5", "a form", form, 415, nothing()).violation(ViolationKind::ContentType),
+        row("§4.5", "UTF-16", wide, 415, nothing()).violation(ViolationKind::ContentType),
+        row("§4.5", "packed", packed, 415, nothing()).violation(ViolationKind::ContentType),
         row(
             "§4.5",
             "with a charset",
@@ -226,6 +224,6 @@ fn addresses() -> Vec<Row> {
             200,
             json!({ "accept": true }),
         ),
-        row("§4.5", "too large", large, 413, nothing()).record_violation(ViolationKind::Invalid),
+        row("§4.5", "too large", large, 413, nothing()).violation(ViolationKind::Invalid),
     ]
 }

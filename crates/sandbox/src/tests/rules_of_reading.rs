@@ -32,7 +32,7 @@ fn statuses() -> Vec<Row> {
             404,
             nothing.clone(),
         )
-        .record_violation(ViolationKind::UnknownPoll),
+        .violation(ViolationKind::UnknownPoll),
         scene(
             "§4.6",
             "the last second of 24 hours",
@@ -53,7 +53,7 @@ fn statuses() -> Vec<Row> {
             404,
             nothing,
         )
-        .record_violation(ViolationKind::ForeignPoll),
+        .violation(ViolationKind::ForeignPoll),
     ]
 }
 
@@ -89,7 +89,7 @@ fn token_info() -> Vec<Row> {
             200,
             json!({ "accept": true }),
         )
-        .record_violation(ViolationKind::WrongMethod),
+        .violation(ViolationKind::WrongMethod),
         row(
             "§4.3",
             "is a GET",
@@ -97,7 +97,7 @@ fn token_info() -> Vec<Row> {
             405,
             json!({}),
         )
-        .record_violation(ViolationKind::WrongMethod),
+        .violation(ViolationKind::WrongMethod),
     ]
 }
 
@@ -151,7 +151,7 @@ fn warnings() -> Vec<Row> {
             404,
             json!({ "message": "So‘rov topilmadi" }),
         )
-        .record_violation(ViolationKind::UnknownPoll),
+        .violation(ViolationKind::UnknownPoll),
     ]
 }
 
@@ -240,11 +240,11 @@ fn pages() -> Vec<Row> {
 fn page_faults() -> Vec<Row> {
     let wrong = |rule, body: Value, field: &str, reason: &str| {
         let expected = json!({ "error": null, "errors": [{ "field": field, "reason": reason }] });
-        row("§4.7", rule, filter(&body), 400, expected).record_violation(ViolationKind::Invalid)
+        row("§4.7", rule, filter(&body), 400, expected).violation(ViolationKind::Invalid)
     };
     let unparsable = |rule, body: Value| {
         let expected = json!({ "error": { "messageCode": 3705 }, "errors": [] });
-        row("§7.5", rule, filter(&body), 400, expected).record_violation(ViolationKind::Invalid)
+        row("§7.5", rule, filter(&body), 400, expected).violation(ViolationKind::Invalid)
     };
     let from = |value: i64| json!({ "page": 1, "size": 9, "registeredTimestampFrom": value });
     vec![

@@ -147,7 +147,7 @@ fn types() -> Vec<Row> {
         let request = Request::post_bytes("/v1/open-api/call-history", body)
             .with("content-type", "application/json")
             .with_token(super::TOKEN);
-        row("§7.5", rule, request, 400, unparsable()).record_violation(ViolationKind::Invalid)
+        row("§7.5", rule, request, 400, unparsable()).violation(ViolationKind::Invalid)
     };
     vec![
         wrong("leadId as text", "leadId", json!("4001")),
@@ -186,7 +186,7 @@ fn types() -> Vec<Row> {
 fn tolerated() -> Vec<Row> {
     let fine = |rule, body: &Value| row("§2.6", rule, submit(body), 200, accepted_write());
     let derived = |rule, name: &str, value: Value| {
-        fine(rule, &call_with(name, value)).record_violation(ViolationKind::DerivedField)
+        fine(rule, &call_with(name, value)).violation(ViolationKind::DerivedField)
     };
     let now = NOW.floor_seconds().get();
     vec![
@@ -267,9 +267,9 @@ fn outcomes() -> Vec<Row> {
             json!({ "data": { "status": "PENDING" } }),
         ),
         again("again after 200, pending", call(), call(), 0)
-            .record_violation(ViolationKind::RepeatAfter200),
+            .violation(ViolationKind::RepeatAfter200),
         again("again after 200, written", call(), call(), 9)
-            .record_violation(ViolationKind::RepeatAfter200),
+            .violation(ViolationKind::RepeatAfter200),
         again("again after FAILED, mended", unknown, call(), 9),
         again(
             "the uuid of another call",
@@ -277,6 +277,6 @@ fn outcomes() -> Vec<Row> {
             call_with("durationSec", json!(9)),
             9,
         )
-        .record_violation(ViolationKind::UuidReused),
+        .violation(ViolationKind::UuidReused),
     ]
 }
