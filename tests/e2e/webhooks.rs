@@ -302,7 +302,9 @@ async fn forged_stale_and_doubled_events_confirm_nothing_and_the_true_one_is_tak
     })
     .await;
     program
-        .until("whose events are ours", |it| it.token.company.is_some())
+        .until("the call, and whose events are ours", |it| {
+            it.token.company.is_some() && it.books.finished == 1
+        })
         .await;
     let secret = std::fs::read_to_string(place.path("webhook-secret-file")).expect("secrets");
     let secret = secret.lines().next().expect("the application's");
