@@ -15,7 +15,7 @@ use super::faults::Action;
 use super::oauth::judge_api;
 use super::repeats::{ATTEMPTS_MAX, Repeat};
 use super::routes::{Endpoint, route};
-use super::token::{Grant, Token, TokenKey};
+use super::token::{Caller, Grant, TokenKey};
 use super::violations::ViolationKind;
 use crate::endpoints;
 use crate::lead;
@@ -23,13 +23,6 @@ use crate::oauth;
 use crate::oauth::connection;
 use crate::oauth::consent;
 use callbridge_call::EventTime;
-
-/// Who asks, behind the authentication layer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Caller {
-    pub(super) key: TokenKey,
-    pub(super) token: Token,
-}
 
 impl Sandbox {
     /// Answers a request that arrived at `now`; moments must not go back.

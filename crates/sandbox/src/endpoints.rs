@@ -1,11 +1,10 @@
 //! The endpoints, behind token, window, address and grant.
 
-use super::answer::Caller;
 use super::core::{Change, Sandbox};
 use super::envelope::{Refusal, Request, Success};
 use super::faults::Action;
 use super::journal::{Earlier, PendingWrite, STATUS_KEPT, Status, Submission, WRITES_MAX};
-use super::token;
+use super::token::{self, Caller};
 use super::violations::ViolationKind;
 use super::{call_history, filter};
 use callbridge_call::EventTime;

@@ -28,7 +28,7 @@
 //! shape webhook-twice P%, shape webhook-late TIME
 //! ```
 
-use super::config::parse_duration;
+use super::duration::parse_duration;
 use super::envelope::Request;
 use super::routes::Endpoint;
 use super::shapes::Shapes;

@@ -2,7 +2,7 @@
 
 use super::envelope::{BODY_BYTES_MAX, Delivery, Request, Response, Role};
 use super::error::Error;
-use super::server::SharedSandbox;
+use super::shared::SharedSandbox;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderValue, header};

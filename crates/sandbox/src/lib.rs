@@ -18,8 +18,8 @@
 //! | [`webhook`] | events, deliveries, their journal (§6) |
 //! | [`lead`] | leads and their endpoints (§4.4, §4.7) |
 //! | [`admin`], `company` | what a person does in the CRM |
-//! | [`config`], [`options`] | settings; the flags of the command |
-//! | [`server`], `http`, [`state_file`] | the shell: clock, sockets, file |
+//! | [`config`], [`options`], `duration` | settings; the flags of the command |
+//! | [`server`], `shared`, `http`, [`state_file`] | the shell: clock, sockets, file |
 
 pub mod admin;
 mod answer;
@@ -30,6 +30,7 @@ pub mod client_rules;
 mod company;
 pub mod config;
 pub mod core;
+mod duration;
 mod endpoints;
 pub mod envelope;
 pub mod error;
@@ -45,6 +46,7 @@ pub mod repeats;
 pub mod routes;
 pub mod server;
 pub mod shapes;
+mod shared;
 pub mod state_file;
 pub mod token;
 mod token_gen;
@@ -63,5 +65,6 @@ pub use self::faults::{Action, Rule};
 pub use self::journal::Record;
 pub use self::options::{Options, run};
 pub use self::routes::Endpoint;
-pub use self::server::{SandboxClock, Server, SharedSandbox, start, start_with, steady_clock};
+pub use self::server::{Server, start, start_with};
+pub use self::shared::{SandboxClock, SharedSandbox, steady_clock};
 pub use self::violations::{Violation, ViolationKind};

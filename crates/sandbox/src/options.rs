@@ -1,9 +1,8 @@
 //! The flags of the `sandbox` command, and what they become.
 
 use super::call_history::FieldNames;
-use super::config::{
-    Config, DEFAULT_EMPLOYEES, DEFAULT_LEADS, Settings, parse_duration, parse_rate,
-};
+use super::config::{Config, DEFAULT_EMPLOYEES, DEFAULT_LEADS, Settings, parse_rate};
+use super::duration::parse_duration;
 use super::error::Error;
 use super::faults;
 use super::lead::catalogue::{DEFAULT_CONTACT, DEFAULT_LED};
@@ -82,9 +81,10 @@ pub struct Options {
     /// ENDPOINT [with TEXT] [after N] [times K] [chance P%] ACTION. With TEXT it strikes only
     /// requests that have the text in their body or path.
     /// ENDPOINT is any, token-info, call-history, filter, request, lead, lead-filter, lead-fields,
-    /// crm-field, oauth-token or oauth-revoke. ACTION is status N, gateway N, status-after N, lost, cut, delay TIME, slow TIME,
-    /// broken, no-request-id, accept-false, redirect, failed or hold TIME. `shape status bare` and
-    /// its like choose among shapes that the document leaves open. Example:
+    /// crm-field, oauth-token or oauth-revoke. ACTION is status N, gateway N, status-after N, lost,
+    /// cut, delay TIME, slow TIME, broken, no-request-id, accept-false, redirect, failed or hold
+    /// TIME. `shape status bare` and its like choose among shapes that the document leaves open.
+    /// Example:
     /// 'call-history after 2 times 3 status 503'
     #[arg(long, value_name = "FILE|RULES")]
     pub faults: Option<String>,

@@ -1,7 +1,7 @@
 //! Shapes that the document leaves unpublished; a client has to read them all.
 
 use super::token::{CALL_READ, Grant};
-use super::webhook;
+use super::webhook::shapes as webhook;
 use serde_json::{Value, json};
 
 /// How a request's status stands in `data`.

@@ -128,6 +128,13 @@ impl Token {
     }
 }
 
+/// Who asks, behind the authentication layer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caller {
+    pub(super) key: TokenKey,
+    pub(super) token: Token,
+}
+
 /// Ids given as numbers and ranges: `4001,4002,4005-4010`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdSet {

@@ -8,7 +8,6 @@
 use super::field_list;
 use super::record::Lead;
 use super::store::{FieldUpsert, LeadAction, LeadChange, Order};
-use crate::answer::Caller;
 use crate::core::{Change, Sandbox};
 use crate::endpoints;
 use crate::envelope::{Refusal, Request, Success};
@@ -16,6 +15,7 @@ use crate::faults::Action;
 use crate::lead::act;
 use crate::page;
 use crate::shapes::Rows;
+use crate::token::Caller;
 use crate::violations::ViolationKind;
 use callbridge_call::EventTime;
 use serde_json::json;

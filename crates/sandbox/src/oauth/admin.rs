@@ -17,8 +17,8 @@
 use super::super::admin::{AdminAnswer, JsonFields, flag, grants, text, whole};
 use super::super::core::Sandbox;
 use super::super::token::TokenKey;
-use super::application::Application;
-use super::consent::{ConsentRequest, scope_of};
+use super::application::{Application, ConsentRequest};
+use super::consent::scope_of;
 use super::options::redirect_uri;
 use crate::oauth::connection;
 use crate::oauth::consent;

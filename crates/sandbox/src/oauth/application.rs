@@ -70,6 +70,15 @@ impl CompanyConnection {
     }
 }
 
+/// What the application asks a company for, checked.
+#[derive(Clone, Debug)]
+pub(super) struct ConsentRequest {
+    pub(super) application: Application,
+    pub(super) redirect_uri: String,
+    pub(super) scope: Vec<Grant>,
+    pub(super) state: Option<String>,
+}
+
 /// Grants as a scope string: `PERMISSION:SCOPE`, single spaces between (§2.3).
 pub fn scope(grants: &[Grant]) -> String {
     let words: Vec<&str> = grants.iter().map(Grant::as_str).collect();

@@ -14,7 +14,7 @@ use super::super::envelope::{BODY_BYTES_MAX, Delivery, Request, Response};
 use super::super::routes::Endpoint;
 use super::super::token::{Grant, TokenKey};
 use super::super::violations::ViolationKind;
-use super::application::Application;
+use super::application::{Application, ConsentRequest};
 use super::form::Form;
 use super::problem::{Code, Problem};
 use super::state::{AuthorizationCode, OAuthChange};
@@ -26,15 +26,6 @@ use url::Url;
 
 /// Where the page lies.
 pub const PATH: &str = "/consent";
-
-/// What the application asks a company for, checked.
-#[derive(Clone, Debug)]
-pub(super) struct ConsentRequest {
-    pub(super) application: Application,
-    pub(super) redirect_uri: String,
-    pub(super) scope: Vec<Grant>,
-    pub(super) state: Option<String>,
-}
 
 /// Answers the authorization page.
 pub(crate) fn consent(sandbox: &mut Sandbox, now: EventTime, request: &Request) -> Response {

@@ -2,7 +2,8 @@
 
 use super::application::Application;
 use super::state::{FIRST_APPLICATION, REFRESH_LIFE};
-use crate::config::{Config, parse_duration};
+use crate::config::Config;
+use crate::duration::parse_duration;
 use crate::error::Error;
 use crate::options::{checked, grants, kept_secret};
 use crate::token::{ACCESS_SECONDS, TokenKey};

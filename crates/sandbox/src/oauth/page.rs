@@ -2,7 +2,7 @@
 //! script runs.
 
 use super::super::envelope::{Delivery, Response};
-use super::consent::ConsentRequest;
+use super::application::ConsentRequest;
 use std::fmt::Write;
 
 /// The content type of a page.

@@ -201,7 +201,8 @@ fn an_employee_is_taken_off_a_lead_and_another_phone_is_the_same_contacts() {
     let changed = json!({ "id": 5001, "phones": ["+998935556677"], "responsibleId": null });
     let lead = admin(&mut core, "lead/update", &changed);
     let expected = json!({ "name": "Ali", "responsibleId": null, "pipeId": 2,
-        "contacts": [{ "id": contact, "name": "Ali", "phones": ["+998935556677"], "fields": [] }] });
+        "contacts": [{ "id": contact, "name": "Ali", "phones": ["+998935556677"], "fields": [] }],
+    });
     assert!(holds(&lead, &expected), "{lead}");
 }
 

@@ -1,15 +1,24 @@
 //! What became of deliveries: the journal of attempts (§6.9.5) and the dead rows (§3.4).
 
-use super::outbox::DeliveryId;
 use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::time::Duration;
+use uuid::Uuid;
 
 /// How long both are kept.
 pub const KEPT_FOR: Duration = Duration::from_secs(7 * 86_400);
 /// Most entries of each; the oldest go first.
 pub const KEPT_MAX: usize = 100_000;
+
+/// Which event to which installation: the pair that receivers know it by (§6.9.8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct DeliveryId {
+    /// `eventId`
+    pub event: Uuid,
+    /// `X-Webhook-Installation-Id`
+    pub installation: i64,
+}
 
 /// An attempt, as it was logged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,10 +4,10 @@
 //! as at-least-once allows (§6.1.4).
 
 use super::WebhookChange;
-use super::attempts::{Attempt, DeadRow, Tried};
+use super::attempts::{Attempt, DeadRow, DeliveryId, Tried};
 use super::breaker::BreakerGate;
 use super::config::SigningKey;
-use super::outbox::{DeliveryId, DeliveryRow, Outbox, dice};
+use super::outbox::{DeliveryRow, Outbox, dice};
 use super::target::{self, Unfit};
 use super::verdict::{AttemptOutcome, DeliveryVerdict, NextStep, next};
 use crate::core::Sandbox;

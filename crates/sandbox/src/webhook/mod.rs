@@ -30,11 +30,11 @@ pub mod shapes;
 pub mod target;
 pub mod verdict;
 
-pub use self::attempts::Tried;
+pub use self::attempts::{DeliveryId, Tried};
 pub use self::config::{Config, Installation, SigningKey};
 pub use self::dispatch::Dispatch;
 pub use self::event::{CrmEvent, Recorded};
-pub use self::outbox::{DeliveryId, DeliveryRow, Outbox};
+pub use self::outbox::{DeliveryRow, Outbox};
 pub use self::shapes::Shapes;
 pub use self::verdict::{AttemptOutcome, NextStep};
 

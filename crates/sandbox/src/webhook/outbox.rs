@@ -1,7 +1,7 @@
 //! The outbox: what was recorded, for whom, and where each delivery is (§6.1, §3.4).
 
 use super::WebhookChange;
-use super::attempts::{Attempt, DeadRow, Kept};
+use super::attempts::{Attempt, DeadRow, DeliveryId, Kept};
 use super::breaker::Breaker;
 use super::config::{Config, Installation};
 use super::event::{CrmEvent, Recorded};
@@ -9,8 +9,6 @@ use crate::config::Settings;
 use crate::faults::Dice;
 use crate::token::Company;
 use callbridge_call::EventTime;
-use serde::{Deserialize, Serialize};
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,15 +23,6 @@ pub const ROWS_MAX: usize = 200_000;
 const FIRST_INSTALLATION: i64 = 7_001;
 
 const EVENT_NAMESPACE: Uuid = Uuid::from_u128(0x2f1c_83d6_50ab_4b67_8f0e_94d2_3b6c_1e05);
-
-/// Which event to which installation: the pair that receivers know it by (§6.9.8).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct DeliveryId {
-    /// `eventId`
-    pub event: Uuid,
-    /// `X-Webhook-Installation-Id`
-    pub installation: i64,
-}
 
 /// One event on its way to one installation.
 #[derive(Clone, Debug)]
@@ -204,13 +193,13 @@ impl Outbox {
         let Some(id) = event.call_id() else {
             return false;
         };
-        let told = self.told.entry((company, id.to_owned()));
-        let before =
-            matches!(&told, Entry::Occupied(last) if at.since(*last.get()) < SUPPRESSED_FOR);
+        let key = (company, id.to_owned());
+        let last = self.told.get(&key);
+        let before = last.is_some_and(|last| at.since(*last) < SUPPRESSED_FOR);
         if before {
             self.counts.suppressed += 1;
         } else {
-            told.insert_entry(at);
+            self.told.insert(key, at);
         }
         before
     }

@@ -6,7 +6,7 @@
 use super::dispatch::{CYCLE, Dispatch};
 use super::target::is_private;
 use super::verdict::AttemptOutcome;
-use crate::server::SharedSandbox;
+use crate::shared::SharedSandbox;
 use crate::webhook::dispatch;
 use callbridge_call::EventTime;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};

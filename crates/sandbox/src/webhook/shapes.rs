@@ -1,6 +1,6 @@
 //! What the document leaves open about deliveries, or allows: a receiver has to take it all.
 
-use crate::config::parse_duration;
+use crate::duration::parse_duration;
 use std::time::Duration;
 
 /// How `callId` is written: "the conversation uuid in the journal" (§6.8), where it stands with
