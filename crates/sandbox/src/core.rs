@@ -8,12 +8,10 @@ use super::journal::{Journal, PendingWrite, Record};
 use super::lead::{LeadChange, Leads};
 use super::oauth::{self, OAuthState};
 use super::routes::Endpoint;
-use super::token::{Company, Token, TokenKey, TokenKind};
-use super::violations::{Violation, ViolationKind, Violations};
-use super::window::{Counted, Fullest, Rate, Windows};
-use crate::lead::act;
-use crate::oauth::connection;
-use crate::webhook;
+use super::token::{Company, Token, TokenKey};
+use super::violations::{Violation, Violations};
+use super::window::{Fullest, Rate, Windows};
+use crate::webhook::outbox::{Outbox, WebhookChange};
 use callbridge_call::{EpochSeconds, EventTime};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -71,7 +69,7 @@ pub enum Change {
     /// A client broke the document.
     Broken(Violation),
     /// Something about webhooks.
-    Webhook(Box<webhook::WebhookChange>),
+    Webhook(Box<WebhookChange>),
     /// Something of OAuth: applications, connections, codes, refresh tokens.
     Oauth(Box<oauth::OAuthChange>),
 }
@@ -92,7 +90,7 @@ pub struct Sandbox {
     pub(super) companies: BTreeMap<i64, Company>,
     pub(super) tokens: BTreeMap<TokenKey, Token>,
     pub(super) journal: Journal,
-    pub(super) webhooks: webhook::Outbox,
+    pub(super) webhooks: Outbox,
     pub(super) leads: Leads,
     pub(super) faults: Faults,
     pub(super) dice: Dice,
@@ -129,9 +127,9 @@ pub(super) struct ChangeLog {
     /// So many were made, those before a restart included.
     pub(super) made: u64,
     /// So far the clock stands ahead of the machine's.
-    ahead: Duration,
+    pub(super) ahead: Duration,
     /// Those that nobody has taken yet.
-    untaken: Vec<Logged>,
+    pub(super) untaken: Vec<Logged>,
 }
 
 impl Sandbox {
@@ -142,7 +140,7 @@ impl Sandbox {
             companies: BTreeMap::from([(company.id, company)]),
             tokens: BTreeMap::new(),
             journal: Journal::default(),
-            webhooks: webhook::Outbox::default(),
+            webhooks: Outbox::default(),
             leads: Leads::default(),
             faults: Faults::new(Vec::new(), settings.seed),
             dice: Dice::new(settings.seed),
@@ -152,24 +150,6 @@ impl Sandbox {
             log: ChangeLog::default(),
             settings,
         }
-    }
-
-    /// Brings asynchronous writes to their end that are due.
-    pub fn tick(&mut self, now: EventTime) {
-        while let Some((&(due, _), _)) = self.leads.pending.first_key_value() {
-            if due > now {
-                break;
-            }
-            self.settle_calls(due);
-            act::settle_order(self);
-        }
-        self.settle_calls(now);
-    }
-
-    fn settle_calls(&mut self, now: EventTime) {
-        let before = self.journal.records().len();
-        self.journal.settle(now, &self.companies, &self.leads);
-        webhook::journaled(self, before);
     }
 
     /// The sandbox's moment when the machine's clock says `clock`.
@@ -182,102 +162,9 @@ impl Sandbox {
         self.log.ahead
     }
 
-    /// Makes a change of the log again.
-    pub fn replay(&mut self, logged: Logged) {
-        self.tick(logged.at);
-        self.apply(logged.at, logged.change);
-    }
-
     /// The changes since the last call; empty unless [`Settings::keep_log`].
     pub fn take_log(&mut self) -> Vec<Logged> {
         std::mem::take(&mut self.log.untaken)
-    }
-
-    pub(super) fn change(&mut self, at: EventTime, change: Change) {
-        if self.settings.keep_log {
-            self.log.untaken.push(Logged {
-                at,
-                change: change.clone(),
-            });
-        }
-        self.apply(at, change);
-    }
-
-    fn apply(&mut self, at: EventTime, change: Change) {
-        self.log.made += 1;
-        match change {
-            Change::Issued { token, record } => {
-                // An application has one working PAT; access tokens live side by side (§3.1).
-                let replaces = record.kind == TokenKind::Pat;
-                for other in self.tokens.values_mut().filter(|_| replaces) {
-                    let same = (other.company, other.kind) == (record.company, record.kind);
-                    other.revoked |= same;
-                }
-                self.tokens.insert(token, record);
-            }
-            Change::Revoked { token } => {
-                if let Some(record) = self.tokens.get_mut(&token) {
-                    record.revoked = true;
-                }
-            }
-            Change::Expires { token, at } => {
-                if let Some(record) = self.tokens.get_mut(&token) {
-                    record.expires_at = at;
-                }
-            }
-            Change::Started(company) => {
-                self.flags = Some((*company).clone());
-                self.webhooks.install(&company);
-                self.companies.insert(company.id, *company);
-            }
-            Change::Company(company) => {
-                self.client.rules.grants_changed();
-                self.webhooks.install(&company);
-                self.companies.insert(company.id, *company);
-            }
-            Change::Counted { token } => {
-                self.client.windows.count(token, at);
-            }
-            Change::Accepted(write) => self.journal.accept(*write),
-            Change::Added(record) => {
-                let before = self.journal.records().len();
-                self.journal.add(*record);
-                webhook::journaled(self, before);
-            }
-            Change::Deleted { company, uuid } => self.journal.delete(company, &uuid),
-            Change::Edited(record) => self.journal.edit(*record),
-            Change::Lead(change) => act::apply_lead(self, at, change),
-            Change::Ahead(seconds) => self.log.ahead = Duration::from_secs(seconds),
-            Change::Broken(breach) => self.client.violations.push(breach),
-            Change::Webhook(change) => self.webhooks.apply(at, *change),
-            Change::Oauth(change) => connection::apply_oauth(self, at, &change),
-        }
-    }
-
-    pub(super) fn count(&mut self, at: EventTime, token: TokenKey) -> Counted {
-        if self.settings.keep_log {
-            self.log.untaken.push(Logged {
-                at,
-                change: Change::Counted { token },
-            });
-        }
-        self.client.windows.count(token, at)
-    }
-
-    pub(super) fn violation(
-        &mut self,
-        at: EventTime,
-        kind: ViolationKind,
-        rule: &str,
-        words: impl Into<String>,
-    ) {
-        let breach = Violation {
-            at,
-            kind,
-            rule: rule.to_owned(),
-            words: words.into(),
-        };
-        self.change(at, Change::Broken(breach));
     }
 
     /// The journal's records, in the order they were written.
@@ -301,7 +188,7 @@ impl Sandbox {
     }
 
     /// Configurations, installations and deliveries of webhooks.
-    pub const fn webhooks(&self) -> &webhook::Outbox {
+    pub const fn webhooks(&self) -> &Outbox {
         &self.webhooks
     }
 

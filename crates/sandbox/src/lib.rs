@@ -14,7 +14,8 @@
 //! | [`oauth`] | applications, consent, codes, refresh tokens (§4.1, §4.2, §5.6, §7.6) |
 //! | [`violations`], [`client_rules`], [`repeats`] | what clients do wrong |
 //! | [`faults`], `apply_fault`, [`shapes`] | what the service does wrong, or leaves unpublished |
-//! | [`core`], `answer`, `endpoints` | the state, the way of a request |
+//! | [`core`], `apply` | the state; what each change makes of it |
+//! | `answer`, `endpoints` | the way of a request |
 //! | [`webhook`] | events, deliveries, their journal (§6) |
 //! | [`lead`] | leads and their endpoints (§4.4, §4.7) |
 //! | [`admin`], `company` | what a person does in the CRM |
@@ -23,6 +24,7 @@
 
 pub mod admin;
 mod answer;
+mod apply;
 mod apply_fault;
 mod body;
 pub mod call_history;

@@ -5,8 +5,7 @@ use super::news::between;
 use super::record::{FieldValues, Lead};
 use super::store::{LeadAction, LeadChange, Order};
 use crate::core::Sandbox;
-use crate::webhook;
-use crate::webhook::CrmEvent;
+use crate::webhook::{CrmEvent, told};
 use callbridge_call::EventTime;
 use serde_json::json;
 
@@ -39,7 +38,7 @@ pub(crate) fn apply_lead(sandbox: &mut Sandbox, at: EventTime, change: LeadChang
             if let Some(was) = find_lead(sandbox, company, lead) {
                 sandbox.leads.remove(company, lead);
                 let event = CrmEvent::of_lead("LEAD_DELETED", was.snapshot());
-                webhook::happened(sandbox, at, company, event);
+                told::happened(sandbox, at, company, event);
             }
         }
         LeadChange::Revived { company, lead } => sandbox.leads.revive(company, lead),
@@ -65,7 +64,7 @@ fn save_lead(sandbox: &mut Sandbox, at: EventTime, company: i64, lead: Lead) {
         return;
     };
     for event in between(before.as_ref(), &after) {
-        webhook::happened(sandbox, at, company, event);
+        told::happened(sandbox, at, company, event);
     }
 }
 
@@ -93,7 +92,7 @@ fn merge(sandbox: &mut Sandbox, at: EventTime, company: i64, into: i64, from: &[
     if let (Some(survivor), false) = (find_lead(sandbox, company, into), merged.is_empty()) {
         let event = CrmEvent::of_lead("LEAD_MERGED", survivor.snapshot());
         let event = event.with("mergedLeadIds", json!(merged));
-        webhook::happened(sandbox, at, company, event);
+        told::happened(sandbox, at, company, event);
     }
 }
 

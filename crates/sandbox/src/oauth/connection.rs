@@ -6,12 +6,10 @@ use super::super::routes::Endpoint;
 use super::super::token::{Grant, Token, TokenKey, TokenKind};
 use super::super::violations::ViolationKind;
 use super::application::{Application, CompanyConnection};
-use super::exchange::Minted;
 use super::state::{OAuthChange, Pair, PairOrigin};
-use crate::oauth::exchange;
 use crate::token_gen;
 use crate::webhook;
-use callbridge_call::EventTime;
+use callbridge_call::{EpochSeconds, EventTime};
 
 /// The endpoints whose refused bodies may be tried again after something changed.
 const ENDPOINTS: [Endpoint; 2] = [Endpoint::OauthToken, Endpoint::OauthRevoke];
@@ -177,9 +175,43 @@ pub fn issue_pair(
     if sandbox.webhooks.installed(company, application).is_none() {
         webhook::webhook_connected(sandbox, now, company, application);
     }
-    let Minted { access, refresh } =
-        exchange::pair(sandbox, now, &connection, PairOrigin::Person, true);
+    let Minted { access, refresh } = pair(sandbox, now, &connection, PairOrigin::Person, true);
     Some((access, refresh))
+}
+
+/// A pair of tokens with the values that only its one answer shows.
+pub(super) struct Minted {
+    pub(super) access: String,
+    pub(super) refresh: String,
+}
+
+/// Gives out a pair, which uses up what it was got for.
+pub(super) fn pair(
+    sandbox: &mut Sandbox,
+    now: EventTime,
+    connection: &CompanyConnection,
+    origin: PairOrigin,
+    answered: bool,
+) -> Minted {
+    let minted = Minted {
+        access: token_gen::mint(sandbox, "svc_at_"),
+        refresh: token_gen::mint(sandbox, "svcrt_"),
+    };
+    let lives = &sandbox.settings.oauth;
+    let seconds = i64::try_from(lives.access_life.as_secs()).unwrap_or(i64::MAX);
+    let ends = now.floor_seconds().get().saturating_add(seconds);
+    let pair = Pair {
+        access: TokenKey::of(&minted.access),
+        access_expires_at: EpochSeconds::new(ends),
+        refresh: TokenKey::of(&minted.refresh),
+        refresh_expires_at: now.plus(lives.refresh_life),
+        application: connection.application,
+        company: connection.company,
+        origin,
+        answered,
+    };
+    oauth_change(sandbox, now, OAuthChange::Paired(pair));
+    minted
 }
 
 pub(super) fn live_connection(

@@ -4,20 +4,15 @@ use super::super::core::{self, Sandbox};
 use super::super::token::{Grant, TokenKey};
 use super::super::violations::ViolationKind;
 use super::application::{Application, CompanyConnection, scope};
+use super::connection::{Minted, pair};
 use super::form::Form;
 use super::problem::{Code, Problem};
-use super::state::{AuthorizationCode, OAuthChange, Pair, PairOrigin, Used};
+use super::state::{AuthorizationCode, OAuthChange, PairOrigin, Used};
 use crate::oauth::connection;
 use crate::token_gen;
 use crate::webhook;
-use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_call::EventTime;
 use serde_json::{Value, json};
-
-/// A pair of tokens with the values that only its one answer shows.
-pub(super) struct Minted {
-    pub(super) access: String,
-    pub(super) refresh: String,
-}
 
 /// The success body of RFC 6749, without an envelope (§4.1.1).
 pub(super) fn exchange(
@@ -170,35 +165,6 @@ fn has_webhook_key(sandbox: &Sandbox, application: i64, company: i64) -> bool {
     let installed = sandbox.webhooks.installed(company, application);
     let record = installed.and_then(|id| sandbox.webhooks.installations().get(&id));
     record.is_some_and(|record| record.secret.is_some())
-}
-
-/// Gives out a pair, which uses up what it was got for.
-pub(super) fn pair(
-    sandbox: &mut Sandbox,
-    now: EventTime,
-    connection: &CompanyConnection,
-    origin: PairOrigin,
-    answered: bool,
-) -> Minted {
-    let minted = Minted {
-        access: token_gen::mint(sandbox, "svc_at_"),
-        refresh: token_gen::mint(sandbox, "svcrt_"),
-    };
-    let lives = &sandbox.settings.oauth;
-    let seconds = i64::try_from(lives.access_life.as_secs()).unwrap_or(i64::MAX);
-    let ends = now.floor_seconds().get().saturating_add(seconds);
-    let pair = Pair {
-        access: TokenKey::of(&minted.access),
-        access_expires_at: EpochSeconds::new(ends),
-        refresh: TokenKey::of(&minted.refresh),
-        refresh_expires_at: now.plus(lives.refresh_life),
-        application: connection.application,
-        company: connection.company,
-        origin,
-        answered,
-    };
-    connection::oauth_change(sandbox, now, OAuthChange::Paired(pair));
-    minted
 }
 
 fn told(sandbox: &Sandbox, connection: &CompanyConnection, minted: &Minted) -> Value {

@@ -118,7 +118,7 @@ pub(crate) fn overview(core: &Sandbox) -> Value {
     let installations = outbox.installations().iter().map(|(id, own)| {
         json!({
             "installation": id, "company": own.company, "application": own.application,
-            "ownSecret": own.secret.is_some(), "revoked": webhook::is_gone(core, own),
+            "ownSecret": own.secret.is_some(), "revoked": webhook::told::is_gone(core, own),
         })
     });
     let queue = outbox.rows().iter().map(|(id, row)| {

@@ -166,7 +166,7 @@ fn decide(sandbox: &Sandbox, now: EventTime, id: DeliveryId) -> Option<Decided> 
 fn address(sandbox: &Sandbox, installation: i64) -> Result<(Url, SigningKey), &'static str> {
     let installations = sandbox.webhooks.installations();
     let own = installations.get(&installation);
-    let own = own.filter(|own| !webhook::is_gone(sandbox, own));
+    let own = own.filter(|own| !webhook::told::is_gone(sandbox, own));
     let own = own.ok_or("installation revoked")?;
     let config = sandbox.webhooks.config(own.application);
     let config = config.ok_or("configuration missing")?;

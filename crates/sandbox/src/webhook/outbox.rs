@@ -1,14 +1,15 @@
 //! The outbox: what was recorded, for whom, and where each delivery is (§6.1, §3.4).
 
-use super::WebhookChange;
-use super::attempts::{Attempt, DeadRow, DeliveryId, Kept};
+use super::attempts::{Attempt, DeadRow, DeliveryId, Kept, Tried};
 use super::breaker::Breaker;
-use super::config::{Config, Installation};
+use super::config::{Config, Installation, SigningKey};
 use super::event::{CrmEvent, Recorded};
+use super::verdict::NextStep;
 use crate::config::Settings;
 use crate::faults::Dice;
 use crate::token::Company;
 use callbridge_call::EventTime;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +24,61 @@ pub const ROWS_MAX: usize = 200_000;
 const FIRST_INSTALLATION: i64 = 7_001;
 
 const EVENT_NAMESPACE: Uuid = Uuid::from_u128(0x2f1c_83d6_50ab_4b67_8f0e_94d2_3b6c_1e05);
+
+/// What the state file keeps of webhooks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WebhookChange {
+    /// A configuration was made or changed.
+    Configured {
+        /// Whose.
+        application: i64,
+        /// As it now is.
+        config: Config,
+    },
+    /// A configuration was deleted.
+    Deleted {
+        /// Whose.
+        application: i64,
+    },
+    /// A company installed an application.
+    Installed {
+        /// Its id.
+        installation: i64,
+        /// As it is.
+        record: Installation,
+    },
+    /// An installation has another key, or none of its own.
+    Secret {
+        /// Which.
+        installation: i64,
+        /// The key.
+        secret: Option<SigningKey>,
+    },
+    /// An installation was revoked.
+    Revoked {
+        /// Which.
+        installation: i64,
+    },
+    /// A delivery was tried.
+    Attempted {
+        /// Which.
+        id: DeliveryId,
+        /// How it ended.
+        tried: Tried,
+        /// Where its row goes.
+        next: NextStep,
+    },
+    /// A delivery is dead without an attempt.
+    Died {
+        /// Which.
+        id: DeliveryId,
+        /// Why, for people.
+        why: String,
+    },
+    /// An event by order, of an earlier state file: nothing is done.
+    Happened(serde_json::Value),
+}
 
 /// One event on its way to one installation.
 #[derive(Clone, Debug)]

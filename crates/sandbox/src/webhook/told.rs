@@ -1,0 +1,75 @@
+//! Who is told of what is done in the CRM (§6.1).
+
+use super::config::Installation;
+use super::event::CrmEvent;
+use crate::core::Sandbox;
+use crate::journal::Record;
+use crate::lead::catalogue::employee_name;
+use crate::lead::record::{Contact, Lead};
+use callbridge_call::EventTime;
+use serde_json::json;
+
+/// Revoked, or its company disconnected the application.
+pub(crate) fn is_gone(sandbox: &Sandbox, own: &Installation) -> bool {
+    let company = sandbox.companies.get(&own.company);
+    let left = company
+        .is_none_or(|company| company.application_id == own.application && company.disconnected);
+    own.revoked || left
+}
+
+/// Records an event for whoever is subscribed now (§6.1). Only to be called while a change is
+/// applied or falls due: it is not logged itself, and the change played again makes the same
+/// event again.
+pub(crate) fn happened(sandbox: &mut Sandbox, at: EventTime, company: i64, event: CrmEvent) {
+    let own = sandbox.webhooks.installations().iter();
+    let subscribers: Vec<i64> = own
+        .filter(|(_, own)| own.company == company && !is_gone(sandbox, own))
+        .filter(|(_, own)| {
+            let config = sandbox.webhooks.config(own.application);
+            config.is_some_and(|config| config.subscribes(&event))
+        })
+        .map(|(id, _)| *id)
+        .collect();
+    let Sandbox {
+        webhooks, settings, ..
+    } = sandbox;
+    webhooks.happened(at, company, event, &subscribers, settings);
+}
+
+/// Tells of the records written since the journal held `before` of them.
+pub(crate) fn journaled(sandbox: &mut Sandbox, before: usize) {
+    let told: Vec<(EventTime, i64, CrmEvent)> = (sandbox.journal.records().iter())
+        .skip(before)
+        .map(|record| {
+            let company = sandbox.companies.get(&record.company_id);
+            let lead = company.and_then(|own| sandbox.leads.get(own, record.call.lead_id));
+            let event = completed(record, lead.as_ref());
+            (record.registered_at, record.company_id, event)
+        })
+        .collect();
+    for (at, company, event) in told {
+        happened(sandbox, at, company, event);
+    }
+}
+
+/// The conversation of a journal's record (§6.8); its contact is the lead's with that number.
+fn completed(record: &Record, lead: Option<&Lead>) -> CrmEvent {
+    let call = &record.call;
+    let holds = |contact: &&Contact| {
+        let phone = call.client_phone.as_ref();
+        phone.is_some_and(|phone| contact.phones.contains(phone))
+    };
+    let contact = lead.and_then(|lead| lead.contacts.iter().find(holds));
+    // §6.8: real talk time is an answer as well.
+    let answered = call.answered || call.talk_time_sec.is_some_and(|talk| talk > 0);
+    CrmEvent::of_call(json!({
+        "callId": record.uuid, "provider": record.provider, "conversationKind": "CALL",
+        "direction": call.direction, "answered": answered, "startedAt": call.started_at,
+        "endedAt": record.ended_at, "durationSec": call.duration_sec,
+        "talkTimeSec": call.talk_time_sec, "hangupCause": record.hangup_cause,
+        "clientPhone": call.client_phone, "operatorExtension": null,
+        "employeeId": call.employee_id, "employeeName": call.employee_id.map(employee_name),
+        "contactId": contact.map(|contact| contact.id),
+        "contactName": contact.map(|contact| &contact.name), "leadIds": [call.lead_id],
+    }))
+}
