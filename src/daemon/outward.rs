@@ -85,7 +85,10 @@ pub(crate) fn start_sender(
     let (able, is_able) = watch::channel(false);
     let keeper = keeper(config, setup.permit.clone());
     let keeper = keeper.map(|it| it.able(is_able, Patience::default()));
-    let (lease, lease_vital) = keeper.map(|it| start_keeper(it, stopped, tasks)).unzip();
+    let (ended, sender_ended) = watch::channel(false);
+    let (lease, lease_vital) = keeper
+        .map(|it| start_keeper(it, sender_ended, tasks))
+        .unzip();
     if let Some(lease) = &lease {
         let reach = reach::keep(setup.clone(), shown.clone(), lease.clone(), able);
         tasks.spawn(until(reach, stopped.clone()));
@@ -112,7 +115,11 @@ pub(crate) fn start_sender(
         lease,
     };
     let stop = has_stopped(stopped.clone());
-    tasks.spawn(async move { Ok(sender.run(status, stop).await?) });
+    tasks.spawn(async move {
+        let ran = sender.run(status, stop).await;
+        ended.send_replace(true);
+        Ok(ran?)
+    });
     Outward {
         shown,
         asking,
@@ -122,14 +129,15 @@ pub(crate) fn start_sender(
     }
 }
 
-/// Starts to keep the lease: how it stands, and whether its loop turns.
+/// Starts to keep the lease until the sender has ended, so that whoever is next hears of its last
+/// request: how it stands, and whether its loop turns.
 fn start_keeper(
     keeper: LeaseKeeper,
-    stopped: &watch::Receiver<bool>,
+    sender_ended: watch::Receiver<bool>,
     tasks: &mut JoinSet<anyhow::Result<()>>,
 ) -> (watch::Receiver<Lease>, Vital) {
     let seen = (keeper.shown(), keeper.pulse().vital());
-    let stop = has_stopped(stopped.clone());
+    let stop = has_stopped(sender_ended);
     tasks.spawn(async move {
         keeper.run(stop).await;
         Ok(())

@@ -11,6 +11,11 @@ use callbridge_model::status::{FindingKind, LeasePhase, Todo};
 use callbridge_sandbox::ViolationKind;
 use callbridge_testbed::port::free_addr;
 use rustix::process::Signal;
+use std::time::{Duration, Instant};
+
+/// What a machine waits whose predecessor has told it nothing is a little more: 10 s of leave, 35 s
+/// of a request and the window.
+const SILENCE: Duration = Duration::from_secs(45);
 
 fn phase(status: &Status) -> Option<LeasePhase> {
     status.lease.as_ref().map(|it| it.state)
@@ -90,6 +95,62 @@ async fn a_frozen_holder_and_a_killed_one_are_followed_by_the_standby_and_no_win
     second.until("some are sent by the second", some).await;
     second.kill().await;
     holds(&mut first, CALLS).await;
+    let status = first.settled(CALLS).await;
+    assert!(status.books.balance(), "{:?}", status.books);
+    assert_eq!(status.books.journaled, CALLS, "{:?}", status.books);
+    first.terminate().await;
+    assert_eq!(wrong(&crm, &places[0], &calls).await, "");
+}
+
+/// Its budget goes with its turn: the other sends within the rest of the window, and no window
+/// holds more.
+#[tokio::test]
+async fn a_holder_that_is_stopped_in_order_hands_over_without_silence() {
+    const CALLS: u64 = 150;
+    let (node, crm) = (Broker::shared(), crm::start().await);
+    let calls = in_a_row(usize::try_from(CALLS).expect("few"));
+    let _collector = forwarded(node, "leased-on", &calls).await;
+    let places = [Place::new(), Place::new()];
+    let start = |place: &Place| {
+        let from = stream(node, "leased-on", place);
+        sender(place, &crm, &from, &["--standby=lease-on"])
+    };
+    let mut first = start(&places[0]);
+    let comes = "the lease comes to the first";
+    first.until(comes, is(LeasePhase::Silent)).await;
+    let mut second = start(&places[1]);
+    let read = |it: &Status| it.books.finished == CALLS;
+    second.until("the standby reads the stream", read).await;
+    holds(&mut first, CALLS).await;
+    let some = |it: &Status| it.books.journaled + it.books.submitted > 5;
+    first.until("some are sent", some).await;
+    first.terminate().await;
+    let stopped = Instant::now();
+    holds(&mut second, CALLS).await;
+    let took = stopped.elapsed();
+    assert!(
+        took < SILENCE,
+        "{took:?}\n{}\n{}",
+        places[0].logs(),
+        second.log()
+    );
+    let log = second.log();
+    assert!(log.contains("what it has sent counts as ours"), "{log}");
+    second.settled(CALLS).await;
+
+    // and back again, to a process that has just begun
+    let mut first = start(&places[0]);
+    first.until("it reads the stream", read).await;
+    second.terminate().await;
+    let stopped = Instant::now();
+    holds(&mut first, CALLS).await;
+    let took = stopped.elapsed();
+    assert!(
+        took < SILENCE,
+        "{took:?}\n{}\n{}",
+        places[1].logs(),
+        first.log()
+    );
     let status = first.settled(CALLS).await;
     assert!(status.books.balance(), "{:?}", status.books);
     assert_eq!(status.books.journaled, CALLS, "{:?}", status.books);

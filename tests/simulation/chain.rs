@@ -12,6 +12,8 @@
 
 mod stream_weather;
 
+mod handover;
+
 use crate::calls::{self, Dice};
 use crate::chain_paths::ChainPath;
 use crate::disk::{Disk, Health};
@@ -46,6 +48,8 @@ const TURN: Duration = Duration::from_secs(1);
 /// Outcomes are told so often, in turns.
 const TOLD_EVERY: u64 = 3;
 const OUTCOMES_AT_ONCE: usize = 500;
+/// A sender that is stopped waits for answers for so long.
+const FINISH: Duration = Duration::from_secs(8);
 /// How long a disk fails.
 const FAILS_FOR: u32 = 6;
 
@@ -77,6 +81,8 @@ pub struct Chain {
     /// Who sent last, and who is dead, and started when it thaws.
     holder: Option<usize>,
     down: BTreeSet<usize>,
+    /// Who is being stopped in order, and until when it waits for answers.
+    stopping: Option<(usize, EventTime)>,
     /// Who died, or froze with requests under way, since it had the turn last.
     died: BTreeSet<usize>,
     froze: BTreeSet<usize>,
@@ -118,6 +124,7 @@ impl Chain {
             lease_at: world.truth,
             holder: None,
             down: BTreeSet::new(),
+            stopping: None,
             died: BTreeSet::new(),
             froze: BTreeSet::new(),
             world,
@@ -322,13 +329,25 @@ impl Chain {
     }
 
     fn is_down(&mut self) {
-        let process = self.world.process;
+        let again = self.again();
+        self.lease.die(self.world.process, again);
+        self.has_ended();
+    }
+
+    /// When one that ends now is started again.
+    fn again(&mut self) -> Duration {
         let seconds = match self.dice.chance(20) {
             true => 200,
             false => 1 + self.dice.below(20),
         };
-        let again = self.lease_time() + Duration::from_secs(seconds);
-        self.lease.die(process, again);
+        self.lease_time() + Duration::from_secs(seconds)
+    }
+
+    fn has_ended(&mut self) {
+        let process = self.world.process;
+        if self.stopping.is_some_and(|(it, _)| it == process) {
+            self.stopping = None;
+        }
         self.down.insert(process);
         self.died.insert(process);
         self.changes += 1;
@@ -399,6 +418,10 @@ impl Chain {
         for (process, until) in turns {
             self.goes_on(*process);
             self.has_turn(*process);
+            self.inherit(*process);
+            if self.stopping.is_some_and(|(it, _)| it == *process) {
+                continue;
+            }
             if let Some(turn) = &mut self.world.turn {
                 turn.until = Some(*until);
             }
@@ -418,12 +441,16 @@ impl Chain {
         }
         self.world.pass_to(at);
         for process in self.living() {
-            if !turns.contains_key(&process) {
+            let stops = self.stopping.filter(|(it, _)| *it == process);
+            if stops.is_some() || !turns.contains_key(&process) {
                 self.goes_on(process);
                 if let Some(turn) = &mut self.world.turn {
                     turn.until = None;
                 }
                 self.world.hear();
+            }
+            if stops.is_some_and(|(_, until)| at >= until || !self.world.is_under_way()) {
+                self.stop();
             }
         }
     }
@@ -492,6 +519,8 @@ impl Chain {
             self.world.disk.health = Health::Failing;
         } else if self.world.is_under_way() && self.dice.below(UNDER_WAY_OF) < percent {
             self.die(ChainPath::UnderWay);
+        } else if self.stopping.is_none() && self.dice.below(UNDER_WAY_OF) < percent {
+            self.stop_holder();
         } else if self.world.is_under_way() && self.dice.below(UNDER_WAY_OF) < percent {
             let until = self.lease_time() + Duration::from_secs(20 + self.dice.below(200));
             self.lease.freeze(holder, until);

@@ -37,6 +37,8 @@ pub enum ChainPath {
     TurnPassed,
     /// The same after the other had died.
     TurnInherited,
+    /// The holder was stopped in order, and another had the turn at once, with its slots.
+    HandedOn,
     /// The holder froze with requests under way, and another had the turn when it went on.
     Frozen,
     /// Leave had ended when the bytes of a request were to leave: it froze in between.
@@ -71,7 +73,7 @@ pub enum ChainPath {
 
 impl ChainPath {
     /// All of them.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::PublishLost,
         Self::PublishKept,
         Self::ConfirmUnwritten,
@@ -88,6 +90,7 @@ impl ChainPath {
         Self::StateLost,
         Self::TurnPassed,
         Self::TurnInherited,
+        Self::HandedOn,
         Self::Frozen,
         Self::LeaveEnded,
         Self::MarkUnwritten,

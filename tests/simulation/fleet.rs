@@ -124,12 +124,30 @@ fn a_burst_of_a_thousand_collectors_is_journaled_once_whoever_dies_at_whatever_s
     assert_eq!(unmet.collect::<Vec<_>>(), [] as [&ChainPath; 0]);
 }
 
+/// The witness of the CRM's windows ends the run where one holds too many.
+#[test]
+fn senders_that_are_stopped_one_after_the_other_in_a_burst_hand_over_their_slots() {
+    let mut handed_on = 0;
+    for seed in 15..19 {
+        let mut chain = Chain::new(seed, 50, 500, terms());
+        for second in 0..900 {
+            if second % 50 == 49 {
+                chain.stop_holder();
+            }
+            chain.turn(0);
+        }
+        handed_on += chain.met.get(&ChainPath::HandedOn).copied().unwrap_or(0);
+    }
+    println!("{handed_on} times");
+    assert!(handed_on > 8, "{handed_on}");
+}
+
 #[test]
 #[should_panic(expected = "arrivals within")]
 fn a_standby_that_keeps_no_silence_overfills_a_window_and_is_found_out() {
     // The old leave is waited for, and no more.
     let silence = HOLDS_FOR + Duration::from_secs(1);
-    let mut chain = Chain::new(15, 50, 500, Terms { silence });
+    let mut chain = Chain::new(15, 50, 500, Terms { silence, ..terms() });
     for second in 0..330 {
         // The first of each is silent by itself, for its state is fresh.
         if second % 80 == 79 {

@@ -6,7 +6,7 @@
 use crate::claim::{Claim, Delivered, TICK_EVERY, Terms};
 use crate::handover::{Handover, Patience};
 use crate::queue::{Error, LeaseLine, LeaseQueue};
-use crate::tick::{Tick, TickId};
+use crate::tick::{SlotAges, Tick, TickId, TurnId};
 use callbridge_model::clock::{self, ClockOffset};
 use callbridge_model::heartbeat::Pulse;
 use callbridge_model::permit::Permit;
@@ -33,6 +33,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 const UNFED_MAX: Duration = Duration::from_secs(600);
 /// Ticks that wait for their confirms; a line on which more wait is given up.
 const UNCONFIRMED_MAX: usize = 3;
+/// For the confirm of the last tick: a process that is stopped has ten seconds for all.
+const LAST_WITHIN: Duration = Duration::from_secs(1);
 /// Others whose ticks are shown, and for how long after the last one.
 const OTHERS_MAX: usize = 16;
 const OTHERS_FOR: Duration = Duration::from_secs(10);
@@ -49,6 +51,7 @@ const AGAIN: Bounds = Bounds {
 pub struct LeaseKeeper {
     queue: LeaseQueue,
     us: String,
+    terms: Terms,
     claim: Claim,
     permit: Permit,
     shown: watch::Sender<Lease>,
@@ -83,6 +86,7 @@ impl LeaseKeeper {
                 name: name.to_owned(),
             },
             us: us(),
+            terms,
             claim: Claim::new(terms),
             permit,
             shown: watch::channel(lease).0,
@@ -126,12 +130,13 @@ impl LeaseKeeper {
     /// What is wrong and what to do.
     pub async fn probe(&self) -> Result<(), Error> {
         let line = self.queue.open().await?;
-        let tried = line.probe(&self.tick(TickId::random())).await;
+        let tried = line.probe(&self.tick(TickId::random(), None)).await;
         line.close().await;
         tried
     }
 
-    /// Keeps the lease until `shutdown`. Leave ends with it.
+    /// Keeps the lease until `shutdown`, when nothing is sent any more. Leave ends with it; what
+    /// was left behind in the permit goes to whoever is next.
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) {
         let mut shutdown = std::pin::pin!(shutdown);
         info!(lease = %self.queue.name, "standing by for the lease");
@@ -139,9 +144,42 @@ impl LeaseKeeper {
             () = self.keep() => {}
             () = &mut shutdown => {}
         }
-        self.permit.set(clock::now(), None);
+        let now = clock::now();
+        self.permit.set(now, None);
         if let Some(line) = self.line.take() {
+            if let (Some(ended), Some(turn)) =
+                (self.permit.left_behind(), self.claim.turn(now.boot))
+            {
+                self.hand_on(&line, turn, &ended, now.boot).await;
+            }
             line.close().await;
+        }
+    }
+
+    /// Says with a last tick that nothing is sent any more, and what still counts of it.
+    async fn hand_on(&self, line: &LeaseLine, turn: TurnId, ended: &[Duration], now: Duration) {
+        let slots = SlotAges::new(self.terms.window, ended, now);
+        if slots.is_none() {
+            return;
+        }
+        let last = Tick {
+            tick: TickId::random(),
+            from: self.us.clone(),
+            able: false,
+            turn: Some(turn),
+            slots,
+        };
+        match line.publish_confirmed(&last.to_bytes(), LAST_WITHIN).await {
+            Ok(()) => info!(
+                lease = %self.queue.name,
+                slots = ended.len(),
+                "the lease is handed on: whoever is next need not wait"
+            ),
+            Err(error) => warn!(
+                lease = %self.queue.name,
+                reason = %error,
+                "the lease could not be handed on: whoever is next keeps silent first"
+            ),
         }
     }
 
@@ -176,13 +214,15 @@ impl LeaseKeeper {
         }
     }
 
-    fn tick(&self, id: TickId) -> Vec<u8> {
+    fn tick(&self, id: TickId, turn: Option<TurnId>) -> Vec<u8> {
         let from = self.us.clone();
         let able = *self.able.borrow();
         Tick {
             tick: id,
             from,
             able,
+            turn,
+            slots: None,
         }
         .to_bytes()
     }
@@ -228,7 +268,12 @@ impl LeaseKeeper {
                 delivery = consumer.next() => match delivery {
                     Some(Ok(delivery)) => {
                         fed = Instant::now();
-                        self.delivered(line, &delivery).await
+                        let before = self.claim.is_offered();
+                        let done = self.delivered(line, &delivery).await;
+                        if !before && self.claim.is_offered() {
+                            ticks.reset_immediately();
+                        }
+                        done
                     }
                     Some(Err(error)) => Err(Error::Lost(error.to_string())),
                     None => Err(Error::Lost("the broker ended the consumption".to_owned())),
@@ -249,9 +294,9 @@ impl LeaseKeeper {
 
     async fn publish(&mut self, line: &LeaseLine) -> Result<PublisherConfirm, Error> {
         let id = TickId::random();
-        let body = self.tick(id);
         // before the first byte leaves: leave is counted from here
-        self.claim.publishing(clock::now().boot, id);
+        let turn = self.claim.publishing(clock::now().boot, id);
+        let body = self.tick(id, turn);
         line.publish(&body).await
     }
 
@@ -273,22 +318,36 @@ impl LeaseKeeper {
     async fn delivered(&mut self, line: &LeaseLine, delivery: &Delivery) -> Result<(), Error> {
         // before anything that waited in the line while the machine stood still counts
         self.look();
-        let tick = Tick::read(&delivery.data);
+        let mut tick = Tick::read(&delivery.data);
         let now = clock::now().boot;
         let delivered = Delivered {
             tag: delivery.delivery_tag,
             tick: tick.as_ref().map(|it| it.tick),
+            turn: tick.as_ref().and_then(|it| it.turn),
+            slots: tick.as_mut().and_then(|it| it.slots.take()),
             redelivered: delivery.redelivered,
         };
+        let is_last = delivered.slots.is_some();
         let receipt = self.claim.received(now, delivered);
+        if let Some(ended) = receipt.inherited {
+            info!(
+                lease = %self.queue.name,
+                slots = ended.len(),
+                "the one before has handed the lease on, and what it has sent counts as ours"
+            );
+            self.permit.inherit(ended);
+        }
         if let Some(round_trip) = receipt.round_trip {
             let round_trip = u64::try_from(round_trip.as_millis()).ok();
             self.shown
                 .send_modify(|shown| shown.round_trip_ms = round_trip);
-        } else if let Some(tick) = tick.filter(|it| it.from != self.us)
-            && (self.others.len() < OTHERS_MAX || self.others.contains_key(&tick.from))
-        {
-            self.others.insert(tick.from, (now, tick.able));
+        } else if let Some(tick) = tick.filter(|it| it.from != self.us) {
+            let is_known = self.others.contains_key(&tick.from);
+            if is_last {
+                self.others.remove(&tick.from);
+            } else if is_known || self.others.len() < OTHERS_MAX {
+                self.others.insert(tick.from, (now, tick.able));
+            }
         }
         self.look();
         match receipt.ack_through {

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | [`claim`] | the rules, and why two never send at once; pure |
 //! | [`handover`] | when a holder that cannot send gives its turn away; pure |
+//! | [`succession`] | when slots that another turn has left are ours; pure |
 //! | [`tick`] | what a tick says |
 //! | [`keeper`] | the shell: connection, consumer, confirms, reconnects |
 //! | [`queue`] | the queue and the rights to it, refusals in words |
@@ -19,6 +20,7 @@ pub mod claim;
 pub mod handover;
 pub mod keeper;
 pub mod queue;
+pub mod succession;
 pub mod tick;
 
 pub use claim::{Claim, Delivered, Terms};

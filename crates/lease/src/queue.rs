@@ -15,6 +15,7 @@ use lapin::types::{AMQPValue, FieldTable};
 use lapin::{
     BasicProperties, Channel, Confirmation, Connection, Consumer, ErrorKind, PublisherConfirm,
 };
+use std::sync::OnceLock;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -119,6 +120,9 @@ pub(crate) struct LeaseLine {
     connection: Connection,
     channel: Channel,
     queue: LeaseQueue,
+    /// Held for as long as the line is: one that is dropped is cancelled, and the broker would feed
+    /// the next before it hands on what was not acknowledged here.
+    consumed: OnceLock<Consumer>,
 }
 
 impl LeaseQueue {
@@ -186,6 +190,7 @@ impl LeaseQueue {
                 connection,
                 channel,
                 queue: self.clone(),
+                consumed: OnceLock::new(),
             }),
             Err(error) => {
                 leave(&connection).await;
@@ -207,7 +212,8 @@ impl LeaseLine {
     pub(crate) async fn consume(&self) -> Result<Consumer, Error> {
         let qos = self.channel.basic_qos(PREFETCH, BasicQosOptions::default());
         self.queue.answered("read the queue", qos).await?;
-        self.consumer(FieldTable::default()).await
+        let consumer = self.consumer(FieldTable::default()).await?;
+        Ok(self.consumed.get_or_init(|| consumer).clone())
     }
 
     async fn consumer(&self, arguments: FieldTable) -> Result<Consumer, Error> {
@@ -273,12 +279,22 @@ impl LeaseLine {
 
     /// Tries everything that holding the lease needs, without taking anybody's turn.
     pub(crate) async fn probe(&self, tick: &[u8]) -> Result<(), Error> {
-        let confirm = self.publish(tick).await?;
-        match timeout(self.queue.login.within, confirm).await {
-            Ok(confirmation) => self.confirmed(confirmation)?,
-            Err(_) => return Err(Error::Lost("no confirm".to_owned())),
-        }
+        let within = self.queue.login.within;
+        self.publish_confirmed(tick, within).await?;
         self.may_read().await
+    }
+
+    /// Publishes a tick and waits until a majority has it.
+    pub(crate) async fn publish_confirmed(
+        &self,
+        tick: &[u8],
+        within: Duration,
+    ) -> Result<(), Error> {
+        let published = async { self.confirmed(self.publish(tick).await?.await) };
+        match timeout(within, published).await {
+            Ok(confirmed) => confirmed,
+            Err(_) => Err(Error::Lost("no confirm".to_owned())),
+        }
     }
 
     /// Ends the line, and with it our turn.

@@ -4,10 +4,13 @@
 //! told anybody else; when it was published we remember ourselves.
 
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 use uuid::Uuid;
 
-/// A longer message is no tick.
-const BYTES_MAX: usize = 1024;
+/// A longer message is no tick. The slots of a last one are some ten bytes each.
+const BYTES_MAX: usize = 16 * 1024;
+/// More slots than this do not fit into a last tick.
+const SLOTS_MAX: usize = 1000;
 /// The most of a name that is shown, in characters.
 const NAME_MAX: usize = 80;
 
@@ -27,6 +30,54 @@ impl TickId {
     }
 }
 
+/// One turn of one process: the id of the tick that it began with. Only who is fed its ticks can
+/// know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TurnId(TickId);
+
+impl TurnId {
+    /// Of the turn that begins with this tick.
+    pub const fn of(tick: TickId) -> Self {
+        Self(tick)
+    }
+}
+
+/// The slots of a budget that still count, as durations: two machines share no clock.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlotAges {
+    /// The window that they are counted in, in milliseconds: older ones are left out.
+    pub window_ms: u64,
+    /// How long before this was said each request had ended, in milliseconds; below zero where it
+    /// may still arrive.
+    pub ended_ms: Vec<i64>,
+}
+
+impl SlotAges {
+    /// Of requests that ended then, as they stand `now`; `None` where there are too many.
+    pub fn new(window: Duration, ended: &[Duration], now: Duration) -> Option<Self> {
+        let millis = |it: Duration| i64::try_from(it.as_millis()).unwrap_or(i64::MAX);
+        // Up to the millisecond: no request is said to be older than it is.
+        let age = |at: &Duration| millis(now) - millis(*at) - 1;
+        (ended.len() <= SLOTS_MAX).then(|| Self {
+            window_ms: u64::try_from(window.as_millis()).unwrap_or(u64::MAX),
+            ended_ms: ended.iter().map(age).collect(),
+        })
+    }
+
+    /// When they ended by the clock of whoever has heard of them at this moment, or later: by
+    /// `room` more, for two clocks run apart.
+    pub fn ended(&self, heard: Duration, room: Duration) -> Vec<Duration> {
+        let ended = |age: &i64| {
+            let span = Duration::from_millis(age.unsigned_abs());
+            match age {
+                0.. => (heard + room).saturating_sub(span),
+                _ => heard + room + span,
+            }
+        };
+        self.ended_ms.iter().map(ended).collect()
+    }
+}
+
 /// A tick as it stands in the queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tick {
@@ -37,6 +88,12 @@ pub struct Tick {
     /// It could send, for all it knows.
     #[serde(default)]
     pub able: bool,
+    /// The turn of its publisher, where the queue has come to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<TurnId>,
+    /// It is the last of this turn: nothing is sent any more, and this is what still counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slots: Option<SlotAges>,
 }
 
 impl Tick {
@@ -49,6 +106,7 @@ impl Tick {
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let short = (bytes.len() <= BYTES_MAX).then_some(bytes)?;
         let mut tick: Self = serde_json::from_slice(short).ok()?;
+        tick.slots = tick.slots.filter(|it| it.ended_ms.len() <= SLOTS_MAX);
         tick.from = tick.from.chars().take(NAME_MAX).collect();
         Some(tick)
     }
@@ -64,8 +122,14 @@ mod tests {
             tick: TickId::random(),
             from: "alpha (17)".to_owned(),
             able: true,
+            turn: Some(TurnId::of(TickId::random())),
+            slots: SlotAges::new(Duration::from_secs(60), &[], Duration::ZERO),
         };
         assert_eq!(Tick::read(&tick.to_bytes()), Some(tick.clone()));
+        // as versions before it wrote it
+        let older = format!(r#"{{"tick":"{}","from":"alpha","able":true}}"#, Uuid::nil());
+        let older = Tick::read(older.as_bytes()).expect("a tick");
+        assert_eq!((older.turn, older.slots), (None, None));
         assert_ne!(TickId::random(), TickId::random());
         for other in [&b""[..], b"{}", b"tick", &[b' '; BYTES_MAX + 1], b"\xff"] {
             assert_eq!(Tick::read(other), None);
@@ -76,5 +140,26 @@ mod tests {
         };
         let read = Tick::read(&long.to_bytes()).expect("a tick");
         assert_eq!(read.from.chars().count(), NAME_MAX);
+    }
+
+    #[test]
+    fn slots_are_never_older_for_whoever_hears_of_them_than_they_were() {
+        let at = Duration::from_millis;
+        let (window, now) = (at(60_000), at(500_000));
+        let ended = [at(450_000), at(499_999), at(505_000)];
+        let ages = SlotAges::new(window, &ended, now).expect("few");
+        assert_eq!(ages.ended_ms, [49_999, 0, -5_001]);
+        let heard = ages.ended(at(7_000), at(1_200));
+        assert_eq!(heard, [Duration::ZERO, at(8_200), at(13_201)]);
+        let many = vec![now; SLOTS_MAX + 1];
+        assert_eq!(SlotAges::new(window, &many, now), None);
+        let full = Tick {
+            tick: TickId::random(),
+            from: "x".repeat(NAME_MAX),
+            able: false,
+            turn: Some(TurnId::of(TickId::random())),
+            slots: SlotAges::new(window, &many[1..], at(0)),
+        };
+        assert_eq!(Tick::read(&full.to_bytes()), Some(full));
     }
 }

@@ -2,6 +2,7 @@
 
 use callbridge_lease::handover::Patience;
 use callbridge_lease::{Error, LeaseKeeper, Terms};
+use callbridge_model::clock;
 use callbridge_model::permit::Permit;
 use callbridge_model::status::{Lease, LeasePhase};
 use callbridge_source::amqp::Login;
@@ -13,12 +14,13 @@ use futures_util::StreamExt as _;
 use lapin::options::{BasicAckOptions, BasicConsumeOptions};
 use lapin::types::FieldTable;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 /// Short enough to wait for, and longer than what two processes need to learn whose turn it is.
 const TERMS: Terms = Terms {
     silence: Duration::from_millis(1500),
+    window: Duration::from_secs(1),
 };
 
 /// Long enough for nobody to give its turn away a second time.
@@ -102,6 +104,50 @@ async fn one_holds_the_others_stand_by_and_when_it_ends_one_of_them_takes_over()
     })
     .await;
     second.task.abort();
+}
+
+/// The silence is longer than any test waits here: only what was handed over can make it shorter.
+#[tokio::test]
+async fn holders_that_are_stopped_in_order_leave_their_slots_to_the_next_which_keeps_no_silence() {
+    const ROUNDS: usize = 10;
+    let node = Broker::shared();
+    let start = |us: &str, silence| {
+        let terms = Terms { silence, ..TERMS };
+        let permit = Permit::withheld();
+        let login = login(node, ADMINISTRATOR);
+        let keeper = LeaseKeeper::new(login, "lease-handed-on", terms, permit.clone()).named(us);
+        let (stop, stopped) = oneshot::channel::<()>();
+        let shown = keeper.shown();
+        let task = tokio::spawn(keeper.run(async { drop(stopped.await) }));
+        let process = Process {
+            permit,
+            shown,
+            task,
+        };
+        (process, stop)
+    };
+    let (mut holder, mut stop) = start("first", TERMS.silence);
+    for round in 0..ROUNDS {
+        holder.is(LeasePhase::Holding).await;
+        let us = format!("of round {round}");
+        let (next, next_stop) = start(&us, Duration::from_secs(100_000));
+        let beside = holder.shown.wait_for(|it| it.others == [us.clone()]);
+        drop(soon("its tick", beside).await.expect("it lives"));
+        let now = clock::now().boot;
+        let ended = [now, now + Duration::from_secs(5)];
+        holder.permit.leave_behind(ended.to_vec());
+        stop.send(()).expect("it lives");
+        holder.task.await.expect("it ends in order");
+        assert!(!holder.permit.is_held());
+        (holder, stop) = (next, next_stop);
+        holder.is(LeasePhase::Holding).await;
+        let inherited = holder.permit.take_inherited();
+        assert_eq!(inherited.len(), ended.len());
+        for (inherited, ended) in inherited.iter().zip(ended) {
+            assert!(*inherited >= ended, "{inherited:?} {ended:?}");
+        }
+    }
+    holder.task.abort();
 }
 
 #[tokio::test]

@@ -1,11 +1,13 @@
 //! Leave to send requests, until a moment of the boot clock.
 //!
 //! Where one of several machines sends, whoever holds the lease grants it, and it ends by itself:
-//! a process that was frozen finds it ended when it goes on, whatever its tasks have missed.
+//! a process that was frozen finds it ended when it goes on, whatever its tasks have missed. With
+//! leave that another has handed over come the slots of the budget that it has used.
 
 use crate::clock::{self, ClockOffset, Now};
-use std::sync::Arc;
+use std::mem::take;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Nothing was sent: leave to send had ended before the first byte left.
@@ -28,6 +30,20 @@ struct Granted {
     /// How the clocks stood to each other, in microseconds, when it was granted: a machine that
     /// stood still since then finds it ended, though its time since boot stood still as well.
     offset: AtomicI64,
+    slots: Mutex<HandedSlots>,
+}
+
+/// When requests ended, since boot, of slots that pass from one process to another.
+#[derive(Debug, Default)]
+struct HandedSlots {
+    inherited: Vec<Duration>,
+    left: Option<Vec<Duration>>,
+}
+
+impl Granted {
+    fn slots(&self) -> MutexGuard<'_, HandedSlots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Permit {
@@ -61,6 +77,32 @@ impl Permit {
             let until = u64::try_from(until).unwrap_or(u64::MAX);
             shared.until.store(until, Ordering::SeqCst);
         }
+    }
+
+    /// Another's requests count as ours from now on: when they ended, since boot. Said before the
+    /// leave that came with them.
+    pub fn inherit(&self, ended: Vec<Duration>) {
+        if let Some(shared) = &self.granted {
+            shared.slots().inherited.extend(ended);
+        }
+    }
+
+    /// Another's requests that are to be counted before a request leaves; each is told once.
+    pub fn take_inherited(&self) -> Vec<Duration> {
+        let shared = self.granted.as_ref();
+        shared.map_or_else(Vec::new, |it| take(&mut it.slots().inherited))
+    }
+
+    /// Nothing leaves any more, and all that has left and may still count ended then, since boot.
+    pub fn leave_behind(&self, ended: Vec<Duration>) {
+        if let Some(shared) = &self.granted {
+            shared.slots().left = Some(ended);
+        }
+    }
+
+    /// What [`Permit::leave_behind`] said; `None` before, and where that is not known.
+    pub fn left_behind(&self) -> Option<Vec<Duration>> {
+        self.granted.as_ref()?.slots().left.clone()
     }
 
     /// Whether a request may leave at this moment.
@@ -120,6 +162,26 @@ mod tests {
         // leave that is granted after it holds
         permit.set(told_later(3), Some(at(12_000).boot));
         assert!(permit.is_held_at(told_later(3)));
+    }
+
+    #[test]
+    fn slots_pass_to_all_who_share_it_and_are_inherited_once() {
+        let permit = Permit::withheld();
+        let shared = permit.clone();
+        assert_eq!(shared.left_behind(), None);
+        permit.inherit(vec![at(1).boot]);
+        permit.inherit(vec![at(2).boot]);
+        assert_eq!(shared.take_inherited(), [at(1).boot, at(2).boot]);
+        assert_eq!(shared.take_inherited(), []);
+        shared.leave_behind(vec![at(3).boot]);
+        assert_eq!(permit.left_behind(), Some(vec![at(3).boot]));
+        let alone = Permit::unlimited();
+        alone.inherit(vec![at(1).boot]);
+        alone.leave_behind(Vec::new());
+        assert_eq!(
+            (alone.take_inherited(), alone.left_behind()),
+            (vec![], None)
+        );
     }
 
     #[test]

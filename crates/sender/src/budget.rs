@@ -8,6 +8,7 @@ use super::plan::{Decision, Known, Lane, Plan, Task};
 use super::rate::Rate;
 use super::status::{self, SenderStatus};
 use callbridge_crm::{ApiError, ApiResult};
+use callbridge_model::TokenFingerprint;
 use callbridge_model::clock::{ClockOffset, Now};
 use callbridge_model::status::Backlog;
 use callbridge_spool::{Op, SlotRow, WorkQueue};
@@ -93,6 +94,32 @@ impl Budget {
     ) -> Option<Op> {
         let one = self.pacer.ended(slot, end_of(answer, now))?;
         Some(self.row(slot, flight, one))
+    }
+
+    /// Requests of another count as ours, since boot: the slots as they are stored.
+    pub(super) fn adopt(
+        &mut self,
+        now: Now,
+        ended: &[Duration],
+        token: &TokenFingerprint,
+    ) -> Vec<Op> {
+        let adopted = self.pacer.adopt(now.boot, ended).into_iter();
+        let rows = adopted.map(|(slot, one)| {
+            Op::Slot(SlotRow {
+                slot,
+                token: token.clone(),
+                boot_id: self.boot_id.clone(),
+                sent: one.sent,
+                answered: one.ended,
+                wall_sent: now.wall,
+            })
+        });
+        rows.collect()
+    }
+
+    /// What may still count for whoever sends next; `None` where that is not known.
+    pub(super) fn left(&self, now: Now) -> Option<Vec<Duration>> {
+        self.pacer.left(now.boot)
     }
 
     /// A 429 came although the cap was kept; `true` where somebody shares the token for good.

@@ -265,6 +265,20 @@ impl Core {
         self.memory.doubts()
     }
 
+    /// What another has sent counts as ours, where it has handed its turn to send to us: when its
+    /// requests ended, since boot. To be committed before the next request.
+    pub fn adopt(&mut self, now: Now, ended: &[Duration]) -> Vec<Op> {
+        let token = self.tokens.current().cloned();
+        let token = token.unwrap_or_else(|| TokenFingerprint::of(""));
+        self.budget.adopt(now, ended, &token)
+    }
+
+    /// What may still count for whoever sends next, with nothing under way from here any more;
+    /// `None` where that is not known.
+    pub fn left_slots(&self, now: Now) -> Option<Vec<Duration>> {
+        self.budget.left(now)
+    }
+
     /// Requests under way.
     pub fn under_way(&self) -> usize {
         self.flights.count()

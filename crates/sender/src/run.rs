@@ -244,6 +244,12 @@ impl Loop {
                 self.publish();
                 return Ok(Some(now.boot + TURN_LOOK));
             }
+            let inherited = self.client.permit().take_inherited();
+            if !inherited.is_empty() {
+                let ops = self.core.adopt(now, &inherited);
+                self.unwritten.push_back(ops);
+                continue;
+            }
             // What the one before has sent is looked for in the journal rather than sent again.
             if self.shown.took_over() {
                 self.unwritten
@@ -527,6 +533,9 @@ impl Loop {
             );
         }
         self.flights.shutdown().await;
+        if let Some(ended) = self.core.left_slots(clock::now()) {
+            self.client.permit().leave_behind(ended);
+        }
         self.write_back().await?;
         self.publish();
         Ok(())

@@ -3,9 +3,11 @@
 
 #[allow(dead_code, reason = "the simulation of the whole chain uses the rest")]
 mod model;
+mod requests;
 
 use callbridge_lease::claim::{HOLDS_FOR, TICK_EVERY, Terms};
 use model::{BrokerWeather, LeaseModel, STEP};
+use requests::{LIMIT, Requests};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -167,6 +169,58 @@ fn only_what_is_frozen_between_asking_and_writing_comes_too_soon() {
         late += seen.late;
     }
     assert!(late > 0);
+}
+
+/// An hour of this weather in which who sends is stopped in order, one step in so many.
+fn with_stops(seed: u64, weather: BrokerWeather, stops: u64) -> Requests {
+    let mut model = LeaseModel::new(seed, weather, Terms::new(REQUEST, WINDOW));
+    let mut requests = Requests::new(weather.processes, stops);
+    let mut now = Duration::ZERO;
+    while now < Duration::from_secs(3600) {
+        now += STEP;
+        model.step(now);
+        requests.step(now, &mut model);
+    }
+    requests
+}
+
+/// The last tick of who stops is lost, late by minutes or doubled; the queue passes meanwhile, and
+/// others die, freeze and reconnect.
+#[test]
+fn whoever_is_stopped_in_order_is_followed_without_silence_and_no_window_holds_more() {
+    let (mut stopped, mut inherited) = (0, 0);
+    let rough = BrokerWeather {
+        passes: 6_000,
+        mishaps: 6_000,
+        delay: 12_000,
+        ..CALM
+    };
+    let torn = BrokerWeather {
+        passes: 1_500,
+        ..CALM
+    };
+    for (name, weather, seeds) in [("calm", CALM, 24), ("rough", rough, 40), ("torn", torn, 24)] {
+        for seed in 1..=seeds {
+            let processes = 2 + usize::try_from(seed % 3).expect("small");
+            let weather = BrokerWeather {
+                processes,
+                ..weather
+            };
+            let requests = with_stops(seed, weather, 1_500);
+            let highest = requests.highest_window();
+            assert!(
+                highest <= LIMIT,
+                "{name}, seed {seed}: {highest} in a window"
+            );
+            stopped += requests.stopped;
+            inherited += requests.inherited;
+        }
+    }
+    println!("{stopped} stops, {inherited} turns taken over without silence");
+    assert!(
+        inherited > 300 && stopped > inherited,
+        "{stopped} {inherited}"
+    );
 }
 
 #[test]

@@ -8,7 +8,7 @@
 //! each clock runs at a rate of its own.
 
 use callbridge_lease::claim::{Claim, Delivered, TICK_EVERY, Terms};
-use callbridge_lease::tick::TickId;
+use callbridge_lease::tick::{SlotAges, TickId, TurnId};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ use std::time::Duration;
 pub const STEP: Duration = Duration::from_millis(50);
 /// Clocks run apart by so much: each by 1 in 100 of true time, either way.
 const DRIFT_PER_MILLE: u64 = 10;
+/// A last tick may be on its way for as long as others need to take over and to hold.
+const LAST_LATE_MILLIS: u64 = 250_000;
 
 /// xorshift: the same seed is the same run.
 pub struct Chance(u64);
@@ -38,9 +40,11 @@ impl Chance {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Message {
     tick: TickId,
+    turn: Option<TurnId>,
+    slots: Option<SlotAges>,
     handed_on: bool,
 }
 
@@ -101,10 +105,12 @@ impl Queue {
         let message = message.or_else(|| self.ready.pop_front())?;
         let tag = self.tags.entry(consumer).or_default();
         *tag += 1;
-        self.given.push_back((*tag, message));
+        self.given.push_back((*tag, message.clone()));
         let delivered = Delivered {
             tag: *tag,
             tick: Some(message.tick),
+            turn: message.turn,
+            slots: message.slots,
             redelivered: message.handed_on,
         };
         Some((consumer, delivered))
@@ -128,6 +134,10 @@ struct Process {
     going: VecDeque<(Duration, u64)>,
     /// Leave as it was last given out; it is asked for by the own clock.
     leave: Option<Duration>,
+    /// When requests ended that another has left, by the own clock.
+    inherited: Vec<Duration>,
+    /// How often it was started again.
+    lives: u32,
 }
 
 impl Process {
@@ -143,6 +153,8 @@ impl Process {
             coming: VecDeque::new(),
             going: VecDeque::new(),
             leave: None,
+            inherited: Vec::new(),
+            lives: 0,
         }
     }
 
@@ -194,7 +206,7 @@ pub struct LeaseModel {
     queue: Queue,
     processes: Vec<Process>,
     /// Ticks on their way to the queue, with when they are committed.
-    published: Vec<(Duration, TickId)>,
+    published: Vec<(Duration, Message)>,
     next_id: u128,
 }
 
@@ -249,6 +261,52 @@ impl LeaseModel {
         self.queue.pass_on(false);
     }
 
+    /// The own clock of this one.
+    pub fn clock(&self, now: Duration, at: usize) -> Duration {
+        self.processes[at].clock(now)
+    }
+
+    /// How often this one was started again.
+    pub fn lives(&self, at: usize) -> u32 {
+        self.processes[at].lives
+    }
+
+    /// When requests ended that another has left to this one, by its own clock; told once.
+    pub fn take_inherited(&mut self, at: usize) -> Vec<Duration> {
+        std::mem::take(&mut self.processes[at].inherited)
+    }
+
+    /// It is stopped in order, with requests that ended then by its own clock, and is started
+    /// again at `again`. Its last tick is lost, late or doubled by chance.
+    pub fn stop(&mut self, now: Duration, at: usize, ended: &[Duration], again: Duration) {
+        let process = &self.processes[at];
+        let own = process.clock(now);
+        if let Some(turn) = process.claim.turn(own) {
+            let slots = SlotAges::new(self.terms.window, ended, own);
+            self.next_id += 1;
+            let last = Message {
+                tick: TickId::from_number(self.next_id),
+                turn: Some(turn),
+                slots,
+                handed_on: false,
+            };
+            let times = match self.chance.below(6) {
+                0 => 0,
+                1 => 2,
+                _ => 1,
+            };
+            for _ in 0..times {
+                let late = match self.chance.one_in(3) {
+                    true => Duration::from_millis(self.chance.below(LAST_LATE_MILLIS)),
+                    false => Duration::ZERO,
+                };
+                let committed = self.soon(now) + late;
+                self.published.push((committed, last.clone()));
+            }
+        }
+        self.die(at, again);
+    }
+
     /// It does nothing until then.
     pub fn freeze(&mut self, at: usize, until: Duration) {
         self.processes[at].frozen_until = until;
@@ -262,6 +320,7 @@ impl LeaseModel {
         };
         let mut new = Process::new(self.terms, &mut self.chance);
         (new.connection, (new.ahead, new.rate)) = (connection, clock);
+        new.lives = self.processes[at].lives + 1;
         (new.connected, new.frozen_until) = (false, again);
         self.processes[at] = new;
         self.hang_up(at);
@@ -348,13 +407,9 @@ impl LeaseModel {
             .into_iter()
             .partition(|(at, _)| *at <= now);
         self.published = waiting;
-        let committed: Vec<(Duration, TickId)> = committed;
-        for (_, tick) in committed {
-            self.queue.ready.push_back(Message {
-                tick,
-                handed_on: false,
-            });
-        }
+        let committed: Vec<(Duration, Message)> = committed;
+        let committed = committed.into_iter().map(|(_, message)| message);
+        self.queue.ready.extend(committed);
         while let Some((consumer, mut delivered)) = self.queue.feed() {
             delivered.redelivered &= self.weather.tells_redelivered;
             let at = self.soon(now);
@@ -380,11 +435,17 @@ impl LeaseModel {
             let committed = self.soon(now);
             let process = &mut self.processes[at];
             let own = process.clock(now);
-            process.claim.publishing(own, id);
+            let turn = process.claim.publishing(own, id);
             process.next_tick = now + TICK_EVERY;
             // some are lost on the way
             if !self.chance.one_in(50) {
-                self.published.push((committed, id));
+                let tick = Message {
+                    tick: id,
+                    turn,
+                    slots: None,
+                    handed_on: false,
+                };
+                self.published.push((committed, tick));
             }
         }
         while let Some(delivered) = due(&mut self.processes[at].coming, now) {
@@ -392,6 +453,9 @@ impl LeaseModel {
             let process = &mut self.processes[at];
             let own = process.clock(now);
             let receipt = process.claim.received(own, delivered);
+            process
+                .inherited
+                .extend(receipt.inherited.unwrap_or_default());
             if let Some(through) = receipt.ack_through {
                 let last = process.going.back().map_or(when, |(last, _)| *last);
                 process.going.push_back((when.max(last), through));
