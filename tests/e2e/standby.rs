@@ -180,8 +180,23 @@ async fn a_holder_without_a_way_to_the_crm_gives_the_lease_to_a_standby_that_has
     let comes = "the lease comes to the first";
     first.until(comes, is(LeasePhase::Silent)).await;
     let from = stream(node, "leased-apart", &places[1]);
-    let mut second = sender(&places[1], &crm, &from, &["--standby=lease-apart"]);
     holds(&mut first, CALLS).await;
+    let cannot = |standby: &'static str| {
+        move |it: &Status| {
+            let lease = |it: &&Todo| it.kind == FindingKind::Lease;
+            let what = it.todo.iter().find(lease).map(|it| it.what.clone());
+            what.is_some_and(|it| it.contains("cannot send since") && it.contains(standby))
+        }
+    };
+    let alone = "it says that it cannot send, and nobody could";
+    first.until(alone, cannot("no standby that can")).await;
+    let mut second = sender(&places[1], &crm, &from, &["--standby=lease-apart"]);
+    let other = "it says that the other could";
+    first
+        .until(other, cannot("is given it after two minutes"))
+        .await;
+    let named = "the standby names who holds and cannot";
+    second.until(named, cannot("holds and cannot send")).await;
     let left = "it gives the lease away";
     first.until(left, is(LeasePhase::Standby)).await;
     let log = first.log();

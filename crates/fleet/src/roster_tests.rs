@@ -307,6 +307,7 @@ fn of_senders_with_a_lease_the_holders_backlog_counts_in_whatever_order_they_are
         word.lease = Some(FleetLease {
             name: "calls.lease".to_owned(),
             held,
+            unable_since: None,
         });
         word
     };
@@ -338,6 +339,7 @@ fn two_that_hold_leases_of_other_names_or_brokers_for_one_token_are_named() {
         let lease = Some(FleetLease {
             name: lease.to_owned(),
             held: true,
+            unable_since: None,
         });
         LastWord {
             lease,

@@ -93,6 +93,7 @@ pub fn of(identity: &Identity, status: &Status, at: i64, ends: bool) -> LastWord
         lease: (status.lease.as_ref()).map(|lease| FleetLease {
             name: cut(&lease.name, TEXT_CHARACTERS_MAX),
             held: lease.state == LeasePhase::Holding,
+            unable_since: lease.unable_since,
         }),
         token,
         pause: (status.pause.as_ref()).map(|it| cut(&it.reason, TEXT_CHARACTERS_MAX)),
@@ -217,7 +218,9 @@ fn is_possible(word: &LastWord) -> bool {
     let books = word.books.named().map(|(_, count)| count);
     let last_events = word.sources.iter().filter_map(|it| it.last_event_at);
     let times = [word.at, word.started_at].into_iter();
+    let unable_since = word.lease.as_ref().and_then(|it| it.unable_since);
     let times = times.chain(word.gaps.newest).chain(last_events);
+    let times = times.chain(unable_since);
     let named = match word.role {
         FleetRole::Collector => !word.pbx.is_empty(),
         FleetRole::Sender => word.pbx.is_empty(),

@@ -145,6 +145,7 @@ fn a_word_is_read_back_as_it_was_said_and_its_shape_is_that_of_the_docs() {
         word.lease = Some(FleetLease {
             name: "calls.lease".to_owned(),
             held: true,
+            unable_since: None,
         });
         let body = serde_json::to_vec(&word).expect("JSON");
         let read = read(&body, &publisher(), NOW);

@@ -5,6 +5,9 @@
 
 use std::time::Duration;
 
+/// What passes sooner is not shown.
+const SHOWN_AFTER: Duration = Duration::from_secs(10);
+
 /// How long a holder tries before it gives its turn away, and how long it gives it away only once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
@@ -46,6 +49,12 @@ impl Handover {
             true => self.unable_since = None,
             false => drop(self.unable_since.get_or_insert(now)),
         }
+    }
+
+    /// Since when it could not send, where it could not for a while.
+    pub fn unable_since(&self, now: Duration) -> Option<Duration> {
+        let for_a_while = |since: &Duration| now.saturating_sub(*since) >= SHOWN_AFTER;
+        self.unable_since.filter(for_a_while)
     }
 
     /// Its turn has come to it, and it is to be given away: said once.

@@ -376,9 +376,20 @@ impl LeaseKeeper {
         let silent_until = silent_until.map(|at| now.wall.plus(at.saturating_sub(now.boot)));
         let silent_until = silent_until.map(|at| at.floor_seconds().get());
         let others: Vec<String> = self.others.keys().cloned().collect();
+        let unable_since = self.handover.unable_since(now.boot);
+        let unable_since = unable_since.filter(|_| phase == LeasePhase::Holding);
+        let unable_for = unable_since.map(|at| now.boot.saturating_sub(at));
+        let able_standby = self.others.iter().find(|(_, (_, able))| *able);
+        let able_standby = able_standby.filter(|_| unable_for.is_some());
+        let able_standby = able_standby.map(|(name, _)| name.clone());
         self.shown.send_if_modified(|shown| {
             let before = shown.clone();
             shown.others = others;
+            // reckoned once, for two clocks run apart
+            let known = shown.unable_since;
+            shown.unable_since = unable_for
+                .map(|it| known.unwrap_or_else(|| now.wall.minus(it).floor_seconds().get()));
+            shown.able_standby = able_standby;
             if shown.state != phase {
                 shown.state = phase;
                 shown.since = now.wall.floor_seconds().get();

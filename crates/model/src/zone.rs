@@ -14,6 +14,11 @@ impl Zone {
         Self(pbx.cloned().unwrap_or_else(TimeZone::system))
     }
 
+    /// The same for everybody.
+    pub const fn utc() -> Self {
+        Self(TimeZone::UTC)
+    }
+
     /// By its name, as `Asia/Tashkent`; `None` for a name that is none.
     pub fn named(name: &str) -> Option<Self> {
         TimeZone::get(name).ok().map(Self)

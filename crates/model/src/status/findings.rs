@@ -45,6 +45,7 @@ const FINDERS: &[Finder] = &[
     directory,
     lead_fields,
     super::lease::unusable,
+    super::lease::holder_cannot_send,
     books,
 ];
 

@@ -5,7 +5,7 @@ use super::*;
 use crate::status::fleet::Speech;
 use crate::status::{
     Books, Directory, Employees, FleetMember, FleetStatus, FleetTable, Lack, Lacking, LeadField,
-    LeadFields, Lease, ListFile, OverallState, PAUSES, Pause, SenderTrouble, SourceGap,
+    LeadFields, Lease, LeasePhase, ListFile, OverallState, PAUSES, Pause, SenderTrouble, SourceGap,
     SourceState, Token, TrunkStatus, Unmatched, Webhooks,
 };
 use std::sync::Arc;
@@ -267,7 +267,51 @@ fn leases() -> Vec<(Status, &'static [FindingKind])> {
             });
         })
     };
-    vec![(lease(None), &[]), (lease(Some("no right")), &[K::Lease])]
+    let holder = |standby: Option<&str>| {
+        with(|status| {
+            status.lease = Some(Lease {
+                name: "crm-lease".to_owned(),
+                state: LeasePhase::Holding,
+                unable_since: Some(NOW - 300),
+                able_standby: standby.map(str::to_owned),
+                ..Lease::default()
+            });
+        })
+    };
+    let standby = lease(None);
+    let word = |name: &str, since: Option<i64>| FleetMember {
+        speech: Speech::Speaking,
+        trouble: None,
+        user: "sender".to_owned(),
+        heard_at: NOW - 20,
+        word: serde_json::from_value(serde_json::json!({
+            "role": "sender", "instance": "company", "hostname": "beta", "version": "0.1.0",
+            "books": Books::default(), "startedAt": NOW - DAY, "at": NOW - 20,
+            "lease": {"name": name, "held": true, "unableSince": since}, "pause": "outage",
+        }))
+        .expect("a word"),
+    };
+    let beside = |name: &str, since| {
+        let members = vec![word(name, since)];
+        let mut status = standby.clone();
+        status.fleet = Some(FleetStatus {
+            table: Some(Arc::new(FleetTable {
+                members,
+                ..FleetTable::default()
+            })),
+            ..FleetStatus::default()
+        });
+        status.judged()
+    };
+    vec![
+        (lease(None), &[]),
+        (lease(Some("no right")), &[K::Lease]),
+        (holder(None), &[K::Lease]),
+        (holder(Some("beta (17)")), &[K::Lease]),
+        (beside("crm-lease", Some(NOW - 300)), &[K::Lease]),
+        (beside("crm-lease", None), &[]),
+        (beside("another", Some(NOW - 300)), &[]),
+    ]
 }
 
 /// A sender that reads the words of a collector, and says its own.

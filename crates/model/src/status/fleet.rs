@@ -119,11 +119,15 @@ pub struct FleetRate {
 
 /// A lease, in a last word.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct FleetLease {
     /// The name of the lease.
     pub name: String,
     /// Whether this process may send by it.
     pub held: bool,
+    /// Since when it has held it and could not send; `null` while it could, or does not hold it.
+    #[serde(default)]
+    pub unable_since: Option<i64>,
 }
 
 /// By what a token is known, never the token.

@@ -1,5 +1,6 @@
 //! The lease that decides which of several machines sends (`--standby`).
 
+use super::fleet::{FleetMember, Speech};
 use super::{FindingKind, Status, Todo, findings};
 use crate::Zone;
 use crate::safe::safe;
@@ -52,6 +53,13 @@ pub struct Lease {
     /// Why the queue cannot be used; `null` while it can.
     #[serde(default)]
     pub why: Option<String>,
+    /// Since when it has been held here while nothing could be sent, in epoch seconds; `null` while
+    /// it is not held, or something could be.
+    #[serde(default)]
+    pub unable_since: Option<i64>,
+    /// Another that could send then; `null` where none says so.
+    #[serde(default)]
+    pub able_standby: Option<String>,
 }
 
 impl Lease {
@@ -97,6 +105,48 @@ pub(super) fn unusable(status: &Status, found: &mut Vec<Todo>) {
     }
 }
 
+/// Who holds the lease cannot send: it is this machine, or another.
+pub(super) fn holder_cannot_send(status: &Status, found: &mut Vec<Todo>) {
+    let Some(lease) = &status.lease else { return };
+    let at = |seconds| Zone::utc().second(seconds);
+    if let Some(since) = lease.unable_since {
+        let because = match &status.pause {
+            Some(pause) => format!("{} ({})", pause.reason, pause.cure),
+            None => "requests fail".to_owned(),
+        };
+        let standby = match &lease.able_standby {
+            Some(name) => format!("{} can, and is given it after two minutes", safe(name)),
+            None => "no standby that can".to_owned(),
+        };
+        let what = format!(
+            "holds the lease {} and cannot send since {}, because {because}, {standby}",
+            lease.name,
+            at(since)
+        );
+        found.push(findings::todo(FindingKind::Lease, what, status.check()));
+    }
+    let table = status.fleet.as_ref().and_then(|it| it.table.as_ref());
+    let holds = |member: &&FleetMember| {
+        let held = member.word.lease.as_ref();
+        let held = held.is_some_and(|it| it.name == lease.name && it.unable_since.is_some());
+        held && member.speech == Speech::Speaking && !lease.is_held()
+    };
+    let members = table.iter().flat_map(|it| it.members.iter());
+    for member in members.filter(holds) {
+        let word = &member.word;
+        let since = word.lease.as_ref().and_then(|it| it.unable_since);
+        let what = format!(
+            "{} holds and cannot send since {}, because {} (the lease {})",
+            safe(&word.hostname),
+            at(since.unwrap_or(word.at)),
+            safe(word.pause.as_deref().unwrap_or("requests fail")),
+            lease.name
+        );
+        let command = "callbridge fleet --source URL (the stream of run)";
+        found.push(findings::todo(FindingKind::Lease, what, command));
+    }
+}
+
 /// Nothing is sent from here because it is another's turn, or nobody's yet.
 pub(super) fn is_standing_by(status: &Status) -> bool {
     status.lease.as_ref().is_some_and(|it| !it.is_held())
@@ -137,6 +187,37 @@ mod tests {
                  silent until 2026-11-20 05:10:24 UTC, for another may have sent just before
         lease    crm-lease: held since 2026-11-20 05:08:37 UTC; beside us beta (17)
         ");
+    }
+
+    #[test]
+    fn who_holds_and_cannot_send_says_since_when_why_and_who_could() {
+        let mut status = Status {
+            lease: Some(Lease {
+                name: "crm-lease".to_owned(),
+                state: LeasePhase::Holding,
+                unable_since: Some(1_795_151_317),
+                ..Lease::default()
+            }),
+            pause: Some(crate::status::Pause {
+                reason: "outage".to_owned(),
+                cure: "no way to the CRM".to_owned(),
+            }),
+            ..Status::default()
+        };
+        let told = |status: &Status| {
+            let mut found = Vec::new();
+            holder_cannot_send(status, &mut found);
+            found.pop().map(|it| it.what)
+        };
+        let words = "holds the lease crm-lease and cannot send since 2026-11-20 05:08:37 UTC, \
+                     because outage (no way to the CRM), ";
+        let alone = format!("{words}no standby that can");
+        assert_eq!(told(&status), Some(alone));
+        if let Some(lease) = &mut status.lease {
+            lease.able_standby = Some("beta (17)".to_owned());
+        }
+        let given = format!("{words}beta (17) can, and is given it after two minutes");
+        assert_eq!(told(&status), Some(given));
     }
 
     #[test]
