@@ -73,6 +73,18 @@ pub(crate) fn stream_skip(text: &str) -> Result<StreamSkip, String> {
     }
 }
 
+/// `branch7=LOGIN`
+pub(crate) fn pbx_owner(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((pbx, user)) if !pbx.is_empty() && !user.is_empty() => {
+            Ok((pbx.to_owned(), user.to_owned()))
+        }
+        Some(_) | None => Err(format!(
+            "`{text}` names no owner: give PBX=LOGIN, as branch7=branch7-user"
+        )),
+    }
+}
+
 /// Seconds of talk: `80`, or `1m20s`; 0 is none.
 pub(crate) fn talk(text: &str) -> Result<u32, String> {
     if let Ok(seconds) = text.parse() {

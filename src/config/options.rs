@@ -209,6 +209,11 @@ pub struct SourceFlags {
     /// whenever it comes. May be repeated
     #[arg(long, value_name = "STREAM:OFFSET")]
     pub stream_skip: Vec<String>,
+    /// Which user of the broker publishes for a PBX, as branch7=branch7-user: of another nothing is
+    /// taken for it. Without one the user of its first call, or fleet owner, decides. May be
+    /// repeated
+    #[arg(long, value_name = "PBX=LOGIN")]
+    pub pbx_owner: Vec<String>,
     /// The PBX's name, part of every call's uuid: never change it. Without it one is made of this
     /// machine's id, the first source's host and port, and the trunks' endpoints
     #[arg(long, value_name = "NAME")]

@@ -185,7 +185,7 @@ impl Daemon {
         let out = outward::start_sender(&config, &opened.spool, &durations, &stopped, &mut tasks);
         outward::start_notices(&config, &opened.spool, &stopped, &mut tasks);
         let webhooks = webhooks::start(&config, &opened.spool, tally, &stopped, &mut tasks).await?;
-        let words = outward::words(&config);
+        let words = outward::words(&config).of_owners(outward::whose(&owners));
         let observer = Arc::new(Observer {
             spool: opened.spool.clone(),
             sources: SourceViews::new(sources, others, seen_up),

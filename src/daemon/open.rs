@@ -10,7 +10,7 @@ use callbridge_intake::gap_log;
 use callbridge_intake::gap_log::GapLog;
 use callbridge_intake::identity;
 use callbridge_intake::identity::Origin;
-use callbridge_intake::owners::OWNER_PREFIX;
+use callbridge_intake::owners::{OWNER_PREFIX, Owners};
 use callbridge_intake::remade;
 use callbridge_intake::unmatched;
 use callbridge_intake::unmatched::UnmatchedLog;
@@ -116,7 +116,7 @@ pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opene
     let mut settings: Vec<SourceSettings> = settings.collect();
     label_all(&mut settings);
     let assembling = assembling(config, &settings);
-    let intake = restored(assembling.clone(), settings, &spool).await?;
+    let intake = restored(assembling.clone(), settings, config, &spool).await?;
     let mut sources = Vec::new();
     for (at, flag) in config.sources.iter().enumerate() {
         let begin = if flag.catch_up && intake.was_listening(at) {
@@ -276,9 +276,10 @@ fn assembling(config: &Config, sources: &[SourceSettings]) -> Settings {
 async fn restored(
     settings: Settings,
     sources: Vec<SourceSettings>,
+    config: &Config,
     spool: &Handle,
 ) -> Result<Intake, Failure> {
-    let memory = remembered(&sources, spool).await?;
+    let memory = remembered(&sources, config, spool).await?;
     let mut intake = Intake::new(settings, sources, memory)
         .map_err(|conflict| Failure::new(Code::Usage, conflict.to_string()))?;
     let open = spool
@@ -327,7 +328,11 @@ fn set_aside(pbx: String, key: u64, bytes: Vec<u8>, why: &str) -> [Op; 2] {
 }
 
 /// What an earlier run has left behind of these sources.
-async fn remembered(sources: &[SourceSettings], spool: &Handle) -> Result<Remembered, Failure> {
+async fn remembered(
+    sources: &[SourceSettings],
+    config: &Config,
+    spool: &Handle,
+) -> Result<Remembered, Failure> {
     let lists = |store: &Store| {
         Ok((
             tables::meta::meta(store, gap_log::KEY)?,
@@ -336,10 +341,12 @@ async fn remembered(sources: &[SourceSettings], spool: &Handle) -> Result<Rememb
         ))
     };
     let (gaps, unmatched, owners) = spool.read(lists).await.map_err(failure)?;
+    let (owners, named) = Owners::named(owners, config.pbx_owners.clone());
+    spool.write(named).await.map_err(failure)?;
     let gaps = GapLog::stored(gaps.as_deref());
     let unmatched = UnmatchedLog::stored(unmatched.as_deref());
     let mut memory = Remembered {
-        owners: owners.into(),
+        owners,
         remade_before: remade::began(sources, spool).await.map_err(failure)?,
         gaps: gaps.unwrap_or_else(|error| {
             tracing::error!(%error, "the list of gaps cannot be read; a new one is begun");

@@ -9,8 +9,9 @@ use crate::config::checked::{Config, Crm, DeadLetters, SourceConfig};
 use callbridge_crm::Client;
 use callbridge_crm::client::Setup;
 use callbridge_dead_letter::queue::Queue;
-use callbridge_fleet::{Words, WordsStream};
+use callbridge_fleet::{PbxOwners, Words, WordsStream};
 use callbridge_forward::{Forwarder, OutcomePublisher};
+use callbridge_intake::owners::Owners;
 use callbridge_lease::handover::Patience;
 use callbridge_lease::{LeaseKeeper, Terms};
 use callbridge_model::heartbeat::{Pulse, Vital};
@@ -217,6 +218,12 @@ pub(crate) fn words(config: &Config) -> Words {
     };
     let stream = stream.filter(|_| !config.dry_run);
     Words::new(role, stream, [crate::VERSION, crate::COMMIT])
+}
+
+/// Whose PBXs are, for who reads the words of others.
+pub(crate) fn whose(owners: &Owners) -> PbxOwners {
+    let owners = owners.clone();
+    PbxOwners::new(move |pbx| owners.of(pbx))
 }
 
 /// Says those words, of what the observer sees, until the stop.

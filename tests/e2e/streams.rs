@@ -224,6 +224,29 @@ async fn a_pbx_is_handed_to_a_renamed_user_and_what_was_refused_until_then_is_re
 }
 
 #[tokio::test]
+async fn a_pbx_that_a_flag_gives_to_a_login_is_that_logins_whoever_was_first() {
+    let (place, crm, node) = (Place::new(), crm::start().await, Broker::shared());
+    let name = "owned";
+    node.declare_stream(name).await;
+    node.let_in("owned-branch", ["^$", "^amq\\.default$", "^$"]);
+    let all = calls(0..2);
+    publish_as(node, broker::ADMINISTRATOR, name, &all[0], KIND).await;
+    publish_as(node, "owned-branch", name, &all[1], KIND).await;
+    let flags = [TRUNK, "--pbx-owner=tashkent-1=owned-branch"];
+    let mut program = sender(&place, &crm, &stream(node, name, &place), &flags);
+    let judged = |it: &Status| it.books.journaled == 1 && it.books.unreadable == 1;
+    program.until("the first is refused", judged).await;
+    let owner = ["fleet", "owner", "tashkent-1", broker::ADMINISTRATOR];
+    let refused = place.command(&owner).await;
+    assert_eq!(refused.status.code(), Some(64));
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let flag = "--pbx-owner=tashkent-1=owned-branch";
+    assert!(why.contains(flag), "{why}");
+    program.terminate().await;
+    assert_eq!(crm.journal().len(), 1);
+}
+
+#[tokio::test]
 async fn a_message_of_a_newer_version_stops_nobody_and_is_read_by_the_version_that_can() {
     let (place, crm, node) = (Place::new(), crm::start().await, Broker::shared());
     let name = "newer";

@@ -31,4 +31,5 @@ pub use command::run;
 pub use error::Error;
 pub use line::WordsStream;
 pub use options::FleetOptions;
+pub use roster::PbxOwners;
 pub use words::Words;

@@ -7,6 +7,8 @@ use callbridge_model::status::fleet::{
 use callbridge_model::status::{Backlog, OverallState, SourceState, seconds_in_words};
 use callbridge_source::Publisher;
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 
 /// Who has not spoken for longer than this is silent: three words.
 pub const SILENT_SEC: i64 = 180;
@@ -14,8 +16,6 @@ pub const SILENT_SEC: i64 = 180;
 /// stream keeps.
 const STOPPED_FORGOTTEN_SEC: i64 = 24 * 3600;
 const SILENT_FORGOTTEN_SEC: i64 = 7 * 24 * 3600;
-/// The words of another user are taken for a PBX whose own has said nothing for so long.
-const OWNED_SEC: i64 = 24 * 3600;
 /// Members known at once.
 pub const MEMBERS_MAX: usize = 5_000;
 /// And so many bytes of their words: a thousand take one.
@@ -51,18 +51,51 @@ pub struct HeardWord {
     pub live: bool,
 }
 
+/// Whose a PBX is, where that is known.
+type OwnerOf = dyn Fn(&str) -> Option<String> + Send + Sync;
+
+/// Tells whose a PBX is: words make nobody its owner.
+#[derive(Clone, Default)]
+pub struct PbxOwners(Option<Arc<OwnerOf>>);
+
+impl PbxOwners {
+    /// Asked of this function; it knows nothing of a PBX that nobody owns yet.
+    pub fn new(owner_of: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(owner_of)))
+    }
+
+    /// The PBX is another's.
+    fn refuse(&self, pbx: &str, user: &str) -> bool {
+        let owner = self.0.as_ref().and_then(|owner_of| owner_of(pbx));
+        owner.is_some_and(|owner| owner != user)
+    }
+}
+
+impl fmt::Debug for PbxOwners {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PbxOwners")
+    }
+}
+
 /// Everybody who spoke.
 #[derive(Clone, Debug, Default)]
 pub struct Roster {
     members: BTreeMap<MemberKey, KnownMember>,
     /// Of the words of all members.
     bytes: usize,
-    /// The user that a PBX belongs to, and when that was heard last.
-    owners: BTreeMap<String, (String, i64)>,
+    owners: PbxOwners,
     skipped: BTreeMap<&'static str, u64>,
 }
 
 impl Roster {
+    /// Where it is known whose PBXs are.
+    pub fn of_owners(owners: PbxOwners) -> Self {
+        Self {
+            owners,
+            ..Self::default()
+        }
+    }
+
     /// Takes one message in, or counts what is wrong with it.
     pub fn hear(&mut self, heard: &HeardWord, now: i64) {
         if let Err(wrong) = self.take(heard, now) {
@@ -76,13 +109,8 @@ impl Roster {
             true => now,
             false => word.at.min(now),
         };
-        for pbx in &word.pbx {
-            if let Some((owner, last)) = self.owners.get(pbx)
-                && *owner != user
-                && heard_at - last <= OWNED_SEC
-            {
-                return Err(Wrong::Owner);
-            }
+        if word.pbx.iter().any(|pbx| self.owners.refuse(pbx, &user)) {
+            return Err(Wrong::Owner);
         }
         let place = match word.role {
             FleetRole::Collector => (word.pbx.join(","), String::new()),
@@ -102,9 +130,6 @@ impl Roster {
             return Err(Wrong::Many);
         }
         self.bytes = bytes;
-        for pbx in &word.pbx {
-            self.owners.insert(pbx.clone(), (user.clone(), heard_at));
-        }
         let bytes = heard.body.len();
         let known = KnownMember {
             heard_at,
@@ -115,9 +140,14 @@ impl Roster {
         Ok(())
     }
 
-    /// Forgets who is gone for good.
+    /// Forgets who is gone for good, and who spoke for a PBX that is another's by now.
     pub fn forget(&mut self, now: i64) {
-        self.members.retain(|_, known| {
+        let owners = self.owners.clone();
+        self.members.retain(|key, known| {
+            let mut pbxs = known.word.pbx.iter();
+            if pbxs.any(|pbx| owners.refuse(pbx, &key.user)) {
+                return false;
+            }
             let most = match known.word.ends {
                 true => STOPPED_FORGOTTEN_SEC,
                 false => SILENT_FORGOTTEN_SEC,
@@ -125,9 +155,6 @@ impl Roster {
             now - known.heard_at <= most
         });
         self.bytes = self.members.values().map(|known| known.bytes).sum();
-        let last = SILENT_FORGOTTEN_SEC;
-        self.owners
-            .retain(|_, (_, heard_at)| now - *heard_at <= last);
     }
 
     /// How everybody stands now.

@@ -2,6 +2,7 @@ use super::*;
 use crate::word::CONTENT_TYPE;
 use callbridge_model::status::Books;
 use callbridge_model::status::fleet::{FleetGaps, FleetLease, FleetRate, FleetSource};
+use std::sync::Mutex;
 
 const NOW: i64 = 1_795_151_317;
 
@@ -159,24 +160,32 @@ fn who_was_stopped_in_order_is_told_from_who_is_silent_and_forgotten_sooner() {
 }
 
 #[test]
-fn nobody_speaks_for_the_pbx_of_another_until_its_own_was_silent_for_a_day() {
-    let mut roster = roster(&[collector("b1", NOW - 60)]);
-    let forged = collector("b1", NOW);
-    roster.hear(&heard("b9", &forged, true), NOW);
-    let table = roster.table("calls.words", NOW);
-    assert_eq!(table.members.len(), 1);
-    assert_eq!(
-        (table.members[0].user.as_str(), table.members[0].heard_at),
-        ("b1", NOW - 60)
-    );
+fn words_make_nobody_the_owner_of_a_pbx_and_nobody_speaks_for_that_of_another() {
+    let known = Arc::new(Mutex::new(BTreeMap::new()));
+    let owners = Arc::clone(&known);
+    let owner_of = move |pbx: &str| owners.lock().expect("sound").get(pbx).cloned();
+    let mut roster = Roster::of_owners(PbxOwners::new(owner_of));
+    let users = |roster: &Roster, now| {
+        let members = roster.table("calls.words", now).members;
+        let users = members.into_iter().map(|it| it.user);
+        users.collect::<Vec<_>>()
+    };
+    // who speaks first is shown, and keeps nobody out
+    roster.hear(&heard("thief", &collector("b1", NOW), true), NOW);
+    roster.hear(&heard("b1", &collector("b1", NOW), true), NOW);
+    assert_eq!(users(&roster, NOW), ["b1", "thief"]);
+    let owner = ("b1".to_owned(), "b1".to_owned());
+    known.lock().expect("sound").extend([owner]);
+    roster.forget(NOW);
+    assert_eq!(users(&roster, NOW), ["b1"]);
+    // nor does its owner's silence let another in
+    let later = NOW + 2 * 24 * 3600;
+    roster.hear(&heard("thief", &collector("b1", later), true), later);
+    let table = roster.table("calls.words", later);
     assert_eq!(table.skipped["owner"], 1);
-    let later = NOW - 60 + OWNED_SEC + 1;
-    roster.hear(&heard("b9", &collector("b1", later), true), later);
-    let up = roster.table("calls.words", later);
-    assert_eq!(
-        up.collectors().into_iter().collect::<Vec<_>>(),
-        [("b1", true)]
-    );
+    assert!(!table.collectors()["b1"]);
+    roster.hear(&heard("b1", &collector("b1", later), true), later);
+    assert!(roster.table("calls.words", later).collectors()["b1"]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use crate::error::Error;
 use crate::line::{WordsEvent, WordsStream};
-use crate::roster::Roster;
+use crate::roster::{PbxOwners, Roster};
 use crate::schedule::{Schedule, Telling};
 use crate::word::{self, Identity};
 use callbridge_model::status::FleetTable;
@@ -38,6 +38,7 @@ pub struct Words {
     stream: Option<WordsStream>,
     identity: Identity,
     shown: watch::Sender<Option<FleetStatus>>,
+    owners: PbxOwners,
 }
 
 impl Words {
@@ -61,6 +62,7 @@ impl Words {
                 started_at: now(),
             },
             shown: watch::Sender::new(status),
+            owners: PbxOwners::default(),
         }
     }
 
@@ -92,6 +94,13 @@ impl Words {
         others.retain(may_have_sent);
         others.sort_by_key(|it| !it.word.lease.as_ref().is_some_and(|lease| lease.held));
         Ok(others)
+    }
+
+    /// The same where it is known whose PBXs are.
+    #[must_use]
+    pub fn of_owners(mut self, owners: PbxOwners) -> Self {
+        self.owners = owners;
+        self
     }
 
     /// How it is doing.
@@ -130,7 +139,7 @@ impl Words {
     }
 
     async fn keep_reading(&self, stream: &WordsStream) {
-        let (mut roster, mut told) = (Roster::default(), None);
+        let (mut roster, mut told) = (Roster::of_owners(self.owners.clone()), None);
         let mut backoff = Backoff::new(READ_AGAIN);
         loop {
             let begun = Instant::now();

@@ -1,5 +1,5 @@
-//! Whose each PBX is whose calls come as messages: the broker's user that published for it first,
-//! or whom a person has handed it to.
+//! Whose each PBX is whose calls come as messages: the broker's user that `--pbx-owner` names; else
+//! the one that published a call for it first, or to whom a person has handed it.
 
 use callbridge_spool::Op;
 use std::collections::BTreeMap;
@@ -13,17 +13,47 @@ pub const OWNER_PREFIX: &str = "pbx-user:";
 
 /// PBX to user, shared with whoever hands a PBX over.
 #[derive(Clone, Debug, Default)]
-pub struct Owners(Arc<Mutex<BTreeMap<String, String>>>);
+pub struct Owners {
+    all: Arc<Mutex<BTreeMap<String, String>>>,
+    /// Of the flags, which alone decide.
+    named: Arc<BTreeMap<String, String>>,
+}
 
 impl From<BTreeMap<String, String>> for Owners {
     fn from(all: BTreeMap<String, String>) -> Self {
-        Self(Arc::new(Mutex::new(all)))
+        Self::named(all, BTreeMap::new()).0
     }
 }
 
 impl Owners {
+    /// Those that are stored, and those that the flags name: they replace the stored ones. What is
+    /// to be stored of that.
+    pub fn named(
+        mut all: BTreeMap<String, String>,
+        named: BTreeMap<String, String>,
+    ) -> (Self, Vec<Op>) {
+        let mut ops = Vec::new();
+        for (pbx, user) in &named {
+            if all.insert(pbx.clone(), user.clone()).as_ref() != Some(user) {
+                ops.push(Self::op(pbx, user));
+            }
+        }
+        let (all, named) = (Arc::new(Mutex::new(all)), Arc::new(named));
+        (Self { all, named }, ops)
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whose this PBX is, where that is known.
+    pub fn of(&self, pbx: &str) -> Option<String> {
+        self.lock().get(pbx).cloned()
+    }
+
+    /// Whose this PBX is by the flags: nobody can hand it over.
+    pub fn named_owner(&self, pbx: &str) -> Option<&str> {
+        self.named.get(pbx).map(String::as_str)
     }
 
     /// The PBX belongs to this user from now on; to be stored first.
@@ -61,5 +91,34 @@ impl Owners {
                 Ok(Some(Self::op(pbx, user)))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        let own = |(pbx, user): &(&str, &str)| ((*pbx).to_owned(), (*user).to_owned());
+        pairs.iter().map(own).collect()
+    }
+
+    #[test]
+    fn an_owner_that_the_flags_name_alone_decides_whoever_was_first() {
+        let stored = map(&[("p1", "thief"), ("p2", "two"), ("p3", "three")]);
+        let named = map(&[("p1", "one"), ("p2", "two"), ("p4", "four")]);
+        let (owners, ops) = Owners::named(stored, named);
+        assert_eq!(ops, [Owners::op("p1", "one"), Owners::op("p4", "four")]);
+        assert_eq!(owners.owned("p1", Some("one")), Ok(None));
+        assert!(owners.owned("p1", Some("thief")).is_err());
+        // before its first call, too
+        assert!(owners.owned("p4", Some("thief")).is_err() && owners.owned("p4", None).is_err());
+        assert_eq!(owners.owned("p4", Some("four")), Ok(None));
+        assert_eq!(owners.owned("p3", Some("three")), Ok(None));
+        let first = owners.owned("p5", Some("five"));
+        assert_eq!(first, Ok(Some(Owners::op("p5", "five"))));
+        assert_eq!(owners.named_owner("p4"), Some("four"));
+        assert_eq!(owners.named_owner("p5"), None);
+        assert_eq!(owners.of("p5").as_deref(), Some("five"));
     }
 }

@@ -90,6 +90,8 @@ pub struct Config {
     pub standby: Option<String>,
     /// `--stream-from`, `--stream-skip`
     pub streams: StreamReading,
+    /// `--pbx-owner`
+    pub pbx_owners: BTreeMap<String, String>,
     pub log: Logging,
     /// `--rebind`
     pub rebind: bool,

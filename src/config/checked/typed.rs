@@ -16,6 +16,7 @@ use callbridge_model::secret_source::SecretPlace;
 use callbridge_source::StreamReading;
 use callbridge_source::url::{QueueUrl, StreamUrl};
 use jiff::tz::TimeZone;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -80,6 +81,7 @@ impl TryFrom<FlagContext<'_>> for Config {
         let beside = (crm.as_ref(), flags.crm.forward.is_some(), dry_run);
         let standby = standby::check(standby, &sources, beside, &mut faults);
         let streams = streams(&flags.sources, &zone, &mut faults);
+        let pbx_owners = pbx_owners(&flags.sources, &mut faults);
         let log = logging(&flags.log, &mut faults);
         let unread_variables = unread_variables(environment, &mut faults);
         faults.or(Self {
@@ -104,6 +106,7 @@ impl TryFrom<FlagContext<'_>> for Config {
             forward,
             standby,
             streams,
+            pbx_owners,
             log,
             rebind,
             until_idle,
@@ -255,6 +258,23 @@ fn streams(flags: &SourceFlags, zone: &TimeZone, faults: &mut Faults) -> StreamR
         skip: skip.collect(),
         from: from.unwrap_or_default(),
     }
+}
+
+/// `--pbx-owner`
+fn pbx_owners(flags: &SourceFlags, faults: &mut Faults) -> BTreeMap<String, String> {
+    let mut owners = BTreeMap::new();
+    for text in &flags.pbx_owner {
+        let Some((pbx, user)) = faults.take("--pbx-owner", values::pbx_owner(text)) else {
+            continue;
+        };
+        if let Some(before) = owners.insert(pbx.clone(), user.clone())
+            && before != user
+        {
+            let words = format!("PBX {pbx} is given to {before} and to {user}: it has one owner");
+            faults.take::<()>("--pbx-owner", Err(words));
+        }
+    }
+    owners
 }
 
 /// `--forward`

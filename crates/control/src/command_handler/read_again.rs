@@ -80,6 +80,10 @@ pub(super) async fn hand_over(
     user: &str,
     line: &mut ReplySender,
 ) -> Result<(), Stop> {
+    if let Some(named) = handler.owners.named_owner(pbx) {
+        let words = format!("--pbx-owner={pbx}={named} decides whose it is: change that flag");
+        return Err(Stop::Error { code: 64, words });
+    }
     let key = format!("{OWNER_PREFIX}{pbx}");
     let before = handler
         .spool
