@@ -77,6 +77,7 @@ pub enum Role {
     #[serde(rename = "c")]
     Customer(Option<String>),
     /// Somebody else's on this trunk: another customer's, or a mobile the call was forwarded to.
+    /// `?` is a line that no trunk takes.
     #[serde(rename = "t")]
     Trunk(String),
     /// A telephone's inside the company.

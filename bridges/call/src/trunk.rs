@@ -11,7 +11,7 @@ mod line;
 
 use crate::units::Extension;
 pub use line::LineTraits;
-pub(crate) use line::{is_plumbing, party_of_line};
+pub(crate) use line::{OUTSIDE_DIGITS_MIN, digits, is_outside, is_plumbing, party_of_line};
 
 /// Technologies whose channels are telephones or trunks. All others are plumbing: Local, Snoop,
 /// CBAnn, Recorder, Announcer, Surrogate, `AsyncGoto`, Message, `UnicastRTP`, `AudioSocket`…
@@ -165,6 +165,8 @@ pub enum Party<'a> {
     Trunk(&'a TrunkEndpoint),
     /// A telephone inside the company.
     Extension(Extension),
+    /// Somebody outside, on a line that no trunk takes.
+    Stranger,
     /// Nobody: a Local half, a recorder, an announcer…
     Plumbing,
 }
@@ -178,7 +180,7 @@ impl<'a> Party<'a> {
     pub(crate) fn endpoint(&self) -> Option<&'a TrunkEndpoint> {
         match self {
             Self::Trunk(endpoint) => Some(endpoint),
-            Self::Extension(_) | Self::Plumbing => None,
+            Self::Extension(_) | Self::Stranger | Self::Plumbing => None,
         }
     }
 
@@ -186,7 +188,7 @@ impl<'a> Party<'a> {
     pub(crate) fn extension(&self) -> Option<&Extension> {
         match self {
             Self::Extension(extension) => Some(extension),
-            Self::Trunk(_) | Self::Plumbing => None,
+            Self::Trunk(_) | Self::Stranger | Self::Plumbing => None,
         }
     }
 }

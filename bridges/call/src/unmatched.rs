@@ -1,10 +1,8 @@
 //! Channels of no trunk that carried somebody from outside: of a trunk that no flag names, or whose
 //! endpoint is misspelt. Their calls look internal.
 
-use crate::trunk::{LineTraits, is_sip, prefix};
+use crate::trunk::{LineTraits, OUTSIDE_DIGITS_MIN, digits, is_outside, is_sip, prefix};
 
-/// A number of so many digits is one of the outside: extensions have fewer.
-const OUTSIDE_DIGITS_MIN: usize = 7;
 /// Prefixes named of one call.
 const PREFIXES_MAX: usize = 8;
 
@@ -55,16 +53,6 @@ impl Unmatched {
     pub(crate) fn prefixes(self) -> Vec<String> {
         self.0
     }
-}
-
-fn digits(text: &str) -> String {
-    text.chars().filter(char::is_ascii_digit).collect()
-}
-
-/// Somebody's number outside: digits, as a carrier writes them.
-fn is_outside(number: &str) -> bool {
-    let clean = |c: char| c.is_ascii_digit() || "+-(). ".contains(c);
-    number.chars().all(clean) && digits(number).len() >= OUTSIDE_DIGITS_MIN
 }
 
 fn is_numeric(device: &str) -> bool {

@@ -356,13 +356,6 @@ fn host_and_port(host: &str, port: &str) -> String {
     }
 }
 
-/// `101` of `sofia/internal/101@pbx.lab`.
-fn user_in(name: &str) -> String {
-    let device = name.splitn(3, '/').nth(2).unwrap_or_default();
-    let user = device.split_once('@').map_or("", |(user, _)| user);
-    user.to_owned()
-}
-
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
@@ -392,7 +385,6 @@ fn connected(profile: &Value, named: &str) -> Option<Connected> {
     let (id, name) = (text(&one["uuid"]), text(&one["chan_name"]));
     // Where the other leg has no file of its own, this is all that is known of it.
     let traits = ChannelTraits {
-        extension: user_in(&name).into(),
         profile: name.split('/').nth(1).unwrap_or_default().to_owned().into(),
         dialled: text(&one["destination_number"]).into(),
         answered: Some(from),

@@ -97,6 +97,6 @@ fn party<'a>(name: &str, endpoints: &'a Endpoints) -> Party<'a> {
         Party::Plumbing => agent().map_or(Party::Plumbing, |agent| {
             Party::Extension(Extension::new(agent))
         }),
-        real @ (Party::Trunk(_) | Party::Extension(_)) => real,
+        real @ (Party::Trunk(_) | Party::Extension(_) | Party::Stranger) => real,
     }
 }

@@ -8,6 +8,7 @@ use crate::facts::fact::FactKind;
 use crate::facts::open::OpenCall;
 use crate::settings::CLOCK_TOLERANCE;
 use crate::timeline::Way;
+use crate::trunk::Party;
 use crate::units::{EventTime, Extension, UniqueId};
 use crate::unmatched::{Carried, Unmatched};
 use std::collections::BTreeSet;
@@ -63,6 +64,7 @@ pub(super) fn finish(
         incomplete: incomplete
             .or_else(|| beginning_missed(legs, plan))
             .or_else(|| dialler_untold(legs, plan))
+            .or_else(|| stranger(legs, plan))
             .or_else(|| clock_set_back(legs, plan)),
         estimate: false,
         live: call.times.live,
@@ -80,11 +82,13 @@ fn unmatched(legs: &[&View<'_>], plan: &Plan) -> Vec<String> {
     let mut found = Unmatched::default();
     for &i in &plan.own {
         let leg = legs[i];
-        if leg.party.extension().is_none() {
+        let of_trunk = leg.party.endpoint().is_some();
+        if of_trunk || !leg.party.is_real() {
             continue;
         }
+        let telephone = leg.party.extension().is_some();
         let (number, way) = match leg.way {
-            Way::CameIn if plan.direction != Direction::Internal => continue,
+            Way::CameIn if telephone && plan.direction != Direction::Internal => continue,
             Way::CameIn => (number::caller(leg).filter(|_| leg.is_root()), Carried::In),
             Way::Dialled => (number::dialled(legs, i), Carried::Out),
         };
@@ -175,6 +179,21 @@ fn dialler_untold(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     let unknown =
         plan.direction == Direction::Outbound && old && !dialled && !plan.talk.is_answer();
     unknown.then(|| "it was not told who dialled, or which number".to_owned())
+}
+
+/// Whoever began an outbound call came in from outside over what no trunk takes: it may be that
+/// customer's call, led on to somebody outside.
+fn stranger(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
+    let mut own = plan.own.iter().map(|&i| legs[i]);
+    let first = own.find(|leg| leg.party.is_real())?;
+    let came = plan.direction == Direction::Outbound && first.way == Way::CameIn;
+    (came && first.party == Party::Stranger).then(|| {
+        format!(
+            "it began with a call from outside on {}, which no --trunk takes: name its gateway, \
+             address or profile as a trunk's endpoint",
+            first.name
+        )
+    })
 }
 
 /// Why nobody can tell how long the call lasted: a channel of the customer did something before it

@@ -8,6 +8,7 @@ use crate::timeline::{
     CHANNELS_MAX, Channel, ENTRIES_MAX, Moment, MomentKind, Role, Stay, TEXT_BYTES_MAX, TalkSpan,
     Timeline,
 };
+use crate::trunk::Party;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The timeline of one plan.
@@ -150,6 +151,7 @@ fn role(view: &View<'_>, is_customer: bool) -> Role {
         (trunk, _) if is_customer => Role::Customer(trunk),
         (Some(trunk), _) => Role::Trunk(trunk),
         (None, Some(extension)) => Role::Extension(text(extension.as_str())),
+        (None, None) if view.party == Party::Stranger => Role::Trunk("?".to_owned()),
         (None, None) => Role::Plumbing,
     }
 }

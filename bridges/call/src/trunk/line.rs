@@ -14,6 +14,8 @@ use crate::units::Extension;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
+/// A number of so many digits is one of the outside: extensions have fewer.
+pub(crate) const OUTSIDE_DIGITS_MIN: usize = 7;
 /// The port that SIP has where none is told.
 const PORT: &str = "5060";
 
@@ -138,6 +140,17 @@ pub(crate) fn is_plumbing(name: &str) -> bool {
         .any(|it| it.eq_ignore_ascii_case(technology))
 }
 
+/// The digits of a number.
+pub(crate) fn digits(text: &str) -> String {
+    text.chars().filter(char::is_ascii_digit).collect()
+}
+
+/// Somebody's number outside: digits, as a carrier writes them.
+pub(crate) fn is_outside(number: &str) -> bool {
+    let clean = |c: char| c.is_ascii_digit() || "+-(). ".contains(c);
+    number.chars().all(clean) && digits(number).len() >= OUTSIDE_DIGITS_MIN
+}
+
 /// What the channel with this name and line is.
 pub(crate) fn party_of_line<'a>(
     name: &str,
@@ -155,9 +168,13 @@ pub(crate) fn party_of_line<'a>(
     }
     let device = name.rsplit_once('/').map_or(name, |(_, device)| device);
     let user = device.split('@').next().unwrap_or_default();
-    let own = [told.extension.as_str(), user];
-    let extension = own.into_iter().find(|text| !text.is_empty());
-    extension.map_or(Party::Plumbing, |it| Party::Extension(Extension::new(it)))
+    // A name shows whom the line carries, too: a caller, or a number dialled over a gateway.
+    match told.extension.as_str() {
+        "" if user.is_empty() => Party::Plumbing,
+        "" if !told.gateway.is_empty() || is_outside(user) => Party::Stranger,
+        "" => Party::Extension(Extension::new(user)),
+        extension => Party::Extension(Extension::new(extension)),
+    }
 }
 
 #[cfg(test)]

@@ -123,6 +123,34 @@ fn a_loopback_leads_to_a_telephone_and_bows_out_in_whatever_order_it_is_told() {
     }
 }
 
+/// Whoever calls from an address that no trunk names, or is called over such a gateway, is outside
+/// all the same: no employee, and no outbound call of ours.
+#[test]
+fn a_caller_from_an_address_of_no_trunk_is_no_employee() {
+    let mut it = Switch::default();
+    it.at(0).comes_in_from("cust", CUSTOMER, "16055");
+    it.dials_out("mobile", ("city", OTHER), ("cust", "cust"));
+    it.at(2000).answers("mobile").answers("cust");
+    it.bridges("cust", "mobile").at(6000);
+    it.hangs_up("cust").hangs_up("mobile");
+    let calls = finished(&it.told);
+    let wanted = format!(
+        "cust out city {OTHER} [] - talk 4.0 of 6.0, it began with a call from outside on \
+         sofia/external/{CUSTOMER}@127.0.0.1, which no --trunk takes: name its gateway, address or \
+         profile as a trunk's endpoint"
+    );
+    assert_eq!(calls.iter().map(line).collect::<Vec<_>>(), [wanted]);
+    assert_eq!(calls[0].unmatched, ["profile/external"]);
+    let mut it = Switch::default();
+    it.at(0).comes_in("cust", CUSTOMER);
+    it.dials_out("mobile", ("misspelt", "1055"), ("cust", "cust"));
+    it.at(2000).answers("mobile").answers("cust");
+    it.bridges("cust", "mobile").at(6000);
+    it.hangs_up("cust").hangs_up("mobile");
+    let wanted = format!("cust in city {CUSTOMER} [] - talk 4.0 of 6.0, whole");
+    assert_eq!(lines(&it), [wanted]);
+}
+
 #[test]
 fn two_loopbacks_to_one_telephone_lead_to_two_calls() {
     let mut it = Switch::default();
