@@ -11,6 +11,9 @@ use crate::units::{EventTime, UniqueId};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+/// Why a call is incomplete of which nothing but the end was told.
+const HEADLESS: &str = "the beginning of the call was not heard";
+
 impl Assembler {
     /// Says what time it is; call it at [`Assembler::next_deadline`] at the latest.
     pub fn tick(&mut self, now: EventTime) {
@@ -125,7 +128,8 @@ impl Assembler {
         let Some(mut call) = self.calls.close(key) else {
             return;
         };
-        if call.is_ghost() {
+        let headless = call.is_ghost();
+        if headless && !call.is_headless(&self.settings.endpoints) {
             self.counts.ghosts += 1;
             return;
         }
@@ -136,6 +140,9 @@ impl Assembler {
         self.counts.oversized += u64::from(ended == EndReason::TooLarge);
         self.calls.remember_finished(&call);
         let mut finished = resolve::resolve(&call, &self.settings, ended, self.cel_bridges);
+        for call in finished.iter_mut().filter(|_| headless) {
+            call.incomplete.get_or_insert_with(|| HEADLESS.to_owned());
+        }
         // Whoever was left of a call is told with it, and begins none.
         finished.retain(|it| !call.parts.relieved || it.direction != Direction::Internal);
         self.counts.nobody += u64::from(finished.is_empty());

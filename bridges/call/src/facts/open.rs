@@ -249,6 +249,15 @@ impl OpenCall {
         !self.legs.values().any(|leg| leg.is_real() || missed(leg))
     }
 
+    /// Nothing but ends was told of it, and that of somebody outside: its beginning was missed.
+    /// Only where each channel says at its end what it was, and of the call's own first channel,
+    /// for whatever belongs to another may have more to come.
+    pub(crate) fn is_headless(&self, endpoints: &Endpoints) -> bool {
+        let outside =
+            |leg: &Leg| leg.traits.is_some() && leg.is_over() && leg.endpoint(endpoints).is_some();
+        self.unheard_root().is_none() && self.legs.values().any(outside)
+    }
+
     /// This channel of it was seen to do something, and has not hung up: so the call is open,
     /// whatever its other channels are.
     pub(crate) fn is_plainly_open(&self, id: &UniqueId) -> bool {

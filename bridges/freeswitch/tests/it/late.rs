@@ -109,3 +109,71 @@ fn what_a_broker_kept_while_it_was_away_is_told_as_it_was() {
 fn what_a_broker_kept_while_nobody_listened_is_told_as_it_was() {
     all_are_told(Away::Program, quarters);
 }
+
+/// What is told of the calls whose first messages nobody kept, once a minute and more of the stream
+/// has gone by.
+fn beheaded(messages: &[Vec<u8>]) -> Vec<FinishedCall> {
+    const LATER_MICROS: i64 = 120_000_000;
+    let mut decoder = Decoder::new(DecoderSettings::default());
+    let mut assembler = Assembler::new(settings());
+    assembler.timing(KEPT);
+    let mut now = EventTime::from_seconds(0);
+    let mut later: serde_json::Value =
+        serde_json::from_slice(messages.last().expect("a message")).expect("an event");
+    for key in ["Unique-ID", "Channel-Call-UUID", "variable_originator"] {
+        later[key] = "another".into();
+    }
+    let time = later["Event-Date-Timestamp"].as_str().expect("a time");
+    let time: i64 = time.parse().expect("microseconds");
+    for key in [
+        "Event-Date-Timestamp",
+        "Caller-Channel-Created-Time",
+        "Caller-Channel-Hangup-Time",
+    ] {
+        later[key] = (time + LATER_MICROS).to_string().into();
+    }
+    later["Event-Name"] = "CHANNEL_CREATE".into();
+    let later = serde_json::to_vec(&later).expect("JSON");
+    for message in messages.iter().chain([&later]) {
+        if let Decoded::Event { heard, .. } = decoder.decode(message) {
+            if let PbxEvent::Channel(event) = &heard.told {
+                now = now.max(event.at.unwrap_or(now));
+            }
+            assembler.hear(&heard.told, now);
+            assembler.tick(now);
+        }
+    }
+    let mut calls = assembler.take_finished();
+    calls.retain(|call| call.direction != Direction::Internal);
+    calls
+}
+
+/// No line begins over a broker, so nothing says from when on it was listened.
+#[test]
+fn of_an_unanswered_call_whose_beginning_nobody_kept_its_end_makes_a_letter() {
+    let mut letters = 0;
+    for recording in recordings() {
+        let messages = bodies(&recording.read("amqp.jsonl"));
+        let expected = recording.expected();
+        if expected.calls.len() != 1 || expected.calls[0].answered {
+            continue;
+        }
+        let (name, wanted) = (&recording.name, &expected.calls[0]);
+        let is_end = |message: &Vec<u8>| {
+            let event: serde_json::Value = serde_json::from_slice(message).expect("an event");
+            let name = event["Channel-Name"].as_str().unwrap_or_default();
+            event["Event-Name"] == "CHANNEL_HANGUP" && name.starts_with("sofia/external/")
+        };
+        let end = messages.iter().position(is_end).expect("an end");
+        for from in 1..=end {
+            let calls = beheaded(&messages[from..]);
+            let same = |call: &&FinishedCall| call.linkedid.as_str() == wanted.linkedid;
+            let told = calls.iter().find(same);
+            let told = told.unwrap_or_else(|| panic!("{name} from {from} on: no trace"));
+            assert!(!told.answered, "{name} from {from} on");
+            assert_eq!(told.direction, wanted.direction, "{name} from {from} on");
+            letters += usize::from(told.incomplete.is_some());
+        }
+    }
+    assert!(letters > 10, "only {letters} letters");
+}
