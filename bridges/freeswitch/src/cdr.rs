@@ -6,6 +6,7 @@
 //! of its profiles, from `bridged_time` to the transfer or the hang-up.
 
 use crate::block::decoded_text;
+use crate::cdr_dialled::{self, Dialled};
 use crate::rule::ATTENDED;
 use callbridge_call::event::{ChannelState, ChannelTraits, Text};
 use callbridge_call::{
@@ -29,6 +30,8 @@ pub(crate) fn tell(
     let variables = file["variables"].as_object().ok_or(Unreadable::NoLeg)?;
     let mut leg = LegFile::of(variables, &file["callflow"])?;
     leg.ran = ran(&file["app_log"]["applications"]);
+    let bridges = bridges(&file["app_log"]["applications"]);
+    leg.dialled = cdr_dialled::dialled(&bridges, &leg.variables.get("originated_legs"));
     let server = text(&file["switchname"]);
     Ok(ServerEvent {
         server: (!server.is_empty()).then_some(Cow::Owned(server)),
@@ -118,6 +121,7 @@ struct LegFile<'f> {
     /// When each of its profiles was over.
     left: Vec<EventTime>,
     ran: Vec<Ran>,
+    dialled: Vec<Dialled>,
 }
 
 /// An application that the leg ran, of those that say something.
@@ -139,6 +143,17 @@ fn ran(log: &Value) -> Vec<Ran> {
         Some(Ran { at, room })
     };
     told.filter_map(of).collect()
+}
+
+/// When the leg ran `bridge`, and to what.
+fn bridges(log: &Value) -> Vec<(EventTime, &str)> {
+    let told = log.as_array().into_iter().flatten().take(APPLICATIONS_MAX);
+    let of = |it: &'_ Value| {
+        let at = micros(it["app_stamp"].as_str()?)?;
+        (it["app_name"].as_str()? == "bridge").then_some(at)
+    };
+    let told = told.filter_map(|it| Some((of(it)?, it["app_data"].as_str()?)));
+    told.collect()
 }
 
 impl<'f> LegFile<'f> {
@@ -178,6 +193,7 @@ impl<'f> LegFile<'f> {
             connected: connected.collect(),
             left: profiles.iter().filter_map(over).collect(),
             ran: Vec::new(),
+            dialled: Vec::new(),
             variables,
             id,
         })
@@ -293,6 +309,12 @@ impl<'f> LegFile<'f> {
             state: ChannelState::Up,
         };
         events.extend(self.answered.map(|at| event(at, up)));
+        for it in self.dialled {
+            let met = self.connected.iter().any(|met| met.with.uniqueid == it.id);
+            let [begins, over] = it.events(&channel, ended);
+            events.push(begins);
+            events.extend((!met).then_some(over));
+        }
         for it in self.connected {
             let with = Box::new(it.with);
             let over = Kind::Unlinked { with: with.clone() };

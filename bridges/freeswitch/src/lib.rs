@@ -12,6 +12,7 @@
 //! | `rule` | which events a call can depend on |
 //! | `event` | those headers to channel events |
 //! | `cdr` | the file of `mod_json_cdr` |
+//! | `cdr_dialled` | whom the leg of such a file dialled over which gateway |
 //! | [`decoder`] | the one entry for all of them |
 //! | [`reader`] | the bytes of a live socket to its frames |
 //! | `headers` | single headers of a frame or an event |
@@ -23,6 +24,7 @@
 
 mod block;
 mod cdr;
+mod cdr_dialled;
 pub mod decoder;
 pub mod dialogue;
 mod event;

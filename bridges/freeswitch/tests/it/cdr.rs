@@ -1,8 +1,8 @@
 //! What the files of `mod_json_cdr` alone tell: an estimate, and said to be one.
 
-use crate::expected::{Recording, faults, folded, moment, recordings};
+use crate::expected::{ExpectedCall, Recording, faults, folded, moment, recordings};
 use crate::switch::line;
-use callbridge_call::{Decoded, Unreadable};
+use callbridge_call::{Decoded, Direction, Unreadable};
 use callbridge_freeswitch::{Decoder, DecoderSettings};
 
 /// The consultation by feature code begins where the switch plays music.
@@ -98,4 +98,38 @@ fn what_is_no_file_of_a_leg_is_refused_by_name() {
         let decoded = decoder.decode_cdr(text.as_bytes());
         assert_eq!(decoded, Decoded::Unreadable(why), "{text}");
     }
+}
+
+/// `log-b-leg` is off: legs that the switch dialled write no file.
+#[test]
+fn of_an_outbound_call_the_file_of_who_dialled_says_that_it_was_one() {
+    let mut told_of = 0;
+    for recording in recordings() {
+        let mut expected = recording.expected();
+        let outbound = |call: &ExpectedCall| call.direction == Direction::Outbound;
+        if !expected.calls.iter().all(outbound) {
+            continue;
+        }
+        let lines = recording.read("json_cdr.jsonl");
+        let is_own = |file: &&[u8]| {
+            let file: serde_json::Value = serde_json::from_slice(file).expect("a leg");
+            file["variables"]["direction"] == "inbound"
+        };
+        let own: Vec<&[u8]> = files(&lines).into_iter().filter(is_own).collect();
+        let Some(call) = expected.calls.first_mut().filter(|_| !own.is_empty()) else {
+            continue;
+        };
+        let calls = folded(own.into_iter());
+        // Its lead may stand in the file of the other leg alone.
+        call.lead_id = None;
+        let plain = calls.iter().cloned().map(|mut call| {
+            call.variables.clear();
+            call
+        });
+        let plain: Vec<_> = plain.collect();
+        let faults = faults(&plain, &expected, SLACK);
+        assert!(faults.is_empty(), "{}: {faults:?}", recording.name);
+        told_of += 1;
+    }
+    assert!(told_of >= 4, "only {told_of}");
 }
