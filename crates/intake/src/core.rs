@@ -391,8 +391,8 @@ impl Intake {
         }
         source.up_since_frame = false;
         let timing = timing(&mut source.ordered, &source.settings, &told);
-        let (pbx, first) = (&source.settings.pbx, server.as_deref());
-        let name = pbx_of(pbx, first, &mut self.servers, &mut self.ops);
+        let (told_on, server) = (&mut source.status, server.as_deref());
+        let name = pbx_of(told_on, server, &mut self.servers, &mut self.ops);
         if !has_place(&mut self.pbxes, &self.settings, &name)? {
             let why = format!("it speaks of PBX {name}, and {PBXES_MAX} are known already");
             self.ops.push(source.set_aside(frame, why));

@@ -336,8 +336,7 @@ impl Intake {
         let touches = self.mark(at, mark, arrived);
         let source = &mut self.sources[at];
         source.up_since_frame = false;
-        let pbx = &source.settings.pbx;
-        let name = pbx_of(pbx, server, &mut self.servers, &mut self.ops);
+        let name = pbx_of(&mut source.status, server, &mut self.servers, &mut self.ops);
         if let Some(pbx) = self.pbxes.get_mut(&name).filter(|_| touches) {
             pbx.assembler.hear(&PbxEvent::Mark(mark), arrived);
         }

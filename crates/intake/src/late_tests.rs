@@ -108,3 +108,26 @@ fn a_switch_where_nobody_calls_is_not_taken_for_another_format() {
     assert_eq!((status.unreadable, &status.why), (0, &None));
     assert!(status.state.is_up());
 }
+
+#[test]
+fn the_switches_of_one_queue_are_named_with_the_pbxs_that_they_are() {
+    let source = SourceSettings {
+        format: Format::Freeswitch,
+        ..source(false)
+    };
+    let mut intake = Intake::new(settings(), vec![source], Memory::default()).expect("an intake");
+    let arrived = EventTime::from_seconds(1_795_212_387);
+    for (seq, switch) in (1..).zip(["fs1", "fs2", "fs1"]) {
+        let head = format!(r#""Event-Name":"HEARTBEAT","FreeSWITCH-Switchname":"{switch}""#);
+        let rest = r#""Core-UUID":"c","Event-Date-Timestamp":"1795212386914351""#;
+        let frame = frame(seq, arrived, &format!("{{{head},{rest}}}"));
+        let taken = intake.frame(SourceId(0), &frame, &mut |_, _| None);
+        taken.expect("taken");
+    }
+    let status = serde_json::to_value(&intake.statuses()[0]).expect("JSON");
+    let wanted = serde_json::json!([
+        {"name": "fs1", "pbx": "hq"},
+        {"name": "fs2", "pbx": "hq/fs2"},
+    ]);
+    assert_eq!(status["switches"], wanted);
+}

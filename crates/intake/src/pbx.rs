@@ -7,6 +7,7 @@ use crate::catch_up::Second;
 use callbridge_call::{
     Assembler, AssemblyCounts, Direction, EventTime, FinishedCall, Kind, PbxEvent, UniqueId,
 };
+use callbridge_model::status::SourceStatus;
 use callbridge_spool::{Known, Op};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -193,15 +194,16 @@ fn remembered(call: &FinishedCall, id: &UniqueId) -> Known {
 /// Which PBX a frame speaks of. The first `server_name` on a PBX's stream is that PBX; another
 /// one is another PBX, whose unique ids may be the same.
 pub(super) fn pbx_of(
-    pbx: &str,
+    source: &mut SourceStatus,
     server: Option<&str>,
     servers: &mut BTreeMap<String, String>,
     ops: &mut Vec<Op>,
 ) -> String {
+    let pbx = &source.pbx;
     let Some(server) = server.filter(|server| !server.is_empty()) else {
-        return pbx.to_owned();
+        return pbx.clone();
     };
-    match servers.get(pbx) {
+    let name = match servers.get(pbx) {
         Some(first) if first == server => pbx.to_owned(),
         Some(_) => format!("{pbx}/{server}"),
         None => {
@@ -212,5 +214,7 @@ pub(super) fn pbx_of(
             });
             pbx.to_owned()
         }
-    }
+    };
+    source.hear_switch(server, &name);
+    name
 }

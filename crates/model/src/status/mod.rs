@@ -331,12 +331,36 @@ pub struct SourceStatus {
     /// What its account turned out to lack, worst first.
     #[serde(default)]
     pub lacks: Vec<Lack>,
+    /// The switches that told on it by their names, in the order in which they were first heard.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub switches: Vec<SwitchName>,
     /// Other daemons on this machine that read it, too.
     #[serde(default)]
     pub others: Vec<OtherReader>,
 }
 
+/// A switch that told on a source.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SwitchName {
+    /// As it calls itself: `FreeSWITCH-Switchname`, `server_name`.
+    pub name: String,
+    /// The id of the PBX that it is: the first of a source is the source's own.
+    pub pbx: String,
+}
+
 impl SourceStatus {
+    /// This switch told on it.
+    pub fn hear_switch(&mut self, name: &str, pbx: &str) {
+        const SWITCHES_MAX: usize = 64;
+        let known = self.switches.iter().any(|it| it.name == name);
+        if !known && self.switches.len() < SWITCHES_MAX {
+            self.switches.push(SwitchName {
+                name: name.to_owned(),
+                pbx: pbx.to_owned(),
+            });
+        }
+    }
+
     /// What it is called.
     pub fn name(&self) -> &str {
         match self.label.as_str() {

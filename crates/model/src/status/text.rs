@@ -289,6 +289,12 @@ impl SourceStatus {
         for lack in &self.lacks {
             let _ = writeln!(text, "         {}", safe(&lack.what));
         }
+        if let [_, _, ..] = self.switches.as_slice() {
+            let names = self.switches.iter();
+            let names = names.map(|it| format!("{} is {}", safe(&it.name), safe(&it.pbx)));
+            let names: Vec<String> = names.collect();
+            let _ = writeln!(text, "         switches: {}", names.join(", "));
+        }
         for other in &self.others {
             let _ = writeln!(text, "         {}", safe(&other.to_string()));
         }

@@ -1,7 +1,7 @@
 //! What people read.
 
 use super::*;
-use crate::status::{Backlog, Books, Pause, SourceGap, Token, Unlisted};
+use crate::status::{Backlog, Books, Pause, SourceGap, SwitchName, Token, Unlisted};
 
 fn look(zone: &str) -> Look {
     Look {
@@ -217,6 +217,7 @@ fn nothing_that_came_from_outside_gives_orders_or_makes_a_line() {
         why: Some("refused".to_owned()),
         state: SourceState::Down,
         others: vec![serde_json::from_value(other).expect("another reader")],
+        switches: vec![SwitchName::default(), SwitchName::default()],
         ..crate::status::SourceStatus::default()
     };
     let lead_fields = LeadFields {
