@@ -10,9 +10,11 @@
 //! Each may die at each step; [`ChainPath`] lists the ways, each of which a run has to meet. What
 //! may become of the stream itself stands in `stream_weather`.
 
+mod collectors;
+mod handover;
 mod stream_weather;
 
-mod handover;
+use collectors::SimCollector;
 
 use crate::calls::{self, Dice};
 use crate::chain_paths::ChainPath;
@@ -23,15 +25,15 @@ use crate::stream::{Stream, StreamMessage, StreamReader, fresh};
 use crate::strikes::{Blow, Moment, Trap};
 use crate::world::World;
 use callbridge_call::EventTime;
-use callbridge_forward::{message, outcomes};
+use callbridge_forward::outcomes;
 use callbridge_lease::Terms;
 use callbridge_message::MessageKind;
 use callbridge_model::CallUuid;
 use callbridge_sandbox as sandbox;
 use callbridge_sender::Settings;
-use callbridge_spool::{self as spool, Elsewhere, Finished, Op, Row, Step, Store, tables};
+use callbridge_spool::{self as spool, Elsewhere, Finished, Op, Store, tables};
 use callbridge_testbed::expected;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Of a hundred batches of calls that are read so many times more meet a death than of other steps.
@@ -61,12 +63,6 @@ const WEATHER: BrokerWeather = BrokerWeather {
     delay: 4_000,
     tells_redelivered: true,
 };
-
-/// A collector: what its PBX tells, and what its disk holds. All else dies with it.
-struct SimCollector {
-    untold: VecDeque<Finished>,
-    store: Store,
-}
 
 /// See the module.
 pub struct Chain {
@@ -187,56 +183,6 @@ impl Chain {
         }
         self.pass(percent);
         self.misfortunes(percent);
-    }
-
-    /// Every collector that has something publishes it.
-    fn collect(&mut self, percent: u64) {
-        for n in 0..self.collectors.len() {
-            let at = self.world.now.wall;
-            let collector = &mut self.collectors[n];
-            if collector.is_done() {
-                continue;
-            }
-            let ends = self.told_percent >= 100 || self.dice.chance(self.told_percent);
-            let told = ends.then(|| collector.untold.pop_front()).flatten();
-            let told = told.map(|call| Op::Finish(Box::new(call)));
-            if let Some(op) = told {
-                collector.store.write(vec![op]).expect("written");
-            }
-            let ready = tables::calls::ready(&collector.store, 500).expect("readable");
-            for row in ready {
-                let step = Step::Forwarded;
-                if self.publish(&row, percent) {
-                    let op = Op::Step {
-                        row: row.id,
-                        step,
-                        at,
-                    };
-                    self.collectors[n].store.write(vec![op]).expect("written");
-                }
-            }
-        }
-    }
-
-    /// Whether the call's confirm is on the disk at the end.
-    fn publish(&mut self, row: &Row, percent: u64) -> bool {
-        let death = self.dice.chance(percent).then(|| self.dice.below(4));
-        if death == Some(0) {
-            self.meet(ChainPath::PublishLost);
-            return false;
-        }
-        self.stream.push(StreamMessage {
-            kind: MessageKind::Call,
-            body: message::body(row),
-            at: self.world.now.wall,
-        });
-        match death {
-            Some(1) => self.meet(ChainPath::PublishKept),
-            Some(2) => self.meet(ChainPath::ConfirmUnwritten),
-            Some(_) => self.meet(ChainPath::ConfirmLost),
-            None => return true,
-        }
-        false
     }
 
     /// The senders that are neither dead nor frozen.
@@ -584,24 +530,5 @@ impl Chain {
             let kept = books.journaled + books.submitted + books.ready;
             assert_eq!(kept, self.calls.len() as u64, "{process}: {books:?}");
         }
-    }
-
-    /// The books of each collector.
-    pub fn assert_collectors_balance(&self) {
-        for collector in &self.collectors {
-            let books = collector.store.books();
-            assert!(
-                books.balance() && books.dead + books.parked == 0,
-                "{books:?}"
-            );
-        }
-    }
-}
-
-impl SimCollector {
-    /// All that its PBX had to tell is forwarded.
-    fn is_done(&self) -> bool {
-        let books = self.store.books();
-        self.untold.is_empty() && books.forwarded == books.finished
     }
 }
