@@ -13,11 +13,12 @@ const ASK_EVERY: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Pauses in which nothing can be sent, whoever is to blame. The others are the calls' or a wish.
-const UNABLE: [&str; 9] = [
+const UNABLE: [&str; 10] = [
     "outage",
     "token_missing",
     "token_refused",
     "reconnect",
+    "client_refused",
     "no_grant",
     "wrong_company",
     "wrong_address",
