@@ -19,6 +19,7 @@ use callbridge_spool::{Handle, Notice, Op, tables};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 /// Notices under way at once.
@@ -141,12 +142,18 @@ impl Queue {
             line: None,
             told: None,
         };
-        tokio::select! {
-            () = outbox.keep_empty() => {}
-            () = shutdown => {}
-        }
-        let flushed = timeout(FLUSH_WITHIN, outbox.empty()).await;
-        if !matches!(flushed, Ok(Ok(()))) {
+        let (stop, stopping) = watch::channel(false);
+        let is_empty = {
+            let mut work = std::pin::pin!(outbox.keep_empty(stopping));
+            tokio::select! {
+                is_empty = &mut work => is_empty,
+                () = shutdown => {
+                    stop.send_replace(true);
+                    timeout(FLUSH_WITHIN, work).await.unwrap_or(false)
+                }
+            }
+        };
+        if !is_empty {
             tracing::debug!("notices of letters are left for the next start");
         }
         if let Some(line) = outbox.line.take() {
@@ -182,30 +189,48 @@ struct Outbox {
 }
 
 impl Outbox {
-    /// Publishes whatever comes into the outbox, until the spool has ended.
-    async fn keep_empty(&mut self) {
+    /// Publishes whatever comes into the outbox, until the spool has ended, or `stopping` and it
+    /// was tried once more; whether it is empty. What waits for its confirm is never left for that:
+    /// it would be published twice.
+    async fn keep_empty(&mut self, mut stopping: watch::Receiver<bool>) -> bool {
         let mut changed = self.spool.changed();
         let mut backoff = Backoff::new(self.queue.bounds);
         loop {
             changed.mark_unchanged();
-            match self.empty().await {
+            let last = *stopping.borrow();
+            let ended = self.empty().await;
+            if last {
+                return ended.is_ok();
+            }
+            let again = match ended {
                 Ok(()) => {
                     backoff.reset();
                     self.told = None;
-                    if changed.changed().await.is_err() {
-                        return;
-                    }
-                    tokio::time::sleep(LOOK_EVERY).await;
+                    None
                 }
-                Err(Error::Spool(callbridge_spool::Error::Closed)) => return,
+                Err(Error::Spool(callbridge_spool::Error::Closed)) => return false,
                 Err(error) => {
-                    let up = self
-                        .line
-                        .take()
-                        .map_or(Duration::ZERO, |line| line.up_for());
+                    let line = self.line.take();
+                    let up = line.map_or(Duration::ZERO, |line| line.up_for());
                     self.tell(&error);
-                    tokio::time::sleep(backoff.wait(up, chance())).await;
+                    Some(backoff.wait(up, chance()))
                 }
+            };
+            let next = async {
+                let Some(again) = again else {
+                    let changed = changed.changed().await;
+                    tokio::time::sleep(LOOK_EVERY).await;
+                    return changed.is_ok();
+                };
+                tokio::time::sleep(again).await;
+                true
+            };
+            let goes_on = tokio::select! {
+                goes_on = next => goes_on,
+                _ = stopping.wait_for(|stopping| *stopping) => true,
+            };
+            if !goes_on {
+                return false;
             }
         }
     }

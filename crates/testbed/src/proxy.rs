@@ -11,8 +11,9 @@ use tokio::task::JoinHandle;
 /// Forwards from a loopback port of its own to another.
 pub struct Proxy {
     address: SocketAddr,
-    /// Connections made before this generation stand still.
-    generation: Arc<watch::Sender<u64>>,
+    /// Connections made before this generation stand still: to the other port, and back.
+    asks: Arc<watch::Sender<u64>>,
+    answers: Arc<watch::Sender<u64>>,
     task: JoinHandle<()>,
 }
 
@@ -21,24 +22,26 @@ impl Proxy {
     pub async fn start(port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
-        let generation = Arc::new(watch::Sender::new(0_u64));
-        let shared = Arc::clone(&generation);
+        let asks = Arc::new(watch::Sender::new(0_u64));
+        let answers = Arc::new(watch::Sender::new(0_u64));
+        let (there, back) = (Arc::clone(&asks), Arc::clone(&answers));
         let task = tokio::spawn(async move {
             while let Ok((inner, _)) = listener.accept().await {
                 // Whoever finds nobody behind the proxy is closed, as by a refused connection.
                 let Ok(outer) = TcpStream::connect(("127.0.0.1", port)).await else {
                     continue;
                 };
-                let born = *shared.borrow();
                 let (inner_read, inner_write) = inner.into_split();
                 let (outer_read, outer_write) = outer.into_split();
-                tokio::spawn(forward(inner_read, outer_write, shared.subscribe(), born));
-                tokio::spawn(forward(outer_read, inner_write, shared.subscribe(), born));
+                let (there, back) = (there.subscribe(), back.subscribe());
+                tokio::spawn(forward(inner_read, outer_write, there));
+                tokio::spawn(forward(outer_read, inner_write, back));
             }
         });
         Self {
             address,
-            generation,
+            asks,
+            answers,
             task,
         }
     }
@@ -51,7 +54,13 @@ impl Proxy {
     /// Every connection that is open now forwards nothing any more, and stays open; later ones
     /// work.
     pub fn freeze(&self) {
-        self.generation.send_modify(|generation| *generation += 1);
+        self.asks.send_modify(|generation| *generation += 1);
+        self.mute();
+    }
+
+    /// On every connection that is open now nothing comes back any more; what is asked is heard.
+    pub fn mute(&self) {
+        self.answers.send_modify(|generation| *generation += 1);
     }
 }
 
@@ -65,8 +74,8 @@ async fn forward(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     mut generation: watch::Receiver<u64>,
-    born: u64,
 ) {
+    let born = *generation.borrow();
     let mut buffer = vec![0; 16 << 10];
     loop {
         let read = tokio::select! {

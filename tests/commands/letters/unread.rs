@@ -4,10 +4,12 @@ use super::seed;
 use crate::sidecar::{PBX, Place, Running, crm, until};
 use callbridge_model::Reason;
 use callbridge_spool::hint;
-use callbridge_testbed::broker::{ADMINISTRATOR, Broker};
+use callbridge_testbed::broker::{ADMINISTRATOR, Broker, VHOST};
 use callbridge_testbed::calls::{Call, recording};
 use callbridge_testbed::pbx::FakePbx;
+use callbridge_testbed::proxy::Proxy;
 use serde_json::{Value, json};
+use std::io::Write as _;
 
 async fn unreadable(place: &Place, count: u64) -> Vec<Value> {
     place.reaches("/books/unreadable", count).await;
@@ -233,4 +235,40 @@ async fn a_letter_of_bytes_goes_to_rabbitmq_without_a_uuid() {
     assert_eq!(said[0], ("unreadable".to_owned(), String::new()));
     assert_eq!(said[1].0, failed.0);
     assert_eq!(said.len(), 2, "a stop sends what is in the outbox");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_letter_that_waits_for_its_confirm_at_a_stop_is_published_once() {
+    let broker = Broker::shared();
+    broker.declare("stopped_letters").await;
+    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    let line = Proxy::start(broker.port()).await;
+    place.write("calls.ami", "no event\r\n\r\n");
+    let mut flags = place.flags_of_file(&crm.url(), "calls.ami");
+    flags.push(format!(
+        "--dead-letter-queue=amqp://callbridge@127.0.0.1:{}/{VHOST}?queue=stopped_letters",
+        line.port()
+    ));
+    let daemon = place.run(&flags).await;
+    let there = async |letters: u32| {
+        let all = async || (broker.depth("stopped_letters").await == letters).then_some(());
+        until("the letter", all).await;
+    };
+    there(1).await;
+    let state = rusqlite::Connection::open(place.path("state").join("spool.db")).expect("a state");
+    let left = || {
+        state.query_row("SELECT count(*) FROM notices", [], |row| {
+            row.get::<_, i64>(0)
+        })
+    };
+    let confirmed = async || (left() == Ok(0)).then_some(());
+    until("its confirm", confirmed).await;
+    line.mute();
+    let mut file = std::fs::OpenOptions::new();
+    let file = file.append(true).open(place.path("calls.ami"));
+    let bad = file.expect("a file").write_all(b"no event either\r\n\r\n");
+    bad.expect("written");
+    there(2).await;
+    daemon.stop().await;
+    there(2).await;
 }
