@@ -270,7 +270,7 @@ pub struct CrmFlags {
     #[arg(long, value_name = "URL")]
     pub crm_url: Option<String>,
     /// amqp(s)://USER@HOST[,HOST…]/VHOST?stream=S: publish calls to this stream in place of a CRM,
-    /// for a callbridge elsewhere to send. Takes declare=yes, secret-file=, ca-file=
+    /// for a callbridge elsewhere to send. Takes exchange=E, declare=yes, secret-file=, ca-file=
     #[arg(long, value_name = "URL")]
     pub forward: Option<String>,
     /// The address of its OAuth endpoints [default: as `connect` was given it]

@@ -346,7 +346,19 @@ fn of_the_fleets_users_a_collector_may_only_publish_and_nobody_has_a_password() 
         (&collector["configure"], &collector["read"]),
         (&json!("^$"), &json!("^$"))
     );
-    assert_eq!(collector["write"], "^amq\\.default$");
+    // Not amq.default, from which the lease's queue can be reached.
+    assert_eq!(collector["write"], "^collectors(\\.words)?$");
+    let routes = fleet["bindings"].as_array().expect("bindings").iter();
+    let routes: Vec<_> = routes
+        .map(|it| (it["source"].as_str(), it["destination"].as_str()))
+        .collect();
+    assert_eq!(
+        routes,
+        [
+            (Some("collectors"), Some("calls")),
+            (Some("collectors.words"), Some("calls.words")),
+        ]
+    );
     assert_eq!(of("sender")["configure"], "^calls\\.lease$");
     assert_eq!(
         names(&fleet, "queues", "name")

@@ -35,11 +35,15 @@ async fn fleet_node() -> &'static Broker {
     made.await.expect("a node")
 }
 
-/// The stream of the calls, as this user of the fleet.
+/// The stream of the calls, as this user of the fleet: a collector by its exchange.
 fn url(node: &Broker, user: &str, stream: &str, place: &Place) -> String {
     let secret = place.write("secret", broker::SECRET);
     let port = node.port();
-    format!("amqp://{user}@127.0.0.1:{port}/calls?stream={stream}&secret-file={secret}")
+    let by = match user {
+        "sender" => "",
+        _ => "&exchange=collectors",
+    };
+    format!("amqp://{user}@127.0.0.1:{port}/calls?stream={stream}{by}&secret-file={secret}")
 }
 
 fn collector(place: &Place, forward: &str) -> Program {
@@ -72,6 +76,22 @@ fn sender(place: &Place, crm: &Server, source: &str) -> Program {
         RATE_FLAG.to_owned(),
     ];
     place.start(&arguments, &[])
+}
+
+/// What `check --json` says of a collector.
+pub async fn check(place: &Place, forward: &str) -> String {
+    place.append("recorded", b"");
+    let flags = [
+        "check",
+        &format!("--forward={forward}"),
+        "--pbx-id=branch1",
+        &place.file("recorded", "ami"),
+        TRUNKS[0],
+        TRUNKS[1],
+        "--json",
+    ];
+    let output = place.command(&flags).await;
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// What `fleet --json` says, and how it ends.
@@ -112,9 +132,13 @@ async fn with_the_definitions_of_the_fleet_calls_and_words_go_and_all_are_seen_t
     let to = url(node, "branch1", "calls", &here);
     let from = url(node, "sender", "calls", &there);
     let mut sending = sender(&there, &crm, &from);
+    // What `check` publishes is no call, and no letter.
+    let checked = check(&here, &to).await;
+    assert!(checked.contains("the stream is there"), "{checked}");
     let mut collecting = collector(&here, &to);
     let status = sending.settled(CALLS as u64).await;
     assert_eq!(status.books.journaled, CALLS as u64, "{:?}", status.books);
+    assert_eq!(status.books.unreadable, 0, "{:?}", status.books);
     collecting
         .until("the collector has spoken", has_spoken)
         .await;
@@ -444,17 +468,7 @@ async fn words_that_nobody_takes_are_said_once_with_the_command_and_touch_no_cal
     assert_eq!(told, 1);
     collecting.terminate().await;
 
-    let flags = [
-        "check",
-        &format!("--forward={url}"),
-        "--pbx-id=branch1",
-        &place.file("recorded", "ami"),
-        TRUNKS[0],
-        TRUNKS[1],
-        "--json",
-    ];
-    let output = place.command(&flags).await;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let text = check(&place, &url).await;
     let line = text
         .lines()
         .find(|it| it.contains("last words"))

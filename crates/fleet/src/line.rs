@@ -6,7 +6,9 @@ use crate::word::CONTENT_TYPE;
 use callbridge_model::status::LastWord;
 use callbridge_source::Secret;
 use callbridge_source::amqp::publish::{ConfirmedLine, refusal};
-use callbridge_source::amqp::{Login, declare_command, stream_place, stream_publisher};
+use callbridge_source::amqp::{
+    Login, declare_command, route_commands, stream_place, stream_publisher,
+};
 use callbridge_source::url::{Broker, Format, SourceUrl, StreamUrl, Transport};
 use futures_util::StreamExt as _;
 use lapin::message::Delivery;
@@ -41,6 +43,8 @@ const NOT_FOUND: u16 = 404;
 pub struct WordsStream {
     login: Login,
     calls: String,
+    /// The exchange of the words; the broker's default exchange without one.
+    exchange: Option<String>,
     declare: bool,
 }
 
@@ -51,6 +55,7 @@ impl WordsStream {
         Self {
             login,
             calls: url.stream.clone(),
+            exchange: (url.exchange.as_ref()).map(|calls| format!("{calls}{SUFFIX}")),
             declare: url.declare,
         }
     }
@@ -62,6 +67,7 @@ impl WordsStream {
                 Some(Self {
                     login: login(&queue.broker, secret, url.ca_file.clone()),
                     calls: queue.queue.clone(),
+                    exchange: None,
                     declare: queue.declare,
                 })
             }
@@ -139,13 +145,17 @@ impl WordsStream {
             .with_delivery_mode(2)
             .with_app_id("callbridge".into());
         let published = async {
-            let sent = line.publish(stream, body, properties);
+            let sent = line.publish_by(self.exchange.as_deref(), stream, body, properties);
             sent.await?.await
         };
         match timeout(self.login.within, published).await {
-            Ok(Ok(confirmation)) => match refusal(&confirmation) {
-                None => Ok(()),
-                Some(words) => Err(self.missing(words)),
+            Ok(Ok(confirmation)) => match (refusal(&confirmation), &self.exchange) {
+                (None, _) => Ok(()),
+                (Some(words), None) => Err(self.missing(words)),
+                (Some(words), Some(exchange)) => {
+                    let words = format!("exchange {exchange} routes to no queue ({words})");
+                    Err(self.unrouted(exchange, words))
+                }
             },
             Ok(Err(error)) => Err(self.refused(&error)),
             Err(_) => Err(Error::Lost("no confirm".to_owned())),
@@ -153,7 +163,8 @@ impl WordsStream {
     }
 
     /// Logs in, looks whether the stream is there and may be written to, and leaves. Nothing is
-    /// published: what is asked for is a stream that cannot be there.
+    /// published: what is asked for is a stream that cannot be there. By way of an exchange a word
+    /// without words is, for nothing else shows where it leads; whoever reads it skips it.
     ///
     /// # Errors
     /// What is wrong and what to do.
@@ -164,6 +175,9 @@ impl WordsStream {
             let channel = line.beside().await.map_err(lost)?;
             let found = find(&channel, &self.name()).await;
             found.map_err(|error| self.refused(&error))?;
+            if self.exchange.is_some() {
+                return self.publish(&line, &self.name(), b"", 0).await;
+            }
             let nowhere = format!("{}.callbridge-check", self.name());
             match self.publish(&line, &nowhere, b"", 0).await {
                 Ok(()) | Err(Error::NoStream { .. }) => Ok(()),
@@ -235,6 +249,18 @@ impl WordsStream {
         Ok((channel, consumer))
     }
 
+    fn unrouted(&self, exchange: &str, words: String) -> Error {
+        let name = self.name();
+        Error::NoStream {
+            words,
+            cure: format!(
+                "make its way there: {}",
+                route_commands(&self.login.broker.vhost, exchange, &name)
+            ),
+            stream: name,
+        }
+    }
+
     fn missing(&self, words: String) -> Error {
         let (vhost, name) = (&self.login.broker.vhost, self.name());
         Error::NoStream {
@@ -250,19 +276,32 @@ impl WordsStream {
 
     fn refused(&self, error: &lapin::Error) -> Error {
         let Broker { user, vhost, .. } = &self.login.broker;
-        match code(error) {
-            Some(NOT_FOUND) => self.missing(words(error)),
-            Some(ACCESS_REFUSED) => Error::NoRight {
-                stream: self.name(),
-                words: words(error),
-                cure: format!(
-                    "let {user} write to amq.default, and a sender read the stream, too: \
-                     rabbitmqctl set_permissions -p {vhost} {user} '^$' '^amq\\.default$' \
-                     '^{}(\\.words)?$' (of a collector: '^$' in place of the last)",
-                    self.calls
-                ),
-            },
-            Some(_) | None => Error::Lost(words(error)),
+        match (code(error), &self.exchange) {
+            (Some(NOT_FOUND), Some(exchange)) if words(error).contains("no exchange") => {
+                self.unrouted(exchange, words(error))
+            }
+            (Some(NOT_FOUND), _) => self.missing(words(error)),
+            (Some(ACCESS_REFUSED), exchange) => {
+                let (names, pattern) = match exchange.as_deref() {
+                    None => ("amq.default", r"amq\.default".to_owned()),
+                    Some(exchange) => (exchange, exchange.replace('.', r"\.")),
+                };
+                let pattern = match pattern.strip_suffix(r"\.words") {
+                    Some(calls) => format!(r"{calls}(\.words)?"),
+                    None => pattern,
+                };
+                Error::NoRight {
+                    stream: self.name(),
+                    words: words(error),
+                    cure: format!(
+                        "let {user} write to {names}, and a sender read the stream, too: \
+                         rabbitmqctl set_permissions -p {vhost} {user} '^$' '^{pattern}$' \
+                         '^{}(\\.words)?$' (of a collector: '^$' in place of the last)",
+                        self.calls
+                    ),
+                }
+            }
+            (Some(_) | None, _) => Error::Lost(words(error)),
         }
     }
 }

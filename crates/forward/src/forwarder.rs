@@ -2,12 +2,13 @@
 
 use crate::again::{self, ForwardAgain};
 use crate::message::{body, properties};
+use crate::outcomes;
 use callbridge_model::clock;
 use callbridge_model::heartbeat::Pulse;
 use callbridge_model::status::{Backlog, Pause};
 use callbridge_sender::status::SenderStatus;
 use callbridge_source::amqp::publish::{ConfirmedLine, refusal};
-use callbridge_source::amqp::{Login, declare_stream_command};
+use callbridge_source::amqp::{Login, declare_stream_command, reply, route_commands};
 use callbridge_source::url::StreamUrl;
 use callbridge_source::{Backoff, Bounds, Secret, chance};
 use callbridge_spool::{Handle, Op, Row, Step, tables};
@@ -17,6 +18,11 @@ use tokio::time::timeout;
 
 /// Calls under way at once.
 const BATCH: usize = 500;
+/// The broker's codes for a right that lacks, and for an exchange that is not there.
+const ACCESS_REFUSED: u16 = 403;
+const NOT_FOUND: u16 = 404;
+/// The broker's words on a message that came back.
+const NO_ROUTE: &str = "NO_ROUTE";
 /// The loop comes round at least this often.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// At the end, for what is ready still. What remains is forwarded after the next start.
@@ -60,6 +66,7 @@ impl Error {
 pub struct Forwarder {
     login: Login,
     stream: String,
+    exchange: Option<String>,
     declare: bool,
     bounds: Bounds,
 }
@@ -76,6 +83,7 @@ impl Forwarder {
                 within: callbridge_source::Settings::default().connect_within,
             },
             stream: url.stream.clone(),
+            exchange: url.exchange.clone(),
             declare: url.declare,
             bounds: Bounds::default(),
         }
@@ -98,31 +106,73 @@ impl Forwarder {
     fn not_taken(&self, words: String) -> Error {
         let vhost = &self.login.broker.vhost;
         let make = declare_stream_command(vhost, &self.stream);
+        let user = &self.login.broker.user;
+        let cure = match &self.exchange {
+            None => format!(
+                "make it ({make}), see that most of its nodes are up, and that {user} may write \
+                 to amq.default"
+            ),
+            Some(exchange) => format!(
+                "make it ({make}), and its way there ({}), see that most of its nodes are up, \
+                 and that {user} may write to {exchange}",
+                route_commands(vhost, exchange, &self.stream)
+            ),
+        };
         Error::NotTaken {
             stream: self.stream.clone(),
             words,
-            cure: format!(
-                "make it ({make}), see that most of its nodes are up, and that {} may write to \
-                 amq.default",
-                self.login.broker.user
-            ),
+            cure,
         }
     }
 
-    /// Logs in, looks whether the stream is there, and leaves.
+    /// A message that no queue took came back; else it was refused.
+    fn returned(&self, words: String) -> Error {
+        self.not_taken(match &self.exchange {
+            Some(exchange) if words == NO_ROUTE => {
+                format!("exchange {exchange} routes to no queue ({words})")
+            }
+            Some(_) | None => words,
+        })
+    }
+
+    /// A refusal closes the channel, and is no loss of the broker.
+    fn refused(&self, error: &lapin::Error) -> Error {
+        match reply(error) {
+            Some((ACCESS_REFUSED | NOT_FOUND, words)) => self.not_taken(words),
+            Some(_) | None => Error::Lost(error.to_string()),
+        }
+    }
+
+    /// Logs in, looks whether the stream is there and takes what is published to it, and leaves.
+    ///
+    /// Whether an exchange routes to the stream shows nothing but a message: one that tells of no
+    /// call is published, which whoever reads the stream passes by.
     ///
     /// # Errors
     /// What is wrong and what to do.
     pub async fn probe(&self) -> Result<(), Error> {
         let line = self.open(0).await?;
-        let found = timeout(self.login.within, line.finds(&self.stream)).await;
-        let found = match found {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(self.not_taken(error.to_string())),
+        let probing = async {
+            line.finds(&self.stream).await?;
+            let (exchange, key) = match self.exchange.as_deref() {
+                Some(exchange) => (Some(exchange), self.stream.as_str()),
+                None => (None, outcomes::NOWHERE),
+            };
+            let properties = outcomes::properties(&self.login.broker.user);
+            let nothing = outcomes::body(&[]);
+            let sent = line.publish_by(exchange, key, nothing.as_bytes(), properties);
+            sent.await?.await
+        };
+        let probed = match timeout(self.login.within, probing).await {
+            Ok(Ok(confirmation)) => match (refusal(&confirmation), &self.exchange) {
+                (Some(words), Some(_)) => Err(self.returned(words)),
+                (Some(_) | None, _) => Ok(()),
+            },
+            Ok(Err(error)) => Err(self.refused(&error)),
             Err(_) => Err(Error::Lost("no answer".to_owned())),
         };
         line.close().await;
-        found
+        probed
     }
 
     /// Forwards ready calls until `shutdown`, then those that are left, if that can be had within
@@ -327,11 +377,12 @@ impl Forwarding {
         let user = &self.forwarder.login.broker.user;
         for row in ready {
             let (body, properties) = (body(row), properties(row, user));
-            let sent = line.publish(&self.forwarder.stream, body.as_bytes(), properties);
+            let (exchange, stream) = (&self.forwarder.exchange, &self.forwarder.stream);
+            let sent = line.publish_by(exchange.as_deref(), stream, body.as_bytes(), properties);
             match sent.await {
                 Ok(confirm) => under_way.push((row.id, confirm)),
                 Err(error) => {
-                    ended = Err(Error::Lost(error.to_string()));
+                    ended = Err(self.forwarder.refused(&error));
                     break;
                 }
             }
@@ -344,9 +395,9 @@ impl Forwarding {
                         step: Step::Forwarded,
                         at: clock::now().wall,
                     }),
-                    Some(words) => ended = Err(self.forwarder.not_taken(words)),
+                    Some(words) => ended = Err(self.forwarder.returned(words)),
                 },
-                Err(error) => ended = Err(Error::Lost(error.to_string())),
+                Err(error) => ended = Err(self.forwarder.refused(&error)),
             }
         }
         ended

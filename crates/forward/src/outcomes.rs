@@ -32,7 +32,7 @@ const BOUNDS: Bounds = Bounds {
 };
 
 /// No queue has this name: whoever may write is told so, and whoever may not is told that.
-const NOWHERE: &str = "callbridge.no-such-queue";
+pub(crate) const NOWHERE: &str = "callbridge.no-such-queue";
 
 /// The way of outcomes to their stream.
 pub struct OutcomePublisher {
@@ -237,7 +237,7 @@ pub fn body(due: &[OutcomeRow]) -> String {
 }
 
 /// What stands around it. The broker holds `user` to the login.
-fn properties(user: &str) -> BasicProperties {
+pub(crate) fn properties(user: &str) -> BasicProperties {
     own_properties(user, MessageKind::Outcomes.content_type())
 }
 

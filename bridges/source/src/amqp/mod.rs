@@ -14,7 +14,7 @@ mod words;
 
 pub use connect::Login;
 pub use stream::{declare_stream, place as stream_place, publisher as stream_publisher};
-pub use words::{declare_command, declare_stream_command};
+pub use words::{declare_command, declare_stream_command, reply, route_commands};
 
 use crate::connect::Target;
 use crate::error::Error;

@@ -72,13 +72,7 @@ impl ConfirmedLine {
     /// # Errors
     /// The broker's words where it is not.
     pub async fn finds(&self, name: &str) -> Result<(), lapin::Error> {
-        let passive = QueueDeclareOptions {
-            passive: true,
-            ..QueueDeclareOptions::default()
-        };
-        let table = FieldTable::default();
-        let found = self.channel.queue_declare(name.into(), passive, table);
-        found.await.map(drop)
+        find(&self.channel, name).await
     }
 
     /// How long it has been open.
@@ -96,13 +90,31 @@ impl ConfirmedLine {
         body: &[u8],
         properties: BasicProperties,
     ) -> Result<PublisherConfirm, lapin::Error> {
+        self.publish_by(None, queue, body, properties).await
+    }
+
+    /// The same by way of an exchange, to which the queue is bound with its name as key.
+    ///
+    /// # Errors
+    /// When the line is lost.
+    pub async fn publish_by(
+        &self,
+        exchange: Option<&str>,
+        queue: &str,
+        body: &[u8],
+        properties: BasicProperties,
+    ) -> Result<PublisherConfirm, lapin::Error> {
         let options = BasicPublishOptions {
             mandatory: true,
             ..BasicPublishOptions::default()
         };
-        let sent = self
-            .channel
-            .basic_publish("".into(), queue.into(), options, body, properties);
+        let sent = self.channel.basic_publish(
+            exchange.unwrap_or_default().into(),
+            queue.into(),
+            options,
+            body,
+            properties,
+        );
         sent.await
     }
 
@@ -132,6 +144,15 @@ impl ConfirmedLine {
         let closing = self.connection.close(200, "done".into());
         let _ = timeout(Duration::from_secs(1), closing).await;
     }
+}
+
+async fn find(channel: &Channel, name: &str) -> Result<(), lapin::Error> {
+    let passive = QueueDeclareOptions {
+        passive: true,
+        ..QueueDeclareOptions::default()
+    };
+    let found = channel.queue_declare(name.into(), passive, FieldTable::default());
+    found.await.map(drop)
 }
 
 /// What stands around a message that is told as `user`, which the broker holds to the login:

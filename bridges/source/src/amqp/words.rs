@@ -13,7 +13,7 @@ const NOT_ALLOWED: u16 = 530;
 const NOT_IMPLEMENTED: u16 = 540;
 
 /// The broker's reply code and words, if it is a refusal.
-pub(super) fn reply(error: &lapin::Error) -> Option<(u16, String)> {
+pub fn reply(error: &lapin::Error) -> Option<(u16, String)> {
     match error.kind() {
         ErrorKind::ProtocolError(error) => Some((error.get_id(), error.get_message().to_string())),
         _ => None,
@@ -91,6 +91,18 @@ pub fn declare_command(vhost: &str, queue: &str) -> String {
 pub fn declare_stream_command(vhost: &str, stream: &str) -> String {
     let make = declare_command(vhost, stream);
     format!("{make} arguments='{{\"x-queue-type\":\"stream\",\"x-max-age\":\"30D\"}}'")
+}
+
+/// The commands that make an exchange, and bind a queue or stream to it with its name as key.
+pub fn route_commands(vhost: &str, exchange: &str, queue: &str) -> String {
+    let admin = match vhost {
+        "/" => "rabbitmqadmin".to_owned(),
+        _ => format!("rabbitmqadmin --vhost={vhost}"),
+    };
+    format!(
+        "{admin} declare exchange name={exchange} type=direct && {admin} declare binding \
+         source={exchange} destination={queue} routing_key={queue}"
+    )
 }
 
 fn right(target: &Target, broker: &Broker, said: &str) -> Error {

@@ -317,7 +317,8 @@ impl QueueUrl {
     }
 }
 
-/// A stream that calls are published to: `amqp://USER@H1,H2/VHOST?stream=S` (`--forward`).
+/// A stream that calls are published to: `amqp://USER@H1,H2/VHOST?stream=S[&exchange=E]`
+/// (`--forward`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamUrl {
     pub(crate) shown: String,
@@ -325,6 +326,9 @@ pub struct StreamUrl {
     pub broker: Broker,
     /// Its name.
     pub stream: String,
+    /// The exchange that routes to it, with the stream's name as key (`exchange=`); the broker's
+    /// default exchange without one.
+    pub exchange: Option<String>,
     /// Declared if it is missing (`declare=yes`).
     pub declare: bool,
     /// The file whose first line is the secret (`secret-file=`).

@@ -12,6 +12,8 @@ const SCHEMES: &str = "ami://, amis://, esl://, ws://, wss://, amqp://, amqps://
 const SOURCE_EXAMPLE: &str = "for instance ami://USER@HOST:5038 or ws://HOST:8000/";
 const QUEUE_EXAMPLE: &str = "for instance amqp://USER@HOST/VHOST?queue=Q";
 const STREAM_EXAMPLE: &str = "for instance amqp://USER@HOST1,HOST2/VHOST?stream=S";
+/// As RabbitMQ's rights name it; in the protocol it has no name.
+const DEFAULT_EXCHANGE: &str = "amq.default";
 const FILE_FORMATS: &str = "ami, ami-json, cel-csv, cdr-csv, freeswitch, freeswitch-cdr or call";
 const QUEUE_FORMATS: &str = "asterisk-cel, asterisk-cdr, wazo, freeswitch or call";
 
@@ -24,7 +26,14 @@ const AMQP_KEYS: &[&str] = &[
     "ca-file",
 ];
 const QUEUE_KEYS: &[&str] = &["queue", "heartbeat", "secret-file", "ca-file"];
-const STREAM_KEYS: &[&str] = &["stream", "declare", "heartbeat", "secret-file", "ca-file"];
+const STREAM_KEYS: &[&str] = &[
+    "stream",
+    "exchange",
+    "declare",
+    "heartbeat",
+    "secret-file",
+    "ca-file",
+];
 
 /// What stands before the query.
 pub(super) struct Front<'a> {
@@ -282,6 +291,12 @@ pub(super) fn forward(text: &str) -> Result<StreamUrl, Vec<UrlFault>> {
     let stream = stream(&front, &mut keys, &mut faults);
     let words = [("yes", true), ("no", false)];
     let declare = keys.word("declare", &words, "yes or no", &mut faults);
+    let exchange = keys.take("exchange").filter(|it| it != DEFAULT_EXCHANGE);
+    if exchange.is_some() && declare == Some(true) {
+        let cure = "nothing would bind the stream to the exchange: remove it, and make both as \
+                    deploy/rabbitmq/fleet.json has them";
+        faults.push(front.needless("declare=yes beside exchange=", cure));
+    }
     let secret_file = keys.take("secret-file").map(PathBuf::from);
     let ca_file = keys.take("ca-file").map(PathBuf::from);
     if !faults.is_empty() {
@@ -291,6 +306,7 @@ pub(super) fn forward(text: &str) -> Result<StreamUrl, Vec<UrlFault>> {
         shown: target.shown,
         broker,
         stream,
+        exchange,
         declare: declare == Some(true),
         secret_file,
         ca_file,

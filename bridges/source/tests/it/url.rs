@@ -112,6 +112,10 @@ fn a_broker_may_have_several_hosts_and_a_stream_in_place_of_a_queue() {
 fn what_calls_are_forwarded_to_is_a_stream() {
     let url = StreamUrl::parse("amqp://u@h1,h2/v?stream=s&declare=yes").expect("a stream");
     assert_eq!((url.stream.as_str(), url.declare), ("s", true));
+    assert_eq!(url.exchange, None);
+    let by = |text: &str| StreamUrl::parse(text).expect("a stream").exchange;
+    assert_eq!(by("amqp://u@h/v?stream=s&exchange=e").as_deref(), Some("e"));
+    assert_eq!(by("amqp://u@h/v?stream=s&exchange=amq.default"), None);
     assert_eq!(
         (url.broker.others.len(), url.place().as_str()),
         (1, "stream:v?s")
@@ -125,6 +129,11 @@ fn what_calls_are_forwarded_to_is_a_stream() {
             .join("\n")
     };
     assert!(told("amqp://u@h/v?queue=s").contains("stream= is missing"));
+    let both = told("amqp://u@h/v?stream=s&exchange=e&declare=yes");
+    assert!(
+        both.contains("declare=yes beside exchange= has no meaning"),
+        "{both}"
+    );
     assert!(told("ami://u@h").contains("give one of amqp://, amqps://"));
     let password = told("amqp://u:word@h/v?stream=s");
     assert!(password.contains("CALLBRIDGE_AMQP_SECRET") && !password.contains("word@"));
