@@ -366,6 +366,13 @@ fn of_the_fleets_users_a_collector_may_only_publish_and_nobody_has_a_password() 
             .collect::<Vec<_>>(),
         ["calls", "calls.lease", "calls.words"]
     );
+    // Whoever may publish may flood: what is kept has an end.
+    for policy in fleet["policies"].as_array().expect("policies") {
+        assert!(
+            policy["definition"]["max-length-bytes"].is_u64(),
+            "{policy}"
+        );
+    }
 }
 
 /// Every name in `text` that begins like a metric of ours.

@@ -266,8 +266,8 @@ impl WordsStream {
         Error::NoStream {
             words,
             cure: format!(
-                "make it: {} arguments='{{\"x-queue-type\":\"stream\",\"x-max-age\":\"{KEPT}\"}}', \
-                 or give declare=yes",
+                "make it: {} arguments='{{\"x-queue-type\":\"stream\",\"x-max-age\":\"{KEPT}\",\
+                 \"x-max-length-bytes\":{KEPT_BYTES}}}', or give declare=yes",
                 declare_command(vhost, &name)
             ),
             stream: name,

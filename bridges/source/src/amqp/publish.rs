@@ -1,6 +1,6 @@
 //! A line to a broker on which each message is confirmed: what has no confirm is published again.
 
-use super::{Login, declare_stream};
+use super::{Login, declare_stream, words};
 use crate::error::Error;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
@@ -59,12 +59,17 @@ impl ConfirmedLine {
         self.connection.create_channel().await
     }
 
-    /// Makes a stream that is missing.
+    /// Makes a stream that is missing. One that is there stays as it is, whatever it keeps.
     ///
     /// # Errors
     /// The broker's words.
     pub async fn declare(&self, stream: &str) -> Result<(), lapin::Error> {
-        declare_stream(&self.beside().await?, stream).await
+        match find(&self.beside().await?, stream).await {
+            Err(error) if words::is_not_found(&error) => {
+                declare_stream(&self.beside().await?, stream).await
+            }
+            found => found,
+        }
     }
 
     /// Whether a queue or stream of this name is there.

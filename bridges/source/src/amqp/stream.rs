@@ -17,7 +17,9 @@ const OFFSET: &str = "x-stream-offset";
 pub(super) const QUIET_MAX: Duration = Duration::from_secs(30);
 
 /// How long a stream that we make keeps what is in it: long enough for a state to be made anew.
-const KEPT: &str = "30D";
+pub(super) const KEPT: &str = "30D";
+/// And how much of it at most, for whoever may publish may flood it: some 15 million calls.
+pub(super) const KEPT_BYTES: i64 = 10_000_000_000;
 
 /// The arguments of a consumer that begins with this message, or where a stream is begun.
 pub(super) fn from(first: Option<u64>, otherwise: StreamFrom) -> FieldTable {
@@ -76,6 +78,8 @@ pub(super) fn kind(is_stream: bool) -> FieldTable {
         let text = |text: &str| AMQPValue::LongString(text.into());
         arguments.insert("x-queue-type".into(), text("stream"));
         arguments.insert("x-max-age".into(), text(KEPT));
+        let bytes = AMQPValue::LongLongInt(KEPT_BYTES);
+        arguments.insert("x-max-length-bytes".into(), bytes);
     }
     arguments
 }

@@ -1,5 +1,6 @@
 //! A broker's refusals in words: what, where, and the command that mends it.
 
+use super::stream::{KEPT, KEPT_BYTES};
 use crate::connect::Target;
 use crate::error::Error;
 use crate::url::{Broker, QueueSource};
@@ -90,7 +91,10 @@ pub fn declare_command(vhost: &str, queue: &str) -> String {
 /// The command that makes a stream.
 pub fn declare_stream_command(vhost: &str, stream: &str) -> String {
     let make = declare_command(vhost, stream);
-    format!("{make} arguments='{{\"x-queue-type\":\"stream\",\"x-max-age\":\"30D\"}}'")
+    format!(
+        "{make} arguments='{{\"x-queue-type\":\"stream\",\"x-max-age\":\"{KEPT}\",\
+         \"x-max-length-bytes\":{KEPT_BYTES}}}'"
+    )
 }
 
 /// The commands that make an exchange, and bind a queue or stream to it with its name as key.
