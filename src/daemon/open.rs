@@ -378,13 +378,24 @@ async fn remembered(
             Intake::server_key(pbx),
             Intake::heard_key(shown),
             Intake::since_key(pbx),
+            Intake::recreated_key(shown),
         ];
-        let [_, heard_key, since_key] = keys.clone();
+        let ([_, heard_key, since_key, recreated_key], place) = (keys.clone(), shown.clone());
         let read = spool.read(move |store| {
-            let [server, heard, since] = keys.map(|key| tables::meta::meta(store, &key));
-            Ok((server?, heard?, since?))
+            let keys = keys.map(|key| tables::meta::meta(store, &key));
+            let [server, heard, since, recreated] = keys;
+            let position = tables::positions::position(store, &place)?;
+            Ok((server?, heard?, since?, recreated?, position))
         });
-        let (server, heard, since) = read.await.map_err(failure)?;
+        let (server, heard, since, recreated, position) = read.await.map_err(failure)?;
+        // What cannot be read of a place is told where its source is opened.
+        if let Some(Ok(Position::Stream(at))) = position.map(serde_json::from_value) {
+            memory.offsets.insert(shown.clone(), at.offset);
+        }
+        let recreated = recreated.and_then(|text| moment(&recreated_key, text));
+        memory
+            .recreated
+            .extend(recreated.map(|at| (shown.clone(), at)));
         let server = server.map(|server| (pbx.clone(), server));
         memory.servers.extend(server);
         let heard = heard

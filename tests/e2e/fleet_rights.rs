@@ -243,3 +243,24 @@ async fn check_names_an_exchange_that_is_missing_or_routes_nowhere() {
     assert_eq!(calls["what"], "the stream is there");
     assert_eq!(last_words["what"], "the stream takes them");
 }
+
+#[tokio::test]
+async fn a_stream_that_is_made_has_an_end_and_one_that_is_there_stays_as_it_is() {
+    let (node, place) = (Broker::shared(), Place::new());
+    let secret = place.write("secret", broker::SECRET);
+    node.declare_stream("endless").await;
+    for stream in ["endless", "bounded"] {
+        let url = node.url(broker::ADMINISTRATOR);
+        let url = format!("{url}?stream={stream}&declare=yes&secret-file={secret}");
+        let checked = words::check(&place, &url).await;
+        assert!(checked.contains("the stream is there"), "{checked}");
+    }
+    // Declaring it once more is refused where the arguments are others.
+    let mut arguments = FieldTable::default();
+    for (key, value) in [("x-queue-type", "stream"), ("x-max-age", "30D")] {
+        arguments.insert(key.into(), AMQPValue::LongString(value.into()));
+    }
+    let bytes = AMQPValue::LongLongInt(10_000_000_000);
+    arguments.insert("x-max-length-bytes".into(), bytes);
+    node.declare_with("bounded", arguments).await;
+}

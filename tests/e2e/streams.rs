@@ -49,6 +49,8 @@ async fn has_read(
 /// What `status` says of the stream, and that nothing was doubled.
 fn judge(status: &Status, crm: &Server, calls: usize, words: &str) {
     assert!(status.books.balance(), "{:?}", status.books);
+    let stream = status.sources[0].stream.as_ref().expect("a stream");
+    assert!(stream.recreated_at.is_some(), "{stream:?}");
     assert_eq!(crm.journal().len(), calls);
     assert_eq!(status.sources[0].replaced, 1);
     let gap = status.gaps.last().expect("a gap");
@@ -103,6 +105,11 @@ async fn a_stream_restored_while_the_sender_was_stopped_is_known_by_its_message(
     node.publish("restored", &calls(60..61)).await;
     let status = program.until("one more is journaled", journaled(61)).await;
     assert_eq!(status.sources[0].replaced, 0);
+    // What became of it is known after a restart, too, and where its reading stands: behind calls,
+    // and what was told of them.
+    let shown = &place.lines(&["status", "--json"]).await[0]["sources"][0]["stream"];
+    let is_there = shown["offset"].as_u64() >= Some(55) && shown["recreatedAt"].is_i64();
+    assert!(is_there && shown["name"] == "restored", "{shown}");
     program.terminate().await;
 }
 

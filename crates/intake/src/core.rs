@@ -116,7 +116,7 @@ impl Intake {
         for settings in sources {
             let mut source =
                 IntakeSource::new(settings, intake.decoding(), intake.settings.trunks());
-            source.last_heard.at = memory.heard.get(&source.settings.shown).copied();
+            source.stood(&memory.heard, &memory.offsets, &memory.recreated);
             intake.sources.push(source);
         }
         for at in 0..intake.sources.len() {

@@ -307,13 +307,25 @@ impl Intake {
             return;
         };
         source.status.replaced += 1;
+        if let Some(stream) = &mut source.status.stream {
+            stream.recreated_at = Some(now.floor_seconds().get());
+        }
         self.reports.lost(at, why.clone());
         let from = source.last_heard.at.unwrap_or(now).min(now);
         let gap = source.gap_ends(from, now);
         let why = Some(why);
         self.gaps.due.push(Gap { why, ..gap });
         let shown = source.settings.shown.clone();
+        self.ops.push(Op::Meta {
+            key: Self::recreated_key(&shown),
+            value: now.micros().to_string(),
+        });
         self.ops.push(self.whole.may_have_been_sent(shown, now));
+    }
+
+    /// Under which name the spool keeps when this stream, by its URL, was last found to be another.
+    pub fn recreated_key(shown: &str) -> String {
+        format!("stream-recreated:{shown}")
     }
 
     /// The dialogue with a switch shows a point in its stream.

@@ -77,7 +77,13 @@ pub struct SourceSettings {
 impl SourceSettings {
     /// It is a stream of calls, which others may have read and sent.
     pub fn is_stream_of_calls(&self) -> bool {
-        self.format.tells_whole_calls() && self.shown.starts_with("stream:")
+        self.format.tells_whole_calls() && self.stream().is_some()
+    }
+
+    /// The name of the stream that it is.
+    pub(super) fn stream(&self) -> Option<&str> {
+        let (_vhost, name) = self.shown.strip_prefix("stream:")?.split_once('?')?;
+        Some(name)
     }
 
     /// A source of this URL; each gets a label of its own from [`label_all`].
@@ -120,6 +126,10 @@ pub struct Memory {
     pub servers: BTreeMap<String, String>,
     /// When each source, by its URL, was last heard.
     pub heard: BTreeMap<String, EventTime>,
+    /// The last message that was taken of each stream, by its URL.
+    pub offsets: BTreeMap<String, u64>,
+    /// When each stream, by its URL, was last found to be another one.
+    pub recreated: BTreeMap<String, EventTime>,
     /// Since when each PBX is listened to: what was before is not filled from a catch-up file.
     pub since: BTreeMap<String, EventTime>,
     /// Of PBXs whose calls come whole: the broker's user that published for each first.

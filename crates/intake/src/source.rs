@@ -9,6 +9,7 @@ use callbridge_mapping::trunk::Trunks;
 use callbridge_model::status;
 use callbridge_source::{Frame, Position};
 use callbridge_spool::{Op, PublishedBy};
+use std::collections::BTreeMap;
 
 /// So many messages of a source are looked at for another format, before the first that is read.
 const LOOKED_AT_MAX: u8 = 16;
@@ -72,6 +73,10 @@ impl IntakeSource {
                 label: settings.label.clone(),
                 pbx: settings.pbx.clone(),
                 catch_up: settings.catch_up,
+                stream: settings.stream().map(|name| status::StreamStatus {
+                    name: name.to_owned(),
+                    ..status::StreamStatus::default()
+                }),
                 ..status::SourceStatus::default()
             },
             settings,
@@ -86,6 +91,23 @@ impl IntakeSource {
         }
     }
 
+    /// When an earlier run heard it last, where it has left the stream, and when that was another
+    /// one, each by the sources' URLs.
+    pub(super) fn stood(
+        &mut self,
+        heard: &BTreeMap<String, EventTime>,
+        offsets: &BTreeMap<String, u64>,
+        recreated: &BTreeMap<String, EventTime>,
+    ) {
+        let shown = &self.settings.shown;
+        self.last_heard.at = heard.get(shown).copied();
+        if let Some(stream) = &mut self.status.stream {
+            let recreated = recreated.get(shown);
+            stream.recreated_at = recreated.map(|at| at.floor_seconds().get());
+            stream.offset = offsets.get(shown).copied();
+        }
+    }
+
     /// Where the source stands after this frame.
     pub(super) fn note(&mut self, frame: &Frame) {
         self.read.through = Some(frame.seq);
@@ -97,6 +119,9 @@ impl IntakeSource {
             self.status.state = status::SourceState::Reading;
         }
         if let Some(position) = &frame.position {
+            if let (Position::Stream(place), Some(stream)) = (position, &mut self.status.stream) {
+                stream.offset = Some(place.offset);
+            }
             self.read.position = Some(position.clone());
         }
     }

@@ -317,6 +317,9 @@ pub struct SourceStatus {
     /// How often a stream was found to be another one than was read, or to lack a part.
     #[serde(default)]
     pub replaced: u64,
+    /// The stream that it is; `null` for other sources.
+    #[serde(default)]
+    pub stream: Option<StreamStatus>,
     /// The last of them; not there before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_gap: Option<Gap>,
@@ -337,6 +340,19 @@ pub struct SourceStatus {
     /// Other daemons on this machine that read it, too.
     #[serde(default)]
     pub others: Vec<OtherReader>,
+}
+
+/// A stream that is read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StreamStatus {
+    /// Its name.
+    pub name: String,
+    /// The last message that was taken; `null` before the first.
+    pub offset: Option<u64>,
+    /// When it was last found to be another one than was read, or to lack a part, in epoch seconds;
+    /// `null` where it never was.
+    pub recreated_at: Option<i64>,
 }
 
 /// A switch that told on a source.
