@@ -32,6 +32,11 @@ pub fn collectors(all: &mut Registry, table: &FleetTable) {
         let pbx = pbx.to_owned();
         up.get_or_create(&OfPbx { pbx }).set(i64::from(speaks));
     }
+    // Logins that make up names make no series with them.
+    if !table.floods.is_empty() {
+        let pbx = "too_many".to_owned();
+        up.get_or_create(&OfPbx { pbx }).set(0);
+    }
     let help = "1 while a collector of the PBX speaks, 0 once it was stopped or silent for 3 min";
     all.register("collector_up", help, up);
 }

@@ -20,6 +20,14 @@ const SILENT_FORGOTTEN_SEC: i64 = 7 * 24 * 3600;
 pub const MEMBERS_MAX: usize = 5_000;
 /// And so many bytes of their words: a thousand take one.
 const ROSTER_BYTES_MAX: usize = 32 << 20;
+/// What one login may fill of that, so that its words keep nobody else's out: PBXs of which it is
+/// not known that they are its own, and senders; more where whose PBXs are is not known at all.
+const UNKNOWN_OF_LOGIN_MAX: usize = 200;
+const OF_LOGIN_MAX: usize = 1_000;
+const BYTES_OF_LOGIN_MAX: usize = 4 << 20;
+/// Logins named that say more than that, and for how long after the last such word.
+const FLOODS_MAX: usize = 100;
+const FLOOD_FORGOTTEN_SEC: i64 = 3600;
 /// A word of a holder counts for so long: one a minute, and a little late.
 const HOLDER_SEC: i64 = 75;
 /// Why nothing leaves a sender that stands by.
@@ -64,10 +72,29 @@ impl PbxOwners {
         Self(Some(Arc::new(owner_of)))
     }
 
+    fn of(&self, pbx: &str) -> Option<String> {
+        self.0.as_ref().and_then(|owner_of| owner_of(pbx))
+    }
+
     /// The PBX is another's.
     fn refuse(&self, pbx: &str, user: &str) -> bool {
-        let owner = self.0.as_ref().and_then(|owner_of| owner_of(pbx));
-        owner.is_some_and(|owner| owner != user)
+        self.of(pbx).is_some_and(|owner| owner != user)
+    }
+
+    /// How much a word of this login takes of what the login may fill.
+    fn weight(&self, word: &LastWord, user: &str) -> usize {
+        let unknown = |pbx: &&String| self.of(pbx).as_deref() != Some(user);
+        match word.role {
+            FleetRole::Collector => word.pbx.iter().filter(unknown).count(),
+            FleetRole::Sender => 1,
+        }
+    }
+
+    fn most(&self) -> usize {
+        match self.0 {
+            Some(_) => UNKNOWN_OF_LOGIN_MAX,
+            None => OF_LOGIN_MAX,
+        }
     }
 }
 
@@ -85,6 +112,8 @@ pub struct Roster {
     bytes: usize,
     owners: PbxOwners,
     skipped: BTreeMap<&'static str, u64>,
+    /// Logins that say more than one may: how many words, and when the last came.
+    floods: BTreeMap<String, (u64, i64)>,
 }
 
 impl Roster {
@@ -125,6 +154,13 @@ impl Roster {
         // A line that was lost has words read once more: nobody was heard earlier by that.
         let heard_at = before.map_or(heard_at, |known| known.heard_at.max(heard_at));
         let bytes = self.bytes - before.map_or(0, |known| known.bytes) + heard.body.len();
+        if self.is_flood(&key, &word, heard.body.len()) {
+            if self.floods.len() < FLOODS_MAX || self.floods.contains_key(&user) {
+                let (words, last) = self.floods.entry(user).or_default();
+                (*words, *last) = (*words + 1, now);
+            }
+            return Err(Wrong::Many);
+        }
         let is_full = before.is_none() && self.members.len() >= MEMBERS_MAX;
         if is_full || bytes > ROSTER_BYTES_MAX {
             return Err(Wrong::Many);
@@ -138,6 +174,25 @@ impl Roster {
         };
         self.members.insert(key, known);
         Ok(())
+    }
+
+    /// With this word its login would fill more than one login may.
+    fn is_flood(&self, key: &MemberKey, word: &LastWord, bytes: usize) -> bool {
+        let of_role = |role| {
+            let place = (String::new(), String::new());
+            let user = key.user.clone();
+            let from = self.members.range(MemberKey { role, user, place }..);
+            from.take_while(move |(it, _)| it.role == role && it.user == key.user)
+        };
+        let others = [FleetRole::Collector, FleetRole::Sender];
+        let others = others.into_iter().flat_map(of_role);
+        let others = others.filter(|(it, _)| *it != key);
+        let filled = others.fold((0, 0), |(weight, bytes), (_, known)| {
+            let more = self.owners.weight(&known.word, &key.user);
+            (weight + more, bytes + known.bytes)
+        });
+        filled.0 + self.owners.weight(word, &key.user) > self.owners.most()
+            || filled.1 + bytes > BYTES_OF_LOGIN_MAX
     }
 
     /// Forgets who is gone for good, and who spoke for a PBX that is another's by now.
@@ -154,6 +209,8 @@ impl Roster {
             };
             now - known.heard_at <= most
         });
+        self.floods
+            .retain(|_, (_, last)| now - *last <= FLOOD_FORGOTTEN_SEC);
         self.bytes = self.members.values().map(|known| known.bytes).sum();
     }
 
@@ -190,6 +247,9 @@ impl Roster {
             totals,
             skipped: (self.skipped.iter())
                 .map(|(word, count)| ((*word).to_owned(), *count))
+                .collect(),
+            floods: (self.floods.iter())
+                .map(|(login, (words, _))| (login.clone(), *words))
                 .collect(),
         }
     }

@@ -224,7 +224,8 @@ fn there_is_a_limit_to_how_many_are_known_and_those_who_are_known_go_on() {
 fn words_of_many_megabytes_are_not_kept_and_what_is_forgotten_makes_room() {
     let mut roster = Roster::default();
     let padded = |n: usize, at| {
-        let mut heard = heard("b", &collector(&format!("b{n}"), at), true);
+        let name = format!("b{n}");
+        let mut heard = heard(&name, &collector(&name, at), true);
         heard.body.resize(100 << 10, b' ');
         heard
     };
@@ -402,4 +403,59 @@ fn sums_of_the_largest_counts_that_are_taken_do_no_harm() {
     let table = table(&words);
     assert_eq!(table.totals.journaled, 50 * most);
     assert_eq!(table.tokens[0].backlog.calls, 50 * most);
+}
+
+/// `branch7` owns the PBXs `own…`, and nobody any other.
+fn owned() -> Roster {
+    let owner_of = |pbx: &str| pbx.starts_with("own").then(|| "branch7".to_owned());
+    Roster::of_owners(PbxOwners::new(owner_of))
+}
+
+#[test]
+fn a_login_that_makes_up_names_or_machines_keeps_nobody_else_out_and_is_named() {
+    for role in [FleetRole::Collector, FleetRole::Sender] {
+        let mut roster = owned();
+        for n in 0..1_000 {
+            let made_up = word(role, &format!("made-up-{n}"), NOW);
+            roster.hear(&heard("branch7", &made_up, true), NOW);
+        }
+        // What is its own it may tell of still, and all others as ever.
+        for n in 0..1_000 {
+            let own = collector(&format!("own-{n}"), NOW);
+            roster.hear(&heard("branch7", &own, true), NOW);
+        }
+        for n in 0..100 {
+            let other = collector(&format!("pbx-{n}"), NOW);
+            roster.hear(&heard(&format!("branch-{n}"), &other, true), NOW);
+        }
+        let told = roster.table("calls.words", NOW);
+        assert_eq!(told.members.len(), 200 + 1_000 + 100);
+        assert_eq!(told.skipped["too_many"], 800);
+        assert_eq!(told.floods, BTreeMap::from([("branch7".to_owned(), 800)]));
+        let mut all = prometheus_client::registry::Registry::default();
+        crate::metrics::collectors(&mut all, &told);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &all).expect("a text");
+        assert!(text.contains("collector_up{pbx=\"too_many\"} 0"), "{text}");
+        assert!(text.lines().count() < 1_400, "{text}");
+
+        roster.forget(NOW + FLOOD_FORGOTTEN_SEC + 1);
+        assert!(roster.table("calls.words", NOW).floods.is_empty());
+    }
+}
+
+#[test]
+fn a_login_with_long_words_leaves_room_to_the_words_of_others() {
+    let mut roster = owned();
+    for n in 0..100 {
+        let mut long = heard("branch7", &collector(&format!("own-{n}"), NOW), true);
+        long.body.resize(100 << 10, b' ');
+        roster.hear(&long, NOW);
+    }
+    assert!(roster.bytes <= BYTES_OF_LOGIN_MAX, "{}", roster.bytes);
+    let other = collector("b1", NOW);
+    roster.hear(&heard("b1", &other, true), NOW);
+    let told = roster.table("calls.words", NOW);
+    assert!(told.floods.contains_key("branch7"), "{:?}", told.floods);
+    assert!(told.members.iter().any(|it| it.user == "b1"));
 }

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// PBXs whose users are known at most; a broker that names more of them is not telling the truth.
 const OWNERS_MAX: usize = 65_536;
+/// And of one user, so that it leaves room to others; what the flags name comes on top.
+const OWNED_MAX: usize = 8_192;
 
 /// The stored word of a PBX begins so.
 pub const OWNER_PREFIX: &str = "pbx-user:";
@@ -69,6 +71,13 @@ impl Owners {
         }
     }
 
+    fn owns_too_many(&self, owners: &BTreeMap<String, String>, user: &str) -> bool {
+        let own = |(pbx, owner): &(&String, &String)| {
+            owner.as_str() == user && !self.named.contains_key(pbx.as_str())
+        };
+        owners.len() >= OWNED_MAX && owners.iter().filter(own).count() >= OWNED_MAX
+    }
+
     /// Whether this user may tell of this PBX; what is to be stored of that.
     pub(super) fn owned(&self, pbx: &str, user: Option<&str>) -> Result<Option<Op>, String> {
         let mut owners = self.lock();
@@ -86,6 +95,10 @@ impl Owners {
             (None, Some(_)) if owners.len() >= OWNERS_MAX => Err(format!(
                 "pbx: {OWNERS_MAX} PBXs are known already; it may be one of them"
             )),
+            (None, Some(user)) if self.owns_too_many(&owners, user) => Err(format!(
+                "pbx: {user} publishes for {OWNED_MAX} PBXs already; it may be one of them, or \
+                 --pbx-owner on the sender names it"
+            )),
             (None, Some(user)) => {
                 owners.insert(pbx.to_owned(), user.to_owned());
                 Ok(Some(Self::op(pbx, user)))
@@ -101,6 +114,29 @@ mod tests {
     fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         let own = |(pbx, user): &(&str, &str)| ((*pbx).to_owned(), (*user).to_owned());
         pairs.iter().map(own).collect()
+    }
+
+    #[test]
+    fn one_user_owns_so_many_pbxs_and_leaves_room_to_others() {
+        let named = map(&[("named", "flooding")]);
+        let (owners, _) = Owners::named(BTreeMap::new(), named);
+        for n in 0..OWNED_MAX {
+            assert!(owners.owned(&format!("p{n}"), Some("flooding")).is_ok());
+        }
+        let why = owners
+            .owned("one more", Some("flooding"))
+            .expect_err("full");
+        assert!(
+            why.starts_with("pbx: flooding publishes for 8192 PBXs"),
+            "{why}"
+        );
+        assert_eq!(owners.owned("p7", Some("flooding")), Ok(None));
+        assert_eq!(owners.owned("named", Some("flooding")), Ok(None));
+        assert!(
+            owners
+                .owned("one more", Some("other"))
+                .is_ok_and(|op| op.is_some())
+        );
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::status::{
     LeadFields, Lease, LeasePhase, ListFile, OverallState, PAUSES, Pause, SenderTrouble, SourceGap,
     SourceState, Token, TrunkStatus, Unmatched, Webhooks,
 };
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const NOW: i64 = 1_795_151_317;
@@ -500,4 +501,28 @@ fn commands_can_be_run_as_they_stand() {
     assert_eq!(status.todo[0].command, "callbridge check @/etc/flags");
     let what = "source ami://a@pbx:5038 is down: connection refused";
     assert_eq!(status.todo[0].what, what);
+}
+
+#[test]
+fn a_login_that_floods_the_last_words_is_named() {
+    let floods = BTreeMap::from([("branch7".to_owned(), 12)]);
+    let status = with(|status| {
+        let table = Arc::new(FleetTable {
+            floods,
+            ..FleetTable::default()
+        });
+        status.fleet = Some(FleetStatus {
+            table: Some(table),
+            ..FleetStatus::default()
+        });
+    });
+    let [found] = status.todo.as_slice() else {
+        panic!("{:?}", status.todo);
+    };
+    assert_eq!(found.kind, FindingKind::LastWords);
+    assert!(
+        found.what.contains("login branch7 floods"),
+        "{}",
+        found.what
+    );
 }

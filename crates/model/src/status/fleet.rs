@@ -240,6 +240,10 @@ pub struct FleetTable {
     pub totals: FleetTotals,
     /// Messages of the stream that are no words, by what is wrong with them.
     pub skipped: BTreeMap<String, u64>,
+    /// Logins that speak for more PBXs, or say more, than one login may, with how many of their
+    /// words were skipped for that.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub floods: BTreeMap<String, u64>,
 }
 
 impl FleetTable {
@@ -292,6 +296,15 @@ pub(super) fn words(status: &Status, found: &mut Vec<Todo>) {
             let what = format!("{what}: {why}");
             found.push(todo(FindingKind::LastWords, what, status.check()));
         }
+    }
+    let floods = fleet.table.iter().flat_map(|table| &table.floods);
+    for (login, words) in floods.take(NAMED_MAX) {
+        let what = format!(
+            "login {login} floods the stream of last words: {words} of its words were skipped, for \
+             PBXs that are not known or for their length; look at what publishes as {login}, and \
+             take its right away until then (--pbx-owner PBX={login} where they are its PBXs)"
+        );
+        found.push(todo(FindingKind::LastWords, what, status.check()));
     }
 }
 
