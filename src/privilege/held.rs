@@ -1,5 +1,5 @@
 //! What root alone may do, done before it becomes another: secrets that it named are read,
-//! addresses that are root's are listened at, and the file of a picture is opened.
+//! addresses that are root's are listened at, and the command's own file is opened.
 
 use super::way::is_roots;
 use crate::config::checked::Config;
@@ -21,11 +21,9 @@ const PORTS_OF_ROOT: std::ops::Range<u16> = 1..1024;
 /// Listened at by root, and not yet taken.
 static LISTENERS: Mutex<Vec<TcpListener>> = Mutex::new(Vec::new());
 
-/// The file of `explain --picture`, where root can write it and the folder's owner cannot.
-static PICTURE: Mutex<Option<File>> = Mutex::new(None);
-
-/// The file of an exported state, where root has opened it.
-static ARCHIVE: Mutex<Option<File>> = Mutex::new(None);
+/// The command's one file (`explain --picture`, `state export` and `import`), where root has opened
+/// it.
+static FILE: Mutex<Option<File>> = Mutex::new(None);
 
 /// Secrets that root has read, in the order of [`places`].
 #[derive(Debug)]
@@ -68,30 +66,7 @@ fn places(command: &mut Command) -> Vec<&mut SecretPlace> {
         Command::Run(config) => config.places_mut(),
         Command::Check(check) => check.config.places_mut(),
         Command::Connect(connect) => vec![&mut connect.secret],
-        Command::Demo(_)
-        | Command::Explain(_)
-        | Command::Status { .. }
-        | Command::Calls(..)
-        | Command::Dead(..)
-        | Command::Audit(_)
-        | Command::LeadMissing { .. }
-        | Command::LeadList(_)
-        | Command::Missed { .. }
-        | Command::LeadGiven(..)
-        | Command::FleetOwner { .. }
-        | Command::ForwardAgain { .. }
-        | Command::LeadCheck(_)
-        | Command::Disconnect(_)
-        | Command::LeadSet { .. }
-        | Command::Page { .. }
-        | Command::PagePassword { .. }
-        | Command::Fleet(_)
-        | Command::Sandbox(_)
-        | Command::Init(_)
-        | Command::State(_)
-        | Command::Completions(_)
-        | Command::Man
-        | Command::Licences => Vec::new(),
+        _ => Vec::new(),
     }
 }
 
@@ -108,30 +83,7 @@ pub(super) fn listen(command: &Command) {
         Command::Run(config) => of_config(config),
         Command::Check(check) => of_config(&check.config),
         Command::Connect(connect) => connect.redirect.listen().into_iter().flatten().collect(),
-        Command::Demo(_)
-        | Command::Explain(_)
-        | Command::Status { .. }
-        | Command::Calls(..)
-        | Command::Dead(..)
-        | Command::Audit(_)
-        | Command::LeadMissing { .. }
-        | Command::LeadList(_)
-        | Command::Missed { .. }
-        | Command::LeadGiven(..)
-        | Command::FleetOwner { .. }
-        | Command::ForwardAgain { .. }
-        | Command::LeadCheck(_)
-        | Command::Disconnect(_)
-        | Command::LeadSet { .. }
-        | Command::Page { .. }
-        | Command::PagePassword { .. }
-        | Command::Fleet(_)
-        | Command::Sandbox(_)
-        | Command::Init(_)
-        | Command::State(_)
-        | Command::Completions(_)
-        | Command::Man
-        | Command::Licences => Vec::new(),
+        _ => Vec::new(),
     };
     let roots = |address: &SocketAddr| PORTS_OF_ROOT.contains(&address.port());
     let bound = addresses.into_iter().filter(roots);
@@ -140,40 +92,33 @@ pub(super) fn listen(command: &Command) {
     listeners.extend(bound);
 }
 
-/// Opens the file of a picture, in a folder where only root can have put it.
-pub(super) fn open_picture(command: &Command) {
-    let Command::Explain(explain) = command else {
+/// Opens the command's own file: one that is read where it is root's, one that is written in a
+/// folder where only root can have put it.
+pub(super) fn open_file(command: &Command) {
+    let (path, is_read) = match command {
+        Command::Explain(explain) => (explain.picture.as_deref(), false),
+        Command::State(state) => (Some(&*state.file), state.import),
+        _ => return,
+    };
+    let Some(Ok(path)) = path.map(std::path::absolute) else {
         return;
     };
-    let path = explain.picture.as_deref().map(std::path::absolute);
-    let Some(Ok(path)) = path else {
+    let place = if is_read { Some(&*path) } else { path.parent() };
+    if !place.is_some_and(is_roots) {
         return;
-    };
-    if path.parent().is_some_and(is_roots) {
-        let mut how = OpenOptions::new();
-        let how = how.create(true).truncate(false).write(true);
-        let opened = plain_file::open(&path, how).ok();
-        *PICTURE.lock().unwrap_or_else(PoisonError::into_inner) = opened;
     }
+    let opened = match command {
+        Command::State(state) => archive_options(state.import).open(&path),
+        _ => {
+            let mut how = OpenOptions::new();
+            plain_file::open(&path, how.create(true).truncate(false).write(true))
+        }
+    };
+    *FILE.lock().unwrap_or_else(PoisonError::into_inner) = opened.ok();
 }
 
-/// Opens the file of an exported state: a new one in a folder where only root can have put it, or
-/// one that is root's.
-pub(super) fn open_archive(command: &Command) {
-    let Command::State(state) = command else {
-        return;
-    };
-    let Ok(path) = std::path::absolute(&state.file) else {
-        return;
-    };
-    let roots = match state.import {
-        true => is_roots(&path),
-        false => path.parent().is_some_and(is_roots),
-    };
-    if roots {
-        let opened = archive_options(state.import).open(&path).ok();
-        *ARCHIVE.lock().unwrap_or_else(PoisonError::into_inner) = opened;
-    }
+fn take_file() -> Option<File> {
+    FILE.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 /// To read one, or to make a new one for its owner alone.
@@ -191,11 +136,7 @@ fn archive_options(import: bool) -> OpenOptions {
 /// # Errors
 /// The system's.
 pub(crate) fn archive(path: &Path, import: bool) -> io::Result<File> {
-    let held = ARCHIVE
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .take();
-    held.map_or_else(|| archive_options(import).open(path), Ok)
+    take_file().map_or_else(|| archive_options(import).open(path), Ok)
 }
 
 /// Writes a picture into its file, which root may have opened.
@@ -207,8 +148,7 @@ pub(crate) fn write(path: &Path, picture: &str) -> io::Result<()> {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => error,
         ended => return ended,
     };
-    let mut held = PICTURE.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut file = held.take().ok_or(refused)?;
+    let mut file = take_file().ok_or(refused)?;
     file.set_len(0)?;
     file.write_all(picture.as_bytes())
 }

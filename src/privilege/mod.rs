@@ -5,7 +5,7 @@
 //! file there works for him. So every command that is given a state folder begins with this:
 //!
 //! ```text
-//! walk to the folder ─▶ read secrets, listen (held) ─▶ a way for its owner (view) ─▶ become him
+//! walk to the folder ─▶ read secrets, listen (held) ─▶ become its owner
 //! ```
 //!
 //! | whose the folder is | what root does |
@@ -13,17 +13,16 @@
 //! | root's | goes on, unless others may write there |
 //! | another's | becomes that user, with the folder's group alone and no capability |
 //! | not there yet | the same by the folder in which it will be made |
+//! | where its owner cannot go | refuses, and names the folder that is closed to him |
 //!
 //! | module | what lives there |
 //! |---|---|
 //! | [`way`] | walking there, and who may |
 //! | `held` | what root does while it is root |
-//! | `view` | the way where root alone can go |
 //! | `left` | what an earlier root has left there |
 
 mod held;
 mod left;
-mod view;
 pub(crate) mod way;
 
 pub(crate) use held::{archive, listener, write};
@@ -41,9 +40,8 @@ use rustix::thread::{
 };
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
 use std::sync::OnceLock;
-use way::{ResolvedPath, walk};
+use way::walk;
 
 /// The group of nobody (`nogroup`): that of root has rights to root's files.
 const GROUP_OF_NOBODY: u32 = 65_534;
@@ -91,14 +89,19 @@ pub(crate) fn step_down(command: &mut Command) -> Result<(), Failure> {
         let refused = spool::refuse_shared(&state);
         return refused.map_err(|error| Failure::of(Code::of_number(error.exit_code()), error));
     }
+    if let Some(closed) = way.closed_to(owner) {
+        return Err(refused(format!(
+            "{} is user {}'s, to whom {} is closed: open that folder (chmod o+x), or, where it is \
+             systemd's for DynamicUser=, give the unit the fixed user of callbridge's own \
+             (User=callbridge)",
+            way.path.display(),
+            owner.uid,
+            closed.display()
+        )));
+    }
     let held = ReadSecrets::of(command);
     held::listen(command);
-    held::open_picture(command);
-    held::open_archive(command);
-    if let Some(closed) = way.closed_to(owner) {
-        view::open_through(&closed, &way)
-            .map_err(|error| closed_way(&way, &closed, owner, &error))?;
-    }
+    held::open_file(command);
     become_owner(owner).map_err(|error| {
         refused(format!(
             "{} is user {}'s, and root cannot become that user here ({error}): run the command as \
@@ -121,16 +124,6 @@ pub(crate) fn step_down(command: &mut Command) -> Result<(), Failure> {
 
 fn refused(words: String) -> Failure {
     Failure::new(Code::Configuration, words)
-}
-
-fn closed_way(way: &ResolvedPath, closed: &Path, owner: Owner, error: &io::Error) -> Failure {
-    refused(format!(
-        "{} is user {}'s, to whom {} is closed, and root cannot make a way for him here ({error}): \
-         run the command on the host, where root may mount, or open that folder (chmod o+x)",
-        way.path.display(),
-        owner.uid,
-        closed.display()
-    ))
 }
 
 /// User, group and capabilities, for good: whatever comes later, it is done as the owner.

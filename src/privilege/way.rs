@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
@@ -113,12 +112,6 @@ impl ResolvedPath {
             Some(end) => end.metadata(),
             None => Err(ErrorKind::NotFound.into()),
         }
-    }
-
-    /// A path to its end that leads through nothing but the open descriptor.
-    pub(crate) fn by_descriptor(&self) -> PathBuf {
-        let end = self.folders.last().map_or(-1, AsRawFd::as_raw_fd);
-        PathBuf::from(format!("/proc/self/fd/{end}"))
     }
 
     /// This path leads where the way ends.

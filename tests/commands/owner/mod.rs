@@ -4,7 +4,7 @@
 //! | module | its question |
 //! |---|---|
 //! | `planted` | links and FIFOs in the place of every file, and of the folder |
-//! | `service` | the service's own folder, also where root alone can go, serves root's commands |
+//! | `service` | the service's own folder serves root's commands, where it can reach it |
 //! | `shared` | folders that others may write, secrets that all can read |
 
 mod planted;

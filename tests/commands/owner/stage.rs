@@ -27,7 +27,7 @@ pub fn is_root(test: &str) -> bool {
 }
 
 /// Says so past the harness, which keeps what a good test prints to itself.
-pub fn not_run(test: &str, why: &str) {
+fn not_run(test: &str, why: &str) {
     let line = format!("\nnot run: {test} ({why})\n");
     let said = std::io::stderr().write_all(line.as_bytes());
     said.expect("stderr");
