@@ -212,6 +212,25 @@ fn a_recording_of_cel_takes_its_leads_from_a_list() {
     }
 }
 
+/// An Asterisk is killed in a conversation, and the next one's first channel comes 45 s later.
+#[test]
+fn what_may_be_missed_of_a_call_is_named_by_the_recordings_own_times() {
+    let rows = fs::read_to_string(recording("cel-custom/epoch.csv")).expect("readable");
+    let heard: Vec<&str> = rows.lines().take(7).collect();
+    let next = rows.lines().next().expect("a row");
+    let next = next.replace("1795164250.431908", "1795164296.5");
+    let next = next.replace("1795164250.326", "1795164296.0");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("killed.csv");
+    fs::write(&path, format!("{}\n{next}\n", heard.join("\n"))).expect("written");
+    let path = path.to_str().expect("UTF-8");
+    let told = explained(&[&["--format=cel-csv", path], &TRUNKS[..]].concat());
+    assert_eq!(told[0]["linkedid"], "1795164250.326");
+    let message = told[0]["message"].as_str().expect("a message");
+    let span = "may be missing from 1795164251 to 1795164296 (epoch seconds)";
+    assert!(message.contains(span), "{message}");
+}
+
 #[test]
 fn one_call_is_picked_by_linkedid_channel_or_uuid() {
     let path = recording("attended_transfer/ami.raw");

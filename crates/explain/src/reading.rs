@@ -8,11 +8,6 @@ use callbridge_call::{
 use callbridge_formats::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer};
 use callbridge_mapping::trunk::Trunks;
 use std::collections::BTreeMap;
-use std::time::Duration;
-
-/// Events of a recording arrive so long after their own time: none of its calls happens now, so
-/// that event times alone count.
-const REPLAY: Duration = Duration::from_secs(3600);
 
 /// How a recording is read.
 #[derive(Clone, Debug)]
@@ -158,12 +153,12 @@ impl Reading {
         while let Some(frame) = self.framer.finish() {
             self.hearing.hear(frame, &self.rules)?;
         }
-        let end = self.hearing.now.plus(REPLAY);
+        let end = self.hearing.now;
         for pbx in self.hearing.pbxes.values_mut() {
             pbx.assembler.finish_all(end);
             pbx.folder.finish_all(end);
             if self.rules.format.is_cel() {
-                pbx.assembler.tick(end.max(now.plus(REPLAY)));
+                pbx.assembler.tick(end.max(now));
             }
         }
         Ok(self.hearing.finished())
@@ -172,7 +167,7 @@ impl Reading {
     /// The calls that go on at the recording's end, for all that is known, as they are told so far.
     /// To be asked once all is read.
     pub fn under_way(&mut self) -> Vec<PbxCall> {
-        let end = self.hearing.now.plus(REPLAY);
+        let end = self.hearing.now;
         for pbx in self.hearing.pbxes.values_mut() {
             pbx.end_before(None, end);
             pbx.assembler.finish_all(end);
@@ -310,6 +305,8 @@ impl Hearing {
             let endpoints = rules.trunks.endpoints(&pbx)?;
             let settings = Settings {
                 endpoints,
+                // None of its calls happens now.
+                history: true,
                 ..rules.settings.clone()
             };
             self.pbxes.insert(pbx.clone(), PbxReading::new(settings));
@@ -318,7 +315,7 @@ impl Hearing {
         self.counts.timeless += u64::from(order.is_some());
         let told_at = order.or_else(|| time_of(&heard.told));
         self.now = self.now.max(told_at.unwrap_or(self.now));
-        let arrived = told_at.unwrap_or(self.now).plus(REPLAY);
+        let arrived = told_at.unwrap_or(self.now);
         if let Some(pbx) = self.pbxes.get_mut(&pbx) {
             pbx.hear(&heard.told, arrived, order);
         }
