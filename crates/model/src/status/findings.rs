@@ -156,7 +156,7 @@ fn formats(status: &Status, found: &mut Vec<Todo>) {
 
 fn daemons(status: &Status, found: &mut Vec<Todo>) {
     for source in &status.sources {
-        let harmful = |other: &&OtherReader| other.effect != Effect::None;
+        let harmful = |other: &&OtherReader| other.effect == Effect::Torn;
         for other in source.others.iter().filter(harmful) {
             let what = format!("source {}: {other}", source.name());
             let command = match other.pid {

@@ -228,7 +228,6 @@ fn other_daemon(effect: Effect) -> Status {
     let other = OtherReader {
         pid: Some(7),
         effect,
-        ..OtherReader::default()
     };
     with(|status| status.sources[0].others.push(other))
 }
@@ -382,9 +381,8 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
         (catch_up(SourceState::Reading), &[]),
         (other_format(0), &[K::OtherFormat]),
         (other_format(1), &[]),
-        (other_daemon(Effect::Twice), &[K::OtherDaemon]),
         (other_daemon(Effect::Torn), &[K::OtherDaemon]),
-        (other_daemon(Effect::None), &[]),
+        (other_daemon(Effect::Unknown), &[]),
         (letters("failed", 2), &[K::DeadLetters]),
         (letters("unreadable", 1), &[K::DeadLetters]),
         (letters("failed", 0), &[]),

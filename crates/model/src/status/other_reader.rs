@@ -7,15 +7,13 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// Nothing: its trunks are others, or one of both journals nothing.
-    #[default]
-    None,
-    /// Every call of a trunk that both have is journaled under two uuids.
-    Twice,
-    /// Every such call is sent by both, under one uuid.
-    SentTwice,
     /// Each has a part of the queue's messages, and so no whole call.
     Torn,
+    /// A call of a trunk that both have is journaled twice; which trunks it has is not known here.
+    /// Also what an earlier release knew better.
+    #[default]
+    #[serde(other)]
+    Unknown,
 }
 
 /// Another daemon on a source.
@@ -23,33 +21,39 @@ pub enum Effect {
 pub struct OtherReader {
     /// Its process; `null` where that cannot be seen from here.
     pub pid: Option<i32>,
-    /// Its state folder.
-    pub state: String,
-    /// The id that it has for the PBX.
-    pub pbx: String,
     /// What it does to the calls.
     pub effect: Effect,
 }
 
 impl fmt::Display for OtherReader {
-    /// `process 812 (state /var/lib/callbridge/pbx1) reads it, too: …`
+    /// `process 812 reads it, too: …`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.pid {
             Some(pid) => write!(f, "process {pid}")?,
             None => f.write_str("another process")?,
         }
-        let does = match self.effect {
-            Effect::None => "no call is journaled by both",
-            Effect::Twice => "each call of a trunk of both is journaled twice; stop one of them",
-            Effect::SentTwice => {
-                "each call of a trunk of both is sent by both, under one uuid; stop one of them"
+        f.write_str(match self.effect {
+            Effect::Unknown => {
+                " reads it, too: each call of a trunk that both have is journaled twice; give each \
+                 trunk to one of them"
             }
-            Effect::Torn => "each has a part of the queue's messages; stop one of them",
-        };
-        write!(
-            f,
-            " (state {}, PBX {}) reads it, too: {does}",
-            self.state, self.pbx
-        )
+            Effect::Torn => {
+                " reads it, too: each has a part of the queue's messages; stop one of them"
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_earlier_release_tells_of_another_daemon_is_read() {
+        for (effect, is) in [("sent_twice", Effect::Unknown), ("torn", Effect::Torn)] {
+            let told = serde_json::json!({"pid": 7, "state": "/s", "pbx": "a", "effect": effect});
+            let read: OtherReader = serde_json::from_value(told).expect("read");
+            assert_eq!((read.pid, read.effect), (Some(7), is));
+        }
     }
 }
