@@ -202,8 +202,9 @@ async fn a_receiver_that_hangs_is_a_timeout_and_one_that_is_not_there_an_error()
     .await;
     let attempt = &seen["attempts"][1];
     assert_eq!(
-        (&attempt["status"], &attempt["retryable"]),
-        (&Value::Null, &json!(true))
+        (&attempt["status"], &seen["dead"]),
+        (&Value::Null, &json!([])),
+        "it is tried again"
     );
     assert!(
         attempt["error"]

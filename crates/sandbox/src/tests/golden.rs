@@ -71,7 +71,7 @@ fn the_lines_of_the_state_file() {
 
 #[test]
 fn every_change_that_is_written_stands_in_the_golden_file() {
-    let golden = include_bytes!("../../tests/golden/sandbox-state.4.json");
+    let golden = include_bytes!("../../tests/golden/sandbox-state.5.json");
     let golden: Vec<Logged> = serde_json::from_slice(golden).expect("changes");
     let golden: BTreeSet<&str> = golden.iter().map(|logged| word(&logged.change)).collect();
     let log = a_life();

@@ -17,7 +17,6 @@ mod rules_of_reading;
 mod rules_of_submission;
 mod rules_without_a_row;
 mod webhook_bodies;
-mod webhook_breaker;
 mod webhook_config;
 mod webhook_dispatch;
 mod webhook_post;

@@ -59,11 +59,6 @@ fn two_hundreds_are_success_and_others_are_retried_or_dead_as_the_table_says() {
         [AttemptOutcome::TimedOut.verdict(), broken.verdict()],
         [DeliveryVerdict::Retry; 2]
     );
-    assert_eq!(
-        AttemptOutcome::Blocked.verdict(),
-        DeliveryVerdict::Retry,
-        "§6.9.3"
-    );
 }
 
 #[test]

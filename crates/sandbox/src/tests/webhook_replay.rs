@@ -1,4 +1,4 @@
-//! The log played again gives the same queue, breakers, keys and journal, whatever happened.
+//! The log played again gives the same queue, keys and journal, whatever happened.
 
 use super::webhook_recording::{config, install_at};
 use super::{NOW, TOKEN, call_with, submit};
@@ -87,7 +87,7 @@ fn seen(core: &mut Sandbox, now: EventTime) -> Value {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn a_restart_restores_queue_breakers_keys_and_journal(seed in any::<u64>()) {
+    fn a_restart_restores_queue_keys_and_journal(seed in any::<u64>()) {
         let settings = Settings {
             keep_log: true,
             persist_after: Duration::from_secs(3),
@@ -113,7 +113,7 @@ proptest! {
         again.tick(now);
         let (restored, lived) = (seen(&mut again, now), seen(&mut core, now));
         for part in [
-            "configs", "installations", "breakers", "attempts", "dead", "queue", "counts",
+            "configs", "installations", "attempts", "dead", "queue", "counts",
         ] {
             prop_assert!(restored[part] == lived[part], "{}: {}", part, restored[part]);
         }

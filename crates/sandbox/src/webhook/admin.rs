@@ -2,7 +2,7 @@
 //! they are the sandbox's own, below `/sandbox/admin/`.
 //!
 //! ```text
-//! GET  /sandbox/webhooks    configurations, installations, queue, journal, breakers, counts
+//! GET  /sandbox/webhooks    configurations, installations, queue, journal, counts
 //! POST …/webhook            {"application": 1, "targetUrl": U, "events": [NAMES or groups],
 //!                           "enabled": true}: sets what is given. "regenerateSecret": true;
 //!                           "force": true stores what §2.7 refuses
@@ -128,18 +128,10 @@ pub(crate) fn overview(core: &Sandbox) -> Value {
             "due": row.due, "attempts": row.attempts, "inFlight": row.in_flight,
         })
     });
-    let breakers = outbox.breakers().iter().map(|(id, breaker)| {
-        let (failures, of) = breaker.failures();
-        json!({
-            "installation": id, "failures": failures, "of": of,
-            "pausedUntil": breaker.paused_until(),
-        })
-    });
     json!({
         "configs": configs.collect::<Vec<_>>(),
         "installations": installations.collect::<Vec<_>>(),
         "queue": queue.take(SHOWN_MAX).collect::<Vec<_>>(),
-        "breakers": breakers.collect::<Vec<_>>(),
         "attempts": outbox.attempts().newest(SHOWN_MAX),
         "dead": outbox.dead().newest(SHOWN_MAX),
         "counts": outbox.counts(),

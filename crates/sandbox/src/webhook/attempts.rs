@@ -30,12 +30,6 @@ pub struct Tried {
     pub error: Option<String>,
     /// From the first byte sent to the outcome.
     pub duration_ms: u64,
-    /// It was the probe of a paused installation.
-    pub probe: bool,
-    /// It failed retryably.
-    pub retryable: bool,
-    /// The breaker let it not leave.
-    pub blocked: bool,
 }
 
 /// An entry of the journal.

@@ -5,9 +5,9 @@
 
 use super::WebhookChange;
 use super::attempts::{Attempt, DeadRow, DeliveryId, Tried};
-use super::breaker::BreakerGate;
 use super::config::SigningKey;
 use super::outbox::{DeliveryRow, Outbox, dice};
+use super::shapes::Shapes;
 use super::target::{self, Unfit};
 use super::verdict::{AttemptOutcome, DeliveryVerdict, NextStep, next};
 use crate::core::Sandbox;
@@ -59,29 +59,26 @@ impl Dispatch {
     }
 }
 
-/// What is decided on a claimed row.
-enum Decided {
-    Sent(Box<Dispatch>, bool),
-    Blocked,
-    Dead(&'static str),
-}
-
 /// The deliveries of one cycle, which the caller makes once a second.
 pub fn deliveries(sandbox: &mut Sandbox, now: EventTime) -> Vec<Dispatch> {
     sandbox.webhooks.forget(now);
+    let shapes = sandbox.settings.shapes.webhook;
     let mut leaving = Vec::new();
     for id in claim(sandbox, now) {
-        match decide(sandbox, now, id) {
-            Some(Decided::Sent(dispatch, probe)) => {
-                sandbox.webhooks.leaves(id, probe);
-                leaving.push(*dispatch);
+        match address(sandbox, id.installation) {
+            Ok((target, key)) => {
+                let body = sandbox.webhooks.leaves(id, &shapes);
+                leaving.extend(body.map(|body| Dispatch {
+                    id,
+                    target,
+                    key,
+                    body,
+                }));
             }
-            Some(Decided::Blocked) => attempted(sandbox, now, id, &AttemptOutcome::Blocked, 0),
-            Some(Decided::Dead(why)) => {
+            Err(why) => {
                 let why = why.to_owned();
                 webhook::webhook_change(sandbox, now, WebhookChange::Died { id, why });
             }
-            None => {}
         }
     }
     leaving
@@ -110,8 +107,6 @@ fn claim(sandbox: &Sandbox, now: EventTime) -> Vec<DeliveryId> {
         *under_way.entry(row.recorded.company).or_default() += 1;
     }
     let (mut claimed, mut ids) = (BTreeMap::<i64, usize>::new(), Vec::new());
-    // A probe under way holds the others of its installation back, the next one as well.
-    let mut probing = Vec::new();
     for (due, _, id) in &outbox.waiting {
         if *due > now || ids.len() == CLAIMED_OVERALL_MAX {
             break;
@@ -125,40 +120,10 @@ fn claim(sandbox: &Sandbox, now: EventTime) -> Vec<DeliveryId> {
         if *own == CLAIMED_MAX || flying + *own >= IN_FLIGHT_MAX {
             continue;
         }
-        match outbox.gate(id.installation, now) {
-            BreakerGate::Probing => continue,
-            BreakerGate::Probe if probing.contains(&id.installation) => continue,
-            BreakerGate::Probe => probing.push(id.installation),
-            BreakerGate::Open | BreakerGate::Blocked => {}
-        }
         *own += 1;
         ids.push(*id);
     }
     ids
-}
-
-fn decide(sandbox: &Sandbox, now: EventTime, id: DeliveryId) -> Option<Decided> {
-    let row = sandbox.webhooks.rows.get(&id)?;
-    let (target, key) = match address(sandbox, id.installation) {
-        Ok(address) => address,
-        Err(why) => return Some(Decided::Dead(why)),
-    };
-    let probe = match sandbox.webhooks.gate(id.installation, now) {
-        BreakerGate::Open => false,
-        BreakerGate::Probe => true,
-        BreakerGate::Blocked => return Some(Decided::Blocked),
-        BreakerGate::Probing => return None,
-    };
-    let dispatch = Dispatch {
-        id,
-        target,
-        key,
-        body: row
-            .recorded
-            .body(&sandbox.settings.shapes.webhook)
-            .to_string(),
-    };
-    Some(Decided::Sent(Box::new(dispatch), probe))
 }
 
 /// Where an installation's deliveries go, and what signs them, at this moment (§6.9.4, §6.4.4);
@@ -206,9 +171,6 @@ fn attempted(
         status: outcome.status(),
         error: outcome.error(),
         duration_ms,
-        probe: row.probe,
-        retryable: verdict == DeliveryVerdict::Retry,
-        blocked: *outcome == AttemptOutcome::Blocked,
     };
     webhook::webhook_change(sandbox, now, WebhookChange::Attempted { id, tried, next });
 }
@@ -224,23 +186,12 @@ fn perhaps_twice(sandbox: &Sandbox, now: EventTime, id: DeliveryId) -> NextStep 
 }
 
 impl Outbox {
-    pub(super) fn gate(&self, installation: i64, now: EventTime) -> BreakerGate {
-        let breaker = self.breakers.get(&installation);
-        breaker.map_or(BreakerGate::Open, |breaker| breaker.gate(now))
-    }
-
-    fn leaves(&mut self, id: DeliveryId, probe: bool) {
-        if let Some(row) = self.rows.get_mut(&id) {
-            row.in_flight = true;
-            row.probe = probe;
-            self.waiting.remove(&(row.due, row.tie, id));
-        }
-        if probe {
-            self.breakers
-                .entry(id.installation)
-                .or_default()
-                .probe_leaves();
-        }
+    /// A row is being sent; its body, in the shapes that the document leaves open.
+    fn leaves(&mut self, id: DeliveryId, shapes: &Shapes) -> Option<String> {
+        let row = self.rows.get_mut(&id)?;
+        row.in_flight = true;
+        self.waiting.remove(&(row.due, row.tie, id));
+        Some(row.recorded.body(shapes).to_string())
     }
 
     /// Drops what is kept for seven days.
@@ -260,11 +211,6 @@ impl Outbox {
             return;
         };
         row.attempts += 1;
-        if !tried.blocked {
-            let breaker = self.breakers.entry(id.installation).or_default();
-            // On replay the probe did not leave before it came back.
-            breaker.note(at, tried.probe, tried.retryable);
-        }
         let why = tried.error.clone().unwrap_or_default();
         let attempt = Attempt {
             at,
@@ -298,20 +244,12 @@ impl Outbox {
     fn take(&mut self, id: DeliveryId) -> Option<DeliveryRow> {
         let row = self.rows.remove(&id)?;
         self.waiting.remove(&(row.due, row.tie, id));
-        if row.probe {
-            // A probe that died on its way: the next one may leave.
-            self.breakers
-                .entry(id.installation)
-                .or_default()
-                .probe_is_back();
-        }
         Some(row)
     }
 
     fn put_back(&mut self, id: DeliveryId, mut row: DeliveryRow, due: EventTime) {
         row.due = due;
         row.in_flight = false;
-        row.probe = false;
         self.waiting.insert((due, row.tie, id));
         self.rows.insert(id, row);
     }

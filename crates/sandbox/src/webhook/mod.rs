@@ -15,14 +15,13 @@
 //! | `keys` | configurations and keys as they change |
 //! | [`config`], [`target`] | configurations, keys, installations; where to (§2.7, §6.9.7) |
 //! | [`outbox`] | recording, rows, dead rows, the journal of attempts (§6.1, §3.4) |
-//! | [`dispatch`], [`breaker`], [`verdict`] | the cycle, its limits, outcomes (§6.9, Limits) |
+//! | [`dispatch`], [`verdict`] | the cycle, its limits, outcomes (§6.9, Limits) |
 //! | [`attempts`] | the journal of attempts and the dead rows (§6.9.5, §3.4) |
 //! | `admin`, [`post`] | what a person does in the CRM; the POSTs (§6.3) |
 //! | [`shapes`] | what the document leaves open |
 
 pub(super) mod admin;
 pub mod attempts;
-pub mod breaker;
 pub mod config;
 pub mod dispatch;
 pub mod event;

@@ -1,7 +1,6 @@
 //! The outbox: what was recorded, for whom, and where each delivery is (§6.1, §3.4).
 
 use super::attempts::{Attempt, DeadRow, DeliveryId, Kept, Tried};
-use super::breaker::Breaker;
 use super::config::{Config, Installation, SigningKey};
 use super::event::{CrmEvent, Recorded};
 use super::verdict::NextStep;
@@ -93,8 +92,6 @@ pub struct DeliveryRow {
     pub attempts: u32,
     /// It is being sent.
     pub in_flight: bool,
-    /// As the probe of its installation.
-    pub probe: bool,
     /// It arrived and goes once more (§6.1.4).
     pub arrived: bool,
 }
@@ -109,7 +106,6 @@ pub struct Outbox {
     pub(super) waiting: BTreeSet<(EventTime, u64, DeliveryId)>,
     /// How many events of one moment and subject there were; of the last hour.
     alike: BTreeMap<(EventTime, &'static str, String), u64>,
-    pub(super) breakers: BTreeMap<i64, Breaker>,
     pub(super) attempts: Kept<Attempt>,
     pub(super) dead: Kept<DeadRow>,
     /// When each conversation was last told.
@@ -154,11 +150,6 @@ impl Outbox {
     /// Rows that are never sent again, seven days of them.
     pub const fn dead(&self) -> &Kept<DeadRow> {
         &self.dead
-    }
-
-    /// Breakers by installation; none yet where nothing was ever sent.
-    pub const fn breakers(&self) -> &BTreeMap<i64, Breaker> {
-        &self.breakers
     }
 
     /// The living installation of a company and an application.
@@ -283,7 +274,6 @@ impl Outbox {
             },
             attempts: 0,
             in_flight: false,
-            probe: false,
             arrived: false,
         };
         self.waiting.insert((due, row.tie, id));

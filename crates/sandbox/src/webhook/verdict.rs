@@ -22,8 +22,6 @@ pub enum AttemptOutcome {
     TimedOut,
     /// No connection, or one that broke: the words say why.
     Broken(String),
-    /// The breaker let it not leave.
-    Blocked,
     /// The name leads to a private address now: nothing was sent.
     Private,
 }
@@ -48,7 +46,6 @@ impl AttemptOutcome {
             Self::Status(408 | 429 | 500..=599) | Self::TimedOut | Self::Broken(_) => {
                 DeliveryVerdict::Retry
             }
-            Self::Blocked => DeliveryVerdict::Retry,
             // Other 4xx and every 3xx, and what is no status at all.
             Self::Status(_) | Self::Private => DeliveryVerdict::Never,
         }
@@ -58,7 +55,7 @@ impl AttemptOutcome {
     pub const fn status(&self) -> Option<u16> {
         match self {
             Self::Status(status) => Some(*status),
-            Self::TimedOut | Self::Broken(_) | Self::Blocked | Self::Private => None,
+            Self::TimedOut | Self::Broken(_) | Self::Private => None,
         }
     }
 
@@ -70,7 +67,6 @@ impl AttemptOutcome {
             Self::Status(status) => Some(format!("status {status}")),
             Self::TimedOut => Some("timeout".to_owned()),
             Self::Broken(words) => Some(words.clone()),
-            Self::Blocked => Some("blocked by the circuit breaker".to_owned()),
             Self::Private => Some(Unfit::Private.words().to_owned()),
         }
     }
