@@ -34,16 +34,55 @@ use super::webhook;
 use crate::lead::act;
 use crate::token_gen;
 use callbridge_call::{EpochSeconds, EventTime};
-use serde_json::{Map, Value, json};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Life of a PAT that is issued without one (§5.3.2).
+/// Longest life of a PAT (§5.3.2).
 const PAT_SECONDS_MAX: i64 = 365 * 86_400;
 /// Most records added by one request.
 const RECORDS_MAX: u64 = 10_000;
 
 pub(crate) type AdminAnswer = Result<Value, String>;
-pub(crate) type JsonFields = Map<String, Value>;
+
+/// What a person orders; each path reads its own of these.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Order {
+    add: Vec<i64>,
+    remove: Vec<i64>,
+    token: Option<String>,
+    in_sec: Option<i64>,
+    issue: Option<String>,
+    #[serde(default = "longest_life")]
+    expires_in_sec: Option<i64>,
+    company: Option<i64>,
+    grants: Option<Vec<Grant>>,
+    blocked: Option<bool>,
+    disconnected: Option<bool>,
+    count: Option<u64>,
+    uuid: Option<String>,
+    ahead_sec: Option<u64>,
+}
+
+/// Of a PAT that is issued without one (§5.3.2); null gives it no end.
+const fn longest_life() -> Option<i64> {
+    Some(PAT_SECONDS_MAX)
+}
+
+/// A body as what its path reads; an empty one orders nothing.
+pub(crate) fn read<T: Default + DeserializeOwned>(body: &[u8]) -> Result<T, String> {
+    if body.is_empty() {
+        return Ok(T::default());
+    }
+    serde_json::from_slice(body).map_err(|error| error.to_string())
+}
+
+/// A field that the path cannot do without.
+pub(crate) fn needed<T>(value: Option<T>, name: &str) -> Result<T, String> {
+    value.ok_or_else(|| format!("`{name}` is missing"))
+}
 
 /// Answers a path below `/sandbox/`.
 pub(super) fn answer(
@@ -61,9 +100,8 @@ pub(super) fn answer(
         ("GET", "writes") => Ok(json!(core.journal().entries())),
         ("GET", "leads") => Ok(lead::all(core)),
         ("POST", "admin/faults") => set_faults(core, request),
-        ("POST", _) => match path.strip_prefix("admin/").map(|act| (act, body(request))) {
-            Some((act, Ok(fields))) => administer(core, now, act, &fields),
-            Some((_, Err(words))) => Err(words),
+        ("POST", _) => match path.strip_prefix("admin/") {
+            Some(act) => administer(core, now, act, &request.body),
             None => return missing(),
         },
         _ => return missing(),
@@ -81,127 +119,82 @@ fn missing() -> Response {
     Response::json(404, &json!({ "error": words }))
 }
 
-fn body(request: &Request) -> Result<Map<String, Value>, String> {
-    if request.body.is_empty() {
-        return Ok(Map::new());
+fn administer(core: &mut Sandbox, now: EventTime, act: &str, body: &[u8]) -> AdminAnswer {
+    match act.split('/').next().unwrap_or_default() {
+        "lead" => return lead::administer(core, now, act, body),
+        "webhook" => return webhook::admin::administer(core, now, act, body),
+        "oauth" => return oauth::administer(core, now, act, body),
+        _ => {}
     }
-    match serde_json::from_slice(&request.body) {
-        Ok(Value::Object(fields)) => Ok(fields),
-        Ok(_) => Err("a JSON object expected".to_owned()),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-fn administer(
-    core: &mut Sandbox,
-    now: EventTime,
-    act: &str,
-    fields: &Map<String, Value>,
-) -> AdminAnswer {
-    let done = || Ok(json!({ "done": act }));
+    let order: Order = read(body)?;
     match act {
-        "leads" => {
-            let (add, remove) = (ids(fields, "add")?, ids(fields, "remove")?);
-            change_leads(core, now, &add, &remove);
-            done()
-        }
-        "employees" => {
-            let (add, remove) = (ids(fields, "add")?, ids(fields, "remove")?);
-            core.company(now, |company| {
-                change_ids(&mut company.employees, &add, &remove)
-            });
-            done()
-        }
-        "token" => issue(core, now, fields),
-        "token/revoke" => {
-            match text(fields, "token")? {
-                Some(token) => core.revoke(now, token),
-                None => core.revoke_all(now),
-            }
-            done()
-        }
+        "leads" => change_leads(core, now, &order),
+        "employees" => core.company(now, |company| change_ids(&mut company.employees, &order)),
+        "token" => return issue(core, now, order),
+        "token/revoke" => match &order.token {
+            Some(token) => core.revoke(now, token),
+            None => core.revoke_all(now),
+        },
         "token/expire" => {
-            let token = text(fields, "token")?.ok_or("`token` is missing")?;
-            let at = whole(fields, "inSec")?.map(|seconds| later(now, seconds));
-            core.expire(now, token, at);
-            done()
+            let token = needed(order.token, "token")?;
+            let at = order.in_sec.map(|seconds| later(now, seconds));
+            core.expire(now, &token, at);
         }
-        "grants" => {
-            core.set_grants(now, grants(fields)?);
-            done()
-        }
-        "company" => {
-            let (blocked, gone) = (flag(fields, "blocked")?, flag(fields, "disconnected")?);
-            core.company(now, |company| {
-                company.blocked = blocked.unwrap_or(company.blocked);
-                company.disconnected = gone.unwrap_or(company.disconnected);
-            });
-            done()
-        }
+        "grants" => core.set_grants(now, needed(order.grants, "grants")?),
+        "company" => core.company(now, |company| {
+            company.blocked = order.blocked.unwrap_or(company.blocked);
+            company.disconnected = order.disconnected.unwrap_or(company.disconnected);
+        }),
         "records" => {
-            add_records(core, now, whole(fields, "count")?);
-            done()
+            let count = order.count.unwrap_or(1).min(RECORDS_MAX);
+            (0..count).for_each(|_| core.add_foreign(now));
         }
         "record/delete" => {
-            let uuid = text(fields, "uuid")?.ok_or("`uuid` is missing")?;
-            core.delete_record(now, uuid.strip_prefix(PREFIX).unwrap_or(uuid));
-            done()
+            let uuid = needed(order.uuid, "uuid")?;
+            core.delete_record(now, uuid.strip_prefix(PREFIX).unwrap_or(&uuid));
         }
-        "clock" => set_clock(core, now, fields),
-        _ if act.starts_with("lead") => lead::administer(core, now, act, fields),
-        _ => match act.strip_prefix("oauth/") {
-            Some(act) => oauth::administer(core, now, act, fields),
-            None => webhook::admin::administer(core, now, act, fields),
-        },
+        "clock" => return set_clock(core, now, needed(order.ahead_sec, "aheadSec")?),
+        _ => return Ok(Value::Null),
     }
-}
-
-fn add_records(core: &mut Sandbox, now: EventTime, count: Option<i64>) {
-    let count = count.unwrap_or(1).unsigned_abs().min(RECORDS_MAX);
-    (0..count).for_each(|_| core.add_foreign(now));
+    Ok(json!({ "done": act }))
 }
 
 /// Ids of leads of which nothing is known; one taken away is a lead deleted.
-fn change_leads(core: &mut Sandbox, now: EventTime, add: &[i64], remove: &[i64]) {
+fn change_leads(core: &mut Sandbox, now: EventTime, order: &Order) {
     let company = core.settings.company.id;
-    for &lead in remove {
+    for &lead in &order.remove {
         if act::find_lead(core, company, lead).is_some() {
             let change = LeadChange::Deleted { company, lead };
             core.change(now, Change::Lead(change));
         }
     }
-    for &lead in add {
+    for &lead in &order.add {
         if core.leads.is_gone(company, lead) {
             let change = LeadChange::Revived { company, lead };
             core.change(now, Change::Lead(change));
         }
     }
-    core.company(now, |company| change_ids(&mut company.leads, add, remove));
+    core.company(now, |company| change_ids(&mut company.leads, order));
 }
 
 /// The clock goes ahead only: what happened cannot be ahead of now.
-fn set_clock(core: &mut Sandbox, now: EventTime, fields: &Map<String, Value>) -> AdminAnswer {
-    let ahead = whole(fields, "aheadSec")?.ok_or("`aheadSec` is missing")?;
+fn set_clock(core: &mut Sandbox, now: EventTime, ahead: u64) -> AdminAnswer {
     let before = core.ahead().as_secs();
-    let ahead = u64::try_from(ahead).ok().filter(|&ahead| ahead >= before);
-    let ahead = ahead.ok_or_else(|| format!("`aheadSec`: {before} or more, it cannot go back"))?;
-    let now = now.plus(Duration::from_secs(ahead - before));
+    let further = ahead.checked_sub(before);
+    let further =
+        further.ok_or_else(|| format!("`aheadSec`: {before} or more, it cannot go back"))?;
+    let now = now.plus(Duration::from_secs(further));
     core.change(now, Change::Ahead(ahead));
     core.tick(now);
     Ok(json!({ "now": now.floor_seconds(), "aheadSec": ahead }))
 }
 
-fn issue(core: &mut Sandbox, now: EventTime, fields: &Map<String, Value>) -> AdminAnswer {
-    let value = match text(fields, "issue")? {
-        Some(value) => value.to_owned(),
-        None => token_gen::mint(core, "svc_pat_"),
-    };
-    let company = whole(fields, "company")?.unwrap_or(core.settings.company.id);
-    let seconds = match fields.contains_key("expiresInSec") {
-        true => whole(fields, "expiresInSec")?,
-        false => Some(PAT_SECONDS_MAX),
-    };
-    let expires_at = seconds.map(|seconds| later(now, seconds));
+fn issue(core: &mut Sandbox, now: EventTime, order: Order) -> AdminAnswer {
+    let value = order
+        .issue
+        .unwrap_or_else(|| token_gen::mint(core, "svc_pat_"));
+    let company = order.company.unwrap_or(core.settings.company.id);
+    let expires_at = order.expires_in_sec.map(|seconds| later(now, seconds));
     core.issue(now, &value, TokenKind::Pat, company, expires_at);
     Ok(json!({ "token": value }))
 }
@@ -221,67 +214,13 @@ fn set_faults(core: &mut Sandbox, request: &Request) -> AdminAnswer {
     }
 }
 
-fn change_ids(set: &mut IdSet, add: &[i64], remove: &[i64]) {
-    add.iter().for_each(|&id| set.add(id));
-    remove.iter().for_each(|&id| set.remove(id));
+fn change_ids(set: &mut IdSet, order: &Order) {
+    order.add.iter().for_each(|&id| set.add(id));
+    order.remove.iter().for_each(|&id| set.remove(id));
 }
 
 fn later(now: EventTime, seconds: i64) -> EpochSeconds {
     EpochSeconds::new(now.floor_seconds().get().saturating_add(seconds))
-}
-
-pub(super) fn text<'a>(
-    fields: &'a Map<String, Value>,
-    name: &str,
-) -> Result<Option<&'a str>, String> {
-    field(fields, name, Value::as_str, "text")
-}
-
-pub(super) fn whole(fields: &Map<String, Value>, name: &str) -> Result<Option<i64>, String> {
-    field(fields, name, Value::as_i64, "number")
-}
-
-pub(super) fn flag(fields: &Map<String, Value>, name: &str) -> Result<Option<bool>, String> {
-    field(fields, name, Value::as_bool, "true or false")
-}
-
-/// A field that may be missing or null, and else is of one kind.
-fn field<'a, T>(
-    fields: &'a Map<String, Value>,
-    name: &str,
-    read: impl FnOnce(&'a Value) -> Option<T>,
-    kind: &str,
-) -> Result<Option<T>, String> {
-    match fields.get(name) {
-        None | Some(Value::Null) => Ok(None),
-        Some(value) => match read(value) {
-            Some(value) => Ok(Some(value)),
-            None => Err(format!("`{name}`: {kind} expected")),
-        },
-    }
-}
-
-pub(super) fn ids(fields: &Map<String, Value>, name: &str) -> Result<Vec<i64>, String> {
-    let wrong = || format!("`{name}`: a list of numbers expected");
-    match fields.get(name) {
-        None | Some(Value::Null) => Ok(Vec::new()),
-        Some(Value::Array(list)) => list
-            .iter()
-            .map(|id| id.as_i64().filter(|&id| id > 0).ok_or_else(wrong))
-            .collect(),
-        Some(_) => Err(wrong()),
-    }
-}
-
-pub(super) fn grants(fields: &Map<String, Value>) -> Result<Vec<Grant>, String> {
-    let list = fields.get("grants").and_then(Value::as_array);
-    let list = list.ok_or("`grants`: a list of PERMISSION:SCOPE expected")?;
-    list.iter()
-        .map(|grant| {
-            let known = grant.as_str().and_then(Grant::parse);
-            known.ok_or_else(|| format!("`{grant}` is no PERMISSION:SCOPE of §2.3"))
-        })
-        .collect()
 }
 
 /// The records as the filter shows them, with what only the sandbox tells.

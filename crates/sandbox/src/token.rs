@@ -42,8 +42,16 @@ impl TokenKey {
 
 /// A pair of permission and scope (§2.3), written `PERMISSION:SCOPE`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(try_from = "String")]
 pub struct Grant(String);
+
+impl TryFrom<String> for Grant {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text).ok_or_else(|| format!("`{text}` is no PERMISSION:SCOPE of §2.3"))
+    }
+}
 
 impl Grant {
     /// One of the permissions and scopes of §2.3; `None` for anything else.

@@ -13,35 +13,51 @@
 
 use super::act::{self, fresh};
 use super::catalogue::stage;
-use super::record::{Contact, FieldValues, Lead};
+use super::record::{Contact, Lead};
 use super::store::LeadChange;
-use crate::admin::{AdminAnswer, ids, text, whole};
+use crate::admin::{AdminAnswer, needed, read};
 use crate::body::is_phone;
 use crate::core::{Change, Sandbox};
 use callbridge_call::EventTime;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// What a person orders; each path reads its own of these.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Order {
+    company: Option<i64>,
+    id: Option<i64>,
+    into: Option<i64>,
+    from: Vec<i64>,
+    name: Option<String>,
+    phone: Option<String>,
+    phones: Vec<String>,
+    /// By the field's id: a value, several, or null.
+    fields: BTreeMap<i64, Value>,
+    /// The lead's other properties, as they are stored.
+    #[serde(flatten)]
+    properties: Map<String, Value>,
+}
 
 /// Answers `admin/lead` and what lies below it; null for no such path.
-pub fn administer(
-    core: &mut Sandbox,
-    now: EventTime,
-    act: &str,
-    fields: &Map<String, Value>,
-) -> AdminAnswer {
-    let company = whole(fields, "company")?.unwrap_or(core.settings.company.id);
+pub fn administer(core: &mut Sandbox, now: EventTime, act: &str, body: &[u8]) -> AdminAnswer {
+    let order: Order = read(body)?;
+    let company = order.company.unwrap_or(core.settings.company.id);
     if !core.companies.contains_key(&company) {
         return Err(format!("there is no company {company}"));
     }
     match act {
-        "lead" => create(core, now, company, fields),
+        "lead" => create(core, now, company, order),
         "lead/update" => {
-            let lead = existing(core, company, needed(fields, "id")?)?;
-            let lead = laid_over(core, company, lead, fields)?;
+            let lead = existing(core, company, needed(order.id, "id")?)?;
+            let lead = laid_over(core, company, lead, order)?;
             Ok(save(core, now, company, lead))
         }
-        "lead/merge" => merge(core, now, company, fields),
+        "lead/merge" => merge(core, now, company, order),
         "lead/delete" => {
-            let lead = existing(core, company, needed(fields, "id")?)?.id;
+            let lead = existing(core, company, needed(order.id, "id")?)?.id;
             core.change(now, Change::Lead(LeadChange::Deleted { company, lead }));
             Ok(json!({ "done": act }))
         }
@@ -49,13 +65,8 @@ pub fn administer(
     }
 }
 
-fn create(
-    core: &mut Sandbox,
-    now: EventTime,
-    company: i64,
-    fields: &Map<String, Value>,
-) -> AdminAnswer {
-    let id = match whole(fields, "id")? {
+fn create(core: &mut Sandbox, now: EventTime, company: i64, order: Order) -> AdminAnswer {
+    let id = match order.id {
         Some(id) if act::find_lead(core, company, id).is_some_and(|lead| lead.uuid.is_some()) => {
             return Err(format!("lead {id} is there already: use lead/update"));
         }
@@ -69,18 +80,13 @@ fn create(
     if core.leads.is_gone(company, id) {
         return Err(format!("lead {id} was merged or deleted: its id is spent"));
     }
-    let lead = laid_over(core, company, fresh(id), fields)?;
+    let lead = laid_over(core, company, fresh(id), order)?;
     Ok(save(core, now, company, lead))
 }
 
-fn merge(
-    core: &mut Sandbox,
-    now: EventTime,
-    company: i64,
-    fields: &Map<String, Value>,
-) -> AdminAnswer {
-    let into = existing(core, company, needed(fields, "into")?)?.id;
-    let from = ids(fields, "from")?;
+fn merge(core: &mut Sandbox, now: EventTime, company: i64, order: Order) -> AdminAnswer {
+    let into = existing(core, company, needed(order.into, "into")?)?.id;
+    let from = order.from;
     for &id in &from {
         existing(core, company, id)?;
     }
@@ -94,10 +100,6 @@ fn merge(
     };
     core.change(now, Change::Lead(change));
     Ok(shown(core, company, into))
-}
-
-fn needed(fields: &Map<String, Value>, name: &str) -> Result<i64, String> {
-    whole(fields, name)?.ok_or_else(|| format!("`{name}` is missing"))
 }
 
 fn existing(core: &Sandbox, company: i64, id: i64) -> Result<Lead, String> {
@@ -131,20 +133,17 @@ pub fn all(core: &Sandbox) -> Value {
 
 /// A lead with what is given laid over its properties; `phone` and `phones` are those of its main
 /// contact, which stays the one it was.
-fn laid_over(
-    core: &Sandbox,
-    company: i64,
-    lead: Lead,
-    given: &Map<String, Value>,
-) -> Result<Lead, String> {
+fn laid_over(core: &Sandbox, company: i64, lead: Lead, order: Order) -> Result<Lead, String> {
     let mut record = json!(lead);
-    for (name, value) in given {
-        if !["id", "fields"].contains(&name.as_str()) {
-            record[name] = value.clone();
-        }
+    for (name, value) in &order.properties {
+        record[name] = value.clone();
     }
     let mut next: Lead = serde_json::from_value(record).map_err(|error| error.to_string())?;
-    if let Some(stage) = stage(next.status_id).filter(|_| !given.contains_key("pipeId")) {
+    if let Some(name) = &order.name {
+        next.name.clone_from(name);
+    }
+    let given = order.properties.contains_key("pipeId");
+    if let Some(stage) = stage(next.status_id).filter(|_| !given) {
         next.pipe_id = Some(stage.pipe);
     }
     for (contact, was) in next.contacts.iter_mut().zip(&lead.contacts) {
@@ -155,49 +154,20 @@ fn laid_over(
             contact.name.clone_from(&was.name);
         }
     }
-    let phones = phones(given)?;
+    let phones: Vec<String> = order.phone.into_iter().chain(order.phones).collect();
     if !phones.is_empty() {
         let mut contact = next.contacts.into_iter().next().unwrap_or_default();
-        if let Some(name) = text(given, "name")? {
-            name.clone_into(&mut contact.name);
-        }
+        contact.name = order.name.unwrap_or(contact.name);
         next.contacts = vec![Contact { phones, ..contact }];
     }
-    if let Some(fields) = given.get("fields") {
-        act::upsert(&mut next.fields, &field_values(fields)?);
-    }
+    let values = order.fields.into_iter().map(|(id, value)| match value {
+        Value::Null => (id, Vec::new()),
+        Value::Array(list) => (id, list),
+        scalar => (id, vec![scalar]),
+    });
+    act::upsert(&mut next.fields, &values.collect());
     check(core, company, &next)?;
     Ok(next)
-}
-
-fn phones(given: &Map<String, Value>) -> Result<Vec<String>, String> {
-    let mut phones: Vec<String> = text(given, "phone")?
-        .into_iter()
-        .map(str::to_owned)
-        .collect();
-    if let Some(list) = given.get("phones") {
-        let list: Vec<String> =
-            serde_json::from_value(list.clone()).map_err(|error| format!("`phones`: {error}"))?;
-        phones.extend(list);
-    }
-    Ok(phones)
-}
-
-/// `{"11": "x", "14": ["a", "b"], "12": null}`
-fn field_values(fields: &Value) -> Result<FieldValues, String> {
-    let map = fields.as_object().ok_or("`fields`: an object expected")?;
-    let values = map.iter().map(|(id, value)| {
-        let id: i64 = id
-            .parse()
-            .map_err(|_| format!("`{id}` is no id of a field"))?;
-        let values = match value {
-            Value::Null => Vec::new(),
-            Value::Array(list) => list.clone(),
-            scalar => vec![scalar.clone()],
-        };
-        Ok((id, values))
-    });
-    values.collect()
 }
 
 /// What a person could not save in the CRM.

@@ -1,11 +1,10 @@
 //! Applications and connections from outside: `GET /sandbox/oauth` and, below
-//! `/sandbox/admin/oauth/`, what a person does in the CRM. JsonFields: `clientId` (may be left out
+//! `/sandbox/admin/oauth/`, what a person does in the CRM. Fields: `clientId` (may be left out
 //! while there is one application) and `company` (without it the first).
 //!
 //! | `POST …` | body, does |
 //! |---|---|
-//! | `application` | registers a new one, or changes what is given (fields below) |
-//! | `rotate-secret` | a new client secret, shown once; the old one is over |
+//! | `application` | registers a new one, or changes what is given, its secret too (fields below) |
 //! | `disconnect` | the company ends the connection |
 //! | `grants` | `{"grants": […]}`: what the connection may do from now on |
 //! | `revoke` | `{"token"}`, else every refresh token of the connection |
@@ -14,9 +13,9 @@
 //! An application: `{"clientId", "clientSecret", "name", "redirectUris": […], "grants": […],
 //! "published", "suspended", "embedded"}`.
 
-use super::super::admin::{AdminAnswer, JsonFields, flag, grants, text, whole};
+use super::super::admin::{AdminAnswer, needed, read};
 use super::super::core::Sandbox;
-use super::super::token::TokenKey;
+use super::super::token::{Grant, TokenKey};
 use super::application::{Application, ConsentRequest};
 use super::consent::scope_of;
 use super::options::redirect_uri;
@@ -24,57 +23,76 @@ use crate::oauth::connection;
 use crate::oauth::consent;
 use crate::token_gen;
 use callbridge_call::EventTime;
+use serde::Deserialize;
 use serde_json::{Value, json};
+
+/// What a person orders; each path reads its own of these.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Order {
+    client_id: Option<String>,
+    client_secret: Option<String>,
+    company: Option<i64>,
+    embedded: Option<bool>,
+    grants: Option<Vec<Grant>>,
+    name: Option<String>,
+    published: Option<bool>,
+    redirect_uri: Option<String>,
+    redirect_uris: Option<Vec<String>>,
+    scope: Option<String>,
+    suspended: Option<bool>,
+    token: Option<String>,
+}
 
 /// Does what is ordered; null: no such act.
 pub(crate) fn administer(
     core: &mut Sandbox,
     now: EventTime,
     act: &str,
-    fields: &JsonFields,
+    body: &[u8],
 ) -> AdminAnswer {
-    if act == "application" {
-        return register(core, now, fields);
+    let order: Order = read(body)?;
+    if act == "oauth/application" {
+        return register(core, now, order);
     }
-    let application = named(core, fields)?;
-    let (id, client_id) = (application.id, application.client_id.clone());
-    let company = whole(fields, "company")?.unwrap_or(core.settings.company.id);
-    let done = json!({ "done": act });
-    let none = || format!("{client_id} has no connection to company {company}");
-    match act {
-        "rotate-secret" => {
-            let secret = connection::rotate_client_secret(core, now, id);
-            Ok(json!({ "clientId": client_id, "clientSecret": secret }))
+    let application = named(core, order.client_id.as_deref())?;
+    let id = application.id;
+    let company = order.company.unwrap_or(core.settings.company.id);
+    let there = match act {
+        "oauth/disconnect" => connection::disconnect(core, now, id, company),
+        "oauth/grants" => {
+            let grants = needed(order.grants, "grants")?;
+            connection::set_connection_grants(core, now, id, company, grants)
         }
-        "disconnect" => {
-            let there = connection::disconnect(core, now, id, company);
-            there.then_some(done).ok_or_else(none)
-        }
-        "grants" => {
-            let grants = grants(fields)?;
-            let there = connection::set_connection_grants(core, now, id, company, grants);
-            there.then_some(done).ok_or_else(none)
-        }
-        "revoke" => {
-            match text(fields, "token")? {
-                Some(token) => connection::revoke_any(core, now, token),
+        "oauth/revoke" => {
+            match order.token {
+                Some(token) => connection::revoke_any(core, now, &token),
                 None => connection::revoke_refresh_tokens(core, now, id, company),
             }
-            Ok(done)
+            true
         }
-        "approve" => {
+        "oauth/approve" => {
             core.ensure_company(now, company);
-            let asked = asked(&application, fields)?;
+            let asked = asked(application, order)?;
             let grants = asked.scope.clone();
-            Ok(json!({ "code": consent::approve(core, now, &asked, company, grants) }))
+            let code = consent::approve(core, now, &asked, company, grants);
+            return Ok(json!({ "code": code }));
         }
-        _ => Ok(Value::Null),
+        _ => return Ok(Value::Null),
+    };
+    if there {
+        Ok(json!({ "done": act }))
+    } else {
+        let client_id = application.client_id;
+        Err(format!(
+            "{client_id} has no connection to company {company}"
+        ))
     }
 }
 
 /// The application meant: by its `clientId`, or the only one.
-fn named(core: &Sandbox, fields: &JsonFields) -> Result<Application, String> {
-    let known = match text(fields, "clientId")? {
+fn named(core: &Sandbox, client_id: Option<&str>) -> Result<Application, String> {
+    let known = match client_id {
         Some(client_id) => core.oauth.client(client_id),
         None => {
             let mut all = core.oauth.applications();
@@ -85,66 +103,56 @@ fn named(core: &Sandbox, fields: &JsonFields) -> Result<Application, String> {
     known.cloned().ok_or_else(missing)
 }
 
-fn asked(application: &Application, fields: &JsonFields) -> Result<ConsentRequest, String> {
-    let first = || application.redirect_uris.first().map(String::as_str);
-    let redirect_uri = text(fields, "redirectUri")?.or_else(first);
-    let redirect_uri = redirect_uri.ok_or("`redirectUri` is missing")?;
-    let scope = match text(fields, "scope")? {
-        Some(scope) => scope_of(scope, application).map_err(|problem| problem.to_string())?,
+fn asked(application: Application, order: Order) -> Result<ConsentRequest, String> {
+    let first = || application.redirect_uris.first().cloned();
+    let redirect_uri = needed(order.redirect_uri.or_else(first), "redirectUri")?;
+    let scope = match order.scope {
+        Some(scope) => scope_of(&scope, &application).map_err(|problem| problem.to_string())?,
         None => application.allowed.clone(),
     };
     Ok(ConsentRequest {
-        application: application.clone(),
-        redirect_uri: redirect_uri.to_owned(),
+        application,
+        redirect_uri,
         scope,
         state: None,
     })
 }
 
-fn register(core: &mut Sandbox, now: EventTime, fields: &JsonFields) -> AdminAnswer {
-    let client_id = text(fields, "clientId")?;
-    let there = client_id.and_then(|id| core.oauth.client(id)).cloned();
-    let given = text(fields, "clientSecret")?.map(str::to_owned);
-    let secret = match (&there, given) {
-        (_, Some(given)) => Some(given),
-        (Some(_), None) => None,
-        (None, None) => Some(token_gen::mint(core, "svc_sec_")),
-    };
-    let known = there.is_some();
-    let mut application = there.unwrap_or_else(|| {
-        let client_id = client_id.map_or_else(|| token_gen::mint(core, "svc_app_"), str::to_owned);
+fn register(core: &mut Sandbox, now: EventTime, order: Order) -> AdminAnswer {
+    let known = order
+        .client_id
+        .as_deref()
+        .and_then(|id| core.oauth.client(id))
+        .cloned();
+    let new = known.is_none();
+    let mut application = known.unwrap_or_else(|| {
+        let minted = || token_gen::mint(core, "svc_app_");
         Application {
             id: core.oauth.next_application(),
-            ..Application::new(client_id)
+            ..Application::new(order.client_id.unwrap_or_else(minted))
         }
     });
+    let minted = || new.then(|| token_gen::mint(core, "svc_sec_"));
+    let secret = order.client_secret.or_else(minted);
     if let Some(secret) = &secret {
         application.secret = TokenKey::of(secret);
     }
-    if let Some(name) = text(fields, "name")? {
-        name.clone_into(&mut application.name);
-    }
-    if let Some(uris) = fields.get("redirectUris") {
-        let uris = uris.as_array().ok_or("`redirectUris`: a list expected")?;
-        let uris = uris.iter().map(|uri| {
-            let uri = uri.as_str().ok_or("`redirectUris`: a list of texts")?;
-            redirect_uri(uri)
-        });
+    if let Some(uris) = order.redirect_uris {
+        let uris = uris.iter().map(|uri| redirect_uri(uri));
         application.redirect_uris = uris.collect::<Result<_, String>>()?;
     }
-    if fields.contains_key("grants") {
-        application.allowed = grants(fields)?;
+    application.name = order.name.unwrap_or(application.name);
+    application.allowed = order.grants.unwrap_or(application.allowed);
+    application.published = order.published.unwrap_or(application.published);
+    application.suspended = order.suspended.unwrap_or(application.suspended);
+    application.embedded = order.embedded.unwrap_or(application.embedded);
+    let mut answer = json!({ "clientId": application.client_id });
+    if new {
+        // Shown this once (§5.6.1).
+        answer["clientSecret"] = json!(secret);
     }
-    application.published = flag(fields, "published")?.unwrap_or(application.published);
-    application.suspended = flag(fields, "suspended")?.unwrap_or(application.suspended);
-    application.embedded = flag(fields, "embedded")?.unwrap_or(application.embedded);
-    let client_id = application.client_id.clone();
     connection::register(core, now, application);
-    Ok(match secret {
-        // Shown when it is new, once (§5.6.1).
-        Some(secret) if !known => json!({ "clientId": client_id, "clientSecret": secret }),
-        _ => json!({ "clientId": client_id }),
-    })
+    Ok(answer)
 }
 
 /// `GET /sandbox/oauth`: applications, connections with how many of their tokens work, how often

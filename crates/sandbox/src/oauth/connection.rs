@@ -72,19 +72,6 @@ pub fn begin_application(sandbox: &mut Sandbox, now: EventTime) {
     }
 }
 
-/// A new client secret; the one before is over at once (§5.6.8). `None`: no such application.
-pub fn rotate_client_secret(
-    sandbox: &mut Sandbox,
-    now: EventTime,
-    application: i64,
-) -> Option<String> {
-    let mut changed = sandbox.oauth.application(application)?.clone();
-    let secret = token_gen::mint(sandbox, "svc_sec_");
-    changed.secret = TokenKey::of(&secret);
-    register(sandbox, now, changed);
-    Some(secret)
-}
-
 /// The company disconnects: every token of the connection is over (§3.1). False: there was
 /// none.
 pub fn disconnect(sandbox: &mut Sandbox, now: EventTime, application: i64, company: i64) -> bool {

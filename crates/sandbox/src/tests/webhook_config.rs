@@ -57,7 +57,7 @@ fn events_are_not_empty_and_known() {
         refused(&json!({ "events": ["CALL_COMPLETED", "LEAD_TASK"] })),
         ""
     );
-    assert!(refused(&json!({ "events": "LEAD" })).contains("a list of names"));
+    assert!(refused(&json!({ "events": "LEAD" })).contains("expected a sequence"));
 }
 
 #[test]

@@ -13,10 +13,11 @@
 
 use super::WebhookChange;
 use super::config::Config;
-use crate::admin::{AdminAnswer, JsonFields, flag, text, whole};
+use crate::admin::{AdminAnswer, needed, read};
 use crate::core::Sandbox;
 use crate::webhook;
 use callbridge_call::EventTime;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Most applications that can be made.
@@ -24,82 +25,87 @@ const MADE_MAX: usize = 10_000;
 /// Most rows of each kind that are shown; the newest.
 const SHOWN_MAX: usize = 10_000;
 
+/// What a person orders; each path reads its own of these.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Order {
+    application: Option<i64>,
+    enabled: Option<bool>,
+    events: Option<Vec<String>>,
+    force: bool,
+    installation: Option<i64>,
+    regenerate_secret: bool,
+    target_url: Option<String>,
+}
+
 /// Answers `admin/webhook` and what lies below it; null for no such path.
 pub(crate) fn administer(
     core: &mut Sandbox,
     now: EventTime,
     act: &str,
-    fields: &JsonFields,
+    body: &[u8],
 ) -> AdminAnswer {
-    let application = whole(fields, "application")?.unwrap_or(core.settings.company.application_id);
-    let done = json!({ "done": act });
-    match act {
-        "webhook" => return configure(core, now, application, fields),
-        "webhook/delete" => {
-            webhook::webhook_change(core, now, WebhookChange::Deleted { application });
-        }
+    let order: Order = read(body)?;
+    let own = core.settings.company.application_id;
+    let application = order.application.unwrap_or(own);
+    let mut answer = json!({ "done": act });
+    let change = match act {
+        "webhook" => return configure(core, now, application, order),
+        "webhook/delete" => WebhookChange::Deleted { application },
         "webhook/regenerate" => {
-            let installation = installation(core, fields)?;
+            let installation = installation(core, &order)?;
             let key = webhook::fresh_key(core);
-            let answer = json!({ "installation": installation, "webhookSecret": key.expose() });
+            answer = json!({ "installation": installation, "webhookSecret": key.expose() });
             let secret = Some(key);
-            let change = WebhookChange::Secret {
+            WebhookChange::Secret {
                 installation,
                 secret,
-            };
-            webhook::webhook_change(core, now, change);
-            return Ok(answer);
+            }
         }
-        "webhook/revoke" => {
-            let installation = installation(core, fields)?;
-            webhook::webhook_change(core, now, WebhookChange::Revoked { installation });
-        }
+        "webhook/revoke" => WebhookChange::Revoked {
+            installation: installation(core, &order)?,
+        },
         _ => return Ok(Value::Null),
-    }
-    Ok(done)
+    };
+    webhook::webhook_change(core, now, change);
+    Ok(answer)
 }
 
-fn installation(core: &Sandbox, fields: &JsonFields) -> Result<i64, String> {
-    let id = whole(fields, "installation")?.ok_or("`installation` is missing")?;
+fn installation(core: &Sandbox, order: &Order) -> Result<i64, String> {
+    let id = needed(order.installation, "installation")?;
     let known = core.webhooks.installations().contains_key(&id);
     known
         .then_some(id)
         .ok_or_else(|| format!("no installation {id}"))
 }
 
-fn configure(
-    core: &mut Sandbox,
-    now: EventTime,
-    application: i64,
-    fields: &JsonFields,
-) -> AdminAnswer {
+fn configure(core: &mut Sandbox, now: EventTime, application: i64, order: Order) -> AdminAnswer {
     let earlier = core.webhooks.config(application).cloned();
-    let known = earlier.is_some() || core.webhooks.configs().len() < MADE_MAX;
-    let mut config = earlier.unwrap_or(Config {
+    if earlier.is_none() && core.webhooks.configs().len() >= MADE_MAX {
+        return Err(format!("{MADE_MAX} applications are the most"));
+    }
+    let earlier = earlier.unwrap_or(Config {
         target_url: String::new(),
         events: Vec::new(),
         enabled: true,
         secret: None,
     });
-    if let Some(url) = text(fields, "targetUrl")? {
-        url.clone_into(&mut config.target_url);
-    }
-    if let Some(events) = fields.get("events") {
-        config.events = serde_json::from_value(events.clone())
-            .map_err(|_| "`events`: a list of names expected")?;
-    }
-    config.enabled = flag(fields, "enabled")?.unwrap_or(config.enabled);
+    let config = Config {
+        target_url: order.target_url.unwrap_or(earlier.target_url),
+        events: order.events.unwrap_or(earlier.events),
+        enabled: order.enabled.unwrap_or(earlier.enabled),
+        secret: earlier.secret,
+    };
     let faults = config.faults(core.settings.private_targets);
-    let force = flag(fields, "force")?.unwrap_or(false);
-    if !known || (!force && !faults.is_empty()) {
+    if !order.force && !faults.is_empty() {
         return Err(faults.join("; "));
     }
-    let regenerate = flag(fields, "regenerateSecret")?.unwrap_or(false);
     let mut answer = json!({
         "application": application, "targetUrl": config.target_url,
         "events": config.events, "enabled": config.enabled,
     });
     // §2.7: in clear only on creation, or when it is regenerated.
+    let regenerate = order.regenerate_secret;
     if let Some(secret) = webhook::configure_webhook(core, now, application, config, regenerate) {
         answer["webhookSecret"] = json!(secret.expose());
     }

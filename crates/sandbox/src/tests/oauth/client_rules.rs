@@ -145,10 +145,14 @@ fn a_refused_body_again_and_refused_credentials_again_are_counted() {
 fn a_rotated_client_secret_is_over_at_once() {
     let mut core = with_application();
     let (_, token) = connected(&mut core, NOW);
-    let fresh = connection::rotate_client_secret(&mut core, after(1), super::ID).expect("a secret");
-    assert!(fresh.starts_with("svc_sec_"));
+    let fresh = "svc_sec_fresh";
+    let rotate = Request::post(
+        "/sandbox/admin/oauth/application",
+        &json!({ "clientId": super::application().client_id, "clientSecret": fresh }),
+    );
+    assert_eq!(core.handle(after(1), &rotate).status, 200);
     assert_eq!(core.handle(after(2), &refresh(&token)).status, 401);
-    let with = super::refresh_with(&token, &[("client_secret", &fresh)]);
+    let with = super::refresh_with(&token, &[("client_secret", fresh)]);
     assert_eq!(core.handle(after(3), &with).status, 200);
     assert_eq!(kinds(&core), []);
 }
