@@ -18,28 +18,13 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// The token file cannot be read or made.
-    #[error("token file {}: {source}; name another with --token-file", path.display())]
-    TokenFile {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The file of the client secret cannot be read or made.
-    #[error(
-        "client secret file {}: {source}; name another with --client-secret-file",
-        path.display()
-    )]
-    ClientSecretFile {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The state file cannot be opened or written.
-    #[error("state file {}: {source}; name another with --state", path.display())]
-    StateFile {
+    /// A file cannot be read, made or written.
+    #[error("{what} {}: {source}; name another with --{flag}", path.display())]
+    File {
+        /// What is kept in it: `token file`.
+        what: &'static str,
+        /// The flag that names it.
+        flag: &'static str,
         /// The file.
         path: PathBuf,
         /// Why.
@@ -74,15 +59,13 @@ pub enum Error {
 
 impl Error {
     /// The exit code of sysexits.
-    pub const fn exit_code(&self) -> u8 {
+    pub fn exit_code(&self) -> u8 {
         match self {
             Self::Flags(_) => 64,
             Self::Listen { .. } | Self::Http(_) => 69,
-            Self::StateFile { .. } => 73,
+            Self::File { flag: "state", .. } => 73,
             Self::StateHeld { .. } => 75,
-            Self::TokenFile { .. } | Self::ClientSecretFile { .. } | Self::StateDamaged { .. } => {
-                78
-            }
+            Self::File { .. } | Self::StateDamaged { .. } => 78,
         }
     }
 }

@@ -177,10 +177,7 @@ impl Options {
         config.state = self.state;
         config.webhook_ca_file = self.webhook_ca_file;
         config.token = match &self.token_file {
-            Some(path) => kept_secret(path, "svc_pat_").map_err(|source| Error::TokenFile {
-                path: path.clone(),
-                source,
-            })?,
+            Some(path) => kept_secret(path, "svc_pat_", ["token file", "token-file"])?,
             None => new_secret("svc_pat_"),
         };
         Ok(config)
@@ -291,26 +288,35 @@ fn new_secret(begins: &str) -> Secret {
     Secret::from(format!("{begins}{}", uuid::Uuid::new_v4().simple()))
 }
 
-/// The secret in a file, which is made with a new one if missing.
-pub(super) fn kept_secret(path: &Path, begins: &str) -> io::Result<Secret> {
-    match std::fs::read_to_string(path) {
+/// The secret in a file, which is made with a new one if missing; an error says what it is, and
+/// which flag names it.
+pub(super) fn kept_secret(
+    path: &Path,
+    begins: &str,
+    [what, flag]: [&'static str; 2],
+) -> Result<Secret, Error> {
+    let secret = match std::fs::read_to_string(path) {
         Ok(text) if text.trim().is_empty() => {
             Err(io::Error::new(io::ErrorKind::InvalidData, "it is empty"))
         }
         Ok(text) => Ok(Secret::from(text.trim())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let token = new_secret(begins);
-            let mut options = OpenOptions::new();
-            let mut file = options
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(path)?;
-            writeln!(file, "{}", token.expose_secret())?;
-            Ok(token)
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => made_secret(path, begins),
         Err(error) => Err(error),
-    }
+    };
+    secret.map_err(|source| Error::File {
+        what,
+        flag,
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn made_secret(path: &Path, begins: &str) -> io::Result<Secret> {
+    let secret = new_secret(begins);
+    let mut options = OpenOptions::new();
+    let options = options.write(true).create_new(true).mode(0o600);
+    writeln!(options.open(path)?, "{}", secret.expose_secret())?;
+    Ok(secret)
 }
 
 /// The `sandbox` command: says where it listens on stdout, serves until `shutdown`, then says what

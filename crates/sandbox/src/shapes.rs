@@ -1,11 +1,15 @@
 //! Shapes that the document leaves unpublished; a client has to read them all.
 
+use super::duration::parse_duration;
 use super::token::{CALL_READ, Grant};
 use super::webhook::shapes as webhook;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 /// How a request's status stands in `data`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum StatusShape {
     /// `{"status": "SUCCESS"}`
     Object,
@@ -14,7 +18,8 @@ pub enum StatusShape {
 }
 
 /// How a page's rows look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Rows {
     /// Objects with `uuid` and the call.
     Objects,
@@ -23,7 +28,8 @@ pub enum Rows {
 }
 
 /// Where `currentPage` and `totalPages` stand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Paging {
     /// In `data`, with the rows under a key.
     Inside,
@@ -32,7 +38,8 @@ pub enum Paging {
 }
 
 /// What becomes of `registeredTimestampFrom`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Range {
     /// It limits the rows.
     Kept,
@@ -43,7 +50,8 @@ pub enum Range {
 }
 
 /// What becomes of `orders`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Orders {
     /// Rows stand in the order asked for; keys that nobody knows change nothing.
     Kept,
@@ -54,7 +62,8 @@ pub enum Orders {
 }
 
 /// Which moment `registeredTimestamp` is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Registered {
     /// When the record was written.
     Stored,
@@ -153,33 +162,30 @@ impl Shapes {
     /// # Errors
     /// What is wrong, in words.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let webhook = name.strip_prefix("webhook-");
-        if let Some(set) = webhook.and_then(|name| self.webhook.set(name, value)) {
-            return set;
-        }
-        match (name, value) {
-            ("status", "object") => self.status = StatusShape::Object,
-            ("status", "bare") => self.status = StatusShape::Bare,
-            ("rows", "objects") => self.page.rows = Rows::Objects,
-            ("rows", "strings") => self.page.rows = Rows::Strings,
-            ("rows-key", key) => self.page.rows_key = key.to_owned(),
-            ("page", "inside") => self.page.paging = Paging::Inside,
-            ("page", "beside") => self.page.paging = Paging::Beside,
-            ("range", "kept") => self.page.range = Range::Kept,
-            ("range", "ignored") => self.page.range = Range::Ignored,
-            ("range", "refused") => self.page.range = Range::Refused,
-            ("orders", "kept") => self.page.orders = Orders::Kept,
-            ("orders", "ignored") => self.page.orders = Orders::Ignored,
-            ("orders", "refused") => self.page.orders = Orders::Refused,
-            ("size-max", size) => {
-                let size = size.parse().ok().filter(|size| (30..=100).contains(size));
+        match name {
+            "status" => self.status = one_of(value)?,
+            "rows" => self.page.rows = one_of(value)?,
+            "rows-key" => value.clone_into(&mut self.page.rows_key),
+            "page" => self.page.paging = one_of(value)?,
+            "range" => self.page.range = one_of(value)?,
+            "orders" => self.page.orders = one_of(value)?,
+            "size-max" => {
+                let size = value.parse().ok().filter(|size| (30..=100).contains(size));
                 self.page.size_max = size.ok_or("size-max is 30 to 100")?;
             }
-            ("registered", "stored") => self.registered = Registered::Stored,
-            ("registered", "started") => self.registered = Registered::Started,
-            ("filter-grant", grant) => self.rights.filter = RightsShape::parse(grant)?,
-            ("request-grant", grant) => self.rights.request = RightsShape::parse(grant)?,
-            ("pending", word) => self.pending = word.to_owned(),
+            "registered" => self.registered = one_of(value)?,
+            "filter-grant" => self.rights.filter = RightsShape::parse(value)?,
+            "request-grant" => self.rights.request = RightsShape::parse(value)?,
+            "pending" => value.clone_into(&mut self.pending),
+            "webhook-call-id" => self.webhook.call_id = one_of(value)?,
+            "webhook-extra" => self.webhook.extra = yes(value)?,
+            "webhook-shuffled" => self.webhook.shuffled = yes(value)?,
+            "webhook-twice" => {
+                let percent = value.strip_suffix('%').and_then(|n| n.parse().ok());
+                let percent = percent.filter(|percent| *percent <= 100);
+                self.webhook.twice_percent = percent.ok_or("a percentage such as 20% expected")?;
+            }
+            "webhook-late" => self.webhook.late_max = parse_duration(value)?,
             _ => return Err(format!("no shape `{name} {value}`")),
         }
         Ok(())
@@ -191,5 +197,18 @@ impl Shapes {
             StatusShape::Object => json!({ "status": word }),
             StatusShape::Bare => json!(word),
         }
+    }
+}
+
+/// The choice of this word.
+fn one_of<T: DeserializeOwned>(word: &str) -> Result<T, String> {
+    serde_json::from_value(json!(word)).map_err(|error| error.to_string())
+}
+
+fn yes(word: &str) -> Result<bool, String> {
+    match word {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err(format!("`{word}`: yes or no expected")),
     }
 }

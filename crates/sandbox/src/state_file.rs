@@ -29,10 +29,7 @@ impl StateFile {
     /// # Errors
     /// The file cannot be opened, is held by another process, or has a damaged line.
     pub fn open(path: &Path, core: &mut Sandbox) -> Result<Self, Error> {
-        let failed = |source| Error::StateFile {
-            path: path.to_owned(),
-            source,
-        };
+        let failed = |source| failed(path, source);
         let mut options = OpenOptions::new();
         options
             .read(true)
@@ -102,9 +99,15 @@ impl StateFile {
     }
 
     fn failed(&self, source: io::Error) -> Error {
-        Error::StateFile {
-            path: self.path.clone(),
-            source,
-        }
+        failed(&self.path, source)
+    }
+}
+
+fn failed(path: &Path, source: io::Error) -> Error {
+    Error::File {
+        what: "state file",
+        flag: "state",
+        path: path.to_owned(),
+        source,
     }
 }

@@ -124,10 +124,8 @@ impl ApplicationOptions {
         ) else {
             return Ok(());
         };
-        let secret = kept_secret(path, "svc_sec_").map_err(|source| Error::ClientSecretFile {
-            path: path.clone(),
-            source,
-        })?;
+        let names = ["client secret file", "client-secret-file"];
+        let secret = kept_secret(path, "svc_sec_", names)?;
         application.secret = TokenKey::of(secret.expose_secret());
         Ok(())
     }
