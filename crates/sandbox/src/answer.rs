@@ -268,7 +268,7 @@ impl Sandbox {
         if request.method != method {
             return Err(Refusal::Method);
         }
-        if method == "POST" && !is_json(request) {
+        if method == "POST" && !request.is_of_type("application/json") {
             return Err(Refusal::MediaType);
         }
         if request.body.len() > BODY_BYTES_MAX {
@@ -328,28 +328,4 @@ impl Sandbox {
         };
         self.violation(now, kind, rule, words);
     }
-}
-
-fn is_json(request: &Request) -> bool {
-    let mut types = request.header("content-type");
-    let kind = types
-        .next()
-        .and_then(|value| value.split(';').next())
-        .unwrap_or_default();
-    let mut charsets = request.header("content-type").filter_map(charset);
-    let plain = charsets.all(|charset| charset.eq_ignore_ascii_case("utf-8"));
-    let plain = plain
-        && request
-            .header("content-encoding")
-            .next()
-            .is_none_or(|v| v == "identity");
-    plain && types.next().is_none() && kind.trim().eq_ignore_ascii_case("application/json")
-}
-
-/// `utf-8` of `application/json; charset="utf-8"`. JSON in anything else is none.
-fn charset(content_type: &str) -> Option<&str> {
-    let parameters = content_type.split(';').skip(1);
-    let mut named = parameters.filter_map(|parameter| parameter.split_once('='));
-    let (_, value) = named.find(|(name, _)| name.trim().eq_ignore_ascii_case("charset"))?;
-    Some(value.trim().trim_matches('"'))
 }

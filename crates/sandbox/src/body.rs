@@ -38,40 +38,39 @@ impl BodyFields {
         });
     }
 
-    /// Takes an integer; null and absent are the same. A number with a fraction, one out of the
-    /// type's range, or text is not of the type: the parser's refusal.
-    pub(super) fn integer(&mut self, name: &str, max: i64) -> Result<Option<i64>, Refusal> {
+    /// Takes a field of this type; null and absent are the same. Anything else is the parser's
+    /// refusal.
+    fn take<T>(
+        &mut self,
+        name: &str,
+        expected: &str,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<Option<T>, Refusal> {
         match self.map.remove(name) {
             None | Some(Value::Null) => Ok(None),
-            Some(value) => match value.as_i64().filter(|&n| n <= max && n >= -max - 1) {
-                Some(number) => Ok(Some(number)),
-                None => Err(self.wrong_type(name, &value, "an integer")),
+            Some(value) => match read(&value) {
+                Some(read) => Ok(Some(read)),
+                None => Err(self.wrong_type(name, &value, expected)),
             },
         }
     }
 
+    /// Takes an integer, which has no fraction and is within the type's range.
+    pub(super) fn integer(&mut self, name: &str, max: i64) -> Result<Option<i64>, Refusal> {
+        let within = |n: &i64| *n <= max && *n >= -max - 1;
+        self.take(name, "an integer", |value| value.as_i64().filter(within))
+    }
+
     pub(super) fn text(&mut self, name: &str) -> Result<Option<String>, Refusal> {
-        match self.map.remove(name) {
-            None | Some(Value::Null) => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text)),
-            Some(value) => Err(self.wrong_type(name, &value, "a string")),
-        }
+        self.take(name, "a string", |value| value.as_str().map(str::to_owned))
     }
 
     pub(super) fn boolean(&mut self, name: &str) -> Result<Option<bool>, Refusal> {
-        match self.map.remove(name) {
-            None | Some(Value::Null) => Ok(None),
-            Some(Value::Bool(value)) => Ok(Some(value)),
-            Some(value) => Err(self.wrong_type(name, &value, "a boolean")),
-        }
+        self.take(name, "a boolean", Value::as_bool)
     }
 
     pub(super) fn list(&mut self, name: &str) -> Result<Option<Vec<Value>>, Refusal> {
-        match self.map.remove(name) {
-            None | Some(Value::Null) => Ok(None),
-            Some(Value::Array(list)) => Ok(Some(list)),
-            Some(value) => Err(self.wrong_type(name, &value, "an array")),
-        }
+        self.take(name, "an array", |value| value.as_array().cloned())
     }
 
     pub(super) fn required<T>(&mut self, name: &str, value: Option<T>) -> Option<T> {
@@ -87,7 +86,7 @@ impl BodyFields {
         }
     }
 
-    pub(super) fn wrong_type(&self, name: &str, value: &Value, expected: &str) -> Refusal {
+    fn wrong_type(&self, name: &str, value: &Value, expected: &str) -> Refusal {
         let name = format!("{}{name}", self.prefix);
         Refusal::Unparsable(format!("{name}: {expected} expected, not {value}"))
     }

@@ -66,9 +66,6 @@ impl ClientRules {
 
     /// Notes a 401; tells how long after the one before when that was too soon.
     pub fn dead_token(&mut self, key: TokenKey, now: EventTime) -> Option<Duration> {
-        if self.dead_tokens.len() >= REMEMBERED_MAX {
-            self.dead_tokens.clear();
-        }
         too_soon(&mut self.dead_tokens, key, now)
     }
 
@@ -147,9 +144,6 @@ impl ClientRules {
     /// Notes a record that was asked for and is missing; tells how long after the time before when
     /// that was too soon.
     pub fn missing(&mut self, request: &Request, now: EventTime) -> Option<Duration> {
-        if self.missing.len() >= REMEMBERED_MAX {
-            self.missing.clear();
-        }
         too_soon(&mut self.missing, fingerprint(request), now)
     }
 }
@@ -167,22 +161,17 @@ fn too_soon<K: Ord>(
     key: K,
     now: EventTime,
 ) -> Option<Duration> {
-    let entry = match refused.entry(key) {
-        std::collections::btree_map::Entry::Vacant(vacant) => {
-            vacant.insert(RefusedRequest {
-                first: now,
-                last: now,
-            });
-            return None;
-        }
-        std::collections::btree_map::Entry::Occupied(occupied) => occupied.into_mut(),
+    if refused.len() >= REMEMBERED_MAX {
+        refused.clear();
+    }
+    let fresh = RefusedRequest {
+        first: now,
+        last: now,
     };
+    let entry = refused.entry(key).or_insert(fresh);
     let (since_first, since_last) = (now.since(entry.first), now.since(entry.last));
     if since_last >= APART_MIN {
-        *entry = RefusedRequest {
-            first: now,
-            last: now,
-        };
+        *entry = fresh;
         return None;
     }
     entry.last = now;

@@ -105,6 +105,22 @@ impl Request {
         self.with(TOKEN_HEADER, token)
     }
 
+    /// Is its body of this type: named once, in UTF-8 where it says so, and not encoded?
+    pub(crate) fn is_of_type(&self, kind: &str) -> bool {
+        let mut types = self.header("content-type");
+        let mut parts = types.next().unwrap_or_default().split(';').map(str::trim);
+        let named = parts.next().unwrap_or_default().eq_ignore_ascii_case(kind);
+        let plain = parts.all(|parameter| match parameter.split_once('=') {
+            Some((name, value)) => {
+                let charset = value.trim().trim_matches('"');
+                name.trim().eq_ignore_ascii_case("charset") && charset.eq_ignore_ascii_case("utf-8")
+            }
+            None => parameter.is_empty(),
+        });
+        let encoded = self.header("content-encoding").any(|v| v != "identity");
+        named && plain && !encoded && types.next().is_none()
+    }
+
     /// All values of a header; the name in lower case.
     pub fn header<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.headers

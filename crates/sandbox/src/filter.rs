@@ -36,19 +36,14 @@ pub fn answer(
         .filter(|record| record.company_id == company)
         .filter(|record| query.holds(REGISTERED, Some(registered(record))))
         .collect();
-    // The last key is sorted by first, so that the stable sort leaves the first key in charge.
-    for (key, descending) in query.orders.iter().rev() {
-        let by = |record: &Record| match key.as_str() {
-            "startedAt" => record.call.started_at,
-            "durationSec" => record.call.duration_sec,
-            _ => registered(record),
-        };
-        if *descending {
-            rows.sort_by_key(|record| std::cmp::Reverse(by(record)));
-        } else {
-            rows.sort_by_key(|record| by(record));
-        }
-    }
+    let by = |record: &Record, key: &str| match key {
+        "startedAt" => record.call.started_at,
+        "durationSec" => record.call.duration_sec,
+        _ => registered(record),
+    };
+    query.sort(&mut rows, |one, other, key| {
+        by(one, key).cmp(&by(other, key))
+    });
     Ok(
         query.answer(&rows, shapes, |record| match shapes.page.rows {
             Rows::Strings => json!(record.uuid),

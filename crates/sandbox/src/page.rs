@@ -4,6 +4,7 @@ use super::body::{BodyFields, EPOCH_MIN};
 use super::envelope::{Refusal, RefusalReason, Success, json_object};
 use super::shapes::{Orders, Paging, Range, Shapes};
 use serde_json::{Map, Value, json};
+use std::cmp::Ordering;
 
 /// Above are milliseconds: the year 5138 in seconds.
 const EPOCH_MAX: i64 = 100_000_000_000;
@@ -14,7 +15,7 @@ pub(super) struct Query {
     page: i64,
     size: i64,
     /// Keys with "descending", the first in charge.
-    pub(super) orders: Vec<(String, bool)>,
+    orders: Vec<(String, bool)>,
     ranges: Vec<(&'static str, [Option<i64>; 2])>,
 }
 
@@ -33,6 +34,17 @@ impl Query {
             ([from, to], Some(at)) => {
                 from.is_none_or(|from| at >= from) && to.is_none_or(|to| at <= to)
             }
+        }
+    }
+
+    /// Puts rows into the order asked for. The last key is sorted by first, so that the stable sort
+    /// leaves the first key in charge.
+    pub(super) fn sort<T>(&self, rows: &mut [T], compare: impl Fn(&T, &T, &str) -> Ordering) {
+        for (key, descending) in self.orders.iter().rev() {
+            rows.sort_by(|one, other| {
+                let order = compare(one, other, key);
+                if *descending { order.reverse() } else { order }
+            });
         }
     }
 

@@ -45,13 +45,7 @@ pub(crate) fn filter(
             && query.holds(CREATED, lead.created_timestamp)
             && query.holds(UPDATED, lead.updated_timestamp)
     });
-    // The last key is sorted by first, so that the stable sort leaves the first key in charge.
-    for (key, descending) in query.orders.iter().rev() {
-        rows.sort_by(|one, other| {
-            let order = compare(one, other, key);
-            if *descending { order.reverse() } else { order }
-        });
-    }
+    query.sort(&mut rows, |one, other, key| compare(one, other, key));
     Ok(query.answer(&rows, shapes, |lead| match shapes.page.rows {
         Rows::Strings => json!(lead.id),
         Rows::Objects => lead.record(),

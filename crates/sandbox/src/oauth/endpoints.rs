@@ -100,7 +100,7 @@ pub(super) fn oauth_refusal(
 }
 
 fn form_of(sandbox: &mut Sandbox, now: EventTime, request: &Request) -> Result<Form, Problem> {
-    if !is_form(request) {
+    if !request.is_of_type("application/x-www-form-urlencoded") {
         let words = format!(
             "{} without Content-Type application/x-www-form-urlencoded",
             request.path
@@ -182,24 +182,4 @@ fn is_blocked(sandbox: &Sandbox, application: i64, key: TokenKey) -> bool {
     let own = own.filter(|(of, _)| *of == Some(application));
     let company = own.and_then(|(_, company)| sandbox.companies.get(&company));
     company.is_some_and(|company| company.blocked)
-}
-
-/// `application/x-www-form-urlencoded`, in UTF-8 where it says so, named once.
-fn is_form(request: &Request) -> bool {
-    let mut types = request.header("content-type");
-    let Some(first) = types.next() else {
-        return false;
-    };
-    let mut parts = first.split(';').map(str::trim);
-    let kind = parts.next().unwrap_or_default();
-    let plain = parts.all(|parameter| {
-        let value = parameter.split_once('=').map(|(name, value)| {
-            name.eq_ignore_ascii_case("charset")
-                && value.trim_matches('"').eq_ignore_ascii_case("utf-8")
-        });
-        value.unwrap_or(parameter.is_empty())
-    });
-    let encoded = request.header("content-encoding").any(|v| v != "identity");
-    let form = kind.eq_ignore_ascii_case("application/x-www-form-urlencoded");
-    form && plain && !encoded && types.next().is_none()
 }
