@@ -20,8 +20,8 @@ pub(super) fn token_info(sandbox: &Sandbox, now: EventTime, caller: &Caller) -> 
     };
     let own = (company.application_id, company.application_name.as_str());
     let public = token.application.and_then(|id| {
-        let application = sandbox.oauth.application(id)?;
-        let connection = sandbox.oauth.connection(id, token.company)?;
+        let application = sandbox.oauth.applications.get(&id)?;
+        let connection = sandbox.oauth.connections.get(&(id, token.company))?;
         Some(((id, application.name.as_str()), &connection.grants))
     });
     let (application, grants) = public.unwrap_or((own, &company.grants));

@@ -95,7 +95,7 @@ fn named(core: &Sandbox, client_id: Option<&str>) -> Result<Application, String>
     let known = match client_id {
         Some(client_id) => core.oauth.client(client_id),
         None => {
-            let mut all = core.oauth.applications();
+            let mut all = core.oauth.applications.values();
             all.next().filter(|_| all.next().is_none())
         }
     };
@@ -155,10 +155,10 @@ fn register(core: &mut Sandbox, now: EventTime, order: Order) -> AdminAnswer {
     Ok(answer)
 }
 
-/// `GET /sandbox/oauth`: applications, connections with how many of their tokens work, how often
-/// each endpoint was asked, and the refusals with the codes that no body carries.
+/// `GET /sandbox/oauth`: applications, connections with how many of their tokens work, and
+/// the refusals with the codes that no body carries.
 pub(crate) fn look(core: &Sandbox, now: EventTime) -> Value {
-    let applications = core.oauth.applications().map(|own| {
+    let applications = core.oauth.applications.values().map(|own| {
         json!({
             "id": own.id, "name": own.name, "clientId": own.client_id,
             "redirectUris": own.redirect_uris, "grants": own.allowed,
@@ -166,7 +166,7 @@ pub(crate) fn look(core: &Sandbox, now: EventTime) -> Value {
             "webhook": core.webhooks.config(own.id).is_some(),
         })
     });
-    let connections = core.oauth.connections().map(|own| {
+    let connections = core.oauth.connections.values().map(|own| {
         let key = (Some(own.application), own.company);
         let access = core.tokens.values().filter(|token| {
             (token.application, token.company) == key && token.works(now) && !own.disconnected
@@ -190,22 +190,9 @@ pub(crate) fn look(core: &Sandbox, now: EventTime) -> Value {
             },
         })
     });
-    let asked = core
-        .counts()
-        .iter()
-        .filter(|((endpoint, _), _)| endpoint.is_oauth());
-    let asked = asked.map(|((endpoint, status), count)| {
-        json!({ "endpoint": endpoint.word(), "status": status, "count": count })
-    });
-    let lives = &core.settings.oauth;
     json!({
         "applications": applications.collect::<Vec<_>>(),
         "connections": connections.collect::<Vec<_>>(),
-        "asked": asked.collect::<Vec<_>>(),
         "refused": core.oauth.log.lines().collect::<Vec<_>>(),
-        "lives": {
-            "accessSec": lives.access_life.as_secs(), "refreshSec": lives.refresh_life.as_secs(),
-            "codeSec": lives.code_life.as_secs(),
-        },
     })
 }

@@ -20,15 +20,6 @@ pub(super) fn oauth_change(sandbox: &mut Sandbox, now: EventTime, change: OAuthC
 
 /// Makes a change of the book, and of the tokens that it means.
 pub(crate) fn apply_oauth(sandbox: &mut Sandbox, at: EventTime, change: &OAuthChange) {
-    let over = match change {
-        OAuthChange::RefreshRevoked { token } => Some(sandbox.oauth.descent(*token)),
-        OAuthChange::Started(_)
-        | OAuthChange::Application(_)
-        | OAuthChange::Connection(_)
-        | OAuthChange::Approved { .. }
-        | OAuthChange::Paired(_)
-        | OAuthChange::Disconnected { .. } => None,
-    };
     sandbox.oauth.apply(at, change);
     match change {
         OAuthChange::Paired(pair) => {
@@ -43,10 +34,10 @@ pub(crate) fn apply_oauth(sandbox: &mut Sandbox, at: EventTime, change: &OAuthCh
                 token.revoked |= own == (Some(*application), *company);
             }
         }
-        OAuthChange::RefreshRevoked { .. } => {
+        OAuthChange::RefreshRevoked { token } => {
+            let over = sandbox.oauth.descent(*token);
             for token in sandbox.tokens.values_mut() {
-                let issued = token.refresh.zip(over.as_ref());
-                token.revoked |= issued.is_some_and(|(from, over)| over.contains(&from));
+                token.revoked |= token.refresh.is_some_and(|from| over.contains(&from));
             }
         }
         OAuthChange::Started(_) | OAuthChange::Application(_) => {
@@ -67,7 +58,7 @@ pub fn begin_application(sandbox: &mut Sandbox, now: EventTime) {
     let Some(application) = sandbox.settings.oauth.application.clone() else {
         return;
     };
-    if sandbox.oauth.of_flags() != Some(&application) {
+    if sandbox.oauth.flags.as_ref() != Some(&application) {
         oauth_change(sandbox, now, OAuthChange::Started(application));
     }
 }
@@ -144,7 +135,12 @@ pub fn issue_pair(
     company: i64,
     grants: Option<Vec<Grant>>,
 ) -> Option<(String, String)> {
-    let allowed = sandbox.oauth.application(application)?.allowed.clone();
+    let allowed = sandbox
+        .oauth
+        .applications
+        .get(&application)?
+        .allowed
+        .clone();
     sandbox.ensure_company(now, company);
     let there = live_connection(sandbox, application, company);
     let mut connection = there.unwrap_or(CompanyConnection {
@@ -206,7 +202,7 @@ pub(super) fn live_connection(
     application: i64,
     company: i64,
 ) -> Option<CompanyConnection> {
-    let own = sandbox.oauth.connection(application, company)?;
+    let own = sandbox.oauth.connections.get(&(application, company))?;
     (!own.disconnected).then(|| own.clone())
 }
 
@@ -218,7 +214,7 @@ pub(crate) fn granted(sandbox: &Sandbox, token: &Token, grant: &str) -> bool {
             company.is_some_and(|company| company.may(grant))
         }
         Some(application) => {
-            let own = sandbox.oauth.connection(application, token.company);
+            let own = sandbox.oauth.connections.get(&(application, token.company));
             own.is_some_and(|own| own.may(grant))
         }
     }
@@ -232,7 +228,7 @@ pub(crate) fn connection_stands(sandbox: &Sandbox, token: &Token) -> bool {
     let connected = match token.application {
         None => !company.disconnected,
         Some(application) => {
-            let own = sandbox.oauth.connection(application, token.company);
+            let own = sandbox.oauth.connections.get(&(application, token.company));
             own.is_some_and(|own| !own.disconnected)
         }
     };

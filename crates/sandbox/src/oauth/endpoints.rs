@@ -172,7 +172,7 @@ fn unblocked(
 
 /// Is it the application's code or token, in a company that is blocked?
 fn is_blocked(sandbox: &Sandbox, application: i64, key: TokenKey) -> bool {
-    let code = sandbox.oauth.code(key);
+    let code = sandbox.oauth.codes.get(&key);
     let code = code.map(|own| (Some(own.application), own.company));
     let refresh = sandbox.oauth.refresh(key);
     let refresh = refresh.map(|own| (Some(own.application), own.company));

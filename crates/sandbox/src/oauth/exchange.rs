@@ -46,7 +46,7 @@ fn exchange_code(
     let refused = |words: &str| Problem::new(Code::InvalidGrant, words);
     let key = TokenKey::of(form.needed("code")?);
     let redirect_uri = form.needed("redirect_uri")?;
-    let code = sandbox.oauth.code(key).cloned();
+    let code = sandbox.oauth.codes.get(&key).cloned();
     let code = code.filter(|code| code.application == application.id);
     let code = code.ok_or_else(|| refused("unknown code"))?;
     if let Some(used) = code.used {
@@ -62,17 +62,11 @@ fn exchange_code(
     if application.suspended {
         return Err(refused("the application is suspended"));
     }
-    let (connection, fresh) = connected_by(sandbox, now, application, &code);
+    let (connection, secrets) = connected_by(sandbox, now, application, &code);
     let minted = pair(sandbox, now, &connection, PairOrigin::Code(key), answered);
     let mut told = told(sandbox, &connection, &minted);
-    let secrets = [
-        ("webhook_secret", fresh.webhook),
-        ("embedded_secret", fresh.embedded),
-    ];
     for (name, secret) in secrets {
-        if let Some(secret) = secret {
-            told[name] = json!(secret);
-        }
+        told[name] = json!(secret);
     }
     Ok(told)
 }
@@ -104,7 +98,8 @@ fn exchange_refresh(
     }
     let connection = sandbox
         .oauth
-        .connection(application.id, own.company)
+        .connections
+        .get(&(application.id, own.company))
         .cloned();
     let connection = connection.filter(|connection| !connection.disconnected);
     let connection = connection.ok_or_else(|| refused("the company disconnected"))?;
@@ -134,7 +129,7 @@ fn connected_by(
     now: EventTime,
     application: &Application,
     code: &AuthorizationCode,
-) -> (CompanyConnection, Fresh) {
+) -> (CompanyConnection, Vec<(&'static str, String)>) {
     let company = code.company;
     let there = connection::live_connection(sandbox, application.id, company);
     let mut connection = there.unwrap_or(CompanyConnection {
@@ -147,23 +142,23 @@ fn connected_by(
     });
     let within = |grant: &&Grant| application.allowed.contains(grant);
     connection.grants = code.grants.iter().filter(within).cloned().collect();
-    let mut fresh = Fresh::default();
+    let mut secrets = Vec::new();
     if application.embedded && !connection.embedded_given {
         connection.embedded_given = true;
-        fresh.embedded = Some(token_gen::mint_key(sandbox, "embedded"));
+        secrets.push(("embedded_secret", token_gen::mint_key(sandbox, "embedded")));
     }
     connection::oauth_change(sandbox, now, OAuthChange::Connection(connection.clone()));
     if !has_webhook_key(sandbox, application.id, company) {
         let key = webhook::webhook_connected(sandbox, now, company, application.id);
-        fresh.webhook = key.map(|key| key.expose().to_owned());
+        secrets.extend(key.map(|key| ("webhook_secret", key.expose().to_owned())));
     }
-    (connection, fresh)
+    (connection, secrets)
 }
 
 /// The installation has a key of its own, which was shown when it was made.
 fn has_webhook_key(sandbox: &Sandbox, application: i64, company: i64) -> bool {
     let installed = sandbox.webhooks.installed(company, application);
-    let record = installed.and_then(|id| sandbox.webhooks.installations().get(&id));
+    let record = installed.and_then(|id| sandbox.webhooks.installations.get(&id));
     record.is_some_and(|record| record.secret.is_some())
 }
 
@@ -195,11 +190,4 @@ pub(super) fn revoke_for(
         connection::oauth_change(sandbox, now, OAuthChange::RefreshRevoked { token });
     }
     Ok(())
-}
-
-/// Secrets that this exchange shows, once.
-#[derive(Default)]
-struct Fresh {
-    webhook: Option<String>,
-    embedded: Option<String>,
 }

@@ -31,45 +31,35 @@ pub enum Code {
 }
 
 impl Code {
-    /// The number.
-    pub const fn number(self) -> u16 {
+    /// The number; 401 for bad client credentials or a blocked company (§7.3), 400 for everything
+    /// else (§7.6); the human text of the envelope.
+    const fn facts(self) -> (u16, u16, &'static str) {
         match self {
-            Self::CompanyBlocked => 2715,
-            Self::ApplicationNotFound => 6900,
-            Self::InvalidRedirectUri => 6902,
-            Self::InvalidScope => 6904,
-            Self::InvalidClient => 6905,
-            Self::InvalidGrant => 6906,
-            Self::InvalidRequest => 6907,
-            Self::UnsupportedGrantType => 6909,
+            // Alike but for the number: a client cannot tell them apart.
+            Self::CompanyBlocked => (2715, 401, "Ilova ma’lumotlari noto‘g‘ri"),
+            Self::InvalidClient => (6905, 401, "Ilova ma’lumotlari noto‘g‘ri"),
+            Self::ApplicationNotFound => (6900, 400, "Ilova topilmadi"),
+            Self::InvalidRedirectUri => (6902, 400, "redirect_uri ro‘yxatdan o‘tmagan"),
+            Self::InvalidScope => (6904, 400, "Ruxsatlar ro‘yxati noto‘g‘ri"),
+            Self::InvalidGrant => (6906, 400, "Kod yoki token yaroqsiz"),
+            Self::InvalidRequest => (6907, 400, "So‘rov noto‘g‘ri tuzilgan"),
+            Self::UnsupportedGrantType => (6909, 400, "Bu grant_type qo‘llab-quvvatlanmaydi"),
         }
     }
 
-    /// 401 is bad client credentials or a blocked company (§7.3), 400 everything else (§7.6).
+    /// The number.
+    pub const fn number(self) -> u16 {
+        self.facts().0
+    }
+
+    /// The status of the answer.
     pub const fn status(self) -> u16 {
-        match self {
-            Self::CompanyBlocked | Self::InvalidClient => 401,
-            Self::ApplicationNotFound
-            | Self::InvalidRedirectUri
-            | Self::InvalidScope
-            | Self::InvalidGrant
-            | Self::InvalidRequest
-            | Self::UnsupportedGrantType => 400,
-        }
+        self.facts().1
     }
 
     /// The human text of the envelope.
     pub const fn message(self) -> &'static str {
-        match self {
-            Self::ApplicationNotFound => "Ilova topilmadi",
-            Self::InvalidRedirectUri => "redirect_uri ro‘yxatdan o‘tmagan",
-            Self::InvalidScope => "Ruxsatlar ro‘yxati noto‘g‘ri",
-            // Alike: a client cannot tell them apart.
-            Self::CompanyBlocked | Self::InvalidClient => "Ilova ma’lumotlari noto‘g‘ri",
-            Self::InvalidGrant => "Kod yoki token yaroqsiz",
-            Self::InvalidRequest => "So‘rov noto‘g‘ri tuzilgan",
-            Self::UnsupportedGrantType => "Bu grant_type qo‘llab-quvvatlanmaydi",
-        }
+        self.facts().2
     }
 }
 

@@ -131,51 +131,26 @@ pub enum OAuthChange {
 /// Applications, connections, codes and refresh tokens.
 #[derive(Clone, Debug, Default)]
 pub struct OAuthState {
-    applications: BTreeMap<i64, Application>,
-    connections: BTreeMap<(i64, i64), CompanyConnection>,
-    codes: BTreeMap<TokenKey, AuthorizationCode>,
-    refreshes: BTreeMap<TokenKey, Refresh>,
-    flags: Option<Application>,
+    /// Applications by their id.
+    pub applications: BTreeMap<i64, Application>,
+    /// Connections by application and company, ended ones included.
+    pub connections: BTreeMap<(i64, i64), CompanyConnection>,
+    /// Authorization codes.
+    pub codes: BTreeMap<TokenKey, AuthorizationCode>,
+    /// Refresh tokens.
+    pub refreshes: BTreeMap<TokenKey, Refresh>,
+    /// The application that the flags of the last start named.
+    pub flags: Option<Application>,
     /// What was refused, with the codes that bodies do not carry.
     pub log: Log,
 }
 
 impl OAuthState {
-    /// All applications.
-    pub fn applications(&self) -> impl Iterator<Item = &Application> {
-        self.applications.values()
-    }
-
-    /// An application by its id.
-    pub fn application(&self, id: i64) -> Option<&Application> {
-        self.applications.get(&id)
-    }
-
     /// An application by its `client_id`.
     pub fn client(&self, client_id: &str) -> Option<&Application> {
         self.applications
             .values()
             .find(|application| application.client_id == client_id)
-    }
-
-    /// The application that the flags of the last start named.
-    pub const fn of_flags(&self) -> Option<&Application> {
-        self.flags.as_ref()
-    }
-
-    /// All connections, ended ones included.
-    pub fn connections(&self) -> impl Iterator<Item = &CompanyConnection> {
-        self.connections.values()
-    }
-
-    /// The connection of an application in a company.
-    pub fn connection(&self, application: i64, company: i64) -> Option<&CompanyConnection> {
-        self.connections.get(&(application, company))
-    }
-
-    /// A code by its fingerprint.
-    pub fn code(&self, key: TokenKey) -> Option<&AuthorizationCode> {
-        self.codes.get(&key)
     }
 
     /// A refresh token by its fingerprint.

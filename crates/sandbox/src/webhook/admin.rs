@@ -73,7 +73,7 @@ pub(crate) fn administer(
 
 fn installation(core: &Sandbox, order: &Order) -> Result<i64, String> {
     let id = needed(order.installation, "installation")?;
-    let known = core.webhooks.installations().contains_key(&id);
+    let known = core.webhooks.installations.contains_key(&id);
     known
         .then_some(id)
         .ok_or_else(|| format!("no installation {id}"))
@@ -81,7 +81,7 @@ fn installation(core: &Sandbox, order: &Order) -> Result<i64, String> {
 
 fn configure(core: &mut Sandbox, now: EventTime, application: i64, order: Order) -> AdminAnswer {
     let earlier = core.webhooks.config(application).cloned();
-    if earlier.is_none() && core.webhooks.configs().len() >= MADE_MAX {
+    if earlier.is_none() && core.webhooks.configs.len() >= MADE_MAX {
         return Err(format!("{MADE_MAX} applications are the most"));
     }
     let earlier = earlier.unwrap_or(Config {
@@ -115,19 +115,19 @@ fn configure(core: &mut Sandbox, now: EventTime, application: i64, order: Order)
 /// Everything about webhooks but the keys.
 pub(crate) fn overview(core: &Sandbox) -> Value {
     let outbox = &core.webhooks;
-    let configs = outbox.configs().iter().map(|(application, config)| {
+    let configs = outbox.configs.iter().map(|(application, config)| {
         json!({
             "application": application, "targetUrl": config.target_url, "events": config.events,
             "enabled": config.enabled, "secret": config.secret.is_some(),
         })
     });
-    let installations = outbox.installations().iter().map(|(id, own)| {
+    let installations = outbox.installations.iter().map(|(id, own)| {
         json!({
             "installation": id, "company": own.company, "application": own.application,
             "ownSecret": own.secret.is_some(), "revoked": webhook::told::is_gone(core, own),
         })
     });
-    let queue = outbox.rows().iter().map(|(id, row)| {
+    let queue = outbox.rows.iter().map(|(id, row)| {
         json!({
             "event": id.event, "installation": id.installation,
             "eventType": row.recorded.event.name, "company": row.recorded.company,
@@ -138,8 +138,8 @@ pub(crate) fn overview(core: &Sandbox) -> Value {
         "configs": configs.collect::<Vec<_>>(),
         "installations": installations.collect::<Vec<_>>(),
         "queue": queue.take(SHOWN_MAX).collect::<Vec<_>>(),
-        "attempts": outbox.attempts().newest(SHOWN_MAX),
-        "dead": outbox.dead().newest(SHOWN_MAX),
-        "counts": outbox.counts(),
+        "attempts": outbox.attempts.newest(SHOWN_MAX),
+        "dead": outbox.dead.newest(SHOWN_MAX),
+        "counts": outbox.counts,
     })
 }

@@ -129,7 +129,7 @@ fn claim(sandbox: &Sandbox, now: EventTime) -> Vec<DeliveryId> {
 /// Where an installation's deliveries go, and what signs them, at this moment (§6.9.4, §6.4.4);
 /// else why its rows are dead.
 fn address(sandbox: &Sandbox, installation: i64) -> Result<(Url, SigningKey), &'static str> {
-    let installations = sandbox.webhooks.installations();
+    let installations = &sandbox.webhooks.installations;
     let own = installations.get(&installation);
     let own = own.filter(|own| !webhook::told::is_gone(sandbox, own));
     let own = own.ok_or("installation revoked")?;

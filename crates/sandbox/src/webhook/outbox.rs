@@ -99,18 +99,24 @@ pub struct DeliveryRow {
 /// Configurations, installations and deliveries.
 #[derive(Clone, Debug, Default)]
 pub struct Outbox {
-    pub(super) configs: BTreeMap<i64, Config>,
-    pub(super) installations: BTreeMap<i64, Installation>,
-    pub(super) rows: BTreeMap<DeliveryId, DeliveryRow>,
+    /// Configurations by their application.
+    pub configs: BTreeMap<i64, Config>,
+    /// All installations by their id.
+    pub installations: BTreeMap<i64, Installation>,
+    /// Rows on their way.
+    pub rows: BTreeMap<DeliveryId, DeliveryRow>,
     /// Rows that are not being sent, by their moment; the tie is broken by age, or by the dice.
     pub(super) waiting: BTreeSet<(EventTime, u64, DeliveryId)>,
     /// How many events of one moment and subject there were; of the last hour.
     alike: BTreeMap<(EventTime, &'static str, String), u64>,
-    pub(super) attempts: Kept<Attempt>,
-    pub(super) dead: Kept<DeadRow>,
+    /// The journal of attempts, seven days of it.
+    pub attempts: Kept<Attempt>,
+    /// Rows that are never sent again, seven days of them.
+    pub dead: Kept<DeadRow>,
     /// When each conversation was last told.
     told: BTreeMap<(i64, String), EventTime>,
-    pub(super) counts: DeliveryCounts,
+    /// How often what happened.
+    pub counts: DeliveryCounts,
 }
 
 /// How often what happened.
@@ -137,21 +143,6 @@ impl Outbox {
         self.configs.get(&application)
     }
 
-    /// Configurations by their application.
-    pub const fn configs(&self) -> &BTreeMap<i64, Config> {
-        &self.configs
-    }
-
-    /// The journal of attempts, seven days of it.
-    pub const fn attempts(&self) -> &Kept<Attempt> {
-        &self.attempts
-    }
-
-    /// Rows that are never sent again, seven days of them.
-    pub const fn dead(&self) -> &Kept<DeadRow> {
-        &self.dead
-    }
-
     /// The living installation of a company and an application.
     pub fn installed(&self, company: i64, application: i64) -> Option<i64> {
         let mut own = self.installations.iter().filter(|(_, installation)| {
@@ -161,25 +152,10 @@ impl Outbox {
         own.next().map(|(id, _)| *id)
     }
 
-    /// All installations by their id.
-    pub const fn installations(&self) -> &BTreeMap<i64, Installation> {
-        &self.installations
-    }
-
     /// The id that the next installation gets.
     pub fn next_installation(&self) -> i64 {
         let made = i64::try_from(self.installations.len()).unwrap_or(i64::MAX);
         FIRST_INSTALLATION.saturating_add(made)
-    }
-
-    /// Rows on their way.
-    pub const fn rows(&self) -> &BTreeMap<DeliveryId, DeliveryRow> {
-        &self.rows
-    }
-
-    /// How often what happened.
-    pub const fn counts(&self) -> DeliveryCounts {
-        self.counts
     }
 
     /// Records an event for these installations.

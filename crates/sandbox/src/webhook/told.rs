@@ -21,7 +21,7 @@ pub(crate) fn is_gone(sandbox: &Sandbox, own: &Installation) -> bool {
 /// applied or falls due: it is not logged itself, and the change played again makes the same
 /// event again.
 pub(crate) fn happened(sandbox: &mut Sandbox, at: EventTime, company: i64, event: CrmEvent) {
-    let own = sandbox.webhooks.installations().iter();
+    let own = sandbox.webhooks.installations.iter();
     let subscribers: Vec<i64> = own
         .filter(|(_, own)| own.company == company && !is_gone(sandbox, own))
         .filter(|(_, own)| {
