@@ -88,12 +88,7 @@ impl Sandbox {
             self.violation(now, ViolationKind::WindowExceeded, "Limits", words);
             return reduced(429);
         }
-        let repeated = request.method == "POST" && self.client.rules.was_refused(endpoint, request);
-        if repeated {
-            let words = "the same body again after 400 or 409";
-            self.violation(now, ViolationKind::RepeatAfter400, "§7.7", words);
-        }
-        self.judge_repeat_of_failure(now, endpoint, request);
+        self.judge_repeat(now, endpoint, request);
         let response = match fault.and_then(instead) {
             Some(response) => response,
             None => self.behind(now, &caller, endpoint, id, request, fault),
@@ -103,7 +98,7 @@ impl Sandbox {
     }
 
     /// What an answer says of how the same request may come again (§7.7). `own`: no fault made it.
-    fn note_answer(
+    pub(super) fn note_answer(
         &mut self,
         now: EventTime,
         endpoint: Endpoint,
@@ -180,13 +175,12 @@ impl Sandbox {
         }
     }
 
-    /// A request that failed with a 5xx comes again (§7.7).
-    pub(super) fn judge_repeat_of_failure(
-        &mut self,
-        now: EventTime,
-        endpoint: Endpoint,
-        request: &Request,
-    ) {
+    /// A request that was refused, or failed with a 5xx, comes again (§7.7).
+    pub(super) fn judge_repeat(&mut self, now: EventTime, endpoint: Endpoint, request: &Request) {
+        if request.method == "POST" && self.client.rules.was_refused(endpoint, request) {
+            let words = "the same body again after 400 or 409";
+            self.violation(now, ViolationKind::RepeatAfter400, "§7.7", words);
+        }
         let (kind, words) = match self.client.rules.after_failure(endpoint, request, now) {
             None => return,
             Some(Repeat::Soon(after)) => {

@@ -9,19 +9,17 @@ pub(super) fn instead(action: Action) -> Option<Response> {
         body: Vec::new(),
         ..Refusal::Status(status).respond()
     };
+    let moved = |status| Response {
+        location: Some("/v1/open-api/moved".to_owned()),
+        ..empty(status)
+    };
     Some(match action {
         Action::Status(429) => reduced(429),
-        Action::Status(status @ 300..=399) | Action::Gateway(status @ 300..=399) => Response {
-            location: Some("/v1/open-api/moved".to_owned()),
-            ..empty(status)
-        },
+        Action::Status(status @ 300..=399) | Action::Gateway(status @ 300..=399) => moved(status),
         Action::Status(403) => Refusal::Denied.respond(),
         Action::Status(status) => Refusal::Status(status).respond(),
         Action::Gateway(status) => gateway(status),
-        Action::Redirect => Response {
-            location: Some("/v1/open-api/moved".to_owned()),
-            ..empty(302)
-        },
+        Action::Redirect => moved(302),
         Action::Cut => Response {
             delivery: Delivery::Lost,
             ..empty(500)

@@ -252,48 +252,35 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The HTTP status.
-    pub const fn status(&self) -> u16 {
-        match self {
-            Self::Denied => 403,
-            Self::Unparsable(_) | Self::Invalid(_) | Self::Business(_) => 400,
-            Self::NotFound(_) => 404,
-            Self::Conflict(_) => 409,
-            Self::Method => 405,
-            Self::TooLarge => 413,
-            Self::MediaType => 415,
-            Self::Oauth(code) => code.status(),
-            Self::Status(status) => *status,
-        }
-    }
-
     /// The answer in the full envelope. Messages are human text in Uzbek, not to be branched on.
     pub fn respond(&self) -> Response {
         let (mut code, mut data, mut errors) = (None, Value::Null, json!([]));
-        let message = match self {
+        let (status, message) = match self {
             Self::Denied => {
                 code = Some(3701);
-                "Ruxsat berilmagan"
+                (403, "Ruxsat berilmagan")
             }
             Self::Unparsable(words) => {
                 code = Some(3705);
                 data = json!(words);
-                "So‘rov tanasini o‘qib bo‘lmadi"
+                (400, "So‘rov tanasini o‘qib bo‘lmadi")
             }
             Self::Invalid(fields) => {
                 errors = json!(fields);
-                "Maydonlar noto‘g‘ri to‘ldirilgan"
+                (400, "Maydonlar noto‘g‘ri to‘ldirilgan")
             }
-            Self::Business(message) | Self::NotFound(message) | Self::Conflict(message) => message,
-            Self::Oauth(code) => code.message(),
-            Self::Method => "Bu usul qo‘llab-quvvatlanmaydi",
-            Self::TooLarge => "So‘rov tanasi juda katta",
-            Self::MediaType => "Content-Type application/json bo‘lishi kerak",
-            Self::Status(500..=599) => {
+            Self::Business(message) => (400, *message),
+            Self::NotFound(message) => (404, *message),
+            Self::Conflict(message) => (409, *message),
+            Self::Oauth(code) => (code.status(), code.message()),
+            Self::Method => (405, "Bu usul qo‘llab-quvvatlanmaydi"),
+            Self::TooLarge => (413, "So‘rov tanasi juda katta"),
+            Self::MediaType => (415, "Content-Type application/json bo‘lishi kerak"),
+            Self::Status(status @ 500..=599) => {
                 code = Some(3704);
-                "Tizimda xatolik yuz berdi"
+                (*status, "Tizimda xatolik yuz berdi")
             }
-            Self::Status(_) => "So‘rov bajarilmadi",
+            Self::Status(status) => (*status, "So‘rov bajarilmadi"),
         };
         let error = code.map_or(
             Value::Null,
@@ -303,7 +290,7 @@ impl Refusal {
             "data": data, "message": message, "error": error,
             "accept": false, "errors": errors, "requestId": null,
         });
-        Response::json(self.status(), &body)
+        Response::json(status, &body)
     }
 }
 

@@ -223,13 +223,6 @@ pub struct Company {
     pub disconnected: bool,
 }
 
-impl Company {
-    /// May the connection do this?
-    pub fn may(&self, grant: &str) -> bool {
-        self.grants.iter().any(|own| own.as_str() == grant)
-    }
-}
-
 /// The record of `GET token/info` (§2.2), of an application in a company. Without an expiry date
 /// `expiresInDays`, an integer that cannot be null, is 0.
 pub fn token_info(

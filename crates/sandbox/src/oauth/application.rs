@@ -63,13 +63,6 @@ pub struct CompanyConnection {
     pub embedded_given: bool,
 }
 
-impl CompanyConnection {
-    /// May it do this?
-    pub fn may(&self, grant: &str) -> bool {
-        !self.disconnected && self.grants.iter().any(|own| own.as_str() == grant)
-    }
-}
-
 /// What the application asks a company for, checked.
 #[derive(Clone, Debug)]
 pub(super) struct ConsentRequest {

@@ -3,7 +3,7 @@
 use super::super::core::{self, Sandbox};
 use super::super::envelope::{Refusal, Request, Response};
 use super::super::routes::Endpoint;
-use super::super::token::{Grant, Token, TokenKey, TokenKind};
+use super::super::token::{Company, Grant, Token, TokenKey, TokenKind};
 use super::super::violations::ViolationKind;
 use super::application::{Application, CompanyConnection};
 use super::state::{OAuthChange, Pair, PairOrigin};
@@ -206,33 +206,30 @@ pub(super) fn live_connection(
     (!own.disconnected).then(|| own.clone())
 }
 
+/// The company of a token's connection, and what the connection may do; `None` when one of them is
+/// not there, or ended.
+fn connection_of<'a>(sandbox: &'a Sandbox, token: &Token) -> Option<(&'a Company, &'a [Grant])> {
+    let company = sandbox.companies.get(&token.company)?;
+    let (ended, grants) = match token.application {
+        None => (company.disconnected, &company.grants),
+        Some(application) => {
+            let key = (application, token.company);
+            let own = sandbox.oauth.connections.get(&key)?;
+            (own.disconnected, &own.grants)
+        }
+    };
+    (!ended).then_some((company, grants.as_slice()))
+}
+
 /// May the connection of this token do that (§5.4)?
 pub(crate) fn granted(sandbox: &Sandbox, token: &Token, grant: &str) -> bool {
-    match token.application {
-        None => {
-            let company = sandbox.companies.get(&token.company);
-            company.is_some_and(|company| company.may(grant))
-        }
-        Some(application) => {
-            let own = sandbox.oauth.connections.get(&(application, token.company));
-            own.is_some_and(|own| own.may(grant))
-        }
-    }
+    connection_of(sandbox, token)
+        .is_some_and(|(_, grants)| grants.iter().any(|own| own.as_str() == grant))
 }
 
 /// The company is there and not blocked, and its connection is not ended (§3.1).
 pub(crate) fn connection_stands(sandbox: &Sandbox, token: &Token) -> bool {
-    let Some(company) = sandbox.companies.get(&token.company) else {
-        return false;
-    };
-    let connected = match token.application {
-        None => !company.disconnected,
-        Some(application) => {
-            let own = sandbox.oauth.connections.get(&(application, token.company));
-            own.is_some_and(|own| !own.disconnected)
-        }
-    };
-    connected && !company.blocked
+    connection_of(sandbox, token).is_some_and(|(company, _)| !company.blocked)
 }
 
 /// An endpoint asked at the address of the others (§5.6.9).

@@ -3,7 +3,7 @@
 
 use super::super::apply_fault::{after_effect, instead};
 use super::super::core::Sandbox;
-use super::super::envelope::{BODY_BYTES_MAX, Delivery, Refusal, Request, Response, Success};
+use super::super::envelope::{BODY_BYTES_MAX, Refusal, Request, Response, Success};
 use super::super::faults::Action;
 use super::super::routes::Endpoint;
 use super::super::token::TokenKey;
@@ -23,11 +23,7 @@ pub(crate) fn oauth_endpoint(
 ) -> Response {
     misplaced::judge_oauth(sandbox, now, request);
     let fault = sandbox.faults.pick(endpoint, request);
-    if sandbox.client.rules.was_refused(endpoint, request) {
-        let words = "the same body again after 400".to_owned();
-        sandbox.violation(now, ViolationKind::RepeatAfter400, "§7.7", words);
-    }
-    sandbox.judge_repeat_of_failure(now, endpoint, request);
+    sandbox.judge_repeat(now, endpoint, request);
     let mut response = match fault.and_then(instead) {
         Some(response) => response,
         None => oauth_answer(sandbox, now, endpoint, request, fault),
@@ -35,14 +31,7 @@ pub(crate) fn oauth_endpoint(
     if let Some(action) = fault {
         after_effect(&mut response, action);
     }
-    let own = fault.is_none();
-    sandbox
-        .client
-        .rules
-        .answered(endpoint, request, now, &response, own);
-    if response.status == 400 && response.delivery == Delivery::Now {
-        sandbox.client.rules.refused(endpoint, request, &response);
-    }
+    sandbox.note_answer(now, endpoint, request, &response, fault.is_none());
     response
 }
 

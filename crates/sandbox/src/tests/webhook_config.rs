@@ -34,13 +34,22 @@ fn a_target_is_https_at_most_1024_characters_and_not_private() {
     for (target, reason) in [
         ("", "targetUrl: NOT_BLANK"),
         ("hooks", "targetUrl: NOT_A_URL"),
-        ("http://hooks.example.com/", "targetUrl: NOT_HTTPS"),
-        ("ftp://hooks.example.com/", "targetUrl: NOT_HTTPS"),
-        ("https://localhost/", "targetUrl: PRIVATE_TARGET"),
-        ("https://127.0.0.1:8443/", "targetUrl: PRIVATE_TARGET"),
-        ("https://2130706433/", "targetUrl: PRIVATE_TARGET"),
-        ("https://0x7f.1/", "targetUrl: PRIVATE_TARGET"),
-        ("https://[::1]/", "targetUrl: PRIVATE_TARGET"),
+        ("http://hooks.example.com/", "targetUrl: target not HTTPS"),
+        ("ftp://hooks.example.com/", "targetUrl: target not HTTPS"),
+        (
+            "https://localhost/",
+            "targetUrl: target private or internal",
+        ),
+        (
+            "https://127.0.0.1:8443/",
+            "targetUrl: target private or internal",
+        ),
+        (
+            "https://2130706433/",
+            "targetUrl: target private or internal",
+        ),
+        ("https://0x7f.1/", "targetUrl: target private or internal"),
+        ("https://[::1]/", "targetUrl: target private or internal"),
     ] {
         assert_eq!(refused(&json!({ "targetUrl": target })), reason, "{target}");
     }

@@ -22,8 +22,6 @@ use serde_json::{Value, json};
 
 /// Most applications that can be made.
 const MADE_MAX: usize = 10_000;
-/// Most rows of each kind that are shown; the newest.
-const SHOWN_MAX: usize = 10_000;
 
 /// What a person orders; each path reads its own of these.
 #[derive(Default, Deserialize)]
@@ -137,9 +135,9 @@ pub(crate) fn overview(core: &Sandbox) -> Value {
     json!({
         "configs": configs.collect::<Vec<_>>(),
         "installations": installations.collect::<Vec<_>>(),
-        "queue": queue.take(SHOWN_MAX).collect::<Vec<_>>(),
-        "attempts": outbox.attempts.newest(SHOWN_MAX),
-        "dead": outbox.dead.newest(SHOWN_MAX),
+        "queue": queue.collect::<Vec<_>>(),
+        "attempts": outbox.attempts.iter().collect::<Vec<_>>(),
+        "dead": outbox.dead.iter().collect::<Vec<_>>(),
         "counts": outbox.counts,
     })
 }

@@ -9,7 +9,7 @@ use uuid::Uuid;
 /// How long both are kept.
 pub const KEPT_FOR: Duration = Duration::from_secs(7 * 86_400);
 /// Most entries of each; the oldest go first.
-pub const KEPT_MAX: usize = 100_000;
+pub const KEPT_MAX: usize = 10_000;
 
 /// Which event to which installation: the pair that receivers know it by (§6.9.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -97,12 +97,6 @@ impl<T> Kept<T> {
         {
             self.0.pop_front();
         }
-    }
-
-    /// The newest so many, oldest of them first.
-    pub fn newest(&self, most: usize) -> Vec<&T> {
-        let skipped = self.0.len().saturating_sub(most);
-        self.iter().skip(skipped).collect()
     }
 
     /// Oldest first.

@@ -64,8 +64,8 @@ impl Config {
             match Url::parse(&self.target_url) {
                 Err(_) => wrong("targetUrl", "NOT_A_URL"),
                 Ok(url) => {
-                    if let Err(unfit) = super::target::check(&url, private_targets) {
-                        wrong("targetUrl", unfit.word());
+                    if let Err(why) = super::target::check(&url, private_targets) {
+                        wrong("targetUrl", why);
                     }
                 }
             }

@@ -8,7 +8,7 @@ use super::attempts::{Attempt, DeadRow, DeliveryId, Tried};
 use super::config::SigningKey;
 use super::outbox::{DeliveryRow, Outbox, dice};
 use super::shapes::Shapes;
-use super::target::{self, Unfit};
+use super::target;
 use super::verdict::{AttemptOutcome, DeliveryVerdict, NextStep, next};
 use crate::core::Sandbox;
 use crate::webhook;
@@ -138,8 +138,8 @@ fn address(sandbox: &Sandbox, installation: i64) -> Result<(Url, SigningKey), &'
     if !config.enabled || config.events.is_empty() {
         return Err("configuration disabled");
     }
-    let target = Url::parse(&config.target_url).map_err(|_| Unfit::NotHttps.words())?;
-    target::check(&target, sandbox.settings.private_targets).map_err(Unfit::words)?;
+    let target = Url::parse(&config.target_url).map_err(|_| target::NOT_HTTPS)?;
+    target::check(&target, sandbox.settings.private_targets)?;
     let key = own.secret.as_ref().or(config.secret.as_ref());
     Ok((target, key.ok_or("signing secret unresolvable")?.clone()))
 }
@@ -164,7 +164,7 @@ fn attempted(
         }
     };
     if *outcome == AttemptOutcome::Private {
-        let why = Unfit::Private.words().to_owned();
+        let why = target::PRIVATE.to_owned();
         return webhook::webhook_change(sandbox, now, WebhookChange::Died { id, why });
     }
     let tried = Tried {

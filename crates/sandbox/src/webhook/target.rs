@@ -3,40 +3,18 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use url::{Host, Url};
 
-/// Why nothing is sent there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unfit {
-    /// Another scheme than `https`.
-    NotHttps,
-    /// A private or internal name or address.
-    Private,
-}
-
-impl Unfit {
-    /// `NOT_HTTPS` or `PRIVATE_TARGET`.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::NotHttps => "NOT_HTTPS",
-            Self::Private => "PRIVATE_TARGET",
-        }
-    }
-
-    /// Why a row is dead, for people.
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::NotHttps => "target not HTTPS",
-            Self::Private => "target private or internal",
-        }
-    }
-}
+/// Why nothing is sent to another scheme than `https`.
+pub const NOT_HTTPS: &str = "target not HTTPS";
+/// Why nothing is sent to a private or internal name or address.
+pub const PRIVATE: &str = "target private or internal";
 
 /// Looks at what can be seen without asking for the name's addresses.
 ///
 /// # Errors
 /// What is against it.
-pub fn check(url: &Url, private_targets: bool) -> Result<(), Unfit> {
+pub fn check(url: &Url, private_targets: bool) -> Result<(), &'static str> {
     if url.scheme() != "https" {
-        return Err(Unfit::NotHttps);
+        return Err(NOT_HTTPS);
     }
     let private = match url.host() {
         None => true,
@@ -45,7 +23,7 @@ pub fn check(url: &Url, private_targets: bool) -> Result<(), Unfit> {
         Some(Host::Ipv6(address)) => is_private(IpAddr::V6(address)),
     };
     if private && !private_targets {
-        return Err(Unfit::Private);
+        return Err(PRIVATE);
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! What an attempt's outcome means for its row (§3.4, §6.9).
 
-use super::target::Unfit;
+use super::target;
 use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -67,7 +67,7 @@ impl AttemptOutcome {
             Self::Status(status) => Some(format!("status {status}")),
             Self::TimedOut => Some("timeout".to_owned()),
             Self::Broken(words) => Some(words.clone()),
-            Self::Private => Some(Unfit::Private.words().to_owned()),
+            Self::Private => Some(target::PRIVATE.to_owned()),
         }
     }
 }
