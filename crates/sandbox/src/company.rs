@@ -27,22 +27,16 @@ impl Sandbox {
         expires_at: Option<EpochSeconds>,
     ) {
         self.ensure_company(now, company);
-        let expires_at = longest(kind, now, expires_at);
+        let token = TokenKey::of(value);
         let record = Token {
             kind,
             company,
             application: None,
             refresh: None,
-            expires_at,
+            expires_at: longest(kind, now, expires_at),
             revoked: false,
         };
-        self.change(
-            now,
-            Change::Issued {
-                token: TokenKey::of(value),
-                record,
-            },
-        );
+        self.change(now, Change::Issued { token, record });
     }
 
     /// Makes a company that is not yet there, with the grants of the first and no leads.
@@ -87,23 +81,14 @@ impl Sandbox {
 
     /// Revokes a token (§5.3).
     pub fn revoke(&mut self, now: EventTime, value: &str) {
-        self.change(
-            now,
-            Change::Revoked {
-                token: TokenKey::of(value),
-            },
-        );
+        let token = TokenKey::of(value);
+        self.change(now, Change::Revoked { token });
     }
 
     /// Moves the expiry date of a token.
     pub fn expire(&mut self, now: EventTime, value: &str, at: Option<EpochSeconds>) {
-        self.change(
-            now,
-            Change::Expires {
-                token: TokenKey::of(value),
-                at,
-            },
-        );
+        let token = TokenKey::of(value);
+        self.change(now, Change::Expires { token, at });
     }
 
     /// Changes the first company: its leads, employees, grants, or its blocking.

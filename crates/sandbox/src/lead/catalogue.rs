@@ -2,6 +2,7 @@
 //! its employees. The document gives none of their values; these are ours.
 
 use crate::token::IdSet;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 /// LED fields without `--led-fields`.
@@ -10,15 +11,6 @@ pub const DEFAULT_LED: &str = "11-19";
 pub const DEFAULT_CONTACT: &str = "21-29";
 /// Most fields that `GET crm-field` lists.
 const LISTED_MAX: usize = 1_000;
-
-/// Kinds of field (§2.4 `infoType`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InfoType {
-    /// Of the lead itself.
-    Led,
-    /// Of a contact.
-    Contact,
-}
 
 /// The field catalogue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,23 +31,12 @@ impl Default for Catalogue {
 }
 
 impl Catalogue {
-    /// The kind of a field; `None` for an unknown one.
-    pub fn kind(&self, id: i64) -> Option<InfoType> {
-        if self.led.contains(id) {
-            Some(InfoType::Led)
-        } else if self.contact.contains(id) {
-            Some(InfoType::Contact)
-        } else {
-            None
-        }
-    }
-
     /// `data` of `GET crm-field`: `id` and `infoType`, which the document names, and a name and a
     /// type, which it does not.
     pub fn record(&self) -> Value {
         let row = |info: &'static str| {
             move |id: i64| {
-                let kind = FieldType::of(id).word();
+                let kind = FieldType::of(id);
                 json!({ "id": id, "name": format!("Field {id}"), "infoType": info, "type": kind })
             }
         };
@@ -67,7 +48,8 @@ impl Catalogue {
 
 /// What a field holds. The document speaks of multi-selects and of scalars (§2.4); that a number's
 /// and a boolean's field takes nothing else is ours, and so is which id is of which type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum FieldType {
     /// Any scalar.
     Text,
@@ -87,15 +69,6 @@ impl FieldType {
             5 => Self::Number,
             6 => Self::Boolean,
             _ => Self::Text,
-        }
-    }
-
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Text => "TEXT",
-            Self::MultiSelect => "MULTI_SELECT",
-            Self::Number => "NUMBER",
-            Self::Boolean => "BOOLEAN",
         }
     }
 

@@ -1,6 +1,6 @@
 //! The body of the lead field upsert (§2.4, §4.4).
 
-use super::catalogue::{Catalogue, FieldType, InfoType};
+use super::catalogue::{Catalogue, FieldType};
 use super::record::FieldValues;
 use crate::body::BodyFields;
 use crate::envelope::{FieldError, Refusal, RefusalReason, json_value};
@@ -29,7 +29,7 @@ pub(super) fn read(
         let id = fields.integer("id", i64::MAX)?;
         let id = fields.required("id", id);
         // What is passed over in silence is judged by nothing (§4.4.2).
-        let own = id.filter(|&id| catalogue.kind(id) == Some(InfoType::Led));
+        let own = id.filter(|&id| catalogue.led.contains(id));
         let value = given(&mut fields, &at, own.map(FieldType::of))?;
         errors.append(&mut fields.errors);
         match (own, value) {

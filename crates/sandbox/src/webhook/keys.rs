@@ -17,20 +17,14 @@ pub fn configure_webhook(
 ) -> Option<SigningKey> {
     let earlier = sandbox.webhooks.config(application);
     let fresh = (earlier.is_none() || regenerate).then(|| fresh_key(sandbox));
-    let kept = sandbox
-        .webhooks
-        .config(application)
-        .and_then(|config| config.secret.clone());
+    let kept = earlier.and_then(|config| config.secret.clone());
     let secret = fresh.clone().or(kept);
     let config = Config { secret, ..config };
-    webhook_change(
-        sandbox,
-        now,
-        WebhookChange::Configured {
-            application,
-            config,
-        },
-    );
+    let change = WebhookChange::Configured {
+        application,
+        config,
+    };
+    webhook_change(sandbox, now, change);
     fresh
 }
 
