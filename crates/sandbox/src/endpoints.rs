@@ -4,28 +4,45 @@ use super::core::{Change, Sandbox};
 use super::envelope::{Refusal, Request, Success};
 use super::faults::Action;
 use super::journal::{Earlier, PendingWrite, STATUS_KEPT, Status, Submission, WRITES_MAX};
-use super::token::{self, Caller};
+use super::token::{Caller, Grant, TokenKind};
 use super::violations::ViolationKind;
 use super::{call_history, filter};
 use callbridge_call::EventTime;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 const REQUEST_NAMESPACE: uuid::Uuid =
     uuid::Uuid::from_u128(0x8c2d_1a44_0f6b_4e59_a7d3_3b90_6f1e_24c7);
 
+/// The record of `GET token/info` (§2.2), of an application in a company. Without an expiry date
+/// `expiresInDays`, an integer that cannot be null, is 0.
 pub(super) fn token_info(sandbox: &Sandbox, now: EventTime, caller: &Caller) -> Success {
     let token = &caller.token;
     let Some(company) = sandbox.companies.get(&token.company) else {
         return Success::default();
     };
-    let own = (company.application_id, company.application_name.as_str());
+    let own = (company.application_id, &company.application_name);
     let public = token.application.and_then(|id| {
         let application = sandbox.oauth.applications.get(&id)?;
         let connection = sandbox.oauth.connections.get(&(id, token.company))?;
-        Some(((id, application.name.as_str()), &connection.grants))
+        Some(((id, &application.name), &connection.grants))
     });
-    let (application, grants) = public.unwrap_or((own, &company.grants));
-    Success::of(token::token_info(token, now, application, company, grants))
+    let ((id, name), grants) = public.unwrap_or((own, &company.grants));
+    let kind = match token.kind {
+        TokenKind::Pat => "PRIVATE",
+        TokenKind::Access => "PUBLIC",
+    };
+    let permissions: Vec<Value> = (grants.iter().map(Grant::parts))
+        .map(|(permission, scope)| json!({ "permission": permission, "scope": scope }))
+        .collect();
+    Success::of(json!({
+        "application": { "id": id, "name": name, "type": kind },
+        "company": { "id": company.id, "name": company.name },
+        "kind": token.kind,
+        "expiresAt": token.expires_at,
+        "expiresInDays": token.days_left(now).unwrap_or(0),
+        "permissions": permissions,
+    }))
 }
 
 pub(super) fn submit(

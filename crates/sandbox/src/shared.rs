@@ -4,7 +4,7 @@ use super::core::Sandbox;
 use super::envelope::{Refusal, Request, Response};
 use super::state_file::StateFile;
 use callbridge_call::EventTime;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use tracing::error;
 
 /// Tells the moment; it must not go back.
@@ -23,32 +23,11 @@ pub fn steady_clock() -> SandboxClock {
     })
 }
 
-/// The core with its state file.
-#[derive(Debug)]
-struct PersistedCore {
-    core: Sandbox,
-    state: Option<StateFile>,
-}
-
-impl PersistedCore {
-    /// Does something with the core and keeps what it changed; false when it could not be kept.
-    fn act<R>(&mut self, act: impl FnOnce(&mut Sandbox) -> R) -> (R, bool) {
-        let result = act(&mut self.core);
-        let kept = match &mut self.state {
-            Some(state) => state.keep(&mut self.core),
-            None => Ok(()),
-        };
-        if let Err(error) = &kept {
-            error!(%error, "the sandbox cannot keep its state");
-        }
-        (result, kept.is_ok())
-    }
-}
-
 /// A sandbox that others in the process may look into.
 #[derive(Clone)]
 pub struct SharedSandbox {
-    held: Arc<Mutex<PersistedCore>>,
+    /// The core, and its state file if it has one.
+    held: Arc<Mutex<(Sandbox, Option<StateFile>)>>,
     clock: SandboxClock,
 }
 
@@ -56,21 +35,30 @@ impl SharedSandbox {
     /// A core, with its state file if it has one.
     pub(super) fn new(core: Sandbox, state: Option<StateFile>, clock: SandboxClock) -> Self {
         Self {
-            held: Arc::new(Mutex::new(PersistedCore { core, state })),
+            held: Arc::new(Mutex::new((core, state))),
             clock,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, PersistedCore> {
+    /// Does something with the core at the clock's moment and keeps what it changed; false when it
+    /// could not be kept.
+    fn act<R>(&self, act: impl FnOnce(&mut Sandbox, EventTime) -> R) -> (R, bool) {
         // A panic under the lock leaves the core as it was after its last change.
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let (core, state) = &mut *held;
+        // Under the lock, so that moments reach the core in order.
+        let now = core.moment((self.clock)());
+        let result = act(core, now);
+        let kept = state.as_mut().map_or(Ok(()), |state| state.keep(core));
+        if let Err(error) = &kept {
+            error!(%error, "the sandbox cannot keep its state");
+        }
+        (result, kept.is_ok())
     }
 
     /// Does something with the core at the clock's moment, after what is due by then.
     pub fn admin<R>(&self, act: impl FnOnce(&mut Sandbox, EventTime) -> R) -> R {
-        let mut held = self.lock();
-        let now = held.core.moment((self.clock)());
-        let (result, _) = held.act(|core| {
+        let (result, _) = self.act(|core, now| {
             core.tick(now);
             act(core, now)
         });
@@ -83,10 +71,7 @@ impl SharedSandbox {
     }
 
     pub(super) fn handle(&self, request: &Request) -> Response {
-        let mut held = self.lock();
-        // Under the lock, so that moments reach the core in order.
-        let now = held.core.moment((self.clock)());
-        let (response, kept) = held.act(|core| core.handle(now, request));
+        let (response, kept) = self.act(|core, now| core.handle(now, request));
         if kept {
             response
         } else {

@@ -222,30 +222,3 @@ pub struct Company {
     /// It disconnected the application: every request gives 401.
     pub disconnected: bool,
 }
-
-/// The record of `GET token/info` (§2.2), of an application in a company. Without an expiry date
-/// `expiresInDays`, an integer that cannot be null, is 0.
-pub fn token_info(
-    token: &Token,
-    now: EventTime,
-    application: (i64, &str),
-    company: &Company,
-    grants: &[Grant],
-) -> serde_json::Value {
-    let kind = match token.kind {
-        TokenKind::Pat => "PRIVATE",
-        TokenKind::Access => "PUBLIC",
-    };
-    let permissions: Vec<_> = (grants.iter().map(Grant::parts))
-        .map(|(permission, scope)| serde_json::json!({ "permission": permission, "scope": scope }))
-        .collect();
-    let (id, name) = application;
-    serde_json::json!({
-        "application": { "id": id, "name": name, "type": kind },
-        "company": { "id": company.id, "name": company.name },
-        "kind": token.kind,
-        "expiresAt": token.expires_at,
-        "expiresInDays": token.days_left(now).unwrap_or(0),
-        "permissions": permissions,
-    })
-}
