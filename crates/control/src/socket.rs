@@ -257,11 +257,15 @@ async fn connect(state: &Path) -> io::Result<Option<UnixStream>> {
     }
     match UnixStream::connect(&folder.path).await {
         Ok(stream) => Ok(Some(stream)),
-        // A file in the folder's place is for the spool to refuse.
+        // A file in the folder's place is for the spool to refuse. A line is reset whose listener
+        // closed before it was accepted.
         Err(error)
             if matches!(
                 error.kind(),
-                ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::NotADirectory
+                ErrorKind::NotFound
+                    | ErrorKind::ConnectionRefused
+                    | ErrorKind::ConnectionReset
+                    | ErrorKind::NotADirectory
             ) =>
         {
             Ok(None)
@@ -367,7 +371,11 @@ mod tests {
             line.readable().await.expect("a question");
         });
         assert!(unread.expect("no fault").is_none());
-        drop(listener);
+        // It ended before it accepted the line.
+        let (unheard, ()) = tokio::join!(ask(&deep, &ControlRequest::Status), async {
+            drop(listener);
+        });
+        assert!(unheard.expect("no fault").is_none());
         // What a killed process leaves behind is not in the way.
         assert!(
             ask(&deep, &ControlRequest::Status)
