@@ -11,11 +11,9 @@ use callbridge_model::status::{FindingKind, LeasePhase, Todo};
 use callbridge_sandbox::ViolationKind;
 use callbridge_testbed::port::free_addr;
 use rustix::process::Signal;
-use std::time::{Duration, Instant};
 
-/// What a machine waits whose predecessor has told it nothing is a little more: 10 s of leave, 35 s
-/// of a request and the window.
-const SILENCE: Duration = Duration::from_secs(45);
+/// What the log says of a turn that begins without silence.
+const INHERITED: &str = "what it has sent counts as ours";
 
 fn phase(status: &Status) -> Option<LeasePhase> {
     status.lease.as_ref().map(|it| it.state)
@@ -125,32 +123,16 @@ async fn a_holder_that_is_stopped_in_order_hands_over_without_silence() {
     let some = |it: &Status| it.books.journaled + it.books.submitted > 5;
     first.until("some are sent", some).await;
     first.terminate().await;
-    let stopped = Instant::now();
     holds(&mut second, CALLS).await;
-    let took = stopped.elapsed();
-    assert!(
-        took < SILENCE,
-        "{took:?}\n{}\n{}",
-        places[0].logs(),
-        second.log()
-    );
-    let log = second.log();
-    assert!(log.contains("what it has sent counts as ours"), "{log}");
+    assert!(second.log().contains(INHERITED), "{}", places[0].logs());
     second.settled(CALLS).await;
 
     // and back again, to a process that has just begun
     let mut first = start(&places[0]);
     first.until("it reads the stream", read).await;
     second.terminate().await;
-    let stopped = Instant::now();
     holds(&mut first, CALLS).await;
-    let took = stopped.elapsed();
-    assert!(
-        took < SILENCE,
-        "{took:?}\n{}\n{}",
-        places[1].logs(),
-        first.log()
-    );
+    assert!(first.log().contains(INHERITED), "{}", places[1].logs());
     let status = first.settled(CALLS).await;
     assert!(status.books.balance(), "{:?}", status.books);
     assert_eq!(status.books.journaled, CALLS, "{:?}", status.books);
@@ -193,7 +175,7 @@ async fn a_holder_without_a_way_to_the_crm_gives_the_lease_to_a_standby_that_has
     let mut second = sender(&places[1], &crm, &from, &["--standby=lease-apart"]);
     let other = "it says that the other could";
     first
-        .until(other, cannot("is given it after two minutes"))
+        .until(other, cannot("is handed over after two minutes"))
         .await;
     let named = "the standby names who holds and cannot";
     second.until(named, cannot("holds and cannot send")).await;

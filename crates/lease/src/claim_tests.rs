@@ -245,6 +245,20 @@ fn no_tick_that_was_published_before_the_slots_came_makes_them_ours() {
 }
 
 #[test]
+fn a_tick_published_when_one_has_left_its_slots_takes_over_no_other_slots() {
+    let mut claim = Claim::new(TERMS);
+    claim.received(at(3.0), anothers(70, 7, None));
+    claim.received(at(3.0), anothers(71, 7, left(60)));
+    claim.publishing(at(4.0), tick(3));
+    claim.channel_opened();
+    claim.received(at(4.0), anothers(72, 8, None));
+    claim.received(at(4.0), anothers(73, 8, left(60)));
+    let receipt = claim.received(at(4.0), delivered(1, 3));
+    assert_eq!(receipt.inherited, None);
+    assert_eq!(claim.phase(at(4.0)), LeasePhase::Silent);
+}
+
+#[test]
 fn anothers_tick_that_was_given_before_begins_the_silence_anew_and_ones_own_does_not() {
     let mut claim = Claim::new(TERMS);
     fed(&mut claim, 3, 150);

@@ -270,5 +270,5 @@ async fn a_letter_that_waits_for_its_confirm_at_a_stop_is_published_once() {
     bad.expect("written");
     there(2).await;
     daemon.stop().await;
-    there(2).await;
+    assert_eq!(broker.depth("stopped_letters").await, 2);
 }

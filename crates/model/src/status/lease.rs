@@ -115,7 +115,10 @@ pub(super) fn holder_cannot_send(status: &Status, found: &mut Vec<Todo>) {
             None => "requests fail".to_owned(),
         };
         let standby = match &lease.able_standby {
-            Some(name) => format!("{} can, and is given it after two minutes", safe(name)),
+            Some(name) => format!(
+                "{} can: it is handed over after two minutes, once in fifteen",
+                safe(name)
+            ),
             None => "no standby that can".to_owned(),
         };
         let what = format!(
@@ -216,7 +219,8 @@ mod tests {
         if let Some(lease) = &mut status.lease {
             lease.able_standby = Some("beta (17)".to_owned());
         }
-        let given = format!("{words}beta (17) can, and is given it after two minutes");
+        let given =
+            format!("{words}beta (17) can: it is handed over after two minutes, once in fifteen");
         assert_eq!(told(&status), Some(given));
     }
 
