@@ -59,7 +59,7 @@ pub(super) enum PreparedOp {
 pub(super) fn prepare(ops: Vec<Op>) -> Result<Vec<PreparedOp>, Error> {
     let work = ops.into_iter().map(|op| match op {
         Op::Finish(finished) => {
-            FinishRow::new(&finished).map(|row| PreparedOp::Finish(Box::new(row)))
+            FinishRow::new(*finished).map(|row| PreparedOp::Finish(Box::new(row)))
         }
         other => Ok(PreparedOp::Other(Box::new(other))),
     });
@@ -296,7 +296,9 @@ impl Store {
             PreparedOp::Other(op) => op.as_ref(),
         };
         match op {
-            Op::Finish(finished) => tables::finish::finish(self, &FinishRow::new(finished)?),
+            Op::Finish(finished) => {
+                tables::finish::finish(self, &FinishRow::new(*finished.clone())?)
+            }
             Op::Forget { pbx, ids } => tables::audited::forget(self, pbx, ids),
             Op::Open { pbx, key, snapshot } => {
                 tables::open_calls::set_open(self, pbx, *key, snapshot.as_deref())

@@ -10,6 +10,7 @@ use crate::op::{Done, RowId};
 use crate::state::State;
 use crate::tables::books::Book;
 use crate::{Error, Left};
+use callbridge_call::UniqueId;
 use callbridge_model::Reason;
 use rusqlite::OptionalExtension as _;
 
@@ -22,20 +23,21 @@ const WAITS: &str = "state = 'dead' AND reason = 'incomplete'";
 /// Corrects the letter `incomplete` of the same uuid; `None` if there is none, or if it knows
 /// as much as the new account.
 pub(crate) fn corrected(store: &mut Store, new: &FinishRow) -> Result<Option<Done>, Error> {
-    let uuid = new.uuid.map(|uuid| uuid.0.into_bytes());
     let found = store
         .prepare(&format!(
             "SELECT id, CAST(json_extract(call, '$.ended') - json_extract(call, '$.started')
                              AS INTEGER), phone
              FROM calls WHERE uuid = ?1 AND {WAITS}"
         ))?
-        .query_row([uuid], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .query_row([new.uuid()], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })
         .optional();
     let found: Option<(i64, i64, Option<String>)> = store.sql(found)?;
     let Some((row, span, phone)) = found else {
         return Ok(None);
     };
-    if new.reason == Some(Reason::Incomplete) && new.span_micros <= span {
+    if new.judged.reason == Some(Reason::Incomplete) && new.span_micros() <= span {
         return Ok(None);
     }
     let row = RowId(row);
@@ -49,25 +51,25 @@ pub(crate) fn corrected(store: &mut Store, new: &FinishRow) -> Result<Option<Don
         (
             row.0,
             state.word(),
-            new.at.micros(),
-            new.started,
-            &new.phone,
-            &new.heard,
-            &new.record,
-            &new.call,
-            new.reason.filter(|_| letter).map(Reason::word),
-            if letter { new.message.as_str() } else { "" },
+            new.judged.judged_at.micros(),
+            new.started(),
+            new.phone(),
+            new.heard(),
+            &new.record_json,
+            &new.call_json,
+            new.judged.reason.filter(|_| letter).map(Reason::word),
+            if letter { &new.judged.message } else { "" },
         ),
     )?;
     store.tally.add(Book::Of(State::Dead), -1);
     store.tally.add(Book::Of(state), 1);
     store.tally.count(CORRECTED, 1);
     store.tally.moved(row);
-    if letter && new.reason != Some(Reason::Incomplete) {
+    if letter && new.judged.reason != Some(Reason::Incomplete) {
         step::letter_appeared(store, row)?;
     }
     if let Some(before) = before {
-        outbox::queue_leave(store, &before, Left::Released, new.at)?;
+        outbox::queue_leave(store, &before, Left::Released, new.judged.judged_at)?;
     }
     weigh(store, new, phone)?;
     Ok(Some(Done::Corrected(row)))
@@ -75,9 +77,11 @@ pub(crate) fn corrected(store: &mut Store, new: &FinishRow) -> Result<Option<Don
 
 /// Who waits for a call back may be others now: the call had another number, or was told otherwise.
 fn weigh(store: &Store, new: &FinishRow, before: Option<String>) -> Result<(), Error> {
-    let other = before.filter(|before| Some(before) != new.phone.as_ref());
-    for phone in other.iter().chain(&new.phone) {
-        missed::anew(store, phone, new.at)?;
+    let other = before
+        .as_deref()
+        .filter(|_| before.as_deref() != new.phone());
+    for phone in other.into_iter().chain(new.phone()) {
+        missed::anew(store, phone, new.judged.judged_at)?;
     }
     Ok(())
 }
@@ -85,35 +89,36 @@ fn weigh(store: &Store, new: &FinishRow, before: Option<String>) -> Result<(), E
 /// Letters `incomplete` under other uuids, which were parts of this call: they are given up,
 /// lest somebody sends them, too.
 pub(crate) fn give_up_parts(store: &mut Store, new: &FinishRow) -> Result<(), Error> {
-    if new.reason == Some(Reason::Incomplete) {
+    if new.judged.reason == Some(Reason::Incomplete) {
         return Ok(());
     }
-    let uuid = new.uuid.map(|uuid| uuid.0.into_bytes());
+    let record = &new.judged.record;
     let mut parts = std::collections::BTreeSet::new();
-    for id in new.aliases.iter().chain([&new.linkedid]) {
+    let aliases = new.call.also_known_as.iter().map(UniqueId::as_str);
+    for id in aliases.chain([record.linkedid.as_str()]) {
         let found = store
             .prepare(&format!(
                 "SELECT id FROM calls WHERE uuid != ?3 AND {WAITS} AND uuid IN
                     (SELECT uuid FROM tombstones WHERE pbx = ?1 AND id = ?2)"
             ))?
-            .query_row((&new.pbx, id, uuid), |row| row.get::<_, i64>(0))
+            .query_row((&record.pbx, id, new.uuid()), |row| row.get::<_, i64>(0))
             .optional();
         parts.extend(store.sql(found)?);
     }
     for part in parts {
         let message = format!(
             "it was a part of {}, which was told whole later",
-            new.linkedid
+            record.linkedid
         );
         let before = outbox::before_it_leaves(store, RowId(part))?;
         store.execute(
             "UPDATE calls SET state = 'discarded', since = ?2, message = ?3 WHERE id = ?1",
-            (part, new.at.micros(), message),
+            (part, new.judged.judged_at.micros(), message),
         )?;
         store.tally.add(Book::Of(State::Dead), -1);
         store.tally.add(Book::Of(State::Discarded), 1);
         if let Some(before) = before {
-            outbox::queue_leave(store, &before, Left::Discarded, new.at)?;
+            outbox::queue_leave(store, &before, Left::Discarded, new.judged.judged_at)?;
         }
         let phone = store.value("SELECT phone FROM calls WHERE id = ?1", [part])?;
         weigh(store, new, phone)?;

@@ -14,8 +14,8 @@ use crate::state::State;
 use crate::tables::books::Book;
 use crate::tables::seen_calls::Buried;
 use callbridge_call::timeline::{Role, Timeline, Way};
-use callbridge_call::{Direction, EventTime, FinishedCall};
-use callbridge_model::{CallUuid, Judged, LeadId, Outcome, Reason};
+use callbridge_call::{Direction, FinishedCall};
+use callbridge_model::{Judged, Outcome, Phone, Reason};
 
 /// Starts that differ by no more are the same: two sources may round the same moment apart.
 const SAME_START_SEC: u64 = 1;
@@ -23,74 +23,15 @@ const SAME_START_SEC: u64 = 1;
 /// The counter of calls that came again.
 const REPEATS: &str = "repeats";
 
-/// A judged call in the form of its columns.
+/// A judged call with the JSON that its row keeps.
 #[derive(Debug)]
 pub(crate) struct FinishRow {
-    pub(crate) outcome: Outcome,
-    pub(crate) uuid: Option<CallUuid>,
-    pub(crate) reason: Option<Reason>,
-    pub(crate) message: String,
-    live: bool,
-    pub(crate) at: EventTime,
-    pub(crate) pbx: String,
-    pub(crate) linkedid: String,
-    pub(crate) aliases: Vec<String>,
-    pub(crate) started: i64,
-    pub(crate) phone: Option<String>,
-    pub(crate) heard: Option<String>,
-    pub(crate) record: String,
-    pub(crate) call: String,
-    /// From its start to its end.
-    pub(crate) span_micros: i64,
-    pub(crate) customer: CustomerColumns,
-}
-
-/// What is counted of a call beside its row.
-#[derive(Debug)]
-pub(crate) struct CustomerColumns {
-    pub(crate) direction: Direction,
-    pub(crate) answered: bool,
-    trunk: Option<String>,
-    pub(crate) lead: Option<i64>,
-    /// When it began, as the journal has it: in seconds.
-    pub(crate) at: i64,
-    pub(crate) duration_sec: i64,
-    pub(crate) has_extension: bool,
-    pub(crate) has_employee: bool,
-    pub(crate) kept_out_unanswered: bool,
-    /// Extensions that rang, separated by spaces, of a call that is kept out.
-    pub(crate) rang: String,
-}
-
-impl CustomerColumns {
-    fn new(judged: &Judged, call: &FinishedCall) -> Self {
-        let record = &judged.record;
-        let kept_out_unanswered = judged.kept_out_unanswered;
-        let judged_by_people = judged.outcome != Outcome::Skipped;
-        Self {
-            direction: record.direction,
-            answered: record.answered,
-            trunk: record.trunk.clone(),
-            lead: record.lead_id.map(LeadId::get),
-            at: record.started_at.get(),
-            duration_sec: i64::from(record.duration_sec),
-            has_extension: judged_by_people && record.employee.is_some(),
-            has_employee: record.employee_id.is_some(),
-            kept_out_unanswered,
-            rang: match kept_out_unanswered {
-                true => rang(call.timeline.as_ref()).join(" "),
-                false => String::new(),
-            },
-        }
-    }
-
-    /// Its name; empty of a call between extensions.
-    pub(crate) fn trunk(&self) -> &str {
-        match self.direction {
-            Direction::Internal => "",
-            Direction::Inbound | Direction::Outbound => self.trunk.as_deref().unwrap_or(""),
-        }
-    }
+    pub(crate) judged: Judged,
+    pub(crate) call: FinishedCall,
+    /// The record as JSON; empty where nothing keeps it.
+    pub(crate) record_json: String,
+    /// The facts as JSON; empty where no row is made.
+    pub(crate) call_json: String,
 }
 
 /// The extensions that were called, each once.
@@ -116,15 +57,13 @@ pub(crate) fn json<T: serde::Serialize>(what: &'static str, value: &T) -> Result
 }
 
 impl FinishRow {
-    /// Makes the columns; the JSON only where a row will be stored.
-    pub(crate) fn new(finished: &Finished) -> Result<Self, Error> {
-        let Finished { judged, call } = finished;
-        let kept = match judged.outcome {
-            Outcome::Journal | Outcome::DeadLetter => true,
-            Outcome::Internal | Outcome::Skipped => false,
-        };
+    /// Makes the JSON, only where it will be stored.
+    pub(crate) fn new(Finished { judged, call }: Finished) -> Result<Self, Error> {
         let record = &judged.record;
-        if kept && record.uuid.is_none() {
+        let kept = matches!(judged.outcome, Outcome::Journal | Outcome::DeadLetter);
+        // Without a uuid no row can be made of it, not even a letter.
+        let stored = record.uuid.is_some();
+        if kept && !stored {
             return Err(Error::NoUuid {
                 linkedid: record.linkedid.clone(),
             });
@@ -135,55 +74,65 @@ impl FinishRow {
                 why: format!("call {} has no reason", record.linkedid),
             });
         }
-        // Without a uuid no row can be made of it, not even a letter.
-        let stored = record.uuid.is_some();
         let looked_at = stored || judged.outcome == Outcome::Internal;
         Ok(Self {
-            outcome: judged.outcome,
-            uuid: record.uuid,
-            reason: judged.reason,
-            message: judged.message.clone(),
-            live: judged.live,
-            at: judged.judged_at,
-            pbx: record.pbx.clone(),
-            linkedid: record.linkedid.clone(),
-            aliases: call
-                .also_known_as
-                .iter()
-                .map(|id| id.as_str().to_owned())
-                .collect(),
-            started: call.started.floor_seconds().get(),
-            phone: record
-                .client_phone
-                .as_ref()
-                .map(|phone| phone.as_str().to_owned()),
-            heard: call.number.as_ref().map(|number| number.text.clone()),
-            span_micros: call.ended.micros().saturating_sub(call.started.micros()),
-            customer: CustomerColumns::new(judged, call),
-            record: if looked_at {
-                json("a call record", record)?
-            } else {
-                String::new()
+            record_json: match looked_at {
+                true => json("a call record", record)?,
+                false => String::new(),
             },
-            call: if stored {
-                json("a finished call", call)?
-            } else {
-                String::new()
+            call_json: match stored {
+                true => json("a finished call", &call)?,
+                false => String::new(),
             },
+            judged,
+            call,
         })
+    }
+
+    pub(crate) fn uuid(&self) -> Option<[u8; 16]> {
+        self.judged.record.uuid.map(|uuid| uuid.0.into_bytes())
+    }
+
+    /// The second that it began in, as the PBX has it.
+    pub(crate) fn started(&self) -> i64 {
+        self.call.started.floor_seconds().get()
+    }
+
+    /// From its start to its end.
+    pub(crate) fn span_micros(&self) -> i64 {
+        let (started, ended) = (self.call.started.micros(), self.call.ended.micros());
+        ended.saturating_sub(started)
+    }
+
+    pub(crate) fn phone(&self) -> Option<&str> {
+        self.judged.record.client_phone.as_ref().map(Phone::as_str)
+    }
+
+    /// The customer's number as it was received.
+    pub(crate) fn heard(&self) -> Option<&str> {
+        self.call.number.as_ref().map(|number| number.text.as_str())
+    }
+
+    /// The trunk's name; empty of a call between extensions.
+    pub(crate) fn trunk(&self) -> &str {
+        let record = &self.judged.record;
+        match record.direction {
+            Direction::Internal => "",
+            Direction::Inbound | Direction::Outbound => record.trunk.as_deref().unwrap_or(""),
+        }
     }
 
     /// Where it goes first.
     pub(crate) fn state(&self) -> State {
-        match self.outcome {
+        match self.judged.outcome {
             Outcome::Journal => State::Ready,
-            _ if self.reason.is_some_and(Reason::is_parked) => State::Parked,
+            _ if self.judged.reason.is_some_and(Reason::is_parked) => State::Parked,
             _ => State::Dead,
         }
     }
 
     fn same_start(&self, started: i64) -> bool {
-        self.started.abs_diff(started) <= SAME_START_SEC
+        self.started().abs_diff(started) <= SAME_START_SEC
     }
 }
 
@@ -197,11 +146,12 @@ struct Twin {
 
 impl Twin {
     fn is(&self, new: &FinishRow) -> bool {
-        let same = |a: &Option<String>, b: &Option<String>| match (a, b) {
-            (Some(a), Some(b)) => Some(a == b),
-            (None, _) | (_, None) => None,
-        };
-        let number = match (same(&self.phone, &new.phone), same(&self.heard, &new.heard)) {
+        let same = |a: &Option<String>, b: Option<&str>| Some(a.as_deref()? == b?);
+        let numbers = (
+            same(&self.phone, new.phone()),
+            same(&self.heard, new.heard()),
+        );
+        let number = match numbers {
             (None, None) => true,
             (phone, heard) => phone == Some(true) || heard == Some(true),
         };
@@ -210,16 +160,8 @@ impl Twin {
 }
 
 pub(crate) fn finish(store: &mut Store, new: &FinishRow) -> Result<Done, Error> {
-    let buried = seen_calls::bury(
-        store,
-        &new.pbx,
-        &new.linkedid,
-        &new.aliases,
-        new.uuid,
-        new.started,
-        new.at,
-    )?;
-    let done = match new.outcome {
+    let buried = seen_calls::bury(store, new)?;
+    let done = match new.judged.outcome {
         Outcome::Internal | Outcome::Skipped => count_only(store, new, &buried),
         Outcome::Journal | Outcome::DeadLetter => keep(store, new, &buried),
     }?;
@@ -231,17 +173,17 @@ pub(crate) fn finish(store: &mut Store, new: &FinishRow) -> Result<Done, Error> 
 }
 
 fn count_only(store: &mut Store, new: &FinishRow, buried: &Buried) -> Result<Done, Error> {
-    let book = if new.outcome == Outcome::Internal {
+    let book = if new.judged.outcome == Outcome::Internal {
         Book::Internal
     } else {
         Book::Skipped
     };
     match buried {
         Buried::Before { started } if new.same_start(*started) => repeated(store, None),
-        Buried::Before { .. } if new.uuid.is_some() => conflict(store, new),
+        Buried::Before { .. } if new.uuid().is_some() => conflict(store, new),
         Buried::Before { .. } | Buried::Now => {
             store.tally.add(book, 1);
-            if new.outcome == Outcome::Internal {
+            if new.judged.outcome == Outcome::Internal {
                 listed::keep_internal(store, new)?;
             }
             Ok(Done::Counted)
@@ -264,7 +206,14 @@ fn keep(store: &mut Store, new: &FinishRow, buried: &Buried) -> Result<Done, Err
         };
     }
     correct::give_up_parts(store, new)?;
-    if let Some(row) = insert(store, new, new.state(), new.reason, &new.message, false)? {
+    if let Some(row) = insert(
+        store,
+        new,
+        new.state(),
+        new.judged.reason,
+        &new.judged.message,
+        false,
+    )? {
         return Ok(Done::New(row));
     }
     // Its tombstone is gone, its row is not.
@@ -288,7 +237,7 @@ fn conflict(store: &mut Store, new: &FinishRow) -> Result<Done, Error> {
     }
     let message = format!(
         "another call from {} came under the same id {} with another start or number",
-        new.pbx, new.linkedid
+        new.judged.record.pbx, new.judged.record.linkedid
     );
     let reason = Some(Reason::UuidConflict);
     let row = insert(store, new, State::Dead, reason, &message, true)?;
@@ -306,7 +255,7 @@ fn insert(
     twin: bool,
 ) -> Result<Option<RowId>, Error> {
     let id = store.new_id();
-    let uuid = new.uuid.map(|uuid| uuid.0.into_bytes());
+    let uuid = new.uuid();
     let letter = matches!(state, State::Dead | State::Parked);
     let added = store.execute(
         "INSERT INTO calls (id, uuid, twin, state, live, since, started, phone, heard, record,
@@ -318,13 +267,13 @@ fn insert(
             if twin { None } else { uuid },
             if twin { uuid } else { None },
             state.word(),
-            new.live,
-            new.at.micros(),
-            new.started,
-            &new.phone,
-            &new.heard,
-            &new.record,
-            &new.call,
+            new.judged.live,
+            new.judged.judged_at.micros(),
+            new.started(),
+            new.phone(),
+            new.heard(),
+            &new.record_json,
+            &new.call_json,
             i64::from(letter),
             reason.filter(|_| letter).map(Reason::word),
             if letter { message } else { "" },
@@ -343,19 +292,17 @@ fn insert(
 }
 
 fn known(db: &Db, new: &FinishRow) -> Result<Option<Twin>, Error> {
-    let uuid = new.uuid.map(|uuid| uuid.0.into_bytes());
     db.query_first(
         "SELECT id, started, phone, heard FROM calls WHERE uuid = ?1",
-        [uuid],
+        [new.uuid()],
         read_known,
     )
 }
 
 fn twins(db: &Db, new: &FinishRow) -> Result<Vec<Twin>, Error> {
-    let uuid = new.uuid.map(|uuid| uuid.0.into_bytes());
     db.query_all(
         "SELECT id, started, phone, heard FROM calls WHERE twin = ?1",
-        [uuid],
+        [new.uuid()],
         read_known,
     )
 }

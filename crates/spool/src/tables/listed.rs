@@ -267,7 +267,7 @@ pub fn newest_start(db: &Db, now: i64) -> Result<Option<i64>, Error> {
 pub(crate) fn keep_internal(db: &Db, new: &FinishRow) -> Result<(), Error> {
     db.execute(
         "INSERT INTO internal_calls (started, record) VALUES (?1, ?2)",
-        (new.started, &new.record),
+        (new.started(), &new.record_json),
     )?;
     let oldest = db.connection.last_insert_rowid() - INTERNAL_KEPT;
     db.execute("DELETE FROM internal_calls WHERE id <= ?1", [oldest])?;

@@ -4,13 +4,13 @@
 //! try that no talk ended after. In the usual order a call changes one row; what comes late is
 //! weighed against all kept calls of its number.
 
-use super::finish::FinishRow;
+use super::finish::{FinishRow, rang};
 use crate::Db;
 use crate::Error;
 use crate::row::MissedCustomer;
 use crate::tables::work_queue::count;
 use callbridge_call::{Direction, EpochSeconds, EventTime};
-use callbridge_model::{LeadId, Outcome, Phone, Reason};
+use callbridge_model::{Judged, LeadId, Outcome, Phone, Reason};
 use std::time::Duration;
 
 /// Somebody who did not call for so long does not wait any more.
@@ -36,32 +36,38 @@ enum Meaning {
 
 impl FinishRow {
     fn meaning(&self) -> Meaning {
-        let customer = &self.customer;
-        let kept = matches!(self.outcome, Outcome::Journal | Outcome::DeadLetter);
-        match customer.direction {
+        let Judged {
+            record,
+            outcome,
+            reason,
+            ..
+        } = &self.judged;
+        let kept = matches!(outcome, Outcome::Journal | Outcome::DeadLetter);
+        match record.direction {
             // A start that cannot be says nothing of before and after.
-            _ if self.reason == Some(Reason::InvalidEpoch) => Meaning::Nothing,
+            _ if *reason == Some(Reason::InvalidEpoch) => Meaning::Nothing,
             Direction::Internal => Meaning::Nothing,
-            Direction::Inbound | Direction::Outbound if customer.answered => Meaning::Talk,
+            Direction::Inbound | Direction::Outbound if record.answered => Meaning::Talk,
             // Whether they were missed is not known.
-            Direction::Inbound if self.reason == Some(Reason::Incomplete) => Meaning::Nothing,
-            Direction::Inbound if kept || customer.kept_out_unanswered => Meaning::Missed,
+            Direction::Inbound if *reason == Some(Reason::Incomplete) => Meaning::Nothing,
+            Direction::Inbound if kept || self.judged.kept_out_unanswered => Meaning::Missed,
             Direction::Inbound | Direction::Outbound => Meaning::Nothing,
         }
     }
 
     /// The second at which it ended.
     fn end(&self) -> i64 {
-        self.started.saturating_add(self.customer.duration_sec)
+        let duration = i64::from(self.judged.record.duration_sec);
+        self.started().saturating_add(duration)
     }
 }
 
 /// A call that was not known before.
 pub(crate) fn note(db: &Db, new: &FinishRow) -> Result<(), Error> {
-    if new.customer.kept_out_unanswered {
+    if new.judged.kept_out_unanswered {
         keep_out(db, new)?;
     }
-    let Some(phone) = new.phone.as_deref() else {
+    let Some(phone) = new.phone() else {
         return Ok(());
     };
     match new.meaning() {
@@ -75,11 +81,11 @@ fn keep_out(db: &Db, new: &FinishRow) -> Result<(), Error> {
     db.execute(
         "INSERT INTO unanswered (pbx, trunk, phone, started, rang) VALUES (?1, ?2, ?3, ?4, ?5)",
         (
-            &new.pbx,
-            new.customer.trunk(),
-            &new.phone,
-            new.started,
-            &new.customer.rang,
+            &new.judged.record.pbx,
+            new.trunk(),
+            new.phone(),
+            new.started(),
+            rang(new.call.timeline.as_ref()).join(" "),
         ),
     )?;
     db.execute(
@@ -90,8 +96,8 @@ fn keep_out(db: &Db, new: &FinishRow) -> Result<(), Error> {
 }
 
 fn missed(db: &Db, new: &FinishRow, phone: &str) -> Result<(), Error> {
-    let oldest = new.at.minus(WAITS_MAX).floor_seconds().get();
-    if new.started < oldest || was_talked_to(db, phone, new.started)? {
+    let oldest = new.judged.judged_at.minus(WAITS_MAX).floor_seconds().get();
+    if new.started() < oldest || was_talked_to(db, phone, new.started())? {
         return Ok(());
     }
     db.execute(
@@ -103,10 +109,10 @@ fn missed(db: &Db, new: &FinishRow, phone: &str) -> Result<(), Error> {
              first_at = min(first_at, ?5), last_at = max(last_at, ?5)",
         (
             phone,
-            &new.pbx,
-            new.customer.trunk(),
-            new.customer.lead,
-            new.started,
+            &new.judged.record.pbx,
+            new.trunk(),
+            new.judged.record.lead_id.map(LeadId::get),
+            new.started(),
         ),
     )?;
     Ok(())
@@ -134,7 +140,7 @@ fn talked(db: &Db, new: &FinishRow, phone: &str) -> Result<(), Error> {
     )?;
     match waits {
         Some((_, last)) if new.end() > last => gone(db, phone),
-        Some((first, _)) if new.end() > first => anew(db, phone, new.at),
+        Some((first, _)) if new.end() > first => anew(db, phone, new.judged.judged_at),
         Some(_) | None => Ok(()),
     }
 }

@@ -3,8 +3,8 @@
 use super::finish::FinishRow;
 use crate::Db;
 use crate::{Error, SeenCall};
-use callbridge_call::{EpochSeconds, EventTime};
-use callbridge_model::CallUuid;
+use callbridge_call::{EpochSeconds, UniqueId};
+use callbridge_model::{CallUuid, Judged};
 use rusqlite::OptionalExtension as _;
 
 /// Whether a call's own id was known before.
@@ -18,53 +18,42 @@ pub(crate) enum Buried {
 
 /// Buries a call under its own id and its aliases. An own id outranks an alias: the second
 /// customer of a conference is an alias of the first one's call as well.
-pub(crate) fn bury(
-    db: &Db,
-    pbx: &str,
-    linkedid: &str,
-    aliases: &[String],
-    uuid: Option<CallUuid>,
-    started: i64,
-    at: EventTime,
-) -> Result<Buried, Error> {
-    let uuid = uuid.map(|uuid| uuid.0.into_bytes());
+pub(crate) fn bury(db: &Db, new: &FinishRow) -> Result<Buried, Error> {
+    let (pbx, linkedid) = (&new.judged.record.pbx, &new.judged.record.linkedid);
+    let at = new.judged.judged_at.micros();
     let own = db.execute(
         "INSERT INTO tombstones (pbx, id, uuid, own, started, at) VALUES (?1, ?2, ?3, 1, ?4, ?5)
          ON CONFLICT DO UPDATE SET uuid = excluded.uuid, own = 1, started = excluded.started,
                                    at = excluded.at
          WHERE own = 0",
-        (pbx, linkedid, uuid, started, at.micros()),
+        (pbx, linkedid, new.uuid(), new.started(), at),
     )?;
     if own == 0 {
         let known = tombstone(db, pbx, linkedid)?;
-        let started = known.map_or(started, |known| known.started.get());
+        let started = known.map_or(new.started(), |known| known.started.get());
         return Ok(Buried::Before { started });
     }
-    bury_under(db, pbx, linkedid, aliases, uuid, started, at)?;
+    bury_aliases(db, new)?;
     Ok(Buried::Now)
 }
 
 /// Buries a call that is known by its own id under its other ids as well.
 pub(crate) fn bury_aliases(db: &Db, new: &FinishRow) -> Result<(), Error> {
-    let uuid = new.uuid.map(|uuid| uuid.0.into_bytes());
-    let (pbx, linkedid) = (&new.pbx, &new.linkedid);
-    bury_under(db, pbx, linkedid, &new.aliases, uuid, new.started, new.at)
-}
-
-fn bury_under(
-    db: &Db,
-    pbx: &str,
-    linkedid: &str,
-    aliases: &[String],
-    uuid: Option<[u8; 16]>,
-    started: i64,
-    at: EventTime,
-) -> Result<(), Error> {
-    for alias in aliases.iter().filter(|alias| *alias != linkedid) {
+    let Judged {
+        record, judged_at, ..
+    } = &new.judged;
+    let aliases = new.call.also_known_as.iter().map(UniqueId::as_str);
+    for alias in aliases.filter(|alias| *alias != record.linkedid) {
         db.execute(
             "INSERT INTO tombstones (pbx, id, uuid, own, started, at)
              VALUES (?1, ?2, ?3, 0, ?4, ?5) ON CONFLICT DO NOTHING",
-            (pbx, alias, uuid, started, at.micros()),
+            (
+                &record.pbx,
+                alias,
+                new.uuid(),
+                new.started(),
+                judged_at.micros(),
+            ),
         )?;
     }
     Ok(())

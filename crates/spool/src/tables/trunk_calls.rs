@@ -6,6 +6,7 @@ use crate::Db;
 use crate::Error;
 use crate::row::TrunkCalls;
 use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_model::Outcome;
 use std::time::Duration;
 
 /// Every zone's day begins with one of these.
@@ -17,8 +18,9 @@ const PURGED_MAX: u32 = 500;
 
 /// A call that was not known before.
 pub(crate) fn note(db: &Db, new: &FinishRow) -> Result<(), Error> {
-    let customer = &new.customer;
-    let (pbx, trunk, at) = (&new.pbx, customer.trunk(), customer.at);
+    let record = &new.judged.record;
+    let (pbx, trunk, at) = (&record.pbx, new.trunk(), record.started_at.get());
+    let by_people = new.judged.outcome != Outcome::Skipped;
     db.execute(
         "INSERT INTO trunks (pbx, trunk, calls, last_at) VALUES (?1, ?2, 1, ?3)
          ON CONFLICT DO UPDATE SET calls = calls + 1, last_at = max(last_at, ?3)",
@@ -33,8 +35,8 @@ pub(crate) fn note(db: &Db, new: &FinishRow) -> Result<(), Error> {
             pbx,
             trunk,
             at - at.rem_euclid(QUARTER),
-            customer.has_extension,
-            customer.has_employee,
+            by_people && record.employee.is_some(),
+            record.employee_id.is_some(),
         ),
     )?;
     Ok(())
