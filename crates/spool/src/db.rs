@@ -18,6 +18,13 @@ pub struct Db {
     statements: statements::Statements,
 }
 
+impl From<Error> for rusqlite::Error {
+    /// What a reader of rows says of a value, on its way through SQLite.
+    fn from(error: Error) -> Self {
+        Self::ToSqlConversionFailure(Box::new(error))
+    }
+}
+
 impl Db {
     pub(crate) fn new(connection: Connection, path: &Path) -> Self {
         Self {
@@ -28,9 +35,15 @@ impl Db {
         }
     }
 
-    /// SQLite's answer with our errors.
+    /// SQLite's answer with our errors; what a reader of rows said of a value is passed on.
     pub(crate) fn sql<T>(&self, answer: rusqlite::Result<T>) -> Result<T, Error> {
-        answer.map_err(|error| Error::sqlite(&self.path, &error))
+        answer.map_err(|error| match error {
+            rusqlite::Error::ToSqlConversionFailure(own) => match own.downcast::<Error>() {
+                Ok(own) => *own,
+                Err(other) => self.damaged(other.to_string()),
+            },
+            other => Error::sqlite(&self.path, &other),
+        })
     }
 
     #[cfg_attr(test, track_caller)]

@@ -6,48 +6,38 @@ use crate::Db;
 use crate::Store;
 use crate::tables::work_queue::count;
 use crate::{
-    Attempt, Error, LETTERS_PAGE, LISTED_BYTES_MAX, Letter, LetterFilter, RowId, State,
+    Error, LETTERS_PAGE, LISTED_BYTES_MAX, Letter, LetterFilter, RowId, State,
     UNREADABLE_BYTES_MAX, UnreadBytes,
 };
 use callbridge_call::EventTime;
 use callbridge_leads::lead_request::Finding;
-use callbridge_model::{CallUuid, Reason};
+use callbridge_model::{CallRecord, CallUuid, Reason};
 use rusqlite::{ToSql, params_from_iter};
 use std::collections::BTreeMap;
 
-const CALLS: &str = "id, ifnull(uuid, twin), state, reason, since, message, errors, attempts, \
+const CALLS: &str = "id, ifnull(uuid, twin) AS uuid, state, reason, since, message, errors, attempts, \
                      deaths, record, finding, acts";
 
-/// The columns of a letter that is a call, as SQLite has them.
-struct LetterColumns {
-    id: i64,
-    uuid: [u8; 16],
-    state: String,
-    reason: String,
-    since: i64,
-    message: String,
-    errors: Option<String>,
-    attempts: String,
-    deaths: u32,
-    record: String,
-    finding: Option<String>,
-    acts: Option<String>,
-}
-
-fn raw(row: &rusqlite::Row<'_>) -> rusqlite::Result<LetterColumns> {
-    Ok(LetterColumns {
-        id: row.get(0)?,
-        uuid: row.get(1)?,
-        state: row.get(2)?,
-        reason: row.get(3)?,
-        since: row.get(4)?,
-        message: row.get(5)?,
-        errors: row.get(6)?,
-        attempts: row.get(7)?,
-        deaths: row.get(8)?,
-        record: row.get(9)?,
-        finding: row.get(10)?,
-        acts: row.get(11)?,
+fn read_letter(db: &Db, row: &rusqlite::Row<'_>) -> rusqlite::Result<Letter> {
+    let id = RowId(row.get("id")?);
+    let text = |column| row.get::<_, String>(column);
+    let maybe = |column| row.get::<_, Option<String>>(column);
+    let call: CallRecord = db.read_json(id, &text("record")?)?;
+    Ok(Letter {
+        id,
+        uuid: Some(CallUuid(uuid::Uuid::from_bytes(row.get("uuid")?))),
+        linkedid: Some(call.linkedid.clone()),
+        reason: db.read_reason(id, &text("reason")?)?,
+        parked: text("state")? == "parked",
+        since: EventTime::from_micros(row.get("since")?),
+        message: row.get("message")?,
+        finding: maybe("finding")?.and_then(|word| Finding::from_word(&word)),
+        errors: db.read_errors(id, maybe("errors")?.as_deref())?,
+        attempts: db.read_json(id, &text("attempts")?)?,
+        acts: acts::read(db, id, maybe("acts")?.as_deref())?,
+        deaths: row.get("deaths")?,
+        call: Some(call),
+        bytes: None,
     })
 }
 
@@ -165,10 +155,7 @@ pub fn letters_by_reason(store: &Store) -> Result<BTreeMap<Reason, u64>, Error> 
 fn call_letters(db: &Db, filter: &LetterFilter, limit: usize) -> Result<Vec<Letter>, Error> {
     let (rest, values) = conditions(filter, limit);
     let text = format!("SELECT {CALLS} FROM calls WHERE state IN ('dead', 'parked'){rest}");
-    let rows: Vec<LetterColumns> = db.query_all(&text, params_from_iter(values), raw)?;
-    rows.into_iter()
-        .map(|raw| complete_letter(db, raw))
-        .collect()
+    db.query_all(&text, params_from_iter(values), |row| read_letter(db, row))
 }
 
 fn unread_letters(db: &Db, filter: &LetterFilter, limit: usize) -> Result<Vec<Letter>, Error> {
@@ -178,27 +165,6 @@ fn unread_letters(db: &Db, filter: &LetterFilter, limit: usize) -> Result<Vec<Le
          FROM unreadable WHERE true{rest}"
     );
     db.query_all(&text, params_from_iter(values), unread)
-}
-
-fn complete_letter(db: &Db, raw: LetterColumns) -> Result<Letter, Error> {
-    let id = RowId(raw.id);
-    let call: callbridge_model::CallRecord = db.read_json(id, &raw.record)?;
-    Ok(Letter {
-        id,
-        uuid: Some(CallUuid(uuid::Uuid::from_bytes(raw.uuid))),
-        linkedid: Some(call.linkedid.clone()),
-        reason: db.read_reason(id, &raw.reason)?,
-        parked: raw.state == "parked",
-        since: EventTime::from_micros(raw.since),
-        message: raw.message,
-        finding: raw.finding.and_then(|word| Finding::from_word(&word)),
-        errors: db.read_errors(id, raw.errors.as_deref())?,
-        attempts: db.read_json::<Vec<Attempt>>(id, &raw.attempts)?,
-        acts: acts::read(db, id, raw.acts.as_deref())?,
-        deaths: raw.deaths,
-        call: Some(call),
-        bytes: None,
-    })
 }
 
 impl Letter {
