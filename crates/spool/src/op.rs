@@ -91,8 +91,9 @@ pub enum Op {
         position: serde_json::Value,
     },
     /// Bytes of a source that could not be read: a letter `unreadable` with the first
-    /// [`UNREADABLE_BYTES_MAX`] of them, and a notice. When [`UNREADABLE_LETTERS_MAX`] are kept,
-    /// only counted. Books: unreadable + 1 either way.
+    /// [`UNREADABLE_BYTES_MAX`] of them, and a notice. When [`UNREADABLE_LETTERS_MAX`] are kept, or
+    /// its login has filled as much as it leaves to others, only counted. Books: unreadable + 1
+    /// either way.
     ///
     /// [`UNREADABLE_BYTES_MAX`]: super::UNREADABLE_BYTES_MAX
     /// [`UNREADABLE_LETTERS_MAX`]: super::UNREADABLE_LETTERS_MAX

@@ -323,7 +323,8 @@ impl Store {
                     length: bytes.len() as u64,
                     by: by.clone().unwrap_or_default(),
                 };
-                tables::unreadable::keep_unreadable(self, &message)
+                let login = (by.as_ref()).map(|by| by.user.as_deref().unwrap_or_default());
+                tables::unreadable::keep_unreadable(self, &message, login)
             }
             Op::Step { row, step, at } => tables::step::step(self, *row, step, *at),
             Op::FailedCall(failed) => tables::look_ups::call_failed(self, failed),

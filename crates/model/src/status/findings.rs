@@ -34,6 +34,7 @@ const FINDERS: &[Finder] = &[
     super::fleet::words,
     super::fleet::outcomes,
     super::fleet::silent,
+    super::fleet::unreadable,
     token,
     troubles,
     gaps,

@@ -524,3 +524,20 @@ fn a_login_that_floods_the_last_words_is_named() {
         found.what
     );
 }
+
+#[test]
+fn a_login_whose_unreadable_messages_found_no_room_is_named() {
+    let floods = [("branch7".to_owned(), 12), (String::new(), 3)];
+    let status = with(|status| status.floods = BTreeMap::from(floods));
+    let [nameless, named] = status.todo.as_slice() else {
+        panic!("{:?}", status.todo);
+    };
+    for (found, words) in [
+        (nameless, "somebody who names no login floods"),
+        (named, "login branch7 floods"),
+    ] {
+        assert_eq!(found.kind, FindingKind::DeadLetters);
+        assert!(found.what.starts_with(words), "{}", found.what);
+    }
+    assert!(named.what.contains("12 more"), "{}", named.what);
+}

@@ -308,6 +308,23 @@ pub(super) fn words(status: &Status, found: &mut Vec<Todo>) {
     }
 }
 
+/// Logins whose messages nobody can read, and that have filled their share of the dead letters.
+pub(super) fn unreadable(status: &Status, found: &mut Vec<Todo>) {
+    for (login, count) in status.floods.iter().take(NAMED_MAX) {
+        let login = match login.as_str() {
+            "" => "somebody who names no login".to_owned(),
+            login => format!("login {login}"),
+        };
+        let what = format!(
+            "{login} floods the dead letters with messages that cannot be read: {count} more were \
+             counted and not kept, to leave room to others; look at what publishes them, then \
+             discard its letters"
+        );
+        let command = status.command("dead list --reason unreadable");
+        found.push(todo(FindingKind::DeadLetters, what, command));
+    }
+}
+
 /// Outcomes that do not get into the stream.
 pub(super) fn outcomes(status: &Status, found: &mut Vec<Todo>) {
     if let Some(why) = &status.untold_outcomes {

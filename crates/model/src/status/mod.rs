@@ -85,6 +85,10 @@ pub struct Status {
     /// Letters by reason, unreadable ones included.
     #[serde(default)]
     pub letters: BTreeMap<String, u64>,
+    /// Logins of a broker whose unreadable messages found no room, with how many did not; not told
+    /// in JSON.
+    #[serde(skip)]
+    pub floods: BTreeMap<String, u64>,
     /// The last gaps of each source, oldest first.
     #[serde(default)]
     pub gaps: Vec<SourceGap>,

@@ -23,6 +23,7 @@ pub const MIGRATIONS: &[&str] = &[
     WAITING,
     GENERATIONS,
     PUBLISHED,
+    LOGINS,
 ];
 
 /// Times are microseconds since the epoch unless said otherwise.
@@ -427,6 +428,32 @@ CREATE TABLE summaries (
     PRIMARY KEY (pbx, id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX summaries_started ON summaries(started);
+";
+
+/// How much is kept of what each login of a broker published and nobody could read, and how many of
+/// its messages found no room. The name is empty where none stands with a message.
+const LOGINS: &str = "
+CREATE TABLE unreadable_logins (
+    login TEXT PRIMARY KEY,
+    letters INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    not_kept INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+INSERT INTO unreadable_logins (login, letters, bytes)
+    SELECT ifnull(user, ''), count(*), sum(length(bytes)) FROM unreadable GROUP BY 1;
+CREATE TRIGGER unreadable_login_came AFTER INSERT ON unreadable
+BEGIN
+    INSERT INTO unreadable_logins (login, letters, bytes)
+        VALUES (ifnull(NEW.user, ''), 1, length(NEW.bytes))
+        ON CONFLICT (login) DO UPDATE
+        SET letters = letters + 1, bytes = bytes + excluded.bytes;
+END;
+CREATE TRIGGER unreadable_login_gone AFTER DELETE ON unreadable
+BEGIN
+    UPDATE unreadable_logins SET letters = letters - 1, bytes = bytes - length(OLD.bytes)
+        WHERE login = ifnull(OLD.user, '');
+    DELETE FROM unreadable_logins WHERE login = ifnull(OLD.user, '') AND letters = 0;
+END;
 ";
 
 /// What a file turned out to be.

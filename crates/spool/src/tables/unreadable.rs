@@ -8,18 +8,25 @@ use crate::tables::books::Book;
 use crate::{Db, Error, Left, Store, UnreadMessage};
 use crate::{UNREADABLE_BYTES_ALL, UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX};
 use callbridge_call::EventTime;
+use std::collections::BTreeMap;
 
 /// How many were counted alone: as many are kept as may be.
 const NOT_KEPT: &str = "unreadable_not_kept";
 
-pub(crate) fn keep_unreadable(store: &mut Store, message: &UnreadMessage) -> Result<Done, Error> {
+/// `login` is whose message it is, empty where it names none; `None` of a line of the PBX itself.
+pub(crate) fn keep_unreadable(
+    store: &mut Store,
+    message: &UnreadMessage,
+    login: Option<&str>,
+) -> Result<Done, Error> {
     store.tally.add(Book::Unreadable, 1);
     let first = &message.bytes[..message.bytes.len().min(UNREADABLE_BYTES_MAX)];
-    let kept: i64 = store.value("SELECT bytes FROM unreadable_size WHERE one = 1", [])?;
-    let more = i64::try_from(first.len()).unwrap_or(i64::MAX);
-    let full = kept.saturating_add(more) > UNREADABLE_BYTES_ALL;
-    if full || unreadable_kept(store) >= UNREADABLE_LETTERS_MAX {
+    if !finds_room(store, first.len(), login)? {
         store.tally.count(NOT_KEPT, 1);
+        store.execute(
+            "UPDATE unreadable_logins SET not_kept = not_kept + 1 WHERE login = ?1",
+            [login],
+        )?;
         return Ok(Done::Unreadable(None));
     }
     let id = store.new_id();
@@ -46,6 +53,39 @@ pub(crate) fn keep_unreadable(store: &mut Store, message: &UnreadMessage) -> Res
     store.tally.add(Book::UnreadableKept, 1);
     outbox::queue_notice(store, id)?;
     Ok(Done::Unreadable(Some(id)))
+}
+
+/// A login may fill as much as it leaves to all others: half of the room where it is alone, and
+/// however many of them flood, whoever comes next finds some.
+fn finds_room(store: &Store, more: usize, login: Option<&str>) -> Result<bool, Error> {
+    let bytes: i64 = store.value("SELECT bytes FROM unreadable_size WHERE one = 1", [])?;
+    let of_login = match login {
+        Some(login) => store.query_first(
+            "SELECT letters, bytes FROM unreadable_logins WHERE login = ?1",
+            [login],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?,
+        None => None,
+    };
+    let (own_letters, own_bytes): (i64, i64) = of_login.unwrap_or_default();
+    let more = i64::try_from(more).unwrap_or(i64::MAX);
+    let room = UNREADABLE_LETTERS_MAX.saturating_sub(unreadable_kept(store));
+    Ok(u64::try_from(own_letters).is_ok_and(|own| own < room)
+        && own_bytes.saturating_add(more) <= UNREADABLE_BYTES_ALL - bytes)
+}
+
+/// Logins of which messages were not kept, and how many, until their letters are settled.
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn floods(db: &Db) -> Result<BTreeMap<String, u64>, Error> {
+    let all = db.query_all(
+        "SELECT login, not_kept FROM unreadable_logins WHERE not_kept > 0 LIMIT 100",
+        [],
+        |row| Ok((row.get(0)?, row.get::<_, i64>(1)?)),
+    )?;
+    let positive = |(login, count)| (login, u64::try_from(count).unwrap_or(0));
+    Ok(all.into_iter().map(positive).collect())
 }
 
 /// A message that could not be read; `None` if it is none (any more).

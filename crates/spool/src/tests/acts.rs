@@ -4,8 +4,8 @@
 use super::call::{at, finished, journal};
 use super::deliveries::signature;
 use crate::{
-    Delivery, Done, Finished, IfAbsent, LetterFilter, Op, QueueQuery, RowId, Settings, SlotRow,
-    Step, Store, WebhookEvent, tables,
+    Delivery, Done, Finished, IfAbsent, LetterFilter, Op, PublishedBy, QueueQuery, RowId, Settings,
+    SlotRow, Step, Store, UNREADABLE_BYTES_ALL, WebhookEvent, tables,
 };
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};
@@ -250,6 +250,28 @@ pub const ACTS: &[Act] = &[
             .expect_err("discard alone exists");
         step(store, row, Step::Discard);
     }),
+    (
+        "bytes of a login that nobody reads, and those that find no room",
+        |store, _| {
+            let mut op = unreadable(1);
+            if let Op::Unreadable { by, .. } = &mut op {
+                *by = Some(PublishedBy::default());
+            }
+            let row = new(&write(store, vec![op.clone()])[0]);
+            let full = |store: &Store, by: i64| {
+                let text = "UPDATE unreadable_size SET bytes = bytes + ?1";
+                (store.connection).execute(text, [by]).expect("counted");
+            };
+            full(store, UNREADABLE_BYTES_ALL);
+            assert_eq!(write(store, vec![op]), [Done::Unreadable(None)]);
+            full(store, -UNREADABLE_BYTES_ALL);
+            assert_eq!(
+                tables::unreadable::floods(store).expect("readable").len(),
+                1
+            );
+            step(store, row, Step::Discard);
+        },
+    ),
     ("send", |store, rows| {
         step(store, rows.at(READY, 0), Step::Send)
     }),

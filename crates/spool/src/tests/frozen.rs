@@ -107,6 +107,27 @@ fn a_migrated_file_has_the_tables_of_a_fresh_one_whatever_it_was_before() {
 }
 
 #[test]
+fn what_an_older_version_kept_of_a_login_counts_among_what_it_may_fill() {
+    let db = Connection::open_in_memory().expect("memory");
+    let before = MIGRATIONS
+        .iter()
+        .position(|it| it.contains("unreadable_logins"));
+    schema::migrate(&db, &MIGRATIONS[..before.expect("a step")]).expect("made");
+    db.execute_batch(
+        "INSERT INTO unreadable (source, pbx, why, at, length, bytes, user) VALUES
+         ('s', '', 'w', 1, 2, x'0102', NULL), ('s', '', 'w', 1, 1, x'01', ''),
+         ('s', '', 'w', 1, 3, x'010203', 'b7'), ('s', '', 'w', 1, 1, x'01', 'b7')",
+    )
+    .expect("kept");
+    schema::migrate(&db, MIGRATIONS).expect("migrated");
+    let sums = "SELECT login || ' ' || letters || ' ' || bytes FROM unreadable_logins ORDER BY 1";
+    assert_eq!(texts(&db, sums), [" 2 3", "b7 2 4"]);
+    db.execute("DELETE FROM unreadable WHERE length(bytes) != 3", [])
+        .expect("settled");
+    assert_eq!(texts(&db, sums), ["b7 1 3"]);
+}
+
+#[test]
 fn a_file_of_the_first_schema_is_migrated_and_keeps_every_value_of_every_row() {
     let dir = tempfile::tempdir().expect("a folder");
     let db = first(dir.path());

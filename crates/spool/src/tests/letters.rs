@@ -2,10 +2,11 @@
 
 use super::call::{at, finished, journal};
 use crate::{
-    Done, Error, Finished, LISTED_BYTES_MAX, LetterFilter, Op, RowId, Settings, State, Step, Store,
-    UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX, hint, tables,
+    Done, Error, Finished, LISTED_BYTES_MAX, LetterFilter, Op, PublishedBy, RowId, Settings, State,
+    Step, Store, UNREADABLE_BYTES_ALL, UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX, hint, tables,
 };
 use callbridge_model::{LeadId, Outcome, Phone, Reason, TokenFingerprint};
+use std::collections::BTreeMap;
 
 fn store() -> Store {
     let settings = Settings {
@@ -260,6 +261,72 @@ fn unreadable_bytes_are_kept_up_to_a_size_and_a_number_and_all_are_counted() {
         .expect("room again");
     assert!(matches!(done[..], [Done::Unreadable(Some(_))]));
     assert_eq!(tables::books::recount(&store).expect("a recount").wrong, []);
+}
+
+/// Published by this login; by nobody who is named where it is empty.
+fn published(login: &str, bytes: Vec<u8>) -> Op {
+    let mut op = unreadable(bytes);
+    if let Op::Unreadable { by, .. } = &mut op {
+        *by = Some(PublishedBy {
+            user: (!login.is_empty()).then(|| login.to_owned()),
+            content_type: None,
+        });
+    }
+    op
+}
+
+/// How many of so many messages are kept.
+fn kept(store: &mut Store, number: u64, op: impl Fn() -> Op) -> u64 {
+    let ops = (0..number).map(|_| op()).collect();
+    let done = store.write(ops).expect("stored").into_iter();
+    let kept = done.filter(|it| matches!(it, Done::Unreadable(Some(_))));
+    kept.count() as u64
+}
+
+#[test]
+fn a_login_that_floods_leaves_half_of_the_room_to_others_and_is_counted_by_its_name() {
+    for flooder in ["branch7", ""] {
+        let mut store = store();
+        let flood = || published(flooder, b"?".to_vec());
+        let half = UNREADABLE_LETTERS_MAX / 2;
+        assert_eq!(kept(&mut store, half + 300, flood), half);
+        // Another flood leaves half of what is left; whoever comes then finds room.
+        let other = || published("branch8", b"?".to_vec());
+        assert_eq!(kept(&mut store, half, other), half / 2);
+        assert_eq!(kept(&mut store, 100, || published("b9", vec![1])), 100);
+        let found = tables::unreadable::floods(&store).expect("readable");
+        let all = [(flooder.to_owned(), 300), ("branch8".to_owned(), 2_500)];
+        assert_eq!(found, BTreeMap::from(all));
+        assert_eq!(store.counters()["unreadable_not_kept"], 2_800);
+        assert_eq!(store.books().unreadable, 10_400);
+        // Once its letters are settled it is as any other.
+        for id in 1..=5_000 {
+            step(&mut store, RowId(id), Step::Discard).expect("forgotten");
+        }
+        let found = tables::unreadable::floods(&store).expect("readable");
+        assert_eq!(found.into_keys().collect::<Vec<_>>(), ["branch8"]);
+        assert_eq!(kept(&mut store, 1, flood), 1);
+        // A line of the PBX has all that is left.
+        let left = UNREADABLE_LETTERS_MAX - 2_500 - 100 - 1;
+        assert_eq!(kept(&mut store, left, || unreadable(vec![1])), left);
+    }
+}
+
+#[test]
+fn a_login_with_long_messages_leaves_half_of_the_bytes_to_others() {
+    let mut store = store();
+    let long = |login: &str| published(login, vec![0xff; UNREADABLE_BYTES_MAX]);
+    assert_eq!(kept(&mut store, 1, || long("branch7")), 1);
+    // As if so many had come before: they are not written, the sums say what is kept.
+    let before = UNREADABLE_BYTES_ALL / 2 - (2 << 20);
+    for table in ["unreadable_size", "unreadable_logins"] {
+        let text = format!("UPDATE {table} SET bytes = bytes + ?1");
+        store.execute(&text, [before]).expect("counted");
+    }
+    assert_eq!(kept(&mut store, 3, || long("branch7")), 1);
+    assert_eq!(kept(&mut store, 3, || long("branch8")), 3);
+    let found = tables::unreadable::floods(&store).expect("readable");
+    assert_eq!(found, BTreeMap::from([("branch7".to_owned(), 2)]));
 }
 
 #[test]

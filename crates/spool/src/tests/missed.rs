@@ -221,6 +221,8 @@ fn who_waits_is_found_among_the_calls_of_an_older_version() {
                  DROP TABLE waiting_deliveries_size;
                  DROP INDEX calls_turn;
                  ALTER TABLE calls DROP COLUMN generation;
+                 DROP TRIGGER unreadable_login_came; DROP TRIGGER unreadable_login_gone;
+                 DROP TABLE unreadable_logins;
                  DROP TRIGGER unreadable_came; DROP TRIGGER unreadable_gone;
                  DROP TABLE unreadable_size;
                  ALTER TABLE unreadable DROP COLUMN user;
