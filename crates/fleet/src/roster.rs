@@ -25,7 +25,14 @@ const ROSTER_BYTES_MAX: usize = 32 << 20;
 const UNKNOWN_OF_LOGIN_MAX: usize = 200;
 const OF_LOGIN_MAX: usize = 1_000;
 const BYTES_OF_LOGIN_MAX: usize = 4 << 20;
-/// Logins named that say more than that, and for how long after the last such word.
+/// And so many words of it, with so many bytes, are looked at in a minute: twice what all may be.
+const WORDS_A_MINUTE_MAX: usize = 2 * MEMBERS_MAX;
+const BYTES_A_MINUTE_MAX: usize = 2 * BYTES_OF_LOGIN_MAX;
+/// Of what was said before we listened, the words of so many minutes come at once.
+const MINUTES_BEFORE: usize = 3 * 60;
+/// Logins that are known, and of those that say more than that: how many are named, and for how
+/// long after the last such word.
+const LOGINS_MAX: usize = MEMBERS_MAX;
 const FLOODS_MAX: usize = 100;
 const FLOOD_FORGOTTEN_SEC: i64 = 3600;
 /// A word of a holder counts for so long: one a minute, and a little late.
@@ -45,7 +52,32 @@ struct MemberKey {
 struct KnownMember {
     heard_at: i64,
     word: LastWord,
+    /// What it takes of what its login may fill.
+    weight: usize,
     bytes: usize,
+}
+
+/// What one login says.
+#[derive(Clone, Debug, Default)]
+struct LoginWords {
+    /// What its members take together.
+    weight: usize,
+    bytes: usize,
+    /// The minute of its newest word, and its words in that minute.
+    minute: i64,
+    words: usize,
+    word_bytes: usize,
+    /// Its words that were too many, and when the last came.
+    skipped: u64,
+    skipped_at: i64,
+}
+
+impl LoginWords {
+    fn skip(&mut self, now: i64) -> Wrong {
+        self.skipped += 1;
+        self.skipped_at = now;
+        Wrong::Many
+    }
 }
 
 /// A message of the stream.
@@ -112,8 +144,7 @@ pub struct Roster {
     bytes: usize,
     owners: PbxOwners,
     skipped: BTreeMap<&'static str, u64>,
-    /// Logins that say more than one may: how many words, and when the last came.
-    floods: BTreeMap<String, (u64, i64)>,
+    logins: BTreeMap<String, LoginWords>,
 }
 
 impl Roster {
@@ -132,7 +163,32 @@ impl Roster {
         }
     }
 
+    /// A word more in this minute of its login, which may be one too many: that is not read.
+    fn count(&mut self, heard: &HeardWord, now: i64) -> Result<(), Wrong> {
+        let Some(user) = heard.publisher.user.as_deref() else {
+            return Ok(());
+        };
+        if !self.logins.contains_key(user) && self.logins.len() >= LOGINS_MAX {
+            return Err(Wrong::Many);
+        }
+        let login = self.logins.entry(user.to_owned()).or_default();
+        if login.minute != now.div_euclid(60) {
+            login.minute = now.div_euclid(60);
+            (login.words, login.word_bytes) = (0, 0);
+        }
+        login.words += 1;
+        login.word_bytes += heard.body.len();
+        let minutes = if heard.live { 1 } else { MINUTES_BEFORE };
+        if login.words > minutes * WORDS_A_MINUTE_MAX
+            || login.word_bytes > minutes * BYTES_A_MINUTE_MAX
+        {
+            return Err(login.skip(now));
+        }
+        Ok(())
+    }
+
     fn take(&mut self, heard: &HeardWord, now: i64) -> Result<(), Wrong> {
+        self.count(heard, now)?;
         let (user, word) = read(&heard.body, &heard.publisher, now)?;
         let heard_at = match heard.live {
             true => now,
@@ -153,46 +209,28 @@ impl Roster {
         let before = self.members.get(&key);
         // A line that was lost has words read once more: nobody was heard earlier by that.
         let heard_at = before.map_or(heard_at, |known| known.heard_at.max(heard_at));
-        let bytes = self.bytes - before.map_or(0, |known| known.bytes) + heard.body.len();
-        if self.is_flood(&key, &word, heard.body.len()) {
-            if self.floods.len() < FLOODS_MAX || self.floods.contains_key(&user) {
-                let (words, last) = self.floods.entry(user).or_default();
-                (*words, *last) = (*words + 1, now);
-            }
-            return Err(Wrong::Many);
-        }
+        let (weight, bytes) = (self.owners.weight(&word, &user), heard.body.len());
+        let old = before.map_or((0, 0), |known| (known.weight, known.bytes));
         let is_full = before.is_none() && self.members.len() >= MEMBERS_MAX;
-        if is_full || bytes > ROSTER_BYTES_MAX {
+        let all_bytes = self.bytes - old.1 + bytes;
+        let login = self.logins.entry(user).or_default();
+        let filled = (login.weight - old.0 + weight, login.bytes - old.1 + bytes);
+        if filled.0 > self.owners.most() || filled.1 > BYTES_OF_LOGIN_MAX {
+            return Err(login.skip(now));
+        }
+        if is_full || all_bytes > ROSTER_BYTES_MAX {
             return Err(Wrong::Many);
         }
-        self.bytes = bytes;
-        let bytes = heard.body.len();
+        (login.weight, login.bytes) = filled;
+        self.bytes = all_bytes;
         let known = KnownMember {
             heard_at,
             word,
+            weight,
             bytes,
         };
         self.members.insert(key, known);
         Ok(())
-    }
-
-    /// With this word its login would fill more than one login may.
-    fn is_flood(&self, key: &MemberKey, word: &LastWord, bytes: usize) -> bool {
-        let of_role = |role| {
-            let place = (String::new(), String::new());
-            let user = key.user.clone();
-            let from = self.members.range(MemberKey { role, user, place }..);
-            from.take_while(move |(it, _)| it.role == role && it.user == key.user)
-        };
-        let others = [FleetRole::Collector, FleetRole::Sender];
-        let others = others.into_iter().flat_map(of_role);
-        let others = others.filter(|(it, _)| *it != key);
-        let filled = others.fold((0, 0), |(weight, bytes), (_, known)| {
-            let more = self.owners.weight(&known.word, &key.user);
-            (weight + more, bytes + known.bytes)
-        });
-        filled.0 + self.owners.weight(word, &key.user) > self.owners.most()
-            || filled.1 + bytes > BYTES_OF_LOGIN_MAX
     }
 
     /// Forgets who is gone for good, and who spoke for a PBX that is another's by now.
@@ -209,8 +247,22 @@ impl Roster {
             };
             now - known.heard_at <= most
         });
-        self.floods
-            .retain(|_, (_, last)| now - *last <= FLOOD_FORGOTTEN_SEC);
+        for login in self.logins.values_mut() {
+            (login.weight, login.bytes) = (0, 0);
+            if now - login.skipped_at > FLOOD_FORGOTTEN_SEC {
+                login.skipped = 0;
+            }
+        }
+        // Whose a PBX is may have become known since.
+        for (key, known) in &mut self.members {
+            known.weight = owners.weight(&known.word, &key.user);
+            let login = self.logins.entry(key.user.clone()).or_default();
+            login.weight += known.weight;
+            login.bytes += known.bytes;
+        }
+        let minute = now.div_euclid(60);
+        let counts = |it: &LoginWords| it.bytes > 0 || it.skipped > 0 || it.minute == minute;
+        self.logins.retain(|_, login| counts(login));
         self.bytes = self.members.values().map(|known| known.bytes).sum();
     }
 
@@ -248,8 +300,10 @@ impl Roster {
             skipped: (self.skipped.iter())
                 .map(|(word, count)| ((*word).to_owned(), *count))
                 .collect(),
-            floods: (self.floods.iter())
-                .map(|(login, (words, _))| (login.clone(), *words))
+            floods: (self.logins.iter())
+                .filter(|(_, login)| login.skipped > 0)
+                .map(|(name, login)| (name.clone(), login.skipped))
+                .take(FLOODS_MAX)
                 .collect(),
         }
     }

@@ -459,3 +459,79 @@ fn a_login_with_long_words_leaves_room_to_the_words_of_others() {
     assert!(told.floods.contains_key("branch7"), "{:?}", told.floods);
     assert!(told.members.iter().any(|it| it.user == "b1"));
 }
+
+#[test]
+fn of_a_login_that_speaks_without_end_so_many_words_are_read_in_a_minute() {
+    let mut roster = owned();
+    let mut said = heard("branch7", &collector("own-1", NOW), true);
+    for _ in 0..WORDS_A_MINUTE_MAX {
+        roster.hear(&said, NOW);
+    }
+    assert!(roster.table("calls.words", NOW).skipped.is_empty());
+    // What comes then is not read at all, or its shape would be what is wrong with it.
+    said.body = b"[]".to_vec();
+    for _ in 0..7 {
+        roster.hear(&said, NOW);
+    }
+    let other = collector("b1", NOW);
+    roster.hear(&heard("b1", &other, true), NOW);
+    let told = roster.table("calls.words", NOW);
+    assert_eq!(told.skipped, BTreeMap::from([("too_many".to_owned(), 7)]));
+    assert_eq!(told.floods, BTreeMap::from([("branch7".to_owned(), 7)]));
+    assert_eq!(told.members.len(), 2);
+
+    let later = collector("own-1", NOW + 60);
+    roster.hear(&heard("branch7", &later, true), NOW + 60);
+    let told = roster.table("calls.words", NOW + 60);
+    assert_eq!(told.skipped["too_many"], 7, "a minute later it goes on");
+    assert!(told.members.iter().any(|it| it.heard_at == NOW + 60));
+}
+
+#[test]
+fn of_long_words_fewer_are_read_in_a_minute_and_more_of_what_was_said_before() {
+    let long = 100 << 10;
+    let most = (BYTES_A_MINUTE_MAX / long) as u64;
+    for (live, skipped) in [(true, 200 - most), (false, 0)] {
+        let mut roster = owned();
+        let mut said = heard("branch7", &collector("own-1", NOW), live);
+        said.body.resize(long, b' ');
+        for _ in 0..200 {
+            roster.hear(&said, NOW);
+        }
+        let told = roster.table("calls.words", NOW).skipped;
+        assert_eq!(told.values().sum::<u64>(), skipped, "live: {live}");
+    }
+}
+
+#[test]
+fn what_a_login_fills_is_weighed_anew_once_its_calls_have_come() {
+    let known = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let asked = Arc::clone(&known);
+    let owner_of = move |pbx: &str| {
+        let known = asked.load(std::sync::atomic::Ordering::Relaxed);
+        (known && pbx.starts_with('p')).then(|| "branch7".to_owned())
+    };
+    let mut roster = Roster::of_owners(PbxOwners::new(owner_of));
+    let said = |n: usize| heard("branch7", &collector(&format!("p{n}"), NOW), true);
+    for n in 0..UNKNOWN_OF_LOGIN_MAX + 1 {
+        roster.hear(&said(n), NOW);
+    }
+    assert_eq!(
+        roster.table("calls.words", NOW).members.len(),
+        UNKNOWN_OF_LOGIN_MAX
+    );
+    known.store(true, std::sync::atomic::Ordering::Relaxed);
+    roster.forget(NOW);
+    roster.hear(&heard("branch7", &collector("another", NOW), true), NOW);
+    for n in 0..2 * UNKNOWN_OF_LOGIN_MAX {
+        roster.hear(&said(n), NOW);
+    }
+    let told = roster.table("calls.words", NOW);
+    assert_eq!(told.members.len(), 2 * UNKNOWN_OF_LOGIN_MAX + 1);
+    // The sums are those of the words, whatever has come and gone.
+    let all = &roster.logins["branch7"];
+    let bytes = roster.members.values().map(|it| it.bytes).sum();
+    assert_eq!((all.weight, all.bytes, roster.bytes), (1, bytes, bytes));
+    roster.forget(NOW + SILENT_FORGOTTEN_SEC + FLOOD_FORGOTTEN_SEC);
+    assert!(roster.logins.is_empty() && roster.members.is_empty());
+}

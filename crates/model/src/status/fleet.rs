@@ -301,8 +301,9 @@ pub(super) fn words(status: &Status, found: &mut Vec<Todo>) {
     for (login, words) in floods.take(NAMED_MAX) {
         let what = format!(
             "login {login} floods the stream of last words: {words} of its words were skipped, for \
-             PBXs that are not known or for their length; look at what publishes as {login}, and \
-             take its right away until then (--pbx-owner PBX={login} where they are its PBXs)"
+             PBXs that are not known, their length or their number; look at what publishes as \
+             {login}, and take its right away until then (--pbx-owner PBX={login} where they are \
+             its PBXs)"
         );
         found.push(todo(FindingKind::LastWords, what, status.check()));
     }
