@@ -284,11 +284,13 @@ impl WordsStream {
             (Some(ACCESS_REFUSED), exchange) => {
                 let (names, pattern) = match exchange.as_deref() {
                     None => ("amq.default", r"amq\.default".to_owned()),
-                    Some(exchange) => (exchange, exchange.replace('.', r"\.")),
-                };
-                let pattern = match pattern.strip_suffix(r"\.words") {
-                    Some(calls) => format!(r"{calls}(\.words)?"),
-                    None => pattern,
+                    Some(exchange) => {
+                        let calls = exchange.strip_suffix(SUFFIX).unwrap_or(exchange);
+                        (
+                            exchange,
+                            format!(r"{}(\.words)?", calls.replace('.', r"\.")),
+                        )
+                    }
                 };
                 Error::NoRight {
                     stream: self.name(),
