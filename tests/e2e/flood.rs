@@ -32,9 +32,14 @@ fn descriptors(program: &Program) -> usize {
 
 /// The most memory that the program has held, in bytes.
 pub fn peak(program: &Program) -> u64 {
+    figure(program, "VmHWM:")
+}
+
+/// A figure of the system's about the program's memory, in bytes.
+pub fn figure(program: &Program, name: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", program.id()));
     let status = status.expect("a process");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
     let kilobytes = line.and_then(|it| it.split_whitespace().next()?.parse::<u64>().ok());
     kilobytes.expect("a number") * 1024
 }

@@ -15,6 +15,7 @@ mod directory;
 mod every_recording;
 mod fleet;
 mod fleet_deaths;
+mod fleet_flood;
 mod fleet_rights;
 mod flood;
 mod freeswitch;
