@@ -4,6 +4,8 @@ use callbridge_call::EventTime;
 use callbridge_source::{StreamFrom, StreamSkip};
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 use tracing::Level;
 
@@ -100,6 +102,20 @@ pub(crate) fn talk(text: &str) -> Result<u32, String> {
 pub(crate) fn zone(text: &str) -> Result<TimeZone, String> {
     TimeZone::get(text)
         .map_err(|_| format!("`{text}` is no time zone: give it as Asia/Tashkent or UTC"))
+}
+
+/// A path.
+pub(crate) fn path(text: &str) -> Result<PathBuf, &'static str> {
+    match text {
+        "" => Err("is empty: give a path"),
+        path => Ok(PathBuf::from(path)),
+    }
+}
+
+/// An address to listen at, with what one looks like.
+pub(crate) fn address(text: &str, example: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| format!("`{text}` is no IP:PORT{example}"))
 }
 
 /// A level of the log.

@@ -13,10 +13,10 @@ use super::faults::Faults;
 use super::options::leads::{LeadVerb, MissedFlags};
 use super::options::state::StateVerb;
 use super::options::{
-    CheckFlags, DeadVerb, DemoFlags, ExplainFlags, Flags, FleetVerb, SelectFlags, StateFlags, Verb,
+    CheckFlags, DeadVerb, DemoFlags, ExplainFlags, FleetVerb, SelectFlags, StateFlags, Verb,
 };
 use crate::config::checked as config;
-use crate::config::checked::{Config, Purpose};
+use crate::config::checked::{Checking, Purpose};
 use crate::values;
 use callbridge_dead_letter::retry::Employee;
 use callbridge_dead_letter::select::Selection;
@@ -24,17 +24,10 @@ use callbridge_formats::Format;
 use callbridge_leads::lead_field::Item;
 use callbridge_leads::lead_field::item::ITEMS_MAX;
 use callbridge_model::clock;
-use callbridge_model::environment::Environment;
 use callbridge_model::{EmployeeId, LeadId, Reason, Said};
 use clap_complete::Shell;
 use jiff::tz::TimeZone;
 use std::path::PathBuf;
-
-/// The faults so far, on the way from flags to a command.
-pub(super) struct Checking<'a> {
-    pub(super) environment: &'a Environment,
-    pub(super) faults: Faults,
-}
 
 impl Checking<'_> {
     pub(super) fn check(self, verb: Verb) -> Result<Command, Faults> {
@@ -91,19 +84,6 @@ impl Checking<'_> {
         }
     }
 
-    fn config(self, flags: Flags, purpose: Purpose) -> Result<Config, Faults> {
-        let Self {
-            environment,
-            faults,
-        } = self;
-        Config::try_from(config::FlagContext {
-            flags,
-            faults,
-            environment,
-            purpose,
-        })
-    }
-
     fn status(mut self, modes: [bool; 3], state: StateFlags) -> Result<Command, Faults> {
         let mode = match modes {
             [false, false, false] => StatusMode::Once,
@@ -130,8 +110,8 @@ impl Checking<'_> {
             ("asterisk", DemoPbx::Asterisk),
             ("freeswitch", DemoPbx::Freeswitch),
         ];
-        let pbx = flags.pbx.as_deref().map(|text| values::word(text, &words));
-        let pbx = pbx.and_then(|read| self.faults.take("--pbx", read));
+        let word = |text: &str| values::word(text, &words);
+        let pbx = self.faults.read("--pbx", &flags.pbx, word);
         self.faults.or(Command::Demo(Demo {
             pbx: pbx.unwrap_or(DemoPbx::Asterisk),
             stay: flags.stay,
@@ -149,8 +129,7 @@ impl Checking<'_> {
             picture,
             flags,
         } = flags;
-        let read = format.as_deref().map(|text| text.parse::<Format>());
-        let format = read.and_then(|read| self.faults.take("--format", read));
+        let format = self.faults.read("--format", &format, str::parse::<Format>);
         let told = format.is_some() || !self.faults.is_empty();
         let file = match (file, format) {
             (Some(file), Some(format)) => Some((PathBuf::from(file), format)),
@@ -189,8 +168,9 @@ impl Checking<'_> {
     fn asking(mut self, flags: StateFlags) -> Result<Asking, Faults> {
         let folder = config::state_folder(flags.state.as_deref(), self.environment);
         let state = self.faults.take("--state", folder).unwrap_or_default();
-        let zone = flags.pbx_timezone.as_deref();
-        let zone = zone.and_then(|text| self.faults.take("--pbx-timezone", values::zone(text)));
+        let zone = self
+            .faults
+            .read("--pbx-timezone", &flags.pbx_timezone, values::zone);
         self.faults.or(Asking {
             state,
             json: flags.json,
@@ -212,9 +192,9 @@ impl Checking<'_> {
                 state,
             } => {
                 let which = self.change("dead retry", which);
-                let lead = lead.and_then(|text| self.lead_id(&text));
-                let employee = employee.and_then(|text| self.employee(&text));
-                let said = self.said(answered.as_deref(), talk.as_deref());
+                let lead = self.faults.read("--lead", &lead, lead_id);
+                let employee = self.faults.read("--employee", &employee, employee_of);
+                let said = self.said(&answered, &talk);
                 (
                     Dead::Retry {
                         which,
@@ -279,13 +259,13 @@ impl Checking<'_> {
     }
 
     fn selection(&mut self, flags: SelectFlags) -> Selection {
-        let reason = flags.reason.and_then(|word| {
-            let read = Reason::from_word(&word).ok_or_else(|| {
+        let reason = |word: &str| {
+            Reason::from_word(word).ok_or_else(|| {
                 let all: Vec<&str> = Reason::ALL.iter().map(|reason| reason.word()).collect();
                 format!("`{word}` is none; there are {}", all.join(", "))
-            });
-            self.faults.take("--reason", read)
-        });
+            })
+        };
+        let reason = self.faults.read("--reason", &flags.reason, reason);
         Selection {
             ids: flags.ids,
             reason,
@@ -293,32 +273,15 @@ impl Checking<'_> {
         }
     }
 
-    fn lead_id(&mut self, text: &str) -> Option<LeadId> {
-        let read = LeadId::parse(text).ok_or_else(|| format!("`{text}` is no lead id: digits"));
-        self.faults.take("--lead", read)
-    }
-
-    fn employee(&mut self, text: &str) -> Option<Employee> {
-        if text == "none" {
-            return Some(Employee::None);
-        }
-        let read = EmployeeId::parse(text).map(Employee::Is);
-        let words = || format!("`{text}` is neither an employee id nor `none`");
-        self.faults.take("--employee", read.ok_or_else(words))
-    }
-
     /// What a person says of a call.
-    fn said(&mut self, answered: Option<&str>, talk: Option<&str>) -> Option<Said> {
-        let words = [("yes", true), ("no", false)];
+    fn said(&mut self, answered: &Option<String>, talk: &Option<String>) -> Option<Said> {
         let is_told = answered.is_some() || talk.is_some();
-        let answered = answered.and_then(|text| {
-            let read = values::word(text, &words);
-            self.faults.take("--answered", read)
-        });
-        let talk_sec = talk.and_then(|text| self.faults.take("--talk", values::talk(text)));
+        let word = |text: &str| values::word(text, &[("yes", true), ("no", false)]);
+        let answered = self.faults.read("--answered", answered, word);
+        let talk_sec = self.faults.read("--talk", talk, values::talk);
         if answered == Some(false) && talk_sec.is_some_and(|talk| talk > 0) {
             let words = "cannot be of a call that was not answered: leave one of the two out";
-            self.faults.take::<()>("--talk", Err(words));
+            self.faults.add("--talk", words);
         }
         is_told.then_some(Said { answered, talk_sec })
     }
@@ -374,8 +337,7 @@ impl Checking<'_> {
     }
 
     fn missed(mut self, flags: MissedFlags) -> Result<Command, Faults> {
-        let since = flags.since.as_deref();
-        let within = since.and_then(|text| self.faults.take("--since", values::duration(text)));
+        let within = self.faults.read("--since", &flags.since, values::duration);
         Ok(Command::Missed {
             within_sec: within.map(|within| within.as_secs()),
             csv: flags.csv,
@@ -465,4 +427,16 @@ impl Checking<'_> {
         let shell = self.faults.take("SHELL", read).unwrap_or(Shell::Bash);
         self.faults.or(Command::Completions(shell))
     }
+}
+
+fn lead_id(text: &str) -> Result<LeadId, String> {
+    LeadId::parse(text).ok_or_else(|| format!("`{text}` is no lead id: digits"))
+}
+
+fn employee_of(text: &str) -> Result<Employee, String> {
+    if text == "none" {
+        return Ok(Employee::None);
+    }
+    let read = EmployeeId::parse(text).map(Employee::Is);
+    read.ok_or_else(|| format!("`{text}` is neither an employee id nor `none`"))
 }

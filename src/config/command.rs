@@ -1,9 +1,8 @@
 //! Every command, checked: what its flags say is right, and nothing was opened yet.
 
 use super::arguments::{self, ParsedArguments};
-use super::checking::Checking;
 use super::options::Flags;
-use crate::config::checked::Config;
+use crate::config::checked::{Checking, Config};
 use crate::failure::Failure;
 use callbridge_call::EventTime;
 use callbridge_control::protocol::CallsQuery;
@@ -455,10 +454,6 @@ pub fn read(
             format!("no command is given\n\n{}", help.trim()),
         ));
     };
-    let command = Checking {
-        environment,
-        faults,
-    }
-    .check(verb)?;
+    let command = Checking::new(environment, faults).check(verb)?;
     Ok(CommandLine::Command(Box::new(command)))
 }

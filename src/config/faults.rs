@@ -6,16 +6,16 @@ use std::fmt;
 
 /// Faults of the flags; never empty where it is an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Faults(Vec<String>);
+pub(crate) struct Faults(Vec<String>);
 
 impl Faults {
     /// Adds one: `what` is the flag as typed, `words` say what is wrong and what to do.
-    pub fn add(&mut self, what: &str, words: impl fmt::Display) {
+    pub(crate) fn add(&mut self, what: &str, words: impl fmt::Display) {
         self.say(format!("{what}: {words}"));
     }
 
     /// Adds one whose words name the flag themselves.
-    pub fn say(&mut self, words: impl Into<String>) {
+    pub(crate) fn say(&mut self, words: impl Into<String>) {
         let words = words.into();
         if !self.0.contains(&words) {
             self.0.push(words);
@@ -23,20 +23,33 @@ impl Faults {
     }
 
     /// The value, or its fault added.
-    pub fn take<T>(&mut self, what: &str, value: Result<T, impl fmt::Display>) -> Option<T> {
+    pub(crate) fn take<T>(&mut self, what: &str, value: Result<T, impl fmt::Display>) -> Option<T> {
         value.map_err(|words| self.add(what, words)).ok()
     }
 
-    /// Puts these behind those of `first`, which were found earlier.
-    pub fn after(&mut self, first: Self) {
-        let later = std::mem::replace(self, first);
-        for words in later.0 {
-            self.say(words);
-        }
+    /// The value, or each of its faults added.
+    pub(crate) fn take_all<T>(
+        &mut self,
+        what: &str,
+        value: Result<T, Vec<impl fmt::Display>>,
+    ) -> Option<T> {
+        value
+            .map_err(|all| all.iter().for_each(|words| self.add(what, words)))
+            .ok()
+    }
+
+    /// What was typed behind a flag, as `parse` reads it; its fault added where it cannot be read.
+    pub(crate) fn read<T, E: fmt::Display>(
+        &mut self,
+        flag: &str,
+        text: &Option<String>,
+        parse: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Option<T> {
+        self.take(flag, parse(text.as_deref()?))
     }
 
     /// `value`, unless there are faults.
-    pub fn or<T>(self, value: T) -> Result<T, Self> {
+    pub(crate) fn or<T>(self, value: T) -> Result<T, Self> {
         if self.0.is_empty() {
             Ok(value)
         } else {
@@ -44,7 +57,7 @@ impl Faults {
         }
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }

@@ -14,7 +14,7 @@ pub(crate) mod person;
 pub(crate) mod service;
 pub(crate) mod trunks;
 
-use crate::config::checked::{Config, FlagContext, Purpose};
+use crate::config::checked::{Checking, Config, Purpose};
 use crate::config::command::Init;
 use crate::config::faults::Faults;
 use crate::config::options::Flags;
@@ -48,12 +48,8 @@ pub(crate) struct Answers<'a> {
 impl Answers<'_> {
     /// The flags as they are by now, checked as far as they go.
     pub(crate) fn config(&self) -> Result<Config, Faults> {
-        Config::try_from(FlagContext {
-            flags: self.init.flags.clone(),
-            faults: Faults::default(),
-            environment: self.environment,
-            purpose: Purpose::Explain,
-        })
+        let checking = Checking::new(self.environment, Faults::default());
+        checking.config(self.init.flags.clone(), Purpose::Explain)
     }
 
     /// Nothing answers this question yet.

@@ -17,26 +17,21 @@ pub(super) fn check(
 ) -> Vec<SourceConfig> {
     let mut files = Vec::new();
     for text in values::given(&flags.catch_up) {
-        match SourceUrl::parse(text) {
-            Err(wrong) => wrong.iter().for_each(|fault| faults.add(FLAG, fault)),
-            Ok(url) => {
-                let name = format!("{FLAG} {url}");
-                if let Some(words) = unfit(&url, sources) {
-                    faults.add(&name, words);
-                }
-                let pbx = url.pbx.clone().or_else(|| only(flags, sources));
-                match whose(pbx.as_deref(), sources) {
-                    Ok(()) => {}
-                    Err(words) => faults.add(&name, words),
-                }
-                files.push(SourceConfig {
-                    url,
-                    pbx,
-                    secret: None,
-                    catch_up: true,
-                });
-            }
+        let Some(url) = faults.take_all(FLAG, SourceUrl::parse(text)) else {
+            continue;
+        };
+        let name = format!("{FLAG} {url}");
+        if let Some(words) = unfit(&url, sources) {
+            faults.add(&name, words);
         }
+        let pbx = url.pbx.clone().or_else(|| only(flags, sources));
+        faults.take(&name, whose(pbx.as_deref(), sources));
+        files.push(SourceConfig {
+            url,
+            pbx,
+            secret: None,
+            catch_up: true,
+        });
     }
     files
 }

@@ -1,6 +1,6 @@
 //! The flags of `connect`, checked.
 
-use super::crm::{address, path, proxy};
+use super::crm::{address, proxy};
 use super::state_folder;
 use crate::config::faults::Faults;
 use crate::config::options::connect::ConnectFlags;
@@ -71,22 +71,17 @@ pub(crate) fn check(
     let redirect = given("--redirect-uri", flags.redirect_uri.as_deref(), all);
     let redirect = redirect.and_then(|text| all.take("--redirect-uri", Redirect::parse(text)));
     let client_id = given("--client-id", flags.client_id.as_deref(), all).map(str::to_owned);
-    let file = path(
-        "--client-secret-file",
-        flags.client_secret_file.as_deref(),
-        all,
-    );
+    let file = &flags.client_secret_file;
+    let file = all.read("--client-secret-file", file, values::path);
     let secret = SecretPlace::find(SecretKind::Client, file.as_deref(), environment);
     let secret = all.take("--client-secret-file", secret);
     let scope = flags.scope.as_deref();
     let scope = scope.map_or_else(|| Ok(scope::usual()), scope::checked);
     let scope = all.take("--scope", scope);
-    let within = flags.within.as_deref().map(values::duration);
-    let within = within.and_then(|read| all.take("--within", read));
+    let within = all.read("--within", &flags.within, values::duration);
     let state = all.take("--state", state_folder(flags.state.as_deref(), environment));
-    let ca_file = path("--crm-ca-file", flags.crm_ca_file.as_deref(), all);
-    let way = flags.crm_proxy.as_deref();
-    let way = way.and_then(|text| all.take("--crm-proxy", proxy(text)));
+    let ca_file = all.read("--crm-ca-file", &flags.crm_ca_file, values::path);
+    let way = all.read("--crm-proxy", &flags.crm_proxy, proxy);
     let plain = crm.iter().chain(&auth).any(Address::is_plain);
     if way.is_some() && plain {
         all.add(
@@ -94,8 +89,7 @@ pub(crate) fn check(
             "would be given secrets in clear: with an http:// address no proxy is used",
         );
     }
-    let company = flags.company.as_deref().map(company);
-    let company = company.and_then(|read| all.take("--company", read));
+    let company = all.read("--company", &flags.company, company);
     let whole = crm.zip(auth).zip(consent).zip(redirect).zip(client_id);
     let whole = whole.zip(secret).zip(scope).zip(state);
     match whole {

@@ -1,35 +1,26 @@
 //! The CRM of a command line: its address, token and rate, and the names of its fields.
 
-use super::{Crm, token};
+use super::{Checking, Crm, token};
 use crate::config::faults::Faults;
 use crate::config::options::CrmFlags;
 use crate::values;
 use callbridge_crm::{Address, FieldNames};
 use callbridge_leads::lead_field;
-use callbridge_model::environment::Environment;
 use callbridge_sender::rate::Rate;
-use std::path::PathBuf;
 use url::Url;
 
-/// What there is to know of tokens before the flags are looked at.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Tokens {
-    /// There must be one.
-    pub(super) needed: bool,
-    /// The state folder holds a connection.
-    pub(super) connected: bool,
-}
-
-/// The CRM; `None` where it has no address, or a wrong one.
+/// The CRM; `None` where it has no address, or a wrong one. A dry run needs none, and the state
+/// folder may hold a connection.
 pub(super) fn check(
     flags: &CrmFlags,
-    tokens: Tokens,
-    environment: &Environment,
-    faults: &mut Faults,
+    (dry_run, connected): (bool, bool),
+    checking: &mut Checking<'_>,
 ) -> Option<Crm> {
+    let needed = checking.needs && !dry_run;
+    let faults = &mut checking.faults;
     let url = flags.crm_url.as_deref();
     let forwards = flags.forward.is_some();
-    if tokens.needed && url.is_none() && !forwards {
+    if needed && url.is_none() && !forwards {
         faults.add(
             "--crm-url",
             "is missing: give the CRM's address, --forward, or --dry-run",
@@ -38,43 +29,39 @@ pub(super) fn check(
     if url.is_some() && forwards {
         faults.add("--forward", "stands in place of --crm-url: keep one");
     }
-    let tokens = Tokens {
-        needed: tokens.needed && !forwards,
-        ..tokens
-    };
     let own = url.and_then(|text| address(text, "--crm-url", faults));
-    let auth = flags
-        .auth_url
-        .as_deref()
-        .and_then(|text| address(text, "--auth-url", faults));
+    let auth = flags.auth_url.as_deref();
+    let auth = auth.and_then(|text| address(text, "--auth-url", faults));
     let rate = rate(flags.rate.as_deref(), own.as_ref(), faults);
     let fields = fields(&flags.field, faults);
-    let proxy = flags
-        .crm_proxy
-        .as_deref()
-        .and_then(|text| faults.take("--crm-proxy", proxy(text)));
+    let proxy = faults.read("--crm-proxy", &flags.crm_proxy, proxy);
     if proxy.is_some() && own.as_ref().is_some_and(Address::is_plain) {
         faults.add(
             "--crm-proxy",
             "would be given the token in clear: with an http:// --crm-url no proxy is used",
         );
     }
-    let token_file = path("--token-file", flags.token_file.as_deref(), faults);
-    let file = token_file.as_deref();
-    let token = token::check(flags, file, tokens, environment, faults);
-    let ca_file = path("--crm-ca-file", flags.crm_ca_file.as_deref(), faults);
-    let lead_fields = lead_fields(flags.lead_field.as_deref(), faults);
-    let field_list_wrapper = wrapper(flags.field_list_wrapper.as_deref(), faults);
-    let drop_employee = failed_employee(flags.failed_employee.as_deref(), faults);
+    let token_file = faults.read("--token-file", &flags.token_file, values::path);
+    let tokens = (needed && !forwards, connected);
+    let token = token::check(flags, token_file.as_deref(), tokens, checking);
+    let faults = &mut checking.faults;
+    let ca_file = faults.read("--crm-ca-file", &flags.crm_ca_file, values::path);
+    let fields_of_leads = given(&flags.lead_field).map(lead_field::parse);
+    let lead_fields = fields_of_leads.and_then(|read| faults.take_all("--lead-field", read));
+    let wrapper = given(&flags.field_list_wrapper).map(values::field_name);
+    let wrapper = wrapper.and_then(|read| faults.take("--field-list-wrapper", read));
+    let keeps = |text| values::word(text, &[("keep", false), ("drop", true)]);
+    let drops = given(&flags.failed_employee).map(keeps);
+    let drops = drops.and_then(|read| faults.take("--failed-employee", read));
     Some(Crm {
         address: own?,
         auth,
         token,
         rate,
         fields,
-        lead_fields,
-        field_list_wrapper,
-        drop_employee,
+        lead_fields: lead_fields.unwrap_or_default(),
+        field_list_wrapper: wrapper,
+        drop_employee: drops.unwrap_or(false),
         ca_file,
         proxy,
     })
@@ -91,37 +78,9 @@ pub(super) fn address(text: &str, flag: &str, faults: &mut Faults) -> Option<Add
     }
 }
 
-fn lead_fields(text: Option<&str>, faults: &mut Faults) -> lead_field::Fields {
-    let Some(text) = text.filter(|text| !text.is_empty()) else {
-        return lead_field::Fields::new();
-    };
-    lead_field::parse(text).unwrap_or_else(|wrong| {
-        let all = wrong.iter();
-        all.for_each(|fault| faults.add("--lead-field", fault));
-        lead_field::Fields::new()
-    })
-}
-
-fn wrapper(text: Option<&str>, faults: &mut Faults) -> Option<String> {
-    let text = text.filter(|text| !text.is_empty())?;
-    faults.take("--field-list-wrapper", values::field_name(text))
-}
-
-fn failed_employee(text: Option<&str>, faults: &mut Faults) -> bool {
-    let words = [("keep", false), ("drop", true)];
-    let read = text.filter(|text| !text.is_empty());
-    let read = read.and_then(|text| faults.take("--failed-employee", values::word(text, &words)));
-    read.unwrap_or(false)
-}
-
-pub(super) fn path(flag: &str, text: Option<&str>, faults: &mut Faults) -> Option<PathBuf> {
-    let read = if text?.is_empty() {
-        Err("is empty: give a path")
-    } else {
-        Ok(())
-    };
-    faults.take(flag, read)?;
-    text.map(PathBuf::from)
+/// An empty one, as from a variable, is none.
+fn given(text: &Option<String>) -> Option<&str> {
+    text.as_deref().filter(|text| !text.is_empty())
 }
 
 fn rate(text: Option<&str>, address: Option<&Address>, faults: &mut Faults) -> Rate {

@@ -13,6 +13,7 @@
 //! | `crm` | `--crm-url`, its rate and field names; `token`: where its token comes from |
 //! | `secret_files` | every secret of the flags, wherever it was given |
 //! | `page` | `--page`, its certificate, names and passwords |
+//! | `tls` | what the page's and the receiver's listeners share |
 //! | `webhooks` | `--webhook-listen`, its certificate and secrets |
 
 mod catch_up;
@@ -23,6 +24,7 @@ mod pbx;
 mod secret_files;
 mod sources;
 mod standby;
+mod tls;
 mod token;
 mod trunks;
 pub(crate) mod typed;
@@ -31,7 +33,7 @@ mod webhooks;
 pub(crate) use connect::check as connect;
 pub(crate) use page::PageConfig;
 pub(crate) use token::TokenFrom;
-pub(crate) use typed::{FlagContext, Purpose, logging, state_folder};
+pub(crate) use typed::{Checking, Purpose, logging, state_folder};
 
 use callbridge_asterisk::Columns;
 use callbridge_crm::{Address, FieldNames};

@@ -1,13 +1,11 @@
 //! The flags of the page: where it listens, by which names it is known, who may come in.
 
-use crate::config::faults::Faults;
+use super::{Checking, tls};
 use crate::config::options::page::PageFlags;
 use crate::values;
-use callbridge_model::environment::Environment;
 use callbridge_model::secret_source::{SecretKind, SecretPlace};
 use callbridge_webhook::tls::Certificate;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
 
 /// The page, as it was asked for.
 #[derive(Clone, Debug)]
@@ -25,93 +23,59 @@ pub struct PageConfig {
 }
 
 /// The page; `None` where it is not asked for, or wrongly.
-pub(super) fn check(
-    flags: &PageFlags,
-    environment: &Environment,
-    faults: &mut Faults,
-) -> Option<PageConfig> {
-    let file = path(
-        "--page-password-file",
-        &flags.page_password_file,
-        "lines NAME:ROLE:HASH",
-        faults,
-    );
-    let tls = certificate(flags, faults);
-    let Some(text) = flags.page.as_deref() else {
-        alone(flags, faults);
-        return None;
-    };
-    let read = text.parse::<SocketAddr>();
-    let read = read.map_err(|_| format!("`{text}` is no IP:PORT, as 127.0.0.1:9470"));
-    let listen = faults.take("--page", read)?;
+pub(super) fn check(flags: &PageFlags, checking: &mut Checking<'_>) -> Option<PageConfig> {
+    const HOLDS: &str = "; it holds lines NAME:ROLE:HASH";
+    let faults = &mut checking.faults;
+    let path = |text: &str| values::path(text).map_err(|words| format!("{words}{HOLDS}"));
+    let file = faults.read("--page-password-file", &flags.page_password_file, path);
+    let files = (&flags.page_cert, &flags.page_key);
+    let tls = tls::certificate("page", files, "; it holds PEM", faults);
     let names: Vec<String> = values::given(&flags.page_name).map(str::to_owned).collect();
+    if flags.page.is_none() {
+        let given = [
+            ("--page-cert", flags.page_cert.is_some()),
+            ("--page-key", flags.page_key.is_some()),
+            ("--page-password-file", flags.page_password_file.is_some()),
+            ("--page-name", !names.is_empty()),
+            ("--page-behind-proxy", flags.page_behind_proxy.is_some()),
+        ];
+        tls::alone("--page", &given, faults);
+    }
+    let address = |text: &str| values::address(text, ", as 127.0.0.1:9470");
     Some(PageConfig {
-        listen,
+        listen: faults.read("--page", &flags.page, address)?,
         tls,
         names,
-        behind_proxy: proxies(flags, faults),
-        passwords: SecretPlace::find(SecretKind::PagePassword, file.as_deref(), environment).ok(),
+        behind_proxy: faults.read("--page-behind-proxy", &flags.page_behind_proxy, proxies),
+        passwords: SecretPlace::find(
+            SecretKind::PagePassword,
+            file.as_deref(),
+            checking.environment,
+        )
+        .ok(),
     })
 }
 
-fn proxies(flags: &PageFlags, faults: &mut Faults) -> Option<Vec<IpAddr>> {
-    let given = flags.page_behind_proxy.as_deref()?;
-    let addresses = given.split(',').map(str::trim).filter(|it| !it.is_empty());
+fn proxies(text: &str) -> Result<Vec<IpAddr>, String> {
+    let addresses = text.split(',').map(str::trim).filter(|it| !it.is_empty());
     let read = addresses.map(|text| {
         let read = text.parse::<IpAddr>();
         read.map_err(|_| format!("`{text}` is no address of a proxy, as 10.0.0.5"))
     });
-    faults.take("--page-behind-proxy", read.collect())
-}
-
-/// Without an address the other flags do nothing, which nobody wants who gives them.
-fn alone(flags: &PageFlags, faults: &mut Faults) {
-    let given = [
-        ("--page-cert", flags.page_cert.is_some()),
-        ("--page-key", flags.page_key.is_some()),
-        ("--page-password-file", flags.page_password_file.is_some()),
-        (
-            "--page-name",
-            values::given(&flags.page_name).next().is_some(),
-        ),
-        ("--page-behind-proxy", flags.page_behind_proxy.is_some()),
-    ];
-    for (flag, _) in given.iter().filter(|(_, given)| *given) {
-        faults.add(flag, "does nothing without --page ADDR");
-    }
-}
-
-fn path(flag: &str, text: &Option<String>, of: &str, faults: &mut Faults) -> Option<PathBuf> {
-    let text = text.as_deref()?;
-    if text.is_empty() {
-        faults.add(flag, format!("is empty: give a path; it holds {of}"));
-        return None;
-    }
-    Some(PathBuf::from(text))
-}
-
-fn certificate(flags: &PageFlags, faults: &mut Faults) -> Option<Certificate> {
-    let chain = path("--page-cert", &flags.page_cert, "PEM", faults);
-    let key = path("--page-key", &flags.page_key, "PEM", faults);
-    match (&flags.page_cert, &flags.page_key) {
-        (Some(_), None) => faults.add("--page-cert", "needs --page-key, its private key"),
-        (None, Some(_)) => faults.add("--page-key", "needs --page-cert, its certificate"),
-        (Some(_), Some(_)) | (None, None) => {}
-    }
-    Some(Certificate {
-        chain: chain?,
-        key: key?,
-    })
+    read.collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::faults::Faults;
+    use callbridge_model::environment::Environment;
 
     fn checked(flags: &PageFlags) -> (Option<PageConfig>, String) {
-        let mut faults = Faults::default();
-        let page = check(flags, &Environment::default(), &mut faults);
-        (page, faults.to_string())
+        let environment = Environment::default();
+        let mut checking = Checking::new(&environment, Faults::default());
+        let page = check(flags, &mut checking);
+        (page, checking.faults.to_string())
     }
 
     #[test]

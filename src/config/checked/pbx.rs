@@ -1,12 +1,11 @@
 //! The id of the PBX that nothing names.
 
-use super::SourceConfig;
+use super::{Checking, SourceConfig};
 use crate::config::faults::Faults;
 use crate::config::options::SourceFlags;
 use callbridge_intake::identity;
 use callbridge_intake::machine::{MachineId, Unknown};
 use callbridge_mapping::trunk::{Trunk, Trunks};
-use callbridge_model::environment::Environment;
 use callbridge_spool as spool;
 use std::path::Path;
 
@@ -14,12 +13,11 @@ use std::path::Path;
 /// none is needed.
 pub(super) fn derived(
     flags: &SourceFlags,
-    needs: bool,
     sources: &[SourceConfig],
     trunks: &Trunks,
-    environment: &Environment,
+    checking: &Checking<'_>,
 ) -> Option<Result<String, Unknown>> {
-    if !needs || flags.pbx_id.is_some() {
+    if !checking.needs || flags.pbx_id.is_some() {
         return None;
     }
     let first = sources
@@ -28,7 +26,7 @@ pub(super) fn derived(
     // A trunk of a PBX that another source tells of is no part of this one.
     let named = |pbx: &str| sources.iter().any(|it| it.url.pbx.as_deref() == Some(pbx));
     let own = |trunk: &&Trunk| !trunk.pbx.as_deref().is_some_and(named);
-    let machine = MachineId::of_this(environment);
+    let machine = MachineId::of_this(checking.environment);
     Some(machine.map(|id| identity::derive(&id, &first.url, trunks.iter().filter(own))))
 }
 

@@ -1,14 +1,12 @@
 //! The sources of a command line: formats that this release reads, names, secrets.
 
-use super::{SourceConfig, catch_up};
+use super::{Checking, SourceConfig, catch_up};
 use crate::config::faults::Faults;
 use crate::config::options::SourceFlags;
 use crate::values;
 use callbridge_asterisk::Columns;
 use callbridge_mapping::trunk;
-use callbridge_model::environment::Environment;
-use callbridge_model::secret_source as secrets;
-use callbridge_model::secret_source::SecretPlace;
+use callbridge_model::secret_source::SecretKind;
 use callbridge_source::url::{SourceUrl, Transport};
 
 /// What the name of a PBX is made of, for messages.
@@ -16,38 +14,31 @@ pub(super) const NAMES: &str =
     "a name has letters, digits, `-`, `_` and `.`, and at most 64 of them";
 
 /// Every `--source`, in the order of the flags.
-pub(super) fn check(
-    flags: &SourceFlags,
-    needs: bool,
-    environment: &Environment,
-    faults: &mut Faults,
-) -> Vec<SourceConfig> {
-    if let Some(id) = flags
-        .pbx_id
-        .as_deref()
-        .filter(|id| !trunk::flag::is_name(id))
-    {
-        faults.add("--pbx-id", format!("`{id}`: {NAMES}"));
+pub(super) fn check(flags: &SourceFlags, checking: &mut Checking<'_>) -> Vec<SourceConfig> {
+    let unfit = |id: &&str| !trunk::flag::is_name(id);
+    if let Some(id) = flags.pbx_id.as_deref().filter(unfit) {
+        checking.faults.add("--pbx-id", format!("`{id}`: {NAMES}"));
     }
     let mut sources = Vec::new();
     for text in values::given(&flags.source) {
-        match SourceUrl::parse(text) {
-            Err(wrong) => wrong.iter().for_each(|fault| faults.add("--source", fault)),
-            Ok(url) => {
-                if let Some(pbx) = url.pbx.as_deref().filter(|pbx| !trunk::flag::is_name(pbx)) {
-                    faults.add(&format!("--source {url}"), format!("pbx={pbx}: {NAMES}"));
-                }
-                let pbx = url.pbx.clone().or_else(|| flags.pbx_id.clone());
-                let secret = source_secret(&url, needs, environment, faults);
-                sources.push(SourceConfig {
-                    url,
-                    pbx,
-                    secret,
-                    catch_up: false,
-                });
-            }
+        let url = SourceUrl::parse(text);
+        let Some(url) = checking.faults.take_all("--source", url) else {
+            continue;
+        };
+        let flag = format!("--source {url}");
+        if let Some(pbx) = url.pbx.as_deref().filter(unfit) {
+            checking.faults.add(&flag, format!("pbx={pbx}: {NAMES}"));
         }
+        let kind = secret_kind(&url.transport);
+        let file = url.secret_file.as_deref();
+        sources.push(SourceConfig {
+            pbx: url.pbx.clone().or_else(|| flags.pbx_id.clone()),
+            secret: kind.and_then(|kind| checking.secret(&flag, kind, file)),
+            catch_up: false,
+            url,
+        });
     }
+    let (needs, faults) = (checking.needs, &mut checking.faults);
     two_unnamed(&sources, faults);
     if flags.pbx_id.is_some() && sources.iter().any(SourceConfig::tells_whole_calls) {
         faults.add(
@@ -104,20 +95,12 @@ pub(super) fn columns(text: &str) -> Result<Columns, String> {
     })
 }
 
-fn source_secret(
-    url: &SourceUrl,
-    needs: bool,
-    environment: &Environment,
-    faults: &mut Faults,
-) -> Option<SecretPlace> {
-    let kind = match &url.transport {
-        Transport::Ami { .. } => secrets::SecretKind::Ami,
-        Transport::Esl { .. } => secrets::SecretKind::Esl,
-        Transport::Amqp(_) => secrets::SecretKind::Amqp,
-        Transport::WebSocket { .. } | Transport::File { .. } => return None,
-    };
-    match SecretPlace::find(kind, url.secret_file.as_deref(), environment) {
-        Err(words) if needs => faults.take(&format!("--source {url}"), Err(words)),
-        found => found.ok(),
+/// What a source of this kind is asked for; `None` where it needs no secret.
+const fn secret_kind(transport: &Transport) -> Option<SecretKind> {
+    match transport {
+        Transport::Ami { .. } => Some(SecretKind::Ami),
+        Transport::Esl { .. } => Some(SecretKind::Esl),
+        Transport::Amqp(_) => Some(SecretKind::Amqp),
+        Transport::WebSocket { .. } | Transport::File { .. } => None,
     }
 }

@@ -2,23 +2,28 @@
 
 use super::{Config, Crm, SourceConfig, TokenFrom};
 use crate::config::faults::Faults;
+use crate::config::options::Flags;
 use callbridge_source::url::{QueueSource, Transport};
 
 /// The name of the lease's queue, and whether all is there that a standby needs.
 pub(super) fn check(
-    flag: Option<&str>,
+    flags: &Flags,
     sources: &[SourceConfig],
-    (crm, forwards, is_dry): (Option<&Crm>, bool, bool),
+    crm: Option<&Crm>,
     faults: &mut Faults,
 ) -> Option<String> {
-    let name = faults.take("--standby", callbridge_lease::queue::name(flag?))?;
-    if forwards {
+    let name = faults.read(
+        "--standby",
+        &flags.crm.standby,
+        callbridge_lease::queue::name,
+    )?;
+    if flags.crm.forward.is_some() {
         faults.add(
             "--standby",
             "is a sender's: a collector forwards the calls of its own PBX; remove it",
         );
     }
-    if is_dry {
+    if flags.operation.dry_run {
         faults.add(
             "--standby",
             "stands beside --dry-run: it would hold the lease and send nothing; remove one of them",

@@ -1,11 +1,8 @@
 //! Where the token comes from: one of a file or variable, a command, a connection by consent.
 
-use super::crm::Tokens;
-use crate::config::faults::Faults;
+use super::Checking;
 use crate::config::options::CrmFlags;
-use callbridge_model::environment::Environment;
-use callbridge_model::secret_source as secrets;
-use callbridge_model::secret_source::SecretPlace;
+use callbridge_model::secret_source::{SecretKind, SecretPlace};
 use std::path::Path;
 
 /// Where the token comes from.
@@ -19,15 +16,16 @@ pub enum TokenFrom {
     Connection,
 }
 
-/// The one that is given; none or several are faults.
+/// The one that is given; none, where one is needed, or several are faults. The state folder may
+/// hold a connection.
 pub(super) fn check(
     flags: &CrmFlags,
     file: Option<&Path>,
-    Tokens { needed, connected }: Tokens,
-    environment: &Environment,
-    faults: &mut Faults,
+    (needed, connected): (bool, bool),
+    checking: &mut Checking<'_>,
 ) -> Option<TokenFrom> {
-    let place = SecretPlace::find(secrets::SecretKind::Token, file, environment);
+    let place = SecretPlace::find(SecretKind::Token, file, checking.environment);
+    let faults = &mut checking.faults;
     let command = flags.token_command.as_deref();
     if command.is_some_and(|text| text.trim().is_empty()) {
         faults.add("--token-command", "is empty: give a command for /bin/sh");
@@ -70,6 +68,8 @@ pub(super) fn check(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::faults::Faults;
+    use callbridge_model::environment::Environment;
 
     fn checked(
         command: Option<&str>,
@@ -80,15 +80,14 @@ mod tests {
             token_command: command.map(str::to_owned),
             ..CrmFlags::default()
         };
-        let mut faults = Faults::default();
         let environment = Environment::default();
+        let mut checking = Checking::new(&environment, Faults::default());
         let file = file.map(Path::new);
-        let tokens = Tokens {
-            needed: true,
-            connected,
-        };
-        let found = check(&flags, file, tokens, &environment, &mut faults);
-        faults.or(()).map_err(|faults| faults.to_string())?;
+        let found = check(&flags, file, (true, connected), &mut checking);
+        checking
+            .faults
+            .or(())
+            .map_err(|faults| faults.to_string())?;
         Ok(found.expect("one"))
     }
 

@@ -1,6 +1,6 @@
 //! The trunks of a command line, checked against each other and against the sources.
 
-use super::SourceConfig;
+use super::{Checking, SourceConfig};
 use crate::config::faults::Faults;
 use crate::config::options::{Flags, TrunkFlags};
 use crate::values;
@@ -13,9 +13,8 @@ use callbridge_source::url::Format;
 /// Every `--trunk` over the defaults, and what those say of calls whose message names no trunk.
 fn check(
     flags: &TrunkFlags,
-    needs: bool,
     messages: Messages,
-    faults: &mut Faults,
+    Checking { faults, needs, .. }: &mut Checking<'_>,
 ) -> (Trunks, Trunk) {
     let defaults = defaults(flags, faults);
     let without_trunk = defaults.trunk("default", "");
@@ -30,25 +29,18 @@ fn check(
             Ok(trunk) => trunks.push(trunk),
             Err(wrong) => {
                 let shown = text.split(',').next().unwrap_or_default();
-                wrong
-                    .iter()
-                    .for_each(|fault| faults.add(&format!("--trunk {shown}"), fault));
+                faults.take_all::<()>(&format!("--trunk {shown}"), Err(wrong));
             }
         }
     }
-    if needs && flags.trunk.is_empty() && messages != Messages::All {
+    if *needs && flags.trunk.is_empty() && messages != Messages::All {
         faults.add(
             "--trunk",
             "is missing: without one every call looks internal",
         );
     }
-    let trunks = Trunks::new(trunks).unwrap_or_else(|wrong| {
-        for fault in wrong {
-            faults.add("--trunk", fault);
-        }
-        Trunks::default()
-    });
-    (trunks, without_trunk)
+    let trunks = faults.take_all("--trunk", Trunks::new(trunks));
+    (trunks.unwrap_or_default(), without_trunk)
 }
 
 /// Which calls come as messages, that name their trunks.
@@ -73,15 +65,11 @@ impl Messages {
 }
 
 /// What the flags about trunks say of all calls.
-pub(super) fn rules(
-    flags: &Flags,
-    sources: &[SourceConfig],
-    needs: bool,
-    faults: &mut Faults,
-) -> Rules {
-    let messages = Messages::of(sources, needs);
-    let (trunks, without_trunk) = check(&flags.trunks, needs, messages, faults);
-    known_pbxs(&trunks, sources, flags.sources.pbx_id.as_deref(), faults);
+pub(super) fn rules(flags: &Flags, sources: &[SourceConfig], checking: &mut Checking<'_>) -> Rules {
+    let messages = Messages::of(sources, checking.needs);
+    let (trunks, without_trunk) = check(&flags.trunks, messages, checking);
+    let pbx_id = flags.sources.pbx_id.as_deref();
+    known_pbxs(&trunks, sources, pbx_id, &mut checking.faults);
     Rules {
         country: country(&flags.trunks, &trunks),
         trunks,
@@ -104,18 +92,15 @@ fn country(flags: &TrunkFlags, trunks: &Trunks) -> Option<Country> {
 
 fn defaults(flags: &TrunkFlags, faults: &mut Faults) -> Defaults {
     let text = |flag: &Option<String>| flag.clone().filter(|text| !text.is_empty());
-    let unanswered = flags.unanswered.as_deref();
     Defaults {
-        country: text(&flags.country)
-            .and_then(|text| faults.take("--country", flag::country(&text))),
-        strip: text(&flags.strip).and_then(|text| faults.take("--strip", flag::strip(&text))),
-        leads: text(&flags.lead)
-            .and_then(|text| faults.take("--lead", lead_rules(&text)))
+        country: faults.read("--country", &text(&flags.country), flag::country),
+        strip: faults.read("--strip", &text(&flags.strip), flag::strip),
+        leads: faults
+            .read("--lead", &text(&flags.lead), lead_rules)
             .unwrap_or_default(),
-        employees: text(&flags.employees)
-            .and_then(|text| faults.take("--employees", employee_rule(&text))),
-        unanswered: unanswered
-            .and_then(|text| faults.take("--unanswered", flag::yes_or_no(text)))
+        employees: faults.read("--employees", &text(&flags.employees), employee_rule),
+        unanswered: faults
+            .read("--unanswered", &flags.unanswered, flag::yes_or_no)
             .unwrap_or(true),
     }
 }

@@ -7,84 +7,105 @@ use crate::config::options::{CallFlags, CrmFlags, Flags, LogFlags, OperationFlag
 use crate::config::variables;
 use crate::config::variables::Unread;
 use crate::values;
-use callbridge_call::EventTime;
 use callbridge_log::Logging;
 use callbridge_mapping::journal::Rules;
 use callbridge_model::environment::Environment;
-use callbridge_model::secret_source as secrets;
-use callbridge_model::secret_source::SecretPlace;
+use callbridge_model::secret_source::{SecretKind, SecretPlace};
 use callbridge_source::StreamReading;
 use callbridge_source::url::{QueueUrl, StreamUrl};
 use jiff::tz::TimeZone;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tracing::Level;
 
 /// What a command does with the flags, and so which must be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub(crate) enum Purpose {
     /// Sources, trunks and, unless it is a dry run, a CRM and its token.
     Run,
     /// None: a recording is judged by what is known.
     Explain,
 }
 
-/// Flags with what else decides about them.
-pub struct FlagContext<'a> {
-    pub flags: Flags,
-    /// What was wrong with them before their values were looked at.
-    pub faults: Faults,
+/// What flags are checked with: where a value may stand beside them, which must be there, and what
+/// was wrong so far.
+pub(crate) struct Checking<'a> {
     pub environment: &'a Environment,
-    pub purpose: Purpose,
+    pub faults: Faults,
+    /// What the command needs must be there.
+    pub needs: bool,
 }
 
-impl TryFrom<FlagContext<'_>> for Config {
-    type Error = Faults;
-
-    fn try_from(typed: FlagContext<'_>) -> Result<Self, Faults> {
-        let FlagContext {
-            flags,
-            mut faults,
+impl<'a> Checking<'a> {
+    pub(crate) fn new(environment: &'a Environment, faults: Faults) -> Self {
+        Self {
             environment,
-            purpose,
-        } = typed;
-        let needs = purpose == Purpose::Run;
+            faults,
+            needs: false,
+        }
+    }
+
+    /// Where the secret of this flag is. It is a fault to have none where it is needed.
+    pub(super) fn secret(
+        &mut self,
+        flag: &str,
+        kind: SecretKind,
+        file: Option<&Path>,
+    ) -> Option<SecretPlace> {
+        match SecretPlace::find(kind, file, self.environment) {
+            Err(words) if self.needs => self.faults.take(flag, Err(words)),
+            found => found.ok(),
+        }
+    }
+
+    /// `--state`, which a daemon needs.
+    fn state_folder(&mut self, flags: &OperationFlags) -> Option<PathBuf> {
+        match state_folder(flags.state.as_deref(), self.environment) {
+            Err(words) if self.needs => self.faults.take("--state", Err(words)),
+            found => found.ok(),
+        }
+    }
+
+    /// Flags as typed, checked.
+    pub(crate) fn config(mut self, flags: Flags, purpose: Purpose) -> Result<Config, Faults> {
+        self.needs = purpose == Purpose::Run;
+        let it = &mut self;
         let OperationFlags {
             dry_run,
             rebind,
             until_idle,
             ..
         } = flags.operation;
-        let sources = sources::check(&flags.sources, needs, environment, &mut faults);
-        let pbx_timezone = pbx_timezone(flags.sources.pbx_timezone.as_deref(), &mut faults);
+        let sources = sources::check(&flags.sources, it);
+        let zone_flag = &flags.sources.pbx_timezone;
+        let pbx_timezone = it.faults.read("--pbx-timezone", zone_flag, values::zone);
         let zone = pbx_timezone.clone().unwrap_or(TimeZone::UTC);
-        let columns = flags.sources.columns.as_deref();
-        let cel_columns = columns.and_then(|text| faults.take("--columns", sources::columns(text)));
-        let not_before = date(flags.calls.not_before.as_deref(), &zone, &mut faults);
-        let rules = trunks::rules(&flags, &sources, needs, &mut faults);
-        let tokens = crm::Tokens {
-            needed: needs && !dry_run,
-            connected: needs && is_connected(&flags.operation, environment),
-        };
-        let crm = crm::check(&flags.crm, tokens, environment, &mut faults);
-        let webhooks = webhooks::check(&flags.webhooks, environment, &mut faults);
-        let page = page::check(&flags.page, environment, &mut faults);
-        let calls = calls(&flags.calls, &mut faults);
-        let (state, listen) = place(&flags.operation, needs, environment, &mut faults);
-        let derived_pbx = pbx::derived(&flags.sources, needs, &sources, &rules.trunks, environment);
-        pbx::check(derived_pbx.as_ref(), state.as_deref(), &mut faults);
-        let dead_letters = dead_letters(&flags.operation, needs, environment, &mut faults);
-        let forward = forward(&flags.crm, needs, environment, &mut faults);
-        let standby = flags.crm.standby.as_deref();
-        let beside = (crm.as_ref(), flags.crm.forward.is_some(), dry_run);
-        let standby = standby::check(standby, &sources, beside, &mut faults);
-        let streams = streams(&flags.sources, &zone, &mut faults);
-        let pbx_owners = pbx_owners(&flags.sources, &mut faults);
-        let log = logging(&flags.log, &mut faults);
-        let unread_variables = unread_variables(environment, &mut faults);
-        faults.or(Self {
+        let columns = &flags.sources.columns;
+        let cel_columns = it.faults.read("--columns", columns, sources::columns);
+        let date = |text: &str| callbridge_model::dates::date(text, &zone);
+        let not_before = it
+            .faults
+            .read("--not-before", &flags.calls.not_before, date);
+        let rules = trunks::rules(&flags, &sources, it);
+        let connected = it.needs && is_connected(&flags.operation, it.environment);
+        let crm = crm::check(&flags.crm, (dry_run, connected), it);
+        let webhooks = webhooks::check(&flags.webhooks, it);
+        let page = page::check(&flags.page, it);
+        let calls = calls(&flags.calls, &mut it.faults);
+        let state = it.state_folder(&flags.operation);
+        let address = |text: &str| values::address(text, "");
+        let listen = it.faults.read("--listen", &flags.operation.listen, address);
+        let derived_pbx = pbx::derived(&flags.sources, &sources, &rules.trunks, it);
+        pbx::check(derived_pbx.as_ref(), state.as_deref(), &mut it.faults);
+        let dead_letters = dead_letters(&flags.operation, it);
+        let forward = forward(&flags.crm, it);
+        let standby = standby::check(&flags, &sources, crm.as_ref(), &mut it.faults);
+        let streams = streams(&flags.sources, &zone, &mut it.faults);
+        let pbx_owners = pbx_owners(&flags.sources, &mut it.faults);
+        let log = logging(&flags.log, &mut it.faults);
+        let unread_variables = unread_variables(it.environment, &mut it.faults);
+        self.faults.or(Config {
             sources,
             pbx_id: flags.sources.pbx_id,
             derived_pbx,
@@ -116,10 +137,6 @@ impl TryFrom<FlagContext<'_>> for Config {
     }
 }
 
-fn pbx_timezone(text: Option<&str>, faults: &mut Faults) -> Option<TimeZone> {
-    text.and_then(|text| faults.take("--pbx-timezone", values::zone(text)))
-}
-
 /// A variable that is nearly one of ours is a fault, as a flag that is: what it says would be left
 /// out. One that is nothing like ours may be somebody else's.
 fn unread_variables(environment: &Environment, faults: &mut Faults) -> Vec<String> {
@@ -144,57 +161,22 @@ fn notify_command(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.trim().is_empty())
 }
 
-/// `--state` and `--listen`
-fn place(
-    flags: &OperationFlags,
-    needs: bool,
-    environment: &Environment,
-    faults: &mut Faults,
-) -> (Option<PathBuf>, Option<SocketAddr>) {
-    let state = match state_folder(flags.state.as_deref(), environment) {
-        Err(words) if needs => faults.take("--state", Err(words)),
-        found => found.ok(),
-    };
-    let listen = flags.listen.as_deref().and_then(|text| {
-        let read = text.parse().map_err(|_| format!("`{text}` is no IP:PORT"));
-        faults.take("--listen", read)
-    });
-    (state, listen)
-}
-
 fn calls(flags: &CallFlags, faults: &mut Faults) -> CallRules {
-    let mut time = |flag: &str, text: Option<&str>, default: Duration| {
-        text.and_then(|text| faults.take(flag, values::duration(text)))
-            .unwrap_or(default)
+    let mut time = |flag, text, default| {
+        let read = faults.read(flag, text, values::duration);
+        read.unwrap_or(Duration::from_millis(default))
     };
-    let settle = time(
-        "--settle",
-        flags.settle.as_deref(),
-        Duration::from_millis(500),
-    );
-    let cdr_wait = time(
-        "--cdr-wait",
-        flags.cdr_wait.as_deref(),
-        Duration::from_secs(10),
-    );
-    let max_call = time(
-        "--max-call",
-        flags.max_call.as_deref(),
-        Duration::from_secs(12 * 3600),
-    );
-    let most = flags.max_open_calls.as_deref();
-    let most =
-        most.and_then(|text| faults.take("--max-open-calls", values::number(text, 1..=1_000_000)));
+    let settle = time("--settle", &flags.settle, 500);
+    let cdr_wait = time("--cdr-wait", &flags.cdr_wait, 10_000);
+    let max_call = time("--max-call", &flags.max_call, 12 * 3_600_000);
+    let number = |text: &str| values::number(text, 1..=1_000_000);
+    let most = faults.read("--max-open-calls", &flags.max_open_calls, number);
     CallRules {
         settle,
         cdr_wait,
         max_call,
         max_open_calls: most.unwrap_or(10_000),
     }
-}
-
-fn date(text: Option<&str>, zone: &TimeZone, faults: &mut Faults) -> Option<EventTime> {
-    faults.take("--not-before", callbridge_model::dates::date(text?, zone))
 }
 
 /// `--state`, else `$STATE_DIRECTORY`, else `~/.local/state/callbridge`.
@@ -221,39 +203,29 @@ pub(crate) fn state_folder(
 }
 
 /// `--dead-letter-queue`
-fn dead_letters(
-    flags: &OperationFlags,
-    needs: bool,
-    environment: &Environment,
-    faults: &mut Faults,
-) -> Option<DeadLetters> {
-    let url = match QueueUrl::parse(flags.dead_letter_queue.as_deref()?) {
-        Ok(url) => url,
-        Err(wrong) => {
-            wrong
-                .iter()
-                .for_each(|fault| faults.add("--dead-letter-queue", fault));
-            return None;
-        }
-    };
-    let file = url.secret_file.as_deref();
-    let secret = match SecretPlace::find(secrets::SecretKind::DeadLetter, file, environment) {
-        Err(words) if needs => faults.take("--dead-letter-queue", Err(words)),
-        found => found.ok(),
-    }?;
+fn dead_letters(flags: &OperationFlags, checking: &mut Checking<'_>) -> Option<DeadLetters> {
+    const FLAG: &str = "--dead-letter-queue";
+    let url = QueueUrl::parse(flags.dead_letter_queue.as_deref()?);
+    let url = checking.faults.take_all(FLAG, url)?;
+    let secret = checking.secret(FLAG, SecretKind::DeadLetter, url.secret_file.as_deref())?;
     Some(DeadLetters { url, secret })
+}
+
+/// `--forward`
+fn forward(flags: &CrmFlags, checking: &mut Checking<'_>) -> Option<Forward> {
+    const FLAG: &str = "--forward";
+    let url = StreamUrl::parse(flags.forward.as_deref()?);
+    let url = checking.faults.take_all(FLAG, url)?;
+    let secret = checking.secret(FLAG, SecretKind::Amqp, url.secret_file.as_deref())?;
+    Some(Forward { url, secret })
 }
 
 /// `--stream-from`, `--stream-skip`
 fn streams(flags: &SourceFlags, zone: &TimeZone, faults: &mut Faults) -> StreamReading {
-    let from = flags.stream_from.as_deref();
-    let from = from.map(|text| values::stream_from(text, zone));
-    let from = from.and_then(|read| faults.take("--stream-from", read));
-    let skip = flags
-        .stream_skip
-        .iter()
-        .map(|text| values::stream_skip(text));
-    let skip = skip.filter_map(|read| faults.take("--stream-skip", read));
+    let from = |text: &str| values::stream_from(text, zone);
+    let from = faults.read("--stream-from", &flags.stream_from, from);
+    let skip = flags.stream_skip.iter();
+    let skip = skip.filter_map(|text| faults.take("--stream-skip", values::stream_skip(text)));
     StreamReading {
         skip: skip.collect(),
         from: from.unwrap_or_default(),
@@ -271,39 +243,17 @@ fn pbx_owners(flags: &SourceFlags, faults: &mut Faults) -> BTreeMap<String, Stri
             && before != user
         {
             let words = format!("PBX {pbx} is given to {before} and to {user}: it has one owner");
-            faults.take::<()>("--pbx-owner", Err(words));
+            faults.add("--pbx-owner", words);
         }
     }
     owners
 }
 
-/// `--forward`
-fn forward(
-    flags: &CrmFlags,
-    needs: bool,
-    environment: &Environment,
-    faults: &mut Faults,
-) -> Option<Forward> {
-    let read = StreamUrl::parse(flags.forward.as_deref()?);
-    let read = read.map_err(|wrong| wrong.iter().for_each(|it| faults.add("--forward", it)));
-    let url = read.ok()?;
-    let file = url.secret_file.as_deref();
-    let secret = match SecretPlace::find(secrets::SecretKind::Amqp, file, environment) {
-        Err(words) if needs => faults.take("--forward", Err(words)),
-        found => found.ok(),
-    }?;
-    Some(Forward { url, secret })
-}
-
 /// The flags about logs, checked.
 pub(crate) fn logging(flags: &LogFlags, faults: &mut Faults) -> Logging {
-    let level = flags
-        .log
-        .as_deref()
-        .and_then(|text| faults.take("--log", values::level(text)));
-    let formats = [("text", false), ("json", true)];
-    let json = flags.log_format.as_deref();
-    let json = json.and_then(|text| faults.take("--log-format", values::word(text, &formats)));
+    let level = faults.read("--log", &flags.log, values::level);
+    let json = |text: &str| values::word(text, &[("text", false), ("json", true)]);
+    let json = faults.read("--log-format", &flags.log_format, json);
     Logging {
         level: level.unwrap_or(Level::INFO),
         json: json.unwrap_or(false),

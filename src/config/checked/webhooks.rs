@@ -1,78 +1,40 @@
 //! The flags of the webhook receiver: where it listens, its certificate, its secrets.
 
-use super::Webhooks;
+use super::{Checking, Webhooks, tls};
 use crate::config::faults::Faults;
 use crate::config::options::WebhookFlags;
 use crate::values;
-use callbridge_model::environment::Environment;
-use callbridge_model::secret_source as secrets;
-use callbridge_model::secret_source::SecretPlace;
-use callbridge_webhook::tls::Certificate;
+use callbridge_model::secret_source::{SecretKind, SecretPlace};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// The receiver; `None` where it is not asked for, or wrongly.
-pub(super) fn check(
-    flags: &WebhookFlags,
-    environment: &Environment,
-    faults: &mut Faults,
-) -> Option<Webhooks> {
-    let tls = certificate(flags, faults);
+pub(super) fn check(flags: &WebhookFlags, checking: &mut Checking<'_>) -> Option<Webhooks> {
+    let faults = &mut checking.faults;
+    let files = (&flags.webhook_cert, &flags.webhook_key);
+    let tls = tls::certificate("webhook", files, "", faults);
     let installations = installations(&flags.installation_secret, faults);
-    let file = path("--webhook-secret-file", &flags.webhook_secret_file, faults);
-    let Some(text) = flags.webhook_listen.as_deref() else {
-        alone(flags, faults);
-        return None;
-    };
-    let read = text.parse::<SocketAddr>();
-    let read = read.map_err(|_| format!("`{text}` is no IP:PORT, as 127.0.0.1:8481"));
-    let listen = faults.take("--webhook-listen", read)?;
+    let file = &flags.webhook_secret_file;
+    let file = faults.read("--webhook-secret-file", file, values::path);
+    if flags.webhook_listen.is_none() {
+        let given = [
+            ("--webhook-cert", flags.webhook_cert.is_some()),
+            ("--webhook-key", flags.webhook_key.is_some()),
+            ("--webhook-secret-file", flags.webhook_secret_file.is_some()),
+            (
+                "--installation-secret",
+                values::given(&flags.installation_secret).next().is_some(),
+            ),
+        ];
+        tls::alone("--webhook-listen", &given, faults);
+    }
+    let address = |text: &str| values::address(text, ", as 127.0.0.1:8481");
     Some(Webhooks {
-        listen,
+        listen: faults.read("--webhook-listen", &flags.webhook_listen, address)?,
         tls,
-        application: SecretPlace::find(secrets::SecretKind::Webhook, file.as_deref(), environment)
+        application: SecretPlace::find(SecretKind::Webhook, file.as_deref(), checking.environment)
             .ok(),
         installations,
-    })
-}
-
-/// Without an address the other flags do nothing, which nobody wants who gives them.
-fn alone(flags: &WebhookFlags, faults: &mut Faults) {
-    let given = [
-        ("--webhook-cert", flags.webhook_cert.is_some()),
-        ("--webhook-key", flags.webhook_key.is_some()),
-        ("--webhook-secret-file", flags.webhook_secret_file.is_some()),
-        (
-            "--installation-secret",
-            values::given(&flags.installation_secret).next().is_some(),
-        ),
-    ];
-    for (flag, _) in given.iter().filter(|(_, given)| *given) {
-        faults.add(flag, "does nothing without --webhook-listen ADDR");
-    }
-}
-
-fn path(flag: &str, text: &Option<String>, faults: &mut Faults) -> Option<PathBuf> {
-    let text = text.as_deref()?;
-    if text.is_empty() {
-        faults.add(flag, "is empty: give a path");
-        return None;
-    }
-    Some(PathBuf::from(text))
-}
-
-fn certificate(flags: &WebhookFlags, faults: &mut Faults) -> Option<Certificate> {
-    let chain = path("--webhook-cert", &flags.webhook_cert, faults);
-    let key = path("--webhook-key", &flags.webhook_key, faults);
-    match (&flags.webhook_cert, &flags.webhook_key) {
-        (Some(_), None) => faults.add("--webhook-cert", "needs --webhook-key, its private key"),
-        (None, Some(_)) => faults.add("--webhook-key", "needs --webhook-cert, its certificate"),
-        (Some(_), Some(_)) | (None, None) => {}
-    }
-    Some(Certificate {
-        chain: chain?,
-        key: key?,
     })
 }
 
@@ -104,12 +66,13 @@ fn installations(flags: &[String], faults: &mut Faults) -> BTreeMap<String, Secr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use callbridge_model::environment::Environment;
 
     fn checked(flags: &WebhookFlags) -> (Option<Webhooks>, String) {
-        let mut faults = Faults::default();
         let environment = Environment::of([("CALLBRIDGE_WEBHOOK_SECRET", "hidden")]);
-        let webhooks = check(flags, &environment, &mut faults);
-        (webhooks, faults.to_string())
+        let mut checking = Checking::new(&environment, Faults::default());
+        let webhooks = check(flags, &mut checking);
+        (webhooks, checking.faults.to_string())
     }
 
     #[test]

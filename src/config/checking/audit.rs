@@ -1,7 +1,6 @@
 //! `audit`, checked.
 
-use super::Checking;
-use crate::config::checked::Purpose;
+use crate::config::checked::{Checking, Purpose};
 use crate::config::command::{Audit, Command};
 use crate::config::faults::Faults;
 use crate::config::options::audit::AuditFlags;
@@ -30,10 +29,10 @@ pub(super) fn check(mut checking: Checking<'_>, flags: AuditFlags) -> Result<Com
     let zone = flags.flags.sources.pbx_timezone.as_deref();
     let zone = Zone::of(zone.and_then(|text| values::zone(text).ok()).as_ref());
     let zone = zone.as_time_zone();
-    let from = flags.from.map(|text| dates::date(&text, zone));
-    let from = from.and_then(|read| checking.faults.take("--from", read));
-    let until = flags.to.map(|text| dates::date_end(&text, zone));
-    let until = until.and_then(|read| checking.faults.take("--to", read));
+    let date = |text: &str| dates::date(text, zone);
+    let from = checking.faults.read("--from", &flags.from, date);
+    let end = |text: &str| dates::date_end(text, zone);
+    let until = checking.faults.read("--to", &flags.to, end);
     if flags.flags.sources.pbx_id.is_none() {
         let words = "is missing: calls are known by it and their ids; give that of `run`";
         checking.faults.add("--pbx-id", words);

@@ -1,12 +1,12 @@
 //! `calls`, checked.
 
-use super::Checking;
+use crate::config::checked::Checking;
 use crate::config::command::{Command, ListCalls};
 use crate::config::faults::Faults;
 use crate::config::options::StateFlags;
 use crate::config::options::calls::CallsFlags;
 use callbridge_control::protocol::CallsQuery;
-use callbridge_model::TypedNumber;
+use callbridge_model::{TypedNumber, dates};
 use callbridge_spool::State;
 use jiff::tz::TimeZone;
 use std::path::Path;
@@ -27,24 +27,19 @@ impl Checking<'_> {
         } = flags;
         // In which zone they are meant is known where they are looked up.
         let utc = TimeZone::UTC;
-        if let Some(text) = &from {
-            self.faults
-                .take("--from", callbridge_model::dates::date(text, &utc));
-        }
-        if let Some(text) = &to {
-            self.faults
-                .take("--to", callbridge_model::dates::date_end(text, &utc));
-        }
+        let date = |text: &str| dates::date(text, &utc);
+        self.faults.read("--from", &from, date);
+        let end = |text: &str| dates::date_end(text, &utc);
+        self.faults.read("--to", &to, end);
         if today && (from.is_some() || to.is_some()) {
             let words = "stands beside --from or --to; keep one";
             self.faults.add("--today", words);
         }
-        if let Some(text) = &phone {
-            let read = TypedNumber::read(text, []);
+        let number = |text: &str| {
             let words = "is no number: give it in full, or its last four digits or more";
-            self.faults
-                .take("--phone", read.ok_or_else(|| format!("`{text}` {words}")));
-        }
+            TypedNumber::read(text, []).ok_or_else(|| format!("`{text}` {words}"))
+        };
+        self.faults.read("--phone", &phone, number);
         let (state, folder) = self.state_or_folder(state);
         if internal && (phone.is_some() || trunk.is_some() || state.is_some()) {
             let words = "such calls have no --phone, no --trunk and no --state";

@@ -1,8 +1,6 @@
 //! `init`: what was given is right as far as it goes, and without a terminal nothing is missing.
 
-use super::Checking;
-use crate::config::checked as config;
-use crate::config::checked::{Config, Purpose};
+use crate::config::checked::{Checking, Purpose};
 use crate::config::command::{Command, Init};
 use crate::config::faults::Faults;
 use crate::config::options::Flags;
@@ -46,12 +44,7 @@ pub(super) fn check(mut checking: Checking<'_>, flags: InitFlags) -> Result<Comm
         }
     }
     // Their values are looked at as they will be, and what is not given yet is no fault.
-    Config::try_from(config::FlagContext {
-        flags: flags.clone(),
-        faults: checking.faults,
-        environment: &environment,
-        purpose: Purpose::Explain,
-    })?;
+    Checking::new(&environment, checking.faults).config(flags.clone(), Purpose::Explain)?;
     Ok(Command::Init(Box::new(Init {
         name,
         etc,

@@ -1,6 +1,6 @@
 //! `page` and its verbs.
 
-use super::Checking;
+use crate::config::checked::Checking;
 use crate::config::command::Command;
 use crate::config::faults::Faults;
 use crate::config::options::page::{PageCommandFlags, PageVerb};
