@@ -15,8 +15,8 @@
 //! | [`build_time`] | when this program was made |
 //! | [`values`] | single values that people type: times, dates, words, numbers |
 //! | [`failure`], [`stdout`] | why a command ended, and with which code; what it prints |
-//! | [`config`] | arguments, environment and secrets, checked |
 //! | [`privilege`] | root in a state folder of another's |
+//! | [`config`] | arguments, environment and secrets, checked |
 //! | [`daemon`] | `run`: opens everything, joins it and stops it in order |
 //! | [`commands`] | what each command does |
 //! | [`start`](mod@start) | the process: runtime, signals, exit code |

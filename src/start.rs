@@ -38,7 +38,9 @@ fn run() -> Result<(), Failure> {
         CommandLine::Show(text) => return print(text.as_bytes()),
     };
     // Before a thread: the kernel knows users by thread.
-    step_down(&mut command)?;
+    let needs = command.needs();
+    let stops_in_order = needs.stops_in_order;
+    step_down(needs)?;
     // One TLS implementation for reqwest, lapin and tungstenite. Set already only in tests.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -47,7 +49,7 @@ fn run() -> Result<(), Failure> {
         .build()
         .map_err(|error| Failure::of(Code::Failed, error))?;
     let ended = runtime.block_on(async {
-        let shutdown: Pin<Box<dyn Future<Output = ()> + Send>> = if command.stops_in_order() {
+        let shutdown: Pin<Box<dyn Future<Output = ()> + Send>> = if stops_in_order {
             Box::pin(told_to_stop()?)
         } else {
             // The signal itself ends it, as it ends any other program.

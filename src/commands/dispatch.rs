@@ -1,7 +1,7 @@
 //! Each command to the part that does it.
 
 use crate::commands::control as command;
-use crate::config::command::{Asking, Command};
+use crate::config::command::{Ask, Asking, Command};
 use crate::config::manual;
 use crate::failure::Failure;
 use crate::stdout::print;
@@ -17,11 +17,11 @@ const LICENCES: &str = include_str!("../../deploy/licences.txt");
 
 /// Does what was asked. `shutdown` ends when the process is asked to stop.
 pub async fn dispatch(
-    command: Command,
+    mut command: Command,
     environment: &Environment,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), Failure> {
-    if command.holds_secrets() {
+    if command.needs().holds_secrets {
         forbid_dumps();
     }
     match command {
@@ -51,19 +51,19 @@ pub async fn dispatch(
             let ended = callbridge_fleet::run(*options, environment, shutdown).await;
             ended.map_err(|error| Failure::of(error.exit_code(), error))
         }
-        Command::ForwardAgain { since, at } => command::fleet::forward_again(since, &at).await,
-        Command::FleetOwner { pbx, user, at } => command::fleet::owner(pbx, user, &at).await,
-        Command::Status { mode, at } => command::status::run(&at, mode, shutdown).await,
-        Command::Calls(calls, at) => command::calls::run(calls, &at, shutdown).await,
-        Command::Dead(what, at) => command::dead::run(what, &at, shutdown).await,
-        Command::LeadMissing { csv, at } => command::lead::missing(csv, &at).await,
-        Command::LeadList(at) => command::lead::list(&at).await,
-        Command::Missed {
-            within_sec,
-            csv,
-            at,
-        } => command::missed::run(within_sec, csv, &at).await,
-        Command::LeadGiven(what, at) => command::lead::given(what, &at).await,
+        Command::Ask(ask, at) => match ask {
+            Ask::ForwardAgain { since } => command::fleet::forward_again(since, &at).await,
+            Ask::FleetOwner { pbx, user } => command::fleet::owner(pbx, user, &at).await,
+            Ask::Status(mode) => command::status::run(&at, mode, shutdown).await,
+            Ask::Calls(calls) => command::calls::run(calls, &at, shutdown).await,
+            Ask::Dead(what) => command::dead::run(what, &at, shutdown).await,
+            Ask::LeadMissing { csv } => command::lead::missing(csv, &at).await,
+            Ask::LeadList => command::lead::list(&at).await,
+            Ask::Missed { within_sec, csv } => command::missed::run(within_sec, csv, &at).await,
+            Ask::LeadGiven(what) => command::lead::given(what, &at).await,
+            Ask::LeadSet { lead, items } => command::lead::set(lead, items, &at).await,
+            Ask::Page(role) => command::page::link(role, &at).await,
+        },
         Command::LeadCheck(check) => {
             let at = Asking {
                 state: check.config.state.clone().unwrap_or_default(),
@@ -72,11 +72,9 @@ pub async fn dispatch(
             };
             command::lead::check(&check.phone, &at, check.config.rules).await
         }
-        Command::Page { role, at } => command::page::link(role, &at).await,
         Command::PagePassword { name, role } => command::page::password(&name, role).await,
         Command::Connect(connect) => crate::commands::connect::run(*connect).await,
         Command::Disconnect(state) => crate::commands::connect::disconnect::run(&state).await,
-        Command::LeadSet { lead, items, at } => command::lead::set(lead, items, &at).await,
         Command::Sandbox(options) => {
             callbridge_log::set_up(Default::default(), environment);
             let ended = callbridge_sandbox::run(*options, shutdown).await;

@@ -2,7 +2,6 @@
 
 use crate::config::command::StateMove;
 use crate::failure::Failure;
-use crate::privilege;
 use crate::stdout::print;
 use callbridge_model::clock;
 use callbridge_model::safe::safe;
@@ -22,13 +21,13 @@ pub(crate) fn run(state: &StateMove) -> Result<(), Failure> {
     let (file, dir) = (&state.file, &state.state);
     let words = match state.import {
         true => {
-            let from = privilege::archive(file, true);
+            let from = state.held.archive(file, true);
             let from = from.map_err(|error| ArchiveError::NotRead(file.clone(), error))?;
             let archive = import(dir, &BESIDE, (from, file))?;
             told("imported", &archive, dir)
         }
         false => {
-            let to = privilege::archive(file, false);
+            let to = state.held.archive(file, false);
             let mut to = to.map_err(|error| ArchiveError::NotWritten(file.clone(), error))?;
             let now = clock::now().wall.floor_seconds().get();
             let written = export(dir, &BESIDE, (&mut to, file), (crate::VERSION, now));

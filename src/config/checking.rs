@@ -6,7 +6,7 @@ pub(super) mod init;
 mod page;
 
 use super::command::{
-    Asking, Check, Command, Dead, Demo, DemoPbx, Explain, GivenLeads, LeadCheck, StateMove,
+    Ask, Asking, Check, Command, Dead, Demo, DemoPbx, Explain, GivenLeads, LeadCheck, StateMove,
     StatusMode,
 };
 use super::faults::Faults;
@@ -46,11 +46,9 @@ impl Checking<'_> {
             Verb::Audit(flags) => audit::check(self, *flags),
             Verb::Fleet(flags) => match flags.verb {
                 None => self.faults.or(Command::Fleet(Box::new(flags.options))),
-                Some(FleetVerb::Owner { pbx, user, state }) => Ok(Command::FleetOwner {
-                    pbx,
-                    user,
-                    at: self.asking(state)?,
-                }),
+                Some(FleetVerb::Owner { pbx, user, state }) => {
+                    self.ask(Ask::FleetOwner { pbx, user }, state)
+                }
             },
             Verb::Status {
                 exit_code,
@@ -96,8 +94,7 @@ impl Checking<'_> {
                 StatusMode::Once
             }
         };
-        let at = self.asking(state)?;
-        Ok(Command::Status { mode, at })
+        self.ask(Ask::Status(mode), state)
     }
 
     fn demo(mut self, flags: &DemoFlags) -> Result<Command, Faults> {
@@ -178,6 +175,10 @@ impl Checking<'_> {
         })
     }
 
+    pub(super) fn ask(self, what: Ask, state: StateFlags) -> Result<Command, Faults> {
+        Ok(Command::Ask(what, self.asking(state)?))
+    }
+
     fn dead(mut self, verb: DeadVerb) -> Result<Command, Faults> {
         let (dead, state) = match verb {
             DeadVerb::List { which, state } => (Dead::List(self.look(which)), state),
@@ -231,8 +232,7 @@ impl Checking<'_> {
             }
             DeadVerb::Watch { state } => (Dead::Watch, state),
         };
-        let asking = self.asking(state)?;
-        Ok(Command::Dead(dead, asking))
+        self.ask(Ask::Dead(dead), state)
     }
 
     /// A selection to look at: nothing chosen is everything.
@@ -288,28 +288,21 @@ impl Checking<'_> {
 
     fn lead(mut self, verb: LeadVerb) -> Result<Command, Faults> {
         match verb {
-            LeadVerb::Missing { csv, state } => {
-                let at = self.asking(state)?;
-                Ok(Command::LeadMissing { csv, at })
-            }
-            LeadVerb::List { state } => Ok(Command::LeadList(self.asking(state)?)),
+            LeadVerb::Missing { csv, state } => self.ask(Ask::LeadMissing { csv }, state),
+            LeadVerb::List { state } => self.ask(Ask::LeadList, state),
             LeadVerb::Give { phone, lead, state } => {
                 let phone = self.phone(phone);
                 let lead = self.lead_argument(lead.as_deref());
                 let at = self.asking(state)?;
                 let lead = lead.ok_or_else(Faults::default)?;
-                Ok(Command::LeadGiven(GivenLeads::Give { phone, lead }, at))
+                let given = GivenLeads::Give { phone, lead };
+                Ok(Command::Ask(Ask::LeadGiven(given), at))
             }
             LeadVerb::Take { phone, state } => {
                 let phone = self.phone(phone);
-                Ok(Command::LeadGiven(
-                    GivenLeads::Take(phone),
-                    self.asking(state)?,
-                ))
+                self.ask(Ask::LeadGiven(GivenLeads::Take(phone)), state)
             }
-            LeadVerb::Given { state } => {
-                Ok(Command::LeadGiven(GivenLeads::List, self.asking(state)?))
-            }
+            LeadVerb::Given { state } => self.ask(Ask::LeadGiven(GivenLeads::List), state),
             LeadVerb::Set {
                 lead,
                 values,
@@ -319,10 +312,8 @@ impl Checking<'_> {
                 let items = self.items(&values);
                 let at = self.asking(state)?;
                 // without a lead the faults have been told by now
-                let lead = lead
-                    .or_else(|| LeadId::new(1))
-                    .ok_or_else(Faults::default)?;
-                Ok(Command::LeadSet { lead, items, at })
+                let lead = lead.ok_or_else(Faults::default)?;
+                Ok(Command::Ask(Ask::LeadSet { lead, items }, at))
             }
             LeadVerb::Check { phone, json, flags } => {
                 let phone = self.phone(phone);
@@ -338,11 +329,11 @@ impl Checking<'_> {
 
     fn missed(mut self, flags: MissedFlags) -> Result<Command, Faults> {
         let within = self.faults.read("--since", &flags.since, values::duration);
-        Ok(Command::Missed {
+        let missed = Ask::Missed {
             within_sec: within.map(|within| within.as_secs()),
             csv: flags.csv,
-            at: self.asking(flags.state)?,
-        })
+        };
+        self.ask(missed, flags.state)
     }
 
     /// A number, as a person writes it.
@@ -392,8 +383,7 @@ impl Checking<'_> {
         let now = clock::now().wall;
         let since = since.and_then(|text| values::since(&text, &TimeZone::system(), now));
         let since = self.faults.take("--since", since).unwrap_or(now);
-        let at = self.asking(state)?;
-        Ok(Command::ForwardAgain { since, at })
+        self.ask(Ask::ForwardAgain { since }, state)
     }
 
     fn state_move(mut self, verb: StateVerb) -> Result<Command, Faults> {
@@ -413,6 +403,7 @@ impl Checking<'_> {
             import,
             file: PathBuf::from(file),
             state: asking.state,
+            held: Default::default(),
         }))
     }
 

@@ -4,6 +4,7 @@ use super::arguments::{self, ParsedArguments};
 use super::options::Flags;
 use crate::config::checked::{Checking, Config};
 use crate::failure::Failure;
+use crate::privilege::{Held, Needs, OwnFile};
 use callbridge_call::EventTime;
 use callbridge_control::protocol::CallsQuery;
 use callbridge_dead_letter::retry::Employee;
@@ -18,7 +19,7 @@ use callbridge_page::role::PageRole;
 use clap_complete::Shell;
 use jiff::tz::TimeZone;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A command with its checked flags.
 #[derive(Debug)]
@@ -35,44 +36,10 @@ pub enum Command {
     Audit(Box<Audit>),
     /// `fleet`
     Fleet(Box<callbridge_fleet::FleetOptions>),
-    /// `fleet owner`
-    FleetOwner {
-        pbx: String,
-        user: String,
-        at: Asking,
-    },
-    /// `status`
-    Status { mode: StatusMode, at: Asking },
-    /// `calls`
-    Calls(ListCalls, Asking),
-    /// `dead …`
-    Dead(Dead, Asking),
-    /// `lead missing`
-    LeadMissing {
-        /// `--csv`
-        csv: bool,
-        at: Asking,
-    },
-    /// `lead list`
-    LeadList(Asking),
-    /// `missed`
-    Missed {
-        /// `--since`, in seconds.
-        within_sec: Option<u64>,
-        /// `--csv`
-        csv: bool,
-        at: Asking,
-    },
-    /// `lead give`, `lead take`, `lead given`
-    LeadGiven(GivenLeads, Asking),
+    /// What the daemon in a state folder is asked, or its spool.
+    Ask(Ask, Asking),
     /// `lead check`
     LeadCheck(Box<LeadCheck>),
-    /// `page`
-    Page {
-        /// `--role`
-        role: PageRole,
-        at: Asking,
-    },
     /// `page password`
     PagePassword {
         /// NAME
@@ -84,20 +51,12 @@ pub enum Command {
     Connect(Box<crate::config::checked::connect::Connect>),
     /// `disconnect`, with its state folder.
     Disconnect(PathBuf),
-    /// `lead set`
-    LeadSet {
-        lead: LeadId,
-        items: Vec<Item>,
-        at: Asking,
-    },
     /// `sandbox`
     Sandbox(Box<callbridge_sandbox::Options>),
     /// `init`
     Init(Box<Init>),
     /// `state …`
     State(StateMove),
-    /// `state forward-again`
-    ForwardAgain { since: EventTime, at: Asking },
     /// `completions`
     Completions(Shell),
     /// `man`
@@ -106,135 +65,120 @@ pub enum Command {
     Licences,
 }
 
+/// What is asked of a daemon.
+#[derive(Debug)]
+pub enum Ask {
+    /// `fleet owner`
+    FleetOwner { pbx: String, user: String },
+    /// `status`
+    Status(StatusMode),
+    /// `calls`
+    Calls(ListCalls),
+    /// `dead …`
+    Dead(Dead),
+    /// `lead missing`
+    LeadMissing {
+        /// `--csv`
+        csv: bool,
+    },
+    /// `lead list`
+    LeadList,
+    /// `missed`
+    Missed {
+        /// `--since`, in seconds.
+        within_sec: Option<u64>,
+        /// `--csv`
+        csv: bool,
+    },
+    /// `lead give`, `lead take`, `lead given`
+    LeadGiven(GivenLeads),
+    /// `lead set`
+    LeadSet { lead: LeadId, items: Vec<Item> },
+    /// `page`, with its `--role`.
+    Page(PageRole),
+    /// `state forward-again`
+    ForwardAgain { since: EventTime },
+}
+
+impl Ask {
+    /// It goes on until it is interrupted.
+    fn follows(&self) -> bool {
+        match self {
+            Self::Calls(calls) => calls.follow,
+            asked => matches!(
+                asked,
+                Self::Dead(Dead::Watch) | Self::Status(StatusMode::Watch)
+            ),
+        }
+    }
+}
+
 impl Command {
-    /// A signal is an order to stop in order, and not the end at once.
-    pub fn stops_in_order(&self) -> bool {
+    /// What it works with: a command that is new is asked for it here.
+    pub(crate) fn needs(&mut self) -> Needs<'_> {
+        let none = Needs::default();
+        let folder = |state| Needs {
+            state,
+            ..Needs::default()
+        };
         match self {
-            Self::Run(_) | Self::Demo(_) | Self::Sandbox(_) | Self::Init(_) | Self::Fleet(_) => {
-                true
-            }
-            Self::Calls(calls, _) => calls.follow,
-            Self::Dead(dead, _) => matches!(dead, Dead::Watch),
-            Self::Status { mode, .. } => *mode == StatusMode::Watch,
-            Self::Explain(_)
-            | Self::Check(_)
-            | Self::Audit(_)
-            | Self::LeadMissing { .. }
-            | Self::LeadList(_)
-            | Self::Missed { .. }
-            | Self::LeadGiven(..)
-            | Self::FleetOwner { .. }
-            | Self::ForwardAgain { .. }
-            | Self::LeadCheck(_)
-            | Self::Connect(_)
-            | Self::Disconnect(_)
-            | Self::LeadSet { .. }
-            | Self::State(_)
-            | Self::Page { .. }
-            | Self::PagePassword { .. }
-            | Self::Completions(_)
-            | Self::Man
-            | Self::Licences => false,
-        }
-    }
-
-    /// The state folder that it works in; `None` for commands without one.
-    pub fn state(&self) -> Option<&Path> {
-        match self {
-            Self::Run(config) => config.state.as_deref(),
-            Self::Check(check) => check.config.state.as_deref(),
-            Self::Audit(audit) => audit.config.state.as_deref(),
-            Self::LeadCheck(check) => check.config.state.as_deref(),
-            Self::Explain(explain) if explain.file.is_none() => explain.config.state.as_deref(),
-            Self::Status { at, .. }
-            | Self::Calls(_, at)
-            | Self::Dead(_, at)
-            | Self::LeadMissing { at, .. }
-            | Self::LeadList(at)
-            | Self::Missed { at, .. }
-            | Self::LeadGiven(_, at)
-            | Self::FleetOwner { at, .. }
-            | Self::ForwardAgain { at, .. }
-            | Self::Page { at, .. }
-            | Self::LeadSet { at, .. } => Some(&at.state),
-            Self::Connect(connect) => Some(&connect.state),
-            Self::Disconnect(state) => Some(state),
-            Self::Explain(_)
-            | Self::Demo(_)
-            | Self::Fleet(_)
-            | Self::Sandbox(_)
-            | Self::Init(_)
-            | Self::PagePassword { .. }
-            | Self::Completions(_)
-            | Self::Man
-            | Self::Licences => None,
-            Self::State(state) => Some(&state.state),
-        }
-    }
-
-    /// It works in this folder, where it works in one.
-    pub fn move_state(&mut self, to: PathBuf) {
-        match self {
-            Self::Run(config) => config.state = Some(to),
-            Self::Check(check) => check.config.state = Some(to),
-            Self::Audit(audit) => audit.config.state = Some(to),
-            Self::LeadCheck(check) => check.config.state = Some(to),
-            Self::Explain(explain) => explain.config.state = Some(to),
-            Self::Status { at, .. }
-            | Self::Calls(_, at)
-            | Self::Dead(_, at)
-            | Self::LeadMissing { at, .. }
-            | Self::LeadList(at)
-            | Self::Missed { at, .. }
-            | Self::LeadGiven(_, at)
-            | Self::FleetOwner { at, .. }
-            | Self::ForwardAgain { at, .. }
-            | Self::Page { at, .. }
-            | Self::LeadSet { at, .. } => at.state = to,
-            Self::Connect(connect) => connect.state = to,
-            Self::Disconnect(state) => *state = to,
-            Self::State(moved) => moved.state = to,
-            Self::Demo(_)
-            | Self::Fleet(_)
-            | Self::Sandbox(_)
-            | Self::Init(_)
-            | Self::PagePassword { .. }
-            | Self::Completions(_)
-            | Self::Man
-            | Self::Licences => {}
-        }
-    }
-
-    /// It reads secrets of the PBX or the CRM.
-    pub const fn holds_secrets(&self) -> bool {
-        match self {
-            Self::Run(_)
-            | Self::Check(_)
-            | Self::Connect(_)
-            | Self::Disconnect(_)
-            | Self::Init(_)
-            | Self::Fleet(_)
-            | Self::PagePassword { .. }
-            | Self::State(_) => true,
-            Self::Demo(_)
-            | Self::Sandbox(_)
-            | Self::Calls(..)
-            | Self::Dead(..)
-            | Self::Explain(_)
-            | Self::Audit(_)
-            | Self::Status { .. }
-            | Self::LeadMissing { .. }
-            | Self::LeadList(_)
-            | Self::Missed { .. }
-            | Self::LeadGiven(..)
-            | Self::FleetOwner { .. }
-            | Self::ForwardAgain { .. }
-            | Self::LeadCheck(_)
-            | Self::LeadSet { .. }
-            | Self::Page { .. }
-            | Self::Completions(_)
-            | Self::Man
-            | Self::Licences => false,
+            Self::Run(config) => Needs {
+                stops_in_order: true,
+                ..config.needs()
+            },
+            Self::Check(check) => Needs {
+                judges_folder: true,
+                ..check.config.needs()
+            },
+            Self::Connect(connect) => Needs {
+                state: Some(&mut connect.state),
+                holds_secrets: true,
+                secrets: vec![&mut connect.secret],
+                listen: connect.redirect.listen().unwrap_or_default(),
+                held: Some(&mut connect.held),
+                ..none
+            },
+            Self::Explain(explain) if explain.file.is_some() => none,
+            Self::Explain(explain) => Needs {
+                state: explain.config.state.as_mut(),
+                file: explain.picture.as_deref().map(OwnFile::Picture),
+                held: Some(&mut explain.config.held),
+                ..none
+            },
+            Self::State(state) => Needs {
+                state: Some(&mut state.state),
+                holds_secrets: true,
+                file: Some(match state.import {
+                    true => OwnFile::Import(&state.file),
+                    false => OwnFile::Export(&state.file),
+                }),
+                held: Some(&mut state.held),
+                ..none
+            },
+            Self::Audit(audit) => folder(audit.config.state.as_mut()),
+            Self::LeadCheck(check) => folder(check.config.state.as_mut()),
+            Self::Ask(ask, at) => Needs {
+                stops_in_order: ask.follows(),
+                ..folder(Some(&mut at.state))
+            },
+            Self::Disconnect(state) => Needs {
+                holds_secrets: true,
+                ..folder(Some(state))
+            },
+            Self::Init(_) | Self::Fleet(_) => Needs {
+                holds_secrets: true,
+                stops_in_order: true,
+                ..none
+            },
+            Self::PagePassword { .. } => Needs {
+                holds_secrets: true,
+                ..none
+            },
+            Self::Demo(_) | Self::Sandbox(_) => Needs {
+                stops_in_order: true,
+                ..none
+            },
+            Self::Completions(_) | Self::Man | Self::Licences => none,
         }
     }
 }
@@ -340,13 +284,14 @@ pub struct Init {
 }
 
 /// `state export`, `state import`
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct StateMove {
     /// From the file into the folder.
     pub import: bool,
     pub file: PathBuf,
     /// `--state`
     pub state: PathBuf,
+    pub(crate) held: Held,
 }
 
 /// Where the daemon, or its spool, is asked; and how the answer is printed.

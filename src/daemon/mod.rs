@@ -46,7 +46,7 @@ use crate::config::checked::{Config, TokenFrom};
 use crate::config::doubts;
 use crate::config::doubts::Doubt;
 use crate::failure::Failure;
-use crate::privilege;
+use crate::privilege::Held;
 use callbridge_control::{CommandHandler, socket};
 use callbridge_intake::owners::Owners;
 use callbridge_intake::run::{SharedPeople, Shell, ShellViews};
@@ -256,7 +256,7 @@ impl Daemon {
         stopped: watch::Receiver<bool>,
     ) -> Result<Self, Failure> {
         let shown = match &config.page {
-            Some(page) => Some(page::open(page, &stopped).await?),
+            Some(page) => Some(page::open(page, &config.held, &stopped).await?),
             None => None,
         };
         let observer = Arc::clone(&self.observer);
@@ -301,7 +301,7 @@ impl Daemon {
             Ok(())
         });
         if let Some(addr) = config.listen {
-            self.show_metrics(addr, &stopped).await?;
+            self.show_metrics(addr, &config.held, &stopped).await?;
         }
         if let Some(command) = config.notify_command.clone() {
             let (observer, spool) = (Arc::clone(&self.observer), self.observer.spool.clone());
@@ -317,9 +317,10 @@ impl Daemon {
     async fn show_metrics(
         &mut self,
         addr: SocketAddr,
+        held: &Held,
         stopped: &watch::Receiver<bool>,
     ) -> Result<(), Failure> {
-        let listener = privilege::listener(addr).await.map_err(|error| {
+        let listener = held.listener(addr).await.map_err(|error| {
             let words = format!("--listen {addr}: cannot listen: {error}");
             Failure::new(Code::Usage, words)
         })?;

@@ -1,13 +1,14 @@
 //! With whose rights the daemon runs, and who else can read its secrets: said at the start.
 
 use crate::config::checked::Config;
-use crate::privilege::{self, is_open_to_all};
+use crate::privilege::{Owner, is_open_to_all};
 use callbridge_model::secret_source::SecretPlace;
 use std::path::PathBuf;
 
 /// What is to be said.
 #[derive(Debug)]
 pub(crate) struct RightsReport {
+    owner: Option<Owner>,
     held: Vec<PathBuf>,
     open: Vec<PathBuf>,
 }
@@ -22,13 +23,14 @@ impl RightsReport {
         let mut open = config.secret_files();
         open.retain(|path| is_open_to_all(path));
         Self {
+            owner: config.held.owner,
             held: config.places().into_iter().filter_map(held).collect(),
             open,
         }
     }
 
     pub(crate) fn announce(&self) {
-        if let Some(owner) = privilege::became() {
+        if let Some(owner) = self.owner {
             tracing::info!(
                 user = owner.uid,
                 group = owner.gid,

@@ -5,7 +5,6 @@ use super::{has_stopped, outward, until};
 use crate::build_time;
 use crate::config::checked::{Config, Webhooks as Settings};
 use crate::failure::Failure;
-use crate::privilege;
 use callbridge_mapping::trunk::Trunks;
 use callbridge_model::exit::Code;
 use callbridge_model::number::Country;
@@ -92,7 +91,7 @@ pub(crate) async fn start(
         Failure::new(Code::Configuration, words)
     })?;
     let addr = settings.listen;
-    let listener = privilege::listener(addr).await.map_err(|error| {
+    let listener = config.held.listener(addr).await.map_err(|error| {
         let words = format!("--webhook-listen {addr}: cannot listen: {error}");
         Failure::new(Code::Usage, words)
     })?;

@@ -25,14 +25,13 @@ mod held;
 mod left;
 pub(crate) mod way;
 
-pub(crate) use held::{archive, listener, write};
+pub(crate) use held::{Held, Needs, OwnFile};
 pub(crate) use way::{Owner, is_open_to_all};
 
-use crate::config::command::Command;
 use crate::failure::Failure;
 use callbridge_model::exit::Code;
+use callbridge_model::secret::Secret;
 use callbridge_spool as spool;
-use held::ReadSecrets;
 use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, set_capabilities, set_thread_groups, set_thread_res_gid,
@@ -40,30 +39,21 @@ use rustix::thread::{
 };
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
-use std::sync::OnceLock;
 use way::walk;
 
 /// The group of nobody (`nogroup`): that of root has rights to root's files.
 const GROUP_OF_NOBODY: u32 = 65_534;
 
-static BECOME: OnceLock<Owner> = OnceLock::new();
-
-/// Whom root has become; `None` where it did not.
-pub(crate) fn became() -> Option<Owner> {
-    BECOME.get().copied()
-}
-
 /// Root becomes the owner of the command's state folder. No thread may have been started.
 ///
 /// # Errors
 /// 78 where root must not work in the folder, or cannot become its owner.
-pub(crate) fn step_down(command: &mut Command) -> Result<(), Failure> {
-    let Some(state) = command.state().filter(|_| geteuid().is_root()) else {
+pub(crate) fn step_down(needs: Needs<'_>) -> Result<(), Failure> {
+    let Some(state) = needs.state.filter(|_| geteuid().is_root()) else {
         return Ok(());
     };
-    let state = state.to_path_buf();
     // What is no folder, or cannot be reached, the command itself refuses in its words.
-    let walked = walk(&state).and_then(|way| way.about().map(|about| (way, about)));
+    let walked = walk(state).and_then(|way| way.about().map(|about| (way, about)));
     let Ok((way, about)) = walked else {
         return Ok(());
     };
@@ -83,10 +73,10 @@ pub(crate) fn step_down(command: &mut Command) -> Result<(), Failure> {
     }
     if owner.uid == 0 {
         // `check` names it among all else
-        if matches!(command, Command::Check(_)) {
+        if needs.judges_folder {
             return Ok(());
         }
-        let refused = spool::refuse_shared(&state);
+        let refused = spool::refuse_shared(state);
         return refused.map_err(|error| Failure::of(Code::of_number(error.exit_code()), error));
     }
     if let Some(closed) = way.closed_to(owner) {
@@ -99,9 +89,12 @@ pub(crate) fn step_down(command: &mut Command) -> Result<(), Failure> {
             closed.display()
         )));
     }
-    let held = ReadSecrets::of(command);
-    held::listen(command);
-    held::open_file(command);
+    let read: Vec<Option<Secret>> = needs
+        .secrets
+        .iter()
+        .map(|place| held::read(place))
+        .collect();
+    let by_root = Held::by_root(owner, &needs.listen, needs.file);
     become_owner(owner).map_err(|error| {
         refused(format!(
             "{} is user {}'s, and root cannot become that user here ({error}): run the command as \
@@ -110,15 +103,18 @@ pub(crate) fn step_down(command: &mut Command) -> Result<(), Failure> {
             owner.uid
         ))
     })?;
-    if !way.is_at(&state) && way.whole {
+    if !way.is_at(state) && way.whole {
         // a link that only root can follow leads there
-        command.move_state(way.path.clone());
+        state.clone_from(&way.path);
     }
-    held.give(command);
-    if let Some(state) = command.state() {
-        left::name(state, owner);
+    let places = needs.secrets.into_iter();
+    places
+        .zip(read)
+        .for_each(|(place, text)| held::keep(place, text));
+    left::name(state, owner);
+    if let Some(held) = needs.held {
+        *held = by_root;
     }
-    BECOME.set(owner).ok();
     Ok(())
 }
 

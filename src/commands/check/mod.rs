@@ -99,7 +99,7 @@ pub(crate) async fn run(check: &Check) -> Result<(), Failure> {
     let (found, state) = place::state(config).await;
     findings.show(found)?;
     if let Some(addr) = config.listen {
-        findings.show([place::listener(addr, state.is_daemon()).await])?;
+        findings.show([place::listener(addr, &config.held, state.is_daemon()).await])?;
     }
     findings.show(doubts(config))?;
     findings.show(open_secrets(config))?;

@@ -3,7 +3,7 @@
 use super::finding::CheckFinding;
 use super::webhooks::{certificate, now};
 use crate::config::checked::{Config, PageConfig};
-use crate::privilege;
+use crate::privilege::Held;
 use callbridge_model::exit::Code;
 use callbridge_model::secret::ExposeSecret as _;
 use callbridge_model::secret_source::SecretPlace;
@@ -15,7 +15,7 @@ pub(crate) async fn look(config: &Config, daemon: bool) -> Vec<CheckFinding> {
     let Some(page) = &config.page else {
         return Vec::new();
     };
-    let mut found = vec![address(page, daemon).await];
+    let mut found = vec![address(page, &config.held, daemon).await];
     if let Some(files) = &page.tls {
         found.push(certificate("page-cert", files, now(), |_, _| None));
     }
@@ -23,7 +23,7 @@ pub(crate) async fn look(config: &Config, daemon: bool) -> Vec<CheckFinding> {
     found
 }
 
-async fn address(page: &PageConfig, daemon: bool) -> CheckFinding {
+async fn address(page: &PageConfig, held: &Held, daemon: bool) -> CheckFinding {
     let (name, addr) = ("page", page.listen);
     let refused = |what: String, todo: &str| CheckFinding::fault(Code::Usage, name, what, todo);
     // What the certificate holds is looked at by itself: here it counts that there is one.
@@ -35,7 +35,7 @@ async fn address(page: &PageConfig, daemon: bool) -> CheckFinding {
         let todo = "callbridge run refuses to start so";
         return refused(error.to_string(), todo);
     }
-    if let Err(error) = privilege::listener(addr).await
+    if let Err(error) = held.listener(addr).await
         && !daemon
     {
         let todo = "give --page an address of this machine that nobody else uses";

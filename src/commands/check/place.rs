@@ -3,7 +3,7 @@
 use super::finding::CheckFinding;
 use super::trial::Trial;
 use crate::config::checked::Config;
-use crate::privilege;
+use crate::privilege::Held;
 use callbridge_call::EventTime;
 use callbridge_control::lock_wait::LockWait;
 use callbridge_control::state_access::status;
@@ -57,8 +57,8 @@ pub(crate) fn clock(now: EventTime, built: EventTime) -> CheckFinding {
 }
 
 /// The address of `--listen` is free, or is the daemon's own.
-pub(crate) async fn listener(addr: SocketAddr, daemon: bool) -> CheckFinding {
-    match privilege::listener(addr).await {
+pub(crate) async fn listener(addr: SocketAddr, held: &Held, daemon: bool) -> CheckFinding {
+    match held.listener(addr).await {
         Ok(_) => CheckFinding::well("listen", format!("{addr} is free")),
         Err(_) if daemon => CheckFinding::well("listen", format!("{addr} is in use while it runs")),
         Err(error) => CheckFinding::fault(
@@ -209,9 +209,12 @@ mod tests {
     async fn an_address_in_use_is_a_fault_unless_it_is_the_daemons() {
         let taken = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let addr = taken.local_addr().expect("its address");
-        assert_eq!(listener(addr, false).await.fault, Some(Code::Usage));
-        assert_eq!(listener(addr, true).await.fault, None);
+        assert_eq!(
+            listener(addr, &Held::default(), false).await.fault,
+            Some(Code::Usage)
+        );
+        assert_eq!(listener(addr, &Held::default(), true).await.fault, None);
         drop(taken);
-        assert_eq!(listener(addr, false).await.fault, None);
+        assert_eq!(listener(addr, &Held::default(), false).await.fault, None);
     }
 }

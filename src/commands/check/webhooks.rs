@@ -3,7 +3,7 @@
 use super::finding::CheckFinding;
 use crate::config::checked::{Config, Webhooks};
 use crate::daemon::webhooks::is_open_to_readers;
-use crate::privilege;
+use crate::privilege::Held;
 use callbridge_model::clock;
 use callbridge_model::exit::{Code, ExitCode as _};
 use callbridge_model::secret::{ExposeSecret as _, Secret};
@@ -28,7 +28,7 @@ pub(crate) async fn look(config: &Config, daemon: bool) -> Vec<CheckFinding> {
     let Some(webhooks) = &config.webhooks else {
         return Vec::new();
     };
-    let mut found = vec![address(webhooks, daemon).await];
+    let mut found = vec![address(webhooks, &config.held, daemon).await];
     if let Some(files) = &webhooks.tls {
         found.push(certificate("webhook-cert", files, now(), sent_to));
     }
@@ -36,9 +36,9 @@ pub(crate) async fn look(config: &Config, daemon: bool) -> Vec<CheckFinding> {
     found
 }
 
-async fn address(webhooks: &Webhooks, daemon: bool) -> CheckFinding {
+async fn address(webhooks: &Webhooks, held: &Held, daemon: bool) -> CheckFinding {
     let (name, addr) = ("webhook-listen", webhooks.listen);
-    if let Err(error) = privilege::listener(addr).await
+    if let Err(error) = held.listener(addr).await
         && !daemon
     {
         let todo = "give --webhook-listen an address of this machine that nobody else uses";

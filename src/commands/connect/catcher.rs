@@ -1,7 +1,7 @@
 //! Catches the browser's way back where it ends on this machine: a listener for one path, with a
 //! short page for the person in front of it.
 
-use crate::privilege;
+use crate::privilege::Held;
 use callbridge_listener::accept::Acceptor;
 use callbridge_model::secret::Secret;
 use callbridge_oauth::consent::{Back, Redirect, read};
@@ -59,13 +59,13 @@ impl Catcher {
     ///
     /// # Errors
     /// When it cannot have all of its addresses.
-    pub(crate) async fn listen(redirect: &Redirect) -> Result<Option<Self>, Unheard> {
+    pub(crate) async fn listen(redirect: &Redirect, held: &Held) -> Result<Option<Self>, Unheard> {
         let Some(addresses) = redirect.listen() else {
             return Ok(None);
         };
         let (mut listeners, mut missing) = (Vec::new(), None);
         for address in addresses {
-            match privilege::listener(address).await {
+            match held.listener(address).await {
                 Ok(listener) => listeners.push(listener),
                 Err(error) if is_no_address_of_ours(&error) => {
                     missing = Some(Unheard::Closed { address, error });
@@ -271,11 +271,13 @@ mod tests {
         let port = free.local_addr().expect("its address").port();
         drop(free);
         let redirect = Redirect::parse(&format!("http://127.0.0.1:{port}/back")).expect("good");
-        let catcher = Catcher::listen(&redirect)
+        let catcher = Catcher::listen(&redirect, &Held::default())
             .await
             .expect("it listens")
             .expect("here");
-        let busy = Catcher::listen(&redirect).await.expect_err("in use");
+        let busy = Catcher::listen(&redirect, &Held::default())
+            .await
+            .expect_err("in use");
         let words = busy.to_string();
         assert!(words.starts_with("cannot listen at 127.0.0.1"), "{words}");
         let (backs, mut hears) = mpsc::channel(4);
@@ -307,13 +309,17 @@ mod tests {
         };
         let port = other.local_addr().expect("its address").port();
         let redirect = Redirect::parse(&format!("http://localhost:{port}/back")).expect("good");
-        let refused = Catcher::listen(&redirect).await.expect_err("half is taken");
+        let refused = Catcher::listen(&redirect, &Held::default())
+            .await
+            .expect_err("half is taken");
         let words = refused.to_string();
         assert!(words.contains(&format!("[::1]:{port}: another")), "{words}");
         let free = TcpListener::bind(("127.0.0.1", port)).await;
         drop(free.expect("nothing of it is held"));
         drop(other);
-        let catcher = Catcher::listen(&redirect).await.expect("both are free");
+        let catcher = Catcher::listen(&redirect, &Held::default())
+            .await
+            .expect("both are free");
         let held = catcher.expect("here").listeners;
         assert_eq!(held.len(), 2);
     }

@@ -187,7 +187,7 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret, Fa
     let id = || uuid::Uuid::new_v4().simple().to_string();
     let state = Secret::from(format!("{}{}", id(), id()));
     let bare = state.expose_secret();
-    let catcher = match Catcher::listen(&connect.redirect).await {
+    let catcher = match Catcher::listen(&connect.redirect, &connect.held).await {
         Ok(catcher) => catcher,
         Err(taken @ Unheard::Taken { .. }) => {
             return Err(Failure::new(Code::Usage, taken.to_string()));

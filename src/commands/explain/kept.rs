@@ -71,7 +71,7 @@ impl Kept {
             people: &People::default(),
         };
         if let Some(file) = &explain.picture {
-            super::draw(&of, zone, file)?;
+            super::draw(&of, zone, file, &explain.config.held)?;
         }
         let mut told = super::told(&of, explain.json, zone, paint, &self.others);
         for Act { at, who, what } in self.acts.iter().filter(|_| !explain.json) {

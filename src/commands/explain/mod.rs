@@ -13,7 +13,7 @@ mod summary;
 use crate::config::Config;
 use crate::config::command::Explain;
 use crate::failure::Failure;
-use crate::privilege;
+use crate::privilege::Held;
 use callbridge_call::decoded::WrongCall;
 use callbridge_call::{EventTime, Settings};
 use callbridge_explain::reading::{self, PbxCall, Reading, Told};
@@ -125,7 +125,7 @@ pub fn run(
     let _ = notes.write_all(summary.to_text().as_bytes());
     let Some(choice) = choice else { return Ok(()) };
     let chosen = choice.made(&path.display().to_string())?;
-    printing.chosen(&chosen, explain.picture.as_deref())
+    printing.chosen(&chosen, explain)
 }
 
 /// `--call` as a number, where it can be one.
@@ -322,7 +322,7 @@ impl Printing<'_> {
     }
 
     /// The calls that were asked for: told with all that happened in them, and one of them drawn.
-    fn chosen(&mut self, chosen: &Chosen, picture: Option<&Path>) -> Result<(), Failure> {
+    fn chosen(&mut self, chosen: &Chosen, explain: &Explain) -> Result<(), Failure> {
         for (heard, judged) in &chosen.calls {
             let of = self.explained(heard, judged);
             let text = told(&of, self.json, &self.zone, self.paint, &chosen.others);
@@ -332,9 +332,14 @@ impl Printing<'_> {
                 return Err(failure);
             }
         }
-        let Some(file) = picture else { return Ok(()) };
+        let Some(file) = &explain.picture else {
+            return Ok(());
+        };
         match &chosen.calls[..] {
-            [(heard, judged)] => draw(&self.explained(heard, judged), &self.zone, file),
+            [(heard, judged)] => {
+                let held = &explain.config.held;
+                draw(&self.explained(heard, judged), &self.zone, file, held)
+            }
             several => {
                 let uuids = several.iter().filter_map(|(_, judged)| judged.record.uuid);
                 let uuids: Vec<String> = uuids.map(|uuid| format!("\n  {uuid}")).collect();
@@ -374,13 +379,13 @@ fn told(
 }
 
 /// Draws one call into a file.
-fn draw(of: &text::Explained<'_>, zone: &Zone, file: &Path) -> Result<(), Failure> {
+fn draw(of: &text::Explained<'_>, zone: &Zone, file: &Path, held: &Held) -> Result<(), Failure> {
     let times = Times::new(zone, of.call.started);
     let Some(svg) = picture::svg(of, &times) else {
         let words = "--picture: no channel events are kept of this call: nothing can be drawn";
         return Err(Failure::new(Code::Failed, words));
     };
-    privilege::write(file, &svg).map_err(|error| {
+    held.write(file, &svg).map_err(|error| {
         let words = format!("--picture {}: cannot be written: {error}", file.display());
         Failure::new(Code::CannotWrite, words)
     })

@@ -4,6 +4,7 @@ use super::crm::{address, proxy};
 use super::state_folder;
 use crate::config::faults::Faults;
 use crate::config::options::connect::ConnectFlags;
+use crate::privilege::Held;
 use crate::values;
 use callbridge_crm::Address;
 use callbridge_model::environment::Environment;
@@ -24,7 +25,7 @@ pub struct Wanted {
 }
 
 /// `connect`, checked.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Connect {
     /// `--crm-url`
     pub crm: Address,
@@ -50,6 +51,7 @@ pub struct Connect {
     pub within: Duration,
     /// `--company`, `--yes`
     pub wanted: Wanted,
+    pub(crate) held: Held,
 }
 
 /// So long the consent is waited for; a code lives no longer either (§5.6.3).
@@ -111,6 +113,7 @@ pub(crate) fn check(
                     company,
                     yes: flags.yes,
                 },
+                held: Held::default(),
             })
         }
         Some(_) | None => Err(faults),

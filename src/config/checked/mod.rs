@@ -35,6 +35,7 @@ pub(crate) use page::PageConfig;
 pub(crate) use token::TokenFrom;
 pub(crate) use typed::{Checking, Purpose, logging, state_folder};
 
+use crate::privilege::Held;
 use callbridge_asterisk::Columns;
 use callbridge_crm::{Address, FieldNames};
 use callbridge_intake::machine::Unknown;
@@ -53,7 +54,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use url::Url;
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Config {
     /// In the order of their flags: the first of a PBX is its primary. Catch-up files come last.
     pub sources: Vec<SourceConfig>,
@@ -103,6 +104,7 @@ pub struct Config {
     pub dry_run: bool,
     /// Variables that are called as ours are, and that nothing reads.
     pub unread_variables: Vec<String>,
+    pub(crate) held: Held,
 }
 
 /// `--forward` and its secret.

@@ -1,6 +1,7 @@
 //! The secrets of one set of flags, wherever they were given.
 
 use super::{Config, TokenFrom};
+use crate::privilege::Needs;
 use callbridge_model::secret_source::SecretPlace;
 use callbridge_oauth::{shown_once, store};
 use std::path::{Path, PathBuf};
@@ -22,8 +23,13 @@ impl Config {
         all
     }
 
-    /// The same, to be changed.
-    pub fn places_mut(&mut self) -> Vec<&mut SecretPlace> {
+    /// What a daemon with these flags works with.
+    pub(crate) fn needs(&mut self) -> Needs<'_> {
+        let addresses = [
+            self.listen,
+            self.webhooks.as_ref().map(|it| it.listen),
+            self.page.as_ref().map(|it| it.listen),
+        ];
         let sources = self.sources.iter_mut();
         let mut all: Vec<&mut SecretPlace> = sources.flat_map(|it| &mut it.secret).collect();
         if let Some(TokenFrom::Place(place)) = self.crm.as_mut().and_then(|it| it.token.as_mut()) {
@@ -36,7 +42,14 @@ impl Config {
         all.extend(self.page.iter_mut().flat_map(|it| &mut it.passwords));
         all.extend(self.dead_letters.as_mut().map(|it| &mut it.secret));
         all.extend(self.forward.as_mut().map(|it| &mut it.secret));
-        all
+        Needs {
+            state: self.state.as_mut(),
+            secrets: all,
+            listen: addresses.into_iter().flatten().collect(),
+            held: Some(&mut self.held),
+            holds_secrets: true,
+            ..Needs::default()
+        }
     }
 
     /// Every file that holds a secret: those of the flags, the certificate's key, and what

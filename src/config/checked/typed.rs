@@ -133,6 +133,7 @@ impl<'a> Checking<'a> {
             until_idle,
             dry_run,
             unread_variables,
+            held: Default::default(),
         })
     }
 }

@@ -1,7 +1,7 @@
 //! `calls`, checked.
 
 use crate::config::checked::Checking;
-use crate::config::command::{Command, ListCalls};
+use crate::config::command::{Ask, Command, ListCalls};
 use crate::config::faults::Faults;
 use crate::config::options::StateFlags;
 use crate::config::options::calls::CallsFlags;
@@ -61,7 +61,7 @@ impl Checking<'_> {
             internal,
             zone: zone.map(str::to_owned),
         };
-        Ok(Command::Calls(ListCalls { which, follow }, at))
+        Ok(Command::Ask(Ask::Calls(ListCalls { which, follow }), at))
     }
 
     /// `--state` is the word of a state, or a folder: a folder called `dead` is `./dead`.

@@ -1,7 +1,7 @@
 //! `page` and its verbs.
 
 use crate::config::checked::Checking;
-use crate::config::command::Command;
+use crate::config::command::{Ask, Command};
 use crate::config::faults::Faults;
 use crate::config::options::page::{PageCommandFlags, PageVerb};
 use callbridge_page::role::PageRole;
@@ -16,8 +16,7 @@ pub(super) fn check(
                 .faults
                 .take("--role", flags.role.parse::<PageRole>());
             let role = role.unwrap_or(PageRole::View);
-            let at = checking.asking(flags.state)?;
-            Ok(Command::Page { role, at })
+            checking.ask(Ask::Page(role), flags.state)
         }
         Some(PageVerb::Password { name, role }) => {
             let role = checking.faults.take("ROLE", role.parse::<PageRole>());

@@ -21,7 +21,7 @@ mod trial;
 use super::{has_stopped, until};
 use crate::config::checked::{Config, PageConfig};
 use crate::failure::Failure;
-use crate::privilege;
+use crate::privilege::Held;
 use backend::DaemonBackend;
 use callbridge_control::page_door::PageDoor;
 use callbridge_model::exit::Code;
@@ -49,6 +49,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// read.
 pub(crate) async fn open(
     page: &PageConfig,
+    held: &Held,
     stopped: &watch::Receiver<bool>,
 ) -> Result<OpenedPage, Failure> {
     let mut keeping = JoinSet::new();
@@ -63,7 +64,7 @@ pub(crate) async fn open(
         };
         keeping.spawn(until(kept, stopped.clone()));
     }
-    let listener = privilege::listener(page.listen).await.map_err(|error| {
+    let listener = held.listener(page.listen).await.map_err(|error| {
         let words = format!("--page {}: cannot listen: {error}", page.listen);
         Failure::new(Code::Usage, words)
     })?;
