@@ -21,6 +21,7 @@
 //! | [`lead_fields`] | leads' fields, as `status` shows them |
 //! | [`rights`] | with whose rights it runs, and who can read its secrets |
 //! | [`readers`] | other daemons on this machine that read a source of ours |
+//! | [`tasks`] | its parts, and the order to stop that they are given |
 //! | [`upkeep`] | what is long over is forgotten |
 //!
 //! Stopping: the sources end first and wait for their verdicts, the intake commits what it has,
@@ -37,6 +38,7 @@ pub(crate) mod page;
 pub(crate) mod reach;
 pub(crate) mod readers;
 pub(crate) mod rights;
+pub(crate) mod tasks;
 pub(crate) mod tokens;
 pub(crate) mod trunks;
 pub(crate) mod upkeep;
@@ -60,7 +62,6 @@ use callbridge_page::SessionCount;
 use callbridge_sender::CrmProxy;
 use callbridge_source::{self as source, Limits, Ring, Source, SourceId};
 use callbridge_spool::{Guard, Handle, Integrity, LeadDirectory};
-use futures_util::FutureExt as _;
 use lists::Lists;
 use observer::{InwardViews, Observer, SourceViews};
 use rights::RightsReport;
@@ -68,8 +69,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
+use tasks::Tasks;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
 /// Everything has to have ended this long after the signal.
@@ -92,9 +93,9 @@ pub(crate) struct Daemon {
     observer: Arc<Observer>,
     stop: watch::Sender<bool>,
     /// End by themselves one after the other: sources, then the intake.
-    intake: JoinSet<anyhow::Result<()>>,
+    intake: Tasks,
     /// End on the stop signal.
-    tasks: JoinSet<anyhow::Result<()>>,
+    tasks: Tasks,
     guard: Guard,
     is_file: Vec<bool>,
     dry_run: bool,
@@ -156,12 +157,12 @@ impl Daemon {
         let views = ShellViews::new(opened.intake.statuses());
         let (sources, seen_up) = (views.statuses.subscribe(), views.seen_up.subscribe());
         let tally = Arc::clone(&views.webhooks);
-        let (mut intake, mut tasks) = (JoinSet::new(), JoinSet::new());
-        let others = readers::start(&config, &sources.borrow(), &stopped, &mut tasks);
+        let (mut intake, mut tasks) = (Tasks::new(&stopped), Tasks::new(&stopped));
+        let others = readers::start(&config, &sources.borrow(), &mut tasks);
         let lists = Lists::load(&config.rules).with_directory(opened.directory.clone());
         let people: SharedPeople = Arc::new(RwLock::new(Arc::new(lists.people().clone())));
         let (ring, ring_end) = source::ring(Limits::default());
-        let verdicts = start_sources(opened.sources, ring, &stopped, &mut intake);
+        let verdicts = start_sources(opened.sources, ring, &mut intake);
         let shell = Shell {
             intake: opened.intake,
             ring: ring_end,
@@ -170,21 +171,22 @@ impl Daemon {
             memory: opened.memory,
             people: Arc::clone(&people),
             views,
-            stopped: stopped.clone(),
+            stopped,
             mask_phones: !config.log.phones,
             pulse: Pulse::new("the intake"),
             files: Files::of(config.sources.iter().map(|it| &it.url)),
         };
         let vitals = [shell.pulse.vital()];
         let owners = shell.intake.owners();
-        intake.spawn(shell.run());
+        intake.start_fallible(shell.run());
         let (shown, met) = lists.shown();
         let keep = keep_people(lists, opened.directory, &people, &config, &opened.spool);
-        tasks.spawn(until(keep, stopped.clone()));
-        start_keeping(&opened.spool, &stopped, &mut tasks);
-        let out = outward::start_sender(&config, &opened.spool, &durations, &stopped, &mut tasks);
-        outward::start_notices(&config, &opened.spool, &stopped, &mut tasks);
-        let webhooks = webhooks::start(&config, &opened.spool, tally, &stopped, &mut tasks).await?;
+        tasks.start_until_stop(keep);
+        tasks.start_until_stop(upkeep::keep(opened.spool.clone()));
+        tasks.start_until_stop(watch_spool(opened.spool.clone()));
+        let out = outward::start_sender(&config, &opened.spool, &durations, &mut tasks);
+        outward::start_notices(&config, &opened.spool, &mut tasks);
+        let webhooks = webhooks::start(&config, &opened.spool, tally, &mut tasks).await?;
         let words = outward::words(&config).of_owners(outward::whose(&owners));
         let observer = Arc::new(Observer {
             spool: opened.spool.clone(),
@@ -205,7 +207,7 @@ impl Daemon {
             state: shown_folder(&config),
             check_command: check_command(&config, std::env::args()),
         });
-        outward::start_words(words, &observer, &stopped, &mut tasks);
+        outward::start_words(words, &observer, &mut tasks);
         let daemon = Self {
             observer,
             stop,
@@ -216,13 +218,7 @@ impl Daemon {
             dry_run: config.dry_run,
         };
         daemon
-            .listen(
-                &config,
-                (people, owners),
-                out.asking,
-                opened.assembling,
-                stopped,
-            )
+            .listen(&config, (people, owners), out.asking, opened.assembling)
             .await
     }
 
@@ -253,10 +249,9 @@ impl Daemon {
         (people, owners): (SharedPeople, Owners),
         asking: CrmProxy,
         assembling: callbridge_intake::Settings,
-        stopped: watch::Receiver<bool>,
     ) -> Result<Self, Failure> {
         let shown = match &config.page {
-            Some(page) => Some(page::open(page, &config.held, &stopped).await?),
+            Some(page) => Some(page::open(page, &config.held, &self.tasks.stopped).await?),
             None => None,
         };
         let observer = Arc::clone(&self.observer);
@@ -275,7 +270,7 @@ impl Daemon {
             owners,
         });
         let newer = Arc::clone(&handler).read_newer_again();
-        self.tasks.spawn(newer.map(Ok));
+        self.tasks.start(newer);
         if let Some(shown) = shown {
             let backend = page::backend::DaemonBackend::new(page::backend::BackendParts {
                 observer: Arc::clone(&self.observer),
@@ -287,50 +282,40 @@ impl Daemon {
             });
             let sessions = &self.observer.inward.page_sessions;
             let sessions = sessions.clone().unwrap_or_default();
-            let serving = shown.serve(backend, sessions, stopped.clone());
-            self.tasks.spawn(serving);
+            let serving = shown.serve(backend, sessions, self.tasks.stopped.clone());
+            self.tasks.start_fallible(serving);
         }
         let state = config.state.clone().unwrap_or_default();
         let listener = socket::listen(&state).map_err(|error| {
             let words = format!("cannot listen for commands in {}: {error}", state.display());
             Failure::new(Code::CannotWrite, words)
         })?;
-        let stop = has_stopped(stopped.clone());
-        self.tasks.spawn(async move {
-            socket::keep(state, listener, handler, stop).await;
-            Ok(())
-        });
+        let stop = self.tasks.stop();
+        self.tasks
+            .start(socket::keep(state, listener, handler, stop));
         if let Some(addr) = config.listen {
-            self.show_metrics(addr, &config.held, &stopped).await?;
+            self.show_metrics(addr, &config.held).await?;
         }
         if let Some(command) = config.notify_command.clone() {
             let (observer, spool) = (Arc::clone(&self.observer), self.observer.spool.clone());
-            let notify = notify::keep(command, observer, spool);
-            self.tasks.spawn(until(notify, stopped.clone()));
+            self.tasks
+                .start_until_stop(notify::keep(command, observer, spool));
         }
-        let alive = keep_alive(Arc::clone(&self.observer));
-        self.tasks.spawn(until(alive, stopped));
+        self.tasks
+            .start_until_stop(keep_alive(Arc::clone(&self.observer)));
         Ok(self)
     }
 
     /// Health and metrics.
-    async fn show_metrics(
-        &mut self,
-        addr: SocketAddr,
-        held: &Held,
-        stopped: &watch::Receiver<bool>,
-    ) -> Result<(), Failure> {
+    async fn show_metrics(&mut self, addr: SocketAddr, held: &Held) -> Result<(), Failure> {
         let listener = held.listener(addr).await.map_err(|error| {
             let words = format!("--listen {addr}: cannot listen: {error}");
             Failure::new(Code::Usage, words)
         })?;
         tracing::info!(address = %listener.local_addr().unwrap_or(addr), "health and metrics");
         let watch: Arc<dyn http::Watch> = Arc::<Observer>::clone(&self.observer);
-        let stop = has_stopped(stopped.clone());
-        self.tasks.spawn(async move {
-            http::serve(listener, watch, stop).await;
-            Ok(())
-        });
+        let stop = self.tasks.stop();
+        self.tasks.start(http::serve(listener, watch, stop));
         Ok(())
     }
 
@@ -387,15 +372,13 @@ impl Daemon {
     /// Ends when a part of the daemon has failed.
     pub(crate) async fn failed(&mut self) -> anyhow::Error {
         loop {
-            let joined = tokio::select! {
-                Some(joined) = self.intake.join_next() => joined,
-                Some(joined) = self.tasks.join_next() => joined,
+            let ended = tokio::select! {
+                Some(ended) = self.intake.next_ended() => ended,
+                Some(ended) = self.tasks.next_ended() => ended,
                 else => return anyhow::anyhow!("every part has ended"),
             };
-            match joined {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => return error,
-                Err(error) => return error.into(),
+            if let Err(error) = ended {
+                return error;
             }
         }
     }
@@ -406,13 +389,13 @@ impl Daemon {
         let begun = tokio::time::Instant::now();
         self.stop.send_replace(true);
         let ends = async {
-            join_all(&mut self.intake).await;
-            join_all(&mut self.tasks).await;
+            self.intake.join_all().await;
+            self.tasks.join_all().await;
         };
         if timeout_at(begun + STOP_WITHIN, ends).await.is_err() {
             tracing::warn!("not everything ended in time; what is committed is safe");
-            self.intake.abort_all();
-            self.tasks.abort_all();
+            self.intake.abort();
+            self.tasks.abort();
         }
         let end = begun + END_WITHIN;
         let books = timeout_at(end, self.observer.status()).await;
@@ -438,14 +421,6 @@ impl Daemon {
     }
 }
 
-async fn join_all(tasks: &mut JoinSet<anyhow::Result<()>>) {
-    while let Some(joined) = tasks.join_next().await {
-        if let Err(error) = joined.unwrap_or_else(|error| Err(error.into())) {
-            tracing::error!(error = format!("{error:#}"), "a part ended with an error");
-        }
-    }
-}
-
 /// Leads and employees stay those of the lists and of what is learned.
 fn keep_people(
     lists: Lists,
@@ -460,32 +435,12 @@ fn keep_people(
     async move { tokio::try_join!(listed, learned).map(drop) }
 }
 
-/// What looks after the state itself.
-fn start_keeping(
-    spool: &callbridge_spool::Handle,
-    stopped: &watch::Receiver<bool>,
-    tasks: &mut JoinSet<anyhow::Result<()>>,
-) {
-    let upkeep = upkeep::keep(spool.clone());
-    tasks.spawn(until(upkeep, stopped.clone()));
-    tasks.spawn(until(watch_spool(spool.clone()), stopped.clone()));
-}
-
-fn start_sources(
-    sources: Vec<Source>,
-    ring: Ring,
-    stopped: &watch::Receiver<bool>,
-    tasks: &mut JoinSet<anyhow::Result<()>>,
-) -> Vec<source::Verdicts> {
+fn start_sources(sources: Vec<Source>, ring: Ring, tasks: &mut Tasks) -> Vec<source::Verdicts> {
     let mut ways_back = Vec::new();
     for source in sources {
         let (verdicts, reader) = source::verdicts();
         ways_back.push(verdicts);
-        let (ring, stop) = (ring.clone(), has_stopped(stopped.clone()));
-        tasks.spawn(async move {
-            source.run(ring, reader, stop).await;
-            Ok(())
-        });
+        tasks.start(source.run(ring.clone(), reader, tasks.stop()));
     }
     ways_back
 }
@@ -522,23 +477,6 @@ fn check_command(config: &Config, arguments: impl Iterator<Item = String>) -> Op
 /// The id of the source at this place.
 pub(crate) fn source_id(at: usize) -> SourceId {
     SourceId(u16::try_from(at).unwrap_or(u16::MAX))
-}
-
-/// Ends when the stop was given.
-pub(crate) async fn has_stopped(mut stopped: watch::Receiver<bool>) {
-    // A sender that is gone stops as well.
-    let _ = stopped.wait_for(|stopped| *stopped).await;
-}
-
-/// Works until the stop is given.
-async fn until(
-    work: impl Future<Output = anyhow::Result<()>>,
-    stopped: watch::Receiver<bool>,
-) -> anyhow::Result<()> {
-    tokio::select! {
-        ended = work => ended,
-        () = has_stopped(stopped) => Ok(()),
-    }
 }
 
 /// Looks at the state each second, and tells what the check of its file found. Ends with an error

@@ -2,8 +2,8 @@
 
 use super::observer::Observer;
 use super::open::source_secret;
-use super::tokens;
-use super::{has_stopped, reach, until};
+use super::tasks::{Tasks, has_stopped};
+use super::{reach, tokens};
 use crate::build_time;
 use crate::config::checked::{Config, Crm, DeadLetters, SourceConfig};
 use callbridge_crm::Client;
@@ -31,7 +31,6 @@ use callbridge_spool::Handle;
 use callbridge_webhook::event_stream::{EventPublisher, EventStream};
 use std::sync::Arc;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 /// The ways to the sender.
 pub(crate) struct Outward {
@@ -51,8 +50,7 @@ pub(crate) fn start_sender(
     config: &Config,
     spool: &Handle,
     durations: &Durations,
-    stopped: &watch::Receiver<bool>,
-    tasks: &mut JoinSet<anyhow::Result<()>>,
+    tasks: &mut Tasks,
 ) -> Outward {
     let (status, shown) = watch::channel(SenderStatus::default());
     let (asking, questions) = asking();
@@ -61,11 +59,8 @@ pub(crate) fn start_sender(
         let vital = config.forward.is_some().then(|| pulse.vital());
         if let Some(forward) = &config.forward {
             let forwarder = Forwarder::new(&forward.url, source_secret(&forward.secret));
-            let (spool, stop) = (spool.clone(), has_stopped(stopped.clone()));
-            tasks.spawn(async move {
-                forwarder.run(spool, status, pulse, stop).await;
-                Ok(())
-            });
+            let (spool, stop) = (spool.clone(), tasks.stop());
+            tasks.start(async move { forwarder.run(spool, status, pulse, stop).await });
         }
         return Outward {
             shown,
@@ -92,10 +87,10 @@ pub(crate) fn start_sender(
         .unzip();
     if let Some(lease) = &lease {
         let reach = reach::keep(setup.clone(), shown.clone(), lease.clone(), able);
-        tasks.spawn(until(reach, stopped.clone()));
+        tasks.start_until_stop(reach);
     }
-    let untold_outcomes = start_outcomes(config, spool, stopped, tasks);
-    let (token, token_requests) = tokens::keep(config, crm, &shown, stopped, tasks);
+    let untold_outcomes = start_outcomes(config, spool, tasks);
+    let (token, token_requests) = tokens::keep(config, crm, &shown, tasks);
     let request = durations.request.clone();
     let pulse = Pulse::new("the sender");
     let vital = pulse.vital();
@@ -115,8 +110,8 @@ pub(crate) fn start_sender(
         pulse,
         lease,
     };
-    let stop = has_stopped(stopped.clone());
-    tasks.spawn(async move {
+    let stop = tasks.stop();
+    tasks.start_fallible(async move {
         let ran = sender.run(status, stop).await;
         ended.send_replace(true);
         Ok(ran?)
@@ -135,14 +130,10 @@ pub(crate) fn start_sender(
 fn start_keeper(
     keeper: LeaseKeeper,
     sender_ended: watch::Receiver<bool>,
-    tasks: &mut JoinSet<anyhow::Result<()>>,
+    tasks: &mut Tasks,
 ) -> (watch::Receiver<Lease>, Vital) {
     let seen = (keeper.shown(), keeper.pulse().vital());
-    let stop = has_stopped(sender_ended);
-    tasks.spawn(async move {
-        keeper.run(stop).await;
-        Ok(())
-    });
+    tasks.start(async move { keeper.run(has_stopped(sender_ended)).await });
     seen
 }
 
@@ -180,18 +171,14 @@ pub(crate) fn event_stream(config: &Config) -> Option<(EventStream, EventPublish
 fn start_outcomes(
     config: &Config,
     spool: &Handle,
-    stopped: &watch::Receiver<bool>,
-    tasks: &mut JoinSet<anyhow::Result<()>>,
+    tasks: &mut Tasks,
 ) -> watch::Receiver<Option<String>> {
     let Some(publisher) = config.sources.iter().find_map(outcomes) else {
         return watch::channel(None).1;
     };
     let untold = publisher.untold();
-    let (spool, stop) = (spool.clone(), has_stopped(stopped.clone()));
-    tasks.spawn(async move {
-        publisher.run(spool, stop).await;
-        Ok(())
-    });
+    let (spool, stop) = (spool.clone(), tasks.stop());
+    tasks.start(async move { publisher.run(spool, stop).await });
     untold
 }
 
@@ -227,36 +214,22 @@ pub(crate) fn whose(owners: &Owners) -> PbxOwners {
 }
 
 /// Says those words, of what the observer sees, until the stop.
-pub(crate) fn start_words(
-    words: Words,
-    observer: &Arc<Observer>,
-    stopped: &watch::Receiver<bool>,
-    tasks: &mut JoinSet<anyhow::Result<()>>,
-) {
-    let (observer, stop) = (Arc::clone(observer), has_stopped(stopped.clone()));
-    tasks.spawn(async move {
+pub(crate) fn start_words(words: Words, observer: &Arc<Observer>, tasks: &mut Tasks) {
+    let (observer, stop) = (Arc::clone(observer), tasks.stop());
+    tasks.start(async move {
         let look = || async { observer.status().await.ok() };
         words.run(look, stop).await;
-        Ok(())
     });
 }
 
 /// Starts the way of dead letters' notices to the broker, where one is given.
-pub(crate) fn start_notices(
-    config: &Config,
-    spool: &Handle,
-    stopped: &watch::Receiver<bool>,
-    tasks: &mut JoinSet<anyhow::Result<()>>,
-) {
+pub(crate) fn start_notices(config: &Config, spool: &Handle, tasks: &mut Tasks) {
     let Some(dead_letters) = &config.dead_letters else {
         return;
     };
     let (queue, spool) = (queue(dead_letters), spool.clone());
-    let stop = has_stopped(stopped.clone());
-    tasks.spawn(async move {
-        queue.run(spool, stop).await;
-        Ok(())
-    });
+    let stop = tasks.stop();
+    tasks.start(async move { queue.run(spool, stop).await });
 }
 
 /// The queue for dead letters.

@@ -10,12 +10,13 @@
 //! Anybody on the machine can listen there or connect. A process is shown, nothing else hangs on
 //! it; one without the network namespace (or with another) is not met.
 
-use super::has_stopped;
+use super::tasks::Tasks;
 use crate::config::checked::Config;
 use callbridge_listener::accept::Acceptor;
 use callbridge_model::status;
 use callbridge_model::status::other_reader::{Effect, OtherReader};
 use callbridge_source::url::{Address, Transport};
+use futures_util::FutureExt as _;
 use ring::digest::{SHA256, digest};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -49,8 +50,7 @@ struct WatchedSource {
 pub(crate) fn start(
     config: &Config,
     sources: &[status::SourceStatus],
-    stopped: &watch::Receiver<bool>,
-    tasks: &mut JoinSet<anyhow::Result<()>>,
+    tasks: &mut Tasks,
 ) -> Others {
     let (others, shown) = watch::channel(BTreeMap::new());
     let mut met = BTreeSet::new();
@@ -70,13 +70,7 @@ pub(crate) fn start(
             others: others.clone(),
         });
         let name = name(&flag.url.address());
-        let (look, stop) = (look_out(place, name), has_stopped(stopped.clone()));
-        tasks.spawn(async move {
-            tokio::select! {
-                () = look => Ok(()),
-                () = stop => Ok(()),
-            }
-        });
+        tasks.start_until_stop(look_out(place, name).map(Ok));
     }
     shown
 }

@@ -1,6 +1,6 @@
 //! Where the sender's token comes from, and whoever keeps it.
 
-use super::has_stopped;
+use super::tasks::Tasks;
 use crate::config::checked::{Config, Crm, TokenFrom};
 use callbridge_model::secret_source::SecretPlace;
 use callbridge_model::status::Requests;
@@ -9,29 +9,24 @@ use callbridge_sender::status::SenderStatus;
 use callbridge_sender::token::TokenSource;
 use callbridge_sender::token_update::TokenUpdate;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 /// The source of the token, its keeper started where it has one; and the requests that one makes.
 pub(crate) fn keep(
     config: &Config,
     crm: &Crm,
     sender: &watch::Receiver<SenderStatus>,
-    stopped: &watch::Receiver<bool>,
-    tasks: &mut JoinSet<anyhow::Result<()>>,
+    tasks: &mut Tasks,
 ) -> (TokenSource, watch::Receiver<Requests>) {
     let (requests, counted) = watch::channel(Requests::new());
     let (told, hears) = watch::channel(TokenUpdate::default());
-    let (sender, stop) = (sender.clone(), has_stopped(stopped.clone()));
+    let (sender, stop) = (sender.clone(), tasks.stop());
     let source = match &crm.token {
         None => TokenSource::Missing,
         Some(TokenFrom::Place(place)) => of_place(place),
         Some(TokenFrom::Command(command)) => {
             let command = command.clone();
             let keeper = command::Keeper { command, told };
-            tasks.spawn(async move {
-                keeper.run(sender, stop).await;
-                Ok(())
-            });
+            tasks.start(async move { keeper.run(sender, stop).await });
             TokenSource::Kept(hears)
         }
         Some(TokenFrom::Connection) => {
@@ -43,10 +38,7 @@ pub(crate) fn keep(
                 told,
                 requests,
             };
-            tasks.spawn(async move {
-                keeper.run(sender, stop).await;
-                Ok(())
-            });
+            tasks.start(async move { keeper.run(sender, stop).await });
             TokenSource::Kept(hears)
         }
     };

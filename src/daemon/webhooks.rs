@@ -1,7 +1,8 @@
 //! Events that come to us: the listener and what keeps its files in force. Nothing is listened to
 //! before the spool is open, and nothing here is needed for calls to be journaled.
 
-use super::{has_stopped, outward, until};
+use super::outward;
+use super::tasks::Tasks;
 use crate::build_time;
 use crate::config::checked::{Config, Webhooks as Settings};
 use crate::failure::Failure;
@@ -15,11 +16,10 @@ use callbridge_webhook::receiver::{BOUND, Receiver};
 use callbridge_webhook::secrets::{Places, Secrets};
 use callbridge_webhook::tally::{Events, Tally};
 use callbridge_webhook::tls;
+use futures_util::FutureExt as _;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 /// The receiver, as others look at it.
 #[derive(Clone, Debug)]
@@ -66,11 +66,6 @@ fn country(trunks: &Trunks) -> Option<Country> {
     all.all(|other| other == first).then_some(first)
 }
 
-async fn all_along(work: impl Future<Output = ()>) -> anyhow::Result<()> {
-    work.await;
-    Ok(())
-}
-
 /// Starts the receiver, where one is asked for.
 ///
 /// # Errors
@@ -79,8 +74,7 @@ pub(crate) async fn start(
     config: &Config,
     spool: &Handle,
     tally: Arc<Tally>,
-    stopped: &watch::Receiver<bool>,
-    tasks: &mut JoinSet<anyhow::Result<()>>,
+    tasks: &mut Tasks,
 ) -> Result<Option<ReceiverView>, Failure> {
     let Some(settings) = &config.webhooks else {
         return Ok(None);
@@ -130,17 +124,16 @@ pub(crate) async fn start(
     });
     let (current, keeping) = tls.unzip();
     if let Some(keeping) = keeping {
-        tasks.spawn(until(all_along(keeping), stopped.clone()));
+        tasks.start_until_stop(keeping.map(Ok));
     }
-    tasks.spawn(until(all_along(secrets.keep()), stopped.clone()));
-    let stop = has_stopped(stopped.clone());
-    tasks.spawn(async move {
+    tasks.start_until_stop(secrets.keep().map(Ok));
+    let stop = tasks.stop();
+    tasks.start(async move {
         let serving = http::serve(listener, current, receiver, stop);
         match publisher {
             Some(publisher) => publisher.run(serving).await,
             None => serving.await,
         }
-        Ok(())
     });
     Ok(Some(shown))
 }

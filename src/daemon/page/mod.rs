@@ -18,7 +18,7 @@ mod letters;
 mod people;
 mod trial;
 
-use super::{has_stopped, until};
+use super::tasks::{has_stopped, until};
 use crate::config::checked::{Config, PageConfig};
 use crate::failure::Failure;
 use crate::privilege::Held;
