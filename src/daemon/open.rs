@@ -258,10 +258,7 @@ const fn is_file(transport: &Transport) -> bool {
 /// How calls are assembled by these flags.
 fn assembling(config: &Config, sources: &[SourceSettings]) -> Settings {
     Settings {
-        settle: config.calls.settle,
-        cdr_wait: config.calls.cdr_wait,
-        max_call: config.calls.max_call,
-        max_open_calls: config.calls.max_open_calls,
+        calls: config.calls.clone(),
         zone: config.pbx_timezone.clone(),
         cel_columns: config.cel_columns.clone(),
         clock_right_from: build_time::right_from(),

@@ -123,10 +123,12 @@ impl StreamReader {
     pub fn begin(disk: &Disk, now: EventTime) -> Self {
         let trunk = parse("city=,country=UZ", &Defaults::default()).expect("a trunk");
         let settings = IntakeSettings {
-            settle: Duration::from_millis(500),
-            cdr_wait: Duration::from_secs(10),
-            max_call: Duration::from_secs(3_600),
-            max_open_calls: 100,
+            calls: callbridge_call::Settings {
+                cdr_wait: Some(Duration::from_secs(10)),
+                max_call: Duration::from_secs(3_600),
+                max_open_calls: 100,
+                ..callbridge_call::Settings::new(Default::default())
+            },
             zone: None,
             cel_columns: None,
             clock_right_from: EventTime::from_seconds(1_700_000_000),

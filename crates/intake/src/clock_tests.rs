@@ -25,10 +25,12 @@ fn intake_right_from(right_from: i64) -> Intake {
     let trunk = "city=PJSIP/city,country=UZ,lead=var:LEAD_ID";
     let trunk = trunk::parse(trunk, &trunk::Defaults::default()).expect("a trunk");
     let settings = Settings {
-        settle: Duration::from_millis(500),
-        cdr_wait: Duration::from_secs(10),
-        max_call: Duration::from_secs(12 * 3600),
-        max_open_calls: 1_000,
+        calls: callbridge_call::Settings {
+            cdr_wait: Some(Duration::from_secs(10)),
+            max_call: Duration::from_secs(12 * 3600),
+            max_open_calls: 1_000,
+            ..callbridge_call::Settings::new(Default::default())
+        },
         zone: None,
         cel_columns: None,
         clock_right_from: EventTime::from_seconds(right_from),

@@ -20,10 +20,12 @@ fn intake(formats: &[Format]) -> Intake {
     let flag = "city=PJSIP/city,country=UZ,lead=userfield:lead=([0-9]+)";
     let trunk = trunk::parse(flag, &trunk::Defaults::default()).expect("a trunk");
     let settings = Settings {
-        settle: Duration::from_millis(500),
-        cdr_wait: Duration::from_secs(10),
-        max_call: Duration::from_secs(3600),
-        max_open_calls: 1_000,
+        calls: callbridge_call::Settings {
+            cdr_wait: Some(Duration::from_secs(10)),
+            max_call: Duration::from_secs(3600),
+            max_open_calls: 1_000,
+            ..callbridge_call::Settings::new(Default::default())
+        },
         cel_columns: None,
         clock_right_from: EventTime::from_seconds(BEGAN - 86_400),
         zone: None,

@@ -10,19 +10,12 @@ use callbridge_mapping::journal::Rules;
 use callbridge_mapping::trunk::Trunks;
 use callbridge_source::url::{SourceUrl, Transport};
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// What the flags say of assembling.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// `--settle`
-    pub settle: Duration,
-    /// `--cdr-wait`
-    pub cdr_wait: Duration,
-    /// `--max-call`
-    pub max_call: Duration,
-    /// `--max-open-calls`
-    pub max_open_calls: usize,
+    /// `--settle`, `--cdr-wait`, `--max-call`, `--max-open-calls`, for the trunks of no PBX yet.
+    pub calls: callbridge_call::Settings,
     /// `--pbx-timezone`
     pub zone: Option<jiff::tz::TimeZone>,
     /// `--columns`
@@ -40,11 +33,8 @@ impl Settings {
     /// When two equally long endpoints can match one channel.
     pub fn assembler(&self, pbx: &str) -> Result<callbridge_call::Settings, Conflict> {
         Ok(callbridge_call::Settings {
-            settle: self.settle,
-            cdr_wait: Some(self.cdr_wait),
-            max_call: self.max_call,
-            max_open_calls: self.max_open_calls,
-            ..callbridge_call::Settings::new(self.rules.trunks.endpoints(pbx)?)
+            endpoints: self.rules.trunks.endpoints(pbx)?,
+            ..self.calls.clone()
         })
     }
 

@@ -16,10 +16,12 @@ const START: EventTime = EventTime::from_seconds(1_795_151_317);
 fn intake(url: &str, memory: Memory) -> Intake {
     let trunk = parse("city=,country=UZ,lead=var:LEAD_ID", &Defaults::default());
     let settings = Settings {
-        settle: Duration::from_millis(500),
-        cdr_wait: Duration::from_secs(10),
-        max_call: Duration::from_secs(3_600),
-        max_open_calls: 100,
+        calls: callbridge_call::Settings {
+            cdr_wait: Some(Duration::from_secs(10)),
+            max_call: Duration::from_secs(3_600),
+            max_open_calls: 100,
+            ..callbridge_call::Settings::new(Default::default())
+        },
         zone: None,
         cel_columns: None,
         clock_right_from: EventTime::from_seconds(1_700_000_000),

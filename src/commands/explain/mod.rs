@@ -14,8 +14,8 @@ use crate::config::Config;
 use crate::config::command::Explain;
 use crate::failure::Failure;
 use crate::privilege::Held;
+use callbridge_call::EventTime;
 use callbridge_call::decoded::WrongCall;
-use callbridge_call::{EventTime, Settings};
 use callbridge_explain::reading::{self, PbxCall, Reading, Told};
 use callbridge_explain::shape::Other;
 use callbridge_explain::story::Times;
@@ -166,19 +166,11 @@ pub(crate) fn rules(config: &Config, format: Format) -> reading::Rules {
         .next()
         .filter(|first| named.all(|other| other == *first));
     let pbx = config.pbx_id.as_deref().or(only).unwrap_or(PBX).to_owned();
-    let calls = &config.calls;
-    let settings = Settings {
-        settle: calls.settle,
-        cdr_wait: Some(calls.cdr_wait),
-        max_call: calls.max_call,
-        max_open_calls: calls.max_open_calls,
-        ..Settings::new(callbridge_call::Endpoints::default())
-    };
     reading::Rules {
         format,
         pbx,
         trunks: trunks.clone(),
-        settings,
+        settings: config.calls.clone(),
         zone: config.pbx_timezone.clone(),
         cel_columns: config.cel_columns.clone(),
     }

@@ -51,7 +51,6 @@ use jiff::tz::TimeZone;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 use url::Url;
 
 #[derive(Debug)]
@@ -77,8 +76,8 @@ pub struct Config {
     pub webhooks: Option<Webhooks>,
     /// Where the page is shown; `None` without `--page`.
     pub page: Option<PageConfig>,
-    /// How calls are told apart.
-    pub calls: CallRules,
+    /// How calls are told apart, for the trunks of no PBX yet.
+    pub calls: callbridge_call::Settings,
     /// The state folder; `None` only where it was not asked for and has no default.
     pub state: Option<PathBuf>,
     /// Where health and metrics are served.
@@ -169,19 +168,6 @@ pub struct Webhooks {
     pub application: Option<SecretPlace>,
     /// `--installation-secret`: by installation.
     pub installations: BTreeMap<String, SecretPlace>,
-}
-
-/// How calls are told apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallRules {
-    /// `--settle`
-    pub settle: Duration,
-    /// `--cdr-wait`
-    pub cdr_wait: Duration,
-    /// `--max-call`
-    pub max_call: Duration,
-    /// `--max-open-calls`
-    pub max_open_calls: usize,
 }
 
 /// A queue for dead letters, and its secret.

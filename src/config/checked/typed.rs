@@ -1,6 +1,6 @@
 //! From flags as typed to a [`Config`], or all that is wrong with them.
 
-use super::{CallRules, Config, DeadLetters, Forward};
+use super::{Config, DeadLetters, Forward};
 use super::{crm, page, pbx, sources, standby, trunks, webhooks};
 use crate::config::faults::Faults;
 use crate::config::options::{CallFlags, CrmFlags, Flags, LogFlags, OperationFlags, SourceFlags};
@@ -162,21 +162,22 @@ fn notify_command(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.trim().is_empty())
 }
 
-fn calls(flags: &CallFlags, faults: &mut Faults) -> CallRules {
-    let mut time = |flag, text, default| {
-        let read = faults.read(flag, text, values::duration);
-        read.unwrap_or(Duration::from_millis(default))
-    };
-    let settle = time("--settle", &flags.settle, 500);
-    let cdr_wait = time("--cdr-wait", &flags.cdr_wait, 10_000);
-    let max_call = time("--max-call", &flags.max_call, 12 * 3_600_000);
+/// `--settle`, `--cdr-wait`, `--max-call`, `--max-open-calls`
+fn calls(flags: &CallFlags, faults: &mut Faults) -> callbridge_call::Settings {
+    const CDR_WAIT: Duration = Duration::from_secs(10);
+    let usual = callbridge_call::Settings::new(Default::default());
+    let mut time = |flag, text| faults.read(flag, text, values::duration);
+    let settle = time("--settle", &flags.settle);
+    let cdr_wait = time("--cdr-wait", &flags.cdr_wait);
+    let max_call = time("--max-call", &flags.max_call);
     let number = |text: &str| values::number(text, 1..=1_000_000);
     let most = faults.read("--max-open-calls", &flags.max_open_calls, number);
-    CallRules {
-        settle,
-        cdr_wait,
-        max_call,
-        max_open_calls: most.unwrap_or(10_000),
+    callbridge_call::Settings {
+        settle: settle.unwrap_or(usual.settle),
+        cdr_wait: cdr_wait.or(Some(CDR_WAIT)),
+        max_call: max_call.unwrap_or(usual.max_call),
+        max_open_calls: most.unwrap_or(usual.max_open_calls),
+        ..usual
     }
 }
 

@@ -70,10 +70,12 @@ fn intake() -> Intake {
         "gsm=PJSIP/gsm,country=UZ,strip=9,lead=var:LEAD_ID",
     ];
     let settings = Settings {
-        settle: Duration::from_millis(500),
-        cdr_wait: Duration::from_secs(10),
-        max_call: Duration::from_secs(3600),
-        max_open_calls: 1_000,
+        calls: callbridge_call::Settings {
+            cdr_wait: Some(Duration::from_secs(10)),
+            max_call: Duration::from_secs(3600),
+            max_open_calls: 1_000,
+            ..callbridge_call::Settings::new(Default::default())
+        },
         zone: None,
         cel_columns: None,
         clock_right_from: EventTime::from_seconds(0),
