@@ -30,45 +30,17 @@ pub(crate) enum ParsedArguments {
 pub(crate) fn command() -> Command {
     let version = format!("{} ({})", crate::VERSION, crate::COMMIT);
     let mut command = Options::command().version(version).max_term_width(100);
-    for name in [
-        "run",
-        "explain",
-        "check",
-        "audit",
-        "status",
-        "calls",
-        "missed",
-        "demo",
-        "connect",
-        "disconnect",
-        "init",
-    ] {
+    let whole = "run explain check audit status calls missed demo connect disconnect init";
+    for name in whole.split(' ') {
         command = command.mut_subcommand(name, |verb| verb.mut_args(with_variable));
     }
-    for (group, verbs) in [
-        (
-            "dead",
-            &["list", "show", "retry", "discard", "export", "watch"][..],
-        ),
-        (
-            "lead",
-            &["missing", "list", "give", "take", "given", "set", "check"],
-        ),
-        ("state", &["export", "import", "forward-again"]),
-        ("fleet", &["owner"]),
-    ] {
-        command = command.mut_subcommand(group, |mut group| {
-            let whole = group.get_name() == "lead";
-            for verb in verbs {
-                group = group.mut_subcommand(verb, |verb| {
-                    verb.mut_args(|arg| {
-                        let shared = whole || arg.get_id() == "state";
-                        if shared { with_variable(arg) } else { arg }
-                    })
-                });
-            }
-            group
-        });
+    for group in ["dead", "lead", "state", "fleet"] {
+        let shared = |arg: clap::Arg| match group == "lead" || arg.get_id() == "state" {
+            true => with_variable(arg),
+            false => arg,
+        };
+        let verbs = |group: Command| group.mut_subcommands(|verb| verb.mut_args(shared));
+        command = command.mut_subcommand(group, verbs);
     }
     command.args_override_self(true)
 }
