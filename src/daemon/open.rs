@@ -98,7 +98,7 @@ pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opene
     let crm = config
         .crm
         .as_ref()
-        .map(|crm| crm.address.as_str().to_owned());
+        .map(|crm| crm.setup.address.as_str().to_owned());
     let target = crm.or_else(|| config.forward.as_ref().map(|it| it.url.place()));
     if let Some(address) = target {
         let bind = Op::BindAddress {

@@ -5,9 +5,8 @@ use super::open::source_secret;
 use super::tasks::{Tasks, has_stopped};
 use super::{reach, tokens};
 use crate::build_time;
-use crate::config::checked::{Config, Crm, DeadLetters, SourceConfig};
+use crate::config::checked::{Config, DeadLetters, SourceConfig};
 use callbridge_crm::Client;
-use callbridge_crm::client::Setup;
 use callbridge_dead_letter::queue::Queue;
 use callbridge_fleet::{PbxOwners, Words, WordsStream};
 use callbridge_forward::{Forwarder, OutcomePublisher};
@@ -70,14 +69,10 @@ pub(crate) fn start_sender(
             vitals: vital.into_iter().collect(),
         };
     };
-    let setup = setup(crm);
-    let setup = match config.standby {
-        Some(_) => Setup {
-            permit: Permit::withheld(),
-            ..setup
-        },
-        None => setup,
-    };
+    let mut setup = crm.setup.clone();
+    if config.standby.is_some() {
+        setup.permit = Permit::withheld();
+    }
     let (able, is_able) = watch::channel(false);
     let keeper = keeper(config, setup.permit.clone());
     let keeper = keeper.map(|it| it.able(is_able, Patience::default()));
@@ -142,7 +137,7 @@ pub(crate) fn keeper(config: &Config, permit: Permit) -> Option<LeaseKeeper> {
     let (name, source, queue) = config.lease()?;
     let crm = config.crm.as_ref()?;
     let login = login(source, queue);
-    let request = setup(crm).timeouts.total + STRAGGLER;
+    let request = crm.setup.timeouts.total + STRAGGLER;
     let terms = Terms::new(request, crm.rate.longest_window());
     Some(LeaseKeeper::new(login, name, terms, permit))
 }
@@ -235,13 +230,4 @@ pub(crate) fn start_notices(config: &Config, spool: &Handle, tasks: &mut Tasks) 
 /// The queue for dead letters.
 pub(crate) fn queue(dead_letters: &DeadLetters) -> Queue {
     Queue::new(&dead_letters.url, source_secret(&dead_letters.secret))
-}
-
-/// How the CRM is reached.
-pub(crate) fn setup(crm: &Crm) -> Setup {
-    Setup {
-        ca_file: crm.ca_file.clone(),
-        proxy: crm.proxy.clone(),
-        ..Setup::new(crm.address.clone())
-    }
 }

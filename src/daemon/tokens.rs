@@ -32,7 +32,7 @@ pub(crate) fn keep(
         Some(TokenFrom::Connection) => {
             let keeper = keeper::Keeper {
                 dir: config.state.clone().unwrap_or_default(),
-                setup: super::outward::setup(crm),
+                setup: crm.setup.clone(),
                 auth: crm.auth.clone(),
                 rebind: config.rebind,
                 told,

@@ -150,7 +150,7 @@ async fn binding(config: &Config, spool: &Handle) -> Vec<CheckFinding> {
         Err(error) => return vec![unusable(&error)],
     };
     if let Some(crm) = &config.crm
-        && binding.fits_address(crm.address.as_str()) == Fit::Other
+        && binding.fits_address(crm.setup.address.as_str()) == Fit::Other
         && !config.rebind
     {
         let bound = binding.address.unwrap_or_default();
@@ -159,7 +159,7 @@ async fn binding(config: &Config, spool: &Handle) -> Vec<CheckFinding> {
             "binding",
             format!(
                 "the state is bound to {bound}, --crm-url is {}",
-                crm.address.as_str()
+                crm.setup.address.as_str()
             ),
             "give the old --crm-url, another --state, or --rebind if the CRM has moved",
         ));

@@ -112,7 +112,7 @@ fn of_daemon(status: &Status) -> Vec<CheckFinding> {
 async fn ask(crm: &Crm, dir: &Path, spool: &Handle, left: Option<&LeftSlots>) -> Vec<CheckFinding> {
     let (mut found, token) = token::look(crm, dir).await;
     if let Some(token) = token {
-        let (setup, rate) = (outward::setup(crm), Some(crm.rate));
+        let (setup, rate) = (crm.setup.clone(), Some(crm.rate));
         let asked = match TokenProbe::open(setup, rate, spool, &token).await {
             Ok(probe) => all(crm, probe.leaving(left)).await,
             Err(why) => Err(why),
@@ -126,7 +126,7 @@ async fn ask(crm: &Crm, dir: &Path, spool: &Handle, left: Option<&LeftSlots>) ->
 async fn all(crm: &Crm, mut probe: TokenProbe<'_>) -> Result<Vec<CheckFinding>, Unasked> {
     let answer = probe.ask(&WorkQueue::default()).await?;
     let good = matches!(answer, Ok(ApiReply::TokenInfo(_)));
-    let mut found = judge(&crm.address, answer, probe.binding());
+    let mut found = judge(&crm.setup.address, answer, probe.binding());
     if good && !crm.lead_fields.is_empty() {
         let mut head = WorkQueue::default();
         head.errands.due.push(DueRequest {

@@ -75,7 +75,7 @@ pub(crate) async fn run(connect: Connect) -> Result<(), Failure> {
              chmod o-r {file}"
         ));
     }
-    verify::prepare(&connect.state, &connect.crm).await?;
+    verify::prepare(&connect.state, &connect.setup.address).await?;
     let mut typed = StdinLines::listen();
     let code = consent(&connect, &mut typed).await?;
     // a daemon that refreshes is waited for: one request at a time
@@ -103,7 +103,7 @@ pub(crate) async fn run(connect: Connect) -> Result<(), Failure> {
         typed: &mut typed,
         within: connect.within,
     };
-    let given = match verify::whose(&connect.state, connect.setup(), &new, agrees).await? {
+    let given = match verify::whose(&connect.state, connect.setup.clone(), &new, agrees).await? {
         TokenOwner::Another(why) => return Err(taken_back(&connect, &new, before, &why).await),
         TokenOwner::Ours(whose, given) => {
             print(format!("connected: {}\n", safe(&whose)).as_bytes())?;
@@ -134,35 +134,26 @@ pub(crate) async fn run(connect: Connect) -> Result<(), Failure> {
 }
 
 impl Connect {
-    /// How the CRM is reached.
-    fn setup(&self) -> Setup {
-        Setup {
-            ca_file: self.ca_file.clone(),
-            proxy: self.proxy.clone(),
-            ..Setup::new(self.crm.clone())
-        }
-    }
-
     /// How its OAuth host is.
     fn auth(&self) -> Exchange {
         Exchange::new(Setup {
             address: self.auth.clone(),
-            ..self.setup()
+            ..self.setup.clone()
         })
     }
 
     fn client(&self, secret: Secret) -> Client {
         let path = |path: &Path| path.display().to_string();
         Client {
-            crm_url: self.crm.as_str().to_owned(),
+            crm_url: self.setup.address.as_str().to_owned(),
             auth_url: self.auth.as_str().to_owned(),
             consent_url: self.consent.to_string(),
             redirect_uri: self.redirect.text.clone(),
             id: self.client_id.clone(),
             secret,
             secret_file: self.secret.file().map(path),
-            ca_file: self.ca_file.as_deref().map(path),
-            proxy: self.proxy.as_ref().map(Url::to_string),
+            ca_file: self.setup.ca_file.as_deref().map(path),
+            proxy: self.setup.proxy.as_ref().map(Url::to_string),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::config::faults::Faults;
 use crate::config::options::connect::ConnectFlags;
 use crate::privilege::Held;
 use crate::values;
-use callbridge_crm::Address;
+use callbridge_crm::{Address, Setup};
 use callbridge_model::environment::Environment;
 use callbridge_model::secret_source::{SecretKind, SecretPlace};
 use callbridge_oauth::consent::Redirect;
@@ -27,8 +27,8 @@ pub struct Wanted {
 /// `connect`, checked.
 #[derive(Debug)]
 pub struct Connect {
-    /// `--crm-url`
-    pub crm: Address,
+    /// `--crm-url`, `--crm-ca-file`, `--crm-proxy`
+    pub setup: Setup,
     /// `--auth-url`
     pub auth: Address,
     /// `--consent-url`
@@ -43,10 +43,6 @@ pub struct Connect {
     pub scope: String,
     /// `--state`
     pub state: PathBuf,
-    /// `--crm-ca-file`
-    pub ca_file: Option<PathBuf>,
-    /// `--crm-proxy`
-    pub proxy: Option<Url>,
     /// `--within`: so long the consent is waited for.
     pub within: Duration,
     /// `--company`, `--yes`
@@ -98,7 +94,11 @@ pub(crate) fn check(
         Some(whole) if faults.is_empty() => {
             let (((((((crm, auth), consent), redirect), client_id), secret), scope), state) = whole;
             Ok(Connect {
-                crm,
+                setup: Setup {
+                    ca_file,
+                    proxy: way,
+                    ..Setup::new(crm)
+                },
                 auth,
                 consent,
                 redirect,
@@ -106,8 +106,6 @@ pub(crate) fn check(
                 secret,
                 scope,
                 state,
-                ca_file,
-                proxy: way,
                 within: within.unwrap_or(WITHIN),
                 wanted: Wanted {
                     company,

@@ -4,7 +4,7 @@ use super::{Checking, Crm, token};
 use crate::config::faults::Faults;
 use crate::config::options::CrmFlags;
 use crate::values;
-use callbridge_crm::{Address, FieldNames};
+use callbridge_crm::{Address, FieldNames, Setup};
 use callbridge_leads::lead_field;
 use callbridge_sender::rate::Rate;
 use url::Url;
@@ -54,7 +54,11 @@ pub(super) fn check(
     let drops = given(&flags.failed_employee).map(keeps);
     let drops = drops.and_then(|read| faults.take("--failed-employee", read));
     Some(Crm {
-        address: own?,
+        setup: Setup {
+            ca_file,
+            proxy,
+            ..Setup::new(own?)
+        },
         auth,
         token,
         rate,
@@ -62,8 +66,6 @@ pub(super) fn check(
         lead_fields: lead_fields.unwrap_or_default(),
         field_list_wrapper: wrapper,
         drop_employee: drops.unwrap_or(false),
-        ca_file,
-        proxy,
     })
 }
 

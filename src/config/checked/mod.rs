@@ -37,7 +37,7 @@ pub(crate) use typed::{Checking, Purpose, logging, state_folder};
 
 use crate::privilege::Held;
 use callbridge_asterisk::Columns;
-use callbridge_crm::{Address, FieldNames};
+use callbridge_crm::{Address, FieldNames, Setup};
 use callbridge_intake::machine::Unknown;
 use callbridge_leads::lead_field;
 use callbridge_log::Logging;
@@ -51,7 +51,6 @@ use jiff::tz::TimeZone;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use url::Url;
 
 #[derive(Debug)]
 pub struct Config {
@@ -136,8 +135,8 @@ impl SourceConfig {
 
 #[derive(Clone, Debug)]
 pub struct Crm {
-    /// `--crm-url`
-    pub address: Address,
+    /// `--crm-url`, `--crm-ca-file`, `--crm-proxy`
+    pub setup: Setup,
     /// `--auth-url`
     pub auth: Option<Address>,
     /// Where the token comes from; `None` only in a dry run.
@@ -152,10 +151,6 @@ pub struct Crm {
     pub field_list_wrapper: Option<String>,
     /// `--failed-employee drop`
     pub drop_employee: bool,
-    /// `--crm-ca-file`
-    pub ca_file: Option<PathBuf>,
-    /// `--crm-proxy`
-    pub proxy: Option<Url>,
 }
 
 /// Where events of the CRM are taken, and what proves them.
