@@ -23,105 +23,92 @@ pub(crate) enum Teller {
     Cdr,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Value {
-    /// How long the customer talked with somebody.
-    Talk,
-    Answered,
-    /// Who talked, and in which order.
-    Employee,
-    Rang,
-    Number,
-    /// What happened in a queue.
-    Queue,
-    /// Three and more in one talk.
-    Conference,
-    /// Transfers, pickup and parking.
-    Transfer,
-    /// The lead that the PBX knows.
-    Lead,
-}
+/// What is to be known of a call, in the order in which it is shown: how long the customer talked
+/// with somebody, whether anybody answered, who talked and in which order, who rang, the number,
+/// what happened in a queue, three and more in one talk, transfers with pickup and parking, the
+/// lead that the PBX knows.
+const VALUES: [&str; 9] = [
+    "talk",
+    "answered",
+    "employee",
+    "rang",
+    "number",
+    "queue",
+    "conference",
+    "transfer",
+    "lead",
+];
 
-/// How it is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How {
-    Exact,
-    /// Exact but for what stands beside it.
-    Partly,
-    /// Near it, and marked so.
-    Estimate,
-    /// Nothing tells it: such calls are `incomplete`.
-    Untold,
-}
+/// How it is told: exactly.
+const EXACT: &str = "exact";
+/// Exactly but for what stands beside it.
+const PARTLY: &str = "partly";
+/// Near it, and marked so.
+const ESTIMATE: &str = "estimate";
+/// Nothing tells it: such calls are `incomplete`.
+const UNTOLD: &str = "no";
 
 /// How one value is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
-    pub how: How,
+    pub how: &'static str,
     /// What is to be known of that; may be empty.
     pub but: &'static str,
 }
 
-type But = (Value, How, &'static str);
+/// A value, how it is told, and what is to be known of that.
+type But = (&'static str, &'static str, &'static str);
 
 const ANSWERED: But = (
-    Value::Answered,
-    How::Partly,
+    "answered",
+    PARTLY,
     "`incomplete` where no dialling tells it",
 );
 const QUEUE: But = (
-    Value::Queue,
-    How::Partly,
+    "queue",
+    PARTLY,
     "which telephones rang is told only with `eventwhencalled = yes` in queues.conf and `agent` in \
      `read`",
 );
 const CALLED_FIRST: But = (
-    Value::Number,
-    How::Partly,
+    "number",
+    PARTLY,
     "of a customer whom the PBX itself called first only where a lead has it",
 );
-const LISTED: But = (
-    Value::Lead,
-    How::Partly,
-    "by `csv:` or `userfield:`, not by `var:`",
-);
+const LISTED: But = ("lead", PARTLY, "by `csv:` or `userfield:`, not by `var:`");
 /// The masquerade of such a transfer takes the records' fields along.
 const MOVED: But = (
-    Value::Lead,
-    How::Partly,
+    "lead",
+    PARTLY,
     "`userfield:` may be another call's after an attended transfer by REFER",
 );
 const MOVED_LISTED: But = (
-    Value::Lead,
-    How::Partly,
+    "lead",
+    PARTLY,
     "by `csv:` or `userfield:`, not by `var:`; the user field may be another call's after an \
      attended transfer by REFER",
 );
 const CONFBRIDGE: But = (
-    Value::Conference,
-    How::Untold,
+    "conference",
+    UNTOLD,
     "calls in `ConfBridge` are `incomplete`",
 );
 const BLONDE: But = (
-    Value::Transfer,
-    How::Partly,
+    "transfer",
+    PARTLY,
     "`incomplete` by feature code while the other telephone rings",
 );
-const BILLED: But = (Value::Talk, How::Estimate, "the billed seconds");
-const WAITED: But = (
-    Value::Talk,
-    How::Estimate,
-    "ringing in a queue counts as talk",
-);
-const FIRST_TWO: But = (Value::Conference, How::Estimate, "its first two alone");
+const BILLED: But = ("talk", ESTIMATE, "the billed seconds");
+const WAITED: But = ("talk", ESTIMATE, "ringing in a queue counts as talk");
+const FIRST_TWO: But = ("conference", ESTIMATE, "its first two alone");
 const LINKED: But = (
-    Value::Transfer,
-    How::Estimate,
+    "transfer",
+    ESTIMATE,
     "one call where the linkedid is logged",
 );
 const UNLINKED: But = (
-    Value::Transfer,
-    How::Estimate,
+    "transfer",
+    ESTIMATE,
     "no linkedid: a parked call that is fetched after more than a minute is two",
 );
 
@@ -156,31 +143,27 @@ impl Generation {
     }
 
     /// How all is told that is not listed, and what is.
-    const fn told(self, teller: Teller) -> (How, &'static [But]) {
+    const fn told(self, teller: Teller) -> (&'static str, &'static [But]) {
         match (teller, self) {
-            (Teller::Ami, Self::Twelve) => (How::Exact, &[]),
-            (Teller::Ami, Self::Eleven) => (How::Exact, &[ANSWERED, CALLED_FIRST, QUEUE, MOVED]),
-            (Teller::Ami, Self::UpToTen) => (
-                How::Exact,
-                &[ANSWERED, CALLED_FIRST, QUEUE, CONFBRIDGE, MOVED],
-            ),
-            (Teller::Cel, Self::Twelve) => (How::Exact, &[CALLED_FIRST, LISTED]),
-            (Teller::Cel, Self::Eleven | Self::UpToTen) => (
-                How::Exact,
-                &[CALLED_FIRST, CONFBRIDGE, BLONDE, MOVED_LISTED],
-            ),
-            (Teller::Cdr, Self::Twelve) => (How::Estimate, &[BILLED, LINKED, LISTED]),
-            (Teller::Cdr, Self::Eleven) => {
-                (How::Estimate, &[WAITED, FIRST_TWO, LINKED, MOVED_LISTED])
+            (Teller::Ami, Self::Twelve) => (EXACT, &[]),
+            (Teller::Ami, Self::Eleven) => (EXACT, &[ANSWERED, CALLED_FIRST, QUEUE, MOVED]),
+            (Teller::Ami, Self::UpToTen) => {
+                (EXACT, &[ANSWERED, CALLED_FIRST, QUEUE, CONFBRIDGE, MOVED])
             }
+            (Teller::Cel, Self::Twelve) => (EXACT, &[CALLED_FIRST, LISTED]),
+            (Teller::Cel, Self::Eleven | Self::UpToTen) => {
+                (EXACT, &[CALLED_FIRST, CONFBRIDGE, BLONDE, MOVED_LISTED])
+            }
+            (Teller::Cdr, Self::Twelve) => (ESTIMATE, &[BILLED, LINKED, LISTED]),
+            (Teller::Cdr, Self::Eleven) => (ESTIMATE, &[WAITED, FIRST_TWO, LINKED, MOVED_LISTED]),
             (Teller::Cdr, Self::UpToTen) => {
-                (How::Estimate, &[WAITED, FIRST_TWO, UNLINKED, MOVED_LISTED])
+                (ESTIMATE, &[WAITED, FIRST_TWO, UNLINKED, MOVED_LISTED])
             }
         }
     }
 
     /// How this value is told.
-    pub(crate) fn cell(self, teller: Teller, value: Value) -> Cell {
+    pub(crate) fn cell(self, teller: Teller, value: &str) -> Cell {
         let (how, buts) = self.told(teller);
         let listed = buts.iter().find(|(of, ..)| *of == value);
         listed.map_or(Cell { how, but: "" }, |(_, how, but)| Cell {
@@ -192,13 +175,13 @@ impl Generation {
     /// `{"ami":{"talk":{"how":"exact"},…},…}`; beside what is not simply so stands `but`.
     pub(crate) fn to_json(self) -> Json {
         let tellers = Teller::ALL.map(|teller| {
-            let cells = Value::ALL.map(|value| {
+            let cells = VALUES.map(|value| {
                 let Cell { how, but } = self.cell(teller, value);
                 let cell = match but {
-                    "" => json!({"how": how.word()}),
-                    but => json!({"how": how.word(), "but": but}),
+                    "" => json!({"how": how}),
+                    but => json!({"how": how, "but": but}),
                 };
-                (value.word().to_owned(), cell)
+                (value.to_owned(), cell)
             });
             (teller.word().to_lowercase(), Map::from_iter(cells).into())
         });
@@ -208,21 +191,21 @@ impl Generation {
     /// A table for people: a line a source, and a line for each value that is not simply so.
     pub(crate) fn to_text(self) -> String {
         let mut text = String::from("source");
-        for value in Value::ALL {
-            text.push_str(&format!("  {:10}", value.word()));
+        for value in VALUES {
+            text.push_str(&format!("  {:10}", value));
         }
         for teller in Teller::ALL {
             text = format!("{}\n{:6}", text.trim_end(), teller.word());
-            for value in Value::ALL {
-                text.push_str(&format!("  {:10}", self.cell(teller, value).how.word()));
+            for value in VALUES {
+                text.push_str(&format!("  {:10}", self.cell(teller, value).how));
             }
         }
         text = text.trim_end().to_owned();
         for teller in Teller::ALL {
-            for value in Value::ALL {
+            for value in VALUES {
                 let but = self.cell(teller, value).but;
                 if !but.is_empty() {
-                    text.push_str(&format!("\n{} {}: {but}", teller.word(), value.word()));
+                    text.push_str(&format!("\n{} {}: {but}", teller.word(), value));
                 }
             }
         }
@@ -244,48 +227,6 @@ impl Teller {
     }
 }
 
-impl Value {
-    /// All, in the order in which they are shown.
-    pub(crate) const ALL: [Self; 9] = [
-        Self::Talk,
-        Self::Answered,
-        Self::Employee,
-        Self::Rang,
-        Self::Number,
-        Self::Queue,
-        Self::Conference,
-        Self::Transfer,
-        Self::Lead,
-    ];
-
-    /// As it is shown, and told in JSON.
-    pub(crate) const fn word(self) -> &'static str {
-        match self {
-            Self::Talk => "talk",
-            Self::Answered => "answered",
-            Self::Employee => "employee",
-            Self::Rang => "rang",
-            Self::Number => "number",
-            Self::Queue => "queue",
-            Self::Conference => "conference",
-            Self::Transfer => "transfer",
-            Self::Lead => "lead",
-        }
-    }
-}
-
-impl How {
-    /// As it is shown, and told in JSON.
-    pub(crate) const fn word(self) -> &'static str {
-        match self {
-            Self::Exact => "exact",
-            Self::Partly => "partly",
-            Self::Estimate => "estimate",
-            Self::Untold => "no",
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -298,17 +239,17 @@ mod tests {
         );
         for generation in Generation::ALL {
             for teller in Teller::ALL {
-                let cells = Value::ALL.map(|value| (value, generation.cell(teller, value)));
-                let all = |how: How| {
+                let cells = VALUES.map(|value| (value, generation.cell(teller, value)));
+                let all = |how: &str| {
                     let of = cells.iter().filter(|(_, cell)| cell.how == how);
-                    let words: Vec<&str> = of.map(|(value, _)| value.word()).collect();
+                    let words: Vec<&str> = of.map(|(value, _)| *value).collect();
                     words.join(", ")
                 };
                 let buts = cells.iter().filter(|(_, cell)| !cell.but.is_empty());
-                let buts = buts.map(|(value, cell)| format!("{}: {}", value.word(), cell.but));
+                let buts = buts.map(|(value, cell)| format!("{}: {}", value, cell.but));
                 let buts: Vec<String> = buts.collect();
                 let (release, teller) = (generation.word(), teller.word());
-                let (exact, estimate) = (all(How::Exact), all(How::Estimate));
+                let (exact, estimate) = (all(EXACT), all(ESTIMATE));
                 let row = [release, teller, &exact, &estimate, &buts.join("; ")];
                 let row = row.map(|cell| match cell {
                     "" => " ".to_owned(),
@@ -332,11 +273,11 @@ mod tests {
         for generation in Generation::ALL {
             for (teller, value) in Teller::ALL
                 .into_iter()
-                .flat_map(|teller| Value::ALL.into_iter().map(move |value| (teller, value)))
+                .flat_map(|teller| VALUES.into_iter().map(move |value| (teller, value)))
             {
                 let cell = generation.cell(teller, value);
-                let plain = matches!(cell.how, How::Exact | How::Estimate);
-                assert!(plain || !cell.but.is_empty(), "{teller:?} {value:?}");
+                let plain = matches!(cell.how, EXACT | ESTIMATE);
+                assert!(plain || !cell.but.is_empty(), "{teller:?} {value}");
             }
         }
     }

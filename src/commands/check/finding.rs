@@ -27,13 +27,7 @@ pub(crate) struct CheckFinding {
 
 impl CheckFinding {
     pub(crate) fn well(name: impl Into<String>, what: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            what: what.into(),
-            todo: String::new(),
-            fault: None,
-            extra: None,
-        }
+        Self::advice(name, what, "")
     }
 
     pub(crate) fn advice(
@@ -56,13 +50,9 @@ impl CheckFinding {
         what: impl Into<String>,
         todo: impl Into<String>,
     ) -> Self {
-        let fault = Some(code);
         Self {
-            name: name.into(),
-            what: what.into(),
-            todo: todo.into(),
-            fault,
-            extra: None,
+            fault: Some(code),
+            ..Self::advice(name, what, todo)
         }
     }
 
