@@ -44,7 +44,7 @@ pub(crate) mod trunks;
 pub(crate) mod upkeep;
 pub(crate) mod webhooks;
 
-use crate::config::checked::{Config, TokenFrom};
+use crate::config::checked::{Config, SourceConfig, TokenFrom};
 use crate::config::doubts;
 use crate::config::doubts::Doubt;
 use crate::failure::Failure;
@@ -60,6 +60,7 @@ use callbridge_ops::metrics::Durations;
 use callbridge_ops::{http, systemd};
 use callbridge_page::SessionCount;
 use callbridge_sender::CrmProxy;
+use callbridge_source::url::Transport;
 use callbridge_source::{self as source, Limits, Ring, Source, SourceId};
 use callbridge_spool::{Guard, Handle, Integrity, LeadDirectory};
 use lists::Lists;
@@ -190,7 +191,11 @@ impl Daemon {
         let words = outward::words(&config).of_owners(outward::whose(&owners));
         let observer = Arc::new(Observer {
             spool: opened.spool.clone(),
-            sources: SourceViews::new(sources, others, seen_up),
+            sources: SourceViews {
+                states: sources,
+                others,
+                seen_up,
+            },
             sender: out.shown,
             token_requests: out.token_requests,
             durations,
@@ -214,7 +219,7 @@ impl Daemon {
             intake,
             tasks,
             guard: opened.guard,
-            is_file: opened.is_file,
+            is_file: config.sources.iter().map(is_file).collect(),
             dry_run: config.dry_run,
         };
         daemon
@@ -443,6 +448,10 @@ fn start_sources(sources: Vec<Source>, ring: Ring, tasks: &mut Tasks) -> Vec<sou
         tasks.start(source.run(ring.clone(), reader, tasks.stop()));
     }
     ways_back
+}
+
+fn is_file(flag: &SourceConfig) -> bool {
+    matches!(flag.url.transport, Transport::File { .. })
 }
 
 /// The state folder, as it was given.

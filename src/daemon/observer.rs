@@ -34,20 +34,6 @@ pub(crate) struct SourceViews {
     pub seen_up: watch::Receiver<Vec<bool>>,
 }
 
-impl SourceViews {
-    pub(crate) fn new(
-        states: watch::Receiver<Vec<SourceStatus>>,
-        others: Others,
-        seen_up: watch::Receiver<Vec<bool>>,
-    ) -> Self {
-        Self {
-            states,
-            others,
-            seen_up,
-        }
-    }
-}
-
 /// What is known of those who come in.
 #[derive(Clone, Debug)]
 pub(crate) struct InwardViews {

@@ -51,8 +51,6 @@ pub(crate) struct Opened {
     pub trunks: KnownTrunks,
     /// Ready to run, in the order of the flags.
     pub sources: Vec<Source>,
-    /// Which of them are files.
-    pub is_file: Vec<bool>,
     /// How calls are assembled.
     pub assembling: Settings,
 }
@@ -86,15 +84,17 @@ fn spool_settings(config: &Config, durations: &Durations) -> spool::Settings {
 pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opened, Failure> {
     let dir = config.state.clone().unwrap_or_else(|| PathBuf::from("."));
     let settings = spool_settings(config, durations);
-    spool::refuse_shared(&dir).map_err(failure)?;
-    let (spool, guard) = locked(&dir, &settings).await.map_err(failure)?;
-    let left = left_slots::adopt(&dir, &spool).await.map_err(failure)?;
+    spool::refuse_shared(&dir).map_err(Failure::of_spool)?;
+    let (spool, guard) = locked(&dir, &settings).await.map_err(Failure::of_spool)?;
+    let left = left_slots::adopt(&dir, &spool)
+        .await
+        .map_err(Failure::of_spool)?;
     left_slots::remove(&left);
     let now = clock::now().wall;
     let standing = spool.read(move |store| tables::lead_requests::log_standing(store, now));
-    standing.await.map_err(failure)?;
-    let memory = FinishedCalls::open(&dir).map_err(failure)?;
-    let directory = Arc::new(LeadDirectory::open(&dir).map_err(failure)?);
+    standing.await.map_err(Failure::of_spool)?;
+    let memory = FinishedCalls::open(&dir).map_err(Failure::of_spool)?;
+    let directory = Arc::new(LeadDirectory::open(&dir).map_err(Failure::of_spool)?);
     let crm = config
         .crm
         .as_ref()
@@ -105,9 +105,11 @@ pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opene
             address,
             rebind: config.rebind,
         };
-        spool.write(vec![bind]).await.map_err(failure)?;
+        spool.write(vec![bind]).await.map_err(Failure::of_spool)?;
     }
-    remember_zone(config, &spool).await?;
+    remember_zone(config, &spool)
+        .await
+        .map_err(Failure::of_spool)?;
     let default_pbx = default_pbx(config, &spool).await?;
     let settings = config
         .sources
@@ -125,24 +127,19 @@ pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opene
         } else {
             None
         };
-        sources.push(source(at, flag, (begin, &config.streams), &spool).await?);
+        let source = source(at, flag, (begin, &config.streams), &spool).await;
+        sources.push(source.map_err(Failure::of_spool)?);
     }
-    let is_file = config
-        .sources
-        .iter()
-        .map(|source| is_file(&source.url.transport))
-        .collect();
     let now = clock::now().wall.floor_seconds().get();
     let trunks = KnownTrunks::take_up(&config.rules.trunks, &spool, now).await;
     Ok(Opened {
-        trunks: trunks.map_err(failure)?,
+        trunks: trunks.map_err(Failure::of_spool)?,
         spool,
         guard,
         memory,
         directory,
         intake,
         sources,
-        is_file,
         assembling,
     })
 }
@@ -175,10 +172,6 @@ async fn locked(dir: &Path, settings: &spool::Settings) -> Result<(Handle, Guard
     }
 }
 
-fn failure(error: spool::Error) -> Failure {
-    Failure::of(Code::of_number(error.exit_code()), error)
-}
-
 /// Under which name the spool keeps the zone of the PBX, for commands while no daemon runs.
 pub(crate) const ZONE_KEY: &str = "pbx-timezone";
 
@@ -189,12 +182,12 @@ pub(crate) fn zone_name(config: &Config) -> Option<String> {
 }
 
 /// What is stored is that of the flags; written where it differs.
-async fn remember_zone(config: &Config, spool: &Handle) -> Result<(), Failure> {
+async fn remember_zone(config: &Config, spool: &Handle) -> Result<(), spool::Error> {
     let key = ZONE_KEY.to_owned();
     let stored = spool
         .read(|store| tables::meta::meta(store, ZONE_KEY))
         .await;
-    let (stored, given) = (stored.map_err(failure)?, zone_name(config));
+    let (stored, given) = (stored?, zone_name(config));
     if stored == given {
         return Ok(());
     }
@@ -202,7 +195,7 @@ async fn remember_zone(config: &Config, spool: &Handle) -> Result<(), Failure> {
         Some(value) => Op::Meta { key, value },
         None => Op::MetaGone { key },
     };
-    spool.write(vec![op]).await.map_err(failure)?;
+    spool.write(vec![op]).await?;
     Ok(())
 }
 
@@ -211,7 +204,7 @@ async fn default_pbx(config: &Config, spool: &Handle) -> Result<String, Failure>
     let stored = spool
         .read(|store| tables::meta::meta(store, identity::META_KEY))
         .await
-        .map_err(failure)?;
+        .map_err(Failure::of_spool)?;
     let (given, derived) = (config.pbx_id.as_deref(), config.derived_pbx.as_ref());
     let settled = identity::settle(stored, given, derived)?;
     let Some((id, origin)) = settled else {
@@ -221,7 +214,10 @@ async fn default_pbx(config: &Config, spool: &Handle) -> Result<String, Failure>
         let key = identity::META_KEY.to_owned();
         let value = id.clone();
         let remember = Op::Meta { key, value };
-        spool.write(vec![remember]).await.map_err(failure)?;
+        spool
+            .write(vec![remember])
+            .await
+            .map_err(Failure::of_spool)?;
     }
     Ok(id)
 }
@@ -251,10 +247,6 @@ fn since(config: &Config, sources: &[SourceSettings]) -> BTreeMap<String, EventT
     since
 }
 
-const fn is_file(transport: &Transport) -> bool {
-    matches!(transport, Transport::File { .. })
-}
-
 /// How calls are assembled by these flags.
 fn assembling(config: &Config, sources: &[SourceSettings]) -> Settings {
     Settings {
@@ -276,13 +268,14 @@ async fn restored(
     config: &Config,
     spool: &Handle,
 ) -> Result<Intake, Failure> {
-    let memory = remembered(&sources, config, spool).await?;
+    let memory = remembered(&sources, config, spool).await;
+    let memory = memory.map_err(Failure::of_spool)?;
     let mut intake = Intake::new(settings, sources, memory)
         .map_err(|conflict| Failure::new(Code::Usage, conflict.to_string()))?;
     let open = spool
         .read(|store| tables::open_calls::all_open_calls(store))
         .await
-        .map_err(failure)?;
+        .map_err(Failure::of_spool)?;
     let count = open.len();
     let mut aside = Vec::new();
     for (pbx, key, bytes) in open {
@@ -297,7 +290,7 @@ async fn restored(
         }
     }
     if !aside.is_empty() {
-        spool.write(aside).await.map_err(failure)?;
+        spool.write(aside).await.map_err(Failure::of_spool)?;
     }
     intake.was_away();
     if count > 0 {
@@ -329,7 +322,7 @@ async fn remembered(
     sources: &[SourceSettings],
     config: &Config,
     spool: &Handle,
-) -> Result<Remembered, Failure> {
+) -> Result<Remembered, spool::Error> {
     let lists = |store: &Store| {
         Ok((
             tables::meta::meta(store, gap_log::KEY)?,
@@ -337,14 +330,14 @@ async fn remembered(
             tables::meta::meta_below(store, OWNER_PREFIX)?,
         ))
     };
-    let (gaps, unmatched, owners) = spool.read(lists).await.map_err(failure)?;
+    let (gaps, unmatched, owners) = spool.read(lists).await?;
     let (owners, named) = Owners::named(owners, config.pbx_owners.clone());
-    spool.write(named).await.map_err(failure)?;
+    spool.write(named).await?;
     let gaps = GapLog::stored(gaps.as_deref());
     let unmatched = UnmatchedLog::stored(unmatched.as_deref());
     let mut memory = Remembered {
         owners,
-        remade_before: remade::began(sources, spool).await.map_err(failure)?,
+        remade_before: remade::began(sources, spool).await?,
         gaps: gaps.unwrap_or_else(|error| {
             tracing::error!(%error, "the list of gaps cannot be read; a new one is begun");
             GapLog::default()
@@ -384,7 +377,7 @@ async fn remembered(
             let position = tables::positions::position(store, &place)?;
             Ok((server?, heard?, since?, recreated?, position))
         });
-        let (server, heard, since, recreated, position) = read.await.map_err(failure)?;
+        let (server, heard, since, recreated, position) = read.await?;
         // What cannot be read of a place is told where its source is opened.
         if let Some(Ok(Position::Stream(at))) = position.map(serde_json::from_value) {
             memory.offsets.insert(shown.clone(), at.offset);
@@ -412,12 +405,11 @@ async fn source(
     flag: &SourceFlag,
     (begin, streams): (Option<From>, &StreamReading),
     spool: &Handle,
-) -> Result<Source, Failure> {
+) -> Result<Source, spool::Error> {
     let shown = flag.url.place();
     let position = spool
         .read(move |store| tables::positions::position(store, &shown))
-        .await
-        .map_err(failure)?;
+        .await?;
     let position = position.and_then(|json| match serde_json::from_value::<Position>(json) {
         Ok(position) => Some(position),
         Err(error) => {

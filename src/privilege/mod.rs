@@ -76,8 +76,7 @@ pub(crate) fn step_down(needs: Needs<'_>) -> Result<(), Failure> {
         if needs.judges_folder {
             return Ok(());
         }
-        let refused = spool::refuse_shared(state);
-        return refused.map_err(|error| Failure::of(Code::of_number(error.exit_code()), error));
+        return spool::refuse_shared(state).map_err(Failure::of_spool);
     }
     if let Some(closed) = way.closed_to(owner) {
         return Err(refused(format!(

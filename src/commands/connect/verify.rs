@@ -7,7 +7,6 @@ use crate::failure::Failure;
 use callbridge_control::state_access::{Access, ask_or_open, close, status};
 use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, Setup, TokenInfo};
 use callbridge_model::Status;
-use callbridge_model::exit::Code;
 use callbridge_oauth::connection::Connection;
 use callbridge_oauth::store;
 use callbridge_oauth::store::Lock;
@@ -39,7 +38,7 @@ pub(super) enum TokenOwner {
 /// # Errors
 /// 73, 75 or 78, as `run` would end.
 pub(super) async fn prepare(dir: &Path, crm: &Address) -> Result<(), Failure> {
-    spool::refuse_shared(dir).map_err(failure)?;
+    spool::refuse_shared(dir).map_err(Failure::of_spool)?;
     if let Some((spool, guard)) = open(dir).await? {
         let address = crm.as_str().to_owned();
         let bind = Op::BindAddress {
@@ -48,7 +47,7 @@ pub(super) async fn prepare(dir: &Path, crm: &Address) -> Result<(), Failure> {
         };
         let bound = spool.write(vec![bind]).await;
         close(spool, guard).await;
-        bound.map_err(failure)?;
+        bound.map_err(Failure::of_spool)?;
     }
     let lock = Lock::take(dir)
         .await
@@ -98,14 +97,13 @@ async fn open(dir: &Path) -> Result<Option<(Handle, Guard)>, Failure> {
     // One that cannot be spoken to has the lock: that is told of.
     let asked = async || Ok::<_, spool::Error>(status(dir).await.ok().flatten());
     let opened = || spool::open(dir, spool::Settings::default());
-    match ask_or_open(asked, opened).await.map_err(failure)? {
+    match ask_or_open(asked, opened)
+        .await
+        .map_err(Failure::of_spool)?
+    {
         Access::Daemon(_) => Ok(None),
         Access::Spool(spool, guard) => Ok(Some((spool, guard))),
     }
-}
-
-fn failure(error: spool::Error) -> Failure {
-    Failure::of(Code::of_number(error.exit_code()), error)
 }
 
 fn unknown(address: &Address, answer: ApiResult, binding: &Binding) -> TokenOwner {
@@ -146,7 +144,7 @@ async fn bound(
             company,
             application,
         };
-        spool.write(vec![bind]).await.map_err(failure)?;
+        spool.write(vec![bind]).await.map_err(Failure::of_spool)?;
     }
     let grants = info.grants.as_ref().map(|all| all.join(" "));
     Ok(TokenOwner::Ours(whose, grants))

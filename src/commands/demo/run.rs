@@ -181,16 +181,14 @@ async fn watch(daemon: &Daemon, view: &mut View, pbx: DemoPbx) -> Result<Status,
     let begin = Instant::now();
     let ends = recording::longest(pbx) + 2;
     let spool = daemon.observer().spool.clone();
-    let wrong =
-        |error: callbridge_spool::Error| Failure::of(Code::of_number(error.exit_code()), error);
     let mut look = tokio::time::interval(LOOK_EVERY);
     loop {
         look.tick().await;
         let rows: Vec<Row> = spool
             .read(|store| tables::calls::oldest(store, SHOWN_MAX))
             .await
-            .map_err(wrong)?;
-        let status = daemon.status().await.map_err(wrong)?;
+            .map_err(Failure::of_spool)?;
+        let status = daemon.status().await.map_err(Failure::of_spool)?;
         let passed = i64::try_from(begin.elapsed().as_secs()).unwrap_or(i64::MAX);
         view.update(&rows, &status, ends - passed)?;
         let all = status.books.finished >= CALLS && status.books.internal >= 1;
