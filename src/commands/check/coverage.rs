@@ -166,10 +166,7 @@ impl Generation {
     pub(crate) fn cell(self, teller: Teller, value: &str) -> Cell {
         let (how, buts) = self.told(teller);
         let listed = buts.iter().find(|(of, ..)| *of == value);
-        listed.map_or(Cell { how, but: "" }, |(_, how, but)| Cell {
-            how: *how,
-            but,
-        })
+        listed.map_or(Cell { how, but: "" }, |(_, how, but)| Cell { how, but })
     }
 
     /// `{"ami":{"talk":{"how":"exact"},…},…}`; beside what is not simply so stands `but`.
