@@ -11,6 +11,7 @@ mod relief;
 mod report;
 mod room;
 mod schedule;
+mod set_back;
 mod settling;
 
 pub use report::AssemblyCounts;
@@ -25,6 +26,7 @@ use crate::trunk::TrunkEndpoint;
 use crate::units::{EventTime, UniqueId};
 use calls::{CallOwner, OpenCalls, Tie};
 use cdrs::{EarlyCdr, EarlyCdrs};
+use set_back::What;
 use std::time::Duration;
 
 /// Groups channel events into calls, and gives each out when it is over.
@@ -144,6 +146,8 @@ impl Assembler {
         let at = if clamped { arrived } else { told_at };
         (self.stream.at, self.stream.at_arrived) = (Some(at), Some(arrived));
         self.is_alive(event.channel.process, at, arrived);
+        let what = What::Happened(told_at);
+        self.is_counted(event.channel.process, event.channel.told, what);
         self.listening.is_whole(arrived);
         if self.advance(arrived) {
             found = self.calls.of(&id, &event.channel.linkedid);
@@ -225,7 +229,7 @@ impl Assembler {
             return;
         };
         call.cel_bridges = self.cel_bridges;
-        call.of.process = call.of.process.or(event.channel.process);
+        call.of.hear(event.channel.process, event.channel.told);
         let dropped = call.size.dropped;
         let outcome = call.hear(id, at, event);
         call.times.hear(at, arrived);
@@ -237,6 +241,9 @@ impl Assembler {
         }
         self.counts.facts_dropped += u64::from(call.size.dropped - dropped);
         self.counts.doubled += u64::from(outcome.effect == Effect::Doubled);
+        if let Some(process) = event.channel.process {
+            self.asks_set_back(key, process);
+        }
         let key = if outcome.new_leg {
             self.met(key, id, event, at)
         } else {

@@ -75,9 +75,22 @@ pub enum Mark {
         process: u64,
         /// When it said so, by its own clock.
         at: EventTime,
+        /// Where it counts its events: which one this is.
+        told: Option<Told>,
         /// When it was started, by its own clock, where told.
         began: Option<EventTime>,
     },
+}
+
+/// An event among all of its process: its number, which grows, and what the clock showed then.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
+pub struct Told {
+    /// Greater than those of all events before.
+    pub number: u64,
+    /// When it was told, which may be some time after what it tells of.
+    pub at: EventTime,
 }
 
 /// Which of Asterisk's two vocabularies told an event. Both may tell of the same thing.
@@ -163,6 +176,8 @@ pub struct ChannelRef<'a> {
     /// Which process of the PBX it is a channel of, where its messages name one: with a process
     /// its channels end.
     pub process: Option<u64>,
+    /// Where that process counts its events: which one this is.
+    pub told: Option<Told>,
     /// What the PBX says of it beside its name, where the name does not say what it is.
     pub traits: Option<Box<ChannelTraits<'a>>>,
 }

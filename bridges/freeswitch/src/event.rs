@@ -11,7 +11,7 @@
 
 use crate::fields::{EventFields, Header};
 use crate::rule::{ATTENDED, EventRule};
-use callbridge_call::event::{ChannelTraits, Text};
+use callbridge_call::event::{ChannelTraits, Text, Told};
 use callbridge_call::{
     ChannelEvent, ChannelRef, EventTime, Kind, Mark, Origin, PbxEvent, Unreadable,
 };
@@ -73,6 +73,7 @@ fn beat<'a>(fields: &EventFields<'_>) -> Option<PbxEvent<'a>> {
     Some(PbxEvent::Mark(Mark::Alive {
         process: process(fields)?,
         at,
+        told: counted(fields),
         began: uptime.map(|uptime| at.minus(Duration::from_millis(uptime))),
     }))
 }
@@ -84,6 +85,14 @@ fn process(fields: &EventFields<'_>) -> Option<u64> {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     });
     (!core.is_empty()).then_some(hashed)
+}
+
+/// Which of the process's events it is.
+fn counted(fields: &EventFields<'_>) -> Option<Told> {
+    Some(Told {
+        number: fields.get(Header::Sequence).parse().ok()?,
+        at: micros(fields.get(Header::Timestamp))?,
+    })
 }
 
 /// A time in microseconds; `None` for what never was.
@@ -228,6 +237,7 @@ fn channel<'a>(rule: EventRule, mut fields: EventFields<'a>) -> ChannelRef<'a> {
         name,
         linkedid,
         process: process(&fields),
+        told: counted(&fields),
         context: fields.take(Header::Context),
         exten: Cow::Borrowed(""),
         variables: std::mem::take(&mut fields.variables),

@@ -9,6 +9,7 @@
 //! A touched call is complete only if it is plain that nothing of it was missed (`resolve::doubt`).
 
 use super::Assembler;
+use super::set_back::What;
 use crate::event::Mark;
 use crate::facts::gaps::Blind;
 use crate::facts::open::OpenCall;
@@ -202,7 +203,17 @@ impl Assembler {
             }
             Mark::ListEnd => self.list_ends(arrived),
             Mark::Restarted { began } => self.ends_before(began, arrived),
-            Mark::Alive { process, at, began } => self.beats((process, began), at, arrived),
+            Mark::Alive {
+                process,
+                at,
+                told,
+                began,
+            } => {
+                self.is_alive(Some(process), at, arrived);
+                let what = began.map_or(What::Happened(at), |since| What::Lives { since });
+                self.is_counted(Some(process), told, what);
+                self.beats((process, began), at, arrived);
+            }
         }
     }
 

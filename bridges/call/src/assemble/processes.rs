@@ -9,6 +9,7 @@
 //! far as they are known, and stay open.
 
 use super::Assembler;
+use super::set_back::Counter;
 use crate::facts::open::OpenCall;
 use crate::units::EventTime;
 use std::collections::BTreeMap;
@@ -22,7 +23,7 @@ const SILENT: Duration = Duration::from_secs(60);
 const EVERY_MAX: Duration = Duration::from_secs(300);
 
 /// The last sign of life of a process.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Sign {
     at: EventTime,
     arrived: EventTime,
@@ -32,6 +33,7 @@ struct Sign {
     every: Duration,
     /// Its calls were given out for its silence.
     given_up: bool,
+    counter: Counter,
 }
 
 impl Sign {
@@ -61,10 +63,22 @@ impl Processes {
             beat: None,
             every: Duration::ZERO,
             given_up: false,
+            counter: Counter::default(),
         });
         (sign.at, sign.arrived) = (sign.at.max(at), sign.arrived.max(arrived));
         sign.given_up = false;
         Some(sign)
+    }
+
+    pub(super) fn counter(&mut self, process: u64) -> Option<&mut Counter> {
+        Some(&mut self.known.get_mut(&process)?.counter)
+    }
+
+    /// Its clock was set back, and shows this now: it lives by that clock.
+    pub(super) fn set_back(&mut self, process: u64, at: EventTime) {
+        if let Some(sign) = self.known.get_mut(&process) {
+            sign.at = at;
+        }
     }
 }
 
@@ -94,13 +108,17 @@ impl Assembler {
 
     /// An open call of this process was restored.
     pub(super) fn was_alive(&mut self, key: u64) {
-        let call = self.calls.get(key);
-        let known = call.and_then(|call| Some((call.of.process?, call.of.alive?, call)));
-        if let Some((process, alive, call)) = known {
-            let arrived = call.times.heard_arrived;
-            if let Some(sign) = self.processes.sign(process, alive, arrived) {
-                sign.beat = sign.beat.max(Some(alive));
-            }
+        let Some((call, process)) = self
+            .calls
+            .get(key)
+            .and_then(|it| Some((it, it.of.process?)))
+        else {
+            return;
+        };
+        let (at, of) = (call.alive_at(), &call.of);
+        if let Some(sign) = self.processes.sign(process, at, call.times.heard_arrived) {
+            sign.beat = sign.beat.max(of.alive);
+            sign.counter.restored(of.last_told, of.beat);
         }
     }
 
@@ -111,11 +129,12 @@ impl Assembler {
         at: EventTime,
         arrived: EventTime,
     ) {
-        let mut first = true;
+        let (mut first, mut beat) = (true, None);
         if let Some(sign) = self.processes.sign(process, at, arrived) {
             let apart = sign.beat.map(|before| at.since(before));
             sign.every = sign.every.max(apart.unwrap_or_default().min(EVERY_MAX));
             first = sign.beat.replace(at).is_none();
+            beat = sign.counter.beat();
         }
         for key in self.calls.keys() {
             let Some(call) = self.calls.get_mut(key).filter(|call| !call.is_over()) else {
@@ -123,6 +142,7 @@ impl Assembler {
             };
             if call.of.process == Some(process) {
                 call.of.alive = call.of.alive.max(Some(at));
+                call.of.beat = beat;
                 self.changes.insert(key);
             }
         }

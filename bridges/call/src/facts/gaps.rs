@@ -1,5 +1,6 @@
 //! Times in which nobody listened, as an open call remembers them.
 
+use crate::event::Told;
 use crate::units::EventTime;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -69,11 +70,49 @@ pub(crate) struct CallProcess {
     /// When it said last that it lives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) alive: Option<EventTime>,
+    /// The least number of an event of the call, and the event of the greatest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) first_told: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) last_told: Option<Told>,
+    /// The process's last sign of life, and when it was started by the clock of then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) beat: Option<(Told, EventTime)>,
+    /// The process's clock was set back after the call began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) set_back: Option<SetBack>,
+}
+
+/// A process's clock was set back between its events of these two numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SetBack {
+    pub(crate) from: u64,
+    pub(crate) until: u64,
 }
 
 impl CallProcess {
     pub(crate) fn absorb(&mut self, other: &Self) {
         self.process = self.process.or(other.process);
         self.alive = self.alive.max(other.alive);
+        let firsts = [self.first_told, other.first_told];
+        self.first_told = firsts.into_iter().flatten().min();
+        self.last_told = self.last_told.max(other.last_told);
+        self.beat = self.beat.max(other.beat);
+        self.set_back = self.set_back.or(other.set_back);
+    }
+
+    /// An event of the call.
+    pub(crate) fn hear(&mut self, process: Option<u64>, told: Option<Told>) {
+        self.process = self.process.or(process);
+        let number = told.map(|it| it.number);
+        let firsts = [self.first_told, number];
+        self.first_told = firsts.into_iter().flatten().min();
+        self.last_told = self.last_told.max(told);
+    }
+
+    /// The clock was set back while the call was open.
+    pub(crate) fn is_set_back(&self) -> bool {
+        let last = self.last_told.map(|it| it.number);
+        self.set_back.is_some_and(|it| last > Some(it.from))
     }
 }

@@ -62,6 +62,7 @@ pub(super) fn finish(
         variables: variables.collect(),
         userfields: variables::userfields(legs, plan, &call.userfields),
         incomplete: incomplete
+            .or_else(|| call.of.is_set_back().then(set_back))
             .or_else(|| beginning_missed(legs, plan))
             .or_else(|| dialler_untold(legs, plan))
             .or_else(|| stranger(legs, plan))
@@ -215,8 +216,12 @@ fn clock_set_back(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
         };
         leg.timed && (far(first, born.max()) || far(ended.min(), last))
     };
-    let set_back = plan.customers.iter().any(contradicts);
-    set_back.then(|| "the PBX's clock was set back during the call".to_owned())
+    let contradicted = plan.customers.iter().any(contradicts);
+    contradicted.then(set_back)
+}
+
+fn set_back() -> String {
+    "the PBX's clock was set back during the call".to_owned()
 }
 
 /// Of several channels of the customer: the one that was connected, else the one tried last.

@@ -2,6 +2,7 @@
 
 use crate::story::{Channel, Story, assembler, channel, customer, moment, seconds};
 use callbridge_call::event::ChannelState::{Down, Ring};
+use callbridge_call::event::Told;
 use callbridge_call::{Assembler, EventTime, Mark, PbxEvent};
 
 const OURS: u64 = 1;
@@ -26,8 +27,21 @@ fn talk(assembler: &mut Assembler) -> [Channel; 2] {
 
 /// The process says that it lives, and since when.
 fn beats(assembler: &mut Assembler, process: u64, at: EventTime, began: EventTime) {
-    let began = Some(began);
-    let alive = Mark::Alive { process, at, began };
+    beats_by_number(assembler, (process, None), at, began);
+}
+
+fn beats_by_number(
+    assembler: &mut Assembler,
+    (process, number): (u64, Option<u64>),
+    at: EventTime,
+    began: EventTime,
+) {
+    let alive = Mark::Alive {
+        process,
+        at,
+        told: number.map(|number| Told { number, at }),
+        began: Some(began),
+    };
     assembler.hear(&PbxEvent::Mark(alive), at);
 }
 
@@ -68,16 +82,23 @@ fn a_process_that_says_no_more_that_it_lives_has_its_calls_given_out_until_then(
     assert_eq!(calls[0].incomplete, None);
 }
 
+fn restarted(mut first: Assembler) -> Assembler {
+    let mut second = assembler();
+    for change in first.take_changes() {
+        // Of a call that is over there is none.
+        if let Some(snapshot) = change.snapshot {
+            second.restore(change.key, &snapshot).expect("a snapshot");
+        }
+    }
+    second
+}
+
 #[test]
 fn a_restart_does_not_forget_until_when_a_process_lived() {
     let mut first = assembler();
     talk(&mut first);
     three_beats(&mut first);
-    let mut second = assembler();
-    for change in first.take_changes() {
-        let snapshot = change.snapshot.expect("open");
-        second.restore(change.key, &snapshot).expect("a snapshot");
-    }
+    let mut second = restarted(first);
     second.listens(true, moment(600.0));
     beats(&mut second, 2, moment(600.0), moment(590.0));
     second.tick(moment(601.0));
@@ -104,4 +125,90 @@ fn a_process_that_lives_beside_another_keeps_its_calls() {
     assembler.tick(moment(130.0));
     assert!(assembler.take_finished().is_empty());
     assert_eq!(assembler.open_calls(), 1);
+}
+
+/// Tells the story by events that are numbered from here on.
+fn tells(assembler: &mut Assembler, story: &Story, from: u64) {
+    for (number, (at, told)) in (from..).zip(&story.events) {
+        let mut told = told.clone();
+        if let PbxEvent::Channel(event) = &mut told {
+            event.channel.told = Some(Told { number, at: *at });
+        }
+        assembler.hear(&told, *at);
+    }
+}
+
+/// A call of the process with its telephone up from then on, and how it ends.
+fn call(n: u32, begin: f64, end: f64) -> [Story; 2] {
+    let city = of(OURS, customer(n));
+    let name = format!("PJSIP/101-0000000{n}");
+    let phone = of(OURS, channel(&name, n + 20)).of(&city);
+    let (mut first, mut last) = (Story::new(), Story::new());
+    first.at(begin).born(&city, Ring).born(&phone, Down);
+    first
+        .enter(&phone, &n.to_string())
+        .enter(&city, &n.to_string());
+    last.at(end).hangups(&[&phone, &city]);
+    [first, last]
+}
+
+/// Why each call is incomplete that is finished by then.
+fn why(assembler: &mut Assembler, at: f64) -> Vec<Option<String>> {
+    assembler.tick(moment(at));
+    let calls = assembler.take_finished().into_iter();
+    calls.map(|call| call.incomplete).collect()
+}
+
+#[test]
+fn a_clock_set_back_in_silence_is_told_by_the_time_that_the_process_is_up() {
+    let cut = [Some(
+        "the PBX's clock was set back during the call".to_owned(),
+    )];
+    for restarts in [false, true] {
+        let mut assembler = assembler();
+        let [begins, ends] = call(1, 15.0, 72.0);
+        let up = |assembler: &mut Assembler, number, at, began| {
+            let process = (OURS, Some(number));
+            beats_by_number(assembler, process, moment(at), moment(began));
+        };
+        up(&mut assembler, 10, 10.0, -1000.0);
+        tells(&mut assembler, &begins, 20);
+        up(&mut assembler, 30, 30.0, -1000.0);
+        if restarts {
+            assembler = restarted(assembler);
+        }
+        // Five seconds back: the clock has shown nothing twice.
+        up(&mut assembler, 40, 45.0, -1005.0);
+        // What was told before comes once more, and is no other clock.
+        up(&mut assembler, 30, 30.0, -1000.0);
+        up(&mut assembler, 50, 65.0, -1005.0);
+        let [after, over] = call(2, 70.0, 75.0);
+        tells(&mut assembler, &after, 60);
+        tells(&mut assembler, &ends, 70);
+        assert_eq!(why(&mut assembler, 73.0), cut, "{restarts}");
+        tells(&mut assembler, &over, 80);
+        up(&mut assembler, 90, 85.0, -1005.0);
+        assert_eq!(why(&mut assembler, 86.0), [None], "{restarts}");
+    }
+}
+
+#[test]
+fn a_clock_set_back_is_told_by_numbers_over_a_restart_and_by_those_of_other_calls() {
+    let cut = [Some(
+        "the PBX's clock was set back during the call".to_owned(),
+    )];
+    let mut assembler = assembler();
+    let [[first, ends], [other, over], [later, last]] =
+        [call(1, 0.0, 30.0), call(2, 20.0, 18.0), call(3, 19.0, 40.0)];
+    tells(&mut assembler, &first, 10);
+    tells(&mut assembler, &other, 20);
+    assembler = restarted(assembler);
+    // It hangs up after 7 s, by a clock that was set back by 9 s.
+    tells(&mut assembler, &over, 30);
+    tells(&mut assembler, &later, 40);
+    assert_eq!(why(&mut assembler, 22.0), cut);
+    assembler = restarted(assembler);
+    tells(&mut assembler, &ends, 50);
+    tells(&mut assembler, &last, 60);
+    assert_eq!(why(&mut assembler, 50.0), [cut[0].clone(), None]);
 }

@@ -164,10 +164,16 @@ fn who_rings_on_two_telephones_of_one_extension_is_one_extension() {
 #[test]
 fn two_parked_customers_share_a_lot_and_nothing_else() {
     let mut it = Switch::default();
-    for (cust, phone, number) in [("one", "p101", CUSTOMER), ("two", "p102", OTHER)] {
+    let both = [("one", "p101", CUSTOMER), ("two", "p102", OTHER)];
+    for (cust, phone, number) in both {
         it.at(0).comes_in(cust, number);
-        it.rings(phone, &phone[1..], (cust, cust)).at(1000);
-        it.answers(phone).answers(cust).bridges(cust, phone);
+        it.rings(phone, &phone[1..], (cust, cust));
+    }
+    for (cust, phone, _) in both {
+        it.at(1000).answers(phone).answers(cust);
+        it.bridges(cust, phone);
+    }
+    for (cust, phone, _) in both {
         it.at(3000).hangs_up(phone).unbridges(cust, phone);
     }
     // Retrieved each by another telephone; the bridge is told before the answer.

@@ -12,5 +12,6 @@ mod metamorphic;
 mod moments;
 mod recordings;
 mod scenes;
+mod set_back;
 mod splitting;
 mod switch;

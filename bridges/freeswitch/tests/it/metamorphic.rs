@@ -16,7 +16,7 @@ impl Chance {
         Self(seed)
     }
 
-    fn next(&mut self, below: u64) -> u64 {
+    pub fn next(&mut self, below: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut it = self.0;
         it = (it ^ (it >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
