@@ -7,10 +7,10 @@
 #[path = "support/table.rs"]
 mod table;
 
+use callbridge_broker::Forwarder;
+use callbridge_broker::message::{body, properties};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{Address, FieldNames, Request, request};
-use callbridge_forward::Forwarder;
-use callbridge_forward::message::{body, properties};
 use callbridge_lease::Terms;
 use callbridge_model::CallUuid;
 use callbridge_model::heartbeat::Pulse;

@@ -35,7 +35,7 @@ const CRATES: [&str; 32] = [
     "callbridge-webhook",
     "callbridge-dead-letter",
     "callbridge-fleet",
-    "callbridge-forward",
+    "callbridge-broker",
     "callbridge-intake",
     "callbridge-control",
     "callbridge-ops",

@@ -5,10 +5,8 @@
 //! | [`select`] | which letters a command means |
 //! | [`retry`] | sending a letter again, under its own uuid |
 //! | [`release`] | parked calls leave when their lead becomes known, and end after 30 days |
-//! | [`queue`] | notices of letters into a RabbitMQ queue |
 //! | [`text`] | letters for people, and as CSV |
 
-pub mod queue;
 pub mod release;
 pub mod retry;
 pub mod select;

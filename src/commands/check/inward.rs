@@ -5,8 +5,8 @@ use crate::config::checked::{Config, SourceConfig as SourceFlag};
 use crate::daemon::open::{source_of, source_secret};
 use crate::daemon::outward::{self, keeper, queue};
 use callbridge_asterisk::survey::Account;
-use callbridge_dead_letter::queue;
-use callbridge_forward::Forwarder;
+use callbridge_broker::Forwarder;
+use callbridge_broker::notices;
 use callbridge_mapping::people::rule::LeadRule;
 use callbridge_mapping::trunk::Trunk;
 use callbridge_model::exit::Code;
@@ -57,10 +57,10 @@ pub(crate) async fn source(flag: &SourceFlag) -> (CheckFinding, Option<Account>)
 pub(crate) async fn dead_letters(config: &Config) -> Option<CheckFinding> {
     let flag = config.dead_letters.as_ref()?;
     let name = format!("dead letters {}", flag.url.public());
-    let code = |error: &queue::Error| match error {
-        queue::Error::Broker(error) => Some(by(error.fix())),
-        queue::Error::NoRight { .. } => Some(Code::NoPermission),
-        queue::Error::Lost(_) | queue::Error::NotTaken { .. } | queue::Error::Spool(_) => {
+    let code = |error: &notices::Error| match error {
+        notices::Error::Broker(error) => Some(by(error.fix())),
+        notices::Error::NoRight { .. } => Some(Code::NoPermission),
+        notices::Error::Lost(_) | notices::Error::NotTaken { .. } | notices::Error::Spool(_) => {
             Some(Code::Unreachable)
         }
     };
@@ -117,7 +117,7 @@ pub(crate) async fn event_stream(config: &Config) -> Option<CheckFinding> {
     let (_, source, queue) = config.lease()?;
     let name = format!("webhooks {}", source.url.public());
     let probed = outward::outcomes(source)?.probe().await;
-    if let Err(callbridge_forward::Error::NotTaken { words, .. }) = &probed {
+    if let Err(callbridge_broker::Error::NotTaken { words, .. }) = &probed {
         let todo = format!(
             "let {} write to amq.default; until then every event is answered 503, and given up by \
              the CRM after 36 minutes",
@@ -137,7 +137,7 @@ pub(crate) async fn words(config: &Config) -> Option<CheckFinding> {
     Some(tried(name, found, "the stream takes them", |_| None))
 }
 
-fn of_forward(error: &callbridge_forward::Error) -> Option<Code> {
+fn of_forward(error: &callbridge_broker::Error) -> Option<Code> {
     Some(error.fix().map_or(Code::Unreachable, by))
 }
 

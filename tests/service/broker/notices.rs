@@ -1,7 +1,7 @@
 //! Dead letters into a queue: none missing, whatever the broker does meanwhile.
 
 use super::stage::{holds, soon};
-use callbridge_dead_letter::queue::Queue;
+use callbridge_broker::notices::Queue;
 use callbridge_source::url::QueueUrl;
 use callbridge_source::{Bounds, EventTime, Secret};
 use callbridge_spool as spool;

@@ -3,7 +3,7 @@
 use super::Chain;
 use crate::chain_paths::ChainPath;
 use crate::stream::StreamMessage;
-use callbridge_forward::message;
+use callbridge_broker::message;
 use callbridge_message::MessageKind;
 use callbridge_spool::{Finished, Op, Row, Step, Store, tables};
 use std::collections::VecDeque;
