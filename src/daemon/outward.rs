@@ -143,13 +143,8 @@ pub(crate) fn keeper(config: &Config, permit: Permit) -> Option<LeaseKeeper> {
 }
 
 fn login(source: &SourceConfig, queue: &QueueSource) -> Login {
-    Login {
-        broker: queue.broker.clone(),
-        secret: source.secret.as_ref().map_or(Secret::None, source_secret),
-        variable: "CALLBRIDGE_AMQP_SECRET",
-        ca_file: source.url.ca_file.clone(),
-        within: callbridge_source::Settings::default().connect_within,
-    }
+    let secret = source.secret.as_ref().map_or(Secret::None, source_secret);
+    Login::new(&queue.broker, secret, source.url.ca_file.as_ref())
 }
 
 /// The way of events into the stream that all machines of a `--standby` read.

@@ -36,8 +36,8 @@ impl ForwardAgain {
     }
 
     /// Behind these calls, which were published.
-    pub(crate) fn behind(self, calls: &[(EventTime, Row)]) -> Self {
-        let last = calls.last().map(|(since, row)| (*since, row.id));
+    pub(crate) fn behind(self, calls: &[Row]) -> Self {
+        let last = calls.last().map(|row| (row.since, row.id));
         Self {
             after: last.unwrap_or(self.after),
             until: self.until,
@@ -52,7 +52,7 @@ impl ForwardAgain {
         }
     }
 
-    fn op(self) -> Op {
+    pub(crate) fn op(self) -> Op {
         let ((since, row), until) = (self.after, self.until);
         Op::Meta {
             key: KEY.to_owned(),
@@ -82,10 +82,10 @@ pub(crate) async fn calls(
     spool: &Handle,
     due: ForwardAgain,
     limit: usize,
-) -> Result<Vec<(EventTime, Row)>, Error> {
-    spool
-        .read(move |store| tables::calls::forwarded(store, due.after, due.until, limit))
-        .await
+) -> Result<Vec<Row>, Error> {
+    let calls =
+        spool.read(move |store| tables::calls::forwarded(store, due.after, due.until, limit));
+    Ok(calls.await?.into_iter().map(|(_, row)| row).collect())
 }
 
 /// More is to be published again.
@@ -96,11 +96,6 @@ pub async fn add(spool: &Handle, more: ForwardAgain) -> Result<(), Error> {
     let before = due(spool).await?;
     let all = before.map_or(more, |before| before.and(more));
     spool.write(vec![all.op()]).await.map(drop)
-}
-
-/// So far it is published.
-pub(crate) async fn done(spool: &Handle, so_far: ForwardAgain) -> Result<(), Error> {
-    spool.write(vec![so_far.op()]).await.map(drop)
 }
 
 /// All of it is published.

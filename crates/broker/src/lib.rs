@@ -9,16 +9,19 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`message`] | a stored call to its message; pure |
-//! | [`forwarder`] | the loop that publishes |
+//! | [`drain`] | the loop that keeps an outbox empty, for each of them |
+//! | [`forwarder`] | ready calls |
 //! | [`again`] | what is published once more, after a loss of the broker |
-//! | [`notices`] | the loop that publishes notices of dead letters to a queue |
-//! | [`outcomes`] | the loop that tells a stream what became of its calls |
+//! | [`notices`] | notices of dead letters to a queue |
+//! | [`outcomes`] | what became of its calls to a stream |
 
 pub mod again;
+pub mod drain;
 pub mod forwarder;
 pub mod message;
 pub mod notices;
 pub mod outcomes;
 
-pub use forwarder::{Error, Forwarder};
+pub use drain::Error;
+pub use forwarder::Forwarder;
 pub use outcomes::OutcomePublisher;

@@ -5,39 +5,26 @@
 //! has it; a kill between these publishes it twice, which says the same. Where the stream does not
 //! take them, calls are sent as ever, and a state made anew looks for them in the journal.
 
-use crate::forwarder::Error;
+use crate::drain::{Destination, Error, NOWHERE, Outbox, keep_empty};
 use callbridge_call::framing::MESSAGE_BYTES_MAX;
 use callbridge_message::{MessageKind, Outcomes};
 use callbridge_source::amqp::Login;
 use callbridge_source::amqp::publish::{ConfirmedLine, own_properties};
 use callbridge_source::url::{SourceUrl, Transport};
-use callbridge_source::{Backoff, Bounds, Secret, chance};
+use callbridge_source::{Bounds, Secret};
 use callbridge_spool::{Elsewhere, Handle, Op, OutcomeRow, ToldOutcome, tables};
 use lapin::BasicProperties;
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::timeout;
 
 /// Outcomes of one message.
 const BATCH: usize = 500;
 /// Between two messages, unless that many wait.
 const EVERY: Duration = Duration::from_secs(3);
-/// At the end, for what became of the last calls.
-const FLUSH_WITHIN: Duration = Duration::from_secs(2);
-/// Who may not write to the stream is seldom let to from one moment to the next.
-const BOUNDS: Bounds = Bounds {
-    first: Duration::from_secs(1),
-    most: Duration::from_secs(300),
-    healthy: Duration::from_secs(60),
-};
-
-/// No queue has this name: whoever may write is told so, and whoever may not is told that.
-pub(crate) const NOWHERE: &str = "callbridge.no-such-queue";
 
 /// The way of outcomes to their stream.
 pub struct OutcomePublisher {
-    login: Login,
-    stream: String,
+    to: Destination,
     /// Why outcomes wait, for `status`.
     untold: watch::Sender<Option<String>>,
 }
@@ -49,14 +36,11 @@ impl OutcomePublisher {
             return None;
         };
         (source.is_stream && source.format.tells_whole_calls()).then(|| Self {
-            login: Login {
-                broker: source.broker.clone(),
-                secret: secret(),
-                variable: "CALLBRIDGE_AMQP_SECRET",
-                ca_file: url.ca_file.clone(),
-                within: callbridge_source::Settings::default().connect_within,
+            to: Destination {
+                login: Login::new(&source.broker, secret(), url.ca_file.as_ref()),
+                exchange: None,
+                queue: source.queue.clone(),
             },
-            stream: source.queue.clone(),
             untold: watch::Sender::new(None),
         })
     }
@@ -71,18 +55,8 @@ impl OutcomePublisher {
     /// # Errors
     /// What is wrong and what to do.
     pub async fn probe(&self) -> Result<(), Error> {
-        let line = ConfirmedLine::open(&self.login).await?;
-        let asked = async {
-            let sent = line.publish(NOWHERE, b"", BasicProperties::default());
-            sent.await?.await
-        };
-        let answered = timeout(self.login.within, asked).await;
-        line.close().await;
-        match answered {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(self.not_taken(error.to_string())),
-            Err(_) => Err(Error::Lost("no answer".to_owned())),
-        }
+        let asked = self.may_write(b"").await?;
+        asked.map_err(|error| self.failed(&error))
     }
 
     /// Whether the broker refuses messages that nobody reads, for their length: one is sent to
@@ -92,127 +66,93 @@ impl OutcomePublisher {
     /// What is wrong and what to do.
     pub async fn probe_length(&self) -> Result<bool, Error> {
         const PRECONDITION_FAILED: &str = "PRECONDITION_FAILED";
-        let line = ConfirmedLine::open(&self.login).await?;
-        let long = vec![b' '; MESSAGE_BYTES_MAX + 1];
-        let asked = async {
-            let sent = line.publish(NOWHERE, &long, BasicProperties::default());
-            sent.await?.await
-        };
-        let answered = timeout(self.login.within, asked).await;
-        line.close().await;
-        match answered {
-            Ok(Ok(_)) => Ok(false),
-            Ok(Err(error)) if error.to_string().contains(PRECONDITION_FAILED) => Ok(true),
-            Ok(Err(error)) => Err(self.not_taken(error.to_string())),
-            Err(_) => Err(Error::Lost("no answer".to_owned())),
+        match self.may_write(&vec![b' '; MESSAGE_BYTES_MAX + 1]).await? {
+            Ok(()) => Ok(false),
+            Err(error) if error.to_string().contains(PRECONDITION_FAILED) => Ok(true),
+            Err(error) => Err(self.failed(&error)),
         }
     }
 
-    fn not_taken(&self, words: String) -> Error {
-        Error::NotTaken {
-            stream: self.stream.clone(),
-            words,
-            cure: format!(
-                "let {} write to amq.default, so that a state that is gone is made anew without a \
-                 request for each call",
-                self.login.broker.user
-            ),
-        }
+    async fn may_write(&self, body: &[u8]) -> Result<Result<(), lapin::Error>, Error> {
+        let line = ConfirmedLine::open(&self.to.login).await?;
+        let asked = line.last(async |line| line.may_write(NOWHERE, body).await);
+        asked.await.ok_or_else(Error::no_answer)
     }
 
     /// Publishes outcomes until `shutdown`, then those that are left, if that can be had within
     /// some seconds.
     pub async fn run(self, spool: Handle, shutdown: impl Future<Output = ()>) {
-        let mut publishing = Publishing {
-            publisher: self,
-            spool,
-            line: None,
-            told: None,
-        };
-        tokio::select! {
-            () = publishing.keep_empty() => {}
-            () = shutdown => {}
-        }
-        let flushed = timeout(FLUSH_WITHIN, publishing.empty()).await;
-        if !matches!(flushed, Ok(Ok(()))) {
-            tracing::debug!("outcomes are left to be told after the next start");
-        }
-        if let Some(line) = publishing.line.take() {
-            line.close().await;
-        }
+        keep_empty(self, spool, shutdown).await;
     }
 }
 
-struct Publishing {
-    publisher: OutcomePublisher,
-    spool: Handle,
-    line: Option<ConfirmedLine>,
-    /// Why outcomes wait, as last told.
-    told: Option<String>,
-}
+impl Outbox for OutcomePublisher {
+    type Item = Vec<OutcomeRow>;
+    const WAITS: &str =
+        "what becomes of calls cannot be told in their stream; they are sent as ever";
+    const GOES_ON: Option<&str> = Some("outcomes go into the stream again");
+    const LEFT: &str = "outcomes are left to be told after the next start";
+    const FLUSH_WITHIN: Duration = Duration::from_secs(2);
 
-impl Publishing {
-    async fn keep_empty(&mut self) {
-        let mut backoff = Backoff::new(BOUNDS);
-        loop {
-            tokio::time::sleep(EVERY).await;
-            match self.empty().await {
-                Ok(()) => {
-                    backoff.reset();
-                    if self.told.take().is_some() {
-                        self.publisher.untold.send_replace(None);
-                        tracing::info!("outcomes go into the stream again");
-                    }
-                }
-                Err(Error::Spool(callbridge_spool::Error::Closed)) => return,
-                Err(error) => {
-                    let line = self.line.take();
-                    let up = line.map_or(Duration::ZERO, |line| line.up_for());
-                    let reason = error.to_string();
-                    if self.told.as_ref() != Some(&reason) {
-                        tracing::warn!(
-                            %reason,
-                            "what becomes of calls cannot be told in their stream; they are sent \
-                             as ever"
-                        );
-                        self.publisher.untold.send_replace(Some(reason.clone()));
-                        self.told = Some(reason);
-                    }
-                    tokio::time::sleep(backoff.wait(up, chance())).await;
-                }
-            }
+    fn destination(&self) -> &Destination {
+        &self.to
+    }
+
+    /// Who may not write to the stream is seldom let to from one moment to the next.
+    fn bounds(&self) -> Bounds {
+        Bounds {
+            first: Duration::from_secs(1),
+            most: Duration::from_secs(300),
+            healthy: Duration::from_secs(60),
         }
     }
 
-    async fn empty(&mut self) -> Result<(), Error> {
-        loop {
-            let due = self
-                .spool
-                .read(|store| tables::elsewhere::outcomes(store, BATCH));
-            let due = due.await?;
-            let Some(OutcomeRow { id: through, .. }) = due.last().copied() else {
-                return Ok(());
-            };
-            let line = match self.line.take() {
-                Some(line) => line,
-                None => ConfirmedLine::open(&self.publisher.login).await?,
-            };
-            let within = self.publisher.login.within;
-            match timeout(within, self.publish(&line, &due)).await {
-                Ok(published) => published?,
-                Err(_) => return Err(Error::Lost("no confirm".to_owned())),
-            }
-            self.line = Some(line);
-            let told = Op::Elsewhere(Elsewhere::Told { through });
-            self.spool.write(vec![told]).await?;
+    async fn wait(_changed: &mut watch::Receiver<u64>) -> bool {
+        tokio::time::sleep(EVERY).await;
+        true
+    }
+
+    async fn due(&mut self, spool: &Handle, _lost: bool) -> Result<Vec<Vec<OutcomeRow>>, Error> {
+        let due = spool.read(|store| tables::elsewhere::outcomes(store, BATCH));
+        let due = Some(due.await?).filter(|due| !due.is_empty());
+        Ok(due.into_iter().collect())
+    }
+
+    fn message(&self, due: &Vec<OutcomeRow>) -> (String, BasicProperties) {
+        (body(due), properties(&self.to.login.broker.user))
+    }
+
+    fn confirmed(&self, told: Vec<Vec<OutcomeRow>>, _all: bool) -> Vec<Op> {
+        let through = told.iter().filter_map(|due| Some(due.last()?.id));
+        let told = through.map(|through| Op::Elsewhere(Elsewhere::Told { through }));
+        told.collect()
+    }
+
+    fn failed(&self, error: &lapin::Error) -> Error {
+        self.returned(error.to_string())
+    }
+
+    fn returned(&self, words: String) -> Error {
+        Error::NotTaken {
+            what: format!("stream {} did not take a call", self.to.queue),
+            words,
+            cure: format!(
+                "let {} write to amq.default, so that a state that is gone is made anew without a \
+                 request for each call",
+                self.to.login.broker.user
+            ),
         }
     }
 
-    async fn publish(&self, line: &ConfirmedLine, due: &[OutcomeRow]) -> Result<(), Error> {
-        let (body, user) = (body(due), &self.publisher.login.broker.user);
-        let taken =
-            line.publish_confirmed(&self.publisher.stream, body.as_bytes(), properties(user));
-        taken.await.map_err(|words| self.publisher.not_taken(words))
+    async fn waits(&mut self, _spool: &Handle, error: &Error, _lost: bool) {
+        let reason = Some(error.to_string());
+        self.untold
+            .send_if_modified(|untold| std::mem::replace(untold, reason.clone()) != reason);
+    }
+
+    fn goes_on(&mut self) {
+        self.untold
+            .send_if_modified(|untold| untold.take().is_some());
     }
 }
 

@@ -7,15 +7,14 @@ use callbridge_model::status::LastWord;
 use callbridge_source::Secret;
 use callbridge_source::amqp::publish::{ConfirmedLine, refusal};
 use callbridge_source::amqp::{
-    Login, declare_command, route_commands, stream_place, stream_publisher,
+    Login, declare_command, reply, route_commands, stream_arguments, stream_place, stream_publisher,
 };
 use callbridge_source::url::{Broker, Format, SourceUrl, StreamUrl, Transport};
 use futures_util::StreamExt as _;
 use lapin::message::Delivery;
-use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions, QueueDeclareOptions};
+use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
 use lapin::types::{AMQPValue, FieldTable};
-use lapin::{BasicProperties, Channel, Connection, ErrorKind};
-use std::path::PathBuf;
+use lapin::{BasicProperties, Channel, Connection};
 use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -51,9 +50,8 @@ pub struct WordsStream {
 impl WordsStream {
     /// Beside the stream of `--forward`, or of `fleet --source`.
     pub fn of(url: &StreamUrl, secret: Secret) -> Self {
-        let login = login(&url.broker, secret, url.ca_file.clone());
         Self {
-            login,
+            login: Login::new(&url.broker, secret, url.ca_file.as_ref()),
             calls: url.stream.clone(),
             exchange: (url.exchange.as_ref()).map(|calls| format!("{calls}{SUFFIX}")),
             declare: url.declare,
@@ -65,7 +63,7 @@ impl WordsStream {
         match &url.transport {
             Transport::Amqp(queue) if queue.is_stream && queue.format == Format::Call => {
                 Some(Self {
-                    login: login(&queue.broker, secret, url.ca_file.clone()),
+                    login: Login::new(&queue.broker, secret, url.ca_file.as_ref()),
                     calls: queue.queue.clone(),
                     exchange: None,
                     declare: queue.declare,
@@ -91,35 +89,15 @@ impl WordsStream {
     pub async fn open(&self) -> Result<ConfirmedLine, Error> {
         let line = ConfirmedLine::open(&self.login).await?;
         if self.declare {
-            let made = timeout(self.login.within, self.make(&line)).await;
-            made.unwrap_or_else(|_| Err(Error::Lost("no answer".to_owned())))?;
+            let name = self.name();
+            let mut arguments = stream_arguments(KEPT, KEPT_BYTES);
+            let bytes = AMQPValue::LongLongInt(SEGMENT_BYTES);
+            arguments.insert("x-stream-max-segment-size-bytes".into(), bytes);
+            let made = timeout(self.login.within, line.declare(&name, arguments)).await;
+            let made = made.map_err(|_| no_answer())?;
+            made.map_err(|error| self.refused(&error))?;
         }
         Ok(line)
-    }
-
-    /// One that is there stays as it is, whatever it keeps.
-    async fn make(&self, line: &ConfirmedLine) -> Result<(), Error> {
-        let lost = |error: lapin::Error| Error::Lost(error.to_string());
-        let channel = line.beside().await.map_err(lost)?;
-        match find(&channel, &self.name()).await {
-            Err(error) if code(&error) == Some(NOT_FOUND) => {}
-            found => return found.map_err(|error| self.refused(&error)),
-        }
-        let channel = line.beside().await.map_err(lost)?;
-        let text = |text: &str| AMQPValue::LongString(text.into());
-        let mut arguments = FieldTable::default();
-        arguments.insert("x-queue-type".into(), text("stream"));
-        arguments.insert("x-max-age".into(), text(KEPT));
-        let bytes = AMQPValue::LongLongInt(KEPT_BYTES);
-        arguments.insert("x-max-length-bytes".into(), bytes);
-        let bytes = AMQPValue::LongLongInt(SEGMENT_BYTES);
-        arguments.insert("x-stream-max-segment-size-bytes".into(), bytes);
-        let durable = QueueDeclareOptions {
-            durable: true,
-            ..QueueDeclareOptions::default()
-        };
-        let made = channel.queue_declare(self.name().into(), durable, arguments);
-        made.await.map(drop).map_err(|error| self.refused(&error))
     }
 
     /// Says a word; it is said when a broker has confirmed it.
@@ -170,23 +148,19 @@ impl WordsStream {
     /// What is wrong and what to do.
     pub async fn probe(&self) -> Result<(), Error> {
         let line = self.open().await?;
-        let found = async {
-            let lost = |error: lapin::Error| Error::Lost(error.to_string());
-            let channel = line.beside().await.map_err(lost)?;
-            let found = find(&channel, &self.name()).await;
+        let found = line.last(async |line| {
+            let found = line.finds(&self.name()).await;
             found.map_err(|error| self.refused(&error))?;
             if self.exchange.is_some() {
-                return self.publish(&line, &self.name(), b"", 0).await;
+                return self.publish(line, &self.name(), b"", 0).await;
             }
             let nowhere = format!("{}.callbridge-check", self.name());
-            match self.publish(&line, &nowhere, b"", 0).await {
+            match self.publish(line, &nowhere, b"", 0).await {
                 Ok(()) | Err(Error::NoStream { .. }) => Ok(()),
                 Err(error) => Err(error),
             }
-        };
-        let found = timeout(self.login.within, found).await;
-        line.close().await;
-        found.unwrap_or_else(|_| Err(Error::Lost("no answer".to_owned())))
+        });
+        found.await.ok_or_else(no_answer)?
     }
 
     /// Begins to read what was said since then, and all that is said from now on.
@@ -196,8 +170,7 @@ impl WordsStream {
     pub async fn read(&self, since: Duration) -> Result<WordsReading, Error> {
         let connection = self.login.open().await?;
         let opened = timeout(self.login.within + QUIET, self.consume(&connection, since)).await;
-        let opened = opened.unwrap_or_else(|_| Err(Error::Lost("no answer".to_owned())));
-        let (channel, consumer, last) = opened?;
+        let (channel, consumer, last) = opened.map_err(|_| no_answer())??;
         Ok(WordsReading {
             words: self.clone(),
             _connection: connection,
@@ -276,12 +249,15 @@ impl WordsStream {
 
     fn refused(&self, error: &lapin::Error) -> Error {
         let Broker { user, vhost, .. } = &self.login.broker;
-        match (code(error), &self.exchange) {
-            (Some(NOT_FOUND), Some(exchange)) if words(error).contains("no exchange") => {
-                self.unrouted(exchange, words(error))
+        let Some((code, words)) = reply(error) else {
+            return Error::Lost(error.to_string());
+        };
+        match (code, &self.exchange) {
+            (NOT_FOUND, Some(exchange)) if words.contains("no exchange") => {
+                self.unrouted(exchange, words)
             }
-            (Some(NOT_FOUND), _) => self.missing(words(error)),
-            (Some(ACCESS_REFUSED), exchange) => {
+            (NOT_FOUND, _) => self.missing(words),
+            (ACCESS_REFUSED, exchange) => {
                 let (names, pattern) = match exchange.as_deref() {
                     None => ("amq.default", r"amq\.default".to_owned()),
                     Some(exchange) => {
@@ -294,7 +270,7 @@ impl WordsStream {
                 };
                 Error::NoRight {
                     stream: self.name(),
-                    words: words(error),
+                    words,
                     cure: format!(
                         "let {user} write to {names}, and a sender read the stream, too: \
                          rabbitmqctl set_permissions -p {vhost} {user} '^$' '^{pattern}$' \
@@ -303,43 +279,13 @@ impl WordsStream {
                     ),
                 }
             }
-            (Some(_) | None, _) => Error::Lost(words(error)),
+            _ => Error::Lost(words),
         }
     }
 }
 
-fn login(broker: &Broker, secret: Secret, ca_file: Option<PathBuf>) -> Login {
-    Login {
-        broker: broker.clone(),
-        secret,
-        variable: "CALLBRIDGE_AMQP_SECRET",
-        ca_file,
-        within: callbridge_source::Settings::default().connect_within,
-    }
-}
-
-async fn find(channel: &Channel, stream: &str) -> Result<(), lapin::Error> {
-    let passive = QueueDeclareOptions {
-        passive: true,
-        ..QueueDeclareOptions::default()
-    };
-    let found = channel.queue_declare(stream.into(), passive, FieldTable::default());
-    found.await.map(drop)
-}
-
-/// The broker's reply code, if it is a refusal.
-fn code(error: &lapin::Error) -> Option<u16> {
-    match error.kind() {
-        ErrorKind::ProtocolError(error) => Some(error.get_id()),
-        _ => None,
-    }
-}
-
-fn words(error: &lapin::Error) -> String {
-    match error.kind() {
-        ErrorKind::ProtocolError(error) => error.get_message().to_string(),
-        _ => error.to_string(),
-    }
+fn no_answer() -> Error {
+    Error::Lost("no answer".to_owned())
 }
 
 fn offset(stream: &str, delivery: &Delivery) -> Option<u64> {

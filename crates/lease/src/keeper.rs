@@ -67,6 +67,8 @@ pub struct LeaseKeeper {
     offset: ClockOffset,
     /// The line that is open.
     line: Option<Arc<LeaseLine>>,
+    /// Lines that were lost or not had: the next one begins with the next node.
+    turn: usize,
 }
 
 impl LeaseKeeper {
@@ -97,6 +99,7 @@ impl LeaseKeeper {
             pulse: Pulse::new("the lease"),
             offset: clock::now().offset(),
             line: None,
+            turn: 0,
         }
     }
 
@@ -129,7 +132,7 @@ impl LeaseKeeper {
     /// # Errors
     /// What is wrong and what to do.
     pub async fn probe(&self) -> Result<(), Error> {
-        let line = self.queue.open().await?;
+        let line = self.queue.open(0).await?;
         let tried = line.probe(&self.tick(TickId::random(), None)).await;
         line.close().await;
         tried
@@ -199,7 +202,7 @@ impl LeaseKeeper {
             let line = self.line.take();
             let again = ended.map(|(error, up)| {
                 self.lost(&error);
-                self.queue.next_node();
+                self.turn += 1;
                 Instant::now() + backoff.wait(up, chance())
             });
             self.looking_while(async {
@@ -228,9 +231,9 @@ impl LeaseKeeper {
     }
 
     async fn opening(&mut self) -> Result<LeaseLine, Error> {
-        let queue = self.queue.clone();
+        let (queue, turn) = (self.queue.clone(), self.turn);
         let mut opened = None;
-        self.looking_while(async { opened = Some(queue.open().await) })
+        self.looking_while(async { opened = Some(queue.open(turn).await) })
             .await;
         opened.unwrap_or_else(|| Err(Error::Lost("not opened".to_owned())))
     }

@@ -5,16 +5,12 @@
 //! nobody takes is dropped after `KEPT_MILLIS`, and past `TICKS_MAX` none is taken. Both drop
 //! nothing that the rules need, which is never older than some ten seconds.
 
-use callbridge_source::amqp::Login;
+use callbridge_source::amqp::publish::{ConfirmedLine, own_properties};
+use callbridge_source::amqp::{Login, may_read, reply};
 use callbridge_source::{Error as SourceError, Fix};
-use lapin::options::{
-    BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions,
-    ConfirmSelectOptions, QueueDeclareOptions,
-};
+use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
-use lapin::{
-    BasicProperties, Channel, Confirmation, Connection, Consumer, ErrorKind, PublisherConfirm,
-};
+use lapin::{Confirmation, Consumer, PublisherConfirm};
 use std::sync::OnceLock;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -117,8 +113,7 @@ pub(crate) struct LeaseQueue {
 
 /// A line on which the queue is there, and messages are confirmed.
 pub(crate) struct LeaseLine {
-    connection: Connection,
-    channel: Channel,
+    line: ConfirmedLine,
     queue: LeaseQueue,
     /// Held for as long as the line is: one that is dropped is cancelled, and the broker would feed
     /// the next before it hands on what was not acknowledged here.
@@ -127,11 +122,11 @@ pub(crate) struct LeaseLine {
 
 impl LeaseQueue {
     fn failed(&self, what: &'static str, error: &lapin::Error) -> Error {
-        let ErrorKind::ProtocolError(reply) = error.kind() else {
+        let Some((code, words)) = reply(error) else {
             return Error::Lost(error.to_string());
         };
-        let (queue, words) = (self.name.clone(), reply.get_message().to_string());
-        match reply.get_id() {
+        let queue = self.name.clone();
+        match code {
             ACCESS_REFUSED => Error::Right {
                 user: self.login.broker.user.clone(),
                 vhost: self.login.broker.vhost.clone(),
@@ -157,46 +152,26 @@ impl LeaseQueue {
         }
     }
 
-    /// The next node of the broker goes first: the one before may let us in and be cut off from
-    /// the others, so that nothing there is ever confirmed.
-    pub(crate) fn next_node(&mut self) {
-        let broker = &mut self.login.broker;
-        if !broker.others.is_empty() {
-            let next = broker.others.remove(0);
-            let before = std::mem::replace(&mut broker.endpoint, next);
-            broker.others.push(before);
-        }
-    }
-
-    /// Logs in and sees that the queue is there as it should be.
-    pub(crate) async fn open(&self) -> Result<LeaseLine, Error> {
-        let connection = self.login.open().await?;
-        let opening = async {
-            let channel = self.answered("open a channel", connection.create_channel());
-            let channel = channel.await?;
-            let options = QueueDeclareOptions {
-                durable: true,
-                ..QueueDeclareOptions::default()
-            };
-            let name = self.name.as_str().into();
-            let declared = channel.queue_declare(name, options, arguments());
-            self.answered("declare the queue", declared).await?;
-            let confirms = channel.confirm_select(ConfirmSelectOptions::default());
-            self.answered("ask for confirms", confirms).await?;
-            Ok(channel)
+    /// Logs in and sees that the queue is there as it should be. Each `turn` begins with another of
+    /// the broker's nodes: one may let us in and be cut off from the others, so that nothing there
+    /// is ever confirmed.
+    pub(crate) async fn open(&self, turn: usize) -> Result<LeaseLine, Error> {
+        let line = ConfirmedLine::open_from(&self.login, turn).await?;
+        let options = QueueDeclareOptions {
+            durable: true,
+            ..QueueDeclareOptions::default()
         };
-        match opening.await {
-            Ok(channel) => Ok(LeaseLine {
-                connection,
-                channel,
-                queue: self.clone(),
-                consumed: OnceLock::new(),
-            }),
-            Err(error) => {
-                leave(&connection).await;
-                Err(error)
-            }
+        let name = self.name.as_str().into();
+        let declared = line.channel.queue_declare(name, options, arguments());
+        if let Err(error) = self.answered("declare the queue", declared).await {
+            line.close().await;
+            return Err(error);
         }
+        Ok(LeaseLine {
+            line,
+            queue: self.clone(),
+            consumed: OnceLock::new(),
+        })
     }
 }
 
@@ -204,53 +179,30 @@ impl LeaseLine {
     /// Acknowledges all through this place on the channel.
     pub(crate) async fn acknowledge(&self, through: u64) -> Result<(), Error> {
         let all = BasicAckOptions { multiple: true };
-        let acked = self.channel.basic_ack(through, all);
+        let acked = self.line.channel.basic_ack(through, all);
         self.queue.answered("acknowledge ticks", acked).await
     }
 
     /// Consumes the queue: fed now, or when it is our turn.
     pub(crate) async fn consume(&self) -> Result<Consumer, Error> {
-        let qos = self.channel.basic_qos(PREFETCH, BasicQosOptions::default());
-        self.queue.answered("read the queue", qos).await?;
-        let consumer = self.consumer(FieldTable::default()).await?;
-        Ok(self.consumed.get_or_init(|| consumer).clone())
-    }
-
-    async fn consumer(&self, arguments: FieldTable) -> Result<Consumer, Error> {
-        let name = self.queue.name.as_str().into();
-        let options = BasicConsumeOptions::default();
-        let consumer = self
+        let qos = self
+            .line
             .channel
-            .basic_consume(name, "callbridge".into(), options, arguments);
-        self.queue.answered("read the queue", consumer).await
-    }
-
-    /// Whether it may be read: asked for with a priority that is no number, which the broker
-    /// refuses after it has looked at the right, so that nobody's turn comes or goes.
-    async fn may_read(&self) -> Result<(), Error> {
-        let mut no_number = FieldTable::default();
-        no_number.insert("x-priority".into(), AMQPValue::LongString("none".into()));
-        match self.consumer(no_number).await {
-            Ok(_) | Err(Error::Other { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
+            .basic_qos(PREFETCH, BasicQosOptions::default());
+        self.queue.answered("read the queue", qos).await?;
+        let name = self.queue.name.as_str().into();
+        let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
+        let channel = &self.line.channel;
+        let consumer = channel.basic_consume(name, "callbridge".into(), options, none);
+        let consumer = self.queue.answered("read the queue", consumer).await?;
+        Ok(self.consumed.get_or_init(|| consumer).clone())
     }
 
     /// Publishes a tick; a majority has it when it is confirmed.
     pub(crate) async fn publish(&self, body: &[u8]) -> Result<PublisherConfirm, Error> {
-        let options = BasicPublishOptions {
-            mandatory: true,
-            ..BasicPublishOptions::default()
-        };
-        let properties = BasicProperties::default()
-            .with_delivery_mode(2)
-            .with_user_id(self.queue.login.broker.user.as_str().into())
-            .with_content_type("application/json".into())
-            .with_app_id("callbridge".into());
-        let name = self.queue.name.as_str().into();
-        let sent = self
-            .channel
-            .basic_publish("".into(), name, options, body, properties);
+        let user = &self.queue.login.broker.user;
+        let properties = own_properties(user, "application/json".to_owned());
+        let sent = self.line.publish(&self.queue.name, body, properties);
         self.queue.answered("publish to the queue", sent).await
     }
 
@@ -281,7 +233,8 @@ impl LeaseLine {
     pub(crate) async fn probe(&self, tick: &[u8]) -> Result<(), Error> {
         let within = self.queue.login.within;
         self.publish_confirmed(tick, within).await?;
-        self.may_read().await
+        let may_read = may_read(&self.line.channel, &self.queue.name);
+        self.queue.answered("read the queue", may_read).await
     }
 
     /// Publishes a tick and waits until a majority has it.
@@ -299,13 +252,8 @@ impl LeaseLine {
 
     /// Ends the line, and with it our turn.
     pub(crate) async fn close(&self) {
-        leave(&self.connection).await;
+        self.line.close().await;
     }
-}
-
-async fn leave(connection: &Connection) {
-    let closing = connection.close(200, "done".into());
-    let _ = timeout(Duration::from_secs(1), closing).await;
 }
 
 fn arguments() -> FieldTable {

@@ -6,7 +6,6 @@ use crate::daemon::open::{source_of, source_secret};
 use crate::daemon::outward::{self, keeper, queue};
 use callbridge_asterisk::survey::Account;
 use callbridge_broker::Forwarder;
-use callbridge_broker::notices;
 use callbridge_mapping::people::rule::LeadRule;
 use callbridge_mapping::trunk::Trunk;
 use callbridge_model::exit::Code;
@@ -57,15 +56,8 @@ pub(crate) async fn source(flag: &SourceFlag) -> (CheckFinding, Option<Account>)
 pub(crate) async fn dead_letters(config: &Config) -> Option<CheckFinding> {
     let flag = config.dead_letters.as_ref()?;
     let name = format!("dead letters {}", flag.url.public());
-    let code = |error: &notices::Error| match error {
-        notices::Error::Broker(error) => Some(by(error.fix())),
-        notices::Error::NoRight { .. } => Some(Code::NoPermission),
-        notices::Error::Lost(_) | notices::Error::NotTaken { .. } | notices::Error::Spool(_) => {
-            Some(Code::Unreachable)
-        }
-    };
     let probed = queue(flag).probe().await;
-    Some(tried(name, probed, "the queue is there", code))
+    Some(tried(name, probed, "the queue is there", of_broker))
 }
 
 /// The stream that calls are forwarded to: whether the broker lets us in and the stream is there.
@@ -74,7 +66,7 @@ pub(crate) async fn forward(config: &Config) -> Option<CheckFinding> {
     let name = format!("forward {}", flag.url.public());
     let forwarder = Forwarder::new(&flag.url, source_secret(&flag.secret));
     let probed = forwarder.probe().await;
-    Some(tried(name, probed, "the stream is there", of_forward))
+    Some(tried(name, probed, "the stream is there", of_broker))
 }
 
 /// The lease of `--standby`: whether its queue can be declared, written to and read.
@@ -127,7 +119,7 @@ pub(crate) async fn event_stream(config: &Config) -> Option<CheckFinding> {
         return Some(CheckFinding::fault(Code::NoPermission, name, what, todo));
     }
     let well = "go into the stream, for every machine";
-    Some(tried(name, probed, well, of_forward))
+    Some(tried(name, probed, well, of_broker))
 }
 
 /// The stream of last words: what it lacks touches no call.
@@ -137,7 +129,7 @@ pub(crate) async fn words(config: &Config) -> Option<CheckFinding> {
     Some(tried(name, found, "the stream takes them", |_| None))
 }
 
-fn of_forward(error: &callbridge_broker::Error) -> Option<Code> {
+fn of_broker(error: &callbridge_broker::Error) -> Option<Code> {
     Some(error.fix().map_or(Code::Unreachable, by))
 }
 

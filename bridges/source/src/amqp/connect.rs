@@ -5,7 +5,7 @@ use super::limited::LimitedLine;
 use super::{transport, words};
 use crate::connect::Target;
 use crate::error::Error;
-use crate::source::Secret;
+use crate::source::{Secret, Settings};
 use crate::url::{Broker, TcpEndpoint};
 use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo};
 use lapin::{Connection, ConnectionProperties};
@@ -35,6 +35,17 @@ pub struct Login {
 }
 
 impl Login {
+    /// Of this broker, within the usual time.
+    pub fn new(broker: &Broker, secret: Secret, ca_file: Option<&PathBuf>) -> Self {
+        Self {
+            broker: broker.clone(),
+            secret,
+            variable: "CALLBRIDGE_AMQP_SECRET",
+            ca_file: ca_file.cloned(),
+            within: Settings::default().connect_within,
+        }
+    }
+
     fn target(&self, endpoint: &TcpEndpoint) -> Target {
         Target {
             endpoint: endpoint.clone(),

@@ -13,7 +13,9 @@ mod transport;
 mod words;
 
 pub use connect::Login;
-pub use stream::{declare_stream, place as stream_place, publisher as stream_publisher};
+pub use stream::{
+    arguments as stream_arguments, place as stream_place, publisher as stream_publisher,
+};
 pub use words::{declare_command, declare_stream_command, reply, route_commands};
 
 use crate::connect::Target;
@@ -122,12 +124,10 @@ impl Consumer {
 }
 
 fn login(source: &QueueSource, access: &Access) -> Login {
+    let secret = access.secret.clone();
     Login {
-        broker: source.broker.clone(),
-        secret: access.secret.clone(),
-        variable: "CALLBRIDGE_AMQP_SECRET",
-        ca_file: access.ca_file.clone(),
         within: access.settings.connect_within,
+        ..Login::new(&source.broker, secret, access.ca_file.as_ref())
     }
 }
 
@@ -138,7 +138,10 @@ pub(crate) async fn probe(source: &QueueSource, access: &Access) -> Result<(), E
     let (connection, target) = login.open_node().await?;
     let found = queue(&connection, &target, source);
     let found = match tokio::time::timeout(login.within, found).await {
-        Ok(Ok((channel, _))) => may_read(&channel, &target, source).await,
+        Ok(Ok((channel, _))) => {
+            let may_read = may_read(&channel, &source.queue).await;
+            may_read.map_err(|error| words::consuming(&target, source, &error))
+        }
         Ok(Err(error)) => Err(error),
         Err(_) => Err(target.timed_out()),
     };
@@ -153,21 +156,23 @@ async fn leave(connection: &Connection, words: &'static str, within: Duration) {
     let _ = tokio::time::timeout(within, closing).await;
 }
 
-/// Asks for a consumer with a priority that is no number: the broker looks at the right to read
-/// first, then refuses the argument, so that nothing is delivered and nobody is in the way.
-async fn may_read(channel: &Channel, target: &Target, source: &QueueSource) -> Result<(), Error> {
+/// Whether a queue may be read: a consumer is asked for with a priority that is no number. The
+/// broker looks at the right to read first, then refuses the argument, so that nothing is delivered
+/// and nobody is in the way.
+///
+/// # Errors
+/// The broker's words where it may not.
+pub async fn may_read(channel: &Channel, queue: &str) -> Result<(), lapin::Error> {
     const PRECONDITION_FAILED: u16 = 406;
     let mut no_number = FieldTable::default();
     no_number.insert("x-priority".into(), AMQPValue::LongString("none".into()));
-    let queue = ShortString::from(source.queue.clone());
     let options = BasicConsumeOptions::default();
-    let asked = channel.basic_consume(queue, ShortString::from(CONSUMER), options, no_number);
+    let asked = channel.basic_consume(queue.into(), CONSUMER.into(), options, no_number);
     match asked.await {
-        Ok(_) => Ok(()),
-        Err(error) => match words::reply(&error) {
-            Some((PRECONDITION_FAILED, _)) => Ok(()),
-            Some(_) | None => Err(words::consuming(target, source, &error)),
-        },
+        Err(error) if !words::reply(&error).is_some_and(|it| it.0 == PRECONDITION_FAILED) => {
+            Err(error)
+        }
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 
@@ -514,11 +519,11 @@ async fn queue(
         Err(error) if source.declare && words::is_not_found(&error) => {
             // The refusal has closed the channel.
             channel = connection.create_channel().await.map_err(lost)?;
-            let durable = QueueDeclareOptions {
-                durable: true,
-                ..QueueDeclareOptions::default()
+            let arguments = match source.is_stream {
+                true => stream::arguments(stream::KEPT, stream::KEPT_BYTES),
+                false => FieldTable::default(),
             };
-            let made = channel.queue_declare(name(), durable, stream::kind(source.is_stream));
+            let made = stream::declare(&channel, &source.queue, arguments);
             made.await.map_err(refused)?;
         }
         Err(error) => return Err(refused(error)),

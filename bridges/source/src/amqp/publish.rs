@@ -1,6 +1,7 @@
 //! A line to a broker on which each message is confirmed: what has no confirm is published again.
 
-use super::{Login, declare_stream, words};
+use super::stream::{KEPT, KEPT_BYTES, arguments, declare};
+use super::{Login, words};
 use crate::error::Error;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
@@ -14,6 +15,8 @@ pub struct ConfirmedLine {
     /// The channel.
     pub channel: Channel,
     since: Instant,
+    /// For an answer of the broker.
+    within: Duration,
 }
 
 impl ConfirmedLine {
@@ -48,28 +51,39 @@ impl ConfirmedLine {
             connection,
             channel,
             since: Instant::now(),
+            within: login.within,
         })
     }
 
-    /// A channel beside the confirmed one: what is refused there closes it alone.
+    /// Makes a stream of calls that is missing.
     ///
     /// # Errors
     /// The broker's words.
-    pub async fn beside(&self) -> Result<Channel, lapin::Error> {
-        self.connection.create_channel().await
+    pub async fn declare_calls(&self, stream: &str) -> Result<(), lapin::Error> {
+        self.declare(stream, arguments(KEPT, KEPT_BYTES)).await
     }
 
-    /// Makes a stream that is missing. One that is there stays as it is, whatever it keeps.
+    /// Makes a stream that is missing. One that is there stays as it is, whatever it keeps. What
+    /// is refused closes a channel that was opened for it alone.
     ///
     /// # Errors
     /// The broker's words.
-    pub async fn declare(&self, stream: &str) -> Result<(), lapin::Error> {
-        match find(&self.beside().await?, stream).await {
+    pub async fn declare(&self, stream: &str, arguments: FieldTable) -> Result<(), lapin::Error> {
+        match find(&self.connection.create_channel().await?, stream).await {
             Err(error) if words::is_not_found(&error) => {
-                declare_stream(&self.beside().await?, stream).await
+                let channel = self.connection.create_channel().await?;
+                declare(&channel, stream, arguments).await
             }
             found => found,
         }
+    }
+
+    /// What the broker answers to the last question on this line, within the time for it; the line
+    /// is closed.
+    pub async fn last<T>(self, answer: impl AsyncFnOnce(&Self) -> T) -> Option<T> {
+        let answered = timeout(self.within, answer(&self)).await;
+        self.close().await;
+        answered.ok()
     }
 
     /// Whether a queue or stream of this name is there.
@@ -78,6 +92,15 @@ impl ConfirmedLine {
     /// The broker's words where it is not.
     pub async fn finds(&self, name: &str) -> Result<(), lapin::Error> {
         find(&self.channel, name).await
+    }
+
+    /// Whether messages may be written: one is published to where no queue is, and comes back.
+    ///
+    /// # Errors
+    /// The broker's words where they may not.
+    pub async fn may_write(&self, nowhere: &str, body: &[u8]) -> Result<(), lapin::Error> {
+        let sent = self.publish(nowhere, body, BasicProperties::default());
+        sent.await?.await.map(drop)
     }
 
     /// How long it has been open.
@@ -145,7 +168,7 @@ impl ConfirmedLine {
     }
 
     /// Ends the line.
-    pub async fn close(self) {
+    pub async fn close(&self) {
         let closing = self.connection.close(200, "done".into());
         let _ = timeout(Duration::from_secs(1), closing).await;
     }

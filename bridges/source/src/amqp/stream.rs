@@ -71,29 +71,27 @@ pub fn publisher(properties: &BasicProperties, login: &str) -> Publisher {
     }
 }
 
-/// The arguments that make a queue what it is.
-pub(super) fn kind(is_stream: bool) -> FieldTable {
+/// The arguments that make a queue a stream which keeps so much, for so long.
+pub fn arguments(kept: &str, bytes: i64) -> FieldTable {
+    let text = |text: &str| AMQPValue::LongString(text.into());
     let mut arguments = FieldTable::default();
-    if is_stream {
-        let text = |text: &str| AMQPValue::LongString(text.into());
-        arguments.insert("x-queue-type".into(), text("stream"));
-        arguments.insert("x-max-age".into(), text(KEPT));
-        let bytes = AMQPValue::LongLongInt(KEPT_BYTES);
-        arguments.insert("x-max-length-bytes".into(), bytes);
-    }
+    arguments.insert("x-queue-type".into(), text("stream"));
+    arguments.insert("x-max-age".into(), text(kept));
+    arguments.insert("x-max-length-bytes".into(), AMQPValue::LongLongInt(bytes));
     arguments
 }
 
-/// Makes a stream that is missing, on a channel of its own: a refusal closes the channel.
-///
-/// # Errors
-/// The broker's words.
-pub async fn declare_stream(channel: &Channel, stream: &str) -> Result<(), lapin::Error> {
+/// Makes a durable queue or stream that is missing; a refusal closes the channel.
+pub(super) async fn declare(
+    channel: &Channel,
+    name: &str,
+    arguments: FieldTable,
+) -> Result<(), lapin::Error> {
     let durable = QueueDeclareOptions {
         durable: true,
         ..QueueDeclareOptions::default()
     };
-    let made = channel.queue_declare(stream.into(), durable, kind(true));
+    let made = channel.queue_declare(name.into(), durable, arguments);
     made.await.map(drop)
 }
 
