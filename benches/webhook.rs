@@ -9,9 +9,10 @@
 #[path = "support/table.rs"]
 mod table;
 
-use axum::Router;
-use axum::routing::post;
 use callbridge_call::EventTime;
+use callbridge_listener::body;
+use callbridge_listener::places::ConnectionPlace;
+use callbridge_listener::serve::{self, AnswerHttp, Answering, Open};
 use callbridge_model::TokenFingerprint;
 use callbridge_model::secret::Secret;
 use callbridge_model::secret_source::SecretPlace;
@@ -24,6 +25,7 @@ use callbridge_webhook::receiver::Receiver;
 use callbridge_webhook::secrets::{Places, Secrets};
 use callbridge_webhook::tally::Tally;
 use callbridge_webhook::verify::{Verified, VerifyContext, judge};
+use hyper::{Request, StatusCode, body::Incoming};
 use serde_json::json;
 use std::future::pending;
 use std::io::{Read as _, Write as _};
@@ -239,18 +241,39 @@ fn whole(runtime: &tokio::runtime::Runtime, folder: &Path, requests: &[Vec<u8>])
     shown
 }
 
+struct OnlyAnswers;
+
+impl AnswerHttp for OnlyAnswers {
+    fn answer<'a>(&'a self, _: &'a ConnectionPlace, asked: Request<Incoming>) -> Answering<'a> {
+        Box::pin(async move {
+            let read = body::read(asked.into_body(), http::BODY_BYTES_MAX).await;
+            read.expect("a body");
+            body::response(StatusCode::OK, "text/plain", body::whole("ok"))
+        })
+    }
+}
+
 /// The reference: the same bytes to a listener that answers and does nothing.
 fn reference(runtime: &tokio::runtime::Runtime, requests: &[Vec<u8>]) -> String {
     let listener = runtime
         .block_on(TcpListener::bind("127.0.0.1:0"))
         .expect("a port");
     let addr = listener.local_addr().expect("an address");
-    let app = Router::new().route("/webhooks", post(|_: axum::body::Bytes| async { "ok" }));
-    let serving = runtime.spawn(async move { axum::serve(listener, app).await });
+    let open = Open {
+        name: "reference",
+        listener,
+        tls: None,
+        limits: http::limits(http::CONNECTIONS_MAX),
+    };
+    let serving = runtime.spawn(serve::serve(open, Arc::new(OnlyAnswers), pending()));
     let (began, before) = (Instant::now(), cpu(&["bench-server"]));
     send(addr, requests);
     let used = cpu(&["bench-server"]) - before;
-    let shown = show("reference: axum that reads and answers", began, Some(used));
+    let shown = show(
+        "reference: a listener that reads and answers",
+        began,
+        Some(used),
+    );
     serving.abort();
     shown
 }

@@ -6,15 +6,14 @@ use crate::options::{Checked, FleetOptions};
 use crate::roster::Roster;
 use crate::words::{now, table};
 use crate::{metrics, text};
-use axum::body::Body;
-use axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use callbridge_listener::body::{self, Body};
 use callbridge_listener::places::ConnectionPlace;
 use callbridge_listener::serve::{self, AnswerHttp, Answering, Limits, Open};
 use callbridge_model::Zone;
 use callbridge_model::environment::Environment;
 use callbridge_model::status::FleetTable;
 use callbridge_model::status::text::Look;
-use hyper::body::Incoming;
+use hyper::{Method, Request, Response, StatusCode, body::Incoming};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -35,6 +34,7 @@ const LIMITS: Limits = Limits {
     head_within: Duration::from_secs(8),
     answer_within: Duration::from_secs(10),
     stop_within: Duration::from_secs(1),
+    keep_alive: false,
 };
 
 /// Does what was asked; with `--watch` or `--listen` until `shutdown`.
@@ -223,16 +223,10 @@ impl Metrics {
             ("/metrics", false, _) => (StatusCode::METHOD_NOT_ALLOWED, String::new()),
             _ => (StatusCode::NOT_FOUND, String::new()),
         };
-        let mut response = Response::new(Body::from(text));
-        *response.status_mut() = status;
-        let of_metrics = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         let content_type = match status {
-            StatusCode::OK => HeaderValue::from_static(of_metrics),
-            _ => HeaderValue::from_static("text/plain; charset=utf-8"),
+            StatusCode::OK => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            _ => "text/plain; charset=utf-8",
         };
-        response
-            .headers_mut()
-            .insert(header::CONTENT_TYPE, content_type);
-        response
+        body::response(status, content_type, body::whole(text))
     }
 }

@@ -5,10 +5,12 @@
 //! | [`accept`] | a listener that goes on: an accept that fails waits, and is said once |
 //! | [`places`] | who is connected, and who makes room when all places are taken |
 //! | [`serve`] | connections with limits: their number, the head, one request, the whole time |
+//! | [`body`] | the bodies of requests and answers |
 //! | [`budget`] | bytes that strangers may hold in memory together |
 //! | [`descriptors`] | how many of the process's descriptors one listener may take |
 
 pub mod accept;
+pub mod body;
 pub mod budget;
 pub mod descriptors;
 pub mod places;

@@ -2,12 +2,12 @@
 //! Whatever is half, slow or too much is cut, so that whoever asks is answered.
 
 use super::accept::Acceptor;
+use super::body::Body;
 use super::places::{ConnectionPlace, PeerGroup, Places};
-use axum::body::Body;
-use axum::http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use std::convert::Infallible;
@@ -37,6 +37,8 @@ pub struct Limits {
     pub answer_within: Duration,
     /// What is under way at the end has so long.
     pub stop_within: Duration,
+    /// More than one request may come on a connection.
+    pub keep_alive: bool,
 }
 
 /// Answers requests.
@@ -168,7 +170,7 @@ impl Line {
             .header_read_timeout(left)
             .max_headers(HEADERS_MAX)
             .max_buf_size(HEAD_BYTES_MAX)
-            .keep_alive(false)
+            .keep_alive(limits.keep_alive)
             .serve_connection(TokioIo::new(stream), service);
         let mut serving = pin!(serving);
         // A sender that is gone stops as well.

@@ -2,13 +2,12 @@
 //! anything, and nothing of it shows a secret.
 
 use super::metrics::{self, Format, Observed};
-use axum::body::Body;
-use axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use callbridge_listener::body::{self, Body};
 use callbridge_listener::descriptors;
 use callbridge_listener::places::ConnectionPlace;
 use callbridge_listener::serve;
 use callbridge_listener::serve::{AnswerHttp, Answering, Limits, Open};
-use hyper::body::Incoming;
+use hyper::{Method, Request, Response, StatusCode, body::Incoming, header, header::HeaderValue};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -29,6 +28,7 @@ const LIMITS: Limits = Limits {
     head_within: Duration::from_secs(8),
     answer_within: Duration::from_secs(10),
     stop_within: Duration::from_secs(1),
+    keep_alive: false,
 };
 
 /// Looks at the running program when it is asked.
@@ -102,20 +102,10 @@ impl Pages {
         let accept = request.headers().get(header::ACCEPT);
         let format = Format::of(accept.and_then(|it| it.to_str().ok()).unwrap_or_default());
         let page = metrics::render(&seen, format);
-        of_type(StatusCode::OK, format.content_type(), page)
+        body::response(StatusCode::OK, format.content_type(), body::whole(page))
     }
 }
 
 fn text(status: StatusCode, words: String) -> Response<Body> {
-    of_type(status, "text/plain; charset=utf-8", words)
-}
-
-fn of_type(status: StatusCode, content_type: &'static str, page: String) -> Response<Body> {
-    let mut response = Response::new(Body::from(page));
-    *response.status_mut() = status;
-    let content_type = HeaderValue::from_static(content_type);
-    response
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, content_type);
-    response
+    body::response(status, "text/plain; charset=utf-8", body::whole(words))
 }

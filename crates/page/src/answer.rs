@@ -2,8 +2,8 @@
 
 use crate::shell::PageShell;
 use askama::Template;
-use axum::body::Body;
-use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use callbridge_listener::body::{self, Body};
+use hyper::{Response, StatusCode, header, header::HeaderName, header::HeaderValue};
 
 /// Nothing of elsewhere, nothing inline, framed by nobody.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
@@ -53,17 +53,16 @@ pub(crate) fn problem(shell: &PageShell, problem: &Problem) -> Response<Body> {
         title: shell.t(problem.title),
         words: &problem.words,
     };
-    let mut response = html(&view).unwrap_or_else(|_| Response::new(Body::empty()));
+    let mut response = html(&view).unwrap_or_else(|_| Response::new(body::whole("")));
     *response.status_mut() = problem.status;
     response
 }
 
 /// A drawing that brings its own style; nothing else of it is let do anything.
 pub(crate) fn svg(text: String) -> Response<Body> {
-    let mut response = Response::new(Body::from(text));
+    let kind = "image/svg+xml; charset=utf-8";
+    let mut response = body::response(StatusCode::OK, kind, body::whole(text));
     let headers = response.headers_mut();
-    let kind = HeaderValue::from_static("image/svg+xml; charset=utf-8");
-    headers.insert(header::CONTENT_TYPE, kind);
     let policy = HeaderValue::from_static(DRAWING);
     headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     response
@@ -76,7 +75,8 @@ pub(crate) fn html(view: &impl Template) -> Handled {
         let status = StatusCode::INTERNAL_SERVER_ERROR;
         Problem::new(status, "problem.unavailable", error.to_string())
     })?;
-    Ok(typed(text, "text/html; charset=utf-8"))
+    let (ok, kind) = (StatusCode::OK, "text/html; charset=utf-8");
+    Ok(body::response(ok, kind, body::whole(text)))
 }
 
 /// A page with a status of its own.
@@ -86,22 +86,9 @@ pub(crate) fn html_as(status: StatusCode, view: &impl Template) -> Handled {
     Ok(response)
 }
 
-pub(crate) fn typed(body: impl Into<Body>, content_type: &'static str) -> Response<Body> {
-    let mut response = Response::new(body.into());
-    let content_type = HeaderValue::from_static(content_type);
-    response
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, content_type);
-    response
-}
-
 /// A file to be kept.
-pub(crate) fn download(
-    body: impl Into<Body>,
-    content_type: &'static str,
-    name: &str,
-) -> Response<Body> {
-    let mut response = typed(body, content_type);
+pub(crate) fn download(body: Body, content_type: &'static str, name: &str) -> Response<Body> {
+    let mut response = body::response(StatusCode::OK, content_type, body);
     let as_file = format!("attachment; filename=\"{name}\"");
     if let Ok(as_file) = HeaderValue::from_str(&as_file) {
         let headers = response.headers_mut();
@@ -112,7 +99,7 @@ pub(crate) fn download(
 
 /// To be looked at there.
 pub(crate) fn see(path: &str) -> Response<Body> {
-    let mut response = Response::new(Body::empty());
+    let mut response = Response::new(body::whole(""));
     *response.status_mut() = StatusCode::SEE_OTHER;
     let location = HeaderValue::from_str(path);
     let location = location.unwrap_or_else(|_| HeaderValue::from_static("/"));

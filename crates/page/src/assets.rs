@@ -1,8 +1,8 @@
 //! What is loaded beside the page: style, script and drawings, built in. Their paths hold a hash
 //! of them, so that a browser may keep them for good.
 
-use axum::body::Body;
-use axum::http::{HeaderValue, Response, header};
+use callbridge_listener::body::{self, Body};
+use hyper::{Response, StatusCode, header, header::HeaderValue};
 use ring::digest::{SHA256, digest};
 use std::sync::LazyLock;
 
@@ -50,11 +50,10 @@ pub(crate) fn sign_path() -> &'static str {
 /// What lies at this path.
 pub(crate) fn find(path: &str) -> Option<Response<Body>> {
     let asset = ASSETS.iter().find(|it| it.path == path)?;
-    let mut response = Response::new(Body::from(asset.text));
-    let headers = response.headers_mut();
-    let content_type = HeaderValue::from_static(asset.content_type);
-    headers.insert(header::CONTENT_TYPE, content_type);
+    let text = body::whole(asset.text);
+    let mut response = body::response(StatusCode::OK, asset.content_type, text);
     let for_good = HeaderValue::from_static("public, max-age=31536000, immutable");
+    let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, for_good);
     Some(response)
 }

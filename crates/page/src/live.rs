@@ -1,9 +1,10 @@
 //! Live parts: a stream of server-sent events that says when to look again. It carries no content:
 //! what is shown comes by the ordinary way, with the ordinary checks.
 
-use axum::body::{Body, Bytes};
-use axum::http::{HeaderValue, Response, StatusCode, header};
+use bytes::Bytes;
+use callbridge_listener::body::{self, Body};
 use futures_util::stream;
+use hyper::{Response, StatusCode, header, header::HeaderValue};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +53,7 @@ impl Live {
     /// A stream, or a refusal that says when to ask again.
     pub(crate) fn stream(&self) -> Response<Body> {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
-            let mut full = Response::new(Body::from("too many live parts\n"));
+            let mut full = Response::new(body::whole("too many live parts\n"));
             *full.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
             let later = HeaderValue::from_static("5");
             full.headers_mut().insert(header::RETRY_AFTER, later);
@@ -69,10 +70,9 @@ impl Live {
             let word = telling.next().await?;
             Some((Ok::<_, Infallible>(word), telling))
         });
-        let mut response = Response::new(Body::from_stream(events));
+        let events = body::in_pieces(events);
+        let mut response = body::response(StatusCode::OK, "text/event-stream", events);
         let headers = response.headers_mut();
-        let kind = HeaderValue::from_static("text/event-stream");
-        headers.insert(header::CONTENT_TYPE, kind);
         // Proxies that gather answers would keep the words.
         let now = HeaderValue::from_static("no");
         headers.insert("x-accel-buffering", now);

@@ -13,9 +13,9 @@ use crate::sessions::{LoggedIn, SESSION_SECONDS, SessionCount, Sessions};
 use crate::shell::{PageShell, Viewer};
 use crate::throttle::{LoginThrottle, LoginTry};
 use askama::Template;
-use axum::body::Body;
-use axum::http::{HeaderValue, Response, StatusCode, header};
+use callbridge_listener::body::Body;
 use callbridge_model::clock;
+use hyper::{Response, StatusCode, header, header::HeaderValue};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 

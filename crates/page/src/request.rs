@@ -1,8 +1,8 @@
 //! A request as the page reads it: path, fields, cookies, and whether it is our own.
 
 use crate::settings::Settings;
-use axum::http::{HeaderMap, Method, Uri, header};
 use callbridge_listener::places::PeerGroup;
+use hyper::{HeaderMap, Method, Uri, header};
 use std::net::IpAddr;
 use url::form_urlencoded;
 

@@ -1,6 +1,6 @@
 //! The paths of the page.
 
-use axum::http::Method;
+use hyper::Method;
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,12 +4,11 @@ use crate::answer::harden;
 use crate::page::Page;
 use crate::request::{Asked, FormFields};
 use crate::settings::{Reach, Settings};
-use axum::body::{Body, to_bytes};
-use axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use callbridge_listener::body::{self, Body};
 use callbridge_listener::descriptors;
 use callbridge_listener::places::{ConnectionPlace, PeerGroup};
 use callbridge_listener::serve::{self, AnswerHttp, Answering, Limits, Open};
-use hyper::body::Incoming;
+use hyper::{Method, Request, Response, StatusCode, body::Incoming, header};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -31,6 +30,7 @@ const LIMITS: Limits = Limits {
     // As long as a live part goes on, or the export of ten thousand letters.
     answer_within: Duration::from_secs(600),
     stop_within: Duration::from_secs(2),
+    keep_alive: false,
 };
 
 /// Serves a page until `shutdown`, and then ends what is under way.
@@ -100,7 +100,7 @@ async fn asked(
         let content_type = content_type.and_then(|it| it.to_str().ok());
         let kind = content_type.unwrap_or_default().split(';').next();
         let empty = content_type.is_none();
-        let body = timeout(FORM_WITHIN, to_bytes(Body::new(body), FORM_BYTES_MAX));
+        let body = timeout(FORM_WITHIN, body::read(body, FORM_BYTES_MAX));
         let body = body.await.map_err(|_| StatusCode::REQUEST_TIMEOUT)?;
         let body = body.map_err(|_| StatusCode::PAYLOAD_TOO_LARGE)?;
         if kind != Some("application/x-www-form-urlencoded") && !(empty && body.is_empty()) {
@@ -122,11 +122,8 @@ async fn asked(
 
 /// An answer to what no form of ours sends.
 fn bare(status: StatusCode) -> Response<Body> {
-    let words = format!("{status}\n");
-    let mut response = Response::new(Body::from(words));
-    *response.status_mut() = status;
-    let text = HeaderValue::from_static("text/plain; charset=utf-8");
-    response.headers_mut().insert(header::CONTENT_TYPE, text);
+    let words = body::whole(format!("{status}\n"));
+    let mut response = body::response(status, "text/plain; charset=utf-8", words);
     harden(&mut response);
     response
 }

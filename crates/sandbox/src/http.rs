@@ -1,22 +1,30 @@
 //! HTTP to the core and back; answers leave as the core orders.
 
 use super::envelope::{BODY_BYTES_MAX, Delivery, Request, Response, Role};
-use super::error::Error;
 use super::shared::SharedSandbox;
-use axum::body::{Body, Bytes};
-use axum::extract::State;
-use axum::http::{HeaderValue, header};
+use bytes::Bytes;
+use callbridge_listener::body::{self, Body};
+use callbridge_listener::places::ConnectionPlace;
+use callbridge_listener::serve::{self, AnswerHttp, Answering, Limits, Open};
+use hyper::{Response as HttpResponse, StatusCode, body::Incoming, header, header::HeaderValue};
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-/// How long open connections may take to end after the word to stop.
-const STOP_WITHIN: Duration = Duration::from_secs(2);
+/// Nobody is kept out; open connections have two seconds to end after the word to stop.
+const LIMITS: Limits = Limits {
+    connections: usize::MAX,
+    head_within: A_YEAR,
+    answer_within: A_YEAR,
+    stop_within: Duration::from_secs(2),
+    keep_alive: true,
+};
+const A_YEAR: Duration = Duration::from_secs(365 * 86_400);
 /// Pieces that a slow body is sent in.
 const SLOW_PIECES: usize = 8;
 
-#[derive(Clone)]
 struct Shell {
     shared: SharedSandbox,
     role: Role,
@@ -25,62 +33,62 @@ struct Shell {
 
 /// Serves a sandbox, or the part of it that an address has (§5.6.9), until `shutdown` is done; then
 /// open connections have two seconds.
-///
-/// # Errors
-/// The listener ended.
 pub(super) async fn serve(
     listener: TcpListener,
     shared: SharedSandbox,
     role: Role,
     shutdown: impl Future<Output = ()> + Send + 'static,
-) -> Result<(), Error> {
+) {
     let (close, closing) = watch::channel(false);
     let shell = Shell {
         shared: shared.clone(),
         role,
-        closing: closing.clone(),
+        closing,
     };
-    let router = axum::Router::new().fallback(answer).with_state(shell);
+    let open = Open {
+        name: "--listen",
+        listener,
+        tls: None,
+        limits: LIMITS,
+    };
     let begun = async move {
         shutdown.await;
         close.send_replace(true);
     };
-    let serving = axum::serve(listener, router).with_graceful_shutdown(begun);
-    let mut closing = closing;
-    let late = async move {
-        // An error is the sender's end: `begun` is over.
-        let _ = closing.wait_for(|closing| *closing).await;
-        tokio::time::sleep(STOP_WITHIN).await;
-    };
-    let ended = tokio::select! {
-        ended = async { serving.await } => ended,
-        () = late => Ok(()),
-    };
+    serve::serve(open, Arc::new(shell), begun).await;
     shared.admin(|_, _| ());
-    ended.map_err(Error::Http)
 }
 
-async fn answer(
-    State(shell): State<Shell>,
-    request: axum::extract::Request,
-) -> axum::response::Response {
-    let request = read(request, shell.role).await;
-    let response = shell.shared.handle(&request);
-    match response.delivery {
-        Delivery::Now => whole(response),
-        Delivery::Lost => cut(),
-        Delivery::After(time) => {
-            let mut closing = shell.closing;
-            tokio::select! {
-                () = tokio::time::sleep(time) => whole(response),
-                _ = closing.wait_for(|closing| *closing) => cut(),
-            }
-        }
-        Delivery::Slow(time) => dripping(response, time),
+impl AnswerHttp for Shell {
+    fn answer<'a>(
+        &'a self,
+        _place: &'a ConnectionPlace,
+        request: hyper::Request<Incoming>,
+    ) -> Answering<'a> {
+        Box::pin(self.respond(request))
     }
 }
 
-async fn read(request: axum::extract::Request, role: Role) -> Request {
+impl Shell {
+    async fn respond(&self, request: hyper::Request<Incoming>) -> HttpResponse<Body> {
+        let request = read(request, self.role).await;
+        let response = self.shared.handle(&request);
+        match response.delivery {
+            Delivery::Now => whole(response),
+            Delivery::Lost => cut(),
+            Delivery::After(time) => {
+                let mut closing = self.closing.clone();
+                tokio::select! {
+                    () = tokio::time::sleep(time) => whole(response),
+                    _ = closing.wait_for(|closing| *closing) => cut(),
+                }
+            }
+            Delivery::Slow(time) => dripping(response, time),
+        }
+    }
+}
+
+async fn read(request: hyper::Request<Incoming>, role: Role) -> Request {
     let (head, body) = request.into_parts();
     let headers = (head.headers.iter())
         .map(|(name, value)| {
@@ -91,7 +99,7 @@ async fn read(request: axum::extract::Request, role: Role) -> Request {
         })
         .collect();
     // A body above the limit reaches the core as one byte above it, which it answers with 413.
-    let body = match axum::body::to_bytes(body, BODY_BYTES_MAX).await {
+    let body = match body::read(body, BODY_BYTES_MAX).await {
         Ok(bytes) => bytes.to_vec(),
         Err(_) => vec![0; BODY_BYTES_MAX + 1],
     };
@@ -106,18 +114,18 @@ async fn read(request: axum::extract::Request, role: Role) -> Request {
 }
 
 /// Ends the connection as a lost network does: the body fails before its head is sent.
-fn cut() -> axum::response::Response {
+fn cut() -> HttpResponse<Body> {
     let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
     let failed = std::future::ready(Err::<Bytes, _>(reset));
-    axum::response::Response::new(Body::from_stream(futures_util::stream::once(failed)))
+    HttpResponse::new(body::in_pieces(futures_util::stream::once(failed)))
 }
 
-fn whole(response: Response) -> axum::response::Response {
-    let body = Body::from(response.body.clone());
+fn whole(response: Response) -> HttpResponse<Body> {
+    let body = body::whole(response.body.clone());
     with_body(&response, body)
 }
 
-fn dripping(response: Response, time: Duration) -> axum::response::Response {
+fn dripping(response: Response, time: Duration) -> HttpResponse<Body> {
     let size = response.body.len().div_ceil(SLOW_PIECES).max(1);
     let pieces: Vec<Bytes> = response
         .body
@@ -130,18 +138,14 @@ fn dripping(response: Response, time: Duration) -> axum::response::Response {
         tokio::time::sleep(pause).await;
         Some((Ok::<_, std::convert::Infallible>(piece), rest))
     });
-    with_body(&response, Body::from_stream(drip))
+    with_body(&response, body::in_pieces(drip))
 }
 
-fn with_body(response: &Response, body: Body) -> axum::response::Response {
-    let mut answer = axum::response::Response::new(body);
-    *answer.status_mut() = axum::http::StatusCode::from_u16(response.status)
-        .unwrap_or(axum::http::StatusCode::INTERNAL_SERVER_ERROR);
+fn with_body(response: &Response, content: Body) -> HttpResponse<Body> {
+    let status = StatusCode::from_u16(response.status);
+    let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut answer = body::response(status, response.content_type, content);
     let headers = answer.headers_mut();
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static(response.content_type),
-    );
     // Tokens and pages with people in them are kept nowhere on the way (RFC 6749 §5.1).
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     let location = response

@@ -22,7 +22,7 @@ pub struct Server {
     auth: SocketAddr,
     shared: SharedSandbox,
     stop: watch::Sender<bool>,
-    tasks: Vec<JoinHandle<Result<(), Error>>>,
+    tasks: Vec<JoinHandle<()>>,
 }
 
 impl Server {
@@ -69,8 +69,7 @@ impl Server {
         self.stop.send_replace(true);
         let mut ended = Ok(());
         for task in self.tasks {
-            let result = task.await;
-            ended = ended.and(result.unwrap_or_else(|error| Err(Error::Http(error.into()))));
+            ended = ended.and(task.await.map_err(|error| Error::Http(error.into())));
         }
         ended
     }
@@ -120,10 +119,7 @@ pub async fn start_with(config: Config, clock: SandboxClock) -> Result<Server, E
     };
     let mut tasks: Vec<_> = listeners.into_iter().map(serving).collect();
     let dispatching = webhook::post::dispatch(shared.clone(), setup, stop.subscribe());
-    tasks.push(tokio::spawn(async move {
-        dispatching.await;
-        Ok(())
-    }));
+    tasks.push(tokio::spawn(dispatching));
     Ok(Server {
         addr,
         auth,

@@ -3,15 +3,15 @@
 
 use super::headers::Headers;
 use super::receiver::{Proof, Receiver};
-use axum::body::Body;
-use axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use callbridge_listener::body::{self, Body};
 use callbridge_listener::budget::{ByteBudget, ByteShare};
 use callbridge_listener::descriptors;
 use callbridge_listener::places::ConnectionPlace;
 use callbridge_listener::serve;
 use callbridge_listener::serve::{AnswerHttp, Answering, Limits, Open};
 use futures_util::StreamExt as _;
-use hyper::body::Incoming;
+use http_body_util::BodyExt as _;
+use hyper::{Method, Request, Response, StatusCode, body::Incoming, header, header::HeaderValue};
 use rustls::ServerConfig;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,6 +44,7 @@ pub fn limits(connections: usize) -> Limits {
         head_within: Duration::from_secs(8),
         answer_within: Duration::from_secs(10),
         stop_within: Duration::from_secs(2),
+        keep_alive: false,
     }
 }
 
@@ -166,7 +167,7 @@ enum Torn {
 /// Reads a body to its end. One that cannot be held is passed over, as far as it is not beyond all
 /// measure: an answer in the midst of it would be lost with the connection.
 async fn read(body: Incoming, proof: &mut Proof, share: &mut ByteShare) -> Result<Vec<u8>, Torn> {
-    let mut pieces = Body::new(body).into_data_stream();
+    let mut pieces = body.into_data_stream();
     let (mut whole, mut length, mut torn) = (Vec::new(), 0, None);
     while let Some(piece) = pieces.next().await {
         let piece = piece.map_err(|_| Torn::Cut)?;
@@ -204,10 +205,6 @@ fn make_room(whole: &mut Vec<u8>, length: usize, share: &mut ByteShare) -> bool 
 }
 
 fn response(status: u16, word: &'static str) -> Response<Body> {
-    let mut response = Response::new(Body::from(word));
-    *response.status_mut() =
-        StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let text = HeaderValue::from_static("text/plain");
-    response.headers_mut().insert(header::CONTENT_TYPE, text);
-    response
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    body::response(status, "text/plain", body::whole(word))
 }

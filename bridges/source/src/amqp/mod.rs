@@ -169,7 +169,7 @@ pub async fn may_read(channel: &Channel, queue: &str) -> Result<(), lapin::Error
     let options = BasicConsumeOptions::default();
     let asked = channel.basic_consume(queue.into(), CONSUMER.into(), options, no_number);
     match asked.await {
-        Err(error) if !words::reply(&error).is_some_and(|it| it.0 == PRECONDITION_FAILED) => {
+        Err(error) if words::reply(&error).is_none_or(|it| it.0 != PRECONDITION_FAILED) => {
             Err(error)
         }
         Ok(_) | Err(_) => Ok(()),

@@ -8,7 +8,7 @@ use crate::jobs::{CHUNK, Job, JobState};
 use crate::page::{Visit, refused};
 use crate::shell::PageShell;
 use askama::Template;
-use axum::http::StatusCode;
+use hyper::StatusCode;
 use std::sync::Arc;
 
 #[derive(Template)]

@@ -6,7 +6,7 @@ use crate::page::{Visit, refused};
 use crate::request::link;
 use crate::shell::PageShell;
 use askama::Template;
-use axum::http::StatusCode;
+use hyper::StatusCode;
 
 /// The states that a call can be in, as one looks for them.
 pub(crate) const STATES: [&str; 8] = [

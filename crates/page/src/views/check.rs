@@ -6,8 +6,8 @@ use crate::checks::LastCheck;
 use crate::page::Visit;
 use crate::shell::PageShell;
 use askama::Template;
-use axum::body::Body;
-use axum::http::Response;
+use callbridge_listener::body::Body;
+use hyper::Response;
 use std::sync::Arc;
 
 #[derive(Template)]

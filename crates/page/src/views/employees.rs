@@ -6,6 +6,7 @@ use crate::csv::CsvText;
 use crate::page::{Visit, refused};
 use crate::shell::PageShell;
 use askama::Template;
+use callbridge_listener::body;
 
 #[derive(Template)]
 #[template(path = "employees.html")]
@@ -97,5 +98,9 @@ pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
         Span::Today => "callbridge-employees-today.csv",
         Span::Week => "callbridge-employees-week.csv",
     };
-    Ok(download(csv.finish(), "text/csv; charset=utf-8", name))
+    Ok(download(
+        body::whole(csv.finish()),
+        "text/csv; charset=utf-8",
+        name,
+    ))
 }

@@ -7,9 +7,10 @@ use crate::page::{Visit, refused};
 use crate::request::link;
 use crate::shell::PageShell;
 use askama::Template;
-use axum::body::{Body, Bytes};
-use axum::http::StatusCode;
+use bytes::Bytes;
+use callbridge_listener::body;
 use futures_util::stream;
+use hyper::StatusCode;
 use serde_json::Value;
 use std::io;
 use std::sync::Arc;
@@ -184,7 +185,7 @@ pub(crate) async fn export(visit: &Visit<'_>) -> Handled {
         let (piece, next) = piece(export, &*backend).await?;
         Some((piece, (next, backend)))
     });
-    let body = Body::from_stream(pieces);
+    let body = body::in_pieces(pieces);
     let name = "callbridge-letters.jsonl";
     Ok(download(body, "application/jsonl; charset=utf-8", name))
 }

@@ -6,6 +6,7 @@ use crate::csv::CsvText;
 use crate::page::{Visit, refused};
 use crate::shell::PageShell;
 use askama::Template;
+use callbridge_listener::body;
 
 /// Customers on a page; the file has all of them.
 const SHOWN_MAX: usize = 500;
@@ -68,5 +69,9 @@ pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
         ]);
     }
     let name = "callbridge-missed.csv";
-    Ok(download(csv.finish(), "text/csv; charset=utf-8", name))
+    Ok(download(
+        body::whole(csv.finish()),
+        "text/csv; charset=utf-8",
+        name,
+    ))
 }

@@ -24,7 +24,7 @@ mod today;
 use crate::answer::{Handled, Problem};
 use crate::page::Visit;
 use crate::route::Route;
-use axum::http::StatusCode;
+use hyper::StatusCode;
 
 /// Shows what is asked for, or does it.
 pub(crate) async fn show(mut visit: Visit<'_>, route: &Route) -> Handled {

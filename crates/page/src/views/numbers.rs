@@ -7,7 +7,8 @@ use crate::csv::CsvText;
 use crate::page::{Visit, refused};
 use crate::shell::PageShell;
 use askama::Template;
-use axum::http::StatusCode;
+use callbridge_listener::body;
+use hyper::StatusCode;
 
 /// Numbers on a page; the file has all of them.
 const SHOWN_MAX: usize = 200;
@@ -149,5 +150,9 @@ pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
         ]);
     }
     let name = "callbridge-numbers.csv";
-    Ok(download(csv.finish(), "text/csv; charset=utf-8", name))
+    Ok(download(
+        body::whole(csv.finish()),
+        "text/csv; charset=utf-8",
+        name,
+    ))
 }

@@ -1,0 +1,44 @@
+//! The bodies of requests and answers.
+
+use bytes::Bytes;
+use futures_util::{Stream, TryStreamExt as _};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, Limited, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::{Response, StatusCode, header, header::HeaderValue};
+
+/// Of an answer.
+pub type Body = UnsyncBoxBody<Bytes, BodyError>;
+/// Why a body ended before its end.
+pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
+
+/// An answer of this type.
+pub fn response(status: StatusCode, content_type: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let content_type = HeaderValue::from_static(content_type);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, content_type);
+    response
+}
+
+/// A body that is there.
+pub fn whole(bytes: impl Into<Bytes>) -> Body {
+    let whole = Full::new(bytes.into());
+    whole.map_err(|never| match never {}).boxed_unsync()
+}
+
+/// A body that comes in pieces.
+pub fn in_pieces<E: Into<BodyError> + 'static>(
+    pieces: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
+) -> Body {
+    StreamBody::new(pieces.map_ok(Frame::data).map_err(Into::into)).boxed_unsync()
+}
+
+/// Reads the body of a request.
+///
+/// # Errors
+/// It is longer than that, or the connection was lost.
+pub async fn read(body: Incoming, bytes_max: usize) -> Result<Bytes, BodyError> {
+    Ok(Limited::new(body, bytes_max).collect().await?.to_bytes())
+}
