@@ -1,9 +1,10 @@
 //! Answers what commands ask: inside the daemon with its flags and people, or in the command
 //! itself, over the same spool, when no daemon runs.
 
-use super::lead_set::{LeadSet, LeadSetRefusal};
+use super::lead_set::LeadSet;
 use super::page_door::PageDoor;
 use super::protocol::{ControlReply, ControlRequest};
+use super::refusal::Refusal;
 use super::socket::AnswerRequest;
 use callbridge_broker::again::{self, ForwardAgain};
 use callbridge_call::EventTime;
@@ -14,13 +15,14 @@ use callbridge_dead_letter::select::Selection;
 use callbridge_intake::owners::Owners;
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::People;
-use callbridge_model::Reason;
 use callbridge_model::Status;
 use callbridge_model::clock;
 use callbridge_model::exit::Code;
+use callbridge_model::{CallUuid, EmployeeId, LeadId, Reason};
 use callbridge_sender::CrmProxy;
-use callbridge_spool::{Act, Error, Handle, Letter, Op, Step, Store, tables};
+use callbridge_spool::{Act, Error, Handle, Letter, Op, RowId, Step, Store, tables};
 use futures_util::future::join_all;
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::pin::Pin;
 use std::sync::{Arc, RwLock};
@@ -70,7 +72,7 @@ struct Gone;
 /// Why an answer ends early.
 enum Stop {
     Gone,
-    Error { code: u8, words: String },
+    Refused(Refusal),
 }
 
 impl From<Gone> for Stop {
@@ -79,27 +81,64 @@ impl From<Gone> for Stop {
     }
 }
 
-impl From<Error> for Stop {
-    fn from(error: Error) -> Self {
-        Self::Error {
-            code: error.exit_code(),
-            words: error.to_string(),
-        }
+impl<E: Into<Refusal>> From<E> for Stop {
+    fn from(refusal: E) -> Self {
+        Self::Refused(refusal.into())
     }
 }
 
-impl From<LeadSetRefusal> for Stop {
-    fn from(refusal: LeadSetRefusal) -> Self {
-        let LeadSetRefusal { code, words } = refusal;
-        Self::Error { code, words }
-    }
+/// What is done with letters.
+#[derive(Clone, Copy, Debug)]
+pub enum LetterChange {
+    /// They are sent again, or it is only said what would be sent.
+    Retry {
+        /// What a person has said of them.
+        asked: Asked,
+        /// Nothing is sent.
+        dry_run: bool,
+    },
+    /// They are taken out for good.
+    Discard,
 }
 
-impl From<callbridge_dead_letter::select::Fault> for Stop {
-    fn from(fault: callbridge_dead_letter::select::Fault) -> Self {
-        Self::Error {
-            code: 64,
-            words: fault.to_string(),
+/// What became of a letter.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LetterOutcome {
+    /// Its id.
+    pub id: RowId,
+    uuid: Option<CallUuid>,
+    linkedid: Option<String>,
+    reason: Reason,
+    /// `ready`, `looked_for`, `would_send`, `discarded`, `refused`.
+    pub result: &'static str,
+    /// Why, or what would be sent.
+    pub why: Option<String>,
+    /// The lead that it is or would be sent with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lead_id: Option<Option<LeadId>>,
+    /// The employee that it is or would be sent with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub employee_id: Option<Option<EmployeeId>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answered: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    talk_time_sec: Option<u32>,
+}
+
+impl LetterOutcome {
+    fn of(letter: &Letter, result: &'static str, why: Option<String>) -> Self {
+        Self {
+            id: letter.id,
+            uuid: letter.uuid,
+            linkedid: letter.linkedid.clone(),
+            reason: letter.reason,
+            result,
+            why,
+            lead_id: None,
+            employee_id: None,
+            answered: None,
+            talk_time_sec: None,
         }
     }
 }
@@ -123,6 +162,13 @@ impl ReplySender {
             .await
             .map_err(|_| Gone)
     }
+
+    async fn items(&mut self, items: impl Iterator<Item = Value>) -> Result<(), Stop> {
+        for item in items {
+            self.item(item).await?;
+        }
+        Ok(())
+    }
 }
 
 impl AnswerRequest for CommandHandler {
@@ -138,7 +184,7 @@ impl AnswerRequest for CommandHandler {
         }
         let last = match self.say(ask, &mut line).await {
             Ok(()) => ControlReply::End { count: line.said },
-            Err(Stop::Error { code, words }) => ControlReply::Error { code, words },
+            Err(Stop::Refused(Refusal { code, words })) => ControlReply::Error { code, words },
             Err(Stop::Gone) => return,
         };
         // Whoever asked may have gone meanwhile.
@@ -173,14 +219,31 @@ impl CommandHandler {
                     employee,
                     said,
                 };
-                self.retry(&which, asked, dry_run, line).await
+                self.change(&which, LetterChange::Retry { asked, dry_run }, line)
+                    .await
             }
-            ControlRequest::Discard { which } => self.discard(&which, line).await,
+            ControlRequest::Discard { which } => {
+                self.change(&which, LetterChange::Discard, line).await
+            }
             ControlRequest::LeadMissing => self.lead_missing(line).await,
-            ControlRequest::LeadGive { phone, lead } => self.lead_give(&phone, lead, line).await,
-            ControlRequest::LeadTake { phone } => self.lead_take(&phone, line).await,
-            ControlRequest::LeadGiven => self.lead_given(line).await,
-            ControlRequest::Missed { within_sec } => self.missed(within_sec, line).await,
+            ControlRequest::LeadGive { phone, lead } => {
+                let (given, left) = self.give_lead(&phone, lead, &line.who).await?;
+                let mut item = leads::item(&given);
+                item["left"] = json!(left);
+                Ok(line.item(item).await?)
+            }
+            ControlRequest::LeadTake { phone } => {
+                let had = self.take_lead(&phone).await?;
+                Ok(line.item(leads::item(&had)).await?)
+            }
+            ControlRequest::LeadGiven => {
+                let given = self.leads_given().await?;
+                line.items(given.iter().map(leads::item)).await
+            }
+            ControlRequest::Missed { within_sec } => {
+                let missed = self.missed_customers(within_sec).await?;
+                line.items(missed.iter().map(|it| json!(it))).await
+            }
             ControlRequest::LeadList => self.lead_list(line).await,
             ControlRequest::LeadSet { lead, items } => {
                 let wrapper = self.field_list_wrapper.as_deref();
@@ -196,10 +259,7 @@ impl CommandHandler {
             }
             ControlRequest::LeadCheck { phone } => self.lead_check(&phone, line).await,
             ControlRequest::PageLink { role } => {
-                let refused = |words: &str| Stop::Error {
-                    code: Code::Unreachable.number(),
-                    words: words.to_owned(),
-                };
+                let refused = |words: &str| Refusal::new(Code::Unreachable.number(), words);
                 let no_page = "the daemon shows no page: start it with --page 127.0.0.1:9470";
                 let door = self.page.as_ref().ok_or_else(|| refused(no_page))?;
                 let link = door.link(&line.who, role);
@@ -262,7 +322,7 @@ impl CommandHandler {
                 line.item(all.unwrap_or(letter).to_json()).await?;
             }
         }
-        missing_ids(which, found)
+        Ok(missing_ids(which, found)?)
     }
 
     /// Each letter that comes to be, also one that dies again, once.
@@ -276,28 +336,78 @@ impl CommandHandler {
         follow::follow(&self.spool, seen, page, told, TOO_MANY, line).await
     }
 
-    async fn retry(
+    async fn change(
         &self,
         which: &Selection,
-        asked: Asked,
-        dry_run: bool,
+        change: LetterChange,
         line: &mut ReplySender,
     ) -> Result<(), Stop> {
         let mut letters = Letters::to_change(which)?;
         let mut found = 0;
         loop {
-            let page = letters.next(&self.spool).await?;
+            let page = self.change_next(&mut letters, change, &line.who).await?;
             if page.is_empty() {
-                return missing_ids(which, found);
+                return Ok(missing_ids(which, found)?);
             }
             found += page.len();
-            let who = line.who.as_str();
-            let tries = page
-                .iter()
-                .map(|letter| self.retry_one(letter, asked, dry_run, who));
-            for item in join_all(tries).await {
-                line.item(item?).await?;
+            for outcome in page {
+                line.item(json!(outcome?)).await?;
             }
+        }
+    }
+
+    /// Changes the letters of these ids, of which there are so few that they are one page.
+    ///
+    /// # Errors
+    /// When the spool fails, or an id names no letter; the others are changed then.
+    pub async fn change_letters(
+        &self,
+        ids: &[u64],
+        change: LetterChange,
+        who: &str,
+    ) -> Result<Vec<LetterOutcome>, Refusal> {
+        let which = Selection {
+            ids: ids.iter().map(u64::to_string).collect(),
+            ..Selection::default()
+        };
+        let mut letters = Letters::to_change(&which)?;
+        let page = self.change_next(&mut letters, change, who).await?;
+        missing_ids(&which, page.len())?;
+        Ok(page.into_iter().collect::<Result<_, _>>()?)
+    }
+
+    /// What becomes of the next letters; of none at their end.
+    async fn change_next(
+        &self,
+        letters: &mut Letters,
+        change: LetterChange,
+        who: &str,
+    ) -> Result<Vec<Result<LetterOutcome, Error>>, Error> {
+        let page = letters.next(&self.spool).await?;
+        let changes = page.iter().map(async |letter| match change {
+            LetterChange::Retry { asked, dry_run } => {
+                self.retry_one(letter, asked, dry_run, who).await
+            }
+            LetterChange::Discard => self.discard_one(letter, who).await,
+        });
+        Ok(join_all(changes).await)
+    }
+
+    async fn discard_one(&self, letter: &Letter, who: &str) -> Result<LetterOutcome, Error> {
+        let at = clock::now().wall;
+        let op = Op::Step {
+            row: letter.id,
+            step: Step::Discard,
+            at,
+        };
+        let act = act(letter, who, "discard".to_owned(), at);
+        match self.spool.write(vec![act, op]).await {
+            Ok(_) => Ok(LetterOutcome::of(letter, "discarded", None)),
+            Err(error @ Error::Refused { .. }) => {
+                let why = Some(error.to_string());
+                Ok(LetterOutcome::of(letter, "refused", why))
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -307,11 +417,11 @@ impl CommandHandler {
         asked: Asked,
         dry_run: bool,
         who: &str,
-    ) -> Result<Value, Error> {
-        let refused = |why: String| Ok(outcome(letter, "refused", Some(why)));
+    ) -> Result<LetterOutcome, Error> {
+        let refused = |why: String| Ok(LetterOutcome::of(letter, "refused", Some(why)));
         if letter.reason == Reason::Unreadable {
             return match read_again::read_again(self, letter.id, dry_run, who).await? {
-                Ok(result) => Ok(outcome(letter, result, None)),
+                Ok(result) => Ok(LetterOutcome::of(letter, result, None)),
                 Err(why) => refused(why),
             };
         }
@@ -333,15 +443,16 @@ impl CommandHandler {
             Step::Retry { record } => (record, "ready", None),
             other => return refused(format!("{} is no way to send it", other.name())),
         };
-        let mut item = outcome(letter, if dry_run { "would_send" } else { then }, why);
-        item["leadId"] = json!(record.lead_id);
-        item["employeeId"] = json!(record.employee_id);
-        if asked.said.is_some() {
-            item["answered"] = json!(record.answered);
-            item["talkTimeSec"] = json!(record.talk_time_sec);
-        }
+        let said = asked.said.is_some();
+        let outcome = LetterOutcome {
+            lead_id: Some(record.lead_id),
+            employee_id: Some(record.employee_id),
+            answered: said.then_some(record.answered),
+            talk_time_sec: said.then_some(record.talk_time_sec),
+            ..LetterOutcome::of(letter, if dry_run { "would_send" } else { then }, why)
+        };
         if dry_run {
-            return Ok(item);
+            return Ok(outcome);
         }
         let op = Op::Step {
             row: id,
@@ -350,7 +461,7 @@ impl CommandHandler {
         };
         let act = act(letter, who, asked.words(), now);
         match self.spool.write(vec![act, op]).await {
-            Ok(_) => Ok(item),
+            Ok(_) => Ok(outcome),
             Err(error @ (Error::Refused { .. } | Error::UuidTaken { .. })) => {
                 refused(error.to_string())
             }
@@ -367,38 +478,6 @@ impl CommandHandler {
         let [since, until] = [since, until].map(|at| at.floor_seconds().get());
         Ok(line.item(json!({"since": since, "until": until})).await?)
     }
-
-    async fn discard(&self, which: &Selection, line: &mut ReplySender) -> Result<(), Stop> {
-        let mut letters = Letters::to_change(which)?;
-        let mut found = 0;
-        loop {
-            let page = letters.next(&self.spool).await?;
-            if page.is_empty() {
-                return missing_ids(which, found);
-            }
-            found += page.len();
-            let at = clock::now().wall;
-            let writes = page.iter().map(|letter| {
-                let op = Op::Step {
-                    row: letter.id,
-                    step: Step::Discard,
-                    at,
-                };
-                let act = act(letter, &line.who, "discard".to_owned(), at);
-                self.spool.write(vec![act, op])
-            });
-            for (letter, written) in page.iter().zip(join_all(writes).await) {
-                let item = match written {
-                    Ok(_) => outcome(letter, "discarded", None),
-                    Err(error @ Error::Refused { .. }) => {
-                        outcome(letter, "refused", Some(error.to_string()))
-                    }
-                    Err(error) => return Err(error.into()),
-                };
-                line.item(item).await?;
-            }
-        }
-    }
 }
 
 /// Who does what with a letter.
@@ -411,7 +490,7 @@ fn act(letter: &Letter, who: &str, what: String, at: EventTime) -> Op {
 }
 
 /// Ids that name no letter are said, after what was done with the others.
-fn missing_ids(which: &Selection, found: usize) -> Result<(), Stop> {
+fn missing_ids(which: &Selection, found: usize) -> Result<(), Refusal> {
     let unique: std::collections::BTreeSet<_> = which.ids.iter().collect();
     if unique.len() <= found {
         return Ok(());
@@ -421,18 +500,11 @@ fn missing_ids(which: &Selection, found: usize) -> Result<(), Stop> {
         unique.len() - found,
         unique.len()
     );
-    Err(Stop::Error { code: 65, words })
+    Err(Refusal::new(65, words))
 }
 
 fn looked_for(before: &str) -> String {
     format!(
         "it may stand in the journal with {before}: it is sent when the journal does not show it"
     )
-}
-
-fn outcome(letter: &Letter, result: &str, why: Option<String>) -> Value {
-    json!({
-        "id": letter.id, "uuid": letter.uuid, "linkedid": letter.linkedid,
-        "reason": letter.reason, "result": result, "why": why,
-    })
 }

@@ -2,6 +2,7 @@
 //! compared with the CRM's first (§4.4.2: wrong ones would be passed over in silence), and the
 //! outcome of the write is waited for.
 
+use crate::refusal::Refusal;
 use callbridge_crm::{ApiError, ApiReply, ApiResult, WriteStatus};
 use callbridge_leads::lead_field::{Catalogue, Item, catalogue, item};
 use callbridge_leads::lead_request::LeadChange;
@@ -11,7 +12,7 @@ use callbridge_model::clock;
 use callbridge_model::{Grant, LeadId, TokenFingerprint};
 use callbridge_sender::CrmProxy;
 use callbridge_sender::crm_proxy::ProxyReply;
-use callbridge_spool::{Error, Handle, Op, tables};
+use callbridge_spool::{Handle, Op, tables};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -24,26 +25,6 @@ const CATALOGUE_NEW: Duration = Duration::from_secs(60);
 const WITHIN: Duration = Duration::from_secs(120);
 /// Between two looks whether it is written: seconds, the last one again and again.
 const LOOKS: [u64; 4] = [1, 2, 3, 5];
-
-/// Why it could not be done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeadSetRefusal {
-    /// The exit code of the command (sysexits).
-    pub code: u8,
-    /// What, where, what to do.
-    pub words: String,
-}
-
-impl From<Error> for LeadSetRefusal {
-    fn from(error: Error) -> Self {
-        refusal(error.exit_code(), error.to_string())
-    }
-}
-
-fn refusal(code: u8, words: impl Into<String>) -> LeadSetRefusal {
-    let words = words.into();
-    LeadSetRefusal { code, words }
-}
 
 /// What is needed to do it.
 pub struct LeadSet<'a> {
@@ -82,16 +63,16 @@ impl LeadSet<'_> {
     /// # Errors
     /// 65 for fields or values that the CRM does not take, 69 where it cannot be asked, 77 for the
     /// token or its grant.
-    pub async fn send(&self, lead: LeadId, items: &[Item]) -> Result<LeadWrite, LeadSetRefusal> {
+    pub async fn send(&self, lead: LeadId, items: &[Item]) -> Result<LeadWrite, Refusal> {
         if self.asking.is_none() {
             let words = "no daemon runs here, or it has no CRM: values go out through its budget \
                          alone; start `callbridge run`";
-            return Err(refusal(69, words));
+            return Err(Refusal::new(69, words));
         }
         let catalogue = self.catalogue(items).await?;
         let (wrong, notes) = judged(&catalogue, items);
         if !wrong.is_empty() {
-            return Err(refusal(
+            return Err(Refusal::new(
                 65,
                 format!("nothing was sent: {}", wrong.join("; ")),
             ));
@@ -112,7 +93,7 @@ impl LeadSet<'_> {
                     "the CRM refuses the values ({error}); if it wants the list under a key, give \
                      the daemon --field-list-wrapper"
                 );
-                Err(refusal(65, words))
+                Err(Refusal::new(65, words))
             }
             Err(
                 error @ (ApiError::Rejected { status: 409, .. }
@@ -120,7 +101,7 @@ impl LeadSet<'_> {
             ) => {
                 let error = with_errors(&error);
                 let words = format!("the CRM refuses it ({error}): is lead {lead} there?");
-                Err(refusal(65, words))
+                Err(Refusal::new(65, words))
             }
             Ok(_) => Err(unfit()),
             Err(error) => Err(failed(&error, Grant::LeadSave.word())),
@@ -131,7 +112,7 @@ impl LeadSet<'_> {
     ///
     /// # Errors
     /// 65 when the CRM could not write them, 69 when that is not known in time.
-    pub async fn settle(&self, write: LeadWrite) -> Result<LeadWrite, LeadSetRefusal> {
+    pub async fn settle(&self, write: LeadWrite) -> Result<LeadWrite, Refusal> {
         let until = Instant::now() + WITHIN;
         let looks = LOOKS
             .into_iter()
@@ -161,7 +142,7 @@ impl LeadSet<'_> {
                         "the CRM took the values and could not write them{said}: is lead {} there?",
                         write.lead
                     );
-                    return Err(refusal(65, words));
+                    return Err(Refusal::new(65, words));
                 }
                 Ok((Err(ApiError::Forbidden { message }), _)) => {
                     let words = format!(
@@ -170,7 +151,7 @@ impl LeadSet<'_> {
                          again does no harm",
                         write.request_id
                     );
-                    return Err(refusal(77, words));
+                    return Err(Refusal::new(77, words));
                 }
                 Ok((Ok(ApiReply::Status(WriteStatus::Pending { word })), _)) => last = word,
                 Ok((Ok(_), _)) => last = String::new(),
@@ -184,11 +165,11 @@ impl LeadSet<'_> {
             write.request_id,
             WITHIN.as_secs()
         );
-        Err(refusal(69, words))
+        Err(Refusal::new(69, words))
     }
 
     /// The CRM's fields: as they were read lately, or read now.
-    async fn catalogue(&self, items: &[Item]) -> Result<Catalogue, LeadSetRefusal> {
+    async fn catalogue(&self, items: &[Item]) -> Result<Catalogue, Refusal> {
         let known = self
             .spool
             .read(|store| tables::shows::catalogue(store))
@@ -225,12 +206,9 @@ impl LeadSet<'_> {
         Ok(read)
     }
 
-    async fn ask(
-        &self,
-        asked: CommandRequest,
-    ) -> Result<(ApiResult, TokenFingerprint), LeadSetRefusal> {
+    async fn ask(&self, asked: CommandRequest) -> Result<(ApiResult, TokenFingerprint), Refusal> {
         let Some(asking) = self.asking else {
-            return Err(refusal(69, "no daemon runs here"));
+            return Err(Refusal::new(69, "no daemon runs here"));
         };
         match asking.ask(asked).await {
             ProxyReply::Answer(answer, token) => Ok((answer, token)),
@@ -241,9 +219,9 @@ impl LeadSet<'_> {
                     _ => 69,
                 };
                 let words = format!("the daemon is paused: {}: {cure}", reason.replace('_', " "));
-                Err(refusal(code, words))
+                Err(Refusal::new(code, words))
             }
-            ProxyReply::Busy => Err(refusal(
+            ProxyReply::Busy => Err(Refusal::new(
                 69,
                 "the daemon has too much to ask just now, or it ends: try again",
             )),
@@ -279,23 +257,25 @@ fn with_errors(error: &ApiError) -> String {
 }
 
 /// An error that says nothing of the lead or its values.
-fn failed(error: &ApiError, needs: &str) -> LeadSetRefusal {
+fn failed(error: &ApiError, needs: &str) -> Refusal {
     match error {
-        ApiError::Forbidden { .. } => refusal(77, format!("the token lacks {needs} ({error})")),
+        ApiError::Forbidden { .. } => {
+            Refusal::new(77, format!("the token lacks {needs} ({error})"))
+        }
         ApiError::TokenRefused { .. } => {
-            refusal(77, format!("the CRM refuses the token ({error})"))
+            Refusal::new(77, format!("the CRM refuses the token ({error})"))
         }
         error => {
             let error = with_errors(error);
             let words = format!("the CRM does not do it now: {error}; try again");
-            refusal(69, words)
+            Refusal::new(69, words)
         }
     }
 }
 
 /// A reply to another request.
-fn unfit() -> LeadSetRefusal {
-    refusal(69, "the CRM does not do it now; try again")
+fn unfit() -> Refusal {
+    Refusal::new(69, "the CRM does not do it now; try again")
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //! | [`socket`] | carries it |
 //! | [`command_handler`] | answers it, in the daemon or over the spool alone |
 //! | [`lead_set`] | values for a lead's fields, given by hand |
+//! | [`refusal`] | why something could not be done |
 //! | [`state_access`] | a state folder, through the daemon or opened here |
 //! | `user` | the names of Unix users, for what is told of whoever asked |
 //! | [`lock_wait`] | waits for the lock of a state folder |
@@ -17,6 +18,7 @@ pub mod lead_set;
 pub mod lock_wait;
 pub mod page_door;
 pub mod protocol;
+pub mod refusal;
 pub mod socket;
 pub mod state_access;
 pub mod user;

@@ -4,8 +4,7 @@ use super::LOOK_EVERY;
 use super::figures::Week;
 use crate::daemon::observer::Observer;
 use callbridge_control::CommandHandler;
-use callbridge_control::protocol::{ControlReply, ControlRequest};
-use callbridge_control::socket::AnswerRequest as _;
+use callbridge_control::refusal::Refusal;
 use callbridge_intake::Settings as IntakeSettings;
 use callbridge_model::exit::Code;
 use callbridge_model::{Status, Zone};
@@ -14,16 +13,13 @@ use callbridge_page::backend::{
     EmployeeFigures, Figures, GivenLead, LetterAction, LetterPage, LetterQuery, MissedView,
     NumberView, OpenCallView, PbxView, RefusalKind, Span,
 };
-use callbridge_spool::{Error, Handle, Op, tables};
-use serde_json::Value;
+use callbridge_spool::{Handle, Op, tables};
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 /// Under which name the spool keeps the sessions.
 const SESSIONS: &str = "page.sessions";
-/// Answers that wait to be read.
-const REPLIES: usize = 64;
 
 /// The daemon, as the page sees it.
 pub(crate) struct DaemonBackend {
@@ -99,28 +95,6 @@ impl DaemonBackend {
             }
         }
     }
-
-    /// Asks as a command of this person would; the items of the answer.
-    pub(super) async fn ask(
-        &self,
-        question: ControlRequest,
-        who: &str,
-    ) -> Result<Vec<Value>, BackendRefusal> {
-        let (to, mut replies) = mpsc::channel(REPLIES);
-        let mut items = Vec::new();
-        let collect = async {
-            while let Some(reply) = replies.recv().await {
-                match reply {
-                    ControlReply::Item(item) => items.push(item),
-                    ControlReply::Error { code, words } => return Err(refusal(code, words)),
-                    ControlReply::Zone(_) | ControlReply::Ready | ControlReply::End { .. } => {}
-                }
-            }
-            Ok(())
-        };
-        let ((), collected) = tokio::join!(self.handler.answer(question, who, to), collect);
-        collected.map(|()| items)
-    }
 }
 
 /// The zone of this machine, where no other is known.
@@ -129,18 +103,15 @@ fn own_zone() -> String {
     zone.iana_name().unwrap_or("UTC").to_owned()
 }
 
-fn refusal(code: u8, words: String) -> BackendRefusal {
+/// What the daemon refuses, as the page tells it.
+pub(super) fn broken(refusal: impl Into<Refusal>) -> BackendRefusal {
+    let Refusal { code, words } = refusal.into();
     let kind = match Code::of_number(code) {
         Code::Usage => RefusalKind::Input,
         Code::Input | Code::NoInput => RefusalKind::Unknown,
         _ => RefusalKind::Unavailable,
     };
     BackendRefusal { kind, words }
-}
-
-/// A fault of the spool, as the page tells it.
-pub(super) fn broken(error: Error) -> BackendRefusal {
-    refusal(error.exit_code(), error.to_string())
 }
 
 impl Backend for DaemonBackend {
@@ -194,8 +165,8 @@ impl Backend for DaemonBackend {
         Box::pin(super::leads::lead_given(self, phone, lead, who))
     }
 
-    fn take_lead<'a>(&'a self, phone: &'a str, who: &'a str) -> BackendAnswer<'a, ()> {
-        Box::pin(super::leads::lead_taken(self, phone, who))
+    fn take_lead<'a>(&'a self, phone: &'a str, _who: &'a str) -> BackendAnswer<'a, ()> {
+        Box::pin(super::leads::lead_taken(self, phone))
     }
 
     fn given_leads(&self) -> BackendAnswer<'_, Vec<GivenLead>> {
@@ -203,7 +174,7 @@ impl Backend for DaemonBackend {
     }
 
     fn missed(&self) -> BackendAnswer<'_, Vec<MissedView>> {
-        Box::pin(super::people::missed_customers(self))
+        Box::pin(async { self.handler.missed_customers(None).await.map_err(broken) })
     }
 
     fn employees(&self, span: Span) -> BackendAnswer<'_, Vec<EmployeeFigures>> {

@@ -3,11 +3,9 @@
 use super::backend::{DaemonBackend, broken};
 use super::calls;
 use super::letters;
-use callbridge_control::protocol::ControlRequest;
 use callbridge_model::TypedNumber;
 use callbridge_page::backend::{BackendRefusal, CallLine, GivenLead, NumberView};
 use callbridge_spool::{CallFilter, ParkedPhone, Place, tables};
-use serde_json::Value;
 
 /// Numbers read at a time.
 const PHONES_PAGE: usize = 500;
@@ -74,35 +72,23 @@ pub(super) async fn lead_given(
     lead: &str,
     who: &str,
 ) -> Result<u64, BackendRefusal> {
-    let question = ControlRequest::LeadGive {
-        phone: phone.to_owned(),
-        lead: letters::lead_id(lead)?,
-    };
-    let items = backend.ask(question, who).await?;
-    let left = items.first().and_then(|item| item["left"].as_u64());
-    Ok(left.unwrap_or(0))
+    let lead = letters::lead_id(lead)?;
+    let given = backend.handler.give_lead(phone, lead, who).await;
+    given.map(|(_, left)| left).map_err(broken)
 }
 
-pub(super) async fn lead_taken(
-    backend: &DaemonBackend,
-    phone: &str,
-    who: &str,
-) -> Result<(), BackendRefusal> {
-    let phone = phone.to_owned();
-    backend.ask(ControlRequest::LeadTake { phone }, who).await?;
-    Ok(())
+pub(super) async fn lead_taken(backend: &DaemonBackend, phone: &str) -> Result<(), BackendRefusal> {
+    let taken = backend.handler.take_lead(phone).await;
+    taken.map(drop).map_err(broken)
 }
 
 pub(super) async fn leads_given(backend: &DaemonBackend) -> Result<Vec<GivenLead>, BackendRefusal> {
-    // a list is nobody's act
-    let items = backend.ask(ControlRequest::LeadGiven, "").await?;
-    let text = |item: &Value, name: &str| item[name].as_str().unwrap_or_default().to_owned();
-    let number = |item: &Value, name: &str| item[name].as_i64().unwrap_or_default();
-    let given = items.iter().map(|item| GivenLead {
-        phone: text(item, "phone"),
-        lead_id: number(item, "leadId"),
-        at: number(item, "at"),
-        who: text(item, "who"),
+    let given = backend.handler.leads_given().await.map_err(broken)?;
+    let given = given.into_iter().map(|it| GivenLead {
+        phone: it.phone.as_str().to_owned(),
+        lead_id: it.lead.get(),
+        at: it.at.get(),
+        who: it.who,
     });
     Ok(given.collect())
 }

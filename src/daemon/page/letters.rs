@@ -1,16 +1,14 @@
 //! Dead letters of the page, and what is done with them.
 
 use super::backend::{DaemonBackend, broken};
-use callbridge_control::protocol::ControlRequest;
-use callbridge_dead_letter::retry::Employee;
-use callbridge_dead_letter::select::Selection;
+use callbridge_control::command_handler::LetterChange;
+use callbridge_dead_letter::retry::{Asked, Employee};
 use callbridge_model::{EmployeeId, LeadId, Reason};
 use callbridge_page::backend::{
     Acted, BackendRefusal, LetterAction, LetterPage, LetterQuery, LetterView, ReasonView,
     RefusalKind,
 };
 use callbridge_spool::{Letter, LetterFilter, RowId, tables};
-use serde_json::Value;
 
 /// Letters of one page.
 const PAGE: usize = 50;
@@ -93,36 +91,28 @@ pub(super) async fn act_on(
     if ids.is_empty() {
         return Ok(Vec::new());
     }
-    let which = Selection {
-        ids: ids.iter().map(u64::to_string).collect(),
-        ..Selection::default()
-    };
-    let question = match action {
-        LetterAction::Discard => ControlRequest::Discard { which },
+    let change = match action {
+        LetterAction::Discard => LetterChange::Discard,
         LetterAction::Retry {
             lead,
             employee,
             dry_run,
-        } => ControlRequest::Retry {
-            which,
-            lead: lead.as_deref().map(lead_id).transpose()?,
-            employee: employee.as_deref().map(employee_of).transpose()?,
-            said: None,
+        } => LetterChange::Retry {
+            asked: Asked {
+                lead: lead.as_deref().map(lead_id).transpose()?,
+                employee: employee.as_deref().map(employee_of).transpose()?,
+                said: None,
+            },
             dry_run: *dry_run,
         },
     };
-    let items = backend.ask(question, who).await?;
-    let text = |item: &Value, name: &str| {
-        let text = item.get(name).and_then(Value::as_str);
-        text.map(str::to_owned)
-    };
-    let id = |item: &Value, name: &str| item.get(name).and_then(Value::as_i64);
-    let acted = items.into_iter().map(|item| Acted {
-        id: item.get("id").and_then(Value::as_u64).unwrap_or(0),
-        result: text(&item, "result").unwrap_or_default(),
-        why: text(&item, "why"),
-        lead_id: id(&item, "leadId"),
-        employee_id: id(&item, "employeeId"),
+    let changed = backend.handler.change_letters(ids, change, who).await;
+    let acted = changed.map_err(broken)?.into_iter().map(|it| Acted {
+        id: number(it.id),
+        result: it.result.to_owned(),
+        why: it.why,
+        lead_id: it.lead_id.flatten().map(LeadId::get),
+        employee_id: it.employee_id.flatten().map(EmployeeId::get),
     });
     Ok(acted.collect())
 }

@@ -6,7 +6,7 @@
 //! | `calls` | kept calls, one call, those that go on |
 //! | `letters` | dead letters, and what is done with them |
 //! | `leads` | numbers without a lead |
-//! | `people` | customers who wait, what employees did, what trunks took |
+//! | `people` | what employees did, what trunks took |
 //! | `figures` | what became of the calls of a day and a week |
 //! | `trial` | `check`, run from the page |
 

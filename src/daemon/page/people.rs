@@ -1,36 +1,13 @@
-//! Customers who wait for a call back, and what employees did.
+//! What employees did, and what trunks took.
 
 use super::backend::{DaemonBackend, broken};
-use callbridge_control::protocol::ControlRequest;
 use callbridge_model::clock;
-use callbridge_page::backend::{
-    BackendRefusal, EmployeeFigures, MissedView, PbxView, Span, TrunkView,
-};
+use callbridge_page::backend::{BackendRefusal, EmployeeFigures, PbxView, Span, TrunkView};
 use callbridge_spool::employee_work::{EmployeeWork, employee_work};
 use callbridge_spool::tables;
-use serde_json::Value;
 
 /// Seconds of the days before today that a week has.
 const DAYS_BEFORE: i64 = 6;
-
-pub(super) async fn missed_customers(
-    backend: &DaemonBackend,
-) -> Result<Vec<MissedView>, BackendRefusal> {
-    let question = ControlRequest::Missed { within_sec: None };
-    // a list is nobody's act
-    let items = backend.ask(question, "").await?;
-    let text = |item: &Value, name: &str| item[name].as_str().unwrap_or_default().to_owned();
-    let number = |item: &Value, name: &str| item[name].as_i64().unwrap_or_default();
-    let missed = items.iter().map(|item| MissedView {
-        phone: text(item, "phone"),
-        lead_id: item["leadId"].as_i64(),
-        trunk: text(item, "trunk"),
-        first_at: number(item, "firstAt"),
-        last_at: number(item, "lastAt"),
-        tries: item["tries"].as_u64().unwrap_or_default(),
-    });
-    Ok(missed.collect())
-}
 
 pub(super) async fn employee_figures(
     backend: &DaemonBackend,

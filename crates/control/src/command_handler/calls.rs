@@ -2,6 +2,7 @@
 
 use super::{CommandHandler, ReplySender, Stop};
 use crate::protocol::{CallsQuery, ControlReply};
+use crate::refusal::Refusal;
 use callbridge_call::EventTime;
 use callbridge_explain::shape::{Other, Shape};
 use callbridge_model::Zone;
@@ -24,8 +25,8 @@ const TOO_MANY: &str =
     "more happened than was read: see `callbridge calls --today`, then follow again";
 
 /// A bad date or number: 64.
-fn refused(words: String) -> Stop {
-    Stop::Error { code: 64, words }
+fn refused(words: String) -> Refusal {
+    Refusal::new(64, words)
 }
 
 impl CommandHandler {
@@ -73,7 +74,7 @@ impl CommandHandler {
         trunks.chain(self.rules.country)
     }
 
-    fn filter(&self, which: &CallsQuery) -> Result<CallFilter, Stop> {
+    fn filter(&self, which: &CallsQuery) -> Result<CallFilter, Refusal> {
         let zone = self.zone(which.zone.as_deref());
         let from = which.from.as_deref();
         let from = from.map(|text| dates::date(text, zone.as_time_zone()));
@@ -156,7 +157,7 @@ impl CommandHandler {
 
     /// One call by an id, or the newest of a number with the ids of the others.
     pub(super) async fn call(&self, id: &str, line: &mut ReplySender) -> Result<(), Stop> {
-        let refused = |words| Err(Stop::Error { code: 65, words });
+        let refused = |words| Err(Refusal::new(65, words).into());
         let typed = TypedNumber::read(id, self.countries());
         // Few digits may as well begin a uuid.
         if let Some(typed) = typed.as_ref().filter(|typed| typed.is_plain())

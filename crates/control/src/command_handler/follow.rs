@@ -1,6 +1,7 @@
 //! Follows what comes into the spool, page by page, until the daemon ends or nobody reads.
 
 use super::{ReplySender, Stop};
+use crate::refusal::Refusal;
 use callbridge_spool::{Error, Handle, Store};
 use serde_json::Value;
 use std::time::Duration;
@@ -36,8 +37,7 @@ where
             let before = seen;
             let read = spool.read(move |store| page(store, before));
             let Some((things, after)) = read.await? else {
-                let (code, words) = (69, too_many.to_owned());
-                return Err(Stop::Error { code, words });
+                return Err(Refusal::new(69, too_many).into());
             };
             for told in things.into_iter().filter_map(&mut item) {
                 line.item(told).await?;

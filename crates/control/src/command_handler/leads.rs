@@ -1,10 +1,12 @@
 //! What is asked about leads and numbers, and about customers who wait for a call back.
 
 use super::{CommandHandler, ReplySender, Stop};
+use crate::refusal::Refusal;
 use callbridge_dead_letter::release::release_given;
 use callbridge_leads::directory::{Finding, Holder, Standing};
 use callbridge_mapping::people::LeadAnswer;
 use callbridge_model::{LeadId, Phone, TypedNumber, clock, number};
+use callbridge_page::backend::MissedView;
 use callbridge_spool::{Act, LeadByHand, MissedCustomer, Op, tables};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -67,42 +69,44 @@ impl CommandHandler {
         }
     }
 
-    /// Gives a number its lead, and lets its waiting calls go at once.
-    pub(super) async fn lead_give(
+    /// Gives a number its lead, and lets its waiting calls go at once: how many left.
+    ///
+    /// # Errors
+    /// When it is no number, or the spool fails.
+    pub async fn give_lead(
         &self,
         phone: &str,
         lead: LeadId,
-        line: &mut ReplySender,
-    ) -> Result<(), Stop> {
+        who: &str,
+    ) -> Result<(LeadByHand, u64), Refusal> {
         let phone = self.in_full(phone)?;
         let now = clock::now().wall;
         let given = LeadByHand {
             phone: phone.clone(),
             lead,
             at: now.floor_seconds(),
-            who: line.who.clone(),
+            who: who.to_owned(),
         };
-        self.spool.write(vec![Op::Give(given)]).await?;
+        self.spool.write(vec![Op::Give(given.clone())]).await?;
         // Without the trunks nobody can say what a call lacks: the daemon's start looks at all.
         let mut left = 0;
         if !self.rules.trunks.is_empty() {
             let act = Act {
                 at: now,
-                who: line.who.clone(),
+                who: who.to_owned(),
                 what: format!("lead give {lead}"),
             };
             let (rules, people) = (&self.rules, self.people());
             left = release_given(&self.spool, &phone, rules, &people, &act).await?;
         }
-        let item = json!({
-            "phone": phone, "leadId": lead, "who": line.who, "at": now.floor_seconds(),
-            "left": left,
-        });
-        Ok(line.item(item).await?)
+        Ok((given, left))
     }
 
-    /// The number has no given lead any more: what was sent stays as it is.
-    pub(super) async fn lead_take(&self, phone: &str, line: &mut ReplySender) -> Result<(), Stop> {
+    /// The number has no given lead any more: what was sent stays as it is. The lead that it had.
+    ///
+    /// # Errors
+    /// When it is no number, it was given none, or the spool fails.
+    pub async fn take_lead(&self, phone: &str) -> Result<LeadByHand, Refusal> {
         let phone = self.in_full(phone)?;
         let of = phone.clone();
         let had = self
@@ -113,46 +117,48 @@ impl CommandHandler {
                 "{} was given no lead: `callbridge lead given` lists those that were",
                 phone.as_str()
             );
-            return Err(Stop::Error { code: 65, words });
+            return Err(Refusal::new(65, words));
         };
         self.spool.write(vec![Op::Take { phone }]).await?;
-        Ok(line.item(given(&had)).await?)
+        Ok(had)
     }
 
-    pub(super) async fn lead_given(&self, line: &mut ReplySender) -> Result<(), Stop> {
-        let mut after = None;
+    /// Numbers that a person has given a lead.
+    ///
+    /// # Errors
+    /// When the spool fails.
+    pub async fn leads_given(&self) -> Result<Vec<LeadByHand>, Refusal> {
+        let mut all: Vec<LeadByHand> = Vec::new();
         loop {
-            let from = after.clone();
+            let from = all.last().map(|last| last.phone.clone());
             let page = self
                 .spool
                 .read(move |store| tables::given::given_leads(store, from.as_ref(), PHONES_PAGE));
             let page = page.await?;
-            let Some(last) = page.last() else {
-                return Ok(());
-            };
-            after = Some(last.phone.clone());
-            for it in &page {
-                line.item(given(it)).await?;
+            if page.is_empty() {
+                return Ok(all);
             }
+            all.extend(page);
         }
     }
 
     /// A number as people type it.
-    fn in_full(&self, phone: &str) -> Result<Phone, Stop> {
-        TypedNumber::in_full(phone, self.countries())
-            .map_err(|words| Stop::Error { code: 65, words })
+    fn in_full(&self, phone: &str) -> Result<Phone, Refusal> {
+        TypedNumber::in_full(phone, self.countries()).map_err(|words| Refusal::new(65, words))
     }
 
     /// Customers who wait for a call back, longest waiting first.
-    pub(super) async fn missed(
+    ///
+    /// # Errors
+    /// When the spool fails.
+    pub async fn missed_customers(
         &self,
         within_sec: Option<u64>,
-        line: &mut ReplySender,
-    ) -> Result<(), Stop> {
+    ) -> Result<Vec<MissedView>, Refusal> {
         let now = clock::now().wall;
         let since = within_sec.map(|within| now.minus(Duration::from_secs(within)));
         let since = since.map(|since| since.floor_seconds().get());
-        let mut after: Option<MissedCustomer> = None;
+        let (mut all, mut after) = (Vec::new(), None::<MissedCustomer>);
         loop {
             let from = after.clone();
             let read = self.spool.read(move |store| {
@@ -166,17 +172,17 @@ impl CommandHandler {
             });
             let page = read.await?;
             let Some((last, _)) = page.last() else {
-                return Ok(());
+                return Ok(all);
             };
             after = Some(last.clone());
-            for (customer, given) in &page {
-                let item = json!({
-                    "phone": customer.phone, "leadId": self.lead_of(customer, *given),
-                    "trunk": customer.trunk, "firstAt": customer.first_at,
-                    "lastAt": customer.last_at, "tries": customer.tries,
-                });
-                line.item(item).await?;
-            }
+            all.extend(page.into_iter().map(|(customer, given)| MissedView {
+                lead_id: self.lead_of(&customer, given).map(LeadId::get),
+                phone: customer.phone.as_str().to_owned(),
+                trunk: customer.trunk,
+                first_at: customer.first_at.get(),
+                last_at: customer.last_at.get(),
+                tries: customer.tries,
+            }));
         }
     }
 
@@ -253,7 +259,8 @@ fn no_number(trunk: Option<&str>) -> Value {
     json!({"trunk": trunk, "phone": null, "leadId": null, "result": "no_number", "why": why})
 }
 
-fn given(given: &LeadByHand) -> Value {
+/// As `lead given --json` has it.
+pub(super) fn item(given: &LeadByHand) -> Value {
     json!({"phone": given.phone, "leadId": given.lead, "at": given.at, "who": given.who})
 }
 

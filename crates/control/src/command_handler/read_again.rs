@@ -2,6 +2,7 @@
 //! are handed to another user of the broker.
 
 use super::{CommandHandler, ReplySender, Stop};
+use crate::refusal::Refusal;
 use callbridge_intake::owners::{OWNER_PREFIX, Owners};
 use callbridge_intake::read_again;
 use callbridge_mapping::journal;
@@ -82,7 +83,7 @@ pub(super) async fn hand_over(
 ) -> Result<(), Stop> {
     if let Some(named) = handler.owners.named_owner(pbx) {
         let words = format!("--pbx-owner={pbx}={named} decides whose it is: change that flag");
-        return Err(Stop::Error { code: 64, words });
+        return Err(Refusal::new(64, words).into());
     }
     let key = format!("{OWNER_PREFIX}{pbx}");
     let before = handler

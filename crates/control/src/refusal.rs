@@ -1,0 +1,34 @@
+//! Why something that was asked for could not be done.
+
+use callbridge_dead_letter::select::Fault;
+use callbridge_model::exit::Code;
+use callbridge_spool::Error;
+
+/// A question or an action that is refused, or that the daemon cannot do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The exit code of the command (sysexits).
+    pub code: u8,
+    /// What, where, what to do.
+    pub words: String,
+}
+
+impl Refusal {
+    /// Of this code, in these words.
+    pub fn new(code: u8, words: impl Into<String>) -> Self {
+        let words = words.into();
+        Self { code, words }
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::new(error.exit_code(), error.to_string())
+    }
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Self {
+        Self::new(Code::Usage.number(), fault.to_string())
+    }
+}
