@@ -173,12 +173,12 @@ pub fn show(letter: &Value, width: usize, zone: &Zone) -> String {
     line("source", field(letter, "source"));
     line("bytes", field(letter, "length"));
     line("text", field(letter, "text").replace('\r', ""));
-    let attempts = letter.get("attempts").and_then(Value::as_array);
+    let attempts = letter["attempts"].as_array();
     for attempt in attempts.into_iter().flatten() {
         let words = format!("{} {}", time(attempt, "at", zone), field(attempt, "words"));
         line("attempt", words);
     }
-    let acts = letter.get("acts").and_then(Value::as_array);
+    let acts = letter["acts"].as_array();
     for act in acts.into_iter().flatten() {
         let (at, who) = (time(act, "at", zone), field(act, "who"));
         line("act", format!("{at} {who}: {}", field(act, "what")));

@@ -49,7 +49,7 @@ impl CallsFormat {
         if self.json {
             return json_line(item);
         }
-        let started = item.get("startedAt").and_then(Value::as_i64);
+        let started = item["startedAt"].as_i64();
         let read = serde_json::from_value::<OneLine>(item.clone());
         let call = read.map_err(|error| {
             let words = format!("the daemon is of another version: {error}");

@@ -87,25 +87,22 @@ async fn list(which: Selection, at: &Asking) -> Result<(), Failure> {
 async fn change(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
     let mut refused = 0;
     let show = |item: &Value, _: &Zone| {
-        let result = item
-            .get("result")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
+        let result = item["result"].as_str().unwrap_or_default();
         refused += u64::from(result == "refused");
         if at.json {
             return json_line(item);
         }
         let id = plain(item, "id");
-        let lead = match item.get("leadId").and_then(Value::as_i64) {
+        let lead = match item["leadId"].as_i64() {
             Some(lead) => format!(", lead {lead}"),
             None => String::new(),
         };
-        let said = match item.get("answered").and_then(Value::as_bool) {
+        let said = match item["answered"].as_bool() {
             Some(true) => format!(", {} s of talk, by hand", plain(item, "talkTimeSec")),
             Some(false) => ", not answered, by hand".to_owned(),
             None => String::new(),
         };
-        let why = item.get("why").and_then(Value::as_str).unwrap_or_default();
+        let why = item["why"].as_str().unwrap_or_default();
         let why = if why.is_empty() {
             String::new()
         } else {

@@ -68,17 +68,10 @@ pub(crate) async fn list(at: &Asking) -> Result<(), Failure> {
         if at.json {
             return json_line(item);
         }
-        let phone = item
-            .get("phone")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
-        let leads = item
-            .get("leads")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten();
+        let phone = item["phone"].as_str().unwrap_or_default();
+        let leads = item["leads"].as_array().into_iter().flatten();
         let leads: Vec<String> = leads.map(ToString::to_string).collect();
-        let learned = item.get("learnedAt").and_then(Value::as_i64);
+        let learned = item["learnedAt"].as_i64();
         let learned = learned.map_or_else(String::new, |at| zone.second(at));
         line(&format!(
             "{:<16}  lead {:<12}  since {learned}",
@@ -104,10 +97,10 @@ pub(crate) async fn given(what: GivenLeads, at: &Asking) -> Result<(), Failure> 
         if at.json {
             return json_line(item);
         }
-        let text = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
-        let number = |name: &str| item.get(name).and_then(Value::as_i64).unwrap_or_default();
+        let text = |name: &str| item[name].as_str().unwrap_or_default();
+        let number = |name: &str| item[name].as_i64().unwrap_or_default();
         let (phone, lead) = (safe(text("phone")), number("leadId"));
-        if let Some(left) = item.get("left").and_then(Value::as_u64) {
+        if let Some(left) = item["left"].as_u64() {
             let calls = match left {
                 0 => "none of its calls waited here".to_owned(),
                 1 => "1 waiting call leaves".to_owned(),
@@ -144,27 +137,16 @@ pub(crate) async fn check(phone: &str, at: &Asking, rules: Rules) -> Result<(), 
         if at.json {
             return json_line(item);
         }
-        let text = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
-        let lead = match item.get("leadId").and_then(Value::as_i64) {
+        let text = |name: &str| item[name].as_str().unwrap_or_default();
+        let lead = match item["leadId"].as_i64() {
             Some(lead) => format!("lead {lead}"),
             None => text("result").replace('_', " "),
         };
-        let trunk = item
-            .get("trunk")
-            .and_then(Value::as_str)
-            .unwrap_or("directory");
+        let trunk = item["trunk"].as_str().unwrap_or("directory");
         let (phone, why) = (safe(text("phone")), safe(text("why")));
         let mut words = format!("{trunk}: {phone} {lead}: {why}");
-        for known in item
-            .get("known")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-        {
-            let known = known
-                .get("words")
-                .and_then(Value::as_str)
-                .unwrap_or_default();
+        for known in item["known"].as_array().into_iter().flatten() {
+            let known = known["words"].as_str().unwrap_or_default();
             // Of one lead alone the answer has said it.
             if !text("why").contains(known) {
                 words.push_str(&format!("\n    {}", safe(known)));
@@ -193,9 +175,9 @@ pub(crate) async fn set(lead: LeadId, items: Vec<Item>, at: &Asking) -> Result<(
         if at.json {
             return json_line(item);
         }
-        let text = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
+        let text = |name: &str| item[name].as_str().unwrap_or_default();
         if text("result") == "accepted" {
-            let notes = item.get("notes").and_then(Value::as_array);
+            let notes = item["notes"].as_array();
             for note in notes.into_iter().flatten().filter_map(Value::as_str) {
                 line(&format!("note: {}", safe(note)))?;
             }

@@ -73,7 +73,7 @@ pub(crate) async fn run(within_sec: Option<u64>, csv: bool, at: &Asking) -> Resu
 }
 
 fn seconds(item: &Value, name: &str) -> Option<i64> {
-    item.get(name).and_then(Value::as_i64)
+    item[name].as_i64()
 }
 
 fn columns([phone, lead, tries, since, last, trunk]: [&str; 6]) -> String {

@@ -12,7 +12,6 @@ use callbridge_model::secret::{ExposeSecret as _, Secret};
 use callbridge_page::passwords::{UnfitPassword, hash_password};
 use callbridge_page::role::PageRole;
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
-use serde_json::Value;
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
 
 /// Bytes read of a password from a pipe.
@@ -38,7 +37,7 @@ pub(crate) async fn link(role: PageRole, at: &Asking) -> Result<(), Failure> {
         match reply {
             ControlReply::Item(item) if at.json => return json_line(&item),
             ControlReply::Item(item) => {
-                let url = item.get("url").and_then(Value::as_str).unwrap_or_default();
+                let url = item["url"].as_str().unwrap_or_default();
                 line(&format!("open: {url}"))?;
                 if io::stderr().is_terminal() {
                     say("good for one minute and one session");

@@ -137,12 +137,8 @@ fn employee_of(text: &str) -> Result<Employee, BackendRefusal> {
 
 /// A letter as the page shows it.
 pub(super) fn view(letter: Letter) -> LetterView {
-    let json = letter.to_json();
-    let acts = json["acts"].as_array().into_iter().flatten().map(|act| {
-        let text = |name: &str| act[name].as_str().unwrap_or_default().to_owned();
-        let at = act["at"].as_i64().unwrap_or(0);
-        (at, text("who"), text("what"))
-    });
+    let acts = letter.acts.iter();
+    let acts = acts.map(|it| (it.at.floor_seconds().get(), it.who.clone(), it.what.clone()));
     let call = letter.call.as_ref();
     let phone = call.and_then(|call| call.client_phone.as_ref());
     LetterView {
@@ -159,6 +155,6 @@ pub(super) fn view(letter: Letter) -> LetterView {
         lead_id: call.and_then(|call| call.lead_id).map(LeadId::get),
         employee_id: call.and_then(|call| call.employee_id).map(EmployeeId::get),
         acts: acts.collect(),
-        json: serde_json::to_string_pretty(&json).unwrap_or_default(),
+        json: serde_json::to_string_pretty(&letter.to_json()).unwrap_or_default(),
     }
 }

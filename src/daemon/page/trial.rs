@@ -59,8 +59,8 @@ fn tried(arguments: &[OsString]) -> impl Iterator<Item = &OsString> {
 
 fn finding(line: &str) -> Option<CheckFinding> {
     let json: Value = serde_json::from_str(line).ok()?;
-    let text = |name: &str| json.get(name).and_then(Value::as_str).unwrap_or_default();
-    let ok = json.get("ok").and_then(Value::as_bool)?;
+    let text = |name: &str| json[name].as_str().unwrap_or_default();
+    let ok = json["ok"].as_bool()?;
     let result = match (ok, text("todo").is_empty()) {
         (true, true) => "ok",
         (true, false) => "doubt",
