@@ -11,20 +11,20 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// Neither carrier registers, so what comes in is known by its address.
-const TRUNKS: [&str; 2] = [
+pub const TRUNKS: [&str; 2] = [
     "--trunk=city=gateway/city|address/127.0.0.1:16000,country=UZ,lead=var:lead_id",
     "--trunk=gsm=gateway/gsm|address/127.0.0.1:16001,country=UZ,lead=var:lead_id",
 ];
 
 /// A recording of a live switch.
-struct Recording {
-    name: String,
+pub struct Recording {
+    pub name: String,
     folder: PathBuf,
-    calls: Vec<Expected>,
+    pub calls: Vec<Expected>,
 }
 
 /// All of them, in the order in which they took place.
-fn recordings() -> Vec<Recording> {
+pub fn recordings() -> Vec<Recording> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/freeswitch");
     let entries = std::fs::read_dir(root).expect("the recordings");
     let read = |folder: PathBuf| {
@@ -57,7 +57,7 @@ impl Recording {
     }
 
     /// The bodies that `mod_amqp` published.
-    fn published(&self) -> Vec<String> {
+    pub fn published(&self) -> Vec<String> {
         let lines = String::from_utf8(self.read("amqp.jsonl")).expect("text");
         let body = |line: &str| {
             let message: Value = serde_json::from_str(line).expect("JSON");

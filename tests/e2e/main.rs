@@ -24,6 +24,7 @@ mod gaps;
 mod hearing;
 mod identity;
 mod kills;
+mod late;
 mod leads;
 mod log;
 mod missed;

@@ -2,6 +2,7 @@
 
 use crate::cel_rows;
 use crate::expected::Expected;
+use callbridge_call::EventTime;
 use jiff::tz::{Offset, TimeZone};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -191,6 +192,30 @@ impl Recording {
             .events()
             .filter(|event| event.starts_with(b"Event: CEL"));
         cel.map(|event| body(&pairs(event)).to_string()).collect()
+    }
+
+    /// The messages of the bus of Wazo, or the CEL events, with the time of each, in their order.
+    pub fn timed(&self, format: &str) -> Vec<(EventTime, String)> {
+        let cel = format == "asterisk-cel";
+        let events = self.events();
+        let events = events.filter(|event| !cel || event.starts_with(b"Event: CEL"));
+        let timed = events.filter_map(|event| {
+            let mut pairs = pairs(event);
+            let body = match cel {
+                true => body(&pairs).to_string(),
+                false => wazo_body(event),
+            };
+            let time = pairs.remove("Timestamp")?;
+            let seconds: f64 = time.as_str()?.parse().ok()?;
+            Some((EventTime::from_micros((seconds * 1e6) as i64), body))
+        });
+        timed.collect()
+    }
+
+    /// Without CEL there is nothing to tell. Of two Dials in a row CEL names the first alone.
+    pub fn is_told_by_cel(&self) -> bool {
+        let outbound = |call: &&Value| call["direction"] == "OUTBOUND";
+        !self.cel().is_empty() && self.calls.iter().filter(outbound).count() < 2
     }
 
     /// The CDRs as `cdr_csv` wrote them.
