@@ -7,9 +7,9 @@ use callbridge_call::EventTime;
 use callbridge_model::CallUuid;
 use callbridge_model::TokenFingerprint;
 
-const COLUMNS: &str = "id, ifnull(uuid, twin) AS uuid, state, record, call, request_id, token, attempts, \
-     submitted_at, polls, next_poll, resubmits, not_before, live, reason, message, errors, since, \
-     failures";
+const COLUMNS: &str = "id, ifnull(uuid, twin) AS uuid, state, record, call, request_id, token, \
+     attempts, submitted_at, polls, next_poll, resubmits, not_before, live, reason, message, \
+     errors, since, failures";
 
 fn read_call(db: &Db, row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
     let id = RowId(row.get("id")?);

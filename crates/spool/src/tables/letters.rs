@@ -15,8 +15,8 @@ use callbridge_model::{CallRecord, CallUuid, Reason};
 use rusqlite::{ToSql, params_from_iter};
 use std::collections::BTreeMap;
 
-const CALLS: &str = "id, ifnull(uuid, twin) AS uuid, state, reason, since, message, errors, attempts, \
-                     deaths, record, finding, acts";
+const CALLS: &str = "id, ifnull(uuid, twin) AS uuid, state, reason, since, message, errors, \
+                     attempts, deaths, record, finding, acts";
 
 fn read_letter(db: &Db, row: &rusqlite::Row<'_>) -> rusqlite::Result<Letter> {
     let id = RowId(row.get("id")?);
