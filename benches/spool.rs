@@ -177,7 +177,7 @@ fn head(handle: &Handle) -> Duration {
         let ask = QueueQuery {
             now,
             tokens: vec![TokenFingerprint::of("token")],
-            ripe_before: now,
+            confirmable_before: now,
             untried_first: false,
         };
         handle

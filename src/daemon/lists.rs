@@ -83,7 +83,7 @@ impl Lists {
         }
         let read = spool.read(|store| {
             Ok((
-                tables::strangers::extensions_met(store)?,
+                tables::unknown_employees::extensions_met(store)?,
                 unknown_employees(store)?,
             ))
         });

@@ -85,7 +85,7 @@ const STALLED: Duration = Duration::from_secs(10);
 const SPOOL_EVERY: Duration = Duration::from_secs(1);
 /// A line without an end (AMI, WebSocket, a queue) is idle after this long without a message.
 const LINE_QUIET: Duration = Duration::from_secs(5);
-/// How long `--until-idle` waits for errands after the last call is settled.
+/// How long `--until-idle` waits for lead requests after the last call is settled.
 const ERRANDS_LAST: Duration = Duration::from_secs(60);
 /// Between two looks whether all is settled (`--until-idle`).
 const IDLE_EVERY: Duration = Duration::from_millis(100);
@@ -362,7 +362,7 @@ impl Daemon {
                         let since = *settled_at.get_or_insert_with(Instant::now);
                         if dry_run
                             || since.elapsed() > ERRANDS_LAST
-                            || !observer.has_errands().await
+                            || !observer.has_lead_requests().await
                         {
                             return;
                         }

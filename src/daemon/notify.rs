@@ -3,7 +3,7 @@
 use super::observer::Observer;
 use callbridge_model::clock;
 use callbridge_notify::command;
-use callbridge_notify::course::Troubles;
+use callbridge_notify::history::Troubles;
 use callbridge_spool::{Handle, Op, tables};
 use std::sync::Arc;
 use std::time::Duration;

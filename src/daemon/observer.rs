@@ -171,8 +171,8 @@ impl Observer {
         }
     }
 
-    /// Errands are under way or wait that can be made now.
-    pub(crate) async fn has_errands(&self) -> bool {
+    /// Lead requests are under way or wait that can be made now.
+    pub(crate) async fn has_lead_requests(&self) -> bool {
         let (paused, grants) = {
             let sender = self.sender.borrow();
             (sender.pause.is_some(), sender.token.grants.clone())
@@ -183,7 +183,7 @@ impl Observer {
         let now = clock::now().wall;
         let waiting = self
             .spool
-            .read(move |store| tables::lead_requests::errands_waiting(store, now))
+            .read(move |store| tables::lead_requests::lead_requests_waiting(store, now))
             .await;
         !paused
             && waiting

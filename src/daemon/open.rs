@@ -11,7 +11,7 @@ use callbridge_intake::gap_log::GapLog;
 use callbridge_intake::identity;
 use callbridge_intake::identity::Origin;
 use callbridge_intake::owners::{OWNER_PREFIX, Owners};
-use callbridge_intake::remade;
+use callbridge_intake::possibly_sent;
 use callbridge_intake::unmatched;
 use callbridge_intake::unmatched::UnmatchedLog;
 use callbridge_intake::{Intake, Memory as Remembered, Settings, SourceSettings, label_all};
@@ -337,7 +337,7 @@ async fn remembered(
     let unmatched = UnmatchedLog::stored(unmatched.as_deref());
     let mut memory = Remembered {
         owners,
-        remade_before: remade::began(sources, spool).await?,
+        possibly_sent_before: possibly_sent::began(sources, spool).await?,
         gaps: gaps.unwrap_or_else(|error| {
             tracing::error!(%error, "the list of gaps cannot be read; a new one is begun");
             GapLog::default()

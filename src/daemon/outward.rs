@@ -166,10 +166,10 @@ fn start_outcomes(
     let Some(publisher) = config.sources.iter().find_map(outcomes) else {
         return watch::channel(None).1;
     };
-    let untold = publisher.untold();
+    let unreported = publisher.unreported();
     let (spool, stop) = (spool.clone(), tasks.stop());
     tasks.start(async move { publisher.run(spool, stop).await });
-    untold
+    unreported
 }
 
 /// The way of calls' outcomes, where this source is a stream of calls.

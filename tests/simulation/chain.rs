@@ -31,7 +31,7 @@ use callbridge_message::MessageKind;
 use callbridge_model::CallUuid;
 use callbridge_sandbox as sandbox;
 use callbridge_sender::Settings;
-use callbridge_spool::{self as spool, Elsewhere, Finished, Op, Store, tables};
+use callbridge_spool::{self as spool, Finished, Op, PeerOutcome, Store, tables};
 use callbridge_testbed::expected;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -219,7 +219,7 @@ impl Chain {
         };
         let repeats = self.world.disk.store.books().finished;
         let told = ops.iter().filter(|op| matches!(op, Op::Finish(_))).count();
-        let marks = |op: &Op| matches!(op, Op::Elsewhere(Elsewhere::Remade { .. }));
+        let marks = |op: &Op| matches!(op, Op::PeerOutcome(PeerOutcome::PossiblySent { .. }));
         let marked = ops.iter().any(marks);
         let struck = match told > 0 {
             true => self.dice.chance(percent * READ_HARDER),
@@ -247,9 +247,9 @@ impl Chain {
     /// Who goes on tells the stream what became of its calls.
     fn tell(&mut self, percent: u64) {
         let store = &self.world.disk.store;
-        let due = tables::elsewhere::outcomes(store, OUTCOMES_AT_ONCE).expect("readable");
+        let due = tables::peer_outcomes::outcomes(store, OUTCOMES_AT_ONCE).expect("readable");
         let Some(last) = due.last() else { return };
-        let told = Op::Elsewhere(Elsewhere::Told { through: last.id });
+        let told = Op::PeerOutcome(PeerOutcome::Told { through: last.id });
         let struck = self.dice.chance(percent * TOLD_HARDER);
         let struck = struck.then(|| self.dice.below(2));
         if struck == Some(0) {
@@ -306,8 +306,9 @@ impl Chain {
     }
 
     fn set_trap(&mut self, percent: u64) {
-        let remade = tables::elsewhere::remade_calls(&self.world.disk.store).expect("readable");
-        let struck = match remade.sought {
+        let possibly_sent =
+            tables::peer_outcomes::possibly_sent_calls(&self.world.disk.store).expect("readable");
+        let struck = match possibly_sent.sought {
             true => percent > 0 && self.dice.chance(10),
             false => self.is_struck(percent),
         };
@@ -515,7 +516,7 @@ impl Chain {
     pub fn count_settled(&mut self) {
         for process in 0..self.lease.processes() {
             self.goes_on(process);
-            let counted = tables::elsewhere::remade_calls(&self.world.disk.store);
+            let counted = tables::peer_outcomes::possibly_sent_calls(&self.world.disk.store);
             let counted = counted.expect("readable");
             for (path, times) in [
                 (ChainPath::PageSettled, counted.found),

@@ -5,7 +5,7 @@ use callbridge_model::{CallUuid, Outcome, Reason};
 use callbridge_sender::failed_calls;
 use callbridge_spool as spool;
 use callbridge_spool::{
-    Delivered, Done, Elsewhere, Error, Finished, Op, RowId, State, Step, Store, next, tables,
+    Delivered, Done, Error, Finished, Op, PeerOutcome, RowId, State, Step, Store, next, tables,
 };
 use std::collections::BTreeMap;
 
@@ -112,7 +112,7 @@ impl Disk {
                 self.stepped(failed.row, &failed.step(), *to, met);
             }
             (Op::Delivery(_), Done::Delivered(told)) => self.hooked(told, met),
-            (Op::Elsewhere(Elsewhere::Shown { calls, .. }), _) => {
+            (Op::PeerOutcome(PeerOutcome::Shown { calls, .. }), _) => {
                 calls.iter().for_each(|call| self.shown(call.uuid, met));
             }
             // from here on the slots speak for themselves

@@ -11,7 +11,7 @@ use callbridge_model::TokenFingerprint;
 use callbridge_model::status::PAUSES;
 use callbridge_sender::outcome::Outcome;
 use callbridge_sender::plan::Lane;
-use callbridge_spool::{IfAbsent, State, Step, Witness, next};
+use callbridge_spool::{IfAbsent, OutcomeSource, State, Step, next};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use strum::VariantArray;
@@ -194,7 +194,7 @@ fn steps() -> Vec<Step> {
             next_look: at,
             times: 1,
         },
-        Step::Orphaned {
+        Step::Unresolved {
             next_look: at,
             fate: IfAbsent::Resubmit,
             why: words(),
@@ -224,7 +224,7 @@ fn steps() -> Vec<Step> {
         Step::Discard,
         Step::Forwarded,
         Step::Found {
-            by: Witness::Journal,
+            by: OutcomeSource::Journal,
         },
         Step::GivenUp,
         Step::SendAgain {
@@ -236,7 +236,7 @@ fn steps() -> Vec<Step> {
         match step {
             Step::Send | Step::Accepted { .. } | Step::Returned { .. } | Step::Unsent => {}
             Step::Confirmed | Step::Hooked | Step::NotYet { .. } | Step::Resubmit { .. } => {}
-            Step::Absent { .. } | Step::Orphaned { .. } | Step::Recheck { .. } => {}
+            Step::Absent { .. } | Step::Unresolved { .. } | Step::Recheck { .. } => {}
             Step::Died { .. } | Step::Release { .. } | Step::Retry { .. } => {}
             Step::Rejudged { .. } | Step::Moved { .. } | Step::Expire | Step::Discard => {}
             Step::Forwarded | Step::Found { .. } | Step::GivenUp => {}
@@ -334,7 +334,7 @@ fn no_such_request(lane: Lane, endpoint: Endpoint) -> Option<&'static str> {
         Lane::Live | Lane::Backlog => &[Endpoint::Submit],
         Lane::Sweep | Lane::Confirm => &[Endpoint::Filter, Endpoint::Poll],
         // about leads alone: no call is at stake
-        Lane::Errand | Lane::Spare => &[],
+        Lane::LeadRequest | Lane::Spare => &[],
     };
     (!asks.contains(&endpoint)).then_some("the lane asks something else")
 }
@@ -374,7 +374,7 @@ fn no_such_verdict(endpoint: Endpoint, kind: Outcome) -> Option<&'static str> {
             &[Endpoint::Submit, Endpoint::Poll, Endpoint::TokenInfo],
             "a service without the filter is no pause",
         ),
-        Outcome::Errand => Some("only errands are judged so"),
+        Outcome::LeadRequest => Some("only errands are judged so"),
         Outcome::Fault | Outcome::Unreached | Outcome::TokenRefused | Outcome::TooMany => None,
     }
 }

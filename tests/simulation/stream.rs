@@ -12,7 +12,7 @@ use callbridge_source::amqp::attached::{Attached, Message, PROOF_WITHIN};
 use callbridge_source::amqp::stream_place;
 use callbridge_source::url::SourceUrl;
 use callbridge_source::{Frame, Position, Publisher, SourceId, StreamPosition};
-use callbridge_spool::elsewhere::STREAM_BEGAN;
+use callbridge_spool::peer_outcomes::STREAM_BEGAN;
 use callbridge_spool::{self as spool, Op, tables};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
@@ -150,7 +150,7 @@ impl StreamReader {
         });
         let memory = Memory {
             owners: below(callbridge_intake::owners::OWNER_PREFIX).into(),
-            remade_before: began.collect(),
+            possibly_sent_before: began.collect(),
             ..Memory::default()
         };
         let mut intake = Intake::new(settings, vec![source], memory).expect("no conflict");

@@ -159,7 +159,7 @@ impl Kept {
             TokenReply::WrongClient(_) => RefreshOutcome::WrongClient,
             TokenReply::Unsure(_) => RefreshOutcome::Unsure,
             TokenReply::NotSent(_) => RefreshOutcome::NotSent,
-            TokenReply::TooMany | TokenReply::Elsewhere(_) | TokenReply::Revoked => {
+            TokenReply::TooMany | TokenReply::PeerOutcome(_) | TokenReply::Revoked => {
                 RefreshOutcome::NotDone
             }
         };

@@ -20,7 +20,7 @@ const LEARNED_MAX: u32 = 4;
 const REFUSALS_APART: Duration = Duration::from_secs(60);
 
 /// What was seen from outside.
-pub struct Witness {
+pub struct OutcomeSource {
     /// When requests arrived at the CRM.
     pub arrivals: Vec<EventTime>,
     rate: Rate,
@@ -49,7 +49,7 @@ pub struct Witness {
     learned: u32,
 }
 
-impl Witness {
+impl OutcomeSource {
     /// Nothing was seen.
     pub fn new(sandbox: &sandbox::Settings) -> Self {
         Self {

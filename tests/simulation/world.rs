@@ -11,7 +11,7 @@ use crate::paths::{Hardship, Met, Path};
 use crate::senders::SimTurn;
 use crate::strikes::{Moment, Trap};
 use crate::way::{Event, Network, Waits};
-use crate::witness::Witness;
+use crate::witness::OutcomeSource;
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{Address, ApiReply, ApiResponse, Request};
 use callbridge_model::TokenFingerprint;
@@ -21,7 +21,7 @@ use callbridge_sandbox::{Sandbox, ViolationKind};
 use callbridge_sender::core::{Before, Core};
 use callbridge_sender::plan::{Decision, Known, Launch, Plan, Settings, Task};
 use callbridge_sender::status::SenderStatus;
-use callbridge_spool::{Elsewhere, Finished, Op, State, Step, WorkQueue, tables};
+use callbridge_spool::{Finished, Op, PeerOutcome, State, Step, WorkQueue, tables};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ pub struct World {
     pub sent: Vec<(EventTime, &'static str)>,
     pub met: Met,
     pub log: Log,
-    pub witness: Witness,
+    pub witness: OutcomeSource,
     pub dice: Dice,
     /// What happens to the process at its next moment of that kind.
     pub trap: Option<Trap>,
@@ -92,7 +92,7 @@ impl World {
             wall: calls::epoch(),
             boot: Duration::from_secs(1000),
         };
-        let witness = Witness::new(&sandbox);
+        let witness = OutcomeSource::new(&sandbox);
         let mut sandbox = Sandbox::new(sandbox);
         let token = "svc_pat_one".to_owned();
         sandbox.issue_pat(now.wall, &token, None);
@@ -220,7 +220,7 @@ impl World {
                 return Some(now.boot + TURN_LOOK);
             }
             if self.took_over() {
-                let all = Op::Elsewhere(Elsewhere::AllRemade);
+                let all = Op::PeerOutcome(PeerOutcome::AllPossiblySent);
                 self.unwritten.push_back(vec![all]);
                 continue;
             }
@@ -260,7 +260,7 @@ impl World {
         let (slot, lane) = (plan.slot, plan.lane);
         let ask = self.core.ask(self.now);
         let Ok(about) = self.disk.read(|store| plan.task.about(store, &ask)) else {
-            self.core.grounded(slot);
+            self.core.aborted(slot);
             self.troubled();
             return;
         };
@@ -268,7 +268,7 @@ impl World {
             (Task::Poll(call), _) => Some(call.uuid.to_string()),
             (Task::Submit(_), Some(row)) => Some(row.uuid.to_string()),
             (Task::Submit(_) | Task::Sweep { .. } | Task::Search { .. }, _) => None,
-            (Task::TokenInfo | Task::Errand(_), _) => None,
+            (Task::TokenInfo | Task::LeadRequest(_), _) => None,
         };
         let (request, token, ops) = match self.core.launch(self.now, plan, about) {
             Launch::Go {
@@ -282,14 +282,14 @@ impl World {
             }
         };
         let Some(secret) = self.secret_of(&token) else {
-            self.core.grounded(slot);
+            self.core.aborted(slot);
             return;
         };
         if self.struck_writing(&ops) {
             return;
         }
         if self.write(ops).is_err() {
-            self.core.grounded(slot);
+            self.core.aborted(slot);
             self.troubled();
             return;
         }

@@ -19,7 +19,7 @@ const CHANNELS_MAX: usize = 20_000;
 
 /// What the account of a line may not do or hear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Lack {
+pub enum MissingRight {
     /// Calls: so many channels were born, and none was heard.
     Calls(usize),
     /// The start and stop of the PBX, and whatever else `read` leaves out.
@@ -39,7 +39,7 @@ pub struct FrameFinding {
     /// An answer to a question of ours alone, and nothing for the decoder.
     pub ours: bool,
     /// What it shows to be lacking, once each.
-    pub lack: Option<Lack>,
+    pub lack: Option<MissingRight>,
     /// It shows that events come: one of our own is back, and births are watched. Once.
     pub comes: bool,
 }
@@ -126,13 +126,13 @@ impl Hearing {
 
     /// From time to time: asks for the channels again, unless calls are heard. What was born up to
     /// the last time should have been heard by now.
-    pub fn ask(&mut self, login: &mut Login) -> (Option<Outgoing>, Option<Lack>) {
+    pub fn ask(&mut self, login: &mut Login) -> (Option<Outgoing>, Option<MissingRight>) {
         if self.proved || self.told || !self.births.listed || self.own.is_some() {
             return (None, None);
         }
         if self.births.born > 0 {
             self.told = true;
-            return (None, Some(Lack::Calls(self.births.born)));
+            return (None, Some(MissingRight::Calls(self.births.born)));
         }
         let (id, outgoing) = login.list();
         self.own = Some(id);
@@ -206,7 +206,7 @@ impl Hearing {
     }
 
     /// What is asked comes after all that follows a login.
-    fn hear_answer(&mut self, first: bool, pairs: &Pairs<'_>) -> Option<Lack> {
+    fn hear_answer(&mut self, first: bool, pairs: &Pairs<'_>) -> Option<MissingRight> {
         let says = |key: &str, word: &[u8]| {
             let value = pairs.get(key);
             value.is_some_and(|value| value.eq_ignore_ascii_case(word))
@@ -214,9 +214,9 @@ impl Hearing {
         if says("Response", b"Error") {
             (self.first, self.own, self.births.listed) = (None, None, false);
             // A release without the list is no fault of the account.
-            return says("Message", b"Permission denied").then_some(Lack::List);
+            return says("Message", b"Permission denied").then_some(MissingRight::List);
         }
-        (first && !self.booted && !self.old).then_some(Lack::System)
+        (first && !self.booted && !self.old).then_some(MissingRight::System)
     }
 
     fn hear_channel(&mut self, event: &[u8], pairs: &Pairs<'_>) {
@@ -258,7 +258,7 @@ mod tests {
     }
 
     /// The answer to the list under this id; what it shows to be lacking.
-    fn listed(hearing: &mut Hearing, n: u32, channels: &[&str]) -> Option<Lack> {
+    fn listed(hearing: &mut Hearing, n: u32, channels: &[&str]) -> Option<MissingRight> {
         let id = format!("ActionID: callbridge-{n}\r\n");
         let start = format!("Response: Success\r\n{id}EventList: start\r\n");
         let lack = hearing.hear(start.as_bytes()).lack;
@@ -285,7 +285,10 @@ mod tests {
         assert_eq!(listed(&mut hearing, 2, &["17.1"]), None);
         assert!(hearing.ask(&mut login).0.is_some());
         listed(&mut hearing, 3, &["17.1", "17.2"]);
-        assert_eq!(hearing.ask(&mut login), (None, Some(Lack::Calls(1))));
+        assert_eq!(
+            hearing.ask(&mut login),
+            (None, Some(MissingRight::Calls(1)))
+        );
         assert_eq!(hearing.ask(&mut login), (None, None), "told once");
     }
 
@@ -357,7 +360,7 @@ mod tests {
         };
         let (mut hearing, mut login) = line(BANNER, true);
         let lack = hearing.hear(denied("Permission denied").as_bytes()).lack;
-        assert_eq!(lack, Some(Lack::List));
+        assert_eq!(lack, Some(MissingRight::List));
         assert_eq!(hearing.ask(&mut login), (None, None), "it may not");
         let (mut hearing, _) = line(BANNER, true);
         let lack = hearing
@@ -365,7 +368,7 @@ mod tests {
             .lack;
         assert_eq!(lack, None);
         let (mut hearing, _) = line(BANNER, false);
-        assert_eq!(listed(&mut hearing, 1, &[]), Some(Lack::System));
+        assert_eq!(listed(&mut hearing, 1, &[]), Some(MissingRight::System));
         let (mut hearing, _) = line("Asterisk Call Manager/1.0", false);
         assert_eq!(listed(&mut hearing, 1, &[]), None, "it tells nobody");
     }

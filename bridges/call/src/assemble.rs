@@ -3,11 +3,11 @@
 mod calls;
 mod cdrs;
 mod ending;
+mod eviction;
 mod gaps;
 pub(crate) mod index;
 mod names;
 mod processes;
-mod relief;
 mod report;
 mod room;
 mod schedule;
@@ -261,8 +261,8 @@ impl Assembler {
                 self.settle_or_not(key);
             }
         }
-        if self.calls.get(key).is_some_and(OpenCall::is_crowded) {
-            self.relieve(key, arrived);
+        if self.calls.get(key).is_some_and(OpenCall::is_over_limit) {
+            self.evict_finished_legs(key, arrived);
         }
         self.keep_deadlines(key);
     }

@@ -24,7 +24,7 @@
 //! | `record` | what is kept of a record |
 //! | `group` | the records of one call, and what ties them |
 //! | `legs` | records that tell of one channel each |
-//! | `seats` | records that name a channel in another's place |
+//! | `occupancies` | records that name a channel in another's place |
 //! | `parties` | the channels that the records name |
 //! | `talk` | when the customer was connected, and with whom |
 //! | `plan` | who the customer is, and how many calls the records are |
@@ -34,10 +34,10 @@
 mod finish;
 mod group;
 mod legs;
+mod occupancies;
 mod parties;
 mod plan;
 mod record;
-mod seats;
 mod talk;
 mod timeline;
 
@@ -218,7 +218,7 @@ impl Folder {
             return;
         };
         self.learn_batches(&group);
-        seats::give_back(&mut group.records);
+        occupancies::give_back(&mut group.records);
         let of_legs = legs::calls(&group, &self.settings);
         let calls = of_legs.unwrap_or_else(|| finish::calls(&group, &self.settings.endpoints));
         self.counts.nobody += u64::from(calls.is_empty());

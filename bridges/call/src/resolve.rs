@@ -14,7 +14,7 @@
 //! | `doubt` | may something of it have been missed? |
 //! | `talk` | when was the customer connected, and with whom? |
 //! | `number`, `variables`, `employee` | the values of the finished call |
-//! | `untold` | may the PBX leave out how it went? |
+//! | `unobservable` | may the PBX leave out how it went? |
 //! | `timeline` | what happened, to be kept and drawn |
 
 mod customers;
@@ -28,7 +28,7 @@ mod split;
 mod talk;
 mod timeline;
 mod unnamed;
-mod untold;
+mod unobservable;
 mod variables;
 mod view;
 
@@ -103,9 +103,9 @@ pub(crate) fn resolve(
         ..
     } = settings;
     let links = linked::is_told(call.legs.values());
-    let seated = (!links).then(|| masquerade::seated(call)).flatten();
-    let legs: Vec<&Leg> = match &seated {
-        Some(seated) => seated.legs.iter().collect(),
+    let by_occupant = (!links).then(|| masquerade::by_occupant(call)).flatten();
+    let legs: Vec<&Leg> = match &by_occupant {
+        Some(by_occupant) => by_occupant.legs.iter().collect(),
         None => call.legs.values().collect(),
     };
     let named = if links {
@@ -117,9 +117,9 @@ pub(crate) fn resolve(
         Some(named) => named.iter().collect(),
         None => legs,
     };
-    let joined = seated
+    let joined = by_occupant
         .as_ref()
-        .map_or(&call.joined, |seated| &seated.joined);
+        .map_or(&call.joined, |by_occupant| &by_occupant.joined);
     let told = SourceDetail {
         times: call.times.untimed == 0,
         numbers: legs.iter().any(|leg| {
@@ -132,11 +132,11 @@ pub(crate) fn resolve(
     views.sort_by(|a, b| a.order().cmp(&b.order()));
     let incomplete = ended.incomplete(call, *caught_up);
     let incomplete = incomplete.or_else(|| doubt::doubt(call, *caught_up));
-    let old = seated.is_some();
-    let source = untold::SourceTraits {
+    let old = by_occupant.is_some();
+    let source = unobservable::SourceTraits {
         cel_bridges,
         old,
-        moved: old && untold::is_moved(call),
+        moved: old && unobservable::is_moved(call),
     };
     let mut finished = Vec::new();
     for part in split::parts(&views, joined) {
@@ -153,8 +153,8 @@ pub(crate) fn resolve(
                 .filter(|&(other, _)| other != i)
                 .map(|(_, other)| other.linkedid.clone())
                 .collect();
-            let untold = || untold::untold(&legs, plan, source);
-            let incomplete = incomplete.clone().or_else(untold);
+            let unobservable = || unobservable::unobservable(&legs, plan, source);
+            let incomplete = incomplete.clone().or_else(unobservable);
             finished.push(finish::finish(call, &legs, plan, &others, incomplete));
         }
     }

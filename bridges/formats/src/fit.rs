@@ -60,7 +60,7 @@ impl FormatFit {
             return Self::Reads {
                 events,
                 last,
-                unbridged: talk.is_untold(),
+                unbridged: talk.is_unreported(),
             };
         }
         if bytes.trim_ascii().is_empty() {
@@ -99,7 +99,7 @@ impl AnsweredChannels {
         }
     }
 
-    fn is_untold(&self) -> bool {
+    fn is_unreported(&self) -> bool {
         !self.bridges && self.answered.values().any(|both| both.len() > 1)
     }
 }

@@ -5,7 +5,7 @@ use crate::ring::{Gone, Offered, Ring};
 use crate::source::Clock;
 use crate::{Counts, FilePosition, Fix, Frame, Item, Position, Publisher, SourceId};
 use bytes::Bytes;
-use callbridge_asterisk::hearing::Lack;
+use callbridge_asterisk::hearing::MissingRight;
 use callbridge_call::Mark;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -107,7 +107,7 @@ impl SourceFeed {
 
     /// The account lacks a right. Without waiting: where there is no room, it is told of another
     /// time the line is up.
-    pub(crate) fn lacks(&self, lack: Lack) {
+    pub(crate) fn lacks(&self, lack: MissingRight) {
         if self.ring.try_tell(self.id, Item::Lacks(lack)).is_err() {
             tracing::debug!(source = %self.shown, ?lack, "no room to tell what is lacking");
         }

@@ -12,7 +12,7 @@ use callbridge_source::amqp::Login;
 use callbridge_source::amqp::publish::{ConfirmedLine, own_properties};
 use callbridge_source::url::{SourceUrl, Transport};
 use callbridge_source::{Bounds, Secret};
-use callbridge_spool::{Elsewhere, Handle, Op, OutcomeRow, ToldOutcome, tables};
+use callbridge_spool::{Handle, Op, OutcomeRow, PeerOutcome, ToldOutcome, tables};
 use lapin::BasicProperties;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -26,7 +26,7 @@ const EVERY: Duration = Duration::from_secs(3);
 pub struct OutcomePublisher {
     to: Destination,
     /// Why outcomes wait, for `status`.
-    untold: watch::Sender<Option<String>>,
+    unreported: watch::Sender<Option<String>>,
 }
 
 impl OutcomePublisher {
@@ -41,13 +41,13 @@ impl OutcomePublisher {
                 exchange: None,
                 queue: source.queue.clone(),
             },
-            untold: watch::Sender::new(None),
+            unreported: watch::Sender::new(None),
         })
     }
 
     /// Why outcomes wait; nothing while the stream takes them.
-    pub fn untold(&self) -> watch::Receiver<Option<String>> {
-        self.untold.subscribe()
+    pub fn unreported(&self) -> watch::Receiver<Option<String>> {
+        self.unreported.subscribe()
     }
 
     /// Whether this login may write to the stream; nothing is written.
@@ -113,7 +113,7 @@ impl Outbox for OutcomePublisher {
     }
 
     async fn due(&mut self, spool: &Handle, _lost: bool) -> Result<Vec<Vec<OutcomeRow>>, Error> {
-        let due = spool.read(|store| tables::elsewhere::outcomes(store, BATCH));
+        let due = spool.read(|store| tables::peer_outcomes::outcomes(store, BATCH));
         let due = Some(due.await?).filter(|due| !due.is_empty());
         Ok(due.into_iter().collect())
     }
@@ -124,7 +124,7 @@ impl Outbox for OutcomePublisher {
 
     fn confirmed(&self, told: Vec<Vec<OutcomeRow>>, _all: bool) -> Vec<Op> {
         let through = told.iter().filter_map(|due| Some(due.last()?.id));
-        let told = through.map(|through| Op::Elsewhere(Elsewhere::Told { through }));
+        let told = through.map(|through| Op::PeerOutcome(PeerOutcome::Told { through }));
         told.collect()
     }
 
@@ -146,13 +146,13 @@ impl Outbox for OutcomePublisher {
 
     async fn waits(&mut self, _spool: &Handle, error: &Error, _lost: bool) {
         let reason = Some(error.to_string());
-        self.untold
-            .send_if_modified(|untold| std::mem::replace(untold, reason.clone()) != reason);
+        self.unreported
+            .send_if_modified(|unreported| std::mem::replace(unreported, reason.clone()) != reason);
     }
 
     fn goes_on(&mut self) {
-        self.untold
-            .send_if_modified(|untold| untold.take().is_some());
+        self.unreported
+            .send_if_modified(|unreported| unreported.take().is_some());
     }
 }
 

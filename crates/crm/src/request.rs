@@ -45,7 +45,7 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    /// Those on the way of a call; the others are errands.
+    /// Those on the way of a call; the others are lead requests.
     pub const CALLS: [Self; 4] = [Self::Submit, Self::Poll, Self::TokenInfo, Self::Filter];
 
     /// The label: `submit`.

@@ -105,7 +105,7 @@ impl Intake {
                 due: Vec::new(),
                 log: memory.gaps,
             },
-            whole: WholeCalls::new(memory.owners, memory.remade_before),
+            whole: WholeCalls::new(memory.owners, memory.possibly_sent_before),
             unmatched: memory.unmatched,
             otherwise: Vec::new(),
             reports: Reports::default(),
@@ -300,7 +300,7 @@ impl Intake {
     /// PBX and prefix of channels of no trunk that carried outside numbers, first seen since the
     /// last look.
     pub fn take_unmatched(&mut self) -> Vec<(String, String)> {
-        self.unmatched.take_untold()
+        self.unmatched.take_unreported()
     }
 
     /// The file is read to its present end: nothing that could still come belongs before `now`.

@@ -17,7 +17,7 @@
 //! | `catch_up` | the second account of a PBX's calls (`--catch-up`) |
 //! | [`owners`] | whose each PBX is whose calls come as messages |
 //! | [`read_again`] | messages that could not be read, once more |
-//! | [`remade`] | since when each stream of calls is read |
+//! | [`possibly_sent`] | since when each stream of calls is read |
 //! | [`report`] | what the log tells of each line |
 //! | [`written`] | whether a source is written as it is said to be |
 //! | [`identity`] | which PBX a source's calls belong to |
@@ -36,12 +36,12 @@ mod late_tests;
 pub mod machine;
 pub mod owners;
 mod pbx;
+pub mod possibly_sent;
 mod proof;
 pub mod read_again;
 mod records;
 #[cfg(test)]
 mod records_tests;
-pub mod remade;
 pub mod report;
 pub mod run;
 pub mod settings;

@@ -4,7 +4,7 @@
 use super::core::Intake;
 use super::settings::SourceSettings;
 use super::source::IntakeSource;
-use callbridge_asterisk::hearing::Lack;
+use callbridge_asterisk::hearing::MissingRight;
 use callbridge_call::{EventTime, Kind, Mark, Origin, PbxEvent};
 use callbridge_formats::Format;
 use callbridge_mapping::people::rule::LeadRule;
@@ -34,7 +34,7 @@ pub(super) struct Proof {
     lacks: BTreeMap<status::Lacking, String>,
     /// Told in the log by this process.
     told: BTreeSet<status::Lacking>,
-    untold: Vec<String>,
+    unreported: Vec<String>,
 }
 
 impl Proof {
@@ -53,22 +53,22 @@ impl Proof {
             looked_at: 0,
             lacks: BTreeMap::new(),
             told: BTreeSet::new(),
-            untold: Vec::new(),
+            unreported: Vec::new(),
         }
     }
 
     fn lacks(&mut self, lacking: status::Lacking, what: impl Into<String>) {
         let what = what.into();
         if self.told.insert(lacking) {
-            self.untold.push(what.clone());
+            self.unreported.push(what.clone());
         }
         self.lacks.insert(lacking, what);
     }
 
     /// For `status`.
-    pub(super) fn shown(&self) -> Vec<status::Lack> {
+    pub(super) fn shown(&self) -> Vec<status::MissingRight> {
         let lacks = self.lacks.iter();
-        let lack = |(kind, what): (&status::Lacking, &String)| status::Lack {
+        let lack = |(kind, what): (&status::Lacking, &String)| status::MissingRight {
             kind: *kind,
             what: what.clone(),
         };
@@ -154,11 +154,11 @@ fn holds(bytes: &[u8], part: &[u8]) -> bool {
 }
 
 /// The words for what a line has found out.
-fn words(lack: Lack) -> (status::Lacking, String) {
+fn words(lack: MissingRight) -> (status::Lacking, String) {
     const READ: &str = "set read = call,cdr,system,agent,user for it in manager.conf, `manager \
                         reload`, and restart callbridge";
     match lack {
-        Lack::Calls(born) => {
+        MissingRight::Calls(born) => {
             let born = match born {
                 1 => "a channel was born and".to_owned(),
                 born => format!("{born} channels were born and"),
@@ -166,24 +166,24 @@ fn words(lack: Lack) -> (status::Lacking, String) {
             let what = format!("the account hears no calls: {born} not heard; {READ}");
             (status::Lacking::Calls, what)
         }
-        Lack::System => {
+        MissingRight::System => {
             let what = format!("the account does not hear when the PBX starts and stops; {READ}");
             (status::Lacking::System, what)
         }
-        Lack::Filter => (
+        MissingRight::Filter => (
             status::Lacking::Filter,
             "no event came through the filter that the PBX took, so it was logged in anew without \
              one: it is asked for all events of the classes call, cdr, system, agent and user"
                 .to_owned(),
         ),
-        Lack::Echo => (
+        MissingRight::Echo => (
             status::Lacking::Echo,
             "an event of its own was sent and did not come back: add user to its read in \
              manager.conf, or the account's eventfilter lets nothing through (Asterisk 10 to 12 \
              read `(A|B)` in it as text: give a line for each event)"
                 .to_owned(),
         ),
-        Lack::List => (
+        MissingRight::List => (
             status::Lacking::List,
             "the account may not ask which channels live (CoreShowChannels); set write = \
              reporting,user for it in manager.conf, `manager reload`, and restart callbridge"
@@ -205,7 +205,7 @@ impl IntakeSource {
 
 impl Intake {
     /// The line of a source has found out what its account lacks.
-    pub fn lacks(&mut self, id: SourceId, lack: Lack) {
+    pub fn lacks(&mut self, id: SourceId, lack: MissingRight) {
         if let Some(source) = self.sources.get_mut(usize::from(id.0)) {
             let (lacking, what) = words(lack);
             source.proof.lacks(lacking, what);
@@ -232,8 +232,8 @@ impl Intake {
     pub fn take_lacks(&mut self) -> Vec<(String, String)> {
         let mut found = Vec::new();
         for source in &mut self.sources {
-            let untold = std::mem::take(&mut source.proof.untold).into_iter();
-            found.extend(untold.map(|what| (source.settings.label.clone(), what)));
+            let unreported = std::mem::take(&mut source.proof.unreported).into_iter();
+            found.extend(unreported.map(|what| (source.settings.label.clone(), what)));
         }
         found
     }

@@ -6,8 +6,8 @@ use callbridge_call::ToldCall;
 use callbridge_message::read;
 use callbridge_model::CallUuid;
 use callbridge_source::url::SourceUrl;
-use callbridge_spool::elsewhere::STREAM_BEGAN;
-use callbridge_spool::{Elsewhere, Error, Op, Store, UnreadMessage, tables};
+use callbridge_spool::peer_outcomes::STREAM_BEGAN;
+use callbridge_spool::{Error, Op, PeerOutcome, Store, UnreadMessage, tables};
 
 /// How the words begin with which a message of a newer version is set aside.
 const NEWER: &str = "version: it is ";
@@ -77,7 +77,7 @@ pub fn may_tell(
 ///
 /// # Errors
 /// When the store cannot be read.
-pub fn remade(
+pub fn rebuilt(
     store: &Store,
     told: &ToldCall,
     uuid: Option<CallUuid>,
@@ -90,5 +90,5 @@ pub fn remade(
     let began = tables::meta::meta(store, &format!("{STREAM_BEGAN}{place}"))?;
     let began = began.and_then(|micros| micros.parse::<i64>().ok());
     let before = began.is_some_and(|began| told.call.ended.micros() < began);
-    Ok(before.then_some(Op::Elsewhere(Elsewhere::Remade { uuid })))
+    Ok(before.then_some(Op::PeerOutcome(PeerOutcome::PossiblySent { uuid })))
 }

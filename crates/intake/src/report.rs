@@ -83,7 +83,7 @@ struct Report {
     room: u32,
     /// When there was room for one more last.
     filled: Option<EventTime>,
-    untold: Option<News>,
+    unreported: Option<News>,
     /// Why it went down, until it is up again.
     down: Option<String>,
 }
@@ -94,7 +94,7 @@ impl Reports {
             self.0.push(Report {
                 room: ROOM,
                 filled: None,
-                untold: None,
+                unreported: None,
                 down: None,
             });
         }
@@ -105,7 +105,7 @@ impl Reports {
     pub fn up(&mut self, at: usize) {
         let report = self.of(at);
         let why = report.down.take();
-        let news = report.untold.get_or_insert_default();
+        let news = report.unreported.get_or_insert_default();
         news.up = Some(true);
         news.reconnects += 1;
         news.why = why.or(news.why.take());
@@ -116,22 +116,22 @@ impl Reports {
     pub fn down(&mut self, at: usize, why: String, is_ours: bool) {
         let report = self.of(at);
         let is_known = report.down.replace(why.clone()).is_some();
-        if is_known && !is_ours && report.untold.is_none() {
+        if is_known && !is_ours && report.unreported.is_none() {
             return;
         }
-        let news = report.untold.get_or_insert_default();
+        let news = report.unreported.get_or_insert_default();
         news.up = Some(false);
         news.why = Some(why);
     }
 
     /// Events of it are missing, as the source says.
     pub fn lost(&mut self, at: usize, why: String) {
-        self.of(at).untold.get_or_insert_default().why = Some(why);
+        self.of(at).unreported.get_or_insert_default().why = Some(why);
     }
 
     /// A gap has ended.
     pub fn gap(&mut self, at: usize, gap: &Gap) {
-        let news = self.of(at).untold.get_or_insert_default();
+        let news = self.of(at).unreported.get_or_insert_default();
         let from = news.gap.map_or(gap.from, |(from, _)| from.min(gap.from));
         news.gap = Some((from, gap.until));
         news.missing += gap.until.since(gap.from);
@@ -148,7 +148,7 @@ impl Reports {
 
 impl Report {
     fn take(&mut self, now: EventTime) -> Option<News> {
-        self.untold.as_ref()?;
+        self.unreported.as_ref()?;
         let filled = *self.filled.get_or_insert(now);
         let more = now.since(filled).as_secs() / ONE_MORE_AFTER.as_secs();
         if more > 0 {
@@ -157,7 +157,7 @@ impl Report {
             self.filled = Some(now);
         }
         self.room = self.room.checked_sub(1)?;
-        self.untold.take()
+        self.unreported.take()
     }
 }
 

@@ -126,7 +126,7 @@ pub struct Memory {
     pub owners: Owners,
     /// When this state began to read each stream of calls, by its URL; none where an older version
     /// did. Calls that ended before may have been sent by the state before it.
-    pub remade_before: BTreeMap<String, EventTime>,
+    pub possibly_sent_before: BTreeMap<String, EventTime>,
     /// The last gaps.
     pub gaps: GapLog,
     /// Channels of no trunk that carried outside numbers.

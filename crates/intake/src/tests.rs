@@ -1,7 +1,7 @@
 //! The intake over recorded frames, without clock, socket or file.
 
 use super::{Batch, Intake, Memory, Settings, SourceSettings};
-use callbridge_asterisk::hearing::Lack;
+use callbridge_asterisk::hearing::MissingRight;
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_formats::Format;
 use callbridge_mapping::journal::Rules;
@@ -493,9 +493,9 @@ fn a_silent_line_is_up_by_an_event_of_its_own_until_a_birth_is_not_heard() {
     assert_eq!(state(&intake), status::SourceState::Connected);
     intake.comes(SOURCE);
     assert_eq!(state(&intake), status::SourceState::Up);
-    intake.lacks(SOURCE, Lack::System);
+    intake.lacks(SOURCE, MissingRight::System);
     assert_eq!(state(&intake), status::SourceState::Up);
-    intake.lacks(SOURCE, Lack::Calls(1));
+    intake.lacks(SOURCE, MissingRight::Calls(1));
     assert_eq!(state(&intake), status::SourceState::Connected);
     intake.comes(SOURCE);
     assert_eq!(state(&intake), status::SourceState::Connected, "it is deaf");

@@ -21,7 +21,7 @@ pub struct UnmatchedLog {
     seen: Vec<status::Unmatched>,
     /// Seen by this process, and so told in the log.
     told: Vec<(String, String)>,
-    untold: Vec<(String, String)>,
+    unreported: Vec<(String, String)>,
     changed: bool,
 }
 
@@ -59,7 +59,7 @@ impl UnmatchedLog {
         let one = (pbx.to_owned(), prefix.to_owned());
         if !self.told.contains(&one) {
             self.told.push(one.clone());
-            self.untold.push(one);
+            self.unreported.push(one);
         }
         self.changed = true;
     }
@@ -81,8 +81,8 @@ impl UnmatchedLog {
     }
 
     /// PBX and prefix of each that was first seen since the last time.
-    pub(super) fn take_untold(&mut self) -> Vec<(String, String)> {
-        std::mem::take(&mut self.untold)
+    pub(super) fn take_unreported(&mut self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.unreported)
     }
 
     /// What is to be stored, where it has changed.
@@ -134,7 +134,7 @@ mod tests {
         log.note("hq", "PJSIP/citty", at(0));
         log.note("hq", "PJSIP/citty", at(9));
         let one = ("hq".to_owned(), "PJSIP/citty".to_owned());
-        assert_eq!(log.take_untold(), std::slice::from_ref(&one));
+        assert_eq!(log.take_unreported(), std::slice::from_ref(&one));
         let text = stored(&mut log).expect("one prefix");
         // What is stored stays readable by later versions: this text is never changed.
         let golden = r#"[{"prefix":"PJSIP/citty","calls":2,"lastAt":1795151326,"pbx":"hq"}]"#;
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(stored(&mut log), None, "nothing has changed");
         let mut again = UnmatchedLog::stored(Some(golden)).expect("of this version");
         again.note("hq", "PJSIP/citty", at(20));
-        assert_eq!(again.take_untold(), [one], "once a run");
+        assert_eq!(again.take_unreported(), [one], "once a run");
         assert_eq!(again.listed()[0].calls, 3);
         assert!(UnmatchedLog::stored(Some("{")).is_err());
     }

@@ -13,8 +13,8 @@ use callbridge_call::{Decoded, EventTime, FinishedCall, ToldCall};
 use callbridge_message::{MessageKind, Outcomes, WebhookMessage};
 use callbridge_model::{CallUuid, Judged};
 use callbridge_source::Frame;
-use callbridge_spool::elsewhere::STREAM_BEGAN;
-use callbridge_spool::{Delivery, Elsewhere, Finished, Op, Settlement, Witness};
+use callbridge_spool::peer_outcomes::STREAM_BEGAN;
+use callbridge_spool::{Delivery, Finished, Op, OutcomeSource, PeerOutcome, Settlement};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ struct WaitingCall {
     pbx: String,
     call: FinishedCall,
     /// It may have been sent by the state before this one.
-    remade: bool,
+    possibly_sent: bool,
 }
 
 /// Calls of messages, until they are judged.
@@ -38,16 +38,16 @@ pub(super) struct WholeCalls {
     after_calls: Vec<Op>,
     /// When this state began to read each source: calls that ended before may have been sent by the
     /// state before it.
-    remade_before: BTreeMap<String, EventTime>,
+    possibly_sent_before: BTreeMap<String, EventTime>,
     owners: Owners,
 }
 
 impl WholeCalls {
     /// With the users that an earlier run has met, and since when this state is there.
-    pub(super) fn new(owners: Owners, remade_before: BTreeMap<String, EventTime>) -> Self {
+    pub(super) fn new(owners: Owners, possibly_sent_before: BTreeMap<String, EventTime>) -> Self {
         Self {
             owners,
-            remade_before,
+            possibly_sent_before,
             ..Self::default()
         }
     }
@@ -59,7 +59,7 @@ impl WholeCalls {
             key: format!("{STREAM_BEGAN}{shown}"),
             value: before.micros().to_string(),
         };
-        self.remade_before.insert(shown, before);
+        self.possibly_sent_before.insert(shown, before);
         op
     }
 
@@ -105,11 +105,11 @@ impl WholeCalls {
             discarded: uuids(told.discarded),
             generations: numbered(told.generations),
             again: numbered(told.again),
-            witness: Witness::Stream,
+            witness: OutcomeSource::Stream,
             at: frame.arrived,
         };
         self.after_calls
-            .push(Op::Elsewhere(Elsewhere::Settled(settlement)));
+            .push(Op::PeerOutcome(PeerOutcome::Settled(settlement)));
         None
     }
 
@@ -146,9 +146,9 @@ impl WholeCalls {
         source.status.read += 1;
         source.is_heard();
         call.live = frame.arrived.since(call.ended) <= LIVE_WITHIN && !source.settings.file;
-        let began = self.remade_before.get(&source.settings.shown);
+        let began = self.possibly_sent_before.get(&source.settings.shown);
         self.waiting.push(WaitingCall {
-            remade: began.is_some_and(|began| call.ended < *began),
+            possibly_sent: began.is_some_and(|began| call.ended < *began),
             pbx,
             call,
         });
@@ -164,11 +164,15 @@ impl WholeCalls {
     pub(super) fn judged(&mut self, judge: impl Fn(&FinishedCall, &str) -> Judged) -> Vec<Op> {
         let mut ops = Vec::with_capacity(self.waiting.len() + self.after_calls.len());
         for waiting in std::mem::take(&mut self.waiting) {
-            let WaitingCall { pbx, call, remade } = waiting;
+            let WaitingCall {
+                pbx,
+                call,
+                possibly_sent,
+            } = waiting;
             let judged = judge(&call, &pbx);
-            let uuid = judged.record.uuid.filter(|_| remade);
+            let uuid = judged.record.uuid.filter(|_| possibly_sent);
             ops.push(Op::Finish(Box::new(Finished { judged, call })));
-            ops.extend(uuid.map(|uuid| Op::Elsewhere(Elsewhere::Remade { uuid })));
+            ops.extend(uuid.map(|uuid| Op::PeerOutcome(PeerOutcome::PossiblySent { uuid })));
         }
         ops.append(&mut self.after_calls);
         ops
@@ -182,7 +186,7 @@ impl WholeCalls {
         for op in &mut self.after_calls {
             match op {
                 Op::Delivery(delivery) => delivery.at = now,
-                Op::Elsewhere(Elsewhere::Settled(settlement)) => settlement.at = now,
+                Op::PeerOutcome(PeerOutcome::Settled(settlement)) => settlement.at = now,
                 _ => {}
             }
         }

@@ -8,7 +8,7 @@ use callbridge_mapping::trunk::{Defaults, Trunks, parse};
 use callbridge_model::{Judged, LeadId, Outcome, Reason};
 use callbridge_source::url::SourceUrl;
 use callbridge_source::{Frame, FrameVerdict, Position, Publisher, SourceId, StreamPosition};
-use callbridge_spool::{Delivery, Elsewhere, Op, WebhookEvent, Witness};
+use callbridge_spool::{Delivery, Op, OutcomeSource, PeerOutcome, WebhookEvent};
 use std::time::Duration;
 
 const START: EventTime = EventTime::from_seconds(1_795_151_317);
@@ -258,9 +258,9 @@ fn messages_of_another_kind_are_read_past_the_calls_and_make_no_letter() {
     assert!(batch.ops.iter().any(|op| matches!(op, Op::Position { .. })));
 }
 
-fn elsewhere(batch: &Batch) -> Vec<&Elsewhere> {
+fn elsewhere(batch: &Batch) -> Vec<&PeerOutcome> {
     let all = batch.ops.iter().filter_map(|op| match op {
-        Op::Elsewhere(told) => Some(told),
+        Op::PeerOutcome(told) => Some(told),
         _ => None,
     });
     all.collect()
@@ -270,7 +270,7 @@ fn elsewhere(batch: &Batch) -> Vec<&Elsewhere> {
 fn what_ended_before_this_state_began_may_have_been_sent_and_is_marked_behind_its_call() {
     // The call of `message` ends at 5.5 s.
     let began = |seconds: u64| Memory {
-        remade_before: [(
+        possibly_sent_before: [(
             "stream:v?calls".to_owned(),
             START.plus(Duration::from_secs(seconds)),
         )]
@@ -287,7 +287,7 @@ fn what_ended_before_this_state_began_may_have_been_sent_and_is_marked_behind_it
         let batch = take(&mut intake);
         let uuid = judged(&batch)[0].record.uuid.expect("a uuid");
         let place = |of: &dyn Fn(&Op) -> bool| batch.ops.iter().position(of);
-        let mark = Op::Elsewhere(Elsewhere::Remade { uuid });
+        let mark = Op::PeerOutcome(PeerOutcome::PossiblySent { uuid });
         let mark = place(&|op| *op == mark);
         assert_eq!(mark.is_some(), marked);
         assert!(mark.is_none_or(|at| Some(at) > place(&|op| matches!(op, Op::Finish(_)))));
@@ -308,16 +308,16 @@ fn outcomes_of_our_own_login_follow_their_calls_and_those_of_others_are_ignored(
         hear(&mut intake, &of_kind(seq, &told, user, kind));
     }
     let batch = take(&mut intake);
-    let [Elsewhere::Settled(settlement)] = elsewhere(&batch)[..] else {
+    let [PeerOutcome::Settled(settlement)] = elsewhere(&batch)[..] else {
         panic!("{:?}", batch.ops)
     };
     assert_eq!(settlement.journaled[0].to_string(), uuid);
-    assert_eq!(settlement.witness, Witness::Stream);
+    assert_eq!(settlement.witness, OutcomeSource::Stream);
     let finish = batch.ops.iter().position(|op| matches!(op, Op::Finish(_)));
     let settled = batch
         .ops
         .iter()
-        .position(|op| matches!(op, Op::Elsewhere(_)));
+        .position(|op| matches!(op, Op::PeerOutcome(_)));
     assert!(finish.is_some() && finish < settled, "{:?}", batch.ops);
     let ignored = batch.ops.iter().filter(|op| matches!(op, Op::Count { .. }));
     assert_eq!((ignored.count(), letters(&batch).len()), (2, 0));

@@ -15,7 +15,7 @@ impl TokenFingerprint {
         Self(hash.simple().to_string()[16..].to_owned())
     }
 
-    /// No token: of an orphan, whose requestId none can read.
+    /// No token: of an unresolved call, whose requestId none can read.
     pub fn none() -> Self {
         Self(String::new())
     }

@@ -1,7 +1,7 @@
 //! Runs the command, through `/bin/sh -c`: a line of JSON on its stdin, some seconds of time, and
 //! none of our secrets.
 
-use crate::course::Notification;
+use crate::history::Notification;
 use callbridge_model::safe::safe;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::process::Stdio;
@@ -126,7 +126,7 @@ async fn read(from: Option<impl AsyncRead + Unpin>) -> std::io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::course::Turn;
+    use crate::history::Turn;
     use callbridge_model::status::FindingKind;
 
     fn told() -> Notification {

@@ -3,8 +3,8 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`course`] | pure: what waits for a person, and now, in; what is to be told, out |
+//! | [`history`] | pure: what waits for a person, and now, in; what is to be told, out |
 //! | [`command`] | runs the command, within its time and without our secrets |
 
 pub mod command;
-pub mod course;
+pub mod history;

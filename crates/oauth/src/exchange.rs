@@ -101,7 +101,7 @@ pub enum TokenReply {
     /// 429: not done, and too early.
     TooMany,
     /// What answers there is no OAuth endpoint, or refuses before it: not done.
-    Elsewhere(String),
+    PeerOutcome(String),
 }
 
 impl TokenReply {
@@ -115,7 +115,7 @@ impl TokenReply {
             Self::Unsure(_) => "unsure",
             Self::NotSent(_) => "not_sent",
             Self::TooMany => "too_many",
-            Self::Elsewhere(_) => "wrong_address",
+            Self::PeerOutcome(_) => "wrong_address",
         }
     }
 }
@@ -183,7 +183,7 @@ pub fn read(ask: &Ask, status: u16, body: &[u8]) -> TokenReply {
         400 | 401 => TokenReply::Unsure(format!("{}, and not by the CRM", told())),
         408 => TokenReply::Unsure(told()),
         425 | 429 => TokenReply::TooMany,
-        300..=499 => TokenReply::Elsewhere(told()),
+        300..=499 => TokenReply::PeerOutcome(told()),
         _ => TokenReply::Unsure(told()),
     }
 }

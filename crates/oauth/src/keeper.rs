@@ -269,7 +269,7 @@ impl Work {
         let ask = Ask::Refresh(stored.refresh.clone());
         let came = exchange.ask(&ask, &stored.client).await;
         self.count(&ask, &came);
-        if let TokenReply::NotSent(_) | TokenReply::TooMany | TokenReply::Elsewhere(_) = came {
+        if let TokenReply::NotSent(_) | TokenReply::TooMany | TokenReply::PeerOutcome(_) = came {
             // as it was: an earlier one may still have happened
             stored.refresh_began = before;
         }
@@ -341,7 +341,7 @@ impl Work {
                 RefreshOutcome::NotDone,
                 "too many refreshes (429)".to_owned(),
             ),
-            TokenReply::Elsewhere(why) => (
+            TokenReply::PeerOutcome(why) => (
                 RefreshOutcome::NotDone,
                 format!("no OAuth endpoint answers at --auth-url ({why}): correct the address"),
             ),

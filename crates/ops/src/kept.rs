@@ -45,7 +45,7 @@ pub fn kept(store: &Store, at: i64, state: &str, release: Release) -> Result<Sta
 /// # Errors
 /// When the spool cannot be read.
 pub fn unknown_employees(store: &Store) -> Result<Vec<UnknownEmployee>, Error> {
-    let all = tables::strangers::unknown_employees(store)?.into_iter();
+    let all = tables::unknown_employees::unknown_employees(store)?.into_iter();
     let all = all.map(|(employee_id, stranger)| UnknownEmployee {
         employee_id,
         extension: stranger.extension,

@@ -2,14 +2,14 @@
 
 use super::confirmation::Circumstances;
 use super::core::Core;
-use super::flight::Flight;
 use super::gate::Passed;
+use super::in_flight::InFlight;
 use super::outage::Failure;
 use super::outcome::Outcome;
 use super::plan::Task;
 use super::schedule::next_poll;
 use super::tokens::Standing;
-use super::verdict::{Bar, Fault, Halt, Verdict, judge};
+use super::verdict::{Bar, Fault, StopReason, Verdict, judge};
 use crate::lead_requests;
 use callbridge_crm::{ApiError, ApiReply, ApiResponse, ApiResult, Endpoint, Page, TokenInfo};
 use callbridge_leads::lead_request;
@@ -17,7 +17,7 @@ use callbridge_leads::lead_request::due::LeadRequest;
 use callbridge_model::Reason;
 use callbridge_model::TokenFingerprint;
 use callbridge_model::clock::Now;
-use callbridge_spool::{Elsewhere, FIRST_POLL, IfAbsent, Op, RowId, Step, Unconfirmed};
+use callbridge_spool::{FIRST_POLL, IfAbsent, Op, PeerOutcome, RowId, Step, Unconfirmed};
 use serde_json::Value;
 
 /// So often a poll that failed is made again soon.
@@ -44,30 +44,40 @@ pub struct Answered {
     pub words: String,
     /// What a sweep told of the calls it was about.
     pub swept: Vec<(Unconfirmed, Step)>,
-    /// The errand, and its answer for whoever asked for it, with the token that it was asked with.
-    pub errand: Option<(LeadRequest, ApiResult, TokenFingerprint)>,
+    /// The lead request, and its answer for whoever asked for it, with the token that it was asked
+    /// with.
+    pub lead_request: Option<(LeadRequest, ApiResult, TokenFingerprint)>,
 }
 
 impl Core {
     /// Judges the answer to the request of a slot. `None` when no request is under way there.
     pub fn answered(&mut self, now: Now, slot: u32, response: ApiResponse) -> Option<Answered> {
-        let flight = self.flights.remove(slot)?;
+        let in_flight = self.in_flight.remove(slot)?;
         let mut ops = Vec::new();
-        ops.extend(self.budget.answered(now, slot, &flight, &response.answer));
+        ops.extend(
+            self.budget
+                .answered(now, slot, &in_flight, &response.answer),
+        );
         if let Some(days) = response.token_days_left {
             self.tokens.warned(days);
         }
         let shown = shown(now, &response.answer);
         let beside = self.rights.ended(slot);
-        if let Task::Errand(errand) = &flight.plan.task {
-            let errand = (**errand).clone();
-            self.rights_doubted(now, Some(&errand), &response.answer);
+        if let Task::LeadRequest(lead_request) = &in_flight.plan.task {
+            let lead_request = (**lead_request).clone();
+            self.rights_doubted(now, Some(&lead_request), &response.answer);
             ops.extend(shown);
-            return Some(self.errand_answered(now, &flight, errand, response.answer, ops));
+            return Some(self.lead_request_answered(
+                now,
+                &in_flight,
+                lead_request,
+                response.answer,
+                ops,
+            ));
         }
-        let endpoint = flight.plan.task.endpoint();
+        let endpoint = in_flight.plan.task.endpoint();
         self.rights_doubted(now, None, &response.answer);
-        let verdict = judge(endpoint, response.answer, self.context(&flight));
+        let verdict = judge(endpoint, response.answer, self.context(&in_flight));
         // whether the CRM works is for the calls to tell
         let unread = beside && says_nothing(&verdict);
         if unread {
@@ -75,11 +85,11 @@ impl Core {
         }
         let (word, outcome) = (verdict.word(), Outcome::of(&verdict));
         self.count(endpoint, word);
-        let request_id = request_id(&verdict, &flight.plan.task);
-        let row = flight.plan.row();
+        let request_id = request_id(&verdict, &in_flight.plan.task);
+        let row = in_flight.plan.row();
         self.confirmation.answered(now, row, outcome);
         let mut swept = Vec::new();
-        match (&verdict, &flight.plan.task) {
+        match (&verdict, &in_flight.plan.task) {
             (Verdict::Swept(page), Task::Search { .. }) => {
                 let size = self.confirmation.page_strategy().size;
                 ops.extend(self.confirmation.search.heard(now, page, size));
@@ -95,14 +105,14 @@ impl Core {
         });
         ops.extend(steps.chain(shown));
         let words = match verdict {
-            Verdict::Fault { why, .. } | Verdict::Halt { why, .. } if unread => why,
-            verdict => self.apply(now, &flight, verdict, &mut ops),
+            Verdict::Fault { why, .. } | Verdict::Stop { why, .. } if unread => why,
+            verdict => self.apply(now, &in_flight, verdict, &mut ops),
         };
         // no letter before the journal was asked
-        let again = outcome.is_again() || ops.iter().any(is_orphaned);
+        let again = outcome.is_again() || ops.iter().any(is_unresolved);
         self.remember(now, &mut ops);
         Some(Answered {
-            errand: None,
+            lead_request: None,
             swept,
             ops,
             row,
@@ -115,25 +125,25 @@ impl Core {
         })
     }
 
-    /// Judges the answer to an errand: a dead token and a 429 close the gate, all else is the
-    /// errand's own affair.
-    fn errand_answered(
+    /// Judges the answer to a lead request: a dead token and a 429 close the gate, all else is the
+    /// lead request's own affair.
+    fn lead_request_answered(
         &mut self,
         now: Now,
-        flight: &Flight,
-        errand: LeadRequest,
+        in_flight: &InFlight,
+        lead_request: LeadRequest,
         answer: ApiResult,
         mut ops: Vec<Op>,
     ) -> Answered {
-        let endpoint = flight.plan.task.endpoint();
-        let mut outcome = Outcome::Errand;
+        let endpoint = in_flight.plan.task.endpoint();
+        let mut outcome = Outcome::LeadRequest;
         match &answer {
             Err(error @ ApiError::TokenRefused { .. }) => {
                 outcome = Outcome::TokenRefused;
-                self.tokens.over(&flight.token);
-                if self.tokens.is_current(&flight.token) {
+                self.tokens.over(&in_flight.token);
+                if self.tokens.is_current(&in_flight.token) {
                     let why = error.to_string();
-                    self.halted(now, &flight.token, Halt::TokenRefused, &why);
+                    self.stopped(now, &in_flight.token, StopReason::TokenRefused, &why);
                 }
             }
             // calls that wait are not asked for in vain either
@@ -142,14 +152,14 @@ impl Core {
             }
             Err(ApiError::TooMany { own }) => {
                 outcome = Outcome::TooMany;
-                self.too_many(flight, now, *own, &mut ops);
+                self.too_many(in_flight, now, *own, &mut ops);
             }
             Ok(_) | Err(_) => {}
         }
-        let settled = lead_request::settle(now.wall, &errand, &answer, &flight.token);
+        let settled = lead_request::settle(now.wall, &lead_request, &answer, &in_flight.token);
         let unchanged = settled.changes.is_empty();
         ops.extend(settled.changes.into_iter().map(Op::Lead));
-        self.errands.answered(now, &errand, unchanged);
+        self.lead_requests.answered(now, &lead_request, unchanged);
         let verdict = lead_requests::word(&answer);
         self.count(endpoint, verdict);
         self.remember(now, &mut ops);
@@ -163,7 +173,7 @@ impl Core {
             verdict,
             words: settled.words,
             swept: Vec::new(),
-            errand: Some((errand, answer, flight.token.clone())),
+            lead_request: Some((lead_request, answer, in_flight.token.clone())),
         }
     }
 
@@ -174,29 +184,35 @@ impl Core {
     }
 
     /// The verdict's consequences; the words to log.
-    fn apply(&mut self, now: Now, flight: &Flight, verdict: Verdict, ops: &mut Vec<Op>) -> String {
+    fn apply(
+        &mut self,
+        now: Now,
+        in_flight: &InFlight,
+        verdict: Verdict,
+        ops: &mut Vec<Op>,
+    ) -> String {
         // what an old token was told says nothing about the new one
-        let current = self.tokens.is_current(&flight.token);
+        let current = self.tokens.is_current(&in_flight.token);
         match verdict {
             Verdict::Submitted { request_id } => {
-                self.passed(now, flight, true);
-                let token = flight.token.clone();
-                step(flight, now, Step::Accepted { request_id, token }, ops);
+                self.passed(now, in_flight, true);
+                let token = in_flight.token.clone();
+                step(in_flight, now, Step::Accepted { request_id, token }, ops);
                 String::new()
             }
             Verdict::Journaled => {
                 self.rights.polls_work();
-                self.passed(now, flight, true);
-                if let Task::Poll(call) = &flight.plan.task {
+                self.passed(now, in_flight, true);
+                if let Task::Poll(call) = &in_flight.plan.task {
                     self.confirmation.polled(now, call);
                 }
-                step(flight, now, Step::Confirmed, ops);
+                step(in_flight, now, Step::Confirmed, ops);
                 String::new()
             }
             Verdict::NotYet => {
                 self.rights.polls_work();
-                self.passed(now, flight, false);
-                self.ask_later(flight, now, ops);
+                self.passed(now, in_flight, false);
+                self.ask_later(in_flight, now, ops);
                 String::new()
             }
             Verdict::Known(info) => {
@@ -215,31 +231,31 @@ impl Core {
                 message,
                 errors,
             } => {
-                self.died(flight, now, reason, &message, errors, ops);
+                self.died(in_flight, now, reason, &message, errors, ops);
                 message
             }
-            Verdict::Unpolled { why } => self.poll_refused(now, flight, why, ops),
+            Verdict::Unpolled { why } => self.poll_refused(now, in_flight, why, ops),
             Verdict::Lost { why } => {
-                self.passed(now, flight, false);
-                step(flight, now, lost(now, &why), ops);
+                self.passed(now, in_flight, false);
+                step(in_flight, now, lost(now, &why), ops);
                 why
             }
             Verdict::Fault { why, fault } => {
-                self.failing(now, flight, fault, &why);
-                self.failed(flight, now, fault, &why, ops);
+                self.failing(now, in_flight, fault, &why);
+                self.failed(in_flight, now, fault, &why, ops);
                 why
             }
-            Verdict::Halt { halt, why } => {
+            Verdict::Stop { stop, why } => {
                 if current {
-                    self.halted(now, &flight.token, halt, &why);
-                } else if halt == Halt::TokenRefused {
-                    self.tokens.over(&flight.token);
+                    self.stopped(now, &in_flight.token, stop, &why);
+                } else if stop == StopReason::TokenRefused {
+                    self.tokens.over(&in_flight.token);
                 }
-                self.back(flight, now, &why, ops);
+                self.back(in_flight, now, &why, ops);
                 why
             }
             Verdict::TooMany { own } => {
-                self.too_many(flight, now, own, ops);
+                self.too_many(in_flight, now, own, ops);
                 String::new()
             }
         }
@@ -250,24 +266,24 @@ impl Core {
     fn poll_refused(
         &mut self,
         now: Now,
-        flight: &Flight,
+        in_flight: &InFlight,
         why: String,
         ops: &mut Vec<Op>,
     ) -> String {
         self.rights.bar_polls(now, &why);
-        self.passed(now, flight, false);
-        self.ask_later(flight, now, ops);
+        self.passed(now, in_flight, false);
+        self.ask_later(in_flight, now, ops);
         why
     }
 
-    fn too_many(&mut self, flight: &Flight, now: Now, own: bool, ops: &mut Vec<Op>) {
+    fn too_many(&mut self, in_flight: &InFlight, now: Now, own: bool, ops: &mut Vec<Op>) {
         let window = self.budget.window();
         // what stands in between counts by itself, and knows nothing of who shares a token
         let is_shared = own && self.budget.refused(now);
         let retry = &mut self.retry;
         self.gate
             .too_many(now.boot, |times| retry.after_429(times, is_shared, window));
-        self.back(flight, now, "429", ops);
+        self.back(in_flight, now, "429", ops);
     }
 
     fn unswept(&mut self, now: Now, bar: Bar) {
@@ -291,9 +307,9 @@ impl Core {
         told
     }
 
-    fn passed(&mut self, now: Now, flight: &Flight, good: bool) {
-        let passed = self.is_passed(now, flight);
-        if let Task::Submit(row) = flight.plan.task {
+    fn passed(&mut self, now: Now, in_flight: &InFlight, good: bool) {
+        let passed = self.is_passed(now, in_flight);
+        if let Task::Submit(row) = in_flight.plan.task {
             self.retry.others_passed(row);
         }
         if good {
@@ -303,27 +319,27 @@ impl Core {
         }
     }
 
-    fn is_passed(&self, now: Now, flight: &Flight) -> Passed {
-        let call = flight.plan.row();
+    fn is_passed(&self, now: Now, in_flight: &InFlight) -> Passed {
+        let call = in_flight.plan.row();
         Passed {
             now: now.boot,
-            endpoint: flight.plan.task.endpoint(),
+            endpoint: in_flight.plan.task.endpoint(),
             call,
             first: call.is_none_or(|row| self.retry.failures(row) == 0),
         }
     }
 
     /// It failed by no fault of its call: what that says of the service.
-    fn failing(&mut self, now: Now, flight: &Flight, fault: Fault, why: &str) {
-        let call = flight.plan.row();
+    fn failing(&mut self, now: Now, in_flight: &InFlight, fault: Fault, why: &str) {
+        let call = in_flight.plan.row();
         let failure = Failure {
             call,
-            sent: flight.sent,
+            sent: in_flight.sent,
             fault,
             why,
             alone: call.map_or(0, |row| self.retry.failures(row)),
         };
-        let endpoint = flight.plan.task.endpoint();
+        let endpoint = in_flight.plan.task.endpoint();
         let waiting = match endpoint {
             Endpoint::Submit => self.load.unsent,
             _ => self.load.waiting,
@@ -334,29 +350,29 @@ impl Core {
 
     fn died(
         &mut self,
-        flight: &Flight,
+        in_flight: &InFlight,
         now: Now,
         reason: Reason,
         message: &str,
         errors: Value,
         ops: &mut Vec<Op>,
     ) {
-        let passed = self.is_passed(now, flight);
+        let passed = self.is_passed(now, in_flight);
         let message = message.to_owned();
         if reason == Reason::ServerError {
-            self.failing(now, flight, Fault::Request, &message);
+            self.failing(now, in_flight, Fault::Request, &message);
         }
-        if let Some(row) = flight.plan.row() {
+        if let Some(row) = in_flight.plan.row() {
             self.retry.forget(row);
         }
         if reason == Reason::ServerError {
-            if let Some(row) = flight
+            if let Some(row) = in_flight
                 .plan
                 .row()
                 .filter(|_| self.confirmation.page_strategy().is_readable(now.wall))
             {
                 // it may have been written all the same
-                return ops.push(self.confirmation.orphaned(
+                return ops.push(self.confirmation.unresolved(
                     now,
                     row,
                     IfAbsent::ServerError,
@@ -364,10 +380,10 @@ impl Core {
                 ));
             }
         } else {
-            if let Task::Submit(row) = flight.plan.task {
+            if let Task::Submit(row) = in_flight.plan.task {
                 self.retry.others_passed(row);
             }
-            match &flight.plan.task {
+            match &in_flight.plan.task {
                 // calls after it are journaled: the fault is its own
                 Task::Poll(poll) if self.confirmation.is_overtaken(poll) => {
                     self.gate.passed(passed);
@@ -377,13 +393,13 @@ impl Core {
                 | Task::Sweep { .. }
                 | Task::Search { .. }
                 | Task::TokenInfo
-                | Task::Errand(_) => {
+                | Task::LeadRequest(_) => {
                     self.gate.refused(passed, reason, &message);
                 }
             }
         }
         step(
-            flight,
+            in_flight,
             now,
             Step::Died {
                 reason,
@@ -395,15 +411,22 @@ impl Core {
     }
 
     /// 5xx and its like: a submission goes back and waits, a poll is made later.
-    fn failed(&mut self, flight: &Flight, now: Now, fault: Fault, why: &str, ops: &mut Vec<Op>) {
-        match &flight.plan.task {
+    fn failed(
+        &mut self,
+        in_flight: &InFlight,
+        now: Now,
+        fault: Fault,
+        why: &str,
+        ops: &mut Vec<Op>,
+    ) {
+        match &in_flight.plan.task {
             Task::Submit(row) => {
                 let until_probe = self.gate.until_probe(now.boot);
                 let share = self.gate.troubles().expected();
                 let wait = self.retry.wait(*row, until_probe, share, self.load.unsent);
                 let not_before = now.wall.plus(wait);
                 step(
-                    flight,
+                    in_flight,
                     now,
                     Step::Returned {
                         not_before,
@@ -421,7 +444,7 @@ impl Core {
                         next_poll(poll.submitted_at, polls, self.load.is_idle(), now.wall)
                     }
                 };
-                step(flight, now, Step::NotYet { next_poll }, ops);
+                step(in_flight, now, Step::NotYet { next_poll }, ops);
             }
             Task::Sweep { .. } => {
                 let unreadable = fault == Fault::Unreadable;
@@ -431,40 +454,40 @@ impl Core {
             Task::Search { .. } if fault == Fault::Unreadable => {
                 self.confirmation.sweep_failed(now, true);
             }
-            Task::Search { .. } | Task::TokenInfo | Task::Errand(_) => {}
+            Task::Search { .. } | Task::TokenInfo | Task::LeadRequest(_) => {}
         }
     }
 
     /// Stopped by no fault of the call: it keeps its place.
-    fn back(&mut self, flight: &Flight, now: Now, why: &str, ops: &mut Vec<Op>) {
-        match &flight.plan.task {
+    fn back(&mut self, in_flight: &InFlight, now: Now, why: &str, ops: &mut Vec<Op>) {
+        match &in_flight.plan.task {
             Task::Submit(row) => {
                 let returned = Step::Returned {
                     not_before: now.wall,
                     why: why.to_owned(),
                     failures: self.retry.failures(*row),
                 };
-                step(flight, now, returned, ops);
+                step(in_flight, now, returned, ops);
             }
-            Task::Poll(_) => self.ask_later(flight, now, ops),
+            Task::Poll(_) => self.ask_later(in_flight, now, ops),
             Task::Sweep { .. } => self.confirmation.sweep_dropped(),
-            Task::Search { .. } | Task::TokenInfo | Task::Errand(_) => {}
+            Task::Search { .. } | Task::TokenInfo | Task::LeadRequest(_) => {}
         }
     }
 
-    fn ask_later(&self, flight: &Flight, now: Now, ops: &mut Vec<Op>) {
-        if let Task::Poll(poll) = &flight.plan.task {
+    fn ask_later(&self, in_flight: &InFlight, now: Now, ops: &mut Vec<Op>) {
+        if let Task::Poll(poll) = &in_flight.plan.task {
             let polls = poll.polls.saturating_add(1);
             let next_poll = next_poll(poll.submitted_at, polls, self.load.is_idle(), now.wall);
-            step(flight, now, Step::NotYet { next_poll }, ops);
+            step(in_flight, now, Step::NotYet { next_poll }, ops);
         }
     }
 
-    fn halted(&mut self, now: Now, token: &TokenFingerprint, halt: Halt, why: &str) {
-        if halt == Halt::TokenRefused {
+    fn stopped(&mut self, now: Now, token: &TokenFingerprint, stop: StopReason, why: &str) {
+        if stop == StopReason::TokenRefused {
             self.tokens.refuse(now, token);
         }
-        self.gate.halted(now.boot, halt, why);
+        self.gate.stopped(now.boot, stop, why);
     }
 
     /// The token's record: is it ours, and may it do what we do?
@@ -480,15 +503,15 @@ impl Core {
             }
             Standing::Foreign(why) => self.gate.wrong_company(why),
             Standing::NoGrant => {
-                let halt = Halt::NoGrant(Endpoint::Submit);
-                self.gate.halted(now.boot, halt, "");
+                let stop = StopReason::NoGrant(Endpoint::Submit);
+                self.gate.stopped(now.boot, stop, "");
             }
         }
     }
 
     /// An answer says something else of the token's rights than its record.
-    fn rights_doubted(&mut self, now: Now, errand: Option<&LeadRequest>, answer: &ApiResult) {
-        if self.tokens.is_doubted_by(errand, answer) {
+    fn rights_doubted(&mut self, now: Now, lead_request: Option<&LeadRequest>, answer: &ApiResult) {
+        if self.tokens.is_doubted_by(lead_request, answer) {
             self.rights.doubt(now.boot);
         }
     }
@@ -500,16 +523,16 @@ fn shown(now: Now, answer: &ApiResult) -> Option<Op> {
         return None;
     };
     let (calls, at) = (page.shown.clone(), now.wall);
-    let shown = Op::Elsewhere(Elsewhere::Shown { calls, at });
+    let shown = Op::PeerOutcome(PeerOutcome::Shown { calls, at });
     (!page.shown.is_empty()).then_some(shown)
 }
 
 /// A call that is to be looked for in the journal.
-const fn is_orphaned(op: &Op) -> bool {
+const fn is_unresolved(op: &Op) -> bool {
     matches!(
         op,
         Op::Step {
-            step: Step::Orphaned { .. },
+            step: Step::Unresolved { .. },
             ..
         }
     )
@@ -518,7 +541,7 @@ const fn is_orphaned(op: &Op) -> bool {
 /// An answer of the token's record that tells nothing of the token.
 const fn says_nothing(verdict: &Verdict) -> bool {
     match verdict {
-        Verdict::Halt { halt, .. } => !matches!(halt, Halt::TokenRefused),
+        Verdict::Stop { stop, .. } => !matches!(stop, StopReason::TokenRefused),
         other => matches!(other, Verdict::Fault { .. }),
     }
 }
@@ -544,22 +567,22 @@ fn request_id(verdict: &Verdict, task: &Task) -> Option<String> {
             | Task::Sweep { .. }
             | Task::Search { .. }
             | Task::TokenInfo
-            | Task::Errand(_),
+            | Task::LeadRequest(_),
         ) => None,
     }
 }
 
 /// The requestId cannot be read: the journal is asked.
 fn lost(now: Now, why: &str) -> Step {
-    Step::Orphaned {
+    Step::Unresolved {
         next_look: now.wall,
         fate: IfAbsent::Resubmit,
         why: why.to_owned(),
     }
 }
 
-fn step(flight: &Flight, now: Now, step: Step, ops: &mut Vec<Op>) {
-    if let Some(row) = flight.plan.row() {
+fn step(in_flight: &InFlight, now: Now, step: Step, ops: &mut Vec<Op>) {
+    if let Some(row) = in_flight.plan.row() {
         ops.push(Op::Step {
             row,
             step,

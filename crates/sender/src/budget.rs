@@ -1,7 +1,7 @@
 //! The budget of requests: the slots, what is stored of them, and the silence for what is not
 //! known to have been sent.
 
-use super::flight::Flight;
+use super::in_flight::InFlight;
 use super::memory::{Recollection, Shared, Silence};
 use super::pacer::{Pace, Pacer, Past, STRAGGLER, Use};
 use super::plan::{Decision, Known, Lane, Plan, Task};
@@ -58,7 +58,7 @@ impl Budget {
     pub(super) fn take(&mut self, now: Now, lane: Lane, task: Task) -> Decision {
         let pace = match lane {
             Lane::Token | Lane::Deadline | Lane::Live => Pace::AtOnce,
-            Lane::OldPoll | Lane::Sweep | Lane::Backlog | Lane::Confirm | Lane::Errand => {
+            Lane::OldPoll | Lane::Sweep | Lane::Backlog | Lane::Confirm | Lane::LeadRequest => {
                 Pace::Even
             }
             Lane::Spare => Pace::Spare,
@@ -71,12 +71,12 @@ impl Budget {
     }
 
     /// The slot of a request that leaves now, as it is stored.
-    pub(super) fn launched(&self, now: Now, slot: u32, flight: &Flight) -> Op {
+    pub(super) fn launched(&self, now: Now, slot: u32, in_flight: &InFlight) -> Op {
         let one = Use {
             sent: now.boot,
             ended: None,
         };
-        self.row(slot, flight, one)
+        self.row(slot, in_flight, one)
     }
 
     /// The request of a slot was never sent.
@@ -89,11 +89,11 @@ impl Budget {
         &mut self,
         now: Now,
         slot: u32,
-        flight: &Flight,
+        in_flight: &InFlight,
         answer: &ApiResult,
     ) -> Option<Op> {
         let one = self.pacer.ended(slot, end_of(answer, now))?;
-        Some(self.row(slot, flight, one))
+        Some(self.row(slot, in_flight, one))
     }
 
     /// Requests of another count as ours, since boot: the slots as they are stored.
@@ -170,14 +170,14 @@ impl Budget {
         SenderStatus::default().with_pacer(&self.pacer, now.boot)
     }
 
-    fn row(&self, slot: u32, flight: &Flight, one: Use) -> Op {
+    fn row(&self, slot: u32, in_flight: &InFlight, one: Use) -> Op {
         Op::Slot(SlotRow {
             slot,
-            token: flight.token.clone(),
+            token: in_flight.token.clone(),
             boot_id: self.boot_id.clone(),
             sent: one.sent,
             answered: one.ended,
-            wall_sent: flight.wall_sent,
+            wall_sent: in_flight.wall_sent,
         })
     }
 

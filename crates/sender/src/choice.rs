@@ -1,17 +1,17 @@
 //! Which request is the best one now, in the order of [`Lane`].
 
 use super::confirmation::Confirmation;
-use super::flight::Flights;
 use super::gate::Gate;
+use super::in_flight::InFlightRequests;
 use super::pause_cause::Admission;
 use super::plan::{Decision, Lane, Load, Task};
+use super::possibly_sent_search::SearchStep;
 use super::reconciliation::WORTH;
-use super::remade_search::SearchStep;
 use super::rights::Rights;
 use super::schedule::{DEADLINE, OLD_POLL, TOGETHER};
 use super::tokens::KnownTokens;
-use super::troubles::{Flying, Part, PartAdmission};
-use crate::lead_requests::Errands;
+use super::troubles::{InFlightPart, Part, PartAdmission};
+use crate::lead_requests::LeadRequests;
 use callbridge_leads::lead_request::due::{CommandRequest, LeadRequest, Urgency};
 use callbridge_model::Grant;
 use callbridge_model::clock::Now;
@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Calls that wait for company are looked at this often.
 const COMPANY_LOOK: Duration = Duration::from_secs(1);
 
-/// Errands that wait for a better moment are looked at this often.
+/// Lead requests that wait for a better moment are looked at this often.
 const ERRAND_LOOK: Duration = Duration::from_secs(5);
 
 /// Nothing is planned further ahead: the wall clock may be set meanwhile.
@@ -61,9 +61,9 @@ pub(super) struct Choice<'a> {
     pub(super) gate: &'a Gate,
     pub(super) tokens: &'a KnownTokens,
     pub(super) rights: &'a Rights,
-    pub(super) flights: &'a Flights,
+    pub(super) in_flight: &'a InFlightRequests,
     pub(super) confirmation: &'a Confirmation,
-    pub(super) errands: &'a Errands,
+    pub(super) lead_requests: &'a LeadRequests,
     /// What is next for calls that another may have sent.
     pub(super) search: &'a SearchStep,
     pub(super) search_had_turn: bool,
@@ -71,15 +71,20 @@ pub(super) struct Choice<'a> {
 
 impl<'a> Choice<'a> {
     /// A call that nobody can be asked about.
-    pub(super) fn orphan(&self) -> Option<&'a Unconfirmed> {
+    pub(super) fn unresolved(&self) -> Option<&'a Unconfirmed> {
         // its token may have ended while a poll is under way: the answer comes first
-        let orphan = self.head.orphan.as_ref();
-        let orphan = orphan.filter(|it| !self.may_look() && !self.flights.has_call(it.row));
-        orphan.or_else(|| self.untold())
+        let unresolved = self.head.unresolved.as_ref();
+        let unresolved =
+            unresolved.filter(|it| !self.may_look() && !self.in_flight.has_call(it.row));
+        unresolved.or_else(|| self.unobservable())
     }
 
     /// The best of what may go out.
-    pub(super) fn choose(&self, admission: Admission, flying: &[Flying]) -> Option<(Lane, Task)> {
+    pub(super) fn choose(
+        &self,
+        admission: Admission,
+        in_flight_parts: &[InFlightPart],
+    ) -> Option<(Lane, Task)> {
         let picked = match admission {
             Admission::Trial { polls_first } => {
                 let open = Open {
@@ -90,9 +95,9 @@ impl<'a> Choice<'a> {
             }
             Admission::Probe => {
                 let asked = self.asked_in_outage();
-                asked.or_else(|| self.pick_probe(flying))
+                asked.or_else(|| self.pick_probe(in_flight_parts))
             }
-            _ => self.pick_any(self.open(flying)),
+            _ => self.pick_any(self.open(in_flight_parts)),
         };
         // what the token may do now can wait for what cannot
         let looks = admission == Admission::Calls && self.rights.is_due(self.now.boot);
@@ -104,9 +109,11 @@ impl<'a> Choice<'a> {
     }
 
     /// What works of the service, as far as is known.
-    fn open(&self, flying: &[Flying]) -> Open {
+    fn open(&self, in_flight_parts: &[InFlightPart]) -> Open {
         let troubles = self.gate.troubles();
-        let open = |part| troubles.admission(self.now.boot, part, flying) == PartAdmission::AtOnce;
+        let open = |part| {
+            troubles.admission(self.now.boot, part, in_flight_parts) == PartAdmission::AtOnce
+        };
         Open {
             submissions: open(Part::Submissions),
             polls: open(Part::Polls) && !self.rights.polls_barred(self.now.boot),
@@ -117,7 +124,7 @@ impl<'a> Choice<'a> {
     /// A call that neither polls, which are refused, nor sweeps will ever tell of: it was left to
     /// the polls before, or no page can be read and a webhook was waited for as long as a requestId
     /// lives.
-    fn untold(&self) -> Option<&'a Unconfirmed> {
+    fn unobservable(&self) -> Option<&'a Unconfirmed> {
         if !self.rights.polls_barred(self.now.boot) {
             return None;
         }
@@ -127,16 +134,17 @@ impl<'a> Choice<'a> {
         let oldest = self.head.oldest_submitted.iter().filter(|_| !pages);
         let oldest = oldest.filter(|it| old(it, DEADLINE));
         let mut all = alone.into_iter().chain(oldest);
-        all.find(|it| !self.flights.has_call(it.row))
+        all.find(|it| !self.in_flight.has_call(it.row))
     }
 
     /// While nothing works, what was asked longest ago; the token's record where no call waits.
-    fn pick_probe(&self, flying: &[Flying]) -> Option<(Lane, Task)> {
+    fn pick_probe(&self, in_flight_parts: &[InFlightPart]) -> Option<(Lane, Task)> {
         let troubles = self.gate.troubles();
         let barred = self.rights.polls_barred(self.now.boot);
         let open = |part: &Part| {
             let may = *part != Part::Polls || !barred;
-            may && troubles.admission(self.now.boot, *part, flying) == PartAdmission::AtOnce
+            may && troubles.admission(self.now.boot, *part, in_flight_parts)
+                == PartAdmission::AtOnce
         };
         let mut parts = [Part::Submissions, Part::Polls, Part::Sweeps];
         parts.sort_by_key(|part| troubles.asked(*part));
@@ -150,15 +158,15 @@ impl<'a> Choice<'a> {
         }
     }
 
-    /// A call, or an errand beside them.
+    /// A call, or a lead request beside them.
     fn pick_any(&self, open: Open) -> Option<(Lane, Task)> {
         let call = self.pick(false, open);
         let before = match call {
             Some((lane, _)) => lane,
             None => Lane::Spare,
         };
-        let errand = self.errand(before);
-        errand.or(call)
+        let lead_request = self.lead_request(before);
+        lead_request.or(call)
     }
 
     /// The journal can be read for what nothing else can find.
@@ -229,9 +237,11 @@ impl<'a> Choice<'a> {
     }
 
     fn may_poll(&self, call: &Unconfirmed) -> bool {
-        let seeks =
-            || self.confirmation.sweeper().seeks(call) && !self.flights.sweep_is_slow(self.now);
-        call.request_id.is_some() && !self.flights.has_call(call.row) && !seeks()
+        let seeks = || {
+            self.confirmation.reconciliation().seeks(call)
+                && !self.in_flight.sweep_is_slow(self.now)
+        };
+        call.request_id.is_some() && !self.in_flight.has_call(call.row) && !seeks()
     }
 
     /// A call that is due, and that no webhook is expected for.
@@ -245,21 +255,24 @@ impl<'a> Choice<'a> {
         call.age(self.now.wall) < self.confirmation.webhooks_wait(self.now)
     }
 
-    /// Ripe calls that no request of ours asks for just now.
-    fn ripe(&self) -> u32 {
-        self.head.ripe.calls.saturating_sub(self.flights.polls())
+    /// Confirmable calls that no request of ours asks for just now.
+    fn confirmable(&self) -> u32 {
+        self.head
+            .confirmable
+            .calls
+            .saturating_sub(self.in_flight.polls())
     }
 
     /// One sweep at a time.
     fn free_to_sweep(&self, open: Open) -> Option<Task> {
-        let begins = !self.confirmation.sweeper().is_running();
+        let begins = !self.confirmation.reconciliation().is_running();
         // where sweeps fail one goes out now and then, to see whether they still do
         let on = self.confirmation.page_strategy().is_on(self.now.wall) && !self.dry_run;
-        let needs = self.confirmation.sweeper().only_way || self.head.orphan.is_some();
+        let needs = self.confirmation.reconciliation().only_way || self.head.unresolved.is_some();
         let may = on || needs && self.may_look();
         let free = may
             && open.sweeps
-            && !self.flights.has_sweep()
+            && !self.in_flight.has_sweep()
             && (!begins || self.confirmation.sweep_from() <= self.now.boot);
         free.then_some(Task::Sweep { begins })
     }
@@ -279,10 +292,11 @@ impl<'a> Choice<'a> {
             return Some(poll(probe));
         }
         let sweep = self.free_to_sweep(open)?;
-        let oldest = self.head.ripe.oldest;
-        let pays = self.confirmation.sweeper().is_running()
-            || self.ripe() >= self.confirmation.sweeper().worth_under_load()
-            || oldest.is_some_and(|at| self.now.wall.since(at) >= OLD_POLL) && self.ripe() > 0;
+        let oldest = self.head.confirmable.oldest;
+        let pays = self.confirmation.reconciliation().is_running()
+            || self.confirmable() >= self.confirmation.reconciliation().worth_under_load()
+            || oldest.is_some_and(|at| self.now.wall.since(at) >= OLD_POLL)
+                && self.confirmable() > 0;
         pays.then_some(sweep)
     }
 
@@ -291,7 +305,7 @@ impl<'a> Choice<'a> {
         let sweep = self.free_to_sweep(open);
         // where polls fail a page is read for one call, too
         let worth = if open.polls { WORTH } else { 1 };
-        let enough = self.ripe() >= worth || self.head.orphan.is_some();
+        let enough = self.confirmable() >= worth || self.head.unresolved.is_some();
         let due = self.head.alone.as_ref().filter(|it| self.may_poll(it));
         let due = due.or_else(|| self.due());
         let due = due.filter(|_| open.polls);
@@ -328,7 +342,7 @@ impl<'a> Choice<'a> {
         let moments = [
             self.head.next_not_before,
             self.head.next_poll,
-            self.head.errands.next,
+            self.head.lead_requests.next,
         ];
         let moment = moments.into_iter().flatten().min().map(|at| {
             // the wall clock may be set meanwhile: look again within a minute
@@ -337,9 +351,13 @@ impl<'a> Choice<'a> {
                 .clamp(Duration::from_millis(1), LOOK);
             self.now.boot + wait
         });
-        let flying = self.flights.flying();
+        let in_flight_parts = self.in_flight.in_flight_parts();
         let gates = Part::ALL.into_iter().filter_map(|part| {
-            match self.gate.troubles().admission(self.now.boot, part, &flying) {
+            match self
+                .gate
+                .troubles()
+                .admission(self.now.boot, part, &in_flight_parts)
+            {
                 PartAdmission::From(at) => Some(at),
                 PartAdmission::AtOnce | PartAdmission::Answer => None,
             }
@@ -348,7 +366,7 @@ impl<'a> Choice<'a> {
             gates.min(),
             Some(self.confirmation.sweep_from()).filter(|from| *from > self.now.boot),
             company.then_some(self.now.boot + COMPANY_LOOK),
-            (!self.head.errands.due.is_empty() || self.errands.is_asked())
+            (!self.head.lead_requests.due.is_empty() || self.lead_requests.is_asked())
                 .then_some(self.now.boot + ERRAND_LOOK),
             self.rights.look(self.now.boot),
             moment,
@@ -365,75 +383,79 @@ impl<'a> Choice<'a> {
 
     /// What a command asks while calls are tried one by one, for none is taken.
     fn asked_in_outage(&self) -> Option<(Lane, Task)> {
-        let errand = self.errands.first_asked()?;
+        let lead_request = self.lead_requests.first_asked()?;
         let asks = self.gate.refuses_calls_alone() && !self.dry_run;
-        let may = asks && self.may_go(&errand);
-        let lane = asked_lane(&errand).unwrap_or(Lane::Errand);
-        may.then(|| (lane, Task::Errand(Box::new(errand))))
+        let may = asks && self.may_go(&lead_request);
+        let lane = asked_lane(&lead_request).unwrap_or(Lane::LeadRequest);
+        may.then(|| (lane, Task::LeadRequest(Box::new(lead_request))))
     }
 
-    /// The errand that goes before a call of this lane; the one that can wait where none goes out.
-    fn errand(&self, before: Lane) -> Option<(Lane, Task)> {
+    /// The lead request that goes before a call of this lane; the one that can wait where none goes
+    /// out.
+    fn lead_request(&self, before: Lane) -> Option<(Lane, Task)> {
         if self.dry_run {
             return None;
         }
         if before > Lane::Live
-            && let Some(errand) = self.errands.first_asked()
-            && self.may_go(&errand)
-            && let Some(lane) = self.turn_of_asked(&errand, before)
+            && let Some(lead_request) = self.lead_requests.first_asked()
+            && self.may_go(&lead_request)
+            && let Some(lane) = self.turn_of_asked(&lead_request, before)
         {
-            return Some((lane, Task::Errand(Box::new(errand))));
+            return Some((lane, Task::LeadRequest(Box::new(lead_request))));
         }
-        let mut due = self.head.errands.due.iter().filter_map(|job| {
+        let mut due = self.head.lead_requests.due.iter().filter_map(|job| {
             let lane = match job.urgency {
                 Urgency::Ending => Lane::Deadline,
-                Urgency::Soon => Lane::Errand,
+                Urgency::Soon => Lane::LeadRequest,
                 Urgency::Spare => Lane::Spare,
             };
             let turn = match lane {
                 Lane::Deadline => before > Lane::Deadline,
-                Lane::Errand => {
+                Lane::LeadRequest => {
                     before >= Lane::Backlog
-                        && (!self.load.loaded || self.errands.is_due_under_load(self.now))
+                        && (!self.load.loaded || self.lead_requests.is_due_under_load(self.now))
                 }
-                _ => before == Lane::Spare && self.flights.count() == 0,
+                _ => before == Lane::Spare && self.in_flight.count() == 0,
             };
-            (turn && self.may_go(&job.errand)).then_some((lane, &job.errand))
+            (turn && self.may_go(&job.lead_request)).then_some((lane, &job.lead_request))
         });
-        let (lane, errand) = due.next()?;
-        Some((lane, Task::Errand(Box::new(errand.clone()))))
+        let (lane, lead_request) = due.next()?;
+        Some((lane, Task::LeadRequest(Box::new(lead_request.clone()))))
     }
 
     /// In which lane what a command asks goes before a call of this one. A page for the audit takes
     /// from the half of the budget that is to spare; while calls wait, one goes in ten seconds.
-    fn turn_of_asked(&self, errand: &LeadRequest, before: Lane) -> Option<Lane> {
-        match (asked_lane(errand), before) {
-            (None, _) => Some(Lane::Errand),
+    fn turn_of_asked(&self, lead_request: &LeadRequest, before: Lane) -> Option<Lane> {
+        match (asked_lane(lead_request), before) {
+            (None, _) => Some(Lane::LeadRequest),
             (Some(spare), Lane::Spare) => Some(spare),
             (Some(_), Lane::Backlog | Lane::Confirm) => self
-                .errands
+                .lead_requests
                 .is_due_under_load(self.now)
-                .then_some(Lane::Errand),
+                .then_some(Lane::LeadRequest),
             (Some(_), _) => None,
         }
     }
 
-    fn may_go(&self, errand: &LeadRequest) -> bool {
+    fn may_go(&self, lead_request: &LeadRequest) -> bool {
         // a command is told by the service itself that it may not ask
-        let asks = matches!(errand, LeadRequest::FieldPoll(_));
-        errand
+        let asks = matches!(lead_request, LeadRequest::FieldPoll(_));
+        lead_request
             .token()
             .is_none_or(|token| self.tokens.reads(self.now, token))
             && !(asks && self.rights.polls_barred(self.now.boot))
-            && self.is_granted(errand)
-            && !self.flights.errands().any(|other| other.is_like(errand))
-            && !self.errands.rests(self.now, errand)
+            && self.is_granted(lead_request)
+            && !self
+                .in_flight
+                .lead_requests()
+                .any(|other| other.is_like(lead_request))
+            && !self.lead_requests.rests(self.now, lead_request)
     }
 
     /// What the token's record shows that it may not do is not tried (§5.4). A command is told by
     /// the service itself.
-    fn is_granted(&self, errand: &LeadRequest) -> bool {
-        match errand {
+    fn is_granted(&self, lead_request: &LeadRequest) -> bool {
+        match lead_request {
             LeadRequest::LookUp(_) => self.tokens.may(Grant::LeadRead),
             LeadRequest::FieldWrite(_) => self.tokens.may(Grant::LeadSave),
             LeadRequest::Catalogue
@@ -445,9 +467,9 @@ impl<'a> Choice<'a> {
 }
 
 /// The lane of what a command asks, where that can wait for an idle line.
-fn asked_lane(errand: &LeadRequest) -> Option<Lane> {
+fn asked_lane(lead_request: &LeadRequest) -> Option<Lane> {
     let page = matches!(
-        errand,
+        lead_request,
         LeadRequest::Asked(_, CommandRequest::JournalPage(_))
     );
     page.then_some(Lane::Spare)

@@ -4,9 +4,9 @@
 use super::outcome::Outcome;
 use super::pacer::STRAGGLER;
 use super::plan::{Load, Task};
+use super::possibly_sent_search::PossiblySentSearch;
 use super::reconciliation::page_strategy::PageStrategy;
-use super::reconciliation::{Findings, Sweeper};
-use super::remade_search::RemadeSearch;
+use super::reconciliation::{Findings, JournalReconciliation};
 use super::rights::Rights;
 use super::schedule::{OLD_POLL, next_look};
 use super::tokens::KnownTokens;
@@ -23,7 +23,7 @@ use std::time::Duration;
 /// Between two sweeps that both count a call as absent.
 const APART: Duration = Duration::from_secs(60);
 
-/// How much longer than persisting lasts an orphan is looked for before it is given up.
+/// How much longer than persisting lasts an unresolved call is looked for before it is given up.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a sweep that could not begin is not tried again.
@@ -32,9 +32,9 @@ const SWEEP_AGAIN: Duration = Duration::from_secs(1);
 /// What is known of the ways to confirm calls.
 #[derive(Debug)]
 pub(super) struct Confirmation {
-    sweeper: Sweeper,
+    reconciliation: JournalReconciliation,
     /// Calls that another may have sent.
-    pub(super) search: RemadeSearch,
+    pub(super) search: PossiblySentSearch,
     webhooks: WebhookExpectation,
     /// Its outcome tells whether the journal can be swept the way it was.
     probe: Option<Unconfirmed>,
@@ -57,8 +57,8 @@ impl Confirmation {
     /// With what is remembered of the journal.
     pub(super) fn new(page_strategy: PageStrategy) -> Self {
         Self {
-            sweeper: Sweeper::new(page_strategy),
-            search: RemadeSearch::default(),
+            reconciliation: JournalReconciliation::new(page_strategy),
+            search: PossiblySentSearch::default(),
             webhooks: WebhookExpectation::default(),
             probe: None,
             sweep_from: Duration::ZERO,
@@ -69,12 +69,12 @@ impl Confirmation {
 
     /// How the journal lets itself be read.
     pub(super) fn page_strategy(&self) -> &PageStrategy {
-        &self.sweeper.page_strategy
+        &self.reconciliation.page_strategy
     }
 
     /// The sweep that is running, if one is.
-    pub(super) fn sweeper(&self) -> &Sweeper {
-        &self.sweeper
+    pub(super) fn reconciliation(&self) -> &JournalReconciliation {
+        &self.reconciliation
     }
 
     /// The poll that tells whether sweeps work.
@@ -108,7 +108,7 @@ impl Confirmation {
     }
 
     /// On an idle line a sweep too early costs nothing; while calls wait it must pay.
-    pub(super) fn ripe_before(&self, now: Now, load: Load) -> EventTime {
+    pub(super) fn confirmable_before(&self, now: Now, load: Load) -> EventTime {
         let age = if load.loaded {
             self.page_strategy().persisting
         } else {
@@ -118,10 +118,10 @@ impl Confirmation {
     }
 
     /// A call that may have arrived, or may yet.
-    pub(super) fn orphaned(&self, now: Now, row: RowId, fate: IfAbsent, why: String) -> Op {
+    pub(super) fn unresolved(&self, now: Now, row: RowId, fate: IfAbsent, why: String) -> Op {
         let persisting = self.page_strategy().persisting.max(FIRST_POLL);
         let next_look = now.wall.plus(STRAGGLER + persisting);
-        let step = Step::Orphaned {
+        let step = Step::Unresolved {
             next_look,
             fate,
             why,
@@ -133,7 +133,7 @@ impl Confirmation {
     /// What the spool says of webhooks, and whether nothing but sweeps will do.
     pub(super) fn look(&mut self, hooked: Option<Hooked>, only_sweeps: bool) {
         self.webhooks.seen(hooked);
-        self.sweeper.only_way = only_sweeps;
+        self.reconciliation.only_way = only_sweeps;
     }
 
     /// A request about this leaves.
@@ -141,7 +141,7 @@ impl Confirmation {
         self.polled_last = matches!(task, Task::Poll(_));
         self.search.launched(matches!(task, Task::Search { .. }));
         if let Task::Poll(call) = task {
-            self.sweeper.asked_for(call);
+            self.reconciliation.asked_for(call);
         }
     }
 
@@ -153,8 +153,10 @@ impl Confirmation {
         tokens: &[TokenFingerprint],
         sought: Vec<Unconfirmed>,
     ) -> Option<FilterPage> {
-        let ripe_before = self.ripe_before(now, load);
-        let page = self.sweeper.page(now.wall, ripe_before, tokens, sought);
+        let confirmable_before = self.confirmable_before(now, load);
+        let page = self
+            .reconciliation
+            .page(now.wall, confirmable_before, tokens, sought);
         if page.is_none() {
             self.sweep_from = now.boot + SWEEP_AGAIN;
         }
@@ -164,23 +166,23 @@ impl Confirmation {
     /// Another token; `renewed`: what the old one was refused says nothing.
     pub(super) fn token_replaced(&mut self, renewed: bool) {
         if renewed {
-            self.sweeper.renewed();
+            self.reconciliation.renewed();
         }
         self.probe = None;
     }
 
     /// The token may read the journal now.
     pub(super) fn granted(&mut self) {
-        self.sweeper.granted();
+        self.reconciliation.granted();
     }
 
     /// The sweep's request was refused.
     pub(super) fn unswept(&mut self, now: Now, bar: Bar) {
         self.search.begin_anew();
         match bar {
-            Bar::TooLarge => self.sweeper.too_large(now.wall),
-            Bar::Refused => self.sweeper.refused(now.wall),
-            Bar::Barred => self.sweeper.barred(now.wall),
+            Bar::TooLarge => self.reconciliation.too_large(now.wall),
+            Bar::Refused => self.reconciliation.refused(now.wall),
+            Bar::Barred => self.reconciliation.barred(now.wall),
         }
     }
 
@@ -188,21 +190,21 @@ impl Confirmation {
     /// minute.
     pub(super) fn sweep_failed(&mut self, now: Now, unreadable: bool) {
         if unreadable {
-            self.sweeper.failed(now.wall);
+            self.reconciliation.failed(now.wall);
         } else {
-            self.sweeper.dropped();
+            self.reconciliation.dropped();
         }
     }
 
     /// The sweep's request never left, or nothing can be said of it.
     pub(super) fn sweep_dropped(&mut self) {
-        self.sweeper.dropped();
+        self.reconciliation.dropped();
     }
 
     /// A poll found its call in the journal: what that says of the sweeps.
     pub(super) fn polled(&mut self, now: Now, call: &Unconfirmed) {
         self.settled(now, call);
-        self.sweeper.polled(now.wall, call);
+        self.reconciliation.polled(now.wall, call);
     }
 
     fn settled(&mut self, now: Now, call: &Unconfirmed) {
@@ -216,9 +218,9 @@ impl Confirmation {
             return;
         };
         if outcome == Outcome::Journaled {
-            self.sweeper.probe_was_written(now.wall);
+            self.reconciliation.probe_was_written(now.wall);
         } else if outcome == Outcome::NotYet {
-            self.sweeper.probe_was_not(now.wall, &probe);
+            self.reconciliation.probe_was_not(now.wall, &probe);
         }
     }
 
@@ -230,7 +232,9 @@ impl Confirmation {
         page: &Page,
         around: Circumstances<'_>,
     ) -> (Vec<(Unconfirmed, Step)>, bool) {
-        let mut findings = self.sweeper.heard(now.wall, page, around.load.loaded);
+        let mut findings = self
+            .reconciliation
+            .heard(now.wall, page, around.load.loaded);
         let found = std::mem::take(&mut findings.found);
         let absent = std::mem::take(&mut findings.absent);
         for call in &found {
@@ -251,7 +255,7 @@ impl Confirmation {
     }
 
     /// A sweep did not show this call. That proves nothing: after two of them, a minute apart, it
-    /// is polled alone. An orphan cannot be polled.
+    /// is polled alone. An unresolved call cannot be polled.
     pub(super) fn absent(
         &self,
         now: Now,
@@ -264,20 +268,20 @@ impl Confirmation {
         let apart = call.absent_at.is_none_or(apart);
         let counts = apart && findings.telling;
         let times = call.absent.saturating_add(u32::from(counts));
-        let orphan = !around.tokens.reads(now, &call.token);
+        let unresolved = !around.tokens.reads(now, &call.token);
         let age = call.age(now.wall);
-        if orphan && (findings.complete && findings.telling || times >= 2) {
+        if unresolved && (findings.complete && findings.telling || times >= 2) {
             let given_time = age >= self.page_strategy().persisting + PATIENCE;
             if given_time {
                 return unresolved::absent(call, true);
             }
         }
         let barred = around.rights.polls_barred(now.boot);
-        if barred && !orphan && times >= 2 && age >= OLD_POLL {
+        if barred && !unresolved && times >= 2 && age >= OLD_POLL {
             return unresolved::absent(&around.rights.with_bar(call), true);
         }
-        // an orphan is never left to the polls, nor is anything to polls that are refused
-        let (times, alone) = match orphan || barred {
+        // an unresolved call is never left to the polls, nor is anything to polls that are refused
+        let (times, alone) = match unresolved || barred {
             true => (times.min(1), false),
             false => (times, times >= 2),
         };
@@ -293,7 +297,7 @@ impl Confirmation {
 
     /// For what a test wants it to be.
     #[cfg(test)]
-    pub(super) fn sweeper_mut(&mut self) -> &mut Sweeper {
-        &mut self.sweeper
+    pub(super) fn reconciliation_mut(&mut self) -> &mut JournalReconciliation {
+        &mut self.reconciliation
     }
 }

@@ -10,7 +10,7 @@ use crate::reconciliation::Findings;
 use callbridge_crm::{ApiReply, ApiResponse, ApiResult, Page, WriteStatus};
 use callbridge_model::TokenFingerprint;
 use callbridge_model::clock::Now;
-use callbridge_spool::{Op, Ripe, Step, Unconfirmed, WorkQueue};
+use callbridge_spool::{Confirmable, Op, Step, Unconfirmed, WorkQueue};
 
 fn telling(complete: bool) -> Findings {
     Findings {
@@ -57,26 +57,26 @@ fn a_second_sweep_counts_a_minute_after_the_first_and_where_silence_says_somethi
 #[test]
 fn an_orphan_that_the_whole_journal_does_not_show_in_time_is_sent_again() {
     let core = ready(Settings::default());
-    let orphan = Unconfirmed {
+    let unresolved = Unconfirmed {
         token: TokenFingerprint::none(),
         request_id: None,
         ..submitted(3, at(0))
     };
     // persisting is taken to last two seconds, and five are waited beyond that
-    assert_eq!(times(absent(&core, at(6), &orphan, &telling(true))), 1);
+    assert_eq!(times(absent(&core, at(6), &unresolved, &telling(true))), 1);
     let sent_again = |step| assert!(matches!(step, Step::Resubmit { .. }), "{step:?}");
-    sent_again(absent(&core, at(7), &orphan, &telling(true)));
+    sent_again(absent(&core, at(7), &unresolved, &telling(true)));
     let blind = Findings {
         complete: true,
         ..Findings::default()
     };
-    assert_eq!(times(absent(&core, at(7), &orphan, &blind)), 0);
+    assert_eq!(times(absent(&core, at(7), &unresolved, &blind)), 0);
     // where not all of it could be read: a second time, a minute apart
-    assert_eq!(times(absent(&core, at(7), &orphan, &telling(false))), 1);
+    assert_eq!(times(absent(&core, at(7), &unresolved, &telling(false))), 1);
     let missed = Unconfirmed {
         absent: 1,
         absent_at: Some(at(7).wall),
-        ..orphan.clone()
+        ..unresolved.clone()
     };
     assert_eq!(times(absent(&core, at(66), &missed, &telling(false))), 1);
     sent_again(absent(&core, at(67), &missed, &telling(false)));
@@ -84,7 +84,7 @@ fn an_orphan_that_the_whole_journal_does_not_show_in_time_is_sent_again() {
     let young = Unconfirmed {
         absent: 1,
         absent_at: Some(at(9_000).wall),
-        ..orphan
+        ..unresolved
     };
     assert_eq!(times(absent(&core, at(6), &young, &telling(true))), 1);
 }
@@ -150,7 +150,7 @@ fn failures_of_calls_before_one_that_a_sweep_found_are_their_own() {
             total: Some(1),
         };
         core.confirmation
-            .sweeper_mut()
+            .reconciliation_mut()
             .page(now.wall, now.wall, &[print()], vec![call]);
         let told = core.swept(now, &page);
         assert!(matches!(told[..], [(_, Step::Confirmed)]));
@@ -165,23 +165,29 @@ fn failures_of_calls_before_one_that_a_sweep_found_are_their_own() {
 #[test]
 fn under_load_ninety_ripe_calls_are_worth_a_page_of_a_hundred() {
     let mut core = ready(Settings::default());
-    let ripe = |calls| WorkQueue {
+    let confirmable = |calls| WorkQueue {
         backlog: Some(due(1)),
-        ripe: Ripe {
+        confirmable: Confirmable {
             calls,
             oldest: Some(at(100).wall),
         },
         ..WorkQueue::default()
     };
-    assert_eq!(lane(&mut core, at(110), &ripe(89)), Some(Lane::Backlog));
-    assert_eq!(lane(&mut core, at(110), &ripe(90)), Some(Lane::Sweep));
+    assert_eq!(
+        lane(&mut core, at(110), &confirmable(89)),
+        Some(Lane::Backlog)
+    );
+    assert_eq!(
+        lane(&mut core, at(110), &confirmable(90)),
+        Some(Lane::Sweep)
+    );
 }
 
 #[test]
 fn a_token_that_is_another_one_may_read_what_the_one_before_could_not() {
     let mut core = ready(Settings::default());
     core.token(Some(print()));
-    core.confirmation.sweeper_mut().barred(at(0).wall);
+    core.confirmation.reconciliation_mut().barred(at(0).wall);
     core.token(None);
     core.token(Some(print()));
     assert!(
@@ -219,6 +225,6 @@ fn what_a_launch_that_could_not_be_committed_remembered_is_stored_with_the_next(
         };
         let stored = |op: &Op| matches!(op, Op::Meta { key, .. } if key == memory::KEY);
         assert!(ops.iter().any(stored), "{ops:?}");
-        core.grounded(slot);
+        core.aborted(slot);
     }
 }

@@ -8,19 +8,19 @@
 use super::budget::Budget;
 use super::choice::Choice;
 use super::confirmation::Confirmation;
-use super::flight::{Flight, Flights};
 use super::gate::Gate;
+use super::in_flight::{InFlight, InFlightRequests};
 use super::memory::{Memory, Recollection, Remembered};
 use super::pause_cause::Admission;
 use super::plan::{Decision, Known, Lane, Load, Settings, Task};
-use super::remade_search::{SearchNews, SearchStep};
+use super::possibly_sent_search::{SearchNews, SearchStep};
 use super::retry::Retry;
 use super::rights::Rights;
 use super::status::{self, SenderStatus};
 use super::tokens::KnownTokens;
 use super::troubles::Part;
 use super::verdict::Context;
-use crate::lead_requests::Errands;
+use crate::lead_requests::LeadRequests;
 use callbridge_call::EpochSeconds;
 use callbridge_leads::lead_request::due::{CommandRequest, RequestId};
 use callbridge_model::TokenFingerprint;
@@ -52,10 +52,10 @@ pub struct Core {
     pub(super) gate: Gate,
     pub(super) retry: Retry,
     pub(super) tokens: KnownTokens,
-    pub(super) flights: Flights,
+    pub(super) in_flight: InFlightRequests,
     pub(super) requests: Requests,
     pub(super) confirmation: Confirmation,
-    pub(super) errands: Errands,
+    pub(super) lead_requests: LeadRequests,
     pub(super) rights: Rights,
     pub(super) load: Load,
     pub(super) memory: Remembered,
@@ -79,10 +79,10 @@ impl Core {
                 &known.slots,
                 now,
             ),
-            flights: Flights::default(),
+            in_flight: InFlightRequests::default(),
             requests: Requests::new(),
             confirmation: Confirmation::new(memory.page_strategy),
-            errands: Errands::default(),
+            lead_requests: LeadRequests::default(),
             rights: Rights::default(),
             load: Load::default(),
             memory: Remembered::new(known.memory, doubts),
@@ -97,12 +97,12 @@ impl Core {
     pub fn interrupted(&self, rows: &[Row], now: Now) -> Vec<Op> {
         let lost = rows
             .iter()
-            .filter(|row| row.state == State::Sending && !self.flights.has_call(row.id));
+            .filter(|row| row.state == State::Sending && !self.in_flight.has_call(row.id));
         let mut ops: Vec<Op> = lost
             .map(|row| {
                 let why = "callbridge ended while the request was under way".to_owned();
                 self.confirmation
-                    .orphaned(now, row.id, IfAbsent::Resubmit, why)
+                    .unresolved(now, row.id, IfAbsent::Resubmit, why)
             })
             .collect();
         if !ops.is_empty() {
@@ -120,7 +120,7 @@ impl Core {
         QueueQuery {
             now: now.wall,
             tokens: self.tokens.living(now).cloned().collect(),
-            ripe_before: self.confirmation.ripe_before(now, self.load),
+            confirmable_before: self.confirmation.confirmable_before(now, self.load),
             untried_first: self.gate.troubles().next(Part::Submissions).is_some(),
         }
     }
@@ -139,10 +139,10 @@ impl Core {
             SearchStep::Commit(ops) => return Decision::Commit(ops),
             step => step,
         };
-        let flying = self.flights.flying();
-        let admission = self.gate.admission(now.boot, &flying);
+        let in_flight_parts = self.in_flight.in_flight_parts();
+        let admission = self.gate.admission(now.boot, &in_flight_parts);
         match admission {
-            Admission::Calls | Admission::Probe if !self.flights.has_room(now) => {
+            Admission::Calls | Admission::Probe if !self.in_flight.has_room(now) => {
                 return Decision::WaitUntil(now.boot + ROOM_LOOK);
             }
             Admission::Calls | Admission::Probe | Admission::Trial { .. } => {}
@@ -152,10 +152,10 @@ impl Core {
         }
         let mut choice = self.choice(now, head);
         choice.search = &search;
-        if let Some(orphan) = choice.orphan() {
-            return Decision::Revive(Box::new(orphan.clone()));
+        if let Some(unresolved) = choice.unresolved() {
+            return Decision::Revive(Box::new(unresolved.clone()));
         }
-        let Some((lane, task)) = choice.choose(admission, &flying) else {
+        let Some((lane, task)) = choice.choose(admission, &in_flight_parts) else {
             return choice.wait();
         };
         match self.budget.take(now, lane, task) {
@@ -177,9 +177,9 @@ impl Core {
             gate: &self.gate,
             tokens: &self.tokens,
             rights: &self.rights,
-            flights: &self.flights,
+            in_flight: &self.in_flight,
             confirmation: &self.confirmation,
-            errands: &self.errands,
+            lead_requests: &self.lead_requests,
             search: &SearchStep::Nothing,
             search_had_turn: self.confirmation.search.had_turn(),
         }
@@ -187,11 +187,13 @@ impl Core {
 
     /// What is next for calls that another may have sent.
     fn search(&mut self, now: Now, head: &WorkQueue) -> SearchStep {
-        if self.settings.dry_run || self.flights.has_search() {
+        if self.settings.dry_run || self.in_flight.has_search() {
             return SearchStep::Nothing;
         }
         let readable = self.choice(now, head).may_look();
-        self.confirmation.search.next(now, &head.remade, readable)
+        self.confirmation
+            .search
+            .next(now, &head.possibly_sent, readable)
     }
 
     /// What the log is to be told of the calls that another may have sent.
@@ -201,12 +203,12 @@ impl Core {
 
     /// Somebody asks for this, and waits; `false` when too many do.
     pub fn asked(&mut self, ticket: RequestId, asked: CommandRequest) -> bool {
-        self.errands.ask(ticket, asked)
+        self.lead_requests.ask(ticket, asked)
     }
 
     /// They wait no longer; `false` when it is under way already.
     pub fn not_asked(&mut self, ticket: RequestId) -> bool {
-        self.errands.drop_asked(ticket)
+        self.lead_requests.drop_asked(ticket)
     }
 
     /// The CRM takes no calls, and what commands ask is asked all the same.
@@ -281,7 +283,7 @@ impl Core {
 
     /// Requests under way.
     pub fn under_way(&self) -> usize {
-        self.flights.count()
+        self.in_flight.count()
     }
 
     /// Nothing is sent: times of ours would be wrong, in the journal as in the token's.
@@ -325,7 +327,7 @@ impl Core {
                 .budget
                 .backlog(head, self.calls_a_sweep(now, head), now),
             expires_in_days: self.tokens.expires_in_days(),
-            under_way: self.flights.count(),
+            under_way: self.in_flight.count(),
             ..self.budget.status(now)
         }
     }
@@ -352,13 +354,13 @@ impl Core {
     /// Calls that one request confirms.
     fn calls_a_sweep(&self, now: Now, head: &WorkQueue) -> u32 {
         match self.choice(now, head).may_sweep() {
-            true => self.confirmation.sweeper().worth_under_load(),
+            true => self.confirmation.reconciliation().worth_under_load(),
             false => 1,
         }
     }
 
-    pub(super) fn context(&self, flight: &Flight) -> Context {
-        let Task::Submit(row) = flight.plan.task else {
+    pub(super) fn context(&self, in_flight: &InFlight) -> Context {
+        let Task::Submit(row) = in_flight.plan.task else {
             return Context::default();
         };
         let troubles = self.gate.troubles();

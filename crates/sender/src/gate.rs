@@ -14,8 +14,8 @@
 use super::outage::Failure;
 use super::pause_cause::{Admission, PauseCause, phase, trial};
 use super::schedule::PROBE;
-use super::troubles::{Extent, Flying, Part, PartAdmission, Trouble, Troubles};
-use super::verdict::Halt;
+use super::troubles::{Extent, InFlightPart, Part, PartAdmission, Trouble, Troubles};
+use super::verdict::StopReason;
 use callbridge_crm::Endpoint;
 use callbridge_model::Reason;
 use callbridge_model::clock::Now;
@@ -114,24 +114,26 @@ impl Gate {
 
     /// What may go out, with these requests under way. Nothing but the question whose it is goes
     /// out with a token that is not known yet, whatever the answers to the one before it say.
-    pub fn admission(&self, now: Duration, flying: &[Flying]) -> Admission {
+    pub fn admission(&self, now: Duration, in_flight_parts: &[InFlightPart]) -> Admission {
         let calls = |admission| {
             matches!(
                 admission,
                 Admission::Calls | Admission::Probe | Admission::Trial { .. }
             )
         };
-        match self.admitted(now, flying) {
-            admission if calls(admission) && !self.known && !flying.is_empty() => Admission::Answer,
+        match self.admitted(now, in_flight_parts) {
+            admission if calls(admission) && !self.known && !in_flight_parts.is_empty() => {
+                Admission::Answer
+            }
             admission if calls(admission) && !self.known => Admission::Ask,
             admission => admission,
         }
     }
 
-    fn admitted(&self, now: Duration, flying: &[Flying]) -> Admission {
-        let under_way = flying.len();
+    fn admitted(&self, now: Duration, in_flight_parts: &[InFlightPart]) -> Admission {
+        let under_way = in_flight_parts.len();
         match &self.state {
-            State::Probing => match self.troubles.admission(now, Part::Token, flying) {
+            State::Probing => match self.troubles.admission(now, Part::Token, in_flight_parts) {
                 PartAdmission::AtOnce if under_way == 0 => Admission::Ask,
                 PartAdmission::From(at) => Admission::Until(at),
                 PartAdmission::AtOnce | PartAdmission::Answer => Admission::Answer,
@@ -197,7 +199,7 @@ impl Gate {
 
     /// This token was refused before the last end; it is asked about again at this moment.
     pub fn refused_before(&mut self, next: Duration) {
-        let cause = PauseCause::Halt(Halt::TokenRefused);
+        let cause = PauseCause::StopReason(StopReason::TokenRefused);
         self.state = paused(cause, "401".to_owned(), Probe::TokenInfo, next);
     }
 
@@ -328,9 +330,9 @@ impl Gate {
     }
 
     /// The service stops us.
-    pub fn halted(&mut self, now: Duration, halt: Halt, why: &str) {
+    pub fn stopped(&mut self, now: Duration, stop: StopReason, why: &str) {
         self.troubles.spoke();
-        self.pause(now, PauseCause::Halt(halt), why.to_owned());
+        self.pause(now, PauseCause::StopReason(stop), why.to_owned());
     }
 
     /// 429: nothing goes out for as long as `wait` says of so many in a row.
@@ -381,7 +383,7 @@ impl Gate {
                 cause,
                 PauseCause::TokenMissing
                     | PauseCause::WrongCompany
-                    | PauseCause::Halt(Halt::TokenRefused)
+                    | PauseCause::StopReason(StopReason::TokenRefused)
             )
         };
         let outage = self
@@ -408,21 +410,25 @@ impl Gate {
             PauseCause::Refused(_) => Probe::Call,
             PauseCause::TokenMissing | PauseCause::WrongCompany => Probe::Never,
             // token/info said that all is well, and it was not: the call itself is the probe
-            PauseCause::Halt(Halt::NoGrant(_) | Halt::WrongAddress) if again && self.known => {
+            PauseCause::StopReason(StopReason::NoGrant(_) | StopReason::WrongAddress)
+                if again && self.known =>
+            {
                 Probe::Call
             }
-            PauseCause::Halt(_) | PauseCause::Outage(_) | PauseCause::TooMany => Probe::TokenInfo,
+            PauseCause::StopReason(_) | PauseCause::Outage(_) | PauseCause::TooMany => {
+                Probe::TokenInfo
+            }
         };
         let soon = match cause {
-            PauseCause::Halt(Halt::NoGrant(_)) => FIRST_PROBE,
+            PauseCause::StopReason(StopReason::NoGrant(_)) => FIRST_PROBE,
             PauseCause::TokenMissing
             | PauseCause::WrongCompany
             | PauseCause::Outage(_)
-            | PauseCause::Halt(Halt::TokenRefused | Halt::WrongAddress)
+            | PauseCause::StopReason(StopReason::TokenRefused | StopReason::WrongAddress)
             | PauseCause::TooMany
             | PauseCause::Refused(_) => PROBE,
         };
-        let dead = cause == PauseCause::Halt(Halt::TokenRefused);
+        let dead = cause == PauseCause::StopReason(StopReason::TokenRefused);
         let next = match &self.state {
             // a dead token is asked about once a minute (§7.7), whatever was planned before
             State::Paused { next, .. } if dead && now < *next => (*next).max(now + soon),

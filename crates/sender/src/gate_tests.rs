@@ -88,25 +88,31 @@ fn a_start_into_an_outage_asks_about_the_token_as_often_as_about_calls() {
 fn a_straggler_s_401_in_an_outage_is_followed_by_a_minute_without_that_token() {
     let mut gate = open();
     fails(&mut gate, 5 * S, Endpoint::Submit, Fault::Unreached);
-    gate.halted(6 * S, Halt::TokenRefused, "401");
+    gate.stopped(6 * S, StopReason::TokenRefused, "401");
     assert_eq!(admission(&gate, 7 * S), Admission::Until(66 * S));
-    assert_eq!(cause(&gate), Some(PauseCause::Halt(Halt::TokenRefused)));
+    assert_eq!(
+        cause(&gate),
+        Some(PauseCause::StopReason(StopReason::TokenRefused))
+    );
 }
 
 #[test]
 fn a_probe_that_fails_while_the_token_is_dead_is_followed_by_another_after_a_minute() {
     let mut gate = open();
-    gate.halted(5 * S, Halt::TokenRefused, "401");
+    gate.stopped(5 * S, StopReason::TokenRefused, "401");
     assert_eq!(admission(&gate, 65 * S), Admission::Ask);
     fails(&mut gate, 65 * S, Endpoint::TokenInfo, Fault::Unreached);
     assert_eq!(admission(&gate, 66 * S), Admission::Until(125 * S));
-    assert_eq!(cause(&gate), Some(PauseCause::Halt(Halt::TokenRefused)));
+    assert_eq!(
+        cause(&gate),
+        Some(PauseCause::StopReason(StopReason::TokenRefused))
+    );
 }
 
 #[test]
 fn a_trial_that_fails_by_no_fault_of_its_call_says_nothing_of_what_is_tried() {
     let mut gate = open();
-    gate.halted(5 * S, Halt::NoGrant(Endpoint::Submit), "403");
+    gate.stopped(5 * S, StopReason::NoGrant(Endpoint::Submit), "403");
     assert_eq!(admission(&gate, 7 * S), Admission::Ask);
     gate.sent(7 * S, Some(Part::Token));
     gate.fine(7 * S);
@@ -115,7 +121,7 @@ fn a_trial_that_fails_by_no_fault_of_its_call_says_nothing_of_what_is_tried() {
         Admission::Trial { polls_first: false }
     );
     fails(&mut gate, 8 * S, Endpoint::Submit, Fault::Request);
-    let grant = PauseCause::Halt(Halt::NoGrant(Endpoint::Submit));
+    let grant = PauseCause::StopReason(StopReason::NoGrant(Endpoint::Submit));
     assert_eq!(cause(&gate), Some(grant));
     assert_eq!(admission(&gate, 9 * S), Admission::Until(68 * S));
 }
@@ -123,7 +129,7 @@ fn a_trial_that_fails_by_no_fault_of_its_call_says_nothing_of_what_is_tried() {
 #[test]
 fn an_outage_within_another_pause_is_what_is_shown() {
     let mut gate = open();
-    gate.halted(5 * S, Halt::NoGrant(Endpoint::Submit), "403");
+    gate.stopped(5 * S, StopReason::NoGrant(Endpoint::Submit), "403");
     fails(&mut gate, 7 * S, Endpoint::TokenInfo, Fault::Unreached);
     assert_eq!(cause(&gate), Some(PauseCause::Outage(Extent::Everything)));
     gate.fine(70 * S);

@@ -1,10 +1,10 @@
 //! Makes the chosen request, and what is to be committed before it leaves.
 
 use super::core::Core;
-use super::flight::Flight;
+use super::in_flight::InFlight;
 use super::plan::{About, Launch, Plan, Task};
+use super::possibly_sent_search::round_is_over;
 use super::reconciliation::page_strategy::Range;
-use super::remade_search::round_is_over;
 use super::unresolved;
 use callbridge_crm::{Request, request};
 use callbridge_leads::lead_request::failed::Reroute;
@@ -27,23 +27,23 @@ impl Core {
             return Launch::Not { ops };
         };
         self.confirmation.launched(&plan.task);
-        let flight = Flight {
+        let in_flight = InFlight {
             plan,
             token,
             sent: now.boot,
             wall_sent: now.wall,
         };
-        ops.push(self.budget.launched(now, slot, &flight));
-        if self.tokens.launched(now, &flight.token) {
+        ops.push(self.budget.launched(now, slot, &in_flight));
+        if self.tokens.launched(now, &in_flight.token) {
             self.remember(now, &mut ops);
         }
-        if flight.plan.task == Task::TokenInfo {
+        if in_flight.plan.task == Task::TokenInfo {
             let beside = self.gate.is_flowing() && !self.gate.troubles().is_whole();
             self.rights.asked(now.boot, beside.then_some(slot));
         }
-        self.gate.sent(now.boot, flight.part());
-        let token = flight.token.clone();
-        self.flights.insert(slot, flight);
+        self.gate.sent(now.boot, in_flight.part());
+        let token = in_flight.token.clone();
+        self.in_flight.insert(slot, in_flight);
         Launch::Go {
             request,
             token,
@@ -51,24 +51,24 @@ impl Core {
         }
     }
 
-    /// An orphan that no sweep can find: sent again with its uuid, which makes no second record
-    /// (§4.5.4), or given up.
+    /// An unresolved call that no sweep can find: sent again with its uuid, which makes no second
+    /// record (§4.5.4), or given up.
     pub fn revive(&self, now: Now, call: &Unconfirmed) -> Step {
         let refused = self.rights.polls_barred(now.boot) && self.tokens.reads(now, &call.token);
         match refused && !self.confirmation.works_without_polls(now) {
-            true => unresolved::untold(&self.rights.with_bar(call)),
+            true => unresolved::unobservable(&self.rights.with_bar(call)),
             false => unresolved::absent(call, false),
         }
     }
 
     /// The operations of a launch could not be committed: nothing was sent.
-    pub fn grounded(&mut self, slot: u32) {
-        let flight = self.flights.remove(slot);
+    pub fn aborted(&mut self, slot: u32) {
+        let in_flight = self.in_flight.remove(slot);
         let beside = self.rights.ended(slot);
-        if let Some(flight) = flight.as_ref().filter(|_| beside) {
-            self.rights.unread(flight.sent);
+        if let Some(in_flight) = in_flight.as_ref().filter(|_| beside) {
+            self.rights.unread(in_flight.sent);
         }
-        if flight.is_some_and(|flight| matches!(flight.plan.task, Task::Sweep { .. })) {
+        if in_flight.is_some_and(|in_flight| matches!(in_flight.plan.task, Task::Sweep { .. })) {
             self.confirmation.sweep_dropped();
         }
         self.budget.never_sent(slot);
@@ -77,13 +77,18 @@ impl Core {
 
     /// The operations of a launch are committed, and leave to send had ended before the first byte
     /// left: nothing was sent, so nothing was used up, and the call goes back. `None` for an
-    /// errand, whose answer says it all.
+    /// lead request, whose answer says it all.
     pub fn held_back(&mut self, now: Now, slot: u32) -> Option<Vec<Op>> {
-        let is_errand = |flight: &Flight| matches!(flight.plan.task, Task::Errand(_));
-        let flight = self.flights.get(slot).filter(|it| !is_errand(it))?.clone();
-        self.grounded(slot);
+        let is_lead_request =
+            |in_flight: &InFlight| matches!(in_flight.plan.task, Task::LeadRequest(_));
+        let in_flight = self
+            .in_flight
+            .get(slot)
+            .filter(|it| !is_lead_request(it))?
+            .clone();
+        self.aborted(slot);
         let mut ops = vec![Op::SlotGone { slot }];
-        if let Task::Submit(row) = flight.plan.task {
+        if let Task::Submit(row) = in_flight.plan.task {
             ops.push(Op::Step {
                 row,
                 step: Step::Unsent,
@@ -115,7 +120,10 @@ impl Core {
                 }
                 self.submit(now, *id, row, ops)
             }
-            Task::Errand(errand) => self.errands.request(now, errand, about.write, ops),
+            Task::LeadRequest(lead_request) => {
+                self.lead_requests
+                    .request(now, lead_request, about.write, ops)
+            }
         }
     }
 
@@ -126,7 +134,7 @@ impl Core {
             self.tokens.living(now).filter(|_| polls).cloned().collect();
         let sought = sought
             .into_iter()
-            .filter(|call| !self.flights.has_call(call.row));
+            .filter(|call| !self.in_flight.has_call(call.row));
         let sought = sought.collect();
         let page = self.confirmation.page(now, self.load, &tokens, sought);
         page.map(Request::Filter)
@@ -135,7 +143,7 @@ impl Core {
     fn search_page(&mut self, about: About, ops: &mut Vec<Op>) -> Option<Request> {
         let ways = self.confirmation.page_strategy();
         let ranged = ways.range != Range::Whole;
-        let (segment, found) = about.remade;
+        let (segment, found) = about.possibly_sent;
         let size = ways.size;
         let search = &mut self.confirmation.search;
         let page = search.page(segment, found, size, ranged);

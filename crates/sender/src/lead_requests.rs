@@ -1,5 +1,5 @@
 //! Requests about leads, beside the calls: when they go out, and what their answers mean for the
-//! line. What is due of them says the spool; what an answer means for the errand itself says
+//! line. What is due of them says the spool; what an answer means for the lead request itself says
 //! [`callbridge_leads::lead_request`].
 
 use callbridge_crm::{ApiError, ApiReply, ApiResult, Request, WriteStatus};
@@ -11,18 +11,18 @@ use callbridge_spool::Op;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// While calls wait to be submitted, one errand in this time.
+/// While calls wait to be submitted, one lead request in this time.
 const LOADED_EVERY: Duration = Duration::from_secs(10);
 
-/// An errand whose answer changed nothing of what is due is not sent again sooner.
+/// A lead request whose answer changed nothing of what is due is not sent again sooner.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// Errands that commands may have waiting.
+/// Lead requests that commands may have waiting.
 const ASKED_MAX: usize = 16;
 
-/// What is remembered of errands.
+/// What is remembered of lead requests.
 #[derive(Debug, Default)]
-pub(super) struct Errands {
+pub(super) struct LeadRequests {
     /// Asked for by commands, the first one first.
     asked: VecDeque<(RequestId, CommandRequest)>,
     /// None goes out before, while calls wait.
@@ -31,7 +31,7 @@ pub(super) struct Errands {
     answered: VecDeque<(LeadRequest, Duration)>,
 }
 
-impl Errands {
+impl LeadRequests {
     /// Somebody asks for this, and waits; `false` when too many do.
     pub(super) fn ask(&mut self, ticket: RequestId, asked: CommandRequest) -> bool {
         let room = self.asked.len() < ASKED_MAX;
@@ -67,16 +67,17 @@ impl Errands {
     }
 
     /// It was answered just now, and that changed nothing of what is due.
-    pub(super) fn rests(&self, now: Now, errand: &LeadRequest) -> bool {
-        let just = |(it, at): &(LeadRequest, Duration)| it == errand && *at + AGAIN > now.boot;
+    pub(super) fn rests(&self, now: Now, lead_request: &LeadRequest) -> bool {
+        let just =
+            |(it, at): &(LeadRequest, Duration)| it == lead_request && *at + AGAIN > now.boot;
         self.answered.iter().any(just)
     }
 
     /// It was answered; `unchanged`: with nothing of what is due changed by that.
-    pub(super) fn answered(&mut self, now: Now, errand: &LeadRequest, unchanged: bool) {
+    pub(super) fn answered(&mut self, now: Now, lead_request: &LeadRequest, unchanged: bool) {
         self.answered.retain(|(_, at)| *at + AGAIN > now.boot);
-        if unchanged && !matches!(errand, LeadRequest::Asked(..)) {
-            self.answered.push_back((errand.clone(), now.boot));
+        if unchanged && !matches!(lead_request, LeadRequest::Asked(..)) {
+            self.answered.push_back((lead_request.clone(), now.boot));
         }
     }
 
@@ -84,22 +85,22 @@ impl Errands {
     pub(super) fn request(
         &mut self,
         now: Now,
-        errand: &LeadRequest,
+        lead_request: &LeadRequest,
         write: Option<FieldWrite>,
         ops: &mut Vec<Op>,
     ) -> Option<Request> {
         let body = write.as_ref().filter(|it| !it.items.is_empty());
         let body = body.map(|it| it.body.clone());
-        if matches!(errand, LeadRequest::FieldWrite(_)) && body.is_none() {
+        if matches!(lead_request, LeadRequest::FieldWrite(_)) && body.is_none() {
             // nothing is left of it that could be written
             ops.extend(
-                lead_request::launched(now.wall, errand, write)
+                lead_request::launched(now.wall, lead_request, write)
                     .into_iter()
                     .map(Op::Lead),
             );
             return None;
         }
-        let request = match errand {
+        let request = match lead_request {
             LeadRequest::LookUp(lead) => Request::Lead(*lead),
             LeadRequest::Catalogue | LeadRequest::Asked(_, CommandRequest::CrmFields) => {
                 Request::CrmFields
@@ -121,12 +122,12 @@ impl Errands {
             LeadRequest::Asked(_, CommandRequest::JournalPage(page)) => Request::Filter(*page),
             LeadRequest::Backfill(page) => Request::Leads(*page),
         };
-        if let LeadRequest::Asked(ticket, _) = errand {
+        if let LeadRequest::Asked(ticket, _) = lead_request {
             self.drop_asked(*ticket);
         }
         self.from = now.boot + LOADED_EVERY;
         ops.extend(
-            lead_request::launched(now.wall, errand, write)
+            lead_request::launched(now.wall, lead_request, write)
                 .into_iter()
                 .map(Op::Lead),
         );

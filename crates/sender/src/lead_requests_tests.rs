@@ -1,4 +1,4 @@
-//! When errands go out, and what their answers do to the line.
+//! When lead requests go out, and what their answers do to the line.
 
 use super::tests::{at, due, lane, ready, submitted};
 use crate::answered::Answered;
@@ -22,10 +22,13 @@ fn lead() -> LeadId {
     LeadId::new(4001).expect("positive")
 }
 
-fn job(urgency: Urgency, errand: LeadRequest) -> WorkQueue {
+fn job(urgency: Urgency, lead_request: LeadRequest) -> WorkQueue {
     WorkQueue {
-        errands: DueRequests {
-            due: vec![DueRequest { urgency, errand }],
+        lead_requests: DueRequests {
+            due: vec![DueRequest {
+                urgency,
+                lead_request,
+            }],
             next: None,
         },
         ..WorkQueue::default()
@@ -85,7 +88,7 @@ fn an_errand_goes_after_live_calls_and_one_in_ten_seconds_before_others() {
         ..job(Urgency::Soon, LeadRequest::LookUp(other))
     };
     assert_eq!(lane(&mut core, at(11), &backlog), Some(Lane::Backlog));
-    assert_eq!(lane(&mut core, at(12), &backlog), Some(Lane::Errand));
+    assert_eq!(lane(&mut core, at(12), &backlog), Some(Lane::LeadRequest));
 }
 
 #[test]
@@ -152,7 +155,7 @@ fn nothing_that_an_errand_is_refused_stops_the_calls() {
             message: String::new(),
             errors: serde_json::Value::Null,
         }),
-        // after this one the token's record is read before the next errand
+        // after this one the token's record is read before the next lead request
         forbidden(),
     ];
     for (n, answer) in (1..).zip(refusals) {
@@ -188,18 +191,18 @@ fn a_dead_token_and_a_429_stop_the_line_whoever_meets_them() {
 fn an_errand_is_not_sent_again_at_once_unless_its_answer_changed_what_is_due() {
     let mut core = ready(Settings::default());
     answered(&mut core, at(2), &look_up(), Err(ApiError::TimedOut));
-    assert_eq!(lane(&mut core, at(12), &look_up()), Some(Lane::Errand));
+    assert_eq!(lane(&mut core, at(12), &look_up()), Some(Lane::LeadRequest));
     // nothing came of it that the spool would know
-    let errand = LeadRequest::LookUp(lead());
-    core.errands.answered(at(12), &errand, true);
+    let lead_request = LeadRequest::LookUp(lead());
+    core.lead_requests.answered(at(12), &lead_request, true);
     assert_eq!(lane(&mut core, at(71), &look_up()), None);
-    assert_eq!(lane(&mut core, at(72), &look_up()), Some(Lane::Errand));
+    assert_eq!(lane(&mut core, at(72), &look_up()), Some(Lane::LeadRequest));
 }
 
 #[test]
 fn what_the_token_s_record_does_not_grant_is_not_tried() {
-    let head = |errand| job(Urgency::Soon, errand);
-    for (errand, needed) in [
+    let head = |lead_request| job(Urgency::Soon, lead_request);
+    for (lead_request, needed) in [
         (LeadRequest::LookUp(lead()), Grant::LeadRead),
         (LeadRequest::FieldWrite(lead()), Grant::LeadSave),
     ] {
@@ -209,13 +212,16 @@ fn what_the_token_s_record_does_not_grant_is_not_tried() {
             grants.retain(|it| it != needed.word());
         }
         core.tokens.show(info);
-        assert_eq!(lane(&mut core, at(2), &head(errand.clone())), None);
+        assert_eq!(lane(&mut core, at(2), &head(lead_request.clone())), None);
         let silent = TokenInfo {
             grants: None,
             ..super::tests::info()
         };
         core.tokens.show(silent);
-        assert_eq!(lane(&mut core, at(2), &head(errand)), Some(Lane::Errand));
+        assert_eq!(
+            lane(&mut core, at(2), &head(lead_request)),
+            Some(Lane::LeadRequest)
+        );
     }
 }
 
@@ -271,7 +277,7 @@ fn whoever_asks_is_answered_after_live_calls_and_before_all_others() {
     assert_eq!(request, Request::CrmFields);
     assert!(!outcome.again);
     assert!(matches!(
-        outcome.errand,
+        outcome.lead_request,
         Some((
             LeadRequest::Asked(RequestId(1), _),
             Ok(ApiReply::Data(_)),
@@ -313,7 +319,7 @@ fn a_page_for_the_audit_goes_after_calls_and_other_commands_and_leaves_them_half
     let idle = WorkQueue::default();
     let before = core.budget.used(at(0));
     for second in 0..50 {
-        if !core.errands.is_asked() {
+        if !core.lead_requests.is_asked() {
             assert!(core.asked(RequestId(second), CommandRequest::JournalPage(page)));
         }
         let now = at(second);
@@ -346,7 +352,10 @@ fn while_webhooks_flow_a_call_is_left_to_them_for_two_minutes() {
         ..WorkQueue::default()
     };
     assert_eq!(core.next(at(119), &head), Decision::WaitUntil(at(120).boot));
-    assert_eq!(core.ask(at(119)).ripe_before, at(0).wall.minus(second));
+    assert_eq!(
+        core.ask(at(119)).confirmable_before,
+        at(0).wall.minus(second)
+    );
     assert_eq!(lane(&mut core, at(120), &head), Some(Lane::Confirm));
     let silent = WorkQueue {
         hooked: None,

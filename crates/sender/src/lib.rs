@@ -14,14 +14,14 @@
 //! | [`core`] | the state machine; `choice`: which request is next; [`answered`]: its answer |
 //! | [`plan`] | what the core is told, and what it decides |
 //! | `budget`, [`pacer`], [`rate`] | may a request go now? |
-//! | `flight` | the requests under way |
+//! | `in_flight` | the requests under way |
 //! | [`failed_calls`] | what becomes of a call that FAILED |
 //! | [`gate`], [`pause_cause`] | the circuit breaker: flowing, paused or half open, and why |
 //! | [`troubles`] | what fails, each part of the service by itself, and what may be asked of it |
 //! | [`outage`], [`share`] | whether failures are an outage, a call's own, or chance |
 //! | [`probes`] | when the next request goes out in an outage |
 //! | [`reconciliation`], `confirmation` | confirming many calls with one request |
-//! | [`remade_search`] | looking for calls that another may have sent |
+//! | [`possibly_sent_search`] | looking for calls that another may have sent |
 //! | [`unresolved`] | what becomes of calls whose outcome nobody can ask for |
 //! | [`memory`] | what is remembered over restarts |
 //! | `retry` | which calls failed, and when each is tried again |
@@ -30,7 +30,7 @@
 //! | [`crm_proxy`] | the way for commands to ask something of the CRM |
 //! | `webhook_expectation` | webhooks that confirm calls, and how long they are waited for |
 //! | `launch` | the chosen request is made |
-//! | `errands` | requests about leads, beside the calls |
+//! | `lead_requests` | requests about leads, beside the calls |
 //! | `tokens` | the token in use and the one before it, and what is known of them |
 //! | `rights` | what the token may do, looked at again and again |
 //! | [`token_probe`] | `token/info` where no daemon runs; [`left_slots`]: where no state is, too |
@@ -45,8 +45,8 @@ mod confirmation;
 pub mod core;
 pub mod crm_proxy;
 pub mod failed_calls;
-mod flight;
 pub mod gate;
+mod in_flight;
 mod launch;
 mod lead_requests;
 pub mod left_slots;
@@ -57,10 +57,10 @@ pub mod outcome;
 pub mod pacer;
 pub mod pause_cause;
 pub mod plan;
+pub mod possibly_sent_search;
 pub mod probes;
 pub mod rate;
 pub mod reconciliation;
-pub mod remade_search;
 mod retry;
 mod rights;
 pub mod run;

@@ -3,7 +3,7 @@
 use super::answered::Answered;
 use super::outcome::Outcome;
 use super::plan::{About, Plan, Task};
-use super::remade_search::SearchNews;
+use super::possibly_sent_search::SearchNews;
 use callbridge_model::Reason;
 use callbridge_model::status::SenderTrouble;
 use callbridge_spool::{Step, Unconfirmed};
@@ -81,7 +81,7 @@ impl Call {
                 | Task::Sweep { .. }
                 | Task::Search { .. }
                 | Task::TokenInfo
-                | Task::Errand(_),
+                | Task::LeadRequest(_),
                 None,
             ) => return Self::default(),
         };
@@ -141,7 +141,7 @@ pub(super) fn told(answered: &Answered, call: &Call, took: Duration) {
         | Outcome::NoGrant
         | Outcome::WrongAddress
         | Outcome::TooMany
-        | Outcome::Errand => {
+        | Outcome::LeadRequest => {
             debug!(%endpoint, verdict, call = %uuid, %linkedid, %trunk, request_id, id, ms,
                 "answered");
         }
@@ -169,7 +169,7 @@ pub(super) fn settled(call: &Unconfirmed, step: &Step) {
         | Step::Returned { .. }
         | Step::Unsent
         | Step::NotYet { .. }
-        | Step::Orphaned { .. }
+        | Step::Unresolved { .. }
         | Step::Release { .. }
         | Step::Retry { .. }
         | Step::Recheck { .. }

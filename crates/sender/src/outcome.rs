@@ -1,8 +1,8 @@
 //! What came of an answer, to be counted and listed.
 
-use super::verdict::{Fault, Halt, Verdict};
+use super::verdict::{Fault, StopReason, Verdict};
 
-/// A verdict without what it carries, or what came of an errand.
+/// A verdict without what it carries, or what came of a lead request.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr, strum::VariantArray,
 )]
@@ -37,8 +37,8 @@ pub enum Outcome {
     WrongAddress,
     /// The limit is used up.
     TooMany,
-    /// The answer to an errand, whatever it was.
-    Errand,
+    /// The answer to a lead request, whatever it was.
+    LeadRequest,
 }
 
 impl Outcome {
@@ -63,10 +63,10 @@ impl Outcome {
                 Fault::Unreached => Self::Unreached,
                 Fault::Gateway | Fault::Unreadable | Fault::Request => Self::Fault,
             },
-            Verdict::Halt { halt, .. } => match halt {
-                Halt::TokenRefused => Self::TokenRefused,
-                Halt::NoGrant(_) => Self::NoGrant,
-                Halt::WrongAddress => Self::WrongAddress,
+            Verdict::Stop { stop, .. } => match stop {
+                StopReason::TokenRefused => Self::TokenRefused,
+                StopReason::NoGrant(_) => Self::NoGrant,
+                StopReason::WrongAddress => Self::WrongAddress,
             },
             Verdict::TooMany { .. } => Self::TooMany,
         }
@@ -82,7 +82,7 @@ impl Outcome {
                 | Self::Known
                 | Self::Swept
                 | Self::Dead
-                | Self::Errand
+                | Self::LeadRequest
         )
     }
 }

@@ -1,7 +1,7 @@
 //! Why the gate is closed, and what may go out.
 
 use super::troubles::Extent;
-use super::verdict::Halt;
+use super::verdict::StopReason;
 use callbridge_crm::Endpoint;
 use callbridge_model::Reason;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub enum PauseCause {
     /// The token is another company's or application's.
     WrongCompany,
     /// The service says so.
-    Halt(Halt),
+    StopReason(StopReason),
     /// All requests fail, or all submissions.
     Outage(Extent),
     /// 429.
@@ -51,7 +51,7 @@ pub(super) fn trial(of: PauseCause) -> Admission {
         PauseCause::Refused(kind) => phase(kind) == Some(Endpoint::Poll),
         PauseCause::TokenMissing
         | PauseCause::WrongCompany
-        | PauseCause::Halt(_)
+        | PauseCause::StopReason(_)
         | PauseCause::Outage(_)
         | PauseCause::TooMany => false,
     };

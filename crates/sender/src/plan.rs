@@ -8,7 +8,7 @@ use callbridge_leads::lead_request::FieldWrite;
 use callbridge_leads::lead_request::due::{CommandRequest, LeadRequest};
 use callbridge_leads::lead_request::failed::Reroute;
 use callbridge_model::TokenFingerprint;
-use callbridge_spool::elsewhere::STREAM_BEGAN;
+use callbridge_spool::peer_outcomes::STREAM_BEGAN;
 use callbridge_spool::{
     Binding, Error, Op, QueueQuery, Row, RowId, Segment, SlotRow, Store, Unconfirmed, tables,
 };
@@ -103,7 +103,7 @@ pub enum Lane {
     Confirm,
     /// Something about leads that should not wait for an idle line: one in ten seconds while calls
     /// wait, before them.
-    Errand,
+    LeadRequest,
     /// Something about leads that can wait: from the half of the budget that is to spare.
     Spare,
 }
@@ -139,7 +139,7 @@ pub enum Task {
     /// To ask whose token it is.
     TokenInfo,
     /// Something about leads.
-    Errand(Box<LeadRequest>),
+    LeadRequest(Box<LeadRequest>),
 }
 
 impl Plan {
@@ -148,7 +148,9 @@ impl Plan {
         match &self.task {
             Task::Submit(row) => Some(*row),
             Task::Poll(poll) => Some(poll.row),
-            Task::Sweep { .. } | Task::Search { .. } | Task::TokenInfo | Task::Errand(_) => None,
+            Task::Sweep { .. } | Task::Search { .. } | Task::TokenInfo | Task::LeadRequest(_) => {
+                None
+            }
         }
     }
 }
@@ -162,7 +164,7 @@ pub struct About {
     pub sought: Vec<Unconfirmed>,
     /// The calls that another may have sent: of which to look for the next, and how many were
     /// found.
-    pub remade: (Option<Segment>, u64),
+    pub possibly_sent: (Option<Segment>, u64),
     /// The same call for the lead that its own was merged into.
     pub onward: Option<Reroute>,
     /// What an [`LeadRequest::FieldWrite`] writes.
@@ -212,7 +214,7 @@ impl Task {
             Self::Poll(_) => Endpoint::Poll,
             Self::Sweep { .. } | Self::Search { .. } => Endpoint::Filter,
             Self::TokenInfo => Endpoint::TokenInfo,
-            Self::Errand(errand) => match &**errand {
+            Self::LeadRequest(lead_request) => match &**lead_request {
                 LeadRequest::LookUp(_) => Endpoint::Lead,
                 LeadRequest::Catalogue | LeadRequest::Asked(_, CommandRequest::CrmFields) => {
                     Endpoint::CrmFields
@@ -241,16 +243,16 @@ impl Task {
                     about.onward = tables::look_ups::onward(store, *row)?;
                 }
             }
-            Self::Errand(errand) => {
-                if let LeadRequest::FieldWrite(lead) = &**errand {
+            Self::LeadRequest(lead_request) => {
+                if let LeadRequest::FieldWrite(lead) = &**lead_request {
                     about.write = tables::shows::field_write(store, *lead)?;
                 }
             }
             Self::Sweep { begins: true } => about.sought = tables::work_queue::sought(store, ask)?,
             Self::Search { begins } => {
-                let segment = begins.map(|calls| tables::elsewhere::segment(store, calls));
-                let found = tables::elsewhere::remade_calls(store)?.found;
-                about.remade = (segment.transpose()?.flatten(), found);
+                let segment = begins.map(|calls| tables::peer_outcomes::segment(store, calls));
+                let found = tables::peer_outcomes::possibly_sent_calls(store)?.found;
+                about.possibly_sent = (segment.transpose()?.flatten(), found);
             }
             Self::Poll(_) | Self::Sweep { begins: false } | Self::TokenInfo => {}
         }

@@ -9,7 +9,7 @@ use callbridge_leads::lead_request::due::{DueRequest, DueRequests, LeadRequest, 
 use callbridge_leads::lead_request::{LeadChange, LeadOutcome};
 use callbridge_model::LeadId;
 use callbridge_model::clock::Now;
-use callbridge_spool::{Hooked, Op, Ripe, Step, Unconfirmed, WorkQueue};
+use callbridge_spool::{Confirmable, Hooked, Op, Step, Unconfirmed, WorkQueue};
 use std::time::Duration;
 
 fn answered(core: &mut Core, now: Now, head: &WorkQueue, answer: ApiResult) -> (Request, Answered) {
@@ -46,11 +46,14 @@ fn forbidden() -> ApiResult {
 
 fn look_up() -> WorkQueue {
     let lead = LeadId::new(4_001).expect("positive");
-    let errand = LeadRequest::LookUp(lead);
+    let lead_request = LeadRequest::LookUp(lead);
     let urgency = Urgency::Soon;
     WorkQueue {
-        errands: DueRequests {
-            due: vec![DueRequest { urgency, errand }],
+        lead_requests: DueRequests {
+            due: vec![DueRequest {
+                urgency,
+                lead_request,
+            }],
             next: None,
         },
         ..WorkQueue::default()
@@ -69,7 +72,7 @@ fn waits(call: &Unconfirmed) -> WorkQueue {
         polls: vec![call.clone()],
         oldest_submitted: vec![call.clone()],
         submitted: 1,
-        ripe: Ripe {
+        confirmable: Confirmable {
             calls: 1,
             oldest: Some(call.submitted_at),
         },
@@ -88,7 +91,7 @@ fn a_right_that_is_given_later_counts_within_an_hour() {
     let mut core = ready(Settings::default());
     let head = look_up();
     // the company takes the right away, which an hour later is known
-    assert_eq!(lane(&mut core, at(3_599), &head), Some(Lane::Errand));
+    assert_eq!(lane(&mut core, at(3_599), &head), Some(Lane::LeadRequest));
     let (request, outcome) = answered(&mut core, at(3_600), &head, with(&["CALL:SAVE"]));
     assert_eq!(request, Request::TokenInfo);
     assert!(!is_granted(&outcome));
@@ -97,7 +100,7 @@ fn a_right_that_is_given_later_counts_within_an_hour() {
     let (request, outcome) = answered(&mut core, at(7_200), &head, given.clone());
     assert_eq!(request, Request::TokenInfo);
     assert!(is_granted(&outcome), "what rests goes on");
-    assert_eq!(lane(&mut core, at(7_201), &head), Some(Lane::Errand));
+    assert_eq!(lane(&mut core, at(7_201), &head), Some(Lane::LeadRequest));
     let (_, outcome) = answered(&mut core, at(10_800), &head, given);
     assert!(!is_granted(&outcome), "nothing is new");
 }
@@ -114,10 +117,10 @@ fn a_403_asks_for_the_record_at_once_and_others_a_minute_later() {
     let (request, _) = answered(&mut core, at(90), &head, with(&["CALL:SAVE", "LEAD:READ"]));
     assert_eq!(request, Request::TokenInfo, "a minute has passed");
     let other = WorkQueue {
-        errands: DueRequests {
+        lead_requests: DueRequests {
             due: vec![DueRequest {
                 urgency: Urgency::Soon,
-                errand: LeadRequest::LookUp(LeadId::new(4_002).expect("positive")),
+                lead_request: LeadRequest::LookUp(LeadId::new(4_002).expect("positive")),
             }],
             next: None,
         },
@@ -253,7 +256,7 @@ fn with_no_way_left_calls_go_out_and_after_a_day_they_are_listed() {
         ..waits(&call)
     };
     core.rights.bar_polls(day, "403: yo'q");
-    core.confirmation.sweeper_mut().barred(day.wall);
+    core.confirmation.reconciliation_mut().barred(day.wall);
     let revive = Decision::Revive(Box::new(call.clone()));
     assert_eq!(core.next(day, &head), revive);
     let Step::Died {
@@ -282,7 +285,7 @@ fn webhooks_are_a_way_as_long_as_they_come() {
         hooked: hooked(came),
         ..waits(&call)
     };
-    core.confirmation.sweeper_mut().barred(at(11).wall);
+    core.confirmation.reconciliation_mut().barred(at(11).wall);
     answered(&mut core, at(200), &head(at(190)), forbidden());
     assert_eq!(pause(&core, at(200)), None);
     let troubles = core.status(at(200), &head(at(190))).troubles;

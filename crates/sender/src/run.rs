@@ -18,7 +18,7 @@ use callbridge_model::clock;
 use callbridge_model::heartbeat::Pulse;
 use callbridge_model::secret::Secret;
 use callbridge_model::status::{Lease, Pause};
-use callbridge_spool::elsewhere::Elsewhere;
+use callbridge_spool::peer_outcomes::PeerOutcome;
 use callbridge_spool::{Error, Handle, Op, Store, WorkQueue, tables};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -92,7 +92,7 @@ impl fmt::Debug for RequestTimes {
 }
 
 /// A request that came to its end.
-type Landed = (task::Id, ApiResponse);
+type Response = (task::Id, ApiResponse);
 
 struct Loop {
     spool: Handle,
@@ -107,8 +107,8 @@ struct Loop {
     /// Why there is no token, in words.
     no_token: Option<String>,
     request_times: RequestTimes,
-    flights: JoinSet<ApiResponse>,
-    /// Whose request each task of `flights` is, and since when.
+    in_flight: JoinSet<ApiResponse>,
+    /// Whose request each task of `in_flight` is, and since when.
     tasks: HashMap<task::Id, (u32, Instant)>,
     calls: BTreeMap<u32, Call>,
     /// What the spool could not take yet; nothing is sent before it did.
@@ -145,8 +145,8 @@ impl Sender {
             let news = async {
                 loop {
                     tokio::select! {
-                        Some(landed) = work.flights.join_next_with_id() => {
-                            work.landed(told_or_lost(landed));
+                        Some(answered) = work.in_flight.join_next_with_id() => {
+                            work.answered(told_or_lost(answered));
                             return Ok(());
                         }
                         ended = changed.changed() => return ended.map_err(|_| Error::Closed),
@@ -204,7 +204,7 @@ impl Sender {
             next_ticket: 0,
             no_token: None,
             request_times: self.request_times,
-            flights: JoinSet::new(),
+            in_flight: JoinSet::new(),
             tasks: HashMap::new(),
             calls: BTreeMap::new(),
             unwritten: VecDeque::from([ops]),
@@ -253,7 +253,7 @@ impl Loop {
             // What the one before has sent is looked for in the journal rather than sent again.
             if self.shown.took_over() {
                 self.unwritten
-                    .push_back(vec![Op::Elsewhere(Elsewhere::AllRemade)]);
+                    .push_back(vec![Op::PeerOutcome(PeerOutcome::AllPossiblySent)]);
                 continue;
             }
             let decision = self.core.next(now, &self.head);
@@ -288,7 +288,7 @@ impl Loop {
     async fn send(&mut self, plan: Plan) -> Result<(), Error> {
         let slot = plan.slot;
         let Some(about) = self.about(plan.task.clone()).await? else {
-            self.core.grounded(slot);
+            self.core.aborted(slot);
             return Ok(());
         };
         let call = Call::of(&plan, &about);
@@ -305,7 +305,7 @@ impl Loop {
             }
         };
         let Some(secret) = self.secret(&token) else {
-            self.core.grounded(slot);
+            self.core.aborted(slot);
             return Ok(());
         };
         match self.spool.write(ops).await {
@@ -314,28 +314,28 @@ impl Loop {
             // a webhook has told of it since it was chosen
             Err(refused @ Error::Refused { .. }) => {
                 debug!(%refused, "not sent");
-                self.core.grounded(slot);
+                self.core.aborted(slot);
                 return Ok(());
             }
             Err(trouble) => {
-                self.core.grounded(slot);
+                self.core.aborted(slot);
                 self.troubled(trouble);
                 return Ok(());
             }
         }
         self.calls.insert(slot, call);
         let client = Arc::clone(&self.client);
-        self.takes_off(slot, async move { client.send(&request, &secret).await });
+        self.start(slot, async move { client.send(&request, &secret).await });
         Ok(())
     }
 
     /// The request leaves in a task of its own.
-    fn takes_off(&mut self, slot: u32, sent: impl Future<Output = ApiResponse> + Send + 'static) {
-        let task = self.flights.spawn(sent);
+    fn start(&mut self, slot: u32, sent: impl Future<Output = ApiResponse> + Send + 'static) {
+        let task = self.in_flight.spawn(sent);
         self.tasks.insert(task.id(), (slot, Instant::now()));
     }
 
-    fn landed(&mut self, (task, heard): Landed) {
+    fn answered(&mut self, (task, heard): Response) {
         let Some((slot, began)) = self.tasks.remove(&task) else {
             return;
         };
@@ -352,7 +352,7 @@ impl Loop {
         if let Some(outcome) = self.core.answered(clock::now(), slot, heard) {
             told(&outcome, &call, took);
             self.unwritten.push_back(outcome.ops);
-            if let Some((LeadRequest::Asked(ticket, _), answer, token)) = outcome.errand
+            if let Some((LeadRequest::Asked(ticket, _), answer, token)) = outcome.lead_request
                 && let Some(reply) = self.asking.remove(&ticket)
             {
                 // whoever asked may have gone
@@ -521,18 +521,18 @@ impl Loop {
     /// Nothing new; what is under way is finished and committed.
     async fn finish(mut self) -> Result<(), Error> {
         let landing = async {
-            while let Some(landed) = self.flights.join_next_with_id().await {
-                self.landed(told_or_lost(landed));
+            while let Some(answered) = self.in_flight.join_next_with_id().await {
+                self.answered(told_or_lost(answered));
             }
         };
         if timeout(FINISH, landing).await.is_err() {
-            let calls = self.flights.len();
+            let calls = self.in_flight.len();
             warn!(
                 calls,
                 "requests without an answer at the end: sent again at the next start"
             );
         }
-        self.flights.shutdown().await;
+        self.in_flight.shutdown().await;
         if let Some(ended) = self.core.left_slots(clock::now()) {
             self.client.permit().leave_behind(ended);
         }
@@ -544,9 +544,9 @@ impl Loop {
 
 /// A task that panicked may have sent its request: its answer is lost, and its call is looked for
 /// before it is sent again.
-fn told_or_lost(landed: Result<Landed, JoinError>) -> Landed {
-    let error = match landed {
-        Ok(landed) => return landed,
+fn told_or_lost(answered: Result<Response, JoinError>) -> Response {
+    let error = match answered {
+        Ok(answered) => return answered,
         Err(error) => error,
     };
     let task = error.id();

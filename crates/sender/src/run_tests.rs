@@ -87,8 +87,8 @@ impl Stage {
                 let wait = until.map_or(far, |at| at.saturating_sub(clock::now().boot));
                 let wait = wait.min(SPOOL_AGAIN); // the spool may have changed
                 tokio::select! {
-                    Some(landed) = self.work.flights.join_next_with_id() => {
-                        self.work.landed(told_or_lost(landed));
+                    Some(answered) = self.work.in_flight.join_next_with_id() => {
+                        self.work.answered(told_or_lost(answered));
                     }
                     () = tokio::time::sleep(wait) => {}
                 }
@@ -121,8 +121,8 @@ impl Stage {
         told.judged.record.lead_id = None;
         told.judged.outcome = Outcome::DeadLetter;
         told.judged.reason = Some(Reason::NoLead);
-        let remade = Op::Elsewhere(Elsewhere::Remade { uuid });
-        let told = vec![Op::Finish(Box::new(told)), remade];
+        let possibly_sent = Op::PeerOutcome(PeerOutcome::PossiblySent { uuid });
+        let told = vec![Op::Finish(Box::new(told)), possibly_sent];
         let done = self.work.spool.write(told).await.expect("stored");
         let Done::New(row) = done[0] else {
             panic!("not new");
@@ -191,10 +191,10 @@ async fn a_request_whose_task_panics_has_lost_its_answer_and_its_call_is_journal
     let mut stage = Stage::begin().await;
     stage.until(|work| !work.core.is_asking()).await;
     let (row, slot, _) = stage.launched().await;
-    stage.work.takes_off(slot, async { panic!("a bug") });
+    stage.work.start(slot, async { panic!("a bug") });
 
-    let landed = stage.work.flights.join_next_with_id().await;
-    stage.work.landed(told_or_lost(landed.expect("one")));
+    let answered = stage.work.in_flight.join_next_with_id().await;
+    stage.work.answered(told_or_lost(answered.expect("one")));
     assert_eq!(stage.work.core.under_way(), 0);
     assert!(stage.work.tasks.is_empty());
     assert!(stage.work.write_back().await.expect("open"));
@@ -232,9 +232,9 @@ async fn a_call_whose_leave_ended_before_its_bytes_left_was_not_sent_and_waits_f
     let client = Arc::clone(&stage.work.client);
     let token = Secret::from("svc_pat_sandbox".to_owned());
     let sent = async move { client.send(&request, &token).await };
-    stage.work.takes_off(slot, sent);
-    let landed = stage.work.flights.join_next_with_id().await;
-    stage.work.landed(told_or_lost(landed.expect("one")));
+    stage.work.start(slot, sent);
+    let answered = stage.work.in_flight.join_next_with_id().await;
+    stage.work.answered(told_or_lost(answered.expect("one")));
 
     assert!(stage.work.write_back().await.expect("open"));
     let back = stage.row(row).await;

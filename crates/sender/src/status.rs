@@ -3,7 +3,7 @@
 use super::pacer::Pacer;
 use super::pause_cause::PauseCause;
 use super::troubles::{Extent, Part};
-use super::verdict::Halt;
+use super::verdict::StopReason;
 use callbridge_crm::{Endpoint, TokenInfo};
 use callbridge_model::status::{
     Backlog, BudgetStatus, Lease, Pause, Requests, SenderTrouble, Token,
@@ -106,8 +106,8 @@ pub fn backlog(head: &WorkQueue, pacer: &Pacer, confirmed_at_once: u32, now: Dur
     Backlog {
         calls: head.ready + head.sending + head.submitted,
         drain_sec: u64::try_from(wait.div_ceil(1000)).unwrap_or(u64::MAX),
-        sought: match head.remade.sought {
-            true => head.remade.waiting,
+        sought: match head.possibly_sent.sought {
+            true => head.possibly_sent.waiting,
             false => 0,
         },
     }
@@ -118,9 +118,9 @@ pub fn token(info: Option<&TokenInfo>, cause: Option<PauseCause>, present: bool)
     let state = match cause {
         Some(PauseCause::TokenMissing) => "missing",
         Some(PauseCause::WrongCompany) => "wrong_company",
-        Some(PauseCause::Halt(Halt::TokenRefused)) => "refused",
-        Some(PauseCause::Halt(Halt::NoGrant(_))) => "no_grant",
-        Some(PauseCause::Halt(Halt::WrongAddress))
+        Some(PauseCause::StopReason(StopReason::TokenRefused)) => "refused",
+        Some(PauseCause::StopReason(StopReason::NoGrant(_))) => "no_grant",
+        Some(PauseCause::StopReason(StopReason::WrongAddress))
         | Some(PauseCause::Outage(_) | PauseCause::TooMany | PauseCause::Refused(_))
         | None => match (info, present) {
             (Some(_), _) => "ok",
@@ -173,9 +173,9 @@ pub const fn word(cause: PauseCause) -> &'static str {
     match cause {
         PauseCause::TokenMissing => "token_missing",
         PauseCause::WrongCompany => "wrong_company",
-        PauseCause::Halt(Halt::TokenRefused) => "token_refused",
-        PauseCause::Halt(Halt::NoGrant(_)) => "no_grant",
-        PauseCause::Halt(Halt::WrongAddress) => "wrong_address",
+        PauseCause::StopReason(StopReason::TokenRefused) => "token_refused",
+        PauseCause::StopReason(StopReason::NoGrant(_)) => "no_grant",
+        PauseCause::StopReason(StopReason::WrongAddress) => "wrong_address",
         PauseCause::Outage(_) => "outage",
         PauseCause::TooMany => "too_many_requests",
         PauseCause::Refused(_) => "calls_refused",
@@ -199,11 +199,11 @@ pub fn cure(cause: PauseCause, why: &str) -> String {
             "the token is not of the company this state is bound to{said}: put the right token \
              into --token-file, or give --rebind or another --state"
         ),
-        PauseCause::Halt(Halt::TokenRefused) => format!(
+        PauseCause::StopReason(StopReason::TokenRefused) => format!(
             "the CRM refuses the token{said}: issue a new one in the CRM and put it into \
              --token-file, it is read again by itself; or see whether the company is blocked"
         ),
-        PauseCause::Halt(Halt::NoGrant(endpoint)) => format!(
+        PauseCause::StopReason(StopReason::NoGrant(endpoint)) => format!(
             "the token's application lacks {}{said}: grant it in the CRM; \
              it is looked for every minute",
             match endpoint {
@@ -215,7 +215,7 @@ pub fn cure(cause: PauseCause, why: &str) -> String {
                     "a grant for leads".to_owned(),
             }
         ),
-        PauseCause::Halt(Halt::WrongAddress) => format!(
+        PauseCause::StopReason(StopReason::WrongAddress) => format!(
             "the CRM's Open API is not at --crm-url{said}: correct the address; \
              it is tried again every minute"
         ),
@@ -253,9 +253,12 @@ mod tests {
         let all = [
             (PauseCause::TokenMissing, ""),
             (PauseCause::WrongCompany, "it is of Uy (12)"),
-            (PauseCause::Halt(Halt::TokenRefused), "401"),
-            (PauseCause::Halt(Halt::NoGrant(Endpoint::Submit)), "403"),
-            (PauseCause::Halt(Halt::WrongAddress), "404"),
+            (PauseCause::StopReason(StopReason::TokenRefused), "401"),
+            (
+                PauseCause::StopReason(StopReason::NoGrant(Endpoint::Submit)),
+                "403",
+            ),
+            (PauseCause::StopReason(StopReason::WrongAddress), "404"),
             (
                 PauseCause::Outage(Extent::Everything),
                 "no connection: connection refused",

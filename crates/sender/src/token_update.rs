@@ -3,7 +3,7 @@
 
 use super::pause_cause::PauseCause;
 use super::status::{self, SenderStatus};
-use super::verdict::Halt;
+use super::verdict::StopReason;
 use callbridge_call::EpochSeconds;
 use callbridge_model::secret::Secret;
 use callbridge_model::status::Pause;
@@ -73,7 +73,8 @@ impl TokenUpdate {
             return;
         };
         let missing = pause.reason == status::word(PauseCause::TokenMissing);
-        let refused = pause.reason == status::word(PauseCause::Halt(Halt::TokenRefused));
+        let refused =
+            pause.reason == status::word(PauseCause::StopReason(StopReason::TokenRefused));
         match trouble {
             Some(trouble) if missing || (refused && trouble.is_of_people()) => {
                 *pause = Pause {
@@ -120,7 +121,10 @@ mod tests {
         };
         let over = (RECONNECT.to_owned(), "callbridge connect".to_owned());
         assert_eq!(shown(&told, PauseCause::TokenMissing), over);
-        assert_eq!(shown(&told, PauseCause::Halt(Halt::TokenRefused)), over);
+        assert_eq!(
+            shown(&told, PauseCause::StopReason(StopReason::TokenRefused)),
+            over
+        );
         assert_eq!(
             shown(&told, PauseCause::Outage(Extent::Everything)).0,
             "outage",
@@ -146,7 +150,10 @@ mod tests {
             "blocked, or the secret".to_owned(),
         );
         assert_eq!(shown(&told, PauseCause::TokenMissing), named);
-        assert_eq!(shown(&told, PauseCause::Halt(Halt::TokenRefused)), named);
+        assert_eq!(
+            shown(&told, PauseCause::StopReason(StopReason::TokenRefused)),
+            named
+        );
         let mut status = SenderStatus::default();
         told.adorn(&mut status);
         assert_eq!(status.token.state, CLIENT_REFUSED);
@@ -163,7 +170,7 @@ mod tests {
             ..TokenUpdate::default()
         };
         assert_eq!(shown(&told, PauseCause::TokenMissing).0, "outage");
-        let (reason, cure) = shown(&told, PauseCause::Halt(Halt::TokenRefused));
+        let (reason, cure) = shown(&told, PauseCause::StopReason(StopReason::TokenRefused));
         assert_eq!(reason, "token_refused");
         assert_eq!(cure, "it is being refreshed");
     }

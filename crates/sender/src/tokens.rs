@@ -119,7 +119,7 @@ impl KnownTokens {
     pub(super) fn fitting(&self, now: Now, task: &Task) -> Option<TokenFingerprint> {
         let own = match task {
             Task::Poll(call) => Some(&call.token),
-            Task::Errand(errand) => errand.token(),
+            Task::LeadRequest(lead_request) => lead_request.token(),
             Task::Submit(_) | Task::Sweep { .. } | Task::Search { .. } | Task::TokenInfo => None,
         };
         match own {
@@ -148,9 +148,13 @@ impl KnownTokens {
     }
 
     /// An answer says something else of the token's rights than its record.
-    pub(super) fn is_doubted_by(&self, errand: Option<&LeadRequest>, answer: &ApiResult) -> bool {
+    pub(super) fn is_doubted_by(
+        &self,
+        lead_request: Option<&LeadRequest>,
+        answer: &ApiResult,
+    ) -> bool {
         let against = answer.is_ok()
-            && match errand {
+            && match lead_request {
                 Some(
                     LeadRequest::FieldWrite(_)
                     | LeadRequest::Asked(_, CommandRequest::FieldList { .. }),

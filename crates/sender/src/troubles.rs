@@ -34,7 +34,7 @@ impl Part {
     /// All of them, in the order of the enum.
     pub const ALL: [Self; 4] = [Self::Token, Self::Submissions, Self::Polls, Self::Sweeps];
 
-    /// That of an endpoint on the way of a call; what errands ask is nobody else's trouble.
+    /// That of an endpoint on the way of a call; what lead requests ask is nobody else's trouble.
     pub const fn of(endpoint: Endpoint) -> Option<Self> {
         match endpoint {
             Endpoint::TokenInfo => Some(Self::Token),
@@ -57,8 +57,8 @@ impl Part {
 
 /// A request under way.
 #[derive(Clone, Copy, Debug)]
-pub struct Flying {
-    /// What it asks; `None` for an errand.
+pub struct InFlightPart {
+    /// What it asks; `None` for a lead request.
     pub part: Option<Part>,
     /// When it was sent, since boot.
     pub sent: Duration,
@@ -199,18 +199,23 @@ impl Troubles {
     }
 
     /// Whether a request of this part may go out now.
-    pub fn admission(&self, now: Duration, part: Part, flying: &[Flying]) -> PartAdmission {
+    pub fn admission(
+        &self,
+        now: Duration,
+        part: Part,
+        in_flight_parts: &[InFlightPart],
+    ) -> PartAdmission {
         let whole = self.whole();
         let Some(trial) = whole.or(self.parts[part.place()].trial()) else {
             return PartAdmission::AtOnce;
         };
-        let counts = |it: &Flying| {
+        let counts = |it: &InFlightPart| {
             let slow = now.saturating_sub(it.sent) >= SLOW && !trial.outage;
             // what left before anything was suspected holds nothing up
             let after = it.sent >= trial.suspected && !slow;
             after && (whole.is_some() || it.part == Some(part))
         };
-        if flying.iter().any(counts) {
+        if in_flight_parts.iter().any(counts) {
             return PartAdmission::Answer;
         }
         match self.next(part) {

@@ -75,36 +75,36 @@ fn one_failure_among_successes_slows_one_second_down_and_is_nothing_to_tell() {
 fn from_the_first_failure_on_one_request_at_a_time_goes_out() {
     let mut troubles = good(0);
     troubles.request_fails(10, Part::Submissions, 1);
-    let flying = |part, sent: u64| -> [Flying; 1] {
+    let in_flight_parts = |part, sent: u64| -> [InFlightPart; 1] {
         let sent = at(sent).boot;
-        [Flying {
+        [InFlightPart {
             part: Some(part),
             sent,
         }]
     };
-    let admission = |troubles: &Troubles, flying: [Flying; 1]| {
-        troubles.admission(at(14).boot, Part::Submissions, &flying)
+    let admission = |troubles: &Troubles, in_flight_parts: [InFlightPart; 1]| {
+        troubles.admission(at(14).boot, Part::Submissions, &in_flight_parts)
     };
     assert_eq!(
-        admission(&troubles, flying(Part::Submissions, 11)),
+        admission(&troubles, in_flight_parts(Part::Submissions, 11)),
         PartAdmission::Answer
     );
     assert_eq!(
-        admission(&troubles, flying(Part::Polls, 11)),
+        admission(&troubles, in_flight_parts(Part::Polls, 11)),
         PartAdmission::Answer
     );
     assert_eq!(
-        admission(&troubles, flying(Part::Submissions, 9)),
+        admission(&troubles, in_flight_parts(Part::Submissions, 9)),
         PartAdmission::AtOnce
     );
     // until it is an outage a slow answer holds nothing up
-    let slow = flying(Part::Submissions, 11);
+    let slow = in_flight_parts(Part::Submissions, 11);
     let later = |troubles: &Troubles| troubles.admission(at(16).boot, Part::Submissions, &slow);
     assert_eq!(later(&troubles), PartAdmission::AtOnce);
     // polls work: what they do is their own affair
     troubles.works_at(12, Part::Polls);
     assert_eq!(
-        admission(&troubles, flying(Part::Polls, 13)),
+        admission(&troubles, in_flight_parts(Part::Polls, 13)),
         PartAdmission::AtOnce
     );
     troubles.fails_at(12, Part::Submissions, 2, 300, Fault::Unreached);

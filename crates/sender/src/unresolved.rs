@@ -7,7 +7,7 @@ use serde_json::Value;
 /// Resubmissions after a lost requestId before a call is given up as `unconfirmed`.
 pub const RESUBMITS_MAX: u32 = 3;
 
-/// The journal shows the orphan.
+/// The journal shows the unresolved call.
 pub fn found(call: &Unconfirmed) -> Step {
     match call.fate {
         IfAbsent::Resubmit | IfAbsent::ServerError => Step::Confirmed,
@@ -15,7 +15,7 @@ pub fn found(call: &Unconfirmed) -> Step {
     }
 }
 
-/// The journal does not show the orphan; `seen` is false where it could not be asked.
+/// The journal does not show the unresolved call; `seen` is false where it could not be asked.
 pub fn absent(call: &Unconfirmed, seen: bool) -> Step {
     let how = if seen {
         "the journal does not show it"
@@ -49,7 +49,7 @@ pub fn absent(call: &Unconfirmed, seen: bool) -> Step {
 
 /// The service took the call, and neither polls, nor pages, nor webhooks told of it as long as its
 /// requestId lived. It is as good as journaled: it is not sent again.
-pub fn untold(call: &Unconfirmed) -> Step {
+pub fn unobservable(call: &Unconfirmed) -> Step {
     died(
         Reason::Unconfirmed,
         format!(

@@ -1,5 +1,5 @@
-//! What an answer means for the call it is about: the table of the design as one match. Errands
-//! about leads are judged by [`callbridge_leads::lead_request`].
+//! What an answer means for the call it is about: the table of the design as one match. Lead
+//! requests about leads are judged by [`callbridge_leads::lead_request`].
 
 use super::outcome::Outcome;
 use super::share::by_chance;
@@ -77,7 +77,7 @@ pub enum Verdict {
         /// The service's words.
         why: String,
     },
-    /// The requestId is worth nothing: the call is an orphan.
+    /// The requestId is worth nothing: the call is an unresolved call.
     Lost {
         /// Why.
         why: String,
@@ -90,9 +90,9 @@ pub enum Verdict {
         fault: Fault,
     },
     /// Nothing more is to be sent until this is mended.
-    Halt {
+    Stop {
         /// What.
-        halt: Halt,
+        stop: StopReason,
         /// The service's words.
         why: String,
     },
@@ -116,7 +116,7 @@ pub enum Bar {
 
 /// What stops everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Halt {
+pub enum StopReason {
     /// The token is dead (401, 406).
     TokenRefused,
     /// A grant is missing (403), for this endpoint.
@@ -143,18 +143,18 @@ pub fn judge(endpoint: Endpoint, answer: ApiResult, context: Context) -> Verdict
     };
     let why = error.to_string();
     match error {
-        ApiError::TokenRefused { .. } => Verdict::Halt {
-            halt: Halt::TokenRefused,
+        ApiError::TokenRefused { .. } => Verdict::Stop {
+            stop: StopReason::TokenRefused,
             why,
         },
-        ApiError::Forbidden { .. } => halt(endpoint, Halt::NoGrant(endpoint), why),
+        ApiError::Forbidden { .. } => stop(endpoint, StopReason::NoGrant(endpoint), why),
         // a gateway knows nothing of requestIds
         ApiError::NotFound { own: false, .. } if endpoint == Endpoint::Poll => {
             beside(why, Fault::Gateway)
         }
         ApiError::NotFound { .. } if endpoint == Endpoint::Poll => Verdict::Lost { why },
         ApiError::NotFound { .. } | ApiError::WrongAddress { .. } => {
-            halt(endpoint, Halt::WrongAddress, why)
+            stop(endpoint, StopReason::WrongAddress, why)
         }
         ApiError::Rejected { status, errors, .. } => refused(endpoint, status, why, errors),
         ApiError::TooMany { own } => Verdict::TooMany { own },
@@ -189,11 +189,11 @@ fn granted(reply: ApiReply) -> Verdict {
 
 /// Without its grant, or at a wrong address, an endpoint stops everything, but for the filter, and
 /// for polls without theirs: each does for the other.
-fn halt(endpoint: Endpoint, halt: Halt, why: String) -> Verdict {
+fn stop(endpoint: Endpoint, stop: StopReason, why: String) -> Verdict {
     match endpoint {
         Endpoint::Filter => unswept(Bar::Barred, why),
-        Endpoint::Poll if halt != Halt::WrongAddress => Verdict::Unpolled { why },
-        Endpoint::Submit | Endpoint::Poll | Endpoint::TokenInfo => Verdict::Halt { halt, why },
+        Endpoint::Poll if stop != StopReason::WrongAddress => Verdict::Unpolled { why },
+        Endpoint::Submit | Endpoint::Poll | Endpoint::TokenInfo => Verdict::Stop { stop, why },
         Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields | Endpoint::FieldList => {
             beside(why, Fault::Request)
         }

@@ -17,9 +17,9 @@ fn is_fault(verdict: &Verdict) -> bool {
     )
 }
 
-fn halted(verdict: &Verdict) -> Option<Halt> {
+fn stopped(verdict: &Verdict) -> Option<StopReason> {
     match verdict {
-        Verdict::Halt { halt, .. } => Some(*halt),
+        Verdict::Stop { stop, .. } => Some(*stop),
         Verdict::Submitted { .. }
         | Verdict::Journaled
         | Verdict::NotYet
@@ -90,7 +90,7 @@ fn a_400_is_a_dead_letter_rejected_with_the_service_s_message_and_errors() {
 fn a_401_or_406_halts_for_the_token() {
     for &endpoint in Endpoint::VARIANTS {
         let dead = first(endpoint, Err(ApiError::UNAUTHORIZED));
-        assert_eq!(halted(&dead), Some(Halt::TokenRefused));
+        assert_eq!(stopped(&dead), Some(StopReason::TokenRefused));
         let state = first(
             endpoint,
             Err(ApiError::TokenRefused {
@@ -98,7 +98,7 @@ fn a_401_or_406_halts_for_the_token() {
                 message: message(),
             }),
         );
-        assert_eq!(halted(&state), Some(Halt::TokenRefused));
+        assert_eq!(stopped(&state), Some(StopReason::TokenRefused));
     }
 }
 
@@ -106,7 +106,7 @@ fn a_401_or_406_halts_for_the_token() {
 fn a_403_halts_for_the_grant_of_its_endpoint() {
     for endpoint in NEEDED {
         let verdict = first(endpoint, Err(ApiError::Forbidden { message: message() }));
-        assert_eq!(halted(&verdict), Some(Halt::NoGrant(endpoint)));
+        assert_eq!(stopped(&verdict), Some(StopReason::NoGrant(endpoint)));
     }
     let poll = first(
         Endpoint::Poll,
@@ -136,11 +136,11 @@ fn a_404_405_415_or_3xx_on_submit_halts_for_the_address() {
             message: message(),
         }),
     );
-    assert_eq!(halted(&missing), Some(Halt::WrongAddress));
+    assert_eq!(stopped(&missing), Some(StopReason::WrongAddress));
     for status in [302, 405, 415] {
         for endpoint in [Endpoint::Submit, Endpoint::Poll, Endpoint::TokenInfo] {
             let verdict = first(endpoint, Err(ApiError::WrongAddress { status }));
-            assert_eq!(halted(&verdict), Some(Halt::WrongAddress));
+            assert_eq!(stopped(&verdict), Some(StopReason::WrongAddress));
         }
     }
 }

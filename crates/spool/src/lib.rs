@@ -12,7 +12,7 @@
 //! | [`op`] | what can be stored, and what it does to the books |
 //! | [`row`] | what can be read |
 //! | [`delivery`] | an event as the message that other machines take |
-//! | [`elsewhere`] | what other senders of the same calls did |
+//! | [`peer_outcomes`] | what other senders of the same calls did |
 //! | [`store`] | opens, dispatches, commits |
 //! | [`tables`] | all SQL, a file a stored thing |
 //! | [`writer`] | the thread, group commit, [`Handle`] |
@@ -54,7 +54,6 @@ mod check;
 mod db;
 pub mod delivery;
 pub mod directory;
-pub mod elsewhere;
 pub mod employee_work;
 pub mod error;
 pub mod finished_calls;
@@ -62,6 +61,7 @@ pub mod folder;
 mod identity;
 mod lead_log;
 pub mod op;
+pub mod peer_outcomes;
 mod read_connection;
 pub mod row;
 pub mod state;
@@ -75,18 +75,18 @@ pub use crate::finished_calls::{FinishedCalls, Known};
 pub use binding::{Binding, Fit};
 pub use db::Db;
 pub use directory::LeadDirectory;
-pub use elsewhere::{
-    Elsewhere, OutcomeRow, RemadeCalls, Segment, Settlement, ToldOutcome, Witness,
-};
 pub use error::Error;
 pub use folder::{open, refuse_shared};
 pub use op::{
     Delivered, Delivery, Done, FailedCallStep, Finished, Op, PublishedBy, Purged, RowId, SlotRow,
     WebhookEvent,
 };
+pub use peer_outcomes::{
+    OutcomeRow, OutcomeSource, PeerOutcome, PossiblySentCalls, Segment, Settlement, ToldOutcome,
+};
 pub use row::{
-    Act, Attempt, Due, Hooked, LeadByHand, Left, Letter, LetterFilter, MissedCustomer, Notice,
-    ParkedPhone, QueueQuery, Ripe, Row, SeenCall, TrunkCalls, Unconfirmed, UnreadBytes,
+    Act, Attempt, Confirmable, Due, Hooked, LeadByHand, Left, Letter, LetterFilter, MissedCustomer,
+    Notice, ParkedPhone, QueueQuery, Row, SeenCall, TrunkCalls, Unconfirmed, UnreadBytes,
     UnreadMessage, WorkQueue,
 };
 pub use state::{FIRST_POLL, IfAbsent, Refused, State, Step, hooked, next};
@@ -125,8 +125,8 @@ pub const INTERNAL_KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 pub const LETTERS_PAGE: usize = 500;
 /// Calls due for a poll in one [`WorkQueue`].
 pub const DUE_POLLS_MAX: usize = 8;
-/// Ripe calls counted in one [`WorkQueue`].
-pub const RIPE_MAX: u32 = 200;
+/// Confirmable calls counted in one [`WorkQueue`].
+pub const CONFIRMABLE_MAX: u32 = 200;
 /// Calls that one sweep looks for.
 pub const SOUGHT_MAX: usize = 500;
 /// Deliveries of webhooks are known again for so long (§6.9).

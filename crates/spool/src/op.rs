@@ -1,7 +1,7 @@
 //! What the spool is asked to store, and what it answers.
 
 use super::binding::Binding;
-use super::elsewhere::Elsewhere;
+use super::peer_outcomes::PeerOutcome;
 use super::row::{Act, LeadByHand};
 use super::state::{State, Step};
 use callbridge_call::{EventTime, FinishedCall};
@@ -204,7 +204,7 @@ pub enum Op {
         now: EventTime,
     },
     /// What concerns calls that another may have settled. Books: as the steps of those it settles.
-    Elsewhere(Elsewhere),
+    PeerOutcome(PeerOutcome),
     /// What the CRM told of a lead, for the directory. News of any age, any number of times. Calls
     /// that may leave by it are found by [`super::Store::take_awaited`] after the commit.
     Learn(Box<LeadNews>),

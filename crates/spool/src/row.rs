@@ -1,8 +1,8 @@
 //! What is read back from the spool.
 
 use super::HELD_MAX;
-use super::elsewhere::RemadeCalls;
 use super::op::{PublishedBy, RowId};
+use super::peer_outcomes::PossiblySentCalls;
 use super::state::{IfAbsent, State};
 use callbridge_call::{EpochSeconds, EventTime, FinishedCall};
 use callbridge_leads::lead_request::Finding;
@@ -118,7 +118,7 @@ pub struct Unconfirmed {
     pub absent_at: Option<EventTime>,
     /// How often it was sent again.
     pub resubmits: u32,
-    /// What becomes of it when it is an orphan and absent.
+    /// What becomes of it when it is an unresolved call and absent.
     pub fate: IfAbsent,
     /// Words that go with that.
     pub message: String,
@@ -148,15 +148,15 @@ pub struct QueueQuery {
     /// while it lives.
     pub tokens: Vec<TokenFingerprint>,
     /// A call accepted before this moment should have been written by now.
-    pub ripe_before: EventTime,
+    pub confirmable_before: EventTime,
     /// Requests fail: a call that none failed on goes before those that were held back.
     pub untried_first: bool,
 }
 
 /// Calls that a sweep of the journal should show by now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ripe {
-    /// How many, at most [`super::RIPE_MAX`].
+pub struct Confirmable {
+    /// How many, at most [`super::CONFIRMABLE_MAX`].
     pub calls: u32,
     /// When the first of them was accepted.
     pub oldest: Option<EventTime>,
@@ -185,21 +185,21 @@ pub struct WorkQueue {
     /// Submitted calls of these tokens due for a poll, longest due first, at most
     /// [`super::DUE_POLLS_MAX`].
     pub polls: Vec<Unconfirmed>,
-    /// When the next of the others, or of the orphans, falls due.
+    /// When the next of the others, or of the unresolved calls, falls due.
     pub next_poll: Option<EventTime>,
     /// Of each of these tokens the submitted call that was accepted first: its requestId ends
     /// first.
     pub oldest_submitted: Vec<Unconfirmed>,
-    /// Those that a sweep should show by now, orphans among them.
-    pub ripe: Ripe,
+    /// Those that a sweep should show by now, unresolved calls among them.
+    pub confirmable: Confirmable,
     /// One of these tokens that two sweeps have missed and that is due for a poll.
     pub alone: Option<Unconfirmed>,
-    /// An orphan that is due.
-    pub orphan: Option<Unconfirmed>,
+    /// An unresolved call that is due.
+    pub unresolved: Option<Unconfirmed>,
     /// Those among them that another may have sent.
-    pub remade: RemadeCalls,
+    pub possibly_sent: PossiblySentCalls,
     /// What is due beside the calls.
-    pub errands: DueRequests,
+    pub lead_requests: DueRequests,
     /// What webhooks have confirmed; `None` before the first.
     pub hooked: Option<Hooked>,
     /// How many are ready.

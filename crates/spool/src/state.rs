@@ -27,15 +27,16 @@
 //! `Moved` leads from submitted and from dead to ready, and leaves a ready call ready: it goes on
 //! by itself with another lead, or without its employee.
 //!
-//! An **orphan** is a submitted call whose outcome cannot be asked for: its request was under way
-//! when the process ended, or its requestId can no longer be read. The journal itself is asked.
+//! An **unresolved** call is a submitted one whose outcome cannot be asked for: its request was
+//! under way when the process ended, or its requestId can no longer be read. The journal itself is
+//! asked.
 //!
 //! A webhook (§6.8) may tell at any time that a call stands in the journal: `Hooked` leads to
 //! journaled from ready, sending and submitted, and from dead where the letter only says that
 //! nobody knows ([`hooked`]). An answer of the service that comes after it is old news
 //! ([`Step::is_answer`]).
 
-use crate::elsewhere::Witness;
+use crate::peer_outcomes::OutcomeSource;
 use callbridge_call::EventTime;
 use callbridge_leads::lead_request::failed::{Reroute, RerouteHistory};
 use callbridge_model::TokenFingerprint;
@@ -108,7 +109,7 @@ impl fmt::Display for State {
     }
 }
 
-/// What becomes of an orphan that the journal does not hold. The words are stored.
+/// What becomes of an unresolved call that the journal does not hold. The words are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IfAbsent {
     /// It is sent again.
@@ -139,7 +140,7 @@ impl IfAbsent {
     }
 }
 
-/// What happens to a stored call. Every step but `NotYet`, `Absent` and an `Orphaned` of a
+/// What happens to a stored call. Every step but `NotYet`, `Absent` and an `Unresolved` of a
 /// submitted call moves one from one book to another.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
@@ -182,7 +183,7 @@ pub enum Step {
     },
     /// sending or submitted → submitted: it may have been accepted, but nothing can be asked with
     /// its requestId. Counts as an attempt.
-    Orphaned {
+    Unresolved {
         /// When the journal can be asked first.
         next_look: EventTime,
         /// What becomes of it when the journal does not hold it.
@@ -190,8 +191,8 @@ pub enum Step {
         /// The attempt's words.
         why: String,
     },
-    /// submitted → ready: an orphan that was not found in the journal. Counts as an attempt and
-    /// as a resubmission.
+    /// submitted → ready: an unresolved call that was not found in the journal. Counts as an
+    /// attempt and as a resubmission.
     Resubmit {
         /// The attempt's words.
         why: String,
@@ -217,7 +218,7 @@ pub enum Step {
         record: CallRecord,
     },
     /// dead → submitted: by a person, with other values than before, of a call that may have been
-    /// written all the same. An orphan with [`IfAbsent::Changed`].
+    /// written all the same. An unresolved call with [`IfAbsent::Changed`].
     Recheck {
         /// What is sent when the journal does not hold the call; same uuid.
         record: CallRecord,
@@ -251,7 +252,7 @@ pub enum Step {
     /// ready, submitted, dead or parked → journaled: another has sent it. Counts as an attempt.
     Found {
         /// Who says so.
-        by: Witness,
+        by: OutcomeSource,
     },
     /// ready, submitted, dead or parked → discarded: by a person, elsewhere. Counts as an attempt.
     GivenUp,
@@ -278,7 +279,7 @@ impl Step {
             Self::Hooked => "hooked",
             Self::NotYet { .. } => "not yet",
             Self::Absent { .. } => "absent",
-            Self::Orphaned { .. } => "orphaned",
+            Self::Unresolved { .. } => "orphaned",
             Self::Resubmit { .. } => "resubmit",
             Self::Died { .. } => "died",
             Self::Release { .. } => "release",
@@ -306,7 +307,7 @@ impl Step {
             | Self::Hooked
             | Self::NotYet { .. }
             | Self::Absent { .. }
-            | Self::Orphaned { .. }
+            | Self::Unresolved { .. }
             | Self::Resubmit { .. }
             | Self::Died { .. } => true,
             Self::Send
@@ -393,7 +394,7 @@ pub fn next(state: State, step: &Step) -> Result<State, Refused> {
         Step::Confirmed => (state == Submitted).then_some(Journaled),
         Step::Hooked => matches!(state, Ready | Sending | Submitted | Dead).then_some(Journaled),
         Step::NotYet { .. } | Step::Absent { .. } => (state == Submitted).then_some(Submitted),
-        Step::Orphaned { .. } => matches!(state, Sending | Submitted).then_some(Submitted),
+        Step::Unresolved { .. } => matches!(state, Sending | Submitted).then_some(Submitted),
         Step::Resubmit { .. } => (state == Submitted).then_some(Ready),
         Step::Died { reason, .. } => match state {
             Ready | Sending | Submitted if reason.is_parked() => Some(Parked),

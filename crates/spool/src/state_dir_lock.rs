@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 enum Found {
     Here,
     Deleted,
-    Elsewhere,
+    PeerOutcome,
     Another,
 }
 
@@ -71,7 +71,7 @@ impl StateDir {
             },
             Ok(_) => Found::Another,
             Err(_) if ours.nlink() == 0 => Found::Deleted,
-            Err(_) => Found::Elsewhere,
+            Err(_) => Found::PeerOutcome,
         }
     }
 
@@ -84,7 +84,7 @@ impl StateDir {
         let why = match self.look() {
             Found::Here => return self.keep_lock().map(|()| None),
             Found::Deleted => return self.make_anew(store).map(Some),
-            Found::Elsewhere => "it was moved",
+            Found::PeerOutcome => "it was moved",
             Found::Another => "another file stands there",
         };
         let path = self.file.clone();

@@ -356,7 +356,7 @@ impl Store {
             Op::Lead(LeadChange::Backfill { page, heard, at }) => {
                 tables::backfill::backfilled(self, page, heard, *at)
             }
-            Op::Elsewhere(told) => tables::elsewhere::apply(self, told),
+            Op::PeerOutcome(told) => tables::peer_outcomes::apply(self, told),
             Op::Purge { now } => tables::purge::purge(self, *now),
             Op::Learn(news) => tables::directory::learn(self, news),
         }

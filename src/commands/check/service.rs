@@ -129,9 +129,9 @@ async fn all(crm: &Crm, mut probe: TokenProbe<'_>) -> Result<Vec<CheckFinding>, 
     let mut found = judge(&crm.setup.address, answer, probe.binding());
     if good && !crm.lead_fields.is_empty() {
         let mut head = WorkQueue::default();
-        head.errands.due.push(DueRequest {
+        head.lead_requests.due.push(DueRequest {
             urgency: Urgency::Soon,
-            errand: LeadRequest::Catalogue,
+            lead_request: LeadRequest::Catalogue,
         });
         match probe.ask(&head).await {
             Ok(answer) => found.extend(fields::judge(&crm.lead_fields, &answer)),

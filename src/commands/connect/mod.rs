@@ -280,7 +280,7 @@ async fn exchanged(connect: &Connect, client: &Client, code: Secret) -> Result<P
                      --client-secret-file are right"
                 )));
             }
-            TokenReply::Elsewhere(why) => {
+            TokenReply::PeerOutcome(why) => {
                 let words = format!("no OAuth endpoint answers at --auth-url ({why})");
                 return Err(Failure::new(Code::Configuration, words));
             }
@@ -410,7 +410,7 @@ async fn revoke_before(before: &Connection) {
         Ok(exchange) => revoke::all(&exchange, before).await,
         Err(error) => {
             let why = error.to_string().replace("--crm-url", "--auth-url");
-            let (token, came) = ("refresh token", TokenReply::Elsewhere(why));
+            let (token, came) = ("refresh token", TokenReply::PeerOutcome(why));
             vec![revoke::Unrevoked { token, came }]
         }
     };

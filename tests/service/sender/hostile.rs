@@ -20,7 +20,7 @@ const UNREAD_MAX: usize = 32 << 20;
 fn verdict(answer: ApiResult) -> (&'static str, String) {
     let verdict = judge(Endpoint::Submit, answer, Context::default());
     let words = match &verdict {
-        Verdict::Fault { why, .. } | Verdict::Halt { why, .. } => why.clone(),
+        Verdict::Fault { why, .. } | Verdict::Stop { why, .. } => why.clone(),
         Verdict::Dead { message, .. } => message.clone(),
         Verdict::Submitted { request_id } => request_id.clone(),
         Verdict::Journaled

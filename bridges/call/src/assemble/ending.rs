@@ -214,7 +214,7 @@ impl Assembler {
     }
 
     /// Gives out the calls in an open one that are over, whoever is still in its room.
-    pub(super) fn relieve(&mut self, key: u64, now: EventTime) {
+    pub(super) fn evict_finished_legs(&mut self, key: u64, now: EventTime) {
         let settle = self.settings.settle;
         let Some(times) = self.calls.get(key).map(|call| &call.times) else {
             return;
@@ -288,7 +288,7 @@ impl Assembler {
         if !self.calls.get(key).is_some_and(waits) {
             return false;
         }
-        self.relieve(key, now);
+        self.evict_finished_legs(key, now);
         let endpoints = &self.settings.endpoints;
         let Some(call) = self.calls.get(key) else {
             return false;

@@ -64,7 +64,7 @@ pub(super) fn finish(
         incomplete: incomplete
             .or_else(|| call.of.is_set_back().then(set_back))
             .or_else(|| beginning_missed(legs, plan))
-            .or_else(|| dialler_untold(legs, plan))
+            .or_else(|| dialler_unobservable(legs, plan))
             .or_else(|| stranger(legs, plan))
             .or_else(|| clock_set_back(legs, plan)),
         estimate: false,
@@ -174,7 +174,7 @@ fn beginning_missed(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
 
 /// AMI 1.x tells neither of a queue's dialling nor of an originated call that nobody answered: a
 /// trunk that rang for nobody may have been a customer, or an agent's mobile telephone.
-fn dialler_untold(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
+fn dialler_unobservable(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     let old = legs.iter().all(|leg| leg.leg.linkedids.first().is_none());
     let dialled = plan.customers.iter().any(|&i| legs[i].was_dialled());
     let unknown =

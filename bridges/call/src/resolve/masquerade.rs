@@ -2,14 +2,14 @@
 //!
 //! Before Asterisk 12 a masquerade (an attended transfer, a pickup, a parked or redirected channel,
 //! a Local channel that optimises itself away) leaves unique ids where they are, and moves names,
-//! and with them the telephones, from one to another. A unique id is a seat then:
+//! and with them the telephones, from one to another. A unique id is a place then:
 //!
 //! ```text
-//! seat 17.1  SIP/city-01 (the customer)       Link  seat 17.2  SIP/101-02
-//! seat 17.3  SIP/101-03 (101 asks 102 first)  Link  seat 17.4  SIP/102-04
+//! place 17.1  SIP/city-01 (the customer)       Link  place 17.2  SIP/101-02
+//! place 17.3  SIP/101-03 (101 asks 102 first)  Link  place 17.4  SIP/102-04
 //! Masquerade Clone: SIP/city-01, Original: SIP/101-03
-//! seat 17.3  SIP/city-01                      Link  seat 17.4  SIP/102-04
-//! seat 17.1  SIP/101-03<ZOMBIE>, which hangs up
+//! place 17.3  SIP/city-01                      Link  place 17.4  SIP/102-04
+//! place 17.1  SIP/101-03<ZOMBIE>, which hangs up
 //! ```
 //!
 //! Each telephone gets its own facts back here, and each link is a bridge of two.
@@ -23,14 +23,14 @@ use crate::units::{EventTime, UniqueId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The channels by telephone.
-pub(super) struct Seated {
+pub(super) struct Occupancies {
     pub(super) legs: Vec<Leg>,
-    /// As of [`OpenCall::joined`], with those that changed seats.
+    /// As of [`OpenCall::joined`], with those that changed places.
     pub(super) joined: BTreeSet<(UniqueId, UniqueId)>,
 }
 
 /// One unique id, and who had it from when on.
-struct Seat<'a> {
+struct ChannelOccupancy<'a> {
     leg: &'a Leg,
     sits: Vec<(EventTime, usize)>,
     zombie: Option<EventTime>,
@@ -38,44 +38,54 @@ struct Seat<'a> {
 }
 
 /// The call's channels by telephone; `None` where they are that already.
-pub(super) fn seated(call: &OpenCall) -> Option<Seated> {
+pub(super) fn by_occupant(call: &OpenCall) -> Option<Occupancies> {
     let facts = call.legs.values().flat_map(|leg| &leg.facts);
     let unnamed = format!("{UNNAMED}{WHO_ANSWERED}");
     let of_both = |what: &FactKind| what.passage().is_some_and(|it| it.bridge == unnamed);
     facts
         .map(|fact| &fact.what)
-        .find(|what| is_of_seats(what) || of_both(what))?;
-    let mut seats: Vec<Seat<'_>> = call.legs.values().enumerate().map(Seat::of).collect();
+        .find(|what| is_of_occupants(what) || of_both(what))?;
+    let mut occupancies: Vec<ChannelOccupancy<'_>> = call
+        .legs
+        .values()
+        .enumerate()
+        .map(ChannelOccupancy::of)
+        .collect();
     let mut joined = call.joined.clone();
-    for (at, seat, name) in renamings(&seats) {
-        if let Some((a, b)) = change(&mut seats, at, seat, name) {
-            joined.insert((seats[a].leg.id.clone(), seats[b].leg.id.clone()));
+    for (at, occupancy, name) in renamings(&occupancies) {
+        if let Some((a, b)) = change(&mut occupancies, at, occupancy, name) {
+            joined.insert((occupancies[a].leg.id.clone(), occupancies[b].leg.id.clone()));
         }
     }
-    let mut legs: Vec<Leg> = seats.iter().map(|seat| seat.born()).collect();
-    for seat in &seats {
-        seat.hand_out(&seats, &mut legs);
+    let mut legs: Vec<Leg> = occupancies
+        .iter()
+        .map(|occupancy| occupancy.born())
+        .collect();
+    for occupancy in &occupancies {
+        occupancy.hand_out(&occupancies, &mut legs);
     }
-    let left = left(&seats);
-    for ((a, b), mut told) in links(&seats) {
-        let left = left.iter().filter(|(_, seat)| [a, b].contains(seat));
+    let left = left(&occupancies);
+    for ((a, b), mut told) in links(&occupancies) {
+        let left = left
+            .iter()
+            .filter(|(_, occupancy)| [a, b].contains(occupancy));
         for origin in [Origin::Channel, Origin::Cel] {
             told.extend(left.clone().map(|&(at, _)| (at, origin, false)));
         }
         for origin in [Origin::Channel, Origin::Cel] {
-            bridge(&seats, (a, b), &told, origin, &mut legs);
+            bridge(&occupancies, (a, b), &told, origin, &mut legs);
         }
     }
-    Some(Seated { legs, joined })
+    Some(Occupancies { legs, joined })
 }
 
 /// It says who sits where, or with whom: no later release tells that.
-fn is_of_seats(what: &FactKind) -> bool {
+fn is_of_occupants(what: &FactKind) -> bool {
     let moves = matches!(what, FactKind::Renamed { .. } | FactKind::Transfers { .. });
     moves || what.link().is_some()
 }
 
-impl<'a> Seat<'a> {
+impl<'a> ChannelOccupancy<'a> {
     fn of((index, leg): (usize, &'a Leg)) -> Self {
         let ends = leg.facts.iter().filter(|fact| fact.what.is_end());
         Self {
@@ -108,18 +118,21 @@ impl<'a> Seat<'a> {
     }
 
     /// Gives what was told of the unique id to whom it was told of.
-    fn hand_out(&self, seats: &[Seat<'_>], legs: &mut [Leg]) {
+    fn hand_out(&self, occupancies: &[ChannelOccupancy<'_>], legs: &mut [Leg]) {
         let own = self
             .leg
             .facts
             .iter()
-            .filter(|fact| !is_of_seats(&fact.what));
+            .filter(|fact| !is_of_occupants(&fact.what));
         for fact in own {
             let mut fact = fact.clone();
             if let FactKind::Dialled { by: Some(by), .. } = &mut fact.what
-                && let Some(dialler) = seat_of(seats, by)
+                && let Some(dialler) = occupancy_of(occupancies, by)
             {
-                *by = seats[seats[dialler].who(fact.at)].leg.id.clone();
+                *by = occupancies[occupancies[dialler].who(fact.at)]
+                    .leg
+                    .id
+                    .clone();
             }
             // Each was born where it sat first, whatever the clocks of AMI and CEL say.
             let who = if matches!(fact.what, FactKind::Born(_)) {
@@ -157,75 +170,83 @@ impl<'a> Seat<'a> {
     }
 }
 
-/// The seat with this unique id, or of the channel whose name had to stand for it.
-fn seat_of(seats: &[Seat<'_>], id: &UniqueId) -> Option<usize> {
-    let by_id = seats.iter().position(|seat| seat.leg.id == *id);
-    by_id.or_else(|| seats.iter().position(|seat| seat.leg.name() == id.as_str()))
+/// The place with this unique id, or of the channel whose name had to stand for it.
+fn occupancy_of(occupancies: &[ChannelOccupancy<'_>], id: &UniqueId) -> Option<usize> {
+    let by_id = occupancies
+        .iter()
+        .position(|occupancy| occupancy.leg.id == *id);
+    by_id.or_else(|| {
+        occupancies
+            .iter()
+            .position(|occupancy| occupancy.leg.name() == id.as_str())
+    })
 }
 
-/// Each name that a seat was told to have after its first, in the order of time.
-fn renamings<'a>(seats: &[Seat<'a>]) -> Vec<(EventTime, usize, &'a str)> {
+/// Each name that a place was told to have after its first, in the order of time.
+fn renamings<'a>(occupancies: &[ChannelOccupancy<'a>]) -> Vec<(EventTime, usize, &'a str)> {
     let mut all = Vec::new();
-    for (i, seat) in seats.iter().enumerate() {
-        for fact in &seat.leg.facts {
+    for (i, occupancy) in occupancies.iter().enumerate() {
+        for fact in &occupancy.leg.facts {
             if let FactKind::Renamed { to } = &fact.what {
                 all.push((fact.at, i, to.as_str()));
             }
         }
-        let heard = seat.leg.names.iter();
+        let heard = occupancy.leg.names.iter();
         all.extend(heard.map(|name| (name.at, i, name.text.as_str())));
     }
     all.sort_by_key(|&(at, ..)| at);
     all
 }
 
-/// A seat goes on under another name: whoever has it changes places with who sits there. The two
+/// A place goes on under another name: whoever has it changes places with who sits there. The two
 /// subchannels of one DAHDI line are one telephone.
 fn change(
-    seats: &mut [Seat<'_>],
+    occupancies: &mut [ChannelOccupancy<'_>],
     at: EventTime,
-    seat: usize,
+    occupancy: usize,
     name: &str,
 ) -> Option<(usize, usize)> {
     if name.ends_with("<ZOMBIE>") {
-        seats[seat].zombie = Some(at);
+        occupancies[occupancy].zombie = Some(at);
     } else if name.ends_with("<MASQ>") {
         // A step on the way, not a place.
         return None;
     }
     let name = name.split_once('<').map_or(name, |(name, _)| name);
-    let sits = |seats: &[Seat<'_>], i: usize| seats[i].sits.last().map_or(i, |&(_, who)| who);
-    let now = seats[sits(seats, seat)].leg.name();
+    let sits = |occupancies: &[ChannelOccupancy<'_>], i: usize| {
+        occupancies[i].sits.last().map_or(i, |&(_, who)| who)
+    };
+    let now = occupancies[sits(occupancies, occupancy)].leg.name();
     let line = |name| trunk::is_line(name).then(|| trunk::extension(name));
     if now == name || line(now).is_some_and(|now| line(name) == Some(now)) {
         return None;
     }
     let there = |other: &usize| {
-        let of = &seats[*other];
-        *other != seat
-            && seats[sits(seats, *other)].leg.name() == name
+        let of = &occupancies[*other];
+        *other != occupancy
+            && occupancies[sits(occupancies, *other)].leg.name() == name
             && of.leg.first <= at
             && of.ended.is_none_or(|ended| ended >= at)
     };
-    let other = (0..seats.len()).filter(there);
-    let other = other.max_by_key(|&other| seats[other].leg.first)?;
-    let (here, there) = (sits(seats, seat), sits(seats, other));
-    seats[seat].sits.push((at, there));
-    seats[other].sits.push((at, here));
+    let other = (0..occupancies.len()).filter(there);
+    let other = other.max_by_key(|&other| occupancies[other].leg.first)?;
+    let (here, there) = (sits(occupancies, occupancy), sits(occupancies, other));
+    occupancies[occupancy].sits.push((at, there));
+    occupancies[other].sits.push((at, here));
     Some((here, there))
 }
 
-/// When a link of two seats was told to begin or end, and by whom.
+/// When a link of two places was told to begin or end, and by whom.
 type LinkTold = (EventTime, Origin, bool);
 
-fn links(seats: &[Seat<'_>]) -> BTreeMap<(usize, usize), Vec<LinkTold>> {
+fn links(occupancies: &[ChannelOccupancy<'_>]) -> BTreeMap<(usize, usize), Vec<LinkTold>> {
     let mut links: BTreeMap<(usize, usize), Vec<LinkTold>> = BTreeMap::new();
-    for (i, seat) in seats.iter().enumerate() {
-        for fact in &seat.leg.facts {
+    for (i, occupancy) in occupancies.iter().enumerate() {
+        for fact in &occupancy.leg.facts {
             let Some((with, begins)) = fact.what.link() else {
                 continue;
             };
-            if let Some(other) = seat_of(seats, with).filter(|&other| other != i) {
+            if let Some(other) = occupancy_of(occupancies, with).filter(|&other| other != i) {
                 let pair = (i.min(other), i.max(other));
                 let told = (fact.at, fact.origin, begins);
                 links.entry(pair).or_default().push(told);
@@ -235,21 +256,21 @@ fn links(seats: &[Seat<'_>]) -> BTreeMap<(usize, usize), Vec<LinkTold>> {
     links
 }
 
-/// When a telephone handed a call over on another of its channels, and the seats of it in that
+/// When a telephone handed a call over on another of its channels, and the places of it in that
 /// call: it hears nobody there any more, though the masquerade may come much later.
-fn left(seats: &[Seat<'_>]) -> Vec<(EventTime, usize)> {
+fn left(occupancies: &[ChannelOccupancy<'_>]) -> Vec<(EventTime, usize)> {
     let mut left = Vec::new();
-    for seat in seats {
-        let own = trunk::prefix(seat.leg.name());
-        for fact in &seat.leg.facts {
+    for occupancy in occupancies {
+        let own = trunk::prefix(occupancy.leg.name());
+        for fact in &occupancy.leg.facts {
             let FactKind::Transfers { call } = &fact.what else {
                 continue;
             };
-            let of_call = |other: &&Seat<'_>| {
+            let of_call = |other: &&ChannelOccupancy<'_>| {
                 let mut linkedids = other.leg.linkedids.iter();
                 trunk::prefix(other.leg.name()) == own && linkedids.any(|it| it.text == *call)
             };
-            let there = seats.iter().enumerate();
+            let there = occupancies.iter().enumerate();
             let there = there.filter(|(_, other)| of_call(other) && own.is_some());
             left.extend(there.map(|(other, _)| (fact.at, other)));
         }
@@ -257,9 +278,9 @@ fn left(seats: &[Seat<'_>]) -> Vec<(EventTime, usize)> {
     left
 }
 
-/// Two seats were linked: whoever sat there was in a bridge. A link ends with either's hang-up.
+/// Two places were linked: whoever sat there was in a bridge. A link ends with either's hang-up.
 fn bridge(
-    seats: &[Seat<'_>],
+    occupancies: &[ChannelOccupancy<'_>],
     (a, b): (usize, usize),
     told: &[LinkTold],
     origin: Origin,
@@ -271,11 +292,11 @@ fn bridge(
         .filter(|told| told.1 == origin)
         .collect();
     told.sort_by_key(|&(at, _, begins)| (at, begins));
-    let hung_up = [&seats[a], &seats[b]]
+    let hung_up = [&occupancies[a], &occupancies[b]]
         .into_iter()
-        .filter_map(|seat| seat.ended)
+        .filter_map(|occupancy| occupancy.ended)
         .min();
-    let name = format!("{} + {}", seats[a].leg.id, seats[b].leg.id);
+    let name = format!("{} + {}", occupancies[a].leg.id, occupancies[b].leg.id);
     let mut since = None;
     let mut spans: Vec<(EventTime, Option<EventTime>)> = Vec::new();
     for (at, _, begins) in told {
@@ -287,10 +308,10 @@ fn bridge(
     }
     spans.extend(since.map(|from| (from, hung_up)));
     for (from, to) in spans {
-        for seat in [&seats[a], &seats[b]] {
-            for (who, sat, until) in seat.spans() {
+        for occupancy in [&occupancies[a], &occupancies[b]] {
+            for (who, sat, until) in occupancy.spans() {
                 let enter = from.max(sat);
-                let leave = [to, until, seat.zombie].into_iter().flatten().min();
+                let leave = [to, until, occupancy.zombie].into_iter().flatten().min();
                 if leave.is_some_and(|leave| leave <= enter) {
                     continue;
                 }

@@ -9,7 +9,7 @@ use crate::line::SourceFeed;
 use crate::source::{Access, Context};
 use crate::url::TcpEndpoint;
 use bytes::Bytes;
-use callbridge_asterisk::hearing::{Hearing, Lack};
+use callbridge_asterisk::hearing::{Hearing, MissingRight};
 use callbridge_asterisk::login::{Action, Login, LoginError, Outgoing, Settings};
 use callbridge_formats::{Format, Frame, Framer};
 use std::convert::Infallible;
@@ -78,7 +78,7 @@ impl Ami {
         context.line.up(true).await?;
         context.line.offer(open.accepted.clone())?;
         if self.unfiltered {
-            context.line.lacks(Lack::Filter);
+            context.line.lacks(MissingRight::Filter);
         }
         let silent_after = context.access.settings.silent_after;
         let mut hearing = Hearing::new(open.login.banner());
@@ -121,7 +121,7 @@ impl Ami {
                         return Err(open.target.deaf());
                     }
                     if missed {
-                        context.line.lacks(Lack::Echo);
+                        context.line.lacks(MissingRight::Echo);
                     }
                 }
                 () = tokio::time::sleep_until(heard + silent_after) => {

@@ -2,7 +2,7 @@
 
 use crate::listener::{Line, Listener, action, id, say};
 use crate::stage::{Stage, settings};
-use callbridge_asterisk::hearing::Lack;
+use callbridge_asterisk::hearing::MissingRight;
 use callbridge_source::{Item, Settings};
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn lists(line: &mut Line, channels: &[&str]) {
 }
 
 /// The next right that is told to be lacking, and the frames before it.
-async fn lack(stage: &mut Stage) -> (Lack, Vec<String>) {
+async fn lack(stage: &mut Stage) -> (MissingRight, Vec<String>) {
     let mut frames = Vec::new();
     loop {
         match stage.next().await {
@@ -54,7 +54,7 @@ async fn a_channel_that_was_born_and_not_heard_is_told_and_our_own_questions_are
     lists(&mut line, &["17.1"]).await;
     lists(&mut line, &["17.1", "17.2", "17.3"]).await;
     let (lack, frames) = lack(&mut stage).await;
-    assert_eq!(lack, Lack::Calls(2));
+    assert_eq!(lack, MissingRight::Calls(2));
     let listed = frames
         .iter()
         .filter(|frame| frame.contains("Uniqueid: 17."));
@@ -73,7 +73,7 @@ async fn what_does_not_come_after_the_login_and_what_is_refused_is_told() {
     let mut line = listener.ami().await;
     stage.up().await;
     lists(&mut line, &[]).await;
-    assert_eq!(lack(&mut stage).await.0, Lack::System);
+    assert_eq!(lack(&mut stage).await.0, MissingRight::System);
     drop(line);
     let mut line = listener.ami().await;
     let asked = action(&mut line).await;
@@ -82,7 +82,7 @@ async fn what_does_not_come_after_the_login_and_what_is_refused_is_told() {
     say(&mut line, denied.as_bytes()).await;
     loop {
         match stage.next().await {
-            Item::Lacks(lack) => break assert_eq!(lack, Lack::List),
+            Item::Lacks(lack) => break assert_eq!(lack, MissingRight::List),
             Item::Frame(_) | Item::Up | Item::Down { .. } | Item::Gap { .. } => {}
             other => panic!("{other:?}"),
         }
@@ -95,7 +95,7 @@ async fn unfiltered(stage: &mut Stage) -> Vec<Item> {
     loop {
         match stage.next().await {
             Item::Frame(_) => {}
-            Item::Lacks(Lack::Filter) => return told,
+            Item::Lacks(MissingRight::Filter) => return told,
             other => told.push(other),
         }
     }
@@ -118,8 +118,8 @@ async fn a_filter_that_lets_nothing_through_is_noticed_by_a_birth_and_done_witho
             .starts_with("Action: CoreShowChannels")
     );
     let told = unfiltered(&mut stage).await;
-    assert_eq!(told[0], Item::Lacks(Lack::System));
-    assert_eq!(told[1], Item::Lacks(Lack::Calls(1)));
+    assert_eq!(told[0], Item::Lacks(MissingRight::System));
+    assert_eq!(told[1], Item::Lacks(MissingRight::Calls(1)));
     let Item::Down { why, .. } = &told[2] else {
         panic!("{told:?}")
     };
@@ -219,7 +219,7 @@ async fn an_event_of_our_own_is_told_of_when_it_does_not_come_back_and_when_it_d
     };
     tokio::select! {
         () = answering => {}
-        (lack, _) = lack(&mut stage) => assert_eq!(lack, Lack::Echo),
+        (lack, _) = lack(&mut stage) => assert_eq!(lack, MissingRight::Echo),
     }
     drop(line);
     let mut line = listener.ami().await;

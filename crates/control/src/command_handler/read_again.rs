@@ -39,7 +39,7 @@ pub(super) async fn read_again(
     let (uuid, record) = (judged.record.uuid, judged.record.clone());
     let asked = handler.spool.read(move |store| {
         let may = read_again::may_tell(store, &told, &message)?;
-        Ok((may, read_again::remade(store, &told, uuid, &message)?))
+        Ok((may, read_again::rebuilt(store, &told, uuid, &message)?))
     });
     let (may, remade) = asked.await?;
     if let Err(why) = may {

@@ -8,7 +8,7 @@ use callbridge_model::{LeadId, Phone};
 use std::collections::BTreeMap;
 
 /// Where entries can be looked up by number.
-pub trait Shelf {
+pub trait PhoneIndex {
     /// Why they cannot be.
     type Error;
 
@@ -16,7 +16,7 @@ pub trait Shelf {
     ///
     /// # Errors
     /// When they cannot be read.
-    fn holdings(&self, phone: &Phone) -> Result<Vec<Holding>, Self::Error>;
+    fn lead_phones(&self, phone: &Phone) -> Result<Vec<LeadPhone>, Self::Error>;
 
     /// How a lead stands; the default where nothing is known of it.
     ///
@@ -27,7 +27,7 @@ pub trait Shelf {
 
 /// A number in one slot of a lead.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holding {
+pub struct LeadPhone {
     /// The lead.
     pub lead: LeadId,
     /// Where its phones stand.
@@ -91,15 +91,15 @@ impl Finding {
 ///
 /// # Errors
 /// The shelf's.
-pub fn find<S: Shelf>(shelf: &S, phone: &Phone) -> Result<Finding, S::Error> {
-    let rows = shelf.holdings(phone)?;
+pub fn find<S: PhoneIndex>(shelf: &S, phone: &Phone) -> Result<Finding, S::Error> {
+    let rows = shelf.lead_phones(phone)?;
     let known: BTreeMap<LeadId, Life> = rows.iter().map(|row| (row.lead, row.life)).collect();
     let life = |lead: LeadId| match known.get(&lead) {
         Some(life) => Ok(*life),
         None => shelf.life(lead),
     };
     // Leads that have become one share what is known of their contacts.
-    let mut families: BTreeMap<LeadId, Vec<(Root, &Holding)>> = BTreeMap::new();
+    let mut families: BTreeMap<LeadId, Vec<(Root, &LeadPhone)>> = BTreeMap::new();
     for row in &rows {
         let root = root(row.lead, |lead| Ok(life(lead)?.merged))?;
         families.entry(root.lead).or_default().push((root, row));
@@ -137,11 +137,11 @@ pub fn find<S: Shelf>(shelf: &S, phone: &Phone) -> Result<Finding, S::Error> {
 
 /// Whether a row of a living lead still holds.
 fn stands(
-    row: &Holding,
+    row: &LeadPhone,
     since: EpochSeconds,
     root: &Root,
     end: &Life,
-    family: &[(Root, &Holding)],
+    family: &[(Root, &LeadPhone)],
 ) -> Standing {
     let gone = family.iter().map(|(_, other)| *other);
     let gone = gone.filter(|other| !row.slot.is_contact() || other.slot == row.slot);

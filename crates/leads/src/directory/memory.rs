@@ -1,7 +1,7 @@
 //! A directory in memory.
 
 use super::entry::{Entry, Life, Slot};
-use super::find::{Finding, Holding, Shelf, find};
+use super::find::{Finding, LeadPhone, PhoneIndex, find};
 use super::learn::{Learned, Ledger, learn};
 use super::news::LeadNews;
 use callbridge_model::{LeadId, Phone};
@@ -57,14 +57,14 @@ impl Ledger for Remembered {
     }
 }
 
-impl Shelf for Remembered {
+impl PhoneIndex for Remembered {
     type Error = Infallible;
 
-    fn holdings(&self, phone: &Phone) -> Result<Vec<Holding>, Infallible> {
+    fn lead_phones(&self, phone: &Phone) -> Result<Vec<LeadPhone>, Infallible> {
         let mut rows = Vec::new();
         for (lead, entry) in &self.0 {
-            let mut slots: BTreeMap<Slot, Holding> = BTreeMap::new();
-            let row = |slot: Slot| Holding {
+            let mut slots: BTreeMap<Slot, LeadPhone> = BTreeMap::new();
+            let row = |slot: Slot| LeadPhone {
                 lead: *lead,
                 slot,
                 held: None,

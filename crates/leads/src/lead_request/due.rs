@@ -1,7 +1,7 @@
 //! Requests beside the way of the calls: what is to be asked or written about leads.
 //!
 //! Each part keeps in the spool what of it is due, when, and how often it was tried in vain. An
-//! errand that is due may go out at once, whenever there is room for it.
+//! lead request that is due may go out at once, whenever there is room for it.
 
 use super::memory::{CLOCK_SLACK, DAILY};
 use callbridge_call::EventTime;
@@ -66,7 +66,7 @@ pub enum CommandRequest {
     JournalPage(FilterPage),
 }
 
-/// How much an errand may take from the calls.
+/// How much a lead request may take from the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
     /// Its requestId ends soon: before all calls.
@@ -77,13 +77,13 @@ pub enum Urgency {
     Spare,
 }
 
-/// An errand that is due.
+/// A lead request that is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DueRequest {
     /// How much it may take.
     pub urgency: Urgency,
     /// What it is.
-    pub errand: LeadRequest,
+    pub lead_request: LeadRequest,
 }
 
 /// What is due of them.
@@ -111,30 +111,39 @@ impl DueRequests {
     }
 
     /// This one is due.
-    pub fn push(&mut self, errand: LeadRequest) {
-        let urgency = match errand {
+    pub fn push(&mut self, lead_request: LeadRequest) {
+        let urgency = match lead_request {
             LeadRequest::LookUp(_) => Urgency::Soon,
             _ => Urgency::Spare,
         };
-        self.due.push(DueRequest { urgency, errand });
+        self.due.push(DueRequest {
+            urgency,
+            lead_request,
+        });
     }
 
     /// This one is due when nothing else is to be done.
-    pub fn push_spare(&mut self, errand: LeadRequest) {
+    pub fn push_spare(&mut self, lead_request: LeadRequest) {
         let urgency = Urgency::Spare;
-        self.due.push(DueRequest { urgency, errand });
+        self.due.push(DueRequest {
+            urgency,
+            lead_request,
+        });
     }
 
     /// This one is due: asked with its token, which is the one in use or the one before it.
     pub fn push_poll(&mut self, poll: FieldPoll, tokens: &[TokenFingerprint]) {
-        let (urgency, errand) = match tokens.iter().position(|token| *token == poll.token) {
+        let (urgency, lead_request) = match tokens.iter().position(|token| *token == poll.token) {
             Some(0) => (Urgency::Spare, LeadRequest::FieldPoll(poll)),
             // the token before: nobody can ask when it ends
             Some(_) => (Urgency::Ending, LeadRequest::FieldPoll(poll)),
             // nobody can ask any more: written once more, which changes nothing
             None => (Urgency::Spare, LeadRequest::FieldWrite(poll.lead)),
         };
-        self.due.push(DueRequest { urgency, errand });
+        self.due.push(DueRequest {
+            urgency,
+            lead_request,
+        });
     }
 }
 

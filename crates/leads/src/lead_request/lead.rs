@@ -1,4 +1,4 @@
-//! What the answers to errands about failed calls and leads' fields mean for the spool.
+//! What the answers to lead requests about failed calls and leads' fields mean for the spool.
 //!
 //! None of them stops calls: where the token may not do one, or the service refuses it, that kind
 //! rests for an hour and says so.
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;
 
-/// How long a kind of errand rests after the service refused it.
+/// How long a kind of lead request rests after the service refused it.
 pub const REST: Duration = Duration::from_secs(3600);
 
 /// What a lead is to show now.
@@ -62,7 +62,7 @@ impl Finding {
     }
 }
 
-/// Kinds of errand that can rest.
+/// Kinds of lead request that can rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
     /// `GET lead/{id}`
@@ -71,7 +71,7 @@ pub enum RequestKind {
     Fields,
 }
 
-/// What the spool is told of an errand.
+/// What the spool is told of a lead request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LeadOutcome {
     /// It leaves: committed with its slot, before the request.
@@ -96,7 +96,7 @@ pub enum LeadOutcome {
     Again(LeadRequest, String),
     /// It was not sent, or stopped by no fault of its own: due as before.
     Back(LeadRequest),
-    /// This kind rests for [`REST`], and why; the errand itself is due as before.
+    /// This kind rests for [`REST`], and why; the lead request itself is due as before.
     Rest(RequestKind, LeadRequest, String),
     /// The token has a right that it had not before: what rests, or waits for one, goes on.
     Granted,
@@ -131,7 +131,7 @@ enum Sort<'a> {
     Refused(String),
     /// 5xx, no answer.
     Trouble(String),
-    /// Token, limit, no connection: nothing to do with the errand.
+    /// Token, limit, no connection: nothing to do with the lead request.
     Stopped(String),
 }
 
@@ -187,17 +187,21 @@ fn sort_reply(reply: &ApiReply) -> Sort<'_> {
     }
 }
 
-/// What an answer means for the spool; `None` for an errand of another part. `token` is the one
-/// that made the request.
+/// What an answer means for the spool; `None` for a lead request of another part. `token` is the
+/// one that made the request.
 pub fn settle(
-    errand: &LeadRequest,
+    lead_request: &LeadRequest,
     answer: &ApiResult,
     token: &TokenFingerprint,
     now: EventTime,
 ) -> Option<Settled> {
-    let again = |why: String| settled(false, why, |why| LeadOutcome::Again(errand.clone(), why));
-    let back = |why: String| settled(false, why, |_| LeadOutcome::Back(errand.clone()));
-    let settled = match (errand, sort(answer)) {
+    let again = |why: String| {
+        settled(false, why, |why| {
+            LeadOutcome::Again(lead_request.clone(), why)
+        })
+    };
+    let back = |why: String| settled(false, why, |_| LeadOutcome::Back(lead_request.clone()));
+    let settled = match (lead_request, sort(answer)) {
         (LeadRequest::Backfill(_) | LeadRequest::Asked(..), _) => return None,
         (_, Sort::Stopped(why)) => back(why),
         (LeadRequest::FieldPoll(poll), answer) => match answer {
@@ -215,7 +219,7 @@ pub fn settle(
             }
         },
         (_, Sort::Trouble(why)) => again(why),
-        (LeadRequest::LookUp(lead), answer) => looked_up(*lead, answer, errand),
+        (LeadRequest::LookUp(lead), answer) => looked_up(*lead, answer, lead_request),
         (LeadRequest::Catalogue, Sort::Content(envelope)) => match catalogue::rows(envelope) {
             Some((fields, whole)) => {
                 well(LeadOutcome::Catalogue(Catalogue::read(fields, whole, now)))
@@ -223,7 +227,7 @@ pub fn settle(
             None => unread("no fields in the answer".to_owned(), now),
         },
         (LeadRequest::Catalogue, answer) => unread(words(answer), now),
-        (LeadRequest::FieldWrite(lead), answer) => written(*lead, answer, errand, token),
+        (LeadRequest::FieldWrite(lead), answer) => written(*lead, answer, lead_request, token),
     };
     Some(settled)
 }
@@ -234,7 +238,7 @@ fn unread(why: String, now: EventTime) -> Settled {
     })
 }
 
-fn looked_up(lead: LeadId, answer: Sort<'_>, errand: &LeadRequest) -> Settled {
+fn looked_up(lead: LeadId, answer: Sort<'_>, lead_request: &LeadRequest) -> Settled {
     match answer {
         Sort::Content(envelope) => {
             let row = envelope
@@ -248,7 +252,7 @@ fn looked_up(lead: LeadId, answer: Sort<'_>, errand: &LeadRequest) -> Settled {
         }
         Sort::Missing(_) | Sort::Gone(_) => well(LeadOutcome::LookedUp(lead, Finding::LeadMissing)),
         Sort::Barred(why) => settled(true, why, |why| {
-            LeadOutcome::Rest(RequestKind::LookUps, errand.clone(), why)
+            LeadOutcome::Rest(RequestKind::LookUps, lead_request.clone(), why)
         }),
         other => settled(true, words(other), |_| {
             LeadOutcome::LookedUp(lead, Finding::Unclear)
@@ -259,13 +263,13 @@ fn looked_up(lead: LeadId, answer: Sort<'_>, errand: &LeadRequest) -> Settled {
 fn written(
     lead: LeadId,
     answer: Sort<'_>,
-    errand: &LeadRequest,
+    lead_request: &LeadRequest,
     token: &TokenFingerprint,
 ) -> Settled {
     match answer {
         Sort::Accepted(request_id) => well(LeadOutcome::Accepted(lead, request_id, token.clone())),
         Sort::Barred(why) => settled(true, why, |why| {
-            LeadOutcome::Rest(RequestKind::Fields, errand.clone(), why)
+            LeadOutcome::Rest(RequestKind::Fields, lead_request.clone(), why)
         }),
         other => settled(true, words(other), |why| LeadOutcome::Refused(lead, why)),
     }

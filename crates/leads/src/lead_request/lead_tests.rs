@@ -20,8 +20,8 @@ fn poll() -> LeadRequest {
     })
 }
 
-fn word(errand: &LeadRequest, answer: &ApiResult) -> String {
-    let settled = settle(errand, answer, &TokenFingerprint::of("token"), now());
+fn word(lead_request: &LeadRequest, answer: &ApiResult) -> String {
+    let settled = settle(lead_request, answer, &TokenFingerprint::of("token"), now());
     let settled = settled.expect("ours");
     let told = match settled.told {
         LeadOutcome::LookedUp(_, finding) => finding.word().to_owned(),
@@ -88,8 +88,8 @@ fn answers() -> Vec<ApiResult> {
     ]
 }
 
-fn table(errand: &LeadRequest) -> String {
-    let words: Vec<String> = answers().iter().map(|it| word(errand, it)).collect();
+fn table(lead_request: &LeadRequest) -> String {
+    let words: Vec<String> = answers().iter().map(|it| word(lead_request, it)).collect();
     words.join("\n")
 }
 

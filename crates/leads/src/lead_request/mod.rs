@@ -1,8 +1,9 @@
-//! Errands: requests beside the way of the calls, about leads. An answer in, changes to be stored
-//! out; which errand is due says the spool ([`due::DueRequests`]), when it goes out the sender.
+//! Lead requests: requests beside the way of the calls, about leads. An answer in, changes to be
+//! stored out; which lead request is due says the spool ([`due::DueRequests`]), when it goes out
+//! the sender.
 //!
-//! An errand never stops the calls: what is refused is the errand's own affair. A dead token, a
-//! 429 and a lost connection are the sender's as well.
+//! A lead request never stops the calls: what is refused is the lead request's own affair. A dead
+//! token, a 429 and a lost connection are the sender's as well.
 
 //!
 //! | module | what lives there |
@@ -48,10 +49,10 @@ pub enum LeadChange {
     },
 }
 
-/// What an answer means for an errand.
+/// What an answer means for a lead request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settled {
-    /// To be committed. They change what is due: an errand whose operations do not is not sent
+    /// To be committed. They change what is due: a lead request whose operations do not is not sent
     /// again within a minute.
     pub changes: Vec<LeadChange>,
     /// It did what it was for, or needs nothing more.
@@ -60,18 +61,18 @@ pub struct Settled {
     pub words: String,
 }
 
-/// What is to be committed before an errand leaves, so that a kill does not hide it; `write` is of
-/// an [`LeadRequest::FieldWrite`].
+/// What is to be committed before a lead request leaves, so that a kill does not hide it; `write`
+/// is of an [`LeadRequest::FieldWrite`].
 pub fn launched(
     now: EventTime,
-    errand: &LeadRequest,
+    lead_request: &LeadRequest,
     write: Option<FieldWrite>,
 ) -> Vec<LeadChange> {
-    let told = match (errand, write) {
+    let told = match (lead_request, write) {
         (LeadRequest::FieldWrite(lead), Some(write)) => LeadOutcome::Writes(*lead, write),
-        (LeadRequest::FieldWrite(_), None) => LeadOutcome::Back(errand.clone()),
+        (LeadRequest::FieldWrite(_), None) => LeadOutcome::Back(lead_request.clone()),
         (LeadRequest::LookUp(_) | LeadRequest::Catalogue | LeadRequest::FieldPoll(_), _) => {
-            LeadOutcome::Sent(errand.clone())
+            LeadOutcome::Sent(lead_request.clone())
         }
         (LeadRequest::Backfill(_) | LeadRequest::Asked(..), _) => return Vec::new(),
     };
@@ -83,10 +84,10 @@ fn change(told: LeadOutcome, at: EventTime) -> LeadChange {
     LeadChange::Request { told, at }
 }
 
-/// Judges the answer to an errand that was sent with this token.
+/// Judges the answer to a lead request that was sent with this token.
 pub fn settle(
     now: EventTime,
-    errand: &LeadRequest,
+    lead_request: &LeadRequest,
     answer: &ApiResult,
     token: &TokenFingerprint,
 ) -> Settled {
@@ -101,12 +102,12 @@ pub fn settle(
         Ok(_) => (true, String::new()),
         Err(error) => (false, error.to_string()),
     };
-    match errand {
+    match lead_request {
         LeadRequest::LookUp(_)
         | LeadRequest::Catalogue
         | LeadRequest::FieldWrite(_)
         | LeadRequest::FieldPoll(_) => {
-            let settled = lead::settle(errand, answer, token, now);
+            let settled = lead::settle(lead_request, answer, token, now);
             settled.map_or_else(Settled::default, |settled| Settled {
                 changes: vec![change(settled.told, now)],
                 done: settled.done,

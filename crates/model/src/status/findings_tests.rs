@@ -4,9 +4,9 @@ use super::FindingKind as K;
 use super::*;
 use crate::status::fleet::Speech;
 use crate::status::{
-    Books, Directory, Employees, FleetMember, FleetStatus, FleetTable, Lack, Lacking, LeadField,
-    LeadFields, Lease, LeasePhase, ListFile, OverallState, PAUSES, Pause, SenderTrouble, SourceGap,
-    SourceState, Token, TrunkStatus, Unmatched, Webhooks,
+    Books, Directory, Employees, FleetMember, FleetStatus, FleetTable, Lacking, LeadField,
+    LeadFields, Lease, LeasePhase, ListFile, MissingRight, OverallState, PAUSES, Pause,
+    SenderTrouble, SourceGap, SourceState, Token, TrunkStatus, Unmatched, Webhooks,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -114,7 +114,7 @@ fn silent(lacking: Option<Lacking>, seconds: i64) -> Status {
         let source = &mut status.sources[0];
         source.state = SourceState::Connected;
         source.connected_since = Some(NOW - seconds);
-        source.lacks.extend(lacking.map(|kind| Lack {
+        source.lacks.extend(lacking.map(|kind| MissingRight {
             kind,
             what: "set read".to_owned(),
         }));

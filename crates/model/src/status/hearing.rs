@@ -30,7 +30,7 @@ pub enum Lacking {
 
 /// The same with what to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lack {
+pub struct MissingRight {
     /// What it is.
     pub kind: Lacking,
     /// In words.

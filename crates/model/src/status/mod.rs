@@ -24,7 +24,7 @@ pub mod verdict;
 
 use crate::status::other_reader::OtherReader;
 pub use fleet::{FleetMember, FleetStatus, FleetTable, LastWord};
-pub use hearing::{Lack, Lacking};
+pub use hearing::{Lacking, MissingRight};
 pub use lease::{Lease, LeasePhase};
 pub use people::{Doubtful, Employees, ListFile, UnknownEmployee, Unlisted};
 use serde::{Deserialize, Serialize};
@@ -337,7 +337,7 @@ pub struct SourceStatus {
     pub connected_since: Option<i64>,
     /// What its account turned out to lack, worst first.
     #[serde(default)]
-    pub lacks: Vec<Lack>,
+    pub lacks: Vec<MissingRight>,
     /// The switches that told on it by their names, in the order in which they were first heard.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub switches: Vec<SwitchName>,

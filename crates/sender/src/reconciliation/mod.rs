@@ -4,7 +4,8 @@
 //! ```text
 //!  sought (spool) ─▶ begin ─▶ page ─▶ heard ──▶ found: they are journaled
 //!                              ▲        │
-//!                              └─ more ─┴─▶ end: the ripe ones that no page showed are absent
+//!                              └─ more ─┴─▶ end: the confirmable ones that no page showed are
+//! absent
 //! ```
 //! Pages hold everybody's records. The order is not published (§4.7): the first page is read; where
 //! it shows none of ours, the last one, and from then on the end that showed some. A sweep never
@@ -46,24 +47,25 @@ const ONE_TRY: Duration = Duration::from_secs(40);
 /// A sweep between its first page and its last.
 #[derive(Clone, Debug)]
 struct Running {
-    sought: BTreeMap<CallUuid, Sought>,
+    sought: BTreeMap<CallUuid, ReconcileTarget>,
     since: Option<EpochSeconds>,
     page: u32,
     read: BTreeSet<u32>,
     found: u32,
     at: EventTime,
-    /// Nothing but orphans is sought, and no range is proven, or their times say nothing: the whole
-    /// journal is looked through, and what was known of it before stands again afterwards.
+    /// Nothing but unresolved calls is sought, and no range is proven, or their times say nothing:
+    /// the whole journal is looked through, and what was known of it before stands again
+    /// afterwards.
     before: Option<PageStrategy>,
 }
 
 #[derive(Clone, Debug)]
-struct Sought {
+struct ReconcileTarget {
     call: Unconfirmed,
     /// It should have been written by now: if no page shows it, it is absent.
-    ripe: bool,
+    confirmable: bool,
     /// No token that lives can read its requestId: nothing but a sweep finds it.
-    orphan: bool,
+    unresolved: bool,
 }
 
 /// What the sweeps came to.
@@ -84,7 +86,7 @@ pub struct Findings {
 
 /// All about sweeps.
 #[derive(Clone, Debug, Default)]
-pub struct Sweeper {
+pub struct JournalReconciliation {
     /// What is remembered.
     pub page_strategy: PageStrategy,
     /// Polls fail: what a page does not tell nothing does, whatever that costs.
@@ -96,7 +98,7 @@ pub struct Sweeper {
     missed: u32,
 }
 
-impl Sweeper {
+impl JournalReconciliation {
     /// With what is remembered.
     pub fn new(page_strategy: PageStrategy) -> Self {
         Self {
@@ -105,7 +107,7 @@ impl Sweeper {
         }
     }
 
-    /// Ripe calls that are worth a page while others wait to be submitted: a page less what
+    /// Confirmable calls that are worth a page while others wait to be submitted: a page less what
     /// overlaps with the one before.
     pub fn worth_under_load(&self) -> u32 {
         self.page_strategy.size.get() * 9 / 10
@@ -144,16 +146,16 @@ impl Sweeper {
     }
 
     /// The page to ask for: of the running sweep, or the first of a new one for these calls.
-    /// `None` when none of them was accepted before `ripe_before` and is due.
+    /// `None` when none of them was accepted before `confirmable_before` and is due.
     pub fn page(
         &mut self,
         now: EventTime,
-        ripe_before: EventTime,
+        confirmable_before: EventTime,
         tokens: &[TokenFingerprint],
         sought: Vec<Unconfirmed>,
     ) -> Option<FilterPage> {
         if self.running.is_none() {
-            self.begin(now, ripe_before, tokens, sought);
+            self.begin(now, confirmable_before, tokens, sought);
         }
         let run = self.running.as_ref()?;
         Some(FilterPage {
@@ -166,34 +168,46 @@ impl Sweeper {
     fn begin(
         &mut self,
         now: EventTime,
-        ripe_before: EventTime,
+        confirmable_before: EventTime,
         tokens: &[TokenFingerprint],
         sought: Vec<Unconfirmed>,
     ) {
         let due = |call: &Unconfirmed| {
             let waits = call.next_poll > now && call.next_poll <= now.plus(HELD_MAX);
-            (call.submitted_at <= ripe_before || call.is_ahead(now)) && !waits
+            (call.submitted_at <= confirmable_before || call.is_ahead(now)) && !waits
         };
-        let sought: BTreeMap<CallUuid, Sought> = sought
+        let sought: BTreeMap<CallUuid, ReconcileTarget> = sought
             .into_iter()
             .map(|call| {
-                let (ripe, orphan) = (due(&call), !tokens.contains(&call.token));
-                (call.uuid, Sought { call, ripe, orphan })
+                let (confirmable, unresolved) = (due(&call), !tokens.contains(&call.token));
+                (
+                    call.uuid,
+                    ReconcileTarget {
+                        call,
+                        confirmable,
+                        unresolved,
+                    },
+                )
             })
             .collect();
-        let ripe = || sought.values().filter(|it| it.ripe).map(|it| &it.call);
+        let confirmable = || {
+            sought
+                .values()
+                .filter(|it| it.confirmable)
+                .map(|it| &it.call)
+        };
         // what was sent long before it was accepted would widen the range for all others
         let narrow = sought
             .values()
-            .filter(|it| it.ripe && (it.orphan || sent_once(&it.call)))
+            .filter(|it| it.confirmable && (it.unresolved || sent_once(&it.call)))
             .map(|it| &it.call);
         let first = match self.page_strategy.range {
             Range::Sent | Range::SentMinute | Range::SentMinutes => narrow
                 .map(|call| call.first_sent)
                 .min()
-                .or_else(|| ripe().map(|call| call.first_sent).min())
+                .or_else(|| confirmable().map(|call| call.first_sent).min())
                 .map(EventTime::floor_seconds),
-            Range::Started | Range::Whole => ripe().map(|call| call.started).min(),
+            Range::Started | Range::Whole => confirmable().map(|call| call.started).min(),
         };
         let Some(first) = first else { return };
         let margin = self
@@ -207,9 +221,9 @@ impl Sweeper {
             End::First => 1,
             End::Last => self.page_strategy.pages.max(1),
         };
-        let orphans_alone = sought.values().all(|it| it.orphan || !it.ripe);
-        let timeless = ripe().any(|call| call.is_ahead(now));
-        let whole = timeless || orphans_alone && !self.page_strategy.proven;
+        let unresolved_alone = sought.values().all(|it| it.unresolved || !it.confirmable);
+        let timeless = confirmable().any(|call| call.is_ahead(now));
+        let whole = timeless || unresolved_alone && !self.page_strategy.proven;
         let before = whole.then(|| self.page_strategy.clone());
         let ranged = self.page_strategy.range != Range::Whole && before.is_none();
         self.running = Some(Running {
@@ -243,11 +257,11 @@ impl Sweeper {
         if run.before.is_none() && !self.only_way {
             self.judge_yield(now, page, found.len());
         }
-        let ripe = || run.sought.values().filter(|it| it.ripe);
-        let left = ripe().count();
+        let confirmable = || run.sought.values().filter(|it| it.confirmable);
+        let left = confirmable().count();
         let few = left < usize::try_from(WORTH).unwrap_or(3)
             || (loaded && is_oldest_first(&found) && left < self.size() / 3);
-        let orphans = self.only_way || ripe().any(|it| it.orphan);
+        let unresolved = self.only_way || confirmable().any(|it| it.unresolved);
         let pages_max = if run.found == 0 {
             FRUITLESS_MAX
         } else {
@@ -263,10 +277,10 @@ impl Sweeper {
                 self.missed = 0;
                 self.end(run, true, &mut findings);
             }
-            Some(_) if !findings.found.is_empty() && few && !orphans => {
+            Some(_) if !findings.found.is_empty() && few && !unresolved => {
                 passed_by(run, &mut findings)
             }
-            Some(next) if run.read.len() < pages_max && self.goes_on(now, orphans) => {
+            Some(next) if run.read.len() < pages_max && self.goes_on(now, unresolved) => {
                 run.page = next;
                 self.running = Some(run);
             }
@@ -275,14 +289,17 @@ impl Sweeper {
         findings
     }
 
-    /// Worth another page; for orphans any page is.
-    fn goes_on(&self, now: EventTime, orphans: bool) -> bool {
-        self.page_strategy.is_on(now) || orphans && self.page_strategy.is_readable(now)
+    /// Worth another page; for unresolved calls any page is.
+    fn goes_on(&self, now: EventTime, unresolved: bool) -> bool {
+        self.page_strategy.is_on(now) || unresolved && self.page_strategy.is_readable(now)
     }
 
     /// The call whose outcome tells why so much was missed.
     fn probe(&self, run: &Running) -> Option<Unconfirmed> {
-        let missed = run.sought.values().filter(|it| it.ripe && !it.orphan);
+        let missed = run
+            .sought
+            .values()
+            .filter(|it| it.confirmable && !it.unresolved);
         let missed: Vec<_> = missed.filter(|it| sent_once(&it.call)).collect();
         let count = u32::try_from(missed.len()).unwrap_or(u32::MAX);
         let most = count > run.found && (count >= WORTH || !self.page_strategy.proven);
@@ -294,7 +311,7 @@ impl Sweeper {
     fn shown(&mut self, run: &mut Running, page: &Page) -> Vec<Unconfirmed> {
         let mut found = Vec::new();
         for uuid in &page.uuids {
-            let Some(Sought { call, .. }) = run.sought.remove(uuid) else {
+            let Some(ReconcileTarget { call, .. }) = run.sought.remove(uuid) else {
                 continue;
             };
             let age = call.age(run.at);
@@ -330,7 +347,7 @@ impl Sweeper {
     }
 
     fn end(&mut self, run: Running, complete: bool, findings: &mut Findings) {
-        let absent = || run.sought.values().filter(|it| it.ripe);
+        let absent = || run.sought.values().filter(|it| it.confirmable);
         if run.found == 0 && !self.page_strategy.proven {
             self.page_strategy.end = End::First;
         }
@@ -450,8 +467,8 @@ fn passed_by(run: Running, findings: &mut Findings) {
     let newest = findings.found.iter().map(|call| call.submitted_at).max();
     let in_order = is_oldest_first(&findings.found);
     let passed = |call: &Unconfirmed| !in_order || Some(call.submitted_at) < newest;
-    let ripe = run.sought.into_values().filter(|it| it.ripe);
-    let absent = ripe.map(|it| it.call).filter(passed);
+    let confirmable = run.sought.into_values().filter(|it| it.confirmable);
+    let absent = confirmable.map(|it| it.call).filter(passed);
     findings.absent = absent.collect();
     findings.telling = true;
 }

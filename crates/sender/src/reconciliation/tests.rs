@@ -103,18 +103,22 @@ impl Journal {
 }
 
 /// What a whole sweep came to, and how many pages it read.
-fn sweep(sweeper: &mut Sweeper, journal: &Journal, sought: &[Unconfirmed]) -> (Findings, u32) {
+fn sweep(
+    reconciliation: &mut JournalReconciliation,
+    journal: &Journal,
+    sought: &[Unconfirmed],
+) -> (Findings, u32) {
     let now = after(1000);
     let mut all = Findings::default();
     for pages in 1..=20 {
-        let asked = sweeper.page(now, now, &[token()], sought.to_vec());
+        let asked = reconciliation.page(now, now, &[token()], sought.to_vec());
         let asked = asked.expect("something is ripe");
-        let findings = sweeper.heard(now, &journal.page(&asked), false);
+        let findings = reconciliation.heard(now, &journal.page(&asked), false);
         all.found.extend(findings.found);
         all.absent.extend(findings.absent);
         all.complete |= findings.complete;
         all.probe = all.probe.or(findings.probe);
-        if !sweeper.is_running() {
+        if !reconciliation.is_running() {
             return (all, pages);
         }
     }
@@ -129,13 +133,13 @@ fn registered_at_once(call: &Unconfirmed) -> i64 {
 fn a_page_confirms_as_many_calls_as_it_shows() {
     let sought = calls(95);
     let journal = Journal::holding(&sought, registered_at_once).with_strangers(5000);
-    let mut sweeper = Sweeper::default();
-    let (findings, pages) = sweep(&mut sweeper, &journal, &sought);
+    let mut reconciliation = JournalReconciliation::default();
+    let (findings, pages) = sweep(&mut reconciliation, &journal, &sought);
     assert_eq!(
         (findings.found.len(), findings.absent.len(), pages),
         (95, 0, 1)
     );
-    assert!(sweeper.page_strategy.proven);
+    assert!(reconciliation.page_strategy.proven);
 }
 
 #[test]
@@ -171,10 +175,10 @@ fn an_order_that_nobody_publishes_is_found_out() {
             1,
         ),
     ] {
-        let mut sweeper = Sweeper::default();
-        let (findings, pages) = sweep(&mut sweeper, &journal, &sought);
+        let mut reconciliation = JournalReconciliation::default();
+        let (findings, pages) = sweep(&mut reconciliation, &journal, &sought);
         assert_eq!((findings.found.len(), pages), (95, first));
-        let (findings, pages) = sweep(&mut sweeper, &journal, &sought);
+        let (findings, pages) = sweep(&mut reconciliation, &journal, &sought);
         assert_eq!(
             (findings.found.len(), pages),
             (95, then),
@@ -191,7 +195,7 @@ fn pages_that_are_not_counted_are_read_while_they_are_full() {
         counts_no_pages: true,
         ..journal
     };
-    let (findings, pages) = sweep(&mut Sweeper::default(), &journal, &sought);
+    let (findings, pages) = sweep(&mut JournalReconciliation::default(), &journal, &sought);
     assert_eq!(
         (findings.found.len(), findings.absent.len(), pages),
         (250, 0, 3)
@@ -203,7 +207,7 @@ fn what_no_page_shows_is_absent_and_what_is_young_is_not() {
     let mut sought = calls(10);
     let journal = Journal::holding(&sought[..6], registered_at_once);
     sought[9].submitted_at = after(1001);
-    let (findings, _) = sweep(&mut Sweeper::default(), &journal, &sought);
+    let (findings, _) = sweep(&mut JournalReconciliation::default(), &journal, &sought);
     let absent: Vec<_> = findings.absent.iter().map(|call| call.row.0).collect();
     assert_eq!((findings.found.len(), absent), (6, vec![6, 7, 8]));
     assert!(findings.complete && findings.probe.is_none());
@@ -219,19 +223,19 @@ fn a_journal_that_goes_by_other_clocks_is_found_by_wider_ranges() {
         (Range::Whole, 90_000),
     ] {
         let journal = Journal::holding(&sought, |call| registered_at_once(call) - behind);
-        let mut sweeper = Sweeper::default();
+        let mut reconciliation = JournalReconciliation::default();
         let found = (0..5).find_map(|_| {
-            let (findings, pages) = sweep(&mut sweeper, &journal, &sought);
+            let (findings, pages) = sweep(&mut reconciliation, &journal, &sought);
             if findings.found.len() == sought.len() {
                 return Some(pages);
             }
             let probe = findings.probe.expect("a poll that tells");
             assert_eq!(probe.row, RowId(0), "the oldest");
-            sweeper.probe_was_written(after(1000));
+            reconciliation.probe_was_written(after(1000));
             None
         });
         assert_eq!(
-            (found, sweeper.page_strategy.range),
+            (found, reconciliation.page_strategy.range),
             (Some(1), range),
             "{behind} s behind"
         );
@@ -244,52 +248,52 @@ fn pages_full_of_strangers_end_the_sweeps_for_an_hour() {
     let mut journal = Journal::holding(&sought, registered_at_once);
     let strangers = (0..99).map(|n| (T0.floor_seconds().get() + 1, uuid(5_000_000 + n)));
     journal.records.extend(strangers);
-    let mut sweeper = Sweeper::default();
+    let mut reconciliation = JournalReconciliation::default();
     for _ in 0..4 {
-        assert!(sweeper.page_strategy.is_on(after(1000)));
-        sweep(&mut sweeper, &journal, &sought);
+        assert!(reconciliation.page_strategy.is_on(after(1000)));
+        sweep(&mut reconciliation, &journal, &sought);
     }
-    assert!(!sweeper.page_strategy.is_on(after(1000)));
+    assert!(!reconciliation.page_strategy.is_on(after(1000)));
     assert!(
-        sweeper.page_strategy.is_readable(after(1000)),
+        reconciliation.page_strategy.is_readable(after(1000)),
         "for what nothing else can find"
     );
-    assert!(sweeper.page_strategy.is_on(after(1000 + 3600)));
-    sweeper.page_strategy.off(after(1000));
-    sweeper.renewed();
+    assert!(reconciliation.page_strategy.is_on(after(1000 + 3600)));
+    reconciliation.page_strategy.off(after(1000));
+    reconciliation.renewed();
     assert!(
-        sweeper.page_strategy.is_on(after(1000)),
+        reconciliation.page_strategy.is_on(after(1000)),
         "another token may do more"
     );
 }
 
 #[test]
 fn an_orphan_amid_strangers_is_looked_for_although_they_end_the_sweeps() {
-    let orphan = Unconfirmed {
+    let unresolved = Unconfirmed {
         token: TokenFingerprint::none(),
         ..call(1)
     };
-    let sought = [call(0), orphan];
+    let sought = [call(0), unresolved];
     let mut journal = Journal::holding(&sought, registered_at_once);
     let at = T0.floor_seconds().get();
     let strangers = (0..549).map(|n| (at, uuid(5_000_000 + n)));
     journal.records.splice(1..1, strangers);
-    let mut sweeper = Sweeper::default();
-    let (findings, pages) = sweep(&mut sweeper, &journal, &sought);
+    let mut reconciliation = JournalReconciliation::default();
+    let (findings, pages) = sweep(&mut reconciliation, &journal, &sought);
     assert_eq!((findings.found.len(), pages), (2, 6));
-    assert!(!sweeper.page_strategy.is_on(after(1000)));
+    assert!(!reconciliation.page_strategy.is_on(after(1000)));
 }
 
 #[test]
 fn under_load_a_few_that_stand_further_on_wait_for_the_next_sweep() {
     let sought = calls(120);
     let journal = Journal::holding(&sought, registered_at_once);
-    let mut sweeper = Sweeper::default();
-    let asked = sweeper.page(after(1000), after(1000), &[token()], sought.clone());
+    let mut reconciliation = JournalReconciliation::default();
+    let asked = reconciliation.page(after(1000), after(1000), &[token()], sought.clone());
     let page = journal.page(&asked.expect("a page"));
-    let findings = sweeper.heard(after(1000), &page, true);
+    let findings = reconciliation.heard(after(1000), &page, true);
     assert_eq!((findings.found.len(), findings.absent.len()), (100, 0));
-    assert!(!sweeper.is_running());
+    assert!(!reconciliation.is_running());
 }
 
 #[test]
@@ -297,10 +301,10 @@ fn a_call_that_should_stand_before_what_was_found_is_absent_although_the_sweep_e
     let sought = calls(120);
     let mut journal = Journal::holding(&sought, registered_at_once);
     journal.records.remove(7);
-    let mut sweeper = Sweeper::default();
-    let asked = sweeper.page(after(1000), after(1000), &[token()], sought.clone());
+    let mut reconciliation = JournalReconciliation::default();
+    let asked = reconciliation.page(after(1000), after(1000), &[token()], sought.clone());
     let page = journal.page(&asked.expect("a page"));
-    let findings = sweeper.heard(after(1000), &page, true);
+    let findings = reconciliation.heard(after(1000), &page, true);
     let absent: Vec<_> = findings.absent.iter().map(|call| call.row.0).collect();
     assert_eq!((findings.found.len(), absent), (100, vec![7]));
 }
@@ -310,7 +314,8 @@ fn a_call_sent_twice_does_not_widen_the_range_but_an_orphan_does() {
     let since = |change: fn(&mut Unconfirmed)| {
         let mut sought = calls(5);
         change(&mut sought[4]);
-        let page = Sweeper::default().page(after(1000), after(1000), &[token()], sought);
+        let page =
+            JournalReconciliation::default().page(after(1000), after(1000), &[token()], sought);
         let since = page.expect("a page").since.expect("a range");
         T0.floor_seconds().get() - since.get()
     };
@@ -319,21 +324,21 @@ fn a_call_sent_twice_does_not_widen_the_range_but_an_orphan_does() {
         since(|call| call.first_sent = T0.minus(Duration::from_secs(900))),
         3
     );
-    let orphan = |call: &mut Unconfirmed| {
+    let unresolved = |call: &mut Unconfirmed| {
         call.first_sent = T0.minus(Duration::from_secs(900));
         call.token = TokenFingerprint::none();
     };
-    assert_eq!(since(orphan), 903);
+    assert_eq!(since(unresolved), 903);
 }
 
 #[test]
 fn three_answers_that_are_no_page_are_enough() {
-    let mut sweeper = Sweeper::default();
+    let mut reconciliation = JournalReconciliation::default();
     for _ in 0..3 {
-        assert!(sweeper.page_strategy.is_on(after(0)));
-        sweeper.failed(after(0));
+        assert!(reconciliation.page_strategy.is_on(after(0)));
+        reconciliation.failed(after(0));
     }
-    assert!(!sweeper.page_strategy.is_on(after(0)));
+    assert!(!reconciliation.page_strategy.is_on(after(0)));
 }
 
 #[test]
@@ -343,27 +348,32 @@ fn calls_that_sweeps_miss_time_and_again_change_the_range() {
         absent_at: Some(after(100)),
         ..call(1)
     };
-    let mut sweeper = Sweeper::default();
-    sweeper.page_strategy.proven = true;
+    let mut reconciliation = JournalReconciliation::default();
+    reconciliation.page_strategy.proven = true;
     for _ in 0..2 {
-        assert_eq!(sweeper.page_strategy.range, Range::Sent);
-        sweeper.polled(after(101), &missed);
+        assert_eq!(reconciliation.page_strategy.range, Range::Sent);
+        reconciliation.polled(after(101), &missed);
     }
-    assert_eq!(sweeper.page_strategy.range, Range::SentMinute);
+    assert_eq!(reconciliation.page_strategy.range, Range::SentMinute);
 }
 
 #[test]
 fn an_orphan_of_a_clock_that_was_set_back_is_sought_in_the_whole_journal() {
     let years = Duration::from_secs(20 * 365 * 24 * 3600);
-    let orphan = Unconfirmed {
+    let unresolved = Unconfirmed {
         token: TokenFingerprint::none(),
         submitted_at: T0.plus(years),
         first_sent: T0.plus(years),
         ..call(1)
     };
-    let mut sweeper = Sweeper::default();
-    sweeper.page_strategy.proven = true;
-    let page = sweeper.page(after(1000), after(998), &[token()], vec![orphan.clone()]);
+    let mut reconciliation = JournalReconciliation::default();
+    reconciliation.page_strategy.proven = true;
+    let page = reconciliation.page(
+        after(1000),
+        after(998),
+        &[token()],
+        vec![unresolved.clone()],
+    );
     assert_eq!(page.expect("it is sought").since, None);
-    assert!(orphan.age(after(1000)) > Duration::from_secs(600));
+    assert!(unresolved.age(after(1000)) > Duration::from_secs(600));
 }

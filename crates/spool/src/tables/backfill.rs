@@ -48,18 +48,18 @@ pub fn directory_status(store: &Store) -> Result<Option<Directory>, Error> {
 }
 
 /// Adds the page to read next, where there is one to read.
-pub(crate) fn backfill_errand(
+pub(crate) fn backfill_lead_request(
     store: &Store,
     ask: &QueueQuery,
-    errands: &mut DueRequests,
+    lead_requests: &mut DueRequests,
 ) -> Result<(), Error> {
     if store.settings.lead_directory.is_none() {
         return Ok(());
     }
     let backfill = backfill(store)?.unwrap_or_default();
     match backfill.next(ask.now, store.backfill_begun.get()) {
-        Next::Read(page) => errands.push(LeadRequest::Backfill(page)),
-        Next::At(at) => errands.look_at(at),
+        Next::Read(page) => lead_requests.push(LeadRequest::Backfill(page)),
+        Next::At(at) => lead_requests.look_at(at),
         Next::Never => {}
     }
     Ok(())

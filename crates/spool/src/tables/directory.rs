@@ -7,7 +7,7 @@ use crate::tables::work_queue::count;
 use crate::{Done, Error};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_leads::directory::entry::{Entry, Fact, Life, Slot};
-use callbridge_leads::directory::find::{Holding, Shelf, find};
+use callbridge_leads::directory::find::{LeadPhone, PhoneIndex, find};
 use callbridge_leads::directory::learn::{self, Learned, Ledger};
 use callbridge_leads::directory::merges::root;
 use callbridge_leads::directory::{FactSource, Finding, LeadNews, What};
@@ -111,12 +111,12 @@ fn life_at(row: &Row<'_>, at: usize) -> rusqlite::Result<Life> {
 }
 
 /// A row of [`HOLDINGS`]; `None` for one that no version of ours wrote.
-fn holding(row: &Row<'_>) -> rusqlite::Result<Option<Holding>> {
+fn holding(row: &Row<'_>) -> rusqlite::Result<Option<LeadPhone>> {
     let told: Option<i64> = row.get(3)?;
     let held = seconds(row, 2)?.zip(told.and_then(FactSource::from_number));
     let (gone, life) = (seconds(row, 4)?, life_at(row, 5)?);
     let slot = Slot::stored(row.get(1)?);
-    Ok(LeadId::new(row.get(0)?).map(|lead| Holding {
+    Ok(LeadId::new(row.get(0)?).map(|lead| LeadPhone {
         lead,
         slot,
         held,
@@ -323,10 +323,10 @@ impl Ledger for DirectoryTables<'_> {
     }
 }
 
-impl Shelf for DirectoryTables<'_> {
+impl PhoneIndex for DirectoryTables<'_> {
     type Error = Error;
 
-    fn holdings(&self, phone: &Phone) -> Result<Vec<Holding>, Error> {
+    fn lead_phones(&self, phone: &Phone) -> Result<Vec<LeadPhone>, Error> {
         let values = (phone.digits(), count(HOLDINGS_MAX));
         let rows = self.0.query_all(HOLDINGS, values, holding)?;
         Ok(rows.into_iter().flatten().collect())

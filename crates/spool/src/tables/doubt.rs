@@ -2,7 +2,7 @@
 //! that was renamed. None of it is taken for nothing without a word, and none of it stops the work.
 
 use super::meta;
-use super::{backfill, deliveries, shows, strangers};
+use super::{backfill, deliveries, shows, unknown_employees};
 use crate::Db;
 use crate::Error;
 use crate::tables::lead_requests;
@@ -47,8 +47,8 @@ const ALL: [RememberedText; 6] = [
         then: "no call that is stored so far is shown at a lead that shows none",
     },
     RememberedText {
-        key: strangers::KEY,
-        reads: is::<strangers::Strangers>,
+        key: unknown_employees::KEY,
+        reads: is::<unknown_employees::UnknownEmployees>,
         then: "employees whom the CRM does not know are told at the next call that fails for one",
     },
 ];

@@ -12,7 +12,7 @@ use crate::Store;
 use crate::op::{Done, Finished, RowId};
 use crate::state::State;
 use crate::tables::books::Book;
-use crate::tables::seen_calls::Buried;
+use crate::tables::seen_calls::SeenBefore;
 use callbridge_call::timeline::{Role, Timeline, Way};
 use callbridge_call::{Direction, FinishedCall};
 use callbridge_model::{Judged, Outcome, Phone, Reason};
@@ -137,14 +137,14 @@ impl FinishRow {
 }
 
 /// What tells two calls of one uuid apart. A number that is not known is no other number.
-struct Twin {
+struct DuplicateCandidate {
     row: RowId,
     started: i64,
     phone: Option<String>,
     heard: Option<String>,
 }
 
-impl Twin {
+impl DuplicateCandidate {
     fn is(&self, new: &FinishRow) -> bool {
         let same = |a: &Option<String>, b: Option<&str>| Some(a.as_deref()? == b?);
         let numbers = (
@@ -160,10 +160,10 @@ impl Twin {
 }
 
 pub(crate) fn finish(store: &mut Store, new: &FinishRow) -> Result<Done, Error> {
-    let buried = seen_calls::bury(store, new)?;
+    let seen = seen_calls::mark_seen(store, new)?;
     let done = match new.judged.outcome {
-        Outcome::Internal | Outcome::Skipped => count_only(store, new, &buried),
-        Outcome::Journal | Outcome::DeadLetter => keep(store, new, &buried),
+        Outcome::Internal | Outcome::Skipped => count_only(store, new, &seen),
+        Outcome::Journal | Outcome::DeadLetter => keep(store, new, &seen),
     }?;
     if matches!(done, Done::New(_) | Done::Counted | Done::Conflict(_)) {
         missed::note(store, new)?;
@@ -172,16 +172,16 @@ pub(crate) fn finish(store: &mut Store, new: &FinishRow) -> Result<Done, Error> 
     Ok(done)
 }
 
-fn count_only(store: &mut Store, new: &FinishRow, buried: &Buried) -> Result<Done, Error> {
+fn count_only(store: &mut Store, new: &FinishRow, seen: &SeenBefore) -> Result<Done, Error> {
     let book = if new.judged.outcome == Outcome::Internal {
         Book::Internal
     } else {
         Book::Skipped
     };
-    match buried {
-        Buried::Before { started } if new.same_start(*started) => repeated(store, None),
-        Buried::Before { .. } if new.uuid().is_some() => conflict(store, new),
-        Buried::Before { .. } | Buried::Now => {
+    match seen {
+        SeenBefore::Before { started } if new.same_start(*started) => repeated(store, None),
+        SeenBefore::Before { .. } if new.uuid().is_some() => conflict(store, new),
+        SeenBefore::Before { .. } | SeenBefore::Now => {
             store.tally.add(book, 1);
             if new.judged.outcome == Outcome::Internal {
                 listed::keep_internal(store, new)?;
@@ -191,10 +191,10 @@ fn count_only(store: &mut Store, new: &FinishRow, buried: &Buried) -> Result<Don
     }
 }
 
-fn keep(store: &mut Store, new: &FinishRow, buried: &Buried) -> Result<Done, Error> {
-    if let Buried::Before { started } = buried {
+fn keep(store: &mut Store, new: &FinishRow, seen: &SeenBefore) -> Result<Done, Error> {
+    if let SeenBefore::Before { started } = seen {
         if let Some(done) = correct::corrected(store, new)? {
-            seen_calls::bury_aliases(store, new)?;
+            seen_calls::mark_aliases_seen(store, new)?;
             correct::give_up_parts(store, new)?;
             return Ok(done);
         }
@@ -291,7 +291,7 @@ fn insert(
     Ok(Some(id))
 }
 
-fn known(db: &Db, new: &FinishRow) -> Result<Option<Twin>, Error> {
+fn known(db: &Db, new: &FinishRow) -> Result<Option<DuplicateCandidate>, Error> {
     db.query_first(
         "SELECT id, started, phone, heard FROM calls WHERE uuid = ?1",
         [new.uuid()],
@@ -299,7 +299,7 @@ fn known(db: &Db, new: &FinishRow) -> Result<Option<Twin>, Error> {
     )
 }
 
-fn twins(db: &Db, new: &FinishRow) -> Result<Vec<Twin>, Error> {
+fn twins(db: &Db, new: &FinishRow) -> Result<Vec<DuplicateCandidate>, Error> {
     db.query_all(
         "SELECT id, started, phone, heard FROM calls WHERE twin = ?1",
         [new.uuid()],
@@ -307,8 +307,8 @@ fn twins(db: &Db, new: &FinishRow) -> Result<Vec<Twin>, Error> {
     )
 }
 
-fn read_known(row: &rusqlite::Row<'_>) -> rusqlite::Result<Twin> {
-    Ok(Twin {
+fn read_known(row: &rusqlite::Row<'_>) -> rusqlite::Result<DuplicateCandidate> {
+    Ok(DuplicateCandidate {
         row: RowId(row.get(0)?),
         started: row.get(1)?,
         phone: row.get(2)?,

@@ -92,54 +92,58 @@ pub(crate) fn look_at_claims(store: &Store, now: EventTime) -> Result<(), Error>
     })
 }
 
-/// The errands that are due. Costs next to nothing while there are none.
-pub fn errands(store: &Store, ask: &QueueQuery) -> Result<DueRequests, Error> {
-    let mut errands = DueRequests::default();
+/// The lead requests that are due. Costs next to nothing while there are none.
+pub fn lead_requests(store: &Store, ask: &QueueQuery) -> Result<DueRequests, Error> {
+    let mut lead_requests = DueRequests::default();
     if store.settings.look_up {
-        lead_errands(store, ask, &mut errands)?;
+        lead_lead_requests(store, ask, &mut lead_requests)?;
     }
-    backfill::backfill_errand(store, ask, &mut errands)?;
-    Ok(errands)
+    backfill::backfill_lead_request(store, ask, &mut lead_requests)?;
+    Ok(lead_requests)
 }
 
-fn lead_errands(store: &Store, ask: &QueueQuery, errands: &mut DueRequests) -> Result<(), Error> {
+fn lead_lead_requests(
+    store: &Store,
+    ask: &QueueQuery,
+    lead_requests: &mut DueRequests,
+) -> Result<(), Error> {
     let (memory, now) = (memory(store)?, ask.now);
     if let Some((lead, at)) = shows::next_shows(store, NextAction::Poll)?
-        && errands.is_due(at, now)
+        && lead_requests.is_due(at, now)
         && let Some(poll) = shows::field_poll(store, lead)?
     {
-        errands.push_poll(poll, &ask.tokens);
+        lead_requests.push_poll(poll, &ask.tokens);
     }
     if let Some((lead, at)) = look_ups::next_look_up(store)?
-        && errands.is_due(memory.after_rest(RequestKind::LookUps, at, now), now)
+        && lead_requests.is_due(memory.after_rest(RequestKind::LookUps, at, now), now)
     {
-        errands.push(LeadRequest::LookUp(lead));
+        lead_requests.push(LeadRequest::LookUp(lead));
     }
     if let Some(lead) = memory.claimant()
         && memory.resting(RequestKind::LookUps, now).is_none()
     {
-        errands.push_spare(LeadRequest::LookUp(lead));
+        lead_requests.push_spare(LeadRequest::LookUp(lead));
     }
     if store.settings.shows.is_none() {
         return Ok(());
     }
     let fields = wanted_fields(store);
-    if memory.wants_catalogue(&fields, now, errands) {
-        errands.push(LeadRequest::Catalogue);
+    if memory.wants_catalogue(&fields, now, lead_requests) {
+        lead_requests.push(LeadRequest::Catalogue);
     }
     if memory.knows(&fields)
         && let Some((lead, at)) = shows::next_shows(store, NextAction::Write)?
-        && errands.is_due(memory.after_rest(RequestKind::Fields, at, now), now)
+        && lead_requests.is_due(memory.after_rest(RequestKind::Fields, at, now), now)
     {
-        errands.push(LeadRequest::FieldWrite(lead));
+        lead_requests.push(LeadRequest::FieldWrite(lead));
     }
     Ok(())
 }
 
-/// An errand leaves, or has its answer.
+/// A lead request leaves, or has its answer.
 pub(crate) fn told(store: &mut Store, told: &LeadOutcome, at: EventTime) -> Result<Done, Error> {
     match told {
-        LeadOutcome::Sent(errand) => match errand {
+        LeadOutcome::Sent(lead_request) => match lead_request {
             LeadRequest::LookUp(lead) => look_ups::look_up_sent(store, *lead, at)?,
             LeadRequest::Catalogue => change_memory(store, |it| it.catalogue_sent(at))?,
             // a kill keeps its answer from us: asked again, not at once
@@ -177,14 +181,14 @@ pub(crate) fn told(store: &mut Store, told: &LeadOutcome, at: EventTime) -> Resu
             store.tally.count(WRITTEN, written);
         }
         LeadOutcome::Refused(lead, why) => fields_refused(store, *lead, why, at)?,
-        LeadOutcome::Again(errand, why) => errand_again(store, errand, why, at)?,
-        LeadOutcome::Back(errand) => errand_back(store, errand, at)?,
+        LeadOutcome::Again(lead_request, why) => lead_request_again(store, lead_request, why, at)?,
+        LeadOutcome::Back(lead_request) => lead_request_back(store, lead_request, at)?,
         LeadOutcome::Granted => {
             change_memory(store, RequestMemory::granted)?;
             backfill::backfill_granted(store)?;
         }
-        LeadOutcome::Rest(kind, errand, why) => {
-            errand_back(store, errand, at)?;
+        LeadOutcome::Rest(kind, lead_request, why) => {
+            lead_request_back(store, lead_request, at)?;
             rest(store, *kind, why, at)?;
         }
     }
@@ -224,13 +228,13 @@ fn rest(store: &mut Store, kind: RequestKind, why: &str, at: EventTime) -> Resul
     change_memory(store, |memory| memory.rest(kind, why.to_owned(), at))
 }
 
-fn errand_again(
+fn lead_request_again(
     store: &mut Store,
-    errand: &LeadRequest,
+    lead_request: &LeadRequest,
     why: &str,
     at: EventTime,
 ) -> Result<(), Error> {
-    let lead = match errand {
+    let lead = match lead_request {
         LeadRequest::LookUp(lead) => {
             change_memory(store, |memory| memory.claimant_done(*lead))?;
             return look_ups::look_up_again(store, *lead, at);
@@ -251,8 +255,8 @@ fn errand_again(
     Ok(())
 }
 
-fn errand_back(db: &Db, errand: &LeadRequest, at: EventTime) -> Result<(), Error> {
-    match errand {
+fn lead_request_back(db: &Db, lead_request: &LeadRequest, at: EventTime) -> Result<(), Error> {
+    match lead_request {
         LeadRequest::LookUp(lead) => look_ups::look_up_at(db, *lead, at.plus(SOON)),
         LeadRequest::Catalogue => change_memory(db, |it| it.catalogue_back(at)),
         LeadRequest::FieldWrite(lead) => change_shows(db, *lead, |shows| shows.back(at)),
@@ -274,7 +278,7 @@ fn catalogue_read(store: &mut Store, catalogue: &Catalogue, at: EventTime) -> Re
 
 /// Look-ups, and leads with something to show, that wait, due or not; none of a kind that
 /// rests, and none without a sender.
-pub fn errands_waiting(store: &Store, now: EventTime) -> Result<(u64, u64), Error> {
+pub fn lead_requests_waiting(store: &Store, now: EventTime) -> Result<(u64, u64), Error> {
     if !store.settings.look_up {
         return Ok((0, 0));
     }

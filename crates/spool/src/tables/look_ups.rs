@@ -3,14 +3,14 @@
 use super::directory;
 use super::finish::json;
 use super::step;
-use super::strangers;
+use super::unknown_employees;
 use crate::Db;
 use crate::Error;
 use crate::Store;
 use crate::op::{Done, FailedCallStep, RowId};
 use crate::state::Step;
 use callbridge_call::EventTime;
-use callbridge_leads::directory::find::Shelf as _;
+use callbridge_leads::directory::find::PhoneIndex as _;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};
 use callbridge_leads::lead_field::shows::LOST;
 use callbridge_leads::lead_request::Finding;
@@ -67,12 +67,17 @@ pub(crate) fn call_failed(store: &mut Store, failed: &FailedCallStep) -> Result<
     match &failed.decision {
         FailedCallDecision::ToSurvivor(_) => store.tally.count(TO_SURVIVOR, 1),
         FailedCallDecision::WithoutEmployee(_) => {
-            strangers::note_stranger(store, &call.record, Finding::LeadExists, *at)?;
+            unknown_employees::note_unknown_employee(
+                store,
+                &call.record,
+                Finding::LeadExists,
+                *at,
+            )?;
             store.tally.count(DROPPED, 1);
         }
         FailedCallDecision::Letter { finding, .. } => {
             if let Some(found) = *finding {
-                strangers::note_stranger(store, &call.record, found, *at)?;
+                unknown_employees::note_unknown_employee(store, &call.record, found, *at)?;
                 set_finding(store, *row, found)?;
             }
         }
@@ -269,7 +274,7 @@ pub(crate) fn looked_up(
     // letters from before were there for somebody to decide about
     for (row, _) in failed_letters(store, lead, asked.unwrap_or(at))? {
         let (record, been) = been(store, row)?;
-        strangers::note_stranger(store, &record, found, at)?;
+        unknown_employees::note_unknown_employee(store, &record, found, at)?;
         if let Some(on) = onward_without_employee(store, &record, found, &been) {
             store.tally.count(DROPPED, 1);
             step::step(store, row, &Step::moved(on, ""), at)?;

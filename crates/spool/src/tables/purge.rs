@@ -1,12 +1,12 @@
 //! Forgetting what is old, a bounded part at a time.
 
 use super::deliveries;
-use super::elsewhere;
 use super::lead_requests;
 use super::listed;
 use super::look_ups;
 use super::meta;
 use super::missed;
+use super::peer_outcomes;
 use super::shows;
 use super::summaries::{self, Summary};
 use super::trunk_calls;
@@ -42,7 +42,7 @@ pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<Done, Error> {
     missed::purge_missed(store, now)?;
     trunk_calls::purge_quarters(store, now)?;
     summaries::purge_summaries(store, now)?;
-    elsewhere::purge_outcomes(store)?;
+    peer_outcomes::purge_outcomes(store)?;
     give_pages_back(store)?;
     Ok(Done::Purged(Purged {
         calls,

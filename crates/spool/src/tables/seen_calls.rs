@@ -9,16 +9,16 @@ use rusqlite::OptionalExtension as _;
 
 /// Whether a call's own id was known before.
 #[derive(Debug)]
-pub(crate) enum Buried {
+pub(crate) enum SeenBefore {
     /// It is new.
     Now,
     /// It was, with that start in seconds.
     Before { started: i64 },
 }
 
-/// Buries a call under its own id and its aliases. An own id outranks an alias: the second
+/// Marks a call as seen under its own id and its aliases. An own id outranks an alias: the second
 /// customer of a conference is an alias of the first one's call as well.
-pub(crate) fn bury(db: &Db, new: &FinishRow) -> Result<Buried, Error> {
+pub(crate) fn mark_seen(db: &Db, new: &FinishRow) -> Result<SeenBefore, Error> {
     let (pbx, linkedid) = (&new.judged.record.pbx, &new.judged.record.linkedid);
     let at = new.judged.judged_at.micros();
     let own = db.execute(
@@ -31,14 +31,14 @@ pub(crate) fn bury(db: &Db, new: &FinishRow) -> Result<Buried, Error> {
     if own == 0 {
         let known = tombstone(db, pbx, linkedid)?;
         let started = known.map_or(new.started(), |known| known.started.get());
-        return Ok(Buried::Before { started });
+        return Ok(SeenBefore::Before { started });
     }
-    bury_aliases(db, new)?;
-    Ok(Buried::Now)
+    mark_aliases_seen(db, new)?;
+    Ok(SeenBefore::Now)
 }
 
-/// Buries a call that is known by its own id under its other ids as well.
-pub(crate) fn bury_aliases(db: &Db, new: &FinishRow) -> Result<(), Error> {
+/// Marks a call that is known by its own id as seen under its other ids as well.
+pub(crate) fn mark_aliases_seen(db: &Db, new: &FinishRow) -> Result<(), Error> {
     let Judged {
         record, judged_at, ..
     } = &new.judged;

@@ -1,13 +1,13 @@
 //! A stored call takes a step.
 
-use super::elsewhere;
 use super::finish::json;
 use super::look_ups;
 use super::meta::set_meta;
 use super::missed;
 use super::outbox;
+use super::peer_outcomes;
 use super::shows;
-use super::strangers;
+use super::unknown_employees;
 use super::unreadable;
 use super::work_queue::HAD_TURN;
 use crate::Db;
@@ -41,7 +41,7 @@ const fn left_by(step: &Step) -> Option<Left> {
         | Step::Unsent
         | Step::NotYet { .. }
         | Step::Absent { .. }
-        | Step::Orphaned { .. }
+        | Step::Unresolved { .. }
         | Step::Resubmit { .. }
         | Step::Died { .. }
         | Step::Rejudged { .. }
@@ -85,15 +85,15 @@ pub(crate) fn step(
         store.tally.add(Book::Of(from), -1);
         store.tally.add(Book::Of(to), 1);
         store.tally.moved(row);
-        elsewhere::queue_outcome(store, row, to, step)?;
+        peer_outcomes::queue_outcome(store, row, to, step)?;
     }
     if leaves {
-        elsewhere::letter_left(store, row)?;
+        peer_outcomes::letter_left(store, row)?;
     }
     // Of what another has sent, another has told the lead.
     if to == State::Journaled && !matches!(step, Step::Found { .. }) {
         shows::shown_by_lead(store, row, at)?;
-        strangers::employee_is_known(store, row)?;
+        unknown_employees::employee_is_known(store, row)?;
     }
     let letter = letter.filter(|letter| letter.deaths > 0);
     if let (Some(letter), Some(left)) = (&letter, left_by(step)) {
@@ -167,13 +167,13 @@ fn write_step(db: &Db, row: RowId, step: &Step, at: EventTime) -> Result<(), Err
             Ok(())
         }
         Step::Absent { next_look, times } => absent(db, row, *next_look, *times, at),
-        Step::Orphaned {
+        Step::Unresolved {
             next_look,
             fate,
             why,
         } => {
             attempted(db, row, at, why)?;
-            orphan(db, row, *next_look, *fate, why)
+            unresolved(db, row, *next_look, *fate, why)
         }
         Step::Resubmit { why } => {
             attempted(db, row, at, why)?;
@@ -204,7 +204,7 @@ fn write_step(db: &Db, row: RowId, step: &Step, at: EventTime) -> Result<(), Err
         Step::Moved { record, been, why } => look_ups::moved(db, row, record, been, why, at),
         Step::Recheck { record, before } => {
             anew(db, row, record, at)?;
-            orphan(db, row, at, IfAbsent::Changed, before)
+            unresolved(db, row, at, IfAbsent::Changed, before)
         }
     }
 }
@@ -326,7 +326,13 @@ fn absent(db: &Db, row: RowId, next: EventTime, times: u32, at: EventTime) -> Re
 
 /// Nothing can be asked with its requestId. Where nobody knows when it was accepted, it was not
 /// before it was sent.
-fn orphan(db: &Db, row: RowId, next: EventTime, fate: IfAbsent, why: &str) -> Result<(), Error> {
+fn unresolved(
+    db: &Db,
+    row: RowId,
+    next: EventTime,
+    fate: IfAbsent,
+    why: &str,
+) -> Result<(), Error> {
     db.execute(
         "UPDATE calls SET request_id = NULL, token = ?2, polls = 0, next_poll = ?3, fate = ?4,
                 message = ?5, absent = 0, absent_at = NULL,

@@ -1,14 +1,14 @@
 //! What the sender chooses from.
 
 use super::deliveries;
-use super::elsewhere;
 use super::lead_requests;
 use super::meta;
+use super::peer_outcomes;
 use crate::Db;
 use crate::Store;
 use crate::{
-    DUE_POLLS_MAX, Due, Error, HELD_MAX, IfAbsent, QueueQuery, RIPE_MAX, Ripe, RowId, SOUGHT_MAX,
-    Unconfirmed, WorkQueue,
+    CONFIRMABLE_MAX, Confirmable, DUE_POLLS_MAX, Due, Error, HELD_MAX, IfAbsent, QueueQuery, RowId,
+    SOUGHT_MAX, Unconfirmed, WorkQueue,
 };
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::CallUuid;
@@ -70,12 +70,12 @@ pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
         hooked: deliveries::hooked(store)?,
         ..WorkQueue::default()
     };
-    head.remade = elsewhere::remade_calls(store)?;
+    head.possibly_sent = peer_outcomes::possibly_sent_calls(store)?;
     if books.ready > 0 {
         let had_turn = meta::meta(store, HAD_TURN)?.unwrap_or_default();
         let live = next_ready(store, true, &had_turn, ask)?;
         let backlog = next_ready(store, false, &had_turn, ask)?;
-        let released = head.remade.released;
+        let released = head.possibly_sent.released;
         // One PBX that calls without end lets the backlog of the others pass, too.
         let passes = |it: &&ReadyCall| it.pbx != had_turn;
         let other = backlog.as_ref().filter(passes).map(|it| it.due);
@@ -86,14 +86,14 @@ pub fn head(store: &Store, ask: &QueueQuery) -> Result<WorkQueue, Error> {
         head.backlog = backlog.map(|it| it.due).or(released);
         head.next_not_before = next_held(store, ask.now)?;
     }
-    head.errands = lead_requests::errands(store, ask)?;
+    head.lead_requests = lead_requests::lead_requests(store, ask)?;
     if books.submitted > 0 {
         head.polls = due_polls(store, ask)?;
         head.next_poll = next_poll(store, ask.now)?;
         head.oldest_submitted = first_accepted(store, ask)?;
-        head.ripe = ripe(store, ask)?;
+        head.confirmable = confirmable(store, ask)?;
         head.alone = alone(store, ask)?;
-        head.orphan = due_orphan(store, ask)?;
+        head.unresolved = due_unresolved(store, ask)?;
     }
     Ok(head)
 }
@@ -210,12 +210,12 @@ fn first_accepted(db: &Db, ask: &QueueQuery) -> Result<Vec<Unconfirmed>, Error> 
     each.filter_map(Result::transpose).collect()
 }
 
-fn ripe(db: &Db, ask: &QueueQuery) -> Result<Ripe, Error> {
+fn confirmable(db: &Db, ask: &QueueQuery) -> Result<Confirmable, Error> {
     let values = (
-        ask.ripe_before.micros(),
+        ask.confirmable_before.micros(),
         ask.now.micros(),
         latest(ask.now),
-        RIPE_MAX,
+        CONFIRMABLE_MAX,
     );
     db.query_one(
         "SELECT count(*), min(submitted_at) FROM (
@@ -224,7 +224,7 @@ fn ripe(db: &Db, ask: &QueueQuery) -> Result<Ripe, Error> {
              AND (next_poll <= ?2 OR next_poll > ?3) ORDER BY submitted_at LIMIT ?4)",
         values,
         |row| {
-            Ok(Ripe {
+            Ok(Confirmable {
                 calls: row.get(0)?,
                 oldest: row.get::<_, Option<i64>>(1)?.map(EventTime::from_micros),
             })
@@ -244,8 +244,8 @@ fn alone(db: &Db, ask: &QueueQuery) -> Result<Option<Unconfirmed>, Error> {
     Ok(alone.into_iter().min_by_key(|call| call.next_poll))
 }
 
-/// Orphans are what no token of ours made that still lives.
-fn due_orphan(db: &Db, ask: &QueueQuery) -> Result<Option<Unconfirmed>, Error> {
+/// Unresolved calls are what no token of ours made that still lives.
+fn due_unresolved(db: &Db, ask: &QueueQuery) -> Result<Option<Unconfirmed>, Error> {
     for token in other_tokens(db, &ask.tokens)? {
         for range in ["next_poll <= ?2", "next_poll > ?3"] {
             let text = format!("{UNCONFIRMED} AND token = ?1 AND {range} AND ?2 < ?3 LIMIT 1");

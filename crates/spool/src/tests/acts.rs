@@ -68,7 +68,7 @@ fn step_named(name: &str, n: u32) -> Step {
             next_look: later,
             times: 2,
         },
-        "orphan" => Step::Orphaned {
+        "orphan" => Step::Unresolved {
             next_look: later,
             fate: IfAbsent::Resubmit,
             why: "killed".into(),
@@ -571,7 +571,7 @@ pub fn ask(seconds: i64, token: Option<TokenFingerprint>) -> QueueQuery {
     QueueQuery {
         now: at(seconds),
         tokens: token.into_iter().collect(),
-        ripe_before: at(seconds),
+        confirmable_before: at(seconds),
         untried_first: false,
     }
 }

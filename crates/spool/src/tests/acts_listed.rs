@@ -13,7 +13,7 @@ fn page(store: &Store, filter: &CallFilter) {
     tables::listed::listed(store, filter, filter.beginning()).expect("readable");
 }
 
-/// Everything, after [`super::acts_errands::ERRANDS`].
+/// Everything, after [`super::acts_lead_requests::ERRANDS`].
 pub const LISTED: &[Act] = &[
     ("a page of calls", |store, _| {
         page(store, &CallFilter::default())
@@ -61,7 +61,7 @@ pub const LISTED: &[Act] = &[
         assert!(newest.expect("readable").is_some());
     }),
     ("the extensions of the newest calls", |store, _| {
-        drop(tables::strangers::extensions_met(store).expect("readable"));
+        drop(tables::unknown_employees::extensions_met(store).expect("readable"));
     }),
     (
         "a missed call, one that came late, and their talk",

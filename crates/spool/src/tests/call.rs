@@ -105,7 +105,7 @@ pub fn ask(now: EventTime) -> QueueQuery {
     QueueQuery {
         now,
         tokens: vec![TokenFingerprint::of("token")],
-        ripe_before: now.minus(FIRST_POLL),
+        confirmable_before: now.minus(FIRST_POLL),
         untried_first: false,
     }
 }

@@ -43,13 +43,13 @@ fn purged(store: &mut Store, seconds: i64) {
 
 /// The lead that is to be looked up, when nothing else is to be done.
 fn due(store: &Store, seconds: i64) -> Option<LeadId> {
-    let due = tables::lead_requests::errands(store, &ask(at(seconds)));
+    let due = tables::lead_requests::lead_requests(store, &ask(at(seconds)));
     match &due.expect("errands").due[..] {
         [] => None,
         [
             DueRequest {
                 urgency: Urgency::Spare,
-                errand: LeadRequest::LookUp(lead),
+                lead_request: LeadRequest::LookUp(lead),
             },
         ] => Some(*lead),
         other => panic!("{other:?}"),

@@ -75,8 +75,8 @@ fn accepted() -> Step {
     }
 }
 
-fn orphaned(fate: IfAbsent) -> Step {
-    Step::Orphaned {
+fn unresolved(fate: IfAbsent) -> Step {
+    Step::Unresolved {
         next_look: at(20),
         fate,
         why: "killed".into(),
@@ -114,14 +114,14 @@ fn a_webhook_confirms_a_call_wherever_nobody_knows_better() {
         (vec![Step::Send, returned], State::Journaled),
         (submitted(), State::Journaled),
         (
-            vec![Step::Send, orphaned(IfAbsent::Resubmit)],
+            vec![Step::Send, unresolved(IfAbsent::Resubmit)],
             State::Journaled,
         ),
         (
-            vec![Step::Send, orphaned(IfAbsent::ServerError)],
+            vec![Step::Send, unresolved(IfAbsent::ServerError)],
             State::Journaled,
         ),
-        (vec![Step::Send, orphaned(IfAbsent::Changed)], State::Dead),
+        (vec![Step::Send, unresolved(IfAbsent::Changed)], State::Dead),
         (letter(Reason::ServerError), State::Journaled),
         (letter(Reason::Unconfirmed), State::Journaled),
         (letter(Reason::Failed), State::Dead),

@@ -35,8 +35,11 @@ fn lead() -> LeadId {
     LeadId::new(4_001).expect("a lead")
 }
 
-fn has(errands: &DueRequests, errand: &LeadRequest) -> bool {
-    errands.due.iter().any(|job| job.errand == *errand)
+fn has(lead_requests: &DueRequests, lead_request: &LeadRequest) -> bool {
+    lead_requests
+        .due
+        .iter()
+        .any(|job| job.lead_request == *lead_request)
 }
 
 fn told(store: &mut Store, told: LeadOutcome, seconds: i64) {
@@ -103,11 +106,11 @@ fn write(store: &mut Store, seconds: i64) {
     told(store, LeadOutcome::Written(lead()), seconds + 2);
 }
 
-fn is_due(store: &Store, errand: &LeadRequest, seconds: i64) -> bool {
-    let due = tables::lead_requests::errands(store, &ask(at(seconds)))
+fn is_due(store: &Store, lead_request: &LeadRequest, seconds: i64) -> bool {
+    let due = tables::lead_requests::lead_requests(store, &ask(at(seconds)))
         .expect("errands")
         .due;
-    due.iter().any(|job| job.errand == *errand)
+    due.iter().any(|job| job.lead_request == *lead_request)
 }
 
 fn is_idle(store: &Store, seconds: i64) -> bool {
@@ -150,14 +153,14 @@ fn what_is_shown_survives_a_restart_and_so_does_what_is_under_way() {
         step,
         at: at(100),
     };
-    let errand = |told| {
+    let lead_request = |told| {
         Op::Lead(LeadChange::Request {
             told: Box::new(told),
             at: at(100),
         })
     };
     let ops = vec![
-        errand(LeadOutcome::Catalogue(Catalogue::read(
+        lead_request(LeadOutcome::Catalogue(Catalogue::read(
             vec![field],
             true,
             at(100),
@@ -169,12 +172,15 @@ fn what_is_shown_survives_a_restart_and_so_does_what_is_under_way() {
     handle.write_blocking(ops).expect("stored");
     let sent = handle.read_blocking(|store| Ok(writes(store)));
     let sent = sent.expect("readable");
-    handle.write_blocking(vec![errand(sent)]).expect("stored");
+    handle
+        .write_blocking(vec![lead_request(sent)])
+        .expect("stored");
     guard.close();
     let (handle, _guard) = open();
     let due = move |seconds: i64| {
-        let found = handle
-            .read_blocking(move |store| tables::lead_requests::errands(store, &ask(at(seconds))));
+        let found = handle.read_blocking(move |store| {
+            tables::lead_requests::lead_requests(store, &ask(at(seconds)))
+        });
         has(&found.expect("errands"), &LeadRequest::FieldWrite(lead()))
     };
     assert!(!due(101), "it may still be on its way");
@@ -248,15 +254,15 @@ fn refused_values_are_given_up_and_refusals_in_a_row_rest_for_an_hour() {
 fn a_write_without_a_grant_waits_for_an_hour_with_its_words() {
     let mut store = store();
     journaled(&mut store, 1, 10, 20);
-    let errand = LeadRequest::FieldWrite(lead());
+    let lead_request = LeadRequest::FieldWrite(lead());
     let sent = writes(&store);
     told(&mut store, sent, 21);
     told(
         &mut store,
-        LeadOutcome::Rest(RequestKind::Fields, errand, "403".into()),
+        LeadOutcome::Rest(RequestKind::Fields, lead_request, "403".into()),
         22,
     );
-    let due = tables::lead_requests::errands(&store, &ask(at(23))).expect("errands");
+    let due = tables::lead_requests::lead_requests(&store, &ask(at(23))).expect("errands");
     assert_eq!((due.due, due.next), (vec![], Some(at(22 + 3_600))));
     assert!(!is_idle(&store, 22 + 3_600));
 }
@@ -317,11 +323,11 @@ fn a_write_is_asked_for_with_its_own_token_and_written_anew_when_that_is_gone() 
             .iter()
             .map(|token| TokenFingerprint::of(token))
             .collect();
-        let due = tables::lead_requests::errands(&store, &ask)
+        let due = tables::lead_requests::lead_requests(&store, &ask)
             .expect("errands")
             .due;
         due.into_iter()
-            .map(|job| (job.urgency, job.errand))
+            .map(|job| (job.urgency, job.lead_request))
             .collect::<Vec<_>>()
     };
     assert_eq!(due(&["token"]), [(Urgency::Spare, poll.clone())]);

@@ -1,9 +1,9 @@
 //! Tests of the spool, filed by the question they answer.
 
 mod acts;
-mod acts_elsewhere;
-mod acts_errands;
+mod acts_lead_requests;
 mod acts_listed;
+mod acts_peer_outcomes;
 mod archive;
 mod audited;
 pub mod call;
@@ -14,17 +14,17 @@ mod directory;
 mod disk;
 mod doubt;
 mod durability;
-mod elsewhere;
-mod errands;
 mod fields;
 mod finish;
 mod frozen;
 mod given;
 mod handle;
+mod lead_requests;
 mod letters;
 mod listed;
 mod missed;
 mod model;
+mod peer_outcomes;
 mod plans;
 mod restored;
 mod round_trip;

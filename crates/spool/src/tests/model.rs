@@ -196,7 +196,7 @@ fn check(store: &Store, model: &Model) {
         books.ready > 0
     );
     let due = head.polls.len() as u64;
-    assert!(due == books.submitted.min(8) || due < books.submitted && head.orphan.is_some());
+    assert!(due == books.submitted.min(8) || due < books.submitted && head.unresolved.is_some());
 }
 
 /// Rows come to be inside a group, so its operations are made against the rows before it.

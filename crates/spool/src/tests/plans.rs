@@ -5,9 +5,9 @@
 //! here fails the test: whoever adds a statement adds the act that reaches it to `acts.rs`.
 
 use super::acts::{ACTS, filled};
-use super::acts_elsewhere::ELSEWHERE;
-use super::acts_errands::ERRANDS;
+use super::acts_lead_requests::ERRANDS;
 use super::acts_listed::LISTED;
+use super::acts_peer_outcomes::ELSEWHERE;
 use crate::{Store, tables};
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -99,9 +99,9 @@ proptest! {
         prop_assert_eq!((row.live, row.since), (call.judged.live, call.judged.judged_at));
         for alias in &call.call.also_known_as {
             let pbx = &call.judged.record.pbx;
-            let buried = tables::seen_calls::tombstone(&store, pbx, alias.as_str());
-            let buried = buried.expect("readable").expect("buried");
-            prop_assert_eq!(buried.uuid, call.judged.record.uuid);
+            let seen = tables::seen_calls::tombstone(&store, pbx, alias.as_str());
+            let seen = seen.expect("readable").expect("buried");
+            prop_assert_eq!(seen.uuid, call.judged.record.uuid);
         }
         let again = store.write(vec![Op::Finish(Box::new(call))]);
         prop_assert_eq!(again, Ok(vec![Done::Repeat(Some(id))]));

@@ -1,7 +1,7 @@
 //! Which step exists in which state?
 
 use super::call::{at, journal};
-use crate::{IfAbsent, Refused, State, Step, Witness, next};
+use crate::{IfAbsent, OutcomeSource, Refused, State, Step, next};
 use callbridge_leads::lead_request::failed::RerouteHistory;
 use callbridge_model::Reason;
 use callbridge_model::TokenFingerprint;
@@ -33,7 +33,7 @@ pub fn steps() -> [Step; 24] {
             next_look: at(80),
             times: 1,
         },
-        Step::Orphaned {
+        Step::Unresolved {
             next_look: at(80),
             fate: IfAbsent::Resubmit,
             why: "404".into(),
@@ -68,7 +68,7 @@ pub fn steps() -> [Step; 24] {
         Step::Discard,
         Step::Forwarded,
         Step::Found {
-            by: Witness::Journal,
+            by: OutcomeSource::Journal,
         },
         Step::GivenUp,
         Step::SendAgain {

@@ -292,16 +292,17 @@ fn whoever_passes_an_event_on_is_told_what_is_known_of_it() {
 
 #[test]
 fn a_fresh_state_that_meets_an_old_event_journals_its_remade_call_without_a_request() {
-    use crate::Elsewhere;
+    use crate::PeerOutcome;
     let mut store = unbound();
     write(&mut store, bind());
     let row = call(&mut store, 1);
     write(
         &mut store,
-        Op::Elsewhere(Elsewhere::Remade { uuid: uuid(1) }),
+        Op::PeerOutcome(PeerOutcome::PossiblySent { uuid: uuid(1) }),
     );
-    let remade = |store: &Store| tables::elsewhere::remade_calls(store).expect("readable");
-    assert_eq!(remade(&store).waiting, 1);
+    let possibly_sent =
+        |store: &Store| tables::peer_outcomes::possibly_sent_calls(store).expect("readable");
+    assert_eq!(possibly_sent(&store).waiting, 1);
     let delivered = deliver(&mut store, &completed("a", 1));
     let confirmed = Delivered::Confirmed {
         row,
@@ -309,7 +310,7 @@ fn a_fresh_state_that_meets_an_old_event_journals_its_remade_call_without_a_requ
     };
     assert_eq!(delivered, confirmed);
     assert_eq!(
-        (remade(&store).waiting, state(&store, row)),
+        (possibly_sent(&store).waiting, state(&store, row)),
         (0, State::Journaled)
     );
     assert_eq!(deliver(&mut store, &completed("b", 9)), Delivered::NotOurs);

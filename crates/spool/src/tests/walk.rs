@@ -4,8 +4,8 @@
 use super::call::{T0, at, finished};
 use super::stored::{Stored, columns};
 use crate::{
-    ATTEMPTS_MAX, Attempt, Done, FIRST_POLL, IfAbsent, Op, RowId, Settings, State, Step, Store,
-    Witness, next, tables,
+    ATTEMPTS_MAX, Attempt, Done, FIRST_POLL, IfAbsent, Op, OutcomeSource, RowId, Settings, State,
+    Step, Store, next, tables,
 };
 use callbridge_call::EventTime;
 use callbridge_leads::lead_request::failed::RerouteHistory;
@@ -166,13 +166,13 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
             }
             (row.absent, row.next_poll) = (*times, Some(next_look.micros()));
         }
-        Step::Orphaned {
+        Step::Unresolved {
             next_look,
             fate,
             why,
         } => {
             attempted(row, at, why);
-            orphan(row, *next_look, *fate, why);
+            unresolved(row, *next_look, *fate, why);
         }
         Step::Resubmit { why } => {
             attempted(row, at, why);
@@ -195,7 +195,7 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
         Step::Moved { why, .. } => moved(row, at, why),
         Step::Recheck { before, .. } => {
             anew(row);
-            orphan(row, at, IfAbsent::Changed, before);
+            unresolved(row, at, IfAbsent::Changed, before);
         }
     }
 }
@@ -222,7 +222,7 @@ fn attempted(row: &mut Stored, at: EventTime, words: &str) {
     row.attempts = serde_json::to_string(&attempts).expect("JSON");
 }
 
-fn orphan(row: &mut Stored, next: EventTime, fate: IfAbsent, why: &str) {
+fn unresolved(row: &mut Stored, next: EventTime, fate: IfAbsent, why: &str) {
     if row.state != State::Submitted {
         row.submitted_at = Some(row.first_sent.unwrap_or(row.started * 1_000_000));
     }
@@ -265,7 +265,7 @@ fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
     match dice.throw(28) {
         24 => Step::Forwarded,
         25 => Step::Found {
-            by: [Witness::Journal, Witness::Stream][dice.throw(2) as usize],
+            by: [OutcomeSource::Journal, OutcomeSource::Stream][dice.throw(2) as usize],
         },
         26 => Step::GivenUp,
         // Few of those that are journaled ever are.
@@ -288,7 +288,7 @@ fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
             next_look: later,
             times: dice.throw(3),
         },
-        12 => Step::Orphaned {
+        12 => Step::Unresolved {
             next_look: later,
             fate: IfAbsent::ALL[dice.throw(3) as usize],
             why,

@@ -15,7 +15,7 @@
 use callbridge_call::EpochSeconds;
 use callbridge_crm::{FilterPage, Page, PageSize};
 use callbridge_model::clock::Now;
-use callbridge_spool::{Elsewhere, Op, RemadeCalls, Segment, Settlement, Witness};
+use callbridge_spool::{Op, OutcomeSource, PeerOutcome, PossiblySentCalls, Segment, Settlement};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ pub(super) enum SearchStep {
 
 /// The search.
 #[derive(Debug, Default)]
-pub(super) struct RemadeSearch {
+pub(super) struct PossiblySentSearch {
     /// What the stream had brought at the last look, and since when nothing more.
     brought: (u64, u64),
     quiet_since: Duration,
@@ -110,7 +110,7 @@ struct AnsweredPage {
     total: u32,
 }
 
-impl RemadeSearch {
+impl PossiblySentSearch {
     /// What the log is told since the last time.
     pub(super) fn take_news(&mut self) -> Vec<SearchNews> {
         std::mem::take(&mut self.news)
@@ -127,7 +127,12 @@ impl RemadeSearch {
     }
 
     /// What is next; `readable`: the journal can be read, as far as is known.
-    pub(super) fn next(&mut self, now: Now, calls: &RemadeCalls, readable: bool) -> SearchStep {
+    pub(super) fn next(
+        &mut self,
+        now: Now,
+        calls: &PossiblySentCalls,
+        readable: bool,
+    ) -> SearchStep {
         if !calls.sought {
             self.over();
             return SearchStep::Nothing;
@@ -156,7 +161,7 @@ impl RemadeSearch {
     }
 
     /// When to begin, where that is not now.
-    fn waits_for_quiet(&mut self, now: Now, calls: &RemadeCalls) -> Option<Duration> {
+    fn waits_for_quiet(&mut self, now: Now, calls: &PossiblySentCalls) -> Option<Duration> {
         let brought = (calls.taken, calls.told);
         if self.brought != brought || self.waiting_since.is_none() {
             self.brought = brought;
@@ -176,7 +181,7 @@ impl RemadeSearch {
         };
     }
 
-    fn goes_on(&mut self, mut run: RunningSegment, calls: &RemadeCalls) -> SearchStep {
+    fn goes_on(&mut self, mut run: RunningSegment, calls: &PossiblySentCalls) -> SearchStep {
         let Some(AnsweredPage { total }) = run.answered.take() else {
             self.running = Some(run);
             return SearchStep::Page(None);
@@ -243,12 +248,12 @@ impl RemadeSearch {
         let full = page.rows >= size.get();
         let total = page.total.unwrap_or(run.page + u32::from(full));
         run.answered = Some(AnsweredPage { total });
-        Some(Op::Elsewhere(Elsewhere::Settled(Settlement {
+        Some(Op::PeerOutcome(PeerOutcome::Settled(Settlement {
             journaled: page.uuids.clone(),
             discarded: Vec::new(),
             generations: BTreeMap::new(),
             again: BTreeMap::new(),
-            witness: Witness::Journal,
+            witness: OutcomeSource::Journal,
             at: now.wall,
         })))
     }
@@ -288,9 +293,9 @@ pub(super) fn round_is_over() -> Op {
 }
 
 fn looked_for(since: Option<EpochSeconds>) -> Op {
-    Op::Elsewhere(Elsewhere::LookedFor { since })
+    Op::PeerOutcome(PeerOutcome::LookedFor { since })
 }
 
 #[cfg(test)]
-#[path = "remade_search_tests.rs"]
+#[path = "possibly_sent_search_tests.rs"]
 mod tests;

@@ -3,8 +3,8 @@
 use super::call::{ask, at, finished, journal};
 use super::waiting::completed;
 use crate::{
-    Elsewhere, IfAbsent, Op, OutcomeRow, RemadeCalls, RowId, Segment, Settings, Settlement, State,
-    Step, Store, ToldOutcome, Witness, tables,
+    IfAbsent, Op, OutcomeRow, OutcomeSource, PeerOutcome, PossiblySentCalls, RowId, Segment,
+    Settings, Settlement, State, Step, Store, ToldOutcome, tables,
 };
 use callbridge_call::EpochSeconds;
 use callbridge_crm::ShownCall;
@@ -23,16 +23,16 @@ fn comes(n: u32) -> Op {
     Op::Finish(Box::new(journal(n)))
 }
 
-fn told(told: Elsewhere) -> Op {
-    Op::Elsewhere(told)
+fn told(told: PeerOutcome) -> Op {
+    Op::PeerOutcome(told)
 }
 
-fn remade(n: u32) -> Op {
-    told(Elsewhere::Remade { uuid: uuid(n) })
+fn possibly_sent(n: u32) -> Op {
+    told(PeerOutcome::PossiblySent { uuid: uuid(n) })
 }
 
-fn settled(journaled: &[u32], discarded: &[u32], witness: Witness) -> Op {
-    told(Elsewhere::Settled(Settlement {
+fn settled(journaled: &[u32], discarded: &[u32], witness: OutcomeSource) -> Op {
+    told(PeerOutcome::Settled(Settlement {
         journaled: journaled.iter().map(|n| uuid(*n)).collect(),
         discarded: discarded.iter().map(|n| uuid(*n)).collect(),
         generations: BTreeMap::new(),
@@ -49,13 +49,13 @@ fn store(n: u32) -> Store {
         ..Settings::default()
     };
     let mut store = Store::in_memory(settings).expect("memory");
-    let ops = (1..=n).flat_map(|n| [comes(n), remade(n)]);
+    let ops = (1..=n).flat_map(|n| [comes(n), possibly_sent(n)]);
     write(&mut store, ops.collect());
     store
 }
 
-fn calls(store: &Store) -> RemadeCalls {
-    tables::elsewhere::remade_calls(store).expect("readable")
+fn calls(store: &Store) -> PossiblySentCalls {
+    tables::peer_outcomes::possibly_sent_calls(store).expect("readable")
 }
 
 fn state(store: &Store, n: u32) -> State {
@@ -75,7 +75,7 @@ fn words(store: &Store, n: u32) -> String {
 }
 
 fn outcomes(store: &Store) -> Vec<(CallUuid, bool)> {
-    let rows = tables::elsewhere::outcomes(store, 10).expect("readable");
+    let rows = tables::peer_outcomes::outcomes(store, 10).expect("readable");
     let is_journaled = |it: &OutcomeRow| it.told == ToldOutcome::Journaled;
     rows.iter().map(|it| (it.uuid, is_journaled(it))).collect()
 }
@@ -87,8 +87,11 @@ fn a_remade_call_is_not_sent_until_it_was_looked_for_and_then_the_newest_goes_fi
     let head = tables::work_queue::head(&store, &ask(at(100))).expect("a head");
     assert_eq!(head.live.map(|it| it.uuid), Some(uuid(9)), "as ever");
     assert_eq!(head.backlog, None);
-    assert_eq!((head.remade.waiting, head.remade.sought), (5, true));
-    let newest = tables::elsewhere::segment(&store, 2).expect("readable");
+    assert_eq!(
+        (head.possibly_sent.waiting, head.possibly_sent.sought),
+        (5, true)
+    );
+    let newest = tables::peer_outcomes::segment(&store, 2).expect("readable");
     let since = EpochSeconds::new(at(4).floor_seconds().get());
     let expected = Segment {
         calls: 2,
@@ -97,14 +100,14 @@ fn a_remade_call_is_not_sent_until_it_was_looked_for_and_then_the_newest_goes_fi
     };
     assert_eq!(newest, Some(expected));
     let since = Some(since);
-    write(&mut store, vec![told(Elsewhere::LookedFor { since })]);
+    write(&mut store, vec![told(PeerOutcome::LookedFor { since })]);
     let head = tables::work_queue::head(&store, &ask(at(100))).expect("a head");
     assert_eq!(head.backlog.map(|it| it.uuid), Some(uuid(5)));
-    assert!(head.remade.sought);
-    let rest = tables::elsewhere::segment(&store, 9).expect("readable");
+    assert!(head.possibly_sent.sought);
+    let rest = tables::peer_outcomes::segment(&store, 9).expect("readable");
     assert_eq!(rest.map(|it| (it.calls, it.more)), Some((3, false)));
     let since = None;
-    write(&mut store, vec![told(Elsewhere::LookedFor { since })]);
+    write(&mut store, vec![told(PeerOutcome::LookedFor { since })]);
     let mut sent = Vec::new();
     while let Some(due) = tables::work_queue::head(&store, &ask(at(100)))
         .expect("a head")
@@ -116,14 +119,17 @@ fn a_remade_call_is_not_sent_until_it_was_looked_for_and_then_the_newest_goes_fi
     }
     assert_eq!(sent, [5, 4, 3, 2, 1].map(uuid));
     assert_eq!(calls(&store).waiting, 0);
-    assert_eq!(tables::elsewhere::segment(&store, 9), Ok(None));
+    assert_eq!(tables::peer_outcomes::segment(&store, 9), Ok(None));
 }
 
 #[test]
 fn what_a_page_shows_is_journaled_and_what_it_does_not_know_changes_nothing() {
     let mut store = store(3);
     let parked = finished(7, Outcome::DeadLetter, Some(Reason::NoLead));
-    write(&mut store, vec![Op::Finish(Box::new(parked)), remade(7)]);
+    write(
+        &mut store,
+        vec![Op::Finish(Box::new(parked)), possibly_sent(7)],
+    );
     assert_eq!(
         calls(&store).waiting,
         4,
@@ -131,7 +137,7 @@ fn what_a_page_shows_is_journaled_and_what_it_does_not_know_changes_nothing() {
     );
     write(
         &mut store,
-        vec![settled(&[1, 3, 7, 88], &[], Witness::Journal)],
+        vec![settled(&[1, 3, 7, 88], &[], OutcomeSource::Journal)],
     );
     let states = [1, 2, 3, 7].map(|n| state(&store, n));
     let (ready, journaled) = (State::Ready, State::Journaled);
@@ -156,23 +162,32 @@ fn letters_and_parked_calls_are_looked_for_alone_and_never_sent_for_it() {
         (3, Reason::NoLead),
     ] {
         let letter = finished(n, Outcome::DeadLetter, Some(reason));
-        write(&mut store, vec![Op::Finish(Box::new(letter)), remade(n)]);
+        write(
+            &mut store,
+            vec![Op::Finish(Box::new(letter)), possibly_sent(n)],
+        );
     }
     let head = tables::work_queue::head(&store, &ask(at(100))).expect("a head");
     assert_eq!((head.ready, head.backlog), (0, None));
-    assert_eq!((head.remade.waiting, head.remade.sought), (3, true));
-    let segment = tables::elsewhere::segment(&store, 2).expect("readable");
+    assert_eq!(
+        (head.possibly_sent.waiting, head.possibly_sent.sought),
+        (3, true)
+    );
+    let segment = tables::peer_outcomes::segment(&store, 2).expect("readable");
     let segment = segment.expect("a segment");
     assert_eq!((segment.calls, segment.more), (2, true));
-    write(&mut store, vec![settled(&[3], &[], Witness::Journal)]);
+    write(&mut store, vec![settled(&[3], &[], OutcomeSource::Journal)]);
     assert_eq!(state(&store, 3), State::Journaled);
     assert_eq!(calls(&store).waiting, 2);
     let since = Some(segment.since);
-    write(&mut store, vec![told(Elsewhere::LookedFor { since })]);
+    write(&mut store, vec![told(PeerOutcome::LookedFor { since })]);
     let left = calls(&store);
     assert_eq!((left.waiting, left.sought, left.released), (1, true, None));
     // The round ends: they are letters as before, and nothing is looked for any more.
-    write(&mut store, vec![told(Elsewhere::LookedFor { since: None })]);
+    write(
+        &mut store,
+        vec![told(PeerOutcome::LookedFor { since: None })],
+    );
     let left = calls(&store);
     assert_eq!((left.waiting, left.sought, left.released), (0, false, None));
     let states = [1, 2].map(|n| state(&store, n));
@@ -185,7 +200,10 @@ fn letters_and_parked_calls_are_looked_for_alone_and_never_sent_for_it() {
 fn a_parked_call_that_is_released_is_ready_and_looked_for_no_more() {
     let mut store = store(0);
     let parked = finished(1, Outcome::DeadLetter, Some(Reason::NoLead));
-    write(&mut store, vec![Op::Finish(Box::new(parked)), remade(1)]);
+    write(
+        &mut store,
+        vec![Op::Finish(Box::new(parked)), possibly_sent(1)],
+    );
     let record = journal(1).judged.record;
     let (row, step, at) = (RowId(1), Step::Release { record }, at(50));
     write(&mut store, vec![Op::Step { row, step, at }]);
@@ -200,7 +218,7 @@ fn what_the_stream_says_is_believed_and_not_said_again() {
     let mut store = store(4);
     let letter = finished(7, Outcome::DeadLetter, Some(Reason::AmbiguousLead));
     write(&mut store, vec![Op::Finish(Box::new(letter))]);
-    let once = settled(&[1, 2], &[3, 7, 88], Witness::Stream);
+    let once = settled(&[1, 2], &[3, 7, 88], OutcomeSource::Stream);
     write(&mut store, vec![once.clone(), once]);
     let states = [1, 2, 3, 4, 7].map(|n| state(&store, n));
     let (journaled, discarded) = (State::Journaled, State::Discarded);
@@ -219,31 +237,31 @@ fn what_is_under_way_from_here_is_left_to_its_own_answer() {
     write(&mut store, vec![comes(1)]);
     let (row, step, at) = (RowId(1), Step::Send, at(10));
     write(&mut store, vec![Op::Step { row, step, at }]);
-    for witness in [Witness::Journal, Witness::Stream] {
+    for witness in [OutcomeSource::Journal, OutcomeSource::Stream] {
         write(&mut store, vec![settled(&[1], &[1], witness)]);
         assert_eq!(state(&store, 1), State::Sending);
     }
     // And what is known is not marked once it was sent.
-    write(&mut store, vec![comes(1), remade(1)]);
-    assert_eq!(calls(&store), RemadeCalls::default());
+    write(&mut store, vec![comes(1), possibly_sent(1)]);
+    assert_eq!(calls(&store), PossiblySentCalls::default());
 }
 
 #[test]
 fn what_comes_while_others_are_looked_for_is_looked_for_after_them() {
     let mut store = store(2);
-    let newest = tables::elsewhere::segment(&store, 1).expect("readable");
+    let newest = tables::peer_outcomes::segment(&store, 1).expect("readable");
     let since = newest.map(|it| it.since);
-    write(&mut store, vec![told(Elsewhere::LookedFor { since })]);
+    write(&mut store, vec![told(PeerOutcome::LookedFor { since })]);
     // It is the newest, and no page was read for it.
-    write(&mut store, vec![comes(3), remade(3)]);
+    write(&mut store, vec![comes(3), possibly_sent(3)]);
     assert_eq!(calls(&store).released.map(|it| it.uuid), Some(uuid(2)));
     let since = None;
-    write(&mut store, vec![told(Elsewhere::LookedFor { since })]);
+    write(&mut store, vec![told(PeerOutcome::LookedFor { since })]);
     assert!(calls(&store).sought, "the third is of the next round");
     assert_eq!(calls(&store).released.map(|it| it.uuid), Some(uuid(2)));
-    let next = tables::elsewhere::segment(&store, 9).expect("readable");
+    let next = tables::peer_outcomes::segment(&store, 9).expect("readable");
     assert_eq!(next.map(|it| (it.calls, it.more)), Some((1, false)));
-    write(&mut store, vec![told(Elsewhere::LookedFor { since })]);
+    write(&mut store, vec![told(PeerOutcome::LookedFor { since })]);
     assert!(!calls(&store).sought);
     assert_eq!(calls(&store).released.map(|it| it.uuid), Some(uuid(3)));
 }
@@ -252,24 +270,27 @@ fn what_comes_while_others_are_looked_for_is_looked_for_after_them() {
 fn a_state_that_followed_another_sender_looks_for_all_that_is_ready() {
     let mut store = store(1);
     let since = None;
-    write(&mut store, vec![told(Elsewhere::LookedFor { since })]);
+    write(&mut store, vec![told(PeerOutcome::LookedFor { since })]);
     write(&mut store, vec![comes(2), comes(3)]);
-    write(&mut store, vec![settled(&[3], &[], Witness::Stream)]);
-    write(&mut store, vec![told(Elsewhere::AllRemade)]);
+    write(&mut store, vec![settled(&[3], &[], OutcomeSource::Stream)]);
+    write(&mut store, vec![told(PeerOutcome::AllPossiblySent)]);
     let head = tables::work_queue::head(&store, &ask(at(100))).expect("a head");
     assert_eq!((head.live, head.backlog), (None, None));
-    assert_eq!((head.remade.waiting, head.remade.sought), (2, true));
+    assert_eq!(
+        (head.possibly_sent.waiting, head.possibly_sent.sought),
+        (2, true)
+    );
 }
 
 /// The same by the stream, of calls that were taken in again.
 fn settled_again(journaled: &[u32], again: &[u32], generation: u32) -> Op {
     let numbered = |all: &[u32]| all.iter().map(|n| (uuid(*n), generation)).collect();
-    told(Elsewhere::Settled(Settlement {
+    told(PeerOutcome::Settled(Settlement {
         journaled: journaled.iter().map(|n| uuid(*n)).collect(),
         discarded: Vec::new(),
         generations: numbered(journaled),
         again: numbered(again),
-        witness: Witness::Stream,
+        witness: OutcomeSource::Stream,
         at: at(1_000),
     }))
 }
@@ -300,15 +321,18 @@ fn company(store: &mut Store) {
 fn what_was_told_before_a_call_was_taken_in_again_does_not_undo_that() {
     let mut store = store(2);
     company(&mut store);
-    write(&mut store, vec![settled(&[1, 2], &[], Witness::Journal)]);
+    write(
+        &mut store,
+        vec![settled(&[1, 2], &[], OutcomeSource::Journal)],
+    );
     step(&mut store, 1, sent_again());
     // An outbox that a broker's outage had held back, and an event of the CRM that comes once more.
-    write(&mut store, vec![settled(&[1], &[], Witness::Stream)]);
+    write(&mut store, vec![settled(&[1], &[], OutcomeSource::Stream)]);
     assert_eq!(state(&store, 1), State::Ready);
     let repeated = Op::Delivery(Box::new(completed("repeated", 1)));
     write(&mut store, vec![repeated]);
     assert_eq!(state(&store, 1), State::Ready);
-    let rows = tables::elsewhere::outcomes(&store, 10).expect("readable");
+    let rows = tables::peer_outcomes::outcomes(&store, 10).expect("readable");
     let told: Vec<_> = rows.iter().map(|it| (it.told, it.generation)).collect();
     use ToldOutcome::{Again, Journaled};
     assert_eq!(told, [(Journaled, 0), (Journaled, 0), (Again, 1)]);
@@ -316,7 +340,7 @@ fn what_was_told_before_a_call_was_taken_in_again_does_not_undo_that() {
     write(&mut store, vec![settled_again(&[1], &[], 1)]);
     assert_eq!(state(&store, 1), State::Journaled);
     step(&mut store, 2, sent_again());
-    write(&mut store, vec![settled(&[2], &[], Witness::Journal)]);
+    write(&mut store, vec![settled(&[2], &[], OutcomeSource::Journal)]);
     assert_eq!(state(&store, 2), State::Journaled);
 }
 
@@ -324,8 +348,8 @@ fn what_was_told_before_a_call_was_taken_in_again_does_not_undo_that() {
 fn a_call_that_another_took_in_again_waits_here_to_be_looked_for() {
     let mut store = store(2);
     let (all, since) = ([1, 2], None);
-    write(&mut store, vec![settled(&all, &[], Witness::Stream)]);
-    write(&mut store, vec![told(Elsewhere::LookedFor { since })]);
+    write(&mut store, vec![settled(&all, &[], OutcomeSource::Stream)]);
+    write(&mut store, vec![told(PeerOutcome::LookedFor { since })]);
     write(&mut store, vec![settled_again(&[], &all, 1)]);
     assert_eq!(
         (state(&store, 1), state(&store, 2)),
@@ -333,10 +357,13 @@ fn a_call_that_another_took_in_again_waits_here_to_be_looked_for() {
     );
     let head = tables::work_queue::head(&store, &ask(at(2_000))).expect("a head");
     assert_eq!((head.live, head.backlog), (None, None));
-    assert_eq!((head.remade.waiting, head.remade.sought), (2, true));
+    assert_eq!(
+        (head.possibly_sent.waiting, head.possibly_sent.sought),
+        (2, true)
+    );
     // Once more says the same; an older outcome is late; that of its sender settles it.
     write(&mut store, vec![settled_again(&[], &all, 1)]);
-    write(&mut store, vec![settled(&all, &[], Witness::Stream)]);
+    write(&mut store, vec![settled(&all, &[], OutcomeSource::Stream)]);
     assert_eq!(state(&store, 1), State::Ready);
     write(&mut store, vec![settled_again(&[1], &[], 1)]);
     assert_eq!(
@@ -357,9 +384,9 @@ fn what_was_submitted_here_follows_the_machine_that_sends_now() {
         step(&mut store, n, Step::Accepted { request_id, token });
     }
     // A page that was read here, for others, is no answer to what was sent from here.
-    write(&mut store, vec![settled(&[3], &[], Witness::Journal)]);
+    write(&mut store, vec![settled(&[3], &[], OutcomeSource::Journal)]);
     assert_eq!(state(&store, 3), State::Submitted);
-    write(&mut store, vec![settled(&[1], &[2], Witness::Stream)]);
+    write(&mut store, vec![settled(&[1], &[2], OutcomeSource::Stream)]);
     assert_eq!(
         (state(&store, 1), state(&store, 2)),
         (State::Journaled, State::Discarded)
@@ -380,18 +407,21 @@ fn what_was_submitted_here_follows_the_machine_that_sends_now() {
 #[test]
 fn outcomes_stay_until_the_stream_has_them() {
     let mut store = store(3);
-    write(&mut store, vec![settled(&[1, 2], &[], Witness::Journal)]);
-    let rows = tables::elsewhere::outcomes(&store, 1).expect("readable");
+    write(
+        &mut store,
+        vec![settled(&[1, 2], &[], OutcomeSource::Journal)],
+    );
+    let rows = tables::peer_outcomes::outcomes(&store, 1).expect("readable");
     let [OutcomeRow { id: through, .. }] = rows[..] else {
         panic!("{rows:?}")
     };
-    write(&mut store, vec![told(Elsewhere::Told { through })]);
+    write(&mut store, vec![told(PeerOutcome::Told { through })]);
     assert_eq!(outcomes(&store), [(uuid(2), true)]);
     // Without a stream nobody is to be told.
     let mut silent = Store::in_memory(Settings::default()).expect("memory");
     write(
         &mut silent,
-        vec![comes(1), settled(&[1], &[], Witness::Journal)],
+        vec![comes(1), settled(&[1], &[], OutcomeSource::Journal)],
     );
     assert_eq!(state(&silent, 1), State::Journaled);
     assert_eq!(outcomes(&silent), []);
@@ -407,7 +437,7 @@ fn shown(store: &mut Store, n: u32, leads: &[i64]) {
         direction: None,
     };
     let (calls, at) = (vec![call], at(1_000));
-    write(store, vec![told(Elsewhere::Shown { calls, at })]);
+    write(store, vec![told(PeerOutcome::Shown { calls, at })]);
 }
 
 /// The call comes, and takes these steps.
@@ -436,8 +466,8 @@ fn died(reason: Reason) -> Step {
     }
 }
 
-fn orphaned() -> Step {
-    Step::Orphaned {
+fn unresolved() -> Step {
+    Step::Unresolved {
         next_look: at(200),
         fate: IfAbsent::Resubmit,
         why: "lost".to_owned(),
@@ -451,7 +481,7 @@ fn a_page_settles_what_was_sent_from_here_and_may_have_arrived() {
     goes(&mut store, 2, vec![Step::Send]);
     goes(&mut store, 3, vec![Step::Send, died(Reason::ServerError)]);
     goes(&mut store, 4, vec![Step::Send, died(Reason::Unconfirmed)]);
-    goes(&mut store, 5, vec![Step::Send, orphaned()]);
+    goes(&mut store, 5, vec![Step::Send, unresolved()]);
     goes(&mut store, 6, vec![]);
     goes(&mut store, 7, vec![Step::Send, died(Reason::Rejected)]);
     goes(

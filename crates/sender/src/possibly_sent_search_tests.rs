@@ -17,7 +17,7 @@ const APART: i64 = 700;
 
 /// Calls from 0, the oldest, and the journal.
 struct SearchScene {
-    search: RemadeSearch,
+    search: PossiblySentSearch,
     /// Calls that wait to be looked for.
     sought: BTreeSet<u32>,
     released: Vec<u32>,
@@ -34,7 +34,7 @@ const STRANGER: u32 = 1_000_000;
 impl SearchScene {
     fn new(calls: u32, journal: impl IntoIterator<Item = u32>, newest_first: bool) -> Self {
         Self {
-            search: RemadeSearch::default(),
+            search: PossiblySentSearch::default(),
             sought: (0..calls).collect(),
             released: Vec::new(),
             journal: journal.into_iter().collect(),
@@ -45,13 +45,13 @@ impl SearchScene {
         }
     }
 
-    fn calls(&self) -> RemadeCalls {
-        RemadeCalls {
+    fn calls(&self) -> PossiblySentCalls {
+        PossiblySentCalls {
             waiting: u64::try_from(self.sought.len()).expect("few"),
             sought: !self.sought.is_empty(),
             taken: self.taken,
             found: self.found,
-            ..RemadeCalls::default()
+            ..PossiblySentCalls::default()
         }
     }
 
@@ -72,12 +72,12 @@ impl SearchScene {
 
     fn commit(&mut self, op: Op) {
         match op {
-            Op::Elsewhere(Elsewhere::LookedFor { since }) => {
+            Op::PeerOutcome(PeerOutcome::LookedFor { since }) => {
                 let since = since.map_or(0, |it| u32::try_from(it.get() / APART).expect("a call"));
                 let rest = self.sought.split_off(&since);
                 self.released.extend(rest.into_iter().rev());
             }
-            Op::Elsewhere(Elsewhere::Settled(told)) => {
+            Op::PeerOutcome(PeerOutcome::Settled(told)) => {
                 for uuid in told.journaled {
                     let n = u32::try_from(uuid.0.as_u128()).expect("a number");
                     self.found += u64::from(self.sought.remove(&n));

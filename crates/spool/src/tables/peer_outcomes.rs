@@ -1,23 +1,23 @@
 //! Calls that another sender may have settled, and the outcomes that the stream is to be told.
 //!
-//! A remade call is ready and held back: its `not_before` is `HELD`, which no index of calls to
-//! be sent knows, and its row stands in `remade` until it is ready no more. It is of a round of
-//! looking, the next one where a round is under way. Of the rounds before, and of the one under way
-//! those that began at `Looked::since` or later, all have been looked for, and go out newest
-//! first.
+//! A possibly sent call is ready and held back: its `not_before` is `HELD`, which no index of calls
+//! to be sent knows, and its row stands in `possibly_sent` until it is ready no more. It is of a
+//! round of looking, the next one where a round is under way. Of the rounds before, and of the one
+//! under way those that began at `Looked::since` or later, all have been looked for, and go out
+//! newest first.
 //!
 //! Letters and parked calls of such a stream may have been sent as well, with what a person or the
-//! directory knew then. They are looked for with the others, and leave `remade` when they were, or
-//! as soon as they are no letter any more.
+//! directory knew then. They are looked for with the others, and leave `possibly_sent` when they
+//! were, or as soon as they are no letter any more.
 
 use super::deliveries;
 use super::meta;
 use super::step;
 use super::work_queue::count;
-use crate::elsewhere::{
-    Elsewhere, OutcomeRow, RemadeCalls, Segment, Settlement, ToldOutcome, Witness,
-};
 use crate::op::{Done, RowId};
+use crate::peer_outcomes::{
+    OutcomeRow, OutcomeSource, PeerOutcome, PossiblySentCalls, Segment, Settlement, ToldOutcome,
+};
 use crate::state::{IfAbsent, State, Step};
 use crate::{Db, Due, Error, Store};
 use callbridge_call::{EpochSeconds, EventTime};
@@ -25,7 +25,7 @@ use callbridge_model::CallUuid;
 
 /// The setting that keeps [`Looked`]: two numbers.
 const LOOKED: &str = "remade.looked";
-/// The `not_before` of a remade call.
+/// The `not_before` of a possibly sent call.
 const HELD: i64 = -1;
 /// Outcomes that are kept at most while the stream does not take them: the oldest are forgotten,
 /// for a state made anew finds those calls in the journal.
@@ -34,19 +34,19 @@ const OUTCOMES_MAX: i64 = 100_000;
 /// The attempt of a call that another machine has taken in again.
 const TAKEN_IN_AGAIN: &str = "taken in again at another sender: the CRM's journal had lost it";
 
-/// Counters: remade calls, those that pages showed, and calls that the stream settled.
+/// Counters: possibly sent calls, those that pages showed, and calls that the stream settled.
 const TAKEN: &str = "remade_calls";
 const FOUND: &str = "remade_found";
 const TOLD: &str = "outcomes_read";
 
-pub(crate) fn apply(store: &mut Store, told: &Elsewhere) -> Result<Done, Error> {
+pub(crate) fn apply(store: &mut Store, told: &PeerOutcome) -> Result<Done, Error> {
     match told {
-        Elsewhere::Remade { uuid } => remade(store, *uuid),
-        Elsewhere::AllRemade => all_remade(store),
-        Elsewhere::LookedFor { since } => looked_for(store, *since),
-        Elsewhere::Settled(settlement) => settle(store, settlement),
-        Elsewhere::Shown { calls, at } => deliveries::shown(store, calls, *at),
-        Elsewhere::Told { through } => {
+        PeerOutcome::PossiblySent { uuid } => possibly_sent(store, *uuid),
+        PeerOutcome::AllPossiblySent => all_possibly_sent(store),
+        PeerOutcome::LookedFor { since } => looked_for(store, *since),
+        PeerOutcome::Settled(settlement) => settle(store, settlement),
+        PeerOutcome::Shown { calls, at } => deliveries::shown(store, calls, *at),
+        PeerOutcome::Told { through } => {
             store.execute("DELETE FROM outcomes WHERE id <= ?1", [through])?;
             Ok(Done::Stored)
         }
@@ -81,7 +81,7 @@ impl Looked {
     }
 }
 
-fn remade(store: &mut Store, uuid: CallUuid) -> Result<Done, Error> {
+fn possibly_sent(store: &mut Store, uuid: CallUuid) -> Result<Done, Error> {
     let uuid = uuid.0.into_bytes();
     let held = store.execute(
         "UPDATE calls SET not_before = ?2, live = 0
@@ -109,7 +109,7 @@ fn remade(store: &mut Store, uuid: CallUuid) -> Result<Done, Error> {
 }
 
 /// As many as are ready: another sender ends, which is rare, and its outcomes stood in the stream.
-fn all_remade(store: &mut Store) -> Result<Done, Error> {
+fn all_possibly_sent(store: &mut Store) -> Result<Done, Error> {
     let round = Looked::read(store)?.coming();
     store.execute("UPDATE remade SET round = ?1", [round])?;
     let mut held = 0;
@@ -157,8 +157,8 @@ fn settle(store: &mut Store, told: &Settlement) -> Result<Done, Error> {
         taken_in_again(store, *uuid, *generation, told)?;
     }
     let counter = match told.witness {
-        Witness::Journal => FOUND,
-        Witness::Stream => TOLD,
+        OutcomeSource::Journal => FOUND,
+        OutcomeSource::Stream => TOLD,
     };
     store.tally.count(counter, settled);
     Ok(Done::Stored)
@@ -183,7 +183,7 @@ fn settle_one(
     let Some((row, word, unsent, here, fate)) = found else {
         return Ok(0);
     };
-    let by_stream = told.witness == Witness::Stream;
+    let by_stream = told.witness == OutcomeSource::Stream;
     let waits = match store.read_state(row, &word)? {
         State::Ready | State::Dead | State::Parked => true,
         // Another machine sends now, and asks for what was sent from here. What it knows is the
@@ -259,19 +259,19 @@ pub(crate) fn letter_left(db: &Db, row: RowId) -> Result<(), Error> {
     Ok(())
 }
 
-/// Remade calls that wait.
-pub fn remade_calls(store: &Store) -> Result<RemadeCalls, Error> {
+/// Possibly sent calls that wait.
+pub fn possibly_sent_calls(store: &Store) -> Result<PossiblySentCalls, Error> {
     let named = |name: &str| {
         let count = store.tally.named.get(name).copied();
         u64::try_from(count.unwrap_or(0)).unwrap_or(0)
     };
     let waiting: i64 = store.value("SELECT calls FROM remade_size WHERE one = 1", [])?;
-    let mut calls = RemadeCalls {
+    let mut calls = PossiblySentCalls {
         waiting: u64::try_from(waiting).unwrap_or(0),
         taken: named(TAKEN),
         found: named(FOUND),
         told: named(TOLD),
-        ..RemadeCalls::default()
+        ..PossiblySentCalls::default()
     };
     if calls.waiting > 0 {
         let looked = Looked::read(store)?;
@@ -352,7 +352,7 @@ pub(crate) fn queue_outcome(
         step,
         Step::GivenUp
             | Step::Found {
-                by: Witness::Stream
+                by: OutcomeSource::Stream
             }
     );
     let again = matches!(step, Step::SendAgain { told: None, .. });

@@ -13,16 +13,16 @@ pub const STREAM_BEGAN: &str = "stream-began:";
 
 /// What concerns calls that another may have settled.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Elsewhere {
+pub enum PeerOutcome {
     /// This call, which came last, may have been sent by another: it is looked for in the journal
     /// before it is sent; so is a letter, which a person may have mended, and a parked call.
     /// Nothing where it was sent from here already.
-    Remade {
+    PossiblySent {
         /// The call.
         uuid: CallUuid,
     },
     /// So may all that are ready and were never sent from here: another has sent until now.
-    AllRemade,
+    AllPossiblySent,
     /// Calls that began at this moment or later have been looked for: those that are left may be
     /// sent. `None`: all have, but for those that came since that began.
     LookedFor {
@@ -59,21 +59,21 @@ pub struct Settlement {
     /// The CRM has lost them, and a person has taken them in again, for the how manieth time.
     pub again: BTreeMap<CallUuid, u32>,
     /// Who says so.
-    pub witness: Witness,
+    pub witness: OutcomeSource,
     /// Now.
     pub at: EventTime,
 }
 
 /// Who says what became of a call elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Witness {
+pub enum OutcomeSource {
     /// A page of the CRM's journal.
     Journal,
     /// The sender that settled it, in the stream of the calls.
     Stream,
 }
 
-impl Witness {
+impl OutcomeSource {
     /// As an attempt of the call.
     pub(crate) const fn words(self) -> &'static str {
         match self {
@@ -109,7 +109,7 @@ pub struct OutcomeRow {
 
 /// Calls that another may have sent, and that wait.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RemadeCalls {
+pub struct PossiblySentCalls {
     /// How many wait: to be looked for, or, where they are ready, to be sent after that.
     pub waiting: u64,
     /// The newest of those that may be sent.

@@ -43,7 +43,7 @@ pub enum Turn {
 
 /// One kind of trouble, from its first sign to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Course {
+struct TroubleHistory {
     since: i64,
     what: String,
     todo: String,
@@ -55,7 +55,7 @@ struct Course {
 
 /// One that was told and has not ended, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct ToldCourse {
+struct ReportedTrouble {
     since: i64,
     what: String,
     todo: String,
@@ -64,7 +64,7 @@ struct ToldCourse {
 /// All troubles that are there, or were a moment ago.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Troubles {
-    courses: BTreeMap<FindingKind, Course>,
+    histories: BTreeMap<FindingKind, TroubleHistory>,
     /// When the command was run last for each, since boot.
     runs: BTreeMap<FindingKind, Duration>,
 }
@@ -74,12 +74,12 @@ impl Troubles {
     /// cannot be read is begun anew: it is told once more then.
     pub fn restored(text: Option<&str>, boot: Duration) -> Self {
         let stored = text.and_then(|text| serde_json::from_str(text).ok());
-        let stored: BTreeMap<String, ToldCourse> = stored.unwrap_or_default();
-        let course = |(word, it): (String, ToldCourse)| {
+        let stored: BTreeMap<String, ReportedTrouble> = stored.unwrap_or_default();
+        let history = |(word, it): (String, ReportedTrouble)| {
             let kind = FindingKind::ALL
                 .into_iter()
                 .find(|kind| kind.word() == word)?;
-            let course = Course {
+            let history = TroubleHistory {
                 since: it.since,
                 what: it.what,
                 todo: it.todo,
@@ -87,22 +87,22 @@ impl Troubles {
                 last: boot,
                 told: true,
             };
-            Some((kind, course))
+            Some((kind, history))
         };
         Self {
-            courses: stored.into_iter().filter_map(course).collect(),
+            histories: stored.into_iter().filter_map(history).collect(),
             runs: BTreeMap::new(),
         }
     }
 
     /// What was told and has not ended, to be kept over restarts.
     pub fn stored(&self) -> String {
-        let told = self.courses.iter().filter(|(_, course)| course.told);
-        let told = told.map(|(kind, course)| {
-            let stored = ToldCourse {
-                since: course.since,
-                what: course.what.clone(),
-                todo: course.todo.clone(),
+        let told = self.histories.iter().filter(|(_, history)| history.told);
+        let told = told.map(|(kind, history)| {
+            let stored = ReportedTrouble {
+                since: history.since,
+                what: history.what.clone(),
+                todo: history.todo.clone(),
             };
             (kind.word(), stored)
         });
@@ -117,29 +117,32 @@ impl Troubles {
             seen.entry(it.kind).or_default().push(it);
         }
         for (kind, all) in &seen {
-            let course = self.courses.entry(*kind).or_insert_with(|| Course {
-                since: at,
-                what: String::new(),
-                todo: String::new(),
-                first: boot,
-                last: boot,
-                told: false,
-            });
-            course.last = boot;
+            let history = self
+                .histories
+                .entry(*kind)
+                .or_insert_with(|| TroubleHistory {
+                    since: at,
+                    what: String::new(),
+                    todo: String::new(),
+                    first: boot,
+                    last: boot,
+                    told: false,
+                });
+            history.last = boot;
             let what: Vec<&str> = all.iter().map(|it| it.what.as_str()).collect();
-            course.what = what.join("; ");
-            course.todo = all.first().map(|it| it.command.clone()).unwrap_or_default();
+            history.what = what.join("; ");
+            history.todo = all.first().map(|it| it.command.clone()).unwrap_or_default();
         }
         let mut told = Vec::new();
         let runs = &mut self.runs;
-        self.courses.retain(|kind, course| {
+        self.histories.retain(|kind, history| {
             let rested = runs
                 .get(kind)
                 .is_none_or(|ran| boot.saturating_sub(*ran) >= REST);
             let there = seen.contains_key(kind);
-            let gone = boot.saturating_sub(course.last) >= QUIET;
-            let state = match (there, course.told) {
-                (true, false) if boot.saturating_sub(course.first) >= LASTS => Turn::Begins,
+            let gone = boot.saturating_sub(history.last) >= QUIET;
+            let state = match (there, history.told) {
+                (true, false) if boot.saturating_sub(history.first) >= LASTS => Turn::Begins,
                 (false, true) if gone => Turn::Ends,
                 (false, false) => return !gone,
                 (true, _) | (false, true) => return true,
@@ -151,12 +154,12 @@ impl Troubles {
             told.push(Notification {
                 kind: *kind,
                 state,
-                since: course.since,
-                what: course.what.clone(),
-                todo: course.todo.clone(),
+                since: history.since,
+                what: history.what.clone(),
+                todo: history.todo.clone(),
             });
-            course.told = state == Turn::Begins;
-            course.told
+            history.told = state == Turn::Begins;
+            history.told
         });
         told
     }

@@ -1,7 +1,7 @@
 //! The requests under way, each in its slot.
 
 use super::plan::{Plan, Task};
-use super::troubles::{Flying, Part, SLOW};
+use super::troubles::{InFlightPart, Part, SLOW};
 use callbridge_call::EventTime;
 use callbridge_leads::lead_request::due::LeadRequest;
 use callbridge_model::TokenFingerprint;
@@ -18,7 +18,7 @@ const UNDER_WAY_SLOW_MAX: usize = 12;
 
 /// A request under way.
 #[derive(Clone, Debug)]
-pub(super) struct Flight {
+pub(super) struct InFlight {
     pub(super) plan: Plan,
     pub(super) token: TokenFingerprint,
     /// Since boot.
@@ -26,11 +26,11 @@ pub(super) struct Flight {
     pub(super) wall_sent: EventTime,
 }
 
-impl Flight {
-    /// The part of the service that it asks; `None` for an errand.
+impl InFlight {
+    /// The part of the service that it asks; `None` for a lead request.
     pub(super) fn part(&self) -> Option<Part> {
         match &self.plan.task {
-            Task::Errand(_) => None,
+            Task::LeadRequest(_) => None,
             Task::Submit(_)
             | Task::Poll(_)
             | Task::Sweep { .. }
@@ -50,23 +50,23 @@ impl Flight {
 
 /// All requests under way.
 #[derive(Debug, Default)]
-pub(super) struct Flights {
-    by_slot: BTreeMap<u32, Flight>,
+pub(super) struct InFlightRequests {
+    by_slot: BTreeMap<u32, InFlight>,
 }
 
-impl Flights {
+impl InFlightRequests {
     /// A request leaves.
-    pub(super) fn insert(&mut self, slot: u32, flight: Flight) {
-        self.by_slot.insert(slot, flight);
+    pub(super) fn insert(&mut self, slot: u32, in_flight: InFlight) {
+        self.by_slot.insert(slot, in_flight);
     }
 
     /// The request of a slot is under way no more.
-    pub(super) fn remove(&mut self, slot: u32) -> Option<Flight> {
+    pub(super) fn remove(&mut self, slot: u32) -> Option<InFlight> {
         self.by_slot.remove(&slot)
     }
 
     /// The request under way in a slot.
-    pub(super) fn get(&self, slot: u32) -> Option<&Flight> {
+    pub(super) fn get(&self, slot: u32) -> Option<&InFlight> {
         self.by_slot.get(&slot)
     }
 
@@ -91,10 +91,10 @@ impl Flights {
         self.by_slot.values().filter_map(|it| it.plan.row())
     }
 
-    /// The errands under way.
-    pub(super) fn errands(&self) -> impl Iterator<Item = &LeadRequest> {
+    /// The lead requests under way.
+    pub(super) fn lead_requests(&self) -> impl Iterator<Item = &LeadRequest> {
         self.by_slot.values().filter_map(|it| match &it.plan.task {
-            Task::Errand(errand) => Some(&**errand),
+            Task::LeadRequest(lead_request) => Some(&**lead_request),
             Task::Submit(_)
             | Task::Poll(_)
             | Task::Sweep { .. }
@@ -112,7 +112,7 @@ impl Flights {
 
     /// A page of the journal is asked for.
     pub(super) fn has_sweep(&self) -> bool {
-        self.by_slot.values().any(Flight::is_sweep)
+        self.by_slot.values().any(InFlight::is_sweep)
     }
 
     /// A page for calls that another may have sent is asked for.
@@ -128,12 +128,12 @@ impl Flights {
     }
 
     /// What each asks, and since when.
-    pub(super) fn flying(&self) -> Vec<Flying> {
-        let flights = self.by_slot.values();
-        let flying = flights.map(|flight| Flying {
-            part: flight.part(),
-            sent: flight.sent,
+    pub(super) fn in_flight_parts(&self) -> Vec<InFlightPart> {
+        let in_flight = self.by_slot.values();
+        let in_flight_parts = in_flight.map(|in_flight| InFlightPart {
+            part: in_flight.part(),
+            sent: in_flight.sent,
         });
-        flying.collect()
+        in_flight_parts.collect()
     }
 }

@@ -26,12 +26,12 @@ fn fails(store: &mut Store, row: RowId) {
 /// Everything, after [`super::acts::ACTS`].
 pub const ERRANDS: &[Act] = &[
     ("fail, look up, fail again", |store, rows| {
-        let errand = LeadRequest::LookUp(lead());
+        let lead_request = LeadRequest::LookUp(lead());
         fails(store, rows.at(SUBMITTED, 4));
-        tables::lead_requests::errands(store, &ask(2_001, Some(token()))).expect("readable");
-        told(store, LeadOutcome::Sent(errand.clone()), 2_001);
-        told(store, LeadOutcome::Back(errand.clone()), 2_002);
-        told(store, LeadOutcome::Again(errand, "500".into()), 2_003);
+        tables::lead_requests::lead_requests(store, &ask(2_001, Some(token()))).expect("readable");
+        told(store, LeadOutcome::Sent(lead_request.clone()), 2_001);
+        told(store, LeadOutcome::Back(lead_request.clone()), 2_002);
+        told(store, LeadOutcome::Again(lead_request, "500".into()), 2_003);
         told(
             store,
             LeadOutcome::LookedUp(lead(), Finding::LeadMissing),
@@ -40,14 +40,14 @@ pub const ERRANDS: &[Act] = &[
         fails(store, rows.at(SUBMITTED, 5));
     }),
     ("a kind of errand rests", |store, _| {
-        let errand = LeadRequest::LookUp(lead());
+        let lead_request = LeadRequest::LookUp(lead());
         told(
             store,
-            LeadOutcome::Rest(RequestKind::LookUps, errand, "403".into()),
+            LeadOutcome::Rest(RequestKind::LookUps, lead_request, "403".into()),
             2_005,
         );
         tables::lead_requests::memory(store).expect("readable");
-        tables::lead_requests::errands_waiting(store, at(0)).expect("readable");
+        tables::lead_requests::lead_requests_waiting(store, at(0)).expect("readable");
         told(store, LeadOutcome::Granted, 2_007);
     }),
     ("a call goes on to another lead", |store, rows| {
@@ -69,7 +69,7 @@ pub const ERRANDS: &[Act] = &[
         let value = r#"{"999":{"extension":"101","calls":1,"since":1}}"#.to_owned();
         write(store, vec![Op::Meta { key, value }]);
         assert_eq!(
-            tables::strangers::unknown_employees(store)
+            tables::unknown_employees::unknown_employees(store)
                 .expect("readable")
                 .len(),
             1
@@ -91,7 +91,7 @@ pub const ERRANDS: &[Act] = &[
             LeadOutcome::Accepted(lead(), "r".into(), token()),
             2_012,
         );
-        tables::lead_requests::errands(store, &ask(2_020, Some(token()))).expect("readable");
+        tables::lead_requests::lead_requests(store, &ask(2_020, Some(token()))).expect("readable");
         told(store, LeadOutcome::Written(lead()), 2_021);
     }),
 ];

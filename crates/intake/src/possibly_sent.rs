@@ -4,7 +4,7 @@
 use super::settings::SourceSettings;
 use callbridge_call::EventTime;
 use callbridge_model::clock;
-use callbridge_spool::elsewhere::STREAM_BEGAN;
+use callbridge_spool::peer_outcomes::STREAM_BEGAN;
 use callbridge_spool::{Error, Handle, Op, tables};
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 use super::acts::{Act, write};
 use super::call::{at, finished, journal};
 use super::waiting::completed;
-use crate::{Elsewhere, Fit, Op, RowId, Settlement, Step, Store, Witness, tables};
+use crate::{Fit, Op, OutcomeSource, PeerOutcome, RowId, Settlement, Step, Store, tables};
 use callbridge_model::{CallUuid, Outcome, Reason};
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ fn uuid(n: u32) -> CallUuid {
     journal(n).judged.record.uuid.expect("a uuid")
 }
 
-fn told(store: &mut Store, told: Elsewhere) {
-    write(store, vec![Op::Elsewhere(told)]);
+fn told(store: &mut Store, told: PeerOutcome) {
+    write(store, vec![Op::PeerOutcome(told)]);
 }
 
 /// Everything, after [`super::acts::ACTS`].
@@ -22,17 +22,17 @@ pub const ELSEWHERE: &[Act] = &[
     ("remade calls", |store, _| {
         for n in FIRST..FIRST + 20 {
             let come = Op::Finish(Box::new(journal(n)));
-            let remade = Op::Elsewhere(Elsewhere::Remade { uuid: uuid(n) });
-            write(store, vec![come, remade]);
+            let possibly_sent = Op::PeerOutcome(PeerOutcome::PossiblySent { uuid: uuid(n) });
+            write(store, vec![come, possibly_sent]);
         }
         let parked = finished(FIRST + 20, Outcome::DeadLetter, Some(Reason::NoLead));
         let uuid = uuid(FIRST + 20);
-        let remade = Op::Elsewhere(Elsewhere::Remade { uuid });
-        write(store, vec![Op::Finish(Box::new(parked)), remade]);
-        let segment = tables::elsewhere::segment(store, 5).expect("readable");
+        let possibly_sent = Op::PeerOutcome(PeerOutcome::PossiblySent { uuid });
+        write(store, vec![Op::Finish(Box::new(parked)), possibly_sent]);
+        let segment = tables::peer_outcomes::segment(store, 5).expect("readable");
         let since = segment.map(|it| it.since);
-        told(store, Elsewhere::LookedFor { since });
-        tables::elsewhere::remade_calls(store).expect("readable");
+        told(store, PeerOutcome::LookedFor { since });
+        tables::peer_outcomes::possibly_sent_calls(store).expect("readable");
     }),
     ("calls settled elsewhere", |store, _| {
         let settlement = Settlement {
@@ -40,10 +40,10 @@ pub const ELSEWHERE: &[Act] = &[
             discarded: vec![uuid(FIRST + 9)],
             generations: BTreeMap::from([(uuid(FIRST), 1)]),
             again: BTreeMap::from([(uuid(FIRST + 1), 1), (uuid(FIRST + 30), 1)]),
-            witness: Witness::Journal,
+            witness: OutcomeSource::Journal,
             at: at(9_000),
         };
-        told(store, Elsewhere::Settled(settlement));
+        told(store, PeerOutcome::Settled(settlement));
         let page = callbridge_crm::ShownCall {
             uuid: uuid(FIRST + 10),
             leads: vec![4001],
@@ -52,10 +52,10 @@ pub const ELSEWHERE: &[Act] = &[
             direction: None,
         };
         let (calls, at) = (vec![page], at(9_000));
-        told(store, Elsewhere::Shown { calls, at });
-        let rows = tables::elsewhere::outcomes(store, 5).expect("readable");
+        told(store, PeerOutcome::Shown { calls, at });
+        let rows = tables::peer_outcomes::outcomes(store, 5).expect("readable");
         let through = rows.last().expect("an outcome").id;
-        told(store, Elsewhere::Told { through });
+        told(store, PeerOutcome::Told { through });
     }),
     ("calls that are forwarded, and once more", |store, _| {
         let now = at(9_500);
@@ -75,7 +75,7 @@ pub const ELSEWHERE: &[Act] = &[
         assert_eq!(none.map(|it| it.len()), Ok(0));
     }),
     ("all that is ready is looked for", |store, _| {
-        told(store, Elsewhere::AllRemade);
+        told(store, PeerOutcome::AllPossiblySent);
     }),
     ("events that wait for their company", |store, _| {
         let (address, rebind) = ("https://crm".to_owned(), true);

@@ -23,7 +23,7 @@ const CALLS: u32 = 500;
 /// An employee whom the CRM does not know, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Stranger {
+pub struct UnknownEmployee {
     /// The extension of the first such call.
     pub extension: Option<String>,
     /// Calls that FAILED for it.
@@ -33,10 +33,10 @@ pub struct Stranger {
 }
 
 /// By the CRM's id.
-pub(crate) type Strangers = BTreeMap<i64, Stranger>;
+pub(crate) type UnknownEmployees = BTreeMap<i64, UnknownEmployee>;
 
 /// Employees whom the CRM does not know, by their ids.
-pub fn unknown_employees(db: &Db) -> Result<Strangers, Error> {
+pub fn unknown_employees(db: &Db) -> Result<UnknownEmployees, Error> {
     let text = meta::meta(db, KEY)?;
     // What cannot be read is told of by the start, which begins it anew.
     let read = text.and_then(|text| serde_json::from_str(&text).ok());
@@ -44,7 +44,7 @@ pub fn unknown_employees(db: &Db) -> Result<Strangers, Error> {
 }
 
 /// The lead of a call that FAILED is there: its employee is the one that is not known.
-pub(crate) fn note_stranger(
+pub(crate) fn note_unknown_employee(
     db: &Db,
     call: &CallRecord,
     found: Finding,
@@ -57,11 +57,13 @@ pub(crate) fn note_stranger(
     if all.len() >= KEPT && !all.contains_key(&employee.get()) {
         return Ok(());
     }
-    let stranger = all.entry(employee.get()).or_insert_with(|| Stranger {
-        extension: call.employee.clone(),
-        calls: 0,
-        since: at.floor_seconds().get(),
-    });
+    let stranger = all
+        .entry(employee.get())
+        .or_insert_with(|| UnknownEmployee {
+            extension: call.employee.clone(),
+            calls: 0,
+            since: at.floor_seconds().get(),
+        });
     stranger.calls += 1;
     meta::set_meta(db, KEY, &json("unknown employees", &all)?)?;
     Ok(())
@@ -114,7 +116,7 @@ mod tests {
     #[test]
     fn what_is_stored_stays_readable() {
         let stored = r#"{"999":{"extension":"101","calls":2,"since":1795151317}}"#;
-        let all: Strangers = serde_json::from_str(stored).expect("readable");
+        let all: UnknownEmployees = serde_json::from_str(stored).expect("readable");
         assert_eq!(serde_json::to_string(&all).expect("JSON"), stored);
     }
 }

@@ -27,7 +27,7 @@ const FACTS_MORE: usize = 64;
 
 impl OpenCall {
     /// It holds so much that what is past should go.
-    pub(super) fn is_crowded(&self) -> bool {
+    pub(super) fn is_over_limit(&self) -> bool {
         self.size.facts >= FACTS_MANY.max(self.parts.looked_through + FACTS_MORE)
     }
 

@@ -28,8 +28,8 @@ fn op(store: &mut Store, op: Op) -> Done {
     store.write(vec![op]).expect("stored").remove(0)
 }
 
-fn look_ups(errands: &DueRequests) -> Vec<LeadId> {
-    let due = errands.due.iter().map(|job| match job.errand {
+fn look_ups(lead_requests: &DueRequests) -> Vec<LeadId> {
+    let due = lead_requests.due.iter().map(|job| match job.lead_request {
         LeadRequest::LookUp(lead) => lead,
         ref other => panic!("{other:?}"),
     });
@@ -92,14 +92,14 @@ fn a_storm_of_failed_calls_of_one_lead_is_one_look_up_and_every_letter_says_it()
         assert_eq!(fails(&mut store, *row, 110), Done::Stepped(State::Dead));
     }
     assert_eq!(
-        tables::lead_requests::errands_waiting(&store, at(0)),
+        tables::lead_requests::lead_requests_waiting(&store, at(0)),
         Ok((1, 0))
     );
-    let due = tables::lead_requests::errands(&store, &ask(at(110))).expect("errands");
+    let due = tables::lead_requests::lead_requests(&store, &ask(at(110))).expect("errands");
     assert_eq!(look_ups(&due), [lead(4_999)]);
     let look_up = LeadRequest::LookUp(lead(4_999));
     told(&mut store, LeadOutcome::Sent(look_up), 111);
-    let due = tables::lead_requests::errands(&store, &ask(at(112))).expect("errands");
+    let due = tables::lead_requests::lead_requests(&store, &ask(at(112))).expect("errands");
     assert_eq!((due.due, due.next), (vec![], Some(at(231))), "under way");
     let done = told(
         &mut store,
@@ -111,7 +111,7 @@ fn a_storm_of_failed_calls_of_one_lead_is_one_look_up_and_every_letter_says_it()
         fails(&mut store, *row, 700);
     }
     assert_eq!(
-        tables::lead_requests::errands_waiting(&store, at(0)),
+        tables::lead_requests::lead_requests_waiting(&store, at(0)),
         Ok((0, 0)),
         "none for those after it"
     );
@@ -130,7 +130,7 @@ fn a_storm_of_failed_calls_of_one_lead_is_one_look_up_and_every_letter_says_it()
     let again = submitted(&mut store, 900, 4_999);
     fails(&mut store, again, 113 + 601);
     assert_eq!(
-        tables::lead_requests::errands_waiting(&store, at(0)),
+        tables::lead_requests::lead_requests_waiting(&store, at(0)),
         Ok((1, 0))
     );
 }
@@ -237,14 +237,14 @@ fn a_look_up_that_nobody_answers_is_given_up_and_one_that_is_barred_rests() {
         LeadOutcome::Rest(RequestKind::LookUps, look_up(), "403".into()),
         111,
     );
-    let due = tables::lead_requests::errands(&store, &ask(at(200))).expect("errands");
+    let due = tables::lead_requests::lead_requests(&store, &ask(at(200))).expect("errands");
     assert_eq!((due.due, due.next), (vec![], Some(at(111 + 3_600))));
     assert!(look_ups_rest(&store));
-    let due = tables::lead_requests::errands(&store, &ask(at(3_711))).expect("errands");
+    let due = tables::lead_requests::lead_requests(&store, &ask(at(3_711))).expect("errands");
     assert_eq!(look_ups(&due), [lead(4_001)], "an hour later");
     let mut seconds = 4_000;
     let mut tries = 0;
-    while tables::lead_requests::errands_waiting(&store, at(5_000)) == Ok((1, 0)) {
+    while tables::lead_requests::lead_requests_waiting(&store, at(5_000)) == Ok((1, 0)) {
         told(&mut store, LeadOutcome::Sent(look_up()), seconds);
         told(
             &mut store,
@@ -266,13 +266,13 @@ fn a_right_that_is_given_ends_the_rest_of_what_was_refused_for_want_of_it() {
     let mut store = store(false);
     let letter = submitted(&mut store, 1, 4_001);
     fails(&mut store, letter, 110);
-    let errand = LeadRequest::LookUp(lead(4_001));
-    let rest = LeadOutcome::Rest(RequestKind::LookUps, errand, "403".into());
+    let lead_request = LeadRequest::LookUp(lead(4_001));
+    let rest = LeadOutcome::Rest(RequestKind::LookUps, lead_request, "403".into());
     told(&mut store, rest, 111);
     assert!(look_ups_rest(&store));
     told(&mut store, LeadOutcome::Granted, 200);
     assert!(!look_ups_rest(&store));
-    let due = tables::lead_requests::errands(&store, &ask(at(201))).expect("errands");
+    let due = tables::lead_requests::lead_requests(&store, &ask(at(201))).expect("errands");
     assert_eq!(look_ups(&due), [lead(4_001)]);
 }
 
@@ -284,7 +284,7 @@ fn a_look_up_waits_for_a_right_as_long_as_a_letter_waits_for_it() {
     let purge = |store: &mut Store, days: i64| {
         let now = at(110 + days * 86_400);
         store.write(vec![Op::Purge { now }]).expect("purged");
-        tables::lead_requests::errands_waiting(store, now)
+        tables::lead_requests::lead_requests_waiting(store, now)
             .expect("readable")
             .0
     };
@@ -303,11 +303,11 @@ fn without_a_sender_nothing_is_looked_up() {
     let row = submitted(&mut store, 1, 4_001);
     fails(&mut store, row, 110);
     assert_eq!(
-        tables::lead_requests::errands_waiting(&store, at(0)),
+        tables::lead_requests::lead_requests_waiting(&store, at(0)),
         Ok((0, 0))
     );
     assert_eq!(
-        tables::lead_requests::errands(&store, &ask(at(110))),
+        tables::lead_requests::lead_requests(&store, &ask(at(110))),
         Ok(Default::default())
     );
 }
@@ -368,7 +368,7 @@ fn a_failed_call_of_a_merged_lead_goes_to_the_survivor_once_without_a_letter() {
         0
     );
     assert_eq!(
-        tables::lead_requests::errands_waiting(&store, at(0)),
+        tables::lead_requests::lead_requests_waiting(&store, at(0)),
         Ok((0, 0))
     );
     assert_eq!(store.counters().get("calls_to_survivor"), Some(&1));

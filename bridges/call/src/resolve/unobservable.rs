@@ -60,7 +60,11 @@ pub(super) fn is_moved(call: &OpenCall) -> bool {
 }
 
 /// Why nobody can tell how this call went.
-pub(super) fn untold(legs: &[&View<'_>], plan: &Plan, source: SourceTraits) -> Option<String> {
+pub(super) fn unobservable(
+    legs: &[&View<'_>],
+    plan: &Plan,
+    source: SourceTraits,
+) -> Option<String> {
     if plan.direction == Direction::Internal {
         return None;
     }
