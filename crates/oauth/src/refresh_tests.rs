@@ -291,7 +291,7 @@ proptest! {
         let mut core = Refresher::default();
         core.adopt(at(0), &facts("0", 0, life));
         let (mut now, mut under_way, mut last, mut name) = (0u32, false, None::<u32>, 0u32);
-        let (mut unsure, mut tried) = (0, None::<u32>);
+        let (mut unsure, mut tried, mut tried_before) = (0, None::<u32>, None);
         for event in events {
             match event {
                 Event::Pass(seconds) => now += seconds,
@@ -312,7 +312,10 @@ proptest! {
                             unsure += 1;
                             RefreshOutcome::Unsure
                         }
-                        4 => RefreshOutcome::NotSent,
+                        4 => {
+                            tried = tried_before;
+                            RefreshOutcome::NotSent
+                        }
                         _ => RefreshOutcome::NotDone,
                     };
                     let sent = !matches!(ended, RefreshOutcome::NotSent | RefreshOutcome::NotDone);
@@ -328,7 +331,7 @@ proptest! {
                 let since = tried.map(|tried| now - tried);
                 let rarely = unsure < 5 || since.is_none_or(|since| since >= 300);
                 prop_assert!(rarely, "the {unsure}. time after {since:?} s");
-                tried = Some(now);
+                tried_before = tried.replace(now);
                 under_way = true;
                 if core.begin(at(now)) && unsure == 0 {
                     prop_assert!(last.is_none_or(|last| now - last >= 60));
