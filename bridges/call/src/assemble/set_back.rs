@@ -18,6 +18,9 @@ use std::time::Duration;
 
 /// An event has its time a moment before or after its number; by more, a clock was set.
 const AT_ONCE: Duration = Duration::from_millis(500);
+/// So many events overtake one that is late. What comes later than that says nothing of the clock:
+/// calls of several recordings side by side have each their own numbers.
+const OVERTAKEN_MAX: u64 = 16;
 /// Remembered of one process, for events that are still on their way.
 const SET_BACKS_MAX: usize = 8;
 
@@ -43,6 +46,9 @@ impl Counter {
     /// An event of this number; `true` if it tells that the clock was set back.
     fn counts(&mut self, told: Told) -> bool {
         let last = self.last.unwrap_or(told);
+        if told.number.saturating_add(OVERTAKEN_MAX) < last.number {
+            return false;
+        }
         let (earlier, later) = match told.number < last.number {
             true => (told, last),
             false => (last, told),
