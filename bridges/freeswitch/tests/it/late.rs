@@ -68,8 +68,13 @@ fn finished(messages: &[Vec<u8>], cut: usize, later: Duration, away: Away) -> Ve
     assembler.tick(now.plus(Duration::from_secs(2)));
     assert_eq!(assembler.open_calls(), 0, "calls stay open");
     calls.append(&mut assembler.take_finished());
+    last_told(calls)
+}
+
+/// The calls with customers, the first at the front. What was given out as far as it was known is
+/// replaced by the whole call.
+pub fn last_told(mut calls: Vec<FinishedCall>) -> Vec<FinishedCall> {
     calls.retain(|call| call.direction != Direction::Internal);
-    // What was given out as far as it was known is replaced by the whole call.
     let whole = calls.iter().filter(|call| call.incomplete.is_none());
     let whole: Vec<_> = whole.map(|call| call.linkedid.clone()).collect();
     calls.retain(|call| call.incomplete.is_none() || !whole.contains(&call.linkedid));

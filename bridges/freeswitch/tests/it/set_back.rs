@@ -2,9 +2,10 @@
 //! how long it lasted, and nothing else is taken for that.
 
 use crate::expected::{Expected, bodies, faults, recordings, settings};
+use crate::late::last_told;
 use crate::metamorphic::Chance;
 use crate::recordings::slack;
-use callbridge_call::{Assembler, Decoded, Direction, EventTime, FinishedCall, Timing};
+use callbridge_call::{Assembler, Decoded, EventTime, FinishedCall, Timing};
 use callbridge_freeswitch::{Decoder, DecoderSettings};
 use serde_json::Value;
 use std::ops::Range;
@@ -97,14 +98,7 @@ fn finished(arrivals: &[Arrival], kept: bool) -> Vec<FinishedCall> {
         assembler.tick(now);
     }
     assert_eq!(assembler.open_calls(), 0, "calls stay open");
-    let mut calls = assembler.take_finished();
-    calls.retain(|call| call.direction != Direction::Internal);
-    // What was given out as far as it was known is replaced by the whole call.
-    let whole = calls.iter().filter(|call| call.incomplete.is_none());
-    let whole: Vec<_> = whole.map(|call| call.linkedid.clone()).collect();
-    calls.retain(|call| call.incomplete.is_none() || !whole.contains(&call.linkedid));
-    calls.sort_by_key(|call| call.started);
-    calls
+    last_told(assembler.take_finished())
 }
 
 /// When each arrives: up to 400 ms after it happened, some of them twice; the later half `late`.
