@@ -212,3 +212,15 @@ fn a_clock_set_back_is_told_by_numbers_over_a_restart_and_by_those_of_other_call
     tells(&mut assembler, &last, 60);
     assert_eq!(why(&mut assembler, 50.0), [cut[0].clone(), None]);
 }
+
+#[test]
+fn calls_with_numbers_far_apart_are_no_clock_that_is_set_back() {
+    let mut assembler = assembler();
+    // Two recordings of one process, played side by side.
+    let [[first, ends], [other, over]] = [call(1, 0.0, 5.0), call(2, 0.25, 6.0)];
+    tells(&mut assembler, &first, 10);
+    tells(&mut assembler, &other, 500);
+    tells(&mut assembler, &ends, 30);
+    tells(&mut assembler, &over, 520);
+    assert_eq!(why(&mut assembler, 10.0), [None, None]);
+}
