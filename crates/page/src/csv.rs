@@ -1,6 +1,9 @@
 //! Tables for a spreadsheet, which calculates nothing of them.
 
+use crate::answer;
+use callbridge_listener::body::{self, Body};
 use callbridge_model::safe::safe_cell;
+use hyper::Response;
 
 /// Of a cell: spreadsheets bear no more than twice as much.
 const CELL_CHARS: usize = 16_000;
@@ -35,8 +38,9 @@ impl CsvText {
         self.0.push_str("\r\n");
     }
 
-    pub(crate) fn finish(self) -> String {
-        self.0
+    /// As a file of this name, to be kept.
+    pub(crate) fn download(self, name: &str) -> Response<Body> {
+        answer::download(body::whole(self.0), "text/csv; charset=utf-8", name)
     }
 }
 
@@ -50,7 +54,7 @@ mod tests {
         csv.row(["+998901110001".to_owned(), "=1+1,\"x\"".to_owned()]);
         csv.row(["@SUM(A1)".to_owned(), "-2+3".to_owned()]);
         assert_eq!(
-            csv.finish(),
+            csv.0,
             "\u{feff}phone,name\r\n+998901110001,\"'=1+1,\"\"x\"\"\"\r\n'@SUM(A1),'-2+3\r\n"
         );
     }

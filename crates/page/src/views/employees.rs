@@ -1,12 +1,11 @@
 //! What employees did, today or in a week: answered, missed, waiting, called back.
 
-use crate::answer::{self, Handled, download};
+use crate::answer::{self, Handled};
 use crate::backend::{EmployeeFigures, Span};
 use crate::csv::CsvText;
 use crate::page::{Visit, refused};
 use crate::shell::PageShell;
 use askama::Template;
-use callbridge_listener::body;
 
 #[derive(Template)]
 #[template(path = "employees.html")]
@@ -98,9 +97,5 @@ pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
         Span::Today => "callbridge-employees-today.csv",
         Span::Week => "callbridge-employees-week.csv",
     };
-    Ok(download(
-        body::whole(csv.finish()),
-        "text/csv; charset=utf-8",
-        name,
-    ))
+    Ok(csv.download(name))
 }

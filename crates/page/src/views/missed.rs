@@ -1,12 +1,11 @@
 //! Missed: customers who wait for a call back, longest waiting first.
 
-use crate::answer::{self, Handled, download};
+use crate::answer::{self, Handled};
 use crate::backend::MissedView;
 use crate::csv::CsvText;
 use crate::page::{Visit, refused};
 use crate::shell::PageShell;
 use askama::Template;
-use callbridge_listener::body;
 
 /// Customers on a page; the file has all of them.
 const SHOWN_MAX: usize = 500;
@@ -69,9 +68,5 @@ pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
         ]);
     }
     let name = "callbridge-missed.csv";
-    Ok(download(
-        body::whole(csv.finish()),
-        "text/csv; charset=utf-8",
-        name,
-    ))
+    Ok(csv.download(name))
 }

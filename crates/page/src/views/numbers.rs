@@ -1,13 +1,12 @@
 //! Numbers without a lead: with their calls, and a lead given or taken there.
 
 use super::act;
-use crate::answer::{self, Handled, download, see};
+use crate::answer::{self, Handled, see};
 use crate::backend::{GivenLead, NumberView, RefusalKind};
 use crate::csv::CsvText;
 use crate::page::{Visit, refused};
 use crate::shell::PageShell;
 use askama::Template;
-use callbridge_listener::body;
 use hyper::StatusCode;
 
 /// Numbers on a page; the file has all of them.
@@ -150,9 +149,5 @@ pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
         ]);
     }
     let name = "callbridge-numbers.csv";
-    Ok(download(
-        body::whole(csv.finish()),
-        "text/csv; charset=utf-8",
-        name,
-    ))
+    Ok(csv.download(name))
 }
