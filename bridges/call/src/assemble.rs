@@ -142,7 +142,10 @@ impl Assembler {
         if far && self.stream.timing.kept {
             self.is_late(&found);
         }
-        let clamped = far && self.calls.is_live(&found) && self.calls.is_in_order(&id, event);
+        // Who numbers its events tells itself when its clock is set back: such an event is late.
+        let is_late = told_at < arrived && event.channel.told.is_some();
+        let jumped = far && !is_late;
+        let clamped = jumped && self.calls.is_live(&found) && self.calls.is_in_order(&id, event);
         let at = if clamped { arrived } else { told_at };
         (self.stream.at, self.stream.at_arrived) = (Some(at), Some(arrived));
         self.is_alive(event.channel.process, at, arrived);

@@ -2,6 +2,7 @@
 
 use crate::story::{Story, answered_by_101, assembler, channel, customer, moment, seconds};
 use callbridge_call::event::ChannelState::{Down, Ring};
+use callbridge_call::event::Told;
 use callbridge_call::{EventTime, FinishedCall, PbxEvent};
 use std::time::Duration;
 
@@ -53,6 +54,26 @@ fn in_a_live_call_arrival_wins_over_a_clock_that_jumped() {
         call.remarks,
         ["2 event times were more than 5 s from their arrival: the arrival counted"]
     );
+}
+
+#[test]
+fn in_a_live_call_a_line_that_stood_still_changes_nothing_where_events_are_numbered() {
+    let mut story = talk_of_four_seconds();
+    let events = story.events.len();
+    for (number, (at, told)) in (1..).zip(&mut story.events) {
+        if let PbxEvent::Channel(event) = told {
+            event.channel.told = Some(Told { number, at: *at });
+        }
+    }
+    let stalls = |i, at: EventTime| {
+        if i + 2 < events {
+            at
+        } else {
+            at.plus(Duration::from_secs(7))
+        }
+    };
+    let (call, clamped) = heard(&story, stalls);
+    assert_eq!((seconds(&call), call.live, clamped), ((4.0, 5.0), true, 0));
 }
 
 #[test]
