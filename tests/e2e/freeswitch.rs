@@ -56,15 +56,50 @@ impl Recording {
         switch::behind_subscription(&recorded).to_vec()
     }
 
+    fn lines(&self, file: &str) -> Vec<String> {
+        let text = String::from_utf8(self.read(file)).expect("text");
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// The same as JSON, an event each.
+    pub fn told(&self) -> Vec<String> {
+        self.lines("esl.jsonl")
+    }
+
+    /// What `mod_json_cdr` wrote, a channel each.
+    pub fn written(&self) -> Vec<String> {
+        self.lines("json_cdr.jsonl")
+    }
+
     /// The bodies that `mod_amqp` published.
     pub fn published(&self) -> Vec<String> {
-        let lines = String::from_utf8(self.read("amqp.jsonl")).expect("text");
-        let body = |line: &str| {
+        let body = |line: &String| {
             let message: Value = serde_json::from_str(line).expect("JSON");
             message["body"].as_str().expect("a body").to_owned()
         };
-        lines.lines().map(body).collect()
+        self.lines("amqp.jsonl").iter().map(body).collect()
     }
+}
+
+/// When it was told, in microseconds.
+pub fn micros(body: &str) -> i64 {
+    let event: Value = serde_json::from_str(body).expect("JSON");
+    let time = event["Event-Date-Timestamp"].as_str().expect("a time");
+    time.parse().expect("microseconds")
+}
+
+/// The event with each time in microseconds moved: those are what is read of it.
+pub fn moved(body: &str, by: i64) -> String {
+    let mut made = String::with_capacity(body.len());
+    let mut parts = body.split('"');
+    made.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        let time = Some(part).filter(|it| it.len() == 16 && it.starts_with("1795"));
+        let time = time.and_then(|it| it.parse::<i64>().ok());
+        made.push('"');
+        made.push_str(&time.map_or_else(|| part.to_owned(), |it| (it + by).to_string()));
+    }
+    made
 }
 
 fn expected(recordings: &[Recording]) -> Vec<Expected> {

@@ -12,7 +12,7 @@ use crate::broker::{self, Broker};
 use crate::crm::{self, RATE_FLAG};
 use crate::every_recording::told_by_cel;
 use crate::expected::Expected;
-use crate::freeswitch;
+use crate::freeswitch::{self, micros, moved};
 use crate::program::{Place, Program, preload};
 use crate::recordings::{self, LEADS, Recording};
 use crate::switch::{self, FakeSwitch};
@@ -27,7 +27,7 @@ use std::time::Duration;
 
 /// Where each moment and length is tried, not one of them, and a quiet switch is watched for ten
 /// minutes, not for a second: `tests/run late`, which takes most of an hour.
-const FULL: &str = "CALLBRIDGE_LATE_FULL";
+pub const FULL: &str = "CALLBRIDGE_LATE_FULL";
 /// So long nobody really waits: the clocks are put forward.
 const HOUR: u64 = 3600;
 
@@ -98,27 +98,6 @@ fn of_freeswitch(quarter: usize, t: EventTime) -> Tale {
         tale.messages.extend(messages);
     }
     tale
-}
-
-/// When it was told, in microseconds.
-fn micros(body: &str) -> i64 {
-    let event: Value = serde_json::from_str(body).expect("JSON");
-    let time = event["Event-Date-Timestamp"].as_str().expect("a time");
-    time.parse().expect("microseconds")
-}
-
-/// The event with each time in microseconds moved: those are what is read of it.
-fn moved(body: &str, by: i64) -> String {
-    let mut made = String::with_capacity(body.len());
-    let mut parts = body.split('"');
-    made.push_str(parts.next().unwrap_or_default());
-    for part in parts {
-        let time = Some(part).filter(|it| it.len() == 16 && it.starts_with("1795"));
-        let time = time.and_then(|it| it.parse::<i64>().ok());
-        made.push('"');
-        made.push_str(&time.map_or_else(|| part.to_owned(), |it| (it + by).to_string()));
-    }
-    made
 }
 
 /// Groups of the recordings of an Asterisk that share no id, each with its cut less than a second

@@ -39,6 +39,7 @@ mod prometheus;
 mod recordings;
 mod records;
 mod refreshed;
+mod restarts;
 mod rights;
 mod root;
 mod secrets;
