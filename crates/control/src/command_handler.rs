@@ -2,7 +2,7 @@
 //! itself, over the same spool, when no daemon runs.
 
 use super::lead_set::LeadSet;
-use super::page_door::PageDoor;
+use super::page_role::PageRole;
 use super::protocol::{ControlReply, ControlRequest};
 use super::refusal::Refusal;
 use super::socket::AnswerRequest;
@@ -43,6 +43,10 @@ const TOO_MANY: &str =
 /// Says how everything stands.
 pub type StatusOf =
     Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Status, Error>> + Send>> + Send + Sync>;
+
+/// Makes a link to the administrator's page that opens it once, for a user in a role; `None` where
+/// the system gives no random bytes.
+pub type PageDoor = Arc<dyn Fn(&str, PageRole) -> Option<String> + Send + Sync>;
 
 /// What is needed to answer.
 pub struct CommandHandler {
@@ -262,7 +266,7 @@ impl CommandHandler {
                 let refused = |words: &str| Refusal::new(Code::Unreachable.number(), words);
                 let no_page = "the daemon shows no page: start it with --page 127.0.0.1:9470";
                 let door = self.page.as_ref().ok_or_else(|| refused(no_page))?;
-                let link = door.link(&line.who, role);
+                let link = door(&line.who, role);
                 let url = link.ok_or_else(|| refused("the system gives no random bytes"))?;
                 Ok(line.item(json!({"url": url})).await?)
             }

@@ -10,13 +10,14 @@
 //! | [`lead_set`] | values for a lead's fields, given by hand |
 //! | [`refusal`] | why something could not be done |
 //! | [`state_access`] | a state folder, through the daemon or opened here |
+//! | [`page_role`] | what somebody may do on the administrator's page |
 //! | `user` | the names of Unix users, for what is told of whoever asked |
 //! | [`lock_wait`] | waits for the lock of a state folder |
 
 pub mod command_handler;
 pub mod lead_set;
 pub mod lock_wait;
-pub mod page_door;
+pub mod page_role;
 pub mod protocol;
 pub mod refusal;
 pub mod socket;

@@ -1,13 +1,13 @@
 //! What a command asks the daemon, and what it answers: one JSON line a question, one or more
 //! JSON lines back, the last of them `{"end":…}` or `{"error":…}`.
 
+use super::page_role::PageRole;
 use callbridge_audit::PageQuery;
 use callbridge_call::FinishedCall;
 use callbridge_dead_letter::retry::Employee;
 use callbridge_dead_letter::select::Selection;
 use callbridge_leads::lead_field::Item;
 use callbridge_model::{CallUuid, LeadId, Said};
-use callbridge_page::role::PageRole;
 use callbridge_spool::{AuditedCall, State};
 use serde::{Deserialize, Serialize};
 
@@ -165,6 +165,24 @@ pub struct CallsQuery {
     pub internal: bool,
     /// The zone of the dates, in place of the PBX's.
     pub zone: Option<String>,
+}
+
+/// A customer who waits for a call back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MissedView {
+    /// E.164.
+    pub phone: String,
+    /// Their lead, where it is known.
+    pub lead_id: Option<i64>,
+    /// The trunk of the last try.
+    pub trunk: String,
+    /// Waiting since this first try.
+    pub first_at: i64,
+    /// The last try.
+    pub last_at: i64,
+    /// How often they tried.
+    pub tries: u64,
 }
 
 /// One line of an answer.

@@ -4,6 +4,7 @@
 //! Times are epoch seconds unless their name says otherwise. Texts come from PBXs and the CRM and
 //! are hostile: they are escaped where they are written, and never trusted to be short.
 
+use callbridge_control::protocol::MissedView;
 use callbridge_model::Status;
 use serde::{Deserialize, Serialize};
 use std::pin::Pin;
@@ -335,24 +336,6 @@ pub struct GivenLead {
     pub at: i64,
     /// Who.
     pub who: String,
-}
-
-/// A customer who waits for a call back.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct MissedView {
-    /// E.164.
-    pub phone: String,
-    /// Their lead, where it is known.
-    pub lead_id: Option<i64>,
-    /// The trunk of the last try.
-    pub trunk: String,
-    /// Waiting since this first try.
-    pub first_at: i64,
-    /// The last try.
-    pub last_at: i64,
-    /// How often they tried.
-    pub tries: u64,
 }
 
 /// Today, or the week up to now.

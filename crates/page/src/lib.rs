@@ -11,7 +11,7 @@
 //! | [`server`] | sockets and limits |
 //! | [`page`] | from a request to its answer |
 //! | `request`, `route`, `answer` | hosts, origins and fields; paths; HTML and headers |
-//! | `login`, [`links`], [`passwords`], `sessions`, `throttle`, `random`, [`role`] | who comes in |
+//! | `login`, [`links`], [`passwords`], `sessions`, `throttle`, `random` | who comes in |
 //! | `views`, `chart`, `csv`, `markup`, `shell` | what is shown; templates lie in `templates` |
 //! | `jobs`, `checks`, `live` | what goes on in the background |
 //! | `language` | texts, a file a language in `texts` |
@@ -34,7 +34,6 @@ pub mod page;
 pub mod passwords;
 mod random;
 mod request;
-pub mod role;
 mod route;
 pub mod server;
 mod sessions;

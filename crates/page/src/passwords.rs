@@ -1,10 +1,10 @@
 //! The password file: who may log in by name. A line is `NAME:ROLE:HASH`; the hash is argon2id in
 //! PHC form, made by `callbridge page password`.
 
-use crate::role::PageRole;
 use argon2::password_hash::PasswordHasher as _;
 use argon2::password_hash::phc::PasswordHash;
 use argon2::{Algorithm, Argon2, Block, Params, Version};
+use callbridge_control::page_role::PageRole;
 use ring::digest::{SHA256, digest};
 use std::fmt;
 use subtle::ConstantTimeEq as _;

@@ -3,7 +3,7 @@
 
 use crate::language::Language;
 use crate::markup::{Markup, cut, escaped};
-use crate::role::PageRole;
+use callbridge_control::page_role::PageRole;
 use callbridge_model::Zone;
 use callbridge_model::status::SourceState;
 use std::borrow::Borrow;

@@ -4,13 +4,13 @@ use super::conversation::{json_line, line, mute};
 use crate::config::command::Asking;
 use crate::failure::Failure;
 use crate::stdout::print;
+use callbridge_control::page_role::PageRole;
 use callbridge_control::protocol::{ControlReply, ControlRequest};
 use callbridge_control::socket;
 use callbridge_log::say;
 use callbridge_model::exit::Code;
 use callbridge_model::secret::{ExposeSecret as _, Secret};
 use callbridge_page::passwords::{UnfitPassword, hash_password};
-use callbridge_page::role::PageRole;
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
 

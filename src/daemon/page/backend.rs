@@ -4,14 +4,15 @@ use super::LOOK_EVERY;
 use super::figures::Week;
 use crate::daemon::observer::Observer;
 use callbridge_control::CommandHandler;
+use callbridge_control::protocol::MissedView;
 use callbridge_control::refusal::Refusal;
 use callbridge_intake::Settings as IntakeSettings;
 use callbridge_model::exit::Code;
 use callbridge_model::{Status, Zone};
 use callbridge_page::backend::{
     Acted, Backend, BackendAnswer, BackendRefusal, CallPage, CallQuery, CallView, CheckFinding,
-    EmployeeFigures, Figures, GivenLead, LetterAction, LetterPage, LetterQuery, MissedView,
-    NumberView, OpenCallView, PbxView, RefusalKind, Span,
+    EmployeeFigures, Figures, GivenLead, LetterAction, LetterPage, LetterQuery, NumberView,
+    OpenCallView, PbxView, RefusalKind, Span,
 };
 use callbridge_spool::{Handle, Op, tables};
 use std::ffi::OsString;

@@ -23,10 +23,11 @@ use crate::config::checked::{Config, PageConfig};
 use crate::failure::Failure;
 use crate::privilege::Held;
 use backend::DaemonBackend;
-use callbridge_control::page_door::PageDoor;
+use callbridge_control::command_handler::PageDoor;
 use callbridge_model::exit::Code;
 use callbridge_model::secret::ExposeSecret as _;
 use callbridge_model::secret_source::SecretPlace;
+use callbridge_page::links::Links;
 use callbridge_page::passwords::Passwords;
 use callbridge_page::settings::Settings;
 use callbridge_page::{SessionCount, server};
@@ -85,10 +86,7 @@ pub(crate) async fn open(
     tracing::info!(address = %addr, "the page is shown");
     Ok(OpenedPage {
         listener,
-        door: PageDoor {
-            links: settings.links(),
-            origin: origin(page, addr, settings.scheme()),
-        },
+        door: door(settings.links(), origin(page, addr, settings.scheme())),
         settings,
         keeping,
     })
@@ -123,6 +121,11 @@ impl OpenedPage {
         keeping.shutdown().await;
         Ok(())
     }
+}
+
+/// Gives out links that begin so.
+fn door(links: Links, origin: String) -> PageDoor {
+    Arc::new(move |who, role| Some(format!("{origin}{}", links.issue(who, role)?)))
 }
 
 /// How a browser comes to the page: by its address, or by a name where it listens at all.

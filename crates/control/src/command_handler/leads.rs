@@ -1,12 +1,12 @@
 //! What is asked about leads and numbers, and about customers who wait for a call back.
 
 use super::{CommandHandler, ReplySender, Stop};
+use crate::protocol::MissedView;
 use crate::refusal::Refusal;
 use callbridge_dead_letter::release::release_given;
 use callbridge_leads::directory::{Finding, Holder, Standing};
 use callbridge_mapping::people::LeadAnswer;
 use callbridge_model::{LeadId, Phone, TypedNumber, clock, number};
-use callbridge_page::backend::MissedView;
 use callbridge_spool::{Act, LeadByHand, MissedCustomer, Op, tables};
 use serde_json::{Value, json};
 use std::time::Duration;

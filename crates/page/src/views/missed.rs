@@ -1,11 +1,11 @@
 //! Missed: customers who wait for a call back, longest waiting first.
 
 use crate::answer::{self, Handled};
-use crate::backend::MissedView;
 use crate::csv::CsvText;
 use crate::page::{Visit, refused};
 use crate::shell::PageShell;
 use askama::Template;
+use callbridge_control::protocol::MissedView;
 
 /// Customers on a page; the file has all of them.
 const SHOWN_MAX: usize = 500;

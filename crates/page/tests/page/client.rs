@@ -3,11 +3,12 @@
 use crate::fake::Fake;
 use argon2::password_hash::PasswordHasher as _;
 use argon2::{Argon2, Params};
+use callbridge_control::page_role::PageRole;
+use callbridge_page::links::Links;
 use callbridge_page::page::Page;
 use callbridge_page::passwords::Passwords;
 use callbridge_page::server;
 use callbridge_page::settings::Settings;
-use callbridge_page::{links::Links, role::PageRole};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

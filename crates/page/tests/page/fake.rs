@@ -1,5 +1,6 @@
 //! A daemon that keeps what it is told in memory: calls, letters, numbers, and who acted.
 
+use callbridge_control::protocol::MissedView;
 use callbridge_model::Status;
 use callbridge_page::backend::*;
 use std::collections::BTreeMap;

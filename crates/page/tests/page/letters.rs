@@ -3,8 +3,8 @@
 use crate::client::{Answered, Browser, Manner, Served};
 use crate::fake::Fake;
 use crate::morning::{letter, morning};
+use callbridge_control::page_role::PageRole;
 use callbridge_page::backend::LetterAction;
-use callbridge_page::role::PageRole;
 use std::sync::Arc;
 
 const NOW: i64 = 1_795_158_000;

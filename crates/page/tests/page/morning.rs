@@ -1,6 +1,7 @@
 //! What the daemon in memory knows on an ordinary morning.
 
 use crate::fake::Known;
+use callbridge_control::protocol::MissedView;
 use callbridge_model::Status;
 use callbridge_model::status::{
     Backlog, Books, BudgetStatus, Lease, LeasePhase, SourceGap, SourceState, SourceStatus, Token,

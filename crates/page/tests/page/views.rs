@@ -3,9 +3,9 @@
 use crate::client::{Manner, Served};
 use crate::fake::Fake;
 use crate::morning::morning;
+use callbridge_control::page_role::PageRole;
 use callbridge_model::clock;
 use callbridge_model::status::{Lease, LeasePhase};
-use callbridge_page::role::PageRole;
 use std::sync::Arc;
 
 /// Every path that shows something.
