@@ -17,6 +17,17 @@ pub enum Direction {
     Internal,
 }
 
+impl Direction {
+    /// As the CRM and all JSON write it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Inbound => "INBOUND",
+            Self::Outbound => "OUTBOUND",
+            Self::Internal => "INTERNAL",
+        }
+    }
+}
+
 /// A call whose channels have all hung up, with what can be known from the PBX alone.
 /// Serialized only to be kept and read by ourselves.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

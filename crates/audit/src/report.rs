@@ -2,7 +2,6 @@
 
 use crate::Cause;
 use crate::journal::{Difference, FieldValue, JournalReading};
-use callbridge_call::Direction;
 use callbridge_model::Zone;
 use callbridge_model::safe::safe;
 use serde::Serialize;
@@ -166,9 +165,7 @@ impl FieldValue {
         match self {
             Self::Number(number) => number.to_string(),
             Self::Flag(flag) => flag.to_string(),
-            Self::Word(Direction::Inbound) => "INBOUND".to_owned(),
-            Self::Word(Direction::Outbound) => "OUTBOUND".to_owned(),
-            Self::Word(Direction::Internal) => "INTERNAL".to_owned(),
+            Self::Word(direction) => direction.word().to_owned(),
         }
     }
 }

@@ -92,7 +92,7 @@ impl<E: Into<Refusal>> From<E> for Stop {
 }
 
 /// What is done with letters.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LetterChange {
     /// They are sent again, or it is only said what would be sent.
     Retry {
@@ -131,7 +131,8 @@ pub struct LetterOutcome {
 }
 
 impl LetterOutcome {
-    fn of(letter: &Letter, result: &'static str, why: Option<String>) -> Self {
+    /// What became of this letter.
+    pub fn of(letter: &Letter, result: &'static str, why: Option<String>) -> Self {
         Self {
             id: letter.id,
             uuid: letter.uuid,
@@ -326,7 +327,7 @@ impl CommandHandler {
                 line.item(all.unwrap_or(letter).to_json()).await?;
             }
         }
-        Ok(missing_ids(which, found)?)
+        Ok(missing_ids(&which.ids, found)?)
     }
 
     /// Each letter that comes to be, also one that dies again, once.
@@ -351,7 +352,7 @@ impl CommandHandler {
         loop {
             let page = self.change_next(&mut letters, change, &line.who).await?;
             if page.is_empty() {
-                return Ok(missing_ids(which, found)?);
+                return Ok(missing_ids(&which.ids, found)?);
             }
             found += page.len();
             for outcome in page {
@@ -366,17 +367,13 @@ impl CommandHandler {
     /// When the spool fails, or an id names no letter; the others are changed then.
     pub async fn change_letters(
         &self,
-        ids: &[u64],
+        ids: &[RowId],
         change: LetterChange,
         who: &str,
     ) -> Result<Vec<LetterOutcome>, Refusal> {
-        let which = Selection {
-            ids: ids.iter().map(u64::to_string).collect(),
-            ..Selection::default()
-        };
-        let mut letters = Letters::to_change(&which)?;
+        let mut letters = Letters::by_id(ids.to_vec());
         let page = self.change_next(&mut letters, change, who).await?;
-        missing_ids(&which, page.len())?;
+        missing_ids(ids, page.len())?;
         Ok(page.into_iter().collect::<Result<_, _>>()?)
     }
 
@@ -494,8 +491,8 @@ fn act(letter: &Letter, who: &str, what: String, at: EventTime) -> Op {
 }
 
 /// Ids that name no letter are said, after what was done with the others.
-fn missing_ids(which: &Selection, found: usize) -> Result<(), Refusal> {
-    let unique: std::collections::BTreeSet<_> = which.ids.iter().collect();
+fn missing_ids<T: Ord>(ids: &[T], found: usize) -> Result<(), Refusal> {
+    let unique: std::collections::BTreeSet<_> = ids.iter().collect();
     if unique.len() <= found {
         return Ok(());
     }

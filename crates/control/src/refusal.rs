@@ -19,6 +19,11 @@ impl Refusal {
         let words = words.into();
         Self { code, words }
     }
+
+    /// What was typed is no such thing: a number that is none, a day that is none.
+    pub fn is_usage(&self) -> bool {
+        self.code == Code::Usage.number()
+    }
 }
 
 impl From<Error> for Refusal {

@@ -20,7 +20,7 @@ pub enum Employee {
 }
 
 /// What a person asks for.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     /// Another lead.
     pub lead: Option<LeadId>,

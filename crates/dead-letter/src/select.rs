@@ -64,17 +64,25 @@ impl Letters {
                 .map_err(|_| Fault::Id(id.clone()))
         });
         let ids = ids.collect::<Result<Vec<_>, _>>()?;
+        Ok(Self::new((!ids.is_empty()).then_some(ids), which.reason))
+    }
+
+    /// The letters of these ids.
+    pub fn by_id(ids: Vec<RowId>) -> Self {
+        Self::new(Some(ids), None)
+    }
+
+    fn new(ids: Option<Vec<RowId>>, reason: Option<Reason>) -> Self {
         let filter = LetterFilter {
-            ids: (!ids.is_empty()).then_some(ids),
-            reason: which.reason,
-            after: None,
-            before: None,
+            ids,
+            reason,
             limit: PAGE,
+            ..LetterFilter::default()
         };
-        Ok(Self {
+        Self {
             filter,
             over: false,
-        })
+        }
     }
 
     /// As [`Letters::of`], for commands that change letters: they mean none unless told.

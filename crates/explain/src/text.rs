@@ -178,14 +178,9 @@ impl Explained<'_> {
     /// Its values, each with its reason.
     pub fn rows(&self) -> Vec<ValueRow> {
         let record = &self.judged.record;
-        let direction = match record.direction {
-            Direction::Inbound => "INBOUND",
-            Direction::Outbound => "OUTBOUND",
-            Direction::Internal => "INTERNAL",
-        };
         let answered = if record.answered { "yes" } else { "no" };
         let mut rows = vec![
-            self.own("direction", direction),
+            self.own("direction", record.direction.word()),
             self.own("answered", answered),
         ];
         if record.direction != Direction::Internal {

@@ -135,6 +135,11 @@ pub struct CallRecord {
 }
 
 impl CallRecord {
+    /// The customer's number, where it is known.
+    pub fn phone(&self) -> Option<&str> {
+        self.client_phone.as_ref().map(Phone::as_str)
+    }
+
     /// The call as a person says it was. What the PBX had told is kept beside it.
     ///
     /// # Errors

@@ -4,34 +4,17 @@
 //! Times are epoch seconds unless their name says otherwise. Texts come from PBXs and the CRM and
 //! are hostile: they are escaped where they are written, and never trusted to be short.
 
+use callbridge_control::command_handler::{LetterChange, LetterOutcome};
 use callbridge_control::protocol::MissedView;
-use callbridge_model::Status;
-use serde::{Deserialize, Serialize};
+use callbridge_control::refusal::Refusal;
+use callbridge_model::{LeadId, Reason, Status};
+use callbridge_spool::employee_work::EmployeeWork;
+use callbridge_spool::{Attempt, LeadByHand, Letter, Listed, RowId};
+use std::collections::BTreeMap;
 use std::pin::Pin;
 
 /// An answer that takes a while.
-pub type BackendAnswer<'a, T> =
-    Pin<Box<dyn Future<Output = Result<T, BackendRefusal>> + Send + 'a>>;
-
-/// Why something was not done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BackendRefusal {
-    /// Whose fault it is.
-    pub kind: RefusalKind,
-    /// What happened, where, and what to do.
-    pub words: String,
-}
-
-/// Whose fault a refusal is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RefusalKind {
-    /// What was typed: a number that is none, a lead that is none.
-    Input,
-    /// There is no such call or letter.
-    Unknown,
-    /// The daemon cannot: its disk fails, or it stops.
-    Unavailable,
-}
+pub type BackendAnswer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send + 'a>>;
 
 /// What the page needs of the daemon.
 pub trait Backend: Send + Sync + 'static {
@@ -48,31 +31,32 @@ pub trait Backend: Send + Sync + 'static {
     /// A page of dead letters, newest first.
     fn letters(&self, query: LetterQuery) -> BackendAnswer<'_, LetterPage>;
     /// The ids of all letters that a query finds, for an action on all of them.
-    fn letter_ids(&self, query: LetterQuery) -> BackendAnswer<'_, Vec<u64>>;
+    fn letter_ids(&self, query: LetterQuery) -> BackendAnswer<'_, Vec<RowId>>;
     /// Does something with letters, 100 at most at once, and says for each what became of it.
     fn act<'a>(
         &'a self,
-        action: &'a LetterAction,
-        ids: &'a [u64],
+        change: LetterChange,
+        ids: &'a [RowId],
         who: &'a str,
-    ) -> BackendAnswer<'a, Vec<Acted>>;
+    ) -> BackendAnswer<'a, Vec<LetterOutcome>>;
     /// Numbers that called and have no lead, most calls first.
     fn numbers(&self) -> BackendAnswer<'_, Vec<NumberView>>;
     /// Gives a number its lead; its parked calls leave. The count of those.
     fn give_lead<'a>(
         &'a self,
         phone: &'a str,
-        lead: &'a str,
+        lead: LeadId,
         who: &'a str,
     ) -> BackendAnswer<'a, u64>;
     /// Takes it away again.
     fn take_lead<'a>(&'a self, phone: &'a str, who: &'a str) -> BackendAnswer<'a, ()>;
     /// Leads that were given on the page or by `lead give`.
-    fn given_leads(&self) -> BackendAnswer<'_, Vec<GivenLead>>;
+    fn given_leads(&self) -> BackendAnswer<'_, Vec<LeadByHand>>;
     /// Customers who wait for a call back, longest waiting first.
     fn missed(&self) -> BackendAnswer<'_, Vec<MissedView>>;
-    /// What employees did, today or in the last seven days.
-    fn employees(&self, span: Span) -> BackendAnswer<'_, Vec<EmployeeFigures>>;
+    /// What employees did by extension, today or in the last seven days; without an extension
+    /// stand the calls that reached nobody.
+    fn employees(&self, span: Span) -> BackendAnswer<'_, EmployeeTable>;
     /// What is known of the PBX beside `status`.
     fn pbx(&self) -> BackendAnswer<'_, PbxView>;
     /// Runs `check`.
@@ -166,53 +150,26 @@ pub struct CallQuery {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallPage {
     /// 50 at most.
-    pub calls: Vec<CallLine>,
+    pub calls: Vec<Listed>,
     /// The key of the next page; `None` at the end.
     pub next: Option<String>,
-}
-
-/// A call in a list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CallLine {
-    /// Its uuid.
-    pub uuid: String,
-    /// When it began.
-    pub started_at: i64,
-    /// `INBOUND`, `OUTBOUND`.
-    pub direction: String,
-    /// The customer's number, E.164 or as heard.
-    pub phone: Option<String>,
-    /// The trunk's name.
-    pub trunk: Option<String>,
-    /// The extension.
-    pub employee: Option<String>,
-    /// Whether they talked.
-    pub answered: bool,
-    /// How long, in seconds.
-    pub talk_sec: u32,
-    /// The state's word.
-    pub state: String,
-    /// Why it is a letter.
-    pub reason: Option<String>,
 }
 
 /// A call with all that is known of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallView {
     /// As in a list.
-    pub line: CallLine,
+    pub line: Listed,
     /// The picture of `explain --picture` with its legend, as SVG; empty where there is none.
     pub picture: String,
     /// The story of `explain`, a line an event.
     pub story: Vec<String>,
     /// The same as a table for a screen reader: when (seconds since the beginning, rounded), what.
     pub events: Vec<(String, String)>,
-    /// The record as it is sent, as indented JSON.
-    pub record: String,
-    /// Each attempt: when, and the service's own words.
-    pub attempts: Vec<(i64, String)>,
+    /// Every try to send it.
+    pub attempts: Vec<Attempt>,
     /// The letter that it is, if it is one.
-    pub letter: Option<LetterView>,
+    pub letter: Option<Letter>,
 }
 
 /// Which letters.
@@ -221,97 +178,22 @@ pub struct LetterQuery {
     /// A reason's word.
     pub reason: Option<String>,
     /// Letters with smaller ids than this.
-    pub before: Option<u64>,
+    pub before: Option<RowId>,
 }
 
 /// Letters, newest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LetterPage {
     /// 50 at most.
-    pub letters: Vec<LetterView>,
+    pub letters: Vec<Letter>,
     /// The key of the next page; `None` at the end.
-    pub next: Option<u64>,
-    /// Each reason with its count and its cure in a sentence.
-    pub reasons: Vec<ReasonView>,
-}
-
-/// A reason with its letters.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReasonView {
-    /// Its word.
-    pub reason: String,
-    /// Letters that have it.
-    pub count: u64,
-    /// What to do.
-    pub hint: String,
-}
-
-/// A dead letter.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LetterView {
-    /// Its number, as `dead list` says it.
-    pub id: u64,
-    /// `None` of bytes that could not be read.
-    pub uuid: Option<String>,
-    /// Its word.
-    pub reason: String,
-    /// What happened, in the service's words where it refused.
-    pub message: String,
-    /// What to do.
-    pub hint: String,
-    /// Whether it leaves by itself when its lead or employee becomes known.
-    pub parked: bool,
-    /// Since when it lies there.
-    pub since: i64,
-    /// When the call began.
-    pub started_at: Option<i64>,
-    /// The customer's number.
-    pub phone: Option<String>,
-    /// The extension.
-    pub extension: Option<String>,
-    /// The lead it names.
-    pub lead_id: Option<i64>,
-    /// The employee it names.
-    pub employee_id: Option<i64>,
-    /// Who did what with it: when, who, what.
-    pub acts: Vec<(i64, String, String)>,
-    /// The whole letter as `dead export` writes it, as indented JSON.
-    pub json: String,
-}
-
-/// What can be done with letters.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum LetterAction {
-    /// Sends it again.
-    Retry {
-        /// With this lead in place of the rules'.
-        lead: Option<String>,
-        /// With this employee's CRM id in place of the rules'; `none` for nobody.
-        employee: Option<String>,
-        /// Only says what would be sent.
-        dry_run: bool,
-    },
-    /// Takes it out for good.
-    Discard,
-}
-
-/// What became of a letter.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Acted {
-    /// The letter.
-    pub id: u64,
-    /// `ready`, `looked_for`, `would_send`, `discarded`, `refused`.
-    pub result: String,
-    /// Why, or what would be sent.
-    pub why: Option<String>,
-    /// The lead it is or would be sent with.
-    pub lead_id: Option<i64>,
-    /// The employee it is or would be sent with.
-    pub employee_id: Option<i64>,
+    pub next: Option<RowId>,
+    /// Each reason with the count of its letters.
+    pub reasons: BTreeMap<Reason, u64>,
 }
 
 /// A number that called and has no lead.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct NumberView {
     /// E.164, or as heard.
     pub phone: String,
@@ -322,21 +204,11 @@ pub struct NumberView {
     /// The last of them.
     pub last_at: i64,
     /// The newest of its calls, 5 at most.
-    pub newest: Vec<CallLine>,
+    pub newest: Vec<Listed>,
 }
 
-/// A lead that a person gave a number.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GivenLead {
-    /// E.164.
-    pub phone: String,
-    /// The CRM's id.
-    pub lead_id: i64,
-    /// When.
-    pub at: i64,
-    /// Who.
-    pub who: String,
-}
+/// What employees did, by extension.
+pub type EmployeeTable = BTreeMap<Option<String>, EmployeeWork>;
 
 /// Today, or the week up to now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -345,27 +217,6 @@ pub enum Span {
     Today,
     /// The last seven days, today included.
     Week,
-}
-
-/// What one employee did.
-#[derive(Clone, Debug, PartialEq)]
-pub struct EmployeeFigures {
-    /// The extension; `None` for calls that reached nobody.
-    pub extension: Option<String>,
-    /// The CRM's id, where it is known.
-    pub employee_id: Option<i64>,
-    /// Inbound calls answered.
-    pub answered: u64,
-    /// Inbound calls that rang there and were not answered by anybody.
-    pub missed: u64,
-    /// Outbound calls.
-    pub outbound: u64,
-    /// Seconds talked.
-    pub talk_sec: u64,
-    /// Mean seconds that answered callers waited; `None` without any.
-    pub wait_sec: Option<f64>,
-    /// Mean seconds from a missed call to the call back; `None` without any.
-    pub call_back_sec: Option<f64>,
 }
 
 /// A trunk with what it took.

@@ -1,7 +1,10 @@
 //! Work on many letters: in the background, a hundred at a time, with a progress that can be left
 //! and come back to.
 
-use crate::backend::{Acted, Backend, BackendRefusal, LetterAction};
+use crate::backend::Backend;
+use callbridge_control::command_handler::{LetterChange, LetterOutcome};
+use callbridge_control::refusal::Refusal;
+use callbridge_spool::RowId;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
@@ -31,23 +34,23 @@ pub(crate) enum JobState {
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) who: String,
-    pub(crate) action: LetterAction,
+    pub(crate) change: LetterChange,
     pub(crate) total: u64,
     pub(crate) done: u64,
     pub(crate) began: i64,
     pub(crate) state: JobState,
     /// Letters by what became of them.
-    pub(crate) results: BTreeMap<String, u64>,
+    pub(crate) results: BTreeMap<&'static str, u64>,
     /// The first of them.
-    pub(crate) lines: Vec<Acted>,
+    pub(crate) lines: Vec<LetterOutcome>,
 }
 
 impl Job {
     /// Nothing is done yet.
-    pub(crate) fn new(action: LetterAction, who: &str, total: usize, began: i64) -> Self {
+    pub(crate) fn new(change: LetterChange, who: &str, total: usize, began: i64) -> Self {
         Self {
             who: who.to_owned(),
-            action,
+            change,
             total: total as u64,
             done: 0,
             began,
@@ -58,10 +61,10 @@ impl Job {
     }
 
     /// Takes in what became of some letters.
-    pub(crate) fn take(&mut self, acted: Vec<Acted>, asked: usize) {
+    pub(crate) fn take(&mut self, acted: Vec<LetterOutcome>, asked: usize) {
         self.done += asked as u64;
         for one in acted {
-            *self.results.entry(one.result.clone()).or_default() += 1;
+            *self.results.entry(one.result).or_default() += 1;
             if self.lines.len() < LINES_MAX {
                 self.lines.push(one);
             }
@@ -114,11 +117,11 @@ impl Jobs {
     }
 
     /// Goes on with a job in the background; its number.
-    pub(crate) fn begin(&self, mut job: Job, left: Vec<u64>, backend: Arc<dyn Backend>) -> u64 {
+    pub(crate) fn begin(&self, mut job: Job, left: Vec<RowId>, backend: Arc<dyn Backend>) -> u64 {
         if left.is_empty() {
             job.state = JobState::Done;
         }
-        let (who, action) = (job.who.clone(), job.action.clone());
+        let (who, change) = (job.who.clone(), job.change);
         let id = {
             let mut all = lock(&self.all);
             let id = all.last_key_value().map_or(1, |(last, _)| last + 1);
@@ -142,13 +145,13 @@ impl Jobs {
                 if *closing.borrow() {
                     return end(&all, id, JobState::Stopped);
                 }
-                match backend.act(&action, chunk, &who).await {
+                match backend.act(change, chunk, &who).await {
                     Ok(acted) => {
                         if let Some(job) = lock(&all).get_mut(&id) {
                             job.take(acted, chunk.len());
                         }
                     }
-                    Err(BackendRefusal { words, .. }) => {
+                    Err(Refusal { words, .. }) => {
                         return end(&all, id, JobState::Refused(words));
                     }
                 }

@@ -1,7 +1,7 @@
 //! From a request to its answer: who asks, whether they may, and which view answers.
 
 use crate::answer::{self, Handled, Problem};
-use crate::backend::{Backend, BackendRefusal, RefusalKind};
+use crate::backend::Backend;
 use crate::checks::CheckRun;
 use crate::jobs::Jobs;
 use crate::language::Language;
@@ -14,7 +14,9 @@ use crate::sessions::SessionCount;
 use crate::settings::Settings;
 use crate::shell::{Badges, Notice, PageShell, Viewer};
 use crate::{assets, login, views};
+use callbridge_control::refusal::Refusal;
 use callbridge_listener::body::Body;
+use callbridge_model::exit::Code;
 use callbridge_model::{Zone, clock};
 use hyper::{Response, StatusCode, header};
 use std::collections::BTreeMap;
@@ -231,19 +233,14 @@ impl Visit<'_> {
             notices.insert(self.session.clone(), Notice { words, good });
         }
     }
-
-    /// A refusal of the daemon as a page.
-    pub(crate) fn refused(&self, refusal: BackendRefusal) -> Problem {
-        refused(refusal)
-    }
 }
 
 /// A refusal of the daemon as a page.
-pub(crate) fn refused(refusal: BackendRefusal) -> Problem {
-    let (status, title) = match refusal.kind {
-        RefusalKind::Input => (StatusCode::UNPROCESSABLE_ENTITY, "problem.input"),
-        RefusalKind::Unknown => (StatusCode::NOT_FOUND, "problem.unknown"),
-        RefusalKind::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "problem.unavailable"),
+pub(crate) fn refused(refusal: Refusal) -> Problem {
+    let (status, title) = match Code::of_number(refusal.code) {
+        Code::Usage => (StatusCode::UNPROCESSABLE_ENTITY, "problem.input"),
+        Code::Input | Code::NoInput => (StatusCode::NOT_FOUND, "problem.unknown"),
+        _ => (StatusCode::SERVICE_UNAVAILABLE, "problem.unavailable"),
     };
     Problem::new(status, title, refusal.words)
 }

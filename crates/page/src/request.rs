@@ -2,6 +2,7 @@
 
 use crate::settings::Settings;
 use callbridge_listener::places::PeerGroup;
+use callbridge_spool::RowId;
 use hyper::{HeaderMap, Method, Uri, header};
 use std::net::IpAddr;
 use url::form_urlencoded;
@@ -41,10 +42,11 @@ impl FormFields {
         found.map(|(_, value)| value.clone()).unwrap_or_default()
     }
 
-    /// All fields of this name that are numbers.
-    pub(crate) fn numbers(&self, name: &str) -> Vec<u64> {
+    /// The letters whose ids stand in the fields of this name.
+    pub(crate) fn letters(&self, name: &str) -> Vec<RowId> {
         let values = self.0.iter().filter(|(known, _)| known == name);
-        values.filter_map(|(_, value)| value.parse().ok()).collect()
+        let ids = values.filter_map(|(_, value)| value.parse().ok());
+        ids.map(RowId).collect()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {

@@ -154,7 +154,7 @@ fn cookies_are_told_apart_by_their_whole_name() {
 #[test]
 fn fields_go_in_and_out_and_are_not_endless() {
     let fields = FormFields::read(b"id=1&id=x&id=2&lead=+4001+&empty=&name=%D0%90%26b");
-    assert_eq!(fields.numbers("id"), [1, 2]);
+    assert_eq!(fields.letters("id"), [RowId(1), RowId(2)]);
     assert_eq!(fields.get("lead"), Some("4001"));
     assert_eq!(fields.get("empty"), None);
     assert_eq!(fields.typed("lead"), " 4001 ");

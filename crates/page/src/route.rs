@@ -1,5 +1,6 @@
 //! The paths of the page.
 
+use callbridge_spool::RowId;
 use hyper::Method;
 
 /// What is asked for.
@@ -15,7 +16,7 @@ pub(crate) enum Route {
     Call(String),
     Picture(String),
     Letters,
-    Letter(u64),
+    Letter(RowId),
     LettersAct,
     LettersExport,
     Job(u64),
@@ -57,7 +58,7 @@ impl Route {
             ("letters", None) => Self::Letters,
             ("letters", Some("act")) => Self::LettersAct,
             ("letters", Some("export")) => Self::LettersExport,
-            ("letters", Some(id)) => Self::Letter(id.parse().ok()?),
+            ("letters", Some(id)) => Self::Letter(RowId(id.parse().ok()?)),
             ("jobs", Some(id)) => Self::Job(id.parse().ok()?),
             ("numbers", None) => Self::Numbers,
             ("numbers.csv", None) => Self::NumbersCsv,

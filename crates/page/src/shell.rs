@@ -3,9 +3,10 @@
 
 use crate::language::Language;
 use crate::markup::{Markup, cut, escaped};
+use callbridge_call::Direction;
 use callbridge_control::page_role::PageRole;
-use callbridge_model::Zone;
 use callbridge_model::status::SourceState;
+use callbridge_model::{CallRecord, Zone};
 use std::borrow::Borrow;
 
 /// Of a value inside a sentence.
@@ -158,7 +159,7 @@ impl PageShell {
     }
 
     /// A number of the CRM, or a dash.
-    pub(crate) fn id(&self, id: &Option<i64>) -> Markup {
+    pub(crate) fn id(&self, id: &Option<impl std::fmt::Display>) -> Markup {
         match id {
             Some(id) => Markup::made(format!("<span class=\"number\">{id}</span>")),
             None => self.none(),
@@ -184,17 +185,13 @@ impl PageShell {
     }
 
     /// A telephone number, whole.
-    pub(crate) fn phone(&self, phone: &Option<String>) -> Markup {
-        phone
-            .as_deref()
-            .map_or_else(|| self.hidden(), Markup::number)
+    pub(crate) fn phone(&self, phone: Option<&str>) -> Markup {
+        phone.map_or_else(|| self.hidden(), Markup::number)
     }
 
     /// A telephone number in a list.
-    pub(crate) fn masked(&self, phone: &Option<String>) -> Markup {
-        phone
-            .as_deref()
-            .map_or_else(|| self.hidden(), Markup::masked)
+    pub(crate) fn masked(&self, phone: Option<&str>) -> Markup {
+        phone.map_or_else(|| self.hidden(), Markup::masked)
     }
 
     fn hidden(&self) -> Markup {
@@ -370,13 +367,13 @@ impl PageShell {
     }
 
     /// Which way a call went, and whether they talked.
-    pub(crate) fn direction(&self, direction: &str, answered: &bool) -> Markup {
-        let (icon, look) = match (direction, answered) {
-            ("OUTBOUND", _) => ("outbound", "out"),
+    pub(crate) fn direction(&self, call: &CallRecord) -> Markup {
+        let (icon, look) = match (call.direction, call.answered) {
+            (Direction::Outbound, _) => ("outbound", "out"),
             (_, true) => ("inbound", "in"),
             (_, false) => ("missed", "lost-call"),
         };
-        let said = escaped(&self.word("direction", direction));
+        let said = escaped(&self.word("direction", call.direction.word()));
         let drawing = crate::icons::drawing(icon);
         Markup::made(format!(
             "<span class=\"direction {look}\">{drawing}<span class=\"hear\">{said} </span></span>"

@@ -54,6 +54,22 @@ pub struct EmployeeWork {
     pub call_back_sec: u64,
 }
 
+impl EmployeeWork {
+    /// Mean seconds that answered callers waited; `None` without any.
+    pub fn mean_wait_sec(&self) -> Option<f64> {
+        mean(self.wait_sec, self.answered)
+    }
+
+    /// Mean seconds from a missed call to the call back; `None` without any.
+    pub fn mean_call_back_sec(&self) -> Option<f64> {
+        mean(self.call_back_sec, self.called_back)
+    }
+}
+
+fn mean(sum: u64, count: u64) -> Option<f64> {
+    (count > 0).then(|| sum as f64 / count as f64)
+}
+
 /// The sums, and who waits for a call back meanwhile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkSums {
@@ -198,5 +214,16 @@ mod tests {
         let mut sums = sums;
         sums.add(&silent, 500);
         assert_eq!(sums.work[&None].missed, 1, "it rang nowhere");
+    }
+
+    #[test]
+    fn means_are_of_what_there_was() {
+        let did = EmployeeWork {
+            answered: 2,
+            wait_sec: 9,
+            ..EmployeeWork::default()
+        };
+        assert_eq!(did.mean_wait_sec(), Some(4.5));
+        assert_eq!(did.mean_call_back_sec(), None);
     }
 }

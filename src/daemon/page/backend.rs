@@ -4,17 +4,15 @@ use super::LOOK_EVERY;
 use super::figures::Week;
 use crate::daemon::observer::Observer;
 use callbridge_control::CommandHandler;
+use callbridge_control::command_handler::{LetterChange, LetterOutcome};
 use callbridge_control::protocol::MissedView;
-use callbridge_control::refusal::Refusal;
 use callbridge_intake::Settings as IntakeSettings;
-use callbridge_model::exit::Code;
-use callbridge_model::{Status, Zone};
+use callbridge_model::{LeadId, Status, Zone};
 use callbridge_page::backend::{
-    Acted, Backend, BackendAnswer, BackendRefusal, CallPage, CallQuery, CallView, CheckFinding,
-    EmployeeFigures, Figures, GivenLead, LetterAction, LetterPage, LetterQuery, NumberView,
-    OpenCallView, PbxView, RefusalKind, Span,
+    Backend, BackendAnswer, CallPage, CallQuery, CallView, CheckFinding, EmployeeTable, Figures,
+    LetterPage, LetterQuery, NumberView, OpenCallView, PbxView, Span,
 };
-use callbridge_spool::{Handle, Op, tables};
+use callbridge_spool::{Handle, LeadByHand, Op, RowId, tables};
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
@@ -104,20 +102,9 @@ fn own_zone() -> String {
     zone.iana_name().unwrap_or("UTC").to_owned()
 }
 
-/// What the daemon refuses, as the page tells it.
-pub(super) fn broken(refusal: impl Into<Refusal>) -> BackendRefusal {
-    let Refusal { code, words } = refusal.into();
-    let kind = match Code::of_number(code) {
-        Code::Usage => RefusalKind::Input,
-        Code::Input | Code::NoInput => RefusalKind::Unknown,
-        _ => RefusalKind::Unavailable,
-    };
-    BackendRefusal { kind, words }
-}
-
 impl Backend for DaemonBackend {
     fn status(&self) -> BackendAnswer<'_, Status> {
-        Box::pin(async { self.observer.status().await.map_err(broken) })
+        Box::pin(async { Ok(self.observer.status().await?) })
     }
 
     fn today(&self) -> BackendAnswer<'_, Figures> {
@@ -140,17 +127,17 @@ impl Backend for DaemonBackend {
         Box::pin(super::letters::letter_page(self, query))
     }
 
-    fn letter_ids(&self, query: LetterQuery) -> BackendAnswer<'_, Vec<u64>> {
+    fn letter_ids(&self, query: LetterQuery) -> BackendAnswer<'_, Vec<RowId>> {
         Box::pin(super::letters::ids_of_letters(self, query))
     }
 
     fn act<'a>(
         &'a self,
-        action: &'a LetterAction,
-        ids: &'a [u64],
+        change: LetterChange,
+        ids: &'a [RowId],
         who: &'a str,
-    ) -> BackendAnswer<'a, Vec<Acted>> {
-        Box::pin(super::letters::act_on(self, action, ids, who))
+    ) -> BackendAnswer<'a, Vec<LetterOutcome>> {
+        Box::pin(self.handler.change_letters(ids, change, who))
     }
 
     fn numbers(&self) -> BackendAnswer<'_, Vec<NumberView>> {
@@ -160,25 +147,25 @@ impl Backend for DaemonBackend {
     fn give_lead<'a>(
         &'a self,
         phone: &'a str,
-        lead: &'a str,
+        lead: LeadId,
         who: &'a str,
     ) -> BackendAnswer<'a, u64> {
-        Box::pin(super::leads::lead_given(self, phone, lead, who))
+        Box::pin(async move { Ok(self.handler.give_lead(phone, lead, who).await?.1) })
     }
 
     fn take_lead<'a>(&'a self, phone: &'a str, _who: &'a str) -> BackendAnswer<'a, ()> {
-        Box::pin(super::leads::lead_taken(self, phone))
+        Box::pin(async { self.handler.take_lead(phone).await.map(drop) })
     }
 
-    fn given_leads(&self) -> BackendAnswer<'_, Vec<GivenLead>> {
-        Box::pin(super::leads::leads_given(self))
+    fn given_leads(&self) -> BackendAnswer<'_, Vec<LeadByHand>> {
+        Box::pin(self.handler.leads_given())
     }
 
     fn missed(&self) -> BackendAnswer<'_, Vec<MissedView>> {
-        Box::pin(async { self.handler.missed_customers(None).await.map_err(broken) })
+        Box::pin(self.handler.missed_customers(None))
     }
 
-    fn employees(&self, span: Span) -> BackendAnswer<'_, Vec<EmployeeFigures>> {
+    fn employees(&self, span: Span) -> BackendAnswer<'_, EmployeeTable> {
         Box::pin(super::people::employee_figures(self, span))
     }
 
@@ -192,7 +179,7 @@ impl Backend for DaemonBackend {
 
     fn kept_sessions(&self) -> BackendAnswer<'_, Option<String>> {
         let kept = self.spool.read(|store| tables::meta::meta(store, SESSIONS));
-        Box::pin(async { kept.await.map_err(broken) })
+        Box::pin(async { Ok(kept.await?) })
     }
 
     fn keep_sessions(&self, sessions: String) -> BackendAnswer<'_, ()> {
@@ -200,7 +187,7 @@ impl Backend for DaemonBackend {
             key: SESSIONS.to_owned(),
             value: sessions,
         };
-        Box::pin(async { self.spool.write(vec![op]).await.map(drop).map_err(broken) })
+        Box::pin(async { Ok(self.spool.write(vec![op]).await.map(drop)?) })
     }
 
     fn changes(&self) -> watch::Receiver<u64> {

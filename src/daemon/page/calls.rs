@@ -1,18 +1,17 @@
 //! Calls of the page: kept ones, one of them, and those that go on.
 
-use super::backend::{DaemonBackend, broken};
-use super::letters;
-use callbridge_call::{Direction, EventTime, FinishedCall};
+use super::backend::DaemonBackend;
+use callbridge_call::{EventTime, FinishedCall};
+use callbridge_control::refusal::Refusal;
 use callbridge_explain::picture;
 use callbridge_explain::story::{self, Times};
 use callbridge_explain::text::{self, Depth, Explained, Paint};
 use callbridge_mapping::journal;
 use callbridge_mapping::people::People;
 use callbridge_model::clock;
-use callbridge_model::{CallRecord, Judged, Outcome, Reason, TypedNumber};
-use callbridge_page::backend::{
-    BackendRefusal, CallLine, CallPage, CallQuery, CallView, OpenCallView, RefusalKind,
-};
+use callbridge_model::exit::Code;
+use callbridge_model::{Judged, Outcome, TypedNumber};
+use callbridge_page::backend::{CallPage, CallQuery, CallView, OpenCallView};
 use callbridge_spool::{CallFilter, Listed, Place, Row, Search, State, tables};
 
 /// Calls of one page.
@@ -23,9 +22,8 @@ const WALKS_MAX: usize = 20;
 const OPEN_MAX: usize = 200;
 
 /// What was typed is no such thing.
-fn input(words: String) -> BackendRefusal {
-    let kind = RefusalKind::Input;
-    BackendRefusal { kind, words }
+pub(super) fn input(words: String) -> Refusal {
+    Refusal::new(Code::Usage.number(), words)
 }
 
 /// What a person searches for.
@@ -37,7 +35,7 @@ enum CallSearch {
 pub(super) async fn call_page(
     backend: &DaemonBackend,
     query: CallQuery,
-) -> Result<CallPage, BackendRefusal> {
+) -> Result<CallPage, Refusal> {
     let mut before = match query.before.as_deref() {
         None => Place::END,
         Some(key) => {
@@ -47,7 +45,7 @@ pub(super) async fn call_page(
     };
     let filter = match wanted(backend, &query).await? {
         CallSearch::One(row) => {
-            let calls = vec![line_of(&row.record, Some(row.state), row.reason)];
+            let calls = vec![listed(&row)];
             return Ok(CallPage { calls, next: None });
         }
         CallSearch::Filter(filter) => *filter,
@@ -58,8 +56,8 @@ pub(super) async fn call_page(
         let read = backend
             .spool
             .read(move |store| tables::listed::listed_back(store, &of, before, room));
-        let (found, next) = read.await.map_err(broken)?;
-        page.calls.extend(found.iter().map(line));
+        let (found, next) = read.await?;
+        page.calls.extend(found);
         page.next = next.map(|place| place.to_string());
         match next.filter(|_| page.calls.len() < PAGE) {
             Some(place) => before = place,
@@ -69,7 +67,7 @@ pub(super) async fn call_page(
     Ok(page)
 }
 
-async fn wanted(backend: &DaemonBackend, query: &CallQuery) -> Result<CallSearch, BackendRefusal> {
+async fn wanted(backend: &DaemonBackend, query: &CallQuery) -> Result<CallSearch, Refusal> {
     let mut filter = CallFilter {
         trunk: query.trunk.clone(),
         ..CallFilter::default()
@@ -99,7 +97,7 @@ async fn wanted(backend: &DaemonBackend, query: &CallQuery) -> Result<CallSearch
     let search = backend
         .spool
         .read(move |store| tables::search::search_call(store, &id));
-    if let Search::One(row) = search.await.map_err(broken)? {
+    if let Search::One(row) = search.await? {
         return Ok(CallSearch::One(row));
     }
     // No number of a customer, and no id: an extension, whatever it is made of.
@@ -110,7 +108,7 @@ async fn wanted(backend: &DaemonBackend, query: &CallQuery) -> Result<CallSearch
 pub(super) async fn one_call(
     backend: &DaemonBackend,
     uuid: String,
-) -> Result<Option<CallView>, BackendRefusal> {
+) -> Result<Option<CallView>, Refusal> {
     let read = backend.spool.read(move |store| {
         let Search::One(row) = tables::search::search_call(store, &uuid)? else {
             return Ok(None);
@@ -122,11 +120,11 @@ pub(super) async fn one_call(
         };
         Ok(Some((row, letter)))
     });
-    let Some((row, letter)) = read.await.map_err(broken)? else {
+    let Some((row, letter)) = read.await? else {
         return Ok(None);
     };
     Ok(Some(CallView {
-        letter: letter.map(letters::view),
+        letter,
         ..view(backend, &row)
     }))
 }
@@ -157,26 +155,24 @@ fn view(backend: &DaemonBackend, row: &Row) -> CallView {
     let told = text::block(&of, &times, Depth::Story, Paint::default());
     let timeline = row.call.timeline.as_ref();
     let events = timeline.map(|timeline| story::events(timeline, &times));
-    let attempts = row.attempts.iter();
-    let attempts = attempts.map(|it| (it.at.floor_seconds().get(), it.words.clone()));
     CallView {
-        line: line_of(&row.record, Some(row.state), judged.reason),
+        line: Listed {
+            reason: judged.reason,
+            ..listed(row)
+        },
         picture: picture::svg(&of, &times).unwrap_or_default(),
         story: told.lines().map(str::to_owned).collect(),
         events: events.unwrap_or_default(),
-        record: serde_json::to_string_pretty(&row.record).unwrap_or_default(),
-        attempts: attempts.collect(),
+        attempts: row.attempts.clone(),
         letter: None,
     }
 }
 
-pub(super) async fn open_calls(
-    backend: &DaemonBackend,
-) -> Result<Vec<OpenCallView>, BackendRefusal> {
+pub(super) async fn open_calls(backend: &DaemonBackend) -> Result<Vec<OpenCallView>, Refusal> {
     let read = backend
         .spool
         .read(|store| tables::open_calls::all_open_calls(store));
-    let open = read.await.map_err(broken)?;
+    let open = read.await?;
     let now = clock::now().wall;
     let calls = callbridge_intake::under_way::under_way(&backend.intake, &open);
     let mut calls: Vec<OpenCallView> = calls
@@ -216,35 +212,11 @@ fn open_call(
     }
 }
 
-/// A call in a list.
-pub(super) fn line_of(
-    record: &CallRecord,
-    state: Option<State>,
-    reason: Option<Reason>,
-) -> CallLine {
-    let direction = match record.direction {
-        Direction::Inbound => "INBOUND",
-        Direction::Outbound => "OUTBOUND",
-        Direction::Internal => "INTERNAL",
-    };
-    CallLine {
-        uuid: record.uuid.map(|uuid| uuid.to_string()).unwrap_or_default(),
-        started_at: record.started_at.get(),
-        direction: direction.to_owned(),
-        phone: record
-            .client_phone
-            .as_ref()
-            .map(|it| it.as_str().to_owned()),
-        trunk: record.trunk.clone(),
-        employee: record.employee.clone(),
-        answered: record.answered,
-        talk_sec: record.talk_time_sec,
-        state: state.map_or("internal", State::word).to_owned(),
-        reason: reason.map(|reason| reason.word().to_owned()),
+fn listed(row: &Row) -> Listed {
+    Listed {
+        id: row.id,
+        state: Some(row.state),
+        reason: row.reason,
+        record: row.record.clone(),
     }
-}
-
-/// As [`line_of`], of a call that a list gave.
-pub(super) fn line(call: &Listed) -> CallLine {
-    line_of(&call.record, call.state, call.reason)
 }

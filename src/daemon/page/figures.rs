@@ -1,9 +1,10 @@
 //! What became of the calls of a day and of a week.
 
-use super::backend::{DaemonBackend, broken};
+use super::backend::DaemonBackend;
 use callbridge_call::EventTime;
+use callbridge_control::refusal::Refusal;
 use callbridge_model::clock;
-use callbridge_page::backend::{BackendRefusal, Bar, Figures, Outcomes};
+use callbridge_page::backend::{Bar, Figures, Outcomes};
 use callbridge_spool::{State, tables};
 use jiff::{ToSpan as _, Zoned};
 use std::collections::BTreeMap;
@@ -73,7 +74,7 @@ impl Bounds {
     }
 }
 
-pub(super) async fn figures(backend: &DaemonBackend) -> Result<Figures, BackendRefusal> {
+pub(super) async fn figures(backend: &DaemonBackend) -> Result<Figures, Refusal> {
     let clock::Now { wall, boot } = clock::now();
     let Some(bounds) = bounds(backend, wall) else {
         return Ok(Figures::default());
@@ -89,7 +90,7 @@ pub(super) async fn figures(backend: &DaemonBackend) -> Result<Figures, BackendR
     let read = backend
         .spool
         .read(move |store| tables::figures::confirmation_delays(store, begun, end));
-    let mut delays = read.await.map_err(broken)?;
+    let mut delays = read.await?;
     delays.sort_unstable();
     let at = |part: f64| {
         let last = delays.len().checked_sub(1)?;
@@ -119,7 +120,7 @@ fn bounds(backend: &DaemonBackend, now: EventTime) -> Option<Bounds> {
 }
 
 /// A bar for each beginning; the last one ends there.
-async fn bars(backend: &DaemonBackend, from: &[i64], end: i64) -> Result<Vec<Bar>, BackendRefusal> {
+async fn bars(backend: &DaemonBackend, from: &[i64], end: i64) -> Result<Vec<Bar>, Refusal> {
     let ends = from.iter().skip(1).copied().chain([end]);
     let spans: Vec<(i64, i64)> = from.iter().copied().zip(ends).collect();
     let read = backend.spool.read(move |store| {
@@ -130,7 +131,7 @@ async fn bars(backend: &DaemonBackend, from: &[i64], end: i64) -> Result<Vec<Bar
         };
         spans.into_iter().map(bar).collect()
     });
-    read.await.map_err(broken)
+    Ok(read.await?)
 }
 
 /// The days before today, counted now and then: they are many rows.
@@ -139,7 +140,7 @@ async fn past_days(
     from: &[i64],
     today: i64,
     now: Duration,
-) -> Result<Vec<Bar>, BackendRefusal> {
+) -> Result<Vec<Bar>, Refusal> {
     {
         let week = backend.week.lock().unwrap_or_else(PoisonError::into_inner);
         let young = week

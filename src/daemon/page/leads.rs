@@ -1,11 +1,10 @@
 //! Numbers without a lead, on the page.
 
-use super::backend::{DaemonBackend, broken};
-use super::calls;
-use super::letters;
+use super::backend::DaemonBackend;
+use callbridge_control::refusal::Refusal;
 use callbridge_model::TypedNumber;
-use callbridge_page::backend::{BackendRefusal, CallLine, GivenLead, NumberView};
-use callbridge_spool::{CallFilter, ParkedPhone, Place, tables};
+use callbridge_page::backend::NumberView;
+use callbridge_spool::{CallFilter, Listed, ParkedPhone, Place, tables};
 
 /// Numbers read at a time.
 const PHONES_PAGE: usize = 500;
@@ -18,14 +17,14 @@ const WITH_CALLS: usize = 100;
 
 pub(super) async fn numbers_without_lead(
     backend: &DaemonBackend,
-) -> Result<Vec<NumberView>, BackendRefusal> {
+) -> Result<Vec<NumberView>, Refusal> {
     let mut all: Vec<ParkedPhone> = Vec::new();
     loop {
         let after = all.last().map(|last| last.phone.clone());
         let read = backend
             .spool
             .read(move |store| tables::parked::parked_phones(store, after.as_ref(), PHONES_PAGE));
-        let page = read.await.map_err(broken)?;
+        let page = read.await?;
         let end = page.len() < PHONES_PAGE;
         all.extend(page);
         if end {
@@ -51,10 +50,7 @@ pub(super) async fn numbers_without_lead(
     Ok(numbers)
 }
 
-async fn newest_of(
-    backend: &DaemonBackend,
-    parked: &ParkedPhone,
-) -> Result<Vec<CallLine>, BackendRefusal> {
+async fn newest_of(backend: &DaemonBackend, parked: &ParkedPhone) -> Result<Vec<Listed>, Refusal> {
     let filter = CallFilter {
         phone: TypedNumber::read(parked.phone.as_str(), []),
         ..CallFilter::default()
@@ -62,33 +58,5 @@ async fn newest_of(
     let read = backend
         .spool
         .read(move |store| tables::listed::listed_back(store, &filter, Place::END, NEWEST));
-    let (found, _) = read.await.map_err(broken)?;
-    Ok(found.iter().map(calls::line).collect())
-}
-
-pub(super) async fn lead_given(
-    backend: &DaemonBackend,
-    phone: &str,
-    lead: &str,
-    who: &str,
-) -> Result<u64, BackendRefusal> {
-    let lead = letters::lead_id(lead)?;
-    let given = backend.handler.give_lead(phone, lead, who).await;
-    given.map(|(_, left)| left).map_err(broken)
-}
-
-pub(super) async fn lead_taken(backend: &DaemonBackend, phone: &str) -> Result<(), BackendRefusal> {
-    let taken = backend.handler.take_lead(phone).await;
-    taken.map(drop).map_err(broken)
-}
-
-pub(super) async fn leads_given(backend: &DaemonBackend) -> Result<Vec<GivenLead>, BackendRefusal> {
-    let given = backend.handler.leads_given().await.map_err(broken)?;
-    let given = given.into_iter().map(|it| GivenLead {
-        phone: it.phone.as_str().to_owned(),
-        lead_id: it.lead.get(),
-        at: it.at.get(),
-        who: it.who,
-    });
-    Ok(given.collect())
+    Ok(read.await?.0)
 }

@@ -1,9 +1,10 @@
 //! What employees did, and what trunks took.
 
-use super::backend::{DaemonBackend, broken};
+use super::backend::DaemonBackend;
+use callbridge_control::refusal::Refusal;
 use callbridge_model::clock;
-use callbridge_page::backend::{BackendRefusal, EmployeeFigures, PbxView, Span, TrunkView};
-use callbridge_spool::employee_work::{EmployeeWork, employee_work};
+use callbridge_page::backend::{EmployeeTable, PbxView, Span, TrunkView};
+use callbridge_spool::employee_work::employee_work;
 use callbridge_spool::tables;
 
 /// Seconds of the days before today that a week has.
@@ -12,7 +13,7 @@ const DAYS_BEFORE: i64 = 6;
 pub(super) async fn employee_figures(
     backend: &DaemonBackend,
     span: Span,
-) -> Result<Vec<EmployeeFigures>, BackendRefusal> {
+) -> Result<EmployeeTable, Refusal> {
     let now = clock::now().wall;
     let before = match span {
         Span::Today => 0,
@@ -20,22 +21,16 @@ pub(super) async fn employee_figures(
     };
     let from = super::figures::day_begun(backend, now, before);
     let until = now.floor_seconds().get() + 1;
-    let work = employee_work(&backend.spool, from, until).await;
-    let work = work.map_err(broken)?;
-    Ok(work
-        .work
-        .into_iter()
-        .map(|(of, did)| figures(of, &did))
-        .collect())
+    Ok(employee_work(&backend.spool, from, until).await?.work)
 }
 
-pub(super) async fn pbx_view(backend: &DaemonBackend) -> Result<PbxView, BackendRefusal> {
-    let status = backend.observer.status().await.map_err(broken)?;
+pub(super) async fn pbx_view(backend: &DaemonBackend) -> Result<PbxView, Refusal> {
+    let status = backend.observer.status().await?;
     let today = super::figures::day_begun(backend, clock::now().wall, 0);
     let read = backend
         .spool
         .read(move |store| tables::trunk_calls::trunk_calls(store, today));
-    let took = read.await.map_err(broken)?;
+    let took = read.await?;
     let trunks = backend.handler.rules.trunks.iter().map(|trunk| {
         let own = took.iter().filter(|it| {
             it.trunk == trunk.name && trunk.pbx.as_ref().is_none_or(|pbx| *pbx == it.pbx)
@@ -63,35 +58,4 @@ pub(super) async fn pbx_view(backend: &DaemonBackend) -> Result<PbxView, Backend
             .map(|it| (it.extension.clone(), it.calls))
             .collect(),
     })
-}
-
-fn figures(extension: Option<String>, did: &EmployeeWork) -> EmployeeFigures {
-    let mean = |sum: u64, count: u64| (count > 0).then(|| sum as f64 / count as f64);
-    EmployeeFigures {
-        extension,
-        employee_id: did.employee_id,
-        answered: did.answered,
-        missed: did.missed,
-        outbound: did.outbound,
-        talk_sec: did.talk_sec,
-        wait_sec: mean(did.wait_sec, did.answered),
-        call_back_sec: mean(did.call_back_sec, did.called_back),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn means_are_of_what_there_was() {
-        let did = EmployeeWork {
-            answered: 2,
-            wait_sec: 9,
-            ..EmployeeWork::default()
-        };
-        let figures = figures(Some("101".to_owned()), &did);
-        assert_eq!(figures.wait_sec, Some(4.5));
-        assert_eq!(figures.call_back_sec, None);
-    }
 }

@@ -1,7 +1,9 @@
 //! `check`, run from the page: in a process of its own, with what `run` was given.
 
 use super::backend::DaemonBackend;
-use callbridge_page::backend::{BackendRefusal, CheckFinding, RefusalKind};
+use callbridge_control::refusal::Refusal;
+use callbridge_model::exit::Code;
+use callbridge_page::backend::CheckFinding;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::process::Stdio;
@@ -13,14 +15,11 @@ const WITHIN: Duration = Duration::from_secs(90);
 /// Flags of `run` that `check` does not try, for they would end it or change the state.
 const NOT_TRIED: [&str; 2] = ["--until-idle", "--rebind"];
 
-fn unavailable(words: impl Into<String>) -> BackendRefusal {
-    BackendRefusal {
-        kind: RefusalKind::Unavailable,
-        words: words.into(),
-    }
+fn unavailable(words: impl Into<String>) -> Refusal {
+    Refusal::new(Code::Unreachable.number(), words)
 }
 
-pub(super) async fn checked(backend: &DaemonBackend) -> Result<Vec<CheckFinding>, BackendRefusal> {
+pub(super) async fn checked(backend: &DaemonBackend) -> Result<Vec<CheckFinding>, Refusal> {
     let program = std::env::current_exe();
     let program = program.map_err(|error| {
         unavailable(format!(

@@ -274,6 +274,7 @@ fn is_news(call: &Listed, under_way: &mut BTreeSet<RowId>) -> bool {
 
 /// As `explain --json` has it, with where it stands.
 fn item(call: Listed) -> Value {
+    let state = call.state_word();
     let outcome = match call.state {
         None => Outcome::Internal,
         Some(State::Dead | State::Parked) => Outcome::DeadLetter,
@@ -291,7 +292,7 @@ fn item(call: Listed) -> Value {
         kept_out_unanswered: false,
     };
     let mut item = json!(Shape::of(&judged));
-    item["state"] = json!(call.state.map_or("internal", State::word));
+    item["state"] = json!(state);
     item
 }
 

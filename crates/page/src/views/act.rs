@@ -3,11 +3,15 @@
 
 use super::letters::{self, RetryForm};
 use crate::answer::{self, Handled, Problem, see};
-use crate::backend::{BackendRefusal, LetterAction, LetterQuery, RefusalKind};
+use crate::backend::LetterQuery;
 use crate::jobs::{CHUNK, Job, JobState};
 use crate::page::{Visit, refused};
 use crate::shell::PageShell;
 use askama::Template;
+use callbridge_control::command_handler::LetterChange;
+use callbridge_dead_letter::retry::{Asked, Employee};
+use callbridge_model::{EmployeeId, LeadId};
+use callbridge_spool::RowId;
 use hyper::StatusCode;
 use std::sync::Arc;
 
@@ -15,10 +19,10 @@ use std::sync::Arc;
 #[template(path = "discard.html")]
 struct DiscardSheet<'a> {
     c: &'a PageShell,
-    ids: Vec<u64>,
+    ids: Vec<RowId>,
     all: bool,
     reason: String,
-    one: Option<u64>,
+    one: Option<RowId>,
     count: u64,
 }
 
@@ -31,12 +35,12 @@ struct JobSheet<'a> {
 
 /// What a form asks for.
 struct WantedAction {
-    action: LetterAction,
+    change: LetterChange,
     all: bool,
     reason: Option<String>,
-    chosen: Vec<u64>,
+    chosen: Vec<RowId>,
     /// It came from the page of this letter.
-    one: Option<u64>,
+    one: Option<RowId>,
     confirmed: bool,
 }
 
@@ -61,7 +65,7 @@ pub(crate) async fn act(visit: Visit<'_>) -> Handled {
         let wrong = visit.shell.t("letters.none_chosen").to_owned();
         return again(visit, wrong).await;
     }
-    if wanted.action == LetterAction::Discard && !wanted.confirmed {
+    if wanted.change == LetterChange::Discard && !wanted.confirmed {
         return confirm(visit, wanted, ids).await;
     }
     if !visit.page.jobs.has_room() {
@@ -69,16 +73,13 @@ pub(crate) async fn act(visit: Visit<'_>) -> Handled {
         return again(visit, wrong).await;
     }
     let who = visit.who.clone();
-    let mut job = Job::new(wanted.action, &who, ids.len(), visit.shell.now);
+    let mut job = Job::new(wanted.change, &who, ids.len(), visit.shell.now);
     // The first of them at once: what cannot be done is said beside what was typed.
     let (first, left) = ids.split_at(ids.len().min(CHUNK));
-    match backend.act(&job.action, first, &who).await {
+    match backend.act(job.change, first, &who).await {
         Ok(acted) => job.take(acted, first.len()),
-        Err(BackendRefusal {
-            kind: RefusalKind::Input,
-            words,
-        }) => return again(visit, words).await,
-        Err(refusal) => return Err(visit.refused(refusal)),
+        Err(refusal) if refusal.is_usage() => return again(visit, refusal.words).await,
+        Err(refusal) => return Err(refused(refusal)),
     }
     let id = visit
         .page
@@ -89,49 +90,51 @@ pub(crate) async fn act(visit: Visit<'_>) -> Handled {
 
 fn wanted(visit: &Visit<'_>) -> Result<WantedAction, String> {
     let (form, shell) = (&visit.asked.form, &visit.shell);
-    let action = match form.get("action") {
-        Some("discard") => LetterAction::Discard,
-        Some(word @ ("retry" | "dry_run")) => LetterAction::Retry {
-            lead: lead(shell, form.get("lead"))?,
-            employee: employee(shell, form.get("employee"))?,
+    let change = match form.get("action") {
+        Some("discard") => LetterChange::Discard,
+        Some(word @ ("retry" | "dry_run")) => LetterChange::Retry {
+            asked: Asked {
+                lead: lead(shell, form.get("lead"))?,
+                employee: employee(shell, form.get("employee"))?,
+                said: None,
+            },
             dry_run: word == "dry_run",
         },
         _ => return Err(shell.t("letters.no_action").to_owned()),
     };
     Ok(WantedAction {
-        action,
+        change,
         all: form.get("scope") == Some("all"),
         reason: form.owned("reason"),
-        chosen: form.numbers("id"),
+        chosen: form.letters("id"),
         one: one(visit),
         confirmed: form.get("confirmed") == Some("yes"),
     })
 }
 
-fn one(visit: &Visit<'_>) -> Option<u64> {
-    visit.asked.form.get("one").and_then(|it| it.parse().ok())
+fn one(visit: &Visit<'_>) -> Option<RowId> {
+    let one = visit.asked.form.get("one")?;
+    one.parse().ok().map(RowId)
 }
 
 /// A lead's id as it is typed.
-pub(crate) fn lead(shell: &PageShell, typed: Option<&str>) -> Result<Option<String>, String> {
+pub(crate) fn lead(shell: &PageShell, typed: Option<&str>) -> Result<Option<LeadId>, String> {
     let Some(typed) = typed else { return Ok(None) };
-    match typed.parse::<i64>() {
-        Ok(id) if id > 0 => Ok(Some(id.to_string())),
-        _ => Err(shell.with("wrong.lead", typed)),
-    }
+    let lead = typed.parse().ok().and_then(LeadId::new);
+    lead.map(Some)
+        .ok_or_else(|| shell.with("wrong.lead", typed))
 }
 
-fn employee(shell: &PageShell, typed: Option<&str>) -> Result<Option<String>, String> {
+fn employee(shell: &PageShell, typed: Option<&str>) -> Result<Option<Employee>, String> {
     let Some(typed) = typed else { return Ok(None) };
     // `none` in the words of the page, too.
     let nobody = ["none", shell.t("word.nobody")];
     if nobody.iter().any(|it| it.eq_ignore_ascii_case(typed)) {
-        return Ok(Some("none".to_owned()));
+        return Ok(Some(Employee::None));
     }
-    match typed.parse::<i64>() {
-        Ok(id) if id > 0 => Ok(Some(id.to_string())),
-        _ => Err(shell.with("wrong.employee", typed)),
-    }
+    let id = typed.parse().ok().and_then(EmployeeId::new);
+    id.map(|id| Some(Employee::Is(id)))
+        .ok_or_else(|| shell.with("wrong.employee", typed))
 }
 
 /// The form once more, with what was typed and what is wrong with it.
@@ -140,7 +143,7 @@ async fn again(visit: Visit<'_>, wrong: String) -> Handled {
     let (one, again) = (
         one(&visit),
         RetryForm {
-            chosen: form.numbers("id"),
+            chosen: form.letters("id"),
             lead: form.typed("lead"),
             employee: form.typed("employee"),
             wrong: Some(wrong),
@@ -153,7 +156,7 @@ async fn again(visit: Visit<'_>, wrong: String) -> Handled {
     }
 }
 
-async fn confirm(mut visit: Visit<'_>, wanted: WantedAction, ids: Vec<u64>) -> Handled {
+async fn confirm(mut visit: Visit<'_>, wanted: WantedAction, ids: Vec<RowId>) -> Handled {
     visit.look_around().await;
     let sheet = DiscardSheet {
         c: &visit.shell,
@@ -187,24 +190,28 @@ impl JobSheet<'_> {
     }
 
     fn name(&self) -> &str {
-        let key = match &self.job.action {
-            LetterAction::Discard => "job.discard",
-            LetterAction::Retry { dry_run: true, .. } => "job.dry_run",
-            LetterAction::Retry { dry_run: false, .. } => "job.retry",
+        let key = match self.job.change {
+            LetterChange::Discard => "job.discard",
+            LetterChange::Retry { dry_run: true, .. } => "job.dry_run",
+            LetterChange::Retry { dry_run: false, .. } => "job.retry",
         };
         self.c.t(key)
     }
 
     fn is_dry(&self) -> bool {
-        matches!(self.job.action, LetterAction::Retry { dry_run: true, .. })
+        matches!(self.job.change, LetterChange::Retry { dry_run: true, .. })
     }
 
     /// What was chosen for the letters: lead and employee.
     fn chosen(&self) -> (Option<String>, Option<String>) {
-        match &self.job.action {
-            LetterAction::Retry { lead, employee, .. } => (lead.clone(), employee.clone()),
-            LetterAction::Discard => (None, None),
-        }
+        let LetterChange::Retry { asked, .. } = self.job.change else {
+            return (None, None);
+        };
+        let employee = asked.employee.map(|employee| match employee {
+            Employee::Is(id) => id.to_string(),
+            Employee::None => "none".to_owned(),
+        });
+        (asked.lead.map(|lead| lead.to_string()), employee)
     }
 
     /// How it ended.

@@ -1,11 +1,12 @@
 //! Calls: those that go on, then the newest; and one with all that is known of it.
 
 use crate::answer::{self, Handled, Problem};
-use crate::backend::{CallLine, CallPage, CallQuery, CallView, OpenCallView};
+use crate::backend::{CallPage, CallQuery, CallView, OpenCallView};
 use crate::page::{Visit, refused};
 use crate::request::link;
 use crate::shell::PageShell;
 use askama::Template;
+use callbridge_spool::Listed;
 use hyper::StatusCode;
 
 /// The states that a call can be in, as one looks for them.
@@ -39,7 +40,7 @@ struct CallsSheet<'a> {
 struct CallSheet<'a> {
     c: &'a PageShell,
     call: &'a CallView,
-    line: &'a CallLine,
+    line: &'a Listed,
 }
 
 /// `GET /calls`
@@ -62,9 +63,7 @@ pub(crate) async fn list(mut visit: Visit<'_>) -> Handled {
     let (page, wrong) = match backend.calls(query.clone()).await {
         Ok(page) => (page, None),
         // What was typed is kept, and what is wrong with it said.
-        Err(refusal) if refusal.kind == crate::backend::RefusalKind::Input => {
-            (CallPage::default(), Some(refusal.words))
-        }
+        Err(refusal) if refusal.is_usage() => (CallPage::default(), Some(refusal.words)),
         Err(refusal) => return Err(refused(refusal)),
     };
     let to = |before: Option<&str>| {
@@ -109,6 +108,13 @@ impl CallsSheet<'_> {
 
     fn states(&self) -> &'static [&'static str] {
         &STATES
+    }
+}
+
+impl CallSheet<'_> {
+    /// The record as it is sent.
+    fn record(&self) -> String {
+        serde_json::to_string_pretty(&self.line.record).unwrap_or_default()
     }
 }
 

@@ -1,17 +1,18 @@
 //! What employees did, today or in a week: answered, missed, waiting, called back.
 
 use crate::answer::{self, Handled};
-use crate::backend::{EmployeeFigures, Span};
+use crate::backend::{EmployeeTable, Span};
 use crate::csv::CsvText;
 use crate::page::{Visit, refused};
 use crate::shell::PageShell;
 use askama::Template;
+use callbridge_spool::employee_work::EmployeeWork;
 
 #[derive(Template)]
 #[template(path = "employees.html")]
 struct EmployeesSheet<'a> {
     c: &'a PageShell,
-    rows: Vec<EmployeeFigures>,
+    rows: EmployeeTable,
     week: bool,
     /// The most inbound calls of one of them: the length of the longest bar.
     most: u64,
@@ -22,7 +23,7 @@ pub(crate) async fn table(mut visit: Visit<'_>) -> Handled {
     visit.look_around().await;
     let span = span(&visit);
     let rows = visit.page.backend.employees(span).await.map_err(refused)?;
-    let most = rows.iter().map(|row| row.answered + row.missed).max();
+    let most = rows.values().map(|did| did.answered + did.missed).max();
     let sheet = EmployeesSheet {
         c: &visit.shell,
         rows,
@@ -45,24 +46,24 @@ impl EmployeesSheet<'_> {
         calls.saturating_mul(100) / self.most
     }
 
-    fn sum(&self, figure: fn(&EmployeeFigures) -> u64) -> u64 {
-        self.rows.iter().map(figure).sum()
+    fn sum(&self, figure: fn(&EmployeeWork) -> u64) -> u64 {
+        self.rows.values().map(figure).sum()
     }
 
     fn answered(&self) -> u64 {
-        self.sum(|row| row.answered)
+        self.sum(|did| did.answered)
     }
 
     fn missed(&self) -> u64 {
-        self.sum(|row| row.missed)
+        self.sum(|did| did.missed)
     }
 
     fn outbound(&self) -> u64 {
-        self.sum(|row| row.outbound)
+        self.sum(|did| did.outbound)
     }
 
     fn talked(&self) -> u64 {
-        self.sum(|row| row.talk_sec)
+        self.sum(|did| did.talk_sec)
     }
 }
 
@@ -81,16 +82,16 @@ pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
         "callBackSec",
     ]);
     let mean = |seconds: Option<f64>| seconds.map(|it| format!("{it:.1}")).unwrap_or_default();
-    for row in rows {
+    for (extension, did) in rows {
         csv.row([
-            row.extension.unwrap_or_default(),
-            row.employee_id.map(|id| id.to_string()).unwrap_or_default(),
-            row.answered.to_string(),
-            row.missed.to_string(),
-            row.outbound.to_string(),
-            row.talk_sec.to_string(),
-            mean(row.wait_sec),
-            mean(row.call_back_sec),
+            extension.unwrap_or_default(),
+            did.employee_id.map(|id| id.to_string()).unwrap_or_default(),
+            did.answered.to_string(),
+            did.missed.to_string(),
+            did.outbound.to_string(),
+            did.talk_sec.to_string(),
+            mean(did.mean_wait_sec()),
+            mean(did.mean_call_back_sec()),
         ]);
     }
     let name = match span {

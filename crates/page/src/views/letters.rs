@@ -1,24 +1,25 @@
 //! Dead letters: by reason with its cure, one with all that is known of it, and all as a file.
 
 use crate::answer::{self, Handled, Problem, download};
-use crate::backend::{Backend, LetterPage, LetterQuery, LetterView, RefusalKind};
+use crate::backend::{Backend, LetterPage, LetterQuery};
 use crate::jobs::Job;
 use crate::page::{Visit, refused};
 use crate::request::link;
 use crate::shell::PageShell;
 use askama::Template;
 use bytes::Bytes;
+use callbridge_control::refusal::Refusal;
 use callbridge_listener::body;
+use callbridge_spool::{Letter, RowId};
 use futures_util::stream;
 use hyper::StatusCode;
-use serde_json::Value;
 use std::io;
 use std::sync::Arc;
 
 /// What was typed into the form below the letters, and what is wrong with it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RetryForm {
-    pub(crate) chosen: Vec<u64>,
+    pub(crate) chosen: Vec<RowId>,
     pub(crate) lead: String,
     pub(crate) employee: String,
     pub(crate) wrong: Option<String>,
@@ -42,7 +43,7 @@ struct LettersSheet<'a> {
 #[template(path = "letter.html")]
 struct LetterSheet<'a> {
     c: &'a PageShell,
-    letter: LetterView,
+    letter: Letter,
     form: RetryForm,
 }
 
@@ -51,6 +52,7 @@ pub(crate) async fn list(mut visit: Visit<'_>, form: RetryForm) -> Handled {
     visit.look_around().await;
     let asked = &visit.asked.query;
     let before = asked.get("before").and_then(|it| it.parse().ok());
+    let before = before.map(RowId);
     let reason = form.reason.clone().or_else(|| asked.owned("reason"));
     let query = LetterQuery {
         reason: reason.clone(),
@@ -87,15 +89,12 @@ fn status_of(form: &RetryForm) -> StatusCode {
 impl LettersSheet<'_> {
     /// All letters that the query finds, over all of its pages.
     fn found(&self) -> u64 {
-        let of = |reason: &String| {
-            let known = self.page.reasons.iter().find(|it| it.reason == *reason);
-            known.map_or(0, |it| it.count)
-        };
-        let all = || self.page.reasons.iter().map(|it| it.count).sum();
-        self.reason.as_ref().map_or_else(all, of)
+        let reasons = self.page.reasons.iter();
+        let found = reasons.filter(|(it, _)| self.reason.is_none() || self.is_reason(it.word()));
+        found.map(|(_, count)| count).sum()
     }
 
-    fn is_chosen(&self, id: &u64) -> bool {
+    fn is_chosen(&self, id: &RowId) -> bool {
         self.form.chosen.contains(id)
     }
 
@@ -114,7 +113,7 @@ impl LettersSheet<'_> {
 }
 
 /// `GET /letters/ID`, and what follows a form that was refused.
-pub(crate) async fn one(mut visit: Visit<'_>, id: u64, form: RetryForm) -> Handled {
+pub(crate) async fn one(mut visit: Visit<'_>, id: RowId, form: RetryForm) -> Handled {
     visit.look_around().await;
     let Some(letter) = find(&*visit.page.backend, id).await.map_err(refused)? else {
         let words = visit.shell.t("problem.no_letter.words");
@@ -132,18 +131,20 @@ pub(crate) async fn one(mut visit: Visit<'_>, id: u64, form: RetryForm) -> Handl
 
 impl LetterSheet<'_> {
     fn cure(&self) -> String {
-        self.c.word("remedy", &self.letter.reason)
+        self.c.word("remedy", self.letter.reason.word())
+    }
+
+    /// The whole of it, as `dead export` writes it.
+    fn json(&self) -> String {
+        serde_json::to_string_pretty(&self.letter.to_json()).unwrap_or_default()
     }
 }
 
 /// The letter of this number: the newest below the next.
-async fn find(
-    backend: &dyn Backend,
-    id: u64,
-) -> Result<Option<LetterView>, crate::backend::BackendRefusal> {
+async fn find(backend: &dyn Backend, id: RowId) -> Result<Option<Letter>, Refusal> {
     let query = LetterQuery {
         reason: None,
-        before: Some(id.saturating_add(1)),
+        before: Some(RowId(id.0.saturating_add(1))),
     };
     let page = backend.letters(query).await?;
     Ok(page.letters.into_iter().find(|letter| letter.id == id))
@@ -154,7 +155,7 @@ enum Export {
     /// All letters of a query.
     All(LetterQuery),
     /// These, from the last.
-    Chosen(Vec<u64>),
+    Chosen(Vec<RowId>),
     End,
 }
 
@@ -165,7 +166,7 @@ pub(crate) async fn export(visit: &Visit<'_>) -> Handled {
         true => &asked.form,
         false => &asked.query,
     };
-    let mut chosen = form.numbers("id");
+    let mut chosen = form.letters("id");
     chosen.sort_unstable();
     let all = LetterQuery {
         reason: form.owned("reason"),
@@ -206,24 +207,16 @@ async fn piece(export: Export, backend: &dyn Backend) -> Option<(Piece, Export)>
             Err(refusal) => Some((Err(io::Error::other(refusal.words)), Export::End)),
         },
         Export::Chosen(mut ids) => match find(backend, ids.pop()?).await {
-            Ok(letter) => {
-                let found: Vec<LetterView> = letter.into_iter().collect();
-                Some((Ok(lines(&found)), Export::Chosen(ids)))
-            }
-            Err(refusal) if refusal.kind == RefusalKind::Unknown => {
-                Some((Ok(Bytes::new()), Export::Chosen(ids)))
-            }
+            Ok(letter) => Some((Ok(lines(letter.as_slice())), Export::Chosen(ids))),
             Err(refusal) => Some((Err(io::Error::other(refusal.words)), Export::End)),
         },
         Export::End => None,
     }
 }
 
-fn lines(letters: &[LetterView]) -> Bytes {
-    let line = |letter: &LetterView| match serde_json::from_str::<Value>(&letter.json) {
-        Ok(json) => format!("{json}\n"),
-        // What is no JSON stands as text in one.
-        Err(_) => format!("{}\n", Value::from(letter.json.clone())),
-    };
-    Bytes::from(letters.iter().map(line).collect::<String>())
+fn lines(letters: &[Letter]) -> Bytes {
+    let lines = letters
+        .iter()
+        .map(|letter| format!("{}\n", letter.to_json()));
+    Bytes::from(lines.collect::<String>())
 }

@@ -2,11 +2,12 @@
 
 use super::act;
 use crate::answer::{self, Handled, see};
-use crate::backend::{GivenLead, NumberView, RefusalKind};
+use crate::backend::NumberView;
 use crate::csv::CsvText;
 use crate::page::{Visit, refused};
 use crate::shell::PageShell;
 use askama::Template;
+use callbridge_spool::LeadByHand;
 use hyper::StatusCode;
 
 /// Numbers on a page; the file has all of them.
@@ -26,7 +27,7 @@ struct NumbersSheet<'a> {
     c: &'a PageShell,
     numbers: Vec<NumberView>,
     all: u64,
-    given: Vec<GivenLead>,
+    given: Vec<LeadByHand>,
     typed: Typed,
 }
 
@@ -108,13 +109,13 @@ pub(crate) async fn give(visit: Visit<'_>) -> Handled {
         }
     };
     let backend = &visit.page.backend;
-    match backend.give_lead(phone, &lead, &visit.who).await {
+    match backend.give_lead(phone, lead, &visit.who).await {
         Ok(left) => {
             let words = visit.shell.n("numbers.given", left);
-            visit.say(words.replace("{a}", &lead), true);
+            visit.say(words.replace("{a}", &lead.to_string()), true);
             Ok(see("/numbers"))
         }
-        Err(refusal) if refusal.kind == RefusalKind::Input => {
+        Err(refusal) if refusal.is_usage() => {
             let typed = typed(refusal.words);
             list(visit, typed).await
         }

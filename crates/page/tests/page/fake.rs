@@ -1,8 +1,13 @@
 //! A daemon that keeps what it is told in memory: calls, letters, numbers, and who acted.
 
+use callbridge_call::EpochSeconds;
+use callbridge_control::command_handler::{LetterChange, LetterOutcome};
 use callbridge_control::protocol::MissedView;
+use callbridge_control::refusal::Refusal;
 use callbridge_model::Status;
+use callbridge_model::{LeadId, Phone, Reason};
 use callbridge_page::backend::*;
+use callbridge_spool::{Attempt, LeadByHand, Letter, Listed, RowId};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{Semaphore, watch};
@@ -16,17 +21,17 @@ pub struct Known {
     pub status: Status,
     pub figures: Figures,
     pub open: Vec<OpenCallView>,
-    pub calls: Vec<CallLine>,
-    pub letters: BTreeMap<u64, LetterView>,
+    pub calls: Vec<Listed>,
+    pub letters: BTreeMap<RowId, Letter>,
     pub numbers: Vec<NumberView>,
-    pub given: Vec<GivenLead>,
+    pub given: Vec<LeadByHand>,
     pub missed: Vec<MissedView>,
-    pub employees: Vec<EmployeeFigures>,
+    pub employees: EmployeeTable,
     pub pbx: PbxView,
     pub findings: Vec<CheckFinding>,
     pub sessions: Option<String>,
     /// Who did what with how many letters.
-    pub acts: Vec<(String, LetterAction, usize)>,
+    pub acts: Vec<(String, LetterChange, usize)>,
     pub queries: Vec<CallQuery>,
 }
 
@@ -38,13 +43,12 @@ pub struct Fake {
     pub turns: Semaphore,
 }
 
-fn ready<'a, T: Send + 'a>(value: Result<T, BackendRefusal>) -> BackendAnswer<'a, T> {
+fn ready<'a, T: Send + 'a>(value: Result<T, Refusal>) -> BackendAnswer<'a, T> {
     Box::pin(std::future::ready(value))
 }
 
-fn input<T>(words: &str) -> Result<T, BackendRefusal> {
-    let (kind, words) = (RefusalKind::Input, words.to_owned());
-    Err(BackendRefusal { kind, words })
+fn input<T>(words: &str) -> Result<T, Refusal> {
+    Err(Refusal::new(64, words))
 }
 
 impl Fake {
@@ -90,19 +94,17 @@ impl Backend for Fake {
         }
         let from: usize = query.before.and_then(|it| it.parse().ok()).unwrap_or(0);
         let rest = &known.calls[from.min(known.calls.len())..];
-        let calls: Vec<CallLine> = rest.iter().take(50).cloned().collect();
+        let calls: Vec<Listed> = rest.iter().take(50).cloned().collect();
         let next = (rest.len() > 50).then(|| (from + 50).to_string());
         ready(Ok(CallPage { calls, next }))
     }
 
     fn call(&self, uuid: String) -> BackendAnswer<'_, Option<CallView>> {
         let known = self.known();
-        let line = known.calls.iter().find(|call| call.uuid == uuid).cloned();
-        let letter = |line: &CallLine| {
+        let line = known.calls.iter().find(|call| call.uuid() == uuid).cloned();
+        let letter = |line: &Listed| {
             let mut letters = known.letters.values();
-            letters
-                .find(|it| it.uuid.as_ref() == Some(&line.uuid))
-                .cloned()
+            letters.find(|it| it.uuid == line.record.uuid).cloned()
         };
         let view = line.map(|line| CallView {
             picture: "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"400\" height=\"40\">\
@@ -113,8 +115,10 @@ impl Backend for Fake {
                 "101 answers".to_owned(),
             ],
             events: vec![("0.0".to_owned(), "rings".to_owned())],
-            record: "{\n  \"uuid\": \"x\"\n}".to_owned(),
-            attempts: vec![(NOON, "202 accepted".to_owned())],
+            attempts: vec![Attempt {
+                at: callbridge_call::EventTime::from_seconds(NOON),
+                words: "202 accepted".to_owned(),
+            }],
             letter: letter(&line),
             line,
         });
@@ -123,26 +127,20 @@ impl Backend for Fake {
 
     fn letters(&self, query: LetterQuery) -> BackendAnswer<'_, LetterPage> {
         let known = self.known();
-        let below = query.before.unwrap_or(u64::MAX);
-        let fits = |it: &&LetterView| query.reason.as_ref().is_none_or(|r| *r == it.reason);
+        let below = query.before.unwrap_or(RowId(i64::MAX));
+        let fits = |it: &&Letter| query.reason.as_ref().is_none_or(|r| r == it.reason.word());
         let mut found = known
             .letters
             .range(..below)
             .rev()
             .map(|(_, it)| it)
             .filter(fits);
-        let letters: Vec<LetterView> = found.by_ref().take(50).cloned().collect();
+        let letters: Vec<Letter> = found.by_ref().take(50).cloned().collect();
         let next = found.next().and_then(|_| letters.last()).map(|it| it.id);
-        let mut counts = BTreeMap::<String, u64>::new();
+        let mut reasons = BTreeMap::<Reason, u64>::new();
         for letter in known.letters.values() {
-            *counts.entry(letter.reason.clone()).or_default() += 1;
+            *reasons.entry(letter.reason).or_default() += 1;
         }
-        let reasons = counts.into_iter().map(|(reason, count)| ReasonView {
-            hint: "what to do".to_owned(),
-            reason,
-            count,
-        });
-        let reasons = reasons.collect();
         ready(Ok(LetterPage {
             letters,
             next,
@@ -150,9 +148,9 @@ impl Backend for Fake {
         }))
     }
 
-    fn letter_ids(&self, query: LetterQuery) -> BackendAnswer<'_, Vec<u64>> {
+    fn letter_ids(&self, query: LetterQuery) -> BackendAnswer<'_, Vec<RowId>> {
         let known = self.known();
-        let fits = |it: &&LetterView| query.reason.as_ref().is_none_or(|r| *r == it.reason);
+        let fits = |it: &&Letter| query.reason.as_ref().is_none_or(|r| r == it.reason.word());
         ready(Ok(known
             .letters
             .values()
@@ -163,39 +161,37 @@ impl Backend for Fake {
 
     fn act<'a>(
         &'a self,
-        action: &'a LetterAction,
-        ids: &'a [u64],
+        change: LetterChange,
+        ids: &'a [RowId],
         who: &'a str,
-    ) -> BackendAnswer<'a, Vec<Acted>> {
+    ) -> BackendAnswer<'a, Vec<LetterOutcome>> {
         Box::pin(async move {
             assert!(ids.len() <= 100, "a hundred at once");
             self.turns.acquire().await.expect("never closed").forget();
             let mut known = self.known();
-            known.acts.push((who.to_owned(), action.clone(), ids.len()));
-            let (lead, dry) = match action {
-                LetterAction::Retry { lead, dry_run, .. } => (lead.clone(), *dry_run),
-                LetterAction::Discard => (None, false),
+            known.acts.push((who.to_owned(), change, ids.len()));
+            let (lead, dry) = match change {
+                LetterChange::Retry { asked, dry_run } => (asked.lead, dry_run),
+                LetterChange::Discard => (None, false),
             };
-            if lead.as_deref() == Some("666") {
+            if lead == LeadId::new(666) {
                 return input("the CRM has no lead 666");
             }
-            let mut one = |id: u64| {
-                let result = match (action, dry) {
-                    _ if !known.letters.contains_key(&id) => "refused",
-                    (LetterAction::Discard, _) => "discarded",
+            let mut one = |id: RowId| {
+                let letter = known.letters.get(&id).cloned();
+                let result = match (change, dry) {
+                    _ if letter.is_none() => "refused",
+                    (LetterChange::Discard, _) => "discarded",
                     (_, true) => "would_send",
                     (_, false) => "ready",
                 };
                 if !dry {
                     known.letters.remove(&id);
                 }
-                Acted {
-                    id,
-                    result: result.to_owned(),
-                    why: None,
-                    lead_id: lead.as_ref().and_then(|it| it.parse().ok()),
-                    employee_id: None,
-                }
+                let letter = letter.unwrap_or_else(|| crate::morning::letter("gone", NOON, id.0));
+                let mut outcome = LetterOutcome::of(&letter, result, None);
+                outcome.lead_id = Some(lead);
+                outcome
             };
             Ok(ids.iter().map(|id| one(*id)).collect())
         })
@@ -208,7 +204,7 @@ impl Backend for Fake {
     fn give_lead<'a>(
         &'a self,
         phone: &'a str,
-        lead: &'a str,
+        lead: LeadId,
         who: &'a str,
     ) -> BackendAnswer<'a, u64> {
         let mut known = self.known();
@@ -216,10 +212,10 @@ impl Backend for Fake {
             return ready(input("this number waits no more"));
         };
         let left = known.numbers.remove(at).calls;
-        let given = GivenLead {
-            phone: phone.to_owned(),
-            lead_id: lead.parse().expect("checked before"),
-            at: NOON,
+        let given = LeadByHand {
+            phone: Phone::from_e164(phone).expect("a number"),
+            lead,
+            at: EpochSeconds::new(NOON),
             who: who.to_owned(),
         };
         known.given.push(given);
@@ -227,11 +223,11 @@ impl Backend for Fake {
     }
 
     fn take_lead<'a>(&'a self, phone: &'a str, _who: &'a str) -> BackendAnswer<'a, ()> {
-        self.known().given.retain(|it| it.phone != phone);
+        self.known().given.retain(|it| it.phone.as_str() != phone);
         ready(Ok(()))
     }
 
-    fn given_leads(&self) -> BackendAnswer<'_, Vec<GivenLead>> {
+    fn given_leads(&self) -> BackendAnswer<'_, Vec<LeadByHand>> {
         ready(Ok(self.known().given.clone()))
     }
 
@@ -239,7 +235,7 @@ impl Backend for Fake {
         ready(Ok(self.known().missed.clone()))
     }
 
-    fn employees(&self, _span: Span) -> BackendAnswer<'_, Vec<EmployeeFigures>> {
+    fn employees(&self, _span: Span) -> BackendAnswer<'_, EmployeeTable> {
         ready(Ok(self.known().employees.clone()))
     }
 

@@ -3,16 +3,19 @@
 use crate::client::{Answered, Browser, Manner, Served};
 use crate::fake::Fake;
 use crate::morning::{letter, morning};
+use callbridge_control::command_handler::LetterChange;
 use callbridge_control::page_role::PageRole;
-use callbridge_page::backend::LetterAction;
+use callbridge_dead_letter::retry::{Asked, Employee};
+use callbridge_model::LeadId;
+use callbridge_spool::RowId;
 use std::sync::Arc;
 
 const NOW: i64 = 1_795_158_000;
 
-async fn served(letters: u64) -> (Arc<Fake>, Served, Browser) {
+async fn served(letters: i64) -> (Arc<Fake>, Served, Browser) {
     let mut known = morning("Savdo", NOW);
     known.letters = (1..=letters)
-        .map(|id| (id, letter("Savdo", NOW, id)))
+        .map(|id| (RowId(id), letter("Savdo", NOW, id)))
         .collect();
     let fake = Fake::new(known);
     let served = Served::new(Arc::clone(&fake), Manner::default()).await;
@@ -57,12 +60,15 @@ async fn some_are_chosen_and_go_out_with_the_lead_that_was_typed() {
     let job = anna.get(begun.header("location").expect("a job")).await;
     assert!(job.body.contains("All of it is done"), "{}", job.body);
     let acts = fake.known().acts.clone();
-    let action = LetterAction::Retry {
-        lead: Some("4002".to_owned()),
-        employee: Some("none".to_owned()),
+    let change = LetterChange::Retry {
+        asked: Asked {
+            lead: LeadId::new(4002),
+            employee: Some(Employee::None),
+            said: None,
+        },
         dry_run: false,
     };
-    assert_eq!(acts, [("anna".to_owned(), action, 2)]);
+    assert_eq!(acts, [("anna".to_owned(), change, 2)]);
     assert_eq!(fake.known().letters.len(), 58);
     served.stop().await;
 }

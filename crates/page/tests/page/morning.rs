@@ -1,14 +1,19 @@
 //! What the daemon in memory knows on an ordinary morning.
 
 use crate::fake::Known;
+use callbridge_call::{Direction, EpochSeconds, EventTime};
 use callbridge_control::protocol::MissedView;
 use callbridge_model::Status;
 use callbridge_model::status::{
     Backlog, Books, BudgetStatus, Lease, LeasePhase, SourceGap, SourceState, SourceStatus, Token,
     Unmatched,
 };
+use callbridge_model::{CallRecord, CallUuid, LeadId, Phone, Reason};
 use callbridge_page::backend::*;
+use callbridge_spool::employee_work::EmployeeWork;
+use callbridge_spool::{Act, LeadByHand, Letter, Listed, RowId, State};
 use std::collections::BTreeMap;
+use uuid::Uuid;
 
 /// An ordinary morning, with everything that a view can show in it. `name` stands wherever a PBX
 /// or the CRM has the word; `now` is when it is.
@@ -37,12 +42,14 @@ pub fn morning(name: &str, now: i64) -> Known {
             },
         ],
         calls: (0..120).map(|n| call(name, now, n)).collect(),
-        letters: (1..=60).map(|id| (id, letter(name, now, id))).collect(),
+        letters: (1..=60)
+            .map(|id| (RowId(id), letter(name, now, id)))
+            .collect(),
         numbers: numbers(name, now),
-        given: vec![GivenLead {
-            phone: "+998901234567".to_owned(),
-            lead_id: 4001,
-            at: now - 3600,
+        given: vec![LeadByHand {
+            phone: Phone::from_e164("+998901234567").expect("a number"),
+            lead: LeadId::new(4001).expect("an id"),
+            at: EpochSeconds::new(now - 3600),
             who: name.to_owned(),
         }],
         missed: missed(name, now),
@@ -167,60 +174,99 @@ fn figures(now: i64) -> Figures {
     }
 }
 
-fn call(name: &str, now: i64, n: u32) -> CallLine {
+/// A call with a customer, put down to lead 4001.
+fn record(n: i64, started_at: i64, phone: Option<String>) -> CallRecord {
+    CallRecord {
+        uuid: Some(CallUuid(Uuid::from_u128(
+            0x0190_b7c4_0000_7000_8000_u128 << 48 | decimal(n),
+        ))),
+        linkedid: format!("{started_at}.{n}"),
+        pbx: "office".to_owned(),
+        direction: Direction::Inbound,
+        answered: true,
+        lead_id: LeadId::new(4001),
+        trunk: Some("city".to_owned()),
+        client_phone: phone.map(|it| Phone::from_e164(&it).expect("a number")),
+        employee: None,
+        employee_id: None,
+        employees_in_order: Vec::new(),
+        started_at: EpochSeconds::new(started_at),
+        duration_sec: 2000,
+        talk_time_sec: 0,
+        incomplete: false,
+        estimate: false,
+        by_hand: None,
+    }
+}
+
+/// The digits of a number as they stand at the end of a uuid.
+fn decimal(n: i64) -> u128 {
+    u128::from_str_radix(&n.to_string(), 16).expect("digits")
+}
+
+fn call(name: &str, now: i64, n: u32) -> Listed {
     let states = [
-        "submitted",
-        "journaled",
-        "journaled",
-        "dead",
-        "journaled",
-        "parked",
+        State::Submitted,
+        State::Journaled,
+        State::Journaled,
+        State::Dead,
+        State::Journaled,
+        State::Parked,
     ];
     let state = states[n as usize % states.len()];
-    CallLine {
-        uuid: format!("0190b7c4-0000-7000-8000-{n:012}"),
-        started_at: now - 64 - i64::from(n) * 733,
-        direction: if n.is_multiple_of(3) {
-            "OUTBOUND"
-        } else {
-            "INBOUND"
-        }
-        .to_owned(),
-        phone: (n % 11 != 5).then(|| format!("+99890{:07}", 1_110_000 + n)),
-        trunk: Some(if n == 0 { name } else { "city" }.to_owned()),
-        employee: (!n.is_multiple_of(4)).then(|| (101 + n % 7).to_string()),
-        answered: !n.is_multiple_of(4),
-        talk_sec: 12 + n * 13,
-        state: state.to_owned(),
+    let phone = (n % 11 != 5).then(|| format!("+99890{:07}", 1_110_000 + n));
+    let started = now - 64 - i64::from(n) * 733;
+    Listed {
+        id: RowId(i64::from(n) + 1),
+        state: Some(state),
         reason: match state {
-            "dead" => Some("failed".to_owned()),
-            "parked" => Some("no_lead".to_owned()),
+            State::Dead => Some(Reason::Failed),
+            State::Parked => Some(Reason::NoLead),
             _ => None,
+        },
+        record: CallRecord {
+            direction: match n.is_multiple_of(3) {
+                true => Direction::Outbound,
+                false => Direction::Inbound,
+            },
+            trunk: Some(if n == 0 { name } else { "city" }.to_owned()),
+            employee: (!n.is_multiple_of(4)).then(|| (101 + n % 7).to_string()),
+            answered: !n.is_multiple_of(4),
+            talk_time_sec: 12 + n * 13,
+            ..record(n.into(), started, phone)
         },
     }
 }
 
-pub fn letter(name: &str, now: i64, id: u64) -> LetterView {
-    let reason = if id.is_multiple_of(3) {
-        "no_lead"
-    } else {
-        "failed"
+pub fn letter(name: &str, now: i64, id: i64) -> Letter {
+    let reason = match id % 3 {
+        0 => Reason::NoLead,
+        _ => Reason::Failed,
     };
-    LetterView {
-        id,
-        uuid: Some(format!("0190b7c4-0000-7000-8000-{id:012}")),
-        reason: reason.to_owned(),
+    let phone = Some(format!("+99890{:07}", 2_220_000 + id));
+    let call = CallRecord {
+        employee: Some(name.to_owned()),
+        ..record(id, now - 5200 - id * 60, phone)
+    };
+    Letter {
+        id: RowId(id),
+        uuid: call.uuid,
+        linkedid: Some(call.linkedid.clone()),
+        reason,
+        parked: reason == Reason::NoLead,
+        since: EventTime::from_seconds(now - 5000),
         message: format!("lead 4001 does not exist in the company: {name}"),
-        hint: "callbridge dead retry ID --lead LEAD".to_owned(),
-        parked: reason == "no_lead",
-        since: now - 5000,
-        started_at: Some(now - 5200 - i64::try_from(id).expect("few") * 60),
-        phone: Some(format!("+99890{:07}", 2_220_000 + id)),
-        extension: Some(name.to_owned()),
-        lead_id: Some(4001),
-        employee_id: None,
-        acts: vec![(now - 60, name.to_owned(), format!("retried: {name}"))],
-        json: serde_json::json!({"id": id, "message": name}).to_string(),
+        finding: None,
+        errors: serde_json::Value::Null,
+        attempts: Vec::new(),
+        acts: vec![Act {
+            at: EventTime::from_seconds(now - 60),
+            who: name.to_owned(),
+            what: format!("retried: {name}"),
+        }],
+        deaths: 1,
+        call: Some(call),
+        bytes: None,
     }
 }
 
@@ -256,24 +302,27 @@ fn missed(name: &str, now: i64) -> Vec<MissedView> {
     ]
 }
 
-fn employees(name: &str) -> Vec<EmployeeFigures> {
-    let one = |extension: Option<&str>, answered: u64, missed: u64| EmployeeFigures {
-        extension: extension.map(str::to_owned),
-        employee_id: (answered > 0).then_some(501),
-        answered,
-        missed,
-        outbound: answered / 2,
-        talk_sec: answered * 143,
-        wait_sec: (answered > 0).then_some(8.4),
-        call_back_sec: (missed > 0).then_some(1260.0),
+fn employees(name: &str) -> EmployeeTable {
+    let one = |extension: Option<&str>, answered: u64, missed: u64| {
+        let did = EmployeeWork {
+            employee_id: (answered > 0).then_some(501),
+            answered,
+            missed,
+            outbound: answered / 2,
+            talk_sec: answered * 143,
+            wait_sec: answered * 8,
+            called_back: missed,
+            call_back_sec: missed * 1260,
+        };
+        (extension.map(str::to_owned), did)
     };
-    vec![
+    EmployeeTable::from([
         one(Some("101"), 48, 3),
         one(Some("102"), 39, 11),
         one(Some("103"), 22, 0),
         one(Some(name), 5, 2),
         one(None, 0, 9),
-    ]
+    ])
 }
 
 fn pbx(name: &str, now: i64) -> PbxView {

@@ -11,7 +11,7 @@ use crate::{
 };
 use callbridge_call::EventTime;
 use callbridge_leads::lead_request::Finding;
-use callbridge_model::{CallRecord, CallUuid, Reason};
+use callbridge_model::{CallRecord, CallUuid, EmployeeId, LeadId, Reason};
 use rusqlite::{ToSql, params_from_iter};
 use std::collections::BTreeMap;
 
@@ -168,6 +168,31 @@ fn unread_letters(db: &Db, filter: &LetterFilter, limit: usize) -> Result<Vec<Le
 }
 
 impl Letter {
+    /// The customer's number, where it is known.
+    pub fn phone(&self) -> Option<&str> {
+        self.call.as_ref()?.phone()
+    }
+
+    /// When the call began, in epoch seconds.
+    pub fn started_at(&self) -> Option<i64> {
+        Some(self.call.as_ref()?.started_at.get())
+    }
+
+    /// The extension that the call is put down to.
+    pub fn extension(&self) -> Option<String> {
+        self.call.as_ref()?.employee.clone()
+    }
+
+    /// The lead that the call names.
+    pub fn lead(&self) -> Option<LeadId> {
+        self.call.as_ref()?.lead_id
+    }
+
+    /// The employee that the call names.
+    pub fn employee(&self) -> Option<EmployeeId> {
+        self.call.as_ref()?.employee_id
+    }
+
     /// Dead, or parked.
     pub const fn state(&self) -> State {
         match self.parked {

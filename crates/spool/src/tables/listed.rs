@@ -25,6 +25,19 @@ pub struct Listed {
     pub record: CallRecord,
 }
 
+impl Listed {
+    /// Where it stands in a word.
+    pub fn state_word(&self) -> &'static str {
+        self.state.map_or("internal", State::word)
+    }
+
+    /// Its uuid as text; empty without one.
+    pub fn uuid(&self) -> String {
+        let uuid = self.record.uuid.map(|uuid| uuid.to_string());
+        uuid.unwrap_or_default()
+    }
+}
+
 /// Which calls; all of them without any rule.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallFilter {
