@@ -2,7 +2,7 @@
 
 mod crm_journal;
 
-use super::control::conversation::{converse, json_line, line, zone_of};
+use super::control::conversation::{converse, json_line, line, typed, zone_of};
 use super::explain;
 use crate::config::command::{Asking, Audit};
 use crate::failure::Failure;
@@ -54,8 +54,7 @@ pub(crate) async fn run(audit: &Audit, notes: &mut (dyn Write + Send)) -> Result
     let asked = ControlRequest::Audited {
         unexplained: missing.len() as u64,
     };
-    let rules = || audit.config.rules.clone();
-    converse(&at, asked, rules(), |_, _| Ok(())).await?;
+    converse(&at, asked, audit.config.rules.clone(), |_, _| Ok(())).await?;
     match at.json {
         true => json_line(&serde_json::json!(report))?,
         false => print(report.to_text(&zone).as_bytes())?,
@@ -163,24 +162,16 @@ async fn fates(
         let asked: Vec<AuditedCall> = some.iter().map(|call| call.asked.clone()).collect();
         let ask = ControlRequest::Audit { calls: asked };
         let mut first = true;
-        let hear = |item: &Value| match std::mem::take(&mut first) {
-            true => {
-                listening.add(serde_json::from_value(item.clone())?);
-                Ok(())
+        let each = |item: &Value, _: &_| {
+            match std::mem::take(&mut first) {
+                true => listening.add(typed(item)?),
+                false => fates.push(typed(item)?),
             }
-            false => serde_json::from_value(item.clone()).map(|fate| fates.push(fate)),
+            Ok(())
         };
-        let mut hear = hear;
-        let rules = audit.config.rules.clone();
-        converse(at, ask, rules, |item, _| hear(item).map_err(newer)).await?;
+        converse(at, ask, audit.config.rules.clone(), each).await?;
     }
     Ok((fates, listening))
-}
-
-/// What came is not what was asked for.
-fn newer(error: serde_json::Error) -> Failure {
-    let words = format!("the daemon is of another version: {error}");
-    Failure::new(Code::Unreachable, words)
 }
 
 async fn take_in(

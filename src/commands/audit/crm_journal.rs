@@ -1,7 +1,7 @@
 //! The calls that are journaled here, looked for in the CRM's journal by the daemon.
 
-use super::{ASKED_MAX, newer};
-use crate::commands::control::conversation::converse;
+use super::ASKED_MAX;
+use crate::commands::control::conversation::{converse, typed};
 use crate::config::command::{Asking, Audit};
 use crate::failure::Failure;
 use callbridge_audit::journal::progress;
@@ -67,8 +67,7 @@ async fn journaled(
         let calls = some.iter().map(|call| call.asked.clone()).collect();
         let ask = ControlRequest::Journaled { calls };
         converse(at, ask, audit.config.rules.clone(), |item, _| {
-            let call: Option<JournaledCall> =
-                serde_json::from_value(item.clone()).map_err(newer)?;
+            let call: Option<JournaledCall> = typed(item)?;
             found.extend(call.map(|call| (place, call)));
             place += 1;
             Ok(())
@@ -82,7 +81,7 @@ async fn page(audit: &Audit, at: &Asking, query: PageQuery) -> Result<JournalAns
     let mut answer = None;
     let ask = ControlRequest::JournalPage(query);
     converse(at, ask, audit.config.rules.clone(), |item, _| {
-        answer = Some(serde_json::from_value(item.clone()).map_err(newer)?);
+        answer = Some(typed(item)?);
         Ok(())
     })
     .await?;

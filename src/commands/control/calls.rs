@@ -3,24 +3,17 @@
 //! Following holds no lock on the state, and outlives the daemon's restarts as `dead watch` does:
 //! a daemon that is met anew tells all that has moved since its start.
 
-use super::conversation::{converse, json_line, line, mute, nobody, zone_of};
+use super::conversation::{converse, follow, json_line, line, typed};
 use crate::config::command::{Asking, ListCalls};
 use crate::failure::Failure;
 use crate::stdout::{nobody_reads, print};
-use callbridge_control::protocol::{CallsQuery, ControlReply, ControlRequest};
-use callbridge_control::socket::{self, Replies};
+use callbridge_control::protocol::ControlRequest;
 use callbridge_explain::line::{OneLine, cut};
-use callbridge_log::say;
 use callbridge_mapping::journal::Rules;
 use callbridge_model::Zone;
-use callbridge_model::exit::Code;
-use callbridge_spool::folder;
 use serde_json::Value;
 use std::io::IsTerminal;
-use std::time::Duration;
 
-/// Between two looks for a daemon.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Below this width times lose their year and seconds.
 const NARROW: usize = 100;
 
@@ -50,11 +43,7 @@ impl CallsFormat {
             return json_line(item);
         }
         let started = item["startedAt"].as_i64();
-        let read = serde_json::from_value::<OneLine>(item.clone());
-        let call = read.map_err(|error| {
-            let words = format!("the daemon is of another version: {error}");
-            Failure::new(Code::Unreachable, words)
-        })?;
+        let call: OneLine = typed(item)?;
         // Its colour is ours; what came from outside is made safe in its columns.
         let text = self.text(&call, started.unwrap_or_default(), zone);
         print(format!("{text}\n").as_bytes())
@@ -87,77 +76,27 @@ pub(crate) async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
     let look = CallsFormat::of(at);
+    let show = |item: &Value, zone: &Zone| look.show(item, zone);
+    let ask = |past, follow| ControlRequest::Calls {
+        which: calls.which.clone(),
+        past,
+        follow,
+    };
+    let kept = || converse(at, ask(true, false), Rules::default(), show);
     if calls.follow {
+        let begun = "following calls; Ctrl-C ends it";
+        let alone = async || kept().await.map(drop);
         return tokio::select! {
-            ended = follow(&calls.which, at, look) => ended,
+            ended = follow(at, begun, |past| ask(past, true), alone, show) => ended,
             () = shutdown => Ok(()),
             () = nobody_reads() => Ok(()),
         };
     }
-    let found = kept(&calls.which, at, look).await?;
+    let found = kept().await?;
     if found == 0 && !at.json {
         line("no calls")?;
     }
     Ok(())
-}
-
-/// Those that are kept.
-async fn kept(which: &CallsQuery, at: &Asking, look: CallsFormat) -> Result<u64, Failure> {
-    let ask = ControlRequest::Calls {
-        which: which.clone(),
-        past: true,
-        follow: false,
-    };
-    let show = |item: &Value, zone: &Zone| look.show(item, zone);
-    converse(at, ask, Rules::default(), show).await
-}
-
-/// Prints until it is dropped.
-async fn follow(which: &CallsQuery, at: &Asking, look: CallsFormat) -> Result<(), Failure> {
-    let (mut past, mut told) = (true, false);
-    loop {
-        let ask = ControlRequest::Calls {
-            which: which.clone(),
-            past,
-            follow: true,
-        };
-        let asked = socket::ask(&at.state, &ask).await;
-        match asked.map_err(|error| mute(&at.state, &error))? {
-            Some(replies) => {
-                listen(replies, at, look).await?;
-                (past, told) = (false, false);
-            }
-            None if !at.state.join(folder::FILE).exists() => return Err(nobody(&at.state)),
-            None if told => {}
-            None => {
-                if past {
-                    kept(which, at, look).await?;
-                }
-                (past, told) = (false, true);
-                let state = at.state.display();
-                say(&format!("no daemon runs on {state}; waiting for one"));
-            }
-        }
-        tokio::time::sleep(LOOK_EVERY).await;
-    }
-}
-
-/// Until the daemon ends.
-async fn listen(mut replies: Replies, at: &Asking, look: CallsFormat) -> Result<(), Failure> {
-    loop {
-        match replies.next().await {
-            Ok(Some(ControlReply::Ready)) => {
-                say("following calls; Ctrl-C ends it");
-            }
-            Ok(Some(ControlReply::Item(item))) => look.show(&item, &zone_of(at, replies.zone()))?,
-            Ok(Some(ControlReply::Error { code, words })) => {
-                return Err(Failure::new(Code::of_number(code), words));
-            }
-            // A daemon that is killed breaks the line off.
-            Ok(Some(ControlReply::End { .. }) | None) | Err(_) => return Ok(()),
-            Ok(Some(ControlReply::Zone(_))) => {}
-        }
-    }
 }
 
 #[cfg(test)]

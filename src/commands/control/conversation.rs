@@ -19,11 +19,16 @@ use callbridge_model::exit::Code;
 use callbridge_model::safe::{safe_cell, safe_json, safe_lines};
 use callbridge_model::status::{Pause, findings};
 use callbridge_spool as spool;
-use callbridge_spool::{Error, Handle, LeadDirectory, tables};
+use callbridge_spool::{Error, Handle, LeadDirectory, folder, tables};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::path::Path;
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 use tokio::sync::mpsc;
+
+/// Between two looks for a daemon that comes back.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 enum AnsweredBy {
     Daemon(Replies),
@@ -106,13 +111,13 @@ async fn find(state: &Path, ask: ControlRequest, rules: Rules) -> Result<Answere
 }
 
 /// There is a daemon, and it cannot be spoken to.
-pub(super) fn mute(state: &Path, error: &std::io::Error) -> Failure {
+fn mute(state: &Path, error: &std::io::Error) -> Failure {
     let words = format!("cannot speak to the daemon of {}: {error}", state.display());
     Failure::new(Code::Unreachable, words)
 }
 
 /// There is neither daemon nor state.
-pub(super) fn nobody(state: &Path) -> Failure {
+fn nobody(state: &Path) -> Failure {
     let words = format!(
         "no daemon runs on {0} and there is no state in it: start `callbridge run --state {0}`, \
          or name its folder with --state",
@@ -194,13 +199,111 @@ pub(crate) async fn converse(
     listen(source, at, each).await
 }
 
-/// The daemon's replies, each item handed to `each`; how many there were.
-pub(super) async fn hear(
-    replies: Replies,
+/// Asks, prints each item as JSON or as this line for people, and returns how many there were;
+/// where there was none, people are told so.
+pub(super) async fn print_items(
     at: &Asking,
+    ask: ControlRequest,
+    none: &str,
+    mut text: impl FnMut(&Value, &Zone) -> String,
+) -> Result<u64, Failure> {
+    let show = |item: &Value, zone: &Zone| show(at, item, || text(item, zone));
+    let found = converse(at, ask, Rules::default(), show).await?;
+    if found == 0 && !at.json && !none.is_empty() {
+        line(none)?;
+    }
+    Ok(found)
+}
+
+/// An item as JSON, or as this line for people.
+pub(super) fn show(
+    at: &Asking,
+    item: &Value,
+    text: impl FnOnce() -> String,
+) -> Result<(), Failure> {
+    match at.json {
+        true => json_line(item),
+        false => line(&text()),
+    }
+}
+
+/// An item as what it is.
+pub(crate) fn typed<T: DeserializeOwned>(item: &Value) -> Result<T, Failure> {
+    T::deserialize(item).map_err(|error| {
+        let words = format!("the daemon is of another version: {error}");
+        Failure::new(Code::Unreachable, words)
+    })
+}
+
+/// Asks the daemon alone; without one `nobody` says what to do.
+pub(super) async fn ask_daemon(
+    at: &Asking,
+    ask: ControlRequest,
+    nobody: impl FnOnce() -> String,
     each: impl FnMut(&Value, &Zone) -> Result<(), Failure>,
 ) -> Result<u64, Failure> {
-    listen(AnsweredBy::Daemon(replies), at, each).await
+    match reach(at, &ask).await? {
+        Some(replies) => listen(AnsweredBy::Daemon(replies), at, each).await,
+        None => Err(Failure::new(Code::Unreachable, nobody())),
+    }
+}
+
+/// The daemon's replies; `None` where none runs.
+async fn reach(at: &Asking, ask: &ControlRequest) -> Result<Option<Replies>, Failure> {
+    let asked = socket::ask(&at.state, ask).await;
+    asked.map_err(|error| mute(&at.state, &error))
+}
+
+/// Prints what comes until it is dropped, over every restart of the daemon. Without one `alone` is
+/// done once, and a daemon is waited for. `ask` is told whether nothing was shown so far.
+pub(super) async fn follow(
+    at: &Asking,
+    begun: &str,
+    ask: impl Fn(bool) -> ControlRequest,
+    alone: impl AsyncFn() -> Result<(), Failure>,
+    mut each: impl FnMut(&Value, &Zone) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let (mut past, mut told) = (true, false);
+    loop {
+        match reach(at, &ask(past)).await? {
+            Some(replies) => {
+                follow_daemon(replies, at, begun, &mut each).await?;
+                (past, told) = (false, false);
+            }
+            None if !at.state.join(folder::FILE).exists() => return Err(nobody(&at.state)),
+            None if told => {}
+            None => {
+                if past {
+                    alone().await?;
+                }
+                (past, told) = (false, true);
+                let state = at.state.display();
+                say(&format!("no daemon runs on {state}; waiting for one"));
+            }
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Until the daemon ends.
+async fn follow_daemon(
+    mut replies: Replies,
+    at: &Asking,
+    begun: &str,
+    each: &mut impl FnMut(&Value, &Zone) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    loop {
+        match replies.next().await {
+            Ok(Some(ControlReply::Ready)) => say(begun),
+            Ok(Some(ControlReply::Item(item))) => each(&item, &zone_of(at, replies.zone()))?,
+            Ok(Some(ControlReply::Error { code, words })) => {
+                return Err(Failure::new(Code::of_number(code), words));
+            }
+            // A daemon that is killed breaks the line off.
+            Ok(Some(ControlReply::End { .. }) | None) | Err(_) => return Ok(()),
+            Ok(Some(ControlReply::Zone(_))) => {}
+        }
+    }
 }
 
 async fn listen(

@@ -1,7 +1,6 @@
 //! `dead …`: letters listed, shown, sent again, discarded, exported, watched.
 
-use super::conversation::{converse, csv_line, json_line, line};
-use super::watch;
+use super::conversation::{converse, csv_line, follow, json_line, line, print_items, show};
 use crate::config::command::{Asking, Dead};
 use crate::failure::Failure;
 use crate::stdout::{nobody_reads, print};
@@ -27,12 +26,9 @@ pub(crate) async fn run(
         Dead::List(which) => list(which, at).await,
         Dead::Show(which) => {
             let width = width();
-            let show = |item: &Value, zone: &Zone| match at.json {
-                true => json_line(item),
-                false => line(&text::show(item, width, zone)),
-            };
+            let text = |item: &Value, zone: &Zone| text::show(item, width, zone);
             let ask = ControlRequest::Letters { which, whole: true };
-            converse(at, ask, Rules::default(), show).await.map(drop)
+            print_items(at, ask, "", text).await.map(drop)
         }
         Dead::Retry {
             which,
@@ -53,11 +49,19 @@ pub(crate) async fn run(
         Dead::Discard(which) => change(ControlRequest::Discard { which }, at).await,
         Dead::Export { which, csv } => export(which, csv, at).await,
         Dead::Watch => tokio::select! {
-            ended = watch::watch(at, width()) => ended,
+            ended = watch(at, width()) => ended,
             () = shutdown => Ok(()),
             () = nobody_reads() => Ok(()),
         },
     }
+}
+
+/// `dead watch`: letters as they come to be. It holds no lock on the state, so a daemon can start
+/// beside it; letters come to be only while one runs.
+async fn watch(at: &Asking, width: usize) -> Result<(), Failure> {
+    let each = |item: &Value, zone: &Zone| show(at, item, || text::list_line(item, width, zone));
+    let begun = "watching for dead letters; Ctrl-C ends it";
+    follow(at, begun, |_| ControlRequest::Watch, async || Ok(()), each).await
 }
 
 async fn list(which: Selection, at: &Asking) -> Result<(), Failure> {
@@ -86,34 +90,12 @@ async fn list(which: Selection, at: &Asking) -> Result<(), Failure> {
 /// Commands that change letters: what became of each, and 65 if one was refused.
 async fn change(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
     let mut refused = 0;
-    let show = |item: &Value, _: &Zone| {
+    let each = |item: &Value, _: &Zone| {
         let result = item["result"].as_str().unwrap_or_default();
         refused += u64::from(result == "refused");
-        if at.json {
-            return json_line(item);
-        }
-        let id = plain(item, "id");
-        let lead = match item["leadId"].as_i64() {
-            Some(lead) => format!(", lead {lead}"),
-            None => String::new(),
-        };
-        let said = match item["answered"].as_bool() {
-            Some(true) => format!(", {} s of talk, by hand", plain(item, "talkTimeSec")),
-            Some(false) => ", not answered, by hand".to_owned(),
-            None => String::new(),
-        };
-        let why = item["why"].as_str().unwrap_or_default();
-        let why = if why.is_empty() {
-            String::new()
-        } else {
-            format!(": {}", safe(why))
-        };
-        line(&format!(
-            "{id:>6}  {}{lead}{said}{why}",
-            result.replace('_', " ")
-        ))
+        show(at, item, || changed(item, result))
     };
-    let all = converse(at, ask, Rules::default(), show).await?;
+    let all = converse(at, ask, Rules::default(), each).await?;
     if refused > 0 {
         let words = format!("{refused} of {all} letters were refused, for the reasons above");
         return Err(Failure::new(Code::Input, words));
@@ -122,6 +104,23 @@ async fn change(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
         line("no dead letters")?;
     }
     Ok(())
+}
+
+/// What became of a letter.
+fn changed(item: &Value, result: &str) -> String {
+    let id = plain(item, "id");
+    let lead = match item["leadId"].as_i64() {
+        Some(lead) => format!(", lead {lead}"),
+        None => String::new(),
+    };
+    let said = match item["answered"].as_bool() {
+        Some(true) => format!(", {} s of talk, by hand", plain(item, "talkTimeSec")),
+        Some(false) => ", not answered, by hand".to_owned(),
+        None => String::new(),
+    };
+    let why = item["why"].as_str().filter(|why| !why.is_empty());
+    let why = why.map_or_else(String::new, |why| format!(": {}", safe(why)));
+    format!("{id:>6}  {}{lead}{said}{why}", result.replace('_', " "))
 }
 
 /// A number of an item.

@@ -1,12 +1,11 @@
 //! `fleet owner`: a PBX whose calls come as messages belongs to another user of the broker; and
 //! `state forward-again`: what a collector has forwarded goes out once more.
 
-use super::conversation::{converse, json_line, line};
+use super::conversation::print_items;
 use crate::config::command::Asking;
 use crate::failure::Failure;
 use callbridge_call::EventTime;
 use callbridge_control::protocol::ControlRequest;
-use callbridge_mapping::journal::Rules;
 use callbridge_model::Zone;
 use callbridge_model::safe::safe;
 use serde_json::Value;
@@ -16,22 +15,18 @@ use serde_json::Value;
 /// # Errors
 /// 69 without daemon and state.
 pub(crate) async fn owner(pbx: String, user: String, at: &Asking) -> Result<(), Failure> {
-    let show = |item: &Value, _: &Zone| {
-        if at.json {
-            return json_line(item);
-        }
+    let told = |item: &Value, _: &Zone| {
         let text = |name: &str| safe(item[name].as_str().unwrap_or("nobody"));
-        line(&format!(
+        format!(
             "{} belongs to the broker's user {} (before: {}); what was refused until now is read \
              again by `callbridge dead retry --reason unreadable`",
             text("pbx"),
             text("user"),
             text("before"),
-        ))
+        )
     };
     let ask = ControlRequest::FleetOwner { pbx, user };
-    converse(at, ask, Rules::default(), show).await?;
-    Ok(())
+    print_items(at, ask, "", told).await.map(drop)
 }
 
 /// Publishes again what was forwarded since then.
@@ -39,24 +34,16 @@ pub(crate) async fn owner(pbx: String, user: String, at: &Asking) -> Result<(), 
 /// # Errors
 /// 69 without daemon and state.
 pub(crate) async fn forward_again(since: EventTime, at: &Asking) -> Result<(), Failure> {
-    let show = |item: &Value, zone: &Zone| {
-        if at.json {
-            return json_line(item);
-        }
+    let told = |item: &Value, zone: &Zone| {
         let moment = |name: &str| zone.second(item[name].as_i64().unwrap_or_default());
-        line(&format!(
+        format!(
             "what was forwarded from {} to {} is published again by the daemon",
             moment("since"),
             moment("until"),
-        ))
+        )
     };
     let since = since.micros();
-    converse(
-        at,
-        ControlRequest::ForwardAgain { since },
-        Rules::default(),
-        show,
-    )
-    .await?;
-    Ok(())
+    print_items(at, ControlRequest::ForwardAgain { since }, "", told)
+        .await
+        .map(drop)
 }

@@ -1,12 +1,11 @@
 //! `lead …`: numbers without a lead, and the lead of one number.
 
-use super::conversation::{converse, csv_line, hear, json_line, line, mute};
+use super::conversation::{ask_daemon, converse, csv_line, json_line, line, print_items, show};
 use crate::config::command::{Asking, GivenLeads};
 use crate::failure::Failure;
 use crate::stdout::print;
 use callbridge_call::EpochSeconds;
 use callbridge_control::protocol::ControlRequest;
-use callbridge_control::socket;
 use callbridge_leads::directory::words::moment;
 use callbridge_leads::lead_field::Item;
 use callbridge_mapping::journal::Rules;
@@ -64,26 +63,22 @@ pub(crate) async fn missing(csv: bool, at: &Asking) -> Result<(), Failure> {
 /// # Errors
 /// 69 without daemon and state.
 pub(crate) async fn list(at: &Asking) -> Result<(), Failure> {
-    let show = |item: &Value, zone: &Zone| {
-        if at.json {
-            return json_line(item);
-        }
+    let told = |item: &Value, zone: &Zone| {
         let phone = item["phone"].as_str().unwrap_or_default();
         let leads = item["leads"].as_array().into_iter().flatten();
         let leads: Vec<String> = leads.map(ToString::to_string).collect();
         let learned = item["learnedAt"].as_i64();
         let learned = learned.map_or_else(String::new, |at| zone.second(at));
-        line(&format!(
+        format!(
             "{:<16}  lead {:<12}  since {learned}",
             safe(phone),
             leads.join(", ")
-        ))
+        )
     };
-    let found = converse(at, ControlRequest::LeadList, Rules::default(), show).await?;
-    if found == 0 && !at.json {
-        line("the directory knows no number yet: see --webhook-listen and --lead-directory")?;
-    }
-    Ok(())
+    let none = "the directory knows no number yet: see --webhook-listen and --lead-directory";
+    print_items(at, ControlRequest::LeadList, none, told)
+        .await
+        .map(drop)
 }
 
 /// `lead give`, `lead take`, `lead given`
@@ -92,11 +87,7 @@ pub(crate) async fn list(at: &Asking) -> Result<(), Failure> {
 /// 65 for what is no number in full or was given nothing, 69 without daemon and state.
 pub(crate) async fn given(what: GivenLeads, at: &Asking) -> Result<(), Failure> {
     let taken = matches!(what, GivenLeads::Take(_));
-    let listed = what == GivenLeads::List;
-    let show = |item: &Value, zone: &Zone| {
-        if at.json {
-            return json_line(item);
-        }
+    let told = |item: &Value, zone: &Zone| {
         let text = |name: &str| item[name].as_str().unwrap_or_default();
         let number = |name: &str| item[name].as_i64().unwrap_or_default();
         let (phone, lead) = (safe(text("phone")), number("leadId"));
@@ -106,26 +97,21 @@ pub(crate) async fn given(what: GivenLeads, at: &Asking) -> Result<(), Failure> 
                 1 => "1 waiting call leaves".to_owned(),
                 more => format!("{more} waiting calls leave"),
             };
-            return line(&format!("{phone} has lead {lead}: {calls}"));
+            return format!("{phone} has lead {lead}: {calls}");
         }
         if taken {
-            return line(&format!("{phone} has lead {lead} no more"));
+            return format!("{phone} has lead {lead} no more");
         }
         let (since, who) = (zone.second(number("at")), safe(text("who")));
-        line(&format!(
-            "{phone:<16}  lead {lead:<12}  given {since} by {who}"
-        ))
+        format!("{phone:<16}  lead {lead:<12}  given {since} by {who}")
     };
-    let ask = match what {
-        GivenLeads::Give { phone, lead } => ControlRequest::LeadGive { phone, lead },
-        GivenLeads::Take(phone) => ControlRequest::LeadTake { phone },
-        GivenLeads::List => ControlRequest::LeadGiven,
+    let unlisted = "no number was given a lead by hand: `callbridge lead give PHONE LEAD` does";
+    let (ask, none) = match what {
+        GivenLeads::Give { phone, lead } => (ControlRequest::LeadGive { phone, lead }, ""),
+        GivenLeads::Take(phone) => (ControlRequest::LeadTake { phone }, ""),
+        GivenLeads::List => (ControlRequest::LeadGiven, unlisted),
     };
-    let found = converse(at, ask, Rules::default(), show).await?;
-    if found == 0 && listed && !at.json {
-        line("no number was given a lead by hand: `callbridge lead give PHONE LEAD` does")?;
-    }
-    Ok(())
+    print_items(at, ask, none, told).await.map(drop)
 }
 
 /// `lead check PHONE`: the daemon's lists, or those that the flags name.
@@ -133,10 +119,7 @@ pub(crate) async fn given(what: GivenLeads, at: &Asking) -> Result<(), Failure> 
 /// # Errors
 /// 69 without daemon, state and trunks.
 pub(crate) async fn check(phone: &str, at: &Asking, rules: Rules) -> Result<(), Failure> {
-    let show = |item: &Value, _: &Zone| {
-        if at.json {
-            return json_line(item);
-        }
+    let told = |item: &Value| {
         let text = |name: &str| item[name].as_str().unwrap_or_default();
         let lead = match item["leadId"].as_i64() {
             Some(lead) => format!("lead {lead}"),
@@ -152,12 +135,13 @@ pub(crate) async fn check(phone: &str, at: &Asking, rules: Rules) -> Result<(), 
                 words.push_str(&format!("\n    {}", safe(known)));
             }
         }
-        line(&words)
+        words
     };
     let ask = ControlRequest::LeadCheck {
         phone: phone.to_owned(),
     };
-    let found = converse(at, ask, rules, show).await?;
+    let each = |item: &Value, _: &Zone| show(at, item, || told(item));
+    let found = converse(at, ask, rules, each).await?;
     if found == 0 {
         let words = "no trunk is known here, and no lead by that number: no daemon runs, so \
                      give the --trunk flags of `run`";
@@ -171,7 +155,7 @@ pub(crate) async fn check(phone: &str, at: &Asking, rules: Rules) -> Result<(), 
 /// # Errors
 /// 65 for what the CRM does not take, 69 without daemon, 77 for token or grant.
 pub(crate) async fn set(lead: LeadId, items: Vec<Item>, at: &Asking) -> Result<(), Failure> {
-    let show = |item: &Value, _: &Zone| {
+    let each = |item: &Value, _: &Zone| {
         if at.json {
             return json_line(item);
         }
@@ -188,15 +172,13 @@ pub(crate) async fn set(lead: LeadId, items: Vec<Item>, at: &Asking) -> Result<(
             text("requestId")
         ))
     };
-    let asked = socket::ask(&at.state, &ControlRequest::LeadSet { lead, items }).await;
-    let replies = asked.map_err(|error| mute(&at.state, &error))?;
-    let Some(replies) = replies else {
-        let words = format!(
+    let nobody = || {
+        format!(
             "no daemon runs on {0}: values go out through its budget alone; start `callbridge run \
              --state {0}`, or name its folder with --state",
             at.state.display()
-        );
-        return Err(Failure::new(Code::Unreachable, words));
+        )
     };
-    hear(replies, at, show).await.map(drop)
+    let ask = ControlRequest::LeadSet { lead, items };
+    ask_daemon(at, ask, nobody, each).await.map(drop)
 }

@@ -1,11 +1,11 @@
 //! `missed`: customers who called, got nobody, and were not talked to since.
 
-use super::conversation::{converse, csv_line, json_line, line};
+use super::conversation::{converse, csv_line, json_line, line, typed};
 use crate::config::command::Asking;
 use crate::failure::Failure;
 use crate::stdout::print;
 use callbridge_call::EpochSeconds;
-use callbridge_control::protocol::ControlRequest;
+use callbridge_control::protocol::{ControlRequest, MissedView};
 use callbridge_leads::directory::words::moment;
 use callbridge_mapping::journal::Rules;
 use callbridge_model::Zone;
@@ -28,41 +28,22 @@ pub(crate) async fn run(within_sec: Option<u64>, csv: bool, at: &Asking) -> Resu
         if at.json {
             return json_line(item);
         }
-        let told = |name: &str| match item.get(name) {
-            None | Some(Value::Null) => String::new(),
-            Some(Value::String(text)) => text.clone(),
-            Some(other) => other.to_string(),
-        };
+        let missed: MissedView = typed(item)?;
+        let lead = missed.lead_id.map(|id| id.to_string()).unwrap_or_default();
+        let tries = missed.tries.to_string();
         if csv {
-            let cell = |name: &str| match name {
-                "firstAt" | "lastAt" => {
-                    seconds(item, name).map_or_else(String::new, |at| moment(EpochSeconds::new(at)))
-                }
-                name => told(name),
-            };
-            return print(&csv_line(COLUMNS.map(cell))?);
+            let [first, last] = [missed.first_at, missed.last_at].map(EpochSeconds::new);
+            let (phone, trunk) = (missed.phone, missed.trunk);
+            let row = [phone, lead, trunk, moment(first), moment(last), tries];
+            return print(&csv_line(row)?);
         }
         if std::mem::take(&mut first) {
-            line(&columns([
-                "phone",
-                "lead",
-                "tries",
-                "waits since",
-                "last try",
-                "trunk",
-            ]))?;
+            let head = ["phone", "lead", "tries", "waits since", "last try", "trunk"];
+            line(&columns(head))?;
         }
-        let time = |name| seconds(item, name).map_or_else(String::new, |at| zone.second(at));
-        let (phone, trunk) = (safe(&told("phone")), safe(&told("trunk")));
-        let row = [
-            phone,
-            told("leadId"),
-            told("tries"),
-            time("firstAt"),
-            time("lastAt"),
-            trunk,
-        ];
-        line(&columns(row.each_ref().map(String::as_str)))
+        let [since, last] = [missed.first_at, missed.last_at].map(|at| zone.second(at));
+        let (phone, trunk) = (safe(&missed.phone), safe(&missed.trunk));
+        line(&columns([&phone, &lead, &tries, &since, &last, &trunk]))
     };
     let ask = ControlRequest::Missed { within_sec };
     let found = converse(at, ask, Rules::default(), show).await?;
@@ -70,10 +51,6 @@ pub(crate) async fn run(within_sec: Option<u64>, csv: bool, at: &Asking) -> Resu
         line("nobody waits for a call back")?;
     }
     Ok(())
-}
-
-fn seconds(item: &Value, name: &str) -> Option<i64> {
-    item[name].as_i64()
 }
 
 fn columns([phone, lead, tries, since, last, trunk]: [&str; 6]) -> String {

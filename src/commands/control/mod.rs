@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `conversation` | who answers, one question, its answers |
 //! | [`calls`] | calls, those that are kept and those that come |
-//! | [`dead`] | the commands about letters; `watch`: letters as they come to be |
+//! | [`dead`] | the commands about letters |
 //! | [`fleet`] | PBXs handed to another user of the broker |
 //! | [`page`] | a link to the page, a line of its password file |
 //! | [`lead`] | the commands about leads |
@@ -21,7 +21,6 @@ pub(crate) mod missed;
 pub(crate) mod page;
 mod screen;
 pub(crate) mod status;
-mod watch;
 
 use crate::commands::explain::kept::Kept;
 use crate::config::command::{Asking, Explain};
@@ -31,7 +30,7 @@ use callbridge_control::protocol::ControlRequest;
 use callbridge_explain::text::Paint;
 use callbridge_model::Zone;
 use callbridge_model::exit::Code;
-use conversation::converse;
+use conversation::{converse, typed};
 use serde_json::Value;
 
 /// `explain --call ID` without a file: the call as it was put down.
@@ -51,10 +50,7 @@ pub(crate) async fn kept_call(explain: &Explain, paint: Paint) -> Result<(), Fai
         zone: config.pbx_timezone.clone(),
     };
     let show = |item: &Value, zone: &Zone| {
-        let kept = Kept::read(item.clone()).map_err(|error| {
-            let words = format!("the daemon is of another version: {error}");
-            Failure::new(Code::Unreachable, words)
-        })?;
+        let kept: Kept = typed(item)?;
         print(kept.show(explain, zone, paint)?.as_bytes())
     };
     converse(&at, ControlRequest::Call { id }, config.rules.clone(), show).await?;

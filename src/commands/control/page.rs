@@ -1,17 +1,18 @@
 //! `page`: a link that opens the administrator's page, and a line of its password file.
 
-use super::conversation::{json_line, line, mute};
+use super::conversation::{ask_daemon, show};
 use crate::config::command::Asking;
 use crate::failure::Failure;
 use crate::stdout::print;
 use callbridge_control::page_role::PageRole;
-use callbridge_control::protocol::{ControlReply, ControlRequest};
-use callbridge_control::socket;
+use callbridge_control::protocol::ControlRequest;
 use callbridge_log::say;
+use callbridge_model::Zone;
 use callbridge_model::exit::Code;
 use callbridge_model::secret::{ExposeSecret as _, Secret};
 use callbridge_page::passwords::{UnfitPassword, hash_password};
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+use serde_json::Value;
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
 
 /// Bytes read of a password from a pipe.
@@ -23,34 +24,22 @@ const PIPE_BYTES_MAX: u64 = 16 << 10;
 /// 69 without a daemon, or where it shows no page.
 pub(crate) async fn link(role: PageRole, at: &Asking) -> Result<(), Failure> {
     let ask = ControlRequest::PageLink { role };
-    let broken = |error: io::Error| mute(&at.state, &error);
-    let asked = socket::ask(&at.state, &ask).await.map_err(broken)?;
-    let Some(mut replies) = asked else {
-        let words = format!(
+    let nobody = || {
+        format!(
             "no daemon runs on {0}: start `callbridge run --state {0} --page 127.0.0.1:9470`, or \
              name its folder with --state",
             at.state.display()
-        );
-        return Err(Failure::new(Code::Unreachable, words));
+        )
     };
-    while let Some(reply) = replies.next().await.map_err(broken)? {
-        match reply {
-            ControlReply::Item(item) if at.json => return json_line(&item),
-            ControlReply::Item(item) => {
-                let url = item["url"].as_str().unwrap_or_default();
-                line(&format!("open: {url}"))?;
-                if io::stderr().is_terminal() {
-                    say("good for one minute and one session");
-                }
-                return Ok(());
-            }
-            ControlReply::Error { code, words } => {
-                return Err(Failure::new(Code::of_number(code), words));
-            }
-            ControlReply::Zone(_) | ControlReply::Ready | ControlReply::End { .. } => {}
+    let each = |item: &Value, _: &Zone| {
+        let url = item["url"].as_str().unwrap_or_default();
+        show(at, item, || format!("open: {url}"))?;
+        if !at.json && io::stderr().is_terminal() {
+            say("good for one minute and one session");
         }
-    }
-    Err(broken(io::Error::other("it closed the line")))
+        Ok(())
+    };
+    ask_daemon(at, ask, nobody, each).await.map(drop)
 }
 
 /// `page password`

@@ -1,6 +1,6 @@
 //! `status`: once, as an exit code, as a check of health, or drawn again and again.
 
-use super::conversation::{converse, json_line};
+use super::conversation::{converse, json_line, typed};
 use super::screen::Screen;
 use crate::config::command::{Asking, StatusMode};
 use crate::failure::Failure;
@@ -59,11 +59,7 @@ async fn ask(at: &Asking) -> Result<Told, Failure> {
     let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let mut told = None;
     let keep = |item: &Value, zone: &Zone| {
-        let read = serde_json::from_value::<Status>(item.clone());
-        let mut status = read.map_err(|error| {
-            let words = format!("the daemon is of another version: {error}");
-            Failure::new(Code::Unreachable, words)
-        })?;
+        let mut status: Status = typed(item)?;
         if status.version.is_empty() {
             // A daemon that is older than verdicts.
             status = status.judged();

@@ -30,14 +30,6 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Reads the answer.
-    ///
-    /// # Errors
-    /// When it is another shape than this version's.
-    pub(crate) fn read(item: serde_json::Value) -> Result<Self, serde_json::Error> {
-        serde_json::from_value(item)
-    }
-
     /// One JSON line, or the block for people; and the picture, where one is wanted.
     ///
     /// # Errors
@@ -103,7 +95,7 @@ mod tests {
             "acts": [{"at": call.ended, "who": "anna", "what": "audit --take-in: it was gone"}],
         });
         let kept = |flags: &[&str]| {
-            let kept = Kept::read(item.clone()).expect("this version's shape");
+            let kept = serde_json::from_value::<Kept>(item.clone()).expect("this version's shape");
             let utc = Zone::named("UTC").expect("a zone");
             let told = kept.show(&explain(flags), &utc, text::Paint::default());
             told.expect("nothing is drawn")
