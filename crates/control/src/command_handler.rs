@@ -258,9 +258,9 @@ impl CommandHandler {
                     wrapper,
                 };
                 let accepted = set.send(lead, &items).await?;
-                line.item(accepted.to_json()).await?;
+                line.item(json!(accepted)).await?;
                 let written = set.settle(accepted).await?;
-                Ok(line.item(written.to_json()).await?)
+                Ok(line.item(json!(written)).await?)
             }
             ControlRequest::LeadCheck { phone } => self.lead_check(&phone, line).await,
             ControlRequest::PageLink { role } => {

@@ -13,7 +13,7 @@ use callbridge_model::{Grant, LeadId, TokenFingerprint};
 use callbridge_sender::CrmProxy;
 use callbridge_sender::crm_proxy::ProxyReply;
 use callbridge_spool::{Handle, Op, tables};
-use serde_json::{Value, json};
+use serde::Serialize;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -36,25 +36,18 @@ pub struct LeadSet<'a> {
     pub wrapper: Option<&'a str>,
 }
 
-/// A write, as far as it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A write, as far as it is: `{lead, requestId, result, notes}`; the result is `accepted` or
+/// `written`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct LeadWrite {
     lead: LeadId,
     request_id: String,
+    #[serde(skip)]
     token: TokenFingerprint,
     result: &'static str,
     /// Fields that could not be checked, and why.
     notes: Vec<String>,
-}
-
-impl LeadWrite {
-    /// `{lead, requestId, result, notes}`; the result is `accepted` or `written`.
-    pub fn to_json(&self) -> Value {
-        json!({
-            "lead": self.lead, "requestId": self.request_id, "result": self.result,
-            "notes": self.notes,
-        })
-    }
 }
 
 impl LeadSet<'_> {
@@ -283,6 +276,7 @@ mod tests {
     use super::*;
     use callbridge_call::EventTime;
     use callbridge_leads::lead_field::{CrmField, FieldId};
+    use serde_json::{Value, json};
 
     #[test]
     fn what_would_be_passed_over_in_silence_is_said_by_name() {

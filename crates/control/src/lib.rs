@@ -7,6 +7,7 @@
 //! | [`protocol`] | what can be asked |
 //! | [`socket`] | carries it |
 //! | [`command_handler`] | answers it, in the daemon or over the spool alone |
+//! | [`kept_call`] | a call that the spool keeps |
 //! | [`lead_set`] | values for a lead's fields, given by hand |
 //! | [`refusal`] | why something could not be done |
 //! | [`state_access`] | a state folder, through the daemon or opened here |
@@ -15,6 +16,7 @@
 //! | [`lock_wait`] | waits for the lock of a state folder |
 
 pub mod command_handler;
+pub mod kept_call;
 pub mod lead_set;
 pub mod lock_wait;
 pub mod page_role;

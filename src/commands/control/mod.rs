@@ -22,7 +22,7 @@ pub(crate) mod page;
 mod screen;
 pub(crate) mod status;
 
-use crate::commands::explain::kept::Kept;
+use crate::commands::explain::kept;
 use crate::config::command::{Asking, Explain};
 use crate::failure::Failure;
 use crate::stdout::print;
@@ -50,8 +50,7 @@ pub(crate) async fn kept_call(explain: &Explain, paint: Paint) -> Result<(), Fai
         zone: config.pbx_timezone.clone(),
     };
     let show = |item: &Value, zone: &Zone| {
-        let kept: Kept = typed(item)?;
-        print(kept.show(explain, zone, paint)?.as_bytes())
+        print(kept::show(&typed(item)?, explain, zone, paint)?.as_bytes())
     };
     converse(&at, ControlRequest::Call { id }, config.rules.clone(), show).await?;
     Ok(())

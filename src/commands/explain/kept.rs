@@ -2,76 +2,48 @@
 
 use crate::config::command::Explain;
 use crate::failure::Failure;
-use callbridge_call::{EventTime, FinishedCall};
-use callbridge_explain::shape::Other;
+use callbridge_control::kept_call::KeptCall;
 use callbridge_explain::text;
 use callbridge_mapping::people::People;
 use callbridge_model::Zone;
 use callbridge_model::safe::safe;
-use callbridge_model::{CallRecord, Judged, Outcome, Reason};
 use callbridge_spool::Act;
-use serde::Deserialize;
 
-/// What the daemon, or the spool, answers to [`callbridge_control::ControlRequest::Call`].
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Kept {
-    record: CallRecord,
-    call: FinishedCall,
-    reason: Option<Reason>,
-    message: Option<String>,
-    judged_at: EventTime,
-    /// Where it was asked for by its number.
-    #[serde(default)]
-    others: Vec<Other>,
-    /// What people did with it.
-    #[serde(default)]
-    acts: Vec<Act>,
-}
-
-impl Kept {
-    /// One JSON line, or the block for people; and the picture, where one is wanted.
-    ///
-    /// # Errors
-    /// When the picture cannot be drawn or written.
-    pub(crate) fn show(
-        self,
-        explain: &Explain,
-        zone: &Zone,
-        paint: text::Paint,
-    ) -> Result<String, Failure> {
-        let config = &explain.config;
-        let judged = Judged {
-            record: self.record,
-            outcome: if self.reason.is_some() {
-                Outcome::DeadLetter
-            } else {
-                Outcome::Journal
-            },
-            reason: self.reason,
-            message: self.message.unwrap_or_default(),
-            live: false,
-            remarks: self.call.remarks.clone(),
-            judged_at: self.judged_at,
-            kept_out_unanswered: false,
-        };
-        let of = text::Explained {
-            judged: &judged,
-            call: &self.call,
-            rules: &config.rules,
-            // Lists are not read for it: the lead is the one that was put down.
-            people: &People::default(),
-        };
-        if let Some(file) = &explain.picture {
-            super::draw(&of, zone, file, &explain.config.held)?;
-        }
-        let mut told = super::told(&of, explain.json, zone, paint, &self.others);
-        for Act { at, who, what } in self.acts.iter().filter(|_| !explain.json) {
-            let (at, who, what) = (zone.moment(*at), safe(who), safe(what));
-            told.push_str(&format!("  by hand           {at}  {who}: {what}\n"));
-        }
-        Ok(told)
+/// One JSON line, or the block for people; and the picture, where one is wanted.
+///
+/// # Errors
+/// When the picture cannot be drawn or written.
+pub(crate) fn show(
+    kept: &KeptCall,
+    explain: &Explain,
+    zone: &Zone,
+    paint: text::Paint,
+) -> Result<String, Failure> {
+    let config = &explain.config;
+    let judged = kept.judged();
+    let of = text::Explained {
+        judged: &judged,
+        call: &kept.call,
+        rules: &config.rules,
+        // Lists are not read for it: the lead is the one that was put down.
+        people: &People::default(),
+    };
+    if let Some(file) = &explain.picture {
+        super::draw(&of, zone, file, &explain.config.held)?;
     }
+    let mut told = super::told(
+        &of,
+        explain.json,
+        zone,
+        paint,
+        kept.others.as_deref().unwrap_or_default(),
+    );
+    let acts = kept.acts.iter().flatten();
+    for Act { at, who, what } in acts.filter(|_| !explain.json) {
+        let (at, who, what) = (zone.moment(*at), safe(who), safe(what));
+        told.push_str(&format!("  by hand           {at}  {who}: {what}\n"));
+    }
+    Ok(told)
 }
 
 #[cfg(test)]
@@ -82,6 +54,7 @@ mod tests {
     use callbridge_model::LeadId;
     use callbridge_model::environment::Environment;
     use callbridge_testkit::sample::call;
+    use serde::Deserialize as _;
 
     #[test]
     fn a_kept_call_is_shown_as_it_was_put_down() {
@@ -95,9 +68,9 @@ mod tests {
             "acts": [{"at": call.ended, "who": "anna", "what": "audit --take-in: it was gone"}],
         });
         let kept = |flags: &[&str]| {
-            let kept = serde_json::from_value::<Kept>(item.clone()).expect("this version's shape");
+            let kept = KeptCall::deserialize(&item).expect("this version's shape");
             let utc = Zone::named("UTC").expect("a zone");
-            let told = kept.show(&explain(flags), &utc, text::Paint::default());
+            let told = show(&kept, &explain(flags), &utc, text::Paint::default());
             told.expect("nothing is drawn")
         };
         let line = kept(&["--json"]);

@@ -2,15 +2,16 @@
 
 use super::backend::DaemonBackend;
 use callbridge_call::{EventTime, FinishedCall};
+use callbridge_control::kept_call::KeptCall;
 use callbridge_control::refusal::Refusal;
 use callbridge_explain::picture;
 use callbridge_explain::story::{self, Times};
 use callbridge_explain::text::{self, Depth, Explained, Paint};
 use callbridge_mapping::journal;
 use callbridge_mapping::people::People;
+use callbridge_model::TypedNumber;
 use callbridge_model::clock;
 use callbridge_model::exit::Code;
-use callbridge_model::{Judged, Outcome, TypedNumber};
 use callbridge_page::backend::{CallPage, CallQuery, CallView, OpenCallView};
 use callbridge_spool::{CallFilter, Listed, Place, Row, Search, State, tables};
 
@@ -125,45 +126,39 @@ pub(super) async fn one_call(
     };
     Ok(Some(CallView {
         letter,
-        ..view(backend, &row)
+        ..view(backend, *row)
     }))
 }
 
-fn view(backend: &DaemonBackend, row: &Row) -> CallView {
+fn view(backend: &DaemonBackend, row: Row) -> CallView {
     let is_letter = matches!(row.state, State::Dead | State::Parked);
-    let judged = Judged {
-        record: row.record.clone(),
-        outcome: match is_letter {
-            true => Outcome::DeadLetter,
-            false => Outcome::Journal,
-        },
+    let attempts = row.attempts.clone();
+    let line = listed(&row);
+    let kept = KeptCall {
         reason: row.reason.filter(|_| is_letter),
-        message: row.message.clone(),
-        live: false,
-        kept_out_unanswered: false,
-        remarks: row.call.remarks.clone(),
-        judged_at: row.since,
+        ..KeptCall::from(row)
     };
+    let judged = kept.judged();
     let of = Explained {
         judged: &judged,
-        call: &row.call,
+        call: &kept.call,
         rules: &backend.handler.rules,
         // Lists are not read for it: the lead is the one that was put down.
         people: &People::default(),
     };
-    let times = Times::new(&backend.zone, row.call.started);
+    let times = Times::new(&backend.zone, kept.call.started);
     let told = text::block(&of, &times, Depth::Story, Paint::default());
-    let timeline = row.call.timeline.as_ref();
+    let timeline = kept.call.timeline.as_ref();
     let events = timeline.map(|timeline| story::events(timeline, &times));
     CallView {
         line: Listed {
-            reason: judged.reason,
-            ..listed(row)
+            reason: kept.reason,
+            ..line
         },
         picture: picture::svg(&of, &times).unwrap_or_default(),
         story: told.lines().map(str::to_owned).collect(),
         events: events.unwrap_or_default(),
-        attempts: row.attempts.clone(),
+        attempts,
         letter: None,
     }
 }

@@ -1,6 +1,7 @@
 //! What is asked about calls: those of a time or a number, those that come, and one by its id.
 
 use super::{CommandHandler, ReplySender, Stop};
+use crate::kept_call::KeptCall;
 use crate::protocol::{CallsQuery, ControlReply};
 use crate::refusal::Refusal;
 use callbridge_call::EventTime;
@@ -174,12 +175,11 @@ impl CommandHandler {
                 let id = row.id;
                 let acts = move |store: &Store| tables::acts::acts(store, id);
                 let acts = self.spool.read(acts).await?;
-                let item = json!({
-                    "acts": acts,
-                    "state": row.state, "record": row.record, "call": row.call,
-                    "reason": row.reason, "message": row.message, "judgedAt": row.since,
-                });
-                Ok(line.item(item).await?)
+                let kept = KeptCall {
+                    acts: Some(acts),
+                    ..KeptCall::from(*row)
+                };
+                Ok(line.item(json!(kept)).await?)
             }
             Search::None => {
                 if let Some(typed) = typed.filter(|typed| !typed.is_plain())
@@ -231,14 +231,13 @@ impl CommandHandler {
         let Some(row) = row else {
             return Ok(false); // purged meanwhile
         };
-        let others = found
-            .take(OTHERS_MAX)
-            .map(|other| json!(Other::of(&other.record)));
-        let item = json!({
-            "state": row.state, "record": row.record, "call": row.call, "reason": row.reason,
-            "message": row.message, "judgedAt": row.since, "others": others.collect::<Vec<_>>(),
-        });
-        line.item(item).await?;
+        let others = found.take(OTHERS_MAX);
+        let others = others.map(|other| Other::of(&other.record)).collect();
+        let kept = KeptCall {
+            others: Some(others),
+            ..KeptCall::from(row)
+        };
+        line.item(json!(kept)).await?;
         Ok(true)
     }
 }

@@ -1,0 +1,65 @@
+//! A call that the spool keeps, as it was put down.
+
+use callbridge_call::{EventTime, FinishedCall};
+use callbridge_explain::shape::Other;
+use callbridge_model::{CallRecord, Judged, Outcome, Reason};
+use callbridge_spool::{Act, Row, State};
+use serde::{Deserialize, Serialize};
+
+/// A stored call with the facts that it was judged by.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KeptCall {
+    /// Where it stands.
+    pub state: State,
+    /// What is, was or would be sent.
+    pub record: CallRecord,
+    /// The facts.
+    pub call: FinishedCall,
+    /// Why it is or was a letter.
+    pub reason: Option<Reason>,
+    /// The reason in words.
+    pub message: String,
+    /// Since when it stands so.
+    pub judged_at: EventTime,
+    /// The other calls of the number that it was asked for by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others: Option<Vec<Other>>,
+    /// What people did with it, where it was asked for by an id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acts: Option<Vec<Act>>,
+}
+
+impl From<Row> for KeptCall {
+    fn from(row: Row) -> Self {
+        Self {
+            state: row.state,
+            record: row.record,
+            call: row.call,
+            reason: row.reason,
+            message: row.message,
+            judged_at: row.since,
+            others: None,
+            acts: None,
+        }
+    }
+}
+
+impl KeptCall {
+    /// As it was judged: with a reason it is a letter.
+    pub fn judged(&self) -> Judged {
+        Judged {
+            record: self.record.clone(),
+            outcome: match self.reason {
+                Some(_) => Outcome::DeadLetter,
+                None => Outcome::Journal,
+            },
+            reason: self.reason,
+            message: self.message.clone(),
+            live: false,
+            remarks: self.call.remarks.clone(),
+            judged_at: self.judged_at,
+            kept_out_unanswered: false,
+        }
+    }
+}
