@@ -40,7 +40,7 @@ pub(crate) mod stdout;
 pub(crate) mod values;
 
 // What `main` and the tests use; all else is this crate's own.
-pub use callbridge_control::{ControlReply, ControlRequest, socket};
+pub use callbridge_admin::{ControlReply, ControlRequest, socket};
 pub use commands::dispatch::dispatch;
 pub use commands::explain::run as run_explain;
 pub use config::command::{Command, CommandLine, read};

@@ -5,7 +5,7 @@ use crate::config::command::{Ask, Asking, Command};
 use crate::config::manual;
 use crate::failure::Failure;
 use crate::stdout::print;
-use callbridge_explain::text::Paint;
+use callbridge_admin::explain::text::Paint;
 use callbridge_model::environment::Environment;
 use callbridge_model::exit::Code;
 use callbridge_model::secret::forbid_dumps;

@@ -18,8 +18,8 @@ use super::options::{
 use crate::config::checked as config;
 use crate::config::checked::{Checking, Purpose};
 use crate::values;
-use callbridge_dead_letter::retry::Employee;
-use callbridge_dead_letter::select::Selection;
+use callbridge_admin::letters::retry::Employee;
+use callbridge_admin::letters::select::Selection;
 use callbridge_formats::Format;
 use callbridge_leads::lead_field::Item;
 use callbridge_leads::lead_field::item::ITEMS_MAX;

@@ -1,7 +1,7 @@
 //! Lets waiting calls go when something is learned of their numbers.
 
 use super::lists::passed;
-use callbridge_dead_letter::release::release;
+use callbridge_intake::release::release;
 use callbridge_intake::run::SharedPeople;
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::People;

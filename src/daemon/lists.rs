@@ -1,6 +1,6 @@
 //! Keeps the lists of leads and employees in force, and lets parked calls go when they change.
 
-use callbridge_dead_letter::release::release;
+use callbridge_intake::release::release;
 use callbridge_intake::run::SharedPeople;
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::Directory;

@@ -49,7 +49,7 @@ use crate::config::doubts;
 use crate::config::doubts::Doubt;
 use crate::failure::Failure;
 use crate::privilege::Held;
-use callbridge_control::{CommandHandler, socket};
+use callbridge_admin::{CommandHandler, socket};
 use callbridge_intake::owners::Owners;
 use callbridge_intake::run::{SharedPeople, Shell, ShellViews};
 use callbridge_intake::written::Files;

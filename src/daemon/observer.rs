@@ -5,7 +5,7 @@ use super::readers::{self, Others};
 use super::trunks::{KnownTrunks, Took};
 use super::webhooks::ReceiverView;
 use crate::daemon::lead_fields;
-use callbridge_control::command_handler::audit::UNEXPLAINED_KEY;
+use callbridge_admin::command_handler::audit::UNEXPLAINED_KEY;
 use callbridge_model::Grant;
 use callbridge_model::clock;
 use callbridge_model::heartbeat as pulse;

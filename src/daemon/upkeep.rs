@@ -1,7 +1,7 @@
 //! Forgets what is long over, a little at a time, so that nobody waits for it.
 
 use super::lists::passed;
-use callbridge_dead_letter::release::expire;
+use callbridge_intake::release::expire;
 use callbridge_model::clock;
 use callbridge_source::EventTime;
 use callbridge_spool::{Done, Error, Handle, Op};

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The crates, each using those before it alone.
-const CRATES: [&str; 32] = [
+const CRATES: [&str; 29] = [
     "callbridge-call",
     "callbridge-asterisk",
     "callbridge-freeswitch",
@@ -26,17 +26,14 @@ const CRATES: [&str; 32] = [
     "callbridge-mapping",
     "callbridge-leads",
     "callbridge-spool",
-    "callbridge-explain",
-    "callbridge-audit",
     "callbridge-lease",
     "callbridge-sender",
     "callbridge-oauth",
     "callbridge-webhook",
-    "callbridge-dead-letter",
     "callbridge-fleet",
     "callbridge-broker",
     "callbridge-intake",
-    "callbridge-control",
+    "callbridge-admin",
     "callbridge-page",
     "callbridge-ops",
     "callbridge-testkit",

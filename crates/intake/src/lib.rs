@@ -18,6 +18,7 @@
 //! | [`owners`] | whose each PBX is whose calls come as messages |
 //! | [`read_again`] | messages that could not be read, once more |
 //! | [`possibly_sent`] | since when each stream of calls is read |
+//! | [`release`] | parked calls leave when their lead becomes known, and end after 30 days |
 //! | [`report`] | what the log tells of each line |
 //! | [`written`] | whether a source is written as it is said to be |
 //! | [`identity`] | which PBX a source's calls belong to |
@@ -42,6 +43,7 @@ pub mod read_again;
 mod records;
 #[cfg(test)]
 mod records_tests;
+pub mod release;
 pub mod report;
 pub mod run;
 pub mod settings;

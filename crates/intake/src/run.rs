@@ -4,7 +4,7 @@
 
 use super::core::{Batch, Intake};
 use super::written::Files;
-use callbridge_dead_letter::release::release;
+use crate::release::release;
 use callbridge_mapping::journal;
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::People;

@@ -4,9 +4,9 @@
 //! Times are epoch seconds unless their name says otherwise. Texts come from PBXs and the CRM and
 //! are hostile: they are escaped where they are written, and never trusted to be short.
 
-use callbridge_control::command_handler::{LetterChange, LetterOutcome};
-use callbridge_control::protocol::MissedView;
-use callbridge_control::refusal::Refusal;
+use callbridge_admin::command_handler::{LetterChange, LetterOutcome};
+use callbridge_admin::protocol::MissedView;
+use callbridge_admin::refusal::Refusal;
 use callbridge_model::{LeadId, Reason, Status};
 use callbridge_spool::employee_work::EmployeeWork;
 use callbridge_spool::{Attempt, LeadByHand, Letter, Listed, RowId};

@@ -12,7 +12,7 @@ use crate::sessions::{LoggedIn, SESSION_SECONDS, SessionCount, Sessions};
 use crate::shell::{PageShell, Viewer};
 use crate::throttle::{LoginThrottle, LoginTry};
 use askama::Template;
-use callbridge_control::page_role::PageRole;
+use callbridge_admin::page_role::PageRole;
 use callbridge_listener::body::Body;
 use callbridge_model::clock;
 use hyper::{Response, StatusCode, header, header::HeaderValue};

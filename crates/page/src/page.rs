@@ -14,7 +14,7 @@ use crate::sessions::SessionCount;
 use crate::settings::Settings;
 use crate::shell::{Badges, Notice, PageShell, Viewer};
 use crate::{assets, login, views};
-use callbridge_control::refusal::Refusal;
+use callbridge_admin::refusal::Refusal;
 use callbridge_listener::body::Body;
 use callbridge_model::exit::Code;
 use callbridge_model::{Zone, clock};

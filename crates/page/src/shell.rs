@@ -3,8 +3,8 @@
 
 use crate::language::Language;
 use crate::markup::{Markup, cut, escaped};
+use callbridge_admin::page_role::PageRole;
 use callbridge_call::Direction;
-use callbridge_control::page_role::PageRole;
 use callbridge_model::status::SourceState;
 use callbridge_model::{CallRecord, Zone};
 use std::borrow::Borrow;

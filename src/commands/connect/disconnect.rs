@@ -4,7 +4,7 @@
 use crate::commands::connect::of_store;
 use crate::failure::Failure;
 use crate::stdout::print;
-use callbridge_control::state_access::{close, status};
+use callbridge_admin::state_access::{close, status};
 use callbridge_model::exit::Code;
 use callbridge_model::status::Books;
 use callbridge_oauth::exchange::TokenReply;

@@ -4,7 +4,7 @@
 use super::company::Consent;
 use crate::commands::check::service::judge;
 use crate::failure::Failure;
-use callbridge_control::state_access::{Access, ask_or_open, close, status};
+use callbridge_admin::state_access::{Access, ask_or_open, close, status};
 use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, Setup, TokenInfo};
 use callbridge_model::Status;
 use callbridge_oauth::connection::Connection;

@@ -4,9 +4,9 @@ use super::conversation::{converse, csv_line, follow, json_line, line, print_ite
 use crate::config::command::{Asking, Dead};
 use crate::failure::Failure;
 use crate::stdout::{nobody_reads, print};
-use callbridge_control::protocol::ControlRequest;
-use callbridge_dead_letter::select::Selection;
-use callbridge_dead_letter::text;
+use callbridge_admin::letters::select::Selection;
+use callbridge_admin::letters::text;
+use callbridge_admin::protocol::ControlRequest;
 use callbridge_mapping::journal::Rules;
 use callbridge_model::Zone;
 use callbridge_model::exit::Code;

@@ -4,8 +4,8 @@
 use super::conversation::print_items;
 use crate::config::command::Asking;
 use crate::failure::Failure;
+use callbridge_admin::protocol::ControlRequest;
 use callbridge_call::EventTime;
-use callbridge_control::protocol::ControlRequest;
 use callbridge_model::Zone;
 use callbridge_model::safe::safe;
 use serde_json::Value;

@@ -4,8 +4,8 @@ use super::conversation::{ask_daemon, converse, csv_line, json_line, line, print
 use crate::config::command::{Asking, GivenLeads};
 use crate::failure::Failure;
 use crate::stdout::print;
+use callbridge_admin::protocol::ControlRequest;
 use callbridge_call::EpochSeconds;
-use callbridge_control::protocol::ControlRequest;
 use callbridge_leads::directory::words::moment;
 use callbridge_leads::lead_field::Item;
 use callbridge_mapping::journal::Rules;

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::stdout::print;
-use callbridge_explain::line::{OneLine, cut};
+use callbridge_admin::explain::line::{OneLine, cut};
 use callbridge_model::Status;
 use callbridge_spool::{Row, RowId, State};
 use serde_json::json;

@@ -2,9 +2,9 @@
 //! by the beginning of a uuid, or by the number of its customer.
 
 use crate::failure::Failure;
+use callbridge_admin::explain::reading::PbxCall;
+use callbridge_admin::explain::shape::Other;
 use callbridge_call::FinishedCall;
-use callbridge_explain::reading::PbxCall;
-use callbridge_explain::shape::Other;
 use callbridge_model::exit::Code;
 use callbridge_model::safe::safe;
 use callbridge_model::{Judged, TypedNumber};
@@ -182,7 +182,7 @@ fn fit(id: &str, call: &FinishedCall, judged: &Judged) -> Option<IdMatch> {
 fn name(judged: &Judged) -> String {
     let record = &judged.record;
     let direction = format!("{:?}", record.direction).to_lowercase();
-    let mut words = vec![direction, callbridge_explain::text::outcome(judged)];
+    let mut words = vec![direction, callbridge_admin::explain::text::outcome(judged)];
     words.extend(
         record
             .client_phone

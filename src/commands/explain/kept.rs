@@ -2,8 +2,8 @@
 
 use crate::config::command::Explain;
 use crate::failure::Failure;
-use callbridge_control::kept_call::KeptCall;
-use callbridge_explain::text;
+use callbridge_admin::explain::text;
+use callbridge_admin::kept_call::KeptCall;
 use callbridge_mapping::people::People;
 use callbridge_model::Zone;
 use callbridge_model::safe::safe;

@@ -1,10 +1,10 @@
 //! What was read of a recording, for stderr.
 
 use crate::config::Config;
+use callbridge_admin::explain::reading::{MessageCounts, Reading};
 use callbridge_call::FinishedCall;
 use callbridge_call::timeline::Role;
 use callbridge_call::trunk::extension;
-use callbridge_explain::reading::{MessageCounts, Reading};
 use callbridge_model::safe::safe;
 use std::collections::BTreeMap;
 

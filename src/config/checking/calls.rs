@@ -5,7 +5,7 @@ use crate::config::command::{Ask, Command, ListCalls};
 use crate::config::faults::Faults;
 use crate::config::options::StateFlags;
 use crate::config::options::calls::CallsFlags;
-use callbridge_control::protocol::CallsQuery;
+use callbridge_admin::protocol::CallsQuery;
 use callbridge_model::{TypedNumber, dates};
 use callbridge_spool::State;
 use jiff::tz::TimeZone;

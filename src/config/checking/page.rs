@@ -4,7 +4,7 @@ use crate::config::checked::Checking;
 use crate::config::command::{Ask, Command};
 use crate::config::faults::Faults;
 use crate::config::options::page::{PageCommandFlags, PageVerb};
-use callbridge_control::page_role::PageRole;
+use callbridge_admin::page_role::PageRole;
 
 pub(super) fn check(
     mut checking: Checking<'_>,

@@ -3,9 +3,9 @@
 use super::LOOK_EVERY;
 use super::figures::Week;
 use crate::daemon::observer::Observer;
-use callbridge_control::CommandHandler;
-use callbridge_control::command_handler::{LetterChange, LetterOutcome};
-use callbridge_control::protocol::MissedView;
+use callbridge_admin::CommandHandler;
+use callbridge_admin::command_handler::{LetterChange, LetterOutcome};
+use callbridge_admin::protocol::MissedView;
 use callbridge_intake::Settings as IntakeSettings;
 use callbridge_model::{LeadId, Status, Zone};
 use callbridge_page::backend::{

@@ -1,12 +1,12 @@
 //! Calls of the page: kept ones, one of them, and those that go on.
 
 use super::backend::DaemonBackend;
+use callbridge_admin::explain::picture;
+use callbridge_admin::explain::story::{self, Times};
+use callbridge_admin::explain::text::{self, Depth, Explained, Paint};
+use callbridge_admin::kept_call::KeptCall;
+use callbridge_admin::refusal::Refusal;
 use callbridge_call::{EventTime, FinishedCall};
-use callbridge_control::kept_call::KeptCall;
-use callbridge_control::refusal::Refusal;
-use callbridge_explain::picture;
-use callbridge_explain::story::{self, Times};
-use callbridge_explain::text::{self, Depth, Explained, Paint};
 use callbridge_mapping::journal;
 use callbridge_mapping::people::People;
 use callbridge_model::TypedNumber;

@@ -1,8 +1,8 @@
 //! What became of the calls of a day and of a week.
 
 use super::backend::DaemonBackend;
+use callbridge_admin::refusal::Refusal;
 use callbridge_call::EventTime;
-use callbridge_control::refusal::Refusal;
 use callbridge_model::clock;
 use callbridge_page::backend::{Bar, Figures, Outcomes};
 use callbridge_spool::{State, tables};

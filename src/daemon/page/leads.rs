@@ -1,7 +1,7 @@
 //! Numbers without a lead, on the page.
 
 use super::backend::DaemonBackend;
-use callbridge_control::refusal::Refusal;
+use callbridge_admin::refusal::Refusal;
 use callbridge_model::TypedNumber;
 use callbridge_page::backend::NumberView;
 use callbridge_spool::{CallFilter, Listed, ParkedPhone, Place, tables};

@@ -2,7 +2,7 @@
 
 use super::backend::DaemonBackend;
 use super::calls::input;
-use callbridge_control::refusal::Refusal;
+use callbridge_admin::refusal::Refusal;
 use callbridge_model::Reason;
 use callbridge_page::backend::{LetterPage, LetterQuery};
 use callbridge_spool::{LetterFilter, RowId, tables};

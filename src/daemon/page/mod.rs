@@ -23,7 +23,7 @@ use crate::config::checked::{Config, PageConfig};
 use crate::failure::Failure;
 use crate::privilege::Held;
 use backend::DaemonBackend;
-use callbridge_control::command_handler::PageDoor;
+use callbridge_admin::command_handler::PageDoor;
 use callbridge_model::exit::Code;
 use callbridge_model::secret::ExposeSecret as _;
 use callbridge_model::secret_source::SecretPlace;

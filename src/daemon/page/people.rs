@@ -1,7 +1,7 @@
 //! What employees did, and what trunks took.
 
 use super::backend::DaemonBackend;
-use callbridge_control::refusal::Refusal;
+use callbridge_admin::refusal::Refusal;
 use callbridge_model::clock;
 use callbridge_page::backend::{EmployeeTable, PbxView, Span, TrunkView};
 use callbridge_spool::employee_work::employee_work;

@@ -1,7 +1,7 @@
 //! `check`, run from the page: in a process of its own, with what `run` was given.
 
 use super::backend::DaemonBackend;
-use callbridge_control::refusal::Refusal;
+use callbridge_admin::refusal::Refusal;
 use callbridge_model::exit::Code;
 use callbridge_page::backend::CheckFinding;
 use serde_json::Value;

@@ -8,7 +8,7 @@ use crate::request::link;
 use crate::shell::PageShell;
 use askama::Template;
 use bytes::Bytes;
-use callbridge_control::refusal::Refusal;
+use callbridge_admin::refusal::Refusal;
 use callbridge_listener::body;
 use callbridge_spool::{Letter, RowId};
 use futures_util::stream;

@@ -5,7 +5,7 @@ use crate::csv::CsvText;
 use crate::page::{Visit, refused};
 use crate::shell::PageShell;
 use askama::Template;
-use callbridge_control::protocol::MissedView;
+use callbridge_admin::protocol::MissedView;
 
 /// Customers on a page; the file has all of them.
 const SHOWN_MAX: usize = 500;

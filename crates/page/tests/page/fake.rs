@@ -1,9 +1,9 @@
 //! A daemon that keeps what it is told in memory: calls, letters, numbers, and who acted.
 
+use callbridge_admin::command_handler::{LetterChange, LetterOutcome};
+use callbridge_admin::protocol::MissedView;
+use callbridge_admin::refusal::Refusal;
 use callbridge_call::EpochSeconds;
-use callbridge_control::command_handler::{LetterChange, LetterOutcome};
-use callbridge_control::protocol::MissedView;
-use callbridge_control::refusal::Refusal;
 use callbridge_model::Status;
 use callbridge_model::{LeadId, Phone, Reason};
 use callbridge_page::backend::*;

@@ -3,9 +3,9 @@
 use crate::client::{Answered, Browser, Manner, Served};
 use crate::fake::Fake;
 use crate::morning::{letter, morning};
-use callbridge_control::command_handler::LetterChange;
-use callbridge_control::page_role::PageRole;
-use callbridge_dead_letter::retry::{Asked, Employee};
+use callbridge_admin::command_handler::LetterChange;
+use callbridge_admin::letters::retry::{Asked, Employee};
+use callbridge_admin::page_role::PageRole;
 use callbridge_model::LeadId;
 use callbridge_spool::RowId;
 use std::sync::Arc;

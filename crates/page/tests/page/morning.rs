@@ -1,8 +1,8 @@
 //! What the daemon in memory knows on an ordinary morning.
 
 use crate::fake::Known;
+use callbridge_admin::protocol::MissedView;
 use callbridge_call::{Direction, EpochSeconds, EventTime};
-use callbridge_control::protocol::MissedView;
 use callbridge_model::Status;
 use callbridge_model::status::{
     Backlog, Books, BudgetStatus, Lease, LeasePhase, SourceGap, SourceState, SourceStatus, Token,

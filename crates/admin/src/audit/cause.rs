@@ -1,6 +1,6 @@
 //! Why a call that the PBX wrote down may have left no trace.
 
-use crate::FileCall;
+use crate::audit::FileCall;
 use callbridge_call::{EventTime, UniqueId};
 use callbridge_model::Zone;
 use callbridge_model::status::SourceGap;

@@ -2,8 +2,8 @@
 
 use super::canvas::Canvas;
 use super::{MARGIN, WIDTH};
-use crate::story::{Times, short};
-use crate::text::Explained;
+use crate::explain::story::{Times, short};
+use crate::explain::text::Explained;
 
 /// Columns: name, value, time, channel, words; and how many characters each may hold.
 const COLUMNS: [f64; 5] = [MARGIN, 150.0, 415.0, 592.0, 822.0];

@@ -1,6 +1,6 @@
 //! Why something that was asked for could not be done.
 
-use callbridge_dead_letter::select::Fault;
+use crate::letters::select::Fault;
 use callbridge_model::exit::Code;
 use callbridge_spool::Error;
 

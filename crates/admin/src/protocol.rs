@@ -2,10 +2,10 @@
 //! JSON lines back, the last of them `{"end":…}` or `{"error":…}`.
 
 use super::page_role::PageRole;
-use callbridge_audit::PageQuery;
+use crate::audit::PageQuery;
+use crate::letters::retry::Employee;
+use crate::letters::select::Selection;
 use callbridge_call::FinishedCall;
-use callbridge_dead_letter::retry::Employee;
-use callbridge_dead_letter::select::Selection;
 use callbridge_leads::lead_field::Item;
 use callbridge_model::{CallUuid, LeadId, Said};
 use callbridge_spool::{AuditedCall, State};

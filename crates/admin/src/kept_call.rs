@@ -1,7 +1,7 @@
 //! A call that the spool keeps, as it was put down.
 
+use crate::explain::shape::Other;
 use callbridge_call::{EventTime, FinishedCall};
-use callbridge_explain::shape::Other;
 use callbridge_model::{CallRecord, Judged, Outcome, Reason};
 use callbridge_spool::{Act, Row, State};
 use serde::{Deserialize, Serialize};

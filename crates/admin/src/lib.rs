@@ -4,6 +4,9 @@
 //!
 //! | module | what lives there |
 //! |---|---|
+//! | [`letters`] | dead letters: chosen, sent again, shown |
+//! | [`explain`] | a call as people read it |
+//! | [`audit`] | a file of the PBX against what became of its calls |
 //! | [`protocol`] | what can be asked |
 //! | [`socket`] | carries it |
 //! | [`command_handler`] | answers it, in the daemon or over the spool alone |
@@ -15,9 +18,12 @@
 //! | `user` | the names of Unix users, for what is told of whoever asked |
 //! | [`lock_wait`] | waits for the lock of a state folder |
 
+pub mod audit;
 pub mod command_handler;
+pub mod explain;
 pub mod kept_call;
 pub mod lead_set;
+pub mod letters;
 pub mod lock_wait;
 pub mod page_role;
 pub mod protocol;

@@ -2,7 +2,7 @@
 //! and that one is taken in.
 
 use super::{CommandHandler, ReplySender, Stop};
-use callbridge_audit::{JournalAnswer, Listening, PageQuery};
+use crate::audit::{JournalAnswer, Listening, PageQuery};
 use callbridge_call::{EventTime, FinishedCall};
 use callbridge_crm::ApiReply;
 use callbridge_intake::Intake;

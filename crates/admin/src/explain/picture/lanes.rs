@@ -3,7 +3,7 @@
 use super::canvas::Canvas;
 use super::scale::Scale;
 use super::{AXIS_RIGHT, MARGIN, WIDTH};
-use crate::story::{Times, cause_words, label, party, seconds, short, unique_id};
+use crate::explain::story::{Times, cause_words, label, party, seconds, short, unique_id};
 use callbridge_call::EventTime;
 use callbridge_call::timeline::{Channel, MomentKind, Role, Stay, TalkSpan, Timeline, Way};
 

@@ -1,7 +1,7 @@
 //! The sum of an audit.
 
-use crate::Cause;
-use crate::journal::{Difference, FieldValue, JournalReading};
+use crate::audit::Cause;
+use crate::audit::journal::{Difference, FieldValue, JournalReading};
 use callbridge_model::Zone;
 use callbridge_model::safe::safe;
 use serde::Serialize;

@@ -16,7 +16,7 @@
 
 mod look;
 
-use crate::journal_page::{JournalAnswer, PageQuery};
+use crate::audit::journal_page::{JournalAnswer, PageQuery};
 use callbridge_call::{Direction, EpochSeconds, EventTime};
 use callbridge_crm::{Page, PageSize, ShownCall};
 use callbridge_model::CallUuid;

@@ -3,7 +3,7 @@
 use super::{CommandHandler, ReplySender, Stop};
 use crate::protocol::MissedView;
 use crate::refusal::Refusal;
-use callbridge_dead_letter::release::release_given;
+use callbridge_intake::release::release_given;
 use callbridge_leads::directory::{Finding, Holder, Standing};
 use callbridge_mapping::people::LeadAnswer;
 use callbridge_model::{LeadId, Phone, TypedNumber, clock, number};

@@ -1,11 +1,11 @@
 //! What is asked about calls: those of a time or a number, those that come, and one by its id.
 
 use super::{CommandHandler, ReplySender, Stop};
+use crate::explain::shape::{Other, Shape};
 use crate::kept_call::KeptCall;
 use crate::protocol::{CallsQuery, ControlReply};
 use crate::refusal::Refusal;
 use callbridge_call::EventTime;
-use callbridge_explain::shape::{Other, Shape};
 use callbridge_model::Zone;
 use callbridge_model::clock;
 use callbridge_model::dates;

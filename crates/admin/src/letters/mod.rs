@@ -4,10 +4,8 @@
 //! |---|---|
 //! | [`select`] | which letters a command means |
 //! | [`retry`] | sending a letter again, under its own uuid |
-//! | [`release`] | parked calls leave when their lead becomes known, and end after 30 days |
 //! | [`text`] | letters for people, and as CSV |
 
-pub mod release;
 pub mod retry;
 pub mod select;
 pub mod text;
