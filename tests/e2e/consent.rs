@@ -141,8 +141,8 @@ impl Stage {
     /// Tells the CRM's company to end every refresh token.
     pub fn revoke(&self) {
         let company = crm::settings().settings.company.id;
-        let revoke = |core: &mut sandbox::Sandbox, now: EventTime| {
-            connection::revoke_refresh_tokens(core, now, APPLICATION, company);
+        let revoke = |core: &mut sandbox::Sandbox, _: EventTime| {
+            connection::revoke_refresh_tokens(core, APPLICATION, company);
         };
         self.crm.admin(revoke);
     }

@@ -134,7 +134,7 @@ fn prometheus_takes(metrics: &str) {
 #[tokio::test]
 async fn it_is_ready_once_each_source_was_up_and_stays_so_while_paused() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
-    crm.admin(|core, now| core.revoke_all(now));
+    crm.admin(|core, _| core.revoke_all());
     let wrong = place.write("secret", "not the secret");
     let source = format!("--source=ami://bridge@{}?secret-file={wrong}", pbx.addr());
     let flags = [&source, TRUNKS[0], "--listen=127.0.0.1:0"];

@@ -214,7 +214,7 @@ async fn no_secret_is_in_logs_at_trace_status_metrics_state_or_the_command_line(
     assert_no_dumps(program.id());
     assert_silent_answers(&place, &program).await;
     // a token that is refused, and the one that was before
-    crm.admin(|core, now| core.revoke_all(now));
+    crm.admin(|core, _| core.revoke_all());
     place.write("token", OLD_TOKEN);
     let refused = |it: &callbridge_model::Status| it.token.state == "refused";
     program.until("a refused token", refused).await;

@@ -227,7 +227,7 @@ async fn a_new_token_in_its_file_ends_the_pause_that_a_dead_one_made() {
     let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
     program.settled(1).await;
 
-    crm.admin(|core, now| core.revoke(now, TOKEN));
+    crm.admin(|core, _| core.revoke(TOKEN));
     place.append("recorded", &calls[1].ami);
     let paused = program.until("a refused token", paused_by("token_refused"));
     let status = paused.await;

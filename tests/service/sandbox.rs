@@ -333,7 +333,7 @@ async fn an_administrator_adds_leads_replaces_the_token_and_blocks_the_company()
 #[tokio::test]
 async fn a_restart_keeps_journal_breaches_window_and_administration() {
     let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("sandbox.jsonl");
+    let path = folder.path().join("sandbox.json");
     let state = path.clone();
     let change = move |config: &mut Config| {
         config.state = Some(state.clone());
@@ -366,10 +366,9 @@ async fn a_restart_keeps_journal_breaches_window_and_administration() {
     first.stop().await.expect("stops");
     assert_eq!((journal.len(), breaches.len()), (2, 1));
 
-    // A line that was being written when the machine stopped.
-    let mut lines = std::fs::read(&path).expect("the file");
-    lines.extend(b"{\"at\":17951");
-    std::fs::write(&path, &lines).expect("written");
+    // What was being written when the machine stopped.
+    let half = folder.path().join("sandbox.json.new");
+    std::fs::write(&half, "{\"companies\":").expect("written");
     let second = server(change).await;
     assert_eq!((second.journal(), second.violations()), (journal, breaches));
     let id = answer["requestId"].as_str().expect("a requestId");
@@ -397,7 +396,7 @@ async fn a_restart_keeps_journal_breaches_window_and_administration() {
 #[tokio::test]
 async fn a_damaged_state_file_is_refused_with_its_line_and_left_alone() {
     let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("sandbox.jsonl");
+    let path = folder.path().join("sandbox.json");
     std::fs::write(&path, "no JSON\n").expect("written");
     let refused = start(Config {
         state: Some(path.clone()),
@@ -496,7 +495,7 @@ async fn consent_code_token_and_revocation_work_over_their_own_addresses() {
 #[tokio::test]
 async fn a_restart_keeps_leads_accepted_writes_and_a_moved_clock() {
     let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("sandbox.jsonl");
+    let path = folder.path().join("sandbox.json");
     let change = move |config: &mut Config| {
         config.state = Some(path.clone());
         config.settings.persist_after = Duration::from_secs(3_600);

@@ -80,7 +80,7 @@ fn trouble(begin: impl FnOnce(&mut World), end: impl FnOnce(&mut World), reason:
 #[test]
 fn under_401_everything_is_kept_and_a_new_token_is_taken_up() {
     trouble(
-        |world| world.sandbox.revoke_all(world.now.wall),
+        |world| world.sandbox.revoke_all(),
         |world| {
             world.token = "svc_pat_two".to_owned();
             let token = world.token.clone();

@@ -42,20 +42,14 @@ impl World {
         };
         let company = &self.sandbox.settings().company;
         let (company, application) = (company.id, company.application_id);
-        let now = self.truth;
         callbridge_sandbox::webhook::configure_webhook(
             &mut self.sandbox,
-            now,
             application,
             config,
             false,
         );
-        let key = callbridge_sandbox::webhook::webhook_connected(
-            &mut self.sandbox,
-            now,
-            company,
-            application,
-        );
+        let key =
+            callbridge_sandbox::webhook::webhook_connected(&mut self.sandbox, company, application);
         let key = key.expect("an installation with a key of its own");
         let secret = Secret::from(key.expose());
         self.hooks = Some(Hooks {

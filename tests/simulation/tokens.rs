@@ -70,7 +70,7 @@ impl Kept {
             allowed: vec![save],
             ..Application::new(CLIENT.to_owned())
         };
-        connection::register(&mut crm, epoch(), application);
+        connection::register(&mut crm, application);
         let pair = connection::issue_pair(&mut crm, epoch(), ID, company, None);
         let (access, refresh) = pair.expect("a pair");
         let now = Now {

@@ -127,7 +127,7 @@ impl Run {
                 let left = i64::try_from(self.dice.below(1200)).expect("few");
                 let ends = EpochSeconds::new(at.floor_seconds().get() + left);
                 let right = self.right.clone();
-                self.world.sandbox.expire(at, &right, Some(ends));
+                self.world.sandbox.expire(&right, Some(ends));
             }
             4 => {
                 self.world.met.hardship(Hardship::CompanyBlocked);

@@ -22,12 +22,12 @@
 //! | `POST /sandbox/admin/records` | `{"count": 250}`: records of another telephony |
 //! | `POST /sandbox/admin/record/delete` | `{"uuid": UUID}`: a person deletes a record |
 
-use super::core::{Change, Sandbox};
+use super::core::Sandbox;
 use super::envelope::{Request, Response};
 use super::faults;
 use super::filter;
-use super::journal::{PREFIX, Record};
-use super::lead::{self, LeadChange};
+use super::journal::{Content, PREFIX, Record};
+use super::lead;
 use super::oauth;
 use super::token::{Grant, IdSet, TokenKind};
 use super::webhook;
@@ -97,7 +97,7 @@ pub(super) fn answer(
         ("GET", "requests") => Ok(requests_json(core)),
         ("GET", "webhooks") => Ok(webhook::admin::overview(core)),
         ("GET", "oauth") => Ok(oauth::look(core, now)),
-        ("GET", "writes") => Ok(json!(core.journal().entries())),
+        ("GET", "writes") => Ok(writes_json(core)),
         ("GET", "leads") => Ok(lead::all(core)),
         ("POST", "admin/faults") => set_faults(core, request),
         ("POST", _) => match path.strip_prefix("admin/") {
@@ -122,7 +122,7 @@ fn missing() -> Response {
 fn administer(core: &mut Sandbox, now: EventTime, act: &str, body: &[u8]) -> AdminAnswer {
     match act.split('/').next().unwrap_or_default() {
         "lead" => return lead::administer(core, now, act, body),
-        "webhook" => return webhook::admin::administer(core, now, act, body),
+        "webhook" => return webhook::admin::administer(core, act, body),
         "oauth" => return oauth::administer(core, now, act, body),
         _ => {}
     }
@@ -132,13 +132,13 @@ fn administer(core: &mut Sandbox, now: EventTime, act: &str, body: &[u8]) -> Adm
         "employees" => core.company(now, |company| change_ids(&mut company.employees, &order)),
         "token" => return issue(core, now, order),
         "token/revoke" => match &order.token {
-            Some(token) => core.revoke(now, token),
-            None => core.revoke_all(now),
+            Some(token) => core.revoke(token),
+            None => core.revoke_all(),
         },
         "token/expire" => {
             let token = needed(order.token, "token")?;
             let at = order.in_sec.map(|seconds| later(now, seconds));
-            core.expire(now, &token, at);
+            core.expire(&token, at);
         }
         "grants" => core.set_grants(now, needed(order.grants, "grants")?),
         "company" => core.company(now, |company| {
@@ -163,16 +163,10 @@ fn administer(core: &mut Sandbox, now: EventTime, act: &str, body: &[u8]) -> Adm
 fn change_leads(core: &mut Sandbox, now: EventTime, order: &Order) {
     let company = core.settings.company.id;
     for &lead in &order.remove {
-        if act::find_lead(core, company, lead).is_some() {
-            let change = LeadChange::Deleted { company, lead };
-            core.change(now, Change::Lead(change));
-        }
+        act::delete_lead(core, now, company, lead);
     }
     for &lead in &order.add {
-        if core.leads.is_gone(company, lead) {
-            let change = LeadChange::Revived { company, lead };
-            core.change(now, Change::Lead(change));
-        }
+        core.leads.revive(company, lead);
     }
     core.company(now, |company| change_ids(&mut company.leads, order));
 }
@@ -184,7 +178,7 @@ fn set_clock(core: &mut Sandbox, now: EventTime, ahead: u64) -> AdminAnswer {
     let further =
         further.ok_or_else(|| format!("`aheadSec`: {before} or more, it cannot go back"))?;
     let now = now.plus(Duration::from_secs(further));
-    core.change(now, Change::Ahead(ahead));
+    core.ahead = Duration::from_secs(ahead);
     core.tick(now);
     Ok(json!({ "now": now.floor_seconds(), "aheadSec": ahead }))
 }
@@ -235,6 +229,22 @@ fn records_json(records: &[Record]) -> Value {
         row
     });
     Value::Array(rows.collect())
+}
+
+/// Every write with its status; the requestId is what it is known by.
+fn writes_json(core: &Sandbox) -> Value {
+    let rows = core.journal().writes().iter().map(|(id, write)| {
+        let (of, uuid) = match &write.content {
+            Content::Call(call) => ("call-history", &*call.uuid),
+            Content::Fields(_) => ("lead-fields", ""),
+        };
+        let row = json!({
+            "acceptedAt": write.accepted_at, "of": of, "uuid": uuid, "status": write.status,
+            "why": write.why,
+        });
+        (id.clone(), row)
+    });
+    Value::Object(rows.collect())
 }
 
 fn requests_json(core: &Sandbox) -> Value {

@@ -73,7 +73,7 @@ impl Sandbox {
             return reduced(401);
         }
         self.client.rules.token_works(caller.key);
-        let counted = self.count(now, caller.key);
+        let counted = self.client.windows.count(caller.key, now);
         let rate = self.client.windows.rate();
         let connection = (caller.token.company, caller.token.application);
         if let Some(many) = self.client.rules.counted(connection, caller.key, now, rate) {

@@ -1,11 +1,12 @@
 //! What a person does in the CRM: tokens, grants, leads, and the licence.
 
-use super::core::{Change, Sandbox};
+use super::core::Sandbox;
 use super::journal::{Record, Submission};
-use super::lead::{Lead, LeadChange};
 use super::token::TokenKind;
 use super::token::{ACCESS_SECONDS, Company, Grant, IdSet, PAT_DAYS_MAX, Token, TokenKey};
+use crate::lead::act;
 use crate::oauth::connection;
+use crate::webhook::told;
 use callbridge_call::{EpochSeconds, EventTime};
 use serde_json::Map;
 
@@ -26,7 +27,7 @@ impl Sandbox {
         company: i64,
         expires_at: Option<EpochSeconds>,
     ) {
-        self.ensure_company(now, company);
+        self.ensure_company(company);
         let token = TokenKey::of(value);
         let record = Token {
             kind,
@@ -36,40 +37,50 @@ impl Sandbox {
             expires_at: longest(kind, now, expires_at),
             revoked: false,
         };
-        self.change(now, Change::Issued { token, record });
+        // An application has one working PAT; access tokens live side by side (§3.1).
+        let replaces = kind == TokenKind::Pat;
+        for other in self.tokens.values_mut().filter(|_| replaces) {
+            other.revoked |= (other.company, other.kind) == (company, kind);
+        }
+        self.tokens.insert(token, record);
     }
 
     /// Makes a company that is not yet there, with the grants of the first and no leads.
-    pub(super) fn ensure_company(&mut self, now: EventTime, company: i64) {
+    pub(super) fn ensure_company(&mut self, company: i64) {
         if !self.companies.contains_key(&company) {
             let mut other = self.settings.company.clone();
             other.id = company;
             other.name = format!("Company {company}");
             other.leads = IdSet::default();
-            self.change(now, Change::Company(Box::new(other)));
+            self.set_company(other);
         }
     }
 
-    /// Begins work, after the log of earlier times was replayed: flags that changed since go
+    /// A company with its connection, as it now is.
+    fn set_company(&mut self, company: Company) {
+        self.client.rules.grants_changed();
+        self.webhooks.install(&company);
+        self.companies.insert(company.id, company);
+    }
+
+    /// Begins work, with what an earlier run left or with nothing: flags that changed since go
     /// before what was administered since; a token not yet known is issued.
     pub fn begin(&mut self, now: EventTime, token: &str, expires_at: Option<EpochSeconds>) {
         let company = self.settings.company.clone();
         if self.flags.as_ref() != Some(&company) {
-            self.change(now, Change::Started(Box::new(company)));
+            self.flags = Some(company.clone());
+            self.set_company(company);
         }
         let company = self.settings.company.id;
-        let new = |lead: &&Lead| {
-            !self.leads.is_gone(company, lead.id) && !self.leads.is_known(company, lead.id)
-        };
-        let leads: Vec<Lead> = (self.settings.lead_list.iter().filter(new).cloned()).collect();
-        if !leads.is_empty() {
-            let change = LeadChange::Imported { company, leads };
-            self.change(now, Change::Lead(change));
+        for lead in self.settings.lead_list.clone() {
+            if !self.leads.is_gone(company, lead.id) && !self.leads.is_known(company, lead.id) {
+                self.leads.put(company, act::stamped(lead, now));
+            }
         }
         if !self.tokens.contains_key(&TokenKey::of(token)) {
             self.issue_pat(now, token, expires_at);
         }
-        connection::begin_application(self, now);
+        connection::begin_application(self);
     }
 
     /// Does the core know this token as one that works?
@@ -80,15 +91,21 @@ impl Sandbox {
     }
 
     /// Revokes a token (§5.3).
-    pub fn revoke(&mut self, now: EventTime, value: &str) {
-        let token = TokenKey::of(value);
-        self.change(now, Change::Revoked { token });
+    pub fn revoke(&mut self, value: &str) {
+        self.revoke_key(TokenKey::of(value));
+    }
+
+    pub(super) fn revoke_key(&mut self, token: TokenKey) {
+        if let Some(record) = self.tokens.get_mut(&token) {
+            record.revoked = true;
+        }
     }
 
     /// Moves the expiry date of a token.
-    pub fn expire(&mut self, now: EventTime, value: &str, at: Option<EpochSeconds>) {
-        let token = TokenKey::of(value);
-        self.change(now, Change::Expires { token, at });
+    pub fn expire(&mut self, value: &str, at: Option<EpochSeconds>) {
+        if let Some(record) = self.tokens.get_mut(&TokenKey::of(value)) {
+            record.expires_at = at;
+        }
     }
 
     /// Changes the first company: its leads, employees, grants, or its blocking.
@@ -102,7 +119,7 @@ impl Sandbox {
         self.tick(now);
         change(&mut company);
         company.id = id;
-        self.change(now, Change::Company(Box::new(company)));
+        self.set_company(company);
     }
 
     /// Sets the grants of the first company's connection: at once, for existing tokens too (§5.4).
@@ -118,28 +135,27 @@ impl Sandbox {
     /// Adds a record to the first company's journal that another telephony wrote.
     pub fn add_record(&mut self, now: EventTime, record: Record) {
         self.tick(now);
-        self.change(now, Change::Added(Box::new(record)));
+        told::journaled(self, &record);
+        self.journal.add(record);
     }
 
     /// Deletes a record of the first company's journal, as a person does in the CRM; the uuid is
     /// as it was sent.
     pub fn delete_record(&mut self, now: EventTime, uuid: &str) {
         self.tick(now);
-        let (company, uuid) = (self.settings.company.id, uuid.to_owned());
-        self.change(now, Change::Deleted { company, uuid });
+        self.journal.delete(self.settings.company.id, uuid);
     }
 
     /// Changes the record of the same uuid, as a person does in the CRM.
     pub fn edit_record(&mut self, now: EventTime, record: Record) {
         self.tick(now);
-        self.change(now, Change::Edited(Box::new(record)));
+        self.journal.edit(record);
     }
 
     /// Revokes every token.
-    pub fn revoke_all(&mut self, now: EventTime) {
-        let keys: Vec<_> = self.tokens.keys().copied().collect();
-        for token in keys {
-            self.change(now, Change::Revoked { token });
+    pub fn revoke_all(&mut self) {
+        for token in self.tokens.values_mut() {
+            token.revoked = true;
         }
     }
 

@@ -41,8 +41,6 @@ pub struct Settings {
     pub catalogue: Catalogue,
     /// Leads of the first company that are there from the first start, with what is known of them.
     pub lead_list: LeadList,
-    /// Keep a log of changes for a state file; [`super::Sandbox::take_log`] empties it.
-    pub keep_log: bool,
 }
 
 impl Default for Settings {
@@ -75,7 +73,6 @@ impl Default for Settings {
             oauth: OauthSettings::default(),
             catalogue: Catalogue::default(),
             lead_list: LeadList::new(),
-            keep_log: false,
         }
     }
 }

@@ -1,112 +1,55 @@
-//! The state of the sandbox and the changes it can undergo. No clock, no socket, no file: the
-//! same settings, changes and moments give the same state.
+//! The state of the sandbox. No clock, no socket, no file: the same settings, requests and moments
+//! give the same state.
 
 use super::client_rules::ClientRules;
 use super::config::Settings;
 use super::faults::{Dice, Faults, Rule};
-use super::journal::{Journal, PendingWrite, Record};
-use super::lead::{LeadChange, Leads};
-use super::oauth::{self, OAuthState};
+use super::journal::{Journal, Record};
+use super::lead::Leads;
+use super::oauth::OAuthState;
 use super::routes::Endpoint;
 use super::token::{Company, Token, TokenKey};
-use super::violations::{Violation, Violations};
+use super::violations::{Violation, ViolationKind, Violations};
 use super::window::{Fullest, Rate, Windows};
-use crate::webhook::outbox::{Outbox, WebhookChange};
-use callbridge_call::{EpochSeconds, EventTime};
+use crate::webhook::outbox::Outbox;
+use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A change of what outlives a restart: a line of the state file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Change {
-    /// A new PAT; the one before is revoked (§3.1).
-    Issued {
-        /// Its fingerprint.
-        token: TokenKey,
-        /// What is known of it.
-        record: Token,
-    },
-    /// A token no longer works.
-    Revoked {
-        /// Its fingerprint.
-        token: TokenKey,
-    },
-    /// Its expiry date was moved.
-    Expires {
-        /// Its fingerprint.
-        token: TokenKey,
-        /// `None`: never.
-        at: Option<EpochSeconds>,
-    },
-    /// A start with this company in the flags.
-    Started(Box<Company>),
-    /// A company with its connection, as it now is.
-    Company(Box<Company>),
-    /// A request was counted in the window of its token.
-    Counted {
-        /// The token's fingerprint.
-        token: TokenKey,
-    },
-    /// A write was accepted.
-    Accepted(Box<PendingWrite>),
-    /// A record that came another way.
-    Added(Box<Record>),
-    /// A person deleted a record.
-    Deleted {
-        /// Whose journal.
-        company: i64,
-        /// As it was sent, without the prefix.
-        uuid: String,
-    },
-    /// A person changed a record: it is this one now.
-    Edited(Box<Record>),
-    /// Something about leads.
-    Lead(LeadChange),
-    /// The clock stands so many seconds ahead of the machine's.
-    Ahead(u64),
-    /// A client broke the document.
-    Broken(Violation),
-    /// Something about webhooks.
-    Webhook(Box<WebhookChange>),
-    /// Something of OAuth: applications, connections, codes, refresh tokens.
-    Oauth(Box<oauth::OAuthChange>),
-}
-
-/// A change and its moment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Logged {
-    /// When.
-    pub at: EventTime,
-    /// What.
-    pub change: Change,
-}
-
-/// The CRM of the document.
-#[derive(Clone, Debug)]
+/// The CRM of the document. Its JSON is the state file: what outlives a restart.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Sandbox {
+    #[serde(skip)]
     pub(super) settings: Settings,
     pub(super) companies: BTreeMap<i64, Company>,
     pub(super) tokens: BTreeMap<TokenKey, Token>,
     pub(super) journal: Journal,
     pub(super) webhooks: Outbox,
     pub(super) leads: Leads,
+    #[serde(skip)]
     pub(super) faults: Faults,
+    #[serde(skip)]
     pub(super) dice: Dice,
+    /// The company that the flags of the last start named.
     pub(super) flags: Option<Company>,
     pub(super) oauth: OAuthState,
     pub(super) client: ClientWatch,
-    pub(super) log: ChangeLog,
+    /// How many tokens, codes and keys were made.
+    pub(super) minted: u64,
+    /// So far the clock stands ahead of the machine's.
+    pub(super) ahead: Duration,
 }
 
 /// What is watched of the clients: how much they ask, and what they do against the document.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ClientWatch {
     pub(super) windows: Windows,
     pub(super) violations: Violations,
+    #[serde(skip)]
     pub(super) rules: ClientRules,
     /// Answers given, by endpoint and status.
+    #[serde(skip)]
     pub(super) counts: BTreeMap<(Endpoint, u16), u64>,
 }
 
@@ -119,17 +62,6 @@ impl ClientWatch {
             counts: BTreeMap::new(),
         }
     }
-}
-
-/// The changes there were, for the state file.
-#[derive(Clone, Debug, Default)]
-pub(super) struct ChangeLog {
-    /// So many were made, those before a restart included.
-    pub(super) made: u64,
-    /// So far the clock stands ahead of the machine's.
-    pub(super) ahead: Duration,
-    /// Those that nobody has taken yet.
-    pub(super) untaken: Vec<Logged>,
 }
 
 impl Sandbox {
@@ -147,24 +79,33 @@ impl Sandbox {
             flags: None,
             oauth: OAuthState::default(),
             client: ClientWatch::new(settings.rate),
-            log: ChangeLog::default(),
+            minted: 0,
+            ahead: Duration::ZERO,
             settings,
         }
     }
 
+    /// What an earlier run left, under the settings of this one.
+    ///
+    /// # Errors
+    /// The text is no state.
+    pub fn restore(state: &[u8], settings: Settings) -> Result<Self, serde_json::Error> {
+        let mut core: Self = serde_json::from_slice(state)?;
+        core.faults = Faults::new(Vec::new(), settings.seed);
+        core.dice = Dice::new(settings.seed);
+        core.client.windows.set_rate(settings.rate);
+        core.settings = settings;
+        Ok(core)
+    }
+
     /// The sandbox's moment when the machine's clock says `clock`.
     pub fn moment(&self, clock: EventTime) -> EventTime {
-        clock.plus(self.log.ahead)
+        clock.plus(self.ahead)
     }
 
     /// How far the clock was moved ahead.
     pub const fn ahead(&self) -> Duration {
-        self.log.ahead
-    }
-
-    /// The changes since the last call; empty unless [`Settings::keep_log`].
-    pub fn take_log(&mut self) -> Vec<Logged> {
-        std::mem::take(&mut self.log.untaken)
+        self.ahead
     }
 
     /// The journal's records, in the order they were written.
@@ -220,5 +161,20 @@ impl Sandbox {
     /// Puts these faults in the place of the others.
     pub fn set_faults(&mut self, rules: Vec<Rule>) {
         self.faults = Faults::new(rules, self.settings.seed);
+    }
+
+    pub(super) fn violation(
+        &mut self,
+        at: EventTime,
+        kind: ViolationKind,
+        rule: &str,
+        words: impl Into<String>,
+    ) {
+        self.client.violations.push(Violation {
+            at,
+            kind,
+            rule: rule.to_owned(),
+            words: words.into(),
+        });
     }
 }

@@ -1,9 +1,9 @@
 //! The endpoints, behind token, window, address and grant.
 
-use super::core::{Change, Sandbox};
+use super::core::Sandbox;
 use super::envelope::{Refusal, Request, Success};
 use super::faults::Action;
-use super::journal::{Earlier, PendingWrite, STATUS_KEPT, Status, Submission, WRITES_MAX};
+use super::journal::{Content, STATUS_KEPT, Status, Submission, WRITES_MAX, Write};
 use super::token::{Caller, Grant, TokenKind};
 use super::violations::ViolationKind;
 use super::{call_history, filter};
@@ -55,37 +55,25 @@ pub(super) fn submit(
     let settings = &sandbox.settings;
     let (call, derived) =
         call_history::read(&request.body, &settings.names, now, settings.ahead_max)?;
-    let (request_id, due) = next_write(sandbox, now, fault)?;
     if !derived.is_empty() {
         let words = format!("sent: {}", derived.join(", "));
         sandbox.violation(now, ViolationKind::DerivedField, "§2.6", words);
     }
-    let company = caller.token.company;
-    if let Some(earlier) = sandbox.journal.earlier(company, &call) {
-        judge_repeat(sandbox, now, &call, &earlier);
-    }
-    let write = PendingWrite {
-        request_id: request_id.clone(),
-        company,
-        token: caller.key,
-        accepted_at: now,
-        due,
-        answered: fault.is_none_or(Action::leaves_answer_whole),
-        doomed: fault == Some(Action::Failed),
-        call,
-    };
-    sandbox.change(now, Change::Accepted(Box::new(write)));
-    Ok(Success::accepted(request_id))
+    judge_repeat(sandbox, now, caller.token.company, &call);
+    accept(sandbox, now, caller, fault, Content::Call(call))
 }
 
-/// The requestId of a write that is accepted now, and the moment it will be done.
-pub(super) fn next_write(
+/// Accepts a write: it will be done after its time, and can be polled for from now on.
+pub(super) fn accept(
     sandbox: &mut Sandbox,
     now: EventTime,
+    caller: &Caller,
     fault: Option<Action>,
-) -> Result<(String, EventTime), Refusal> {
+    content: Content,
+) -> Result<Success, Refusal> {
     let Sandbox { settings, dice, .. } = sandbox;
-    if sandbox.journal.accepted() >= WRITES_MAX {
+    let accepted = sandbox.journal.accepted();
+    if accepted >= WRITES_MAX {
         return Err(Refusal::Status(500));
     }
     let jitter = settings.persist_jitter.as_micros();
@@ -94,25 +82,42 @@ pub(super) fn next_write(
         Some(Action::Hold(time)) => time,
         _ => Duration::ZERO,
     };
-    let serial = format!("{}-{}", settings.seed, sandbox.journal.accepted() + 1);
+    let serial = format!("{}-{}", settings.seed, accepted + 1);
     let request_id = uuid::Uuid::new_v5(&REQUEST_NAMESPACE, serial.as_bytes()).to_string();
-    Ok((request_id, now.plus(settings.persist_after + jitter + held)))
+    sandbox.journal.accept(Write {
+        request_id: request_id.clone(),
+        company: caller.token.company,
+        token: caller.key,
+        accepted_at: now,
+        due: now.plus(settings.persist_after + jitter + held),
+        answered: fault.is_none_or(Action::leaves_answer_whole),
+        doomed: fault == Some(Action::Failed),
+        content,
+        status: Status::Pending,
+        why: None,
+    });
+    Ok(Success::accepted(request_id))
 }
 
-fn judge_repeat(sandbox: &mut Sandbox, now: EventTime, call: &Submission, earlier: &Earlier) {
-    if earlier.status == Status::Failed {
+/// A call whose uuid came before, and did not end FAILED (§4.5.4).
+fn judge_repeat(sandbox: &mut Sandbox, now: EventTime, company: i64, call: &Submission) {
+    let earlier = sandbox.journal.earlier(company, call);
+    let Some(earlier) = earlier.filter(|earlier| earlier.status != Status::Failed) else {
         return;
-    }
-    if !earlier.same {
+    };
+    let (kind, words) = if earlier.call() != Some(call) {
         let words = format!("{} is another call's: this one makes no record", call.uuid);
-        sandbox.violation(now, ViolationKind::UuidReused, "§4.5.4", words);
+        (ViolationKind::UuidReused, words)
     } else if earlier.answered {
         let words = format!(
             "{} again after its 200, now {:?}",
             call.uuid, earlier.status
         );
-        sandbox.violation(now, ViolationKind::RepeatAfter200, "§4.5.4", words);
-    }
+        (ViolationKind::RepeatAfter200, words)
+    } else {
+        return;
+    };
+    sandbox.violation(now, kind, "§4.5.4", words);
 }
 
 pub(super) fn filter(
@@ -132,25 +137,21 @@ pub(super) fn request_status(
     id: &str,
 ) -> Result<Success, Refusal> {
     let missing = Refusal::NotFound("So‘rov topilmadi");
-    let Some(entry) = sandbox.journal.entry(id) else {
-        sandbox.violation(
-            now,
-            ViolationKind::UnknownPoll,
-            "§4.6",
-            "a requestId never given".to_owned(),
-        );
+    let Some(write) = sandbox.journal.write(id) else {
+        let words = "a requestId never given";
+        sandbox.violation(now, ViolationKind::UnknownPoll, "§4.6", words);
         return Err(missing);
     };
-    if entry.token != caller.key {
-        let words = "a requestId that another token created".to_owned();
+    if write.token != caller.key {
+        let words = "a requestId that another token created";
         sandbox.violation(now, ViolationKind::ForeignPoll, "§3.2", words);
         return Err(missing);
     }
-    if now.since(entry.accepted_at) >= STATUS_KEPT {
+    if now.since(write.accepted_at) >= STATUS_KEPT {
         return Err(missing);
     }
     let shapes = &sandbox.settings.shapes;
-    let word = match entry.status {
+    let word = match write.status {
         Status::Pending => &shapes.pending,
         Status::Success => "SUCCESS",
         Status::Failed => "FAILED",

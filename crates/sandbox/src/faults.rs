@@ -220,7 +220,7 @@ fn percent(text: &str) -> Result<u32, String> {
 }
 
 /// Dice that fall alike for the same seed (splitmix64).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Dice(u64);
 
 impl Dice {
@@ -246,7 +246,7 @@ impl Dice {
 }
 
 /// The rules with how often each was met.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Faults {
     rules: Vec<(Rule, u64, u64)>,
     dice: Dice,

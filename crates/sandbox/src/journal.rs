@@ -1,12 +1,14 @@
-//! The call journal: accepted writes, their outcome, and the records (§2.6, §3.2, §4.5).
+//! The call journal: accepted writes, of leads' fields too, their outcome, and the records (§2.6,
+//! §3.2, §4.4, §4.5).
 //!
 //! ```text
 //! accept ─▶ pending ──due──▶ SUCCESS, one record per uuid
 //!                       └──▶ FAILED, unknown leadId or employeeId
 //! ```
 
-use super::lead::Leads;
-use super::token::{Company, TokenKey};
+use super::lead::store::FieldUpsert;
+use super::pairs;
+use super::token::TokenKey;
 use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -46,26 +48,50 @@ pub struct Submission {
     pub others: Map<String, Value>,
 }
 
+/// What a write says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Content {
+    /// `POST call-history`
+    Call(Submission),
+    /// `POST lead/{id}/field/list`
+    Fields(FieldUpsert),
+}
+
 /// An accepted write.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PendingWrite {
+pub struct Write {
     /// Its `requestId`.
     pub request_id: String,
-    /// Whose journal.
+    /// Whose data.
     pub company: i64,
     /// The token that alone can read its status.
     pub token: TokenKey,
     /// When it was accepted.
     pub accepted_at: EventTime,
-    /// When it is written.
+    /// When it is done.
     pub due: EventTime,
     /// Its 200 with the requestId left for the client at once and whole.
     pub answered: bool,
     /// It is to end FAILED whatever it says.
     pub doomed: bool,
     /// What it says.
-    pub call: Submission,
+    pub content: Content,
+    /// Where it is.
+    pub status: Status,
+    /// Why it failed, for people.
+    pub why: Option<String>,
+}
+
+impl Write {
+    /// The call that it writes.
+    pub const fn call(&self) -> Option<&Submission> {
+        match &self.content {
+            Content::Call(call) => Some(call),
+            Content::Fields(_) => None,
+        }
+    }
 }
 
 /// A record of the journal, with what the service derives (§2.6).
@@ -91,7 +117,7 @@ pub struct Record {
 }
 
 /// Where a write is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Status {
     /// Accepted, not yet written.
@@ -102,107 +128,52 @@ pub enum Status {
     Failed,
 }
 
-/// The status entry of a write.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct JournalEntry {
-    /// Who can read it.
-    #[serde(skip)]
-    pub token: TokenKey,
-    /// When the write was accepted.
-    pub accepted_at: EventTime,
-    /// The endpoint that took it.
-    pub of: &'static str,
-    /// Its uuid as sent; empty for other writes than calls.
-    pub uuid: String,
-    /// Where the write is.
-    pub status: Status,
-    /// Why it failed, for people.
-    pub why: Option<&'static str>,
-}
-
-impl JournalEntry {
-    const fn new(token: TokenKey, accepted_at: EventTime, of: &'static str, uuid: String) -> Self {
-        Self {
-            token,
-            accepted_at,
-            of,
-            uuid,
-            status: Status::Pending,
-            why: None,
-        }
-    }
-}
-
-/// The last write of a uuid.
-#[derive(Clone, Debug)]
-struct Last {
-    request_id: String,
-    answered: bool,
-    call: Submission,
-}
-
-/// What is known of a uuid that comes again.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Earlier {
-    /// Where the last write of it is.
-    pub status: Status,
-    /// Its 200 reached the client, as far as can be known here.
-    pub answered: bool,
-    /// It said the same.
-    pub same: bool,
-}
-
-/// Records, writes and their status.
-#[derive(Clone, Debug, Default)]
+/// Records, and writes with their status.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Journal {
     records: Vec<Record>,
+    #[serde(with = "pairs")]
     by_uuid: BTreeMap<(i64, String), usize>,
-    pending: BTreeMap<(EventTime, u64), PendingWrite>,
-    entries: BTreeMap<String, JournalEntry>,
+    /// Writes by their `requestId`.
+    writes: BTreeMap<String, Write>,
     by_age: VecDeque<String>,
-    last: BTreeMap<(i64, String), Last>,
+    /// The last write of each uuid.
+    #[serde(with = "pairs")]
+    last: BTreeMap<(i64, String), String>,
+    /// By the moment they are due, then in the order they were accepted.
+    #[serde(with = "pairs")]
+    pending: BTreeMap<(EventTime, u64), String>,
     accepted: u64,
 }
 
 impl Journal {
     /// Takes a write in.
-    pub fn accept(&mut self, write: PendingWrite) {
+    pub fn accept(&mut self, write: Write) {
         let id = write.request_id.clone();
-        let uuid = write.call.uuid.clone();
-        let entry = JournalEntry::new(write.token, write.accepted_at, "call-history", uuid);
-        self.keep(&id, entry);
-        let last = Last {
-            request_id: id,
-            answered: write.answered,
-            call: write.call.clone(),
-        };
-        self.last
-            .insert((write.company, write.call.uuid.clone()), last);
-        self.pending.insert((write.due, self.accepted), write);
-    }
-
-    /// Takes in the status of a write that is done elsewhere; gives its number.
-    pub fn enter(&mut self, id: &str, token: TokenKey, at: EventTime, of: &'static str) -> u64 {
-        self.keep(id, JournalEntry::new(token, at, of, String::new()));
-        self.accepted
-    }
-
-    fn keep(&mut self, id: &str, entry: JournalEntry) {
+        if let Some(call) = write.call() {
+            self.last
+                .insert((write.company, call.uuid.clone()), id.clone());
+        }
         self.accepted += 1;
-        self.entries.insert(id.to_owned(), entry);
-        self.by_age.push_back(id.to_owned());
+        self.pending.insert((write.due, self.accepted), id.clone());
+        self.by_age.push_back(id.clone());
+        self.writes.insert(id, write);
+    }
+
+    /// The first write that is due: it is pending no more, and to be ended.
+    pub(super) fn next_due(&mut self, now: EventTime) -> Option<Write> {
+        let first = self.pending.first_entry()?;
+        if first.key().0 > now {
+            return None;
+        }
+        self.writes.get(&first.remove()).cloned()
     }
 
     /// A write is done, or could not be.
-    pub fn end(&mut self, id: &str, why: Option<&'static str>) {
-        if let Some(entry) = self.entries.get_mut(id) {
-            entry.status = if why.is_some() {
-                Status::Failed
-            } else {
-                Status::Success
-            };
-            entry.why = why;
+    pub(super) fn end(&mut self, id: &str, why: Option<&str>) {
+        if let Some(write) = self.writes.get_mut(id) {
+            write.status = why.map_or(Status::Success, |_| Status::Failed);
+            write.why = why.map(str::to_owned);
         }
     }
 
@@ -220,73 +191,36 @@ impl Journal {
         self.accepted
     }
 
-    /// Ends the writes that are due, each at its own moment.
-    pub fn settle(&mut self, now: EventTime, companies: &BTreeMap<i64, Company>, leads: &Leads) {
-        while let Some(first) = self.pending.first_entry() {
-            if first.key().0 > now {
-                break;
-            }
-            let write = first.remove();
-            let why = self.write(&write, companies.get(&write.company), leads);
-            self.end(&write.request_id, why);
-        }
-        self.forget(now);
-    }
-
-    fn write(
-        &mut self,
-        write: &PendingWrite,
-        company: Option<&Company>,
-        leads: &Leads,
-    ) -> Option<&'static str> {
-        let Some(company) = company else {
-            return Some("unknown company");
-        };
-        let call = &write.call;
-        if write.doomed {
-            return Some("by order of a fault");
-        }
-        if !leads.exists(company, call.lead_id) {
-            return Some("unknown leadId");
-        }
-        if call
-            .employee_id
-            .is_some_and(|id| !company.employees.contains(id))
-        {
-            return Some("unknown employeeId");
-        }
+    /// The record that a write of a call makes; `None` where its uuid has one.
+    pub(super) fn record_of(&self, write: &Write, call: &Submission) -> Option<Record> {
         let key = (write.company, call.uuid.clone());
-        if !self.by_uuid.contains_key(&key) {
-            self.by_uuid.insert(key, self.records.len());
-            self.records.push(Record {
-                uuid: format!("{PREFIX}{}", call.uuid),
-                request_id: write.request_id.clone(),
-                company_id: write.company,
-                ended_at: call.started_at.saturating_add(call.duration_sec),
-                hangup_cause: if call.answered { "ANSWER" } else { "NO_ANSWER" }.to_owned(),
-                provider: "OPEN_API".to_owned(),
-                registered_at: write.due,
-                call: call.clone(),
-            });
-        }
-        None
+        (!self.by_uuid.contains_key(&key)).then(|| Record {
+            uuid: format!("{PREFIX}{}", call.uuid),
+            request_id: write.request_id.clone(),
+            company_id: write.company,
+            ended_at: call.started_at.saturating_add(call.duration_sec),
+            hangup_cause: if call.answered { "ANSWER" } else { "NO_ANSWER" }.to_owned(),
+            provider: "OPEN_API".to_owned(),
+            registered_at: write.due,
+            call: call.clone(),
+        })
     }
 
-    /// Status entries are dropped one retention after nobody can read them any more: until then a
+    /// A write is forgotten one retention after nobody can read its status any more: until then a
     /// late poll is told from one of an id that never was.
-    fn forget(&mut self, now: EventTime) {
+    pub(super) fn forget(&mut self, now: EventTime) {
         while let Some(id) = self.by_age.front() {
-            let old = (self.entries.get(id))
-                .is_none_or(|entry| now.since(entry.accepted_at) > STATUS_KEPT * 2);
+            let old = (self.writes.get(id))
+                .is_none_or(|write| now.since(write.accepted_at) > STATUS_KEPT * 2);
             if !old {
                 break;
             }
-            self.entries.remove(id);
+            self.writes.remove(id);
             self.by_age.pop_front();
         }
     }
 
-    /// Adds a record that came another way, as a colleague's telephony does.
+    /// Adds a record.
     pub fn add(&mut self, record: Record) {
         self.by_uuid.insert(
             (record.company_id, record.call.uuid.clone()),
@@ -316,28 +250,20 @@ impl Journal {
         }
     }
 
-    /// The status entry of a requestId.
-    pub fn entry(&self, request_id: &str) -> Option<&JournalEntry> {
-        self.entries.get(request_id)
+    /// The write of a requestId.
+    pub fn write(&self, request_id: &str) -> Option<&Write> {
+        self.writes.get(request_id)
     }
 
-    /// All status entries by their requestId.
-    pub const fn entries(&self) -> &BTreeMap<String, JournalEntry> {
-        &self.entries
+    /// All writes by their requestId.
+    pub const fn writes(&self) -> &BTreeMap<String, Write> {
+        &self.writes
     }
 
-    /// What an earlier write of the same uuid was.
-    pub fn earlier(&self, company: i64, call: &Submission) -> Option<Earlier> {
-        let last = self.last.get(&(company, call.uuid.clone()))?;
-        let status = self
-            .entries
-            .get(&last.request_id)
-            .map_or(Status::Success, |e| e.status);
-        Some(Earlier {
-            status,
-            answered: last.answered,
-            same: last.call == *call,
-        })
+    /// The last write of the same uuid, while it is remembered.
+    pub fn earlier(&self, company: i64, call: &Submission) -> Option<&Write> {
+        let id = self.last.get(&(company, call.uuid.clone()))?;
+        self.writes.get(id)
     }
 
     /// The records in the order they were written.

@@ -14,17 +14,16 @@
 //! | [`oauth`] | applications, consent, codes, refresh tokens (§4.1, §4.2, §5.6, §7.6) |
 //! | [`violations`], [`client_rules`], [`repeats`] | what clients do wrong |
 //! | [`faults`], `apply_fault`, [`shapes`] | what the service does wrong, or leaves unpublished |
-//! | [`core`], `apply` | the state; what each change makes of it |
+//! | [`core`], `settle` | the state; the end of accepted writes |
 //! | `answer`, `endpoints` | the way of a request |
 //! | [`webhook`] | events, deliveries, their journal (§6) |
 //! | [`lead`] | leads and their endpoints (§4.4, §4.7) |
 //! | [`admin`], `company` | what a person does in the CRM |
 //! | [`config`], [`options`], `duration` | settings; the flags of the command |
-//! | [`server`], `shared`, `http`, [`state_file`] | the shell: clock, sockets, file |
+//! | [`server`], `shared`, `http`, [`state_file`], `pairs` | the shell: clock, sockets, file |
 
 pub mod admin;
 mod answer;
-mod apply;
 mod apply_fault;
 mod body;
 pub mod call_history;
@@ -44,9 +43,11 @@ pub mod lead;
 pub mod oauth;
 pub mod options;
 mod page;
+mod pairs;
 pub mod repeats;
 pub mod routes;
 pub mod server;
+mod settle;
 pub mod shapes;
 mod shared;
 pub mod state_file;

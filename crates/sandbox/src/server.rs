@@ -138,16 +138,18 @@ async fn listen(addr: SocketAddr) -> Result<(TcpListener, SocketAddr), Error> {
 
 /// The core as its state file left it, with what the flags say now.
 fn prepare(config: Config, now: EventTime) -> Result<(Sandbox, Option<StateFile>), Error> {
-    let mut settings = config.settings;
-    settings.keep_log = config.state.is_some();
-    let mut core = Sandbox::new(settings);
+    let (mut state, mut core) = match &config.state {
+        Some(path) => {
+            let (state, core) = StateFile::open(path, config.settings)?;
+            (Some(state), core)
+        }
+        None => (None, Sandbox::new(config.settings)),
+    };
     core.set_faults(config.rules);
-    let state = config.state.map(|path| StateFile::open(&path, &mut core));
-    let mut state = state.transpose()?;
     let now = core.moment(now);
     core.begin(now, config.token.expose_secret(), config.expires_at);
     if let Some(state) = &mut state {
-        state.keep(&mut core)?;
+        state.keep(&core)?;
     }
     Ok((core, state))
 }

@@ -3,6 +3,7 @@
 use super::core::Sandbox;
 use super::envelope::{Refusal, Request, Response};
 use super::state_file::StateFile;
+use super::webhook::{Dispatch, dispatch};
 use callbridge_call::EventTime;
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::error;
@@ -40,16 +41,18 @@ impl SharedSandbox {
         }
     }
 
-    /// Does something with the core at the clock's moment and keeps what it changed; false when it
-    /// could not be kept.
-    fn act<R>(&self, act: impl FnOnce(&mut Sandbox, EventTime) -> R) -> (R, bool) {
+    /// Does something with the core at the clock's moment; false when what it `changes` could not
+    /// be kept.
+    fn act<R>(&self, changes: bool, act: impl FnOnce(&mut Sandbox, EventTime) -> R) -> (R, bool) {
         // A panic under the lock leaves the core as it was after its last change.
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let (core, state) = &mut *held;
         // Under the lock, so that moments reach the core in order.
         let now = core.moment((self.clock)());
+        core.tick(now);
         let result = act(core, now);
-        let kept = state.as_mut().map_or(Ok(()), |state| state.keep(core));
+        let state = state.as_mut().filter(|_| changes);
+        let kept = state.map_or(Ok(()), |state| state.keep(core));
         if let Err(error) = &kept {
             error!(%error, "the sandbox cannot keep its state");
         }
@@ -58,11 +61,12 @@ impl SharedSandbox {
 
     /// Does something with the core at the clock's moment, after what is due by then.
     pub fn admin<R>(&self, act: impl FnOnce(&mut Sandbox, EventTime) -> R) -> R {
-        let (result, _) = self.act(|core, now| {
-            core.tick(now);
-            act(core, now)
-        });
-        result
+        self.act(true, act).0
+    }
+
+    /// The deliveries of this cycle: what is under way is not kept.
+    pub(super) fn deliveries(&self) -> Vec<Dispatch> {
+        self.act(false, dispatch::deliveries).0
     }
 
     /// The machine's moment, whatever the core's clock was set to.
@@ -70,8 +74,11 @@ impl SharedSandbox {
         (self.clock)()
     }
 
+    /// Answers a request. What a GET counts in a window is kept with the next change, or at the
+    /// end.
     pub(super) fn handle(&self, request: &Request) -> Response {
-        let (response, kept) = self.act(|core, now| core.handle(now, request));
+        let changes = request.method != "GET";
+        let (response, kept) = self.act(changes, |core, now| core.handle(now, request));
         if kept {
             response
         } else {

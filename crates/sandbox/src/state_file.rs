@@ -1,18 +1,14 @@
-//! The state file: the log of changes, one JSON object a line, appended.
+//! The state file: what the core holds, as one JSON object.
 //!
-//! ```text
-//! {"at":1795151317833600,"change":{"accepted":{"requestId":…}}}\n
-//! ```
-//! It is made with mode 0600, held with flock, and synced whenever a write was accepted or a token
-//! given out. A last line without its end was never answered for and is cut off; any other bad line
-//! is refused.
-//! A call takes about half a kilobyte; nothing is ever thrown away.
+//! It is held with flock and replaced as a whole, with mode 0600 and synced, after every request
+//! that can have changed something. It holds tokens by their fingerprints alone.
 
-use super::core::{Change, Logged, Sandbox};
+use super::config::Settings;
+use super::core::Sandbox;
 use super::error::Error;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -20,87 +16,63 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct StateFile {
     path: PathBuf,
-    file: File,
+    /// Whoever starts on the same file finds this lock.
+    held: File,
 }
 
 impl StateFile {
-    /// Opens or makes the file and plays its changes into the core.
+    /// Opens or makes the file, and gives the core that was kept in it.
     ///
     /// # Errors
-    /// The file cannot be opened, is held by another process, or has a damaged line.
-    pub fn open(path: &Path, core: &mut Sandbox) -> Result<Self, Error> {
+    /// The file cannot be opened, is held by another process, or is damaged: it is left as it is.
+    pub fn open(path: &Path, settings: Settings) -> Result<(Self, Sandbox), Error> {
         let failed = |source| failed(path, source);
-        let mut options = OpenOptions::new();
-        options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600);
-        let mut file = options.open(path).map_err(failed)?;
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            return Err(Error::StateHeld {
-                path: path.to_owned(),
-            });
+        let mut held = options().truncate(false).open(path).map_err(failed)?;
+        if flock(&held, FlockOperation::NonBlockingLockExclusive).is_err() {
+            let path = path.to_owned();
+            return Err(Error::StateHeld { path });
         }
         let mut text = Vec::new();
-        file.read_to_end(&mut text).map_err(failed)?;
-        let whole = text
-            .iter()
-            .rposition(|&byte| byte == b'\n')
-            .map_or(0, |at| at + 1);
-        for (number, line) in text[..whole].split(|&byte| byte == b'\n').enumerate() {
-            if line.is_empty() {
-                continue;
-            }
-            let logged: Logged =
-                serde_json::from_slice(line).map_err(|error| Error::StateDamaged {
-                    path: path.to_owned(),
-                    line: number + 1,
-                    words: error.to_string(),
-                })?;
-            core.replay(logged);
+        held.read_to_end(&mut text).map_err(failed)?;
+        let core = match text.as_slice() {
+            [] => Ok(Sandbox::new(settings)),
+            text => Sandbox::restore(text, settings),
+        };
+        let path = path.to_owned();
+        match core {
+            Ok(core) => Ok((Self { path, held }, core)),
+            Err(error) => Err(Error::StateDamaged {
+                path,
+                line: error.line(),
+                words: error.to_string(),
+            }),
         }
-        file.set_len(whole as u64).map_err(failed)?;
-        file.seek(io::SeekFrom::End(0)).map_err(failed)?;
-        Ok(Self {
-            path: path.to_owned(),
-            file,
-        })
     }
 
-    /// Appends the core's new changes.
+    /// Puts what the core holds in the place of what was kept.
     ///
     /// # Errors
-    /// The disk refuses.
-    pub fn keep(&mut self, core: &mut Sandbox) -> Result<(), Error> {
-        let changes = core.take_log();
-        if changes.is_empty() {
-            return Ok(());
-        }
-        let mut lines = Vec::new();
-        for change in &changes {
-            serde_json::to_writer(&mut lines, change).map_err(|error| self.failed(error.into()))?;
-            lines.push(b'\n');
-        }
-        self.file
-            .write_all(&lines)
-            .map_err(|error| self.failed(error))?;
-        let accepted = changes.iter().any(|logged| {
-            matches!(
-                logged.change,
-                Change::Accepted(_) | Change::Lead(_) | Change::Oauth(_)
-            )
-        });
-        if accepted {
-            self.file.sync_data().map_err(|error| self.failed(error))?;
-        }
+    /// The disk refuses; what was kept before is kept on.
+    pub fn keep(&mut self, core: &Sandbox) -> Result<(), Error> {
+        let replaced = || -> io::Result<File> {
+            let mut next = self.path.clone().into_os_string();
+            next.push(".new");
+            let mut file = options().truncate(true).open(&next)?;
+            flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+            file.write_all(&serde_json::to_vec(core)?)?;
+            file.sync_data()?;
+            std::fs::rename(&next, &self.path)?;
+            Ok(file)
+        };
+        self.held = replaced().map_err(|source| failed(&self.path, source))?;
         Ok(())
     }
+}
 
-    fn failed(&self, source: io::Error) -> Error {
-        failed(&self.path, source)
-    }
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).mode(0o600);
+    options
 }
 
 fn failed(path: &Path, source: io::Error) -> Error {

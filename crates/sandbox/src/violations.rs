@@ -77,7 +77,7 @@ pub struct Violation {
 }
 
 /// The breaches so far.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Violations {
     kept: Vec<Violation>,
     counts: BTreeMap<ViolationKind, u64>,

@@ -2,7 +2,7 @@
 
 use super::token::TokenKey;
 use callbridge_call::EventTime;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ impl Default for Rate {
 }
 
 /// The fullest that windows and sliding spans of the same length have been.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Fullest {
     /// Most counted requests in one fixed window.
@@ -39,7 +39,7 @@ pub struct Fullest {
 /// Counted requests remembered for the sliding span, per token.
 const SPAN_MAX: usize = 100_000;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Window {
     opened: EventTime,
     counted: u32,
@@ -47,8 +47,9 @@ struct Window {
 }
 
 /// The windows of all token values.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Windows {
+    #[serde(skip)]
     rate: Rate,
     by_token: BTreeMap<TokenKey, Window>,
     fullest: Fullest,
@@ -72,6 +73,10 @@ impl Windows {
             rate,
             ..Self::default()
         }
+    }
+
+    pub(super) const fn set_rate(&mut self, rate: Rate) {
+        self.rate = rate;
     }
 
     /// The rate in force.

@@ -75,7 +75,7 @@ async fn a_token_without_the_grant_is_77() {
 #[tokio::test]
 async fn a_refused_token_is_77() {
     let (place, crm, flags) = stage().await;
-    crm.admin(|core, now| core.revoke(now, TOKEN));
+    crm.admin(|core, _| core.revoke(TOKEN));
     check(&place, &flags)
         .await
         .fails(77, "token", "401", "issue a new token");

@@ -171,7 +171,7 @@ async fn a_token_that_comes_later_is_taken_up_and_one_that_dies_is_replaced() {
         .await;
     token(dir.path());
     work.books(|books| books.journaled == 2).await;
-    crm.admin(|core, now| core.revoke_all(now));
+    crm.admin(|core, _| core.revoke_all());
     work.finish(2..4).await;
     work.status(|status| reason(status) == Some("token_refused"))
         .await;

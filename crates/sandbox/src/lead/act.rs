@@ -1,9 +1,9 @@
-//! Changes of leads as the core undergoes them. Both ways, at once and on replay, lead through
-//! here, so an event stands or falls with its change (§6.1.1).
+//! Changes of leads. All of them lead through here, so an event stands or falls with its change
+//! (§6.1.1).
 
 use super::news::between;
 use super::record::{FieldValues, Lead};
-use super::store::{LeadAction, LeadChange, Order};
+use super::store::FieldUpsert;
 use crate::core::Sandbox;
 use crate::webhook::{CrmEvent, told};
 use callbridge_call::EventTime;
@@ -17,46 +17,8 @@ pub fn find_lead(sandbox: &Sandbox, company: i64, id: i64) -> Option<Lead> {
     sandbox.leads.get(sandbox.companies.get(&company)?, id)
 }
 
-pub(crate) fn apply_lead(sandbox: &mut Sandbox, at: EventTime, change: LeadChange) {
-    match change {
-        LeadChange::Saved { company, lead } => save_lead(sandbox, at, company, *lead),
-        LeadChange::Imported { company, leads } => {
-            for lead in leads {
-                let known = sandbox.leads.is_gone(company, lead.id)
-                    || sandbox.leads.is_known(company, lead.id);
-                if !known {
-                    sandbox.leads.put(company, stamped(lead, at));
-                }
-            }
-        }
-        LeadChange::Merged {
-            company,
-            into,
-            from,
-        } => merge(sandbox, at, company, into, &from),
-        LeadChange::Deleted { company, lead } => {
-            if let Some(was) = find_lead(sandbox, company, lead) {
-                sandbox.leads.remove(company, lead);
-                let event = CrmEvent::of_lead("LEAD_DELETED", was.snapshot());
-                told::happened(sandbox, at, company, event);
-            }
-        }
-        LeadChange::Revived { company, lead } => sandbox.leads.revive(company, lead),
-        LeadChange::Ordered(order) => {
-            let Order {
-                token,
-                accepted_at,
-                due,
-                ..
-            } = *order;
-            let journal = &mut sandbox.journal;
-            let serial = journal.enter(&order.request_id, token, accepted_at, "lead-fields");
-            sandbox.leads.pending.insert((due, serial), *order);
-        }
-    }
-}
-
-fn save_lead(sandbox: &mut Sandbox, at: EventTime, company: i64, lead: Lead) {
+/// A lead as it now is; its timestamps are those of the change.
+pub(super) fn save_lead(sandbox: &mut Sandbox, at: EventTime, company: i64, lead: Lead) {
     let before = find_lead(sandbox, company, lead.id);
     let id = lead.id;
     sandbox.leads.put(company, stamped(lead, at));
@@ -68,10 +30,19 @@ fn save_lead(sandbox: &mut Sandbox, at: EventTime, company: i64, lead: Lead) {
     }
 }
 
+/// A lead is no more, if it was.
+pub(crate) fn delete_lead(sandbox: &mut Sandbox, at: EventTime, company: i64, id: i64) {
+    if let Some(was) = find_lead(sandbox, company, id) {
+        sandbox.leads.remove(company, id);
+        let event = CrmEvent::of_lead("LEAD_DELETED", was.snapshot());
+        told::happened(sandbox, at, company, event);
+    }
+}
+
 /// The document says of a merge that the survivor stands and the others are missing. Ours:
 /// their contacts and calls go to the survivor, and the fields it has no value in; its own name,
 /// stage, employee and balance stay.
-fn merge(sandbox: &mut Sandbox, at: EventTime, company: i64, into: i64, from: &[i64]) {
+pub(super) fn merge(sandbox: &mut Sandbox, at: EventTime, company: i64, into: i64, from: &[i64]) {
     let Some(mut survivor) = find_lead(sandbox, company, into) else {
         return;
     };
@@ -96,30 +67,16 @@ fn merge(sandbox: &mut Sandbox, at: EventTime, company: i64, into: i64, from: &[
     }
 }
 
-/// Does the first order that is due; the status of its requestId says how it ended.
-pub(crate) fn settle_order(sandbox: &mut Sandbox) {
-    let Some(((due, _), order)) = sandbox.leads.pending.pop_first() else {
-        return;
-    };
-    let why = if order.doomed {
-        Some("by order of a fault")
-    } else {
-        execute(sandbox, due, order.company, &order.what).err()
-    };
-    sandbox.journal.end(&order.request_id, why);
-}
-
-fn execute(
+/// The fields of a list are written; why not, where there is no such lead.
+pub(crate) fn write_fields(
     sandbox: &mut Sandbox,
     at: EventTime,
     company: i64,
-    what: &LeadAction,
+    fields: &FieldUpsert,
 ) -> Result<(), &'static str> {
-    if let Some(fields) = &what.fields {
-        let mut lead = find_lead(sandbox, company, fields.lead).ok_or("unknown leadId")?;
-        upsert(&mut lead.fields, &fields.values);
-        save_lead(sandbox, at, company, lead);
-    }
+    let mut lead = find_lead(sandbox, company, fields.lead).ok_or("unknown leadId")?;
+    upsert(&mut lead.fields, &fields.values);
+    save_lead(sandbox, at, company, lead);
     Ok(())
 }
 
@@ -143,7 +100,7 @@ pub(super) fn upsert(fields: &mut FieldValues, values: &FieldValues) {
     }
 }
 
-fn stamped(mut lead: Lead, at: EventTime) -> Lead {
+pub(crate) fn stamped(mut lead: Lead, at: EventTime) -> Lead {
     let second = at.floor_seconds().get();
     lead.created_timestamp = lead.created_timestamp.or(Some(second));
     lead.updated_timestamp = Some(second);

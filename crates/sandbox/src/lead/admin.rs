@@ -14,10 +14,9 @@
 use super::act::{self, fresh};
 use super::catalogue::stage;
 use super::record::{Contact, Lead};
-use super::store::LeadChange;
 use crate::admin::{AdminAnswer, needed, read};
 use crate::body::is_phone;
-use crate::core::{Change, Sandbox};
+use crate::core::Sandbox;
 use callbridge_call::EventTime;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -58,7 +57,7 @@ pub fn administer(core: &mut Sandbox, now: EventTime, act: &str, body: &[u8]) ->
         "lead/merge" => merge(core, now, company, order),
         "lead/delete" => {
             let lead = existing(core, company, needed(order.id, "id")?)?.id;
-            core.change(now, Change::Lead(LeadChange::Deleted { company, lead }));
+            act::delete_lead(core, now, company, lead);
             Ok(json!({ "done": act }))
         }
         _ => Ok(Value::Null),
@@ -93,12 +92,7 @@ fn merge(core: &mut Sandbox, now: EventTime, company: i64, order: Order) -> Admi
     if from.is_empty() || from.contains(&into) {
         return Err("`from`: one lead or more, and not `into` itself".to_owned());
     }
-    let change = LeadChange::Merged {
-        company,
-        into,
-        from,
-    };
-    core.change(now, Change::Lead(change));
+    act::merge(core, now, company, into, &from);
     Ok(shown(core, company, into))
 }
 
@@ -108,8 +102,7 @@ fn existing(core: &Sandbox, company: i64, id: i64) -> Result<Lead, String> {
 
 fn save(core: &mut Sandbox, now: EventTime, company: i64, lead: Lead) -> Value {
     let id = lead.id;
-    let lead = Box::new(lead);
-    core.change(now, Change::Lead(LeadChange::Saved { company, lead }));
+    act::save_lead(core, now, company, lead);
     shown(core, company, id)
 }
 

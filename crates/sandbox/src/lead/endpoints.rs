@@ -7,11 +7,12 @@
 
 use super::field_list;
 use super::record::Lead;
-use super::store::{FieldUpsert, LeadAction, LeadChange, Order};
-use crate::core::{Change, Sandbox};
+use super::store::FieldUpsert;
+use crate::core::Sandbox;
 use crate::endpoints;
 use crate::envelope::{Refusal, Request, Success};
 use crate::faults::Action;
+use crate::journal::Content;
 use crate::lead::act;
 use crate::page;
 use crate::shapes::Rows;
@@ -91,21 +92,8 @@ pub(crate) fn upsert_fields(
         let words = format!("fields {skipped:?} are no LED fields: skipped without a word");
         sandbox.violation(now, ViolationKind::SkippedField, "§4.4.2", words);
     }
-    let (request_id, due) = endpoints::next_write(sandbox, now, fault)?;
-    let order = Order {
-        request_id: request_id.clone(),
-        company: caller.token.company,
-        token: caller.key,
-        accepted_at: now,
-        due,
-        doomed: fault == Some(Action::Failed),
-        what: LeadAction {
-            fields: Some(FieldUpsert { lead, values }),
-        },
-    };
-    let change = LeadChange::Ordered(Box::new(order));
-    sandbox.change(now, Change::Lead(change));
-    Ok(Success::accepted(request_id))
+    let content = Content::Fields(FieldUpsert { lead, values });
+    endpoints::accept(sandbox, now, caller, fault, content)
 }
 
 /// The number in a path; anything else is no id.

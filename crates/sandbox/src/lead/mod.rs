@@ -2,7 +2,7 @@
 //! §2.5, §4.4, §4.7).
 //!
 //! ```text
-//! field list ─▶ order (requestId) ──due──▶ ┐
+//! field list ─▶ write (requestId) ──due──▶ ┐
 //! admin: create, update, merge, delete ──▶ leads ─▶ events (§6.2)
 //! ```
 //!
@@ -23,4 +23,4 @@ pub use self::admin::{administer, all};
 pub use self::catalogue::Catalogue;
 pub use self::list::LeadList;
 pub use self::record::{Contact, Lead};
-pub use self::store::{LeadChange, Leads};
+pub use self::store::Leads;

@@ -4,8 +4,8 @@
 //! is known of such a one) and it was neither merged away nor deleted.
 
 use super::record::{FieldValues, Lead};
-use crate::token::{Company, IdSet, TokenKey};
-use callbridge_call::EventTime;
+use crate::pairs;
+use crate::token::{Company, IdSet};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,78 +18,6 @@ const NEW_ABOVE: i64 = 10_000;
 /// A company's id and one of its records'.
 pub type LeadKey = (i64, i64);
 
-/// A change of what is known of leads.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LeadChange {
-    /// A lead as it now is; its timestamps are those of the change.
-    Saved {
-        /// Whose lead.
-        company: i64,
-        /// Its state.
-        lead: Box<Lead>,
-    },
-    /// Leads that were there when the sandbox was first started: no event tells of them.
-    Imported {
-        /// Whose leads.
-        company: i64,
-        /// Their state.
-        leads: Vec<Lead>,
-    },
-    /// Leads went into another one.
-    Merged {
-        /// Whose leads.
-        company: i64,
-        /// The survivor.
-        into: i64,
-        /// They are missing from now on.
-        from: Vec<i64>,
-    },
-    /// A lead was deleted.
-    Deleted {
-        /// Whose lead.
-        company: i64,
-        /// Its id.
-        lead: i64,
-    },
-    /// An id of `--leads` exists again.
-    Revived {
-        /// Whose lead.
-        company: i64,
-        /// Its id.
-        lead: i64,
-    },
-    /// A write was accepted, to be done when it is due.
-    Ordered(Box<Order>),
-}
-
-/// An accepted write other than a call's.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Order {
-    /// Its `requestId`.
-    pub request_id: String,
-    /// Whose leads.
-    pub company: i64,
-    /// The token that alone can read its status.
-    pub token: TokenKey,
-    /// When it was accepted.
-    pub accepted_at: EventTime,
-    /// When it is done.
-    pub due: EventTime,
-    /// It is to end FAILED whatever it says.
-    pub doomed: bool,
-    /// What it says.
-    pub what: LeadAction,
-}
-
-/// What an order says.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LeadAction {
-    /// `None`: a write that is no longer served, of an earlier state file; nothing is done.
-    pub fields: Option<FieldUpsert>,
-}
-
 /// `POST lead/{id}/field/list`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FieldUpsert {
@@ -100,12 +28,11 @@ pub struct FieldUpsert {
 }
 
 /// Everything known of leads.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Leads {
+    #[serde(with = "pairs")]
     known: BTreeMap<LeadKey, Lead>,
     gone: BTreeSet<LeadKey>,
-    /// By the moment they are due, then in the order they were accepted.
-    pub(crate) pending: BTreeMap<(EventTime, u64), Order>,
     /// The last id given to a contact.
     last_contact: i64,
 }
@@ -164,7 +91,7 @@ impl Leads {
     }
 
     /// Puts a lead in the place of what was known of its id.
-    pub(super) fn put(&mut self, company: i64, mut lead: Lead) {
+    pub(crate) fn put(&mut self, company: i64, mut lead: Lead) {
         for contact in &mut lead.contacts {
             if contact.id == 0 {
                 contact.id = self.last_contact + 1;
@@ -182,7 +109,7 @@ impl Leads {
         self.gone.insert((company, id));
     }
 
-    pub(super) fn revive(&mut self, company: i64, id: i64) {
+    pub(crate) fn revive(&mut self, company: i64, id: i64) {
         self.gone.remove(&(company, id));
     }
 }

@@ -53,26 +53,26 @@ pub(crate) fn administer(
 ) -> AdminAnswer {
     let order: Order = read(body)?;
     if act == "oauth/application" {
-        return register(core, now, order);
+        return register(core, order);
     }
     let application = named(core, order.client_id.as_deref())?;
     let id = application.id;
     let company = order.company.unwrap_or(core.settings.company.id);
     let there = match act {
-        "oauth/disconnect" => connection::disconnect(core, now, id, company),
+        "oauth/disconnect" => connection::disconnect(core, id, company),
         "oauth/grants" => {
             let grants = needed(order.grants, "grants")?;
-            connection::set_connection_grants(core, now, id, company, grants)
+            connection::set_connection_grants(core, id, company, grants)
         }
         "oauth/revoke" => {
             match order.token {
-                Some(token) => connection::revoke_any(core, now, &token),
-                None => connection::revoke_refresh_tokens(core, now, id, company),
+                Some(token) => connection::revoke_any(core, &token),
+                None => connection::revoke_refresh_tokens(core, id, company),
             }
             true
         }
         "oauth/approve" => {
-            core.ensure_company(now, company);
+            core.ensure_company(company);
             let asked = asked(application, order)?;
             let grants = asked.scope.clone();
             let code = consent::approve(core, now, &asked, company, grants);
@@ -118,7 +118,7 @@ fn asked(application: Application, order: Order) -> Result<ConsentRequest, Strin
     })
 }
 
-fn register(core: &mut Sandbox, now: EventTime, order: Order) -> AdminAnswer {
+fn register(core: &mut Sandbox, order: Order) -> AdminAnswer {
     let known = order
         .client_id
         .as_deref()
@@ -127,9 +127,10 @@ fn register(core: &mut Sandbox, now: EventTime, order: Order) -> AdminAnswer {
     let new = known.is_none();
     let mut application = known.unwrap_or_else(|| {
         let minted = || token_gen::mint(core, "svc_app_");
+        let client_id = order.client_id.unwrap_or_else(minted);
         Application {
             id: core.oauth.next_application(),
-            ..Application::new(order.client_id.unwrap_or_else(minted))
+            ..Application::new(client_id)
         }
     });
     let minted = || new.then(|| token_gen::mint(core, "svc_sec_"));
@@ -151,7 +152,7 @@ fn register(core: &mut Sandbox, now: EventTime, order: Order) -> AdminAnswer {
         // Shown this once (§5.6.1).
         answer["clientSecret"] = json!(secret);
     }
-    connection::register(core, now, application);
+    connection::register(core, application);
     Ok(answer)
 }
 

@@ -1,12 +1,12 @@
 //! What a person does in the CRM with an application and its connections.
 
-use super::super::core::{self, Sandbox};
+use super::super::core::Sandbox;
 use super::super::envelope::{Refusal, Request, Response};
 use super::super::routes::Endpoint;
 use super::super::token::{Company, Grant, Token, TokenKey, TokenKind};
 use super::super::violations::ViolationKind;
 use super::application::{Application, CompanyConnection};
-use super::state::{OAuthChange, Pair, PairOrigin};
+use super::state::{PairOrigin, Refresh, Used};
 use crate::token_gen;
 use crate::webhook;
 use callbridge_call::{EpochSeconds, EventTime};
@@ -14,115 +14,100 @@ use callbridge_call::{EpochSeconds, EventTime};
 /// The endpoints whose refused bodies may be tried again after something changed.
 const ENDPOINTS: [Endpoint; 2] = [Endpoint::OauthToken, Endpoint::OauthRevoke];
 
-pub(super) fn oauth_change(sandbox: &mut Sandbox, now: EventTime, change: OAuthChange) {
-    sandbox.change(now, core::Change::Oauth(Box::new(change)));
-}
-
-/// Makes a change of the book, and of the tokens that it means.
-pub(crate) fn apply_oauth(sandbox: &mut Sandbox, at: EventTime, change: &OAuthChange) {
-    sandbox.oauth.apply(at, change);
-    match change {
-        OAuthChange::Paired(pair) => {
-            sandbox.tokens.insert(pair.access, token_of(pair));
-        }
-        OAuthChange::Disconnected {
-            application,
-            company,
-        } => {
-            for token in sandbox.tokens.values_mut() {
-                let own = (token.application, token.company);
-                token.revoked |= own == (Some(*application), *company);
-            }
-        }
-        OAuthChange::RefreshRevoked { token } => {
-            let over = sandbox.oauth.descent(*token);
-            for token in sandbox.tokens.values_mut() {
-                token.revoked |= token.refresh.is_some_and(|from| over.contains(&from));
-            }
-        }
-        OAuthChange::Started(_) | OAuthChange::Application(_) => {
-            sandbox.client.rules.forget_refused(&ENDPOINTS)
-        }
-        OAuthChange::Connection(_) => sandbox.client.rules.grants_changed(),
-        OAuthChange::Approved { .. } => {}
-    }
-}
-
 /// Registers an application, or changes the one of this id.
-pub fn register(sandbox: &mut Sandbox, now: EventTime, application: Application) {
-    oauth_change(sandbox, now, OAuthChange::Application(application));
+pub fn register(sandbox: &mut Sandbox, application: Application) {
+    sandbox.client.rules.forget_refused(&ENDPOINTS);
+    let known = &mut sandbox.oauth.applications;
+    known.insert(application.id, application);
 }
 
 /// Begins with the application of the flags, if they changed since the last start.
-pub fn begin_application(sandbox: &mut Sandbox, now: EventTime) {
-    let Some(application) = sandbox.settings.oauth.application.clone() else {
-        return;
+pub fn begin_application(sandbox: &mut Sandbox) {
+    let application = sandbox.settings.oauth.application.clone();
+    if let Some(application) = application
+        && sandbox.oauth.flags.as_ref() != Some(&application)
+    {
+        sandbox.oauth.flags = Some(application.clone());
+        register(sandbox, application);
+    }
+}
+
+/// A connection as it now is: its grants hold at once for the tokens there are (§5.4.1).
+pub(super) fn connect(sandbox: &mut Sandbox, connection: CompanyConnection) {
+    sandbox.client.rules.grants_changed();
+    let key = (connection.application, connection.company);
+    sandbox.oauth.connections.insert(key, connection);
+}
+
+/// The company disconnects: every token of the connection is over for good (§3.1). False: there
+/// was none.
+pub fn disconnect(sandbox: &mut Sandbox, application: i64, company: i64) -> bool {
+    let Some(mut connection) = live_connection(sandbox, application, company) else {
+        return false;
     };
-    if sandbox.oauth.flags.as_ref() != Some(&application) {
-        oauth_change(sandbox, now, OAuthChange::Started(application));
+    connection.disconnected = true;
+    connect(sandbox, connection);
+    let key = (application, company);
+    for token in sandbox.tokens.values_mut() {
+        token.revoked |= (token.application, token.company) == (Some(application), company);
     }
+    for own in sandbox.oauth.refreshes.values_mut() {
+        own.revoked |= (own.application, own.company) == key;
+    }
+    // A code of before must not bring the connection back.
+    let codes = &mut sandbox.oauth.codes;
+    codes.retain(|_, code| (code.application, code.company) != key);
+    // Its deliveries stop (§6.1.6).
+    let installation = sandbox.webhooks.installed(company, application);
+    let installations = &mut sandbox.webhooks.installations;
+    if let Some(own) = installation.and_then(|id| installations.get_mut(&id)) {
+        own.revoked = true;
+    }
+    true
 }
 
-/// The company disconnects: every token of the connection is over (§3.1). False: there was
-/// none.
-pub fn disconnect(sandbox: &mut Sandbox, now: EventTime, application: i64, company: i64) -> bool {
-    let there = live_connection(sandbox, application, company).is_some();
-    if there {
-        let change = OAuthChange::Disconnected {
-            application,
-            company,
-        };
-        oauth_change(sandbox, now, change);
-        webhook::webhook_disconnected(sandbox, now, company, application);
-    }
-    there
-}
-
-/// Sets what a connection may do, at once for the tokens there are (§5.4.1). False: no
-/// connection.
+/// Sets what a connection may do. False: no connection.
 pub fn set_connection_grants(
     sandbox: &mut Sandbox,
-    now: EventTime,
     application: i64,
     company: i64,
     grants: Vec<Grant>,
 ) -> bool {
-    let Some(mut changed) = live_connection(sandbox, application, company) else {
-        return false;
-    };
-    changed.grants = grants;
-    oauth_change(sandbox, now, OAuthChange::Connection(changed));
-    true
+    let connection = live_connection(sandbox, application, company);
+    let there = connection.is_some();
+    if let Some(changed) = connection {
+        connect(sandbox, CompanyConnection { grants, ..changed });
+    }
+    there
 }
 
 /// Revokes every refresh token of a connection, with what was issued from them.
-pub fn revoke_refresh_tokens(
-    sandbox: &mut Sandbox,
-    now: EventTime,
-    application: i64,
-    company: i64,
-) {
-    // The first of each consent: the others came of them.
-    let keys: Vec<TokenKey> = (sandbox.oauth.refreshes(application, company))
-        .filter(|(_, own)| {
-            own.parent
-                .is_none_or(|of| sandbox.oauth.refresh(of).is_none())
-        })
-        .filter(|(key, _)| sandbox.oauth.lives_on(*key))
-        .map(|(key, _)| key)
-        .collect();
+pub fn revoke_refresh_tokens(sandbox: &mut Sandbox, application: i64, company: i64) {
+    let own = sandbox.oauth.refreshes(application, company);
+    let keys: Vec<TokenKey> = own.map(|(key, _)| key).collect();
     for token in keys {
-        oauth_change(sandbox, now, OAuthChange::RefreshRevoked { token });
+        revoke_refresh(sandbox, token);
+    }
+}
+
+/// A refresh token is over, with all that came of it.
+pub(super) fn revoke_refresh(sandbox: &mut Sandbox, token: TokenKey) {
+    let over = sandbox.oauth.descent(token);
+    for (key, own) in &mut sandbox.oauth.refreshes {
+        own.revoked |= over.contains(key);
+    }
+    for token in sandbox.tokens.values_mut() {
+        token.revoked |= token.refresh.is_some_and(|from| over.contains(&from));
     }
 }
 
 /// Revokes an access or a refresh token, whoever's it is.
-pub fn revoke_any(sandbox: &mut Sandbox, now: EventTime, value: &str) {
+pub fn revoke_any(sandbox: &mut Sandbox, value: &str) {
     let token = TokenKey::of(value);
     if sandbox.oauth.refresh(token).is_some() {
-        oauth_change(sandbox, now, OAuthChange::RefreshRevoked { token });
+        revoke_refresh(sandbox, token);
     } else {
-        sandbox.revoke(now, value);
+        sandbox.revoke_key(token);
     }
 }
 
@@ -141,7 +126,7 @@ pub fn issue_pair(
         .get(&application)?
         .allowed
         .clone();
-    sandbox.ensure_company(now, company);
+    sandbox.ensure_company(company);
     let there = live_connection(sandbox, application, company);
     let mut connection = there.unwrap_or(CompanyConnection {
         application,
@@ -154,9 +139,9 @@ pub fn issue_pair(
     if let Some(grants) = grants {
         connection.grants = grants;
     }
-    oauth_change(sandbox, now, OAuthChange::Connection(connection.clone()));
+    connect(sandbox, connection.clone());
     if sandbox.webhooks.installed(company, application).is_none() {
-        webhook::webhook_connected(sandbox, now, company, application);
+        webhook::webhook_connected(sandbox, company, application);
     }
     let Minted { access, refresh } = pair(sandbox, now, &connection, PairOrigin::Person, true);
     Some((access, refresh))
@@ -183,17 +168,27 @@ pub(super) fn pair(
     let lives = &sandbox.settings.oauth;
     let seconds = i64::try_from(lives.access_life.as_secs()).unwrap_or(i64::MAX);
     let ends = now.floor_seconds().get().saturating_add(seconds);
-    let pair = Pair {
-        access: TokenKey::of(&minted.access),
-        access_expires_at: EpochSeconds::new(ends),
-        refresh: TokenKey::of(&minted.refresh),
-        refresh_expires_at: now.plus(lives.refresh_life),
-        application: connection.application,
-        company: connection.company,
-        origin,
-        answered,
+    let refresh = TokenKey::of(&minted.refresh);
+    let (application, company) = (connection.application, connection.company);
+    let access = Token {
+        kind: TokenKind::Access,
+        company,
+        application: Some(application),
+        refresh: Some(refresh),
+        expires_at: Some(EpochSeconds::new(ends)),
+        revoked: false,
     };
-    oauth_change(sandbox, now, OAuthChange::Paired(pair));
+    sandbox.tokens.insert(TokenKey::of(&minted.access), access);
+    sandbox.oauth.forget(now);
+    let record = Refresh {
+        application,
+        company,
+        parent: sandbox.oauth.use_up(origin, Used { at: now, answered }),
+        expires_at: now.plus(lives.refresh_life),
+        revoked: false,
+        used: None,
+    };
+    sandbox.oauth.refreshes.insert(refresh, record);
     minted
 }
 
@@ -237,15 +232,4 @@ pub(crate) fn wrong_host(sandbox: &mut Sandbox, now: EventTime, request: &Reques
     let words = format!("{} {} at the other address", request.method, request.path);
     sandbox.violation(now, ViolationKind::WrongHost, "§5.6.9", words);
     Refusal::NotFound("Manzil topilmadi").respond()
-}
-
-const fn token_of(pair: &Pair) -> Token {
-    Token {
-        kind: TokenKind::Access,
-        company: pair.company,
-        application: Some(pair.application),
-        refresh: Some(pair.refresh),
-        expires_at: Some(pair.access_expires_at),
-        revoked: false,
-    }
 }

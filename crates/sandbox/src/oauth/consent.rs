@@ -17,9 +17,8 @@ use super::super::violations::ViolationKind;
 use super::application::{Application, ConsentRequest};
 use super::form::Form;
 use super::problem::{Code, Problem};
-use super::state::{AuthorizationCode, OAuthChange};
+use super::state::AuthorizationCode;
 use super::{misplaced, page};
-use crate::oauth::connection;
 use crate::token_gen;
 use callbridge_call::EventTime;
 use url::Url;
@@ -139,8 +138,8 @@ pub(super) fn approve(
         issued_at: now,
         used: None,
     };
-    let key = TokenKey::of(&code);
-    connection::oauth_change(sandbox, now, OAuthChange::Approved { code: key, record });
+    sandbox.oauth.forget(now);
+    sandbox.oauth.codes.insert(TokenKey::of(&code), record);
     code
 }
 

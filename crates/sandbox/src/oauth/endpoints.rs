@@ -57,7 +57,7 @@ fn oauth_answer(
         let application = client_of(sandbox, now, &form)?;
         unblocked(sandbox, now, &application, &form)?;
         if endpoint == Endpoint::OauthRevoke {
-            exchange::revoke_for(sandbox, now, &application, &form)?;
+            exchange::revoke_for(sandbox, &application, &form)?;
             return Ok(Success::default().respond("Success"));
         }
         let told = exchange::exchange(sandbox, now, &application, &form, answered)?;

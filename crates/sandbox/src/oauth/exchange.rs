@@ -1,13 +1,13 @@
 //! What a code or a refresh token is exchanged for, and what revoking ends (§4.1, §5.6).
 
-use super::super::core::{self, Sandbox};
+use super::super::core::Sandbox;
 use super::super::token::{Grant, TokenKey};
 use super::super::violations::ViolationKind;
 use super::application::{Application, CompanyConnection, scope};
 use super::connection::{Minted, pair};
 use super::form::Form;
 use super::problem::{Code, Problem};
-use super::state::{AuthorizationCode, OAuthChange, PairOrigin, Used};
+use super::state::{AuthorizationCode, PairOrigin, Used};
 use crate::oauth::connection;
 use crate::token_gen;
 use crate::webhook;
@@ -145,11 +145,11 @@ fn connected_by(
     let mut secrets = Vec::new();
     if application.embedded && !connection.embedded_given {
         connection.embedded_given = true;
-        secrets.push(("embedded_secret", token_gen::mint_key(sandbox, "embedded")));
+        secrets.push(("embedded_secret", token_gen::mint_key(sandbox)));
     }
-    connection::oauth_change(sandbox, now, OAuthChange::Connection(connection.clone()));
+    connection::connect(sandbox, connection.clone());
     if !has_webhook_key(sandbox, application.id, company) {
-        let key = webhook::webhook_connected(sandbox, now, company, application.id);
+        let key = webhook::webhook_connected(sandbox, company, application.id);
         secrets.extend(key.map(|key| ("webhook_secret", key.expose().to_owned())));
     }
     (connection, secrets)
@@ -176,18 +176,17 @@ fn told(sandbox: &Sandbox, connection: &CompanyConnection, minted: &Minted) -> V
 /// or another application's changes nothing (RFC 7009).
 pub(super) fn revoke_for(
     sandbox: &mut Sandbox,
-    now: EventTime,
     application: &Application,
     form: &Form,
 ) -> Result<(), Problem> {
     let token = TokenKey::of(form.needed("token")?);
     let own = sandbox.tokens.get(&token);
     if own.is_some_and(|own| own.application == Some(application.id)) {
-        sandbox.change(now, core::Change::Revoked { token });
+        sandbox.revoke_key(token);
     }
     let own = sandbox.oauth.refresh(token);
     if own.is_some_and(|own| own.application == application.id) {
-        connection::oauth_change(sandbox, now, OAuthChange::RefreshRevoked { token });
+        connection::revoke_refresh(sandbox, token);
     }
     Ok(())
 }

@@ -37,7 +37,7 @@ pub use self::application::{Application, CompanyConnection};
 pub use self::options::ApplicationOptions;
 pub use self::problem::{Code, Problem};
 pub use self::settings::OauthSettings;
-pub use self::state::{OAuthChange, OAuthState};
+pub use self::state::OAuthState;
 
 pub(super) use self::admin::{administer, look};
 pub(super) use self::consent::PATH as CONSENT_PATH;

@@ -1,10 +1,10 @@
-//! Codes, refresh tokens and connections, and what each change makes of them. All by fingerprint:
-//! the book never holds a token's value.
+//! Codes, refresh tokens and connections, all by fingerprint: a token's value is never held.
 
 use super::application::{Application, CompanyConnection};
 use super::problem::Log;
+use crate::pairs;
 use crate::token::{Grant, TokenKey};
-use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -62,9 +62,8 @@ pub struct Refresh {
     pub used: Option<Used>,
 }
 
-/// What a pair of tokens was got for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+/// What a pair of tokens was got for, which is used up by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PairOrigin {
     /// An authorization code.
     Code(TokenKey),
@@ -74,66 +73,13 @@ pub enum PairOrigin {
     Person,
 }
 
-/// An access token and its refresh token.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pair {
-    /// The access token.
-    pub access: TokenKey,
-    /// Its end.
-    pub access_expires_at: EpochSeconds,
-    /// The refresh token.
-    pub refresh: TokenKey,
-    /// Its end.
-    pub refresh_expires_at: EventTime,
-    /// Of which application.
-    pub application: i64,
-    /// In which company.
-    pub company: i64,
-    /// What it was got for, which is used up by it.
-    pub origin: PairOrigin,
-    /// The answer leaves whole and at once.
-    pub answered: bool,
-}
-
-/// A change of what outlives a restart.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OAuthChange {
-    /// A start with this application in the flags.
-    Started(Application),
-    /// An application, as it now is.
-    Application(Application),
-    /// A connection, as it now is.
-    Connection(CompanyConnection),
-    /// A company approved.
-    Approved {
-        /// The code's fingerprint.
-        code: TokenKey,
-        /// What is known of it.
-        record: AuthorizationCode,
-    },
-    /// A pair of tokens was given out.
-    Paired(Pair),
-    /// A company disconnected an application: all its tokens are over for good.
-    Disconnected {
-        /// The application's id.
-        application: i64,
-        /// The company's id.
-        company: i64,
-    },
-    /// A refresh token was revoked, with all that came of it.
-    RefreshRevoked {
-        /// Its fingerprint.
-        token: TokenKey,
-    },
-}
-
 /// Applications, connections, codes and refresh tokens.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct OAuthState {
     /// Applications by their id.
     pub applications: BTreeMap<i64, Application>,
     /// Connections by application and company, ended ones included.
+    #[serde(with = "pairs")]
     pub connections: BTreeMap<(i64, i64), CompanyConnection>,
     /// Authorization codes.
     pub codes: BTreeMap<TokenKey, AuthorizationCode>,
@@ -142,6 +88,7 @@ pub struct OAuthState {
     /// The application that the flags of the last start named.
     pub flags: Option<Application>,
     /// What was refused, with the codes that bodies do not carry.
+    #[serde(skip)]
     pub log: Log,
 }
 
@@ -195,90 +142,27 @@ impl OAuthState {
         found
     }
 
-    /// Something that came of this refresh token is not revoked yet.
-    pub fn lives_on(&self, token: TokenKey) -> bool {
-        let mut all = self.descent(token).into_iter();
-        all.any(|key| self.refreshes.get(&key).is_some_and(|own| !own.revoked))
-    }
-
-    pub(super) fn apply(&mut self, at: EventTime, change: &OAuthChange) {
-        match change {
-            OAuthChange::Started(application) => {
-                self.flags = Some(application.clone());
-                self.applications
-                    .insert(application.id, application.clone());
-            }
-            OAuthChange::Application(application) => {
-                self.applications
-                    .insert(application.id, application.clone());
-            }
-            OAuthChange::Connection(connection) => {
-                let key = (connection.application, connection.company);
-                self.connections.insert(key, connection.clone());
-            }
-            OAuthChange::Approved { code, record } => {
-                self.forget(at);
-                self.codes.insert(*code, record.clone());
-            }
-            OAuthChange::Paired(pair) => self.pair(at, pair),
-            OAuthChange::Disconnected {
-                application,
-                company,
-            } => {
-                let key = (*application, *company);
-                if let Some(connection) = self.connections.get_mut(&key) {
-                    connection.disconnected = true;
-                }
-                for own in self.refreshes.values_mut() {
-                    own.revoked |= (own.application, own.company) == key;
-                }
-                // A code of before must not bring the connection back.
-                self.codes
-                    .retain(|_, code| (code.application, code.company) != key);
-            }
-            OAuthChange::RefreshRevoked { token } => {
-                for key in self.descent(*token) {
-                    if let Some(own) = self.refreshes.get_mut(&key) {
-                        own.revoked = true;
-                    }
-                }
-            }
-        }
-    }
-
-    fn pair(&mut self, at: EventTime, pair: &Pair) {
-        self.forget(at);
-        let used = Some(Used {
-            at,
-            answered: pair.answered,
-        });
-        let parent = match pair.origin {
+    /// The code or the refresh token that a pair was got for is used up; gives the latter.
+    pub(super) fn use_up(&mut self, origin: PairOrigin, used: Used) -> Option<TokenKey> {
+        match origin {
             PairOrigin::Code(code) => {
                 if let Some(code) = self.codes.get_mut(&code) {
-                    code.used = used;
+                    code.used = Some(used);
                 }
                 None
             }
             PairOrigin::Refresh(old) => {
                 if let Some(old) = self.refreshes.get_mut(&old) {
-                    old.used = used;
+                    old.used = Some(used);
                 }
                 Some(old)
             }
             PairOrigin::Person => None,
-        };
-        let refresh = Refresh {
-            application: pair.application,
-            company: pair.company,
-            parent,
-            expires_at: pair.refresh_expires_at,
-            revoked: false,
-            used: None,
-        };
-        self.refreshes.insert(pair.refresh, refresh);
+        }
     }
 
-    fn forget(&mut self, at: EventTime) {
+    /// Drops what has long been over.
+    pub(super) fn forget(&mut self, at: EventTime) {
         self.codes
             .retain(|_, code| at < code.issued_at.plus(KEPT_AFTER));
         self.refreshes

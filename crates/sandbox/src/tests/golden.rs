@@ -1,95 +1,66 @@
-//! Lines of the state file as released versions have written them: read for ever, and written so.
+//! The state file as released versions have written it: read for ever, and written so.
 
 use super::lead_fields::{admin, done, post, with_leads};
 use super::webhook_recording::{config, install};
 use super::{NOW, TOKEN, after, call, call_with, submit};
-use crate::core::{Change, Logged};
-use crate::lead::LeadChange;
 use crate::oauth::connection;
+use crate::webhook;
 use crate::webhook::dispatch;
-use crate::{Request, Sandbox, oauth, webhook};
+use crate::{Request, Sandbox, Settings};
 use callbridge_testkit::golden::keeps;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// The word of a change. A new one does not compile: name it here, and put a line of it into the
-/// newest `tests/golden/sandbox-state….json`, as the next file.
-const fn word(change: &Change) -> &'static str {
-    match change {
-        Change::Issued { .. } => "issued",
-        Change::Revoked { .. } => "revoked",
-        Change::Expires { .. } => "expires",
-        Change::Started(_) => "started",
-        Change::Company(_) => "company",
-        Change::Counted { .. } => "counted",
-        Change::Accepted(_) => "accepted",
-        Change::Added(_) => "added",
-        Change::Deleted { .. } => "deleted",
-        Change::Edited(_) => "edited",
-        Change::Ahead(_) => "ahead",
-        Change::Broken(_) => "broken",
-        Change::Lead(LeadChange::Saved { .. }) => "lead saved",
-        Change::Lead(LeadChange::Imported { .. }) => "lead imported",
-        Change::Lead(LeadChange::Merged { .. }) => "lead merged",
-        Change::Lead(LeadChange::Deleted { .. }) => "lead deleted",
-        Change::Lead(LeadChange::Revived { .. }) => "lead revived",
-        Change::Lead(LeadChange::Ordered(_)) => "lead ordered",
-        Change::Webhook(change) => webhook_word(change),
-        Change::Oauth(change) => oauth_word(change),
-    }
+#[test]
+fn the_state_file() {
+    keeps::<Sandbox>("sandbox-snapshot");
 }
 
-const fn webhook_word(change: &webhook::WebhookChange) -> &'static str {
-    match change {
-        webhook::WebhookChange::Configured { .. } => "webhook configured",
-        webhook::WebhookChange::Deleted { .. } => "webhook deleted",
-        webhook::WebhookChange::Installed { .. } => "webhook installed",
-        webhook::WebhookChange::Secret { .. } => "webhook secret",
-        webhook::WebhookChange::Revoked { .. } => "webhook revoked",
-        webhook::WebhookChange::Attempted { .. } => "webhook attempted",
-        webhook::WebhookChange::Died { .. } => "webhook died",
-        webhook::WebhookChange::Happened(_) => "webhook happened",
-    }
-}
-
-const fn oauth_word(change: &oauth::OAuthChange) -> &'static str {
-    match change {
-        oauth::OAuthChange::Started(_) => "oauth started",
-        oauth::OAuthChange::Application(_) => "oauth application",
-        oauth::OAuthChange::Connection(_) => "oauth connection",
-        oauth::OAuthChange::Approved { .. } => "oauth approved",
-        oauth::OAuthChange::Paired(_) => "oauth paired",
-        oauth::OAuthChange::Disconnected { .. } => "oauth disconnected",
-        oauth::OAuthChange::RefreshRevoked { .. } => "oauth refresh revoked",
+/// Where values stand: the keys that lead to them. Ids and positions are one.
+fn places(value: &Value, above: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                let named = key.bytes().all(|b| b.is_ascii_alphabetic() || b == b'_');
+                let key = if named { key } else { "*" };
+                places(value, &format!("{above}.{key}"), found);
+            }
+        }
+        Value::Array(items) => {
+            let each = |item| places(item, &format!("{above}[]"), found);
+            items.iter().for_each(each);
+        }
+        _ => {
+            found.insert(above.to_owned());
+        }
     }
 }
 
 #[test]
-fn the_lines_of_the_state_file() {
-    keeps::<Vec<Logged>>("sandbox-state");
+fn everything_that_is_written_stands_in_the_golden_file() {
+    let golden = include_bytes!("../../tests/golden/sandbox-snapshot.json");
+    let golden: Value = serde_json::from_slice(golden).expect("JSON");
+    let written = serde_json::to_value(a_life()).expect("JSON");
+    let [mut known, mut found] = [BTreeSet::new(), BTreeSet::new()];
+    places(&golden, "", &mut known);
+    places(&written, "", &mut found);
+    assert_eq!(found, known, "put it into the next golden file: {written}");
 }
 
+/// An earlier version kept a log of changes.
 #[test]
-fn every_change_that_is_written_stands_in_the_golden_file() {
-    let golden = include_bytes!("../../tests/golden/sandbox-state.5.json");
-    let golden: Vec<Logged> = serde_json::from_slice(golden).expect("changes");
-    let golden: BTreeSet<&str> = golden.iter().map(|logged| word(&logged.change)).collect();
-    let log = a_life();
-    let written: BTreeSet<&str> = log.iter().map(|logged| word(&logged.change)).collect();
-    assert_eq!(written, golden);
-    assert_eq!(
-        golden.len(),
-        32,
-        "each word of the three above but `happened`"
-    );
+fn what_is_no_state_is_refused() {
+    let log = br#"{"at":1795151317833600,"change":{"revoked":{"token":"x"}}}"#;
+    for text in [&log[..], b"{}", b"no JSON"] {
+        assert!(Sandbox::restore(text, Settings::default()).is_err());
+    }
 }
 
-/// A log in which everything happens that is logged.
-fn a_life() -> Vec<Logged> {
+/// A sandbox in which everything happened that is kept.
+fn a_life() -> Sandbox {
     let mut core = with_leads();
     let grants = core.companies[&1].grants.clone();
     let settings = core.settings_mut();
-    settings.keep_log = true;
     "Another name".clone_into(&mut settings.company.name);
     settings.company.grants = grants;
     settings.oauth.application = Some(super::oauth::application());
@@ -100,10 +71,11 @@ fn a_life() -> Vec<Logged> {
     calls_and_leads(&mut core);
     consents(&mut core);
     deliveries(&mut core);
-    core.expire(after(90), TOKEN, None);
-    core.revoke(after(90), TOKEN);
+    super::oauth::approved(&mut core, after(80));
     admin(&mut core, "clock", &json!({ "aheadSec": 60 }));
-    core.take_log()
+    core.handle(after(200), &submit(&call_with("uuid", json!("u-2"))));
+    core.revoke(TOKEN);
+    core
 }
 
 fn calls_and_leads(core: &mut Sandbox) {
@@ -117,6 +89,7 @@ fn calls_and_leads(core: &mut Sandbox) {
     record.call.duration_sec = 7;
     core.edit_record(after(3), record);
     core.delete_record(after(3), &uuid);
+    core.company(after(3), |company| company.employees.remove(502));
     let fields = json!([{ "id": 11, "value": "x" }]);
     core.handle(after(3), &post("lead/4001/field/list", &fields));
     for (act, body) in [
@@ -136,13 +109,13 @@ fn consents(core: &mut Sandbox) {
     let (_, token) = super::oauth::connected(core, after(10));
     let request = super::oauth::revoke(&token);
     assert_eq!(core.handle(after(11), &request).status, 200);
-    connection::register(core, after(12), super::oauth::application());
+    connection::register(core, super::oauth::application());
     super::oauth::connected(core, after(13));
-    assert!(connection::disconnect(core, after(14), super::oauth::ID, 1));
+    assert!(connection::disconnect(core, super::oauth::ID, 1));
 }
 
 fn deliveries(core: &mut Sandbox) {
-    webhook::configure_webhook(core, after(20), 1, config(&["LEAD"]), false);
+    webhook::configure_webhook(core, 1, config(&["LEAD"]), false);
     install(core, 1, 3);
     let regenerate = json!({ "installation": 7001 });
     admin(core, "webhook/regenerate", &regenerate);
@@ -167,4 +140,5 @@ fn deliveries(core: &mut Sandbox) {
     );
     dispatch::deliveries(core, after(60));
     admin(core, "webhook/delete", &json!({}));
+    webhook::configure_webhook(core, 1, config(&["LEAD"]), false);
 }

@@ -2,10 +2,10 @@
 
 use super::lead_fields::{admin, done, post, with_leads};
 use super::webhook_recording::{body, configure, rows};
-use super::{NOW, TOKEN, after, holds};
+use super::{after, holds, restarted};
 use crate::lead::act;
 use crate::webhook::event::NAMES;
-use crate::{Request, Sandbox, Settings};
+use crate::{Request, Sandbox};
 use callbridge_call::EventTime;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -185,10 +185,8 @@ fn known(core: &mut Sandbox, now: EventTime) -> Value {
 }
 
 #[test]
-fn the_log_played_again_gives_the_same_leads_events_and_clock() {
+fn a_restart_gives_the_same_leads_events_and_clock() {
     let mut core = listening();
-    core.settings_mut().keep_log = true;
-    let mut log = Vec::new();
     let act = |core: &mut Sandbox, second: u64, request: Request| {
         let now = core.moment(after(second));
         assert_eq!(core.handle(now, &request).status, 200, "{request:?}");
@@ -217,19 +215,7 @@ fn the_log_played_again_gives_the_same_leads_events_and_clock() {
             &json!([{ "id": 12, "value": "late" }]),
         ),
     );
-    log.extend(core.take_log());
-
-    let mut again = Sandbox::new(Settings {
-        keep_log: false,
-        ..core.settings().clone()
-    });
-    again.begin(NOW, TOKEN, None);
-    again.set_grants(NOW, with_leads().companies[&1].grants.clone());
-    configure(&mut again, 1, &NAMES);
-    for logged in log {
-        let line = serde_json::to_string(&logged).expect("JSON");
-        again.replay(serde_json::from_str(&line).expect("a change"));
-    }
+    let mut again = restarted(&core);
     let end = core.moment(after(60));
     assert_eq!(again.moment(after(60)), end);
     core.tick(end);
@@ -244,5 +230,5 @@ fn the_log_played_again_gives_the_same_leads_events_and_clock() {
         told(&core, &mut BTreeSet::new())
     );
     assert!(act::find_lead(&again, 1, 4001).is_none() && act::find_lead(&again, 1, 4002).is_none());
-    assert_eq!(again.journal().entries(), core.journal().entries());
+    assert_eq!(again.journal().writes(), core.journal().writes());
 }

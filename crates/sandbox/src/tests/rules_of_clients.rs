@@ -46,7 +46,7 @@ fn conduct() -> Vec<Row> {
     };
     let bad = submit(&json!({}));
     let none: fn(&mut Sandbox) = |_| ();
-    let revoked: fn(&mut Sandbox) = |core| core.revoke(NOW, TOKEN);
+    let revoked: fn(&mut Sandbox) = |core| core.revoke(TOKEN);
     let denied: fn(&mut Sandbox) = |core| core.set_grants(NOW, Vec::new());
     let moved = Request::get("/v1/open-api/moved").with_token(TOKEN);
     let again = |rule, scene_of, status| scene("§7.7", rule, scene_of, status, json!({}));
@@ -79,7 +79,7 @@ fn conduct() -> Vec<Row> {
             "§7.7",
             "a minute after 401",
             |core| {
-                core.revoke(NOW, TOKEN);
+                core.revoke(TOKEN);
                 core.handle(NOW, &info());
                 (after(60), info())
             },

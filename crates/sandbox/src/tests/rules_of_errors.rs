@@ -94,10 +94,8 @@ fn lifecycle() -> Vec<Row> {
         befallen("§3.1", "a new PAT revokes the one before", |core| {
             core.issue_pat(NOW, "svc_pat_second", None);
         }),
-        befallen("§3.1", "revoked", |core| core.revoke(NOW, TOKEN)),
-        befallen("§3.1", "expired", move |core| {
-            core.expire(NOW, TOKEN, at(10))
-        }),
+        befallen("§3.1", "revoked", |core| core.revoke(TOKEN)),
+        befallen("§3.1", "expired", move |core| core.expire(TOKEN, at(10))),
         befallen("§3.1", "company blocked", |core| {
             core.company(NOW, |own| own.blocked = true)
         }),
@@ -120,7 +118,6 @@ fn lifecycle() -> Vec<Row> {
             "a second before its expiry",
             |core| {
                 core.expire(
-                    NOW,
                     TOKEN,
                     Some(EpochSeconds::new(NOW.floor_seconds().get() + 10)),
                 );

@@ -110,7 +110,7 @@ fn warnings() -> Vec<Row> {
             "§5.5",
             rule,
             move |core: &mut Sandbox| {
-                core.expire(NOW, TOKEN, Some(EpochSeconds::new(at)));
+                core.expire(TOKEN, Some(EpochSeconds::new(at)));
                 (NOW, info())
             },
             200,
@@ -134,7 +134,7 @@ fn warnings() -> Vec<Row> {
             "on an accepted write too",
             |core| {
                 let at = NOW.floor_seconds().get() + 3 * DAY;
-                core.expire(NOW, TOKEN, Some(EpochSeconds::new(at)));
+                core.expire(TOKEN, Some(EpochSeconds::new(at)));
                 (NOW, super::submit(&call()))
             },
             200,
@@ -145,7 +145,7 @@ fn warnings() -> Vec<Row> {
             "never on an error",
             |core| {
                 let at = NOW.floor_seconds().get() + 3 * DAY;
-                core.expire(NOW, TOKEN, Some(EpochSeconds::new(at)));
+                core.expire(TOKEN, Some(EpochSeconds::new(at)));
                 (NOW, poll("none"))
             },
             404,

@@ -3,9 +3,9 @@
 use super::webhook_recording::{admin, configure, created, happen, install, subscribed};
 use super::{NOW, after, sandbox};
 use crate::webhook;
+use crate::webhook::Dispatch;
 use crate::webhook::dispatch;
 use crate::webhook::target::{is_private, is_private_name};
-use crate::webhook::{Dispatch, WebhookChange};
 use crate::{Request, Sandbox};
 use serde_json::{Value, json};
 
@@ -212,11 +212,8 @@ fn the_installations_own_secret_signs_and_else_the_applications() {
         keys(&mut core, 2),
         [(7001, regenerated.clone()), (other, newer)]
     );
-    let none = WebhookChange::Secret {
-        installation: other,
-        secret: None,
-    };
-    webhook::webhook_change(&mut core, NOW, none);
+    let installations = &mut core.webhooks.installations;
+    installations.get_mut(&other).expect("installed").secret = None;
     assert_eq!(
         keys(&mut core, 3),
         [(7001, regenerated.clone()), (other, regenerated)]
@@ -247,17 +244,17 @@ fn a_retry_is_signed_with_the_key_of_its_own_moment() {
 fn a_consent_gives_an_installation_a_key_only_where_a_configuration_exists() {
     let mut core = sandbox();
     assert_eq!(
-        webhook::webhook_connected(&mut core, NOW, 1, 9),
+        webhook::webhook_connected(&mut core, 1, 9),
         None,
         "no configuration, no secret"
     );
     configure(&mut core, 9, &["LEAD"]);
-    let key = webhook::webhook_connected(&mut core, NOW, 1, 9).expect("a secret");
+    let key = webhook::webhook_connected(&mut core, 1, 9).expect("a secret");
     let id = core.webhooks().installed(1, 9).expect("installed");
     assert_eq!(keys(&mut core, 0), [(id, key.expose().to_owned())]);
-    webhook::webhook_disconnected(&mut core, NOW, 1, 9);
+    admin(&mut core, "webhook/revoke", &json!({ "installation": id }));
     assert_eq!(keys(&mut core, 1), []);
-    webhook::webhook_connected(&mut core, NOW, 1, 9);
+    webhook::webhook_connected(&mut core, 1, 9);
     let back = core.webhooks().installed(1, 9).expect("installed again");
     assert_ne!(back, id, "another connection, another number");
 }

@@ -6,10 +6,10 @@ use super::webhook_recording::{
 };
 use super::{NOW, after};
 use crate::webhook;
+use crate::webhook::Dispatch;
 use crate::webhook::dispatch;
 use crate::webhook::dispatch::{CLAIMED_MAX, CLAIMED_OVERALL_MAX, IN_FLIGHT_MAX};
 use crate::webhook::verdict::{AttemptOutcome, DeliveryVerdict};
-use crate::webhook::{Dispatch, WebhookChange};
 use crate::{Sandbox, faults};
 use callbridge_call::EventTime;
 use serde_json::{Value, json};
@@ -239,11 +239,7 @@ fn what_is_dead_on_arrival_dies_without_an_attempt() {
     }
     let mut core = subscribed(&["LEAD"]);
     create(&mut core, NOW, 1);
-    let change = WebhookChange::Configured {
-        application: 1,
-        config: config(&["LEAD"]),
-    };
-    webhook::webhook_change(&mut core, NOW, change);
+    core.webhooks.configs.insert(1, config(&["LEAD"]));
     assert!(dispatch::deliveries(&mut core, NOW).is_empty());
     assert_eq!(dead(&core), ["signing secret unresolvable"]);
 }

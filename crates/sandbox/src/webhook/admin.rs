@@ -11,12 +11,10 @@
 //! POST …/webhook/revoke     {"installation": 7001}
 //! ```
 
-use super::WebhookChange;
-use super::config::Config;
+use super::config::{Config, Installation};
 use crate::admin::{AdminAnswer, needed, read};
 use crate::core::Sandbox;
 use crate::webhook;
-use callbridge_call::EventTime;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -37,47 +35,38 @@ struct Order {
 }
 
 /// Answers `admin/webhook` and what lies below it; null for no such path.
-pub(crate) fn administer(
-    core: &mut Sandbox,
-    now: EventTime,
-    act: &str,
-    body: &[u8],
-) -> AdminAnswer {
+pub(crate) fn administer(core: &mut Sandbox, act: &str, body: &[u8]) -> AdminAnswer {
     let order: Order = read(body)?;
-    let own = core.settings.company.application_id;
-    let application = order.application.unwrap_or(own);
-    let mut answer = json!({ "done": act });
-    let change = match act {
-        "webhook" => return configure(core, now, application, order),
-        "webhook/delete" => WebhookChange::Deleted { application },
-        "webhook/regenerate" => {
-            let installation = installation(core, &order)?;
-            let key = webhook::fresh_key(core);
-            answer = json!({ "installation": installation, "webhookSecret": key.expose() });
-            let secret = Some(key);
-            WebhookChange::Secret {
-                installation,
-                secret,
-            }
+    let application = order.application;
+    let application = application.unwrap_or(core.settings.company.application_id);
+    match act {
+        "webhook" => return configure(core, application, order),
+        "webhook/delete" => {
+            core.webhooks.configs.remove(&application);
         }
-        "webhook/revoke" => WebhookChange::Revoked {
-            installation: installation(core, &order)?,
-        },
+        "webhook/regenerate" => {
+            let key = webhook::fresh_key(core);
+            let (id, installation) = installation(core, &order)?;
+            installation.secret = Some(key.clone());
+            return Ok(json!({ "installation": id, "webhookSecret": key.expose() }));
+        }
+        "webhook/revoke" => installation(core, &order)?.1.revoked = true,
         _ => return Ok(Value::Null),
-    };
-    webhook::webhook_change(core, now, change);
-    Ok(answer)
+    }
+    Ok(json!({ "done": act }))
 }
 
-fn installation(core: &Sandbox, order: &Order) -> Result<i64, String> {
+fn installation<'a>(
+    core: &'a mut Sandbox,
+    order: &Order,
+) -> Result<(i64, &'a mut Installation), String> {
     let id = needed(order.installation, "installation")?;
-    let known = core.webhooks.installations.contains_key(&id);
-    known
-        .then_some(id)
-        .ok_or_else(|| format!("no installation {id}"))
+    let known = core.webhooks.installations.get_mut(&id);
+    let known = known.ok_or_else(|| format!("no installation {id}"))?;
+    Ok((id, known))
 }
 
-fn configure(core: &mut Sandbox, now: EventTime, application: i64, order: Order) -> AdminAnswer {
+fn configure(core: &mut Sandbox, application: i64, order: Order) -> AdminAnswer {
     let earlier = core.webhooks.config(application).cloned();
     if earlier.is_none() && core.webhooks.configs.len() >= MADE_MAX {
         return Err(format!("{MADE_MAX} applications are the most"));
@@ -104,7 +93,7 @@ fn configure(core: &mut Sandbox, now: EventTime, application: i64, order: Order)
     });
     // §2.7: in clear only on creation, or when it is regenerated.
     let regenerate = order.regenerate_secret;
-    if let Some(secret) = webhook::configure_webhook(core, now, application, config, regenerate) {
+    if let Some(secret) = webhook::configure_webhook(core, application, config, regenerate) {
         answer["webhookSecret"] = json!(secret.expose());
     }
     Ok(answer)

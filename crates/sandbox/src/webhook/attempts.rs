@@ -20,20 +20,8 @@ pub struct DeliveryId {
     pub installation: i64,
 }
 
-/// An attempt, as it was logged.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Tried {
-    /// The status of the answer, if there was one.
-    pub status: Option<u16>,
-    /// What went wrong.
-    pub error: Option<String>,
-    /// From the first byte sent to the outcome.
-    pub duration_ms: u64,
-}
-
 /// An entry of the journal.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Attempt {
     /// When it ended.
@@ -42,18 +30,21 @@ pub struct Attempt {
     #[serde(flatten)]
     pub id: DeliveryId,
     /// The event's name.
-    pub event_type: &'static str,
+    pub event_type: String,
     /// Whose event.
     pub company: i64,
     /// From 1.
     pub number: u32,
-    /// How it ended.
-    #[serde(flatten)]
-    pub tried: Tried,
+    /// The status of the answer, if there was one.
+    pub status: Option<u16>,
+    /// What went wrong.
+    pub error: Option<String>,
+    /// From the first byte sent to the outcome.
+    pub duration_ms: u64,
 }
 
 /// A row that is never sent again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeadRow {
     /// When it died.
@@ -62,7 +53,7 @@ pub struct DeadRow {
     #[serde(flatten)]
     pub id: DeliveryId,
     /// The event's name.
-    pub event_type: &'static str,
+    pub event_type: String,
     /// Attempts made before.
     pub attempts: u32,
     /// Why.
@@ -70,7 +61,7 @@ pub struct DeadRow {
 }
 
 /// Entries by age, seven days of them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Kept<T>(VecDeque<(EventTime, T)>);
 
 impl<T> Default for Kept<T> {

@@ -48,7 +48,7 @@ pub struct Config {
 impl Config {
     /// Is the event subscribed to?
     pub fn subscribes(&self, event: &CrmEvent) -> bool {
-        let wanted = |name: &String| name == event.name || name == event.group();
+        let wanted = |name: &String| *name == event.name || name == event.group();
         self.enabled && self.events.iter().any(wanted)
     }
 

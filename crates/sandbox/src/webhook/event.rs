@@ -4,6 +4,7 @@
 use super::shapes::{CallId, Shapes};
 use crate::journal::PREFIX;
 use callbridge_call::EventTime;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 /// The names of §6.2.
@@ -30,10 +31,10 @@ pub const GROUPS: [&str; 6] = [
 ];
 
 /// An event with its blocks, as they were when it happened (§6.5 "a snapshot").
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CrmEvent {
     /// Its name (§6.2).
-    pub name: &'static str,
+    pub name: String,
     /// The lead's or the conversation's id.
     pub subject: String,
     blocks: Map<String, Value>,
@@ -41,13 +42,11 @@ pub struct CrmEvent {
 
 impl CrmEvent {
     /// Of a lead, told with its snapshot (§2.5).
-    pub fn of_lead(name: &'static str, lead: Value) -> Self {
-        let subject = lead["id"].to_string();
-        let blocks = Map::new();
+    pub fn of_lead(name: &str, lead: Value) -> Self {
         Self {
-            name,
-            subject,
-            blocks,
+            name: name.to_owned(),
+            subject: lead["id"].to_string(),
+            blocks: Map::new(),
         }
         .with("lead", lead)
     }
@@ -55,7 +54,7 @@ impl CrmEvent {
     /// A conversation is finished and journaled (§6.8).
     pub fn of_call(call: Value) -> Self {
         Self {
-            name: CALL_COMPLETED,
+            name: CALL_COMPLETED.to_owned(),
             subject: call["callId"].as_str().unwrap_or_default().to_owned(),
             blocks: Map::new(),
         }
@@ -84,7 +83,7 @@ impl CrmEvent {
 }
 
 /// An event as it was recorded (§6.1.1).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recorded {
     /// `eventId`: the same for every installation it goes to (§6.1.3).
     pub event_id: uuid::Uuid,

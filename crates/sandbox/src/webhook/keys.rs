@@ -1,30 +1,23 @@
 //! Configurations and signing keys as they change (§2.7, §6.4).
 
-use super::config::{Config, Installation, SigningKey};
-use super::outbox::WebhookChange;
-use crate::core::{Change, Sandbox};
+use super::config::{Config, SigningKey};
+use crate::core::Sandbox;
 use crate::token_gen;
-use callbridge_call::EventTime;
 
 /// Sets an application's configuration, whatever §2.7 says of it; an application-level key is
 /// made with the first one (shown then alone), and with `regenerate`.
 pub fn configure_webhook(
     sandbox: &mut Sandbox,
-    now: EventTime,
     application: i64,
     config: Config,
     regenerate: bool,
 ) -> Option<SigningKey> {
     let earlier = sandbox.webhooks.config(application);
-    let fresh = (earlier.is_none() || regenerate).then(|| fresh_key(sandbox));
     let kept = earlier.and_then(|config| config.secret.clone());
+    let fresh = (earlier.is_none() || regenerate).then(|| fresh_key(sandbox));
     let secret = fresh.clone().or(kept);
-    let config = Config { secret, ..config };
-    let change = WebhookChange::Configured {
-        application,
-        config,
-    };
-    webhook_change(sandbox, now, change);
+    let configs = &mut sandbox.webhooks.configs;
+    configs.insert(application, Config { secret, ..config });
     fresh
 }
 
@@ -32,42 +25,16 @@ pub fn configure_webhook(
 /// response shows once (§4.1.1 `webhook_secret`). `None`: the application has no configuration.
 pub fn webhook_connected(
     sandbox: &mut Sandbox,
-    now: EventTime,
     company: i64,
     application: i64,
 ) -> Option<SigningKey> {
-    let secret = (sandbox.webhooks.config(application).is_some()).then(|| fresh_key(sandbox));
-    let change = match (sandbox.webhooks.installed(company, application), &secret) {
-        (Some(_), None) => return None,
-        (Some(installation), Some(_)) => WebhookChange::Secret {
-            installation,
-            secret: secret.clone(),
-        },
-        (None, _) => WebhookChange::Installed {
-            installation: sandbox.webhooks.next_installation(),
-            record: Installation {
-                company,
-                application,
-                secret: secret.clone(),
-                revoked: false,
-            },
-        },
-    };
-    webhook_change(sandbox, now, change);
+    let configured = sandbox.webhooks.config(application).is_some();
+    let secret = configured.then(|| fresh_key(sandbox));
+    let installation = sandbox.webhooks.installation(company, application);
+    installation.secret = secret.clone().or(installation.secret.take());
     secret
 }
 
-/// The connection ended: its deliveries stop (§3.1, §6.1.6).
-pub fn webhook_disconnected(sandbox: &mut Sandbox, now: EventTime, company: i64, application: i64) {
-    if let Some(installation) = sandbox.webhooks.installed(company, application) {
-        webhook_change(sandbox, now, WebhookChange::Revoked { installation });
-    }
-}
-
-pub(crate) fn fresh_key(sandbox: &Sandbox) -> SigningKey {
-    SigningKey::new(token_gen::mint_key(sandbox, "webhook"))
-}
-
-pub(crate) fn webhook_change(sandbox: &mut Sandbox, now: EventTime, change: WebhookChange) {
-    sandbox.change(now, Change::Webhook(Box::new(change)));
+pub(crate) fn fresh_key(sandbox: &mut Sandbox) -> SigningKey {
+    SigningKey::new(token_gen::mint_key(sandbox))
 }

@@ -5,8 +5,7 @@
 //!                                      ▲   done, dead ◀── verdict ◀── its outcome ┘
 //!                                      └── 30 s, 5 min, 30 min
 //! ```
-//! Events are made while a change is applied and are logged with it alone: a change played again
-//! makes its events again, and a change that was lost makes none (§6.1.1).
+//! Events are made with their change and kept with it: what was lost is told to nobody (§6.1.1).
 //!
 //! | module | what lives there |
 //! |---|---|
@@ -33,12 +32,12 @@ pub mod target;
 pub(crate) mod told;
 pub mod verdict;
 
-pub use self::attempts::{DeliveryId, Tried};
+pub use self::attempts::DeliveryId;
 pub use self::config::{Config, Installation, SigningKey};
 pub use self::dispatch::Dispatch;
 pub use self::event::{CrmEvent, Recorded};
-pub use self::keys::{configure_webhook, webhook_connected, webhook_disconnected};
-pub(crate) use self::keys::{fresh_key, webhook_change};
-pub use self::outbox::{DeliveryRow, Outbox, WebhookChange};
+pub(crate) use self::keys::fresh_key;
+pub use self::keys::{configure_webhook, webhook_connected};
+pub use self::outbox::{DeliveryRow, Outbox};
 pub use self::shapes::Shapes;
-pub use self::verdict::{AttemptOutcome, NextStep};
+pub use self::verdict::AttemptOutcome;

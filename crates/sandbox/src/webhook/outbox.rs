@@ -1,16 +1,15 @@
 //! The outbox: what was recorded, for whom, and where each delivery is (§6.1, §3.4).
 
-use super::attempts::{Attempt, DeadRow, DeliveryId, Kept, Tried};
-use super::config::{Config, Installation, SigningKey};
+use super::attempts::{Attempt, DeadRow, DeliveryId, Kept};
+use super::config::{Config, Installation};
 use super::event::{CrmEvent, Recorded};
-use super::verdict::NextStep;
 use crate::config::Settings;
 use crate::faults::Dice;
+use crate::pairs;
 use crate::token::Company;
 use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -24,103 +23,50 @@ const FIRST_INSTALLATION: i64 = 7_001;
 
 const EVENT_NAMESPACE: Uuid = Uuid::from_u128(0x2f1c_83d6_50ab_4b67_8f0e_94d2_3b6c_1e05);
 
-/// What the state file keeps of webhooks.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WebhookChange {
-    /// A configuration was made or changed.
-    Configured {
-        /// Whose.
-        application: i64,
-        /// As it now is.
-        config: Config,
-    },
-    /// A configuration was deleted.
-    Deleted {
-        /// Whose.
-        application: i64,
-    },
-    /// A company installed an application.
-    Installed {
-        /// Its id.
-        installation: i64,
-        /// As it is.
-        record: Installation,
-    },
-    /// An installation has another key, or none of its own.
-    Secret {
-        /// Which.
-        installation: i64,
-        /// The key.
-        secret: Option<SigningKey>,
-    },
-    /// An installation was revoked.
-    Revoked {
-        /// Which.
-        installation: i64,
-    },
-    /// A delivery was tried.
-    Attempted {
-        /// Which.
-        id: DeliveryId,
-        /// How it ended.
-        tried: Tried,
-        /// Where its row goes.
-        next: NextStep,
-    },
-    /// A delivery is dead without an attempt.
-    Died {
-        /// Which.
-        id: DeliveryId,
-        /// Why, for people.
-        why: String,
-    },
-    /// An event by order, of an earlier state file: nothing is done.
-    Happened(serde_json::Value),
-}
-
 /// One event on its way to one installation.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DeliveryRow {
     /// What goes.
-    pub recorded: Arc<Recorded>,
+    pub recorded: Recorded,
     /// Not before.
     pub due: EventTime,
     /// What decides between rows of one moment.
     pub tie: u64,
     /// Attempts made so far.
     pub attempts: u32,
-    /// It is being sent.
+    /// It is being sent; after a restart it goes again, as at-least-once allows (§6.1.4).
+    #[serde(skip)]
     pub in_flight: bool,
     /// It arrived and goes once more (§6.1.4).
     pub arrived: bool,
 }
 
 /// Configurations, installations and deliveries.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outbox {
     /// Configurations by their application.
     pub configs: BTreeMap<i64, Config>,
     /// All installations by their id.
     pub installations: BTreeMap<i64, Installation>,
     /// Rows on their way.
+    #[serde(with = "pairs")]
     pub rows: BTreeMap<DeliveryId, DeliveryRow>,
-    /// Rows that are not being sent, by their moment; the tie is broken by age, or by the dice.
-    pub(super) waiting: BTreeSet<(EventTime, u64, DeliveryId)>,
     /// How many events of one moment and subject there were; of the last hour.
-    alike: BTreeMap<(EventTime, &'static str, String), u64>,
+    #[serde(skip)]
+    alike: BTreeMap<(EventTime, String, String), u64>,
     /// The journal of attempts, seven days of it.
     pub attempts: Kept<Attempt>,
     /// Rows that are never sent again, seven days of them.
     pub dead: Kept<DeadRow>,
     /// When each conversation was last told.
+    #[serde(with = "pairs")]
     told: BTreeMap<(i64, String), EventTime>,
     /// How often what happened.
     pub counts: DeliveryCounts,
 }
 
 /// How often what happened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeliveryCounts {
     /// Events recorded.
@@ -171,14 +117,14 @@ impl Outbox {
             return;
         }
         self.counts.events += 1;
-        let recorded = Arc::new(Recorded {
+        let recorded = Recorded {
             event_id: self.event_id(at, company, &event),
             at,
             company,
             event,
-        });
+        };
         for &installation in subscribers {
-            self.push(installation, Arc::clone(&recorded), settings);
+            self.push(installation, recorded.clone(), settings);
         }
     }
 
@@ -187,24 +133,31 @@ impl Outbox {
         let pair = (company.id, company.application_id);
         let known = |one: &Installation| (one.company, one.application) == pair;
         if !self.installations.values().any(known) {
-            let record = Installation {
-                company: company.id,
-                application: company.application_id,
-                secret: None,
-                revoked: false,
-            };
-            self.installations.insert(self.next_installation(), record);
+            self.installation(pair.0, pair.1);
         }
     }
 
-    /// The id of an event, from what it is alone: writes that fall due may be met in another order
-    /// when the log is played again, and must have the same ids.
+    /// The living installation of a company and an application, made where there is none.
+    pub(crate) fn installation(&mut self, company: i64, application: i64) -> &mut Installation {
+        let id = self.installed(company, application);
+        let id = id.unwrap_or_else(|| self.next_installation());
+        self.installations.entry(id).or_insert(Installation {
+            company,
+            application,
+            secret: None,
+            revoked: false,
+        })
+    }
+
+    /// The id of an event, from what it is alone: the same requests give the same.
     fn event_id(&mut self, at: EventTime, company: i64, event: &CrmEvent) -> Uuid {
         let subject = format!("{company} {}", event.subject);
         let hour_ago = at.minus(Duration::from_secs(3_600));
-        self.alike = self.alike.split_off(&(hour_ago, "", String::new()));
+        self.alike = self
+            .alike
+            .split_off(&(hour_ago, String::new(), String::new()));
         let number = (self.alike)
-            .entry((at, event.name, subject.clone()))
+            .entry((at, event.name.clone(), subject.clone()))
             .and_modify(|number| *number += 1)
             .or_insert(1);
         let name = format!("{} {} {subject} {number}", at.micros(), event.name);
@@ -227,7 +180,7 @@ impl Outbox {
         before
     }
 
-    fn push(&mut self, installation: i64, recorded: Arc<Recorded>, settings: &Settings) {
+    fn push(&mut self, installation: i64, recorded: Recorded, settings: &Settings) {
         if self.rows.len() >= ROWS_MAX {
             self.counts.overflowed += 1;
             return;
@@ -252,48 +205,32 @@ impl Outbox {
             in_flight: false,
             arrived: false,
         };
-        self.waiting.insert((due, row.tie, id));
         self.rows.insert(id, row);
     }
 
-    pub(crate) fn apply(&mut self, at: EventTime, change: WebhookChange) {
-        match change {
-            WebhookChange::Configured {
-                application,
-                config,
-            } => {
-                self.configs.insert(application, config);
-            }
-            WebhookChange::Deleted { application } => {
-                self.configs.remove(&application);
-            }
-            WebhookChange::Installed {
-                installation,
-                record,
-            } => {
-                self.installations.insert(installation, record);
-            }
-            WebhookChange::Secret {
-                installation,
-                secret,
-            } => {
-                if let Some(own) = self.installations.get_mut(&installation) {
-                    own.secret = secret;
-                }
-            }
-            WebhookChange::Revoked { installation } => {
-                if let Some(own) = self.installations.get_mut(&installation) {
-                    own.revoked = true;
-                }
-            }
-            WebhookChange::Attempted { id, tried, next } => self.apply_attempt(at, id, tried, next),
-            WebhookChange::Died { id, why } => self.apply_death(at, id, why),
-            WebhookChange::Happened(_) => {}
+    /// A row is never sent again.
+    pub(super) fn die(&mut self, at: EventTime, id: DeliveryId, why: &str) {
+        let Some(row) = self.rows.remove(&id) else {
+            return;
+        };
+        // It arrived before; the second time was more than was owed.
+        if row.arrived {
+            self.counts.delivered += 1;
+            return;
         }
+        self.counts.dead += 1;
+        let dead = DeadRow {
+            at,
+            id,
+            event_type: row.recorded.event.name,
+            attempts: row.attempts,
+            why: why.to_owned(),
+        };
+        self.dead.push(at, dead);
     }
 }
 
-/// Dice of one row, which fall alike when the log is played again.
+/// Dice of one row, which fall alike in whatever order rows are met.
 pub(super) fn dice(seed: u64, id: DeliveryId, throw: u64) -> Dice {
     let (high, low) = id.event.as_u64_pair();
     let throw = throw.wrapping_mul(0xd6e8_feb8_6659_fd93);

@@ -51,7 +51,7 @@ pub(crate) async fn dispatch(
             _ = cycle.tick() => {}
         }
         while under_way.try_join_next().is_some() {}
-        for dispatch in shared.admin(dispatch::deliveries) {
+        for dispatch in shared.deliveries() {
             let (shared, poster) = (shared.clone(), Arc::clone(&poster));
             under_way.spawn(async move { deliver(&shared, &poster, &dispatch).await });
         }

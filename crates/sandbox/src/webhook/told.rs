@@ -17,9 +17,7 @@ pub(crate) fn is_gone(sandbox: &Sandbox, own: &Installation) -> bool {
     own.revoked || left
 }
 
-/// Records an event for whoever is subscribed now (§6.1). Only to be called while a change is
-/// applied or falls due: it is not logged itself, and the change played again makes the same
-/// event again.
+/// Records an event for whoever is subscribed now (§6.1).
 pub(crate) fn happened(sandbox: &mut Sandbox, at: EventTime, company: i64, event: CrmEvent) {
     let own = sandbox.webhooks.installations.iter();
     let subscribers: Vec<i64> = own
@@ -36,20 +34,12 @@ pub(crate) fn happened(sandbox: &mut Sandbox, at: EventTime, company: i64, event
     webhooks.happened(at, company, event, &subscribers, settings);
 }
 
-/// Tells of the records written since the journal held `before` of them.
-pub(crate) fn journaled(sandbox: &mut Sandbox, before: usize) {
-    let told: Vec<(EventTime, i64, CrmEvent)> = (sandbox.journal.records().iter())
-        .skip(before)
-        .map(|record| {
-            let company = sandbox.companies.get(&record.company_id);
-            let lead = company.and_then(|own| sandbox.leads.get(own, record.call.lead_id));
-            let event = completed(record, lead.as_ref());
-            (record.registered_at, record.company_id, event)
-        })
-        .collect();
-    for (at, company, event) in told {
-        happened(sandbox, at, company, event);
-    }
+/// Tells of a record of the journal.
+pub(crate) fn journaled(sandbox: &mut Sandbox, record: &Record) {
+    let company = sandbox.companies.get(&record.company_id);
+    let lead = company.and_then(|own| sandbox.leads.get(own, record.call.lead_id));
+    let event = completed(record, lead.as_ref());
+    happened(sandbox, record.registered_at, record.company_id, event);
 }
 
 /// The conversation of a journal's record (§6.8); its contact is the lead's with that number.

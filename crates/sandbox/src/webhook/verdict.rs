@@ -2,7 +2,6 @@
 
 use super::target;
 use callbridge_call::EventTime;
-use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// How long after the first, second and third failure the next attempt is made; after the fourth
@@ -27,8 +26,7 @@ pub enum AttemptOutcome {
 }
 
 /// What an outcome means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryVerdict {
     /// It arrived.
     Delivered,
@@ -72,29 +70,11 @@ impl AttemptOutcome {
     }
 }
 
-/// Where a row goes after an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum NextStep {
-    /// Out of the queue.
-    Done,
-    /// Again, not before.
-    At(EventTime),
-    /// Once more though it arrived: at-least-once (§6.1.4).
-    Twice(EventTime),
-    /// Never sent again.
-    Dead,
-}
-
-/// Where a row goes after this many attempts, the last of which ended so.
-pub fn next(now: EventTime, attempts: u32, verdict: DeliveryVerdict) -> NextStep {
-    match verdict {
-        DeliveryVerdict::Delivered => NextStep::Done,
-        DeliveryVerdict::Never => NextStep::Dead,
-        DeliveryVerdict::Retry => {
-            let made = usize::try_from(attempts).unwrap_or(usize::MAX);
-            let wait = BACKOFF.get(made.saturating_sub(1));
-            wait.map_or(NextStep::Dead, |wait| NextStep::At(now.plus(*wait)))
-        }
+impl DeliveryVerdict {
+    /// When a row goes again after this many attempts, the last of which ended so; `None`: never.
+    pub fn again(self, now: EventTime, attempts: u32) -> Option<EventTime> {
+        let made = usize::try_from(attempts).unwrap_or(usize::MAX);
+        let wait = BACKOFF.get(made.saturating_sub(1))?;
+        (self == Self::Retry).then(|| now.plus(*wait))
     }
 }

@@ -190,7 +190,7 @@ fn an_endpoint_at_the_address_of_the_others_is_missing_and_counted() {
 fn a_company_that_disconnected_makes_the_client_stop() {
     let mut core = with_application();
     let (access, token) = connected(&mut core, NOW);
-    connection::disconnect(&mut core, after(1), super::ID, 1);
+    connection::disconnect(&mut core, super::ID, 1);
     assert_eq!(alive(&mut core, after(2), &access), 401);
     assert_eq!(core.handle(after(3), &refresh(&token)).status, 400);
     assert_eq!(kinds(&core), [], "finding out is no breach");

@@ -53,7 +53,7 @@ fn signing_keys_are_sixty_four_hex_digits_and_come_only_with_a_configuration() {
     let mut core = sandbox();
     let mut bare = application();
     bare.embedded = false;
-    connection::register(&mut core, NOW, bare);
+    connection::register(&mut core, bare);
     let code = approved(&mut core, NOW);
     let told = core.handle(NOW, &exchange(&code)).value();
     assert!(told.get("webhook_secret").is_none() && told.get("embedded_secret").is_none());
@@ -69,7 +69,7 @@ fn signing_keys_come_with_the_first_exchange_of_a_connection_alone() {
     };
     let first = secret(&mut core, 0).expect("the first");
     assert_eq!(secret(&mut core, 1), None, "connected again");
-    assert!(connection::disconnect(&mut core, after(2), super::ID, 1));
+    assert!(connection::disconnect(&mut core, super::ID, 1));
     let third = secret(&mut core, 3).expect("a new installation");
     assert_ne!(third, first);
 }
@@ -129,7 +129,7 @@ fn a_code_is_for_its_application_alone() {
     other.id = 3;
     other.client_id = "svc_app_other".to_owned();
     other.secret = TokenKey::of("svc_sec_other");
-    connection::register(&mut core, NOW, other);
+    connection::register(&mut core, other);
     let code = approved(&mut core, NOW);
     let foreign = [
         ("client_id", "svc_app_other"),

@@ -62,7 +62,6 @@ fn a_company_narrows_the_grants_of_tokens_that_exist() {
     assert_eq!(submit(&mut core, 1, &access).status, 200);
     assert!(connection::set_connection_grants(
         &mut core,
-        after(2),
         ID,
         1,
         vec![grant(READ)]
@@ -78,7 +77,6 @@ fn a_company_narrows_the_grants_of_tokens_that_exist() {
     assert_eq!(submit(&mut core, 5, &newer).status, 403);
     assert!(connection::set_connection_grants(
         &mut core,
-        after(6),
         ID,
         1,
         vec![grant(SAVE)]
@@ -91,7 +89,7 @@ fn the_grants_of_one_connection_are_no_other_connections() {
     let mut core = with_application();
     let (first, _) = connected(&mut core, NOW);
     let (second, _) = connection::issue_pair(&mut core, NOW, ID, 2, None).expect("another company");
-    connection::set_connection_grants(&mut core, NOW, ID, 2, Vec::new());
+    connection::set_connection_grants(&mut core, ID, 2, Vec::new());
     assert_eq!(submit(&mut core, 1, &first).status, 200);
     assert_eq!(submit(&mut core, 1, &second).status, 403);
     core.set_grants(NOW, Vec::new());
@@ -226,7 +224,7 @@ fn a_disconnected_company_has_its_installation_revoked() {
     let mut core = with_application();
     connected(&mut core, NOW);
     let first = core.webhooks().installed(1, ID).expect("an installation");
-    connection::disconnect(&mut core, after(1), ID, 1);
+    connection::disconnect(&mut core, ID, 1);
     assert_eq!(core.webhooks().installed(1, ID), None);
     connected(&mut core, after(2));
     let second = core.webhooks().installed(1, ID).expect("another");

@@ -152,11 +152,11 @@ fn only_a_published_application_can_be_connected() {
     let mut core = with_application();
     let mut hidden = super::application();
     hidden.published = false;
-    connection::register(&mut core, NOW, hidden);
+    connection::register(&mut core, hidden);
     refused(&mut core, &page(&asked()), 6900);
     let mut suspended = super::application();
     suspended.suspended = true;
-    connection::register(&mut core, NOW, suspended);
+    connection::register(&mut core, suspended);
     refused(&mut core, &page(&asked()), 6906);
 }
 
@@ -179,14 +179,14 @@ fn a_grant_that_was_taken_from_the_application_is_not_given() {
     let code = approved(&mut core, NOW);
     let mut less = super::application();
     less.allowed = vec![grant(READ)];
-    connection::register(&mut core, NOW, less);
+    connection::register(&mut core, less);
     assert_eq!(core.handle(NOW, &exchange(&code)).value()["scope"], READ);
 }
 
 #[test]
 fn another_company_consents_for_itself_and_a_blocked_one_cannot() {
     let mut core = with_application();
-    core.ensure_company(NOW, 2);
+    core.ensure_company(2);
     let form = [("decision", "approve"), ("company", "2")];
     let back = brought_back(&core.handle(NOW, &decided(&asked(), &form)));
     let (access, _) = super::pair(&core.handle(NOW, &exchange(&back[0].1)));
@@ -231,7 +231,7 @@ proptest! {
         let mut named = super::application();
         named.name = texts[0].clone();
         named.redirect_uris.push(texts[5].clone());
-        connection::register(&mut core, NOW, named);
+        connection::register(&mut core, named);
         let mut request = page(&[
             ("response_type", "code"), ("client_id", CLIENT), ("redirect_uri", &texts[5]),
             ("scope", SAVE), ("state", &texts[1]), (&texts[2], &texts[3]),

@@ -9,7 +9,7 @@ mod model;
 mod refreshing;
 mod restart;
 
-use super::{INFO, NOW, sandbox};
+use super::{INFO, sandbox};
 use crate::oauth::Application;
 use crate::oauth::connection;
 use crate::token::{Grant, TokenKey};
@@ -52,14 +52,14 @@ pub(super) fn application() -> Application {
 /// A sandbox with a PAT and that application.
 pub(super) fn with_application() -> Sandbox {
     let mut core = sandbox();
-    connection::register(&mut core, NOW, application());
+    connection::register(&mut core, application());
     let config = Config {
         target_url: "https://app.example/webhooks".to_owned(),
         events: vec!["LEAD_CREATED".to_owned()],
         enabled: true,
         secret: None,
     };
-    webhook::configure_webhook(&mut core, NOW, ID, config, false);
+    webhook::configure_webhook(&mut core, ID, config, false);
     core
 }
 

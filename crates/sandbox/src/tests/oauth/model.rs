@@ -1,7 +1,7 @@
 //! Any order of consents, refreshes, revocations, disconnects, waits and restarts, against a slow
 //! and obvious model of what then works.
 
-use super::super::{NOW, sandbox};
+use super::super::{NOW, restarted, sandbox};
 use super::{CLIENT, SECRET};
 use super::{ID, REVOKE_PATH, alive, application, approved, exchange, form, pair, refresh};
 use crate::Sandbox;
@@ -112,7 +112,6 @@ impl Model {
 
 struct World {
     core: Sandbox,
-    log: Vec<crate::core::Logged>,
     now: EventTime,
     model: Model,
 }
@@ -120,11 +119,9 @@ struct World {
 impl World {
     fn new() -> Self {
         let mut core = sandbox();
-        core.settings_mut().keep_log = true;
-        connection::register(&mut core, NOW, application());
+        connection::register(&mut core, application());
         Self {
             core,
-            log: Vec::new(),
             now: NOW,
             model: Model::default(),
         }
@@ -169,13 +166,13 @@ impl World {
             }
             Step::Refresh(_) | Step::RevokeRefresh(_) | Step::RevokeAccess(_) => {}
             Step::Disconnect => {
-                connection::disconnect(&mut self.core, now, ID, 1);
+                connection::disconnect(&mut self.core, ID, 1);
                 (0..pairs).for_each(|nth| self.model.revoke(nth));
             }
             Step::Suspend(suspended) => {
                 let mut changed = application();
                 changed.suspended = suspended;
-                connection::register(&mut self.core, now, changed);
+                connection::register(&mut self.core, changed);
                 self.model.suspended = suspended;
             }
             Step::Block(blocked) => {
@@ -183,7 +180,7 @@ impl World {
                 self.model.blocked = blocked;
             }
             Step::Wait(seconds) => self.now = now.plus(Duration::from_secs(seconds)),
-            Step::Restart => self.restart(),
+            Step::Restart => self.core = restarted(&self.core),
         }
     }
 
@@ -195,15 +192,6 @@ impl World {
         ];
         let answer = self.core.handle(self.now, &form(REVOKE_PATH, &fields));
         assert_eq!(answer.status, if self.model.blocked { 401 } else { 200 });
-    }
-
-    fn restart(&mut self) {
-        self.log.extend(self.core.take_log());
-        self.core = sandbox();
-        self.core.settings_mut().keep_log = true;
-        for logged in &self.log {
-            self.core.replay(logged.clone());
-        }
     }
 
     fn check(&mut self) {

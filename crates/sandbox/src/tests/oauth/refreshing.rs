@@ -89,7 +89,7 @@ fn a_refresh_token_is_for_its_application_alone() {
     other.id = 3;
     other.client_id = "svc_app_other".to_owned();
     other.secret = TokenKey::of("svc_sec_other");
-    connection::register(&mut core, NOW, other);
+    connection::register(&mut core, other);
     let (access, token) = connected(&mut core, NOW);
     let foreign = [
         ("client_id", "svc_app_other"),
@@ -222,7 +222,7 @@ fn a_disconnected_company_ends_every_token_of_its_own_and_no_other() {
     let mut core = with_application();
     let (access, token) = connected(&mut core, NOW);
     let (other, _) = connection::issue_pair(&mut core, NOW, ID, 2, None).expect("another company");
-    assert!(connection::disconnect(&mut core, after(1), ID, 1));
+    assert!(connection::disconnect(&mut core, ID, 1));
     assert_eq!(alive(&mut core, after(2), &access), 401);
     assert!(is_refusal(&core.handle(after(2), &refresh(&token)), 400));
     assert_eq!(alive(&mut core, after(2), &other), 200);
@@ -248,12 +248,12 @@ fn a_suspended_application_gets_nothing_more_for_its_refresh_tokens_and_codes() 
     let code = approved(&mut core, NOW);
     let mut suspended = application();
     suspended.suspended = true;
-    connection::register(&mut core, after(1), suspended);
+    connection::register(&mut core, suspended);
     assert!(is_refusal(&core.handle(after(2), &refresh(&token)), 400));
     assert!(is_refusal(&core.handle(after(2), &exchange(&code)), 400));
     assert_eq!(codes(&core), [6906, 6906]);
     assert_eq!(alive(&mut core, after(3), &access), 200, "until it expires");
-    connection::register(&mut core, after(4), application());
+    connection::register(&mut core, application());
     refreshed(&mut core, 5, &token);
     assert_eq!(kinds(&core), [], "asking again after a change is no repeat");
 }

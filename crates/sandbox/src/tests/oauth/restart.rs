@@ -1,6 +1,6 @@
 //! What a restart keeps, what the paths below `/sandbox` do, and that no secret is printed.
 
-use super::super::{INFO, NOW, after, holds, sandbox};
+use super::super::{INFO, NOW, after, holds, restarted, sandbox};
 use super::{
     BACK, CLIENT, ID, READ, SAVE, alive, application, approved, connected, exchange, pair, refresh,
     with_application,
@@ -16,30 +16,16 @@ fn post(core: &mut Sandbox, act: &str, body: &Value) -> (u16, Value) {
     (answer.status, answer.value())
 }
 
-/// The same log on a new core.
-fn again(core: &mut Sandbox, log: &mut Vec<String>) -> Sandbox {
-    let lines = core.take_log().into_iter();
-    log.extend(lines.map(|logged| serde_json::to_string(&logged).expect("JSON")));
-    let mut other = sandbox();
-    other.settings_mut().keep_log = true;
-    for line in log.iter() {
-        other.replay(serde_json::from_str(line).expect("a change"));
-    }
-    other
-}
-
 #[test]
 fn a_restart_keeps_codes_tokens_grants_and_ends() {
     let mut core = sandbox();
-    core.settings_mut().keep_log = true;
-    connection::register(&mut core, NOW, application());
-    let mut log = Vec::new();
+    connection::register(&mut core, application());
     let (first, one) = connected(&mut core, NOW);
     let (second, two) = pair(&core.handle(after(1), &refresh(&one)));
     let code = approved(&mut core, after(2));
-    connection::set_connection_grants(&mut core, after(3), ID, 1, vec![super::grant(READ)]);
+    connection::set_connection_grants(&mut core, ID, 1, vec![super::grant(READ)]);
 
-    let mut core = again(&mut core, &mut log);
+    let mut core = restarted(&core);
     assert_eq!(
         core.handle(after(4), &refresh(&one)).status,
         400,
@@ -55,13 +41,13 @@ fn a_restart_keeps_codes_tokens_grants_and_ends() {
     assert!(![&first, &second].contains(&&third), "no value comes twice");
     assert_eq!(core.handle(after(7), &exchange(&code)).status, 200);
 
-    let mut core = again(&mut core, &mut log);
+    let mut core = restarted(&core);
     assert_eq!(core.handle(after(8), &exchange(&code)).status, 400);
-    assert!(connection::disconnect(&mut core, after(9), ID, 1));
-    let mut core = again(&mut core, &mut log);
+    assert!(connection::disconnect(&mut core, ID, 1));
+    let mut core = restarted(&core);
     assert_eq!(alive(&mut core, after(10), &third), 401);
     assert_eq!(core.handle(after(11), &refresh(&three)).status, 400);
-    let text = log.join("\n");
+    let text = serde_json::to_string(&core).expect("JSON");
     for value in [&first, &second, &third, &one, &two, &three, &code] {
         assert!(
             !text.contains(value.as_str()),
@@ -77,7 +63,7 @@ fn the_application_of_the_flags_begins_anew_only_when_the_flags_changed() {
     core.begin(NOW, super::super::TOKEN, None);
     let mut suspended = application();
     suspended.suspended = true;
-    connection::register(&mut core, NOW, suspended);
+    connection::register(&mut core, suspended);
     core.begin(after(1), super::super::TOKEN, None);
     assert!(core.oauth().client(CLIENT).expect("known").suspended);
     let mut other = application();
