@@ -6,6 +6,7 @@ use crate::crm::{self, RATE_FLAG};
 use crate::expected::Expected;
 use crate::program::{Place, Program};
 use crate::switch::{self, FakeSwitch};
+use callbridge_model::clock;
 use callbridge_sandbox::Server;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -232,6 +233,83 @@ async fn a_switch_that_was_killed_ends_its_calls_and_invents_nothing() {
         ..call.calls[0].clone()
     };
     scene.ends(program, &[wanted]).await;
+}
+
+/// What a recorded queue got before its switch was killed in a call that had been answered for no
+/// time, a sign of its life after each of these seconds, and the beginning of the next process.
+fn killed(alive: &[i64], next: &[i64]) -> (Vec<String>, i64) {
+    let folder = "tests/recordings/freeswitch-moments/switch_killed";
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let recording = Recording {
+        name: "switch_killed".to_owned(),
+        calls: Vec::new(),
+        folder,
+    };
+    let mut told = recording.published();
+    // It is read within an hour of that.
+    let by = clock::now().wall.micros() - 600_000_000 - micros(&told[0]);
+    told.iter_mut().for_each(|body| *body = moved(body, by));
+    let last = told.last().expect("a message").clone();
+    let beat = |core: &str, seconds: &i64| {
+        let mut beat: Value = serde_json::from_str(&last).expect("JSON");
+        let at = micros(&last) + seconds * 1_000_000;
+        beat.as_object_mut().expect("an event").retain(|key, _| {
+            key.starts_with("Core-") || key.starts_with("FreeSWITCH-") || key.starts_with("Event-")
+        });
+        beat["Event-Name"] = "HEARTBEAT".into();
+        beat["Event-Date-Timestamp"] = at.to_string().into();
+        beat["Event-Sequence"] = (1_000 + seconds).to_string().into();
+        if !core.is_empty() {
+            beat["Core-UUID"] = core.into();
+            beat["Uptime-msec"] = "5000".into();
+        }
+        beat.to_string()
+    };
+    told.extend(alive.iter().map(|seconds| beat("", seconds)));
+    told.extend(next.iter().map(|seconds| beat("the next process", seconds)));
+    (told, micros(&last))
+}
+
+#[tokio::test]
+async fn a_switch_killed_beside_another_in_its_queue_has_letters_until_its_last_sign_of_life() {
+    let (place, crm, all) = (Place::new(), crm::start().await, recordings());
+    let broker = Broker::shared();
+    broker.declare("killed-switches").await;
+    let secret = place.write("secret", broker::SECRET);
+    let base = broker.url(broker::ADMINISTRATOR);
+    let source =
+        format!("--source={base}?queue=killed-switches&format=freeswitch&secret-file={secret}");
+    let flags = [source.as_str(), TRUNKS[0], TRUNKS[1], RATE_FLAG];
+    let mut program = place.run(&crm.url(), &flags);
+    let (told, last) = killed(&[20, 40, 60], &[90, 120]);
+    // Another switch tells of a call of its own between the two.
+    let whole = all.iter().find(|it| it.name == "inbound_answered");
+    let whole = whole.expect("the recording");
+    let other = whole.published();
+    let by = (last - micros(&other[0])).div_euclid(1_000_000);
+    let other: Vec<String> = other.iter().map(|it| moved(it, by * 1_000_000)).collect();
+    let (before, after) = told.split_at(told.len() - 4);
+    broker.publish("killed-switches", before).await;
+    broker.publish("killed-switches", &other).await;
+    broker.publish("killed-switches", after).await;
+    program.settled(2).await;
+    let missed = place.lines(&["missed", "--json"]).await;
+    assert_eq!(missed, [] as [Value; 0]);
+    program.terminate().await;
+    let letters = place.letters().await;
+    let call = &letters[0]["call"];
+    assert_eq!(letters[0]["reason"], "incomplete");
+    assert_eq!(call["answered"], true);
+    // It was answered a moment before the last event; its telephone rang for a second.
+    for (figure, wanted) in [("talkTimeSec", 60), ("durationSec", 61)] {
+        let is = call[figure].as_i64().expect("seconds");
+        assert!((is - wanted).abs() <= 1, "{figure}: {call}");
+    }
+    let wanted = Expected {
+        started_at: whole.calls[0].started_at + by,
+        ..whole.calls[0].clone()
+    };
+    crm::judge(&crm, &[], &[wanted]);
 }
 
 #[tokio::test]
