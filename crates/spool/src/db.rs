@@ -1,9 +1,10 @@
 //! An open database: its statements, and what SQLite answers in our errors.
 
-use crate::{Error, RowId, State};
-use callbridge_model::Reason;
-use rusqlite::types::FromSql;
-use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params, Row};
+use crate::{Error, RowId};
+use callbridge_call::EventTime;
+use callbridge_model::{CallUuid, Reason};
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
+use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params, Row, RowIndex};
 use std::path::{Path, PathBuf};
 
 #[cfg(test)]
@@ -16,6 +17,53 @@ pub struct Db {
     pub(crate) path: PathBuf,
     #[cfg(test)]
     statements: statements::Statements,
+}
+
+/// What columns hold beside SQLite's own types.
+pub(crate) trait Columns {
+    fn moment(&self, at: impl RowIndex) -> rusqlite::Result<EventTime>;
+    fn maybe_moment(&self, at: impl RowIndex) -> rusqlite::Result<Option<EventTime>>;
+    fn uuid(&self, at: impl RowIndex) -> rusqlite::Result<CallUuid>;
+    fn maybe_uuid(&self, at: impl RowIndex) -> rusqlite::Result<Option<CallUuid>>;
+    fn reason(&self, at: impl RowIndex) -> rusqlite::Result<Reason>;
+    fn maybe_reason(&self, at: impl RowIndex) -> rusqlite::Result<Option<Reason>>;
+}
+
+struct StoredReason(Reason);
+
+impl FromSql for StoredReason {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let word = value.as_str()?;
+        let known = Reason::from_word(word).map(Self);
+        known.ok_or_else(|| FromSqlError::Other(format!("there is no reason {word}").into()))
+    }
+}
+
+impl Columns for Row<'_> {
+    fn moment(&self, at: impl RowIndex) -> rusqlite::Result<EventTime> {
+        self.get(at).map(EventTime::from_micros)
+    }
+
+    fn maybe_moment(&self, at: impl RowIndex) -> rusqlite::Result<Option<EventTime>> {
+        Ok(self.get::<_, Option<i64>>(at)?.map(EventTime::from_micros))
+    }
+
+    fn uuid(&self, at: impl RowIndex) -> rusqlite::Result<CallUuid> {
+        Ok(CallUuid(uuid::Uuid::from_bytes(self.get(at)?)))
+    }
+
+    fn maybe_uuid(&self, at: impl RowIndex) -> rusqlite::Result<Option<CallUuid>> {
+        let bytes: Option<[u8; 16]> = self.get(at)?;
+        Ok(bytes.map(|bytes| CallUuid(uuid::Uuid::from_bytes(bytes))))
+    }
+
+    fn reason(&self, at: impl RowIndex) -> rusqlite::Result<Reason> {
+        self.get(at).map(|StoredReason(reason)| reason)
+    }
+
+    fn maybe_reason(&self, at: impl RowIndex) -> rusqlite::Result<Option<Reason>> {
+        Ok(self.get::<_, Option<StoredReason>>(at)?.map(|it| it.0))
+    }
 }
 
 impl From<Error> for rusqlite::Error {
@@ -59,6 +107,12 @@ impl Db {
         self.sql(statement.execute(values))
     }
 
+    /// [`Db::execute`] where nobody asks how many rows it changed.
+    #[cfg_attr(test, track_caller)]
+    pub(crate) fn run(&self, text: &str, values: impl Params) -> Result<(), Error> {
+        self.execute(text, values).map(drop)
+    }
+
     /// The one row that there is.
     #[cfg_attr(test, track_caller)]
     pub(crate) fn query_one<T>(
@@ -84,15 +138,27 @@ impl Db {
     }
 
     #[cfg_attr(test, track_caller)]
-    pub(crate) fn query_all<T>(
+    pub(crate) fn query_all<T, C: FromIterator<T>>(
         &self,
         text: &str,
         values: impl Params,
         read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> Result<Vec<T>, Error> {
+    ) -> Result<C, Error> {
         let mut statement = self.prepare(text)?;
         let rows = statement.query_map(values, read);
         self.sql(rows.and_then(Iterator::collect))
+    }
+
+    /// All rows but those that no version of ours wrote: their readers say `None`.
+    #[cfg_attr(test, track_caller)]
+    pub(crate) fn query_known<T>(
+        &self,
+        text: &str,
+        values: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<Option<T>>,
+    ) -> Result<Vec<T>, Error> {
+        let rows: Vec<Option<T>> = self.query_all(text, values, read)?;
+        Ok(rows.into_iter().flatten().collect())
     }
 
     /// The first column of the one row that there is.
@@ -124,14 +190,6 @@ impl Db {
     pub(crate) fn damaged(&self, why: String) -> Error {
         let path = self.path.clone();
         Error::Damaged { path, why }
-    }
-
-    pub(crate) fn read_state(&self, id: RowId, word: &str) -> Result<State, Error> {
-        State::from_word(word).ok_or_else(|| self.damaged(format!("{id} has the state {word}")))
-    }
-
-    pub(crate) fn read_reason(&self, id: RowId, word: &str) -> Result<Reason, Error> {
-        Reason::from_word(word).ok_or_else(|| self.damaged(format!("{id} has the reason {word}")))
     }
 
     pub(crate) fn read_errors(

@@ -41,6 +41,7 @@ use callbridge_call::EventTime;
 use callbridge_leads::lead_request::failed::{Reroute, RerouteHistory};
 use callbridge_model::TokenFingerprint;
 use callbridge_model::{CallRecord, Reason};
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
@@ -103,6 +104,18 @@ impl State {
     }
 }
 
+impl FromSql for State {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let word = value.as_str()?;
+        Self::from_word(word).ok_or_else(|| unknown("state", word))
+    }
+}
+
+/// A word that no version of ours wrote.
+fn unknown(what: &str, word: &str) -> FromSqlError {
+    FromSqlError::Other(format!("there is no {what} {word}").into())
+}
+
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())
@@ -137,6 +150,12 @@ impl IfAbsent {
     /// The fate of a word; `None` for an unknown one.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|fate| fate.word() == word)
+    }
+}
+
+impl FromSql for IfAbsent {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        Ok(Self::from_word(value.as_str()?).unwrap_or_default())
     }
 }
 

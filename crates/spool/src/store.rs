@@ -297,14 +297,14 @@ impl Store {
         };
         match op {
             Op::Finish(finished) => {
-                tables::finish::finish(self, &FinishRow::new(*finished.clone())?)
+                return tables::finish::finish(self, &FinishRow::new(*finished.clone())?);
             }
-            Op::Forget { pbx, ids } => tables::audited::forget(self, pbx, ids),
+            Op::Forget { pbx, ids } => tables::audited::forget(self, pbx, ids)?,
             Op::Open { pbx, key, snapshot } => {
-                tables::open_calls::set_open(self, pbx, *key, snapshot.as_deref())
+                tables::open_calls::set_open(self, pbx, *key, snapshot.as_deref())?;
             }
             Op::Position { source, position } => {
-                tables::positions::set_position(self, source, position)
+                tables::positions::set_position(self, source, position)?;
             }
             Op::Unreadable {
                 source,
@@ -324,42 +324,40 @@ impl Store {
                     by: by.clone().unwrap_or_default(),
                 };
                 let login = (by.as_ref()).map(|by| by.user.as_deref().unwrap_or_default());
-                tables::unreadable::keep_unreadable(self, &message, login)
+                return tables::unreadable::keep_unreadable(self, &message, login);
             }
-            Op::Step { row, step, at } => tables::step::step(self, *row, step, *at),
-            Op::FailedCall(failed) => tables::look_ups::call_failed(self, failed),
-            Op::Slot(slot) => tables::slots::set_slot(self, slot),
-            Op::SlotGone { slot } => tables::slots::drop_slot(self, *slot),
-            Op::Act { row, act } => tables::acts::note(self, *row, act),
-            Op::Give(given) => tables::given::give(self, given),
-            Op::Take { phone } => tables::given::take(self, phone),
-            Op::Meta { key, value } => tables::meta::set_meta(self, key, value),
-            Op::MetaGone { key } => tables::meta::drop_meta(self, key),
-            Op::Count { counter, by } => {
-                self.tally.count(counter, *by);
-                Ok(Done::Stored)
-            }
-            Op::NoticeSent { notice } => tables::outbox::drop_notice(self, *notice),
+            Op::Step { row, step, at } => return tables::step::step(self, *row, step, *at),
+            Op::FailedCall(failed) => return tables::look_ups::call_failed(self, failed),
+            Op::Slot(slot) => tables::slots::set_slot(self, slot)?,
+            Op::SlotGone { slot } => tables::slots::drop_slot(self, *slot)?,
+            Op::Act { row, act } => tables::acts::note(self, *row, act)?,
+            Op::Give(given) => tables::given::give(self, given)?,
+            Op::Take { phone } => tables::given::take(self, phone)?,
+            Op::Meta { key, value } => tables::meta::set_meta(self, key, value)?,
+            Op::MetaGone { key } => tables::meta::drop_meta(self, key)?,
+            Op::Count { counter, by } => self.tally.count(counter, *by),
+            Op::NoticeSent { notice } => tables::outbox::drop_notice(self, *notice)?,
             Op::BindAddress { address, rebind } => {
-                tables::meta::bind_address(self, address, *rebind)
+                tables::meta::bind_address(self, address, *rebind)?;
             }
             Op::BindCompany {
                 company,
                 application,
-            } => tables::meta::bind_company(self, company, application),
+            } => return tables::meta::bind_company(self, company, application),
             Op::Delivery(delivery) => {
-                tables::deliveries::deliver(self, delivery).map(Done::Delivered)
+                return tables::deliveries::deliver(self, delivery).map(Done::Delivered);
             }
             Op::Lead(LeadChange::Request { told, at }) => {
-                tables::lead_requests::told(self, told, *at)
+                return tables::lead_requests::told(self, told, *at);
             }
             Op::Lead(LeadChange::Backfill { page, heard, at }) => {
-                tables::backfill::backfilled(self, page, heard, *at)
+                tables::backfill::backfilled(self, page, heard, *at)?;
             }
-            Op::PeerOutcome(told) => tables::peer_outcomes::apply(self, told),
-            Op::Purge { now } => tables::purge::purge(self, *now),
-            Op::Learn(news) => tables::directory::learn(self, news),
+            Op::PeerOutcome(told) => tables::peer_outcomes::apply(self, told)?,
+            Op::Purge { now } => return tables::purge::purge(self, *now).map(Done::Purged),
+            Op::Learn(news) => return tables::directory::learn(self, news),
         }
+        Ok(Done::Stored)
     }
 }
 

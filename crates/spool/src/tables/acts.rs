@@ -1,20 +1,17 @@
 //! What people did with letters, kept with their calls.
 
 use super::finish::json;
-use crate::Db;
-use crate::op::{Done, RowId};
-use crate::{ACTS_MAX, Act, Error};
+use crate::{ACTS_MAX, Act, Db, Error, RowId};
 
 /// One more act. Unreadable bytes have none: all that can be done with them is to discard them.
-pub(crate) fn note(db: &Db, row: RowId, act: &Act) -> Result<Done, Error> {
+pub(crate) fn note(db: &Db, row: RowId, act: &Act) -> Result<(), Error> {
     let mut all = acts(db, row)?;
     if all.len() >= ACTS_MAX {
         all.remove(1);
     }
     all.push(act.clone());
     let all = json("acts", &all)?;
-    db.execute("UPDATE calls SET acts = ?2 WHERE id = ?1", (row.0, all))?;
-    Ok(Done::Stored)
+    db.run("UPDATE calls SET acts = ?2 WHERE id = ?1", (row.0, all))
 }
 
 /// What was done with a call while it was a letter, oldest first.

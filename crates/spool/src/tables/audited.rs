@@ -1,7 +1,7 @@
 //! What became of a call that a file of the PBX tells of, by the ids of its channels.
 
 use super::{directory, open_calls, seen_calls, summaries};
-use crate::op::{Done, RowId};
+use crate::db::Columns as _;
 use crate::{Db, Error, State};
 use callbridge_call::{Direction, EpochSeconds, EventTime};
 use callbridge_model::{CallRecord, CallUuid, LeadId};
@@ -150,14 +150,13 @@ fn journaled_call(
         "SELECT id, since, started, record FROM calls WHERE uuid = ?1",
         [uuid.0.into_bytes()],
         |row| {
-            let record: String = row.get(3)?;
-            Ok((RowId(row.get(0)?), row.get(1)?, row.get(2)?, record))
+            let record: CallRecord = db.read_json(row.get(0)?, &row.get::<_, String>(3)?)?;
+            Ok((row.moment(1)?, row.get(2)?, record))
         },
     )?;
-    let Some((row, since, started, record)) = stored else {
+    let Some((since, started, record)) = stored else {
         return purged_call(db, uuid, call);
     };
-    let record: CallRecord = db.read_json(row, &record)?;
     let survivor = match record.lead_id {
         Some(lead) => directory::survivor(db, lead)?,
         None => None,
@@ -165,7 +164,7 @@ fn journaled_call(
     Ok(Some(JournaledCall {
         uuid,
         started: EpochSeconds::new(started),
-        since: Some(EventTime::from_micros(since)),
+        since: Some(since),
         sent: Some(SentValues {
             leads: record.lead_id.into_iter().chain(survivor).collect(),
             duration_sec: record.duration_sec,
@@ -206,17 +205,12 @@ pub fn known_as_journaled(db: &Db, uuids: &[CallUuid]) -> Result<u32, Error> {
 
 fn state_of(db: &Db, uuid: CallUuid) -> Result<Option<State>, Error> {
     let bytes = uuid.0.into_bytes();
-    let word: Option<String> =
-        db.first_value("SELECT state FROM calls WHERE uuid = ?1", [bytes])?;
-    let read = |word: String| {
-        State::from_word(&word).ok_or_else(|| db.damaged(format!("{uuid} has the state {word}")))
-    };
-    word.map(read).transpose()
+    db.first_value("SELECT state FROM calls WHERE uuid = ?1", [bytes])
 }
 
 /// Forgets the ids of a call of which no row is kept, so that it can be taken in once more. One
 /// that is stored is known by its uuid all the same.
-pub(crate) fn forget(db: &Db, pbx: &str, ids: &[String]) -> Result<Done, Error> {
+pub(crate) fn forget(db: &Db, pbx: &str, ids: &[String]) -> Result<(), Error> {
     for id in ids {
         db.execute(
             "DELETE FROM tombstones WHERE pbx = ?1 AND id = ?2
@@ -224,5 +218,5 @@ pub(crate) fn forget(db: &Db, pbx: &str, ids: &[String]) -> Result<Done, Error> 
             (pbx, id),
         )?;
     }
-    Ok(Done::Stored)
+    Ok(())
 }

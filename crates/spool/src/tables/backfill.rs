@@ -1,12 +1,9 @@
 //! How far the backfill of the directory is.
 
-use super::directory;
-use super::directory::LEARNED;
+use super::directory::{self, LEARNED};
 use super::meta;
-use crate::Db;
-use crate::Store;
-use crate::{Done, Error, QueueQuery, RowId};
-use callbridge_call::EventTime;
+use crate::{Db, Error, QueueQuery, Store};
+use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::LeadsPage;
 use callbridge_leads::directory::backfill::{Backfill, Heard, Next};
 use callbridge_leads::lead_request::due::{DueRequests, LeadRequest};
@@ -17,8 +14,7 @@ pub(crate) const KEY: &str = "directory.backfill";
 
 /// How far it is; `None` before its first page.
 pub fn backfill(db: &Db) -> Result<Option<Backfill>, Error> {
-    let kept = meta::meta(db, KEY)?;
-    kept.map(|text| db.read_json(RowId(0), &text)).transpose()
+    meta::remembered(db, KEY)
 }
 
 /// How the directory stands; `None` where nothing was learned and nothing is read.
@@ -29,20 +25,14 @@ pub fn directory_status(store: &Store) -> Result<Option<Directory>, Error> {
     if !reads && learned == 0 {
         return Ok(None);
     }
-    let backfill = if reads {
-        backfill(store)?.or_else(|| Some(Backfill::default()))
-    } else {
-        None
-    };
+    let backfill = reads.then_some(backfill(store)?.unwrap_or_default());
+    let known = backfill.as_ref();
     Ok(Some(Directory {
         phones: size.phones,
         leads: size.leads,
         learned,
-        read_to: backfill
-            .as_ref()
-            .and_then(|it| it.read_to())
-            .map(|at| at.get()),
-        why: backfill.as_ref().and_then(|it| it.left.clone()),
+        read_to: known.and_then(Backfill::read_to).map(EpochSeconds::get),
+        why: known.and_then(|it| it.left.clone()),
         backfill: backfill.map(|it| it.state().to_owned()),
     }))
 }
@@ -71,8 +61,7 @@ pub(crate) fn backfill_granted(db: &Db) -> Result<(), Error> {
         return Ok(());
     };
     backfill.granted();
-    let text = super::finish::json("the backfill", &backfill)?;
-    meta::set_meta(db, KEY, &text).map(drop)
+    meta::remember(db, KEY, &backfill)
 }
 
 pub(crate) fn backfilled(
@@ -80,9 +69,9 @@ pub(crate) fn backfilled(
     page: &LeadsPage,
     heard: &Heard,
     at: EventTime,
-) -> Result<Done, Error> {
+) -> Result<(), Error> {
     let Some(how) = store.settings.lead_directory else {
-        return Ok(Done::Stored);
+        return Ok(());
     };
     let known = backfill(store)?.unwrap_or_default();
     let mut backfill = known.clone();
@@ -100,6 +89,5 @@ pub(crate) fn backfilled(
         _ => {}
     }
     store.backfill_begun.set(true);
-    let text = super::finish::json("the backfill", &backfill)?;
-    meta::set_meta(store, KEY, &text)
+    meta::remember(store, KEY, &backfill)
 }

@@ -1,12 +1,8 @@
 //! The books: kept in memory, written in the transaction that changes them.
 
-use crate::Db;
-use crate::Error;
-use crate::Store;
-use crate::lead_log;
-use crate::lead_log::LeadWarning;
-use crate::op::RowId;
-use crate::state::State;
+use crate::db::Columns as _;
+use crate::lead_log::{self, LeadWarning};
+use crate::{Db, Error, RowId, State, Store};
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 
@@ -215,12 +211,9 @@ pub struct Recount {
 /// Counts all rows and compares with the books. Reads the whole table.
 pub fn recount(store: &Store) -> Result<Recount, Error> {
     let mut rows = [0_i64; NAMES.len()];
-    let mut states = store.prepare("SELECT state, count(*) FROM calls GROUP BY state")?;
-    let found = states.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)));
-    for pair in store.sql(found)? {
-        let (word, count): (String, i64) = store.sql(pair)?;
-        let state = State::from_word(&word)
-            .ok_or_else(|| store.damaged(format!("a call has the state {word}")))?;
+    let text = "SELECT state, count(*) FROM calls GROUP BY state";
+    let found: Vec<_> = store.query_all(text, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    for (state, count) in found {
         rows[Book::Of(state).place()] = count;
     }
     let purged = [
@@ -232,10 +225,8 @@ pub fn recount(store: &Store) -> Result<Recount, Error> {
         rows[Book::Of(state).place()] += store.tally.get(purged);
     }
     rows[Book::Finished.place()] = rows[..8].iter().sum();
-    let kept = store
-        .prepare("SELECT count(*) FROM unreadable")?
-        .query_row([], |r| r.get(0));
-    rows[Book::UnreadableKept.place()] = store.sql(kept)?;
+    let kept = store.value("SELECT count(*) FROM unreadable", [])?;
+    rows[Book::UnreadableKept.place()] = kept;
     let counted = (0..9).chain([Book::UnreadableKept.place()]);
     let wrong = counted
         .filter(|place| rows[*place] != store.tally.counts[*place])
@@ -247,22 +238,16 @@ pub fn recount(store: &Store) -> Result<Recount, Error> {
 
 /// Reasons whose letters are not as many as was kept.
 fn recount_letters(db: &Db) -> Result<Vec<(&'static str, i64, i64)>, Error> {
-    let mut letters = db.prepare(
+    db.query_all(
         "SELECT reason, sum(kept), sum(found) FROM (
              SELECT reason, count AS kept, 0 AS found FROM letters
              UNION ALL
              SELECT reason, 0, count(*) FROM calls
              WHERE state IN ('dead', 'parked') GROUP BY reason)
          GROUP BY reason HAVING sum(kept) != sum(found)",
-    )?;
-    let rows = letters.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
-    let rows = rows.and_then(Iterator::collect);
-    let rows: Vec<(String, i64, i64)> = db.sql(rows)?;
-    let rows = rows.into_iter().map(|(word, kept, found)| {
-        let reason = db.read_reason(RowId(0), &word)?;
-        Ok((reason.word(), kept, found))
-    });
-    rows.collect()
+        [],
+        |row| Ok((row.reason(0)?.word(), row.get(1)?, row.get(2)?)),
+    )
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! A stored call, read back.
 
 use super::seen_calls;
-use crate::Db;
-use crate::{Error, Row, RowId};
+use super::work_queue::count;
+use crate::db::Columns as _;
+use crate::{Db, Error, Row, RowId};
 use callbridge_call::EventTime;
-use callbridge_model::CallUuid;
-use callbridge_model::TokenFingerprint;
+use callbridge_model::{CallUuid, TokenFingerprint};
 
 const COLUMNS: &str = "id, ifnull(uuid, twin) AS uuid, state, record, call, request_id, token, \
      attempts, submitted_at, polls, next_poll, resubmits, not_before, live, reason, message, \
@@ -15,30 +15,26 @@ fn read_call(db: &Db, row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
     let id = RowId(row.get("id")?);
     let text = |column| row.get::<_, String>(column);
     let maybe = |column| row.get::<_, Option<String>>(column);
-    let micros = |column| row.get::<_, Option<i64>>(column);
-    let moment = |column| micros(column).map(|at| at.map(EventTime::from_micros));
     Ok(Row {
         id,
-        uuid: CallUuid(uuid::Uuid::from_bytes(row.get("uuid")?)),
-        state: db.read_state(id, &text("state")?)?,
+        uuid: row.uuid("uuid")?,
+        state: row.get("state")?,
         record: db.read_json(id, &text("record")?)?,
         call: db.read_json(id, &text("call")?)?,
         request_id: row.get("request_id")?,
         token: maybe("token")?.map(TokenFingerprint::stored),
         attempts: db.read_json(id, &text("attempts")?)?,
-        submitted_at: moment("submitted_at")?,
+        submitted_at: row.maybe_moment("submitted_at")?,
         polls: row.get("polls")?,
-        next_poll: moment("next_poll")?,
+        next_poll: row.maybe_moment("next_poll")?,
         resubmits: row.get("resubmits")?,
         failures: row.get("failures")?,
-        not_before: moment("not_before")?.filter(|at| at.micros() > 0),
+        not_before: row.maybe_moment("not_before")?.filter(|at| at.micros() > 0),
         live: row.get("live")?,
-        reason: maybe("reason")?
-            .map(|word| db.read_reason(id, &word))
-            .transpose()?,
+        reason: row.maybe_reason("reason")?,
         message: row.get("message")?,
         errors: db.read_errors(id, maybe("errors")?.as_deref())?,
-        since: EventTime::from_micros(row.get("since")?),
+        since: row.moment("since")?,
     })
 }
 
@@ -70,14 +66,12 @@ pub fn find_call(db: &Db, id: &str) -> Result<Option<Row>, Error> {
 
 /// The first stored calls, oldest first, at most `limit`.
 pub fn oldest(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let text = format!("SELECT {COLUMNS} FROM calls ORDER BY id LIMIT ?1");
-    db.query_all(&text, [limit], |row| read_call(db, row))
+    db.query_all(&text, [count(limit)], |row| read_call(db, row))
 }
 
 /// Calls that wait to be sent, oldest first, at most `limit`.
 pub fn ready(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     // The index of fresh calls is by liveness: a forwarder's calls are all fresh.
     db.query_all(
         &format!(
@@ -90,7 +84,7 @@ pub fn ready(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
                      WHERE state = 'ready' AND not_before > 0 ORDER BY id LIMIT ?1))
              ORDER BY id LIMIT ?1"
         ),
-        [limit],
+        [count(limit)],
         |row| read_call(db, row),
     )
 }
@@ -103,20 +97,15 @@ pub fn forwarded(
     until: EventTime,
     limit: usize,
 ) -> Result<Vec<(EventTime, Row)>, Error> {
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let (since, id) = (after.0.micros(), after.1.0);
-    let found: Vec<(i64, i64)> = db.query_all(
-        "SELECT since, id FROM calls WHERE state = 'forwarded' AND since >= ?1 AND since <= ?3
-             AND (since > ?1 OR id > ?2) ORDER BY since, id LIMIT ?4",
-        (since, id, until.micros(), limit),
-        |row| Ok((row.get(0)?, row.get(1)?)),
-    )?;
-    let mut all = Vec::with_capacity(found.len());
-    for (since, id) in found {
-        let row = row(db, RowId(id))?;
-        all.extend(row.map(|row| (EventTime::from_micros(since), row)));
-    }
-    Ok(all)
+    db.query_all(
+        &format!(
+            "SELECT {COLUMNS} FROM calls WHERE state = 'forwarded' AND since >= ?1 AND since <= ?3
+             AND (since > ?1 OR id > ?2) ORDER BY since, id LIMIT ?4"
+        ),
+        (since, id, until.micros(), count(limit)),
+        |row| Ok((row.moment("since")?, read_call(db, row)?)),
+    )
 }
 
 /// Calls whose request was under way when the process ended, oldest first.

@@ -1,18 +1,12 @@
 //! An incomplete call is told again, and better: its letter is corrected, as long as nobody has
 //! sent it. Never are there two of one call.
 
+use super::books::Book;
 use super::finish::FinishRow;
-use super::missed;
-use super::outbox;
-use super::step;
-use crate::Store;
-use crate::op::{Done, RowId};
-use crate::state::State;
-use crate::tables::books::Book;
-use crate::{Error, Left};
+use super::{missed, outbox, step};
+use crate::{Done, Error, Left, RowId, State, Store};
 use callbridge_call::UniqueId;
 use callbridge_model::Reason;
-use rusqlite::OptionalExtension as _;
 
 /// The counter of letters that were corrected.
 const CORRECTED: &str = "corrected";
@@ -23,24 +17,21 @@ const WAITS: &str = "state = 'dead' AND reason = 'incomplete'";
 /// Corrects the letter `incomplete` of the same uuid; `None` if there is none, or if it knows
 /// as much as the new account.
 pub(crate) fn corrected(store: &mut Store, new: &FinishRow) -> Result<Option<Done>, Error> {
-    let found = store
-        .prepare(&format!(
+    let found = store.query_first(
+        &format!(
             "SELECT id, CAST(json_extract(call, '$.ended') - json_extract(call, '$.started')
                              AS INTEGER), phone
              FROM calls WHERE uuid = ?1 AND {WAITS}"
-        ))?
-        .query_row([new.uuid()], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-        })
-        .optional();
-    let found: Option<(i64, i64, Option<String>)> = store.sql(found)?;
+        ),
+        [new.uuid()],
+        |row| Ok((row.get::<_, RowId>(0)?, row.get(1)?, row.get(2)?)),
+    )?;
     let Some((row, span, phone)) = found else {
         return Ok(None);
     };
     if new.judged.reason == Some(Reason::Incomplete) && new.span_micros() <= span {
         return Ok(None);
     }
-    let row = RowId(row);
     let state = new.state();
     let letter = matches!(state, State::Dead | State::Parked);
     let before = outbox::before_it_leaves(store, row)?.filter(|_| !letter);
@@ -96,31 +87,28 @@ pub(crate) fn give_up_parts(store: &mut Store, new: &FinishRow) -> Result<(), Er
     let mut parts = std::collections::BTreeSet::new();
     let aliases = new.call.also_known_as.iter().map(UniqueId::as_str);
     for id in aliases.chain([record.linkedid.as_str()]) {
-        let found = store
-            .prepare(&format!(
-                "SELECT id FROM calls WHERE uuid != ?3 AND {WAITS} AND uuid IN
-                    (SELECT uuid FROM tombstones WHERE pbx = ?1 AND id = ?2)"
-            ))?
-            .query_row((&record.pbx, id, new.uuid()), |row| row.get::<_, i64>(0))
-            .optional();
-        parts.extend(store.sql(found)?);
+        let text = format!(
+            "SELECT id FROM calls WHERE uuid != ?3 AND {WAITS} AND uuid IN
+                (SELECT uuid FROM tombstones WHERE pbx = ?1 AND id = ?2)"
+        );
+        parts.extend(store.first_value::<RowId>(&text, (&record.pbx, id, new.uuid()))?);
     }
     for part in parts {
         let message = format!(
             "it was a part of {}, which was told whole later",
             record.linkedid
         );
-        let before = outbox::before_it_leaves(store, RowId(part))?;
+        let before = outbox::before_it_leaves(store, part)?;
         store.execute(
             "UPDATE calls SET state = 'discarded', since = ?2, message = ?3 WHERE id = ?1",
-            (part, new.judged.judged_at.micros(), message),
+            (part.0, new.judged.judged_at.micros(), message),
         )?;
         store.tally.add(Book::Of(State::Dead), -1);
         store.tally.add(Book::Of(State::Discarded), 1);
         if let Some(before) = before {
             outbox::queue_leave(store, &before, Left::Discarded, new.judged.judged_at)?;
         }
-        let phone = store.value("SELECT phone FROM calls WHERE id = ?1", [part])?;
+        let phone = store.value("SELECT phone FROM calls WHERE id = ?1", [part.0])?;
         weigh(store, new, phone)?;
     }
     Ok(())

@@ -1,15 +1,11 @@
 //! Events that the service sends: each pair of installation and event once (§6.9), each signature
 //! once under whatever installation it comes, and what it tells in the same transaction.
 
-use super::directory;
-use super::meta;
-use super::step;
-use super::waiting;
-use crate::Db;
-use crate::Store;
+use super::{directory, meta, step, waiting};
+use crate::db::Columns as _;
 use crate::op::{Delivered, Delivery, Done, RowId, WebhookEvent};
-use crate::state::{self, IfAbsent, State, Step};
-use crate::{DELIVERIES_KEPT, DELIVERIES_MAX, Error, Fit, Hooked};
+use crate::state::{self, State, Step};
+use crate::{DELIVERIES_KEPT, DELIVERIES_MAX, Db, Error, Fit, Hooked, Store};
 use callbridge_call::EventTime;
 use callbridge_crm::ShownCall;
 use callbridge_model::{CallUuid, LeadId};
@@ -115,44 +111,32 @@ fn completed(
 }
 
 fn found(db: &Db, uuid: CallUuid) -> Result<Option<DeliveredCall>, Error> {
-    let columns = |row: &rusqlite::Row<'_>| {
-        let texts: (String, Option<String>, Option<String>, String) =
-            (row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
-        let numbers: (Option<i64>, Option<i64>) = (row.get(5)?, row.get(6)?);
-        let past: (bool, bool, u32) = (row.get(7)?, row.get(8)?, row.get(9)?);
-        Ok((RowId(row.get(0)?), texts, numbers, past))
-    };
-    let Some((row, (word, reason, fate, message), (accepted, lead), (sent, changed, generation))) =
-        db.query_first(
-            "SELECT id, state, reason, fate, message, submitted_at,
-                json_extract(record, '$.leadId'), first_sent IS NOT NULL,
-                deaths > (state = 'dead') OR been IS NOT NULL, generation
-                FROM calls WHERE uuid = ?1",
-            [uuid.0.into_bytes()],
-            columns,
-        )?
-    else {
-        return Ok(None);
-    };
-    let state = db.read_state(row, &word)?;
-    let reason = reason.map(|word| db.read_reason(row, &word)).transpose()?;
-    let fate = fate.and_then(|word| IfAbsent::from_word(&word));
-    Ok(Some(DeliveredCall {
-        row,
-        state,
-        step: state::hooked(state, reason, fate, &message),
-        accepted: accepted.map(EventTime::from_micros),
-        lead: lead.and_then(LeadId::new),
-        sent,
-        changed,
-        again: generation > 0,
-    }))
+    db.query_first(
+        "SELECT id, state, reason, fate, message, submitted_at, json_extract(record, '$.leadId'),
+                first_sent IS NOT NULL, deaths > (state = 'dead') OR been IS NOT NULL,
+                generation > 0
+         FROM calls WHERE uuid = ?1",
+        [uuid.0.into_bytes()],
+        |row| {
+            let (state, message): (_, String) = (row.get(1)?, row.get(4)?);
+            Ok(DeliveredCall {
+                row: row.get(0)?,
+                state,
+                step: state::hooked(state, row.maybe_reason(2)?, row.get(3)?, &message),
+                accepted: row.maybe_moment(5)?,
+                lead: row.get::<_, Option<i64>>(6)?.and_then(LeadId::new),
+                sent: row.get(7)?,
+                changed: row.get(8)?,
+                again: row.get(9)?,
+            })
+        },
+    )
 }
 
 /// Pages of the journal tell what webhooks tell, of what was sent from here. A call that went out
 /// with another lead after it was a letter is the one that the page shows only where the page says
 /// so: else that may be the one before.
-pub(crate) fn shown(store: &mut Store, calls: &[ShownCall], at: EventTime) -> Result<Done, Error> {
+pub(crate) fn shown(store: &mut Store, calls: &[ShownCall], at: EventTime) -> Result<(), Error> {
     for call in calls {
         let Some(found) = found(store, call.uuid)? else {
             continue;
@@ -163,7 +147,7 @@ pub(crate) fn shown(store: &mut Store, calls: &[ShownCall], at: EventTime) -> Re
             step::step(store, found.row, &step, at)?;
         }
     }
-    Ok(Done::Stored)
+    Ok(())
 }
 
 fn remember_hooked(db: &Db, at: EventTime, after: Option<Duration>) -> Result<(), Error> {
@@ -176,7 +160,7 @@ fn remember_hooked(db: &Db, at: EventTime, after: Option<Duration>) -> Result<()
     };
     let (after, usual) = (after.as_micros(), usual.as_micros());
     let text = format!("{} {after} {usual}", at.micros());
-    meta::set_meta(db, HOOKED, &text).map(drop)
+    meta::set_meta(db, HOOKED, &text)
 }
 
 /// What is known of an event before it is taken, for whoever passes it on: whose it is, and

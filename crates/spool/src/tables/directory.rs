@@ -1,10 +1,8 @@
 //! The directory of leads, a row a phone of a slot of a lead.
 
 use super::look_ups;
-use crate::Db;
-use crate::Store;
-use crate::tables::work_queue::count;
-use crate::{Done, Error};
+use super::work_queue::count;
+use crate::{Db, Done, Error, Store};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_leads::directory::entry::{Entry, Fact, Life, Slot};
 use callbridge_leads::directory::find::{LeadPhone, PhoneIndex, find};
@@ -197,9 +195,8 @@ pub fn directory(
 /// How large the directory is.
 pub fn directory_size(db: &Db) -> Result<DirectorySize, Error> {
     let size = |name: &str| {
-        let size =
-            db.first_value::<i64>("SELECT count FROM directory_size WHERE name = ?1", [name])?;
-        Ok(size.and_then(|size| u64::try_from(size).ok()).unwrap_or(0))
+        let text = "SELECT count FROM directory_size WHERE name = ?1";
+        Ok(db.first_value(text, [name])?.unwrap_or(0))
     };
     Ok(DirectorySize {
         phones: size("phones")?,
@@ -258,7 +255,7 @@ fn put_phones(db: &Db, lead: i64, old: &Rows, new: &Rows) -> Result<(), Error> {
 
 fn put_life(db: &Db, lead: i64, life: &Life) -> Result<(), Error> {
     let seconds = |at: Option<EpochSeconds>| at.map(EpochSeconds::get);
-    db.execute(
+    db.run(
         "INSERT OR REPLACE INTO directory_leads VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         (
             lead,
@@ -268,8 +265,7 @@ fn put_life(db: &Db, lead: i64, life: &Life) -> Result<(), Error> {
             seconds(life.merged.map(|(at, _)| at)),
             life.merged.map(|(_, into)| into.get()),
         ),
-    )?;
-    Ok(())
+    )
 }
 
 fn lives(life: &Life) -> i64 {
@@ -287,7 +283,7 @@ impl Ledger for DirectoryTables<'_> {
             life: self.life(lead)?,
             ..Entry::default()
         };
-        let rows = self.0.query_all(
+        let rows: Vec<(i64, Slot, PhoneRow)> = self.0.query_all(
             "SELECT phone, slot, held, told, gone FROM directory_phones WHERE lead = ?1",
             [lead.get()],
             |row| {
@@ -328,8 +324,7 @@ impl PhoneIndex for DirectoryTables<'_> {
 
     fn lead_phones(&self, phone: &Phone) -> Result<Vec<LeadPhone>, Error> {
         let values = (phone.digits(), count(HOLDINGS_MAX));
-        let rows = self.0.query_all(HOLDINGS, values, holding)?;
-        Ok(rows.into_iter().flatten().collect())
+        self.0.query_known(HOLDINGS, values, holding)
     }
 
     fn life(&self, lead: LeadId) -> Result<Life, Error> {

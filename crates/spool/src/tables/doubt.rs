@@ -83,8 +83,7 @@ fn doubt_floor(db: &Db) -> Result<(), Error> {
             row.get::<_, Option<i64>>(0)
         });
     match db.sql(newest)? {
-        Some(newest) => meta::set_meta(db, shows::FLOOR, &newest.to_string())?,
-        None => meta::drop_meta(db, shows::FLOOR)?,
-    };
-    Ok(())
+        Some(newest) => meta::set_meta(db, shows::FLOOR, &newest.to_string()),
+        None => meta::drop_meta(db, shows::FLOOR),
+    }
 }

@@ -1,7 +1,6 @@
 //! Figures of a span of time: what became of its calls, and how long it took.
 
-use crate::Db;
-use crate::{Error, RowId, State};
+use crate::{Db, Error, State};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -10,16 +9,11 @@ const DELAYS_MAX: u32 = 2_000;
 
 /// How many calls that began from this second on, and before the other, stand in each state.
 pub fn outcomes(db: &Db, from: i64, until: i64) -> Result<BTreeMap<State, u64>, Error> {
-    let rows: Vec<(String, i64)> = db.query_all(
+    db.query_all(
         "SELECT state, count(*) FROM calls WHERE started >= ?1 AND started < ?2 GROUP BY state",
         (from, until),
         |row| Ok((row.get(0)?, row.get(1)?)),
-    )?;
-    let read = |(word, count): (String, i64)| {
-        let state = db.read_state(RowId(0), &word)?;
-        Ok((state, u64::try_from(count).unwrap_or(0)))
-    };
-    rows.into_iter().map(read).collect()
+    )
 }
 
 /// How long each call that began from this second on, and before the other, took from its hang-up

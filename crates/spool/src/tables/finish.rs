@@ -309,7 +309,7 @@ fn twins(db: &Db, new: &FinishRow) -> Result<Vec<DuplicateCandidate>, Error> {
 
 fn read_known(row: &rusqlite::Row<'_>) -> rusqlite::Result<DuplicateCandidate> {
     Ok(DuplicateCandidate {
-        row: RowId(row.get(0)?),
+        row: row.get(0)?,
         started: row.get(1)?,
         phone: row.get(2)?,
         heard: row.get(3)?,

@@ -1,10 +1,7 @@
 //! Leads that people have given to numbers, with when and by whom.
 
-use crate::Db;
-use crate::Error;
-use crate::op::Done;
-use crate::row::LeadByHand;
-use crate::tables::work_queue::count;
+use super::work_queue::count;
+use crate::{Db, Error, LeadByHand};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::words::moment;
 use callbridge_model::{LeadId, Phone};
@@ -17,8 +14,8 @@ impl LeadByHand {
 }
 
 /// The number has this lead from now on; one that was given before is forgotten.
-pub(crate) fn give(db: &Db, given: &LeadByHand) -> Result<Done, Error> {
-    db.execute(
+pub(crate) fn give(db: &Db, given: &LeadByHand) -> Result<(), Error> {
+    db.run(
         "INSERT OR REPLACE INTO given_leads (phone, lead, at, who) VALUES (?1, ?2, ?3, ?4)",
         (
             given.phone.as_str(),
@@ -26,14 +23,12 @@ pub(crate) fn give(db: &Db, given: &LeadByHand) -> Result<Done, Error> {
             given.at.get(),
             &given.who,
         ),
-    )?;
-    Ok(Done::Stored)
+    )
 }
 
 /// The number has none any more.
-pub(crate) fn take(db: &Db, phone: &Phone) -> Result<Done, Error> {
-    db.execute("DELETE FROM given_leads WHERE phone = ?1", [phone.as_str()])?;
-    Ok(Done::Stored)
+pub(crate) fn take(db: &Db, phone: &Phone) -> Result<(), Error> {
+    db.run("DELETE FROM given_leads WHERE phone = ?1", [phone.as_str()])
 }
 
 /// What this number was given; `None` where nobody gave it anything.
@@ -49,12 +44,11 @@ pub fn given(db: &Db, phone: &Phone) -> Result<Option<LeadByHand>, Error> {
 /// All of them by number, a page at a time, after `after`.
 pub fn given_leads(db: &Db, after: Option<&Phone>, limit: usize) -> Result<Vec<LeadByHand>, Error> {
     let after = after.map_or("", Phone::as_str);
-    let rows: Vec<Option<LeadByHand>> = db.query_all(
+    db.query_known(
         "SELECT phone, lead, at, who FROM given_leads WHERE phone > ?1 ORDER BY phone LIMIT ?2",
         (after, count(limit)),
         read,
-    )?;
-    Ok(rows.into_iter().flatten().collect())
+    )
 }
 
 /// `None` for a row that no version of ours wrote.

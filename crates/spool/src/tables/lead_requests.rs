@@ -1,17 +1,9 @@
 //! What could be asked beside the calls, and what the answers change.
 
-use super::backfill;
-use super::directory;
-use super::finish::json;
-use super::look_ups;
-use super::meta;
-use super::shows;
-use super::shows::{GIVEN_UP, LEFT_OUT, WRITTEN};
-use crate::Db;
-use crate::Store;
+use super::shows::{self, GIVEN_UP, LEFT_OUT, WRITTEN};
+use super::{backfill, directory, look_ups, meta};
 use crate::lead_log::LeadWarning;
-use crate::op::Done;
-use crate::{Error, QueueQuery, RowId};
+use crate::{Db, Done, Error, QueueQuery, Store};
 use callbridge_call::EventTime;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};
 use callbridge_leads::lead_field::shows::{NextAction, SOON};
@@ -31,9 +23,7 @@ const CLAIMED_MAX: u32 = 1_000;
 
 /// What is remembered of them.
 pub fn memory(db: &Db) -> Result<RequestMemory, Error> {
-    let text = meta::meta(db, MEMORY)?;
-    let memory = text.map(|text| db.read_json(RowId(0), &text)).transpose()?;
-    Ok(memory.unwrap_or_default())
+    Ok(meta::remembered(db, MEMORY)?.unwrap_or_default())
 }
 
 fn change_memory<T>(db: &Db, change: impl FnOnce(&mut RequestMemory) -> T) -> Result<T, Error> {
@@ -41,8 +31,7 @@ fn change_memory<T>(db: &Db, change: impl FnOnce(&mut RequestMemory) -> T) -> Re
     let mut memory = before.clone();
     let done = change(&mut memory);
     if memory != before {
-        let text = json("what is remembered of errands", &memory)?;
-        meta::set_meta(db, MEMORY, &text)?;
+        meta::remember(db, MEMORY, &memory)?;
     }
     Ok(done)
 }
@@ -269,7 +258,7 @@ fn catalogue_read(store: &mut Store, catalogue: &Catalogue, at: EventTime) -> Re
     let before = shows::doubtful(store)?;
     let fields = wanted_fields(store);
     change_memory(store, |memory| memory.catalogue_read(catalogue, fields, at))?;
-    meta::set_meta(store, CATALOGUE, &json("the CRM's fields", catalogue)?)?;
+    meta::remember(store, CATALOGUE, catalogue)?;
     let mut news = shows::doubtful(store)?;
     news.retain(|it| !before.contains(it));
     news.into_iter().for_each(|it| store.tally.warn(it));
@@ -285,9 +274,7 @@ pub fn lead_requests_waiting(store: &Store, now: EventTime) -> Result<(u64, u64)
     let memory = memory(store)?;
     let mut waiting = (0, 0);
     if memory.resting(RequestKind::LookUps, now).is_none() {
-        let look_ups: i64 =
-            store.value("SELECT count(*) FROM lookups WHERE due IS NOT NULL", [])?;
-        waiting.0 = u64::try_from(look_ups).unwrap_or(0);
+        waiting.0 = store.value("SELECT count(*) FROM lookups WHERE due IS NOT NULL", [])?;
     }
     if store.settings.shows.is_some() && memory.resting(RequestKind::Fields, now).is_none() {
         waiting.1 = shows::leads_to_show(store)?;

@@ -1,15 +1,12 @@
 //! Dead, parked and unreadable letters.
 
-use super::acts;
-use super::unreadable;
-use crate::Db;
-use crate::Store;
-use crate::tables::work_queue::count;
+use super::work_queue::count;
+use super::{acts, unreadable};
+use crate::db::Columns as _;
 use crate::{
-    Error, LETTERS_PAGE, LISTED_BYTES_MAX, Letter, LetterFilter, RowId, State,
+    Db, Error, LETTERS_PAGE, LISTED_BYTES_MAX, Letter, LetterFilter, RowId, State, Store,
     UNREADABLE_BYTES_MAX, UnreadBytes,
 };
-use callbridge_call::EventTime;
 use callbridge_leads::lead_request::Finding;
 use callbridge_model::{CallRecord, CallUuid, EmployeeId, LeadId, Reason};
 use rusqlite::{ToSql, params_from_iter};
@@ -25,11 +22,11 @@ fn read_letter(db: &Db, row: &rusqlite::Row<'_>) -> rusqlite::Result<Letter> {
     let call: CallRecord = db.read_json(id, &text("record")?)?;
     Ok(Letter {
         id,
-        uuid: Some(CallUuid(uuid::Uuid::from_bytes(row.get("uuid")?))),
+        uuid: Some(row.uuid("uuid")?),
         linkedid: Some(call.linkedid.clone()),
-        reason: db.read_reason(id, &text("reason")?)?,
+        reason: row.reason("reason")?,
         parked: text("state")? == "parked",
-        since: EventTime::from_micros(row.get("since")?),
+        since: row.moment("since")?,
         message: row.get("message")?,
         finding: maybe("finding")?.and_then(|word| Finding::from_word(&word)),
         errors: db.read_errors(id, maybe("errors")?.as_deref())?,
@@ -42,14 +39,13 @@ fn read_letter(db: &Db, row: &rusqlite::Row<'_>) -> rusqlite::Result<Letter> {
 }
 
 fn unread(row: &rusqlite::Row<'_>) -> rusqlite::Result<Letter> {
-    let length: i64 = row.get(5)?;
     Ok(Letter {
         id: RowId(row.get(0)?),
         uuid: None,
         linkedid: None,
         reason: Reason::Unreadable,
         parked: false,
-        since: EventTime::from_micros(row.get(4)?),
+        since: row.moment(4)?,
         message: row.get(3)?,
         finding: None,
         errors: serde_json::Value::Null,
@@ -61,7 +57,7 @@ fn unread(row: &rusqlite::Row<'_>) -> rusqlite::Result<Letter> {
             source: row.get(1)?,
             pbx: row.get(2)?,
             bytes: row.get(6)?,
-            length: u64::try_from(length).unwrap_or(0),
+            length: row.get(5)?,
         }),
     })
 }
@@ -136,18 +132,12 @@ pub fn letter(db: &Db, id: RowId) -> Result<Option<Letter>, Error> {
 
 /// How many letters there are of each reason that has any.
 pub fn letters_by_reason(store: &Store) -> Result<BTreeMap<Reason, u64>, Error> {
-    let rows: Vec<(String, i64)> =
-        store.query_all("SELECT reason, count FROM letters", [], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })?;
-    let mut all = BTreeMap::new();
+    let text = "SELECT reason, count FROM letters WHERE count > 0";
+    let mut all: BTreeMap<Reason, u64> =
+        store.query_all(text, [], |row| Ok((row.reason(0)?, row.get(1)?)))?;
     let unreadable = unreadable::unreadable_kept(store);
     if unreadable > 0 {
         all.insert(Reason::Unreadable, unreadable);
-    }
-    for (word, letters) in rows.into_iter().filter(|(_, letters)| *letters > 0) {
-        let reason = store.read_reason(RowId(0), &word)?;
-        *all.entry(reason).or_default() += u64::try_from(letters).unwrap_or(0);
     }
     Ok(all)
 }

@@ -2,10 +2,11 @@
 //! calls between extensions, of which the last are kept.
 
 use super::finish::FinishRow;
-use crate::Db;
-use crate::{Error, INTERNAL_KEPT, INTERNAL_KEPT_FOR, RowId, State};
+use crate::db::Columns as _;
+use crate::{Db, Error, INTERNAL_KEPT, INTERNAL_KEPT_FOR, RowId, State};
 use callbridge_call::EventTime;
 use callbridge_model::{CallRecord, Reason, TypedNumber};
+use rusqlite::Params;
 use std::fmt;
 
 /// Rows that one page walks over, whether it gives them or not.
@@ -127,8 +128,8 @@ impl fmt::Display for Place {
 /// A row as SQLite has it.
 struct ListedColumns {
     place: Place,
-    state: String,
-    reason: Option<String>,
+    state: State,
+    reason: Option<Reason>,
     phone: Option<String>,
     record: String,
 }
@@ -138,7 +139,7 @@ fn raw(row: &rusqlite::Row<'_>) -> rusqlite::Result<ListedColumns> {
     Ok(ListedColumns {
         place: Place { started, id },
         state: row.get(2)?,
-        reason: row.get(3)?,
+        reason: row.maybe_reason(3)?,
         phone: row.get(4)?,
         record: row.get(5)?,
     })
@@ -151,35 +152,8 @@ pub fn listed(
     filter: &CallFilter,
     after: Place,
 ) -> Result<(Vec<Listed>, Option<Place>), Error> {
-    let (started, id, end) = (after.started, after.id, filter.end());
-    let rows: Vec<ListedColumns> = match &filter.phone {
-        None => {
-            let rows: Vec<ListedColumns> = db.query_all(
-                &format!(
-                    "SELECT {COLUMNS} FROM calls
-                 WHERE (started, id) > (?1, ?2) AND started < ?3
-                 ORDER BY started, id LIMIT {WALKED}"
-                ),
-                (started, id, end),
-                raw,
-            )?;
-            rows
-        }
-        Some(typed) => {
-            let rows: Vec<ListedColumns> = db.query_all(
-                &format!(
-                    "SELECT {COLUMNS} FROM calls
-                 WHERE substr(phone, -4) = ?1 AND phone IS NOT NULL
-                 AND (started, id) > (?2, ?3) AND started < ?4
-                 ORDER BY started, id LIMIT {WALKED}"
-                ),
-                (typed.last_four(), started, id, end),
-                raw,
-            )?;
-            rows
-        }
-    };
-    page(db, filter, rows, WALKED)
+    let order = "(started, id) > (?1, ?2) AND started < ?3 ORDER BY started, id";
+    page(db, filter, order, after, filter.end(), WALKED)
 }
 
 /// The same before this place, newest first, and no more than `most` of them.
@@ -189,58 +163,53 @@ pub fn listed_back(
     before: Place,
     most: usize,
 ) -> Result<(Vec<Listed>, Option<Place>), Error> {
-    let (started, id) = (before.started, before.id);
-    let from = filter.from.unwrap_or(i64::MIN);
+    let order = "(started, id) < (?1, ?2) AND started >= ?3 ORDER BY started DESC, id DESC";
     // Calls that began at the end or later are not walked over.
-    let (started, id) = (started, id).min((filter.end(), i64::MIN));
-    let rows: Vec<ListedColumns> = match &filter.phone {
-        None => db.query_all(
-            &format!(
-                "SELECT {COLUMNS} FROM calls
-                 WHERE (started, id) < (?1, ?2) AND started >= ?3
-                 ORDER BY started DESC, id DESC LIMIT {WALKED}"
-            ),
-            (started, id, from),
-            raw,
-        )?,
-        Some(typed) => db.query_all(
-            &format!(
-                "SELECT {COLUMNS} FROM calls
-                 WHERE substr(phone, -4) = ?1 AND phone IS NOT NULL
-                 AND (started, id) < (?2, ?3) AND started >= ?4
-                 ORDER BY started DESC, id DESC LIMIT {WALKED}"
-            ),
-            (typed.last_four(), started, id, from),
-            raw,
-        )?,
+    let end = Place {
+        started: filter.end(),
+        id: i64::MIN,
     };
-    page(db, filter, rows, most)
+    let from = filter.from.unwrap_or(i64::MIN);
+    page(db, filter, order, before.min(end), from, most)
 }
 
 /// One call as it stands in a list; `None` for an id that is none.
 pub(crate) fn listed_call(db: &Db, row: RowId) -> Result<Option<Listed>, Error> {
-    let raw = db.query_first(
-        &format!("SELECT {COLUMNS} FROM calls WHERE id = ?1"),
-        [row.0],
-        raw,
-    )?;
-    raw.map(|raw| listed_of(db, &raw)).transpose()
+    let text = format!("SELECT {COLUMNS} FROM calls WHERE id = ?1");
+    let found = db.query_first(&text, [row.0], raw)?;
+    found.map(|raw| listed_of(db, &raw)).transpose()
 }
 
 fn page(
     db: &Db,
     filter: &CallFilter,
-    rows: Vec<ListedColumns>,
+    order: &str,
+    Place { started, id }: Place,
+    bound: i64,
     most: usize,
 ) -> Result<(Vec<Listed>, Option<Place>), Error> {
-    let next = rows.last().map(|raw| raw.place);
-    let next = next.filter(|_| rows.len() == WALKED);
+    let rows: Vec<ListedColumns> = match &filter.phone {
+        None => db.query_all(
+            &format!("SELECT {COLUMNS} FROM calls WHERE {order} LIMIT {WALKED}"),
+            (started, id, bound),
+            raw,
+        )?,
+        Some(typed) => db.query_all(
+            &format!(
+                "SELECT {COLUMNS} FROM calls
+                 WHERE substr(phone, -4) = ?4 AND phone IS NOT NULL AND {order} LIMIT {WALKED}"
+            ),
+            (started, id, bound, typed.last_four()),
+            raw,
+        )?,
+    };
+    let next = next_page(rows.last().map(|raw| raw.place), rows.len());
     let mut calls = Vec::new();
     for raw in rows {
         // What a column shows is not read out of the record.
         let ends = |typed: &TypedNumber| raw.phone.as_deref().is_some_and(|it| typed.ends(it));
         if !filter.phone.as_ref().is_none_or(ends)
-            || filter.state.is_some_and(|state| state.word() != raw.state)
+            || filter.state.is_some_and(|state| state != raw.state)
         {
             continue;
         }
@@ -255,15 +224,18 @@ fn page(
     Ok((calls, next))
 }
 
+/// Behind the last row that was walked over, unless it was the last of all.
+fn next_page(last: Option<Place>, walked: usize) -> Option<Place> {
+    last.filter(|_| walked == WALKED)
+}
+
 fn listed_of(db: &Db, raw: &ListedColumns) -> Result<Listed, Error> {
     let id = RowId(raw.place.id);
-    let state = db.read_state(id, &raw.state)?;
-    let letter = matches!(state, State::Dead | State::Parked);
-    let reason = raw.reason.as_deref().filter(|_| letter);
+    let letter = matches!(raw.state, State::Dead | State::Parked);
     Ok(Listed {
         id,
-        state: Some(state),
-        reason: reason.map(|word| db.read_reason(id, word)).transpose()?,
+        state: Some(raw.state),
+        reason: raw.reason.filter(|_| letter),
         record: db.read_json(id, &raw.record)?,
     })
 }
@@ -283,14 +255,12 @@ pub(crate) fn keep_internal(db: &Db, new: &FinishRow) -> Result<(), Error> {
         (new.started(), &new.record_json),
     )?;
     let oldest = db.connection.last_insert_rowid() - INTERNAL_KEPT;
-    db.execute("DELETE FROM internal_calls WHERE id <= ?1", [oldest])?;
-    Ok(())
+    db.run("DELETE FROM internal_calls WHERE id <= ?1", [oldest])
 }
 
 pub(crate) fn purge_internal(db: &Db, now: EventTime) -> Result<(), Error> {
     let before = now.minus(INTERNAL_KEPT_FOR).floor_seconds().get();
-    db.execute("DELETE FROM internal_calls WHERE started < ?1", [before])?;
-    Ok(())
+    db.run("DELETE FROM internal_calls WHERE started < ?1", [before])
 }
 
 /// A page of calls between extensions; as [`listed`].
@@ -299,56 +269,41 @@ pub fn listed_internal(
     filter: &CallFilter,
     after: Place,
 ) -> Result<(Vec<Listed>, Option<Place>), Error> {
-    let rows: Vec<(Place, String)> = db.query_all(
-        &format!(
-            "SELECT id, started, record FROM internal_calls
-         WHERE (started, id) > (?1, ?2) AND started < ?3
-         ORDER BY started, id LIMIT {WALKED}"
-        ),
-        (after.started, after.id, filter.end()),
-        internal,
-    )?;
-    let next = rows.last().map(|(place, _)| *place);
-    let next = next.filter(|_| rows.len() == WALKED);
-    Ok((internal_calls(db, &rows)?, next))
+    let rule = "(started, id) > (?1, ?2) AND started < ?3 ORDER BY started, id";
+    let (calls, last) = internal(db, rule, (after.started, after.id, filter.end()))?;
+    let next = next_page(last, calls.len());
+    Ok((calls, next))
 }
 
 /// Calls between extensions kept after the one with this id, oldest first, and the id of the
 /// last of them.
 pub fn internal_since(db: &Db, id: i64) -> Result<(Vec<Listed>, i64), Error> {
-    let rows: Vec<(Place, String)> = db.query_all(
-        &format!(
-            "SELECT id, started, record FROM internal_calls WHERE id > ?1
-         ORDER BY id LIMIT {WALKED}"
-        ),
-        [id],
-        internal,
-    )?;
-    let last = rows.last().map_or(id, |(place, _)| place.id);
-    Ok((internal_calls(db, &rows)?, last))
+    let (calls, last) = internal(db, "id > ?1 ORDER BY id", [id])?;
+    Ok((calls, last.map_or(id, |last| last.id)))
 }
 
 /// The id of the newest call between extensions that is kept; 0 without any.
 pub fn newest_internal(db: &Db) -> Result<i64, Error> {
-    Ok(db
-        .first_value("SELECT id FROM internal_calls ORDER BY id DESC LIMIT 1", [])?
-        .unwrap_or(0))
+    db.value("SELECT ifnull(max(id), 0) FROM internal_calls", [])
 }
 
-fn internal_calls(db: &Db, rows: &[(Place, String)]) -> Result<Vec<Listed>, Error> {
-    let call = |(place, record): &(Place, String)| {
-        let id = RowId(place.id);
+fn internal(
+    db: &Db,
+    rule: &str,
+    values: impl Params,
+) -> Result<(Vec<Listed>, Option<Place>), Error> {
+    let mut last = None;
+    let text =
+        format!("SELECT id, started, record FROM internal_calls WHERE {rule} LIMIT {WALKED}");
+    let calls = db.query_all(&text, values, |row| {
+        let (id, started) = (row.get(0)?, row.get(1)?);
+        last = Some(Place { started, id });
         Ok(Listed {
-            id,
+            id: RowId(id),
             state: None,
             reason: None,
-            record: db.read_json(id, record)?,
+            record: db.read_json(RowId(id), &row.get::<_, String>(2)?)?,
         })
-    };
-    rows.iter().map(call).collect()
-}
-
-fn internal(row: &rusqlite::Row<'_>) -> rusqlite::Result<(Place, String)> {
-    let (id, started) = (row.get(0)?, row.get(1)?);
-    Ok((Place { started, id }, row.get(2)?))
+    })?;
+    Ok((calls, last))
 }

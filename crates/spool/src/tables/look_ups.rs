@@ -1,14 +1,9 @@
 //! Calls that FAILED: where they go on by themselves, and what their letters say.
 
-use super::directory;
 use super::finish::json;
-use super::step;
-use super::unknown_employees;
-use crate::Db;
-use crate::Error;
-use crate::Store;
-use crate::op::{Done, FailedCallStep, RowId};
-use crate::state::Step;
+use super::{directory, step, unknown_employees};
+use crate::db::Columns as _;
+use crate::{Db, Done, Error, FailedCallStep, RowId, Step, Store};
 use callbridge_call::EventTime;
 use callbridge_leads::directory::find::PhoneIndex as _;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};
@@ -126,11 +121,10 @@ pub fn onward(db: &Db, row: RowId) -> Result<Option<Reroute>, Error> {
 }
 
 fn set_finding(db: &Db, row: RowId, found: Finding) -> Result<(), Error> {
-    db.execute(
+    db.run(
         "UPDATE calls SET finding = ?2 WHERE id = ?1",
         (row.0, found.word()),
-    )?;
-    Ok(())
+    )
 }
 
 /// Another lead, or no employee: nothing of what was known of its requests counts any more.
@@ -143,7 +137,7 @@ pub(crate) fn moved(
     at: EventTime,
 ) -> Result<(), Error> {
     step::attempted(db, row, at, why)?;
-    db.execute(
+    db.run(
         "UPDATE calls SET record = ?2, been = ?3, not_before = 0, reason = NULL, message = '',
                 errors = NULL, finding = NULL, next_poll = NULL, resubmits = 0, failures = 0,
                 fate = NULL, first_sent = NULL, live = live AND state != 'dead'
@@ -153,8 +147,7 @@ pub(crate) fn moved(
             json("a call record", record)?,
             json("where a call has been", been)?,
         ),
-    )?;
-    Ok(())
+    )
 }
 
 /// These leads are merged into another: their letters `failed` leave for it.
@@ -181,7 +174,7 @@ fn failed_letters(
         "SELECT id, since FROM calls WHERE state = 'dead' AND reason = 'failed'
          AND json_extract(record, '$.leadId') = ?1 AND since >= ?2 ORDER BY id LIMIT ?3",
         values,
-        |row| Ok((RowId(row.get(0)?), EventTime::from_micros(row.get(1)?))),
+        |row| Ok((row.get(0)?, row.moment(1)?)),
     )
 }
 
@@ -201,35 +194,30 @@ fn want_look_up(db: &Db, lead: LeadId, at: EventTime) -> Result<(), Error> {
     if waiting >= WAITING_MAX {
         return Ok(());
     }
-    db.execute(
+    db.run(
         "INSERT INTO lookups (lead, asked, due, tries) VALUES (?1, ?2, ?2, 0)
          ON CONFLICT (lead) DO UPDATE SET asked = ?2, due = ?2, tries = 0, finding = NULL,
             answered = NULL WHERE due IS NULL",
         (lead.get(), at.micros()),
-    )?;
-    Ok(())
+    )
 }
 
 /// The lead to look up next, and when.
 pub(crate) fn next_look_up(db: &Db) -> Result<Option<(LeadId, EventTime)>, Error> {
-    let next: Option<(i64, i64)> = db.query_first(
+    let next = db.query_first(
         "SELECT lead, due FROM lookups WHERE due IS NOT NULL ORDER BY due LIMIT 1",
         [],
-        |row| Ok((row.get(0)?, row.get(1)?)),
+        |row| Ok(LeadId::new(row.get(0)?).zip(Some(row.moment(1)?))),
     )?;
-    Ok(next.and_then(|(lead, due)| {
-        let lead = LeadId::new(lead)?;
-        Some((lead, EventTime::from_micros(due)))
-    }))
+    Ok(next.flatten())
 }
 
 /// A look-up is asked again at this moment, or after an answer that never came.
 pub(crate) fn look_up_at(db: &Db, lead: LeadId, due: EventTime) -> Result<(), Error> {
-    db.execute(
+    db.run(
         "UPDATE lookups SET due = ?2 WHERE lead = ?1 AND due IS NOT NULL",
         (lead.get(), due.micros()),
-    )?;
-    Ok(())
+    )
 }
 
 pub(crate) fn look_up_sent(db: &Db, lead: LeadId, at: EventTime) -> Result<(), Error> {
@@ -265,7 +253,7 @@ pub(crate) fn looked_up(
         "UPDATE lookups SET due = NULL, finding = ?2, answered = ?3 WHERE lead = ?1
          RETURNING asked",
         values,
-        |row| row.get(0).map(EventTime::from_micros),
+        |row| row.moment(0),
     )?;
     if found == Finding::LeadMissing {
         learn_missing(store, lead, at)?;
@@ -328,7 +316,7 @@ pub(crate) fn purge_look_ups(db: &Db, now: EventTime) -> Result<(), Error> {
              SELECT lead FROM lookups WHERE due IS NULL AND answered < ?1 LIMIT 500)",
         [now.minus(REST).micros()],
     )?;
-    db.execute(
+    db.run(
         "DELETE FROM lookups WHERE lead IN (
              SELECT lead FROM lookups WHERE due IS NOT NULL AND due < ?1
              AND NOT EXISTS (
@@ -336,6 +324,5 @@ pub(crate) fn purge_look_ups(db: &Db, now: EventTime) -> Result<(), Error> {
                  AND json_extract(record, '$.leadId') = lookups.lead)
              ORDER BY due LIMIT 500)",
         [now.minus(VAIN).micros()],
-    )?;
-    Ok(())
+    )
 }

@@ -1,13 +1,12 @@
 //! Small durable settings, and whose calls these are.
 
-use super::doubt;
-use super::slots;
-use super::waiting;
-use crate::Db;
-use crate::Store;
+use super::finish::json;
+use super::{doubt, slots, waiting};
 use crate::identity::Seen;
 use crate::op::{Done, Op};
-use crate::{Binding, Error, Fit};
+use crate::{Binding, Db, Error, Fit, RowId, Store};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 
 /// The highest id ever given, where its row may be gone.
@@ -24,17 +23,15 @@ const ADDRESS: &str = "bound.address";
 const COMPANY: &str = "bound.company";
 const APPLICATION: &str = "bound.application";
 
-pub(crate) fn set_meta(db: &Db, key: &str, value: &str) -> Result<Done, Error> {
-    db.execute(
+pub(crate) fn set_meta(db: &Db, key: &str, value: &str) -> Result<(), Error> {
+    db.run(
         "INSERT OR REPLACE INTO meta (key, value) VALUES (?1, ?2)",
         (key, value),
-    )?;
-    Ok(Done::Stored)
+    )
 }
 
-pub(crate) fn drop_meta(db: &Db, key: &str) -> Result<Done, Error> {
-    db.execute("DELETE FROM meta WHERE key = ?1", [key])?;
-    Ok(Done::Stored)
+pub(crate) fn drop_meta(db: &Db, key: &str) -> Result<(), Error> {
+    db.run("DELETE FROM meta WHERE key = ?1", [key])
 }
 
 /// Sees whether this is the file that was used here last.
@@ -81,8 +78,7 @@ pub(crate) fn settle_identity(store: &Store) -> Result<(), Error> {
 }
 
 pub(crate) fn remember_highest_id(store: &Store) -> Result<(), Error> {
-    set_meta(store, HIGHEST_ID, &(store.next_id - 1).to_string())?;
-    Ok(())
+    set_meta(store, HIGHEST_ID, &(store.next_id - 1).to_string())
 }
 
 /// A small durable setting.
@@ -90,15 +86,24 @@ pub fn meta(db: &Db, key: &str) -> Result<Option<String>, Error> {
     db.first_value("SELECT value FROM meta WHERE key = ?1", [key])
 }
 
+/// One that is JSON.
+pub(crate) fn remembered<T: DeserializeOwned>(db: &Db, key: &str) -> Result<Option<T>, Error> {
+    let text = meta(db, key)?;
+    text.map(|text| db.read_json(RowId(0), &text)).transpose()
+}
+
+pub(crate) fn remember<T: Serialize>(db: &Db, key: &'static str, it: &T) -> Result<(), Error> {
+    set_meta(db, key, &json(key, it)?)
+}
+
 /// Those whose key begins so, with what follows it.
 pub fn meta_below(db: &Db, prefix: &str) -> Result<BTreeMap<String, String>, Error> {
-    let all: Vec<(String, String)> = db.query_all(
+    db.query_all(
         "SELECT substr(key, length(?1) + 1), value FROM meta
          WHERE substr(key, 1, length(?1)) = ?1",
         [prefix],
         |row| Ok((row.get(0)?, row.get(1)?)),
-    )?;
-    Ok(all.into_iter().collect())
+    )
 }
 
 /// What the state is bound to.
@@ -110,10 +115,10 @@ pub fn binding(db: &Db) -> Result<Binding, Error> {
     })
 }
 
-pub(crate) fn bind_address(db: &Db, address: &str, rebind: bool) -> Result<Done, Error> {
+pub(crate) fn bind_address(db: &Db, address: &str, rebind: bool) -> Result<(), Error> {
     let binding = binding(db)?;
     match binding.fits_address(address) {
-        Fit::Same if !rebind => return Ok(Done::Stored),
+        Fit::Same if !rebind => return Ok(()),
         Fit::Other if !rebind => {
             return Err(Error::OtherAddress {
                 bound: binding.address.unwrap_or_default(),

@@ -5,10 +5,8 @@
 //! weighed against all kept calls of its number.
 
 use super::finish::{FinishRow, rang};
-use crate::Db;
-use crate::Error;
-use crate::row::MissedCustomer;
-use crate::tables::work_queue::count;
+use super::work_queue::count;
+use crate::{Db, Error, MissedCustomer};
 use callbridge_call::{Direction, EpochSeconds, EventTime};
 use callbridge_model::{Judged, LeadId, Outcome, Phone, Reason};
 use std::time::Duration;
@@ -88,11 +86,10 @@ fn keep_out(db: &Db, new: &FinishRow) -> Result<(), Error> {
             rang(new.call.timeline.as_ref()).join(" "),
         ),
     )?;
-    db.execute(
+    db.run(
         "DELETE FROM unanswered WHERE id <= (SELECT max(id) FROM unanswered) - ?1",
         [KEPT_OUT_MAX],
-    )?;
-    Ok(())
+    )
 }
 
 fn missed(db: &Db, new: &FinishRow, phone: &str) -> Result<(), Error> {
@@ -100,7 +97,7 @@ fn missed(db: &Db, new: &FinishRow, phone: &str) -> Result<(), Error> {
     if new.started() < oldest || was_talked_to(db, phone, new.started())? {
         return Ok(());
     }
-    db.execute(
+    db.run(
         "INSERT INTO missed (phone, pbx, trunk, lead, first_at, last_at, tries)
          VALUES (?1, ?2, ?3, ?4, ?5, ?5, 1)
          ON CONFLICT (phone) DO UPDATE SET
@@ -114,8 +111,7 @@ fn missed(db: &Db, new: &FinishRow, phone: &str) -> Result<(), Error> {
             new.judged.record.lead_id.map(LeadId::get),
             new.started(),
         ),
-    )?;
-    Ok(())
+    )
 }
 
 /// A kept talk with this number ended after this second.
@@ -146,8 +142,7 @@ fn talked(db: &Db, new: &FinishRow, phone: &str) -> Result<(), Error> {
 }
 
 fn gone(db: &Db, phone: &str) -> Result<(), Error> {
-    db.execute("DELETE FROM missed WHERE phone = ?1", [phone])?;
-    Ok(())
+    db.run("DELETE FROM missed WHERE phone = ?1", [phone])
 }
 
 /// A kept call, as far as it counts here.
@@ -213,7 +208,7 @@ pub(crate) fn anew(db: &Db, phone: &str, now: EventTime) -> Result<(), Error> {
         return Ok(());
     };
     let first_at = tries.iter().map(|call| call.started).min();
-    db.execute(
+    db.run(
         "INSERT INTO missed (phone, pbx, trunk, lead, first_at, last_at, tries)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         (
@@ -225,8 +220,7 @@ pub(crate) fn anew(db: &Db, phone: &str, now: EventTime) -> Result<(), Error> {
             last.started,
             count(tries.len()),
         ),
-    )?;
-    Ok(())
+    )
 }
 
 /// Who waits for a call back, longest waiting first, a page at a time after `after`; with `since`
@@ -238,7 +232,7 @@ pub fn missed_waiting(
     limit: usize,
 ) -> Result<Vec<MissedCustomer>, Error> {
     let (at, phone) = after.map_or((i64::MIN, ""), |it| (it.first_at.get(), it.phone.as_str()));
-    let rows: Vec<Option<MissedCustomer>> = db.query_all(
+    db.query_known(
         "SELECT phone, pbx, trunk, lead, first_at, last_at, tries FROM missed
          WHERE (first_at, phone) > (?1, ?2) AND last_at >= ?3
          ORDER BY first_at, phone LIMIT ?4",
@@ -246,7 +240,7 @@ pub fn missed_waiting(
         |row| {
             let phone = Phone::from_e164(&row.get::<_, String>(0)?);
             let (pbx, trunk, lead) = (row.get(1)?, row.get(2)?, row.get::<_, Option<i64>>(3)?);
-            let (first, last, tries): (i64, i64, i64) = (row.get(4)?, row.get(5)?, row.get(6)?);
+            let (first, last, tries) = (row.get(4)?, row.get(5)?, row.get(6)?);
             Ok(phone.map(|phone| MissedCustomer {
                 phone,
                 pbx,
@@ -254,23 +248,16 @@ pub fn missed_waiting(
                 lead: lead.and_then(LeadId::new),
                 first_at: EpochSeconds::new(first),
                 last_at: EpochSeconds::new(last),
-                tries: u64::try_from(tries).unwrap_or(0),
+                tries,
             }))
         },
-    )?;
-    Ok(rows.into_iter().flatten().collect())
+    )
 }
 
 /// How many wait, by the trunk of their last try.
 pub fn missed_by_trunk(db: &Db) -> Result<Vec<(String, u64)>, Error> {
-    db.query_all(
-        "SELECT trunk, count(*) FROM missed GROUP BY trunk",
-        [],
-        |row| {
-            let count: i64 = row.get(1)?;
-            Ok((row.get(0)?, u64::try_from(count).unwrap_or(0)))
-        },
-    )
+    let text = "SELECT trunk, count(*) FROM missed GROUP BY trunk";
+    db.query_all(text, [], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 /// Forgets, a bounded part at a time, those who have waited in vain.
@@ -281,10 +268,9 @@ pub(crate) fn purge_missed(db: &Db, now: EventTime) -> Result<(), Error> {
              (SELECT phone FROM missed WHERE last_at < ?1 ORDER BY last_at LIMIT ?2)",
         (before, PURGED_MAX),
     )?;
-    db.execute(
+    db.run(
         "DELETE FROM unanswered WHERE id IN
              (SELECT id FROM unanswered WHERE started < ?1 ORDER BY started LIMIT ?2)",
         (before, PURGED_MAX),
-    )?;
-    Ok(())
+    )
 }

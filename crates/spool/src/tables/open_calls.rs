@@ -1,28 +1,20 @@
 //! Calls that are not over.
 
-use crate::Db;
-use crate::Error;
-use crate::op::Done;
+use crate::{Db, Error};
 
-pub(crate) fn set_open(
-    db: &Db,
-    pbx: &str,
-    key: u64,
-    snapshot: Option<&[u8]>,
-) -> Result<Done, Error> {
+pub(crate) fn set_open(db: &Db, pbx: &str, key: u64, snapshot: Option<&[u8]>) -> Result<(), Error> {
     let key = key.cast_signed();
     match snapshot {
-        Some(bytes) => db.execute(
+        Some(bytes) => db.run(
             "INSERT INTO open_calls (pbx, key, snapshot) VALUES (?1, ?2, ?3)
              ON CONFLICT DO UPDATE SET snapshot = excluded.snapshot",
             (pbx, key, bytes),
-        )?,
-        None => db.execute(
+        ),
+        None => db.run(
             "DELETE FROM open_calls WHERE pbx = ?1 AND key = ?2",
             (pbx, key),
-        )?,
-    };
-    Ok(Done::Stored)
+        ),
+    }
 }
 
 /// The open calls of a PBX, in the order they were first saved.
@@ -30,10 +22,7 @@ pub fn open_calls(db: &Db, pbx: &str) -> Result<Vec<(u64, Vec<u8>)>, Error> {
     db.query_all(
         "SELECT key, snapshot FROM open_calls WHERE pbx = ?1 ORDER BY rowid",
         [pbx],
-        |row| {
-            let key: i64 = row.get(0)?;
-            Ok((key.cast_unsigned(), row.get(1)?))
-        },
+        |row| Ok((row.get(0).map(i64::cast_unsigned)?, row.get(1)?)),
     )
 }
 
@@ -43,14 +32,13 @@ pub fn all_open_calls(db: &Db) -> Result<Vec<(String, u64, Vec<u8>)>, Error> {
         "SELECT pbx, key, snapshot FROM open_calls ORDER BY rowid",
         [],
         |row| {
-            let key: i64 = row.get(1)?;
-            Ok((row.get(0)?, key.cast_unsigned(), row.get(2)?))
+            let key = row.get(1).map(i64::cast_unsigned)?;
+            Ok((row.get(0)?, key, row.get(2)?))
         },
     )
 }
 
 /// How many calls are open, of every PBX together.
 pub fn open_call_count(db: &Db) -> Result<u64, Error> {
-    let count: i64 = db.value("SELECT count(*) FROM open_calls", [])?;
-    Ok(u64::try_from(count).unwrap_or(0))
+    db.value("SELECT count(*) FROM open_calls", [])
 }

@@ -1,14 +1,11 @@
 //! The outbox: letters that the broker has yet to be told of, and those that left.
 
-use super::calls;
-use super::letters;
-use crate::Db;
-use crate::Store;
-use crate::op::{Done, RowId};
-use crate::tables::work_queue::count;
-use crate::{Error, Left, Letter, Notice};
+use super::work_queue::count;
+use super::{calls, letters};
+use crate::db::Columns as _;
+use crate::{Db, Error, Left, Letter, Notice, RowId, Store};
 use callbridge_call::EventTime;
-use callbridge_model::{CallUuid, Reason};
+use callbridge_model::Reason;
 
 /// A notice on its way into the outbox.
 struct About {
@@ -117,7 +114,7 @@ fn queue_left(
 fn add_notice(db: &Db, about: &About) -> Result<(), Error> {
     let text = |name: &str| about.body[name].as_str().map(str::to_owned);
     let uuid = text("uuid").and_then(|text| uuid::Uuid::parse_str(&text).ok());
-    db.execute(
+    db.run(
         "INSERT INTO notices (message_id, body, reason, uuid, linkedid, trunk, state, at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         (
@@ -130,46 +127,31 @@ fn add_notice(db: &Db, about: &About) -> Result<(), Error> {
             about.state,
             about.at.micros(),
         ),
-    )?;
-    Ok(())
+    )
 }
 
 /// The outbox, oldest first.
 pub fn notices(db: &Db, limit: usize) -> Result<Vec<Notice>, Error> {
-    let mut found = db.prepare(
-        "SELECT id, message_id, body, reason, uuid, linkedid, trunk, state, at
+    db.query_all(
+        "SELECT id, message_id, body, nullif(reason, ''), uuid, linkedid, trunk, state, at
          FROM notices ORDER BY id LIMIT ?1",
-    )?;
-    let mut rows = db.sql(found.query([count(limit)]))?;
-    let mut notices = Vec::new();
-    while let Some(row) = db.sql(rows.next())? {
-        let read = || -> rusqlite::Result<(Notice, String)> {
-            let uuid: Option<[u8; 16]> = row.get(4)?;
-            let notice = Notice {
+        [count(limit)],
+        |row| {
+            Ok(Notice {
                 notice: row.get(0)?,
                 message_id: row.get(1)?,
                 body: row.get(2)?,
-                reason: None,
+                reason: row.maybe_reason(3)?,
                 state: row.get(7)?,
-                at: Some(row.get(8)?)
-                    .filter(|at| *at > 0)
-                    .map(EventTime::from_micros),
-                uuid: uuid.map(|bytes| CallUuid(uuid::Uuid::from_bytes(bytes))),
+                at: Some(row.moment(8)?).filter(|at| at.micros() > 0),
+                uuid: row.maybe_uuid(4)?,
                 linkedid: row.get(5)?,
                 trunk: row.get(6)?,
-            };
-            Ok((notice, row.get(3)?))
-        };
-        let (mut notice, word) = db.sql(read())?;
-        if !word.is_empty() {
-            notice.reason = Some(db.read_reason(RowId(notice.notice), &word)?);
-        }
-        notices.push(notice);
-    }
-    Ok(notices)
+            })
+        },
+    )
 }
 
-pub(crate) fn drop_notice(db: &Db, notice: i64) -> Result<Done, Error> {
-    db.execute("DELETE FROM notices WHERE id = ?1", [notice])?;
-    Ok(Done::Stored)
+pub(crate) fn drop_notice(db: &Db, notice: i64) -> Result<(), Error> {
+    db.run("DELETE FROM notices WHERE id = ?1", [notice])
 }

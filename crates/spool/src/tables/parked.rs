@@ -1,8 +1,8 @@
 //! Parked calls, by the number whose lead they wait for.
 
-use crate::Db;
-use crate::tables::work_queue::count;
-use crate::{Error, ParkedPhone, RowId};
+use super::work_queue::count;
+use crate::db::Columns as _;
+use crate::{Db, Error, ParkedPhone, RowId};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::{CallRecord, Phone};
 
@@ -13,7 +13,7 @@ pub fn parked_phones(
     limit: usize,
 ) -> Result<Vec<ParkedPhone>, Error> {
     let after = after.map_or("", Phone::as_str);
-    let mut rows: Vec<(String, i64, i64, i64, String)> = db.query_all(
+    let mut rows: Vec<(String, u64, i64, RowId, String)> = db.query_all(
         "SELECT p.phone, p.calls, f.started, c.id, c.record
          FROM (SELECT phone, count(*) AS calls, min(id) AS first, max(id) AS last FROM calls
                WHERE state = 'parked' AND phone > ?1 AND reason = 'no_lead'
@@ -27,12 +27,12 @@ pub fn parked_phones(
     )?;
     rows.sort();
     let phones = rows.into_iter().map(|(phone, calls, first, last, record)| {
-        let last: CallRecord = db.read_json(RowId(last), &record)?;
+        let last: CallRecord = db.read_json(last, &record)?;
         let phone =
             Phone::from_e164(&phone).ok_or_else(|| db.damaged(format!("{phone} is no number")))?;
         Ok(ParkedPhone {
             phone,
-            calls: u64::try_from(calls).unwrap_or(0),
+            calls,
             first: EpochSeconds::new(first),
             last: last.started_at,
             trunk: last.trunk,
@@ -45,7 +45,7 @@ pub fn parked_phones(
 /// The parked calls of a number and its letters `ambiguous_lead`, oldest first.
 pub fn waiting_by_phone(db: &Db, phone: &Phone) -> Result<Vec<RowId>, Error> {
     let mut rows = parked_by_phone(db, phone)?;
-    rows.extend::<Vec<RowId>>(db.values::<RowId>(
+    rows.extend(db.values::<RowId>(
         "SELECT id FROM calls
          WHERE state = 'dead' AND reason = 'ambiguous_lead' AND phone = ?1 ORDER BY id",
         [phone.as_str()],
@@ -61,22 +61,21 @@ pub fn torn_after(
     limit: usize,
 ) -> Result<Vec<(Phone, RowId)>, Error> {
     let (phone, id) = last.map_or(("", 0), |(phone, id)| (phone.as_str(), id.0));
-    let rows: Vec<Option<(Phone, RowId)>> = db.query_all(
+    db.query_known(
         "SELECT phone, id FROM calls
          WHERE state = 'dead' AND reason = 'ambiguous_lead' AND (phone, id) > (?1, ?2)
          ORDER BY phone, id LIMIT ?3",
         (phone, id, count(limit)),
         |row| {
-            let (phone, id): (String, i64) = (row.get(0)?, row.get(1)?);
-            Ok(Phone::from_e164(&phone).map(|phone| (phone, RowId(id))))
+            let phone = Phone::from_e164(&row.get::<_, String>(0)?);
+            Ok(phone.zip(Some(row.get(1)?)))
         },
-    )?;
-    Ok(rows.into_iter().flatten().collect())
+    )
 }
 
 /// The parked calls of a number, oldest first.
 pub fn parked_by_phone(db: &Db, phone: &Phone) -> Result<Vec<RowId>, Error> {
-    db.values::<RowId>(
+    db.values(
         "SELECT id FROM calls WHERE state = 'parked' AND phone = ?1 ORDER BY id",
         [phone.as_str()],
     )
@@ -93,13 +92,13 @@ pub fn parked_after(
         "SELECT since, id FROM calls WHERE state = 'parked' AND (since, id) > (?1, ?2)
          ORDER BY since, id LIMIT ?3",
         (since, id, count(limit)),
-        |row| Ok((EventTime::from_micros(row.get(0)?), RowId(row.get(1)?))),
+        |row| Ok((row.moment(0)?, row.get(1)?)),
     )
 }
 
 /// Calls that have been parked since before `before`, oldest first.
 pub fn parked_before(db: &Db, before: EventTime, limit: usize) -> Result<Vec<RowId>, Error> {
-    db.values::<RowId>(
+    db.values(
         "SELECT id FROM calls WHERE state = 'parked' AND since < ?1 ORDER BY since LIMIT ?2",
         (before.micros(), count(limit)),
     )

@@ -10,17 +10,14 @@
 //! directory knew then. They are looked for with the others, and leave `possibly_sent` when they
 //! were, or as soon as they are no letter any more.
 
-use super::deliveries;
-use super::meta;
-use super::step;
-use super::work_queue::count;
-use crate::op::{Done, RowId};
+use super::work_queue::{count, due};
+use super::{deliveries, meta, step};
+use crate::db::Columns as _;
 use crate::peer_outcomes::{
     OutcomeRow, OutcomeSource, PeerOutcome, PossiblySentCalls, Segment, Settlement, ToldOutcome,
 };
-use crate::state::{IfAbsent, State, Step};
-use crate::{Db, Due, Error, Store};
-use callbridge_call::{EpochSeconds, EventTime};
+use crate::{Db, Due, Error, IfAbsent, RowId, State, Step, Store};
+use callbridge_call::EpochSeconds;
 use callbridge_model::CallUuid;
 
 /// The setting that keeps [`Looked`]: two numbers.
@@ -39,7 +36,7 @@ const TAKEN: &str = "remade_calls";
 const FOUND: &str = "remade_found";
 const TOLD: &str = "outcomes_read";
 
-pub(crate) fn apply(store: &mut Store, told: &PeerOutcome) -> Result<Done, Error> {
+pub(crate) fn apply(store: &mut Store, told: &PeerOutcome) -> Result<(), Error> {
     match told {
         PeerOutcome::PossiblySent { uuid } => possibly_sent(store, *uuid),
         PeerOutcome::AllPossiblySent => all_possibly_sent(store),
@@ -47,8 +44,7 @@ pub(crate) fn apply(store: &mut Store, told: &PeerOutcome) -> Result<Done, Error
         PeerOutcome::Settled(settlement) => settle(store, settlement),
         PeerOutcome::Shown { calls, at } => deliveries::shown(store, calls, *at),
         PeerOutcome::Told { through } => {
-            store.execute("DELETE FROM outcomes WHERE id <= ?1", [through])?;
-            Ok(Done::Stored)
+            store.run("DELETE FROM outcomes WHERE id <= ?1", [through])
         }
     }
 }
@@ -81,7 +77,7 @@ impl Looked {
     }
 }
 
-fn possibly_sent(store: &mut Store, uuid: CallUuid) -> Result<Done, Error> {
+fn possibly_sent(store: &mut Store, uuid: CallUuid) -> Result<(), Error> {
     let uuid = uuid.0.into_bytes();
     let held = store.execute(
         "UPDATE calls SET not_before = ?2, live = 0
@@ -105,11 +101,11 @@ fn possibly_sent(store: &mut Store, uuid: CallUuid) -> Result<Done, Error> {
         )?;
         store.tally.count(TAKEN, 1);
     }
-    Ok(Done::Stored)
+    Ok(())
 }
 
 /// As many as are ready: another sender ends, which is rare, and its outcomes stood in the stream.
-fn all_possibly_sent(store: &mut Store) -> Result<Done, Error> {
+fn all_possibly_sent(store: &mut Store) -> Result<(), Error> {
     let round = Looked::read(store)?.coming();
     store.execute("UPDATE remade SET round = ?1", [round])?;
     let mut held = 0;
@@ -125,11 +121,11 @@ fn all_possibly_sent(store: &mut Store) -> Result<Done, Error> {
          WHERE state = 'ready' AND id IN (SELECT row FROM remade WHERE round = ?2)",
         (HELD, round),
     )?;
-    store.tally.count(TAKEN, u64::try_from(held).unwrap_or(0));
-    Ok(Done::Stored)
+    store.tally.count(TAKEN, held as u64);
+    Ok(())
 }
 
-fn looked_for(store: &Store, since: Option<EpochSeconds>) -> Result<Done, Error> {
+fn looked_for(store: &Store, since: Option<EpochSeconds>) -> Result<(), Error> {
     let Looked { round, .. } = Looked::read(store)?;
     let (round, since) = match since {
         Some(since) => (round, since.get()),
@@ -144,7 +140,7 @@ fn looked_for(store: &Store, since: Option<EpochSeconds>) -> Result<Done, Error>
     meta::set_meta(store, LOOKED, &format!("{round} {since}"))
 }
 
-fn settle(store: &mut Store, told: &Settlement) -> Result<Done, Error> {
+fn settle(store: &mut Store, told: &Settlement) -> Result<(), Error> {
     let mut settled = 0;
     for uuid in &told.journaled {
         let by = told.witness;
@@ -161,7 +157,7 @@ fn settle(store: &mut Store, told: &Settlement) -> Result<Done, Error> {
         OutcomeSource::Stream => TOLD,
     };
     store.tally.count(counter, settled);
-    Ok(Done::Stored)
+    Ok(())
 }
 
 /// Whether it was news.
@@ -172,23 +168,24 @@ fn settle_one(
     told: &Settlement,
 ) -> Result<u64, Error> {
     let found = store.query_first(
-        "SELECT id, state, first_sent IS NULL, generation, ifnull(fate, '')
+        "SELECT id, state, first_sent IS NULL, generation, fate
          FROM calls WHERE uuid = ?1",
         [uuid.0.into_bytes()],
         |row| {
-            let (word, fate): (String, String) = (row.get(1)?, row.get(4)?);
-            Ok((RowId(row.get(0)?), word, row.get(2)?, row.get(3)?, fate))
+            let (id, state, unsent) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            Ok((id, state, unsent, row.get(3)?, row.get(4)?))
         },
     )?;
-    let Some((row, word, unsent, here, fate)) = found else {
+    let Some((row, state, unsent, here, fate)): Option<(_, _, _, _, Option<IfAbsent>)> = found
+    else {
         return Ok(0);
     };
     let by_stream = told.witness == OutcomeSource::Stream;
-    let waits = match store.read_state(row, &word)? {
+    let waits = match state {
         State::Ready | State::Dead | State::Parked => true,
         // Another machine sends now, and asks for what was sent from here. What it knows is the
         // call as it was first sent, not as a person has changed it.
-        State::Submitted => by_stream && fate != IfAbsent::Changed.word(),
+        State::Submitted => by_stream && fate != Some(IfAbsent::Changed),
         State::Sending | State::Journaled | State::Discarded | State::Forwarded => false,
     };
     // A page shows what is. What the stream tells may be of the time before it was taken in again.
@@ -218,12 +215,12 @@ fn taken_in_again(
     let found = store.query_first(
         "SELECT id, state FROM calls WHERE uuid = ?1 AND generation < ?2",
         (uuid.0.into_bytes(), generation),
-        |row| Ok((RowId(row.get(0)?), row.get::<_, String>(1)?)),
+        |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
-    let Some((row, word)) = found else {
+    let Some((row, state)): Option<(RowId, State)> = found else {
         return Ok(());
     };
-    if store.read_state(row, &word)? != State::Journaled {
+    if state != State::Journaled {
         return set_generation(store, row, generation);
     }
     let again = Step::SendAgain {
@@ -246,17 +243,15 @@ fn taken_in_again(
 }
 
 fn set_generation(db: &Db, row: RowId, generation: u32) -> Result<(), Error> {
-    db.execute(
+    db.run(
         "UPDATE calls SET generation = ?2 WHERE id = ?1",
         (row.0, generation),
-    )?;
-    Ok(())
+    )
 }
 
 /// A call is no letter any more: whatever it waits for now, it is not to be looked for.
 pub(crate) fn letter_left(db: &Db, row: RowId) -> Result<(), Error> {
-    db.execute("DELETE FROM remade WHERE row = ?1", [row.0])?;
-    Ok(())
+    db.run("DELETE FROM remade WHERE row = ?1", [row.0])
 }
 
 /// Possibly sent calls that wait.
@@ -265,9 +260,8 @@ pub fn possibly_sent_calls(store: &Store) -> Result<PossiblySentCalls, Error> {
         let count = store.tally.named.get(name).copied();
         u64::try_from(count.unwrap_or(0)).unwrap_or(0)
     };
-    let waiting: i64 = store.value("SELECT calls FROM remade_size WHERE one = 1", [])?;
     let mut calls = PossiblySentCalls {
-        waiting: u64::try_from(waiting).unwrap_or(0),
+        waiting: store.value("SELECT calls FROM remade_size WHERE one = 1", [])?,
         taken: named(TAKEN),
         found: named(FOUND),
         told: named(TOLD),
@@ -308,14 +302,6 @@ fn released(db: &Db, looked: Looked) -> Result<Option<Due>, Error> {
         [looked.round],
         due,
     )
-}
-
-fn due(row: &rusqlite::Row<'_>) -> rusqlite::Result<Due> {
-    Ok(Due {
-        row: RowId(row.get(0)?),
-        uuid: CallUuid(uuid::Uuid::from_bytes(row.get(1)?)),
-        since: EventTime::from_micros(row.get(2)?),
-    })
 }
 
 /// The newest `calls` of those that are to be looked for in this round; `None` when there are none.
@@ -360,12 +346,11 @@ pub(crate) fn queue_outcome(
     if !store.settings.outcomes || by_stream || !tells {
         return Ok(());
     }
-    store.execute(
+    store.run(
         "INSERT INTO outcomes (uuid, journaled, generation, again)
          SELECT uuid, ?2, generation, ?3 FROM calls WHERE id = ?1 AND uuid IS NOT NULL",
         (row.0, to == State::Journaled, again),
-    )?;
-    Ok(())
+    )
 }
 
 /// The oldest outcomes that the stream is to be told, at most `limit`.
@@ -381,7 +366,7 @@ pub fn outcomes(db: &Db, limit: usize) -> Result<Vec<OutcomeRow>, Error> {
             };
             Ok(OutcomeRow {
                 id: row.get(0)?,
-                uuid: CallUuid(uuid::Uuid::from_bytes(row.get(1)?)),
+                uuid: row.uuid(1)?,
                 told,
                 generation: row.get(3)?,
             })
@@ -391,9 +376,8 @@ pub fn outcomes(db: &Db, limit: usize) -> Result<Vec<OutcomeRow>, Error> {
 
 /// Forgets the oldest outcomes beyond their number.
 pub(crate) fn purge_outcomes(db: &Db) -> Result<(), Error> {
-    db.execute(
+    db.run(
         "DELETE FROM outcomes WHERE id <= (SELECT max(id) FROM outcomes) - ?1",
         [OUTCOMES_MAX],
-    )?;
-    Ok(())
+    )
 }

@@ -1,21 +1,18 @@
 //! How far each source is read.
 
 use super::finish::json;
-use crate::Db;
-use crate::Error;
-use crate::op::{Done, RowId};
+use crate::{Db, Error, RowId};
 
 pub(crate) fn set_position(
     db: &Db,
     source: &str,
     position: &serde_json::Value,
-) -> Result<Done, Error> {
+) -> Result<(), Error> {
     let position = json("a position", position)?;
-    db.execute(
+    db.run(
         "INSERT OR REPLACE INTO positions (source, position) VALUES (?1, ?2)",
         (source, position),
-    )?;
-    Ok(Done::Stored)
+    )
 }
 
 /// How far a source is read; `None` for one never read.

@@ -1,20 +1,10 @@
 //! Forgetting what is old, a bounded part at a time.
 
-use super::deliveries;
-use super::lead_requests;
-use super::listed;
-use super::look_ups;
-use super::meta;
-use super::missed;
-use super::peer_outcomes;
-use super::shows;
+use super::books::Book;
 use super::summaries::{self, Summary};
-use super::trunk_calls;
-use crate::Db;
-use crate::Error;
-use crate::Store;
-use crate::op::{Done, Purged};
-use crate::tables::books::Book;
+use super::{deliveries, lead_requests, listed, look_ups, meta, missed, peer_outcomes};
+use super::{shows, trunk_calls};
+use crate::{Db, Error, Purged, Store};
 use callbridge_call::EventTime;
 
 /// Rows a purge takes at most: some milliseconds.
@@ -26,7 +16,7 @@ const FREE_PAGES_MAX: i64 = 4_096;
 /// Pages a purge gives back to the disk when more do.
 const FREED_PAGES: u32 = 1_024;
 
-pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<Done, Error> {
+pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<Purged, Error> {
     let before = now.minus(store.settings.retention);
     let mut calls = 0;
     // Forwarded calls have an index of their own: a state has either these or journaled ones.
@@ -44,16 +34,15 @@ pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<Done, Error> {
     summaries::purge_summaries(store, now)?;
     peer_outcomes::purge_outcomes(store)?;
     give_pages_back(store)?;
-    Ok(Done::Purged(Purged {
+    Ok(Purged {
         calls,
         tombstones,
         more: calls >= u64::from(CALLS_MAX) || tombstones > 0 || deliveries,
-    }))
+    })
 }
 
 fn purge_calls(store: &mut Store, ended: &str, before: EventTime) -> Result<u64, Error> {
-    let mut calls = 0;
-    let rows = store.query_all(
+    let rows: Vec<Summary> = store.query_all(
         &format!(
             "DELETE FROM calls WHERE id IN (
                  SELECT id FROM calls WHERE {ended} AND since < ?1 ORDER BY since LIMIT ?2)
@@ -71,6 +60,7 @@ fn purge_calls(store: &mut Store, ended: &str, before: EventTime) -> Result<u64,
             })
         },
     )?;
+    let calls = rows.len() as u64;
     for call in rows {
         summaries::keep(store, &call)?;
         let book = match call.state.as_str() {
@@ -79,7 +69,6 @@ fn purge_calls(store: &mut Store, ended: &str, before: EventTime) -> Result<u64,
             _ => Book::PurgedDiscarded,
         };
         store.tally.add(book, 1);
-        calls += 1;
     }
     if calls > 0 {
         meta::remember_highest_id(store)?;
@@ -122,5 +111,5 @@ fn purge_tombstones(store: &mut Store, before: EventTime) -> Result<u64, Error> 
         )?,
     };
     store.seen_calls_cursor = end.unwrap_or_default();
-    Ok(u64::try_from(gone).unwrap_or(0))
+    Ok(gone as u64)
 }

@@ -1,8 +1,8 @@
 //! A stored call by what a person knows of it.
 
 use super::calls;
-use crate::Db;
-use crate::{Error, Row};
+use crate::db::Columns as _;
+use crate::{Db, Error, Row};
 use callbridge_model::CallUuid;
 
 /// A uuid's beginning is at least so many hexadecimal digits.
@@ -34,36 +34,30 @@ pub fn search_call(db: &Db, id: &str) -> Result<Search, Error> {
     let Some((low, high)) = bounds(id) else {
         return Ok(Search::None);
     };
-    let uuids: Vec<[u8; 16]> = db.values::<[u8; 16]>(
+    let mut uuids: Vec<CallUuid> = db.query_all(
         &format!(
             "SELECT uuid FROM calls WHERE uuid BETWEEN ?1 AND ?2 ORDER BY uuid LIMIT {NAMED_MAX}"
         ),
         [low, high],
+        |row| row.uuid(0),
     )?;
-    let mut uuids: Vec<CallUuid> = uuids
-        .into_iter()
-        .map(|bytes| CallUuid(uuid::Uuid::from_bytes(bytes)))
-        .collect();
     if uuids.len() > 1 {
         return Ok(Search::Several(uuids));
     }
-    let row = match uuids.pop() {
-        Some(uuid) => calls::row_of(db, uuid)?,
-        None => None,
-    };
-    let row = row.map(|row| calls::row(db, row)).transpose()?.flatten();
+    let row = uuids
+        .pop()
+        .map_or(Ok(None), |uuid| calls::row_of(db, uuid))?;
+    let row = row.map_or(Ok(None), |row| calls::row(db, row))?;
     Ok(row.map_or(Search::None, |row| Search::One(Box::new(row))))
 }
 
 fn letter_of_linkedid(db: &Db, id: &str) -> Result<Option<Row>, Error> {
-    let row = db
-        .first_value(
-            "SELECT id FROM calls WHERE state IN ('dead', 'parked')
+    let row = db.first_value(
+        "SELECT id FROM calls WHERE state IN ('dead', 'parked')
          AND json_extract(record, '$.linkedid') = ?1 LIMIT 1",
-            [id],
-        )?
-        .map(crate::RowId);
-    Ok(row.map(|row| calls::row(db, row)).transpose()?.flatten())
+        [id],
+    )?;
+    row.map_or(Ok(None), |row| calls::row(db, row))
 }
 
 /// The least and the greatest uuid that begin so; `None` for what is no uuid's beginning.

@@ -1,11 +1,10 @@
 //! The ids of calls that are over, so that late events raise no ghosts.
 
 use super::finish::FinishRow;
-use crate::Db;
-use crate::{Error, SeenCall};
+use crate::db::Columns as _;
+use crate::{Db, Error, SeenCall};
 use callbridge_call::{EpochSeconds, UniqueId};
 use callbridge_model::{CallUuid, Judged};
-use rusqlite::OptionalExtension as _;
 
 /// Whether a call's own id was known before.
 #[derive(Debug)]
@@ -61,7 +60,7 @@ pub(crate) fn mark_aliases_seen(db: &Db, new: &FinishRow) -> Result<(), Error> {
 
 /// The uuid of a finished call by its linkedid or one of its unique ids, on any PBX.
 pub(crate) fn uuid_by_any_id(db: &Db, id: &str) -> Result<Option<CallUuid>, Error> {
-    let mut found = db.prepare(
+    db.query_first(
         // From one PBX to the next, for the whole table would be a long way.
         "WITH RECURSIVE each(pbx) AS (
              SELECT min(pbx) FROM tombstones
@@ -70,11 +69,9 @@ pub(crate) fn uuid_by_any_id(db: &Db, id: &str) -> Result<Option<CallUuid>, Erro
              WHERE each.pbx IS NOT NULL)
          SELECT uuid FROM each JOIN tombstones USING (pbx)
          WHERE id = ?1 AND uuid IS NOT NULL ORDER BY own DESC",
-    )?;
-    let uuid = found.query_row([id], |row| row.get::<_, [u8; 16]>(0));
-    Ok(db
-        .sql(uuid.optional())?
-        .map(|bytes| CallUuid(uuid::Uuid::from_bytes(bytes))))
+        [id],
+        |row| row.uuid(0),
+    )
 }
 
 /// A call of this PBX finished in the last 30 days.
@@ -90,9 +87,8 @@ pub fn tombstone(db: &Db, pbx: &str, id: &str) -> Result<Option<SeenCall>, Error
         "SELECT uuid, own, started FROM tombstones WHERE pbx = ?1 AND id = ?2",
         (pbx, id),
         |row| {
-            let uuid: Option<[u8; 16]> = row.get(0)?;
             Ok(SeenCall {
-                uuid: uuid.map(|bytes| CallUuid(uuid::Uuid::from_bytes(bytes))),
+                uuid: row.maybe_uuid(0)?,
                 own: row.get(1)?,
                 started: EpochSeconds::new(row.get(2)?),
             })

@@ -1,13 +1,10 @@
 //! What leads are to show of their calls (`--lead-field`): a row a lead.
 
 use super::finish::json;
-use super::lead_requests;
-use super::meta;
-use crate::Db;
-use crate::Error;
-use crate::Store;
+use super::{lead_requests, meta};
+use crate::db::Columns as _;
 use crate::lead_log::LeadWarning;
-use crate::op::RowId;
+use crate::{Db, Error, RowId, Store};
 use callbridge_call::EventTime;
 use callbridge_leads::lead_field::shows::{NextAction, Order};
 use callbridge_leads::lead_field::{Catalogue, FieldId, Fit, LeadFieldState, Name, says};
@@ -88,7 +85,7 @@ pub fn shows(db: &Db, lead: LeadId) -> Result<Option<LeadFieldState>, Error> {
 }
 
 pub(crate) fn set_shows(db: &Db, lead: LeadId, shows: &LeadFieldState) -> Result<(), Error> {
-    db.execute(
+    db.run(
         "INSERT OR REPLACE INTO lead_shows (lead, shows, asks, due, newest)
          VALUES (?1, ?2, ?3, ?4, ?5)",
         (
@@ -98,21 +95,17 @@ pub(crate) fn set_shows(db: &Db, lead: LeadId, shows: &LeadFieldState) -> Result
             shows.due,
             shows.newest(),
         ),
-    )?;
-    Ok(())
+    )
 }
 
 /// The lead that asks first, and when it falls due.
 pub(crate) fn next_shows(db: &Db, asks: NextAction) -> Result<Option<(LeadId, EventTime)>, Error> {
-    let next: Option<(i64, i64)> = db.query_first(
+    let next = db.query_first(
         "SELECT lead, due FROM lead_shows WHERE asks = ?1 ORDER BY due LIMIT 1",
         [asks.word()],
-        |row| Ok((row.get(0)?, row.get(1)?)),
+        |row| Ok(LeadId::new(row.get(0)?).zip(Some(row.moment(1)?))),
     )?;
-    Ok(next.and_then(|(lead, due)| {
-        let lead = LeadId::new(lead)?;
-        Some((lead, EventTime::from_micros(due)))
-    }))
+    Ok(next.flatten())
 }
 
 /// The accepted write of a lead.
@@ -143,8 +136,7 @@ pub fn field_write(store: &Store, lead: LeadId) -> Result<Option<FieldWrite>, Er
 
 /// The CRM's fields as they were read last.
 pub fn catalogue(db: &Db) -> Result<Option<Catalogue>, Error> {
-    let text = meta::meta(db, crate::tables::lead_requests::CATALOGUE)?;
-    text.map(|text| db.read_json(RowId(0), &text)).transpose()
+    meta::remembered(db, lead_requests::CATALOGUE)
 }
 
 /// How the fields of `--lead-field` stand; `None` without it.
@@ -179,8 +171,7 @@ pub(crate) fn doubtful(store: &Store) -> Result<Vec<LeadWarning>, Error> {
 
 /// Leads that wait to show something, or whose request is under way.
 pub fn leads_to_show(db: &Db) -> Result<u64, Error> {
-    let count: i64 = db.value("SELECT count(*) FROM lead_shows WHERE asks IS NOT NULL", [])?;
-    Ok(u64::try_from(count).unwrap_or(0))
+    db.value("SELECT count(*) FROM lead_shows WHERE asks IS NOT NULL", [])
 }
 
 /// Forgets what leads showed long ago, or first of all where there are too many of them.

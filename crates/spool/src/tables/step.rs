@@ -1,24 +1,14 @@
 //! A stored call takes a step.
 
+use super::books::Book;
 use super::finish::json;
-use super::look_ups;
 use super::meta::set_meta;
-use super::missed;
-use super::outbox;
-use super::peer_outcomes;
-use super::shows;
-use super::unknown_employees;
-use super::unreadable;
 use super::work_queue::HAD_TURN;
-use crate::Db;
-use crate::Store;
-use crate::op::{Done, RowId};
+use super::{look_ups, missed, outbox, peer_outcomes, shows, unknown_employees, unreadable};
 use crate::state::{FIRST_POLL, IfAbsent, State, Step, next};
-use crate::tables::books::Book;
-use crate::{ATTEMPTS_MAX, Attempt, Error, Left};
+use crate::{ATTEMPTS_MAX, Attempt, Db, Done, Error, Left, RowId, Store};
 use callbridge_call::EventTime;
-use callbridge_model::TokenFingerprint;
-use callbridge_model::{CallRecord, CallUuid, Reason};
+use callbridge_model::{CallRecord, CallUuid, Reason, TokenFingerprint};
 
 /// A person has to look at it, or it waits for its lead.
 const fn is_letter(state: State) -> bool {
@@ -57,15 +47,14 @@ pub(crate) fn step(
     step: &Step,
     at: EventTime,
 ) -> Result<Done, Error> {
-    let word = store.query_first(
+    let found = store.query_first(
         "SELECT state, hooked, deaths FROM calls WHERE id = ?1",
         [row.0],
-        |row| Ok((row.get::<_, String>(0)?, row.get(1)?, row.get(2)?)),
+        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
     )?;
-    let Some((word, hooked, deaths)) = word else {
+    let Some((from, hooked, deaths)) = found else {
         return unreadable::step_unreadable(store, row, step, at);
     };
-    let from = store.read_state(row, &word)?;
     let settled = matches!(from, State::Journaled | State::Discarded);
     if settled && hooked && step.is_answer() {
         return Ok(Done::Stepped(from));
@@ -160,11 +149,10 @@ fn write_step(db: &Db, row: RowId, step: &Step, at: EventTime) -> Result<(), Err
         }
         Step::NotYet { next_poll } => {
             let values = (row.0, next_poll.micros());
-            db.execute(
+            db.run(
                 "UPDATE calls SET polls = polls + 1, next_poll = ?2 WHERE id = ?1",
                 values,
-            )?;
-            Ok(())
+            )
         }
         Step::Absent { next_look, times } => absent(db, row, *next_look, *times, at),
         Step::Unresolved {
@@ -193,11 +181,10 @@ fn write_step(db: &Db, row: RowId, step: &Step, at: EventTime) -> Result<(), Err
             let errors = (!errors.is_null())
                 .then(|| json("errors", errors))
                 .transpose()?;
-            db.execute(
+            db.run(
                 "UPDATE calls SET reason = ?2, message = ?3, errors = ?4 WHERE id = ?1",
                 (row.0, reason.word(), message, errors),
-            )?;
-            Ok(())
+            )
         }
         Step::Rejudged { reason, message } => rejudged(db, row, *reason, message),
         Step::Release { record } | Step::Retry { record } => anew(db, row, record, at),
@@ -210,54 +197,49 @@ fn write_step(db: &Db, row: RowId, step: &Step, at: EventTime) -> Result<(), Err
 }
 
 fn was_hooked(db: &Db, row: RowId) -> Result<(), Error> {
-    db.execute(
+    db.run(
         "UPDATE calls SET hooked = 1, reason = NULL, message = '', errors = NULL
          WHERE id = ?1",
         [row.0],
-    )?;
-    Ok(())
+    )
 }
 
 /// What is under way for a submitted call is answered after its end.
 fn answers_are_late(db: &Db, row: RowId) -> Result<(), Error> {
-    db.execute(
+    db.run(
         "UPDATE calls SET hooked = 1 WHERE id = ?1 AND state = 'submitted'",
         [row.0],
-    )?;
-    Ok(())
+    )
 }
 
 /// Another has sent it, whatever it waited for here.
 fn was_found(db: &Db, row: RowId) -> Result<(), Error> {
     answers_are_late(db, row)?;
-    db.execute(
+    db.run(
         "UPDATE calls SET not_before = 0, reason = NULL, message = '', errors = NULL
          WHERE id = ?1",
         [row.0],
-    )?;
-    Ok(())
+    )
 }
 
 /// It goes out with the backlog, as what it was journaled as; what came of its earlier requests no
 /// longer counts, and who tells of them tells nothing.
 fn as_never_sent(db: &Db, row: RowId, told: Option<u32>) -> Result<(), Error> {
-    db.execute(
+    db.run(
         "UPDATE calls SET live = 0, not_before = 0, hooked = 0, request_id = NULL, token = NULL,
                 next_poll = NULL, resubmits = 0, failures = 0, fate = NULL, been = NULL,
                 finding = NULL, reason = NULL, message = '', errors = NULL, first_sent = NULL,
                 generation = ifnull(?2, generation + 1)
          WHERE id = ?1",
         (row.0, told),
-    )?;
-    Ok(())
+    )
 }
 
 fn rejudged(db: &Db, row: RowId, reason: Reason, message: &str) -> Result<(), Error> {
-    db.execute(
+    db.run(
         "UPDATE calls SET reason = ?2, message = ?3 WHERE id = ?1",
         (row.0, reason.word(), message),
-    )?;
-    Ok(())
+    )
 }
 
 pub(crate) fn letter_appeared(store: &mut Store, row: RowId) -> Result<(), Error> {
@@ -270,11 +252,10 @@ pub(crate) fn letter_appeared(store: &mut Store, row: RowId) -> Result<(), Error
 
 fn ready_at(db: &Db, row: RowId, not_before: Option<EventTime>) -> Result<(), Error> {
     let not_before = not_before.map_or(0, |at| at.micros().max(0));
-    db.execute(
+    db.run(
         "UPDATE calls SET not_before = ?2 WHERE id = ?1",
         (row.0, not_before),
-    )?;
-    Ok(())
+    )
 }
 
 fn accepted(
@@ -285,13 +266,12 @@ fn accepted(
     at: EventTime,
 ) -> Result<(), Error> {
     let first_poll = at.plus(FIRST_POLL).micros();
-    db.execute(
+    db.run(
         "UPDATE calls SET request_id = ?2, token = ?3, submitted_at = ?4, next_poll = ?5,
                           polls = 0, absent = 0, absent_at = NULL, fate = NULL, failures = 0
          WHERE id = ?1",
         (row.0, request_id, token.as_str(), at.micros(), first_poll),
-    )?;
-    Ok(())
+    )
 }
 
 fn sent(db: &Db, row: RowId, at: EventTime) -> Result<(), Error> {
@@ -303,25 +283,23 @@ fn sent(db: &Db, row: RowId, at: EventTime) -> Result<(), Error> {
         "SELECT json_extract(record, '$.pbx') FROM calls WHERE id = ?1",
         [row.0],
     )?;
-    set_meta(db, HAD_TURN, &pbx.unwrap_or_default()).map(drop)
+    set_meta(db, HAD_TURN, &pbx.unwrap_or_default())
 }
 
 fn failed(db: &Db, row: RowId, failures: u32) -> Result<(), Error> {
-    db.execute(
+    db.run(
         "UPDATE calls SET failures = ?2 WHERE id = ?1",
         (row.0, failures),
-    )?;
-    Ok(())
+    )
 }
 
 fn absent(db: &Db, row: RowId, next: EventTime, times: u32, at: EventTime) -> Result<(), Error> {
-    db.execute(
+    db.run(
         "UPDATE calls SET next_poll = ?2, absent = ?3,
                 absent_at = CASE WHEN absent = ?3 THEN absent_at ELSE ?4 END
          WHERE id = ?1",
         (row.0, next.micros(), times, at.micros()),
-    )?;
-    Ok(())
+    )
 }
 
 /// Nothing can be asked with its requestId. Where nobody knows when it was accepted, it was not
@@ -333,7 +311,7 @@ fn unresolved(
     fate: IfAbsent,
     why: &str,
 ) -> Result<(), Error> {
-    db.execute(
+    db.run(
         "UPDATE calls SET request_id = NULL, token = ?2, polls = 0, next_poll = ?3, fate = ?4,
                 message = ?5, absent = 0, absent_at = NULL,
                 submitted_at = CASE state WHEN 'submitted' THEN submitted_at
@@ -346,8 +324,7 @@ fn unresolved(
             fate.word(),
             why,
         ),
-    )?;
-    Ok(())
+    )
 }
 
 pub(crate) fn attempted(db: &Db, row: RowId, at: EventTime, words: &str) -> Result<(), Error> {
@@ -360,11 +337,10 @@ pub(crate) fn attempted(db: &Db, row: RowId, at: EventTime, words: &str) -> Resu
         at,
         words: words.to_owned(),
     });
-    db.execute(
+    db.run(
         "UPDATE calls SET attempts = ?2 WHERE id = ?1",
         (row.0, json("attempts", &attempts)?),
-    )?;
-    Ok(())
+    )
 }
 
 /// A letter goes out again, as the record says now. It waits with the backlog, and what went

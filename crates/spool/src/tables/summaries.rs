@@ -1,6 +1,7 @@
 //! What became of calls that are long over: a short row each, kept for the audit when the call and
 //! the memory of its ids are purged.
 
+use crate::db::Columns as _;
 use crate::{Db, Error, State};
 use callbridge_call::EventTime;
 use callbridge_model::CallUuid;
@@ -25,7 +26,7 @@ pub(crate) struct Summary {
 
 /// Keeps it.
 pub(crate) fn keep(db: &Db, call: &Summary) -> Result<(), Error> {
-    db.execute(
+    db.run(
         "INSERT INTO summaries (pbx, id, uuid, state, started) VALUES (?1, ?2, ?3, ?4, ?5)
          ON CONFLICT DO NOTHING",
         (
@@ -35,8 +36,7 @@ pub(crate) fn keep(db: &Db, call: &Summary) -> Result<(), Error> {
             &call.state,
             call.started,
         ),
-    )?;
-    Ok(())
+    )
 }
 
 /// Keeps, of the tombstones from one place to another that are to go, those of calls that were
@@ -50,17 +50,16 @@ pub(crate) fn keep_counted(
     let kept = "INSERT INTO summaries (pbx, id, uuid, state, started)
          SELECT pbx, id, NULL, ?1, started FROM tombstones
          WHERE uuid IS NULL AND own = 1 AND at < ?2 AND (pbx, id) > (?3, ?4)";
-    let done = match to {
-        Some(to) => db.execute(
+    match to {
+        Some(to) => db.run(
             &format!("{kept} AND (pbx, id) <= (?5, ?6) ON CONFLICT DO NOTHING"),
             (COUNTED, before.micros(), from.0, from.1, to.0, to.1),
         ),
-        None => db.execute(
+        None => db.run(
             &format!("{kept} ON CONFLICT DO NOTHING"),
             (COUNTED, before.micros(), from.0, from.1),
         ),
-    };
-    done.map(drop)
+    }
 }
 
 /// What is remembered of a call.
@@ -78,10 +77,9 @@ pub(crate) fn summary(db: &Db, pbx: &str, id: &str) -> Result<Option<SummaryRow>
         "SELECT state, uuid, started FROM summaries WHERE pbx = ?1 AND id = ?2",
         (pbx, id),
         |row| {
-            let (word, uuid): (String, Option<[u8; 16]>) = (row.get(0)?, row.get(1)?);
             Ok(SummaryRow {
-                state: State::from_word(&word),
-                uuid: uuid.map(|bytes| CallUuid(uuid::Uuid::from_bytes(bytes))),
+                state: State::from_word(&row.get::<_, String>(0)?),
+                uuid: row.maybe_uuid(1)?,
                 started: row.get(2)?,
             })
         },
@@ -90,10 +88,9 @@ pub(crate) fn summary(db: &Db, pbx: &str, id: &str) -> Result<Option<SummaryRow>
 
 pub(crate) fn purge_summaries(db: &Db, now: EventTime) -> Result<(), Error> {
     let before = now.minus(SUMMARIES_KEPT_FOR).floor_seconds().get();
-    db.execute(
+    db.run(
         "DELETE FROM summaries WHERE (pbx, id) IN (
              SELECT pbx, id FROM summaries WHERE started < ?1 ORDER BY started LIMIT ?2)",
         (before, FORGOTTEN_MAX),
-    )?;
-    Ok(())
+    )
 }

@@ -2,9 +2,7 @@
 //! that a day can be counted in any zone. Calls between extensions stand under no trunk's name.
 
 use super::finish::FinishRow;
-use crate::Db;
-use crate::Error;
-use crate::row::TrunkCalls;
+use crate::{Db, Error, TrunkCalls};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::Outcome;
 use std::time::Duration;
@@ -26,7 +24,7 @@ pub(crate) fn note(db: &Db, new: &FinishRow) -> Result<(), Error> {
          ON CONFLICT DO UPDATE SET calls = calls + 1, last_at = max(last_at, ?3)",
         (pbx, trunk, at),
     )?;
-    db.execute(
+    db.run(
         "INSERT INTO trunk_quarters (pbx, trunk, quarter, calls, extensions, employees)
          VALUES (?1, ?2, ?3, 1, ?4, ?5)
          ON CONFLICT DO UPDATE SET calls = calls + 1, extensions = extensions + ?4,
@@ -38,8 +36,7 @@ pub(crate) fn note(db: &Db, new: &FinishRow) -> Result<(), Error> {
             by_people && record.employee.is_some(),
             record.employee_id.is_some(),
         ),
-    )?;
-    Ok(())
+    )
 }
 
 /// What each trunk took since `from`, which counts by whole quarters of an hour, and ever; without
@@ -53,17 +50,14 @@ pub fn trunk_calls(db: &Db, from: i64) -> Result<Vec<TrunkCalls>, Error> {
          GROUP BY t.pbx, t.trunk",
         [from - from.rem_euclid(QUARTER)],
         |row| {
-            let number = |at: usize| -> rusqlite::Result<u64> {
-                Ok(u64::try_from(row.get::<_, i64>(at)?).unwrap_or(0))
-            };
             Ok(TrunkCalls {
                 pbx: row.get(0)?,
                 trunk: row.get(1)?,
-                ever: number(2)?,
+                ever: row.get(2)?,
                 last_at: EpochSeconds::new(row.get(3)?),
-                calls: number(4)?,
-                with_extension: number(5)?,
-                with_employee: number(6)?,
+                calls: row.get(4)?,
+                with_extension: row.get(5)?,
+                with_employee: row.get(6)?,
             })
         },
     )
@@ -72,11 +66,10 @@ pub fn trunk_calls(db: &Db, from: i64) -> Result<Vec<TrunkCalls>, Error> {
 /// Forgets old quarters, a bounded part at a time.
 pub(crate) fn purge_quarters(db: &Db, now: EventTime) -> Result<(), Error> {
     let before = now.minus(KEPT).floor_seconds().get();
-    db.execute(
+    db.run(
         "DELETE FROM trunk_quarters WHERE (pbx, trunk, quarter) IN
              (SELECT pbx, trunk, quarter FROM trunk_quarters WHERE quarter < ?1
               ORDER BY quarter LIMIT ?2)",
         (before, PURGED_MAX),
-    )?;
-    Ok(())
+    )
 }

@@ -1,7 +1,6 @@
 //! Employees whom the CRM does not know: noted when a call FAILED for them, until one of theirs is
 //! in the journal; and the extensions of the newest calls.
 
-use super::finish::json;
 use super::meta;
 use crate::Db;
 use crate::Error;
@@ -65,8 +64,7 @@ pub(crate) fn note_unknown_employee(
             since: at.floor_seconds().get(),
         });
     stranger.calls += 1;
-    meta::set_meta(db, KEY, &json("unknown employees", &all)?)?;
-    Ok(())
+    meta::remember(db, KEY, &all)
 }
 
 /// A call with this employee is in the journal: the CRM knows it.
@@ -82,15 +80,14 @@ pub(crate) fn employee_is_known(db: &Db, row: RowId) -> Result<(), Error> {
         return Ok(());
     }
     match all.is_empty() {
-        true => meta::drop_meta(db, KEY)?,
-        false => meta::set_meta(db, KEY, &json("unknown employees", &all)?)?,
-    };
-    Ok(())
+        true => meta::drop_meta(db, KEY),
+        false => meta::remember(db, KEY, &all),
+    }
 }
 
 /// The extensions of the newest calls that have one.
 pub fn extensions_met(db: &Db) -> Result<Vec<Met>, Error> {
-    let rows: Result<Vec<Option<Met>>, Error> = db.query_all(
+    db.query_known(
         "SELECT json_extract(record, '$.pbx'), json_extract(record, '$.trunk'),
                 json_extract(record, '$.employee'), started
          FROM calls ORDER BY id DESC LIMIT ?1",
@@ -105,8 +102,7 @@ pub fn extensions_met(db: &Db) -> Result<Vec<Met>, Error> {
                 started,
             }))
         },
-    );
-    Ok(rows?.into_iter().flatten().collect())
+    )
 }
 
 #[cfg(test)]

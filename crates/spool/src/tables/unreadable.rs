@@ -1,7 +1,7 @@
 //! Bytes of a source that nobody could read.
 
-use super::meta;
-use super::outbox;
+use super::{meta, outbox};
+use crate::db::Columns as _;
 use crate::op::{Done, PublishedBy, RowId};
 use crate::state::{Refused, State, Step};
 use crate::tables::books::Book;
@@ -33,7 +33,6 @@ pub(crate) fn keep_unreadable(
     let UnreadMessage {
         source, pbx, why, ..
     } = message;
-    let length = i64::try_from(message.length).unwrap_or(i64::MAX);
     let (user, kind) = (&message.by.user, &message.by.content_type);
     store.execute(
         "INSERT INTO unreadable (id, source, pbx, why, at, length, bytes, user, content_type)
@@ -44,7 +43,7 @@ pub(crate) fn keep_unreadable(
             pbx,
             why,
             message.at.micros(),
-            length,
+            message.length,
             first,
             user,
             kind,
@@ -59,19 +58,16 @@ pub(crate) fn keep_unreadable(
 /// however many of them flood, whoever comes next finds some.
 fn finds_room(store: &Store, more: usize, login: Option<&str>) -> Result<bool, Error> {
     let bytes: i64 = store.value("SELECT bytes FROM unreadable_size WHERE one = 1", [])?;
-    let of_login = match login {
-        Some(login) => store.query_first(
-            "SELECT letters, bytes FROM unreadable_logins WHERE login = ?1",
-            [login],
-            |row| Ok((row.get(0)?, row.get(1)?)),
-        )?,
-        None => None,
-    };
-    let (own_letters, own_bytes): (i64, i64) = of_login.unwrap_or_default();
+    // No login is called NULL: a line of the PBX has filled nothing.
+    let of_login = store.query_first(
+        "SELECT letters, bytes FROM unreadable_logins WHERE login = ?1",
+        [login],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    let (own_letters, own_bytes): (u64, i64) = of_login.unwrap_or_default();
     let more = i64::try_from(more).unwrap_or(i64::MAX);
     let room = UNREADABLE_LETTERS_MAX.saturating_sub(unreadable_kept(store));
-    Ok(u64::try_from(own_letters).is_ok_and(|own| own < room)
-        && own_bytes.saturating_add(more) <= UNREADABLE_BYTES_ALL - bytes)
+    Ok(own_letters < room && own_bytes.saturating_add(more) <= UNREADABLE_BYTES_ALL - bytes)
 }
 
 /// Logins of which messages were not kept, and how many, until their letters are settled.
@@ -79,13 +75,11 @@ fn finds_room(store: &Store, more: usize, login: Option<&str>) -> Result<bool, E
 /// # Errors
 /// When the store cannot be read.
 pub fn floods(db: &Db) -> Result<BTreeMap<String, u64>, Error> {
-    let all = db.query_all(
+    db.query_all(
         "SELECT login, not_kept FROM unreadable_logins WHERE not_kept > 0 LIMIT 100",
         [],
-        |row| Ok((row.get(0)?, row.get::<_, i64>(1)?)),
-    )?;
-    let positive = |(login, count)| (login, u64::try_from(count).unwrap_or(0));
-    Ok(all.into_iter().map(positive).collect())
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )
 }
 
 /// A message that could not be read; `None` if it is none (any more).
@@ -95,14 +89,13 @@ pub fn message(db: &Db, id: RowId) -> Result<Option<UnreadMessage>, Error> {
          FROM unreadable WHERE id = ?1",
         [id.0],
         |row| {
-            let length: i64 = row.get(5)?;
             Ok(UnreadMessage {
                 source: row.get(0)?,
                 pbx: row.get(1)?,
                 why: row.get(2)?,
-                at: EventTime::from_micros(row.get(3)?),
+                at: row.moment(3)?,
                 bytes: row.get(4)?,
-                length: u64::try_from(length).unwrap_or(0),
+                length: row.get(5)?,
                 by: PublishedBy {
                     user: row.get(6)?,
                     content_type: row.get(7)?,

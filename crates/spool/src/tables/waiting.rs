@@ -4,6 +4,7 @@
 //! calls the stream tells otherwise too, and leads are read again by the backfill.
 
 use super::deliveries;
+use crate::db::Columns as _;
 use crate::op::{Delivered, Delivery};
 use crate::{Db, Error, Store};
 use callbridge_call::EventTime;
@@ -53,19 +54,18 @@ fn gives_way(db: &Db) -> Result<bool, Error> {
 
 /// How many are kept.
 pub fn waiting(db: &Db) -> Result<u64, Error> {
-    let events: i64 = db.value(
+    db.value(
         "SELECT events FROM waiting_deliveries_size WHERE one = 1",
         [],
-    )?;
-    Ok(u64::try_from(events).unwrap_or(0))
+    )
 }
 
 /// It is known whose state this is: all that are kept are taken, in their order.
 pub(crate) fn take_all(store: &mut Store) -> Result<(), Error> {
-    let all: Vec<(i64, String)> = store.query_all(
+    let all: Vec<(EventTime, String)> = store.query_all(
         "SELECT at, message FROM waiting_deliveries ORDER BY id LIMIT ?1",
         [EVENTS_MAX],
-        |row| Ok((row.get(0)?, row.get(1)?)),
+        |row| Ok((row.moment(0)?, row.get(1)?)),
     )?;
     if all.is_empty() {
         return Ok(());
@@ -75,7 +75,7 @@ pub(crate) fn take_all(store: &mut Store) -> Result<(), Error> {
     let events = all.len();
     for (at, message) in all {
         let told = WebhookMessage::read(message.as_bytes());
-        let told = told.and_then(|it| Delivery::of_message(&it, EventTime::from_micros(at)));
+        let told = told.and_then(|it| Delivery::of_message(&it, at));
         let Ok(delivery) = told else {
             unread += 1;
             continue;

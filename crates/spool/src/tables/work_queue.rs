@@ -1,17 +1,12 @@
 //! What the sender chooses from.
 
-use super::deliveries;
-use super::lead_requests;
-use super::meta;
-use super::peer_outcomes;
-use crate::Db;
-use crate::Store;
+use super::{deliveries, lead_requests, meta, peer_outcomes};
+use crate::db::Columns as _;
 use crate::{
-    CONFIRMABLE_MAX, Confirmable, DUE_POLLS_MAX, Due, Error, HELD_MAX, IfAbsent, QueueQuery, RowId,
-    SOUGHT_MAX, Unconfirmed, WorkQueue,
+    CONFIRMABLE_MAX, Confirmable, DUE_POLLS_MAX, Db, Due, Error, HELD_MAX, QueueQuery, SOUGHT_MAX,
+    Store, Unconfirmed, WorkQueue,
 };
 use callbridge_call::{EpochSeconds, EventTime};
-use callbridge_model::CallUuid;
 use callbridge_model::TokenFingerprint;
 use rusqlite::Params;
 
@@ -23,39 +18,31 @@ const UNCONFIRMED: &str = "SELECT id, uuid, json_extract(record, '$.linkedid'),
     ifnull(first_sent, submitted_at), polls, next_poll, absent, absent_at, resubmits, fate, message
     FROM calls WHERE state = 'submitted'";
 
-fn due(row: &rusqlite::Row<'_>) -> rusqlite::Result<Due> {
+pub(super) fn due(row: &rusqlite::Row<'_>) -> rusqlite::Result<Due> {
     Ok(Due {
-        row: RowId(row.get(0)?),
-        uuid: uuid_in(row, 1)?,
-        since: EventTime::from_micros(row.get(2)?),
+        row: row.get(0)?,
+        uuid: row.uuid(1)?,
+        since: row.moment(2)?,
     })
 }
 
-fn uuid_in(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<CallUuid> {
-    Ok(CallUuid(uuid::Uuid::from_bytes(row.get(column)?)))
-}
-
 fn read_unconfirmed(row: &rusqlite::Row<'_>) -> rusqlite::Result<Unconfirmed> {
-    let time = |column| row.get(column).map(EventTime::from_micros);
-    let fate: Option<String> = row.get(14)?;
     Ok(Unconfirmed {
-        row: RowId(row.get(0)?),
-        uuid: uuid_in(row, 1)?,
+        row: row.get(0)?,
+        uuid: row.uuid(1)?,
         linkedid: row.get(2)?,
         trunk: row.get(3)?,
         started: EpochSeconds::new(row.get(4)?),
         request_id: row.get(5)?,
         token: TokenFingerprint::stored(row.get(6)?),
-        submitted_at: time(7)?,
-        first_sent: time(8)?,
+        submitted_at: row.moment(7)?,
+        first_sent: row.moment(8)?,
         polls: row.get(9)?,
-        next_poll: time(10)?,
+        next_poll: row.moment(10)?,
         absent: row.get(11)?,
-        absent_at: row.get::<_, Option<i64>>(12)?.map(EventTime::from_micros),
+        absent_at: row.maybe_moment(12)?,
         resubmits: row.get(13)?,
-        fate: fate
-            .and_then(|word| IfAbsent::from_word(&word))
-            .unwrap_or_default(),
+        fate: row.get::<_, Option<_>>(14)?.unwrap_or_default(),
         message: row.get(15)?,
     })
 }
@@ -224,10 +211,8 @@ fn confirmable(db: &Db, ask: &QueueQuery) -> Result<Confirmable, Error> {
              AND (next_poll <= ?2 OR next_poll > ?3) ORDER BY submitted_at LIMIT ?4)",
         values,
         |row| {
-            Ok(Confirmable {
-                calls: row.get(0)?,
-                oldest: row.get::<_, Option<i64>>(1)?.map(EventTime::from_micros),
-            })
+            let (calls, oldest) = (row.get(0)?, row.maybe_moment(1)?);
+            Ok(Confirmable { calls, oldest })
         },
     )
 }
