@@ -12,8 +12,8 @@ use callbridge_call::{EventTime, FinishedCall};
 use callbridge_model::Judged;
 use callbridge_model::TokenFingerprint;
 use callbridge_spool::{
-    Done, Finished, Guard, Handle, LetterFilter, Op, QueueQuery, RowId, Settings, Step, open,
-    tables,
+    Done, Finished, Guard, Handle, LetterFilter, Op, OutcomeSource, QueueQuery, RowId, Settings,
+    Step, open, tables,
 };
 use rusqlite::Connection;
 use serde_json::json;
@@ -157,7 +157,11 @@ fn step(handle: &Handle) -> Duration {
         request_id: "f3b0c442-98fc-4c14-9afb-f4c8996fb924".into(),
         token: TokenFingerprint::of("token"),
     };
-    let way = [Step::Send, accepted(), Step::Confirmed];
+    let way = [
+        Step::Send,
+        accepted(),
+        Step::Journaled(OutcomeSource::Confirmation),
+    ];
     let each = way.map(|step| {
         timed(|n| {
             let op = Op::Step {

@@ -5,9 +5,13 @@ use callbridge_model::{CallUuid, Outcome, Reason};
 use callbridge_sender::failed_calls;
 use callbridge_spool as spool;
 use callbridge_spool::{
-    Delivered, Done, Error, Finished, Op, PeerOutcome, RowId, State, Step, Store, next, tables,
+    Delivered, Done, Error, Finished, Op, OutcomeSource, PeerOutcome, RowId, State, Step, Store,
+    next, tables,
 };
 use std::collections::BTreeMap;
+
+/// What a webhook tells of a call.
+const HOOKED: Step = Step::Journaled(OutcomeSource::Webhook);
 
 /// How the disk is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -144,9 +148,9 @@ impl Disk {
         let state = self.states.get_mut(row).expect("a known row");
         met.count(Path::Step {
             state: *state,
-            step: Step::Hooked.name(),
+            step: HOOKED.name(),
         });
-        assert_eq!(next(*state, &Step::Hooked), Ok(State::Journaled), "{row}");
+        assert_eq!(next(*state, &HOOKED), Ok(State::Journaled), "{row}");
         *state = State::Journaled;
     }
 
@@ -159,12 +163,12 @@ impl Disk {
         let stored = tables::calls::row(&self.store, row.expect("known")).expect("readable");
         let to = stored.map_or(*state, |row| row.state);
         if *state != to {
-            let step = Step::Hooked.name();
+            let step = HOOKED.name();
             met.count(Path::Step {
                 state: *state,
                 step,
             });
-            assert_eq!(next(*state, &Step::Hooked), Ok(to), "{uuid}");
+            assert_eq!(next(*state, &HOOKED), Ok(to), "{uuid}");
             *state = to;
         }
     }

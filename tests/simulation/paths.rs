@@ -187,12 +187,15 @@ fn steps() -> Vec<Step> {
             failures: 0,
         },
         Step::Unsent,
-        Step::Confirmed,
-        Step::Hooked,
-        Step::NotYet { next_poll: at },
-        Step::Absent {
+        Step::Journaled(OutcomeSource::Confirmation),
+        Step::Journaled(OutcomeSource::Webhook),
+        Step::NotYet {
             next_look: at,
-            times: 1,
+            absent: None,
+        },
+        Step::NotYet {
+            next_look: at,
+            absent: Some(1),
         },
         Step::Unresolved {
             next_look: at,
@@ -205,8 +208,14 @@ fn steps() -> Vec<Step> {
             message: words(),
             errors: serde_json::Value::Null,
         },
-        Step::Release { record: record() },
-        Step::Retry { record: record() },
+        Step::Retry {
+            by_itself: true,
+            record: record(),
+        },
+        Step::Retry {
+            by_itself: false,
+            record: record(),
+        },
         Step::Recheck {
             record: record(),
             before: words(),
@@ -221,12 +230,10 @@ fn steps() -> Vec<Step> {
             why: words(),
         },
         Step::Expire,
-        Step::Discard,
+        Step::Discard { elsewhere: false },
         Step::Forwarded,
-        Step::Found {
-            by: OutcomeSource::Journal,
-        },
-        Step::GivenUp,
+        Step::Journaled(OutcomeSource::Journal),
+        Step::Discard { elsewhere: true },
         Step::SendAgain {
             why: words(),
             told: None,
@@ -235,11 +242,11 @@ fn steps() -> Vec<Step> {
     for step in &all {
         match step {
             Step::Send | Step::Accepted { .. } | Step::Returned { .. } | Step::Unsent => {}
-            Step::Confirmed | Step::Hooked | Step::NotYet { .. } | Step::Resubmit { .. } => {}
-            Step::Absent { .. } | Step::Unresolved { .. } | Step::Recheck { .. } => {}
-            Step::Died { .. } | Step::Release { .. } | Step::Retry { .. } => {}
-            Step::Rejudged { .. } | Step::Moved { .. } | Step::Expire | Step::Discard => {}
-            Step::Forwarded | Step::Found { .. } | Step::GivenUp => {}
+            Step::Journaled(_) | Step::NotYet { .. } | Step::Resubmit { .. } => {}
+            Step::Unresolved { .. } | Step::Recheck { .. } => {}
+            Step::Died { .. } | Step::Retry { .. } => {}
+            Step::Rejudged { .. } | Step::Moved { .. } | Step::Expire => {}
+            Step::Discard { .. } | Step::Forwarded => {}
             Step::SendAgain { .. } => {}
         }
     }

@@ -218,7 +218,10 @@ fn a_failed_write_is_a_dead_letter_and_its_retry_with_another_lead_is_journaled(
         assert_eq!(letter.reason, Reason::Failed);
         let mut record = letter.call.expect("a call");
         record.lead_id = LeadId::new(4002);
-        let step = Step::Retry { record };
+        let step = Step::Retry {
+            by_itself: false,
+            record,
+        };
         world.command(Op::Step {
             row: letter.id,
             step,

@@ -246,7 +246,7 @@ impl Run {
     fn decide(&mut self, letter: Letter) {
         let step = match letter.reason {
             Reason::NoLead if letter.parked && self.dice.chance(20) => Step::Expire,
-            _ if self.dice.chance(5) => Step::Discard,
+            _ if self.dice.chance(5) => Step::Discard { elsewhere: false },
             _ => return self.retry(letter),
         };
         self.step(&letter, step);
@@ -272,10 +272,9 @@ impl Run {
             self.world.witness.changed(&uuid);
             let before = format!("lead {:?}", before.lead_id);
             Step::Recheck { record, before }
-        } else if letter.parked && self.dice.chance(50) {
-            Step::Release { record }
         } else {
-            Step::Retry { record }
+            let by_itself = letter.parked && self.dice.chance(50);
+            Step::Retry { record, by_itself }
         };
         self.step(&letter, step);
     }

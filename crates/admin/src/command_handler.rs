@@ -398,7 +398,7 @@ impl CommandHandler {
         let at = clock::now().wall;
         let op = Op::Step {
             row: letter.id,
-            step: Step::Discard,
+            step: Step::Discard { elsewhere: false },
             at,
         };
         let act = act(letter, who, "discard".to_owned(), at);
@@ -441,7 +441,7 @@ impl CommandHandler {
         };
         let (record, then, why) = match &step {
             Step::Recheck { record, before } => (record, "looked_for", Some(looked_for(before))),
-            Step::Retry { record } => (record, "ready", None),
+            Step::Retry { record, .. } => (record, "ready", None),
             other => return refused(format!("{} is no way to send it", other.name())),
         };
         let said = asked.said.is_some();

@@ -140,7 +140,7 @@ async fn release_rows(
     let writes = steps.map(async |(step, row)| {
         let leaves = !matches!(step, Step::Rejudged { .. });
         let lead = match &step {
-            Step::Release { record } | Step::Retry { record } => record.lead_id.map(LeadId::get),
+            Step::Retry { record, .. } => record.lead_id.map(LeadId::get),
             _ => None,
         };
         let op = Op::Step {
@@ -178,8 +178,10 @@ fn step(row: &Row, judged: Judged, now: EventTime) -> Option<Step> {
     }
     let record = judged.record;
     match (judged.outcome, judged.reason) {
-        (Outcome::Journal, _) if row.state == State::Parked => Some(Step::Release { record }),
-        (Outcome::Journal, _) => Some(Step::Retry { record }),
+        (Outcome::Journal, _) => {
+            let by_itself = row.state == State::Parked;
+            Some(Step::Retry { record, by_itself })
+        }
         (Outcome::DeadLetter, Some(reason)) => {
             let message = judged.message;
             let same = row.reason == Some(reason) && row.message == message;

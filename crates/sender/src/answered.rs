@@ -17,7 +17,9 @@ use callbridge_leads::lead_request::due::LeadRequest;
 use callbridge_model::Reason;
 use callbridge_model::TokenFingerprint;
 use callbridge_model::clock::Now;
-use callbridge_spool::{FIRST_POLL, IfAbsent, Op, PeerOutcome, RowId, Step, Unconfirmed};
+use callbridge_spool::{
+    FIRST_POLL, IfAbsent, Op, OutcomeSource, PeerOutcome, RowId, Step, Unconfirmed,
+};
 use serde_json::Value;
 
 /// So often a poll that failed is made again soon.
@@ -206,7 +208,8 @@ impl Core {
                 if let Task::Poll(call) = &in_flight.plan.task {
                     self.confirmation.polled(now, call);
                 }
-                step(in_flight, now, Step::Confirmed, ops);
+                let journaled = Step::Journaled(OutcomeSource::Confirmation);
+                step(in_flight, now, journaled, ops);
                 String::new()
             }
             Verdict::NotYet => {
@@ -437,14 +440,15 @@ impl Core {
                 );
             }
             Task::Poll(poll) => {
-                let next_poll = match poll.polls < FAULTY_POLLS {
+                let next_look = match poll.polls < FAULTY_POLLS {
                     true => now.wall.plus(FIRST_POLL),
                     false => {
                         let polls = poll.polls.saturating_add(1);
                         next_poll(poll.submitted_at, polls, self.load.is_idle(), now.wall)
                     }
                 };
-                step(in_flight, now, Step::NotYet { next_poll }, ops);
+                let absent = None;
+                step(in_flight, now, Step::NotYet { next_look, absent }, ops);
             }
             Task::Sweep { .. } => {
                 let unreadable = fault == Fault::Unreadable;
@@ -478,8 +482,9 @@ impl Core {
     fn ask_later(&self, in_flight: &InFlight, now: Now, ops: &mut Vec<Op>) {
         if let Task::Poll(poll) = &in_flight.plan.task {
             let polls = poll.polls.saturating_add(1);
-            let next_poll = next_poll(poll.submitted_at, polls, self.load.is_idle(), now.wall);
-            step(in_flight, now, Step::NotYet { next_poll }, ops);
+            let next_look = next_poll(poll.submitted_at, polls, self.load.is_idle(), now.wall);
+            let absent = None;
+            step(in_flight, now, Step::NotYet { next_look, absent }, ops);
         }
     }
 

@@ -285,6 +285,7 @@ impl Confirmation {
             true => (times.min(1), false),
             false => (times, times >= 2),
         };
+        let absent = Some(times);
         let next_look = if alone {
             now.wall
         } else {
@@ -292,7 +293,7 @@ impl Confirmation {
             let soon = !around.load.loaded || !findings.telling;
             next_look(age, soon, now.wall)
         };
-        Step::Absent { next_look, times }
+        Step::NotYet { next_look, absent }
     }
 
     /// For what a test wants it to be.

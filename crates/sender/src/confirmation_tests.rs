@@ -10,7 +10,7 @@ use crate::reconciliation::Findings;
 use callbridge_crm::{ApiReply, ApiResponse, ApiResult, Page, WriteStatus};
 use callbridge_model::TokenFingerprint;
 use callbridge_model::clock::Now;
-use callbridge_spool::{Confirmable, Op, Step, Unconfirmed, WorkQueue};
+use callbridge_spool::{Confirmable, Op, OutcomeSource, Step, Unconfirmed, WorkQueue};
 
 fn telling(complete: bool) -> Findings {
     Findings {
@@ -31,7 +31,10 @@ fn absent(core: &Core, now: Now, call: &Unconfirmed, findings: &Findings) -> Ste
 
 fn times(step: Step) -> u32 {
     match step {
-        Step::Absent { times, .. } => times,
+        Step::NotYet {
+            absent: Some(times),
+            ..
+        } => times,
         other => panic!("{other:?}"),
     }
 }
@@ -153,7 +156,10 @@ fn failures_of_calls_before_one_that_a_sweep_found_are_their_own() {
             .reconciliation_mut()
             .page(now.wall, now.wall, &[print()], vec![call]);
         let told = core.swept(now, &page);
-        assert!(matches!(told[..], [(_, Step::Confirmed)]));
+        assert!(matches!(
+            told[..],
+            [(_, Step::Journaled(OutcomeSource::Confirmation))]
+        ));
         assert_eq!(
             stopped_by_failures(&mut core, accepted),
             stops,

@@ -6,7 +6,7 @@ use super::plan::{About, Plan, Task};
 use super::possibly_sent_search::SearchNews;
 use callbridge_model::Reason;
 use callbridge_model::status::SenderTrouble;
-use callbridge_spool::{Step, Unconfirmed};
+use callbridge_spool::{OutcomeSource, Step, Unconfirmed};
 use std::time::Duration;
 use tracing::{debug, info, warn};
 
@@ -153,7 +153,9 @@ pub(super) fn settled(call: &Unconfirmed, step: &Step) {
     let (uuid, linkedid, id) = (call.uuid.to_string(), &call.linkedid, call.row.0);
     let trunk = call.trunk.as_deref().unwrap_or_default();
     match step {
-        Step::Confirmed | Step::Hooked => info!(call = %uuid, %linkedid, %trunk, id, "journaled"),
+        Step::Journaled(OutcomeSource::Confirmation | OutcomeSource::Webhook) => {
+            info!(call = %uuid, %linkedid, %trunk, id, "journaled");
+        }
         Step::Died {
             reason, message, ..
         } => {
@@ -163,23 +165,20 @@ pub(super) fn settled(call: &Unconfirmed, step: &Step) {
         Step::Resubmit { why } => {
             info!(call = %uuid, %linkedid, %trunk, id, words = why, "sent again");
         }
-        Step::Absent { .. }
+        Step::NotYet { .. }
         | Step::Send
         | Step::Accepted { .. }
         | Step::Returned { .. }
         | Step::Unsent
-        | Step::NotYet { .. }
         | Step::Unresolved { .. }
-        | Step::Release { .. }
         | Step::Retry { .. }
         | Step::Recheck { .. }
         | Step::Rejudged { .. }
         | Step::Moved { .. }
         | Step::Expire
-        | Step::Discard
+        | Step::Discard { .. }
         | Step::Forwarded
-        | Step::Found { .. }
-        | Step::GivenUp
+        | Step::Journaled(OutcomeSource::Journal | OutcomeSource::Stream)
         | Step::SendAgain { .. } => {}
     }
 }

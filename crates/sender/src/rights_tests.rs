@@ -9,7 +9,7 @@ use callbridge_leads::lead_request::due::{DueRequest, DueRequests, LeadRequest, 
 use callbridge_leads::lead_request::{LeadChange, LeadOutcome};
 use callbridge_model::LeadId;
 use callbridge_model::clock::Now;
-use callbridge_spool::{Confirmable, Hooked, Op, Step, Unconfirmed, WorkQueue};
+use callbridge_spool::{Confirmable, Hooked, Op, OutcomeSource, Step, Unconfirmed, WorkQueue};
 use std::time::Duration;
 
 fn answered(core: &mut Core, now: Now, head: &WorkQueue, answer: ApiResult) -> (Request, Answered) {
@@ -193,7 +193,7 @@ fn without_the_right_to_poll_pages_confirm_calls_and_all_goes_on() {
     let (request, outcome) = answered(&mut core, at(21), &waits(&call), Ok(ApiReply::Page(page)));
     assert!(matches!(request, Request::Filter(_)), "{request:?}");
     let (row, at_wall) = (call.row, at(21).wall);
-    let step = Step::Confirmed;
+    let step = Step::Journaled(OutcomeSource::Confirmation);
     let confirmed = Op::Step {
         row,
         step,
@@ -221,7 +221,10 @@ fn where_no_page_ever_shows_a_call_that_cannot_be_polled_it_is_sent_again() {
         let (_, outcome) = answered(&mut core, at(seconds), &waits(&call), page());
         let step = outcome.swept.first().map(|(_, step)| step.clone());
         match step.expect("a step") {
-            Step::Absent { times, .. } if !again => {
+            Step::NotYet {
+                absent: Some(times),
+                ..
+            } if !again => {
                 assert_eq!(times, 1, "never left to the polls");
                 (call.absent, call.absent_at) = (times, Some(at(seconds).wall));
             }

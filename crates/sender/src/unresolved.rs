@@ -1,7 +1,7 @@
 //! What becomes of a call whose outcome cannot be asked for: the journal itself was asked.
 
 use callbridge_model::Reason;
-use callbridge_spool::{IfAbsent, Step, Unconfirmed};
+use callbridge_spool::{IfAbsent, OutcomeSource, Step, Unconfirmed};
 use serde_json::Value;
 
 /// Resubmissions after a lost requestId before a call is given up as `unconfirmed`.
@@ -10,7 +10,7 @@ pub const RESUBMITS_MAX: u32 = 3;
 /// The journal shows the unresolved call.
 pub fn found(call: &Unconfirmed) -> Step {
     match call.fate {
-        IfAbsent::Resubmit | IfAbsent::ServerError => Step::Confirmed,
+        IfAbsent::Resubmit | IfAbsent::ServerError => Step::Journaled(OutcomeSource::Confirmation),
         IfAbsent::Changed => Step::too_late(&call.message),
     }
 }

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`state`] | the states of a call and the one pure function between them |
 //! | [`employee_work`] | what employees did, added up |
+//! | `effects` | what a step does to a call, pure as well |
 //! | [`op`] | what can be stored, and what it does to the books |
 //! | [`row`] | what can be read |
 //! | [`delivery`] | an event as the message that other machines take |
@@ -54,6 +55,7 @@ mod check;
 mod db;
 pub mod delivery;
 pub mod directory;
+mod effects;
 pub mod employee_work;
 pub mod error;
 pub mod finished_calls;

@@ -64,10 +64,14 @@ pub struct Settlement {
     pub at: EventTime,
 }
 
-/// Who says what became of a call elsewhere.
+/// Who says that the journal holds a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutcomeSource {
-    /// A page of the CRM's journal.
+    /// The answer to a poll of its request, or a page on which it was looked for.
+    Confirmation,
+    /// The service itself, by an event or a page that was asked for other calls.
+    Webhook,
+    /// A page of the CRM's journal, of a call that was sent elsewhere.
     Journal,
     /// The sender that settled it, in the stream of the calls.
     Stream,
@@ -77,6 +81,8 @@ impl OutcomeSource {
     /// As an attempt of the call.
     pub(crate) const fn words(self) -> &'static str {
         match self {
+            Self::Confirmation => "confirmed",
+            Self::Webhook => "confirmed by the service",
             Self::Journal => "found in the CRM's journal, sent before this state began",
             Self::Stream => "journaled before, or by another sender, as the stream says",
         }

@@ -1,20 +1,20 @@
 //! The states of a call on its way to the journal, and the one function that moves between them.
 //!
 //! ```text
-//!            ┌──────── Returned, Unsent ────────┐   ┌─ NotYet, Absent, Orphaned ─┐
+//!            ┌──────── Returned, Unsent ────────┐   ┌──── NotYet, Unresolved ────┐
 //!            ▼                                  │   │                            │
-//!  Finish ▶ ready ── Send ──▶ sending ── Accepted, ─▶ submitted ── Confirmed ──▶ journaled
-//!            ▲ ▲                 │       Orphaned    │ │ ▲
+//!  Finish ▶ ready ── Send ──▶ sending ── Accepted, ─▶ submitted ── Journaled ──▶ journaled
+//!            ▲ ▲                 │     Unresolved    │ │ ▲
 //!            │ └──── Resubmit ───┼───────────────────┘ │ │
 //!            │                   ▼                     │ │
 //!            ├─ Retry, Moved ── dead ◀──── Died ───────┘ │ (Died also from ready)
 //!            │                  ▲ │ └───── Recheck ──────┘
 //!            │           Expire │ └── Discard ──▶ discarded
-//!            └─ Retry, Release ─┴ parked ── Discard ──▶ discarded
+//!            └──────── Retry ───┴ parked ── Discard ──▶ discarded
 //! ```
 //! `Forwarded` leads from ready to forwarded, where a broker takes the calls in place of the CRM.
 //!
-//! `Found` leads from ready, dead and parked to journaled, and `GivenUp` to discarded, where
+//! `Journaled` leads from ready, dead and parked to journaled, and `Discard` to discarded, where
 //! another sender of the same calls, or the state before this one, has settled them; both lead
 //! there from submitted, too, where a machine that sent before this one was told by the stream.
 //!
@@ -31,7 +31,7 @@
 //! under way when the process ended, or its requestId can no longer be read. The journal itself is
 //! asked.
 //!
-//! A webhook (§6.8) may tell at any time that a call stands in the journal: `Hooked` leads to
+//! A webhook (§6.8) may tell at any time that a call stands in the journal: `Journaled` leads to
 //! journaled from ready, sending and submitted, and from dead where the letter only says that
 //! nobody knows ([`hooked`]). An answer of the service that comes after it is old news
 //! ([`Step::is_answer`]).
@@ -184,21 +184,17 @@ pub enum Step {
     },
     /// sending → ready without an attempt: it surely never left.
     Unsent,
-    /// submitted → journaled: seen in the journal.
-    Confirmed,
-    /// ready, sending, submitted or dead → journaled: the service itself told so.
-    Hooked,
-    /// submitted → submitted: polled, not settled yet.
+    /// → journaled: from submitted where it is confirmed; from sending and ready, too, and from
+    /// dead, where a webhook tells so; from ready, submitted, dead and parked, and as an attempt,
+    /// where another has sent it.
+    Journaled(OutcomeSource),
+    /// submitted → submitted: not settled yet.
     NotYet {
-        /// When to poll again.
-        next_poll: EventTime,
-    },
-    /// submitted → submitted: a sweep of the journal did not show it.
-    Absent {
-        /// When to look again, by a sweep or a poll.
+        /// When to look again, by a reconciliation page or a poll.
         next_look: EventTime,
-        /// Sweeps that did not show it, a minute apart at least; from 2 on it is polled alone.
-        times: u32,
+        /// Pages that should have shown it, a minute apart at least; from 2 on it is polled alone.
+        /// `None` where it was polled.
+        absent: Option<u32>,
     },
     /// sending or submitted → submitted: it may have been accepted, but nothing can be asked with
     /// its requestId. Counts as an attempt.
@@ -226,15 +222,12 @@ pub enum Step {
         /// The service's `errors` (§7.2), or null.
         errors: serde_json::Value,
     },
-    /// parked → ready: its lead became known. The record is the one to send.
-    Release {
-        /// Mapped anew, same uuid.
-        record: CallRecord,
-    },
-    /// dead or parked → ready: by a person. The record is the one to send.
+    /// dead or parked → ready. The record is the one to send.
     Retry {
         /// Mapped anew, same uuid, perhaps with another lead or employee.
         record: CallRecord,
+        /// Of a parked call whose lead became known; else a person retries it.
+        by_itself: bool,
     },
     /// dead → submitted: by a person, with other values than before, of a call that may have been
     /// written all the same. An unresolved call with [`IfAbsent::Changed`].
@@ -264,17 +257,14 @@ pub enum Step {
     },
     /// parked → dead: nobody named its lead in time; it no longer leaves by itself.
     Expire,
-    /// dead or parked → discarded: by a person.
-    Discard,
+    /// dead or parked → discarded: by a person. Elsewhere: from ready and submitted, too, and it
+    /// counts as an attempt.
+    Discard {
+        /// At another sender, as the stream says.
+        elsewhere: bool,
+    },
     /// ready → forwarded: a broker has confirmed it.
     Forwarded,
-    /// ready, submitted, dead or parked → journaled: another has sent it. Counts as an attempt.
-    Found {
-        /// Who says so.
-        by: OutcomeSource,
-    },
-    /// ready, submitted, dead or parked → discarded: by a person, elsewhere. Counts as an attempt.
-    GivenUp,
     /// journaled → ready: by a person, for the CRM's journal does not have it. Counts as an
     /// attempt.
     SendAgain {
@@ -294,23 +284,23 @@ impl Step {
             Self::Accepted { .. } => "accepted",
             Self::Returned { .. } => "returned",
             Self::Unsent => "unsent",
-            Self::Confirmed => "confirmed",
-            Self::Hooked => "hooked",
-            Self::NotYet { .. } => "not yet",
-            Self::Absent { .. } => "absent",
+            Self::Journaled(OutcomeSource::Confirmation) => "confirmed",
+            Self::Journaled(OutcomeSource::Webhook) => "hooked",
+            Self::Journaled(OutcomeSource::Journal | OutcomeSource::Stream) => "found",
+            Self::NotYet { absent: None, .. } => "not yet",
+            Self::NotYet { .. } => "absent",
             Self::Unresolved { .. } => "orphaned",
             Self::Resubmit { .. } => "resubmit",
             Self::Died { .. } => "died",
-            Self::Release { .. } => "release",
+            Self::Retry { by_itself, .. } if *by_itself => "release",
             Self::Retry { .. } => "retry",
             Self::Recheck { .. } => "recheck",
             Self::Rejudged { .. } => "rejudged",
             Self::Moved { .. } => "moved",
             Self::Expire => "expire",
-            Self::Discard => "discard",
+            Self::Discard { elsewhere: true } => "given up",
+            Self::Discard { .. } => "discard",
             Self::Forwarded => "forwarded",
-            Self::Found { .. } => "found",
-            Self::GivenUp => "given up",
             Self::SendAgain { .. } => "send again",
         }
     }
@@ -318,28 +308,25 @@ impl Step {
     /// What a request or a look at the journal came to. Of a call that a webhook has confirmed
     /// meanwhile it changes nothing.
     pub const fn is_answer(&self) -> bool {
+        use OutcomeSource::{Confirmation, Journal, Stream, Webhook};
         match self {
             Self::Accepted { .. }
             | Self::Returned { .. }
             | Self::Unsent
-            | Self::Confirmed
-            | Self::Hooked
+            | Self::Journaled(Confirmation | Webhook)
             | Self::NotYet { .. }
-            | Self::Absent { .. }
             | Self::Unresolved { .. }
             | Self::Resubmit { .. }
             | Self::Died { .. } => true,
             Self::Send
-            | Self::Release { .. }
+            | Self::Journaled(Journal | Stream)
             | Self::Retry { .. }
             | Self::Recheck { .. }
             | Self::Rejudged { .. }
             | Self::Moved { .. }
             | Self::Expire
-            | Self::Discard
+            | Self::Discard { .. }
             | Self::Forwarded
-            | Self::Found { .. }
-            | Self::GivenUp
             | Self::SendAgain { .. } => false,
         }
     }
@@ -382,10 +369,11 @@ pub fn hooked(
     message: &str,
 ) -> Option<Step> {
     let doubtful = matches!(reason, Some(Reason::ServerError | Reason::Unconfirmed));
+    let journaled = Step::Journaled(OutcomeSource::Webhook);
     match state {
         State::Submitted if fate == Some(IfAbsent::Changed) => Some(Step::too_late(message)),
-        State::Ready | State::Sending | State::Submitted => Some(Step::Hooked),
-        State::Dead => doubtful.then_some(Step::Hooked),
+        State::Ready | State::Sending | State::Submitted => Some(journaled),
+        State::Dead => doubtful.then_some(journaled),
         State::Journaled | State::Parked | State::Discarded | State::Forwarded => None,
     }
 }
@@ -410,9 +398,17 @@ pub fn next(state: State, step: &Step) -> Result<State, Refused> {
         Step::Send => (state == Ready).then_some(Sending),
         Step::Accepted { .. } => (state == Sending).then_some(Submitted),
         Step::Returned { .. } | Step::Unsent => (state == Sending).then_some(Ready),
-        Step::Confirmed => (state == Submitted).then_some(Journaled),
-        Step::Hooked => matches!(state, Ready | Sending | Submitted | Dead).then_some(Journaled),
-        Step::NotYet { .. } | Step::Absent { .. } => (state == Submitted).then_some(Submitted),
+        Step::Journaled(by) => {
+            let exists = match by {
+                OutcomeSource::Confirmation => state == Submitted,
+                OutcomeSource::Webhook => matches!(state, Ready | Sending | Submitted | Dead),
+                OutcomeSource::Journal | OutcomeSource::Stream => {
+                    matches!(state, Ready | Submitted | Dead | Parked)
+                }
+            };
+            exists.then_some(Journaled)
+        }
+        Step::NotYet { .. } => (state == Submitted).then_some(Submitted),
         Step::Unresolved { .. } => matches!(state, Sending | Submitted).then_some(Submitted),
         Step::Resubmit { .. } => (state == Submitted).then_some(Ready),
         Step::Died { reason, .. } => match state {
@@ -420,8 +416,9 @@ pub fn next(state: State, step: &Step) -> Result<State, Refused> {
             Ready | Sending | Submitted => Some(Dead),
             Journaled | Dead | Parked | Discarded | Forwarded => None,
         },
-        Step::Release { .. } => (state == Parked).then_some(Ready),
-        Step::Retry { .. } => matches!(state, Dead | Parked).then_some(Ready),
+        Step::Retry { by_itself, .. } => {
+            (state == Parked || state == Dead && !by_itself).then_some(Ready)
+        }
         Step::Recheck { .. } => (state == Dead).then_some(Submitted),
         Step::Rejudged { reason, .. } => match state {
             Dead | Parked if reason.is_parked() => Some(Parked),
@@ -430,12 +427,12 @@ pub fn next(state: State, step: &Step) -> Result<State, Refused> {
         },
         Step::Moved { .. } => matches!(state, Ready | Submitted | Dead).then_some(Ready),
         Step::Expire => (state == Parked).then_some(Dead),
-        Step::Discard => matches!(state, Dead | Parked).then_some(Discarded),
+        Step::Discard { elsewhere } => match state {
+            Dead | Parked => Some(Discarded),
+            Ready | Submitted => elsewhere.then_some(Discarded),
+            Sending | Journaled | Discarded | Forwarded => None,
+        },
         Step::Forwarded => (state == Ready).then_some(Forwarded),
-        Step::Found { .. } => {
-            matches!(state, Ready | Submitted | Dead | Parked).then_some(Journaled)
-        }
-        Step::GivenUp => matches!(state, Ready | Submitted | Dead | Parked).then_some(Discarded),
         Step::SendAgain { .. } => (state == Journaled).then_some(Ready),
     };
     to.ok_or(Refused {

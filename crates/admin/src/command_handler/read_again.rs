@@ -62,9 +62,10 @@ pub(super) async fn read_again(
     let mut ops = vec![Op::Finish(Box::new(Finished { judged, call }))];
     ops.extend(remade);
     ops.push(Op::Act { row: id, act });
+    let by_itself = false;
     ops.push(Op::Step {
         row: id,
-        step: Step::Retry { record },
+        step: Step::Retry { record, by_itself },
         at: now,
     });
     match handler.spool.write(ops).await {

@@ -103,7 +103,8 @@ pub fn plan(
         let before = format!("lead {}", old.map_or(0, LeadId::get));
         return Ok(Step::Recheck { record, before });
     }
-    Ok(Step::Retry { record })
+    let by_itself = false;
+    Ok(Step::Retry { record, by_itself })
 }
 
 /// The record to send.

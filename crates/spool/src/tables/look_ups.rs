@@ -1,6 +1,5 @@
 //! Calls that FAILED: where they go on by themselves, and what their letters say.
 
-use super::finish::json;
 use super::{directory, step, unknown_employees};
 use crate::db::Columns as _;
 use crate::{Db, Done, Error, FailedCallStep, RowId, Step, Store};
@@ -124,29 +123,6 @@ fn set_finding(db: &Db, row: RowId, found: Finding) -> Result<(), Error> {
     db.run(
         "UPDATE calls SET finding = ?2 WHERE id = ?1",
         (row.0, found.word()),
-    )
-}
-
-/// Another lead, or no employee: nothing of what was known of its requests counts any more.
-pub(crate) fn moved(
-    db: &Db,
-    row: RowId,
-    record: &CallRecord,
-    been: &RerouteHistory,
-    why: &str,
-    at: EventTime,
-) -> Result<(), Error> {
-    step::attempted(db, row, at, why)?;
-    db.run(
-        "UPDATE calls SET record = ?2, been = ?3, not_before = 0, reason = NULL, message = '',
-                errors = NULL, finding = NULL, next_poll = NULL, resubmits = 0, failures = 0,
-                fate = NULL, first_sent = NULL, live = live AND state != 'dead'
-         WHERE id = ?1",
-        (
-            row.0,
-            json("a call record", record)?,
-            json("where a call has been", been)?,
-        ),
     )
 }
 
@@ -295,15 +271,15 @@ fn explain(
     found: Finding,
     at: EventTime,
 ) -> Result<bool, Error> {
-    let said: String = db.value("SELECT message FROM calls WHERE id = ?1", [row.0])?;
-    let Some(words) = failed::message(record, found, &said) else {
+    let Some(mut progress) = step::progress(db, row)? else {
         return Ok(false);
     };
-    step::attempted(db, row, at, &words)?;
-    db.execute(
-        "UPDATE calls SET message = ?2, finding = ?3 WHERE id = ?1",
-        (row.0, words, found.word()),
-    )?;
+    let Some(words) = failed::message(record, found, &progress.message) else {
+        return Ok(false);
+    };
+    progress.attempted(at, &words);
+    (progress.message, progress.finding) = (words, Some(found.word().to_owned()));
+    step::set_progress(db, row, &progress)?;
     Ok(true)
 }
 

@@ -144,17 +144,18 @@ fn settle(store: &mut Store, told: &Settlement) -> Result<(), Error> {
     let mut settled = 0;
     for uuid in &told.journaled {
         let by = told.witness;
-        settled += settle_one(store, *uuid, &Step::Found { by }, told)?;
+        settled += settle_one(store, *uuid, &Step::Journaled(by), told)?;
     }
     for uuid in &told.discarded {
-        settled += settle_one(store, *uuid, &Step::GivenUp, told)?;
+        let step = Step::Discard { elsewhere: true };
+        settled += settle_one(store, *uuid, &step, told)?;
     }
     for (uuid, generation) in &told.again {
         taken_in_again(store, *uuid, *generation, told)?;
     }
     let counter = match told.witness {
-        OutcomeSource::Journal => FOUND,
         OutcomeSource::Stream => TOLD,
+        _ => FOUND,
     };
     store.tally.count(counter, settled);
     Ok(())
@@ -336,10 +337,7 @@ pub(crate) fn queue_outcome(
 ) -> Result<(), Error> {
     let by_stream = matches!(
         step,
-        Step::GivenUp
-            | Step::Found {
-                by: OutcomeSource::Stream
-            }
+        Step::Discard { elsewhere: true } | Step::Journaled(OutcomeSource::Stream)
     );
     let again = matches!(step, Step::SendAgain { told: None, .. });
     let tells = again || matches!(to, State::Journaled | State::Discarded);

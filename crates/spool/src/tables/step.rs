@@ -4,33 +4,33 @@ use super::books::Book;
 use super::finish::json;
 use super::meta::set_meta;
 use super::work_queue::HAD_TURN;
-use super::{look_ups, missed, outbox, peer_outcomes, shows, unknown_employees, unreadable};
-use crate::state::{FIRST_POLL, IfAbsent, State, Step, next};
-use crate::{ATTEMPTS_MAX, Attempt, Db, Done, Error, Left, RowId, Store};
-use callbridge_call::EventTime;
-use callbridge_model::{CallRecord, CallUuid, Reason, TokenFingerprint};
+use super::{missed, outbox, peer_outcomes, shows, unknown_employees, unreadable};
+use crate::db::Columns as _;
+use crate::effects::Progress;
+use crate::state::{IfAbsent, State, Step, next};
+use crate::{Db, Done, Error, Left, OutcomeSource, RowId, Store};
+use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_model::{CallRecord, Phone, Reason, TokenFingerprint};
+use rusqlite::params;
 
 /// A person has to look at it, or it waits for its lead.
 const fn is_letter(state: State) -> bool {
     matches!(state, State::Dead | State::Parked)
 }
 
-/// The attempt of a call that was given up elsewhere.
-const GIVEN_UP: &str = "discarded before, or at another sender, as the stream says";
-
 /// How a letter leaves by this step.
 const fn left_by(step: &Step) -> Option<Left> {
     match step {
+        Step::Retry { by_itself, .. } if *by_itself => Some(Left::Released),
         Step::Retry { .. } | Step::Recheck { .. } => Some(Left::Retried),
-        Step::Release { .. } | Step::Moved { .. } => Some(Left::Released),
-        Step::Confirmed | Step::Hooked | Step::Found { .. } => Some(Left::Journaled),
-        Step::Discard | Step::GivenUp => Some(Left::Discarded),
+        Step::Moved { .. } => Some(Left::Released),
+        Step::Journaled(_) => Some(Left::Journaled),
+        Step::Discard { .. } => Some(Left::Discarded),
         Step::Send
         | Step::Accepted { .. }
         | Step::Returned { .. }
         | Step::Unsent
         | Step::NotYet { .. }
-        | Step::Absent { .. }
         | Step::Unresolved { .. }
         | Step::Resubmit { .. }
         | Step::Died { .. }
@@ -47,16 +47,12 @@ pub(crate) fn step(
     step: &Step,
     at: EventTime,
 ) -> Result<Done, Error> {
-    let found = store.query_first(
-        "SELECT state, hooked, deaths FROM calls WHERE id = ?1",
-        [row.0],
-        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
-    )?;
-    let Some((from, hooked, deaths)) = found else {
+    let Some(mut progress) = progress(store, row)? else {
         return unreadable::step_unreadable(store, row, step, at);
     };
+    let from = progress.state;
     let settled = matches!(from, State::Journaled | State::Discarded);
-    if settled && hooked && step.is_answer() {
+    if settled && progress.hooked && step.is_answer() {
         return Ok(Done::Stepped(from));
     }
     let to = next(from, step).map_err(|refused| Error::Refused { row, refused })?;
@@ -65,12 +61,17 @@ pub(crate) fn step(
         true => outbox::before_it_leaves(store, row)?,
         false => None,
     };
-    write_step(store, row, step, at)?;
+    progress.take(step, to, at);
+    set_progress(store, row, &progress)?;
+    match step {
+        Step::Send => had_turn(store, row)?,
+        Step::Retry { record, .. } | Step::Recheck { record, .. } => {
+            mended(store, row, record, at)?
+        }
+        Step::Moved { record, .. } => set_record(store, row, record)?,
+        _ => {}
+    }
     if from != to {
-        store.execute(
-            "UPDATE calls SET state = ?2, since = ?3 WHERE id = ?1",
-            (row.0, to.word(), at.micros()),
-        )?;
         store.tally.add(Book::Of(from), -1);
         store.tally.add(Book::Of(to), 1);
         store.tally.moved(row);
@@ -80,165 +81,108 @@ pub(crate) fn step(
         peer_outcomes::letter_left(store, row)?;
     }
     // Of what another has sent, another has told the lead.
-    if to == State::Journaled && !matches!(step, Step::Found { .. }) {
+    let by_another = matches!(
+        step,
+        Step::Journaled(OutcomeSource::Journal | OutcomeSource::Stream)
+    );
+    if to == State::Journaled && !by_another {
         shows::shown_by_lead(store, row, at)?;
         unknown_employees::employee_is_known(store, row)?;
     }
     let letter = letter.filter(|letter| letter.deaths > 0);
     if let (Some(letter), Some(left)) = (&letter, left_by(step)) {
         outbox::queue_leave(store, letter, left, at)?;
-    } else if to == State::Journaled && !leaves && deaths > 0 {
-        outbox::queue_journaled(store, row, deaths, at)?;
+    } else if to == State::Journaled && !leaves && progress.deaths > 0 {
+        outbox::queue_journaled(store, row, progress.deaths, at)?;
     }
-    let died = matches!(step, Step::Died { .. });
+    let died = matches!(step, Step::Died { .. }) && !progress.is_listed_alone();
     let other = matches!(step, Step::Rejudged { .. } | Step::Expire) && from != to;
-    if (died || other) && !is_listed_alone(store, row, step)? {
+    if died || other {
         letter_appeared(store, row)?;
     }
     Ok(Done::Stepped(to))
 }
 
-/// The CRM took it, and nothing may tell whether it is journaled: so it is with every call then,
-/// and nobody is told of each. One that was sent again, that a page should have shown, or that was
-/// a letter before is another matter.
-fn is_listed_alone(db: &Db, row: RowId, step: &Step) -> Result<bool, Error> {
-    let unconfirmed = matches!(
-        step,
-        Step::Died {
-            reason: Reason::Unconfirmed,
-            ..
-        }
-    );
-    Ok(unconfirmed
-        && db.value(
-            "SELECT request_id IS NOT NULL AND resubmits = 0 AND absent = 0 AND deaths = 0
-             FROM calls
-             WHERE id = ?1",
-            [row.0],
-        )?)
-}
-
-/// What the step changes beside the state.
-fn write_step(db: &Db, row: RowId, step: &Step, at: EventTime) -> Result<(), Error> {
-    match step {
-        Step::Send => sent(db, row, at),
-        Step::Unsent => ready_at(db, row, None),
-        Step::Confirmed | Step::Expire | Step::Discard | Step::Forwarded => Ok(()),
-        Step::Hooked => was_hooked(db, row),
-        Step::Found { by } => {
-            attempted(db, row, at, by.words())?;
-            was_found(db, row)
-        }
-        Step::GivenUp => {
-            attempted(db, row, at, GIVEN_UP)?;
-            answers_are_late(db, row)
-        }
-        Step::SendAgain { why, told } => {
-            attempted(db, row, at, why)?;
-            as_never_sent(db, row, *told)
-        }
-        Step::Accepted { request_id, token } => accepted(db, row, request_id, token, at),
-        Step::Returned {
-            not_before,
-            why,
-            failures,
-        } => {
-            attempted(db, row, at, why)?;
-            failed(db, row, *failures)?;
-            ready_at(db, row, Some(*not_before))
-        }
-        Step::NotYet { next_poll } => {
-            let values = (row.0, next_poll.micros());
-            db.run(
-                "UPDATE calls SET polls = polls + 1, next_poll = ?2 WHERE id = ?1",
-                values,
-            )
-        }
-        Step::Absent { next_look, times } => absent(db, row, *next_look, *times, at),
-        Step::Unresolved {
-            next_look,
-            fate,
-            why,
-        } => {
-            attempted(db, row, at, why)?;
-            unresolved(db, row, *next_look, *fate, why)
-        }
-        Step::Resubmit { why } => {
-            attempted(db, row, at, why)?;
-            db.execute(
-                "UPDATE calls SET resubmits = resubmits + 1, next_poll = NULL, fate = NULL,
-                                  message = '' WHERE id = ?1",
-                [row.0],
-            )?;
-            ready_at(db, row, None)
-        }
-        Step::Died {
-            reason,
-            message,
-            errors,
-        } => {
-            attempted(db, row, at, message)?;
-            let errors = (!errors.is_null())
-                .then(|| json("errors", errors))
-                .transpose()?;
-            db.run(
-                "UPDATE calls SET reason = ?2, message = ?3, errors = ?4 WHERE id = ?1",
-                (row.0, reason.word(), message, errors),
-            )
-        }
-        Step::Rejudged { reason, message } => rejudged(db, row, *reason, message),
-        Step::Release { record } | Step::Retry { record } => anew(db, row, record, at),
-        Step::Moved { record, been, why } => look_ups::moved(db, row, record, been, why, at),
-        Step::Recheck { record, before } => {
-            anew(db, row, record, at)?;
-            unresolved(db, row, at, IfAbsent::Changed, before)
-        }
-    }
-}
-
-fn was_hooked(db: &Db, row: RowId) -> Result<(), Error> {
-    db.run(
-        "UPDATE calls SET hooked = 1, reason = NULL, message = '', errors = NULL
-         WHERE id = ?1",
+/// How far a call is; `None` for an id that is none.
+pub(super) fn progress(db: &Db, row: RowId) -> Result<Option<Progress>, Error> {
+    db.query_first(
+        "SELECT state, since, started, live, not_before, hooked, request_id, token, submitted_at,
+                first_sent, next_poll, polls, absent, absent_at, resubmits, failures, fate, been,
+                generation, reason, message, errors, finding, attempts, deaths
+         FROM calls WHERE id = ?1",
         [row.0],
+        |columns| {
+            let been = columns.get::<_, Option<String>>("been")?;
+            let attempts: String = columns.get("attempts")?;
+            Ok(Progress {
+                state: columns.get("state")?,
+                since: columns.moment("since")?,
+                started: EpochSeconds::new(columns.get("started")?),
+                live: columns.get("live")?,
+                not_before: columns.get("not_before")?,
+                hooked: columns.get("hooked")?,
+                request_id: columns.get("request_id")?,
+                token: columns
+                    .get::<_, Option<_>>("token")?
+                    .map(TokenFingerprint::stored),
+                submitted_at: columns.maybe_moment("submitted_at")?,
+                first_sent: columns.maybe_moment("first_sent")?,
+                next_poll: columns.maybe_moment("next_poll")?,
+                polls: columns.get("polls")?,
+                absent: columns.get("absent")?,
+                absent_at: columns.maybe_moment("absent_at")?,
+                resubmits: columns.get("resubmits")?,
+                failures: columns.get("failures")?,
+                fate: columns.get("fate")?,
+                been: been.map(|text| db.read_json(row, &text)).transpose()?,
+                generation: columns.get("generation")?,
+                reason: columns.maybe_reason("reason")?,
+                message: columns.get("message")?,
+                errors: columns.get("errors")?,
+                finding: columns.get("finding")?,
+                attempts: db.read_json(row, &attempts)?,
+                deaths: columns.get("deaths")?,
+            })
+        },
     )
 }
 
-/// What is under way for a submitted call is answered after its end.
-fn answers_are_late(db: &Db, row: RowId) -> Result<(), Error> {
+pub(super) fn set_progress(db: &Db, row: RowId, progress: &Progress) -> Result<(), Error> {
+    let been = progress.been.as_ref();
     db.run(
-        "UPDATE calls SET hooked = 1 WHERE id = ?1 AND state = 'submitted'",
-        [row.0],
-    )
-}
-
-/// Another has sent it, whatever it waited for here.
-fn was_found(db: &Db, row: RowId) -> Result<(), Error> {
-    answers_are_late(db, row)?;
-    db.run(
-        "UPDATE calls SET not_before = 0, reason = NULL, message = '', errors = NULL
+        "UPDATE calls SET state = ?2, since = ?3, live = ?4, not_before = ?5, hooked = ?6,
+                request_id = ?7, token = ?8, submitted_at = ?9, first_sent = ?10, next_poll = ?11,
+                polls = ?12, absent = ?13, absent_at = ?14, resubmits = ?15, failures = ?16,
+                fate = ?17, been = ?18, generation = ?19, reason = ?20, message = ?21,
+                errors = ?22, finding = ?23, attempts = ?24
          WHERE id = ?1",
-        [row.0],
-    )
-}
-
-/// It goes out with the backlog, as what it was journaled as; what came of its earlier requests no
-/// longer counts, and who tells of them tells nothing.
-fn as_never_sent(db: &Db, row: RowId, told: Option<u32>) -> Result<(), Error> {
-    db.run(
-        "UPDATE calls SET live = 0, not_before = 0, hooked = 0, request_id = NULL, token = NULL,
-                next_poll = NULL, resubmits = 0, failures = 0, fate = NULL, been = NULL,
-                finding = NULL, reason = NULL, message = '', errors = NULL, first_sent = NULL,
-                generation = ifnull(?2, generation + 1)
-         WHERE id = ?1",
-        (row.0, told),
-    )
-}
-
-fn rejudged(db: &Db, row: RowId, reason: Reason, message: &str) -> Result<(), Error> {
-    db.run(
-        "UPDATE calls SET reason = ?2, message = ?3 WHERE id = ?1",
-        (row.0, reason.word(), message),
+        params![
+            row.0,
+            progress.state.word(),
+            progress.since.micros(),
+            progress.live,
+            progress.not_before,
+            progress.hooked,
+            progress.request_id,
+            progress.token.as_ref().map(TokenFingerprint::as_str),
+            progress.submitted_at.map(EventTime::micros),
+            progress.first_sent.map(EventTime::micros),
+            progress.next_poll.map(EventTime::micros),
+            progress.polls,
+            progress.absent,
+            progress.absent_at.map(EventTime::micros),
+            progress.resubmits,
+            progress.failures,
+            progress.fate.map(IfAbsent::word),
+            been.map(|been| json("where a call has been", been))
+                .transpose()?,
+            progress.generation,
+            progress.reason.map(Reason::word),
+            progress.message,
+            progress.errors,
+            progress.finding,
+            json("attempts", &progress.attempts)?,
+        ],
     )
 }
 
@@ -250,35 +194,8 @@ pub(crate) fn letter_appeared(store: &mut Store, row: RowId) -> Result<(), Error
     outbox::queue_notice(store, row)
 }
 
-fn ready_at(db: &Db, row: RowId, not_before: Option<EventTime>) -> Result<(), Error> {
-    let not_before = not_before.map_or(0, |at| at.micros().max(0));
-    db.run(
-        "UPDATE calls SET not_before = ?2 WHERE id = ?1",
-        (row.0, not_before),
-    )
-}
-
-fn accepted(
-    db: &Db,
-    row: RowId,
-    request_id: &str,
-    token: &TokenFingerprint,
-    at: EventTime,
-) -> Result<(), Error> {
-    let first_poll = at.plus(FIRST_POLL).micros();
-    db.run(
-        "UPDATE calls SET request_id = ?2, token = ?3, submitted_at = ?4, next_poll = ?5,
-                          polls = 0, absent = 0, absent_at = NULL, fate = NULL, failures = 0
-         WHERE id = ?1",
-        (row.0, request_id, token.as_str(), at.micros(), first_poll),
-    )
-}
-
-fn sent(db: &Db, row: RowId, at: EventTime) -> Result<(), Error> {
-    db.execute(
-        "UPDATE calls SET not_before = 0, first_sent = ifnull(first_sent, ?2) WHERE id = ?1",
-        (row.0, at.micros()),
-    )?;
+/// The next PBX has the next turn.
+fn had_turn(db: &Db, row: RowId) -> Result<(), Error> {
     let pbx: Option<String> = db.value(
         "SELECT json_extract(record, '$.pbx') FROM calls WHERE id = ?1",
         [row.0],
@@ -286,101 +203,35 @@ fn sent(db: &Db, row: RowId, at: EventTime) -> Result<(), Error> {
     set_meta(db, HAD_TURN, &pbx.unwrap_or_default())
 }
 
-fn failed(db: &Db, row: RowId, failures: u32) -> Result<(), Error> {
+fn set_record(db: &Db, row: RowId, record: &CallRecord) -> Result<(), Error> {
     db.run(
-        "UPDATE calls SET failures = ?2 WHERE id = ?1",
-        (row.0, failures),
-    )
-}
-
-fn absent(db: &Db, row: RowId, next: EventTime, times: u32, at: EventTime) -> Result<(), Error> {
-    db.run(
-        "UPDATE calls SET next_poll = ?2, absent = ?3,
-                absent_at = CASE WHEN absent = ?3 THEN absent_at ELSE ?4 END
-         WHERE id = ?1",
-        (row.0, next.micros(), times, at.micros()),
-    )
-}
-
-/// Nothing can be asked with its requestId. Where nobody knows when it was accepted, it was not
-/// before it was sent.
-fn unresolved(
-    db: &Db,
-    row: RowId,
-    next: EventTime,
-    fate: IfAbsent,
-    why: &str,
-) -> Result<(), Error> {
-    db.run(
-        "UPDATE calls SET request_id = NULL, token = ?2, polls = 0, next_poll = ?3, fate = ?4,
-                message = ?5, absent = 0, absent_at = NULL,
-                submitted_at = CASE state WHEN 'submitted' THEN submitted_at
-                               ELSE ifnull(first_sent, started * 1000000) END
-         WHERE id = ?1",
-        (
-            row.0,
-            TokenFingerprint::none().as_str(),
-            next.micros(),
-            fate.word(),
-            why,
-        ),
-    )
-}
-
-pub(crate) fn attempted(db: &Db, row: RowId, at: EventTime, words: &str) -> Result<(), Error> {
-    let text: String = db.value("SELECT attempts FROM calls WHERE id = ?1", [row.0])?;
-    let mut attempts: Vec<Attempt> = db.read_json(row, &text)?;
-    if attempts.len() >= ATTEMPTS_MAX {
-        attempts.remove(1);
-    }
-    attempts.push(Attempt {
-        at,
-        words: words.to_owned(),
-    });
-    db.run(
-        "UPDATE calls SET attempts = ?2 WHERE id = ?1",
-        (row.0, json("attempts", &attempts)?),
-    )
-}
-
-/// A letter goes out again, as the record says now. It waits with the backlog, and what went
-/// wrong with its earlier requests no longer counts against it.
-fn anew(db: &Db, row: RowId, record: &CallRecord, at: EventTime) -> Result<(), Error> {
-    let uuid = record.uuid.ok_or_else(|| Error::NoUuid {
-        linkedid: record.linkedid.clone(),
-    })?;
-    owns_uuid(db, row, uuid)?;
-    let answered: Option<bool> = db.value(
-        "SELECT json_extract(record, '$.answered') FROM calls WHERE id = ?1",
-        [row.0],
-    )?;
-    db.execute(
-        "UPDATE calls SET record = ?2, phone = ?3, live = 0, not_before = 0, reason = NULL,
-                          message = '', errors = NULL, next_poll = NULL, resubmits = 0,
-                          failures = 0, been = NULL, finding = NULL, fate = NULL,
-                          first_sent = CASE
-                              WHEN reason IN ('server_error', 'unconfirmed')
-                              THEN first_sent END
-         WHERE id = ?1",
+        "UPDATE calls SET record = ?2, phone = ?3 WHERE id = ?1",
         (
             row.0,
             json("a call record", record)?,
-            record.client_phone.as_ref().map(|phone| phone.as_str()),
+            record.client_phone.as_ref().map(Phone::as_str),
         ),
+    )
+}
+
+/// A letter goes out again, as the record says now. Its uuid must be the row's own: a
+/// `uuid_conflict` letter has none.
+fn mended(db: &Db, row: RowId, record: &CallRecord, at: EventTime) -> Result<(), Error> {
+    let uuid = record.uuid.ok_or_else(|| Error::NoUuid {
+        linkedid: record.linkedid.clone(),
+    })?;
+    let (own, answered): (Option<[u8; 16]>, Option<bool>) = db.query_one(
+        "SELECT uuid, json_extract(record, '$.answered') FROM calls WHERE id = ?1",
+        [row.0],
+        |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
+    if own != Some(uuid.0.into_bytes()) {
+        return Err(Error::UuidTaken { row, uuid });
+    }
+    set_record(db, row, record)?;
     // Somebody said by hand whether they talked: others may wait for a call back now.
     match &record.client_phone {
         Some(phone) if answered != Some(record.answered) => missed::anew(db, phone.as_str(), at),
         Some(_) | None => Ok(()),
-    }
-}
-
-/// The uuid of a retry must be the row's own: a `uuid_conflict` letter has none.
-fn owns_uuid(db: &Db, row: RowId, uuid: CallUuid) -> Result<(), Error> {
-    let own: Option<[u8; 16]> = db.value("SELECT uuid FROM calls WHERE id = ?1", [row.0])?;
-    if own == Some(uuid.0.into_bytes()) {
-        Ok(())
-    } else {
-        Err(Error::UuidTaken { row, uuid })
     }
 }

@@ -119,7 +119,7 @@ pub(crate) fn step_unreadable(
     at: EventTime,
 ) -> Result<Done, Error> {
     let left = match step {
-        Step::Discard => Some((Left::Discarded, State::Discarded)),
+        Step::Discard { .. } => Some((Left::Discarded, State::Discarded)),
         Step::Retry { .. } => Some((Left::Retried, State::Ready)),
         _ => None,
     };

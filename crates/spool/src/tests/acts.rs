@@ -64,17 +64,17 @@ fn step_named(name: &str, n: u32) -> Step {
             request_id: format!("r-{n}"),
             token: token(),
         },
-        "absent" => Step::Absent {
+        "absent" => Step::NotYet {
             next_look: later,
-            times: 2,
+            absent: Some(2),
         },
         "orphan" => Step::Unresolved {
             next_look: later,
             fate: IfAbsent::Resubmit,
             why: "killed".into(),
         },
-        "confirm" => Step::Confirmed,
-        "discard" => Step::Discard,
+        "confirm" => Step::Journaled(crate::OutcomeSource::Confirmation),
+        "discard" => Step::Discard { elsewhere: false },
         other => panic!("{other}"),
     }
 }
@@ -248,7 +248,7 @@ pub const ACTS: &[Act] = &[
         store
             .write(vec![refused])
             .expect_err("discard alone exists");
-        step(store, row, Step::Discard);
+        step(store, row, Step::Discard { elsewhere: false });
     }),
     (
         "bytes of a login that nobody reads, and those that find no room",
@@ -269,7 +269,7 @@ pub const ACTS: &[Act] = &[
                 tables::unreadable::floods(store).expect("readable").len(),
                 1
             );
-            step(store, row, Step::Discard);
+            step(store, row, Step::Discard { elsewhere: false });
         },
     ),
     ("send", |store, rows| {
@@ -293,13 +293,24 @@ pub const ACTS: &[Act] = &[
     }),
     ("poll", |store, rows| {
         let next_poll = at(9_000);
-        step(store, rows.at(SUBMITTED, 0), Step::NotYet { next_poll });
+        step(
+            store,
+            rows.at(SUBMITTED, 0),
+            Step::NotYet {
+                next_look: next_poll,
+                absent: None,
+            },
+        );
     }),
     ("miss", |store, rows| {
         step(store, rows.at(SUBMITTED, 0), step_named("absent", 7))
     }),
     ("confirm", |store, rows| {
-        step(store, rows.at(SUBMITTED, 0), Step::Confirmed)
+        step(
+            store,
+            rows.at(SUBMITTED, 0),
+            Step::Journaled(crate::OutcomeSource::Confirmation),
+        )
     }),
     ("lose the way", |store, rows| {
         step(store, rows.at(SUBMITTED, 1), step_named("orphan", 7));
@@ -327,14 +338,28 @@ pub const ACTS: &[Act] = &[
             .expect("readable")
             .expect("a row")
             .record;
-        step(store, rows.at(DEAD, 1), Step::Retry { record });
+        step(
+            store,
+            rows.at(DEAD, 1),
+            Step::Retry {
+                by_itself: false,
+                record,
+            },
+        );
     }),
     ("release", |store, rows| {
         let record = tables::calls::row(store, rows.at(PARKED, 0))
             .expect("readable")
             .expect("a row")
             .record;
-        step(store, rows.at(PARKED, 0), Step::Release { record });
+        step(
+            store,
+            rows.at(PARKED, 0),
+            Step::Retry {
+                by_itself: true,
+                record,
+            },
+        );
     }),
     ("judge otherwise", |store, rows| {
         let waits_for = |reason: Reason| Step::Rejudged {
@@ -348,7 +373,11 @@ pub const ACTS: &[Act] = &[
         step(store, rows.at(PARKED, 1), Step::Expire)
     }),
     ("discard", |store, rows| {
-        step(store, rows.at(PARKED, 2), Step::Discard)
+        step(
+            store,
+            rows.at(PARKED, 2),
+            Step::Discard { elsewhere: false },
+        )
     }),
     ("a slot", |store, _| {
         let slot = SlotRow {

@@ -74,7 +74,11 @@ pub const ERRANDS: &[Act] = &[
                 .len(),
             1
         );
-        step(store, rows.at(SUBMITTED, 6), Step::Confirmed);
+        step(
+            store,
+            rows.at(SUBMITTED, 6),
+            Step::Journaled(crate::OutcomeSource::Confirmation),
+        );
     }),
     ("a lead shows its calls", |store, _| {
         told(

@@ -101,7 +101,7 @@ fn what_became_of_it_is_told_for_two_years_and_not_for_longer() {
     let internal = finished(2, Outcome::Internal, None);
     take(&mut store, &call);
     take(&mut store, &internal);
-    step(&mut store, Step::Discard, at(60));
+    step(&mut store, Step::Discard { elsewhere: false }, at(60));
     let stands = CallFate::Stands(State::Discarded);
     purge(&mut store, at(0).plus(60 * DAY));
     let rows = "SELECT (SELECT count(*) FROM calls) + (SELECT count(*) FROM tombstones)";
@@ -149,7 +149,7 @@ fn journal_it(store: &mut Store, now: EventTime) {
     for one in [
         Step::Send,
         Step::Accepted { request_id, token },
-        Step::Confirmed,
+        Step::Journaled(crate::OutcomeSource::Confirmation),
     ] {
         step(store, one, now);
     }
@@ -225,7 +225,11 @@ fn what_the_crm_has_lost_goes_out_again_under_its_uuid_and_the_books_balance() {
         "{books:?}"
     );
     // It turns up meanwhile: it is journaled, and not sent.
-    step(&mut store, Step::Hooked, at(91));
+    step(
+        &mut store,
+        Step::Journaled(crate::OutcomeSource::Webhook),
+        at(91),
+    );
     assert_eq!(
         fate(&store, told(&call, true)),
         CallFate::Stands(State::Journaled)

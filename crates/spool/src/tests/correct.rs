@@ -43,6 +43,7 @@ fn a_letter_that_a_person_has_sent_is_left_alone() {
     finish(&mut store, &incomplete(1));
     let record = incomplete(1).judged.record;
     let step = Step::Retry {
+        by_itself: false,
         record: record.clone(),
     };
     let retry = Op::Step {

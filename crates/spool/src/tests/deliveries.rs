@@ -128,7 +128,10 @@ fn a_webhook_confirms_a_call_wherever_nobody_knows_better() {
         (letter(Reason::Rejected), State::Dead),
         (letter(Reason::NoLead), State::Parked),
         (
-            vec![died(Reason::Unconfirmed), Step::Discard],
+            vec![
+                died(Reason::Unconfirmed),
+                Step::Discard { elsewhere: false },
+            ],
             State::Discarded,
         ),
     ];
@@ -187,7 +190,14 @@ fn an_answer_that_comes_after_the_webhook_changes_nothing_and_is_no_error() {
 #[test]
 fn a_call_confirmed_otherwise_refuses_late_answers_as_before() {
     let mut store = store();
-    let row = call(&mut store, &[Step::Send, accepted(), Step::Confirmed]);
+    let row = call(
+        &mut store,
+        &[
+            Step::Send,
+            accepted(),
+            Step::Journaled(crate::OutcomeSource::Confirmation),
+        ],
+    );
     let settled = deliver(&mut store, event("a", 1, 30));
     assert_eq!(settled, Delivered::Settled(row));
     assert!(step(&mut store, row, died(Reason::Failed), 40).is_err());

@@ -75,7 +75,7 @@ fn journaled(store: &mut Store, n: u32, started: i64, seconds: i64) {
             request_id: format!("r-{n}"),
             token: TokenFingerprint::of("token"),
         },
-        Step::Confirmed,
+        Step::Journaled(crate::OutcomeSource::Confirmation),
     ];
     for step in steps {
         let at = at(seconds);
@@ -167,7 +167,7 @@ fn what_is_shown_survives_a_restart_and_so_does_what_is_under_way() {
         ))),
         call,
         step(Step::Send),
-        step(Step::Hooked),
+        step(Step::Journaled(crate::OutcomeSource::Webhook)),
     ];
     handle.write_blocking(ops).expect("stored");
     let sent = handle.read_blocking(|store| Ok(writes(store)));

@@ -287,12 +287,18 @@ fn calls_of_the_first_schema_go_on_their_way() {
     let waiting: Vec<i64> = head.expect("rows").iter().map(|call| call.row.0).collect();
     assert_eq!(waiting, [5, 6, 7]);
     assert_eq!(
-        step(6, Step::Confirmed),
+        step(6, Step::Journaled(crate::OutcomeSource::Confirmation)),
         Ok(vec![Done::Stepped(State::Journaled)])
     );
     assert_eq!(step(1, Step::Send), Ok(vec![Done::Stepped(State::Sending)]));
     let record = journal(11).judged.record;
-    let retried = step(11, Step::Retry { record });
+    let retried = step(
+        11,
+        Step::Retry {
+            by_itself: false,
+            record,
+        },
+    );
     assert_eq!(retried, Ok(vec![Done::Stepped(State::Ready)]));
     let finish = |n| handle.write_blocking(vec![Op::Finish(Box::new(journal(n)))]);
     assert_eq!(finish(5), Ok(vec![Done::Repeat(Some(RowId(5)))]));

@@ -289,7 +289,7 @@ fn a_look_up_waits_for_a_right_as_long_as_a_letter_waits_for_it() {
             .0
     };
     assert_eq!(purge(&mut store, 8), 1);
-    let step = Step::Discard;
+    let step = Step::Discard { elsewhere: false };
     let (row, at) = (letter, at(110 + 8 * 86_400));
     store
         .write(vec![Op::Step { row, step, at }])
@@ -326,7 +326,15 @@ fn a_retry_by_a_person_begins_anew() {
     fails(&mut store, letter, 120);
     let mut record = row(&store, letter).record;
     record.employee_id = EmployeeId::new(777);
-    step(&mut store, letter, Step::Retry { record }, 130);
+    step(
+        &mut store,
+        letter,
+        Step::Retry {
+            by_itself: false,
+            record,
+        },
+        130,
+    );
     accepted(&mut store, letter);
     assert_eq!(
         fails(&mut store, letter, 140),

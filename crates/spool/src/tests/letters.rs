@@ -137,6 +137,7 @@ fn a_retried_letter_goes_out_as_it_was_mended_under_its_own_uuid() {
         .record;
     record.lead_id = LeadId::new(4002);
     let retry = Step::Retry {
+        by_itself: false,
         record: record.clone(),
     };
     let done = step(&mut store, id, retry).expect("parked");
@@ -154,6 +155,7 @@ fn a_retried_letter_goes_out_as_it_was_mended_under_its_own_uuid() {
         []
     );
     let other = Step::Retry {
+        by_itself: false,
         record: journal(2).judged.record,
     };
     let id = finish(&mut store, dead(3, Reason::Failed));
@@ -169,12 +171,13 @@ fn a_uuid_conflict_cannot_be_sent_under_the_uuid_of_the_other_call() {
     other.call.started = at(3600);
     let letter = finish(&mut store, other.clone());
     let retry = Step::Retry {
+        by_itself: false,
         record: other.judged.record,
     };
     let error = step(&mut store, letter, retry).expect_err("it would be taken for the other");
     assert_eq!(error.exit_code(), 65);
     assert!(error.to_string().contains("pbx="), "{error}");
-    step(&mut store, letter, Step::Discard).expect("it can be discarded");
+    step(&mut store, letter, Step::Discard { elsewhere: false }).expect("it can be discarded");
 }
 
 #[test]
@@ -255,7 +258,7 @@ fn unreadable_bytes_are_kept_up_to_a_size_and_a_number_and_all_are_counted() {
     let done = store.write(vec![unreadable(vec![b'?'])]).expect("counted");
     assert_eq!(done, [Done::Unreadable(None)]);
     assert_eq!(store.books().unreadable, UNREADABLE_LETTERS_MAX + 1);
-    step(&mut store, RowId(1), Step::Discard).expect("forgotten");
+    step(&mut store, RowId(1), Step::Discard { elsewhere: false }).expect("forgotten");
     let done = store
         .write(vec![unreadable(vec![b'?'])])
         .expect("room again");
@@ -301,7 +304,7 @@ fn a_login_that_floods_leaves_half_of_the_room_to_others_and_is_counted_by_its_n
         assert_eq!(store.books().unreadable, 10_400);
         // Once its letters are settled it is as any other.
         for id in 1..=5_000 {
-            step(&mut store, RowId(id), Step::Discard).expect("forgotten");
+            step(&mut store, RowId(id), Step::Discard { elsewhere: false }).expect("forgotten");
         }
         let found = tables::unreadable::floods(&store).expect("readable");
         assert_eq!(found.into_keys().collect::<Vec<_>>(), ["branch8"]);
@@ -337,10 +340,18 @@ fn unreadable_bytes_are_discarded_or_read_again_and_nothing_else() {
         .expect("stored");
     let error = step(&mut store, RowId(1), Step::Send).expect_err("no call");
     assert!(matches!(error, Error::Refused { .. }));
-    let error = step(&mut store, RowId(2), Step::Discard).expect_err("nobody");
+    let error = step(&mut store, RowId(2), Step::Discard { elsewhere: false }).expect_err("nobody");
     assert_eq!(error, Error::NoRow { row: RowId(2) });
     let record = dead(1, Reason::Failed).judged.record;
-    step(&mut store, RowId(1), Step::Retry { record }).expect("read again");
+    step(
+        &mut store,
+        RowId(1),
+        Step::Retry {
+            by_itself: false,
+            record,
+        },
+    )
+    .expect("read again");
     let left = tables::letters::letter(&store, RowId(1)).expect("readable");
     assert!(left.is_none());
 }
@@ -353,7 +364,15 @@ fn each_time_a_call_becomes_a_letter_one_notice_waits_in_the_outbox() {
         .expect("readable")
         .expect("a row")
         .record;
-    step(&mut store, id, Step::Retry { record }).expect("dead");
+    step(
+        &mut store,
+        id,
+        Step::Retry {
+            by_itself: false,
+            record,
+        },
+    )
+    .expect("dead");
     let died = Step::Died {
         reason: Reason::Conflict,
         message: "again".into(),
@@ -424,20 +443,22 @@ fn a_letter_that_left_is_closed_by_a_notice_of_its_own() {
         (
             retried,
             Step::Retry {
+                by_itself: false,
                 record: record(&store, retried),
             },
         ),
         (
             released,
-            Step::Release {
+            Step::Retry {
+                by_itself: true,
                 record: record(&store, released),
             },
         ),
-        (hooked, Step::Hooked),
-        (discarded, Step::Discard),
-        (RowId(6), Step::Discard),
+        (hooked, Step::Journaled(crate::OutcomeSource::Webhook)),
+        (discarded, Step::Discard { elsewhere: false }),
+        (RowId(6), Step::Discard { elsewhere: false }),
         (expired, Step::Expire),
-        (retried, Step::Hooked),
+        (retried, Step::Journaled(crate::OutcomeSource::Webhook)),
     ];
     for (id, one) in steps {
         step(&mut store, id, one).expect("a letter, or ready");
@@ -457,7 +478,12 @@ fn a_letter_that_left_is_closed_by_a_notice_of_its_own() {
     assert_eq!(notices[12].reason, None, "it was no letter any more");
     // A call that was never a letter is nobody's business.
     let other = finish(&mut store, journal(7));
-    step(&mut store, other, Step::Hooked).expect("ready");
+    step(
+        &mut store,
+        other,
+        Step::Journaled(crate::OutcomeSource::Webhook),
+    )
+    .expect("ready");
     assert_eq!(told(&store).len(), came.len() + left.len());
 }
 
@@ -495,7 +521,7 @@ fn calls_that_nothing_may_confirm_are_listed_and_nobody_is_told_of_each() {
     }
     let letters = tables::letters::letters(&store, &LetterFilter::default());
     assert_eq!(letters.expect("readable").len(), 2, "both are listed");
-    step(&mut store, RowId(1), Step::Discard).expect("a letter");
+    step(&mut store, RowId(1), Step::Discard { elsewhere: false }).expect("a letter");
     assert_eq!(notices(&store), 1, "nor of its end");
 }
 

@@ -277,7 +277,7 @@ fn who_follows_hears_of_each_call_that_came_or_changed_its_state() {
     // What is not stored has not moved.
     let refused = Op::Step {
         row: RowId(1),
-        step: Step::Confirmed,
+        step: Step::Journaled(crate::OutcomeSource::Confirmation),
         at: at(1),
     };
     let new = Op::Finish(Box::new(journal(3)));

@@ -184,7 +184,10 @@ fn what_a_person_says_of_an_incomplete_call_is_what_counts() {
     assert_eq!(seen(&store), None, "nobody knows whether it was answered");
     record.answered = true;
     let (row, at) = (RowId(1), at(100_001));
-    let step = Step::Retry { record };
+    let step = Step::Retry {
+        by_itself: false,
+        record,
+    };
     let done = store.write(vec![Op::Step { row, step, at }]);
     assert_eq!(done.expect("stored"), [Done::Stepped(State::Ready)]);
     assert_eq!(seen(&store), None, "a person said that it was answered");

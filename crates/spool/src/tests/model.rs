@@ -99,7 +99,9 @@ impl Model {
                 if self.hooked.contains(row) && step.is_answer() {
                     return done.is_none_or(|done| *done == Done::Stepped(State::Journaled));
                 }
-                if *step == Step::Hooked && next(*state, step).is_ok() {
+                if *step == Step::Journaled(crate::OutcomeSource::Webhook)
+                    && next(*state, step).is_ok()
+                {
                     self.hooked.insert(*row);
                 }
                 match next(*state, step) {
@@ -136,10 +138,7 @@ fn op_of(act: &Act, model: &Model) -> Op {
                 return nobody();
             };
             let mut step = steps()[*kind].clone();
-            if let Step::Release { record }
-            | Step::Retry { record }
-            | Step::Recheck { record, .. } = &mut step
-            {
+            if let Step::Retry { record, .. } | Step::Recheck { record, .. } = &mut step {
                 *record = finished(*n, Outcome::Journal, None).judged.record;
             }
             if let Step::Moved { record, .. } = &mut step {

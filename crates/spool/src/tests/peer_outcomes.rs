@@ -205,7 +205,14 @@ fn a_parked_call_that_is_released_is_ready_and_looked_for_no_more() {
         vec![Op::Finish(Box::new(parked)), possibly_sent(1)],
     );
     let record = journal(1).judged.record;
-    let (row, step, at) = (RowId(1), Step::Release { record }, at(50));
+    let (row, step, at) = (
+        RowId(1),
+        Step::Retry {
+            by_itself: true,
+            record,
+        },
+        at(50),
+    );
     write(&mut store, vec![Op::Step { row, step, at }]);
     assert_eq!(state(&store, 1), State::Ready);
     assert_eq!((calls(&store).waiting, calls(&store).sought), (0, false));
@@ -394,9 +401,20 @@ fn what_was_submitted_here_follows_the_machine_that_sends_now() {
     assert!(store.books().balance());
     // What was asked for meanwhile is answered late.
     for n in [1, 2] {
-        step(&mut store, n, Step::Confirmed);
+        step(
+            &mut store,
+            n,
+            Step::Journaled(crate::OutcomeSource::Confirmation),
+        );
         let next_poll = at(600);
-        step(&mut store, n, Step::NotYet { next_poll });
+        step(
+            &mut store,
+            n,
+            Step::NotYet {
+                next_look: next_poll,
+                absent: None,
+            },
+        );
     }
     assert_eq!(
         (state(&store, 1), state(&store, 2)),
@@ -487,7 +505,11 @@ fn a_page_settles_what_was_sent_from_here_and_may_have_arrived() {
     goes(
         &mut store,
         8,
-        vec![Step::Send, died(Reason::ServerError), Step::Discard],
+        vec![
+            Step::Send,
+            died(Reason::ServerError),
+            Step::Discard { elsewhere: false },
+        ],
     );
     for n in 1..=8 {
         shown(&mut store, n, &[]);
@@ -517,7 +539,10 @@ fn a_retry_with_another_lead_is_not_what_an_earlier_request_wrote() {
         let retried = vec![
             Step::Send,
             died(Reason::Unconfirmed),
-            Step::Retry { record: record(n) },
+            Step::Retry {
+                by_itself: false,
+                record: record(n),
+            },
             Step::Send,
             unsure(),
         ];

@@ -62,12 +62,14 @@ fn every_operation_costs_the_same_in_a_large_spool_as_in_a_small_one() {
 }
 
 /// How a line asks SQLite something.
-const ASKS: [&str; 7] = [
+const ASKS: [&str; 9] = [
     ".prepare(",
     ".execute(",
+    ".run(",
     ".query_one(",
     ".query_first(",
     ".query_all(",
+    ".query_known(",
     ".value",
     ".first_value",
 ];

@@ -106,7 +106,15 @@ fn submitted_calls_fall_due_for_their_polls_in_order() {
     assert_eq!(head.polls.len(), 1);
     assert_eq!(head.polls[0].request_id.as_deref(), Some("r-1"));
     assert_eq!(head.polls[0].submitted_at, at(101));
-    step(&mut store, 1, Step::NotYet { next_poll: at(400) }, 104);
+    step(
+        &mut store,
+        1,
+        Step::NotYet {
+            next_look: at(400),
+            absent: None,
+        },
+        104,
+    );
     let head = tables::work_queue::head(&store, &ask(at(300))).expect("a head");
     let rows: Vec<_> = head.polls.iter().map(|poll| poll.row.0).collect();
     assert_eq!(rows, [2, 3, 4, 5, 6, 7, 8, 9]);
@@ -119,7 +127,12 @@ fn submitted_calls_fall_due_for_their_polls_in_order() {
         .expect("readable")
         .expect("a row");
     assert_eq!((row.polls, row.next_poll), (1, Some(at(400))));
-    step(&mut store, 1, Step::Confirmed, 401);
+    step(
+        &mut store,
+        1,
+        Step::Journaled(crate::OutcomeSource::Confirmation),
+        401,
+    );
     let head = tables::work_queue::head(&store, &ask(at(500))).expect("a head");
     assert_eq!(
         head.oldest_submitted.first().map(|oldest| oldest.row),
@@ -233,8 +246,13 @@ fn what_is_old_and_done_is_forgotten_but_stays_in_the_books() {
         .write(vec![Op::Finish(Box::new(letter))])
         .expect("stored");
     submit(&mut store, 1, 10);
-    step(&mut store, 1, Step::Confirmed, 20);
-    step(&mut store, 3, Step::Discard, 20);
+    step(
+        &mut store,
+        1,
+        Step::Journaled(crate::OutcomeSource::Confirmation),
+        20,
+    );
+    step(&mut store, 3, Step::Discard { elsewhere: false }, 20);
     let before = store.books();
     let month = 30 * 24 * 3600;
     let purge = |store: &mut Store, seconds| {
@@ -280,7 +298,7 @@ fn an_id_is_never_given_twice() {
     assert_eq!(done, Ok(vec![Done::Unreadable(Some(RowId(1)))]));
     let discard = Op::Step {
         row: RowId(1),
-        step: Step::Discard,
+        step: Step::Discard { elsewhere: false },
         at: at(1),
     };
     handle.write_blocking(vec![discard]).expect("forgotten");
@@ -290,7 +308,7 @@ fn an_id_is_never_given_twice() {
     assert_eq!(done, Ok(vec![Done::Unreadable(Some(RowId(2)))]));
     let error = handle.write_blocking(vec![Op::Step {
         row: RowId(1),
-        step: Step::Discard,
+        step: Step::Discard { elsewhere: false },
         at: at(1),
     }]);
     assert_eq!(error, Err(Error::NoRow { row: RowId(1) }));
@@ -301,9 +319,9 @@ fn an_orphan_is_sought_however_often_it_was_missed() {
     let mut store = with([journal(1), journal(2)]);
     submit(&mut store, 1, 100);
     submit(&mut store, 2, 100);
-    let missed = Step::Absent {
+    let missed = Step::NotYet {
         next_look: at(110),
-        times: 2,
+        absent: Some(2),
     };
     step(&mut store, 1, missed.clone(), 110);
     step(&mut store, 2, missed, 110);

@@ -93,7 +93,7 @@ fn a_backlog_of_the_purge_is_worked_off_in_bounded_rounds() {
             request_id: "r".into(),
             token: TokenFingerprint::of("token"),
         },
-        Step::Confirmed,
+        Step::Journaled(crate::OutcomeSource::Confirmation),
     ];
     for step in steps {
         let all = (1..=i64::from(calls)).map(|row| Op::Step {

@@ -26,12 +26,15 @@ pub fn steps() -> [Step; 24] {
             failures: 1,
         },
         Step::Unsent,
-        Step::Confirmed,
-        Step::Hooked,
-        Step::NotYet { next_poll: at(70) },
-        Step::Absent {
+        Step::Journaled(crate::OutcomeSource::Confirmation),
+        Step::Journaled(crate::OutcomeSource::Webhook),
+        Step::NotYet {
+            next_look: at(70),
+            absent: None,
+        },
+        Step::NotYet {
             next_look: at(80),
-            times: 1,
+            absent: Some(1),
         },
         Step::Unresolved {
             next_look: at(80),
@@ -41,10 +44,12 @@ pub fn steps() -> [Step; 24] {
         Step::Resubmit { why: "404".into() },
         died(Reason::Failed),
         died(Reason::NoEmployee),
-        Step::Release {
+        Step::Retry {
+            by_itself: true,
             record: record.clone(),
         },
         Step::Retry {
+            by_itself: false,
             record: record.clone(),
         },
         Step::Recheck {
@@ -65,12 +70,10 @@ pub fn steps() -> [Step; 24] {
             why: "lead 4001 was merged into 4002: it goes there".into(),
         },
         Step::Expire,
-        Step::Discard,
+        Step::Discard { elsewhere: false },
         Step::Forwarded,
-        Step::Found {
-            by: OutcomeSource::Journal,
-        },
-        Step::GivenUp,
+        Step::Journaled(OutcomeSource::Journal),
+        Step::Discard { elsewhere: true },
         Step::SendAgain {
             why: "the journal does not have it".into(),
             told: None,

@@ -119,14 +119,17 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
             row.first_sent = row.first_sent.or(Some(now));
         }
         Step::Unsent => row.not_before = 0,
-        Step::Confirmed | Step::Discard | Step::Forwarded => {}
-        Step::Found { by } => {
+        Step::Journaled(OutcomeSource::Confirmation)
+        | Step::Discard { elsewhere: false }
+        | Step::Forwarded => {}
+        Step::Journaled(OutcomeSource::Webhook) => hooked(row),
+        Step::Journaled(by) => {
             attempted(row, at, by.words());
             row.hooked |= row.state == State::Submitted;
             (row.reason, row.errors, row.not_before) = (None, None, 0);
             row.message.clear();
         }
-        Step::GivenUp => {
+        Step::Discard { elsewhere: true } => {
             let words = "discarded before, or at another sender, as the stream says";
             attempted(row, at, words);
             row.hooked |= row.state == State::Submitted;
@@ -139,7 +142,6 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
         }
         Step::Expire => row.deaths += 1,
         Step::Rejudged { reason, message } => rejudged(row, *reason, message),
-        Step::Hooked => hooked(row),
         Step::Accepted { request_id, token } => {
             row.request_id = Some(request_id.clone());
             row.token = Some(token.as_str().to_owned());
@@ -156,11 +158,17 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
             attempted(row, at, why);
             (row.not_before, row.failures) = (not_before.micros(), *failures);
         }
-        Step::NotYet { next_poll } => {
+        Step::NotYet {
+            next_look: next_poll,
+            absent: None,
+        } => {
             row.polls += 1;
             row.next_poll = Some(next_poll.micros());
         }
-        Step::Absent { next_look, times } => {
+        Step::NotYet {
+            next_look,
+            absent: Some(times),
+        } => {
             if row.absent != *times {
                 row.absent_at = Some(now);
             }
@@ -191,7 +199,7 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
             let alone = *reason == Reason::Unconfirmed && taken;
             waits_for(row, *reason, message, !alone);
         }
-        Step::Release { .. } | Step::Retry { .. } => anew(row),
+        Step::Retry { .. } => anew(row),
         Step::Moved { why, .. } => moved(row, at, why),
         Step::Recheck { before, .. } => {
             anew(row);
@@ -264,10 +272,10 @@ fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
     let record = finished(n, Outcome::Journal, None).judged.record;
     match dice.throw(28) {
         24 => Step::Forwarded,
-        25 => Step::Found {
-            by: [OutcomeSource::Journal, OutcomeSource::Stream][dice.throw(2) as usize],
-        },
-        26 => Step::GivenUp,
+        25 => {
+            Step::Journaled([OutcomeSource::Journal, OutcomeSource::Stream][dice.throw(2) as usize])
+        }
+        26 => Step::Discard { elsewhere: true },
         // Few of those that are journaled ever are.
         27 if dice.throw(8) == 0 => Step::SendAgain { why, told: None },
         27 => Step::Send,
@@ -282,11 +290,14 @@ fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
             failures: dice.throw(5),
         },
         7 => Step::Unsent,
-        8 => Step::Confirmed,
-        9 | 10 => Step::NotYet { next_poll: later },
-        11 => Step::Absent {
+        8 => Step::Journaled(OutcomeSource::Confirmation),
+        9 | 10 => Step::NotYet {
             next_look: later,
-            times: dice.throw(3),
+            absent: None,
+        },
+        11 => Step::NotYet {
+            next_look: later,
+            absent: Some(dice.throw(3)),
         },
         12 => Step::Unresolved {
             next_look: later,
@@ -302,9 +313,15 @@ fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
                 _ => serde_json::json!([{"field": "leadId", "n": dice.throw(9)}]),
             },
         },
-        16 => Step::Release { record },
-        17 => Step::Retry { record },
-        20 => Step::Hooked,
+        16 => Step::Retry {
+            by_itself: true,
+            record,
+        },
+        17 => Step::Retry {
+            by_itself: false,
+            record,
+        },
+        20 => Step::Journaled(OutcomeSource::Webhook),
         22 => Step::Moved {
             record: Box::new(record),
             been: RerouteHistory::default(),
@@ -319,7 +336,7 @@ fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
             message: why,
         },
         _ => match dice.throw(4) {
-            0 => Step::Discard,
+            0 => Step::Discard { elsewhere: false },
             _ => Step::Expire,
         },
     }

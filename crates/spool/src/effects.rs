@@ -1,0 +1,209 @@
+//! What a step does to a call, over the columns that say how far it is. Pure: `tables::step` reads
+//! them, and stores what comes out.
+
+use crate::peer_outcomes::OutcomeSource;
+use crate::state::{FIRST_POLL, IfAbsent, State, Step};
+use crate::{ATTEMPTS_MAX, Attempt};
+use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_leads::lead_request::failed::RerouteHistory;
+use callbridge_model::{Reason, TokenFingerprint};
+
+/// The attempt of a call that was given up elsewhere.
+const GIVEN_UP: &str = "discarded before, or at another sender, as the stream says";
+
+/// How far a call is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Progress {
+    pub(crate) state: State,
+    pub(crate) since: EventTime,
+    pub(crate) started: EpochSeconds,
+    pub(crate) live: bool,
+    /// 0 where nothing holds it back.
+    pub(crate) not_before: i64,
+    /// What is under way for it is answered after its end.
+    pub(crate) hooked: bool,
+    pub(crate) request_id: Option<String>,
+    pub(crate) token: Option<TokenFingerprint>,
+    pub(crate) submitted_at: Option<EventTime>,
+    pub(crate) first_sent: Option<EventTime>,
+    pub(crate) next_poll: Option<EventTime>,
+    pub(crate) polls: u32,
+    pub(crate) absent: u32,
+    pub(crate) absent_at: Option<EventTime>,
+    pub(crate) resubmits: u32,
+    pub(crate) failures: u32,
+    pub(crate) fate: Option<IfAbsent>,
+    pub(crate) been: Option<RerouteHistory>,
+    pub(crate) generation: u32,
+    pub(crate) reason: Option<Reason>,
+    pub(crate) message: String,
+    /// JSON.
+    pub(crate) errors: Option<String>,
+    /// The word of a [`Finding`](callbridge_leads::lead_request::Finding).
+    pub(crate) finding: Option<String>,
+    pub(crate) attempts: Vec<Attempt>,
+    /// Counted where a letter appears, not by steps.
+    pub(crate) deaths: u32,
+}
+
+impl Progress {
+    /// Takes a step that leads from its state to this one.
+    pub(crate) fn take(&mut self, step: &Step, to: State, at: EventTime) {
+        match step {
+            Step::Send => {
+                self.not_before = 0;
+                self.first_sent = self.first_sent.or(Some(at));
+            }
+            Step::Unsent => self.not_before = 0,
+            Step::Journaled(OutcomeSource::Confirmation)
+            | Step::Discard { elsewhere: false }
+            | Step::Expire
+            | Step::Forwarded => {}
+            Step::Journaled(OutcomeSource::Webhook) => {
+                self.hooked = true;
+                self.is_no_letter();
+            }
+            // Another has sent it, whatever it waited for here.
+            Step::Journaled(by @ (OutcomeSource::Journal | OutcomeSource::Stream)) => {
+                self.attempted(at, by.words());
+                self.hooked |= self.state == State::Submitted;
+                self.not_before = 0;
+                self.is_no_letter();
+            }
+            Step::Discard { elsewhere: true } => {
+                self.attempted(at, GIVEN_UP);
+                self.hooked |= self.state == State::Submitted;
+            }
+            // It goes out with the backlog, as what it was journaled as; who tells of its earlier
+            // requests tells nothing.
+            Step::SendAgain { why, told } => {
+                self.attempted(at, why);
+                self.begins_anew();
+                (self.live, self.hooked) = (false, false);
+                (self.request_id, self.token, self.first_sent) = (None, None, None);
+                self.generation = told.unwrap_or(self.generation + 1);
+            }
+            Step::Accepted { request_id, token } => {
+                self.request_id = Some(request_id.clone());
+                self.token = Some(token.clone());
+                self.submitted_at = Some(at);
+                self.next_poll = Some(at.plus(FIRST_POLL));
+                (self.polls, self.absent, self.failures) = (0, 0, 0);
+                (self.absent_at, self.fate) = (None, None);
+            }
+            Step::Returned {
+                not_before,
+                why,
+                failures,
+            } => {
+                self.attempted(at, why);
+                self.failures = *failures;
+                self.not_before = not_before.micros().max(0);
+            }
+            Step::NotYet { next_look, absent } => {
+                self.next_poll = Some(*next_look);
+                match *absent {
+                    None => self.polls += 1,
+                    Some(times) if times == self.absent => {}
+                    Some(times) => (self.absent, self.absent_at) = (times, Some(at)),
+                }
+            }
+            Step::Unresolved {
+                next_look,
+                fate,
+                why,
+            } => {
+                self.attempted(at, why);
+                self.is_unresolved(*next_look, *fate, why);
+            }
+            Step::Resubmit { why } => {
+                self.attempted(at, why);
+                self.resubmits += 1;
+                (self.next_poll, self.fate, self.not_before) = (None, None, 0);
+                self.message.clear();
+            }
+            Step::Died {
+                reason,
+                message,
+                errors,
+            } => {
+                self.attempted(at, message);
+                self.waits_for(*reason, message);
+                self.errors = (!errors.is_null()).then(|| errors.to_string());
+            }
+            Step::Rejudged { reason, message } => self.waits_for(*reason, message),
+            Step::Retry { .. } => self.goes_out_again(),
+            Step::Recheck { before, .. } => {
+                self.goes_out_again();
+                self.is_unresolved(at, IfAbsent::Changed, before);
+            }
+            // Another lead, or no employee: nothing of what was known of its requests counts.
+            Step::Moved { been, why, .. } => {
+                self.attempted(at, why);
+                self.begins_anew();
+                self.live &= self.state != State::Dead;
+                (self.been, self.first_sent) = (Some(been.clone()), None);
+            }
+        }
+        if self.state != to {
+            (self.state, self.since) = (to, at);
+        }
+    }
+
+    /// One more try, and how it ended.
+    pub(crate) fn attempted(&mut self, at: EventTime, words: &str) {
+        if self.attempts.len() >= ATTEMPTS_MAX {
+            self.attempts.remove(1);
+        }
+        let words = words.to_owned();
+        self.attempts.push(Attempt { at, words });
+    }
+
+    /// The CRM took it, and nothing may tell whether it is journaled: so it is with every call
+    /// then, and nobody is told of each. One that was sent again, that a page should have shown, or
+    /// that was a letter before is another matter.
+    pub(crate) fn is_listed_alone(&self) -> bool {
+        let before = (self.resubmits, self.absent, self.deaths);
+        self.reason == Some(Reason::Unconfirmed) && self.request_id.is_some() && before == (0, 0, 0)
+    }
+
+    fn waits_for(&mut self, reason: Reason, message: &str) {
+        self.reason = Some(reason);
+        message.clone_into(&mut self.message);
+    }
+
+    fn is_no_letter(&mut self) {
+        (self.reason, self.errors) = (None, None);
+        self.message.clear();
+    }
+
+    /// What went wrong with its earlier requests no longer counts against it.
+    fn begins_anew(&mut self) {
+        self.is_no_letter();
+        (self.not_before, self.resubmits, self.failures) = (0, 0, 0);
+        (self.next_poll, self.fate) = (None, None);
+        (self.been, self.finding) = (None, None);
+    }
+
+    /// A letter goes out with the backlog. One of which nobody knew may be in the journal.
+    fn goes_out_again(&mut self) {
+        let perhaps_written =
+            matches!(self.reason, Some(Reason::ServerError | Reason::Unconfirmed));
+        self.first_sent = self.first_sent.filter(|_| perhaps_written);
+        self.begins_anew();
+        self.live = false;
+    }
+
+    /// Nothing can be asked with its requestId. Where nobody knows when it was accepted, it was
+    /// not before it was sent.
+    fn is_unresolved(&mut self, next: EventTime, fate: IfAbsent, why: &str) {
+        if self.state != State::Submitted {
+            let started = EventTime::from_seconds(self.started.get());
+            self.submitted_at = self.first_sent.or(Some(started));
+        }
+        (self.request_id, self.token) = (None, Some(TokenFingerprint::none()));
+        (self.polls, self.absent, self.absent_at) = (0, 0, None);
+        (self.next_poll, self.fate) = (Some(next), Some(fate));
+        why.clone_into(&mut self.message);
+    }
+}
