@@ -247,7 +247,7 @@ impl Chain {
     /// Who goes on tells the stream what became of its calls.
     fn tell(&mut self, percent: u64) {
         let store = &self.world.disk.store;
-        let due = tables::peer_outcomes::outcomes(store, OUTCOMES_AT_ONCE).expect("readable");
+        let due = tables::outcomes::outcomes(store, OUTCOMES_AT_ONCE).expect("readable");
         let Some(last) = due.last() else { return };
         let told = Op::PeerOutcome(PeerOutcome::Told { through: last.id });
         let struck = self.dice.chance(percent * TOLD_HARDER);

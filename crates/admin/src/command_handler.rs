@@ -335,7 +335,7 @@ impl CommandHandler {
         let seen = self.spool.read(|store| Ok(store.letters_so_far())).await?;
         line.to.send(ControlReply::Ready).await.map_err(|_| Gone)?;
         let page = |store: &Store, seen| {
-            callbridge_spool::appeared::letters_since(store, seen, WATCH_PAGE)
+            callbridge_spool::tables::appeared::letters_since(store, seen, WATCH_PAGE)
         };
         let told = |letter: Letter| Some(letter.to_json());
         follow::follow(&self.spool, seen, page, told, TOO_MANY, line).await

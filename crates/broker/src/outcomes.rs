@@ -113,7 +113,7 @@ impl Outbox for OutcomePublisher {
     }
 
     async fn due(&mut self, spool: &Handle, _lost: bool) -> Result<Vec<Vec<OutcomeRow>>, Error> {
-        let due = spool.read(|store| tables::peer_outcomes::outcomes(store, BATCH));
+        let due = spool.read(|store| tables::outcomes::outcomes(store, BATCH));
         let due = Some(due.await?).filter(|due| !due.is_empty());
         Ok(due.into_iter().collect())
     }

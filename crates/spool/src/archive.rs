@@ -13,7 +13,8 @@
 mod database;
 
 use crate::Error;
-use crate::folder::{FILE, LOCK, look_beside, make_folder, not_writable, refuse_shared};
+use crate::files::{FILE, LOCK, look_beside, make_folder, not_writable};
+use crate::folder::refuse_shared;
 use crate::state_dir_lock::Lock;
 use crate::tables::schema::MIGRATIONS;
 use callbridge_model::exit::{Code, ExitCode};

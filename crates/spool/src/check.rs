@@ -2,11 +2,26 @@
 //! file while nobody ran.
 
 use super::Error;
-use super::folder::{look_beside, not_writable};
-use super::writer::{Handle, Integrity};
+use super::files::{look_beside, not_writable};
 use rusqlite::{Connection, ErrorCode, InterruptHandle, OpenFlags};
 use std::path::Path;
 use std::thread::JoinHandle;
+
+/// The check of the file after an unclean stop.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Integrity {
+    /// The last process ended in order, or there was none.
+    #[default]
+    NotNeeded,
+    /// Under way, beside the work.
+    Checking,
+    /// Nothing wrong was found.
+    Sound,
+    /// The file is damaged, an [`Error::Damaged`]. It is left as it is.
+    Damaged(Error),
+    /// The check could not be made, or was broken off by the end of the process.
+    Unknown(String),
+}
 
 /// A check under way; dropping it breaks it off.
 pub(super) struct Check {
@@ -35,16 +50,19 @@ impl Drop for Check {
 }
 
 /// Checks the file on a connection and a thread of its own.
-pub(super) fn check_beside(file: &Path, handle: &Handle) -> Result<Check, Error> {
+pub(super) fn check_beside(
+    file: &Path,
+    report: impl Fn(Integrity) + Send + 'static,
+) -> Result<Check, Error> {
     let wrong = |error: rusqlite::Error| Error::sqlite(file, &error);
     look_beside(file)?;
     let db = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(wrong)?;
     let interrupt = db.get_interrupt_handle();
-    let (handle, path) = (handle.clone(), file.to_path_buf());
-    handle.set_integrity(Integrity::Checking);
+    let path = file.to_path_buf();
+    report(Integrity::Checking);
     let thread = std::thread::Builder::new()
         .name("spool-check".into())
-        .spawn(move || handle.set_integrity(quick_check(&db, &path)))
+        .spawn(move || report(quick_check(&db, &path)))
         .map_err(|error| not_writable(file, &error))?;
     Ok(Check {
         interrupt,

@@ -207,3 +207,16 @@ impl Db {
         serde_json::from_str(text).map_err(|error| self.damaged(format!("{id}: {error}")))
     }
 }
+
+/// Serializes a value for a text column.
+pub(crate) fn json<T: serde::Serialize>(what: &'static str, value: &T) -> Result<String, Error> {
+    serde_json::to_string(value).map_err(|error| Error::Unstorable {
+        what,
+        why: error.to_string(),
+    })
+}
+
+/// A limit as SQLite takes it.
+pub(crate) fn count(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}

@@ -1,8 +1,7 @@
 //! What a step does to a call, over the columns that say how far it is. Pure: `tables::step` reads
 //! them, and stores what comes out.
 
-use crate::peer_outcomes::OutcomeSource;
-use crate::state::{FIRST_POLL, IfAbsent, State, Step};
+use crate::state::{FIRST_POLL, IfAbsent, OutcomeSource, State, Step};
 use crate::{ATTEMPTS_MAX, Attempt};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_leads::lead_request::failed::RerouteHistory;

@@ -1,6 +1,6 @@
 //! What can go wrong with the durable state, with the exit code of each.
 
-use super::op::RowId;
+use super::row::RowId;
 use super::state::Refused;
 use callbridge_model::CallUuid;
 use std::path::{Path, PathBuf};

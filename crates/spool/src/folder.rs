@@ -1,25 +1,20 @@
 //! Opening the state folder: who may, what is found, and what is checked beside the work.
 
 use super::check::check_beside;
-use super::identity::Seen;
+use super::files::{connect, look_beside, make_folder, not_writable, sync_folder};
+use super::identity::{self, Seen};
 use super::writer::{Guard, Handle, start};
 use super::{Error, Settings};
 use crate::state_dir_lock::{Lock, StateDir};
 use crate::store::Store;
 use crate::tables::meta::{self, CLEAN, UNCHECKED};
 use callbridge_model::plain_file;
-use rusqlite::{Connection, OpenFlags};
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{
-    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
-};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
-/// The database in the state folder.
-pub const FILE: &str = "spool.db";
-/// The lock in the state folder.
-pub const LOCK: &str = "spool.lock";
+pub use super::files::{FILE, LOCK};
 
 /// Opens the state in `dir`: makes it if allowed, locks it, brings it up to date, starts the
 /// thread. After an unclean stop, or when the file was changed meanwhile, it is checked beside the
@@ -51,7 +46,7 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
     let clean = seen.is_none() || farewell.is_some();
     let mut untouched = true;
     if let Some(seen) = &seen {
-        meta::compare_identity(&mut store, seen, lock.stamp.as_deref(), clean)?;
+        identity::compare_identity(&mut store, seen, lock.stamp.as_deref(), clean)?;
         untouched = lock.stamp.as_ref() == Some(&seen.stamp);
     }
     if !clean {
@@ -61,29 +56,16 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
     let now = file
         .symlink_metadata()
         .map_err(|error| not_writable(&file, &error))?;
-    meta::begin(&mut store, &Seen::of(&now))?;
+    identity::begin(&mut store, &Seen::of(&now))?;
     let seat = StateDir::new(&file, held, lock);
     let (handle, mut guard) =
         start(store, Some(seat), on_commit).map_err(|error| not_writable(&file, &error))?;
     if !clean || !untouched || farewell.as_deref() == Some(UNCHECKED) {
-        guard.check = Some(check_beside(&file, &handle)?);
+        let checked = handle.clone();
+        let report = move |found| checked.set_integrity(found);
+        guard.check = Some(check_beside(&file, report)?);
     }
     Ok((handle, guard))
-}
-
-/// SQLite opens its files by their names, whatever stands there: what is no plain file is refused
-/// before it does.
-///
-/// # Errors
-/// [`Error::NotWritable`], which says what stands there.
-pub(super) fn look_beside(file: &Path) -> Result<(), Error> {
-    for end in ["", "-wal", "-shm", "-journal"] {
-        let mut name = file.as_os_str().to_owned();
-        name.push(end);
-        let path = Path::new(&name);
-        plain_file::look(path).map_err(|error| not_writable(path, &error))?;
-    }
-    Ok(())
 }
 
 /// A folder in which others than its owner may write is no place for a state that is to be begun
@@ -98,37 +80,6 @@ pub fn refuse_shared(dir: &Path) -> Result<(), Error> {
         Some(found) if !is_empty() => Err(Error::shared(dir, found.mode())),
         Some(_) | None => Ok(()),
     }
-}
-
-/// A connection that writes.
-pub(super) fn connect(file: &Path) -> Result<Connection, Error> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    Connection::open_with_flags(file, flags).map_err(|error| Error::sqlite(file, &error))
-}
-
-pub(super) fn not_writable(path: &Path, error: &io::Error) -> Error {
-    let (path, why) = (path.to_path_buf(), error.to_string());
-    match error.kind() {
-        // as `plain_file` says it
-        ErrorKind::InvalidInput => Error::NotPlain { path, why },
-        _ => Error::NotWritable { path, why },
-    }
-}
-
-/// A folder that is made here, or is found empty, is made private. One that holds other things
-/// keeps its mode: it may be shared on purpose, and the files are private anyway.
-pub(super) fn make_folder(dir: &Path) -> Result<(), Error> {
-    let wrong = |error: io::Error| not_writable(dir, &error);
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)
-        .map_err(wrong)?;
-    let is_empty = dir.read_dir().map_err(wrong)?.next().is_none();
-    if is_empty {
-        std::fs::set_permissions(dir, Permissions::from_mode(0o700)).map_err(wrong)?;
-    }
-    Ok(())
 }
 
 /// Makes the file for this user alone before SQLite opens it; `-wal` and `-shm` take its mode.
@@ -148,13 +99,4 @@ fn make_private(file: &Path) -> Result<(File, Option<Seen>), Error> {
         sync_folder(file)?;
     }
     Ok((made, (!is_new).then(|| Seen::of(&meta))))
-}
-
-/// SQLite syncs its files; that they stand in their folder is to be synced as well.
-pub(super) fn sync_folder(file: &Path) -> Result<(), Error> {
-    let Some(dir) = file.parent() else {
-        return Ok(());
-    };
-    let synced = plain_file::folder(dir).and_then(|dir| dir.sync_all());
-    synced.map_err(|error| not_writable(dir, &error))
 }

@@ -12,6 +12,9 @@
 //! A sign may err on the side of doubt (`chown` changes the inode), never the other way but for
 //! a snapshot of the whole machine.
 
+use crate::tables::meta::{self, CLEAN, FILE, RESTORED};
+use crate::tables::{doubt, slots};
+use crate::{Error, Op, Store};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::time::UNIX_EPOCH;
@@ -65,6 +68,41 @@ impl Seen {
             },
         }
     }
+}
+
+/// Sees whether this is the file that was used here last.
+pub(crate) fn compare_identity(
+    store: &mut Store,
+    seen: &Seen,
+    stamp: Option<&str>,
+    clean: bool,
+) -> Result<(), Error> {
+    let own = meta::meta(store, FILE)?;
+    let used = !slots::slots(store)?.is_empty();
+    let doubtful = seen.is_doubtful(own.as_deref(), stamp, clean, used);
+    store.restored = doubtful || meta::meta(store, RESTORED)?.is_some();
+    Ok(())
+}
+
+/// The first commit of a process: an end without farewell is seen by the next start, and so is
+/// a copy of this file.
+pub(crate) fn begin(store: &mut Store, seen: &Seen) -> Result<(), Error> {
+    let identity = seen.identity.clone();
+    let mut ops = vec![
+        Op::MetaGone { key: CLEAN.into() },
+        Op::Meta {
+            key: FILE.into(),
+            value: identity,
+        },
+    ];
+    if store.restored {
+        ops.push(Op::Meta {
+            key: RESTORED.into(),
+            value: "yes".into(),
+        });
+    }
+    doubt::doubt(store)?;
+    store.write(ops).map(drop)
 }
 
 #[cfg(test)]

@@ -1,10 +1,15 @@
 //! What the log is told about leads: when that is committed of which it tells, whoever asked.
 
-use crate::tables::look_ups::{DROPPED, TO_SURVIVOR};
-use crate::tables::shows::GIVEN_UP;
 use callbridge_leads::lead_field;
 use callbridge_leads::lead_request::RequestKind;
 use tracing::{info, warn};
+
+/// Counter: calls that went to the lead that theirs was merged into.
+pub(crate) const TO_SURVIVOR: &str = "calls_to_survivor";
+/// Counter: calls that went on without their employee.
+pub(crate) const DROPPED: &str = "employees_dropped";
+/// Counter: values that were refused, FAILED or not settled in the end.
+pub(crate) const GIVEN_UP: &str = "lead_fields_given_up";
 
 /// What a person is to hear of the requests about leads.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,12 +14,16 @@
 //! | [`row`] | what can be read |
 //! | [`delivery`] | an event as the message that other machines take |
 //! | [`peer_outcomes`] | what other senders of the same calls did |
-//! | [`store`] | opens, dispatches, commits |
+//! | [`store`] | the open database and its books |
+//! | `dispatch` | operations on their way to the tables, and commits |
+//! | `tally` | the books, in memory and as they are written |
+//! | `finish_row` | a judged call as its row keeps it |
 //! | [`tables`] | all SQL, a file a stored thing |
 //! | [`writer`] | the thread, group commit, [`Handle`] |
 //! | `db` | the open database, its statements and errors |
 //! | [`folder`] | opening: modes, damage |
 //! | [`archive`] | a state folder as one file, out and in |
+//! | `files` | the names of its files, and how they are made |
 //! | `state_dir_lock` | folder, lock and file, and what is done when they go away |
 //! | `check` | the check of the file, beside the work |
 //! | `identity` | whether the file is a copy |
@@ -48,16 +52,19 @@
 //! On Linux a disk that lost pages of that part without refusing a write leaves them old.
 
 pub mod advice;
-pub mod appeared;
+mod appeared;
 pub mod archive;
 pub mod binding;
 mod check;
 mod db;
 pub mod delivery;
 pub mod directory;
+mod dispatch;
 mod effects;
 pub mod employee_work;
 pub mod error;
+mod files;
+mod finish_row;
 pub mod finished_calls;
 pub mod folder;
 mod identity;
@@ -70,28 +77,27 @@ pub mod state;
 mod state_dir_lock;
 pub mod store;
 pub mod tables;
+mod tally;
 pub mod writer;
 
 pub use crate::advice::{hint, hint_found};
 pub use crate::finished_calls::{FinishedCalls, Known};
 pub use binding::{Binding, Fit};
+pub use check::Integrity;
 pub use db::Db;
 pub use directory::LeadDirectory;
 pub use error::Error;
 pub use folder::{open, refuse_shared};
 pub use op::{
-    Delivered, Delivery, Done, FailedCallStep, Finished, Op, PublishedBy, Purged, RowId, SlotRow,
-    WebhookEvent,
+    Delivered, Delivery, Done, FailedCallStep, Finished, Op, Purged, SlotRow, WebhookEvent,
 };
-pub use peer_outcomes::{
-    OutcomeRow, OutcomeSource, PeerOutcome, PossiblySentCalls, Segment, Settlement, ToldOutcome,
-};
+pub use peer_outcomes::{OutcomeRow, PeerOutcome, Segment, Settlement, ToldOutcome};
 pub use row::{
     Act, Attempt, Confirmable, Due, Hooked, LeadByHand, Left, Letter, LetterFilter, MissedCustomer,
-    Notice, ParkedPhone, QueueQuery, Row, SeenCall, TrunkCalls, Unconfirmed, UnreadBytes,
-    UnreadMessage, WorkQueue,
+    Notice, ParkedPhone, PossiblySentCalls, PublishedBy, QueueQuery, Row, RowId, SeenCall,
+    TrunkCalls, Unconfirmed, UnreadBytes, UnreadMessage, WorkQueue,
 };
-pub use state::{FIRST_POLL, IfAbsent, Refused, State, Step, hooked, next};
+pub use state::{FIRST_POLL, IfAbsent, OutcomeSource, Refused, State, Step, hooked, next};
 pub use store::Store;
 pub use tables::audited::{AuditedCall, CallFate, JournaledCall, SentValues};
 pub use tables::books::Recount;
@@ -99,7 +105,7 @@ pub use tables::directory::DirectorySize;
 pub use tables::listed::{CallFilter, Listed, Place};
 pub use tables::search::Search;
 pub use tables::shows::LeadFields;
-pub use writer::{Guard, Handle, Health, Integrity};
+pub use writer::{Guard, Handle, Health};
 
 use callbridge_leads::directory::backfill::ReadLeads;
 use callbridge_leads::lead_field;
@@ -202,5 +208,5 @@ mod tests;
 
 /// The words of the books as they are stored, in the order of their places.
 pub fn book_words() -> Vec<String> {
-    tables::books::words()
+    tally::words()
 }

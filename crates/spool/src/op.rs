@@ -2,7 +2,7 @@
 
 use super::binding::Binding;
 use super::peer_outcomes::PeerOutcome;
-use super::row::{Act, LeadByHand};
+use super::row::{Act, LeadByHand, PublishedBy, RowId};
 use super::state::{State, Step};
 use callbridge_call::{EventTime, FinishedCall};
 use callbridge_leads::directory::LeadNews;
@@ -10,27 +10,8 @@ use callbridge_leads::lead_request::LeadChange;
 use callbridge_leads::lead_request::failed::{FailedCall, FailedCallDecision};
 use callbridge_model::TokenFingerprint;
 use callbridge_model::{CallUuid, Judged, LeadId, Phone, Reason};
-use rusqlite::types::{FromSql, FromSqlResult, ValueRef};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::time::Duration;
-
-/// The id of a stored call or letter: what `dead list` shows as `id`. Never given twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct RowId(pub i64);
-
-impl fmt::Display for RowId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl FromSql for RowId {
-    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        i64::column_result(value).map(Self)
-    }
-}
 
 /// A judged call, with the facts it was judged by: kept to map it anew on a retry.
 #[derive(Clone, Debug, PartialEq)]
@@ -267,15 +248,6 @@ pub struct Delivery {
     pub comes_again: bool,
     /// What it tells.
     pub told: WebhookEvent,
-}
-
-/// What the publisher of a message wrote around it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PublishedBy {
-    /// The user that the broker holds to the login.
-    pub user: Option<String>,
-    /// Its content type.
-    pub content_type: Option<String>,
 }
 
 /// What an event tells.

@@ -1,7 +1,7 @@
 //! What other senders of the same calls did, or the state before this one: where a stream keeps the
 //! calls, a state can be made anew, and two can follow the same stream.
 
-use crate::Due;
+use crate::OutcomeSource;
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::ShownCall;
 use callbridge_model::CallUuid;
@@ -64,31 +64,6 @@ pub struct Settlement {
     pub at: EventTime,
 }
 
-/// Who says that the journal holds a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OutcomeSource {
-    /// The answer to a poll of its request, or a page on which it was looked for.
-    Confirmation,
-    /// The service itself, by an event or a page that was asked for other calls.
-    Webhook,
-    /// A page of the CRM's journal, of a call that was sent elsewhere.
-    Journal,
-    /// The sender that settled it, in the stream of the calls.
-    Stream,
-}
-
-impl OutcomeSource {
-    /// As an attempt of the call.
-    pub(crate) const fn words(self) -> &'static str {
-        match self {
-            Self::Confirmation => "confirmed",
-            Self::Webhook => "confirmed by the service",
-            Self::Journal => "found in the CRM's journal, sent before this state began",
-            Self::Stream => "journaled before, or by another sender, as the stream says",
-        }
-    }
-}
-
 /// What the stream is told of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToldOutcome {
@@ -111,23 +86,6 @@ pub struct OutcomeRow {
     pub told: ToldOutcome,
     /// How often it had been taken in again.
     pub generation: u32,
-}
-
-/// Calls that another may have sent, and that wait.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PossiblySentCalls {
-    /// How many wait: to be looked for, or, where they are ready, to be sent after that.
-    pub waiting: u64,
-    /// The newest of those that may be sent.
-    pub released: Option<Due>,
-    /// Some are still to be looked for.
-    pub sought: bool,
-    /// How many there ever were.
-    pub taken: u64,
-    /// How many of them pages of the journal have shown.
-    pub found: u64,
-    /// How many calls the stream has settled.
-    pub told: u64,
 }
 
 /// The newest of the calls that are to be looked for.

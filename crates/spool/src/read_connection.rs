@@ -1,6 +1,6 @@
 //! A second, read-only connection to the spool's file, for whoever cannot wait for a commit.
 
-use super::{Db, Error, folder};
+use super::{Db, Error, files};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use std::os::unix::fs::MetadataExt as _;
@@ -25,11 +25,11 @@ impl ReadConnection {
     /// # Errors
     /// When the file cannot be read.
     pub fn open(dir: &Path) -> Result<Self, Error> {
-        Self::of(dir.join(folder::FILE))
+        Self::of(dir.join(files::FILE))
     }
 
     fn of(file: PathBuf) -> Result<Self, Error> {
-        folder::look_beside(&file)?;
+        files::look_beside(&file)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(&file, flags)
             .map_err(|error| Error::sqlite(&file, &error))?;

@@ -1,16 +1,33 @@
 //! What is read back from the spool.
 
 use super::HELD_MAX;
-use super::op::{PublishedBy, RowId};
-use super::peer_outcomes::PossiblySentCalls;
 use super::state::{IfAbsent, State};
 use callbridge_call::{EpochSeconds, EventTime, FinishedCall};
 use callbridge_leads::lead_request::Finding;
 use callbridge_leads::lead_request::due::DueRequests;
 use callbridge_model::TokenFingerprint;
 use callbridge_model::{CallRecord, CallUuid, LeadId, Phone, Reason};
+use rusqlite::types::{FromSql, FromSqlResult, ValueRef};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::time::Duration;
+
+/// The id of a stored call or letter: what `dead list` shows as `id`. Never given twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RowId(pub i64);
+
+impl fmt::Display for RowId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromSql for RowId {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        i64::column_result(value).map(Self)
+    }
+}
 
 /// One try, and how it ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -424,4 +441,30 @@ pub struct Notice {
     pub linkedid: Option<String>,
     /// Header `trunk`.
     pub trunk: Option<String>,
+}
+
+/// What the publisher of a message wrote around it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PublishedBy {
+    /// The user that the broker holds to the login.
+    pub user: Option<String>,
+    /// Its content type.
+    pub content_type: Option<String>,
+}
+
+/// Calls that another may have sent, and that wait.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PossiblySentCalls {
+    /// How many wait: to be looked for, or, where they are ready, to be sent after that.
+    pub waiting: u64,
+    /// The newest of those that may be sent.
+    pub released: Option<Due>,
+    /// Some are still to be looked for.
+    pub sought: bool,
+    /// How many there ever were.
+    pub taken: u64,
+    /// How many of them pages of the journal have shown.
+    pub found: u64,
+    /// How many calls the stream has settled.
+    pub told: u64,
 }

@@ -36,7 +36,6 @@
 //! nobody knows ([`hooked`]). An answer of the service that comes after it is old news
 //! ([`Step::is_answer`]).
 
-use crate::peer_outcomes::OutcomeSource;
 use callbridge_call::EventTime;
 use callbridge_leads::lead_request::failed::{Reroute, RerouteHistory};
 use callbridge_model::TokenFingerprint;
@@ -156,6 +155,31 @@ impl IfAbsent {
 impl FromSql for IfAbsent {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         Ok(Self::from_word(value.as_str()?).unwrap_or_default())
+    }
+}
+
+/// Who says that the journal holds a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutcomeSource {
+    /// The answer to a poll of its request, or a page on which it was looked for.
+    Confirmation,
+    /// The service itself, by an event or a page that was asked for other calls.
+    Webhook,
+    /// A page of the CRM's journal, of a call that was sent elsewhere.
+    Journal,
+    /// The sender that settled it, in the stream of the calls.
+    Stream,
+}
+
+impl OutcomeSource {
+    /// As an attempt of the call.
+    pub(crate) const fn words(self) -> &'static str {
+        match self {
+            Self::Confirmation => "confirmed",
+            Self::Webhook => "confirmed by the service",
+            Self::Journal => "found in the CRM's journal, sent before this state began",
+            Self::Stream => "journaled before, or by another sender, as the stream says",
+        }
     }
 }
 

@@ -13,10 +13,9 @@
 //! | another file | nothing is stored: it may be somebody's backup, and is left as it is |
 
 use super::Error;
-use super::folder::{self, FILE, LOCK, connect, make_folder, not_writable};
-use super::identity::Seen;
+use super::files::{self, FILE, LOCK, connect, make_folder, not_writable};
+use super::identity::{self, Seen};
 use super::store::Store;
-use crate::tables::meta;
 use callbridge_model::plain_file;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, Metadata, OpenOptions};
@@ -121,10 +120,10 @@ impl StateDir {
         store.copy_to(&new)?;
         made.sync_all().map_err(wrong)?;
         std::fs::rename(&new, &self.file).map_err(wrong)?;
-        folder::sync_folder(&self.file)?;
-        folder::look_beside(&self.file)?;
+        files::sync_folder(&self.file)?;
+        files::look_beside(&self.file)?;
         let mut store = Store::over(connect(&self.file)?, &self.file, store.settings())?;
-        meta::begin(&mut store, &Seen::of(&made.metadata().map_err(wrong)?))?;
+        identity::begin(&mut store, &Seen::of(&made.metadata().map_err(wrong)?))?;
         self.held = made;
         tracing::error!(
             file = %self.file.display(),

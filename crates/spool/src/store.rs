@@ -1,22 +1,28 @@
-//! The store: opens the database, dispatches operations to the [`tables`], and commits. It is
-//! synchronous and knows no clock and no thread.
+//! The store: the open database with the books of its last commit. It is synchronous and knows no
+//! clock and no thread.
 
 use crate::appeared::Appeared;
-use crate::op::{Done, Op, RowId};
-use crate::tables::books::{Book, Tally};
-use crate::tables::directory::Awaited;
-use crate::tables::finish::FinishRow;
 use crate::tables::schema::{self, Found, MIGRATIONS};
-use crate::{Db, Error, Settings, State, UnreadMessage, tables};
-use callbridge_leads::lead_request::LeadChange;
+use crate::tally::{Book, Tally};
+use crate::{Db, Error, RowId, Settings, State};
 use callbridge_model::Phone;
 use callbridge_model::status::Books;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::path::Path;
+
+/// The highest id ever given, where its row may be gone.
+pub(crate) const HIGHEST_ID: &str = "spool.highest_id";
+
+/// Numbers that calls wait for, of which something was learned.
+#[derive(Debug, Default)]
+pub(crate) struct Awaited {
+    pub(crate) phones: BTreeSet<Phone>,
+    pub(crate) all: bool,
+}
 
 /// The database, and the books of its last commit. It reads as its [`Db`].
 #[derive(Debug)]
@@ -47,24 +53,6 @@ impl Deref for Store {
 const PRAGMAS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
      PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 16777216; \
      PRAGMA wal_autocheckpoint = 2000;";
-
-/// An operation with its JSON made: that is the caller's work, not the one thread's.
-#[derive(Debug)]
-pub(super) enum PreparedOp {
-    Finish(Box<FinishRow>),
-    Other(Box<Op>),
-}
-
-/// Makes the JSON of all operations.
-pub(super) fn prepare(ops: Vec<Op>) -> Result<Vec<PreparedOp>, Error> {
-    let work = ops.into_iter().map(|op| match op {
-        Op::Finish(finished) => {
-            FinishRow::new(*finished).map(|row| PreparedOp::Finish(Box::new(row)))
-        }
-        other => Ok(PreparedOp::Other(Box::new(other))),
-    });
-    work.collect()
-}
 
 impl Store {
     /// A store that lives in memory and ends with this value.
@@ -121,7 +109,7 @@ impl Store {
             "SELECT max(ifnull((SELECT max(id) FROM calls), 0),
                         ifnull((SELECT max(id) FROM unreadable), 0),
                         ifnull((SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?1), 0))",
-            [tables::meta::HIGHEST_ID],
+            [HIGHEST_ID],
         )
     }
 
@@ -205,159 +193,6 @@ impl Store {
     /// How many times calls came to be or changed their state since the start of the process.
     pub fn moves_so_far(&self) -> u64 {
         self.moved.count()
-    }
-
-    /// Stores all of `ops` in one transaction, or nothing.
-    ///
-    /// # Errors
-    /// As each [`Op`] says; [`Error::Full`] and [`Error::Disk`] may pass by themselves.
-    pub fn write(&mut self, ops: Vec<Op>) -> Result<Vec<Done>, Error> {
-        let request = prepare(ops)?;
-        let mut answers = self.write_group(std::slice::from_ref(&request));
-        answers.pop().unwrap_or(Err(Error::Closed))
-    }
-
-    /// Stores each request as one unit, all that succeed in one transaction.
-    ///
-    /// A group is first tried without savepoints, for these copy every page they touch; when a
-    /// request fails, which is rare, the group is done anew with one around each.
-    pub(super) fn write_group(
-        &mut self,
-        requests: &[Vec<PreparedOp>],
-    ) -> Vec<Result<Vec<Done>, Error>> {
-        let whole = self.in_transaction(|store| {
-            let done = requests.iter().map(|request| store.apply_all(request));
-            done.collect::<Result<Vec<_>, Error>>()
-        });
-        let error = match whole {
-            Ok(all) => return all.into_iter().map(Ok).collect(),
-            Err(error) => error,
-        };
-        if requests.len() == 1 {
-            return vec![Err(error)];
-        }
-        let each = self.in_transaction(|store| {
-            let answers = requests.iter().map(|request| store.in_savepoint(request));
-            answers.collect::<Result<Vec<_>, Error>>()
-        });
-        match each {
-            Ok(answers) => answers,
-            Err(error) => requests.iter().map(|_| Err(error.clone())).collect(),
-        }
-    }
-
-    fn in_transaction<T>(
-        &mut self,
-        work: impl FnOnce(&mut Self) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        self.execute("BEGIN IMMEDIATE", [])?;
-        let answer = work(self).and_then(|answer| {
-            self.sql(self.tally.write(&self.db.connection))?;
-            self.execute("COMMIT", [])?;
-            Ok(answer)
-        });
-        if answer.is_ok() {
-            let (letters, moved) = self.tally.committed();
-            self.appeared.add(letters);
-            self.moved.add(moved);
-        } else {
-            // A full disk may have ended the transaction already.
-            if !self.connection.is_autocommit() {
-                self.execute("ROLLBACK", []).ok();
-            }
-            self.tally.rolled_back();
-        }
-        answer
-    }
-
-    /// `Err` when the whole transaction is gone, `Ok(Err)` when only this request is.
-    fn in_savepoint(&mut self, request: &[PreparedOp]) -> Result<Result<Vec<Done>, Error>, Error> {
-        let mark = self.tally.mark();
-        self.execute("SAVEPOINT request", [])?;
-        let answer = self.apply_all(request);
-        if let Err(error) = &answer {
-            self.tally.back_to(mark);
-            if self.connection.is_autocommit() {
-                return Err(error.clone());
-            }
-            self.execute("ROLLBACK TO request", [])?;
-        }
-        self.execute("RELEASE request", [])?;
-        Ok(answer)
-    }
-
-    fn apply_all(&mut self, request: &[PreparedOp]) -> Result<Vec<Done>, Error> {
-        request.iter().map(|work| self.apply(work)).collect()
-    }
-
-    fn apply(&mut self, work: &PreparedOp) -> Result<Done, Error> {
-        let op = match work {
-            PreparedOp::Finish(row) => return tables::finish::finish(self, row),
-            PreparedOp::Other(op) => op.as_ref(),
-        };
-        match op {
-            Op::Finish(finished) => {
-                return tables::finish::finish(self, &FinishRow::new(*finished.clone())?);
-            }
-            Op::Forget { pbx, ids } => tables::audited::forget(self, pbx, ids)?,
-            Op::Open { pbx, key, snapshot } => {
-                tables::open_calls::set_open(self, pbx, *key, snapshot.as_deref())?;
-            }
-            Op::Position { source, position } => {
-                tables::positions::set_position(self, source, position)?;
-            }
-            Op::Unreadable {
-                source,
-                pbx,
-                bytes,
-                why,
-                at,
-                by,
-            } => {
-                let message = UnreadMessage {
-                    source: source.clone(),
-                    pbx: pbx.clone(),
-                    why: why.clone(),
-                    at: *at,
-                    bytes: bytes.clone(),
-                    length: bytes.len() as u64,
-                    by: by.clone().unwrap_or_default(),
-                };
-                let login = (by.as_ref()).map(|by| by.user.as_deref().unwrap_or_default());
-                return tables::unreadable::keep_unreadable(self, &message, login);
-            }
-            Op::Step { row, step, at } => return tables::step::step(self, *row, step, *at),
-            Op::FailedCall(failed) => return tables::look_ups::call_failed(self, failed),
-            Op::Slot(slot) => tables::slots::set_slot(self, slot)?,
-            Op::SlotGone { slot } => tables::slots::drop_slot(self, *slot)?,
-            Op::Act { row, act } => tables::acts::note(self, *row, act)?,
-            Op::Give(given) => tables::given::give(self, given)?,
-            Op::Take { phone } => tables::given::take(self, phone)?,
-            Op::Meta { key, value } => tables::meta::set_meta(self, key, value)?,
-            Op::MetaGone { key } => tables::meta::drop_meta(self, key)?,
-            Op::Count { counter, by } => self.tally.count(counter, *by),
-            Op::NoticeSent { notice } => tables::outbox::drop_notice(self, *notice)?,
-            Op::BindAddress { address, rebind } => {
-                tables::meta::bind_address(self, address, *rebind)?;
-            }
-            Op::BindCompany {
-                company,
-                application,
-            } => return tables::meta::bind_company(self, company, application),
-            Op::Delivery(delivery) => {
-                return tables::deliveries::deliver(self, delivery).map(Done::Delivered);
-            }
-            Op::Lead(LeadChange::Request { told, at }) => {
-                return tables::lead_requests::told(self, told, *at);
-            }
-            Op::Lead(LeadChange::Backfill { page, heard, at }) => {
-                tables::backfill::backfilled(self, page, heard, *at)?;
-            }
-            Op::PeerOutcome(told) => tables::peer_outcomes::apply(self, told)?,
-            Op::Purge { now } => return tables::purge::purge(self, *now).map(Done::Purged),
-            Op::Learn(news) => return tables::directory::learn(self, news),
-        }
-        Ok(Done::Stored)
     }
 }
 

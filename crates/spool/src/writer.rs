@@ -4,10 +4,12 @@
 //! follow its commit. Reads run between groups, in the order asked, so a read sees every write
 //! asked for before it.
 
+use super::check::{Check, Integrity};
 use super::op::{Done, Op};
 use super::{CommitHook, Error};
+use crate::dispatch::{PreparedOp, prepare};
 use crate::state_dir_lock::StateDir;
-use crate::store::{PreparedOp, Store, prepare};
+use crate::store::Store;
 use crate::tables::meta::{CLEAN, UNCHECKED};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,22 +38,6 @@ enum WriterRequest {
     Read(Reading),
     /// Nothing, but the thread looks whether it shall end.
     Wake,
-}
-
-/// The check of the file after an unclean stop.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Integrity {
-    /// The last process ended in order, or there was none.
-    #[default]
-    NotNeeded,
-    /// Under way, beside the work.
-    Checking,
-    /// Nothing wrong was found.
-    Sound,
-    /// The file is damaged, an [`Error::Damaged`]. It is left as it is.
-    Damaged(Error),
-    /// The check could not be made, or was broken off by the end of the process.
-    Unknown(String),
 }
 
 /// How the spool is doing.
@@ -181,7 +167,7 @@ pub struct Guard {
     requests: mpsc::Sender<WriterRequest>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    pub(super) check: Option<super::check::Check>,
+    pub(super) check: Option<Check>,
 }
 
 impl Guard {

@@ -136,8 +136,9 @@ impl CommandHandler {
         line: &mut ReplySender,
     ) -> Result<(), Stop> {
         let mut under_way = BTreeSet::new();
-        let page =
-            |store: &Store, seen| callbridge_spool::appeared::moved_since(store, seen, MOVES_PAGE);
+        let page = |store: &Store, seen| {
+            callbridge_spool::tables::appeared::moved_since(store, seen, MOVES_PAGE)
+        };
         let told = |call: Listed| {
             let news = is_news(&call, &mut under_way) && filter.takes(&call);
             news.then(|| item(call))

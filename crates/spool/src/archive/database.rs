@@ -2,7 +2,7 @@
 //! have changed it: a trigger in it would run with every commit of the daemon that takes it over.
 
 use super::ArchiveError;
-use crate::folder::FILE;
+use crate::files::FILE;
 use crate::tables::schema::{Found, MIGRATIONS, inspect};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};

@@ -1,6 +1,6 @@
 //! What people did with letters, kept with their calls.
 
-use super::finish::json;
+use crate::db::json;
 use crate::{ACTS_MAX, Act, Db, Error, RowId};
 
 /// One more act. Unreadable bytes have none: all that can be done with them is to discard them.

@@ -1,7 +1,7 @@
 //! How far the backfill of the directory is.
 
 use super::directory::{self, LEARNED};
-use super::meta;
+use super::{look_ups, meta};
 use crate::{Db, Error, QueueQuery, Store};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::LeadsPage;
@@ -76,7 +76,7 @@ pub(crate) fn backfilled(
     let known = backfill(store)?.unwrap_or_default();
     let mut backfill = known.clone();
     for news in backfill.took(page, heard, at, how) {
-        directory::learn(store, &news)?;
+        look_ups::learn(store, &news)?;
     }
     match (&backfill.left, backfill.no_grant) {
         (Some(why), _) if known.left.is_none() => {

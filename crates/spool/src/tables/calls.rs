@@ -1,8 +1,8 @@
 //! A stored call, read back.
 
 use super::seen_calls;
-use super::work_queue::count;
 use crate::db::Columns as _;
+use crate::db::count;
 use crate::{Db, Error, Row, RowId};
 use callbridge_call::EventTime;
 use callbridge_model::{CallUuid, TokenFingerprint};

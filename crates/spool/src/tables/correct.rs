@@ -1,9 +1,9 @@
 //! An incomplete call is told again, and better: its letter is corrected, as long as nobody has
 //! sent it. Never are there two of one call.
 
-use super::books::Book;
-use super::finish::FinishRow;
 use super::{missed, outbox, step};
+use crate::finish_row::FinishRow;
+use crate::tally::Book;
 use crate::{Done, Error, Left, RowId, State, Store};
 use callbridge_call::UniqueId;
 use callbridge_model::Reason;

@@ -1,10 +1,10 @@
 //! Kept calls with customers of a span of time, for what employees did.
 
-use super::finish;
 use crate::Db;
 use crate::Error;
 use crate::RowId;
 use crate::employee_work::CustomerCall;
+use crate::finish_row::rang;
 use callbridge_call::timeline::Timeline;
 use callbridge_call::{Direction, EventTime};
 use callbridge_model::CallRecord;
@@ -72,7 +72,7 @@ pub fn between(db: &Db, from: i64, until: i64) -> Result<Vec<CustomerCall>, Erro
 fn customer_call(started: i64, record: CallRecord, facts: &Facts) -> CustomerCall {
     let inbound = record.direction == Direction::Inbound;
     let waited = facts.waited().as_secs();
-    let rang = finish::rang(facts.timeline.as_ref());
+    let extensions = rang(facts.timeline.as_ref());
     CustomerCall {
         started,
         inbound,
@@ -87,7 +87,7 @@ fn customer_call(started: i64, record: CallRecord, facts: &Facts) -> CustomerCal
             0
         },
         rang: match inbound && !record.answered {
-            true => rang.into_iter().map(str::to_owned).collect(),
+            true => extensions.into_iter().map(str::to_owned).collect(),
             false => Vec::new(),
         },
     }

@@ -1,11 +1,11 @@
 //! Events that the service sends: each pair of installation and event once (§6.9), each signature
 //! once under whatever installation it comes, and what it tells in the same transaction.
 
-use super::{directory, meta, step, waiting};
+use super::{directory, look_ups, meta, step, waiting};
 use crate::db::Columns as _;
-use crate::op::{Delivered, Delivery, Done, RowId, WebhookEvent};
+use crate::op::{Delivered, Delivery, Done, WebhookEvent};
 use crate::state::{self, State, Step};
-use crate::{DELIVERIES_KEPT, DELIVERIES_MAX, Db, Error, Fit, Hooked, Store};
+use crate::{DELIVERIES_KEPT, DELIVERIES_MAX, Db, Error, Fit, Hooked, RowId, Store};
 use callbridge_call::EventTime;
 use callbridge_crm::ShownCall;
 use callbridge_model::{CallUuid, LeadId};
@@ -64,7 +64,7 @@ pub(crate) fn deliver(store: &mut Store, delivery: &Delivery) -> Result<Delivere
     match &delivery.told {
         WebhookEvent::Completed { uuid, leads } => completed(store, *uuid, leads, delivery.at),
         WebhookEvent::Learn(news) => {
-            let new = directory::learn(store, news)? == Done::Learned { new: true };
+            let new = look_ups::learn(store, news)?;
             Ok(Delivered::Learned { new })
         }
     }

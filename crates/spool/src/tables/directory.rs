@@ -1,14 +1,13 @@
 //! The directory of leads, a row a phone of a slot of a lead.
 
-use super::look_ups;
-use super::work_queue::count;
-use crate::{Db, Done, Error, Store};
-use callbridge_call::{EpochSeconds, EventTime};
+use crate::db::count;
+use crate::{Db, Error, Store};
+use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::entry::{Entry, Fact, Life, Slot};
 use callbridge_leads::directory::find::{LeadPhone, PhoneIndex, find};
 use callbridge_leads::directory::learn::{self, Learned, Ledger};
 use callbridge_leads::directory::merges::root;
-use callbridge_leads::directory::{FactSource, Finding, LeadNews, What};
+use callbridge_leads::directory::{FactSource, Finding, LeadNews};
 use callbridge_model::{LeadId, Phone};
 use rusqlite::Row;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,13 +28,6 @@ const HOLDINGS: &str = "SELECT p.lead, p.slot, p.held, p.told, p.gone,
 /// How a lead stands.
 const LIFE: &str =
     "SELECT living, whole, deleted, merged, merged_into FROM directory_leads WHERE lead = ?1";
-
-/// Numbers that calls wait for, of which something was learned.
-#[derive(Debug, Default)]
-pub(crate) struct Awaited {
-    pub(crate) phones: BTreeSet<Phone>,
-    pub(crate) all: bool,
-}
 
 /// How many the directory holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -123,18 +115,15 @@ fn holding(row: &Row<'_>) -> rusqlite::Result<Option<LeadPhone>> {
     }))
 }
 
-/// Takes in what was told of a lead; calls that may leave by it are remembered for
-/// [`Store::take_awaited`].
-pub(crate) fn learn(store: &mut Store, news: &LeadNews) -> Result<Done, Error> {
+/// Takes in what was told of a lead, and whether it was news; calls that may leave by it are
+/// remembered for [`Store::take_awaited`].
+pub(super) fn take_in(store: &mut Store, news: &LeadNews) -> Result<bool, Error> {
     let phones = match learn::learn(&mut DirectoryTables(store), news)? {
-        Learned::Nothing => return Ok(Done::Learned { new: false }),
+        Learned::Nothing => return Ok(false),
         Learned::Many => None,
         Learned::Phones(phones) => Some(phones),
     };
     store.tally.count(LEARNED, 1);
-    if let What::Merged { from } = &news.what {
-        look_ups::follow_merge(store, from, EventTime::from_seconds(news.at.get()))?;
-    }
     let mut waiting = BTreeSet::new();
     for phone in phones.iter().flatten() {
         if is_awaited(store, phone)? {
@@ -147,7 +136,7 @@ pub(crate) fn learn(store: &mut Store, news: &LeadNews) -> Result<Done, Error> {
         awaited.phones.clear();
         awaited.all = true;
     }
-    Ok(Done::Learned { new: true })
+    Ok(true)
 }
 
 fn is_awaited(db: &Db, phone: &Phone) -> Result<bool, Error> {

@@ -2,10 +2,9 @@
 //! that was renamed. None of it is taken for nothing without a word, and none of it stops the work.
 
 use super::meta;
-use super::{backfill, deliveries, shows, unknown_employees};
+use super::{backfill, deliveries, request_memory, shows, unknown_employees};
 use crate::Db;
 use crate::Error;
-use crate::tables::lead_requests;
 use callbridge_leads::directory::backfill::Backfill;
 use callbridge_leads::lead_field::Catalogue;
 use callbridge_leads::lead_request::memory::RequestMemory;
@@ -22,12 +21,12 @@ struct RememberedText {
 
 const ALL: [RememberedText; 6] = [
     RememberedText {
-        key: lead_requests::MEMORY,
+        key: request_memory::MEMORY,
         reads: is::<RequestMemory>,
         then: "requests about leads that rested are tried again",
     },
     RememberedText {
-        key: lead_requests::CATALOGUE,
+        key: shows::CATALOGUE,
         reads: is::<Catalogue>,
         then: "the CRM's fields are read again",
     },

@@ -1,6 +1,6 @@
 //! Leads that people have given to numbers, with when and by whom.
 
-use super::work_queue::count;
+use crate::db::count;
 use crate::{Db, Error, LeadByHand};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::words::moment;

@@ -1,8 +1,9 @@
 //! What could be asked beside the calls, and what the answers change.
 
-use super::shows::{self, GIVEN_UP, LEFT_OUT, WRITTEN};
+use super::request_memory::{change_memory, memory};
+use super::shows::{self, LEFT_OUT, WRITTEN};
 use super::{backfill, directory, look_ups, meta};
-use crate::lead_log::LeadWarning;
+use crate::lead_log::{GIVEN_UP, LeadWarning};
 use crate::{Db, Done, Error, QueueQuery, Store};
 use callbridge_call::EventTime;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};
@@ -13,28 +14,8 @@ use callbridge_leads::lead_request::memory::RequestMemory;
 use callbridge_leads::lead_request::{Finding, LeadOutcome, RequestKind};
 use callbridge_model::{LeadId, Phone};
 
-/// The CRM's fields, as they were read last.
-pub(crate) const CATALOGUE: &str = "lead_field.catalogue";
-/// [`RequestMemory`].
-pub(crate) const MEMORY: &str = "errand.memory";
-
 /// Numbers that several leads claim, looked at in one go.
 const CLAIMED_MAX: u32 = 1_000;
-
-/// What is remembered of them.
-pub fn memory(db: &Db) -> Result<RequestMemory, Error> {
-    Ok(meta::remembered(db, MEMORY)?.unwrap_or_default())
-}
-
-fn change_memory<T>(db: &Db, change: impl FnOnce(&mut RequestMemory) -> T) -> Result<T, Error> {
-    let before = memory(db)?;
-    let mut memory = before.clone();
-    let done = change(&mut memory);
-    if memory != before {
-        meta::remember(db, MEMORY, &memory)?;
-    }
-    Ok(done)
-}
 
 /// Tells the log of what stands since before this start.
 pub fn log_standing(store: &Store, now: EventTime) -> Result<(), Error> {
@@ -154,7 +135,7 @@ pub(crate) fn told(store: &mut Store, told: &LeadOutcome, at: EventTime) -> Resu
             let what = What::Merged { from: vec![*lead] };
             let at_sec = at.floor_seconds();
             let news = LeadNews::new(*survivor, at_sec, what, FirstPhone::Untold);
-            directory::learn(store, &news)?;
+            look_ups::learn(store, &news)?;
             return look_ups::looked_up(store, *lead, Finding::LeadExists, at);
         }
         LeadOutcome::Catalogue(catalogue) => catalogue_read(store, catalogue, at)?,
@@ -258,7 +239,7 @@ fn catalogue_read(store: &mut Store, catalogue: &Catalogue, at: EventTime) -> Re
     let before = shows::doubtful(store)?;
     let fields = wanted_fields(store);
     change_memory(store, |memory| memory.catalogue_read(catalogue, fields, at))?;
-    meta::remember(store, CATALOGUE, catalogue)?;
+    meta::remember(store, shows::CATALOGUE, catalogue)?;
     let mut news = shows::doubtful(store)?;
     news.retain(|it| !before.contains(it));
     news.into_iter().for_each(|it| store.tally.warn(it));

@@ -1,8 +1,8 @@
 //! Dead, parked and unreadable letters.
 
-use super::work_queue::count;
-use super::{acts, unreadable};
+use super::acts;
 use crate::db::Columns as _;
+use crate::db::count;
 use crate::{
     Db, Error, LETTERS_PAGE, LISTED_BYTES_MAX, Letter, LetterFilter, RowId, State, Store,
     UNREADABLE_BYTES_MAX, UnreadBytes,
@@ -135,7 +135,7 @@ pub fn letters_by_reason(store: &Store) -> Result<BTreeMap<Reason, u64>, Error> 
     let text = "SELECT reason, count FROM letters WHERE count > 0";
     let mut all: BTreeMap<Reason, u64> =
         store.query_all(text, [], |row| Ok((row.reason(0)?, row.get(1)?)))?;
-    let unreadable = unreadable::unreadable_kept(store);
+    let unreadable = store.tally.unreadable_kept();
     if unreadable > 0 {
         all.insert(Reason::Unreadable, unreadable);
     }

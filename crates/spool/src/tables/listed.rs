@@ -1,8 +1,8 @@
 //! Calls as people list them: by time and by number, each page a bounded walk over an index; and
 //! calls between extensions, of which the last are kept.
 
-use super::finish::FinishRow;
 use crate::db::Columns as _;
+use crate::finish_row::FinishRow;
 use crate::{Db, Error, INTERNAL_KEPT, INTERNAL_KEPT_FOR, RowId, State};
 use callbridge_call::EventTime;
 use callbridge_model::{CallRecord, Reason, TypedNumber};

@@ -2,6 +2,7 @@
 
 use super::{directory, step, unknown_employees};
 use crate::db::Columns as _;
+use crate::lead_log::{DROPPED, TO_SURVIVOR};
 use crate::{Db, Done, Error, FailedCallStep, RowId, Step, Store};
 use callbridge_call::EventTime;
 use callbridge_leads::directory::find::PhoneIndex as _;
@@ -24,11 +25,6 @@ const LETTERS_MAX: u32 = 1_000;
 const WAITING_MAX: i64 = 10_000;
 /// Tries of one look-up (§7.7: 3 to 5).
 const TRIES_MAX: u32 = 4;
-
-/// Counter: calls that went to the lead that theirs was merged into.
-pub(crate) const TO_SURVIVOR: &str = "calls_to_survivor";
-/// Counter: calls that went on without their employee.
-pub(crate) const DROPPED: &str = "employees_dropped";
 
 /// A call that was sent and FAILED, as it is now; `None` where it is over meanwhile.
 pub fn failed_call(store: &Store, row: RowId, at: EventTime) -> Result<Option<FailedCall>, Error> {
@@ -126,8 +122,17 @@ fn set_finding(db: &Db, row: RowId, found: Finding) -> Result<(), Error> {
     )
 }
 
+/// Takes in what was told of a lead, whether it was news, and what it means for failed calls.
+pub(crate) fn learn(store: &mut Store, news: &LeadNews) -> Result<bool, Error> {
+    let new = directory::take_in(store, news)?;
+    if let (true, What::Merged { from }) = (new, &news.what) {
+        follow_merge(store, from, EventTime::from_seconds(news.at.get()))?;
+    }
+    Ok(new)
+}
+
 /// These leads are merged into another: their letters `failed` leave for it.
-pub(crate) fn follow_merge(store: &mut Store, from: &[LeadId], at: EventTime) -> Result<(), Error> {
+fn follow_merge(store: &mut Store, from: &[LeadId], at: EventTime) -> Result<(), Error> {
     for lead in from {
         for (row, since) in failed_letters(store, *lead, EventTime::from_micros(0))? {
             if let Some(on) = onward(store, row)? {
@@ -252,14 +257,14 @@ pub(crate) fn looked_up(
 
 /// A lead that the directory holds is there no more: its numbers lead nowhere.
 fn learn_missing(store: &mut Store, lead: LeadId, at: EventTime) -> Result<(), Error> {
-    if super::directory::DirectoryTables(store)
+    if directory::DirectoryTables(store)
         .life(lead)?
         .living
         .is_some()
     {
         let at = at.floor_seconds();
         let news = LeadNews::new(lead, at, What::Deleted, FirstPhone::Untold);
-        directory::learn(store, &news)?;
+        directory::take_in(store, &news)?;
     }
     Ok(())
 }

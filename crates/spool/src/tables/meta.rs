@@ -1,27 +1,23 @@
 //! Small durable settings, and whose calls these are.
 
-use super::finish::json;
-use super::{doubt, slots, waiting};
-use crate::identity::Seen;
-use crate::op::{Done, Op};
-use crate::{Binding, Db, Error, Fit, RowId, Store};
+use crate::db::json;
+use crate::store::HIGHEST_ID;
+use crate::{Binding, Db, Error, RowId, Store};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 
-/// The highest id ever given, where its row may be gone.
-pub(crate) const HIGHEST_ID: &str = "spool.highest_id";
 /// `yes` after an orderly end.
 pub(crate) const CLEAN: &str = "spool.clean";
 /// Instead of `yes`: the end was orderly, but broke off the check of the file.
 pub(crate) const UNCHECKED: &str = "unchecked";
-/// Which file this is ([`Seen::identity`]).
-const FILE: &str = "spool.file";
+/// Which file this is ([`Seen::identity`](crate::identity::Seen::identity)).
+pub(crate) const FILE: &str = "spool.file";
 /// `yes` in a copy, until a request was made with it.
-const RESTORED: &str = "spool.restored";
-const ADDRESS: &str = "bound.address";
-const COMPANY: &str = "bound.company";
-const APPLICATION: &str = "bound.application";
+pub(crate) const RESTORED: &str = "spool.restored";
+pub(crate) const ADDRESS: &str = "bound.address";
+pub(crate) const COMPANY: &str = "bound.company";
+pub(crate) const APPLICATION: &str = "bound.application";
 
 pub(crate) fn set_meta(db: &Db, key: &str, value: &str) -> Result<(), Error> {
     db.run(
@@ -32,41 +28,6 @@ pub(crate) fn set_meta(db: &Db, key: &str, value: &str) -> Result<(), Error> {
 
 pub(crate) fn drop_meta(db: &Db, key: &str) -> Result<(), Error> {
     db.run("DELETE FROM meta WHERE key = ?1", [key])
-}
-
-/// Sees whether this is the file that was used here last.
-pub(crate) fn compare_identity(
-    store: &mut Store,
-    seen: &Seen,
-    stamp: Option<&str>,
-    clean: bool,
-) -> Result<(), Error> {
-    let own = meta(store, FILE)?;
-    let used = !slots::slots(store)?.is_empty();
-    let doubtful = seen.is_doubtful(own.as_deref(), stamp, clean, used);
-    store.restored = doubtful || meta(store, RESTORED)?.is_some();
-    Ok(())
-}
-
-/// The first commit of a process: an end without farewell is seen by the next start, and so is
-/// a copy of this file.
-pub(crate) fn begin(store: &mut Store, seen: &Seen) -> Result<(), Error> {
-    let identity = seen.identity.clone();
-    let mut ops = vec![
-        Op::MetaGone { key: CLEAN.into() },
-        Op::Meta {
-            key: FILE.into(),
-            value: identity,
-        },
-    ];
-    if store.restored {
-        ops.push(Op::Meta {
-            key: RESTORED.into(),
-            value: "yes".into(),
-        });
-    }
-    doubt::doubt(store)?;
-    store.write(ops).map(drop)
 }
 
 /// A request is made: the doubt is over for those who open the file after us.
@@ -113,41 +74,4 @@ pub fn binding(db: &Db) -> Result<Binding, Error> {
         company: meta(db, COMPANY)?,
         application: meta(db, APPLICATION)?,
     })
-}
-
-pub(crate) fn bind_address(db: &Db, address: &str, rebind: bool) -> Result<(), Error> {
-    let binding = binding(db)?;
-    match binding.fits_address(address) {
-        Fit::Same if !rebind => return Ok(()),
-        Fit::Other if !rebind => {
-            return Err(Error::OtherAddress {
-                bound: binding.address.unwrap_or_default(),
-                given: address.to_owned(),
-            });
-        }
-        Fit::Unbound | Fit::Same | Fit::Other => {}
-    }
-    if rebind {
-        drop_meta(db, COMPANY)?;
-        drop_meta(db, APPLICATION)?;
-    }
-    set_meta(db, ADDRESS, address.trim_end_matches('/'))
-}
-
-pub(crate) fn bind_company(
-    store: &mut Store,
-    company: &str,
-    application: &str,
-) -> Result<Done, Error> {
-    let binding = binding(store)?;
-    match binding.fits_company(company, application) {
-        Fit::Same => Ok(Done::Stored),
-        Fit::Other => Ok(Done::WrongCompany(binding)),
-        Fit::Unbound => {
-            set_meta(store, COMPANY, company)?;
-            set_meta(store, APPLICATION, application)?;
-            waiting::take_all(store)?;
-            Ok(Done::Stored)
-        }
-    }
 }

@@ -4,8 +4,8 @@
 //! try that no talk ended after. In the usual order a call changes one row; what comes late is
 //! weighed against all kept calls of its number.
 
-use super::finish::{FinishRow, rang};
-use super::work_queue::count;
+use crate::db::count;
+use crate::finish_row::{FinishRow, rang};
 use crate::{Db, Error, MissedCustomer};
 use callbridge_call::{Direction, EpochSeconds, EventTime};
 use callbridge_model::{Judged, LeadId, Outcome, Phone, Reason};

@@ -5,8 +5,10 @@
 //! Each fails with the disk, or on a damaged file; what else it refuses it says itself.
 
 pub mod acts;
+pub mod appeared;
 pub mod audited;
 pub mod backfill;
+pub(crate) mod binding;
 pub mod books;
 pub mod calls;
 pub(crate) mod correct;
@@ -25,10 +27,12 @@ pub mod meta;
 pub mod missed;
 pub mod open_calls;
 pub mod outbox;
+pub mod outcomes;
 pub mod parked;
 pub mod peer_outcomes;
 pub mod positions;
 pub(crate) mod purge;
+pub mod request_memory;
 pub mod schema;
 pub mod search;
 pub mod seen_calls;

@@ -1,8 +1,8 @@
 //! The outbox: letters that the broker has yet to be told of, and those that left.
 
-use super::work_queue::count;
 use super::{calls, letters};
 use crate::db::Columns as _;
+use crate::db::count;
 use crate::{Db, Error, Left, Letter, Notice, RowId, Store};
 use callbridge_call::EventTime;
 use callbridge_model::Reason;

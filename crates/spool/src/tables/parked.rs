@@ -1,7 +1,7 @@
 //! Parked calls, by the number whose lead they wait for.
 
-use super::work_queue::count;
 use crate::db::Columns as _;
+use crate::db::count;
 use crate::{Db, Error, ParkedPhone, RowId};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::{CallRecord, Phone};

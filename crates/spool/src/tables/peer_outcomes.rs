@@ -10,13 +10,12 @@
 //! directory knew then. They are looked for with the others, and leave `possibly_sent` when they
 //! were, or as soon as they are no letter any more.
 
-use super::work_queue::{count, due};
 use super::{deliveries, meta, step};
 use crate::db::Columns as _;
-use crate::peer_outcomes::{
-    OutcomeRow, OutcomeSource, PeerOutcome, PossiblySentCalls, Segment, Settlement, ToldOutcome,
+use crate::peer_outcomes::{PeerOutcome, Segment, Settlement};
+use crate::{
+    Db, Due, Error, IfAbsent, OutcomeSource, PossiblySentCalls, RowId, State, Step, Store,
 };
-use crate::{Db, Due, Error, IfAbsent, RowId, State, Step, Store};
 use callbridge_call::EpochSeconds;
 use callbridge_model::CallUuid;
 
@@ -24,9 +23,6 @@ use callbridge_model::CallUuid;
 const LOOKED: &str = "remade.looked";
 /// The `not_before` of a possibly sent call.
 const HELD: i64 = -1;
-/// Outcomes that are kept at most while the stream does not take them: the oldest are forgotten,
-/// for a state made anew finds those calls in the journal.
-const OUTCOMES_MAX: i64 = 100_000;
 
 /// The attempt of a call that another machine has taken in again.
 const TAKEN_IN_AGAIN: &str = "taken in again at another sender: the CRM's journal had lost it";
@@ -250,11 +246,6 @@ fn set_generation(db: &Db, row: RowId, generation: u32) -> Result<(), Error> {
     )
 }
 
-/// A call is no letter any more: whatever it waits for now, it is not to be looked for.
-pub(crate) fn letter_left(db: &Db, row: RowId) -> Result<(), Error> {
-    db.run("DELETE FROM remade WHERE row = ?1", [row.0])
-}
-
 /// Possibly sent calls that wait.
 pub fn possibly_sent_calls(store: &Store) -> Result<PossiblySentCalls, Error> {
     let named = |name: &str| {
@@ -327,55 +318,10 @@ pub fn segment(db: &Db, calls: u32) -> Result<Option<Segment>, Error> {
     }))
 }
 
-/// A call came to its end here: the stream is told, where there is one. What the stream has told is
-/// in it.
-pub(crate) fn queue_outcome(
-    store: &Store,
-    row: RowId,
-    to: State,
-    step: &Step,
-) -> Result<(), Error> {
-    let by_stream = matches!(
-        step,
-        Step::Discard { elsewhere: true } | Step::Journaled(OutcomeSource::Stream)
-    );
-    let again = matches!(step, Step::SendAgain { told: None, .. });
-    let tells = again || matches!(to, State::Journaled | State::Discarded);
-    if !store.settings.outcomes || by_stream || !tells {
-        return Ok(());
-    }
-    store.run(
-        "INSERT INTO outcomes (uuid, journaled, generation, again)
-         SELECT uuid, ?2, generation, ?3 FROM calls WHERE id = ?1 AND uuid IS NOT NULL",
-        (row.0, to == State::Journaled, again),
-    )
-}
-
-/// The oldest outcomes that the stream is to be told, at most `limit`.
-pub fn outcomes(db: &Db, limit: usize) -> Result<Vec<OutcomeRow>, Error> {
-    db.query_all(
-        "SELECT id, uuid, journaled, generation, again FROM outcomes ORDER BY id LIMIT ?1",
-        [count(limit)],
-        |row| {
-            let told = match (row.get(4)?, row.get(2)?) {
-                (true, _) => ToldOutcome::Again,
-                (false, true) => ToldOutcome::Journaled,
-                (false, false) => ToldOutcome::Discarded,
-            };
-            Ok(OutcomeRow {
-                id: row.get(0)?,
-                uuid: row.uuid(1)?,
-                told,
-                generation: row.get(3)?,
-            })
-        },
-    )
-}
-
-/// Forgets the oldest outcomes beyond their number.
-pub(crate) fn purge_outcomes(db: &Db) -> Result<(), Error> {
-    db.run(
-        "DELETE FROM outcomes WHERE id <= (SELECT max(id) FROM outcomes) - ?1",
-        [OUTCOMES_MAX],
-    )
+pub(super) fn due(row: &rusqlite::Row<'_>) -> rusqlite::Result<Due> {
+    Ok(Due {
+        row: row.get(0)?,
+        uuid: row.uuid(1)?,
+        since: row.moment(2)?,
+    })
 }

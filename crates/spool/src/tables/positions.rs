@@ -1,6 +1,6 @@
 //! How far each source is read.
 
-use super::finish::json;
+use crate::db::json;
 use crate::{Db, Error, RowId};
 
 pub(crate) fn set_position(

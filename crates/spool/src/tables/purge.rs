@@ -1,9 +1,9 @@
 //! Forgetting what is old, a bounded part at a time.
 
-use super::books::Book;
 use super::summaries::{self, Summary};
-use super::{deliveries, lead_requests, listed, look_ups, meta, missed, peer_outcomes};
+use super::{deliveries, lead_requests, listed, look_ups, meta, missed, outcomes};
 use super::{shows, trunk_calls};
+use crate::tally::Book;
 use crate::{Db, Error, Purged, Store};
 use callbridge_call::EventTime;
 
@@ -32,7 +32,7 @@ pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<Purged, Error> 
     missed::purge_missed(store, now)?;
     trunk_calls::purge_quarters(store, now)?;
     summaries::purge_summaries(store, now)?;
-    peer_outcomes::purge_outcomes(store)?;
+    outcomes::purge_outcomes(store)?;
     give_pages_back(store)?;
     Ok(Purged {
         calls,

@@ -1,7 +1,7 @@
 //! The ids of calls that are over, so that late events raise no ghosts.
 
-use super::finish::FinishRow;
 use crate::db::Columns as _;
+use crate::finish_row::FinishRow;
 use crate::{Db, Error, SeenCall};
 use callbridge_call::{EpochSeconds, UniqueId};
 use callbridge_model::{CallUuid, Judged};

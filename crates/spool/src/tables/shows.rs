@@ -1,9 +1,9 @@
 //! What leads are to show of their calls (`--lead-field`): a row a lead.
 
-use super::finish::json;
-use super::{lead_requests, meta};
+use super::{meta, request_memory};
 use crate::db::Columns as _;
-use crate::lead_log::LeadWarning;
+use crate::db::json;
+use crate::lead_log::{GIVEN_UP, LeadWarning};
 use crate::{Db, Error, RowId, Store};
 use callbridge_call::EventTime;
 use callbridge_leads::lead_field::shows::{NextAction, Order};
@@ -20,13 +20,14 @@ const KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
 const LEADS_MAX: i64 = 50_000;
 /// Rows a purge takes at most.
 const PURGE_MAX: i64 = 1_000;
+/// The CRM's fields, as they were read last.
+pub(crate) const CATALOGUE: &str = "lead_field.catalogue";
 /// No call that began before this moment is shown by a lead of which nothing is remembered.
 pub(crate) const FLOOR: &str = "lead_field.floor";
 
 /// Counter: values that are in the CRM.
 pub(crate) const WRITTEN: &str = "lead_fields_written";
-/// Counter: values that were refused, FAILED or not settled in the end.
-pub(crate) const GIVEN_UP: &str = "lead_fields_given_up";
+
 /// Counter: values of fields that cannot be written.
 pub(crate) const LEFT_OUT: &str = "lead_fields_left_out";
 
@@ -136,7 +137,7 @@ pub fn field_write(store: &Store, lead: LeadId) -> Result<Option<FieldWrite>, Er
 
 /// The CRM's fields as they were read last.
 pub fn catalogue(db: &Db) -> Result<Option<Catalogue>, Error> {
-    meta::remembered(db, lead_requests::CATALOGUE)
+    meta::remembered(db, CATALOGUE)
 }
 
 /// How the fields of `--lead-field` stand; `None` without it.
@@ -150,7 +151,7 @@ pub fn lead_fields(store: &Store, now: EventTime) -> Result<Option<LeadFields>, 
         (*name, *id, fit)
     });
     let fields = fields.collect();
-    let memory = lead_requests::memory(store)?;
+    let memory = request_memory::memory(store)?;
     Ok(Some(LeadFields {
         fields,
         waiting: leads_to_show(store)?,

@@ -1,17 +1,19 @@
 //! A stored call takes a step.
 
-use super::books::Book;
-use super::finish::json;
 use super::meta::set_meta;
-use super::work_queue::HAD_TURN;
-use super::{missed, outbox, peer_outcomes, shows, unknown_employees, unreadable};
+use super::{missed, outbox, outcomes, shows, unknown_employees, unreadable};
 use crate::db::Columns as _;
+use crate::db::json;
 use crate::effects::Progress;
 use crate::state::{IfAbsent, State, Step, next};
+use crate::tally::Book;
 use crate::{Db, Done, Error, Left, OutcomeSource, RowId, Store};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::{CallRecord, Phone, Reason, TokenFingerprint};
 use rusqlite::params;
+
+/// The setting that names the PBX of which a call was sent last: the next one has the next turn.
+pub(super) const HAD_TURN: &str = "sender.had_turn";
 
 /// A person has to look at it, or it waits for its lead.
 const fn is_letter(state: State) -> bool {
@@ -75,10 +77,10 @@ pub(crate) fn step(
         store.tally.add(Book::Of(from), -1);
         store.tally.add(Book::Of(to), 1);
         store.tally.moved(row);
-        peer_outcomes::queue_outcome(store, row, to, step)?;
+        outcomes::queue_outcome(store, row, to, step)?;
     }
     if leaves {
-        peer_outcomes::letter_left(store, row)?;
+        outcomes::letter_left(store, row)?;
     }
     // Of what another has sent, another has told the lead.
     let by_another = matches!(

@@ -2,9 +2,7 @@
 //! in the journal; and the extensions of the newest calls.
 
 use super::meta;
-use crate::Db;
-use crate::Error;
-use crate::op::RowId;
+use crate::{Db, Error, RowId};
 use callbridge_call::{EventTime, Extension};
 use callbridge_leads::lead_request::Finding;
 use callbridge_mapping::people::matching::Met;

@@ -2,10 +2,9 @@
 
 use super::{meta, outbox};
 use crate::db::Columns as _;
-use crate::op::{Done, PublishedBy, RowId};
 use crate::state::{Refused, State, Step};
-use crate::tables::books::Book;
-use crate::{Db, Error, Left, Store, UnreadMessage};
+use crate::tally::Book;
+use crate::{Db, Done, Error, Left, PublishedBy, RowId, Store, UnreadMessage};
 use crate::{UNREADABLE_BYTES_ALL, UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX};
 use callbridge_call::EventTime;
 use std::collections::BTreeMap;
@@ -66,7 +65,7 @@ fn finds_room(store: &Store, more: usize, login: Option<&str>) -> Result<bool, E
     )?;
     let (own_letters, own_bytes): (u64, i64) = of_login.unwrap_or_default();
     let more = i64::try_from(more).unwrap_or(i64::MAX);
-    let room = UNREADABLE_LETTERS_MAX.saturating_sub(unreadable_kept(store));
+    let room = UNREADABLE_LETTERS_MAX.saturating_sub(store.tally.unreadable_kept());
     Ok(own_letters < room && own_bytes.saturating_add(more) <= UNREADABLE_BYTES_ALL - bytes)
 }
 
@@ -103,11 +102,6 @@ pub fn message(db: &Db, id: RowId) -> Result<Option<UnreadMessage>, Error> {
             })
         },
     )
-}
-
-/// How many of them there are.
-pub(crate) fn unreadable_kept(store: &Store) -> u64 {
-    u64::try_from(store.tally.get(Book::UnreadableKept)).unwrap_or(0)
 }
 
 /// `Discard` exists for such a letter, and `Retry`, when it was read as a call that is stored with

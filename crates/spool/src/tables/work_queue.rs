@@ -1,7 +1,9 @@
 //! What the sender chooses from.
 
-use super::{deliveries, lead_requests, meta, peer_outcomes};
-use crate::db::Columns as _;
+use super::peer_outcomes::{self, due};
+use super::step::HAD_TURN;
+use super::{deliveries, lead_requests, meta};
+use crate::db::{Columns as _, count};
 use crate::{
     CONFIRMABLE_MAX, Confirmable, DUE_POLLS_MAX, Db, Due, Error, HELD_MAX, QueueQuery, SOUGHT_MAX,
     Store, Unconfirmed, WorkQueue,
@@ -10,21 +12,10 @@ use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::TokenFingerprint;
 use rusqlite::Params;
 
-/// The setting that names the PBX of which a call was sent last: the next one has the next turn.
-pub(super) const HAD_TURN: &str = "sender.had_turn";
-
 const UNCONFIRMED: &str = "SELECT id, uuid, json_extract(record, '$.linkedid'),
     json_extract(record, '$.trunk'), started, request_id, token, submitted_at,
     ifnull(first_sent, submitted_at), polls, next_poll, absent, absent_at, resubmits, fate, message
     FROM calls WHERE state = 'submitted'";
-
-pub(super) fn due(row: &rusqlite::Row<'_>) -> rusqlite::Result<Due> {
-    Ok(Due {
-        row: row.get(0)?,
-        uuid: row.uuid(1)?,
-        since: row.moment(2)?,
-    })
-}
 
 fn read_unconfirmed(row: &rusqlite::Row<'_>) -> rusqlite::Result<Unconfirmed> {
     Ok(Unconfirmed {
@@ -271,9 +262,4 @@ fn next_poll(db: &Db, now: EventTime) -> Result<Option<EventTime>, Error> {
 /// What is held beyond this moment was written before the clock was set back.
 fn latest(now: EventTime) -> i64 {
     now.plus(HELD_MAX).micros()
-}
-
-/// A limit as SQLite takes it.
-pub(crate) fn count(limit: usize) -> i64 {
-    i64::try_from(limit).unwrap_or(i64::MAX)
 }

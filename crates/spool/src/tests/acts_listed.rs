@@ -129,7 +129,7 @@ pub const LISTED: &[Act] = &[
     }),
     ("calls that moved", |store, _| {
         let seen = store.moves_so_far() - 1;
-        let (moved, _) = crate::appeared::moved_since(store, seen, 5)
+        let (moved, _) = crate::tables::appeared::moved_since(store, seen, 5)
             .expect("readable")
             .expect("remembered");
         assert_eq!(moved.len(), 1);

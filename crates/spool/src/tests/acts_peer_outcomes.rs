@@ -53,7 +53,7 @@ pub const ELSEWHERE: &[Act] = &[
         };
         let (calls, at) = (vec![page], at(9_000));
         told(store, PeerOutcome::Shown { calls, at });
-        let rows = tables::peer_outcomes::outcomes(store, 5).expect("readable");
+        let rows = tables::outcomes::outcomes(store, 5).expect("readable");
         let through = rows.last().expect("an outcome").id;
         told(store, PeerOutcome::Told { through });
     }),

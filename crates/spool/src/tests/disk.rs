@@ -1,7 +1,7 @@
 //! What if the disk is full?
 
 use super::call::journal;
-use crate::store::prepare;
+use crate::dispatch::prepare;
 use crate::writer::start;
 use crate::{Done, Error, Op, Settings, Store, tables};
 

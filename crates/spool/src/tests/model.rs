@@ -2,7 +2,7 @@
 
 use super::call::{ask, at, finished};
 use super::table::steps;
-use crate::store::prepare;
+use crate::dispatch::prepare;
 use crate::{
     Done, Error, Finished, LetterFilter, Op, RowId, Settings, State, Step, Store, next, tables,
 };

@@ -75,7 +75,7 @@ fn words(store: &Store, n: u32) -> String {
 }
 
 fn outcomes(store: &Store) -> Vec<(CallUuid, bool)> {
-    let rows = tables::peer_outcomes::outcomes(store, 10).expect("readable");
+    let rows = tables::outcomes::outcomes(store, 10).expect("readable");
     let is_journaled = |it: &OutcomeRow| it.told == ToldOutcome::Journaled;
     rows.iter().map(|it| (it.uuid, is_journaled(it))).collect()
 }
@@ -339,7 +339,7 @@ fn what_was_told_before_a_call_was_taken_in_again_does_not_undo_that() {
     let repeated = Op::Delivery(Box::new(completed("repeated", 1)));
     write(&mut store, vec![repeated]);
     assert_eq!(state(&store, 1), State::Ready);
-    let rows = tables::peer_outcomes::outcomes(&store, 10).expect("readable");
+    let rows = tables::outcomes::outcomes(&store, 10).expect("readable");
     let told: Vec<_> = rows.iter().map(|it| (it.told, it.generation)).collect();
     use ToldOutcome::{Again, Journaled};
     assert_eq!(told, [(Journaled, 0), (Journaled, 0), (Again, 1)]);
@@ -429,7 +429,7 @@ fn outcomes_stay_until_the_stream_has_them() {
         &mut store,
         vec![settled(&[1, 2], &[], OutcomeSource::Journal)],
     );
-    let rows = tables::peer_outcomes::outcomes(&store, 1).expect("readable");
+    let rows = tables::outcomes::outcomes(&store, 1).expect("readable");
     let [OutcomeRow { id: through, .. }] = rows[..] else {
         panic!("{rows:?}")
     };

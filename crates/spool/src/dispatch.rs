@@ -1,0 +1,181 @@
+//! Operations on their way to the [`tables`], and the transactions around them.
+
+use crate::finish_row::FinishRow;
+use crate::{Done, Error, Op, Store, UnreadMessage, tables};
+use callbridge_leads::lead_request::LeadChange;
+
+/// An operation with its JSON made: that is the caller's work, not the one thread's.
+#[derive(Debug)]
+pub(super) enum PreparedOp {
+    Finish(Box<FinishRow>),
+    Other(Box<Op>),
+}
+
+/// Makes the JSON of all operations.
+pub(super) fn prepare(ops: Vec<Op>) -> Result<Vec<PreparedOp>, Error> {
+    let work = ops.into_iter().map(|op| match op {
+        Op::Finish(finished) => {
+            FinishRow::new(*finished).map(|row| PreparedOp::Finish(Box::new(row)))
+        }
+        other => Ok(PreparedOp::Other(Box::new(other))),
+    });
+    work.collect()
+}
+
+impl Store {
+    /// Stores all of `ops` in one transaction, or nothing.
+    ///
+    /// # Errors
+    /// As each [`Op`] says; [`Error::Full`] and [`Error::Disk`] may pass by themselves.
+    pub fn write(&mut self, ops: Vec<Op>) -> Result<Vec<Done>, Error> {
+        let request = prepare(ops)?;
+        let mut answers = self.write_group(std::slice::from_ref(&request));
+        answers.pop().unwrap_or(Err(Error::Closed))
+    }
+
+    /// Stores each request as one unit, all that succeed in one transaction.
+    ///
+    /// A group is first tried without savepoints, for these copy every page they touch; when a
+    /// request fails, which is rare, the group is done anew with one around each.
+    pub(super) fn write_group(
+        &mut self,
+        requests: &[Vec<PreparedOp>],
+    ) -> Vec<Result<Vec<Done>, Error>> {
+        let whole = self.in_transaction(|store| {
+            let done = requests.iter().map(|request| store.apply_all(request));
+            done.collect::<Result<Vec<_>, Error>>()
+        });
+        let error = match whole {
+            Ok(all) => return all.into_iter().map(Ok).collect(),
+            Err(error) => error,
+        };
+        if requests.len() == 1 {
+            return vec![Err(error)];
+        }
+        let each = self.in_transaction(|store| {
+            let answers = requests.iter().map(|request| store.in_savepoint(request));
+            answers.collect::<Result<Vec<_>, Error>>()
+        });
+        match each {
+            Ok(answers) => answers,
+            Err(error) => requests.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+
+    fn in_transaction<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.execute("BEGIN IMMEDIATE", [])?;
+        let answer = work(self).and_then(|answer| {
+            self.sql(self.tally.write(&self.connection))?;
+            self.execute("COMMIT", [])?;
+            Ok(answer)
+        });
+        if answer.is_ok() {
+            let (letters, moved) = self.tally.committed();
+            self.appeared.add(letters);
+            self.moved.add(moved);
+        } else {
+            // A full disk may have ended the transaction already.
+            if !self.connection.is_autocommit() {
+                self.execute("ROLLBACK", []).ok();
+            }
+            self.tally.rolled_back();
+        }
+        answer
+    }
+
+    /// `Err` when the whole transaction is gone, `Ok(Err)` when only this request is.
+    fn in_savepoint(&mut self, request: &[PreparedOp]) -> Result<Result<Vec<Done>, Error>, Error> {
+        let mark = self.tally.mark();
+        self.execute("SAVEPOINT request", [])?;
+        let answer = self.apply_all(request);
+        if let Err(error) = &answer {
+            self.tally.back_to(mark);
+            if self.connection.is_autocommit() {
+                return Err(error.clone());
+            }
+            self.execute("ROLLBACK TO request", [])?;
+        }
+        self.execute("RELEASE request", [])?;
+        Ok(answer)
+    }
+
+    fn apply_all(&mut self, request: &[PreparedOp]) -> Result<Vec<Done>, Error> {
+        request.iter().map(|work| self.apply(work)).collect()
+    }
+
+    fn apply(&mut self, work: &PreparedOp) -> Result<Done, Error> {
+        let op = match work {
+            PreparedOp::Finish(row) => return tables::finish::finish(self, row),
+            PreparedOp::Other(op) => op.as_ref(),
+        };
+        match op {
+            Op::Finish(finished) => {
+                return tables::finish::finish(self, &FinishRow::new(*finished.clone())?);
+            }
+            Op::Forget { pbx, ids } => tables::audited::forget(self, pbx, ids)?,
+            Op::Open { pbx, key, snapshot } => {
+                tables::open_calls::set_open(self, pbx, *key, snapshot.as_deref())?;
+            }
+            Op::Position { source, position } => {
+                tables::positions::set_position(self, source, position)?;
+            }
+            Op::Unreadable {
+                source,
+                pbx,
+                bytes,
+                why,
+                at,
+                by,
+            } => {
+                let message = UnreadMessage {
+                    source: source.clone(),
+                    pbx: pbx.clone(),
+                    why: why.clone(),
+                    at: *at,
+                    bytes: bytes.clone(),
+                    length: bytes.len() as u64,
+                    by: by.clone().unwrap_or_default(),
+                };
+                let login = (by.as_ref()).map(|by| by.user.as_deref().unwrap_or_default());
+                return tables::unreadable::keep_unreadable(self, &message, login);
+            }
+            Op::Step { row, step, at } => return tables::step::step(self, *row, step, *at),
+            Op::FailedCall(failed) => return tables::look_ups::call_failed(self, failed),
+            Op::Slot(slot) => tables::slots::set_slot(self, slot)?,
+            Op::SlotGone { slot } => tables::slots::drop_slot(self, *slot)?,
+            Op::Act { row, act } => tables::acts::note(self, *row, act)?,
+            Op::Give(given) => tables::given::give(self, given)?,
+            Op::Take { phone } => tables::given::take(self, phone)?,
+            Op::Meta { key, value } => tables::meta::set_meta(self, key, value)?,
+            Op::MetaGone { key } => tables::meta::drop_meta(self, key)?,
+            Op::Count { counter, by } => self.tally.count(counter, *by),
+            Op::NoticeSent { notice } => tables::outbox::drop_notice(self, *notice)?,
+            Op::BindAddress { address, rebind } => {
+                tables::binding::bind_address(self, address, *rebind)?;
+            }
+            Op::BindCompany {
+                company,
+                application,
+            } => return tables::binding::bind_company(self, company, application),
+            Op::Delivery(delivery) => {
+                return tables::deliveries::deliver(self, delivery).map(Done::Delivered);
+            }
+            Op::Lead(LeadChange::Request { told, at }) => {
+                return tables::lead_requests::told(self, told, *at);
+            }
+            Op::Lead(LeadChange::Backfill { page, heard, at }) => {
+                tables::backfill::backfilled(self, page, heard, *at)?;
+            }
+            Op::PeerOutcome(told) => tables::peer_outcomes::apply(self, told)?,
+            Op::Purge { now } => return tables::purge::purge(self, *now).map(Done::Purged),
+            Op::Learn(news) => {
+                let new = tables::look_ups::learn(self, news)?;
+                return Ok(Done::Learned { new });
+            }
+        }
+        Ok(Done::Stored)
+    }
+}

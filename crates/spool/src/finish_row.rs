@@ -1,0 +1,115 @@
+//! A judged call as its row keeps it.
+
+use crate::db::json;
+use crate::{Error, Finished, State};
+use callbridge_call::timeline::{Role, Timeline, Way};
+use callbridge_call::{Direction, FinishedCall};
+use callbridge_model::{Judged, Outcome, Phone, Reason};
+
+/// Starts that differ by no more are the same: two sources may round the same moment apart.
+const SAME_START_SEC: u64 = 1;
+
+/// A judged call with the JSON that its row keeps.
+#[derive(Debug)]
+pub(crate) struct FinishRow {
+    pub(crate) judged: Judged,
+    pub(crate) call: FinishedCall,
+    /// The record as JSON; empty where nothing keeps it.
+    pub(crate) record_json: String,
+    /// The facts as JSON; empty where no row is made.
+    pub(crate) call_json: String,
+}
+
+impl FinishRow {
+    /// Makes the JSON, only where it will be stored.
+    pub(crate) fn new(Finished { judged, call }: Finished) -> Result<Self, Error> {
+        let record = &judged.record;
+        let kept = matches!(judged.outcome, Outcome::Journal | Outcome::DeadLetter);
+        // Without a uuid no row can be made of it, not even a letter.
+        let stored = record.uuid.is_some();
+        if kept && !stored {
+            return Err(Error::NoUuid {
+                linkedid: record.linkedid.clone(),
+            });
+        }
+        if judged.outcome == Outcome::DeadLetter && judged.reason.is_none() {
+            return Err(Error::Unstorable {
+                what: "a dead letter",
+                why: format!("call {} has no reason", record.linkedid),
+            });
+        }
+        let looked_at = stored || judged.outcome == Outcome::Internal;
+        Ok(Self {
+            record_json: match looked_at {
+                true => json("a call record", record)?,
+                false => String::new(),
+            },
+            call_json: match stored {
+                true => json("a finished call", &call)?,
+                false => String::new(),
+            },
+            judged,
+            call,
+        })
+    }
+
+    pub(crate) fn uuid(&self) -> Option<[u8; 16]> {
+        self.judged.record.uuid.map(|uuid| uuid.0.into_bytes())
+    }
+
+    /// The second that it began in, as the PBX has it.
+    pub(crate) fn started(&self) -> i64 {
+        self.call.started.floor_seconds().get()
+    }
+
+    /// From its start to its end.
+    pub(crate) fn span_micros(&self) -> i64 {
+        let (started, ended) = (self.call.started.micros(), self.call.ended.micros());
+        ended.saturating_sub(started)
+    }
+
+    pub(crate) fn phone(&self) -> Option<&str> {
+        self.judged.record.client_phone.as_ref().map(Phone::as_str)
+    }
+
+    /// The customer's number as it was received.
+    pub(crate) fn heard(&self) -> Option<&str> {
+        self.call.number.as_ref().map(|number| number.text.as_str())
+    }
+
+    /// The trunk's name; empty of a call between extensions.
+    pub(crate) fn trunk(&self) -> &str {
+        let record = &self.judged.record;
+        match record.direction {
+            Direction::Internal => "",
+            Direction::Inbound | Direction::Outbound => record.trunk.as_deref().unwrap_or(""),
+        }
+    }
+
+    /// Where it goes first.
+    pub(crate) fn state(&self) -> State {
+        match self.judged.outcome {
+            Outcome::Journal => State::Ready,
+            _ if self.judged.reason.is_some_and(Reason::is_parked) => State::Parked,
+            _ => State::Dead,
+        }
+    }
+
+    pub(crate) fn same_start(&self, started: i64) -> bool {
+        self.started().abs_diff(started) <= SAME_START_SEC
+    }
+}
+
+/// The extensions that were called, each once.
+pub(crate) fn rang(timeline: Option<&Timeline>) -> Vec<&str> {
+    let channels = timeline.map_or(&[][..], |it| &it.channels);
+    let mut rang: Vec<&str> = Vec::new();
+    for channel in channels {
+        if let (Role::Extension(extension), Way::Dialled) = (&channel.party, channel.way)
+            && !rang.contains(&extension.as_str())
+        {
+            rang.push(extension);
+        }
+    }
+    rang
+}

@@ -1,0 +1,67 @@
+//! What the stream of the calls is told of those that came to their end here.
+
+use crate::db::{Columns as _, count};
+use crate::peer_outcomes::{OutcomeRow, ToldOutcome};
+use crate::{Db, Error, OutcomeSource, RowId, State, Step, Store};
+
+/// Outcomes that are kept at most while the stream does not take them: the oldest are forgotten,
+/// for a state made anew finds those calls in the journal.
+const OUTCOMES_MAX: i64 = 100_000;
+
+/// A call came to its end here: the stream is told, where there is one. What the stream has told is
+/// in it.
+pub(crate) fn queue_outcome(
+    store: &Store,
+    row: RowId,
+    to: State,
+    step: &Step,
+) -> Result<(), Error> {
+    let by_stream = matches!(
+        step,
+        Step::Discard { elsewhere: true } | Step::Journaled(OutcomeSource::Stream)
+    );
+    let again = matches!(step, Step::SendAgain { told: None, .. });
+    let tells = again || matches!(to, State::Journaled | State::Discarded);
+    if !store.settings.outcomes || by_stream || !tells {
+        return Ok(());
+    }
+    store.run(
+        "INSERT INTO outcomes (uuid, journaled, generation, again)
+         SELECT uuid, ?2, generation, ?3 FROM calls WHERE id = ?1 AND uuid IS NOT NULL",
+        (row.0, to == State::Journaled, again),
+    )
+}
+
+/// The oldest outcomes that the stream is to be told, at most `limit`.
+pub fn outcomes(db: &Db, limit: usize) -> Result<Vec<OutcomeRow>, Error> {
+    db.query_all(
+        "SELECT id, uuid, journaled, generation, again FROM outcomes ORDER BY id LIMIT ?1",
+        [count(limit)],
+        |row| {
+            let told = match (row.get(4)?, row.get(2)?) {
+                (true, _) => ToldOutcome::Again,
+                (false, true) => ToldOutcome::Journaled,
+                (false, false) => ToldOutcome::Discarded,
+            };
+            Ok(OutcomeRow {
+                id: row.get(0)?,
+                uuid: row.uuid(1)?,
+                told,
+                generation: row.get(3)?,
+            })
+        },
+    )
+}
+
+/// Forgets the oldest outcomes beyond their number.
+pub(crate) fn purge_outcomes(db: &Db) -> Result<(), Error> {
+    db.run(
+        "DELETE FROM outcomes WHERE id <= (SELECT max(id) FROM outcomes) - ?1",
+        [OUTCOMES_MAX],
+    )
+}
+
+/// A call is no letter any more: whatever it waits for now, it is not to be looked for.
+pub(crate) fn letter_left(db: &Db, row: RowId) -> Result<(), Error> {
+    db.run("DELETE FROM remade WHERE row = ?1", [row.0])
+}
