@@ -92,7 +92,7 @@ mod tests {
     use callbridge_message::{Publisher, read};
     use callbridge_model::number::Country;
     use callbridge_model::{Judged, Outcome, Said};
-    use callbridge_spool::{RowId, State};
+    use callbridge_spool::{Progress, RowId, State};
     use callbridge_testkit::sample;
 
     fn rules(trunk: &str) -> Rules {
@@ -116,23 +116,35 @@ mod tests {
         Row {
             id: RowId(1),
             uuid: uuid("pbx1", &call.linkedid),
-            state: State::Ready,
             record,
+            progress: Progress {
+                state: State::Ready,
+                since: EventTime::from_seconds(0),
+                started: call.started.floor_seconds(),
+                live: true,
+                not_before: 0,
+                hooked: false,
+                request_id: None,
+                token: None,
+                submitted_at: None,
+                first_sent: None,
+                next_poll: None,
+                polls: 0,
+                absent: 0,
+                absent_at: None,
+                resubmits: 0,
+                failures: 0,
+                fate: None,
+                been: None,
+                generation: 0,
+                reason: None,
+                message: String::new(),
+                errors: None,
+                finding: None,
+                attempts: Vec::new(),
+                deaths: 0,
+            },
             call,
-            request_id: None,
-            token: None,
-            attempts: Vec::new(),
-            submitted_at: None,
-            polls: 0,
-            next_poll: None,
-            resubmits: 0,
-            failures: 0,
-            not_before: None,
-            live: true,
-            reason: None,
-            message: String::new(),
-            errors: serde_json::Value::Null,
-            since: EventTime::from_seconds(0),
         }
     }
 

@@ -8,7 +8,6 @@ use callbridge_message::WebhookMessage;
 use callbridge_message::webhook::{CompletedCall, ContactTold, LeadTold};
 use callbridge_model::{CallUuid, LeadId, Phone};
 use ring::digest;
-use std::fmt::Write as _;
 
 /// The kind of an event about a call.
 const COMPLETED: &str = "CALL_COMPLETED";
@@ -163,21 +162,13 @@ fn phone(text: &str, field: &str) -> Result<Phone, String> {
 }
 
 fn hex(bytes: &[u8; 32]) -> String {
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        // A text takes whatever is written to it.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn unhex(text: &str) -> Option<[u8; 32]> {
-    let mut bytes = [0; 32];
-    if !text.is_ascii() || text.len() != 2 * bytes.len() {
-        return None;
-    }
-    for (at, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
-    }
-    Some(bytes)
+    let pairs = text.as_bytes().chunks_exact(2);
+    let whole = pairs.remainder().is_empty();
+    let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    let bytes = pairs.map(byte).collect::<Option<Vec<u8>>>()?;
+    bytes.try_into().ok().filter(|_| whole)
 }

@@ -1,7 +1,7 @@
 //! The directory of leads as calls are judged by it: looked up beside the writer's thread, so that
 //! no look-up waits for a commit, and each sees what was committed before it.
 
-use super::Error;
+use super::{Db, Error};
 use crate::read_connection::ReadConnection;
 use crate::tables::directory::holders;
 use crate::tables::given::given;
@@ -35,18 +35,24 @@ impl LeadDirectory {
     pub fn has_failed(&self) -> bool {
         self.failed.swap(false, Ordering::AcqRel)
     }
-}
 
-impl LeadDirectory {
     /// Who has this number.
     ///
     /// # Errors
     /// In words, when it cannot be looked up now.
     pub fn find(&self, phone: &Phone) -> Result<Finding, String> {
+        self.ask("the directory of leads", |db| holders(db, phone))
+    }
+
+    fn ask<T>(
+        &self,
+        place: &str,
+        question: impl FnOnce(&Db) -> Result<T, Error>,
+    ) -> Result<T, String> {
         let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
-        holders(beside.db(), phone).map_err(|error| {
+        question(beside.db()).map_err(|error| {
             self.failed.store(true, Ordering::Release);
-            tracing::warn!(%error, "a number cannot be looked up in the directory of leads");
+            tracing::warn!(%error, "a number cannot be looked up in {place}");
             error.to_string()
         })
     }
@@ -58,12 +64,7 @@ impl Directory for LeadDirectory {
     }
 
     fn given(&self, phone: &Phone) -> Result<Option<(LeadId, String)>, String> {
-        let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
-        let given = given(beside.db(), phone).map_err(|error| {
-            self.failed.store(true, Ordering::Release);
-            tracing::warn!(%error, "a number cannot be looked up among the given leads");
-            error.to_string()
-        })?;
+        let given = self.ask("the given leads", |db| given(db, phone))?;
         Ok(given.map(|it| (it.lead, it.words())))
     }
 }

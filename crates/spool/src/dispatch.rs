@@ -1,7 +1,7 @@
 //! Operations on their way to the [`tables`], and the transactions around them.
 
 use crate::finish_row::FinishRow;
-use crate::{Done, Error, Op, Store, UnreadMessage, tables};
+use crate::{Done, Error, Op, Store, tables};
 use callbridge_leads::lead_request::LeadChange;
 
 /// An operation with its JSON made: that is the caller's work, not the one thread's.
@@ -130,17 +130,8 @@ impl Store {
                 at,
                 by,
             } => {
-                let message = UnreadMessage {
-                    source: source.clone(),
-                    pbx: pbx.clone(),
-                    why: why.clone(),
-                    at: *at,
-                    bytes: bytes.clone(),
-                    length: bytes.len() as u64,
-                    by: by.clone().unwrap_or_default(),
-                };
-                let login = (by.as_ref()).map(|by| by.user.as_deref().unwrap_or_default());
-                return tables::unreadable::keep_unreadable(self, &message, login);
+                let texts = (source.as_str(), pbx.as_str(), why.as_str());
+                return tables::unreadable::keep_unreadable(self, texts, bytes, *at, by.as_ref());
             }
             Op::Step { row, step, at } => return tables::step::step(self, *row, step, *at),
             Op::FailedCall(failed) => return tables::look_ups::call_failed(self, failed),

@@ -2,48 +2,12 @@
 //! them, and stores what comes out.
 
 use crate::state::{FIRST_POLL, IfAbsent, OutcomeSource, State, Step};
-use crate::{ATTEMPTS_MAX, Attempt};
-use callbridge_call::{EpochSeconds, EventTime};
-use callbridge_leads::lead_request::failed::RerouteHistory;
+use crate::{ATTEMPTS_MAX, Attempt, Progress};
+use callbridge_call::EventTime;
 use callbridge_model::{Reason, TokenFingerprint};
 
 /// The attempt of a call that was given up elsewhere.
 const GIVEN_UP: &str = "discarded before, or at another sender, as the stream says";
-
-/// How far a call is.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Progress {
-    pub(crate) state: State,
-    pub(crate) since: EventTime,
-    pub(crate) started: EpochSeconds,
-    pub(crate) live: bool,
-    /// 0 where nothing holds it back.
-    pub(crate) not_before: i64,
-    /// What is under way for it is answered after its end.
-    pub(crate) hooked: bool,
-    pub(crate) request_id: Option<String>,
-    pub(crate) token: Option<TokenFingerprint>,
-    pub(crate) submitted_at: Option<EventTime>,
-    pub(crate) first_sent: Option<EventTime>,
-    pub(crate) next_poll: Option<EventTime>,
-    pub(crate) polls: u32,
-    pub(crate) absent: u32,
-    pub(crate) absent_at: Option<EventTime>,
-    pub(crate) resubmits: u32,
-    pub(crate) failures: u32,
-    pub(crate) fate: Option<IfAbsent>,
-    pub(crate) been: Option<RerouteHistory>,
-    pub(crate) generation: u32,
-    pub(crate) reason: Option<Reason>,
-    pub(crate) message: String,
-    /// JSON.
-    pub(crate) errors: Option<String>,
-    /// The word of a [`Finding`](callbridge_leads::lead_request::Finding).
-    pub(crate) finding: Option<String>,
-    pub(crate) attempts: Vec<Attempt>,
-    /// Counted where a letter appears, not by steps.
-    pub(crate) deaths: u32,
-}
 
 impl Progress {
     /// Takes a step that leads from its state to this one.

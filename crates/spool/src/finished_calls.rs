@@ -4,7 +4,6 @@
 use super::Error;
 use crate::read_connection::ReadConnection;
 use callbridge_call::{EpochSeconds, FinishedCall};
-use rusqlite::OptionalExtension;
 use std::path::Path;
 
 /// Finished calls, by their ids.
@@ -23,12 +22,10 @@ impl FinishedCalls {
     /// The finished call that this unique id or linkedid belongs to. Where the file cannot be read
     /// it says none: a call told twice is recognised by its uuid all the same.
     pub fn finished(&mut self, pbx: &str, id: &str) -> Option<Known> {
-        let found = self.0.db().connection.prepare_cached(
-            "SELECT t.own, t.started, c.heard, json_extract(c.record, '$.direction'),
+        let text = "SELECT t.own, t.started, c.heard, json_extract(c.record, '$.direction'),
                     c.state = 'dead' AND c.reason = 'incomplete',
                     CASE WHEN c.state = 'dead' AND c.reason = 'incomplete' THEN c.call END
-             FROM tombstones t LEFT JOIN calls c ON c.uuid = t.uuid WHERE t.pbx = ?1 AND t.id = ?2",
-        );
+             FROM tombstones t LEFT JOIN calls c ON c.uuid = t.uuid WHERE t.pbx = ?1 AND t.id = ?2";
         let known = |row: &rusqlite::Row<'_>| {
             let direction: Option<String> = row.get(3)?;
             Ok(Known {
@@ -43,7 +40,7 @@ impl FinishedCalls {
                     .and_then(|text| letter(&text)),
             })
         };
-        let found = found.and_then(|mut found| found.query_row((pbx, id), known).optional());
+        let found = self.0.db().query_first(text, (pbx, id), known);
         found.unwrap_or_else(|error| {
             tracing::warn!(%error, "finished calls cannot be looked up");
             None

@@ -94,8 +94,8 @@ pub use op::{
 pub use peer_outcomes::{OutcomeRow, PeerOutcome, Segment, Settlement, ToldOutcome};
 pub use row::{
     Act, Attempt, Confirmable, Due, Hooked, LeadByHand, Left, Letter, LetterFilter, MissedCustomer,
-    Notice, ParkedPhone, PossiblySentCalls, PublishedBy, QueueQuery, Row, RowId, SeenCall,
-    TrunkCalls, Unconfirmed, UnreadBytes, UnreadMessage, WorkQueue,
+    Notice, ParkedPhone, PossiblySentCalls, Progress, PublishedBy, QueueQuery, Row, RowId,
+    SeenCall, TrunkCalls, Unconfirmed, UnreadBytes, UnreadMessage, WorkQueue,
 };
 pub use state::{FIRST_POLL, IfAbsent, OutcomeSource, Refused, State, Step, hooked, next};
 pub use store::Store;
@@ -109,7 +109,6 @@ pub use writer::{Guard, Handle, Health};
 
 use callbridge_leads::directory::backfill::ReadLeads;
 use callbridge_leads::lead_field;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -184,22 +183,6 @@ impl Default for Settings {
             retention: Duration::from_secs(30 * 24 * 3600),
             on_commit: None,
         }
-    }
-}
-
-impl fmt::Debug for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
-            .field("look_up", &self.look_up)
-            .field("drop_employee", &self.drop_employee)
-            .field("shows", &self.shows)
-            .field("notices", &self.notices)
-            .field("outcomes", &self.outcomes)
-            .field("create", &self.create)
-            .field("lead_directory", &self.lead_directory)
-            .field("retention", &self.retention)
-            .field("on_commit", &self.on_commit.is_some())
-            .finish()
     }
 }
 

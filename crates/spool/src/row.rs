@@ -5,11 +5,13 @@ use super::state::{IfAbsent, State};
 use callbridge_call::{EpochSeconds, EventTime, FinishedCall};
 use callbridge_leads::lead_request::Finding;
 use callbridge_leads::lead_request::due::DueRequests;
+use callbridge_leads::lead_request::failed::RerouteHistory;
 use callbridge_model::TokenFingerprint;
 use callbridge_model::{CallRecord, CallUuid, LeadId, Phone, Reason};
 use rusqlite::types::{FromSql, FromSqlResult, ValueRef};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::ops::Deref;
 use std::time::Duration;
 
 /// The id of a stored call or letter: what `dead list` shows as `id`. Never given twice.
@@ -56,40 +58,75 @@ pub struct Row {
     pub id: RowId,
     /// Its uuid: several `uuid_conflict` letters may share one.
     pub uuid: CallUuid,
-    /// Where it stands.
-    pub state: State,
     /// What is, was or would be sent.
     pub record: CallRecord,
     /// The facts, to map it anew.
     pub call: FinishedCall,
+    /// How far it is.
+    pub progress: Progress,
+}
+
+impl Deref for Row {
+    type Target = Progress;
+
+    fn deref(&self) -> &Progress {
+        &self.progress
+    }
+}
+
+/// How far a call is, in the columns that steps change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// Where it stands.
+    pub state: State,
+    /// Since when; polls do not change it.
+    pub since: EventTime,
+    /// When it began.
+    pub started: EpochSeconds,
+    /// Goes before the backlog.
+    pub live: bool,
+    /// Not to be sent before, in microseconds; 0 where nothing holds it back.
+    pub not_before: i64,
+    /// What is under way for it is answered after its end.
+    pub hooked: bool,
     /// The CRM's id of its last accepted request.
     pub request_id: Option<String>,
     /// The token that made that request.
     pub token: Option<TokenFingerprint>,
-    /// Every try, oldest first; beyond [`super::ATTEMPTS_MAX`] the middle is left out.
-    pub attempts: Vec<Attempt>,
     /// When that request was accepted.
     pub submitted_at: Option<EventTime>,
+    /// When it was first sent with these values.
+    pub first_sent: Option<EventTime>,
+    /// When to look next, while submitted.
+    pub next_poll: Option<EventTime>,
     /// Polls of that request so far.
     pub polls: u32,
-    /// When to poll next, while submitted.
-    pub next_poll: Option<EventTime>,
+    /// Pages that should have shown it.
+    pub absent: u32,
+    /// When it was counted absent last.
+    pub absent_at: Option<EventTime>,
     /// How often it went from submitted back to ready.
     pub resubmits: u32,
     /// Failures while others passed, as of its last return.
     pub failures: u32,
-    /// Not to be sent before, while ready.
-    pub not_before: Option<EventTime>,
-    /// Goes before the backlog.
-    pub live: bool,
+    /// What becomes of it when it is an unresolved call and absent.
+    pub fate: Option<IfAbsent>,
+    /// Where it has been.
+    pub been: Option<RerouteHistory>,
+    /// How often it was taken in again.
+    pub generation: u32,
     /// Why it is or was a letter.
     pub reason: Option<Reason>,
     /// That in words.
     pub message: String,
-    /// The service's `errors`.
-    pub errors: serde_json::Value,
-    /// Since when it stands where it stands; polls do not change it.
-    pub since: EventTime,
+    /// The service's `errors`, JSON.
+    pub errors: Option<String>,
+    /// The word of a [`Finding`].
+    pub finding: Option<String>,
+    /// Every try, oldest first; beyond [`super::ATTEMPTS_MAX`] the middle is left out.
+    pub attempts: Vec<Attempt>,
+    /// How often it became a letter.
+    pub deaths: u32,
 }
 
 /// A call that may be sent.

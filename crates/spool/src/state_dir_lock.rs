@@ -36,7 +36,6 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
 }
 
 /// The place of an open state.
-#[derive(Debug)]
 pub(super) struct StateDir {
     file: PathBuf,
     /// The database, held open to know what became of its name. Closed after SQLite has closed it:
@@ -182,12 +181,6 @@ impl Drop for Lock {
         if let Ok(meta) = self.file.symlink_metadata() {
             writeln!(self.held, "{}", Seen::of(&meta).stamp).ok();
         }
-    }
-}
-
-impl std::fmt::Debug for Lock {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Lock")
     }
 }
 

@@ -25,7 +25,6 @@ pub(crate) struct Awaited {
 }
 
 /// The database, and the books of its last commit. It reads as its [`Db`].
-#[derive(Debug)]
 pub struct Store {
     db: Db,
     pub(crate) settings: Settings,

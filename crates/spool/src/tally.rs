@@ -78,7 +78,7 @@ pub(crate) struct Tally {
 }
 
 /// A point of the running transaction.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mark {
     counts: [i64; NAMES.len()],
     added: usize,
@@ -194,12 +194,10 @@ impl Tally {
 
     /// The transaction is gone.
     pub(crate) fn rolled_back(&mut self) {
+        let counts = self.stored;
         self.back_to(Mark {
-            counts: self.stored,
-            added: 0,
-            letters: 0,
-            moved: 0,
-            warnings: 0,
+            counts,
+            ..Mark::default()
         });
     }
 }

@@ -31,6 +31,7 @@ const BELIEVED_AFTER: Duration = Duration::from_secs(3);
 const PROBE: &str = "spool.probe";
 
 type Answer = Result<Vec<Done>, Error>;
+type Answered<T> = oneshot::Receiver<Result<T, Error>>;
 type Reading = Box<dyn FnOnce(&Store) + Send>;
 
 enum WriterRequest {
@@ -58,16 +59,6 @@ pub struct Handle {
     health: Arc<Mutex<Health>>,
 }
 
-impl std::fmt::Debug for WriterRequest {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Write(..) => "Write",
-            Self::Read(..) => "Read",
-            Self::Wake => "Wake",
-        })
-    }
-}
-
 impl Handle {
     /// Stores all of `ops` as one unit, together with what others ask at the same time. Resolves
     /// after the commit and its sync. Dropping the future does not call the request back.
@@ -76,11 +67,8 @@ impl Handle {
     /// As each [`Op`] says; then nothing of this request is stored. [`Error::is_retryable`] ones
     /// may be asked again. [`Error::Closed`] when the thread has ended.
     pub async fn write(&self, ops: Vec<Op>) -> Answer {
-        let work = prepare(ops)?;
-        let (answer, answered) = oneshot::channel();
-        let asked = self.requests.send(WriterRequest::Write(work, answer)).await;
-        asked.map_err(|_| Error::Closed)?;
-        answered.await.map_err(|_| Error::Closed)?
+        let (request, answered) = writing(ops)?;
+        self.ask(request, answered).await
     }
 
     /// [`Handle::write`] for threads that are not async.
@@ -91,13 +79,8 @@ impl Handle {
     /// # Panics
     /// Inside an async task.
     pub fn write_blocking(&self, ops: Vec<Op>) -> Answer {
-        let work = prepare(ops)?;
-        let (answer, answered) = oneshot::channel();
-        let asked = self
-            .requests
-            .blocking_send(WriterRequest::Write(work, answer));
-        asked.map_err(|_| Error::Closed)?;
-        answered.blocking_recv().map_err(|_| Error::Closed)?
+        let (request, answered) = writing(ops)?;
+        self.ask_blocking(request, answered)
     }
 
     /// Runs `f` on the spool's thread between groups. Keep it short: no write goes on meanwhile.
@@ -110,9 +93,7 @@ impl Handle {
         F: FnOnce(&Store) -> Result<R, Error> + Send + 'static,
     {
         let (request, answered) = reading(f);
-        let asked = self.requests.send(request).await;
-        asked.map_err(|_| Error::Closed)?;
-        answered.await.map_err(|_| Error::Closed)?
+        self.ask(request, answered).await
     }
 
     /// [`Handle::read`] for threads that are not async.
@@ -128,6 +109,16 @@ impl Handle {
         F: FnOnce(&Store) -> Result<R, Error> + Send + 'static,
     {
         let (request, answered) = reading(f);
+        self.ask_blocking(request, answered)
+    }
+
+    async fn ask<T>(&self, request: WriterRequest, answered: Answered<T>) -> Result<T, Error> {
+        let asked = self.requests.send(request).await;
+        asked.map_err(|_| Error::Closed)?;
+        answered.await.map_err(|_| Error::Closed)?
+    }
+
+    fn ask_blocking<T>(&self, request: WriterRequest, answered: Answered<T>) -> Result<T, Error> {
         let asked = self.requests.blocking_send(request);
         asked.map_err(|_| Error::Closed)?;
         answered.blocking_recv().map_err(|_| Error::Closed)?
@@ -150,7 +141,13 @@ impl Handle {
     }
 }
 
-fn reading<R, F>(f: F) -> (WriterRequest, oneshot::Receiver<Result<R, Error>>)
+fn writing(ops: Vec<Op>) -> Result<(WriterRequest, Answered<Vec<Done>>), Error> {
+    let work = prepare(ops)?;
+    let (answer, answered) = oneshot::channel();
+    Ok((WriterRequest::Write(work, answer), answered))
+}
+
+fn reading<R, F>(f: F) -> (WriterRequest, Answered<R>)
 where
     R: Send + 'static,
     F: FnOnce(&Store) -> Result<R, Error> + Send + 'static,

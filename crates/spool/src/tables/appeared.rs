@@ -2,7 +2,7 @@
 
 use super::letters;
 use super::listed::{self, Listed};
-use crate::{Error, Letter, Store};
+use crate::{Error, Letter, RowId, Store};
 use std::collections::BTreeSet;
 
 /// Letters that came to be after the first `seen`, at most `limit`, and how many are seen
@@ -13,17 +13,8 @@ pub fn letters_since(
     seen: u64,
     limit: usize,
 ) -> Result<Option<(Vec<Letter>, u64)>, Error> {
-    let Some(ids) = store.appeared.since(seen, limit) else {
-        return Ok(None);
-    };
-    let mut told = BTreeSet::new();
-    let mut letters = Vec::new();
-    for id in &ids {
-        if told.insert(*id) {
-            letters.extend(letters::letter(store, *id)?);
-        }
-    }
-    Ok(Some((letters, seen + ids.len() as u64)))
+    let ids = store.appeared.since(seen, limit);
+    each_once(ids, seen, |id| letters::letter(store, id))
 }
 
 /// Calls that moved after the first `seen` moves, each once and as it stands now, and how many
@@ -33,13 +24,23 @@ pub fn moved_since(
     seen: u64,
     limit: usize,
 ) -> Result<Option<(Vec<Listed>, u64)>, Error> {
-    let Some(ids) = store.moved.since(seen, limit) else {
+    let ids = store.moved.since(seen, limit);
+    each_once(ids, seen, |id| listed::listed_call(store, id))
+}
+
+fn each_once<T>(
+    ids: Option<Vec<RowId>>,
+    seen: u64,
+    read: impl Fn(RowId) -> Result<Option<T>, Error>,
+) -> Result<Option<(Vec<T>, u64)>, Error> {
+    let Some(ids) = ids else {
         return Ok(None);
     };
     let mut told = BTreeSet::new();
-    let mut calls = Vec::new();
-    for id in ids.iter().filter(|id| told.insert(**id)) {
-        calls.extend(listed::listed_call(store, *id)?);
-    }
-    Ok(Some((calls, seen + ids.len() as u64)))
+    let once = ids.iter().filter(|id| told.insert(**id));
+    let found = once.map(|id| read(*id)).filter_map(Result::transpose);
+    Ok(Some((
+        found.collect::<Result<_, _>>()?,
+        seen + ids.len() as u64,
+    )))
 }

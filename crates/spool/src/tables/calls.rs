@@ -3,44 +3,70 @@
 use super::seen_calls;
 use crate::db::Columns as _;
 use crate::db::count;
-use crate::{Db, Error, Row, RowId};
-use callbridge_call::EventTime;
+use crate::{Db, Error, Progress, Row, RowId};
+use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::{CallUuid, TokenFingerprint};
 
-const COLUMNS: &str = "id, ifnull(uuid, twin) AS uuid, state, record, call, request_id, token, \
-     attempts, submitted_at, polls, next_poll, resubmits, not_before, live, reason, message, \
-     errors, since, failures";
+/// What [`read_progress`] reads.
+const PROGRESS: &str = "state, since, started, live, not_before, hooked, request_id, token, \
+     submitted_at, first_sent, next_poll, polls, absent, absent_at, resubmits, failures, fate, \
+     been, generation, reason, message, errors, finding, attempts, deaths";
+const OTHERS: &str = "id, ifnull(uuid, twin) AS uuid, record, call";
+
+fn read_progress(db: &Db, id: RowId, row: &rusqlite::Row<'_>) -> rusqlite::Result<Progress> {
+    let been = row.get::<_, Option<String>>("been")?;
+    let attempts: String = row.get("attempts")?;
+    Ok(Progress {
+        state: row.get("state")?,
+        since: row.moment("since")?,
+        started: EpochSeconds::new(row.get("started")?),
+        live: row.get("live")?,
+        not_before: row.get("not_before")?,
+        hooked: row.get("hooked")?,
+        request_id: row.get("request_id")?,
+        token: row
+            .get::<_, Option<_>>("token")?
+            .map(TokenFingerprint::stored),
+        submitted_at: row.maybe_moment("submitted_at")?,
+        first_sent: row.maybe_moment("first_sent")?,
+        next_poll: row.maybe_moment("next_poll")?,
+        polls: row.get("polls")?,
+        absent: row.get("absent")?,
+        absent_at: row.maybe_moment("absent_at")?,
+        resubmits: row.get("resubmits")?,
+        failures: row.get("failures")?,
+        fate: row.get("fate")?,
+        been: been.map(|text| db.read_json(id, &text)).transpose()?,
+        generation: row.get("generation")?,
+        reason: row.maybe_reason("reason")?,
+        message: row.get("message")?,
+        errors: row.get("errors")?,
+        finding: row.get("finding")?,
+        attempts: db.read_json(id, &attempts)?,
+        deaths: row.get("deaths")?,
+    })
+}
 
 fn read_call(db: &Db, row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
-    let id = RowId(row.get("id")?);
-    let text = |column| row.get::<_, String>(column);
-    let maybe = |column| row.get::<_, Option<String>>(column);
+    let id = row.get("id")?;
     Ok(Row {
         id,
         uuid: row.uuid("uuid")?,
-        state: row.get("state")?,
-        record: db.read_json(id, &text("record")?)?,
-        call: db.read_json(id, &text("call")?)?,
-        request_id: row.get("request_id")?,
-        token: maybe("token")?.map(TokenFingerprint::stored),
-        attempts: db.read_json(id, &text("attempts")?)?,
-        submitted_at: row.maybe_moment("submitted_at")?,
-        polls: row.get("polls")?,
-        next_poll: row.maybe_moment("next_poll")?,
-        resubmits: row.get("resubmits")?,
-        failures: row.get("failures")?,
-        not_before: row.maybe_moment("not_before")?.filter(|at| at.micros() > 0),
-        live: row.get("live")?,
-        reason: row.maybe_reason("reason")?,
-        message: row.get("message")?,
-        errors: db.read_errors(id, maybe("errors")?.as_deref())?,
-        since: row.moment("since")?,
+        record: db.read_json(id, &row.get::<_, String>("record")?)?,
+        call: db.read_json(id, &row.get::<_, String>("call")?)?,
+        progress: read_progress(db, id, row)?,
     })
+}
+
+/// How far a call is; `None` for an id that is none.
+pub(super) fn progress(db: &Db, id: RowId) -> Result<Option<Progress>, Error> {
+    let text = format!("SELECT {PROGRESS} FROM calls WHERE id = ?1");
+    db.query_first(&text, [id.0], |row| read_progress(db, id, row))
 }
 
 /// One call; `None` for an id that is none, or a letter's of unreadable bytes.
 pub fn row(db: &Db, row: RowId) -> Result<Option<Row>, Error> {
-    let text = format!("SELECT {COLUMNS} FROM calls WHERE id = ?1");
+    let text = format!("SELECT {OTHERS}, {PROGRESS} FROM calls WHERE id = ?1");
     db.query_first(&text, [row.0], |row| read_call(db, row))
 }
 
@@ -66,7 +92,7 @@ pub fn find_call(db: &Db, id: &str) -> Result<Option<Row>, Error> {
 
 /// The first stored calls, oldest first, at most `limit`.
 pub fn oldest(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
-    let text = format!("SELECT {COLUMNS} FROM calls ORDER BY id LIMIT ?1");
+    let text = format!("SELECT {OTHERS}, {PROGRESS} FROM calls ORDER BY id LIMIT ?1");
     db.query_all(&text, [count(limit)], |row| read_call(db, row))
 }
 
@@ -75,7 +101,7 @@ pub fn ready(db: &Db, limit: usize) -> Result<Vec<Row>, Error> {
     // The index of fresh calls is by liveness: a forwarder's calls are all fresh.
     db.query_all(
         &format!(
-            "SELECT {COLUMNS} FROM calls WHERE id IN (
+            "SELECT {OTHERS}, {PROGRESS} FROM calls WHERE id IN (
                  SELECT id FROM (SELECT id FROM calls
                      WHERE state = 'ready' AND not_before = 0 AND live = 1 ORDER BY id LIMIT ?1)
                  UNION ALL SELECT id FROM (SELECT id FROM calls
@@ -100,7 +126,7 @@ pub fn forwarded(
     let (since, id) = (after.0.micros(), after.1.0);
     db.query_all(
         &format!(
-            "SELECT {COLUMNS} FROM calls WHERE state = 'forwarded' AND since >= ?1 AND since <= ?3
+            "SELECT {OTHERS}, {PROGRESS} FROM calls WHERE state = 'forwarded' AND since >= ?1 AND since <= ?3
              AND (since > ?1 OR id > ?2) ORDER BY since, id LIMIT ?4"
         ),
         (since, id, until.micros(), count(limit)),
@@ -110,6 +136,7 @@ pub fn forwarded(
 
 /// Calls whose request was under way when the process ended, oldest first.
 pub fn sending(db: &Db) -> Result<Vec<Row>, Error> {
-    let text = format!("SELECT {COLUMNS} FROM calls WHERE state = 'sending' ORDER BY id");
+    let text =
+        format!("SELECT {OTHERS}, {PROGRESS} FROM calls WHERE state = 'sending' ORDER BY id");
     db.query_all(&text, [], |row| read_call(db, row))
 }

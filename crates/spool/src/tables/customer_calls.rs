@@ -71,7 +71,7 @@ pub fn between(db: &Db, from: i64, until: i64) -> Result<Vec<CustomerCall>, Erro
 
 fn customer_call(started: i64, record: CallRecord, facts: &Facts) -> CustomerCall {
     let inbound = record.direction == Direction::Inbound;
-    let waited = facts.waited().as_secs();
+    let waited = Some(facts.waited().as_secs());
     let extensions = rang(facts.timeline.as_ref());
     CustomerCall {
         started,
@@ -81,14 +81,11 @@ fn customer_call(started: i64, record: CallRecord, facts: &Facts) -> CustomerCal
         extension: record.employee,
         employee_id: record.employee_id.map(callbridge_model::EmployeeId::get),
         talk_sec: u64::from(record.talk_time_sec),
-        wait_sec: if inbound && record.answered {
-            waited
-        } else {
-            0
-        },
-        rang: match inbound && !record.answered {
-            true => extensions.into_iter().map(str::to_owned).collect(),
-            false => Vec::new(),
-        },
+        wait_sec: waited.filter(|_| inbound && record.answered).unwrap_or(0),
+        rang: extensions
+            .into_iter()
+            .filter(|_| inbound && !record.answered)
+            .map(str::to_owned)
+            .collect(),
     }
 }

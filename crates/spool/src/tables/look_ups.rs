@@ -1,6 +1,6 @@
 //! Calls that FAILED: where they go on by themselves, and what their letters say.
 
-use super::{directory, step, unknown_employees};
+use super::{calls, directory, step, unknown_employees};
 use crate::db::Columns as _;
 use crate::lead_log::{DROPPED, TO_SURVIVOR};
 use crate::{Db, Done, Error, FailedCallStep, RowId, Step, Store};
@@ -68,7 +68,10 @@ pub(crate) fn call_failed(store: &mut Store, failed: &FailedCallStep) -> Result<
         FailedCallDecision::Letter { finding, .. } => {
             if let Some(found) = *finding {
                 unknown_employees::note_unknown_employee(store, &call.record, found, *at)?;
-                set_finding(store, *row, found)?;
+                store.execute(
+                    "UPDATE calls SET finding = ?2 WHERE id = ?1",
+                    (row.0, found.word()),
+                )?;
             }
         }
         FailedCallDecision::LookUp(lead) => want_look_up(store, *lead, *at)?,
@@ -86,40 +89,14 @@ fn been(db: &Db, row: RowId) -> Result<(CallRecord, RerouteHistory), Error> {
     Ok((db.read_json(row, &record)?, been.unwrap_or_default()))
 }
 
-fn onward_to_survivor(
-    db: &Db,
-    call: &CallRecord,
-    been: &RerouteHistory,
-) -> Result<Option<Reroute>, Error> {
-    let Some(lead) = call.lead_id else {
-        return Ok(None);
-    };
-    let survivor = directory::survivor(db, lead)?;
-    Ok(survivor.and_then(|survivor| failed::to_survivor(call, survivor, been)))
-}
-
-fn onward_without_employee(
-    store: &Store,
-    call: &CallRecord,
-    found: Finding,
-    been: &RerouteHistory,
-) -> Option<Reroute> {
-    let drop = store.settings.drop_employee;
-    drop.then(|| failed::without_employee(call, found, been))
-        .flatten()
-}
-
 /// A ready call whose lead is known as merged goes to the survivor straight.
 pub fn onward(db: &Db, row: RowId) -> Result<Option<Reroute>, Error> {
     let (record, been) = been(db, row)?;
-    onward_to_survivor(db, &record, &been)
-}
-
-fn set_finding(db: &Db, row: RowId, found: Finding) -> Result<(), Error> {
-    db.run(
-        "UPDATE calls SET finding = ?2 WHERE id = ?1",
-        (row.0, found.word()),
-    )
+    let Some(lead) = record.lead_id else {
+        return Ok(None);
+    };
+    let survivor = directory::survivor(db, lead)?;
+    Ok(survivor.and_then(|survivor| failed::to_survivor(&record, survivor, &been)))
 }
 
 /// Takes in what was told of a lead, whether it was news, and what it means for failed calls.
@@ -244,7 +221,9 @@ pub(crate) fn looked_up(
     for (row, _) in failed_letters(store, lead, asked.unwrap_or(at))? {
         let (record, been) = been(store, row)?;
         unknown_employees::note_unknown_employee(store, &record, found, at)?;
-        if let Some(on) = onward_without_employee(store, &record, found, &been) {
+        let drops = store.settings.drop_employee;
+        let without = || failed::without_employee(&record, found, &been);
+        if let Some(on) = drops.then(without).flatten() {
             store.tally.count(DROPPED, 1);
             step::step(store, row, &Step::moved(on, ""), at)?;
             left += 1;
@@ -276,7 +255,7 @@ fn explain(
     found: Finding,
     at: EventTime,
 ) -> Result<bool, Error> {
-    let Some(mut progress) = step::progress(db, row)? else {
+    let Some(mut progress) = calls::progress(db, row)? else {
         return Ok(false);
     };
     let Some(words) = failed::message(record, found, &progress.message) else {

@@ -7,37 +7,21 @@ use crate::{Db, Error, Left, Letter, Notice, RowId, Store};
 use callbridge_call::EventTime;
 use callbridge_model::Reason;
 
-/// A notice on its way into the outbox.
-struct About {
-    message_id: String,
-    body: serde_json::Value,
-    reason: Option<Reason>,
-    state: &'static str,
-    at: EventTime,
-}
-
 /// Tells those who watch of a letter, and queues its notice in the transaction that made it.
 pub(crate) fn queue_notice(store: &mut Store, id: RowId) -> Result<(), Error> {
     store.tally.letter(id);
     if !store.settings.notices {
         return Ok(());
     }
-    let letter =
+    let mut letter =
         letters::letter(store, id)?.ok_or_else(|| store.damaged(format!("{id} is no letter")))?;
-    let mut listed = letter.clone();
-    if let Some(unread) = &mut listed.bytes {
+    if let Some(unread) = &mut letter.bytes {
         unread.bytes.truncate(crate::LISTED_BYTES_MAX);
     }
-    add_notice(
-        store,
-        &About {
-            message_id: format!("{}:{}", letter.id, letter.deaths),
-            body: listed.to_json(),
-            reason: Some(letter.reason),
-            state: letter.state().word(),
-            at: letter.since,
-        },
-    )
+    let message_id = format!("{}:{}", letter.id, letter.deaths);
+    let (body, state) = (letter.to_json(), letter.state().word());
+    let reason = Some(letter.reason);
+    add_notice(store, &message_id, &body, reason, state, letter.since)
 }
 
 /// The letter as it is before a step that may end it; `None` where nobody is to be told.
@@ -99,33 +83,32 @@ fn queue_left(
 ) -> Result<(), Error> {
     body["state"] = left.word().into();
     body["since"] = at.floor_seconds().get().into();
-    add_notice(
-        db,
-        &About {
-            message_id: format!("{id}:{deaths}:{}", left.word()),
-            body,
-            reason,
-            state: left.word(),
-            at,
-        },
-    )
+    let message_id = format!("{id}:{deaths}:{}", left.word());
+    add_notice(db, &message_id, &body, reason, left.word(), at)
 }
 
-fn add_notice(db: &Db, about: &About) -> Result<(), Error> {
-    let text = |name: &str| about.body[name].as_str().map(str::to_owned);
+fn add_notice(
+    db: &Db,
+    message_id: &str,
+    body: &serde_json::Value,
+    reason: Option<Reason>,
+    state: &str,
+    at: EventTime,
+) -> Result<(), Error> {
+    let text = |name: &str| body[name].as_str().map(str::to_owned);
     let uuid = text("uuid").and_then(|text| uuid::Uuid::parse_str(&text).ok());
     db.run(
         "INSERT INTO notices (message_id, body, reason, uuid, linkedid, trunk, state, at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         (
-            &about.message_id,
-            about.body.to_string(),
-            about.reason.map_or("", Reason::word),
+            message_id,
+            body.to_string(),
+            reason.map_or("", Reason::word),
             uuid.map(uuid::Uuid::into_bytes),
             text("linkedid"),
-            about.body["call"]["trunk"].as_str(),
-            about.state,
-            about.at.micros(),
+            body["call"]["trunk"].as_str(),
+            state,
+            at.micros(),
         ),
     )
 }

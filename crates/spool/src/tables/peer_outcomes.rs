@@ -90,12 +90,7 @@ fn possibly_sent(store: &mut Store, uuid: CallUuid) -> Result<(), Error> {
         _ => None,
     };
     if held > 0 || kept.is_some() {
-        let round = Looked::read(store)?.coming();
-        store.execute(
-            "INSERT OR IGNORE INTO remade SELECT id, ?2, started FROM calls WHERE uuid = ?1",
-            (uuid, round),
-        )?;
-        store.tally.count(TAKEN, 1);
+        to_be_sought(store, uuid)?;
     }
     Ok(())
 }
@@ -230,10 +225,14 @@ fn taken_in_again(
         "UPDATE calls SET not_before = ?2 WHERE id = ?1",
         (row.0, HELD),
     )?;
+    to_be_sought(store, uuid.0.into_bytes())
+}
+
+fn to_be_sought(store: &mut Store, uuid: [u8; 16]) -> Result<(), Error> {
     let round = Looked::read(store)?.coming();
     store.execute(
-        "INSERT OR IGNORE INTO remade SELECT id, ?2, started FROM calls WHERE id = ?1",
-        (row.0, round),
+        "INSERT OR IGNORE INTO remade SELECT id, ?2, started FROM calls WHERE uuid = ?1",
+        (uuid, round),
     )?;
     store.tally.count(TAKEN, 1);
     Ok(())

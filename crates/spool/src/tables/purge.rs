@@ -1,10 +1,9 @@
 //! Forgetting what is old, a bounded part at a time.
 
-use super::summaries::{self, Summary};
 use super::{deliveries, lead_requests, listed, look_ups, meta, missed, outcomes};
-use super::{shows, trunk_calls};
+use super::{shows, summaries, trunk_calls};
 use crate::tally::Book;
-use crate::{Db, Error, Purged, Store};
+use crate::{Db, Error, Purged, State, Store};
 use callbridge_call::EventTime;
 
 /// Rows a purge takes at most: some milliseconds.
@@ -42,30 +41,18 @@ pub(crate) fn purge(store: &mut Store, now: EventTime) -> Result<Purged, Error> 
 }
 
 fn purge_calls(store: &mut Store, ended: &str, before: EventTime) -> Result<u64, Error> {
-    let rows: Vec<Summary> = store.query_all(
-        &format!(
-            "DELETE FROM calls WHERE id IN (
-                 SELECT id FROM calls WHERE {ended} AND since < ?1 ORDER BY since LIMIT ?2)
-             RETURNING state, json_extract(record, '$.pbx'), json_extract(record, '$.linkedid'),
-                       uuid, started"
-        ),
+    let (old, values) = (
+        format!("SELECT id FROM calls WHERE {ended} AND since < ?1 ORDER BY since LIMIT ?2"),
         (before.micros(), CALLS_MAX),
-        |row| {
-            Ok(Summary {
-                state: row.get(0)?,
-                pbx: row.get(1)?,
-                linkedid: row.get(2)?,
-                uuid: row.get(3)?,
-                started: row.get(4)?,
-            })
-        },
-    )?;
-    let calls = rows.len() as u64;
-    for call in rows {
-        summaries::keep(store, &call)?;
-        let book = match call.state.as_str() {
-            "journaled" => Book::PurgedJournaled,
-            "forwarded" => Book::PurgedForwarded,
+    );
+    summaries::keep(store, &old, values)?;
+    let text = format!("DELETE FROM calls WHERE id IN ({old}) RETURNING state");
+    let states: Vec<State> = store.values(&text, values)?;
+    let calls = states.len() as u64;
+    for state in states {
+        let book = match state {
+            State::Journaled => Book::PurgedJournaled,
+            State::Forwarded => Book::PurgedForwarded,
             _ => Book::PurgedDiscarded,
         };
         store.tally.add(book, 1);

@@ -1,14 +1,12 @@
 //! A stored call takes a step.
 
 use super::meta::set_meta;
-use super::{missed, outbox, outcomes, shows, unknown_employees, unreadable};
-use crate::db::Columns as _;
+use super::{calls, missed, outbox, outcomes, shows, unknown_employees, unreadable};
 use crate::db::json;
-use crate::effects::Progress;
 use crate::state::{IfAbsent, State, Step, next};
 use crate::tally::Book;
-use crate::{Db, Done, Error, Left, OutcomeSource, RowId, Store};
-use callbridge_call::{EpochSeconds, EventTime};
+use crate::{Db, Done, Error, Left, OutcomeSource, Progress, RowId, Store};
+use callbridge_call::EventTime;
 use callbridge_model::{CallRecord, Phone, Reason, TokenFingerprint};
 use rusqlite::params;
 
@@ -20,26 +18,14 @@ const fn is_letter(state: State) -> bool {
     matches!(state, State::Dead | State::Parked)
 }
 
-/// How a letter leaves by this step.
-const fn left_by(step: &Step) -> Option<Left> {
-    match step {
-        Step::Retry { by_itself, .. } if *by_itself => Some(Left::Released),
-        Step::Retry { .. } | Step::Recheck { .. } => Some(Left::Retried),
-        Step::Moved { .. } => Some(Left::Released),
-        Step::Journaled(_) => Some(Left::Journaled),
-        Step::Discard { .. } => Some(Left::Discarded),
-        Step::Send
-        | Step::Accepted { .. }
-        | Step::Returned { .. }
-        | Step::Unsent
-        | Step::NotYet { .. }
-        | Step::Unresolved { .. }
-        | Step::Resubmit { .. }
-        | Step::Died { .. }
-        | Step::Rejudged { .. }
-        | Step::Expire
-        | Step::Forwarded
-        | Step::SendAgain { .. } => None,
+/// How a letter leaves by a step that leads there.
+const fn left_by(step: &Step, to: State) -> Left {
+    match (to, step) {
+        (State::Journaled, _) => Left::Journaled,
+        (State::Discarded, _) => Left::Discarded,
+        (_, Step::Retry { by_itself, .. }) if !*by_itself => Left::Retried,
+        (_, Step::Recheck { .. }) => Left::Retried,
+        _ => Left::Released,
     }
 }
 
@@ -49,7 +35,7 @@ pub(crate) fn step(
     step: &Step,
     at: EventTime,
 ) -> Result<Done, Error> {
-    let Some(mut progress) = progress(store, row)? else {
+    let Some(mut progress) = calls::progress(store, row)? else {
         return unreadable::step_unreadable(store, row, step, at);
     };
     let from = progress.state;
@@ -92,8 +78,8 @@ pub(crate) fn step(
         unknown_employees::employee_is_known(store, row)?;
     }
     let letter = letter.filter(|letter| letter.deaths > 0);
-    if let (Some(letter), Some(left)) = (&letter, left_by(step)) {
-        outbox::queue_leave(store, letter, left, at)?;
+    if let Some(letter) = &letter {
+        outbox::queue_leave(store, letter, left_by(step, to), at)?;
     } else if to == State::Journaled && !leaves && progress.deaths > 0 {
         outbox::queue_journaled(store, row, progress.deaths, at)?;
     }
@@ -103,50 +89,6 @@ pub(crate) fn step(
         letter_appeared(store, row)?;
     }
     Ok(Done::Stepped(to))
-}
-
-/// How far a call is; `None` for an id that is none.
-pub(super) fn progress(db: &Db, row: RowId) -> Result<Option<Progress>, Error> {
-    db.query_first(
-        "SELECT state, since, started, live, not_before, hooked, request_id, token, submitted_at,
-                first_sent, next_poll, polls, absent, absent_at, resubmits, failures, fate, been,
-                generation, reason, message, errors, finding, attempts, deaths
-         FROM calls WHERE id = ?1",
-        [row.0],
-        |columns| {
-            let been = columns.get::<_, Option<String>>("been")?;
-            let attempts: String = columns.get("attempts")?;
-            Ok(Progress {
-                state: columns.get("state")?,
-                since: columns.moment("since")?,
-                started: EpochSeconds::new(columns.get("started")?),
-                live: columns.get("live")?,
-                not_before: columns.get("not_before")?,
-                hooked: columns.get("hooked")?,
-                request_id: columns.get("request_id")?,
-                token: columns
-                    .get::<_, Option<_>>("token")?
-                    .map(TokenFingerprint::stored),
-                submitted_at: columns.maybe_moment("submitted_at")?,
-                first_sent: columns.maybe_moment("first_sent")?,
-                next_poll: columns.maybe_moment("next_poll")?,
-                polls: columns.get("polls")?,
-                absent: columns.get("absent")?,
-                absent_at: columns.maybe_moment("absent_at")?,
-                resubmits: columns.get("resubmits")?,
-                failures: columns.get("failures")?,
-                fate: columns.get("fate")?,
-                been: been.map(|text| db.read_json(row, &text)).transpose()?,
-                generation: columns.get("generation")?,
-                reason: columns.maybe_reason("reason")?,
-                message: columns.get("message")?,
-                errors: columns.get("errors")?,
-                finding: columns.get("finding")?,
-                attempts: db.read_json(row, &attempts)?,
-                deaths: columns.get("deaths")?,
-            })
-        },
-    )
 }
 
 pub(super) fn set_progress(db: &Db, row: RowId, progress: &Progress) -> Result<(), Error> {

@@ -5,6 +5,7 @@ use crate::db::Columns as _;
 use crate::{Db, Error, State};
 use callbridge_call::EventTime;
 use callbridge_model::CallUuid;
+use rusqlite::Params;
 use std::time::Duration;
 
 /// A summary is kept so long after its call began.
@@ -14,29 +15,15 @@ const FORGOTTEN_MAX: u32 = 500;
 /// Stands where a call's state would: it was between extensions, or skipped by a flag.
 const COUNTED: &str = "counted";
 
-/// What became of a call whose row goes.
-#[derive(Debug)]
-pub(crate) struct Summary {
-    pub(crate) pbx: String,
-    pub(crate) linkedid: String,
-    pub(crate) uuid: Option<[u8; 16]>,
-    pub(crate) state: String,
-    pub(crate) started: i64,
-}
-
-/// Keeps it.
-pub(crate) fn keep(db: &Db, call: &Summary) -> Result<(), Error> {
-    db.run(
-        "INSERT INTO summaries (pbx, id, uuid, state, started) VALUES (?1, ?2, ?3, ?4, ?5)
-         ON CONFLICT DO NOTHING",
-        (
-            &call.pbx,
-            &call.linkedid,
-            call.uuid,
-            &call.state,
-            call.started,
-        ),
-    )
+/// Keeps what became of the calls that this question finds: their rows go.
+pub(crate) fn keep(db: &Db, calls: &str, values: impl Params) -> Result<(), Error> {
+    let text = format!(
+        "INSERT INTO summaries (pbx, id, uuid, state, started)
+         SELECT json_extract(record, '$.pbx'), json_extract(record, '$.linkedid'), uuid, state,
+                started
+         FROM calls WHERE id IN ({calls}) ON CONFLICT DO NOTHING"
+    );
+    db.run(&text, values)
 }
 
 /// Keeps, of the tombstones from one place to another that are to go, those of calls that were

@@ -12,14 +12,17 @@ use std::collections::BTreeMap;
 /// How many were counted alone: as many are kept as may be.
 const NOT_KEPT: &str = "unreadable_not_kept";
 
-/// `login` is whose message it is, empty where it names none; `None` of a line of the PBX itself.
+/// What came from where, and why it cannot be read; `by` is `None` of a line of the PBX itself.
 pub(crate) fn keep_unreadable(
     store: &mut Store,
-    message: &UnreadMessage,
-    login: Option<&str>,
+    (source, pbx, why): (&str, &str, &str),
+    bytes: &[u8],
+    at: EventTime,
+    by: Option<&PublishedBy>,
 ) -> Result<Done, Error> {
     store.tally.add(Book::Unreadable, 1);
-    let first = &message.bytes[..message.bytes.len().min(UNREADABLE_BYTES_MAX)];
+    let first = &bytes[..bytes.len().min(UNREADABLE_BYTES_MAX)];
+    let login = by.map(|by| by.user.as_deref().unwrap_or_default());
     if !finds_room(store, first.len(), login)? {
         store.tally.count(NOT_KEPT, 1);
         store.execute(
@@ -29,10 +32,7 @@ pub(crate) fn keep_unreadable(
         return Ok(Done::Unreadable(None));
     }
     let id = store.new_id();
-    let UnreadMessage {
-        source, pbx, why, ..
-    } = message;
-    let (user, kind) = (&message.by.user, &message.by.content_type);
+    let by = by.cloned().unwrap_or_default();
     store.execute(
         "INSERT INTO unreadable (id, source, pbx, why, at, length, bytes, user, content_type)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
@@ -41,11 +41,11 @@ pub(crate) fn keep_unreadable(
             source,
             pbx,
             why,
-            message.at.micros(),
-            message.length,
+            at.micros(),
+            bytes.len(),
             first,
-            user,
-            kind,
+            by.user,
+            by.content_type,
         ),
     )?;
     store.tally.add(Book::UnreadableKept, 1);

@@ -117,10 +117,9 @@ fn next_ready(
 ) -> Result<Option<ReadyCall>, Error> {
     const PBX: &str = "json_extract(record, '$.pbx')";
     let now = ask.now;
+    let ready = format!("SELECT id, uuid, since, {PBX} FROM calls WHERE state = 'ready'");
     let fresh = format!(
-        "SELECT id, uuid, since, {PBX} FROM calls
-         WHERE state = 'ready' AND not_before = 0 AND live = ?1 AND {PBX} > ?2
-         ORDER BY {PBX}, id LIMIT 1"
+        "{ready} AND not_before = 0 AND live = ?1 AND {PBX} > ?2 ORDER BY {PBX}, id LIMIT 1"
     );
     let mut turn = db.query_first(&fresh, (live, had_turn), ready_call)?;
     if turn.is_none() {
@@ -131,15 +130,12 @@ fn next_ready(
         return Ok(turn);
     }
     let held = format!(
-        "SELECT id, uuid, since, {PBX} FROM calls
-         WHERE state = 'ready' AND not_before > 0 AND live = ?1 AND not_before <= ?2
+        "{ready} AND not_before > 0 AND live = ?1 AND not_before <= ?2
          ORDER BY not_before LIMIT 1"
     );
     let held = db.query_first(&held, (live, now.micros()), ready_call)?;
     let beyond = format!(
-        "SELECT id, uuid, since, {PBX} FROM calls
-         WHERE state = 'ready' AND not_before > ?2 AND not_before > 0 AND live = ?1
-         ORDER BY not_before LIMIT 1"
+        "{ready} AND not_before > ?2 AND not_before > 0 AND live = ?1 ORDER BY not_before LIMIT 1"
     );
     let beyond = db.query_first(&beyond, (live, latest(now)), ready_call)?;
     let all = turn.into_iter().chain(held).chain(beyond);

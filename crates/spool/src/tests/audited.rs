@@ -217,7 +217,7 @@ fn what_the_crm_has_lost_goes_out_again_under_its_uuid_and_the_books_balance() {
         (row.state, row.uuid),
         (State::Ready, call.judged.record.uuid.expect("one"))
     );
-    assert_eq!((row.request_id, row.live), (None, false));
+    assert_eq!((&row.request_id, row.live), (&None, false));
     assert_eq!(row.attempts.last().map(|it| it.words.clone()), Some(why));
     let books = store.books();
     assert!(

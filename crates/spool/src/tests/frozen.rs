@@ -207,7 +207,10 @@ fn rows_of_the_first_schema_say_what_they_said() {
     assert_eq!((ready.record, ready.call), (call.judged.record, call.call));
     assert!(!row(&handle, 2).live, "of the backlog");
     let held = row(&handle, 3);
-    assert_eq!((held.state, held.not_before), (State::Ready, Some(at(99))));
+    assert_eq!(
+        (held.state, held.not_before),
+        (State::Ready, at(99).micros())
+    );
     let words: Vec<_> = held.attempts.iter().map(|attempt| &attempt.words).collect();
     assert_eq!(words, ["503 Service Unavailable"; 2]);
     assert_eq!(row(&handle, 4).state, State::Sending);
@@ -225,7 +228,9 @@ fn rows_of_the_first_schema_say_what_they_said() {
     assert_eq!(dead.reason, Some(Reason::ServerError));
     assert_eq!(dead.message, "Лид 4999 не найден");
     assert_eq!(dead.record.lead_id, LeadId::new(4002));
-    assert_eq!(dead.errors[0]["message"], "NOT_FOUND");
+    let errors = dead.errors.as_deref().unwrap_or_default();
+    let errors: serde_json::Value = serde_json::from_str(errors).expect("JSON");
+    assert_eq!(errors[0]["message"], "NOT_FOUND");
     assert_eq!(row(&handle, 19).state, State::Discarded);
 }
 

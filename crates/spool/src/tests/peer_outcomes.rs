@@ -67,7 +67,8 @@ fn state(store: &Store, n: u32) -> State {
 fn words(store: &Store, n: u32) -> String {
     let id = tables::calls::row_of(store, uuid(n)).expect("readable");
     let row = tables::calls::row(store, id.expect("known"));
-    let attempts = row.expect("readable").expect("a row").attempts;
+    let row = row.expect("readable").expect("a row");
+    let attempts = &row.attempts;
     attempts
         .last()
         .map(|it| it.words.clone())

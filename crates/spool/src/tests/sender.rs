@@ -90,7 +90,7 @@ fn a_call_that_is_held_back_waits_its_time_and_then_keeps_its_turn() {
         .expect("a row");
     assert_eq!(row.attempts.len(), 1);
     assert_eq!(row.attempts[0].words, "503 Service Unavailable");
-    assert_eq!(row.not_before, Some(at(30)));
+    assert_eq!(row.not_before, at(30).micros());
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn a_resubmission_forgets_the_poll_and_counts_itself() {
         .expect("readable")
         .expect("a row");
     assert_eq!((row.resubmits, row.attempts.len()), (1, 1));
-    assert_eq!((row.not_before, row.next_poll), (None, None));
+    assert_eq!((row.not_before, row.next_poll), (0, None));
     let uuid = journal(1).judged.record.uuid.expect("a uuid");
     assert_eq!(tables::calls::row_of(&store, uuid), Ok(Some(RowId(1))));
     submit(&mut store, 1, 300);
