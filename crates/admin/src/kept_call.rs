@@ -32,13 +32,14 @@ pub struct KeptCall {
 
 impl From<Row> for KeptCall {
     fn from(row: Row) -> Self {
+        let progress = row.progress;
         Self {
-            state: row.state,
+            state: progress.state,
             record: row.record,
             call: row.call,
-            reason: row.reason,
-            message: row.message,
-            judged_at: row.since,
+            reason: progress.reason,
+            message: progress.message,
+            judged_at: progress.since,
             others: None,
             acts: None,
         }

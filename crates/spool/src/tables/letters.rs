@@ -8,7 +8,7 @@ use crate::{
     UNREADABLE_BYTES_MAX, UnreadBytes,
 };
 use callbridge_leads::lead_request::Finding;
-use callbridge_model::{CallRecord, CallUuid, EmployeeId, LeadId, Reason};
+use callbridge_model::{CallRecord, EmployeeId, LeadId, Reason};
 use rusqlite::{ToSql, params_from_iter};
 use std::collections::BTreeMap;
 
