@@ -15,7 +15,7 @@ use super::faults::Action;
 use super::oauth::judge_api;
 use super::repeats::{ATTEMPTS_MAX, Repeat};
 use super::routes::{Endpoint, route};
-use super::token::{Caller, Grant, TokenKey};
+use super::token::{Grant, Token, TokenKey};
 use super::violations::ViolationKind;
 use crate::endpoints;
 use crate::lead;
@@ -23,6 +23,18 @@ use crate::oauth;
 use crate::oauth::connection;
 use crate::oauth::consent;
 use callbridge_call::EventTime;
+
+/// A request behind the authentication layer, and the fault that strikes it.
+pub(super) struct Asked<'a> {
+    pub(super) now: EventTime,
+    pub(super) key: TokenKey,
+    pub(super) token: Token,
+    pub(super) endpoint: Endpoint,
+    /// What stands in the path as one.
+    pub(super) id: &'a str,
+    pub(super) request: &'a Request,
+    pub(super) fault: Option<Action>,
+}
 
 impl Sandbox {
     /// Answers a request that arrived at `now`; moments must not go back.
@@ -45,11 +57,8 @@ impl Sandbox {
             Endpoint::Consent => consent::consent(self, now, request),
             _ => self.open_api(now, endpoint, id, request),
         };
-        *self
-            .client
-            .counts
-            .entry((endpoint, response.status))
-            .or_default() += 1;
+        let count = self.client.counts.entry((endpoint, response.status));
+        *count.or_default() += 1;
         response
     }
 
@@ -64,19 +73,19 @@ impl Sandbox {
             let words = format!("{} followed a redirect", request.method);
             self.violation(now, ViolationKind::RedirectFollowed, "§4", words);
         }
-        let Some(caller) = self.authenticate(now, request) else {
+        let Some((key, token)) = self.authenticate(now, request) else {
             return reduced(401);
         };
         let fault = self.faults.pick(endpoint, request);
         if fault == Some(Action::Status(401)) {
-            self.dead_token(now, caller.key);
+            self.dead_token(now, key);
             return reduced(401);
         }
-        self.client.rules.token_works(caller.key);
-        let counted = self.client.windows.count(caller.key, now);
+        self.client.rules.token_works(key);
+        let counted = self.client.windows.count(key, now);
         let rate = self.client.windows.rate();
-        let connection = (caller.token.company, caller.token.application);
-        if let Some(many) = self.client.rules.counted(connection, caller.key, now, rate) {
+        let connection = (token.company, token.application);
+        if let Some(many) = self.client.rules.counted(connection, key, now, rate) {
             let words = format!("{many} requests by several tokens within one window's length");
             self.violation(now, ViolationKind::FreshBudget, "Limits", words);
         }
@@ -91,7 +100,15 @@ impl Sandbox {
         self.judge_repeat(now, endpoint, request);
         let response = match fault.and_then(instead) {
             Some(response) => response,
-            None => self.behind(now, &caller, endpoint, id, request, fault),
+            None => self.behind(&Asked {
+                now,
+                key,
+                token,
+                endpoint,
+                id,
+                request,
+                fault,
+            }),
         };
         self.note_answer(now, endpoint, request, &response, fault.is_none());
         response
@@ -127,7 +144,7 @@ impl Sandbox {
 
     /// The token check (§5.1): one header, known, neither revoked nor expired, and a company that
     /// is connected and not blocked. All failures look the same.
-    fn authenticate(&mut self, now: EventTime, request: &Request) -> Option<Caller> {
+    fn authenticate(&mut self, now: EventTime, request: &Request) -> Option<(TokenKey, Token)> {
         judge_api(self, now, request);
         if request.header("authorization").next().is_some() {
             let words = "the header Authorization is ignored and carries the token elsewhere";
@@ -165,7 +182,7 @@ impl Sandbox {
             self.dead_token(now, key);
             return None;
         };
-        Some(Caller { key, token })
+        Some((key, token))
     }
 
     fn dead_token(&mut self, now: EventTime, key: TokenKey) {
@@ -199,63 +216,42 @@ impl Sandbox {
     }
 
     /// What lies behind the authentication layer, and the faults that strike after it.
-    fn behind(
-        &mut self,
-        now: EventTime,
-        caller: &Caller,
-        endpoint: Endpoint,
-        id: &str,
-        request: &Request,
-        fault: Option<Action>,
-    ) -> Response {
-        let result = self
-            .admit(now, caller, endpoint, request)
-            .and_then(|()| match endpoint {
-                Endpoint::TokenInfo => Ok(endpoints::token_info(self, now, caller)),
-                Endpoint::CallHistory => endpoints::submit(self, now, caller, request, fault),
-                Endpoint::Filter => endpoints::filter(self, caller, request),
-                Endpoint::Request => endpoints::request_status(self, now, caller, id),
-                Endpoint::LeadFilter => lead::endpoints::filter(self, caller, request),
-                Endpoint::Lead => lead::endpoints::one(self, caller, id),
-                Endpoint::LeadFields => {
-                    lead::endpoints::upsert_fields(self, now, caller, id, request, fault)
-                }
-                Endpoint::CrmField => Ok(Success::of(self.settings.catalogue.record())),
-                Endpoint::OauthToken
-                | Endpoint::OauthRevoke
-                | Endpoint::Consent
-                | Endpoint::Moved
-                | Endpoint::Unknown => Err(Refusal::NotFound("Manzil topilmadi")),
-            });
+    fn behind(&mut self, asked: &Asked<'_>) -> Response {
+        let result = self.admit(asked).and_then(|()| match asked.endpoint {
+            Endpoint::TokenInfo => Ok(endpoints::token_info(self, asked)),
+            Endpoint::CallHistory => endpoints::submit(self, asked),
+            Endpoint::Filter => endpoints::filter(self, asked),
+            Endpoint::Request => endpoints::request_status(self, asked),
+            Endpoint::LeadFilter => lead::endpoints::filter(self, asked),
+            Endpoint::Lead => lead::endpoints::one(self, asked),
+            Endpoint::LeadFields => lead::endpoints::upsert_fields(self, asked),
+            Endpoint::CrmField => Ok(Success::of(self.settings.catalogue.record())),
+            Endpoint::OauthToken
+            | Endpoint::OauthRevoke
+            | Endpoint::Consent
+            | Endpoint::Moved
+            | Endpoint::Unknown => Err(Refusal::NotFound("Manzil topilmadi")),
+        });
         let mut response = match result {
-            Ok(success) => {
-                let success = match fault {
-                    Some(Action::NoRequestId) => Success {
-                        request_id: None,
-                        ..success
-                    },
-                    _ => success,
-                };
-                success.respond(&caller.token.message(now))
+            Ok(mut success) => {
+                if asked.fault == Some(Action::NoRequestId) {
+                    success.request_id = None;
+                }
+                success.respond(&asked.token.message(asked.now))
             }
             Err(refusal) => {
-                self.note(now, endpoint, request, &refusal);
+                self.note(asked, &refusal);
                 refusal.respond()
             }
         };
-        if let Some(action) = fault {
+        if let Some(action) = asked.fault {
             after_effect(&mut response, action);
         }
         response
     }
 
-    fn admit(
-        &mut self,
-        now: EventTime,
-        caller: &Caller,
-        endpoint: Endpoint,
-        request: &Request,
-    ) -> Result<(), Refusal> {
+    fn admit(&mut self, asked: &Asked<'_>) -> Result<(), Refusal> {
+        let (now, endpoint, request) = (asked.now, asked.endpoint, asked.request);
         let Some(method) = endpoint.method() else {
             return Ok(());
         };
@@ -269,8 +265,8 @@ impl Sandbox {
             return Err(Refusal::TooLarge);
         }
         let needed = self.needed(endpoint);
-        if !needed.is_none_or(|grant| connection::granted(self, &caller.token, grant)) {
-            if let Some(after) = self.client.rules.denied(caller.key, endpoint, now) {
+        if !needed.is_none_or(|grant| connection::granted(self, &asked.token, grant)) {
+            if let Some(after) = self.client.rules.denied(asked.key, endpoint, now) {
                 let words = format!("again without the grant after {} ms", after.as_millis());
                 self.violation(now, ViolationKind::RepeatAfter403, "§7.7", words);
             }
@@ -295,9 +291,9 @@ impl Sandbox {
     }
 
     /// Records what a refusal says of the client.
-    fn note(&mut self, now: EventTime, endpoint: Endpoint, request: &Request, refusal: &Refusal) {
-        let Request { method, path, .. } = request;
-        let section = endpoint.section();
+    fn note(&mut self, asked: &Asked<'_>, refusal: &Refusal) {
+        let Request { method, path, .. } = asked.request;
+        let section = asked.endpoint.section();
         let (kind, rule, words) = match refusal {
             Refusal::Unparsable(words) => (ViolationKind::Invalid, section, words.clone()),
             Refusal::Invalid(fields) => (ViolationKind::Invalid, section, format!("{fields:?}")),
@@ -311,7 +307,7 @@ impl Sandbox {
                 let words = format!("{path} without Content-Type application/json");
                 (ViolationKind::ContentType, "§4.5", words)
             }
-            Refusal::NotFound(_) if endpoint == Endpoint::Unknown => {
+            Refusal::NotFound(_) if asked.endpoint == Endpoint::Unknown => {
                 (ViolationKind::UnknownPath, "§4", format!("{method} {path}"))
             }
             Refusal::NotFound(_)
@@ -320,6 +316,6 @@ impl Sandbox {
             | Refusal::Oauth(_)
             | Refusal::Status(_) => return,
         };
-        self.violation(now, kind, rule, words);
+        self.violation(asked.now, kind, rule, words);
     }
 }

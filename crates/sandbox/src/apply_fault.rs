@@ -31,26 +31,13 @@ pub(super) fn instead(action: Action) -> Option<Response> {
             });
             Response::json(200, &body)
         }
-        Action::StatusAfter(_)
-        | Action::Lost
-        | Action::Delay(_)
-        | Action::Slow(_)
-        | Action::Broken
-        | Action::NoRequestId
-        | Action::Failed
-        | Action::Hold(_) => return None,
+        _ => return None,
     })
 }
 
 fn gateway(status: u16) -> Response {
     let page = format!("<html><body><h1>{status}</h1><hr>nginx</body></html>\n");
-    Response {
-        status,
-        content_type: "text/html",
-        location: None,
-        body: page.into_bytes(),
-        delivery: Delivery::Now,
-    }
+    Response::new(status, "text/html", page)
 }
 
 /// What a fault makes of an answer whose effect is done.
@@ -61,14 +48,7 @@ pub(super) fn after_effect(response: &mut Response, action: Action) {
         Action::Delay(time) => response.delivery = Delivery::After(time),
         Action::Slow(time) => response.delivery = Delivery::Slow(time),
         Action::Broken => response.body.truncate(response.body.len() / 2),
-        Action::Status(_)
-        | Action::Gateway(_)
-        | Action::Cut
-        | Action::NoRequestId
-        | Action::AcceptFalse
-        | Action::Redirect
-        | Action::Failed
-        | Action::Hold(_) => {}
+        _ => {}
     }
 }
 

@@ -3,7 +3,7 @@
 use super::core::Sandbox;
 use super::journal::{Record, Submission};
 use super::token::TokenKind;
-use super::token::{ACCESS_SECONDS, Company, Grant, IdSet, PAT_DAYS_MAX, Token, TokenKey};
+use super::token::{ACCESS_SECONDS, Company, Grant, IdSet, PAT_SECONDS_MAX, Token, TokenKey};
 use crate::lead::act;
 use crate::oauth::connection;
 use crate::webhook::told;
@@ -200,10 +200,7 @@ fn longest(
 ) -> Option<EpochSeconds> {
     let end = |seconds: i64| EpochSeconds::new(now.floor_seconds().get().saturating_add(seconds));
     match kind {
-        TokenKind::Pat => {
-            let days = i64::try_from(PAT_DAYS_MAX).unwrap_or(i64::MAX);
-            expires_at.map(|at| at.min(end(days.saturating_mul(86_400))))
-        }
+        TokenKind::Pat => expires_at.map(|at| at.min(end(PAT_SECONDS_MAX))),
         TokenKind::Access => {
             let hour = end(ACCESS_SECONDS);
             Some(expires_at.map_or(hour, |at| at.min(hour)))

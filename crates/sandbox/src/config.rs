@@ -4,9 +4,10 @@ use super::call_history::FieldNames;
 use super::duration::parse_duration;
 use super::faults::Rule;
 use super::lead::{Catalogue, LeadList};
-use super::oauth::OauthSettings;
+use super::oauth::Application;
+use super::oauth::state::{CODE_LIFE, REFRESH_LIFE};
 use super::shapes::Shapes;
-use super::token::{CALL_READ, CALL_SAVE, Company, Grant, IdSet};
+use super::token::{ACCESS_SECONDS, CALL_READ, CALL_SAVE, Company, Grant, IdSet};
 use super::window::Rate;
 use callbridge_call::EpochSeconds;
 use callbridge_model::secret::Secret;
@@ -41,6 +42,33 @@ pub struct Settings {
     pub catalogue: Catalogue,
     /// Leads of the first company that are there from the first start, with what is known of them.
     pub lead_list: LeadList,
+}
+
+/// Settings of the OAuth part.
+#[derive(Clone, Debug)]
+pub struct OauthSettings {
+    /// `expires_in`; an hour, or less for trials.
+    pub access_life: Duration,
+    /// Of a refresh token.
+    pub refresh_life: Duration,
+    /// Of an authorization code.
+    pub code_life: Duration,
+    /// Mixed into new values.
+    pub salt: u128,
+    /// The application to begin with.
+    pub application: Option<Application>,
+}
+
+impl Default for OauthSettings {
+    fn default() -> Self {
+        Self {
+            access_life: Duration::from_secs(ACCESS_SECONDS.unsigned_abs()),
+            refresh_life: REFRESH_LIFE,
+            code_life: CODE_LIFE,
+            salt: 0,
+            application: None,
+        }
+    }
 }
 
 impl Default for Settings {

@@ -10,7 +10,7 @@ use super::oauth::OAuthState;
 use super::routes::Endpoint;
 use super::token::{Company, Token, TokenKey};
 use super::violations::{Violation, ViolationKind, Violations};
-use super::window::{Fullest, Rate, Windows};
+use super::window::{Fullest, Windows};
 use crate::webhook::outbox::Outbox;
 use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
@@ -42,7 +42,7 @@ pub struct Sandbox {
 }
 
 /// What is watched of the clients: how much they ask, and what they do against the document.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct ClientWatch {
     pub(super) windows: Windows,
     pub(super) violations: Violations,
@@ -51,17 +51,6 @@ pub(super) struct ClientWatch {
     /// Answers given, by endpoint and status.
     #[serde(skip)]
     pub(super) counts: BTreeMap<(Endpoint, u16), u64>,
-}
-
-impl ClientWatch {
-    fn new(rate: Rate) -> Self {
-        Self {
-            windows: Windows::new(rate),
-            violations: Violations::default(),
-            rules: ClientRules::default(),
-            counts: BTreeMap::new(),
-        }
-    }
 }
 
 impl Sandbox {
@@ -78,7 +67,10 @@ impl Sandbox {
             dice: Dice::new(settings.seed),
             flags: None,
             oauth: OAuthState::default(),
-            client: ClientWatch::new(settings.rate),
+            client: ClientWatch {
+                windows: Windows::new(settings.rate),
+                ..ClientWatch::default()
+            },
             minted: 0,
             ahead: Duration::ZERO,
             settings,

@@ -1,10 +1,11 @@
 //! The endpoints, behind token, window, address and grant.
 
+use super::answer::Asked;
 use super::core::Sandbox;
-use super::envelope::{Refusal, Request, Success};
+use super::envelope::{Refusal, Success};
 use super::faults::Action;
 use super::journal::{Content, STATUS_KEPT, Status, Submission, WRITES_MAX, Write};
-use super::token::{Caller, Grant, TokenKind};
+use super::token::{Grant, TokenKind};
 use super::violations::ViolationKind;
 use super::{call_history, filter};
 use callbridge_call::EventTime;
@@ -16,8 +17,8 @@ const REQUEST_NAMESPACE: uuid::Uuid =
 
 /// The record of `GET token/info` (§2.2), of an application in a company. Without an expiry date
 /// `expiresInDays`, an integer that cannot be null, is 0.
-pub(super) fn token_info(sandbox: &Sandbox, now: EventTime, caller: &Caller) -> Success {
-    let token = &caller.token;
+pub(super) fn token_info(sandbox: &Sandbox, asked: &Asked<'_>) -> Success {
+    let token = &asked.token;
     let Some(company) = sandbox.companies.get(&token.company) else {
         return Success::default();
     };
@@ -40,35 +41,31 @@ pub(super) fn token_info(sandbox: &Sandbox, now: EventTime, caller: &Caller) -> 
         "company": { "id": company.id, "name": company.name },
         "kind": token.kind,
         "expiresAt": token.expires_at,
-        "expiresInDays": token.days_left(now).unwrap_or(0),
+        "expiresInDays": token.days_left(asked.now).unwrap_or(0),
         "permissions": permissions,
     }))
 }
 
-pub(super) fn submit(
-    sandbox: &mut Sandbox,
-    now: EventTime,
-    caller: &Caller,
-    request: &Request,
-    fault: Option<Action>,
-) -> Result<Success, Refusal> {
-    let settings = &sandbox.settings;
-    let (call, derived) =
-        call_history::read(&request.body, &settings.names, now, settings.ahead_max)?;
+pub(super) fn submit(sandbox: &mut Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
+    let (now, settings) = (asked.now, &sandbox.settings);
+    let (call, derived) = call_history::read(
+        &asked.request.body,
+        &settings.names,
+        now,
+        settings.ahead_max,
+    )?;
     if !derived.is_empty() {
         let words = format!("sent: {}", derived.join(", "));
         sandbox.violation(now, ViolationKind::DerivedField, "§2.6", words);
     }
-    judge_repeat(sandbox, now, caller.token.company, &call);
-    accept(sandbox, now, caller, fault, Content::Call(call))
+    judge_repeat(sandbox, now, asked.token.company, &call);
+    accept(sandbox, asked, Content::Call(call))
 }
 
 /// Accepts a write: it will be done after its time, and can be polled for from now on.
 pub(super) fn accept(
     sandbox: &mut Sandbox,
-    now: EventTime,
-    caller: &Caller,
-    fault: Option<Action>,
+    asked: &Asked<'_>,
     content: Content,
 ) -> Result<Success, Refusal> {
     let Sandbox { settings, dice, .. } = sandbox;
@@ -78,7 +75,7 @@ pub(super) fn accept(
     }
     let jitter = settings.persist_jitter.as_micros();
     let jitter = Duration::from_micros(dice.below(u64::try_from(jitter).unwrap_or(0) + 1));
-    let held = match fault {
+    let held = match asked.fault {
         Some(Action::Hold(time)) => time,
         _ => Duration::ZERO,
     };
@@ -86,12 +83,12 @@ pub(super) fn accept(
     let request_id = uuid::Uuid::new_v5(&REQUEST_NAMESPACE, serial.as_bytes()).to_string();
     sandbox.journal.accept(Write {
         request_id: request_id.clone(),
-        company: caller.token.company,
-        token: caller.key,
-        accepted_at: now,
-        due: now.plus(settings.persist_after + jitter + held),
-        answered: fault.is_none_or(Action::leaves_answer_whole),
-        doomed: fault == Some(Action::Failed),
+        company: asked.token.company,
+        token: asked.key,
+        accepted_at: asked.now,
+        due: asked.now.plus(settings.persist_after + jitter + held),
+        answered: asked.fault.is_none_or(Action::leaves_answer_whole),
+        doomed: asked.fault == Some(Action::Failed),
         content,
         status: Status::Pending,
         why: None,
@@ -120,29 +117,26 @@ fn judge_repeat(sandbox: &mut Sandbox, now: EventTime, company: i64, call: &Subm
     sandbox.violation(now, kind, "§4.5.4", words);
 }
 
-pub(super) fn filter(
-    sandbox: &mut Sandbox,
-    caller: &Caller,
-    request: &Request,
-) -> Result<Success, Refusal> {
-    let (records, company) = (sandbox.journal.records(), caller.token.company);
-    filter::answer(&request.body, records, company, &sandbox.settings.shapes)
+pub(super) fn filter(sandbox: &Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
+    let (records, company) = (sandbox.journal.records(), asked.token.company);
+    filter::answer(
+        &asked.request.body,
+        records,
+        company,
+        &sandbox.settings.shapes,
+    )
 }
 
 /// §4.6, §3.2: 24 hours, for the creating token alone.
-pub(super) fn request_status(
-    sandbox: &mut Sandbox,
-    now: EventTime,
-    caller: &Caller,
-    id: &str,
-) -> Result<Success, Refusal> {
+pub(super) fn request_status(sandbox: &mut Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
+    let now = asked.now;
     let missing = Refusal::NotFound("So‘rov topilmadi");
-    let Some(write) = sandbox.journal.write(id) else {
+    let Some(write) = sandbox.journal.write(asked.id) else {
         let words = "a requestId never given";
         sandbox.violation(now, ViolationKind::UnknownPoll, "§4.6", words);
         return Err(missing);
     };
-    if write.token != caller.key {
+    if write.token != asked.key {
         let words = "a requestId that another token created";
         sandbox.violation(now, ViolationKind::ForeignPoll, "§3.2", words);
         return Err(missing);

@@ -164,15 +164,20 @@ impl Response {
         self.content_type == "application/json"
     }
 
-    /// A JSON answer that leaves at once.
-    pub fn json(status: u16, body: &Value) -> Self {
+    /// An answer that leaves at once.
+    pub fn new(status: u16, content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
         Self {
             status,
-            content_type: "application/json",
+            content_type,
             location: None,
-            body: body.to_string().into_bytes(),
+            body: body.into(),
             delivery: Delivery::Now,
         }
+    }
+
+    /// A JSON answer that leaves at once.
+    pub fn json(status: u16, body: &Value) -> Self {
+        Self::new(status, "application/json", body.to_string())
     }
 
     /// The body as JSON; null when it is none.

@@ -7,7 +7,6 @@ use callbridge_listener::body::{self, Body};
 use callbridge_listener::places::ConnectionPlace;
 use callbridge_listener::serve::{self, AnswerHttp, Answering, Limits, Open};
 use hyper::{Response as HttpResponse, StatusCode, body::Incoming, header, header::HeaderValue};
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -31,19 +30,18 @@ struct Shell {
     closing: watch::Receiver<bool>,
 }
 
-/// Serves a sandbox, or the part of it that an address has (§5.6.9), until `shutdown` is done; then
+/// Serves a sandbox, or the part of it that an address has (§5.6.9), until the word to stop; then
 /// open connections have two seconds.
 pub(super) async fn serve(
     listener: TcpListener,
     shared: SharedSandbox,
     role: Role,
-    shutdown: impl Future<Output = ()> + Send + 'static,
+    mut closing: watch::Receiver<bool>,
 ) {
-    let (close, closing) = watch::channel(false);
     let shell = Shell {
         shared: shared.clone(),
         role,
-        closing,
+        closing: closing.clone(),
     };
     let open = Open {
         name: "--listen",
@@ -51,11 +49,10 @@ pub(super) async fn serve(
         tls: None,
         limits: LIMITS,
     };
-    let begun = async move {
-        shutdown.await;
-        close.send_replace(true);
-    };
-    serve::serve(open, Arc::new(shell), begun).await;
+    // An error is the sender's end, which is an order to stop as well.
+    let stop = async { drop(closing.wait_for(|stop| *stop).await) };
+    serve::serve(open, Arc::new(shell), stop).await;
+    // What was not yet kept is.
     shared.admin(|_, _| ());
 }
 
@@ -92,10 +89,8 @@ async fn read(request: hyper::Request<Incoming>, role: Role) -> Request {
     let (head, body) = request.into_parts();
     let headers = (head.headers.iter())
         .map(|(name, value)| {
-            (
-                name.as_str().to_owned(),
-                String::from_utf8_lossy(value.as_bytes()).into_owned(),
-            )
+            let value = String::from_utf8_lossy(value.as_bytes());
+            (name.as_str().to_owned(), value.into_owned())
         })
         .collect();
     // A body above the limit reaches the core as one byte above it, which it answers with 413.

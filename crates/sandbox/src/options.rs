@@ -9,7 +9,7 @@ use super::lead::catalogue::{DEFAULT_CONTACT, DEFAULT_LED};
 use super::lead::{Catalogue, LeadList, list};
 use super::oauth::ApplicationOptions;
 use super::server;
-use super::token::{Grant, IdSet, PAT_DAYS_MAX};
+use super::token::{Grant, IdSet, PAT_SECONDS_MAX};
 use callbridge_model::secret::{ExposeSecret, Secret};
 use std::fs::OpenOptions;
 use std::future::Future;
@@ -227,8 +227,8 @@ fn expiry(text: &str) -> Result<Option<Duration>, String> {
         return Ok(None);
     }
     let time = parse_duration(text)?;
-    if time > Duration::from_secs(PAT_DAYS_MAX * 86_400) {
-        return Err(format!("a PAT lives at most {PAT_DAYS_MAX} days"));
+    if time > Duration::from_secs(PAT_SECONDS_MAX.unsigned_abs()) {
+        return Err("a PAT lives at most 365 days".to_owned());
     }
     Ok(Some(time))
 }

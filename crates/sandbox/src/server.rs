@@ -95,27 +95,18 @@ pub async fn start_with(config: Config, clock: SandboxClock) -> Result<Server, E
     let (addr, auth) = (config.listen, config.auth_listen);
     let (core, state) = prepare(config, clock())?;
     let (api, addr) = listen(addr).await?;
-    let mut listeners = Vec::new();
-    let auth = match auth {
-        None => {
-            listeners.push((api, Role::Whole));
-            addr
-        }
+    let (listeners, auth) = match auth {
+        None => (vec![(api, Role::Whole)], addr),
         Some(auth) => {
             let (own, auth) = listen(auth).await?;
-            listeners.extend([(api, Role::Api), (own, Role::Auth)]);
-            auth
+            (vec![(api, Role::Api), (own, Role::Auth)], auth)
         }
     };
     let shared = SharedSandbox::new(core, state, clock);
-    let (stop, stopped) = watch::channel(false);
+    let stop = watch::Sender::new(false);
     let serving = |(listener, role)| {
-        let mut stopped = stopped.clone();
-        let shutdown = async move {
-            // An error is the sender's end, which is an order to stop as well.
-            let _ = stopped.wait_for(|stop| *stop).await;
-        };
-        tokio::spawn(http::serve(listener, shared.clone(), role, shutdown))
+        let serving = http::serve(listener, shared.clone(), role, stop.subscribe());
+        tokio::spawn(serving)
     };
     let mut tasks: Vec<_> = listeners.into_iter().map(serving).collect();
     let dispatching = webhook::post::dispatch(shared.clone(), setup, stop.subscribe());

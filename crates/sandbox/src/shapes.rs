@@ -2,10 +2,10 @@
 
 use super::duration::parse_duration;
 use super::token::{CALL_READ, Grant};
-use super::webhook::shapes as webhook;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// How a request's status stands in `data`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -102,6 +102,33 @@ impl RightsShape {
     }
 }
 
+/// How `callId` is written: "the conversation uuid in the journal" (§6.8), where it stands with
+/// the prefix `oapi-` (§2.6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CallId {
+    /// `oapi-…`
+    #[default]
+    Prefixed,
+    /// As submitted.
+    Plain,
+}
+
+/// What the document leaves open about deliveries, or allows: a receiver has to take it all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WebhookShapes {
+    /// Of `callId`.
+    pub call_id: CallId,
+    /// Fields and values that the document does not have (§6.5, Versioning).
+    pub extra: bool,
+    /// Deliveries leave in any order (§6.1.4).
+    pub shuffled: bool,
+    /// So many of a hundred deliveries arrive twice (§6.1.4).
+    pub twice_percent: u8,
+    /// Up to this much later than they might, by the dice.
+    pub late_max: Duration,
+}
+
 /// One choice for each thing that §4.7 leaves open about pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageShapes {
@@ -133,7 +160,7 @@ pub struct Shapes {
     /// What reading needs where the document leaves it open.
     pub rights: RightsShape,
     /// Of deliveries: `shape webhook-…`.
-    pub webhook: webhook::Shapes,
+    pub webhook: WebhookShapes,
 }
 
 impl Default for Shapes {
@@ -151,7 +178,7 @@ impl Default for Shapes {
             registered: Registered::Stored,
             pending: "PENDING".to_owned(),
             rights: RightsShape::default(),
-            webhook: webhook::Shapes::default(),
+            webhook: WebhookShapes::default(),
         }
     }
 }

@@ -22,7 +22,7 @@ const PERMISSIONS: [&str; 7] = [
 /// Lifetime of an access token, in seconds (§4.1.1, §5.2).
 pub const ACCESS_SECONDS: i64 = 3_600;
 /// Longest lifetime of a PAT (§5.3.2).
-pub const PAT_DAYS_MAX: u64 = 365;
+pub const PAT_SECONDS_MAX: i64 = 365 * DAY_SECONDS;
 const DAY_SECONDS: i64 = 86_400;
 
 /// A token by its fingerprint: the core and its state file never hold the value itself.
@@ -134,13 +134,6 @@ impl Token {
             days => format!("Token will expire in {days} days. Please renew it."),
         }
     }
-}
-
-/// Who asks, behind the authentication layer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Caller {
-    pub(super) key: TokenKey,
-    pub(super) token: Token,
 }
 
 /// Ids given as numbers and ranges: `4001,4002,4005-4010`.

@@ -8,17 +8,15 @@
 use super::field_list;
 use super::record::Lead;
 use super::store::FieldUpsert;
+use crate::answer::Asked;
 use crate::core::Sandbox;
 use crate::endpoints;
-use crate::envelope::{Refusal, Request, Success};
-use crate::faults::Action;
+use crate::envelope::{Refusal, Success};
 use crate::journal::Content;
 use crate::lead::act;
 use crate::page;
 use crate::shapes::Rows;
-use crate::token::Caller;
 use crate::violations::ViolationKind;
-use callbridge_call::EventTime;
 use serde_json::json;
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -30,15 +28,11 @@ const CREATED: &str = "createdTimestamp";
 const UPDATED: &str = "updatedTimestamp";
 
 /// `POST lead/filter`: a page of the company's leads.
-pub(crate) fn filter(
-    sandbox: &Sandbox,
-    caller: &Caller,
-    request: &Request,
-) -> Result<Success, Refusal> {
+pub(crate) fn filter(sandbox: &Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
     let shapes = &sandbox.settings.shapes;
     let names = [REGISTERED, CREATED, UPDATED];
-    let query = page::read(&request.body, SIZE_MAX, shapes, &names)?;
-    let company = sandbox.companies.get(&caller.token.company);
+    let query = page::read(&asked.request.body, SIZE_MAX, shapes, &names)?;
+    let company = sandbox.companies.get(&asked.token.company);
     let mut rows: Vec<Cow<'_, Lead>> =
         company.map_or_else(Vec::new, |company| sandbox.leads.all(company));
     rows.retain(|lead| {
@@ -68,32 +62,25 @@ fn compare(one: &Lead, other: &Lead, key: &str) -> Ordering {
 
 /// `GET lead/{id}`. The answer is the same for another company's, a deleted and a never-existing
 /// lead (§7.4).
-pub(crate) fn one(sandbox: &Sandbox, caller: &Caller, id: &str) -> Result<Success, Refusal> {
-    let lead = act::find_lead(sandbox, caller.token.company, number(id)?);
+pub(crate) fn one(sandbox: &Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
+    let lead = act::find_lead(sandbox, asked.token.company, number(asked.id)?);
     let lead = lead.ok_or(Refusal::Conflict("Lid topilmadi"))?;
     Ok(Success::of(lead.record()))
 }
 
 /// `POST lead/{id}/field/list` (§4.4): 200 with its requestId, done when it is due (§3.2). An
 /// unknown lead is told by the requestId alone.
-pub(crate) fn upsert_fields(
-    sandbox: &mut Sandbox,
-    now: EventTime,
-    caller: &Caller,
-    id: &str,
-    request: &Request,
-    fault: Option<Action>,
-) -> Result<Success, Refusal> {
-    let lead = number(id)?;
+pub(crate) fn upsert_fields(sandbox: &mut Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
+    let lead = number(asked.id)?;
     let settings = &sandbox.settings;
     let key = &settings.names.list;
-    let (values, skipped) = field_list::read(&request.body, key, &settings.catalogue)?;
+    let (values, skipped) = field_list::read(&asked.request.body, key, &settings.catalogue)?;
     if !skipped.is_empty() {
         let words = format!("fields {skipped:?} are no LED fields: skipped without a word");
-        sandbox.violation(now, ViolationKind::SkippedField, "§4.4.2", words);
+        sandbox.violation(asked.now, ViolationKind::SkippedField, "§4.4.2", words);
     }
     let content = Content::Fields(FieldUpsert { lead, values });
-    endpoints::accept(sandbox, now, caller, fault, content)
+    endpoints::accept(sandbox, asked, content)
 }
 
 /// The number in a path; anything else is no id.

@@ -172,23 +172,22 @@ pub(crate) fn look(core: &Sandbox, now: EventTime) -> Value {
         let access = core.tokens.values().filter(|token| {
             (token.application, token.company) == key && token.works(now) && !own.disconnected
         });
-        let (mut usable, mut used, mut revoked, mut expired) = (0, 0, 0, 0);
+        let mut refreshes = json!({ "working": 0, "used": 0, "revoked": 0, "expired": 0 });
         for (_, refresh) in core.oauth.refreshes(own.application, own.company) {
-            match refresh {
-                refresh if refresh.used.is_some() => used += 1,
-                refresh if refresh.revoked => revoked += 1,
-                refresh if now >= refresh.expires_at => expired += 1,
-                _ => usable += 1,
-            }
+            let state = match refresh {
+                refresh if refresh.used.is_some() => "used",
+                refresh if refresh.revoked => "revoked",
+                refresh if now >= refresh.expires_at => "expired",
+                _ => "working",
+            };
+            refreshes[state] = json!(refreshes[state].as_u64().unwrap_or(0) + 1);
         }
         json!({
             "installation": core.webhooks.installed(own.company, own.application),
             "application": own.application, "company": own.company, "grants": own.grants,
             "connectedAt": own.connected_at, "disconnected": own.disconnected,
             "accessTokens": { "working": access.count() },
-            "refreshTokens": {
-                "working": usable, "used": used, "revoked": revoked, "expired": expired,
-            },
+            "refreshTokens": refreshes,
         })
     });
     json!({

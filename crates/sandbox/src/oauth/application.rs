@@ -63,6 +63,25 @@ pub struct CompanyConnection {
     pub embedded_given: bool,
 }
 
+impl CompanyConnection {
+    /// A new one.
+    pub const fn new(
+        application: i64,
+        company: i64,
+        grants: Vec<Grant>,
+        connected_at: EventTime,
+    ) -> Self {
+        Self {
+            application,
+            company,
+            grants,
+            connected_at,
+            disconnected: false,
+            embedded_given: false,
+        }
+    }
+}
+
 /// What the application asks a company for, checked.
 #[derive(Clone, Debug)]
 pub(super) struct ConsentRequest {

@@ -120,25 +120,13 @@ pub fn issue_pair(
     company: i64,
     grants: Option<Vec<Grant>>,
 ) -> Option<(String, String)> {
-    let allowed = sandbox
-        .oauth
-        .applications
-        .get(&application)?
-        .allowed
-        .clone();
+    let known = sandbox.oauth.applications.get(&application)?;
+    let allowed = known.allowed.clone();
     sandbox.ensure_company(company);
     let there = live_connection(sandbox, application, company);
-    let mut connection = there.unwrap_or(CompanyConnection {
-        application,
-        company,
-        grants: allowed,
-        connected_at: now,
-        disconnected: false,
-        embedded_given: false,
-    });
-    if let Some(grants) = grants {
-        connection.grants = grants;
-    }
+    let mut connection =
+        there.unwrap_or_else(|| CompanyConnection::new(application, company, allowed, now));
+    connection.grants = grants.unwrap_or(connection.grants);
     connect(sandbox, connection.clone());
     if sandbox.webhooks.installed(company, application).is_none() {
         webhook::webhook_connected(sandbox, company, application);

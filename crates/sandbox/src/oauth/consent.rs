@@ -10,7 +10,7 @@
 //! even the address to return to can be believed then.
 
 use super::super::core::Sandbox;
-use super::super::envelope::{BODY_BYTES_MAX, Delivery, Request, Response};
+use super::super::envelope::{BODY_BYTES_MAX, Request, Response};
 use super::super::routes::Endpoint;
 use super::super::token::{Grant, TokenKey};
 use super::super::violations::ViolationKind;
@@ -34,18 +34,15 @@ pub(crate) fn consent(sandbox: &mut Sandbox, now: EventTime, request: &Request) 
         ("GET" | "HEAD", Ok(asked)) => Ok(page::consent(&asked, &may_consent(sandbox))),
         ("POST", Ok(asked)) => decide_consent(sandbox, now, &asked, request),
         ("GET" | "HEAD" | "POST", Err(problem)) => Err(problem),
-        _ => return page::html(405, page::refused("405", "GET or POST")),
+        _ => return page::refused(405, "405", "GET or POST"),
     };
     answer.unwrap_or_else(|problem| {
         sandbox.oauth.log.push(now, Endpoint::Consent, &problem);
         if problem.code != Code::CompanyBlocked {
             sandbox.violation(now, ViolationKind::Invalid, "§4.2", problem.to_string());
         }
-        let status = problem.code.status();
-        page::html(
-            status,
-            page::refused(problem.code.message(), &problem.words),
-        )
+        let code = problem.code;
+        page::refused(code.status(), code.message(), &problem.words)
     })
 }
 
@@ -195,10 +192,7 @@ fn back(asked: &ConsentRequest, name: &str, value: &str) -> Response {
         String::from(to)
     });
     Response {
-        status: 302,
-        content_type: page::HTML,
         location: location.ok(),
-        body: Vec::new(),
-        delivery: Delivery::Now,
+        ..page::html(302, String::new())
     }
 }

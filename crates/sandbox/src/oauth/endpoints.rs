@@ -11,7 +11,7 @@ use super::super::violations::ViolationKind;
 use super::form::Form;
 use super::problem::{Code, Problem};
 use super::{Application, misplaced};
-use crate::oauth::exchange;
+use crate::oauth::exchange::{self, Exchange};
 use callbridge_call::EventTime;
 
 /// Answers the token and the revoke endpoint.
@@ -52,7 +52,6 @@ fn oauth_answer(
         sandbox.violation(now, ViolationKind::Invalid, "§4.1", words);
         return Refusal::TooLarge.respond();
     }
-    let answered = fault.is_none_or(Action::leaves_answer_whole);
     let result = form_of(sandbox, now, request).and_then(|form| {
         let application = client_of(sandbox, now, &form)?;
         unblocked(sandbox, now, &application, &form)?;
@@ -60,7 +59,13 @@ fn oauth_answer(
             exchange::revoke_for(sandbox, &application, &form)?;
             return Ok(Success::default().respond("Success"));
         }
-        let told = exchange::exchange(sandbox, now, &application, &form, answered)?;
+        let asked = Exchange {
+            now,
+            application: &application,
+            form: &form,
+            answered: fault.is_none_or(Action::leaves_answer_whole),
+        };
+        let told = exchange::exchange(sandbox, &asked)?;
         Ok(Response::json(200, &told))
     });
     result.unwrap_or_else(|problem| oauth_refusal(sandbox, now, endpoint, &problem))

@@ -14,38 +14,34 @@ use crate::webhook;
 use callbridge_call::EventTime;
 use serde_json::{Value, json};
 
-/// The success body of RFC 6749, without an envelope (§4.1.1).
-pub(super) fn exchange(
-    sandbox: &mut Sandbox,
-    now: EventTime,
-    application: &Application,
-    form: &Form,
-    answered: bool,
-) -> Result<Value, Problem> {
-    match form.one("grant_type")?.unwrap_or_default() {
-        "authorization_code" => exchange_code(sandbox, now, application, form, answered),
-        "refresh_token" => exchange_refresh(sandbox, now, application, form, answered),
-        "" => Err(Problem::new(
-            Code::UnsupportedGrantType,
-            "grant_type is missing",
-        )),
-        _ => Err(Problem::new(
-            Code::UnsupportedGrantType,
-            "grant_type is neither authorization_code nor refresh_token",
-        )),
-    }
+/// What a client that proved to be this application asks the token endpoint.
+pub(super) struct Exchange<'a> {
+    pub(super) now: EventTime,
+    pub(super) application: &'a Application,
+    pub(super) form: &'a Form,
+    /// The answer leaves whole and at once.
+    pub(super) answered: bool,
 }
 
-fn exchange_code(
-    sandbox: &mut Sandbox,
-    now: EventTime,
-    application: &Application,
-    form: &Form,
-    answered: bool,
-) -> Result<Value, Problem> {
-    let refused = |words: &str| Problem::new(Code::InvalidGrant, words);
-    let key = TokenKey::of(form.needed("code")?);
-    let redirect_uri = form.needed("redirect_uri")?;
+fn refused(words: &str) -> Problem {
+    Problem::new(Code::InvalidGrant, words)
+}
+
+/// The success body of RFC 6749, without an envelope (§4.1.1).
+pub(super) fn exchange(sandbox: &mut Sandbox, asked: &Exchange<'_>) -> Result<Value, Problem> {
+    let words = match asked.form.one("grant_type")?.unwrap_or_default() {
+        "authorization_code" => return exchange_code(sandbox, asked),
+        "refresh_token" => return exchange_refresh(sandbox, asked),
+        "" => "grant_type is missing",
+        _ => "grant_type is neither authorization_code nor refresh_token",
+    };
+    Err(Problem::new(Code::UnsupportedGrantType, words))
+}
+
+fn exchange_code(sandbox: &mut Sandbox, asked: &Exchange<'_>) -> Result<Value, Problem> {
+    let (now, application) = (asked.now, asked.application);
+    let key = TokenKey::of(asked.form.needed("code")?);
+    let redirect_uri = asked.form.needed("redirect_uri")?;
     let code = sandbox.oauth.codes.get(&key).cloned();
     let code = code.filter(|code| code.application == application.id);
     let code = code.ok_or_else(|| refused("unknown code"))?;
@@ -63,7 +59,8 @@ fn exchange_code(
         return Err(refused("the application is suspended"));
     }
     let (connection, secrets) = connected_by(sandbox, now, application, &code);
-    let minted = pair(sandbox, now, &connection, PairOrigin::Code(key), answered);
+    let origin = PairOrigin::Code(key);
+    let minted = pair(sandbox, now, &connection, origin, asked.answered);
     let mut told = told(sandbox, &connection, &minted);
     for (name, secret) in secrets {
         told[name] = json!(secret);
@@ -71,15 +68,9 @@ fn exchange_code(
     Ok(told)
 }
 
-fn exchange_refresh(
-    sandbox: &mut Sandbox,
-    now: EventTime,
-    application: &Application,
-    form: &Form,
-    answered: bool,
-) -> Result<Value, Problem> {
-    let refused = |words: &str| Problem::new(Code::InvalidGrant, words);
-    let key = TokenKey::of(form.needed("refresh_token")?);
+fn exchange_refresh(sandbox: &mut Sandbox, asked: &Exchange<'_>) -> Result<Value, Problem> {
+    let (now, application) = (asked.now, asked.application);
+    let key = TokenKey::of(asked.form.needed("refresh_token")?);
     let own = sandbox.oauth.refresh(key).cloned();
     let own = own.filter(|own| own.application == application.id);
     let own = own.ok_or_else(|| refused("unknown refresh token"))?;
@@ -96,20 +87,10 @@ fn exchange_refresh(
     if application.suspended {
         return Err(refused("the application is suspended"));
     }
-    let connection = sandbox
-        .oauth
-        .connections
-        .get(&(application.id, own.company))
-        .cloned();
-    let connection = connection.filter(|connection| !connection.disconnected);
+    let connection = connection::live_connection(sandbox, application.id, own.company);
     let connection = connection.ok_or_else(|| refused("the company disconnected"))?;
-    let minted = pair(
-        sandbox,
-        now,
-        &connection,
-        PairOrigin::Refresh(key),
-        answered,
-    );
+    let origin = PairOrigin::Refresh(key);
+    let minted = pair(sandbox, now, &connection, origin, asked.answered);
     Ok(told(sandbox, &connection, &minted))
 }
 
@@ -132,14 +113,8 @@ fn connected_by(
 ) -> (CompanyConnection, Vec<(&'static str, String)>) {
     let company = code.company;
     let there = connection::live_connection(sandbox, application.id, company);
-    let mut connection = there.unwrap_or(CompanyConnection {
-        application: application.id,
-        company,
-        grants: Vec::new(),
-        connected_at: now,
-        disconnected: false,
-        embedded_given: false,
-    });
+    let new = || CompanyConnection::new(application.id, company, Vec::new(), now);
+    let mut connection = there.unwrap_or_else(new);
     let within = |grant: &&Grant| application.allowed.contains(grant);
     connection.grants = code.grants.iter().filter(within).cloned().collect();
     let mut secrets = Vec::new();

@@ -6,29 +6,16 @@ use super::super::envelope::{Request, TOKEN_HEADER};
 use super::super::violations::ViolationKind;
 use callbridge_call::EventTime;
 
-/// Something that was found by how it begins.
-struct MisplacedSecret {
-    begins: &'static str,
-    what: &'static str,
-    /// The API takes it, in the header for it.
-    token: bool,
-}
+/// How a secret begins, what it is, and whether the API takes it in the header of tokens.
+type Secret = (&'static str, &'static str, bool);
 
-const KNOWN: [MisplacedSecret; 5] = [
-    known("svc_at_", "an access token", true),
-    known("svcrt_", "a refresh token", false),
-    known("svc_pat_", "a personal access token", true),
-    known("svc_sec_", "a client secret", false),
-    known("svc_ac_", "an authorization code", false),
+const KNOWN: [Secret; 5] = [
+    ("svc_at_", "an access token", true),
+    ("svcrt_", "a refresh token", false),
+    ("svc_pat_", "a personal access token", true),
+    ("svc_sec_", "a client secret", false),
+    ("svc_ac_", "an authorization code", false),
 ];
-
-const fn known(begins: &'static str, what: &'static str, token: bool) -> MisplacedSecret {
-    MisplacedSecret {
-        begins,
-        what,
-        token,
-    }
-}
 
 /// A request to the API: nothing but the token, and that in its header alone.
 pub(crate) fn judge_api(core: &mut Sandbox, now: EventTime, request: &Request) {
@@ -46,7 +33,7 @@ pub(crate) fn judge_api(core: &mut Sandbox, now: EventTime, request: &Request) {
         };
         if name != TOKEN_HEADER {
             tell(core, now, what, "in another header of the API", "§5.1.1");
-        } else if !what.token {
+        } else if !what.2 {
             tell(core, now, what, "in the place of the token", "§5.1.1");
         }
     }
@@ -86,15 +73,15 @@ pub(super) fn judge_consent(core: &mut Sandbox, now: EventTime, request: &Reques
     }
 }
 
-fn tell(core: &mut Sandbox, now: EventTime, found: &MisplacedSecret, place: &str, rule: &str) {
-    let words = format!("{} {place}", found.what);
+fn tell(core: &mut Sandbox, now: EventTime, (_, what, _): &Secret, place: &str, rule: &str) {
+    let words = format!("{what} {place}");
     core.violation(now, ViolationKind::SecretMisplaced, rule, words);
 }
 
-fn found(text: &str) -> Option<&'static MisplacedSecret> {
+fn found(text: &str) -> Option<&'static Secret> {
     // A quick no for nearly every body.
     if !text.contains("svc") {
         return None;
     }
-    KNOWN.iter().find(|known| text.contains(known.begins))
+    KNOWN.iter().find(|(begins, ..)| text.contains(begins))
 }

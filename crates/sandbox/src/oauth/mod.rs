@@ -17,7 +17,7 @@
 //! | `consent`, `page` | the authorization page: its checks, its HTML |
 //! | `connection` | what a person does: disconnect, narrow, suspend, revoke, rotate |
 //! | `misplaced` | tokens and secrets where they must not be |
-//! | `admin`, [`options`], [`settings`] | paths below `/sandbox`; the flags of one application |
+//! | `admin`, [`options`] | paths below `/sandbox`; the flags of one application |
 
 mod admin;
 pub mod application;
@@ -30,13 +30,11 @@ mod misplaced;
 pub mod options;
 mod page;
 pub mod problem;
-pub mod settings;
 pub mod state;
 
 pub use self::application::{Application, CompanyConnection};
 pub use self::options::ApplicationOptions;
 pub use self::problem::{Code, Problem};
-pub use self::settings::OauthSettings;
 pub use self::state::OAuthState;
 
 pub(super) use self::admin::{administer, look};

@@ -1,9 +1,8 @@
 //! The authorization page as HTML. Every text from outside is escaped, nothing is loaded, no
 //! script runs.
 
-use super::super::envelope::{Delivery, Response};
+use super::super::envelope::Response;
 use super::application::ConsentRequest;
-use std::fmt::Write;
 
 /// The content type of a page.
 pub(super) const HTML: &str = "text/html; charset=utf-8";
@@ -21,75 +20,64 @@ small{color:#555}</style></head><body>\n";
 
 /// A page that leaves at once.
 pub(super) fn html(status: u16, body: String) -> Response {
-    Response {
-        status,
-        content_type: HTML,
-        location: None,
-        body: body.into_bytes(),
-        delivery: Delivery::Now,
-    }
+    Response::new(status, HTML, body)
 }
 
 /// The question, for a person.
 pub(super) fn consent(asked: &ConsentRequest, companies: &[(i64, String)]) -> Response {
-    let mut page = String::from(HEAD);
-    let name = escaped(&asked.application.name);
-    let _ = writeln!(page, "<h1>Connect {name}?</h1>");
-    let client = escaped(&asked.application.client_id);
-    let _ = writeln!(
-        page,
-        "<p><code>{client}</code> asks for access to a company of this sandbox.</p>"
-    );
-    // Without an action the form goes to this page's own address, parameters included.
-    page.push_str("<form method=\"post\">\n<fieldset><legend>Company</legend>\n");
+    let [name, client, to] = [
+        &asked.application.name,
+        &asked.application.client_id,
+        &asked.redirect_uri,
+    ]
+    .map(|text| escaped(text));
+    let (mut choices, mut grants) = (String::new(), String::new());
     for (nth, (id, name)) in companies.iter().enumerate() {
         let checked = if nth == 0 { " checked" } else { "" };
         let name = escaped(name);
-        let _ = writeln!(
-            page,
+        choices += &format!(
             "<label><input type=\"radio\" name=\"company\" value=\"{id}\"{checked}> \
-             {name} ({id})</label>"
+             {name} ({id})</label>\n"
         );
     }
-    page.push_str("</fieldset>\n<fieldset><legend>It may</legend>\n");
-    page.push_str("<input type=\"hidden\" name=\"picked\" value=\"yes\">\n");
     for grant in &asked.scope {
         let grant = escaped(grant.as_str());
-        let _ = writeln!(
-            page,
+        grants += &format!(
             "<label><input type=\"checkbox\" name=\"grant\" value=\"{grant}\" checked> \
-             {grant}</label>"
+             {grant}</label>\n"
         );
     }
-    page.push_str("</fieldset>\n");
-    page.push_str("<button name=\"decision\" value=\"approve\">Approve</button>\n");
-    page.push_str("<button name=\"decision\" value=\"decline\">Decline</button>\n</form>\n");
-    let to = escaped(&asked.redirect_uri);
-    let _ = writeln!(
-        page,
-        "<p><small>You will return to <code>{to}</code>.</small></p>\n</body></html>"
+    // Without an action the form goes to this page's own address, parameters included.
+    let page = format!(
+        "{HEAD}<h1>Connect {name}?</h1>\n\
+<p><code>{client}</code> asks for access to a company of this sandbox.</p>\n\
+<form method=\"post\">\n<fieldset><legend>Company</legend>\n\
+{choices}</fieldset>\n<fieldset><legend>It may</legend>\n\
+<input type=\"hidden\" name=\"picked\" value=\"yes\">\n\
+{grants}</fieldset>\n\
+<button name=\"decision\" value=\"approve\">Approve</button>\n\
+<button name=\"decision\" value=\"decline\">Decline</button>\n</form>\n\
+<p><small>You will return to <code>{to}</code>.</small></p>\n</body></html>\n"
     );
     html(200, page)
 }
 
 /// Why there is nothing to decide.
-pub(super) fn refused(title: &str, words: &str) -> String {
+pub(super) fn refused(status: u16, title: &str, words: &str) -> Response {
     let (title, words) = (escaped(title), escaped(words));
-    format!("{HEAD}<h1>{title}</h1>\n<p>{words}</p>\n</body></html>\n")
+    let page = format!("{HEAD}<h1>{title}</h1>\n<p>{words}</p>\n</body></html>\n");
+    html(status, page)
 }
 
 /// Text that cannot end an element or an attribute.
 fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            other => safe.push(other),
-        }
-    }
-    safe
+    let special = [
+        ('&', "&amp;"),
+        ('<', "&lt;"),
+        ('>', "&gt;"),
+        ('"', "&quot;"),
+        ('\'', "&#39;"),
+    ];
+    let safe = |text: String, (letter, name): (char, &str)| text.replace(letter, name);
+    special.into_iter().fold(text.to_owned(), safe)
 }

@@ -1,8 +1,8 @@
 //! What happens in the CRM and is told to applications (§6.2), and the body it is told in: the
 //! envelope with the blocks of its event (§6.5–6.8), and no block that would be null.
 
-use super::shapes::{CallId, Shapes};
 use crate::journal::PREFIX;
+use crate::shapes::{CallId, WebhookShapes};
 use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -97,7 +97,7 @@ pub struct Recorded {
 
 impl Recorded {
     /// The body as JSON, in the shapes that the document leaves open.
-    pub fn body(&self, shapes: &Shapes) -> Value {
+    pub fn body(&self, shapes: &WebhookShapes) -> Value {
         let mut body = Value::Object(self.event.blocks.clone());
         body["eventId"] = json!(self.event_id);
         body["eventType"] = json!(self.event.name);

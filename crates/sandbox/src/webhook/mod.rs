@@ -17,7 +17,6 @@
 //! | [`dispatch`], [`verdict`] | the cycle, its limits, outcomes (§6.9, Limits) |
 //! | [`attempts`] | the journal of attempts and the dead rows (§6.9.5, §3.4) |
 //! | `admin`, [`post`] | what a person does in the CRM; the POSTs (§6.3) |
-//! | [`shapes`] | what the document leaves open |
 
 pub(super) mod admin;
 pub mod attempts;
@@ -27,7 +26,6 @@ pub mod event;
 mod keys;
 pub mod outbox;
 pub mod post;
-pub mod shapes;
 pub mod target;
 pub(crate) mod told;
 pub mod verdict;
@@ -39,5 +37,4 @@ pub use self::event::{CrmEvent, Recorded};
 pub(crate) use self::keys::fresh_key;
 pub use self::keys::{configure_webhook, webhook_connected};
 pub use self::outbox::{DeliveryRow, Outbox};
-pub use self::shapes::Shapes;
 pub use self::verdict::AttemptOutcome;
