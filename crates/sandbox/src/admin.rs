@@ -11,10 +11,8 @@
 //! | `GET /sandbox/leads` | every lead with all that is known |
 //! | `POST /sandbox/admin/lead`, `…/update`, `…/merge`, `…/delete` | `lead/admin.rs` |
 //! | `POST /sandbox/admin/clock` | `{"aheadSec": 3600}` of the machine's clock, in all |
-//! | `POST /sandbox/admin/leads`, `…/employees` | `{"add": [4006], "remove": [4001]}` |
+//! | `POST /sandbox/admin/leads` | `{"add": [4006], "remove": [4001]}` |
 //! | `POST /sandbox/admin/token` | `{"issue": TOKEN, "expiresInSec": 60, "company": 2}` |
-//! | `POST /sandbox/admin/token/revoke` | `{"token": TOKEN}`, or every token |
-//! | `POST /sandbox/admin/token/expire` | `{"token": TOKEN, "inSec": 86400}`, null for never |
 //! | `POST /sandbox/admin/grants` | `{"grants": ["PERMISSION_OPEN_API_CALL:SAVE"]}` |
 //! | `POST /sandbox/admin/company` | `{"blocked": true, "disconnected": false}` |
 //! | `POST /sandbox/admin/faults` | the text of [`super::faults`]; an empty one ends them |
@@ -29,7 +27,7 @@ use super::filter;
 use super::journal::{Content, PREFIX, Record};
 use super::lead;
 use super::oauth;
-use super::token::{Grant, IdSet, TokenKind};
+use super::token::{Grant, PAT_SECONDS_MAX, TokenKind};
 use super::webhook;
 use crate::lead::act;
 use crate::token_gen;
@@ -39,8 +37,6 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Longest life of a PAT (§5.3.2).
-const PAT_SECONDS_MAX: i64 = 365 * 86_400;
 /// Most records added by one request.
 const RECORDS_MAX: u64 = 10_000;
 
@@ -52,8 +48,6 @@ pub(crate) type AdminAnswer = Result<Value, String>;
 struct Order {
     add: Vec<i64>,
     remove: Vec<i64>,
-    token: Option<String>,
-    in_sec: Option<i64>,
     issue: Option<String>,
     #[serde(default = "longest_life")]
     expires_in_sec: Option<i64>,
@@ -129,17 +123,7 @@ fn administer(core: &mut Sandbox, now: EventTime, act: &str, body: &[u8]) -> Adm
     let order: Order = read(body)?;
     match act {
         "leads" => change_leads(core, now, &order),
-        "employees" => core.company(now, |company| change_ids(&mut company.employees, &order)),
         "token" => return issue(core, now, order),
-        "token/revoke" => match &order.token {
-            Some(token) => core.revoke(token),
-            None => core.revoke_all(),
-        },
-        "token/expire" => {
-            let token = needed(order.token, "token")?;
-            let at = order.in_sec.map(|seconds| later(now, seconds));
-            core.expire(&token, at);
-        }
         "grants" => core.set_grants(now, needed(order.grants, "grants")?),
         "company" => core.company(now, |company| {
             company.blocked = order.blocked.unwrap_or(company.blocked);
@@ -168,7 +152,10 @@ fn change_leads(core: &mut Sandbox, now: EventTime, order: &Order) {
     for &lead in &order.add {
         core.leads.revive(company, lead);
     }
-    core.company(now, |company| change_ids(&mut company.leads, order));
+    core.company(now, |company| {
+        order.add.iter().for_each(|&id| company.leads.add(id));
+        order.remove.iter().for_each(|&id| company.leads.remove(id));
+    });
 }
 
 /// The clock goes ahead only: what happened cannot be ahead of now.
@@ -188,7 +175,9 @@ fn issue(core: &mut Sandbox, now: EventTime, order: Order) -> AdminAnswer {
         .issue
         .unwrap_or_else(|| token_gen::mint(core, "svc_pat_"));
     let company = order.company.unwrap_or(core.settings.company.id);
-    let expires_at = order.expires_in_sec.map(|seconds| later(now, seconds));
+    let now_sec = now.floor_seconds().get();
+    let end = |seconds| EpochSeconds::new(now_sec.saturating_add(seconds));
+    let expires_at = order.expires_in_sec.map(end);
     core.issue(now, &value, TokenKind::Pat, company, expires_at);
     Ok(json!({ "token": value }))
 }
@@ -206,15 +195,6 @@ fn set_faults(core: &mut Sandbox, request: &Request) -> AdminAnswer {
             Err(words.join("\n"))
         }
     }
-}
-
-fn change_ids(set: &mut IdSet, order: &Order) {
-    order.add.iter().for_each(|&id| set.add(id));
-    order.remove.iter().for_each(|&id| set.remove(id));
-}
-
-fn later(now: EventTime, seconds: i64) -> EpochSeconds {
-    EpochSeconds::new(now.floor_seconds().get().saturating_add(seconds))
 }
 
 /// The records as the filter shows them, with what only the sandbox tells.
