@@ -23,7 +23,7 @@ use callbridge_sender::CrmProxy;
 use callbridge_spool::{Act, Error, Handle, Letter, Op, RowId, Step, Store, tables};
 use futures_util::future::join_all;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::pin::Pin;
 use std::sync::{Arc, RwLock};
 use tokio::sync::mpsc;
@@ -70,19 +70,11 @@ pub struct CommandHandler {
     pub owners: Owners,
 }
 
-/// Nobody listens any more.
-struct Gone;
-
 /// Why an answer ends early.
 enum Stop {
+    /// Nobody listens any more.
     Gone,
     Refused(Refusal),
-}
-
-impl From<Gone> for Stop {
-    fn from(_: Gone) -> Self {
-        Self::Gone
-    }
 }
 
 impl<E: Into<Refusal>> From<E> for Stop {
@@ -160,19 +152,23 @@ struct ReplySender {
 }
 
 impl ReplySender {
-    async fn item(&mut self, item: Value) -> Result<(), Gone> {
+    async fn item(&mut self, item: impl Serialize) -> Result<(), Stop> {
         self.said += 1;
-        self.to
-            .send(ControlReply::Item(item))
-            .await
-            .map_err(|_| Gone)
+        self.reply(ControlReply::Item(json!(item))).await
     }
 
-    async fn items(&mut self, items: impl Iterator<Item = Value>) -> Result<(), Stop> {
+    async fn items<T: Serialize>(
+        &mut self,
+        items: impl IntoIterator<Item = T>,
+    ) -> Result<(), Stop> {
         for item in items {
             self.item(item).await?;
         }
         Ok(())
+    }
+
+    async fn reply(&self, reply: ControlReply) -> Result<(), Stop> {
+        self.to.send(reply).await.map_err(|_| Stop::Gone)
     }
 }
 
@@ -208,7 +204,7 @@ impl CommandHandler {
         match ask {
             ControlRequest::Status => {
                 let status = (self.status)().await?;
-                Ok(line.item(json!(status)).await?)
+                line.item(status).await
             }
             ControlRequest::Letters { which, whole } => self.letters(&which, whole, line).await,
             ControlRequest::Watch => self.watch(line).await,
@@ -235,11 +231,11 @@ impl CommandHandler {
                 let (given, left) = self.give_lead(&phone, lead, &line.who).await?;
                 let mut item = leads::item(&given);
                 item["left"] = json!(left);
-                Ok(line.item(item).await?)
+                line.item(item).await
             }
             ControlRequest::LeadTake { phone } => {
                 let had = self.take_lead(&phone).await?;
-                Ok(line.item(leads::item(&had)).await?)
+                line.item(leads::item(&had)).await
             }
             ControlRequest::LeadGiven => {
                 let given = self.leads_given().await?;
@@ -247,7 +243,7 @@ impl CommandHandler {
             }
             ControlRequest::Missed { within_sec } => {
                 let missed = self.missed_customers(within_sec).await?;
-                line.items(missed.iter().map(|it| json!(it))).await
+                line.items(missed).await
             }
             ControlRequest::LeadList => self.lead_list(line).await,
             ControlRequest::LeadSet { lead, items } => {
@@ -258,9 +254,9 @@ impl CommandHandler {
                     wrapper,
                 };
                 let accepted = set.send(lead, &items).await?;
-                line.item(json!(accepted)).await?;
+                line.item(&accepted).await?;
                 let written = set.settle(accepted).await?;
-                Ok(line.item(json!(written)).await?)
+                line.item(written).await
             }
             ControlRequest::LeadCheck { phone } => self.lead_check(&phone, line).await,
             ControlRequest::PageLink { role } => {
@@ -269,7 +265,7 @@ impl CommandHandler {
                 let door = self.page.as_ref().ok_or_else(|| refused(no_page))?;
                 let link = door(&line.who, role);
                 let url = link.ok_or_else(|| refused("the system gives no random bytes"))?;
-                Ok(line.item(json!({"url": url})).await?)
+                line.item(json!({"url": url})).await
             }
             ControlRequest::ForwardAgain { since } => self.forward_again(since, line).await,
             ControlRequest::FleetOwner { pbx, user } => {
@@ -333,7 +329,7 @@ impl CommandHandler {
     /// Each letter that comes to be, also one that dies again, once.
     async fn watch(&self, line: &mut ReplySender) -> Result<(), Stop> {
         let seen = self.spool.read(|store| Ok(store.letters_so_far())).await?;
-        line.to.send(ControlReply::Ready).await.map_err(|_| Gone)?;
+        line.reply(ControlReply::Ready).await?;
         let page = |store: &Store, seen| {
             callbridge_spool::tables::appeared::letters_since(store, seen, WATCH_PAGE)
         };
@@ -356,7 +352,7 @@ impl CommandHandler {
             }
             found += page.len();
             for outcome in page {
-                line.item(json!(outcome?)).await?;
+                line.item(outcome?).await?;
             }
         }
     }
@@ -477,7 +473,7 @@ impl CommandHandler {
         let who = line.who.as_str();
         tracing::info!(%since, who, "what was forwarded since then is published again");
         let [since, until] = [since, until].map(|at| at.floor_seconds().get());
-        Ok(line.item(json!({"since": since, "until": until})).await?)
+        line.item(json!({"since": since, "until": until})).await
     }
 }
 

@@ -30,8 +30,9 @@ pub struct KeptCall {
     pub acts: Option<Vec<Act>>,
 }
 
-impl From<Row> for KeptCall {
-    fn from(row: Row) -> Self {
+impl KeptCall {
+    /// A row, with what was looked for beside it.
+    pub fn of(row: Row, others: Option<Vec<Other>>, acts: Option<Vec<Act>>) -> Self {
         let progress = row.progress;
         Self {
             state: progress.state,
@@ -40,13 +41,11 @@ impl From<Row> for KeptCall {
             reason: progress.reason,
             message: progress.message,
             judged_at: progress.since,
-            others: None,
-            acts: None,
+            others,
+            acts,
         }
     }
-}
 
-impl KeptCall {
     /// As it was judged: with a reason it is a letter.
     pub fn judged(&self) -> Judged {
         Judged {

@@ -13,7 +13,7 @@ use callbridge_model::TypedNumber;
 use callbridge_model::clock;
 use callbridge_model::exit::Code;
 use callbridge_page::backend::{CallPage, CallQuery, CallView, OpenCallView};
-use callbridge_spool::{CallFilter, Listed, Place, Row, Search, State, tables};
+use callbridge_spool::{CallFilter, Letter, Listed, Place, Row, Search, State, tables};
 
 /// Calls of one page.
 const PAGE: usize = 50;
@@ -114,30 +114,20 @@ pub(super) async fn one_call(
         let Search::One(row) = tables::search::search_call(store, &uuid)? else {
             return Ok(None);
         };
-        let letter = matches!(row.state, State::Dead | State::Parked);
-        let letter = match letter {
-            true => tables::letters::letter(store, row.id)?,
-            false => None,
-        };
+        let letter = tables::letters::letter(store, row.id)?;
         Ok(Some((row, letter)))
     });
     let Some((row, letter)) = read.await? else {
         return Ok(None);
     };
-    Ok(Some(CallView {
-        letter,
-        ..view(backend, *row)
-    }))
+    Ok(Some(view(backend, *row, letter)))
 }
 
-fn view(backend: &DaemonBackend, row: Row) -> CallView {
-    let is_letter = matches!(row.state, State::Dead | State::Parked);
+fn view(backend: &DaemonBackend, row: Row, letter: Option<Letter>) -> CallView {
     let attempts = row.attempts.clone();
     let line = listed(&row);
-    let kept = KeptCall {
-        reason: row.reason.filter(|_| is_letter),
-        ..KeptCall::from(row)
-    };
+    let mut kept = KeptCall::of(row, None, None);
+    kept.reason = kept.reason.filter(|_| letter.is_some());
     let judged = kept.judged();
     let of = Explained {
         judged: &judged,
@@ -159,7 +149,7 @@ fn view(backend: &DaemonBackend, row: Row) -> CallView {
         story: told.lines().map(str::to_owned).collect(),
         events: events.unwrap_or_default(),
         attempts,
-        letter: None,
+        letter,
     }
 }
 

@@ -31,11 +31,8 @@ pub(super) async fn fates(
         Ok((listening, tables::audited::fates(store, &calls)?))
     });
     let (listening, fates) = read.await?;
-    line.item(json!(listening)).await?;
-    for fate in fates {
-        line.item(json!(fate)).await?;
-    }
-    Ok(())
+    line.item(listening).await?;
+    line.items(fates).await
 }
 
 /// What the CRM's journal should show of the calls that are journaled here.
@@ -45,10 +42,7 @@ pub(super) async fn journaled(
     line: &mut ReplySender,
 ) -> Result<(), Stop> {
     let read = move |store: &Store| tables::audited::journaled(store, &calls);
-    for call in handler.spool.read(read).await? {
-        line.item(json!(call)).await?;
-    }
-    Ok(())
+    line.items(handler.spool.read(read).await?).await
 }
 
 /// A page of the CRM's journal.
@@ -60,7 +54,7 @@ pub(super) async fn journal_page(
     let Some(asking) = &handler.asking else {
         let why = nobody_asks(handler).await?;
         let answer = JournalAnswer::Barred { why, asked: false };
-        return Ok(line.item(json!(answer)).await?);
+        return line.item(answer).await;
     };
     let asked = CommandRequest::JournalPage(query.into());
     let answer = match asking.ask(asked).await {
@@ -82,7 +76,7 @@ pub(super) async fn journal_page(
             why: "too much is asked of the CRM at once, or the daemon ends".to_owned(),
         },
     };
-    Ok(line.item(json!(answer)).await?)
+    line.item(answer).await
 }
 
 /// Why there is nobody to ask the CRM, in words.
@@ -127,7 +121,7 @@ pub(super) async fn take_in(
         None => store_anew(handler, pbx, call).await?,
     };
     let result = json!({"linkedid": linkedid, "result": result, "why": why});
-    Ok(line.item(result).await?)
+    line.item(result).await
 }
 
 /// The call that is journaled under this uuid goes out once more; `None` where it is stored no

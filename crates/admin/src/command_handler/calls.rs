@@ -53,10 +53,7 @@ impl CommandHandler {
         if !follow {
             return Ok(());
         }
-        line.to
-            .send(ControlReply::Ready)
-            .await
-            .map_err(|_| super::Gone)?;
+        line.reply(ControlReply::Ready).await?;
         match which.internal {
             true => self.follow_internal(&filter, internal, line).await,
             false => self.follow_calls(&filter, moves, line).await,
@@ -120,9 +117,7 @@ impl CommandHandler {
                 false => tables::listed::listed(store, &of, after),
             });
             let (calls, then) = page.await?;
-            for call in calls {
-                line.item(item(call)).await?;
-            }
+            line.items(calls.into_iter().map(item)).await?;
             next = then;
         }
         Ok(())
@@ -176,11 +171,7 @@ impl CommandHandler {
                 let id = row.id;
                 let acts = move |store: &Store| tables::acts::acts(store, id);
                 let acts = self.spool.read(acts).await?;
-                let kept = KeptCall {
-                    acts: Some(acts),
-                    ..KeptCall::from(*row)
-                };
-                Ok(line.item(json!(kept)).await?)
+                line.item(KeptCall::of(*row, None, Some(acts))).await
             }
             Search::None => {
                 if let Some(typed) = typed.filter(|typed| !typed.is_plain())
@@ -234,11 +225,7 @@ impl CommandHandler {
         };
         let others = found.take(OTHERS_MAX);
         let others = others.map(|other| Other::of(&other.record)).collect();
-        let kept = KeptCall {
-            others: Some(others),
-            ..KeptCall::from(row)
-        };
-        line.item(json!(kept)).await?;
+        line.item(KeptCall::of(row, Some(others), None)).await?;
         Ok(true)
     }
 }

@@ -213,7 +213,7 @@ impl CommandHandler {
         }
         // Nobody says how trunks look numbers up: the directory is there all the same.
         let Some(number) = number::e164(phone, self.rules.country) else {
-            return Ok(line.item(no_number(None)).await?);
+            return line.item(no_number(None)).await;
         };
         let of = number.clone();
         let read = self.spool.read(move |store| {
@@ -249,7 +249,7 @@ impl CommandHandler {
             "trunk": trunk, "phone": number, "leadId": lead, "result": result, "why": why,
             "known": holders(&found),
         });
-        Ok(line.item(item).await?)
+        line.item(item).await
     }
 }
 

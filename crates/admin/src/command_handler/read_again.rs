@@ -95,7 +95,7 @@ pub(super) async fn hand_over(
     handler.owners.give(pbx, user);
     tracing::info!(pbx, user, before, who = line.who, "the PBX is handed over");
     let item = json!({"pbx": pbx, "user": user, "before": before});
-    Ok(line.item(item).await?)
+    line.item(item).await
 }
 
 impl CommandHandler {

@@ -1,5 +1,6 @@
 //! Letters for people: a line each, all of one, or CSV for a spreadsheet.
 
+use crate::explain::line::cut;
 use callbridge_call::EventTime;
 use callbridge_model::CallRecord;
 use callbridge_model::Zone;
@@ -66,12 +67,7 @@ fn columns(id: &str, reason: &str, since: &str, phone: &str, why: &str, width: u
         true => format!("{id:>5} {reason:<21} {since:<11} {phone:<13} {why}"),
         false => format!("{id:>6}  {reason:<21}  {since:<24}  {phone:<16}  {why}"),
     };
-    if line.chars().count() <= width {
-        return line;
-    }
-    let mut cut: String = line.chars().take(width.saturating_sub(1)).collect();
-    cut.push('…');
-    cut
+    cut(&line, width)
 }
 
 /// The head of the list for people, above its first letter: narrow times stand in the zone that is
