@@ -277,14 +277,14 @@ impl Daemon {
         let newer = Arc::clone(&handler).read_newer_again();
         self.tasks.start(newer);
         if let Some(shown) = shown {
-            let backend = page::backend::DaemonBackend::new(page::backend::BackendParts {
-                observer: Arc::clone(&self.observer),
-                handler: Arc::clone(&handler),
-                intake: assembling,
-                zone: open::zone_name(config),
-                instance: page::instance(config),
-                arguments: page::arguments(std::env::args_os()),
-            });
+            let backend = page::backend::DaemonBackend::new(
+                Arc::clone(&self.observer),
+                Arc::clone(&handler),
+                assembling,
+                open::zone_name(config),
+                page::instance(config),
+                page::arguments(std::env::args_os()),
+            );
             let sessions = &self.observer.inward.page_sessions;
             let sessions = sessions.clone().unwrap_or_default();
             let serving = shown.serve(backend, sessions, self.tasks.stopped.clone());

@@ -10,6 +10,7 @@ use callbridge_admin::refusal::Refusal;
 use callbridge_model::{LeadId, Reason, Status};
 use callbridge_spool::employee_work::EmployeeWork;
 use callbridge_spool::{Attempt, LeadByHand, Letter, Listed, RowId};
+use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::pin::Pin;
 
@@ -57,8 +58,8 @@ pub trait Backend: Send + Sync + 'static {
     /// What employees did by extension, today or in the last seven days; without an extension
     /// stand the calls that reached nobody.
     fn employees(&self, span: Span) -> BackendAnswer<'_, EmployeeTable>;
-    /// What is known of the PBX beside `status`.
-    fn pbx(&self) -> BackendAnswer<'_, PbxView>;
+    /// The trunks with the calls each took today.
+    fn trunks(&self) -> BackendAnswer<'_, Vec<TrunkView>>;
     /// Runs `check`.
     fn check(&self) -> BackendAnswer<'_, Vec<CheckFinding>>;
     /// The sessions as [`Backend::keep_sessions`] left them.
@@ -230,26 +231,26 @@ pub struct TrunkView {
     pub last_at: Option<i64>,
 }
 
-/// What is known of the PBX beside `status`, which has sources, gaps and unmatched channels.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PbxView {
-    /// The trunks with the calls each took today.
-    pub trunks: Vec<TrunkView>,
-    /// Channel names that came by lately and belong to no trunk.
-    pub channels: Vec<String>,
-    /// Extensions without an employee, with their calls.
-    pub extensions: Vec<(String, u64)>,
-}
-
-/// One finding of `check`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One finding of `check`, as a line of `check --json` has it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct CheckFinding {
     /// What was looked at.
-    pub what: String,
-    /// `ok`, `doubt` or `failed`.
-    pub result: String,
+    pub name: String,
+    /// Whether it is well.
+    pub ok: bool,
     /// What was found.
-    pub found: String,
-    /// What to do.
+    pub what: String,
+    /// What to do; empty when nothing.
     pub todo: String,
+}
+
+impl CheckFinding {
+    /// `ok`, `doubt` or `failed`.
+    pub fn result(&self) -> &'static str {
+        match (self.ok, self.todo.is_empty()) {
+            (true, true) => "ok",
+            (true, false) => "doubt",
+            (false, _) => "failed",
+        }
+    }
 }

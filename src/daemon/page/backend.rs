@@ -10,7 +10,7 @@ use callbridge_intake::Settings as IntakeSettings;
 use callbridge_model::{LeadId, Status, Zone};
 use callbridge_page::backend::{
     Backend, BackendAnswer, CallPage, CallQuery, CallView, CheckFinding, EmployeeTable, Figures,
-    LetterPage, LetterQuery, NumberView, OpenCallView, PbxView, Span,
+    LetterPage, LetterQuery, NumberView, OpenCallView, Span, TrunkView,
 };
 use callbridge_spool::{Handle, LeadByHand, Op, RowId, tables};
 use std::ffi::OsString;
@@ -35,35 +35,27 @@ pub(crate) struct DaemonBackend {
     changes: watch::Sender<u64>,
 }
 
-/// What the backend is made of.
-pub(crate) struct BackendParts {
-    pub observer: Arc<Observer>,
-    pub handler: Arc<CommandHandler>,
-    pub intake: IntakeSettings,
-    /// The zone of the PBX, where one is known.
-    pub zone: Option<String>,
-    /// Parts the cookies of two pages on one host.
-    pub instance: String,
-    /// What `run` was given.
-    pub arguments: Vec<OsString>,
-}
-
 impl DaemonBackend {
-    pub(crate) fn new(parts: BackendParts) -> Self {
-        let named = parts.zone.as_deref().and_then(Zone::named);
-        let zone_name = match (&named, &parts.zone) {
-            (Some(_), Some(name)) => name.clone(),
-            (None, _) | (_, None) => own_zone(),
-        };
+    /// `zone` is that of the PBX, where one is known; `instance` parts the cookies of two pages on
+    /// one host.
+    pub(crate) fn new(
+        observer: Arc<Observer>,
+        handler: Arc<CommandHandler>,
+        intake: IntakeSettings,
+        zone: Option<String>,
+        instance: String,
+        arguments: Vec<OsString>,
+    ) -> Self {
+        let named = zone.as_deref().and_then(Zone::named);
         Self {
-            spool: parts.observer.spool.clone(),
-            observer: parts.observer,
-            handler: parts.handler,
-            intake: parts.intake,
+            spool: handler.spool.clone(),
+            zone_name: zone.filter(|_| named.is_some()).unwrap_or_else(own_zone),
             zone: named.unwrap_or_else(|| Zone::of(None)),
-            zone_name,
-            instance: parts.instance,
-            arguments: parts.arguments,
+            observer,
+            handler,
+            intake,
+            instance,
+            arguments,
             week: Mutex::default(),
             changes: watch::channel(0).0,
         }
@@ -169,8 +161,8 @@ impl Backend for DaemonBackend {
         Box::pin(super::people::employee_figures(self, span))
     }
 
-    fn pbx(&self) -> BackendAnswer<'_, PbxView> {
-        Box::pin(super::people::pbx_view(self))
+    fn trunks(&self) -> BackendAnswer<'_, Vec<TrunkView>> {
+        Box::pin(super::people::trunks(self))
     }
 
     fn check(&self) -> BackendAnswer<'_, Vec<CheckFinding>> {

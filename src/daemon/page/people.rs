@@ -3,7 +3,7 @@
 use super::backend::DaemonBackend;
 use callbridge_admin::refusal::Refusal;
 use callbridge_model::clock;
-use callbridge_page::backend::{EmployeeTable, PbxView, Span, TrunkView};
+use callbridge_page::backend::{EmployeeTable, Span, TrunkView};
 use callbridge_spool::employee_work::employee_work;
 use callbridge_spool::tables;
 
@@ -24,8 +24,7 @@ pub(super) async fn employee_figures(
     Ok(employee_work(&backend.spool, from, until).await?.work)
 }
 
-pub(super) async fn pbx_view(backend: &DaemonBackend) -> Result<PbxView, Refusal> {
-    let status = backend.observer.status().await?;
+pub(super) async fn trunks(backend: &DaemonBackend) -> Result<Vec<TrunkView>, Refusal> {
     let today = super::figures::day_begun(backend, clock::now().wall, 0);
     let read = backend
         .spool
@@ -46,16 +45,5 @@ pub(super) async fn pbx_view(backend: &DaemonBackend) -> Result<PbxView, Refusal
             last_at,
         }
     });
-    let unlisted = status.employees.iter().flat_map(|it| &it.unlisted);
-    Ok(PbxView {
-        trunks: trunks.collect(),
-        channels: status
-            .unmatched
-            .iter()
-            .map(|it| it.prefix.clone())
-            .collect(),
-        extensions: unlisted
-            .map(|it| (it.extension.clone(), it.calls))
-            .collect(),
-    })
+    Ok(trunks.collect())
 }

@@ -59,7 +59,7 @@ pub(crate) async fn list(mut visit: Visit<'_>) -> Handled {
         true => backend.under_way().await.map_err(refused)?,
         false => Vec::new(),
     };
-    let pbx = backend.pbx().await.map_err(refused)?;
+    let trunks = backend.trunks().await.map_err(refused)?;
     let (page, wrong) = match backend.calls(query.clone()).await {
         Ok(page) => (page, None),
         // What was typed is kept, and what is wrong with it said.
@@ -86,7 +86,7 @@ pub(crate) async fn list(mut visit: Visit<'_>) -> Handled {
         next: page.next.as_deref().map(|next| to(Some(next))),
         newest: to(None),
         page,
-        trunks: pbx.trunks.into_iter().map(|trunk| trunk.name).collect(),
+        trunks: trunks.into_iter().map(|trunk| trunk.name).collect(),
         query,
         wrong,
     };

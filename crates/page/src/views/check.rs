@@ -29,7 +29,7 @@ pub(crate) async fn show(mut visit: Visit<'_>) -> Handled {
     visit.look_around().await;
     let mut last = visit.page.checks.last();
     // What needs somebody stands first.
-    let rank = |it: &CheckFinding| match it.result.as_str() {
+    let rank = |it: &CheckFinding| match it.result() {
         "failed" => 0,
         "doubt" => 1,
         _ => 2,
@@ -45,7 +45,7 @@ pub(crate) async fn show(mut visit: Visit<'_>) -> Handled {
 impl CheckSheet<'_> {
     fn count(&self, result: &str) -> u64 {
         let found = self.last.findings.iter();
-        found.filter(|it| it.result == result).count() as u64
+        found.filter(|it| it.result() == result).count() as u64
     }
 
     fn look(&self, result: &str) -> &'static str {

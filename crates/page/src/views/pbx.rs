@@ -2,12 +2,12 @@
 //! nothing.
 
 use crate::answer::{self, Handled};
-use crate::backend::{PbxView, TrunkView};
+use crate::backend::TrunkView;
 use crate::page::{Visit, refused};
 use crate::shell::PageShell;
 use askama::Template;
 use callbridge_model::Status;
-use callbridge_model::status::Employees;
+use callbridge_model::status::{Employees, Unlisted};
 
 /// A trunk that takes nothing for so long is said loudly.
 const SILENT_SECONDS: i64 = 24 * 3600;
@@ -19,26 +19,33 @@ const CHANNELS_MAX: usize = 40;
 struct PbxSheet<'a> {
     c: &'a PageShell,
     status: &'a Status,
-    pbx: &'a PbxView,
+    trunks: &'a [TrunkView],
     /// Trunks that took nothing for a day.
     silent: Vec<&'a TrunkView>,
-    channels: &'a [String],
+    /// Channels that belong to no trunk.
+    channels: Vec<&'a str>,
+    /// Extensions without an employee.
+    extensions: Vec<&'a Unlisted>,
 }
 
 /// `GET /pbx`
 pub(crate) async fn show(mut visit: Visit<'_>) -> Handled {
     visit.look_around().await;
     let backend = &visit.page.backend;
-    let pbx = backend.pbx().await.map_err(refused)?;
+    let trunks = backend.trunks().await.map_err(refused)?;
     let status = backend.status().await.map_err(refused)?;
     let now = visit.shell.now;
     let silent = |it: &&TrunkView| it.last_at.is_none_or(|at| now - at > SILENT_SECONDS);
+    let channels = status.unmatched.iter().map(|it| &*it.prefix);
     let sheet = PbxSheet {
         c: &visit.shell,
         status: &status,
-        silent: pbx.trunks.iter().filter(silent).collect(),
-        channels: &pbx.channels[..pbx.channels.len().min(CHANNELS_MAX)],
-        pbx: &pbx,
+        silent: trunks.iter().filter(silent).collect(),
+        channels: channels.take(CHANNELS_MAX).collect(),
+        extensions: (status.employees.iter())
+            .flat_map(|it| &it.unlisted)
+            .collect(),
+        trunks: &trunks,
     };
     answer::html(&sheet)
 }

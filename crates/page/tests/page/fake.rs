@@ -27,7 +27,7 @@ pub struct Known {
     pub given: Vec<LeadByHand>,
     pub missed: Vec<MissedView>,
     pub employees: EmployeeTable,
-    pub pbx: PbxView,
+    pub trunks: Vec<TrunkView>,
     pub findings: Vec<CheckFinding>,
     pub sessions: Option<String>,
     /// Who did what with how many letters.
@@ -239,8 +239,8 @@ impl Backend for Fake {
         ready(Ok(self.known().employees.clone()))
     }
 
-    fn pbx(&self) -> BackendAnswer<'_, PbxView> {
-        ready(Ok(self.known().pbx.clone()))
+    fn trunks(&self) -> BackendAnswer<'_, Vec<TrunkView>> {
+        ready(Ok(self.known().trunks.clone()))
     }
 
     fn check(&self) -> BackendAnswer<'_, Vec<CheckFinding>> {

@@ -5,8 +5,8 @@ use callbridge_admin::protocol::MissedView;
 use callbridge_call::{Direction, EpochSeconds, EventTime};
 use callbridge_model::Status;
 use callbridge_model::status::{
-    Backlog, Books, BudgetStatus, Lease, LeasePhase, SourceGap, SourceState, SourceStatus, Token,
-    Unmatched,
+    Backlog, Books, BudgetStatus, Employees, Lease, LeasePhase, SourceGap, SourceState,
+    SourceStatus, Token, Unlisted, Unmatched,
 };
 use callbridge_model::{CallRecord, CallUuid, LeadId, Phone, Reason};
 use callbridge_page::backend::*;
@@ -54,7 +54,7 @@ pub fn morning(name: &str, now: i64) -> Known {
         }],
         missed: missed(name, now),
         employees: employees(name),
-        pbx: pbx(name, now),
+        trunks: trunks(name, now),
         findings: findings(name),
         ..Known::default()
     }
@@ -127,12 +127,26 @@ fn status(name: &str, now: i64) -> Status {
             filled: true,
             why: None,
         }],
-        unmatched: vec![Unmatched {
-            prefix: name.to_owned(),
-            calls: 12,
-            last_at: now - 600,
-            pbx: "office".to_owned(),
-        }],
+        unmatched: ["PJSIP/citty", name]
+            .map(|prefix| Unmatched {
+                prefix: prefix.to_owned(),
+                calls: 12,
+                last_at: now - 600,
+                pbx: "office".to_owned(),
+            })
+            .into(),
+        employees: Some(Employees {
+            calls: 20,
+            matched: 9,
+            unlisted: [("117", 9), (name, 2)]
+                .map(|(extension, calls)| Unlisted {
+                    extension: extension.to_owned(),
+                    calls,
+                    last_at: now - 600,
+                })
+                .into(),
+            ..Employees::default()
+        }),
         ..Status::default()
     }
     .judged()
@@ -325,28 +339,24 @@ fn employees(name: &str) -> EmployeeTable {
     ])
 }
 
-fn pbx(name: &str, now: i64) -> PbxView {
+fn trunks(name: &str, now: i64) -> Vec<TrunkView> {
     let trunk = |name: &str, today: u64, last_at: Option<i64>| TrunkView {
         name: name.to_owned(),
         today,
         last_at,
     };
-    PbxView {
-        trunks: vec![
-            trunk("city", 188, Some(now - 64)),
-            trunk("mobile", 24, Some(now - 800)),
-            trunk(name, 0, None),
-        ],
-        channels: vec!["PJSIP/citty".to_owned(), name.to_owned()],
-        extensions: vec![("117".to_owned(), 9), (name.to_owned(), 2)],
-    }
+    vec![
+        trunk("city", 188, Some(now - 64)),
+        trunk("mobile", 24, Some(now - 800)),
+        trunk(name, 0, None),
+    ]
 }
 
 fn findings(name: &str) -> Vec<CheckFinding> {
-    let one = |what: &str, result: &str, todo: &str| CheckFinding {
-        what: what.to_owned(),
-        result: result.to_owned(),
-        found: format!("it says: {name}"),
+    let one = |of: &str, result: &str, todo: &str| CheckFinding {
+        name: of.to_owned(),
+        ok: result != "failed",
+        what: format!("it says: {name}"),
         todo: todo.to_owned(),
     };
     vec![
