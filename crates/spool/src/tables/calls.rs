@@ -126,8 +126,9 @@ pub fn forwarded(
     let (since, id) = (after.0.micros(), after.1.0);
     db.query_all(
         &format!(
-            "SELECT {OTHERS}, {PROGRESS} FROM calls WHERE state = 'forwarded' AND since >= ?1 AND since <= ?3
-             AND (since > ?1 OR id > ?2) ORDER BY since, id LIMIT ?4"
+            "SELECT {OTHERS}, {PROGRESS} FROM calls
+             WHERE state = 'forwarded' AND since >= ?1 AND since <= ?3
+               AND (since > ?1 OR id > ?2) ORDER BY since, id LIMIT ?4"
         ),
         (since, id, until.micros(), count(limit)),
         |row| Ok((row.moment("since")?, read_call(db, row)?)),

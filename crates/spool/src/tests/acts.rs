@@ -293,24 +293,19 @@ pub const ACTS: &[Act] = &[
     }),
     ("poll", |store, rows| {
         let next_poll = at(9_000);
+        let (next_look, absent) = (next_poll, None);
         step(
             store,
             rows.at(SUBMITTED, 0),
-            Step::NotYet {
-                next_look: next_poll,
-                absent: None,
-            },
+            Step::NotYet { next_look, absent },
         );
     }),
     ("miss", |store, rows| {
         step(store, rows.at(SUBMITTED, 0), step_named("absent", 7))
     }),
     ("confirm", |store, rows| {
-        step(
-            store,
-            rows.at(SUBMITTED, 0),
-            Step::Journaled(crate::OutcomeSource::Confirmation),
-        )
+        let journaled = Step::Journaled(crate::OutcomeSource::Confirmation);
+        step(store, rows.at(SUBMITTED, 0), journaled)
     }),
     ("lose the way", |store, rows| {
         step(store, rows.at(SUBMITTED, 1), step_named("orphan", 7));
@@ -338,28 +333,16 @@ pub const ACTS: &[Act] = &[
             .expect("readable")
             .expect("a row")
             .record;
-        step(
-            store,
-            rows.at(DEAD, 1),
-            Step::Retry {
-                by_itself: false,
-                record,
-            },
-        );
+        let by_itself = false;
+        step(store, rows.at(DEAD, 1), Step::Retry { record, by_itself });
     }),
     ("release", |store, rows| {
         let record = tables::calls::row(store, rows.at(PARKED, 0))
             .expect("readable")
             .expect("a row")
             .record;
-        step(
-            store,
-            rows.at(PARKED, 0),
-            Step::Retry {
-                by_itself: true,
-                record,
-            },
-        );
+        let by_itself = true;
+        step(store, rows.at(PARKED, 0), Step::Retry { record, by_itself });
     }),
     ("judge otherwise", |store, rows| {
         let waits_for = |reason: Reason| Step::Rejudged {
@@ -373,11 +356,8 @@ pub const ACTS: &[Act] = &[
         step(store, rows.at(PARKED, 1), Step::Expire)
     }),
     ("discard", |store, rows| {
-        step(
-            store,
-            rows.at(PARKED, 2),
-            Step::Discard { elsewhere: false },
-        )
+        let discard = Step::Discard { elsewhere: false };
+        step(store, rows.at(PARKED, 2), discard)
     }),
     ("a slot", |store, _| {
         let slot = SlotRow {
