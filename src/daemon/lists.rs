@@ -39,12 +39,14 @@ pub(crate) struct Lists {
     watched: Watched,
     shown: watch::Sender<BTreeMap<ListKey, ListFile>>,
     met: watch::Sender<Option<Employees>>,
+    /// Calls go to senders, whose lists say who sits where unless there is one here.
+    forwards: bool,
 }
 
 impl Lists {
     /// Reads the lists for the first time. A list that cannot be used is said and holds nobody up:
     /// its calls are parked until it can.
-    pub(crate) fn load(rules: &Rules) -> Self {
+    pub(crate) fn load(rules: &Rules, forwards: bool) -> Self {
         let mut watched = Watched::of(rules.every_trunk());
         let (shown, _) = watch::channel(BTreeMap::new());
         let news = watched.reload(clock::now().wall);
@@ -53,6 +55,7 @@ impl Lists {
             watched,
             shown,
             met,
+            forwards,
         };
         lists.tell(&news);
         lists
@@ -78,7 +81,7 @@ impl Lists {
     /// Holds the employees against the newest calls. Of those whom the CRM does not know only the
     /// ones that a list still names are told.
     async fn meet(&self, rules: &Rules, spool: &Handle) {
-        if rules.every_trunk().all(|trunk| trunk.employees.is_none()) {
+        if self.forwards && rules.every_trunk().all(|trunk| trunk.employees.is_none()) {
             return;
         }
         let read = spool.read(|store| {

@@ -160,7 +160,8 @@ impl Daemon {
         let tally = Arc::clone(&views.webhooks);
         let (mut intake, mut tasks) = (Tasks::new(&stopped), Tasks::new(&stopped));
         let others = readers::start(&config, &sources.borrow(), &mut tasks);
-        let lists = Lists::load(&config.rules).with_directory(opened.directory.clone());
+        let lists = Lists::load(&config.rules, config.forward.is_some())
+            .with_directory(opened.directory.clone());
         let people: SharedPeople = Arc::new(RwLock::new(Arc::new(lists.people().clone())));
         let (ring, ring_end) = source::ring(Limits::default());
         let verdicts = start_sources(opened.sources, ring, &mut intake);

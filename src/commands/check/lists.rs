@@ -4,6 +4,7 @@ use super::finding::CheckFinding;
 use crate::config::checked::Config;
 use callbridge_mapping::people::files::{Error, News, Watched};
 use callbridge_mapping::people::{People, matching};
+use callbridge_mapping::trunk::Trunk;
 use callbridge_model::clock;
 use callbridge_model::exit::Code;
 use std::collections::BTreeMap;
@@ -16,7 +17,26 @@ pub(crate) fn look(config: &Config) -> Vec<CheckFinding> {
     let news = lists.reload(clock::now().wall);
     let mut found: Vec<CheckFinding> = news.iter().flat_map(findings).collect();
     found.extend(doubtful(config, lists.people()));
+    found.extend(without_employees(config));
     found
+}
+
+/// Trunks of a PBX whose calls will name nobody. A message may say its employee itself, and a
+/// collector leaves it to the senders.
+fn without_employees(config: &Config) -> Option<CheckFinding> {
+    let without = |it: &&Trunk| it.journal && it.employees.is_none() && !it.endpoint.is_empty();
+    let trunks = config.rules.trunks.iter().filter(without);
+    let names: Vec<&str> = trunks.map(|trunk| trunk.name.as_str()).collect();
+    if names.is_empty() || config.forward.is_some() {
+        return None;
+    }
+    let what = format!(
+        "--employees is missing: no call over {} names one",
+        names.join(", ")
+    );
+    let todo =
+        "list who sits where, with the ids of the CRM: --employees 101:501;102:502, or a FILE";
+    Some(CheckFinding::advice("employees", what, todo))
 }
 
 /// Employees at what no extension is likely to be.

@@ -84,7 +84,11 @@ pub(crate) fn plan(answers: &Answers<'_>, shown: &pbx::ShownPbx) -> Result<Plann
              --redirect-uri … --state {state}"
         )
     });
-    let text = flags_file::text(name, &written(&flags), &notes(shown));
+    let notes = match flags.trunks.employees {
+        Some(_) => Vec::new(),
+        None => notes(shown),
+    };
+    let text = flags_file::text(name, &written(&flags), &notes);
     let text = text.map_err(|words| Failure::new(Code::Usage, words))?;
     let path = etc.join(format!("{name}.flags"));
     files.push(PlannedFile {

@@ -36,6 +36,9 @@ use std::process::Stdio;
 /// Where the service keeps its state.
 const STATES: &str = "/var/lib/callbridge";
 
+const EMPLOYEES: &str = "Who sits where, as 101:501;102:502 (extension and the employee's id in \
+                         the CRM) or a FILE; empty for nobody: ";
+
 /// What is known so far.
 pub(crate) struct Answers<'a> {
     pub init: Init,
@@ -112,6 +115,7 @@ async fn prepare(
     trunks::find(&mut answers, person, &shown).await?;
     service::find(&mut answers, person).await?;
     rules(&mut answers, person).await?;
+    employees(&mut answers, person).await?;
     place(&mut answers, &shown);
     let snippet = pbx::snippet(&answers, &shown);
     if !snippet.is_empty() {
@@ -139,6 +143,26 @@ async fn rules(answers: &mut Answers<'_>, person: &mut Person) -> Result<(), Fai
                 answers.init.flags = before;
             }
         }
+    }
+    Ok(())
+}
+
+/// Who sits where. None is an answer, and said; what says it already is not asked again.
+async fn employees(answers: &mut Answers<'_>, person: &mut Person) -> Result<(), Failure> {
+    let flags = &answers.init.flags.trunks;
+    let known =
+        flags.employees.is_some() || flags.trunk.iter().any(|it| it.contains(",employees="));
+    while person.asks() && !known {
+        let typed = person.line(EMPLOYEES).await?;
+        if typed.is_empty() {
+            return person.tell("no call will name an employee until --employees is given");
+        }
+        answers.init.flags.trunks.employees = Some(typed);
+        match answers.config() {
+            Ok(_) => return Ok(()),
+            Err(faults) => person.tell(&faults.to_string())?,
+        }
+        answers.init.flags.trunks.employees = None;
     }
     Ok(())
 }

@@ -62,6 +62,21 @@ async fn every_bad_row_is_named_with_its_line_and_reason_and_ends_with_65() {
 }
 
 #[tokio::test]
+async fn trunks_whose_calls_will_name_no_employee_are_said_and_are_no_fault() {
+    let (place, _crm, flags) = stage().await;
+    let checked = check(&place, &flags).await;
+    checked.is_clean();
+    let employees = checked.well("employees");
+    let what = "--employees is missing: no call over city names one";
+    assert_eq!(employees["what"], what);
+    let todo = employees["todo"].as_str().expect("words");
+    assert!(todo.contains("--employees 101:501;102:502"), "{todo}");
+    let listed = with(flags, "--employees", "101:501");
+    let said = format!("{:?}", check(&place, &listed).await);
+    assert!(!said.contains("is missing"), "{said}");
+}
+
+#[tokio::test]
 async fn semicolons_and_repeats_are_said_and_are_no_fault_and_so_is_a_list_without_rows() {
     let checked = of_leads("phone;leadId\n+998901110001;4001\n998901110001;4001\n").await;
     checked.is_clean();

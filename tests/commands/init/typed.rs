@@ -24,7 +24,7 @@ impl Stage {
 }
 
 #[tokio::test]
-async fn seven_answers_write_a_service_and_no_secret_is_shown() {
+async fn eight_answers_write_a_service_and_no_secret_is_shown() {
     let stage = Stage::new().await;
     let mut terminal = stage.starts();
     stage.of_pbx(&mut terminal, "another").await;
@@ -50,6 +50,11 @@ async fn seven_answers_write_a_service_and_no_secret_is_shown() {
     let again = terminal.shows("as UZ: ").await;
     assert!(again.contains("is no country"), "{again}");
     terminal.types("uz\n").await;
+    terminal.shows("empty for nobody: ").await;
+    terminal.types("101:501;101:502\n").await;
+    let again = terminal.shows("empty for nobody: ").await;
+    assert!(again.contains("has two employees"), "{again}");
+    terminal.types("101:501\n").await;
     let shown = terminal.shows("Write these files? [Y/n] ").await;
     assert!(
         !shown.contains(TOKEN) && !shown.contains("secret of"),
@@ -66,6 +71,10 @@ async fn seven_answers_write_a_service_and_no_secret_is_shown() {
     let flags = stage.read("office.flags");
     assert!(
         flags.contains("--trunk=x7=PJSIP/x7\n--country=UZ\n--lead=var:LEAD_ID\n"),
+        "{flags}"
+    );
+    assert!(
+        flags.contains("--employees=101:501\n") && !flags.contains("101:ID"),
         "{flags}"
     );
     assert_eq!(

@@ -44,11 +44,10 @@ pub fn look(rules: &Rules, people: &People, met: &[Met]) -> Employees {
     let (mut hit, mut unlisted) = (BTreeSet::new(), BTreeMap::new());
     let (mut calls, mut matched) = (0, 0);
     for met in met {
-        let trunk = rules.trunks.find(&met.pbx, &met.trunk);
-        let Some(trunk) = trunk.filter(|trunk| trunk.employees.is_some()) else {
+        let Some(trunk) = rules.trunks.find(&met.pbx, &met.trunk) else {
             continue;
         };
-        calls += 1;
+        calls += u64::from(trunk.employees.is_some());
         if people.employee_of(&met.extension, trunk).is_some() {
             matched += 1;
             hit.insert(&met.extension);
@@ -138,6 +137,14 @@ mod tests {
             unlisted.last_at,
         );
         assert_eq!(told, ("101", 2, 20));
+        // Over a trunk without a list, too; such a call meets no list.
+        let bare = parse("bare=PJSIP/bare", &Defaults::default()).expect("a good flag");
+        let rules = Rules {
+            trunks: Trunks::new(rules.trunks.iter().cloned().chain([bare]).collect()).expect("two"),
+            ..Rules::default()
+        };
+        let found = look(&rules, &People::default(), &[met("bare", "109", 10)]);
+        assert_eq!((found.calls, found.unlisted.len()), (0, 1));
         // An extension that is really called so is no mistake.
         let real = look(&rules, &People::default(), &[met("city", "1O1", 10)]);
         assert!(real.doubtful.is_empty(), "{real:?}");

@@ -31,6 +31,7 @@ const FINDERS: &[Finder] = &[
     daemons,
     trunks,
     super::trunks::silent,
+    super::trunks::without_employees,
     super::fleet::words,
     super::fleet::outcomes,
     super::fleet::silent,

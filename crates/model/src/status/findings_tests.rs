@@ -248,8 +248,22 @@ fn trunk_of(day_calls: u64, day_extensions: u64) -> Status {
     })
 }
 
+/// The same trunk without a list; a call had an extension, and so many an employee.
+fn unlisted(day_employees: u64, employees: Option<Employees>) -> Status {
+    let mut status = trunk_of(1, 1);
+    status.trunks[0].has_employees = false;
+    status.trunks[0].day_employees = day_employees;
+    status.employees = employees;
+    status.judged()
+}
+
 fn trunks() -> Vec<(Status, &'static [FindingKind])> {
+    let met = Some(Employees::default());
     vec![
+        (unlisted(0, met.clone()), &[K::NoEmployees]),
+        // A message has said its employee; a collector has nobody to say.
+        (unlisted(1, met), &[]),
+        (unlisted(0, None), &[]),
         (trunk_of(0, 0), &[K::SilentTrunk]),
         (trunk_of(1, 0), &[]),
         (trunk_of(1, 1), &[K::SilentEmployees]),

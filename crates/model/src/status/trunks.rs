@@ -69,11 +69,33 @@ pub(super) fn silent(status: &Status, found: &mut Vec<Todo>) {
                 "--employees of trunk {} has matched none of its {calls} of a day{}: does it list \
                  the extensions?",
                 trunk.name,
-                extensions(status)
+                extensions(status, ", of extensions (")
             );
             found.push(todo(FindingKind::SilentEmployees, what, status.check()));
         }
     }
+}
+
+/// Trunks whose calls name no employee, for no list says who sits where. A collector leaves that to
+/// the senders, and has no [`Status::employees`].
+pub(super) fn without_employees(status: &Status, found: &mut Vec<Todo>) {
+    let without = |it: &&TrunkStatus| {
+        let nobody = it.day_extensions > 0 && it.day_employees == 0;
+        it.journal && !it.has_employees && nobody
+    };
+    let trunks: Vec<&TrunkStatus> = status.trunks.iter().filter(without).collect();
+    if trunks.is_empty() || status.employees.is_none() {
+        return;
+    }
+    let names: Vec<&str> = trunks.iter().map(|it| it.name.as_str()).collect();
+    let calls = trunks.iter().map(|it| it.day_extensions).sum();
+    let what = format!(
+        "{} of a day{} named no employee: --employees is missing{}",
+        counted(calls, "call", "calls"),
+        named(" (over ", &names),
+        extensions(status, " (extensions "),
+    );
+    found.push(todo(FindingKind::NoEmployees, what, status.check()));
 }
 
 /// ` (over PJSIP/citty, SIP/10.0.0.7)`: channels of no trunk that came by in a day.
@@ -84,10 +106,10 @@ fn channels(status: &Status) -> String {
     named(" (over ", &seen)
 }
 
-fn extensions(status: &Status) -> String {
+fn extensions(status: &Status, before: &str) -> String {
     let met = status.employees.iter().flat_map(|it| &it.unlisted);
     let met: Vec<&str> = met.map(|it| it.extension.as_str()).collect();
-    named(", of extensions (", &met)
+    named(before, &met)
 }
 
 fn named(before: &str, all: &[&str]) -> String {
@@ -145,6 +167,7 @@ mod tests {
         };
         let mut found = Vec::new();
         silent(&status, &mut found);
+        without_employees(&status, &mut found);
         found.into_iter().map(|it| (it.kind, it.what)).collect()
     }
 
@@ -218,8 +241,16 @@ mod tests {
         assert_eq!(told(listed, 3), []);
         let without = TrunkStatus {
             has_employees: false,
+            since: None,
             ..unlisted
         };
-        assert_eq!(told(without, 3), []);
+        let found = told(without, 3);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].0, FindingKind::NoEmployees);
+        insta::assert_snapshot!(
+            found[0].1,
+            @"2 calls of a day (over city) named no employee: --employees is missing (extensions \
+            101)"
+        );
     }
 }

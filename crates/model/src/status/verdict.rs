@@ -54,6 +54,8 @@ pub enum FindingKind {
     SilentTrunk,
     /// A list of employees has matched none of a day's calls.
     SilentEmployees,
+    /// Calls at extensions name no employee, for their trunks have no list.
+    NoEmployees,
     /// Collectors around the stream that is read are silent, or were stopped.
     SilentCollector,
     /// Last words are not taken, or those of others cannot be read.
@@ -94,7 +96,7 @@ pub enum FindingKind {
 
 impl FindingKind {
     /// Every kind, worst first.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::NoDaemon,
         Self::Paused,
         Self::NoSource,
@@ -106,6 +108,7 @@ impl FindingKind {
         Self::NoTrunk,
         Self::SilentTrunk,
         Self::SilentEmployees,
+        Self::NoEmployees,
         Self::SilentCollector,
         Self::LastWords,
         Self::Outcomes,
@@ -140,6 +143,7 @@ impl FindingKind {
             Self::NoTrunk => "no_trunk",
             Self::SilentTrunk => "silent_trunk",
             Self::SilentEmployees => "silent_employees",
+            Self::NoEmployees => "no_employees",
             Self::SilentCollector => "silent_collector",
             Self::LastWords => "last_words",
             Self::Outcomes => "outcomes",
@@ -173,6 +177,7 @@ impl FindingKind {
             | Self::NoTrunk
             | Self::SilentTrunk
             | Self::SilentEmployees
+            | Self::NoEmployees
             | Self::SilentCollector
             | Self::LastWords
             | Self::Outcomes

@@ -61,6 +61,12 @@ impl PbxSheet<'_> {
         (employees.calls > 0 && employees.matched == 0).then_some(employees)
     }
 
+    /// There were calls at extensions, and each of these was listed.
+    fn every_extension_matches(&self) -> bool {
+        let employees = self.status.employees.as_ref();
+        employees.is_some_and(|it| it.calls > 0 && it.matched == it.calls)
+    }
+
     fn length(&self, from: &i64, to: &i64) -> String {
         let seconds = u64::try_from(to.saturating_sub(*from)).unwrap_or(0);
         self.c.span(seconds)

@@ -127,6 +127,7 @@ fn waiting(shell: &PageShell, todo: &Todo) -> Waiting {
         | FindingKind::StreamRecreated
         | FindingKind::SilentTrunk
         | FindingKind::SilentEmployees
+        | FindingKind::NoEmployees
         | FindingKind::Employees => Some("/pbx"),
         FindingKind::SilentCollector | FindingKind::LastWords => Some("/fleet"),
         FindingKind::Outcomes => Some("/check"),
@@ -205,6 +206,7 @@ fn since(status: &Status, kind: FindingKind) -> Option<i64> {
         | FindingKind::Lease
         | FindingKind::SilentTrunk
         | FindingKind::SilentEmployees
+        | FindingKind::NoEmployees
         | FindingKind::LastWords
         | FindingKind::Outcomes
         | FindingKind::Books => None,

@@ -5,7 +5,7 @@ use crate::fake::Fake;
 use crate::morning::morning;
 use callbridge_admin::page_role::PageRole;
 use callbridge_model::clock;
-use callbridge_model::status::{Lease, LeasePhase};
+use callbridge_model::status::{Employees, Lease, LeasePhase};
 use std::sync::Arc;
 
 /// Every path that shows something.
@@ -181,6 +181,28 @@ async fn a_trunk_that_has_matched_nothing_for_a_day_is_said_loudly() {
         assert!(alert.contains(said), "{said}: {alert}");
     }
     assert!(!alert.contains("<b><bdi>city"), "{alert}");
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn that_every_extension_has_its_employee_is_said_only_where_calls_have_shown_it() {
+    let fake = Fake::new(morning("Savdo", now()));
+    let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
+    let anna = served.visitor(PageRole::View).await;
+    let met = |calls, matched| {
+        Some(Employees {
+            calls,
+            matched,
+            ..Employees::default()
+        })
+    };
+    fake.known().pbx.extensions = Vec::new();
+    for (employees, claims) in [(None, false), (met(0, 0), false), (met(3, 3), true)] {
+        fake.known().status.employees = employees;
+        let page = anna.get("/pbx").await.body;
+        assert_eq!(page.contains("Every extension has its employee"), claims);
+        assert_ne!(page.contains("No call of an extension"), claims);
+    }
     served.stop().await;
 }
 
