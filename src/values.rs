@@ -1,8 +1,8 @@
 //! Single values of flags: times, dates, levels. Each fault says what would be right.
 
 use callbridge_call::EventTime;
+use callbridge_model::dates;
 use callbridge_source::{StreamFrom, StreamSkip};
-use jiff::SignedDuration;
 use jiff::tz::TimeZone;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,15 +17,14 @@ pub(crate) fn given(texts: &[String]) -> impl Iterator<Item = &str> {
         .filter(|text| !text.is_empty())
 }
 
-/// `500ms`, `10s`, `12h`, `1h30m`; never zero, at most 31 days.
+/// `500ms`, `10s`, `12h`, `1h30m`, `7d`; never zero, at most 31 days.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     const LONGEST: Duration = Duration::from_secs(31 * 86_400);
-    let wrong = || format!("`{text}` is no time: give it as 500ms, 10s or 12h");
-    let read = text.parse::<SignedDuration>().map_err(|_| wrong())?;
-    let read = Duration::try_from(read).map_err(|_| wrong())?;
+    let wrong = || format!("`{text}` is no time: give it as 500ms, 10s, 12h or 7d");
+    let read = dates::span(text).ok_or_else(wrong)?;
     if read.is_zero() || read > LONGEST {
         return Err(format!(
-            "`{text}` is outside of what is possible: above 0, at most 744h"
+            "`{text}` is outside of what is possible: above 0, at most 31d"
         ));
     }
     Ok(read)
@@ -33,21 +32,14 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 
 /// `first`, `30d`, `12h`, or a date.
 pub(crate) fn stream_from(text: &str, zone: &TimeZone) -> Result<StreamFrom, String> {
-    let days = text
-        .strip_suffix('d')
-        .and_then(|days| days.parse::<u32>().ok());
-    match (text, days) {
-        ("first", _) => Ok(StreamFrom::First),
-        (_, Some(days)) => Ok(StreamFrom::Ago(Duration::from_secs(
-            u64::from(days) * 86_400,
-        ))),
-        _ => match duration(text) {
-            Ok(time) => Ok(StreamFrom::Ago(time)),
-            Err(_) => callbridge_model::dates::date(text, zone)
-                .map(StreamFrom::At)
-                .map_err(|_| format!("`{text}` is no beginning: give first, 30d, or 2026-11-20")),
-        },
+    if text == "first" {
+        return Ok(StreamFrom::First);
     }
+    if let Some(time) = dates::span(text) {
+        return Ok(StreamFrom::Ago(time));
+    }
+    let wrong = |_| format!("`{text}` is no beginning: give first, 30d, or 2026-11-20");
+    dates::date(text, zone).map(StreamFrom::At).map_err(wrong)
 }
 
 /// A moment: a date, or an age like `2h` or `30d`.
@@ -182,8 +174,10 @@ mod tests {
     fn times_are_numbers_with_units() {
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("12h"), Ok(Duration::from_secs(43_200)));
+        assert_eq!(duration("7d"), Ok(Duration::from_secs(604_800)));
+        assert_eq!(duration("31d"), duration("744h"));
         assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5_400)));
-        for wrong in ["", "5", "0s", "-3s", "forever", "800h", "10 parsecs"] {
+        for wrong in ["", "5", "0s", "-3s", "forever", "800h", "32d", "10 parsecs"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
     }

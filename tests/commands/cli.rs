@@ -84,7 +84,7 @@ fn every_fault_of_the_flags_is_told_in_one_message() {
       --field mood=good: only talk and phone have names that can
       --crm-proxy: a user or password in it could be read by eve
       --token-file: no token: give --token-file FILE, the system
-      --settle: `soon` is no time: give it as 500ms, 10s or 12h
+      --settle: `soon` is no time: give it as 500ms, 10s, 12h or
       --max-open-calls: `0` cannot be: a whole number from 1 to
       --state: is missing, and there is no $HOME to keep it in
       --listen: `9464` is no IP:PORT

@@ -2,8 +2,22 @@
 
 use callbridge_call::EventTime;
 use jiff::tz::TimeZone;
-use jiff::{Timestamp, civil};
+use jiff::{SignedDuration, Timestamp, civil};
 use std::time::Duration;
+
+/// A span as flags write it: `500ms`, `10s`, `12h`, `1h30m`, `7d`, `1d12h`.
+pub fn span(text: &str) -> Option<Duration> {
+    let days = text.split_once('d').and_then(|(days, rest)| {
+        let only_digits = days.bytes().all(|b| b.is_ascii_digit());
+        Some((days.parse::<u64>().ok().filter(|_| only_digits)?, rest))
+    });
+    let (days, rest) = days.unwrap_or((0, text));
+    let rest = match rest {
+        "" if days > 0 => Duration::ZERO,
+        rest => Duration::try_from(rest.parse::<SignedDuration>().ok()?).ok()?,
+    };
+    Duration::from_secs(days.checked_mul(86_400)?).checked_add(rest)
+}
 
 /// The moment before which a list ends: as [`date`], and a day without a time is meant whole.
 pub fn date_end(text: &str, zone: &TimeZone) -> Result<EventTime, String> {
@@ -41,6 +55,27 @@ pub fn date(text: &str, zone: &TimeZone) -> Result<EventTime, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_span_takes_days_beside_what_a_clock_has() {
+        let read = |text| span(text).map(|it| it.as_millis());
+        for (text, milliseconds) in [
+            ("500ms", 500),
+            ("10s", 10_000),
+            ("0s", 0),
+            ("1h30m", 5_400_000),
+            ("7d", 604_800_000),
+            ("1d12h", 129_600_000),
+        ] {
+            assert_eq!(read(text), Some(milliseconds), "{text}");
+        }
+        let most = u64::MAX.to_string() + "d";
+        for wrong in [
+            "", "d", "7", "0d", "-7d", "+7d", "7dd", "d7h", "1h7d", "soon", &most,
+        ] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn dates_are_taken_in_the_zone_unless_they_bring_one() {

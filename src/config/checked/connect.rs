@@ -202,7 +202,7 @@ mod tests {
           --client-id: is empty
           --client-secret-file: no secret: give --client-secret-file FILE, the
           --scope: lacks PERMISSION_OPEN_API_CALL:SAVE, without which nothing
-          --within: `soon` is no time: give it as 500ms, 10s or 12h
+          --within: `soon` is no time: give it as 500ms, 10s, 12h or 7d
           --state: is missing, and there is no $HOME to keep it in
           --company: `Uy` is no company's id: digits, as `connected: …` shows
         ");
