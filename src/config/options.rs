@@ -406,7 +406,7 @@ pub struct LogFlags {
 /// `explain`
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ExplainFlags {
-    /// The recording
+    /// The recording; of freeswitch-cdr a folder, too
     pub file: Option<String>,
     /// How it is written: ami, ami-json, cel-csv, cdr-csv, asterisk-cel, asterisk-cdr, wazo,
     /// freeswitch (events as JSON, or the bytes of an event socket), freeswitch-cdr or call

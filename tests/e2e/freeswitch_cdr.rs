@@ -101,3 +101,23 @@ async fn a_folder_of_records_is_audited_against_what_the_events_told() {
     assert_eq!(found, [missed.as_str()], "{report}");
     program.terminate().await;
 }
+
+#[tokio::test]
+async fn a_folder_of_records_is_explained_as_it_stands() {
+    let place = Place::new();
+    std::fs::create_dir(place.at("cdr")).expect("a folder");
+    let wanted: BTreeSet<String> = SCENARIOS.iter().map(|name| put(&place, name)).collect();
+    let folder = place.path("cdr");
+    let flags = [
+        "explain",
+        "--format=freeswitch-cdr",
+        "--json",
+        TRUNK,
+        &folder,
+    ];
+    let told = place.lines(&flags).await;
+    let told = told.iter().filter_map(|line| line["linkedid"].as_str());
+    assert_eq!(told.map(str::to_owned).collect::<BTreeSet<_>>(), wanted);
+    let other = place.command(&["explain", "--format=ami", &folder]).await;
+    assert_eq!(other.status.code(), Some(65), "{other:?}");
+}

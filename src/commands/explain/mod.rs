@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::config::command::Explain;
 use crate::failure::Failure;
 use crate::privilege::Held;
+use callbridge_admin::audit::records;
 use callbridge_admin::explain::reading::{self, PbxCall, Reading, Told};
 use callbridge_admin::explain::shape::Other;
 use callbridge_admin::explain::story::Times;
@@ -76,7 +77,7 @@ pub fn run(
         let words = "FILE is missing: a call kept in the spool is explained by the daemon";
         return Err(Failure::new(Code::Usage, words));
     };
-    let file = open(path)?;
+    let file = open(path, *format)?;
     let config = &explain.config;
     let lists = lists(&config.rules, notes)?;
     let terminal = io::stdout().is_terminal();
@@ -144,7 +145,8 @@ pub(crate) fn cannot_read(path: &Path, error: &io::Error) -> Failure {
     Failure::new(code, format!("{}: cannot be read: {error}", path.display()))
 }
 
-fn open(path: &Path) -> Result<File, Failure> {
+/// The recording: a file, what comes in at stdin, or a folder with a file a record.
+fn open(path: &Path, format: Format) -> Result<Box<dyn io::Read>, Failure> {
     let told = |error: io::Error| cannot_read(path, &error);
     let from = match path.as_os_str() == "-" {
         true => Path::new("/dev/stdin"),
@@ -152,9 +154,14 @@ fn open(path: &Path) -> Result<File, Failure> {
     };
     let file = File::open(from).map_err(told)?;
     if file.metadata().map_err(told)?.is_dir() {
-        return Err(told(io::Error::from(io::ErrorKind::IsADirectory)));
+        let lines = match format {
+            Format::FreeswitchCdr => records::open(path, None).map_err(told)?,
+            _ => None,
+        };
+        let lines = lines.ok_or_else(|| told(io::Error::from(io::ErrorKind::IsADirectory)))?;
+        return Ok(Box::new(lines));
     }
-    Ok(file)
+    Ok(Box::new(file))
 }
 
 /// How the recording is read by these flags.
@@ -184,7 +191,7 @@ enum EarlyEnd {
 }
 
 fn read(
-    mut file: File,
+    mut file: Box<dyn io::Read>,
     (path, format): (&Path, Format),
     reading: &mut Reading,
     printing: &mut Printing<'_>,
