@@ -13,7 +13,7 @@ use callbridge_admin::protocol::ControlRequest;
 use callbridge_call::FinishedCall;
 use callbridge_formats::Format;
 use callbridge_intake::unmatched::device;
-use callbridge_mapping::journal;
+use callbridge_mapping::journal::{self, Rules};
 use callbridge_mapping::people::People;
 use callbridge_model::exit::Code;
 use callbridge_model::{CallUuid, clock, plain_file};
@@ -31,12 +31,16 @@ const ASKED_MAX: usize = 200;
 ///
 /// # Errors
 /// 1 where a call is not explained, 65 and 66 for the file, 69 without daemon and state.
-pub(crate) async fn run(audit: &Audit, notes: &mut (dyn Write + Send)) -> Result<(), Failure> {
+pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Result<(), Failure> {
     let at = Asking {
         state: audit.config.state.clone().unwrap_or_default(),
         json: audit.json,
         zone: audit.config.pbx_timezone.clone(),
     };
+    if audit.config.pbx_id.is_none() {
+        audit.config.pbx_id = Some(pbx_of(&at).await?);
+    }
+    let audit = &audit;
     let lists = explain::lists(&audit.config.rules, notes)?;
     let mut calls = Vec::new();
     read(audit, lists.people(), |call, _| calls.push(call))?;
@@ -72,6 +76,40 @@ pub(crate) async fn run(audit: &Audit, notes: &mut (dyn Write + Send)) -> Result
     match missing.is_empty() {
         true => Ok(()),
         false => Err(Failure::silent(Code::Failed)),
+    }
+}
+
+/// The PBX of the state, under whose name the ids of its calls are known.
+async fn pbx_of(at: &Asking) -> Result<String, Failure> {
+    let mut known = BTreeSet::new();
+    let keep = |item: &Value, _: &_| {
+        let sources = item["sources"].as_array().into_iter().flatten();
+        let named = sources.filter_map(|source| source["pbx"].as_str());
+        known.extend(
+            item["pbxId"]
+                .as_str()
+                .into_iter()
+                .chain(named)
+                .map(str::to_owned),
+        );
+        Ok(())
+    };
+    converse(at, ControlRequest::Status, Rules::default(), keep).await?;
+    let names: Vec<String> = known.into_iter().filter(|name| !name.is_empty()).collect();
+    match <[String; 1]>::try_from(names) {
+        Ok([only]) => Ok(only),
+        Err(names) => {
+            let known = match names.join(", ") {
+                none if none.is_empty() => "no PBX".to_owned(),
+                names => names,
+            };
+            let words = format!(
+                "--pbx-id: calls are known by it and their ids, and {} knows {known}: name the one \
+                 that wrote the file",
+                at.state.display()
+            );
+            Err(Failure::new(Code::Usage, words))
+        }
     }
 }
 

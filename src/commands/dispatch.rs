@@ -45,7 +45,7 @@ pub async fn dispatch(
             let mut out = io::BufWriter::new(io::stdout().lock());
             crate::commands::explain::run(&explain, environment, &mut out, &mut io::stderr().lock())
         }
-        Command::Audit(audit) => crate::commands::audit::run(&audit, &mut io::stderr()).await,
+        Command::Audit(audit) => crate::commands::audit::run(*audit, &mut io::stderr()).await,
         Command::Fleet(options) => {
             callbridge_log::set_up(Default::default(), environment);
             let ended = callbridge_fleet::run(*options, environment, shutdown).await;

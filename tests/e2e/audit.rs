@@ -30,7 +30,8 @@ fn day() -> Vec<Recording> {
 
 fn audit(place: &Place, more: &[&str]) -> Vec<String> {
     let cel = format!("--cel={}", place.path("cel.csv"));
-    let flags = ["audit", &cel, "--pbx-id=pbx1", "--json"];
+    // The state knows how its PBX is called.
+    let flags = ["audit", &cel, "--json"];
     let all = flags.iter().chain(more);
     let all = all.map(|flag| (*flag).to_owned());
     all.chain([trunk(place, "city")]).collect()
@@ -179,6 +180,7 @@ async fn calls_taken_out_of_the_state_and_a_trunk_left_out_are_found_and_taken_i
         "--listen=127.0.0.1:0",
     ];
     let mut program = place.run(&crm.url(), &flags);
+    program.until("it answers", |_| true).await;
     let (found, ended) = report(&place, &[&second, "--take-in"]).await;
     assert_eq!(ended, Some(1), "what was found then");
     assert_eq!(caused(&found, "no trunk matched when"), CALLS / 5);
@@ -204,13 +206,22 @@ async fn calls_taken_out_of_the_state_and_a_trunk_left_out_are_found_and_taken_i
 }
 
 #[tokio::test]
-async fn without_a_file_or_the_id_of_its_pbx_it_says_what_to_give() {
+async fn without_a_file_or_a_state_that_names_its_pbx_it_says_what_to_give() {
     let place = Place::new();
     let output = place.command(&["audit", "--json"]).await;
     let told = String::from_utf8(output.stderr).expect("UTF-8");
     assert_eq!(output.status.code(), Some(64), "{told}");
+    assert!(told.contains("--cdr FILE or --cel FILE"), "{told}");
+    let state = place.path("state");
+    let (handle, guard) =
+        callbridge_spool::open(state.as_ref(), callbridge_spool::Settings::default())
+            .expect("a state");
+    callbridge_admin::state_access::close(handle, guard).await;
+    let output = place.command(&["audit", "--cel=/nowhere/cel.csv"]).await;
+    let told = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(64), "{told}");
     assert!(
-        told.contains("--cdr FILE or --cel FILE") && told.contains("--pbx-id"),
+        told.contains("--pbx-id") && told.contains("knows no PBX"),
         "{told}"
     );
     let missing = ["audit", "--cel=/nowhere/cel.csv", "--pbx-id=a"];

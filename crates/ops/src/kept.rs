@@ -3,6 +3,7 @@
 use crate::Release;
 use callbridge_intake::gap_log;
 use callbridge_intake::gap_log::GapLog;
+use callbridge_intake::identity;
 use callbridge_intake::unmatched;
 use callbridge_intake::unmatched::UnmatchedLog;
 use callbridge_model::status::{Employees, Status, UnknownEmployee};
@@ -30,6 +31,7 @@ pub fn kept(store: &Store, at: i64, state: &str, release: Release) -> Result<Sta
         version: release.to_string(),
         at,
         state: state.to_owned(),
+        pbx_id: tables::meta::meta(store, identity::META_KEY)?,
         last_call_at: tables::listed::newest_start(store, at)?,
         letters: letters
             .map(|(reason, count)| (reason.word().to_owned(), count))

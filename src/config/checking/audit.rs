@@ -33,10 +33,6 @@ pub(super) fn check(mut checking: Checking<'_>, flags: AuditFlags) -> Result<Com
     let from = checking.faults.read("--from", &flags.from, date);
     let end = |text: &str| dates::date_end(text, zone);
     let until = checking.faults.read("--to", &flags.to, end);
-    if flags.flags.sources.pbx_id.is_none() {
-        let words = "is missing: calls are known by it and their ids; give that of `run`";
-        checking.faults.add("--pbx-id", words);
-    }
     let config = checking.config(flags.flags, Purpose::Explain)?;
     let (file, format) = file.ok_or_else(Faults::default)?;
     Ok(Command::Audit(Box::new(Audit {

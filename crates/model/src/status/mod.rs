@@ -79,6 +79,9 @@ pub struct Status {
     /// The state folder.
     #[serde(default)]
     pub state: String,
+    /// The PBX of the sources that name none; left out where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pbx_id: Option<String>,
     /// When the newest customer call that is kept began, in epoch seconds.
     #[serde(default)]
     pub last_call_at: Option<i64>,
