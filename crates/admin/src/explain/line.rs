@@ -47,11 +47,15 @@ impl OneLine {
             Direction::Internal => "internal",
         };
         let employee = self.employee.as_deref().map(safe);
+        // Who dialled has missed nothing.
+        let rang = self.direction == Direction::Inbound;
         let who = match (&employee, self.answered) {
             (Some(employee), true) => format!("{employee} talked {} s", self.talk_time_sec),
-            (Some(employee), false) => format!("missed by {employee}"),
+            (Some(employee), false) if rang => format!("missed by {employee}"),
+            (Some(employee), false) => format!("{employee} no answer"),
             (None, true) => format!("talked {} s", self.talk_time_sec),
-            (None, false) => "missed".to_owned(),
+            (None, false) if rang => "missed".to_owned(),
+            (None, false) => "no answer".to_owned(),
         };
         let who = match self.by_hand {
             Some(_) => format!("{who}, by hand"),
@@ -127,11 +131,14 @@ mod tests {
     fn a_call_is_a_line() {
         let mut missed = line("OUTBOUND", "parked", Some("no_lead"));
         (missed.answered, missed.lead_id) = (false, None);
+        let mut rang = missed.clone();
+        rang.direction = Direction::Inbound;
         let mut hidden = line("INBOUND", "dead", Some("failed"));
         (hidden.client_phone, hidden.employee) = (None, None);
         let lines = [
             line("INBOUND", "journaled", None),
             missed,
+            rang,
             hidden,
             line("INTERNAL", "internal", None),
             line("INBOUND", "of a later release", None),
@@ -139,7 +146,8 @@ mod tests {
         let lines: Vec<String> = lines.iter().map(shown).collect();
         insta::assert_snapshot!(lines.join("\n"), @r"
         in   +998901110001  lead 4001  101 talked 4 s   journaled
-        out  +998901110001  lead -     missed by 101    no_lead: parked
+        out  +998901110001  lead -     101 no answer    no_lead: parked
+        in   +998901110001  lead -     missed by 101    no_lead: parked
         in   hidden         lead 4001  talked 4 s       failed: dead letter
         internal 101 talked 4 s                       not journaled
         in   +998901110001  lead 4001  101 talked 4 s   of a later release
