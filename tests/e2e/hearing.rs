@@ -125,7 +125,7 @@ async fn an_account_without_rights_is_logged_once_and_waits_for_a_person() {
     stage.program.terminate().await;
     let log = stage.place.logs();
     for words in [
-        "does not hear when the PBX starts",
+        "no FullyBooted came after the login",
         "may not ask which channels live",
     ] {
         let told = log.lines().filter(|line| line.contains(words)).count();

@@ -65,7 +65,7 @@ pub struct Account {
     pub calls: CallProof,
     /// Channels in the last list; `None` where it was refused.
     pub channels: Option<usize>,
-    /// Events carry their time; `None` before the first that could.
+    /// Events carry their time, as one of them has shown; `None` before the first that could.
     pub timed: Option<bool>,
     /// The PBX's own time, of its last event that carried it.
     pub clock: Option<EventTime>,
@@ -310,9 +310,10 @@ impl Survey {
         }
     }
 
+    /// Some events never carry a time: one that does proves that the PBX gives it.
     fn hear_time(&mut self, pairs: &Pairs<'_>) {
         let time = pairs.get("Timestamp");
-        self.account.timed = Some(time.is_some());
+        self.account.timed = Some(time.is_some() || self.account.timed == Some(true));
         let seconds = time.and_then(|time| std::str::from_utf8(time).ok()?.parse::<f64>().ok());
         let seconds = seconds.filter(|it| it.is_finite());
         let time = seconds.map(|it| EventTime::from_seconds(it as i64));
@@ -324,7 +325,8 @@ impl Survey {
             self.account.booted = true;
             return;
         }
-        if pairs.get("Privilege").is_some() {
+        // A row of a list, which is no event of its own, carries none.
+        if pairs.get("Privilege").is_some() && pairs.get("ActionID").is_none() {
             self.hear_time(pairs);
         }
         let of_channel = pairs.get("Uniqueid").is_some() && pairs.get("ActionID").is_none();

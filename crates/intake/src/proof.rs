@@ -105,10 +105,12 @@ impl Proof {
         }
         // CEL has a time of its own in each row.
         let plain = event.filter(|event| event.origin == Origin::Channel);
-        if let Some(event) = plain.filter(|_| channels && !settings.file && !self.timed) {
-            self.timed = true;
-            if event.at.is_none() {
-                self.lacks(status::Lacking::Times, TIMES);
+        if let Some(event) = plain.filter(|_| channels && !settings.file) {
+            let first = !std::mem::replace(&mut self.timed, true);
+            match event.at {
+                Some(_) => drop(self.lacks.remove(&status::Lacking::Times)),
+                None if first => self.lacks(status::Lacking::Times, TIMES),
+                None => {}
             }
         }
         if self.heard {
@@ -167,7 +169,10 @@ fn words(lack: MissingRight) -> (status::Lacking, String) {
             (status::Lacking::Calls, what)
         }
         MissingRight::System => {
-            let what = format!("the account does not hear when the PBX starts and stops; {READ}");
+            let what = format!(
+                "no FullyBooted came after the login: the PBX is still starting, or the account \
+                 does not hear it start and stop; if so, {READ}"
+            );
             (status::Lacking::System, what)
         }
         MissingRight::Filter => (

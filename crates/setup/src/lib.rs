@@ -10,7 +10,7 @@
 //! | [`switch`] | the same of a FreeSWITCH: gateways and telephones |
 //! | [`zone`] | the zone of the PBX, and whether its clock is right |
 //! | [`flags_file`] | the text of `NAME.flags` |
-//! | [`snippet`] | the lines that the PBX still lacks |
+//! | [`snippet`] | the lines that the PBX has not shown to have |
 //! | [`difference`] | what a file would lose and gain |
 
 pub mod difference;

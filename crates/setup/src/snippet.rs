@@ -1,4 +1,4 @@
-//! The lines of `manager.conf` that a PBX still lacks.
+//! The lines of `manager.conf` that a PBX lacks, or has not shown to have.
 
 use callbridge_asterisk::survey::{Account, CallProof};
 use std::collections::BTreeSet;

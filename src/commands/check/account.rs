@@ -128,7 +128,8 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFind
         return match account.booted || account.is_old() {
             true => CheckFinding::well(&*name, "calls are heard"),
             false => {
-                let what = "calls are heard, but not the start and stop of the PBX";
+                let what = "calls are heard; that the PBX starts and stops was not (FullyBooted): \
+                            it is still starting, or the account may not hear it";
                 CheckFinding::advice(&*name, what, READ)
             }
         };

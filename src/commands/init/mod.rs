@@ -33,11 +33,13 @@ use person::Person;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// Where the service keeps its state.
-const STATES: &str = "/var/lib/callbridge";
-
+const UNSHOWN: &str = "\nThe PBX has not shown that it has these lines (manager.conf, then \
+                       `manager reload`):";
 const EMPLOYEES: &str = "Who sits where, as 101:501;102:502 (extension and the employee's id in \
                          the CRM) or a FILE; empty for nobody: ";
+
+/// Where the service keeps its state.
+const STATES: &str = "/var/lib/callbridge";
 
 /// What is known so far.
 pub(crate) struct Answers<'a> {
@@ -119,7 +121,7 @@ async fn prepare(
     place(&mut answers, &shown);
     let snippet = pbx::snippet(&answers, &shown);
     if !snippet.is_empty() {
-        person.tell("\nThe PBX still lacks these lines (manager.conf, then `manager reload`):")?;
+        person.tell(UNSHOWN)?;
         person.tell(&snippet)?;
     }
     let planned = files::plan(&answers, &shown)?;

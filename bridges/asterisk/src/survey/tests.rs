@@ -162,6 +162,20 @@ fn an_event_of_a_channel_proves_that_calls_are_heard() {
 }
 
 #[test]
+fn one_event_with_a_time_proves_that_the_pbx_gives_it() {
+    let (mut survey, _, _) = with("CoreShowChannels: List.\n");
+    let row = "Event: Status\nPrivilege: Call\nActionID: another-1\nUniqueid: 17.1\n";
+    survey.hear(&frame(row));
+    assert_eq!(survey.account.timed, None, "a row of a list");
+    let event = |time: &str| frame(&format!("Event: PeerStatus\nPrivilege: system,all\n{time}"));
+    survey.hear(&event(""));
+    assert_eq!(survey.account.timed, Some(false));
+    survey.hear(&event("Timestamp: 1795226443.5\n"));
+    survey.hear(&event(""));
+    assert_eq!(survey.account.timed, Some(true));
+}
+
+#[test]
 fn the_release_and_before_12_the_queues_are_asked_for() {
     let may = "CoreSettings: Show PBX core settings.  (Priv: system,reporting,all)\n\
         QueueSummary: Show queue summary.  (Priv: <none>)\n";
