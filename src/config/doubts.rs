@@ -3,6 +3,8 @@
 use crate::config::checked::{Config, TokenFrom};
 use callbridge_model::secret_source::SecretPlace;
 use callbridge_source::url::Transport;
+use callbridge_spool::folder::FILE;
+use std::io::ErrorKind;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Doubt {
@@ -34,7 +36,34 @@ pub(crate) fn of(config: &Config) -> Vec<Doubt> {
             .to_owned(),
     });
     let all = variables.chain(quoted).chain(wide(config));
-    all.chain(clear(config)).collect()
+    all.chain(clear(config)).chain(new_state(config)).collect()
+}
+
+/// A folder without a state, as a mistyped one is: what is beside it may have been meant.
+fn new_state(config: &Config) -> Option<Doubt> {
+    let dir = config.state.as_ref()?;
+    let found = dir.join(FILE).symlink_metadata();
+    found.err().filter(|it| it.kind() == ErrorKind::NotFound)?;
+    let entries = dir.parent().and_then(|it| it.read_dir().ok());
+    let beside = entries.into_iter().flatten().flatten().map(|it| it.path());
+    let mut others: Vec<String> = beside
+        .filter(|it| it.join(FILE).is_file())
+        .map(|it| it.display().to_string())
+        .collect();
+    others.sort_unstable();
+    let others = match others.join(", ") {
+        none if none.is_empty() => String::new(),
+        others => format!("; beside it there is {others}"),
+    };
+    Some(Doubt {
+        what: "--state".to_owned(),
+        kind: "a new state begins",
+        words: format!(
+            "{} has none, so no call that was sent before is known there: mend --state if another \
+             was meant{others}",
+            dir.display()
+        ),
+    })
 }
 
 /// Lines to other machines on which nothing is encrypted.
@@ -119,14 +148,12 @@ mod tests {
             ("CALLBRIDGE_AMQP_SECRET", "hidden"),
             ("CALLBRIDGE_DEAD_LETTER_SECRET", "hidden"),
         ]);
-        let own = [
-            "callbridge",
-            "run",
-            "--dry-run",
-            "--state=/nowhere",
-            "--pbx-id=pbx1",
-        ];
+        let own = ["callbridge", "run", "--dry-run", "--pbx-id=pbx1"];
         let trunk = "--trunk=city=PJSIP/city,country=UZ,lead=var:LEAD_ID";
+        let mut own = own.to_vec();
+        if !flags.iter().any(|flag| flag.starts_with("--state")) {
+            own.push("--state=/nowhere");
+        }
         let all = own.iter().chain([&trunk]).chain(flags).map(OsString::from);
         match read(all, &environment).expect("good flags") {
             CommandLine::Command(command) => match *command {
@@ -169,6 +196,29 @@ mod tests {
         line amqp://a@mq.example/v?queue=d
           the user's secret and all letters cross the network in clear text; write amqps:// …
         ");
+    }
+
+    #[test]
+    fn a_state_that_begins_is_named_with_those_beside_it() {
+        let place = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| place.path().join(name);
+        std::fs::create_dir(path("office")).expect("made");
+        std::fs::write(path("office").join(FILE), "").expect("written");
+        let doubts = |name: &str| {
+            let state = format!("--state={}", path(name).display());
+            let found = doubts(&["--source=ami://a@127.0.0.1", &state]);
+            let found = found.into_iter().filter(|it| it.what == "--state");
+            found.map(|it| it.words).collect::<Vec<_>>()
+        };
+        assert_eq!(doubts("office"), [] as [String; 0]);
+        let (typed, meant) = (path("ofice"), path("office"));
+        let begins = format!(
+            "{} has none, so no call that was sent before is known there: mend --state if another \
+             was meant; beside it there is {}",
+            typed.display(),
+            meant.display()
+        );
+        assert_eq!(doubts("ofice"), [begins]);
     }
 
     #[test]
