@@ -42,6 +42,27 @@ impl Zone {
         self.moment(EventTime::from_seconds(seconds))
     }
 
+    /// `2026-11-20T10:08:37+05:00`, for a table that programs read, too.
+    pub fn stamp(&self, seconds: i64) -> String {
+        let at = EventTime::from_seconds(seconds);
+        self.format(at, "%Y-%m-%dT%H:%M:%S%:z")
+            .unwrap_or_else(|| at.to_string())
+    }
+
+    /// The words with each `2026-11-20T05:08:37Z` among them as people read it here.
+    pub fn in_words(&self, text: &str) -> String {
+        let told = |word: &str| {
+            let stamp = word.trim_end_matches(|c: char| c != 'Z');
+            let at: jiff::Timestamp = stamp.parse().ok()?;
+            Some(self.second(at.as_second()) + &word[stamp.len()..])
+        };
+        let words = text.split(' ').map(|word| match told(word) {
+            Some(told) => told,
+            None => word.to_owned(),
+        });
+        words.collect::<Vec<_>>().join(" ")
+    }
+
     /// `11-20 10:08`, for a narrow column whose head names the zone.
     pub fn short(&self, seconds: i64) -> String {
         let at = EventTime::from_seconds(seconds);
@@ -81,6 +102,18 @@ mod tests {
             told("Europe/Berlin", 1_792_891_800),
             "2026-10-25 02:30:00 CET"
         );
+    }
+
+    #[test]
+    fn a_table_and_what_a_sentence_holds_are_told_in_the_zone_too() {
+        let zone = Zone::named("Asia/Tashkent").expect("a zone");
+        assert_eq!(zone.stamp(1_795_151_317), "2026-11-20T10:08:37+05:00");
+        let words = "the directory: lead 1 (LEAD_CREATED, 2026-11-20T05:08:37Z), merged into 2";
+        let told = "the directory: lead 1 (LEAD_CREATED, 2026-11-20 10:08:37 +05), merged into 2";
+        assert_eq!(zone.in_words(words), told);
+        for other in ["", "Z", "lead Z)", "2026-11-20"] {
+            assert_eq!(zone.in_words(other), other);
+        }
     }
 
     #[test]

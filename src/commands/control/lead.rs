@@ -5,8 +5,6 @@ use crate::config::command::{Asking, GivenLeads};
 use crate::failure::Failure;
 use crate::stdout::print;
 use callbridge_admin::protocol::ControlRequest;
-use callbridge_call::EpochSeconds;
-use callbridge_leads::directory::words::moment;
 use callbridge_leads::lead_field::Item;
 use callbridge_mapping::journal::Rules;
 use callbridge_model::LeadId;
@@ -33,10 +31,10 @@ pub(crate) async fn missing(csv: bool, at: &Asking) -> Result<(), Failure> {
             Some(Value::String(text)) => text.clone(),
             Some(other) => other.to_string(),
         };
-        let at = field("lastCallAt").parse().ok().map(EpochSeconds::new);
+        let at = field("lastCallAt").parse().ok();
         let at = at.map_or_else(String::new, |at| match csv {
-            true => moment(at),
-            false => zone.second(at.get()),
+            true => zone.stamp(at),
+            false => zone.second(at),
         });
         let row = [field("phone"), field("calls"), at, field("trunk")];
         if csv {
@@ -119,20 +117,20 @@ pub(crate) async fn given(what: GivenLeads, at: &Asking) -> Result<(), Failure> 
 /// # Errors
 /// 69 without daemon, state and trunks.
 pub(crate) async fn check(phone: &str, at: &Asking, rules: Rules) -> Result<(), Failure> {
-    let told = |item: &Value| {
+    let told = |item: &Value, zone: &Zone| {
         let text = |name: &str| item[name].as_str().unwrap_or_default();
         let lead = match item["leadId"].as_i64() {
             Some(lead) => format!("lead {lead}"),
             None => text("result").replace('_', " "),
         };
         let trunk = item["trunk"].as_str().unwrap_or("directory");
-        let (phone, why) = (safe(text("phone")), safe(text("why")));
+        let (phone, why) = (safe(text("phone")), safe(&zone.in_words(text("why"))));
         let mut words = format!("{trunk}: {phone} {lead}: {why}");
         for known in item["known"].as_array().into_iter().flatten() {
             let known = known["words"].as_str().unwrap_or_default();
             // Of one lead alone the answer has said it.
             if !text("why").contains(known) {
-                words.push_str(&format!("\n    {}", safe(known)));
+                words.push_str(&format!("\n    {}", safe(&zone.in_words(known))));
             }
         }
         words
@@ -140,7 +138,7 @@ pub(crate) async fn check(phone: &str, at: &Asking, rules: Rules) -> Result<(), 
     let ask = ControlRequest::LeadCheck {
         phone: phone.to_owned(),
     };
-    let each = |item: &Value, _: &Zone| show(at, item, || told(item));
+    let each = |item: &Value, zone: &Zone| show(at, item, || told(item, zone));
     let found = converse(at, ask, rules, each).await?;
     if found == 0 {
         let words = "no trunk is known here, and no lead by that number: no daemon runs, so \

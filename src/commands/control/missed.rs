@@ -5,8 +5,6 @@ use crate::config::command::Asking;
 use crate::failure::Failure;
 use crate::stdout::print;
 use callbridge_admin::protocol::{ControlRequest, MissedView};
-use callbridge_call::EpochSeconds;
-use callbridge_leads::directory::words::moment;
 use callbridge_mapping::journal::Rules;
 use callbridge_model::Zone;
 use callbridge_model::safe::safe;
@@ -32,9 +30,9 @@ pub(crate) async fn run(within_sec: Option<u64>, csv: bool, at: &Asking) -> Resu
         let lead = missed.lead_id.map(|id| id.to_string()).unwrap_or_default();
         let tries = missed.tries.to_string();
         if csv {
-            let [first, last] = [missed.first_at, missed.last_at].map(EpochSeconds::new);
+            let [first, last] = [missed.first_at, missed.last_at].map(|at| zone.stamp(at));
             let (phone, trunk) = (missed.phone, missed.trunk);
-            let row = [phone, lead, trunk, moment(first), moment(last), tries];
+            let row = [phone, lead, trunk, first, last, tries];
             return print(&csv_line(row)?);
         }
         if std::mem::take(&mut first) {
