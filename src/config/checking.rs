@@ -27,7 +27,7 @@ use callbridge_model::clock;
 use callbridge_model::{EmployeeId, LeadId, Reason, Said};
 use clap_complete::Shell;
 use jiff::tz::TimeZone;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 impl Checking<'_> {
     pub(super) fn check(self, verb: Verb) -> Result<Command, Faults> {
@@ -165,6 +165,11 @@ impl Checking<'_> {
     fn asking(mut self, flags: StateFlags) -> Result<Asking, Faults> {
         let folder = config::state_folder(flags.state.as_deref(), self.environment);
         let state = self.faults.take("--state", folder).unwrap_or_default();
+        let named = flags.state.is_some() || self.environment.text("STATE_DIRECTORY").is_some();
+        let state = match named {
+            true => state,
+            false => config::state_of_daemon(state, Path::new(config::STATES)),
+        };
         let zone = self
             .faults
             .read("--pbx-timezone", &flags.pbx_timezone, values::zone);

@@ -459,7 +459,8 @@ pub(crate) struct DemoFlags {
 /// Commands that look at the state folder, or ask the daemon in it.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct StateFlags {
-    /// The daemon's state folder [default: $STATE_DIRECTORY, else ~/.local/state/callbridge]
+    /// The daemon's state folder [default: $STATE_DIRECTORY, else ~/.local/state/callbridge, or
+    /// where no daemon runs on it, that of the only service that does]
     #[arg(long, value_name = "DIR")]
     pub state: Option<String>,
     /// JSON

@@ -19,7 +19,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 /// Name of the socket inside the state folder.
-const NAME: &str = "control.sock";
+pub const NAME: &str = "control.sock";
 /// Where it is made.
 const NURSERY: &str = ".control";
 /// A question is at most this long, in bytes.

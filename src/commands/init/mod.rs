@@ -14,7 +14,7 @@ pub(crate) mod person;
 pub(crate) mod service;
 pub(crate) mod trunks;
 
-use crate::config::checked::{Checking, Config, Purpose};
+use crate::config::checked::{Checking, Config, Purpose, STATES};
 use crate::config::command::Init;
 use crate::config::faults::Faults;
 use crate::config::options::Flags;
@@ -37,9 +37,6 @@ const UNSHOWN: &str = "\nThe PBX has not shown that it has these lines (manager.
                        `manager reload`):";
 const EMPLOYEES: &str = "Who sits where, as 101:501;102:502 (extension and the employee's id in \
                          the CRM) or a FILE; empty for nobody: ";
-
-/// Where the service keeps its state.
-const STATES: &str = "/var/lib/callbridge";
 
 /// What is known so far.
 pub(crate) struct Answers<'a> {

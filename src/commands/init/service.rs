@@ -4,7 +4,7 @@ use super::person::Person;
 use super::{Answers, pbx};
 use crate::commands::check::finding::CheckFinding;
 use crate::commands::check::{place, service};
-use crate::config::checked::TokenFrom;
+use crate::config::checked::{STATES, TokenFrom};
 use crate::failure::Failure;
 use callbridge_model::exit::Code;
 use callbridge_model::secret::{Secret, is_token};
@@ -105,10 +105,7 @@ async fn look(answers: &Answers<'_>, person: &Person) -> Result<Vec<CheckFinding
         return Ok(Vec::new());
     }
     let own = answers.init.flags.operation.state.as_deref();
-    let own = own.map_or_else(
-        || Path::new(super::STATES).join(&answers.init.name),
-        PathBuf::from,
-    );
+    let own = own.map_or_else(|| Path::new(STATES).join(&answers.init.name), PathBuf::from);
     // Whose budget it is: the daemon's, which `check` asks afterwards.
     if own.join(folder::FILE).exists() {
         let words = format!(

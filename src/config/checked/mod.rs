@@ -33,7 +33,7 @@ mod webhooks;
 pub(crate) use connect::check as connect;
 pub(crate) use page::PageConfig;
 pub(crate) use token::TokenFrom;
-pub(crate) use typed::{Checking, Purpose, logging, state_folder};
+pub(crate) use typed::{Checking, Purpose, STATES, logging, state_folder, state_of_daemon};
 
 use crate::privilege::Held;
 use callbridge_asterisk::Columns;

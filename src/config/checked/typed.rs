@@ -7,6 +7,7 @@ use crate::config::options::{CallFlags, CrmFlags, Flags, LogFlags, OperationFlag
 use crate::config::variables;
 use crate::config::variables::Unread;
 use crate::values;
+use callbridge_admin::socket;
 use callbridge_log::Logging;
 use callbridge_mapping::journal::Rules;
 use callbridge_model::environment::Environment;
@@ -15,6 +16,8 @@ use callbridge_source::StreamReading;
 use callbridge_source::url::{QueueUrl, StreamUrl};
 use jiff::tz::TimeZone;
 use std::collections::BTreeMap;
+use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tracing::Level;
@@ -181,6 +184,32 @@ fn calls(flags: &CallFlags, faults: &mut Faults) -> callbridge_call::Settings {
     }
 }
 
+/// Where services keep their states, a folder each.
+pub(crate) const STATES: &str = "/var/lib/callbridge";
+
+/// The folder of whoever is asked: where no daemon runs on the usual one, that of the only service
+/// of this machine that does.
+pub(crate) fn state_of_daemon(usual: PathBuf, services: &Path) -> PathBuf {
+    let listens = |dir: &Path| {
+        let socket = dir.join(socket::NAME);
+        let found = socket.symlink_metadata();
+        found.is_ok_and(|it| it.file_type().is_socket()) && UnixStream::connect(socket).is_ok()
+    };
+    if listens(&usual) {
+        return usual;
+    }
+    let folders = services.read_dir().into_iter().flatten().flatten();
+    let folders = folders.filter(|it| it.file_type().is_ok_and(|it| it.is_dir()));
+    let running: Vec<PathBuf> = folders
+        .map(|it| it.path())
+        .filter(|it| listens(it))
+        .collect();
+    match <[PathBuf; 1]>::try_from(running) {
+        Ok([only]) => only,
+        Err(_) => usual,
+    }
+}
+
 /// `--state`, else `$STATE_DIRECTORY`, else `~/.local/state/callbridge`.
 pub(crate) fn state_folder(
     flag: Option<&str>,
@@ -260,5 +289,38 @@ pub(crate) fn logging(flags: &LogFlags, faults: &mut Faults) -> Logging {
         level: level.unwrap_or(Level::INFO),
         json: json.unwrap_or(false),
         phones: flags.log_phones,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn the_only_service_that_runs_is_asked_and_of_several_none() {
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = |name: &str| {
+            let folder = place.path().join(name);
+            std::fs::create_dir_all(&folder).expect("made");
+            folder
+        };
+        let listen = |at: &Path| UnixListener::bind(at.join(socket::NAME)).expect("listens");
+        let services = folder("lib");
+        let asked = || state_of_daemon(place.path().join("own"), &services);
+        let own = place.path().join("own");
+        assert_eq!(asked(), own, "nothing runs");
+        let (first, second) = (folder("lib/hq"), folder("lib/branch"));
+        std::fs::write(second.join(socket::NAME), "").expect("written");
+        let _hq = listen(&first);
+        assert_eq!(asked(), first);
+        std::fs::remove_file(second.join(socket::NAME)).expect("removed");
+        let branch = listen(&second);
+        assert_eq!(asked(), own, "which of the two?");
+        // One that was killed leaves its socket behind.
+        drop(branch);
+        assert_eq!(asked(), first);
+        let _own = listen(&folder("own"));
+        assert_eq!(asked(), own, "the usual one runs");
     }
 }
