@@ -82,11 +82,12 @@ pub(crate) async fn find(
                 &variables(&config),
             ))?;
         }
-        person
-            .line("Mend it and press Enter to try again (Ctrl-C leaves): ")
-            .await?;
+        let words = "Mend it; type s to give the secret alone, or press Enter to try again (Ctrl-C \
+                     leaves): ";
         answers.ami_secret = None;
-        answers.init.flags.sources.source.clone_from(&given);
+        if person.line(words).await? != "s" {
+            answers.init.flags.sources.source.clone_from(&given);
+        }
     }
 }
 

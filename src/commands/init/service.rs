@@ -58,11 +58,12 @@ pub(crate) async fn find(answers: &mut Answers<'_>, person: &mut Person) -> Resu
         if !asked {
             return Err(pbx::failure(&fault));
         }
-        person
-            .line("Press Enter to give address and token again (Ctrl-C leaves): ")
-            .await?;
-        answers.init.flags.crm.clone_from(&given);
+        let words = "Type s to give the token alone, or press Enter to give address and token \
+                     again (Ctrl-C leaves): ";
         answers.token = None;
+        if person.line(words).await? != "s" {
+            answers.init.flags.crm.clone_from(&given);
+        }
     }
 }
 

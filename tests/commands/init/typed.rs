@@ -34,7 +34,12 @@ async fn eight_answers_write_a_service_and_no_secret_is_shown() {
         "{refused}"
     );
     terminal.types("\n").await;
-    stage.of_pbx(&mut terminal, "secret of the manager").await;
+    stage.of_pbx(&mut terminal, "another one").await;
+    terminal.shows("try again (Ctrl-C leaves): ").await;
+    terminal.types("s\n").await;
+    let alone = terminal.shows("Its secret (not shown): ").await;
+    assert!(!alone.contains("manager (AMI)"), "{alone}");
+    terminal.types("secret of the manager\n").await;
     terminal
         .shows("Trunks, several with spaces [x7=PJSIP/x7]: ")
         .await;
@@ -42,6 +47,11 @@ async fn eight_answers_write_a_service_and_no_secret_is_shown() {
     terminal.shows("CRM's API").await;
     terminal.types(&format!("{}\n", stage.crm.url())).await;
     terminal.shows("connect by consent later): ").await;
+    terminal.types("svc_pat_another\n").await;
+    terminal.shows("token again (Ctrl-C leaves): ").await;
+    terminal.types("s\n").await;
+    let alone = terminal.shows("connect by consent later): ").await;
+    assert!(!alone.contains("CRM's API"), "{alone}");
     terminal.types(&format!("{TOKEN}\n")).await;
     terminal.shows("[var:LEAD_ID]: ").await;
     terminal.types("\n").await;
