@@ -67,7 +67,7 @@ use lists::Lists;
 use observer::{InwardViews, Observer, SourceViews};
 use rights::RightsReport;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 use tasks::Tasks;
@@ -212,6 +212,10 @@ impl Daemon {
             vitals: vitals.into_iter().chain(out.vitals).collect(),
             state: shown_folder(&config),
             check_command: check_command(&config, std::env::args()),
+            token_place: config
+                .crm
+                .as_ref()
+                .map(|crm| tokens::place(crm.token.as_ref(), tokens::told).to_string()),
         });
         outward::start_words(words, &observer, &mut tasks);
         let daemon = Self {
@@ -467,13 +471,12 @@ fn check_command(config: &Config, arguments: impl Iterator<Item = String>) -> Op
     let mut given = arguments.skip(1).skip_while(|argument| argument != "run");
     given.next()?;
     let mut flags: Vec<String> = given.map(|flag| findings::quoted(&flag)).collect();
-    let told = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let state = told("STATE_DIRECTORY").filter(|dir| config.state.as_ref() == Some(dir));
+    let state = tokens::told("STATE_DIRECTORY").filter(|dir| config.state.as_ref() == Some(dir));
     let token = match config.crm.as_ref().and_then(|crm| crm.token.as_ref()) {
         Some(TokenFrom::Place(place)) => place.file().map(Path::to_path_buf),
         _ => None,
     };
-    let token = token.zip(told("CREDENTIALS_DIRECTORY"));
+    let token = token.zip(tokens::told("CREDENTIALS_DIRECTORY"));
     let token = token
         .filter(|(file, dir)| file.starts_with(dir))
         .map(|it| it.0);

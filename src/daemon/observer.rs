@@ -72,6 +72,8 @@ pub(crate) struct Observer {
     pub state: String,
     /// The command that tries what the daemon was given.
     pub check_command: Option<String>,
+    /// Where a new token goes.
+    pub token_place: Option<String>,
 }
 
 impl Observer {
@@ -119,6 +121,7 @@ impl Observer {
             lists: self.lists.borrow().values().cloned().collect(),
             employees: self.employees.borrow().clone().or(kept.employees),
             check_command: self.check_command.clone(),
+            token_place: self.token_place.clone(),
             trunks,
             day_calls,
             fleet: self.inward.fleet.borrow().clone(),

@@ -99,6 +99,7 @@ pub(crate) fn start_sender(
             dry_run: config.dry_run,
             seed: uuid::Uuid::new_v4().as_u64_pair().0,
             clock_right_from: Some(build_time::right_from()),
+            token_place: tokens::place(crm.token.as_ref(), tokens::told),
         },
         request_times: RequestTimes::new(move |took| request.observe(took.as_secs_f64())),
         questions,

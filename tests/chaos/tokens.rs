@@ -32,7 +32,7 @@ async fn a_pat_replaced_while_it_runs_is_taken_up_from_its_file() {
     let scene = Scene::set("token replaced, no kill", &[]).await;
     replaced(&scene, 0).await;
     let cure = scene.cure("token_refused");
-    assert!(cure.contains("--token-file"), "{cure}");
+    assert!(cure.contains("token, it is read again by itself"), "{cure}");
     scene.judged().await;
 }
 

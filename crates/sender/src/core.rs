@@ -17,6 +17,7 @@ use super::possibly_sent_search::{SearchNews, SearchStep};
 use super::retry::Retry;
 use super::rights::Rights;
 use super::status::{self, SenderStatus};
+use super::token::TokenPlace;
 use super::tokens::KnownTokens;
 use super::troubles::Part;
 use super::verdict::Context;
@@ -286,6 +287,11 @@ impl Core {
         self.in_flight.count()
     }
 
+    /// Where a new token goes.
+    pub(super) const fn token_place(&self) -> &TokenPlace {
+        &self.settings.token_place
+    }
+
     /// Nothing is sent: times of ours would be wrong, in the journal as in the token's.
     pub(super) fn clock_is_wrong(&self, now: Now) -> bool {
         (self.settings.clock_right_from).is_some_and(|right_from| now.wall < right_from)
@@ -301,7 +307,7 @@ impl Core {
         let cause = self.gate.pause_cause();
         let mut pause = cause.map(|(cause, why)| Pause {
             reason: status::word(cause).to_owned(),
-            cure: status::cure(cause, why),
+            cure: status::cure(cause, why, &self.settings.token_place),
         });
         if self.clock_is_wrong(now) {
             pause = Some(Pause {

@@ -2,6 +2,7 @@
 
 use super::rate::Rate;
 use super::reconciliation::WORTH;
+use super::token::TokenPlace;
 use callbridge_call::EventTime;
 use callbridge_crm::{Endpoint, FieldNames, Request};
 use callbridge_leads::lead_request::FieldWrite;
@@ -27,6 +28,8 @@ pub struct Settings {
     pub seed: u64,
     /// While our clock shows an earlier time nothing is sent: it is plainly wrong.
     pub clock_right_from: Option<EventTime>,
+    /// Where a new token goes.
+    pub token_place: TokenPlace,
 }
 
 /// What is known at a start.

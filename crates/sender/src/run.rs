@@ -495,7 +495,11 @@ impl Loop {
         if let (Some(why), Some(pause)) = (&self.no_token, &mut status.pause)
             && pause.reason == status::word(PauseCause::TokenMissing)
         {
-            pause.cure = format!("{why}; it is read again by itself");
+            let place = self.core.token_place();
+            pause.cure = match &place.then {
+                Some(_) => format!("put the token into {place}"),
+                None => format!("{why}; it is read again by itself"),
+            };
         }
         status.token_print = self.tokens.as_ref().map(|it| print(&it.current));
         status.token_taken = status::taken(&status.token);

@@ -2,6 +2,7 @@
 
 use super::pacer::Pacer;
 use super::pause_cause::PauseCause;
+use super::token::TokenPlace;
 use super::troubles::{Extent, Part};
 use super::verdict::StopReason;
 use callbridge_crm::{Endpoint, TokenInfo};
@@ -183,7 +184,7 @@ pub const fn word(cause: PauseCause) -> &'static str {
 }
 
 /// What mends a pause; `why` is what the service or the transport said.
-pub fn cure(cause: PauseCause, why: &str) -> String {
+pub fn cure(cause: PauseCause, why: &str, place: &TokenPlace) -> String {
     let said = if why.is_empty() {
         String::new()
     } else {
@@ -197,11 +198,11 @@ pub fn cure(cause: PauseCause, why: &str) -> String {
         }
         PauseCause::WrongCompany => format!(
             "the token is not of the company this state is bound to{said}: put the right token \
-             into --token-file, or give --rebind or another --state"
+             into {place}; or give --rebind or another --state"
         ),
         PauseCause::StopReason(StopReason::TokenRefused) => format!(
             "the CRM refuses the token{said}: issue a new one in the CRM and put it into \
-             --token-file, it is read again by itself; or see whether the company is blocked"
+             {place}; or see whether the company is blocked"
         ),
         PauseCause::StopReason(StopReason::NoGrant(endpoint)) => format!(
             "the token's application lacks {}{said}: grant it in the CRM; \
@@ -276,13 +277,20 @@ mod tests {
         }
         let shown: Vec<String> = all
             .iter()
-            .map(|(cause, why)| format!("{}: {}", word(*cause), cure(*cause, why)))
+            .map(|(cause, why)| {
+                format!(
+                    "{}: {}",
+                    word(*cause),
+                    cure(*cause, why, &TokenPlace::default())
+                )
+            })
             .collect();
         insta::assert_snapshot!(wrapped(&shown.join("\n")), @r"
         token_missing: give a token with --token-file, the credential `token` or
          CALLBRIDGE_TOKEN; the file is read again by itself
         wrong_company: the token is not of the company this state is bound to (it is of Uy (12)):
-         put the right token into --token-file, or give --rebind or another --state
+         put the right token into --token-file, it is read again by itself; or give --rebind or
+         another --state
         token_refused: the CRM refuses the token (401): issue a new one in the CRM and put it
          into --token-file, it is read again by itself; or see whether the company is blocked
         no_grant: the token's application lacks the grant PERMISSION_OPEN_API_CALL:SAVE (403):

@@ -8,13 +8,14 @@ use super::place::State;
 use super::token;
 use super::trial::Trial;
 use crate::config::checked::{Config, Crm};
-use crate::daemon::outward;
+use crate::daemon::{outward, tokens};
 use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, TokenInfo};
 use callbridge_leads::lead_request::due::{DueRequest, LeadRequest, Urgency};
 use callbridge_model::exit::Code;
 use callbridge_model::status::fleet::{FleetMember, Speech};
 use callbridge_model::{Grant, Status};
 use callbridge_sender::left_slots::LeftSlots;
+use callbridge_sender::token::TokenPlace;
 use callbridge_sender::token_probe::{TokenProbe, Unasked};
 use callbridge_spool::{Binding, Fit, Guard, Handle, WorkQueue};
 use std::path::Path;
@@ -126,7 +127,12 @@ async fn ask(crm: &Crm, dir: &Path, spool: &Handle, left: Option<&LeftSlots>) ->
 async fn all(crm: &Crm, mut probe: TokenProbe<'_>) -> Result<Vec<CheckFinding>, Unasked> {
     let answer = probe.ask(&WorkQueue::default()).await?;
     let good = matches!(answer, Ok(ApiReply::TokenInfo(_)));
-    let mut found = judge(&crm.setup.address, answer, probe.binding());
+    let mut found = judge(
+        &crm.setup.address,
+        answer,
+        probe.binding(),
+        &tokens::place(crm.token.as_ref(), tokens::told),
+    );
     if good && !crm.lead_fields.is_empty() {
         let mut head = WorkQueue::default();
         head.lead_requests.due.push(DueRequest {
@@ -165,11 +171,18 @@ fn unasked(why: &Unasked) -> CheckFinding {
 }
 
 /// What the answer to `token/info` says.
-pub(crate) fn judge(address: &Address, answer: ApiResult, binding: &Binding) -> Vec<CheckFinding> {
+pub(crate) fn judge(
+    address: &Address,
+    answer: ApiResult,
+    binding: &Binding,
+    place: &TokenPlace,
+) -> Vec<CheckFinding> {
     let address = address.as_str();
     let refused = |what: &str| {
-        let todo = "issue a new token in the CRM and put it into --token-file; or see whether the \
-                    company is blocked";
+        let todo = format!(
+            "issue a new token in the CRM and put it into {place}; or see whether the company is \
+             blocked"
+        );
         vec![
             CheckFinding::well("crm", address),
             CheckFinding::fault(Code::NoPermission, "token", what, todo),

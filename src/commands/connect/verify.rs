@@ -10,6 +10,7 @@ use callbridge_model::Status;
 use callbridge_oauth::connection::Connection;
 use callbridge_oauth::store;
 use callbridge_oauth::store::Lock;
+use callbridge_sender::token::TokenPlace;
 use callbridge_sender::token_probe;
 use callbridge_sender::token_probe::Unasked;
 use callbridge_spool as spool;
@@ -110,7 +111,7 @@ fn unknown(address: &Address, answer: ApiResult, binding: &Binding) -> TokenOwne
     if matches!(answer, Err(ApiError::TokenRefused { .. })) {
         return TokenOwner::Unknown("the CRM refuses the new token (401)".to_owned());
     }
-    let findings = judge(address, answer, binding);
+    let findings = judge(address, answer, binding, &TokenPlace::default());
     let fault = findings.into_iter().find(|it| it.fault.is_some());
     TokenOwner::Unknown(fault.map(|it| it.what).unwrap_or_default())
 }

@@ -124,7 +124,7 @@ async fn another_companys_token_is_77_where_the_state_is_bound_to_the_first() {
         77,
         "crm",
         "the daemon is paused: wrong company",
-        "--token-file",
+        "token, it is read again by itself",
     );
     daemon.stop().await;
 }

@@ -220,8 +220,9 @@ fn token(status: &Status, found: &mut Vec<Todo>) {
     if let Some(left) = left.filter(|left| lasts && *left <= TOKEN_SECONDS) {
         let days = (left / 86_400).max(0).unsigned_abs();
         let what = format!(
-            "the token ends in {}: issue a new one in the CRM and put it into --token-file",
-            counted(days, "day", "days")
+            "the token ends in {}: issue a new one in the CRM and put it into {}",
+            counted(days, "day", "days"),
+            status.token_place.as_deref().unwrap_or("--token-file")
         );
         found.push(todo(FindingKind::TokenEnds, what, status.check()));
     }

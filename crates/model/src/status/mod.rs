@@ -120,6 +120,9 @@ pub struct Status {
     /// The command that tries what the daemon was given; not told in JSON.
     #[serde(skip)]
     pub check_command: Option<String>,
+    /// Where a person puts a new token; not told in JSON.
+    #[serde(skip)]
+    pub token_place: Option<String>,
 }
 
 /// Which lead has which phone, as far as the CRM has told.
