@@ -10,7 +10,7 @@ use crate::shell::PageShell;
 use askama::Template;
 use callbridge_admin::command_handler::LetterChange;
 use callbridge_admin::letters::retry::{Asked, Employee};
-use callbridge_model::{EmployeeId, LeadId};
+use callbridge_model::{EmployeeId, LeadId, Said};
 use callbridge_spool::RowId;
 use hyper::StatusCode;
 use std::sync::Arc;
@@ -96,7 +96,7 @@ fn wanted(visit: &Visit<'_>) -> Result<WantedAction, String> {
             asked: Asked {
                 lead: lead(shell, form.get("lead"))?,
                 employee: employee(shell, form.get("employee"))?,
-                said: None,
+                said: said(shell, form.get("answered"), form.get("talk"))?,
             },
             dry_run: word == "dry_run",
         },
@@ -137,6 +137,20 @@ fn employee(shell: &PageShell, typed: Option<&str>) -> Result<Option<Employee>, 
         .ok_or_else(|| shell.with("wrong.employee", typed))
 }
 
+/// Whether it was answered, and the seconds of talk as they are typed.
+fn said(
+    shell: &PageShell,
+    answered: Option<&str>,
+    talk: Option<&str>,
+) -> Result<Option<Said>, String> {
+    let seconds = |typed: &str| typed.parse().map_err(|_| shell.with("wrong.talk", typed));
+    let said = Said {
+        answered: answered.map(|word| word == "yes"),
+        talk_sec: talk.map(seconds).transpose()?,
+    };
+    Ok((said != Said::default()).then_some(said))
+}
+
 /// The form once more, with what was typed and what is wrong with it.
 async fn again(visit: Visit<'_>, wrong: String) -> Handled {
     let form = &visit.asked.form;
@@ -146,6 +160,8 @@ async fn again(visit: Visit<'_>, wrong: String) -> Handled {
             chosen: form.letters("id"),
             lead: form.typed("lead"),
             employee: form.typed("employee"),
+            answered: form.typed("answered"),
+            talk: form.typed("talk"),
             wrong: Some(wrong),
             reason: form.owned("reason"),
         },

@@ -10,6 +10,7 @@ use askama::Template;
 use bytes::Bytes;
 use callbridge_admin::refusal::Refusal;
 use callbridge_listener::body;
+use callbridge_model::Reason;
 use callbridge_spool::{Letter, RowId};
 use futures_util::stream;
 use hyper::StatusCode;
@@ -22,6 +23,9 @@ pub(crate) struct RetryForm {
     pub(crate) chosen: Vec<RowId>,
     pub(crate) lead: String,
     pub(crate) employee: String,
+    /// `yes`, `no`, or as the PBX told.
+    pub(crate) answered: String,
+    pub(crate) talk: String,
     pub(crate) wrong: Option<String>,
     /// Of which letters; else the query says it.
     pub(crate) reason: Option<String>,

@@ -6,7 +6,7 @@ use crate::morning::{letter, morning};
 use callbridge_admin::command_handler::LetterChange;
 use callbridge_admin::letters::retry::{Asked, Employee};
 use callbridge_admin::page_role::PageRole;
-use callbridge_model::LeadId;
+use callbridge_model::{LeadId, Reason, Said};
 use callbridge_spool::RowId;
 use std::sync::Arc;
 
@@ -70,6 +70,58 @@ async fn some_are_chosen_and_go_out_with_the_lead_that_was_typed() {
     };
     assert_eq!(acts, [("anna".to_owned(), change, 2)]);
     assert_eq!(fake.known().letters.len(), 58);
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn an_incomplete_letter_shows_its_values_and_takes_corrected_ones() {
+    let (fake, served, mut anna) = served(2).await;
+    let plain = anna.get("/letters/2").await.body;
+    assert!(!plain.contains("name=\"talk\""), "its facts are known");
+    fake.known()
+        .letters
+        .get_mut(&RowId(2))
+        .expect("a letter")
+        .reason = Reason::Incomplete;
+    let page = anna.get("/letters/2").await.body;
+    for shown in [
+        "<dt>Length</dt><dd>",
+        "<dt>Talk</dt><dd>",
+        "name=\"answered\"",
+        "name=\"talk\"",
+    ] {
+        assert!(page.contains(shown), "{shown}: {page}");
+    }
+    let fields = |talk| {
+        [
+            ("action", "retry"),
+            ("id", "2"),
+            ("one", "2"),
+            ("answered", "yes"),
+            ("talk", talk),
+        ]
+    };
+    let wrong = anna
+        .act("/letters/2", "/letters/act", &fields("long"))
+        .await;
+    assert_eq!(wrong.status, 422);
+    assert!(wrong.body.contains("no time of talk"), "{}", wrong.body);
+    assert!(
+        wrong.body.contains("<option value=\"yes\" selected>"),
+        "{}",
+        wrong.body
+    );
+    let begun = anna.act("/letters/2", "/letters/act", &fields("80")).await;
+    assert_eq!(begun.status, 303, "{}", begun.body);
+    let (_, action, _) = fake.known().acts.pop().expect("an act");
+    let LetterChange::Retry { asked, .. } = action else {
+        panic!("{action:?}");
+    };
+    let wants = Said {
+        answered: Some(true),
+        talk_sec: Some(80),
+    };
+    assert_eq!(asked.said, Some(wants));
     served.stop().await;
 }
 
