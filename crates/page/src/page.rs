@@ -212,7 +212,7 @@ impl Visit<'_> {
     pub(crate) async fn look_around(&mut self) -> Option<callbridge_model::Status> {
         let status = self.page.backend.status().await.ok()?;
         self.shell.badges = Badges {
-            letters: status.books.dead,
+            letters: status.letters.values().sum(),
             parked: status.letters.get("no_lead").copied().unwrap_or(0),
             silent: status.fleet.as_ref().map(|fleet| {
                 let totals = fleet.table.as_ref().map(|table| table.totals);

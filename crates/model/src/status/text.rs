@@ -140,6 +140,15 @@ impl Status {
             "         beside them {} internal, {} skipped, {} unreadable",
             b.internal, b.skipped, b.unreadable
         );
+        let letters: u64 = self.letters.values().sum();
+        if letters > 0 {
+            let each = self
+                .letters
+                .iter()
+                .map(|(reason, n)| format!("{n} {reason}"));
+            let each = each.collect::<Vec<_>>().join(", ");
+            let _ = writeln!(text, "letters  {letters}, as `dead list` has them: {each}");
+        }
         if let Some(at) = self.last_call_at {
             let _ = writeln!(text, "last     call of {}", look.zone.second(at));
         }

@@ -74,6 +74,13 @@ impl Backend for Fake {
         let known = self.known();
         let mut status = known.status.clone();
         status.books.dead = known.letters.len() as u64;
+        status.letters.clear();
+        for letter in known.letters.values() {
+            *status
+                .letters
+                .entry(letter.reason.word().to_owned())
+                .or_default() += 1;
+        }
         status.books.finished = status.books.journaled + status.books.dead;
         ready(Ok(status))
     }

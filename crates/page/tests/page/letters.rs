@@ -126,6 +126,18 @@ async fn an_incomplete_letter_shows_its_values_and_takes_corrected_ones() {
 }
 
 #[tokio::test]
+async fn the_menu_counts_the_letters_that_the_list_has() {
+    let (fake, served, anna) = served(51).await;
+    // A third of them wait for a lead, and are listed, too.
+    fake.known().status.books.parked = 17;
+    let page = anna.get("/letters").await.body;
+    let menu = page.split("href=\"/letters\"").nth(1).expect("a link");
+    let menu = menu.split("</a>").next().expect("its end");
+    assert!(menu.contains(">51<"), "{menu}");
+    served.stop().await;
+}
+
+#[tokio::test]
 async fn ten_thousand_go_in_hundreds_and_their_progress_can_be_left_and_come_back_to() {
     let (fake, served, mut anna) = served(10_000).await;
     fake.turns.forget_permits(usize::MAX);
