@@ -196,7 +196,6 @@ async fn that_every_extension_has_its_employee_is_said_only_where_calls_have_sho
             ..Employees::default()
         })
     };
-    fake.known().pbx.extensions = Vec::new();
     for (employees, claims) in [(None, false), (met(0, 0), false), (met(3, 3), true)] {
         fake.known().status.employees = employees;
         let page = anna.get("/pbx").await.body;
