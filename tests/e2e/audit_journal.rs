@@ -327,7 +327,7 @@ async fn a_branch_is_audited_where_it_is_collected_and_where_its_calls_are_sent(
     );
     assert_eq!(collected["unexplained"].as_array().map(Vec::len), Some(1));
     assert_eq!(collected["journal"]["read"], json!(false));
-    let (sent, ended) = report(&there, &[]).await;
+    let (sent, ended) = report(&there, &["--pbx-id=pbx1"]).await;
     assert_eq!((&sent["journaled"], ended), (&json!(5), Some(1)), "{sent}");
     assert_eq!(
         caused(&sent, "PBX pbx1 reaches this state by messages"),
@@ -346,7 +346,7 @@ async fn a_branch_is_audited_where_it_is_collected_and_where_its_calls_are_sent(
     centre
         .until("it runs", |status| status.books.settled())
         .await;
-    let (holes, _) = report(&there, &["--take-in"]).await;
+    let (holes, _) = report(&there, &["--pbx-id=pbx1", "--take-in"]).await;
     assert_eq!(caused(&holes, LOST), 1, "{holes}");
     until("it is there again", async || crm.journal().len() == 5).await;
     centre.terminate().await;
