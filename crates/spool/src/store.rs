@@ -160,7 +160,7 @@ impl Store {
         }
     }
 
-    /// The counters of [`Op::Count`], and `repeats`.
+    /// The counters of [`Op::Count`](crate::Op::Count), and `repeats`.
     pub fn counters(&self) -> BTreeMap<String, u64> {
         let named = self.tally.named.iter().filter(|(_, count)| **count > 0);
         named
@@ -178,13 +178,13 @@ impl Store {
     /// The file was found to be a copy when this process opened it, or by an earlier process that
     /// made no request since: requests may have been made that it does not know of, and its slots
     /// are in doubt. A request makes an end of that for the processes to come: the first
-    /// [`Op::Slot`] says that its sender has waited.
+    /// [`Op::Slot`](crate::Op::Slot) says that its sender has waited.
     pub const fn restored(&self) -> bool {
         self.restored
     }
 
     /// How many letters came to be since the start of the process, the same one counted anew each
-    /// time it dies. From here [`letters_since`](crate::appeared::letters_since) goes on.
+    /// time it dies. From here [`letters_since`](crate::tables::appeared::letters_since) goes on.
     pub fn letters_so_far(&self) -> u64 {
         self.appeared.count()
     }
