@@ -278,8 +278,8 @@ async fn three_hundred_calls_are_confirmed_by_webhooks_at_one_request_each() {
     let per_request = 300.0 / requests(&program).await;
     assert!(per_request >= 0.99, "{per_request} calls a request");
     let webhooks = status.webhooks.expect("a receiver");
-    // Those whose events come after 2 s are asked for, many at once, as the requests above show: how
-    // many these are, is a matter of speed.
+    // Those whose events come after 2 s are asked for, many at once, as the requests above show:
+    // how many these are, is a matter of speed.
     let confirmed = webhooks.events.get("confirmed").copied();
     assert!(confirmed >= Some(270), "{webhooks:?}");
     assert!(webhooks.last_event_at.is_some() && webhooks.tls);
