@@ -373,10 +373,14 @@ pub struct OperationFlags {
     /// Publish dead letters here, too: amqp(s)://USER@HOST/VHOST?queue=Q
     #[arg(long, value_name = "URL")]
     pub dead_letter_queue: Option<String>,
-    /// Run by /bin/sh -c once when a kind of trouble begins and once when it ends, with a line of
-    /// JSON on stdin: kind, state (begins or ends), since, what, todo; 30 s at most
+    /// Run by /bin/sh -c when a kind of trouble begins and when it ends, with a line of JSON on
+    /// stdin for each: kind, state (begins or ends), since, what, todo; 30 s at most
     #[arg(long, value_name = "CMD")]
     pub notify_command: Option<String>,
+    /// Run it also when customers wait longer than this for a call back, as 30m; those who pass
+    /// the limit together stand in one line, with their numbers [default: off]
+    #[arg(long, value_name = "TIME")]
+    pub notify_missed: Option<String>,
     /// Take the state folder along to another CRM address
     #[arg(long)]
     pub rebind: bool,

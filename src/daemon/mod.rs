@@ -306,10 +306,10 @@ impl Daemon {
         if let Some(addr) = config.listen {
             self.show_metrics(addr, &config.held).await?;
         }
-        if let Some(command) = config.notify_command.clone() {
+        if let Some(settings) = config.notify.clone() {
             let (observer, spool) = (Arc::clone(&self.observer), self.observer.spool.clone());
             self.tasks
-                .start_until_stop(notify::keep(command, observer, spool));
+                .start_until_stop(notify::keep(settings, observer, spool));
         }
         self.tasks
             .start_until_stop(keep_alive(Arc::clone(&self.observer)));

@@ -1,29 +1,41 @@
-//! Tells `--notify-command` when a trouble begins and when it ends: one run at a time.
+//! Runs `--notify-command` when a trouble begins and when it ends, and when customers have waited too
+//! long for a call back: one run at a time, for all that is to be told at one moment.
 
 use super::observer::Observer;
 use callbridge_model::clock;
+use callbridge_notify::Settings;
 use callbridge_notify::command;
-use callbridge_notify::history::Troubles;
-use callbridge_spool::{Handle, Op, tables};
+use callbridge_notify::history::{Notification, Troubles};
+use callbridge_notify::waiting::{WaitingCustomer, WaitingCustomers};
+use callbridge_spool::{Error, Handle, Op, Store, tables};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Under which name the spool keeps what was told and has not ended.
-const KEY: &str = "notify.told";
+/// Under which names the spool keeps what was told and has not ended.
+const TROUBLES_KEY: &str = "notify.told";
+const WAITING_KEY: &str = "settings.missed";
 /// Between two looks at what waits for a person.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Between two looks at who waits for a call back.
+const WAITING_EVERY: Duration = Duration::from_secs(10);
+/// Those that wait longest; no write goes on while they are read.
+const WAITING_MAX: usize = 10_000;
 
 /// Works until it is dropped.
 ///
 /// # Errors
 /// When the spool is gone for good.
 pub(crate) async fn keep(
-    command: String,
+    settings: Settings,
     observer: Arc<Observer>,
     spool: Handle,
 ) -> anyhow::Result<()> {
-    let mut kept = spool.read(|store| tables::meta::meta(store, KEY)).await?;
-    let mut troubles = Troubles::restored(kept.as_deref(), clock::now().boot);
+    let meta = |key| spool.read(move |store| tables::meta::meta(store, key));
+    let (told, waited) = (meta(TROUBLES_KEY).await?, meta(WAITING_KEY).await?);
+    let mut troubles = Troubles::restored(told.as_deref(), clock::now().boot);
+    let mut waiting = WaitingCustomers::restored(waited.as_deref());
+    let mut kept = [(TROUBLES_KEY, told), (WAITING_KEY, waited)];
+    let mut looked: Option<Duration> = None;
     let mut look = tokio::time::interval(LOOK_EVERY);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -32,30 +44,58 @@ pub(crate) async fn keep(
         let Ok(status) = observer.status().await else {
             continue;
         };
-        let told = troubles.look(&status.todo, status.at, clock::now().boot);
-        for it in &told {
-            if let Err(error) = command::run(&command, it).await {
-                let (kind, state) = (it.kind.word(), it.state);
-                tracing::error!(kind, ?state, %error, "--notify-command");
+        let boot = clock::now().boot;
+        let mut told = troubles.look(&status.todo, status.at, boot);
+        if let Some(limit) = settings.missed
+            && looked.is_none_or(|looked| boot.saturating_sub(looked) >= WAITING_EVERY)
+            && let Ok(all) = spool.read(customers).await
+        {
+            looked = Some(boot);
+            let command = status.command("missed");
+            told.extend(waiting.look(&all, limit, (status.at, boot), &command));
+        }
+        if !told.is_empty() {
+            run(&settings.command, &told).await;
+        }
+        let mut ops = Vec::new();
+        for ((key, kept), value) in kept.iter_mut().zip([troubles.stored(), waiting.stored()]) {
+            if kept.as_ref() != Some(&value) {
+                let key = (*key).to_owned();
+                *kept = Some(value.clone());
+                ops.push(Op::Meta { key, value });
             }
         }
-        let value = troubles.stored();
-        if kept.as_ref() != Some(&value) {
-            let key = KEY.to_owned();
-            let op = Op::Meta {
-                key,
-                value: value.clone(),
-            };
-            match spool.write(vec![op]).await {
-                Ok(_) => kept = Some(value),
-                // The next look stores it.
-                Err(error) if error.is_retryable() => {}
-                Err(error) => return Err(error.into()),
+        if !ops.is_empty()
+            && let Err(error) = spool.write(ops).await
+        {
+            if !error.is_retryable() {
+                return Err(error.into());
             }
+            // The next look stores it.
+            kept.iter_mut().for_each(|(_, kept)| *kept = None);
+            continue;
         }
         for it in told {
-            let (kind, state) = (it.kind.word(), it.state);
-            tracing::info!(kind, ?state, "--notify-command has run");
+            tracing::info!(kind = it.kind, state = ?it.state, "--notify-command has run");
         }
     }
+}
+
+async fn run(command: &str, told: &[Notification]) {
+    let Err(error) = command::run(command, told).await else {
+        return;
+    };
+    for it in told {
+        tracing::error!(kind = it.kind, state = ?it.state, %error, "--notify-command");
+    }
+}
+
+fn customers(store: &Store) -> Result<Vec<WaitingCustomer>, Error> {
+    let all = tables::missed::missed_waiting(store, None, None, WAITING_MAX)?;
+    let all = all.into_iter().map(|it| WaitingCustomer {
+        phone: it.phone.as_str().to_owned(),
+        since: it.first_at.get(),
+        tries: it.tries,
+    });
+    Ok(all.collect())
 }

@@ -1,5 +1,5 @@
-//! Runs the command, through `/bin/sh -c`: a line of JSON on its stdin, some seconds of time, and
-//! none of our secrets.
+//! Runs the command, through `/bin/sh -c`: lines of JSON on its stdin, some seconds of time, and none
+//! of our secrets.
 
 use crate::history::Notification;
 use callbridge_model::safe::safe;
@@ -52,15 +52,15 @@ impl Drop for CommandGroup {
     }
 }
 
-/// Runs it once, [`WITHIN`] its time. It ends with whoever waits for it.
+/// Runs it once for all of these, [`WITHIN`] its time. It ends with whoever waits for it.
 ///
 /// # Errors
 /// Why nobody may have heard of it.
-pub async fn run(command: &str, told: &Notification) -> Result<(), Error> {
+pub async fn run(command: &str, told: &[Notification]) -> Result<(), Error> {
     run_within(command, told, WITHIN).await
 }
 
-async fn run_within(command: &str, told: &Notification, within: Duration) -> Result<(), Error> {
+async fn run_within(command: &str, told: &[Notification], within: Duration) -> Result<(), Error> {
     let not_run = |error: std::io::Error| Error::NotRun(error.to_string());
     let mut how = Command::new("/bin/sh");
     how.args(["-c", command])
@@ -74,12 +74,15 @@ async fn run_within(command: &str, told: &Notification, within: Duration) -> Res
             how.env_remove(name);
         }
     }
-    let mut line = serde_json::to_vec(told).map_err(|error| not_run(error.into()))?;
-    line.push(b'\n');
+    let mut lines = Vec::new();
+    for it in told {
+        serde_json::to_writer(&mut lines, it).map_err(|error| not_run(error.into()))?;
+        lines.push(b'\n');
+    }
     let mut child = how.spawn().map_err(not_run)?;
     let id = child.id().and_then(|id| i32::try_from(id).ok());
     let mut group = CommandGroup(id.and_then(Pid::from_raw));
-    let ended = tokio::time::timeout(within, talk(&mut child, &line)).await;
+    let ended = tokio::time::timeout(within, talk(&mut child, &lines)).await;
     let (words, status) = ended
         .map_err(|_| Error::TooSlow(within))?
         .map_err(not_run)?;
@@ -96,16 +99,16 @@ async fn run_within(command: &str, told: &Notification, within: Duration) -> Res
     Err(Error::Failed { how, words })
 }
 
-/// Writes the line, and waits for the end and for whoever still holds its stderr.
+/// Writes the lines, and waits for the end and for whoever still holds its stderr.
 async fn talk(
     child: &mut Child,
-    line: &[u8],
+    lines: &[u8],
 ) -> std::io::Result<(String, std::process::ExitStatus)> {
     let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
     let write = async move {
         if let Some(mut stdin) = stdin {
             // A command that does not read it may have what it needs all the same.
-            stdin.write_all(line).await.ok();
+            stdin.write_all(lines).await.ok();
         }
     };
     let ((), words, status) = tokio::join!(write, read(stderr), child.wait());
@@ -129,24 +132,27 @@ mod tests {
     use crate::history::Turn;
     use callbridge_model::status::FindingKind;
 
-    fn told() -> Notification {
-        Notification {
-            kind: FindingKind::DeadLetters,
+    fn told() -> [Notification; 1] {
+        [Notification {
+            kind: FindingKind::DeadLetters.word(),
             state: Turn::Begins,
             since: 1_795_151_317,
             what: "2 dead letters: it's `hostile`; $(rm)".to_owned(),
             todo: "callbridge dead list".to_owned(),
-        }
+        }]
     }
 
     #[tokio::test]
-    async fn it_is_told_by_a_line_of_json_on_its_stdin() {
+    async fn it_is_told_by_lines_of_json_on_its_stdin() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("told");
         let command = format!("cat > '{}'", file.display());
-        run(&command, &told()).await.expect("well");
+        let [it] = told();
+        let line = serde_json::to_string(&it).expect("JSON") + "\n";
+        let two = [it.clone(), it];
+        run(&command, &two).await.expect("well");
         let text = std::fs::read_to_string(&file).expect("written");
-        assert_eq!(text, serde_json::to_string(&told()).expect("JSON") + "\n");
+        assert_eq!(text, line.repeat(2));
     }
 
     #[tokio::test]

@@ -16,11 +16,11 @@ pub const QUIET: Duration = Duration::from_secs(10);
 /// Between two runs for one kind.
 pub const REST: Duration = Duration::from_secs(60);
 
-/// What the command is told, as a line of JSON on its stdin.
+/// What the command is told, each as a line of JSON on its stdin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Notification {
-    /// Its kind, in `status`'s word: `dead_letters`.
-    pub kind: FindingKind,
+    /// Its kind, in `status`'s word: `dead_letters`; or [`crate::waiting::KIND`].
+    pub kind: &'static str,
     /// Whether it begins or ends.
     pub state: Turn,
     /// When it began, in epoch seconds.
@@ -152,7 +152,7 @@ impl Troubles {
             }
             runs.insert(*kind, boot);
             told.push(Notification {
-                kind: *kind,
+                kind: kind.word(),
                 state,
                 since: history.since,
                 what: history.what.clone(),

@@ -81,8 +81,8 @@ pub struct Config {
     pub state: Option<PathBuf>,
     /// Where health and metrics are served.
     pub listen: Option<SocketAddr>,
-    /// `--notify-command`
-    pub notify_command: Option<String>,
+    /// `--notify-command`, `--notify-missed`
+    pub notify: Option<callbridge_notify::Settings>,
     /// Where dead letters are published.
     pub dead_letters: Option<DeadLetters>,
     /// Where calls are published in place of a CRM.

@@ -102,6 +102,7 @@ impl<'a> Checking<'a> {
         let derived_pbx = pbx::derived(&flags.sources, &sources, &rules.trunks, it);
         pbx::check(derived_pbx.as_ref(), state.as_deref(), &mut it.faults);
         let dead_letters = dead_letters(&flags.operation, it);
+        let notify = notify(&flags.operation, &mut it.faults);
         let forward = forward(&flags.crm, it);
         let standby = standby::check(&flags, &sources, crm.as_ref(), &mut it.faults);
         let streams = streams(&flags.sources, &zone, &mut it.faults);
@@ -125,7 +126,7 @@ impl<'a> Checking<'a> {
             calls,
             state,
             listen,
-            notify_command: notify_command(flags.operation.notify_command),
+            notify,
             dead_letters,
             forward,
             standby,
@@ -160,9 +161,19 @@ fn is_connected(flags: &OperationFlags, environment: &Environment) -> bool {
     folder.is_ok_and(|folder| callbridge_oauth::store::exists(&folder))
 }
 
-/// An empty one, as from a variable, is none.
-fn notify_command(text: Option<String>) -> Option<String> {
-    text.filter(|text| !text.trim().is_empty())
+/// `--notify-command`, `--notify-missed`. An empty command, as from a variable, is none.
+fn notify(flags: &OperationFlags, faults: &mut Faults) -> Option<callbridge_notify::Settings> {
+    let missed = faults.read("--notify-missed", &flags.notify_missed, values::duration);
+    let command = flags.notify_command.clone();
+    let command = command.filter(|text| !text.trim().is_empty());
+    if missed.is_some() && command.is_none() {
+        let words = "tells nobody without --notify-command, which is to be run";
+        faults.add("--notify-missed", words);
+    }
+    Some(callbridge_notify::Settings {
+        command: command?,
+        missed,
+    })
 }
 
 /// `--settle`, `--cdr-wait`, `--max-call`, `--max-open-calls`

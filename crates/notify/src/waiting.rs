@@ -1,0 +1,193 @@
+//! Which customers have waited too long for a call back and were not told of. Pure: no clock, no
+//! process.
+//!
+//! Those who pass the limit together are told in one message. Between two messages lies
+//! [`REST`] at least.
+
+use crate::history::{Notification, REST, Turn};
+use callbridge_model::status::seconds_in_words;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The kind of such a message.
+pub const KIND: &str = "missed_customers";
+/// Numbers that one message names.
+const NAMED_MAX: usize = 10;
+
+/// A customer who called, got nobody, and was not talked to since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingCustomer {
+    /// E.164.
+    pub phone: String,
+    /// Waiting since this first try, in epoch seconds.
+    pub since: i64,
+    /// How often they tried.
+    pub tries: u64,
+}
+
+/// Who waits longer than the limit, and who of them was told of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WaitingCustomers {
+    /// Numbers, each with the second since which it was told to wait.
+    told: BTreeMap<String, i64>,
+    /// When the command was run last, since boot.
+    ran: Option<Duration>,
+}
+
+impl WaitingCustomers {
+    /// What an earlier run has told of, as [`WaitingCustomers::stored`] gave it.
+    pub fn restored(text: Option<&str>) -> Self {
+        let told = text.and_then(|text| serde_json::from_str(text).ok());
+        Self {
+            told: told.unwrap_or_default(),
+            ran: None,
+        }
+    }
+
+    /// Who was told of and still waits, to be kept over restarts.
+    pub fn stored(&self) -> String {
+        // Texts and numbers always serialize.
+        serde_json::to_string(&self.told).unwrap_or_default()
+    }
+
+    /// What is to be told at this second, of all who wait, longest first. `boot` never steps;
+    /// `command` lists them.
+    pub fn look(
+        &mut self,
+        waiting: &[WaitingCustomer],
+        limit: Duration,
+        (at, boot): (i64, Duration),
+        command: &str,
+    ) -> Option<Notification> {
+        let rested = |ran: Duration| boot.saturating_sub(ran) >= REST;
+        if !self.ran.is_none_or(rested) {
+            return None;
+        }
+        let before = at.saturating_sub_unsigned(limit.as_secs());
+        let late = || waiting.iter().filter(|it| it.since <= before);
+        let first = self.told.values().min().copied();
+        let still: BTreeMap<&str, i64> = late().map(|it| (&*it.phone, it.since)).collect();
+        // Whoever was talked to and got nobody again, waits anew.
+        self.told
+            .retain(|phone, since| still.get(&**phone).is_some_and(|now| now <= since));
+        let new: Vec<&WaitingCustomer> = late()
+            .filter(|it| !self.told.contains_key(&it.phone))
+            .collect();
+        let longer = span(limit.as_secs());
+        let (state, since, what) = match (new.first(), first) {
+            (Some(oldest), _) => (Turn::Begins, oldest.since, list(&new, &longer, at)),
+            (None, Some(first)) if self.told.is_empty() => {
+                let what = format!("no customer waits for a call back longer than {longer}");
+                (Turn::Ends, first, what)
+            }
+            (None, _) => return None,
+        };
+        let told = new.iter().map(|it| (it.phone.clone(), it.since));
+        self.told.extend(told);
+        self.ran = Some(boot);
+        Some(Notification {
+            kind: KIND,
+            state,
+            since,
+            what,
+            todo: command.to_owned(),
+        })
+    }
+}
+
+/// `2 customers wait for a call back longer than 30 min: +99890… (47 min, 2 tries), …`
+fn list(new: &[&WaitingCustomer], longer: &str, at: i64) -> String {
+    let named = new.iter().take(NAMED_MAX).map(|it| {
+        let waited = span(at.saturating_sub(it.since).unsigned_abs());
+        let tries = if it.tries == 1 { "try" } else { "tries" };
+        format!("{} ({waited}, {} {tries})", it.phone, it.tries)
+    });
+    let mut named: Vec<String> = named.collect();
+    if new.len() > NAMED_MAX {
+        named.push(format!("and {} more", new.len() - NAMED_MAX));
+    }
+    let who = match new.len() {
+        1 => "1 customer waits".to_owned(),
+        count => format!("{count} customers wait"),
+    };
+    let named = named.join(", ");
+    format!("{who} for a call back longer than {longer}: {named}")
+}
+
+/// `47 min`, `2 h 05 min`
+fn span(seconds: u64) -> String {
+    match seconds {
+        60..3600 => format!("{} min", seconds / 60),
+        _ => seconds_in_words(seconds),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(1800);
+
+    fn customer(phone: &str, since: i64) -> WaitingCustomer {
+        WaitingCustomer {
+            phone: phone.to_owned(),
+            since,
+            tries: 2,
+        }
+    }
+
+    fn look(
+        told: &mut WaitingCustomers,
+        waiting: &[WaitingCustomer],
+        at: i64,
+    ) -> Option<(Turn, String)> {
+        let boot = Duration::from_secs(at.unsigned_abs());
+        let found = told.look(waiting, LIMIT, (at, boot), "callbridge missed");
+        found.map(|it| (it.state, it.what))
+    }
+
+    #[test]
+    fn who_waits_too_long_is_told_once_and_together() {
+        let mut told = WaitingCustomers::default();
+        let both = [customer("+1", 10_000), customer("+2", 10_060)];
+        assert_eq!(look(&mut told, &both, 11_799), None);
+        let (turn, what) = look(&mut told, &both, 11_860).expect("told");
+        assert_eq!(turn, Turn::Begins);
+        let names = "+1 (31 min, 2 tries), +2 (30 min, 2 tries)";
+        assert_eq!(
+            what,
+            format!("2 customers wait for a call back longer than 30 min: {names}")
+        );
+        // After a restart as well.
+        let mut told = WaitingCustomers::restored(Some(&told.stored()));
+        assert_eq!(look(&mut told, &both, 12_000), None);
+        // One is called back and another comes: the new one alone is named.
+        let now = [customer("+2", 10_060), customer("+3", 10_300)];
+        let (_, what) = look(&mut told, &now, 12_100).expect("told");
+        assert!(what.starts_with("1 customer waits"), "{what}");
+        assert!(what.contains("+3") && !what.contains("+2"), "{what}");
+        assert_eq!(look(&mut told, &[], 12_120), None, "a minute lies between");
+        let (turn, what) = look(&mut told, &[], 12_160).expect("told");
+        assert_eq!((turn, told.stored().as_str()), (Turn::Ends, "{}"));
+        assert_eq!(what, "no customer waits for a call back longer than 30 min");
+        assert_eq!(look(&mut told, &[], 13_000), None);
+    }
+
+    #[test]
+    fn who_was_talked_to_and_got_nobody_again_is_told_again() {
+        let mut told = WaitingCustomers::default();
+        assert!(look(&mut told, &[customer("+1", 0)], 2_000).is_some());
+        // A call that was told late makes the wait longer, not another one.
+        assert!(look(&mut told, &[customer("+1", -500)], 3_000).is_none());
+        assert!(look(&mut told, &[customer("+1", 2_500)], 5_000).is_some());
+    }
+
+    #[test]
+    fn of_many_the_longest_waiting_are_named() {
+        let many: Vec<WaitingCustomer> = (0..51).map(|n| customer(&format!("+{n}"), n)).collect();
+        let (_, what) = look(&mut WaitingCustomers::default(), &many, 9_000).expect("told");
+        assert!(what.starts_with("51 customers wait"), "{what}");
+        assert!(what.contains("+9 (") && !what.contains("+10 ("), "{what}");
+        assert!(what.ends_with(", and 41 more"), "{what}");
+    }
+}
