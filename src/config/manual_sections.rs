@@ -171,7 +171,7 @@ fn examples() -> Section {
             ),
             pair(
                 "callbridge init --name pbx1",
-                "Sets a service up: eight questions, or their flags.",
+                "Sets a service up: ten questions, or their flags.",
             ),
             pair(
                 "callbridge check @/etc/callbridge/pbx1.flags",

@@ -1,5 +1,5 @@
-//! Runs `--notify-command` when a trouble begins and when it ends, and when customers have waited too
-//! long for a call back: one run at a time, for all that is to be told at one moment.
+//! Runs `--notify-command` when a trouble begins and when it ends, and when customers have waited
+//! too long for a call back: one run at a time, for all that is to be told at one moment.
 
 use super::observer::Observer;
 use callbridge_model::clock;

@@ -1,5 +1,5 @@
-//! Is a command told once when a trouble begins and once when it ends, over restarts? Do the examples
-//! of deploy/notify tell a chat and a mailbox?
+//! Is a command told once when a trouble begins and once when it ends, over restarts? Do the
+//! examples of deploy/notify tell a chat and a mailbox?
 
 use crate::crm::{self, RATE_FLAG};
 use crate::program::Place;
@@ -8,10 +8,8 @@ use crate::wait;
 use callbridge_model::Status;
 use callbridge_model::status::FindingKind;
 use callbridge_notify::history::{Notification, Turn};
+use callbridge_testbed::messengers::Messenger;
 use serde_json::Value;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::sync::mpsc;
 
 const TRUNK: &str = "--trunk=city=PJSIP/city,country=UZ,strip=9,lead=var:NONE";
 
@@ -82,104 +80,6 @@ async fn a_command_is_told_once_when_a_trouble_begins_and_once_when_it_ends() {
     program.terminate().await;
 }
 
-/// A server that answers each request of curl, and hands on what it was asked: HTTP or SMTP.
-struct Double {
-    address: String,
-    asked: mpsc::Receiver<String>,
-}
-
-impl Double {
-    fn start(serve: fn(TcpStream) -> String) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("an address").to_string();
-        let (ask, asked) = mpsc::channel();
-        std::thread::spawn(move || {
-            for line in listener.incoming().map_while(Result::ok) {
-                if ask.send(serve(line)).is_err() {
-                    return;
-                }
-            }
-        });
-        Self { address, asked }
-    }
-
-    async fn next(&self) -> String {
-        let mut next = None;
-        wait::until("a message", async || {
-            next = self.asked.try_recv().ok();
-            next.is_some()
-        })
-        .await;
-        next.expect("a message")
-    }
-}
-
-/// Of a POST its path, its form, and the arguments of all processes that run meanwhile.
-fn telegram(mut line: TcpStream) -> String {
-    let mut reader = BufReader::new(line.try_clone().expect("a line"));
-    let (mut head, mut length) = (String::new(), 0);
-    while !head.ends_with("\r\n\r\n") {
-        let from = head.len();
-        if reader.read_line(&mut head).unwrap_or(0) == 0 {
-            break;
-        }
-        let named = head[from..].to_ascii_lowercase();
-        if let Some(value) = named.strip_prefix("content-length:") {
-            length = value.trim().parse().expect("a length");
-        }
-    }
-    let mut form = vec![0; length];
-    reader.read_exact(&mut form).expect("a form");
-    let form: Vec<(String, String)> = url::form_urlencoded::parse(&form).into_owned().collect();
-    let seen = arguments();
-    let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
-    line.write_all(answer.as_bytes()).expect("answered");
-    let shown = seen.contains("bot1:TOKEN");
-    format!(
-        "{} {form:?} token shown: {shown}",
-        head.lines().next().unwrap_or_default()
-    )
-}
-
-/// What `ps` shows.
-fn arguments() -> String {
-    let all = std::fs::read_dir("/proc").expect("processes");
-    let all = all.filter_map(|it| std::fs::read(it.ok()?.path().join("cmdline")).ok());
-    all.map(|it| String::from_utf8_lossy(&it).into_owned())
-        .collect()
-}
-
-/// What an SMTP server is told.
-fn smtp(mut line: TcpStream) -> String {
-    let reader = BufReader::new(line.try_clone().expect("a line"));
-    let (mut told, mut in_mail) = (String::new(), false);
-    let mut say = |words: &str| {
-        line.write_all(format!("{words}\r\n").as_bytes())
-            .expect("said")
-    };
-    say("220 double");
-    for text in reader.lines().map_while(Result::ok) {
-        told.push_str(&format!("{text}\n"));
-        match (in_mail, text.as_str()) {
-            (true, ".") => {
-                in_mail = false;
-                say("250 taken");
-            }
-            (true, _) => {}
-            (false, "DATA") => {
-                in_mail = true;
-                say("354 go on");
-            }
-            (false, "QUIT") => {
-                say("221 bye");
-                break;
-            }
-            (false, _) => say("250 well"),
-        }
-    }
-    told
-}
-
 fn script(name: &str) -> String {
     format!("{}/deploy/notify/{name}", env!("CARGO_MANIFEST_DIR"))
 }
@@ -187,7 +87,7 @@ fn script(name: &str) -> String {
 #[tokio::test]
 async fn a_chat_hears_of_troubles_and_of_customers_who_wait_and_no_argument_holds_the_token() {
     let (place, crm) = (Place::new(), crm::start().await);
-    let double = Double::start(telegram);
+    let double = Messenger::telegram();
     let curl = format!(
         "url = \"http://{}/bot1:TOKEN/sendMessage\"\ndata = \"chat_id=-100\"\n",
         double.address
@@ -220,7 +120,7 @@ async fn a_chat_hears_of_troubles_and_of_customers_who_wait_and_no_argument_hold
 
 #[tokio::test]
 async fn a_mail_holds_all_that_is_told_at_one_moment() {
-    let (place, double) = (Place::new(), Double::start(smtp));
+    let (place, double) = (Place::new(), Messenger::smtp());
     let curl = format!(
         "url = \"smtp://{}\"\nmail-from = \"pbx@example.com\"\nmail-rcpt = \"admin@example.com\"\n",
         double.address

@@ -1,5 +1,5 @@
-//! Runs the command, through `/bin/sh -c`: lines of JSON on its stdin, some seconds of time, and none
-//! of our secrets.
+//! Runs the command, through `/bin/sh -c`: lines of JSON on its stdin, some seconds of time, and
+//! none of our secrets.
 
 use crate::history::Notification;
 use callbridge_model::safe::safe;

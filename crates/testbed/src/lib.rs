@@ -9,6 +9,7 @@
 //! | [`calls`] | a recorded call with other ids, times, numbers and leads |
 //! | [`cel_rows`] | CEL events of AMI as rows of `cel_custom` |
 //! | [`expected`] | what has to become of a recorded call |
+//! | [`messengers`] | a chat and a mailbox |
 //! | [`pbx`] | PBXs on loopback, over AMI and over a WebSocket |
 //! | [`port`] | a port that nobody else takes |
 //! | [`proxy`] | a line that goes dead |
@@ -21,6 +22,7 @@ pub mod broker;
 pub mod calls;
 pub mod cel_rows;
 pub mod expected;
+pub mod messengers;
 pub mod pbx;
 pub mod port;
 pub mod proxy;

@@ -76,6 +76,13 @@ pub(crate) fn plan(answers: &Answers<'_>, shown: &pbx::ShownPbx) -> Result<Plann
         (None, Some(TokenFrom::Command(_) | TokenFrom::Connection) | None) => {}
     }
     flags.crm.token_file = None;
+    if let Some(messenger) = &answers.messenger {
+        files.push(PlannedFile {
+            path: messenger.path.clone(),
+            text: messenger.curl.clone(),
+            secret: true,
+        });
+    }
     let connect = (answers.token.is_none() && token.is_none()).then(|| {
         let crm = flags.crm.crm_url.as_deref().unwrap_or_default();
         let state = flags.operation.state.as_deref().unwrap_or("DIR");

@@ -6,9 +6,11 @@
 //! | [`person`] | questions on a terminal, and what is said |
 //! | [`pbx`] | the PBX: lets us in, shows its endpoints; [`trunks`]: which are trunks |
 //! | [`service`] | the CRM: whether the address and the token are right |
+//! | [`notify`] | who is told of troubles: a chat, a mailbox, or nobody |
 //! | [`files`] | the files, what is there already, and the writing |
 
 pub(crate) mod files;
+pub(crate) mod notify;
 pub(crate) mod pbx;
 pub(crate) mod person;
 pub(crate) mod service;
@@ -45,6 +47,8 @@ pub(crate) struct Answers<'a> {
     /// Typed, not given by a file or a variable.
     pub ami_secret: Option<Secret>,
     pub token: Option<Secret>,
+    /// Who is told of troubles, as typed.
+    pub messenger: Option<notify::Messenger>,
 }
 
 impl Answers<'_> {
@@ -85,10 +89,10 @@ pub(crate) async fn run(
         prepared = prepare(init, environment, &mut person) => prepared,
         () = &mut shutdown => Err(left()),
     };
-    let planned = prepared?;
+    let (planned, messenger) = prepared?;
     planned.write()?;
     tokio::select! {
-        ended = afterwards(&planned, &mut person) => ended,
+        ended = afterwards(&planned, messenger.as_ref(), &mut person) => ended,
         // The files stand; what follows can be done by hand.
         () = shutdown => Ok(()),
     }
@@ -103,18 +107,20 @@ async fn prepare(
     init: Init,
     environment: &Environment,
     person: &mut Person,
-) -> Result<Planned, Failure> {
+) -> Result<(Planned, Option<notify::Messenger>), Failure> {
     let mut answers = Answers {
         init,
         environment,
         ami_secret: None,
         token: None,
+        messenger: None,
     };
     let shown = pbx::find(&mut answers, person).await?;
     trunks::find(&mut answers, person, &shown).await?;
     service::find(&mut answers, person).await?;
     rules(&mut answers, person).await?;
     employees(&mut answers, person).await?;
+    notify::find(&mut answers, person).await?;
     place(&mut answers, &shown);
     let snippet = pbx::snippet(&answers, &shown);
     if !snippet.is_empty() {
@@ -123,7 +129,7 @@ async fn prepare(
     }
     let planned = files::plan(&answers, &shown)?;
     planned.agree(person, answers.init.yes).await?;
-    Ok(planned)
+    Ok((planned, answers.messenger))
 }
 
 /// The lead rule and the country: asked until they are right.
@@ -195,7 +201,11 @@ fn place(answers: &mut Answers<'_>, shown: &pbx::ShownPbx) {
 }
 
 /// `check` with what was written, as another process: it becomes the owner of the state.
-async fn afterwards(planned: &Planned, person: &mut Person) -> Result<(), Failure> {
+async fn afterwards(
+    planned: &Planned,
+    messenger: Option<&notify::Messenger>,
+    person: &mut Person,
+) -> Result<(), Failure> {
     person.tell(&format!("\nwritten: {}", planned.listed()))?;
     let at = format!("@{}", planned.flags.display());
     if let Some(connect) = &planned.connect {
@@ -213,6 +223,9 @@ async fn afterwards(planned: &Planned, person: &mut Person) -> Result<(), Failur
         if !ended.is_ok_and(|status| status.success()) {
             person.tell("what is a fault there stays to be mended; the files are written")?;
         }
+    }
+    if let Some(messenger) = messenger {
+        messenger.offer_trial(person).await?;
     }
     let service = format!("callbridge@{}", planned.name);
     let here = planned.is_of_service() && Path::new("/run/systemd/system").is_dir();

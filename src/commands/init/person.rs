@@ -59,12 +59,10 @@ impl Person {
             let default = question.default();
             let shown = default.map_or_else(String::new, |it| format!(" [{it}]"));
             let prompt = format!("{}{shown}: ", question.words());
-            let unseen = question.is_secret().then(Unseen::begin);
-            let typed = self.line(&prompt).await?;
-            if unseen.is_some() {
-                print(b"\n")?;
-            }
-            drop(unseen);
+            let typed = match question.is_secret() {
+                true => self.secret(&prompt).await?,
+                false => self.line(&prompt).await?,
+            };
             match (typed.as_str(), default) {
                 ("", Some(default)) => return Ok(default.to_owned()),
                 // No token is an answer: by consent.
@@ -86,6 +84,15 @@ impl Person {
                 _ => {}
             }
         }
+    }
+
+    /// One line that was typed and not shown.
+    pub(crate) async fn secret(&mut self, prompt: &str) -> Result<String, Failure> {
+        let unseen = Unseen::begin();
+        let typed = self.line(prompt).await?;
+        drop(unseen);
+        print(b"\n")?;
+        Ok(typed)
     }
 
     /// One line that was typed, without white space around it.

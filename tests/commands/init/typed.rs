@@ -3,6 +3,7 @@
 use super::stage::Stage;
 use crate::sidecar::TOKEN;
 use crate::terminal::{CTRL_C, Terminal};
+use callbridge_testbed::messengers::Messenger;
 
 impl Stage {
     /// With no answer but the folders.
@@ -24,7 +25,7 @@ impl Stage {
 }
 
 #[tokio::test]
-async fn eight_answers_write_a_service_and_no_secret_is_shown() {
+async fn ten_answers_write_a_service_and_no_secret_is_shown() {
     let stage = Stage::new().await;
     let mut terminal = stage.starts();
     stage.of_pbx(&mut terminal, "another").await;
@@ -65,19 +66,45 @@ async fn eight_answers_write_a_service_and_no_secret_is_shown() {
     let again = terminal.shows("empty for nobody: ").await;
     assert!(again.contains("has two employees"), "{again}");
     terminal.types("101:501\n").await;
+    terminal
+        .shows("telegram, mail, or empty for nobody: ")
+        .await;
+    terminal.types("telegram\n").await;
+    terminal.shows("(not shown): ").await;
+    terminal.types("no token\n").await;
+    terminal.shows("@name of a channel: ").await;
+    terminal.types("-100\n").await;
+    let again = terminal
+        .shows("telegram, mail, or empty for nobody: ")
+        .await;
+    assert!(again.contains("no token of a bot"), "{again}");
+    terminal.types("mail\n").await;
+    let mailbox = Messenger::smtp();
+    let server = format!("smtp://{}", mailbox.address);
+    for (question, answer) in [
+        ("smtp://localhost: ", &*server),
+        ("where it asks for none: ", ""),
+        ("comes from: ", "pbx@example.com"),
+        ("goes to: ", "admin@example.com"),
+    ] {
+        terminal.shows(question).await;
+        terminal.types(&format!("{answer}\n")).await;
+    }
     let shown = terminal.shows("Write these files? [Y/n] ").await;
     assert!(
-        !shown.contains(TOKEN) && !shown.contains("secret of"),
+        !shown.contains(TOKEN) && !shown.contains("secret of") && !shown.contains(&server),
         "{shown}"
     );
     stage.is_untouched();
     terminal.types("\n").await;
+    terminal.shows("Send a message to try it? [Y/n] ").await;
+    terminal.types("y\n").await;
     let (code, rest) = terminal.ends().await;
     assert_eq!(code, 0, "{rest}");
-    assert!(
-        rest.contains("written:") && rest.contains("callbridge run @"),
-        "{rest}"
-    );
+    assert!(rest.contains("\nsent\r\n"), "{rest}");
+    let mail = mailbox.next().await;
+    assert!(mail.contains("this is a trial"), "{mail}");
+    assert!(rest.contains("callbridge run @"), "{rest}");
     let flags = stage.read("office.flags");
     assert!(
         flags.contains("--trunk=x7=PJSIP/x7\n--country=UZ\n--lead=var:LEAD_ID\n"),
@@ -90,6 +117,12 @@ async fn eight_answers_write_a_service_and_no_secret_is_shown() {
     assert_eq!(
         stage.read("credstore/callbridge.office.token").trim(),
         TOKEN
+    );
+    let told = "deploy/notify/mail ";
+    assert!(flags.contains(told), "{flags}");
+    assert!(
+        flags.contains("/callbridge.office.notify\n--notify-missed=30m\n"),
+        "{flags}"
     );
 }
 

@@ -1,0 +1,177 @@
+//! Who is told of troubles, and of customers who wait for a call back: a chat or a mailbox.
+
+use super::Answers;
+use super::person::Person;
+use crate::failure::Failure;
+use callbridge_model::environment::{ETC, credstore};
+use callbridge_model::secret::Secret;
+use callbridge_model::status::findings::quoted;
+use callbridge_notify::command;
+use callbridge_notify::history::{Notification, Turn};
+use std::path::{Path, PathBuf};
+
+const OFFER: &str = "Whom to tell of troubles, and of customers who wait longer than 30 min for a \
+                     call back: telegram, mail, or empty for nobody: ";
+const WAITS: &str = "30m";
+
+/// A file with what curl needs, and the command that reads it.
+pub(crate) struct Messenger {
+    /// The configuration of curl, with the token or password.
+    pub curl: Secret,
+    /// Where it will stand.
+    pub path: PathBuf,
+    /// Of `deploy/notify`.
+    script: PathBuf,
+}
+
+/// One line of a configuration of curl.
+fn setting(name: &str, value: &str) -> String {
+    let value = value.replace('\\', r"\\").replace('"', r#"\""#);
+    format!("{name} = \"{value}\"\n")
+}
+
+/// Offers it, where nothing says it yet and the scripts are on this machine.
+pub(crate) async fn find(answers: &mut Answers<'_>, person: &mut Person) -> Result<(), Failure> {
+    let Some(scripts) = scripts() else {
+        return Ok(());
+    };
+    while person.asks() && answers.init.flags.operation.notify_command.is_none() {
+        let (name, curl) = match &*person.line(OFFER).await? {
+            "" => return Ok(()),
+            "telegram" => ("telegram", telegram(person).await?),
+            "mail" => ("mail", mail(person).await?),
+            _ => continue,
+        };
+        let curl = match curl {
+            Ok(curl) => Secret::from(curl),
+            Err(words) => {
+                person.tell(words)?;
+                continue;
+            }
+        };
+        let (etc, instance) = (&answers.init.etc, &answers.init.name);
+        let messenger = Messenger {
+            curl,
+            path: credstore(etc).join(format!("callbridge.{instance}.notify")),
+            script: scripts.join(name),
+        };
+        let given = match etc == Path::new(ETC) {
+            // systemd hands it to the service's user there.
+            true => PathBuf::from(format!(
+                "/run/credentials/callbridge@{instance}.service/notify"
+            )),
+            false => messenger.path.clone(),
+        };
+        let flags = &mut answers.init.flags.operation;
+        flags.notify_command = Some(messenger.command(&given));
+        flags.notify_missed = Some(WAITS.to_owned());
+        answers.messenger = Some(messenger);
+    }
+    Ok(())
+}
+
+/// Where the package, or the tree that this program was built in, has them.
+fn scripts() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    let of_package = program.ancestors().nth(2)?.join("share/callbridge/notify");
+    let of_tree = program.ancestors().nth(3)?.join("deploy/notify");
+    [of_package, of_tree].into_iter().find(|it| it.is_dir())
+}
+
+async fn telegram(person: &mut Person) -> Result<Result<String, &'static str>, Failure> {
+    let token = person
+        .secret("Token of the bot, from @BotFather (not shown): ")
+        .await?;
+    let chat = person
+        .line("Number of the chat, as -1001234567890, or @name of a channel: ")
+        .await?;
+    let plain = |text: &str| {
+        let good = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+        !text.is_empty() && text.chars().all(good)
+    };
+    let right = token.split_once(':');
+    if !right.is_some_and(|(id, key)| plain(id) && plain(key)) {
+        return Ok(Err(
+            "that is no token of a bot: it looks like 123456789:AAF…",
+        ));
+    }
+    if !plain(chat.strip_prefix('@').unwrap_or(&chat)) {
+        return Ok(Err("that is no chat: give its number or its @name"));
+    }
+    let url = format!("https://api.telegram.org/bot{token}/sendMessage");
+    let chat = format!("chat_id={chat}");
+    Ok(Ok(setting("url", &url) + &setting("data", &chat)))
+}
+
+async fn mail(person: &mut Person) -> Result<Result<String, &'static str>, Failure> {
+    let url = person
+        .line("SMTP server, as smtps://smtp.example.com or smtp://localhost: ")
+        .await?;
+    let user = person
+        .line("User at that server; empty where it asks for none: ")
+        .await?;
+    let password = match user.is_empty() {
+        true => String::new(),
+        false => person.secret("Its password (not shown): ").await?,
+    };
+    let from = person.line("Address that the mail comes from: ").await?;
+    let to = person.line("Address that it goes to: ").await?;
+    let known = url::Url::parse(&url).is_ok_and(|url| {
+        ["smtp", "smtps"].contains(&url.scheme()) && url.has_host() && url.username().is_empty()
+    });
+    let address = |text: &str| {
+        text.contains('@') && !text.contains(|c: char| c.is_whitespace() || "<>,\"".contains(c))
+    };
+    if !known {
+        return Ok(Err(
+            "that is no SMTP server: give smtps://HOST or smtp://HOST",
+        ));
+    }
+    if !address(&from) || !address(&to) {
+        return Ok(Err("that is no address of a mailbox: give NAME@HOST"));
+    }
+    if [&url, &user, &password, &from, &to]
+        .iter()
+        .any(|text| text.contains(char::is_control))
+    {
+        return Ok(Err("a control character cannot stand there"));
+    }
+    let mut curl = setting("url", &url);
+    if !user.is_empty() {
+        curl += &setting("user", &format!("{user}:{password}"));
+        // The password goes over TLS, or not at all.
+        curl += "ssl-reqd\n";
+    }
+    Ok(Ok(curl
+        + &setting("mail-from", &from)
+        + &setting("mail-rcpt", &to)))
+}
+
+impl Messenger {
+    /// The command, with its file in that place.
+    fn command(&self, file: &Path) -> String {
+        let words = [&*self.script, file].map(|it| quoted(&it.to_string_lossy()));
+        words.join(" ")
+    }
+
+    /// Sends a message, where the person wants it.
+    pub(crate) async fn offer_trial(&self, person: &mut Person) -> Result<(), Failure> {
+        if !person.asks() || !person.agrees("Send a message to try it?", true).await? {
+            return Ok(());
+        }
+        let trial = Notification {
+            kind: "trial",
+            state: Turn::Begins,
+            since: callbridge_model::clock::now().wall.floor_seconds().get(),
+            what: "this is a trial: callbridge's messages come here".to_owned(),
+            todo: "nothing".to_owned(),
+        };
+        match command::run(&self.command(&self.path), &[trial]).await {
+            Ok(()) => person.tell("sent"),
+            Err(error) => person.tell(&format!(
+                "not sent: {error}\n  to do: mend {} (configuration of curl; needs curl and jq)",
+                self.path.display()
+            )),
+        }
+    }
+}
