@@ -17,7 +17,7 @@ use callbridge_model::heartbeat::Pulse;
 use callbridge_sandbox as sandbox;
 use callbridge_sender::status::SenderStatus;
 use callbridge_source::Secret;
-use callbridge_source::url::StreamUrl;
+use callbridge_source::url::BrokerUrl;
 use callbridge_spool::{Finished, Op, Row, Settings, open, tables};
 use callbridge_testbed::broker::{ADMINISTRATOR, Broker, SECRET, VHOST};
 use callbridge_testbed::expected;
@@ -118,7 +118,7 @@ async fn forwarded(node: &Broker, calls: usize) {
     let one = one.expect("readable").pop().expect("a call");
     let bare = published(node, "bare", &one, calls).await;
     let url = format!("{}?stream=forwarded&declare=yes", node.url(ADMINISTRATOR));
-    let url = StreamUrl::parse(&url).unwrap_or_else(|faults| panic!("{faults:?}"));
+    let url = BrokerUrl::stream(&url).unwrap_or_else(|faults| panic!("{faults:?}"));
     let secret = Secret::Value(callbridge_model::secret::Secret::from(SECRET));
     let (shown, _) = watch::channel(SenderStatus::default());
     let (stop, stopped) = oneshot::channel::<()>();

@@ -11,7 +11,7 @@ use callbridge_sender::status::SenderStatus;
 use callbridge_source::Secret;
 use callbridge_source::amqp::publish::{ConfirmedLine, refusal};
 use callbridge_source::amqp::{Login, declare_stream_command, reply, route_commands};
-use callbridge_source::url::StreamUrl;
+use callbridge_source::url::BrokerUrl;
 use callbridge_spool::{Handle, Op, Row, Step, tables};
 use lapin::BasicProperties;
 use std::time::Duration;
@@ -34,12 +34,12 @@ pub struct Forwarder {
 
 impl Forwarder {
     /// The stream of `--forward`.
-    pub fn new(url: &StreamUrl, secret: Secret) -> Self {
+    pub fn new(url: &BrokerUrl, secret: Secret) -> Self {
         Self {
             to: Destination {
                 login: Login::new(&url.broker, secret, url.ca_file.as_ref()),
                 exchange: url.exchange.clone(),
-                queue: url.stream.clone(),
+                queue: url.name.clone(),
             },
             declare: url.declare,
         }

@@ -13,7 +13,7 @@
 use crate::drain::{Destination, Error, Outbox, keep_empty};
 use callbridge_source::amqp::publish::ConfirmedLine;
 use callbridge_source::amqp::{Login, declare_command};
-use callbridge_source::url::QueueUrl;
+use callbridge_source::url::BrokerUrl;
 use callbridge_source::{Bounds, Secret};
 use callbridge_spool::{Handle, Notice, Op, tables};
 use lapin::BasicProperties;
@@ -35,7 +35,7 @@ pub struct Queue {
 
 impl Queue {
     /// The queue of `--dead-letter-queue`.
-    pub fn new(url: &QueueUrl, secret: Secret) -> Self {
+    pub fn new(url: &BrokerUrl, secret: Secret) -> Self {
         let login = Login {
             variable: "CALLBRIDGE_DEAD_LETTER_SECRET",
             ..Login::new(&url.broker, secret, url.ca_file.as_ref())
@@ -44,7 +44,7 @@ impl Queue {
             to: Destination {
                 login,
                 exchange: None,
-                queue: url.queue.clone(),
+                queue: url.name.clone(),
             },
             bounds: Bounds::default(),
         }

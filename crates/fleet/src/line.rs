@@ -9,7 +9,7 @@ use callbridge_source::amqp::publish::{ConfirmedLine, refusal};
 use callbridge_source::amqp::{
     Login, declare_command, reply, route_commands, stream_arguments, stream_place, stream_publisher,
 };
-use callbridge_source::url::{Broker, Format, SourceUrl, StreamUrl, Transport};
+use callbridge_source::url::{Broker, BrokerUrl, Format, SourceUrl, Transport};
 use futures_util::StreamExt as _;
 use lapin::message::Delivery;
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
@@ -49,10 +49,10 @@ pub struct WordsStream {
 
 impl WordsStream {
     /// Beside the stream of `--forward`, or of `fleet --source`.
-    pub fn of(url: &StreamUrl, secret: Secret) -> Self {
+    pub fn of(url: &BrokerUrl, secret: Secret) -> Self {
         Self {
             login: Login::new(&url.broker, secret, url.ca_file.as_ref()),
-            calls: url.stream.clone(),
+            calls: url.name.clone(),
             exchange: (url.exchange.as_ref()).map(|calls| format!("{calls}{SUFFIX}")),
             declare: url.declare,
         }

@@ -5,7 +5,7 @@ use crate::line::WordsStream;
 use callbridge_model::environment::Environment;
 use callbridge_model::secret_source::{SecretKind, SecretPlace};
 use callbridge_source::Secret;
-use callbridge_source::url::StreamUrl;
+use callbridge_source::url::BrokerUrl;
 use clap::Args;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -90,7 +90,7 @@ impl FleetOptions {
             faults.push(format!("--source {words}"));
             return None;
         };
-        let url = match StreamUrl::parse(&without_format(text)) {
+        let url = match BrokerUrl::stream(&without_format(text)) {
             Ok(url) => url,
             Err(wrong) => {
                 faults.extend(wrong.iter().map(|it| format!("--source {it}")));

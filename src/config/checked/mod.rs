@@ -45,7 +45,7 @@ use callbridge_mapping::journal::Rules;
 use callbridge_model::secret_source::SecretPlace;
 use callbridge_sender::rate::Rate;
 use callbridge_source::StreamReading;
-use callbridge_source::url::{QueueUrl, SourceUrl, StreamUrl};
+use callbridge_source::url::{BrokerUrl, SourceUrl};
 use callbridge_webhook::tls::Certificate;
 use jiff::tz::TimeZone;
 use std::collections::BTreeMap;
@@ -108,7 +108,7 @@ pub struct Config {
 /// `--forward` and its secret.
 #[derive(Clone, Debug)]
 pub struct Forward {
-    pub url: StreamUrl,
+    pub url: BrokerUrl,
     pub secret: SecretPlace,
 }
 
@@ -169,7 +169,7 @@ pub struct Webhooks {
 #[derive(Clone, Debug)]
 pub struct DeadLetters {
     /// `--dead-letter-queue`
-    pub url: QueueUrl,
+    pub url: BrokerUrl,
     /// Where its secret is.
     pub secret: SecretPlace,
 }

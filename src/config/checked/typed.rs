@@ -13,7 +13,7 @@ use callbridge_mapping::journal::Rules;
 use callbridge_model::environment::Environment;
 use callbridge_model::secret_source::{SecretKind, SecretPlace};
 use callbridge_source::StreamReading;
-use callbridge_source::url::{QueueUrl, StreamUrl};
+use callbridge_source::url::BrokerUrl;
 use jiff::tz::TimeZone;
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileTypeExt as _;
@@ -247,7 +247,7 @@ pub(crate) fn state_folder(
 /// `--dead-letter-queue`
 fn dead_letters(flags: &OperationFlags, checking: &mut Checking<'_>) -> Option<DeadLetters> {
     const FLAG: &str = "--dead-letter-queue";
-    let url = QueueUrl::parse(flags.dead_letter_queue.as_deref()?);
+    let url = BrokerUrl::queue(flags.dead_letter_queue.as_deref()?);
     let url = checking.faults.take_all(FLAG, url)?;
     let secret = checking.secret(FLAG, SecretKind::DeadLetter, url.secret_file.as_deref())?;
     Some(DeadLetters { url, secret })
@@ -256,7 +256,7 @@ fn dead_letters(flags: &OperationFlags, checking: &mut Checking<'_>) -> Option<D
 /// `--forward`
 fn forward(flags: &CrmFlags, checking: &mut Checking<'_>) -> Option<Forward> {
     const FLAG: &str = "--forward";
-    let url = StreamUrl::parse(flags.forward.as_deref()?);
+    let url = BrokerUrl::stream(flags.forward.as_deref()?);
     let url = checking.faults.take_all(FLAG, url)?;
     let secret = checking.secret(FLAG, SecretKind::Amqp, url.secret_file.as_deref())?;
     Some(Forward { url, secret })

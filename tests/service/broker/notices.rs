@@ -2,7 +2,7 @@
 
 use super::stage::{holds, soon};
 use callbridge_broker::notices::Queue;
-use callbridge_source::url::QueueUrl;
+use callbridge_source::url::BrokerUrl;
 use callbridge_source::{Bounds, EventTime, Secret};
 use callbridge_spool as spool;
 use callbridge_spool::{Guard, Handle, Op, Settings, tables};
@@ -80,7 +80,7 @@ impl Drop for State {
 
 fn queue(broker: &Broker, name: &str) -> Queue {
     let url = format!("{}?queue={name}", broker.url(ADMINISTRATOR));
-    let url = QueueUrl::parse(&url).expect("good");
+    let url = BrokerUrl::queue(&url).expect("good");
     Queue::new(&url, Secret::Value(SECRET.into())).with_backoff(Bounds {
         first: Duration::from_millis(50),
         most: Duration::from_millis(200),

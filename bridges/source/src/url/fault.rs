@@ -1,102 +1,53 @@
 //! What can be wrong with a URL, each with its cure.
 
-/// One fault of a `--source` or `--dead-letter-queue` URL. `url` is the text given, its password
-/// masked.
+/// One fault of a `--source`, `--dead-letter-queue` or `--forward` URL, which is shown as it was
+/// given, its password masked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UrlFault {
-    /// Not a URL at all.
-    #[error("{url}: not a URL ({why}); give {example}")]
-    NotUrl {
-        /// The text given.
-        url: String,
-        /// The parser's words.
-        why: String,
-        /// What one looks like.
-        example: &'static str,
-    },
-    /// A scheme that is not known here.
-    #[error("{url}: unknown scheme {scheme}; give one of {known}")]
-    Scheme {
-        /// The text given.
-        url: String,
-        /// The scheme.
-        scheme: String,
-        /// What there is.
-        known: &'static str,
-    },
-    /// A password inside the URL: every user of the machine could read it.
+#[error("{url}: {kind}")]
+pub struct UrlFault {
+    pub(super) url: String,
+    pub(super) kind: FaultKind,
+}
+
+/// What is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum FaultKind {
+    /// The parser's words, and what a URL looks like.
+    #[error("not a URL ({0}); give {1}")]
+    NotUrl(String, &'static str),
+    /// A scheme that is not known here, and what there is.
+    #[error("unknown scheme {0}; give one of {1}")]
+    Scheme(String, &'static str),
+    /// A password inside the URL, which every user of the machine could read; the environment
+    /// variable to use in its place.
     #[error(
-        "{url}: a password in the URL can be read by every user of this machine; remove it and \
-         give secret-file=PATH or {variable}"
+        "a password in the URL can be read by every user of this machine; remove it and give \
+         secret-file=PATH or {0}"
     )]
-    Password {
-        /// The text given, masked.
-        url: String,
-        /// The environment variable to use.
-        variable: &'static str,
-    },
-    /// A part that must be there is not.
-    #[error("{url}: {part} is missing; {cure}")]
-    Missing {
-        /// The text given.
-        url: String,
-        /// What is missing.
-        part: &'static str,
-        /// What to add.
-        cure: String,
-    },
-    /// A part that must not be there is.
-    #[error("{url}: {part} has no meaning here; {cure}")]
-    Needless {
-        /// The text given.
-        url: String,
-        /// What is too much.
-        part: &'static str,
-        /// What to do.
-        cure: &'static str,
-    },
-    /// A key that the scheme does not know.
-    #[error("{url}: unknown key {key}=; {scheme}:// takes {known}")]
+    Password(&'static str),
+    /// A part that must be there, and how to add it.
+    #[error("{0} is missing; {1}")]
+    Missing(&'static str, String),
+    /// A part that must not be there, and what to do.
+    #[error("{0} has no meaning here; {1}")]
+    Needless(&'static str, &'static str),
+    /// A key that the scheme does not take.
+    #[error("unknown key {key}=; {scheme}:// takes {}=", known.join("=, "))]
     Key {
-        /// The text given.
-        url: String,
-        /// The key.
         key: String,
-        /// The scheme.
         scheme: String,
-        /// What it takes.
-        known: String,
+        known: &'static [&'static str],
     },
-    /// A key given twice.
-    #[error("{url}: {key}= is given twice; keep one")]
-    Twice {
-        /// The text given.
-        url: String,
-        /// The key.
-        key: String,
-    },
-    /// A password that would cross a network in the clear.
+    #[error("{0}= is given twice; keep one")]
+    Twice(String),
+    /// A password that would cross the network to this host in the clear.
     #[error(
-        "{url}: the event socket knows no TLS, and its password would cross the network to {host} \
-         in the clear; add clear=yes if that way is protected (a VPN), else forward the port to \
-         this machine (ssh -L 8021:127.0.0.1:8021 {host}) and give esl://127.0.0.1"
+        "the event socket knows no TLS, and its password would cross the network to {0} in the \
+         clear; add clear=yes if that way is protected (a VPN), else forward the port to this \
+         machine (ssh -L 8021:127.0.0.1:8021 {0}) and give esl://127.0.0.1"
     )]
-    Clear {
-        /// The text given.
-        url: String,
-        /// Where the switch is.
-        host: String,
-    },
-    /// A value that cannot be.
-    #[error("{url}: {key}={value} cannot be; give {allowed}")]
-    Value {
-        /// The text given.
-        url: String,
-        /// The key.
-        key: &'static str,
-        /// The value.
-        value: String,
-        /// What can be.
-        allowed: &'static str,
-    },
+    Clear(String),
+    /// A key with a value that cannot be, and what can.
+    #[error("{0}={1} cannot be; give {2}")]
+    Value(&'static str, String, &'static str),
 }

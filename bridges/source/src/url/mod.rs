@@ -11,9 +11,7 @@
 //! `declare=yes`, `heartbeat=`. `%2F` and the like stand for their characters; `+` is a plus.
 
 mod address;
-mod broker;
 mod fault;
-mod keys;
 mod parse;
 
 pub use address::Address;
@@ -21,6 +19,7 @@ pub use callbridge_formats::Format;
 pub use fault::UrlFault;
 
 use crate::EventTime;
+use percent_encoding::percent_decode_str;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -288,44 +287,15 @@ impl fmt::Display for SourceUrl {
     }
 }
 
-/// A queue that is published to: `amqp://USER@HOST/VHOST?queue=Q` (`--dead-letter-queue`).
+/// A queue or stream that is published to: `amqp://USER@HOST/VHOST?queue=Q`
+/// (`--dead-letter-queue`), `amqp://USER@H1,H2/VHOST?stream=S[&exchange=E]` (`--forward`).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QueueUrl {
-    pub(crate) shown: String,
+pub struct BrokerUrl {
+    shown: String,
     /// Where it is.
     pub broker: Broker,
-    /// Its name.
-    pub queue: String,
-    /// The file whose first line is the secret (`secret-file=`).
-    pub secret_file: Option<PathBuf>,
-    /// PEM certificates that replace the system's roots (`ca-file=`).
-    pub ca_file: Option<PathBuf>,
-}
-
-impl QueueUrl {
-    /// Reads one `--dead-letter-queue`.
-    ///
-    /// # Errors
-    /// All that is wrong with it, each a full sentence with its cure.
-    pub fn parse(text: &str) -> Result<Self, Vec<UrlFault>> {
-        parse::queue(text)
-    }
-
-    /// As it was given, but for the file of its secret.
-    pub fn public(&self) -> String {
-        without_secret_file(&self.shown)
-    }
-}
-
-/// A stream that calls are published to: `amqp://USER@H1,H2/VHOST?stream=S[&exchange=E]`
-/// (`--forward`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StreamUrl {
-    pub(crate) shown: String,
-    /// Where it is.
-    pub broker: Broker,
-    /// Its name.
-    pub stream: String,
+    /// The name of the queue or stream.
+    pub name: String,
     /// The exchange that routes to it, with the stream's name as key (`exchange=`); the broker's
     /// default exchange without one.
     pub exchange: Option<String>,
@@ -337,12 +307,20 @@ pub struct StreamUrl {
     pub ca_file: Option<PathBuf>,
 }
 
-impl StreamUrl {
-    /// Reads one `--forward`.
+impl BrokerUrl {
+    /// Reads one `--dead-letter-queue`.
     ///
     /// # Errors
     /// All that is wrong with it, each a full sentence with its cure.
-    pub fn parse(text: &str) -> Result<Self, Vec<UrlFault>> {
+    pub fn queue(text: &str) -> Result<Self, Vec<UrlFault>> {
+        parse::queue(text)
+    }
+
+    /// Reads one `--forward`.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn stream(text: &str) -> Result<Self, Vec<UrlFault>> {
         parse::forward(text)
     }
 
@@ -351,10 +329,22 @@ impl StreamUrl {
         without_secret_file(&self.shown)
     }
 
-    /// What stays the same when nodes come and go.
+    /// What stays the same of a stream when nodes come and go.
     pub fn place(&self) -> String {
-        format!("stream:{}?{}", self.broker.vhost, self.stream)
+        format!("stream:{}?{}", self.broker.vhost, self.name)
     }
+}
+
+impl fmt::Display for BrokerUrl {
+    /// The URL as it was given; a secret cannot stand in one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+/// `%2F` → `/`; a plus stays a plus. Bytes that are no UTF-8 become U+FFFD.
+fn decoded(text: &str) -> String {
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 /// The URL without `secret-file=`, however the key is written.
@@ -365,17 +355,10 @@ pub fn without_secret_file(shown: &str) -> String {
     let pairs = query.split('&');
     let pairs = pairs.filter(|pair| {
         let key = pair.split('=').next().unwrap_or_default();
-        keys::decoded(key) != "secret-file"
+        decoded(key) != "secret-file"
     });
     match pairs.collect::<Vec<_>>().join("&") {
         rest if rest.is_empty() => front.to_owned(),
         rest => format!("{front}?{rest}"),
-    }
-}
-
-impl fmt::Display for QueueUrl {
-    /// The URL as it was given; a secret cannot stand in one.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.shown)
     }
 }

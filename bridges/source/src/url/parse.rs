@@ -1,10 +1,10 @@
 //! Text → checked URL, or every fault of it.
 
-use super::broker::{broker, queue_or_stream, split_hosts, stream};
-use super::keys::{Keys, decoded};
-use super::{Format, From, QueueSource, QueueUrl, StreamUrl, TcpEndpoint, UrlDate, UrlFault};
-use super::{SourceUrl, Transport};
+use super::fault::FaultKind;
+use super::{Broker, BrokerUrl, Format, From, QueueSource, SourceUrl, TcpEndpoint, Transport};
+use super::{UrlDate, UrlFault, decoded};
 use crate::EventTime;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use url::Url;
 
@@ -14,83 +14,441 @@ const QUEUE_EXAMPLE: &str = "for instance amqp://USER@HOST/VHOST?queue=Q";
 const STREAM_EXAMPLE: &str = "for instance amqp://USER@HOST1,HOST2/VHOST?stream=S";
 /// As RabbitMQ's rights name it; in the protocol it has no name.
 const DEFAULT_EXCHANGE: &str = "amq.default";
-const FILE_FORMATS: &str = "ami, ami-json, cel-csv, cdr-csv, freeswitch, freeswitch-cdr or call";
-const QUEUE_FORMATS: &str = "asterisk-cel, asterisk-cdr, wazo, freeswitch or call";
+/// Seconds between two heartbeats when the URL does not say: a dead line is found in 30.
+const HEARTBEAT: u16 = 15;
+/// A cluster has fewer nodes that a client has to know.
+const HOSTS_MAX: usize = 16;
 
-const COMMON_KEYS: &[&str] = &["pbx", "secret-file", "ca-file"];
-const ESL_KEYS: &[&str] = &["clear", "pbx", "secret-file"];
-const FILE_KEYS: &[&str] = &["format", "from", "pbx", "secret-file", "ca-file"];
+const AMI_SECRET: &str = "CALLBRIDGE_AMI_SECRET";
+const AMQP_SECRET: &str = "CALLBRIDGE_AMQP_SECRET";
+
+type KeyNames = &'static [&'static str];
+
+const LINE_KEYS: KeyNames = &["pbx", "secret-file", "ca-file"];
+const ESL_KEYS: KeyNames = &["clear", "pbx", "secret-file"];
+const FILE_KEYS: KeyNames = &["format", "from", "pbx", "secret-file", "ca-file"];
 #[rustfmt::skip]
-const AMQP_KEYS: &[&str] = &[
+const AMQP_KEYS: KeyNames = &[
     "queue", "stream", "format", "exchange", "bind", "declare", "heartbeat", "pbx", "secret-file",
     "ca-file",
 ];
-const QUEUE_KEYS: &[&str] = &["queue", "heartbeat", "secret-file", "ca-file"];
-const STREAM_KEYS: &[&str] = &[
-    "stream",
-    "exchange",
-    "declare",
-    "heartbeat",
-    "secret-file",
-    "ca-file",
+const QUEUE_KEYS: KeyNames = &["queue", "heartbeat", "secret-file", "ca-file"];
+#[rustfmt::skip]
+const STREAM_KEYS: KeyNames = &[
+    "stream", "exchange", "declare", "heartbeat", "secret-file", "ca-file",
 ];
 
-/// What stands before the query.
-pub(super) struct Front<'a> {
-    shown: &'a str,
-    pub(super) url: &'a Url,
-    /// Hosts after the first one.
-    pub(super) other_hosts: &'a [String],
-    variable: &'static str,
+/// Formats in the order in which they are named, and those names.
+type Formats = (&'static [Format], &'static str);
+
+#[rustfmt::skip]
+const FILE_FORMATS: Formats = (
+    &[
+        Format::Ami, Format::AmiJson, Format::CelCsv, Format::CdrCsv, Format::Freeswitch,
+        Format::FreeswitchCdr, Format::Call,
+    ],
+    "ami, ami-json, cel-csv, cdr-csv, freeswitch, freeswitch-cdr or call",
+);
+#[rustfmt::skip]
+const QUEUE_FORMATS: Formats = (
+    &[Format::CelAmqp, Format::CdrAmqp, Format::Wazo, Format::Freeswitch, Format::Call],
+    "asterisk-cel, asterisk-cdr, wazo, freeswitch or call",
+);
+
+/// Reads a `--source`.
+pub(super) fn source(text: &str) -> Result<SourceUrl, Vec<UrlFault>> {
+    let mut url = UrlReader::new(text, SOURCE_EXAMPLE)?;
+    let (known, variable) = match url.url.scheme() {
+        "ami" | "amis" | "ws" | "wss" => (LINE_KEYS, AMI_SECRET),
+        "esl" => (ESL_KEYS, "CALLBRIDGE_ESL_SECRET"),
+        "amqp" | "amqps" => (AMQP_KEYS, AMQP_SECRET),
+        "file" => (FILE_KEYS, AMI_SECRET),
+        _ => return Err(url.unknown_scheme(SCHEMES)),
+    };
+    url.check_password(variable);
+    if url.url.fragment().is_some() {
+        url.needless("the part after #", "write %23 for a # in a name");
+    }
+    url.read_keys(known);
+    let pbx = url.take("pbx");
+    let secret_file = url.take_path("secret-file");
+    let ca_file = url.take_path("ca-file");
+    let transport = match url.url.scheme() {
+        "ami" => url.ami(false, 5038),
+        "amis" => url.ami(true, 5039),
+        "esl" => url.event_socket(),
+        "ws" => url.web_socket(false, 80),
+        "wss" => url.web_socket(true, 443),
+        "file" => url.file(),
+        _ => Transport::Amqp(url.queue_source()),
+    };
+    if transport.format().tells_whole_calls() && pbx.is_some() {
+        url.needless(
+            "pbx=",
+            "each message of format=call says its own PBX: remove it",
+        );
+    }
+    Ok(SourceUrl {
+        shown: url.checked()?,
+        transport,
+        pbx,
+        secret_file,
+        ca_file,
+    })
 }
 
-impl Front<'_> {
-    pub(super) fn missing(&self, part: &'static str, cure: impl Into<String>) -> UrlFault {
-        UrlFault::Missing {
-            url: self.shown.to_owned(),
-            part,
-            cure: cure.into(),
+/// Reads a `--dead-letter-queue`.
+pub(super) fn queue(text: &str) -> Result<BrokerUrl, Vec<UrlFault>> {
+    let variable = "CALLBRIDGE_DEAD_LETTER_SECRET";
+    let mut url = UrlReader::of_broker(text, QUEUE_EXAMPLE, QUEUE_KEYS, variable)?;
+    let broker = url.broker();
+    let (name, _) = url.queue_or_stream();
+    url.written(broker, name)
+}
+
+/// Reads a `--forward`.
+pub(super) fn forward(text: &str) -> Result<BrokerUrl, Vec<UrlFault>> {
+    let mut url = UrlReader::of_broker(text, STREAM_EXAMPLE, STREAM_KEYS, AMQP_SECRET)?;
+    let broker = url.broker();
+    let stream = url.take("stream").unwrap_or_default();
+    let cure = "name the stream that calls are forwarded to: stream=NAME";
+    url.check_name("stream", &stream, "stream=", cure);
+    url.written(broker, stream)
+}
+
+/// A URL of which the parts are taken one by one, while its faults are gathered.
+struct UrlReader {
+    /// As it was given, its password masked.
+    shown: String,
+    url: Url,
+    /// A broker's hosts after the first one.
+    other_hosts: Vec<String>,
+    /// Keys after the question mark that nobody has taken yet.
+    keys: BTreeMap<String, String>,
+    faults: Vec<UrlFault>,
+}
+
+impl UrlReader {
+    fn new(text: &str, example: &'static str) -> Result<Self, Vec<UrlFault>> {
+        let shown = masked(text);
+        // Several hosts are a broker's alone.
+        let (text, other_hosts) = match text.starts_with("amqp") {
+            true => split_hosts(text),
+            false => (text.to_owned(), Vec::new()),
+        };
+        match Url::parse(&text) {
+            Ok(url) => Ok(Self {
+                shown,
+                url,
+                other_hosts,
+                keys: BTreeMap::new(),
+                faults: Vec::new(),
+            }),
+            Err(why) => Err(vec![UrlFault {
+                url: shown,
+                kind: FaultKind::NotUrl(why.to_string(), example),
+            }]),
         }
     }
 
-    pub(super) fn needless(&self, part: &'static str, cure: &'static str) -> UrlFault {
-        UrlFault::Needless {
-            url: self.shown.to_owned(),
-            part,
-            cure,
+    /// A broker's URL that is written to.
+    fn of_broker(
+        text: &str,
+        example: &'static str,
+        known: KeyNames,
+        variable: &'static str,
+    ) -> Result<Self, Vec<UrlFault>> {
+        let mut url = Self::new(text, example)?;
+        if !matches!(url.url.scheme(), "amqp" | "amqps") {
+            return Err(url.unknown_scheme("amqp://, amqps://"));
+        }
+        url.check_password(variable);
+        url.read_keys(known);
+        Ok(url)
+    }
+
+    fn unknown_scheme(mut self, known: &'static str) -> Vec<UrlFault> {
+        self.fault(FaultKind::Scheme(self.url.scheme().to_owned(), known));
+        self.faults
+    }
+
+    fn fault(&mut self, kind: FaultKind) {
+        let url = self.shown.clone();
+        self.faults.push(UrlFault { url, kind });
+    }
+
+    fn missing(&mut self, part: &'static str, cure: impl Into<String>) {
+        self.fault(FaultKind::Missing(part, cure.into()));
+    }
+
+    fn needless(&mut self, part: &'static str, cure: &'static str) {
+        self.fault(FaultKind::Needless(part, cure));
+    }
+
+    /// What is shown of a URL without a fault.
+    fn checked(self) -> Result<String, Vec<UrlFault>> {
+        match self.faults.is_empty() {
+            true => Ok(self.shown),
+            false => Err(self.faults),
         }
     }
 
-    fn check_password(&self, faults: &mut Vec<UrlFault>) {
+    fn check_password(&mut self, variable: &'static str) {
         if self.url.password().is_some() {
-            faults.push(UrlFault::Password {
-                url: self.shown.to_owned(),
-                variable: self.variable,
-            });
+            self.fault(FaultKind::Password(variable));
         }
     }
 
-    pub(super) fn endpoint(&self, tls: bool, port: u16, faults: &mut Vec<UrlFault>) -> TcpEndpoint {
-        let host = self.url.host_str().unwrap_or_default();
-        if host.is_empty() {
-            faults.push(self.missing("the host", "write it after ://"));
-        }
-        let host = host.strip_prefix('[').unwrap_or(host);
-        let host = host.strip_suffix(']').unwrap_or(host);
-        TcpEndpoint {
-            host: decoded(host),
-            port: self.url.port().unwrap_or(port),
-            tls,
+    /// Splits the query; keys that are not `known` and repeated ones become faults.
+    fn read_keys(&mut self, known: KeyNames) {
+        let query = self.url.query().unwrap_or_default().to_owned();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let (key, value) = (decoded(key), decoded(value));
+            if !known.contains(&key.as_str()) {
+                let scheme = self.url.scheme().to_owned();
+                self.fault(FaultKind::Key { key, scheme, known });
+            } else if value.is_empty() {
+                let cure = format!("write {key}=VALUE, or leave {key} out");
+                self.missing("a value", cure);
+            } else if self.keys.insert(key.clone(), value).is_some() {
+                self.fault(FaultKind::Twice(key));
+            }
         }
     }
 
-    pub(super) fn user(&self, faults: &mut Vec<UrlFault>) -> String {
+    fn take(&mut self, key: &str) -> Option<String> {
+        self.keys.remove(key)
+    }
+
+    fn take_path(&mut self, key: &str) -> Option<PathBuf> {
+        self.take(key).map(PathBuf::from)
+    }
+
+    /// A value as `read` understands it, or a fault.
+    fn value<T>(
+        &mut self,
+        key: &'static str,
+        allowed: &'static str,
+        read: impl FnOnce(&str) -> Option<T>,
+    ) -> Option<T> {
+        let text = self.take(key)?;
+        let value = read(&text);
+        if value.is_none() {
+            self.fault(FaultKind::Value(key, text, allowed));
+        }
+        value
+    }
+
+    /// `yes`, `no`, or left out.
+    fn is_yes(&mut self, key: &'static str) -> bool {
+        let word = self.value(key, "yes or no", |text| match text {
+            "yes" => Some(true),
+            "no" => Some(false),
+            _ => None,
+        });
+        word == Some(true)
+    }
+
+    /// The `format=` key; a fault stands for the value when there is none.
+    fn format(&mut self, (formats, allowed): Formats) -> Format {
+        let before = self.faults.len();
+        let named = |text: &str| formats.iter().copied().find(|it| it.name() == text);
+        let found = self.value("format", allowed, named);
+        if found.is_none() && self.faults.len() == before {
+            self.missing("format=", format!("give {allowed}"));
+        }
+        found.unwrap_or(formats[0])
+    }
+
+    fn endpoint(&mut self, tls: bool, port: u16) -> TcpEndpoint {
+        if self.url.host_str().unwrap_or_default().is_empty() {
+            self.missing("the host", "write it after ://");
+        }
+        endpoint_of(&self.url, tls, port)
+    }
+
+    fn user(&mut self) -> String {
         let user = decoded(self.url.username());
         if user.is_empty() {
             let cure = format!("write {}://USER@HOST", self.url.scheme());
-            faults.push(self.missing("the user", cure));
+            self.missing("the user", cure);
         }
         user
+    }
+
+    fn check_no_user(&mut self, cure: &'static str) {
+        if !self.url.username().is_empty() {
+            self.needless("the user", cure);
+        }
+    }
+
+    fn check_no_path(&mut self) {
+        if !matches!(self.url.path(), "" | "/") {
+            self.needless("the path", "end after HOST:PORT");
+        }
+    }
+
+    fn ami(&mut self, tls: bool, port: u16) -> Transport {
+        self.check_no_path();
+        Transport::Ami {
+            endpoint: self.endpoint(tls, port),
+            user: self.user(),
+        }
+    }
+
+    fn web_socket(&mut self, tls: bool, port: u16) -> Transport {
+        self.check_no_user("the gateway asks for none: remove it");
+        Transport::WebSocket {
+            endpoint: self.endpoint(tls, port),
+            path: self.url.path().to_owned(),
+        }
+    }
+
+    fn event_socket(&mut self) -> Transport {
+        self.check_no_path();
+        self.check_no_user("the event socket knows a password alone: remove it");
+        let endpoint = self.endpoint(false, 8021);
+        let clear = self.is_yes("clear");
+        if endpoint.is_clear() && !endpoint.host.is_empty() && !clear {
+            self.fault(FaultKind::Clear(endpoint.host.clone()));
+        }
+        Transport::Esl { endpoint }
+    }
+
+    fn file(&mut self) -> Transport {
+        let path = PathBuf::from(decoded(self.url.path()));
+        if self.url.host_str().is_some_and(|host| !host.is_empty()) {
+            self.needless("the host", "write file:///PATH with three slashes");
+        }
+        if path == Path::new("/") || path.as_os_str().is_empty() {
+            self.missing("the path", "write file:///PATH");
+        }
+        let format = self.format(FILE_FORMATS);
+        let allowed = "end, start, or a date like 2026-11-20 or 2026-11-20T08:00:00+05:00";
+        let from = self.value("from", allowed, |text| match text {
+            "end" => Some(From::End),
+            "start" => Some(From::Start),
+            date => moment(date).map(From::Since),
+        });
+        Transport::File {
+            path,
+            format,
+            from: from.unwrap_or(From::End),
+        }
+    }
+
+    /// The broker, all but what is read or written there.
+    fn broker(&mut self) -> Broker {
+        let tls = self.url.scheme() == "amqps";
+        let port = if tls { 5671 } else { 5672 };
+        let path = self.url.path();
+        let vhost = decoded(path.strip_prefix('/').unwrap_or(path));
+        let allowed = "2 to 25 (seconds): a dead line must be found within a minute";
+        let heartbeat = self.value("heartbeat", allowed, |text| {
+            text.parse()
+                .ok()
+                .filter(|seconds| (2..=25).contains(seconds))
+        });
+        let mut others = Vec::new();
+        for host in std::mem::take(&mut self.other_hosts) {
+            match other_endpoint(&host, tls, port) {
+                Some(found) if others.len() < HOSTS_MAX => others.push(found),
+                Some(_) | None => {
+                    let cure = "write HOST or HOST:PORT between the commas, at most 16 of them";
+                    self.missing("a host", cure);
+                }
+            }
+        }
+        Broker {
+            endpoint: self.endpoint(tls, port),
+            others,
+            user: self.user(),
+            vhost: match vhost.is_empty() {
+                true => "/".to_owned(),
+                false => vhost,
+            },
+            heartbeat: heartbeat.unwrap_or(HEARTBEAT),
+        }
+    }
+
+    /// The queue's name, or the stream's and that it is one.
+    fn queue_or_stream(&mut self) -> (String, bool) {
+        let (queue, stream) = (self.take("queue"), self.take("stream"));
+        if queue.is_some() && stream.is_some() {
+            self.needless("stream=", "keep queue= or stream=, whichever it is");
+        }
+        let is_stream = stream.is_some() && queue.is_none();
+        let key = if is_stream { "stream" } else { "queue" };
+        let name = queue.or(stream).unwrap_or_default();
+        self.check_name(key, &name, "queue=", "name the durable queue: queue=NAME");
+        (name, is_stream)
+    }
+
+    fn check_name(
+        &mut self,
+        key: &'static str,
+        name: &str,
+        missing: &'static str,
+        cure: &'static str,
+    ) {
+        if name.is_empty() {
+            self.missing(missing, cure);
+        }
+        if name.len() > 255 {
+            let allowed = "a name of at most 255 bytes";
+            self.fault(FaultKind::Value(key, name.to_owned(), allowed));
+        }
+    }
+
+    fn queue_source(&mut self) -> QueueSource {
+        let broker = self.broker();
+        let (queue, is_stream) = self.queue_or_stream();
+        let format = self.format(QUEUE_FORMATS);
+        let declare = self.is_yes("declare");
+        let (exchange, bind) = (self.take("exchange"), self.take("bind"));
+        if exchange.is_some() && !declare {
+            let cure = "exchange= binds a queue of our own, and nothing is declared without \
+                        declare=yes; add it, or remove exchange=";
+            self.missing("declare=yes", cure);
+        }
+        if bind.is_some() && exchange.is_none() {
+            self.missing("exchange=", "name what bind= binds to, or remove bind=");
+        }
+        if is_stream && exchange.is_some() {
+            let cure = "a stream is published to by its name; bind it by hand where it is not";
+            self.needless("exchange=", cure);
+        }
+        QueueSource {
+            broker,
+            queue,
+            is_stream,
+            format,
+            declare,
+            exchange,
+            bind,
+        }
+    }
+
+    /// What is written to, with the keys that are left.
+    fn written(mut self, broker: Broker, name: String) -> Result<BrokerUrl, Vec<UrlFault>> {
+        let declare = self.is_yes("declare");
+        let exchange = self.take("exchange").filter(|it| it != DEFAULT_EXCHANGE);
+        if exchange.is_some() && declare {
+            let cure = "nothing would bind the stream to the exchange: remove it, and make both as \
+                        deploy/rabbitmq/fleet.json has them";
+            self.needless("declare=yes beside exchange=", cure);
+        }
+        let (secret_file, ca_file) = (self.take_path("secret-file"), self.take_path("ca-file"));
+        Ok(BrokerUrl {
+            shown: self.checked()?,
+            broker,
+            name,
+            exchange,
+            declare,
+            secret_file,
+            ca_file,
+        })
     }
 }
 
@@ -110,312 +468,36 @@ fn masked(text: &str) -> String {
     }
 }
 
-fn url(shown: &str, text: &str, example: &'static str) -> Result<Url, Vec<UrlFault>> {
-    Url::parse(text).map_err(|why| {
-        vec![UrlFault::NotUrl {
-            url: shown.to_owned(),
-            why: why.to_string(),
-            example,
-        }]
-    })
-}
-
-/// Reads a `--source`.
-pub(super) fn source(text: &str) -> Result<SourceUrl, Vec<UrlFault>> {
-    let shown = masked(text);
-    let (text, other_hosts) = hosts(text);
-    let url = url(&shown, &text, SOURCE_EXAMPLE)?;
-    let scheme = url.scheme();
-    let (known, variable) = match scheme {
-        "ami" | "amis" | "ws" | "wss" => (COMMON_KEYS, "CALLBRIDGE_AMI_SECRET"),
-        "esl" => (ESL_KEYS, "CALLBRIDGE_ESL_SECRET"),
-        "amqp" | "amqps" => (AMQP_KEYS, "CALLBRIDGE_AMQP_SECRET"),
-        "file" => (FILE_KEYS, "CALLBRIDGE_AMI_SECRET"),
-        other => {
-            return Err(vec![UrlFault::Scheme {
-                scheme: other.to_owned(),
-                url: shown,
-                known: SCHEMES,
-            }]);
-        }
+/// `amqp://USER@H1,H2:5673/V` as a URL of its first host, and the hosts after it.
+fn split_hosts(text: &str) -> (String, Vec<String>) {
+    let start = text.find("://").map_or(text.len(), |at| at + 3);
+    let rest = &text[start..];
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let hosts = rest[..end].rfind('@').map_or(0, |at| at + 1);
+    let (first, others) = match rest[hosts..end].split_once(',') {
+        Some((first, others)) => (first, others.split(',').map(str::to_owned).collect()),
+        None => (&rest[hosts..end], Vec::new()),
     };
-    let mut faults = Vec::new();
-    let front = Front {
-        shown: &shown,
-        url: &url,
-        other_hosts: &other_hosts,
-        variable,
-    };
-    front.check_password(&mut faults);
-    if url.fragment().is_some() {
-        faults.push(front.needless("the part after #", "write %23 for a # in a name"));
-    }
-    let query = url.query().unwrap_or_default();
-    let mut keys = Keys::read(&shown, scheme, known, query, &mut faults);
-    let pbx = keys.take("pbx");
-    let secret_file = keys.take("secret-file").map(PathBuf::from);
-    let ca_file = keys.take("ca-file").map(PathBuf::from);
-    let transport = transport(scheme, &front, &mut keys, &mut faults);
-    if transport.format().tells_whole_calls() && pbx.is_some() {
-        faults.push(front.needless(
-            "pbx=",
-            "each message of format=call says its own PBX: remove it",
-        ));
-    }
-    if !faults.is_empty() {
-        return Err(faults);
-    }
-    Ok(SourceUrl {
-        shown,
-        transport,
-        pbx,
-        secret_file,
-        ca_file,
-    })
+    let front = &text[..start + hosts];
+    (format!("{front}{first}{}", &rest[end..]), others)
 }
 
-/// How it is reached.
-fn transport(
-    scheme: &str,
-    front: &Front<'_>,
-    keys: &mut Keys<'_>,
-    faults: &mut Vec<UrlFault>,
-) -> Transport {
-    match scheme {
-        "ami" | "amis" => {
-            let tls = scheme == "amis";
-            if !matches!(front.url.path(), "" | "/") {
-                faults.push(front.needless("the path", "end after HOST:PORT"));
-            }
-            Transport::Ami {
-                endpoint: front.endpoint(tls, if tls { 5039 } else { 5038 }, faults),
-                user: front.user(faults),
-            }
-        }
-        "esl" => event_socket(front, keys, faults),
-        "ws" | "wss" => {
-            let tls = scheme == "wss";
-            if !front.url.username().is_empty() {
-                faults.push(front.needless("the user", "the gateway asks for none: remove it"));
-            }
-            Transport::WebSocket {
-                endpoint: front.endpoint(tls, if tls { 443 } else { 80 }, faults),
-                path: front.url.path().to_owned(),
-            }
-        }
-        "file" => file(front, keys, faults),
-        _ => Transport::Amqp(queue_source(front, keys, faults)),
-    }
+/// A host after the first with its port, where one is given.
+fn other_endpoint(text: &str, tls: bool, port: u16) -> Option<TcpEndpoint> {
+    let url = Url::parse(&format!("amqp://{text}")).ok()?;
+    let plain = url.path().is_empty() && url.username().is_empty() && url.query().is_none();
+    url.host_str().filter(|host| plain && !host.is_empty())?;
+    Some(endpoint_of(&url, tls, port))
 }
 
-/// Several hosts are a broker's alone.
-fn hosts(text: &str) -> (String, Vec<String>) {
-    match text.starts_with("amqp") {
-        true => split_hosts(text),
-        false => (text.to_owned(), Vec::new()),
+fn endpoint_of(url: &Url, tls: bool, port: u16) -> TcpEndpoint {
+    let host = url.host_str().unwrap_or_default();
+    let host = host.strip_prefix('[').unwrap_or(host);
+    TcpEndpoint {
+        host: decoded(host.strip_suffix(']').unwrap_or(host)),
+        port: url.port().unwrap_or(port),
+        tls,
     }
-}
-
-/// A broker's URL that is written to, whatever it names there.
-struct BrokerTarget {
-    shown: String,
-    url: Url,
-    other_hosts: Vec<String>,
-}
-
-impl BrokerTarget {
-    fn read(text: &str, example: &'static str) -> Result<Self, Vec<UrlFault>> {
-        let shown = masked(text);
-        let (text, other_hosts) = hosts(text);
-        let url = url(&shown, &text, example)?;
-        if !matches!(url.scheme(), "amqp" | "amqps") {
-            return Err(vec![UrlFault::Scheme {
-                scheme: url.scheme().to_owned(),
-                url: shown,
-                known: "amqp://, amqps://",
-            }]);
-        }
-        Ok(Self {
-            shown,
-            url,
-            other_hosts,
-        })
-    }
-
-    fn front(&self, variable: &'static str, faults: &mut Vec<UrlFault>) -> Front<'_> {
-        let front = Front {
-            shown: &self.shown,
-            url: &self.url,
-            other_hosts: &self.other_hosts,
-            variable,
-        };
-        front.check_password(faults);
-        front
-    }
-
-    fn keys(&self, known: &[&str], faults: &mut Vec<UrlFault>) -> Keys<'_> {
-        let query = self.url.query().unwrap_or_default();
-        Keys::read(&self.shown, self.url.scheme(), known, query, faults)
-    }
-}
-
-/// Reads a `--dead-letter-queue`.
-pub(super) fn queue(text: &str) -> Result<QueueUrl, Vec<UrlFault>> {
-    let target = BrokerTarget::read(text, QUEUE_EXAMPLE)?;
-    let mut faults = Vec::new();
-    let front = target.front("CALLBRIDGE_DEAD_LETTER_SECRET", &mut faults);
-    let mut keys = target.keys(QUEUE_KEYS, &mut faults);
-    let broker = broker(&front, &mut keys, &mut faults);
-    let (queue, _) = queue_or_stream(&front, &mut keys, &mut faults);
-    let secret_file = keys.take("secret-file").map(PathBuf::from);
-    let ca_file = keys.take("ca-file").map(PathBuf::from);
-    if !faults.is_empty() {
-        return Err(faults);
-    }
-    Ok(QueueUrl {
-        shown: target.shown,
-        broker,
-        queue,
-        secret_file,
-        ca_file,
-    })
-}
-
-/// Reads a `--forward`.
-pub(super) fn forward(text: &str) -> Result<StreamUrl, Vec<UrlFault>> {
-    let target = BrokerTarget::read(text, STREAM_EXAMPLE)?;
-    let mut faults = Vec::new();
-    let front = target.front("CALLBRIDGE_AMQP_SECRET", &mut faults);
-    let mut keys = target.keys(STREAM_KEYS, &mut faults);
-    let broker = broker(&front, &mut keys, &mut faults);
-    let stream = stream(&front, &mut keys, &mut faults);
-    let words = [("yes", true), ("no", false)];
-    let declare = keys.word("declare", &words, "yes or no", &mut faults);
-    let exchange = keys.take("exchange").filter(|it| it != DEFAULT_EXCHANGE);
-    if exchange.is_some() && declare == Some(true) {
-        let cure = "nothing would bind the stream to the exchange: remove it, and make both as \
-                    deploy/rabbitmq/fleet.json has them";
-        faults.push(front.needless("declare=yes beside exchange=", cure));
-    }
-    let secret_file = keys.take("secret-file").map(PathBuf::from);
-    let ca_file = keys.take("ca-file").map(PathBuf::from);
-    if !faults.is_empty() {
-        return Err(faults);
-    }
-    Ok(StreamUrl {
-        shown: target.shown,
-        broker,
-        stream,
-        exchange,
-        declare: declare == Some(true),
-        secret_file,
-        ca_file,
-    })
-}
-
-fn event_socket(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<UrlFault>) -> Transport {
-    if !matches!(front.url.path(), "" | "/") {
-        faults.push(front.needless("the path", "end after HOST:PORT"));
-    }
-    if !front.url.username().is_empty() {
-        let cure = "the event socket knows a password alone: remove it";
-        faults.push(front.needless("the user", cure));
-    }
-    let endpoint = front.endpoint(false, 8021, faults);
-    let words = [("yes", true), ("no", false)];
-    let clear = keys.word("clear", &words, "yes or no", faults);
-    if endpoint.is_clear() && !endpoint.host.is_empty() && clear != Some(true) {
-        faults.push(UrlFault::Clear {
-            url: front.shown.to_owned(),
-            host: endpoint.host.clone(),
-        });
-    }
-    Transport::Esl { endpoint }
-}
-
-fn queue_source(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<UrlFault>) -> QueueSource {
-    let broker = broker(front, keys, faults);
-    let (queue, is_stream) = queue_or_stream(front, keys, faults);
-    let formats = [
-        Format::CelAmqp,
-        Format::CdrAmqp,
-        Format::Wazo,
-        Format::Freeswitch,
-        Format::Call,
-    ];
-    let format = format(front, keys, &formats, QUEUE_FORMATS, faults);
-    let words = [("yes", true), ("no", false)];
-    let declare = keys.word("declare", &words, "yes or no", faults);
-    let exchange = keys.take("exchange");
-    let bind = keys.take("bind");
-    if exchange.is_some() && declare != Some(true) {
-        let cure = "exchange= binds a queue of our own, and nothing is declared without \
-                    declare=yes; add it, or remove exchange=";
-        faults.push(front.missing("declare=yes", cure));
-    }
-    if bind.is_some() && exchange.is_none() {
-        faults.push(front.missing("exchange=", "name what bind= binds to, or remove bind="));
-    }
-    if is_stream && exchange.is_some() {
-        let cure = "a stream is published to by its name; bind it by hand where it is not";
-        faults.push(front.needless("exchange=", cure));
-    }
-    QueueSource {
-        broker,
-        queue,
-        is_stream,
-        format,
-        declare: declare == Some(true),
-        exchange,
-        bind,
-    }
-}
-
-/// The `format=` key; a fault stands for the value when there is none.
-fn format(
-    front: &Front<'_>,
-    keys: &mut Keys<'_>,
-    formats: &[Format],
-    allowed: &'static str,
-    faults: &mut Vec<UrlFault>,
-) -> Format {
-    let before = faults.len();
-    let words: Vec<_> = formats.iter().map(|f| (f.name(), *f)).collect();
-    let found = keys.word("format", &words, allowed, faults);
-    if found.is_none() && faults.len() == before {
-        faults.push(front.missing("format=", format!("give {allowed}")));
-    }
-    found.unwrap_or(formats[0])
-}
-
-fn file(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<UrlFault>) -> Transport {
-    let path = PathBuf::from(decoded(front.url.path()));
-    if front.url.host_str().is_some_and(|host| !host.is_empty()) {
-        faults.push(front.needless("the host", "write file:///PATH with three slashes"));
-    }
-    if path == Path::new("/") || path.as_os_str().is_empty() {
-        faults.push(front.missing("the path", "write file:///PATH"));
-    }
-    #[rustfmt::skip]
-    let formats = [
-        Format::Ami, Format::AmiJson, Format::CelCsv, Format::CdrCsv, Format::Freeswitch,
-        Format::FreeswitchCdr, Format::Call,
-    ];
-    let format = format(front, keys, &formats, FILE_FORMATS, faults);
-    let from = match keys.take("from") {
-        None => From::End,
-        Some(text) if text == "end" => From::End,
-        Some(text) if text == "start" => From::Start,
-        Some(text) => moment(&text).map_or_else(
-            || {
-                let allowed = "end, start, or a date like 2026-11-20 or 2026-11-20T08:00:00+05:00";
-                faults.push(keys.fault("from", text.clone(), allowed));
-                From::End
-            },
-            From::Since,
-        ),
-    };
-    Transport::File { path, format, from }
 }
 
 fn moment(text: &str) -> Option<UrlDate> {

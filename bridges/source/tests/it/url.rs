@@ -1,7 +1,7 @@
 //! `--source` URLs as the command line's page fixes them.
 
 use callbridge_call::EventTime;
-use callbridge_source::url::{Format, From, QueueUrl, SourceUrl, StreamUrl, Transport, UrlDate};
+use callbridge_source::url::{BrokerUrl, Format, From, SourceUrl, Transport, UrlDate};
 
 fn faults(text: &str) -> String {
     let faults = SourceUrl::parse(text).expect_err("it must be refused");
@@ -110,10 +110,10 @@ fn a_broker_may_have_several_hosts_and_a_stream_in_place_of_a_queue() {
 
 #[test]
 fn what_calls_are_forwarded_to_is_a_stream() {
-    let url = StreamUrl::parse("amqp://u@h1,h2/v?stream=s&declare=yes").expect("a stream");
-    assert_eq!((url.stream.as_str(), url.declare), ("s", true));
+    let url = BrokerUrl::stream("amqp://u@h1,h2/v?stream=s&declare=yes").expect("a stream");
+    assert_eq!((url.name.as_str(), url.declare), ("s", true));
     assert_eq!(url.exchange, None);
-    let by = |text: &str| StreamUrl::parse(text).expect("a stream").exchange;
+    let by = |text: &str| BrokerUrl::stream(text).expect("a stream").exchange;
     assert_eq!(by("amqp://u@h/v?stream=s&exchange=e").as_deref(), Some("e"));
     assert_eq!(by("amqp://u@h/v?stream=s&exchange=amq.default"), None);
     assert_eq!(
@@ -121,7 +121,7 @@ fn what_calls_are_forwarded_to_is_a_stream() {
         (1, "stream:v?s")
     );
     let told = |text: &str| {
-        let faults = StreamUrl::parse(text).expect_err("wrong");
+        let faults = BrokerUrl::stream(text).expect_err("wrong");
         faults
             .iter()
             .map(ToString::to_string)
@@ -204,12 +204,12 @@ fn the_key_of_a_source_does_not_change_with_where_it_begins() {
 
 #[test]
 fn a_dead_letter_queue_is_a_brokers_url_with_a_queue() {
-    let queue = QueueUrl::parse("amqp://u@h/%2F?queue=dead&secret-file=/s").expect("good");
+    let queue = BrokerUrl::queue("amqp://u@h/%2F?queue=dead&secret-file=/s").expect("good");
     assert_eq!(
-        (queue.queue.as_str(), queue.broker.vhost.as_str()),
+        (queue.name.as_str(), queue.broker.vhost.as_str()),
         ("dead", "/")
     );
-    let faults = QueueUrl::parse("http://h").expect_err("no broker");
+    let faults = BrokerUrl::queue("http://h").expect_err("no broker");
     insta::assert_snapshot!(
         faults[0],
         @"http://h: unknown scheme http; give one of amqp://, amqps://"
