@@ -183,3 +183,6 @@ impl Forms {
 #[cfg(test)]
 #[path = "language_tests.rs"]
 mod tests;
+#[cfg(test)]
+#[path = "wording_tests.rs"]
+mod wording;

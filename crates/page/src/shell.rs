@@ -211,6 +211,12 @@ impl PageShell {
         ))
     }
 
+    /// A moment as this text has it: `since 10:22`, `10:22 dan beri`.
+    pub(crate) fn since(&self, key: &str, at: &i64) -> Markup {
+        let words = escaped(self.language.text(key));
+        Markup::made(words.replace("{a}", &self.time(at).to_string()))
+    }
+
     /// The same, or a dash.
     pub(crate) fn time_or(&self, at: &Option<i64>) -> Markup {
         at.as_ref().map_or_else(|| self.none(), |at| self.time(at))

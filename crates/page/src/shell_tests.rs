@@ -20,7 +20,7 @@ fn a_moment_is_as_short_as_it_can_be_understood_and_in_the_zone_of_the_pbx() {
     assert_eq!(english.moment(1_795_157_000), "11:43");
     assert_eq!(english.moment(1_795_058_000), "19 Nov 08:13");
     assert_eq!(russian.moment(1_795_058_000), "19 нояб. 08:13");
-    assert_eq!(uzbek.moment(1_795_058_000), "19-noy 08:13");
+    assert_eq!(uzbek.moment(1_795_058_000), "19-noyabr 08:13");
     assert_eq!(english.moment(1_700_000_000), "15 Nov 2023 03:13");
     let html = english.time(&1_795_157_000).to_string();
     assert!(

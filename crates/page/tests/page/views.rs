@@ -146,7 +146,7 @@ async fn today_says_of_one_of_several_machines_whether_it_sends() {
         (
             LeasePhase::Silent,
             Some(1_795_158_107),
-            "Savdo</bdi> · silent until ",
+            "Savdo</bdi> · sends nothing until ",
         ),
         (LeasePhase::Standby, None, "Savdo</bdi> · stands by since "),
     ];
@@ -161,7 +161,7 @@ async fn today_says_of_one_of_several_machines_whether_it_sends() {
         assert!(page.contains(words), "{words}: {page}");
     }
     fake.known().status.lease = None;
-    assert!(!anna.get("/").await.body.contains("<dt>Lease</dt>"));
+    assert!(!anna.get("/").await.body.contains("<dt>Active node</dt>"));
     served.stop().await;
 }
 
@@ -361,6 +361,6 @@ async fn the_fleet_says_who_is_silent_and_stands_in_the_navigation_of_a_stream_a
     assert!(!anna.get("/pbx").await.body.contains("href=\"/fleet\""));
     let alone = anna.get("/fleet").await;
     assert_eq!(alone.status, 200);
-    assert!(alone.body.contains("it is alone"), "no stream");
+    assert!(alone.body.contains("uses no stream"), "no stream");
     served.stop().await;
 }

@@ -1,0 +1,137 @@
+//! Rules for the texts of the page, in each of its languages. Each rule is shown a text that breaks
+//! it first.
+
+use super::*;
+
+/// What the glossary has a plain term for: beginnings of words, in lower case.
+fn banned(language: Language) -> &'static str {
+    match language {
+        Language::English => {
+            "told, tells, hear, heard, hears, errand, orphan, sweep, bury, stranger, \
+             twin, last word, beside, meanwhile, speak, nobody listen, lies, epoch"
+        }
+        Language::Russian => {
+            "письм, удалит, удалён, удалени, аренд, пропуски, пропусков, слыш, \
+             последние слов, последнее слов, флаг, парк, эпох"
+        }
+        Language::Uzbek => {
+            "xatlar, xatni, xatga, xatda, ijara, soʻzlar, soʻzimiz, oxirgi soʻz, \
+             bayro, shakl, eshit, epoxa, tadan"
+        }
+    }
+}
+
+/// Names that begin with a capital letter wherever they stand, beside abbreviations.
+const NAMES: [&str; 3] = ["Origin", "Sec", "Fleet"];
+
+fn has_banned(language: Language, text: &str) -> bool {
+    let text = text.to_lowercase();
+    let begins = |at: usize| !text[..at].ends_with(char::is_alphabetic);
+    let found = |word: &&str| text.match_indices(*word).any(|(at, _)| begins(at));
+    banned(language).split(", ").any(|word| found(&word))
+}
+
+/// A moment belongs to the zone of the PBX: no second of the epoch is read by a person.
+fn has_epoch_seconds(text: &str) -> bool {
+    let digits = text.split(|c: char| !c.is_ascii_digit());
+    digits.into_iter().any(|it| it.len() >= 10)
+}
+
+/// Two messages in one: a sentence that begins where none has ended, or one without its end behind
+/// one that has it.
+fn is_double(text: &str) -> bool {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let is_short = |word: &str| !word.contains(char::is_lowercase);
+    let is_name = |word: &str| is_short(word) || NAMES.iter().any(|it| word.starts_with(it));
+    let begins = |word: &str| word.starts_with(char::is_uppercase) && !is_name(word);
+    let runs_on = words.windows(2).any(|pair| {
+        let goes_on = pair[0].ends_with(|c: char| c.is_lowercase() || c.is_numeric() || c == '}');
+        goes_on && begins(pair[1])
+    });
+    let several = words
+        .windows(2)
+        .any(|pair| pair[0].ends_with(['.', '!', '?']) && begins(pair[1]));
+    runs_on || several && !text.ends_with(['.', '!', '?', ':', '…'])
+}
+
+/// `ʻ` belongs to `oʻ` and `gʻ`, `ʼ` stands for the tutuq; other signs look alike and are none.
+fn has_wrong_apostrophe(text: &str) -> bool {
+    let mut before = ' ';
+    text.chars().any(|c| {
+        let of_letter = "oOgG".contains(std::mem::replace(&mut before, c));
+        match c {
+            '\'' | '‘' | '’' | '`' => true,
+            'ʻ' => !of_letter,
+            'ʼ' => of_letter,
+            _ => false,
+        }
+    })
+}
+
+fn forms(entry: &TextEntry) -> Vec<&str> {
+    match entry {
+        TextEntry::One(text) => vec![text],
+        TextEntry::Forms(forms) => [&forms.few, &forms.many, &forms.other]
+            .into_iter()
+            .flatten()
+            .chain([&forms.one])
+            .map(String::as_str)
+            .collect(),
+    }
+}
+
+fn texts() -> impl Iterator<Item = (Language, &'static str, &'static str)> {
+    Language::ALL.into_iter().flat_map(|language| {
+        let all = language.texts().iter();
+        all.flat_map(move |(key, entry)| {
+            forms(entry)
+                .into_iter()
+                .map(move |text| (language, key.as_str(), text))
+        })
+    })
+}
+
+/// The texts that break this rule.
+fn breaking(rule: impl Fn(Language, &str) -> bool) -> Vec<String> {
+    let broken = texts().filter(|(language, _, text)| rule(*language, text));
+    broken
+        .map(|(language, key, text)| format!("{language:?} {key}: {text}"))
+        .collect()
+}
+
+#[test]
+fn no_text_uses_a_word_that_the_glossary_has_a_plain_term_for() {
+    assert!(has_banned(
+        Language::English,
+        "Our last words are not taken"
+    ));
+    assert!(has_banned(Language::Russian, "Письмо 7"));
+    assert!(has_banned(Language::Uzbek, "Ijara"));
+    assert!(!has_banned(Language::English, "There is no retelling"));
+    assert_eq!(breaking(has_banned), [""; 0]);
+}
+
+#[test]
+fn no_text_names_a_moment_in_epoch_seconds() {
+    assert!(has_epoch_seconds("events may be missing from 1795324858"));
+    assert!(!has_epoch_seconds("the last 20 of 2026"));
+    assert_eq!(breaking(|_, text| has_epoch_seconds(text)), [""; 0]);
+}
+
+#[test]
+fn no_text_runs_into_another_sentence() {
+    assert!(is_double("The number is not in {a} The call waits."));
+    assert!(is_double("The call waits. It leaves by itself"));
+    assert!(!is_double("Ask the CRM. It answers."));
+    assert_eq!(breaking(|_, text| is_double(text)), [""; 0]);
+}
+
+#[test]
+fn uzbek_has_one_sign_for_each_of_its_apostrophes() {
+    for wrong in ["qo‘ng‘iroq", "ma'lum", "eʻtibor", "boʼlim"] {
+        assert!(has_wrong_apostrophe(wrong), "{wrong}");
+    }
+    assert!(!has_wrong_apostrophe("maʼlum qoʻngʻiroq"));
+    let uzbek = |language, text: &str| language == Language::Uzbek && has_wrong_apostrophe(text);
+    assert_eq!(breaking(uzbek), [""; 0]);
+}
