@@ -288,6 +288,9 @@ impl Daemon {
                 assembling,
                 open::zone_name(config),
                 page::instance(config),
+                (config.crm.as_ref())
+                    .map(|it| it.fields.clone())
+                    .unwrap_or_default(),
                 page::arguments(std::env::args_os()),
             );
             let sessions = &self.observer.inward.page_sessions;

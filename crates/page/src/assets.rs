@@ -23,13 +23,17 @@ impl Asset {
     }
 }
 
+/// The frame and its parts, then what single views have of their own.
+pub(crate) const STYLE: &str = concat!(
+    include_str!("../static/page.css"),
+    include_str!("../static/views.css")
+);
 const SVG: &str = "image/svg+xml";
 
 static ASSETS: LazyLock<[Asset; 3]> = LazyLock::new(|| {
-    let style = include_str!("../static/page.css");
     let script = include_str!("../static/page.js");
     [
-        Asset::new("page.css", "text/css; charset=utf-8", style),
+        Asset::new("page.css", "text/css; charset=utf-8", STYLE),
         Asset::new("page.js", "text/javascript; charset=utf-8", script),
         Asset::new("sign.svg", SVG, include_str!("../static/sign.svg")),
     ]

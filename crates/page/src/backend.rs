@@ -11,6 +11,7 @@ use callbridge_model::{LeadId, Reason, Status};
 use callbridge_spool::employee_work::EmployeeWork;
 use callbridge_spool::{Attempt, LeadByHand, Letter, Listed, RowId};
 use serde::Deserialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::pin::Pin;
 
@@ -163,14 +164,33 @@ pub struct CallView {
     pub line: Listed,
     /// The picture of `explain --picture` with its legend, as SVG; empty where there is none.
     pub picture: String,
-    /// The story of `explain`, a line an event.
-    pub story: Vec<String>,
-    /// The same as a table for a screen reader: when (seconds since the beginning, rounded), what.
+    /// Why each value is so, as `explain` says it.
+    pub values: String,
+    /// Each event that matters: when (seconds since the beginning), what.
     pub events: Vec<(String, String)>,
-    /// Every try to send it.
+    /// How long it rang before somebody answered; `None` where nobody did or it is not told.
+    pub wait_sec: Option<u64>,
+    /// Since when it stands in its state.
+    pub since: i64,
+    /// Its request to the CRM.
+    pub request: RequestView,
+    /// What was done for it beside that: tries that failed, and why it was sent again.
     pub attempts: Vec<Attempt>,
     /// The letter that it is, if it is one.
     pub letter: Option<Letter>,
+}
+
+/// The request of a call, and what the CRM answered.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RequestView {
+    /// Its body, as it left or would leave; `None` where none can be made: a lead is missing.
+    pub body: Option<Value>,
+    /// When it left first with these values; `None` where it has not.
+    pub sent_at: Option<i64>,
+    /// The CRM's id of the last one that it took.
+    pub id: Option<String>,
+    /// When it took that one.
+    pub accepted_at: Option<i64>,
 }
 
 /// Which letters.

@@ -215,7 +215,7 @@ fn the_browser_gets_what_it_likes_best_of_what_there_is() {
 
 #[test]
 fn colours_of_a_chart_are_colours_of_the_style() {
-    let style = include_str!("../static/page.css");
+    let style = crate::assets::STYLE;
     let piece = Piece {
         class: "journaled",
         y: 0,

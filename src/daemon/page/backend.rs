@@ -6,6 +6,7 @@ use crate::daemon::observer::Observer;
 use callbridge_admin::CommandHandler;
 use callbridge_admin::command_handler::{LetterChange, LetterOutcome};
 use callbridge_admin::protocol::MissedView;
+use callbridge_crm::FieldNames;
 use callbridge_intake::Settings as IntakeSettings;
 use callbridge_model::{LeadId, Status, Zone};
 use callbridge_page::backend::{
@@ -27,6 +28,8 @@ pub(crate) struct DaemonBackend {
     pub(super) handler: Arc<CommandHandler>,
     pub(super) intake: IntakeSettings,
     pub(super) zone: Zone,
+    /// Names of request fields.
+    pub(super) fields: FieldNames,
     zone_name: String,
     instance: String,
     /// What `run` was given, for `check`.
@@ -44,6 +47,7 @@ impl DaemonBackend {
         intake: IntakeSettings,
         zone: Option<String>,
         instance: String,
+        fields: FieldNames,
         arguments: Vec<OsString>,
     ) -> Self {
         let named = zone.as_deref().and_then(Zone::named);
@@ -55,6 +59,7 @@ impl DaemonBackend {
             handler,
             intake,
             instance,
+            fields,
             arguments,
             week: Mutex::default(),
             changes: watch::channel(0).0,

@@ -7,12 +7,13 @@ use callbridge_admin::explain::text::{self, Depth, Explained, Paint};
 use callbridge_admin::kept_call::KeptCall;
 use callbridge_admin::refusal::Refusal;
 use callbridge_call::{EventTime, FinishedCall};
+use callbridge_crm::request::submission;
 use callbridge_mapping::journal;
 use callbridge_mapping::people::People;
 use callbridge_model::TypedNumber;
 use callbridge_model::clock;
 use callbridge_model::exit::Code;
-use callbridge_page::backend::{CallPage, CallQuery, CallView, OpenCallView};
+use callbridge_page::backend::{CallPage, CallQuery, CallView, OpenCallView, RequestView};
 use callbridge_spool::{CallFilter, Letter, Listed, Place, Row, Search, State, tables};
 
 /// Calls of one page.
@@ -124,8 +125,8 @@ pub(super) async fn one_call(
 }
 
 fn view(backend: &DaemonBackend, row: Row, letter: Option<Letter>) -> CallView {
-    let attempts = row.attempts.clone();
-    let line = listed(&row);
+    let (attempts, since) = (row.attempts.clone(), row.since.floor_seconds().get());
+    let (line, request) = (listed(&row), request(backend, &row));
     let mut kept = KeptCall::of(row, None, None);
     kept.reason = kept.reason.filter(|_| letter.is_some());
     let judged = kept.judged();
@@ -137,7 +138,7 @@ fn view(backend: &DaemonBackend, row: Row, letter: Option<Letter>) -> CallView {
         people: &People::default(),
     };
     let times = Times::new(&backend.zone, kept.call.started);
-    let told = text::block(&of, &times, Depth::Story, Paint::default());
+    let values = text::block(&of, &times, Depth::Values, Paint::default());
     let timeline = kept.call.timeline.as_ref();
     let events = timeline.map(|timeline| story::events(timeline, &times));
     CallView {
@@ -146,11 +147,36 @@ fn view(backend: &DaemonBackend, row: Row, letter: Option<Letter>) -> CallView {
             ..line
         },
         picture: picture::svg(&of, &times).unwrap_or_default(),
-        story: told.lines().map(str::to_owned).collect(),
+        values,
         events: events.unwrap_or_default(),
+        wait_sec: answered_at(&kept.call).map(|at| at.since(kept.call.started).as_secs()),
+        since,
+        request,
         attempts,
         letter,
     }
+}
+
+/// What left for the CRM, or would. That a call is about to leave is put down before its first
+/// byte: what was not sent after all has neither an id nor an attempt.
+fn request(backend: &DaemonBackend, row: &Row) -> RequestView {
+    let left = row.request_id.is_some() || !row.attempts.is_empty() || row.state == State::Sending;
+    let second = |at: EventTime| at.floor_seconds().get();
+    RequestView {
+        body: submission(&row.record, &backend.fields),
+        sent_at: row.first_sent.filter(|_| left).map(second),
+        id: row.request_id.clone(),
+        accepted_at: row
+            .submitted_at
+            .filter(|_| row.request_id.is_some())
+            .map(second),
+    }
+}
+
+/// When somebody answered.
+fn answered_at(call: &FinishedCall) -> Option<EventTime> {
+    let answered = call.why.iter().find(|it| it.value == "answered");
+    answered.filter(|_| call.answered).map(|it| it.at)
 }
 
 pub(super) async fn open_calls(backend: &DaemonBackend) -> Result<Vec<OpenCallView>, Refusal> {
@@ -184,13 +210,11 @@ fn open_call(
     if extensions.is_empty() {
         extensions.extend(record.employee);
     }
-    let answered = call.why.iter().find(|it| it.value == "answered");
-    let answered = answered.filter(|_| call.answered);
     OpenCallView {
         linkedid: record.linkedid,
         pbx,
         since: call.started.floor_seconds().get(),
-        answered_at: answered.map(|it| it.at.floor_seconds().get()),
+        answered_at: answered_at(call).map(|at| at.floor_seconds().get()),
         trunk: record.trunk,
         phone: phone.or(heard),
         extensions,

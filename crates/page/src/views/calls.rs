@@ -1,13 +1,15 @@
 //! Calls: those that go on, then the newest; and one with all that is known of it.
 
 use crate::answer::{self, Handled, Problem};
-use crate::backend::{CallPage, CallQuery, CallView, OpenCallView};
+use crate::backend::{CallPage, CallQuery, CallView, OpenCallView, RequestView};
 use crate::page::{Visit, refused};
 use crate::request::link;
 use crate::shell::PageShell;
 use askama::Template;
-use callbridge_spool::Listed;
+use callbridge_call::Direction;
+use callbridge_spool::{Listed, State};
 use hyper::StatusCode;
+use serde_json::Value;
 
 /// The states that a call can be in, as one looks for them.
 pub(crate) const STATES: [&str; 8] = [
@@ -112,9 +114,52 @@ impl CallsSheet<'_> {
 }
 
 impl CallSheet<'_> {
-    /// The record as it is sent.
-    fn record(&self) -> String {
-        serde_json::to_string_pretty(&self.line.record).unwrap_or_default()
+    /// Who called whom, and whether they talked.
+    fn told(&self) -> String {
+        let (c, call) = (self.c, &self.line.record);
+        let none = || c.t("none").to_owned();
+        let phone = call
+            .phone()
+            .map_or_else(|| c.t("number.hidden").to_owned(), |it| c.plain(it));
+        let trunk = call.trunk.as_deref().map_or_else(none, |it| c.plain(it));
+        let called = match call.direction {
+            Direction::Outbound => "call.told.out",
+            Direction::Inbound | Direction::Internal => "call.told.in",
+        };
+        let talk = c.span(u64::from(call.talk_time_sec));
+        let then = match (call.answered, call.employee.as_deref()) {
+            (true, Some(extension)) => c.with2("call.told.talked", c.plain(extension), talk),
+            (true, None) => c.with("call.told.talk", talk),
+            (false, _) => c.with("call.told.nobody", c.span(u64::from(call.duration_sec))),
+        };
+        format!("{} {then}", c.with2(called, phone, trunk))
+    }
+
+    /// What became of it.
+    fn outcome(&self) -> String {
+        let (c, call) = (self.c, self.call);
+        let since = c.moment(call.since);
+        let reason = (self.line.reason).map(|it| c.word("reason", it.word()));
+        match self.line.state {
+            Some(State::Journaled) => c.with("call.told.journaled", since),
+            Some(State::Submitted) => c.with("call.told.submitted", since),
+            Some(State::Ready | State::Sending) | None => c.t("call.told.ready").to_owned(),
+            Some(State::Forwarded) => c.with("call.told.forwarded", since),
+            Some(State::Discarded) => c.with("call.told.discarded", since),
+            Some(State::Dead | State::Parked) => {
+                c.with("call.told.letter", reason.unwrap_or_default())
+            }
+        }
+    }
+
+    /// No request of it has left from here.
+    fn nothing_left(&self) -> bool {
+        let RequestView { sent_at, id, .. } = &self.call.request;
+        sent_at.is_none() && id.is_none() && self.call.attempts.is_empty()
+    }
+
+    fn pretty(&self, body: &Value) -> String {
+        serde_json::to_string_pretty(body).unwrap_or_default()
     }
 }
 

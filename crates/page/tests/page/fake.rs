@@ -22,6 +22,8 @@ pub struct Known {
     pub figures: Figures,
     pub open: Vec<OpenCallView>,
     pub calls: Vec<Listed>,
+    pub request: RequestView,
+    pub attempts: Vec<Attempt>,
     pub letters: BTreeMap<RowId, Letter>,
     pub numbers: Vec<NumberView>,
     pub given: Vec<LeadByHand>,
@@ -117,15 +119,12 @@ impl Backend for Fake {
             picture: "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"400\" height=\"40\">\
                       <path d=\"M0 20h400\" stroke=\"#888\"/></svg>"
                 .to_owned(),
-            story: vec![
-                "the customer calls trunk `city`".to_owned(),
-                "101 answers".to_owned(),
-            ],
+            values: "answered  yes  101 answers".to_owned(),
+            wait_sec: Some(8),
+            since: NOON,
+            request: known.request.clone(),
             events: vec![("0.0".to_owned(), "rings".to_owned())],
-            attempts: vec![Attempt {
-                at: callbridge_call::EventTime::from_seconds(NOON),
-                words: "202 accepted".to_owned(),
-            }],
+            attempts: known.attempts.clone(),
             letter: letter(&line),
             line,
         });

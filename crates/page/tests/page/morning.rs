@@ -11,7 +11,7 @@ use callbridge_model::status::{
 use callbridge_model::{CallRecord, CallUuid, LeadId, Phone, Reason};
 use callbridge_page::backend::*;
 use callbridge_spool::employee_work::EmployeeWork;
-use callbridge_spool::{Act, LeadByHand, Letter, Listed, RowId, State};
+use callbridge_spool::{Act, Attempt, LeadByHand, Letter, Listed, RowId, State};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
@@ -56,6 +56,10 @@ pub fn morning(name: &str, now: i64) -> Known {
         employees: employees(name),
         trunks: trunks(name, now),
         findings: findings(name),
+        attempts: vec![Attempt {
+            at: EventTime::from_seconds(now - 90),
+            words: format!("the CRM answered 503: {name}"),
+        }],
         ..Known::default()
     }
 }

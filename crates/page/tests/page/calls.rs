@@ -1,0 +1,84 @@
+//! Calls: what a list shows of them, and what is said of one.
+
+use crate::client::{Manner, Served};
+use crate::fake::Fake;
+use crate::morning::morning;
+use callbridge_admin::page_role::PageRole;
+use callbridge_page::backend::RequestView;
+use serde_json::json;
+use std::sync::Arc;
+
+const NOW: i64 = 1_795_158_000;
+/// Journaled, and parked for a lead.
+const JOURNALED: &str = "/calls/0190b7c4-0000-7000-8000-000000000002";
+const PARKED: &str = "/calls/0190b7c4-0000-7000-8000-000000000005";
+
+/// What stands between these two, first.
+fn between<'a>(page: &'a str, from: &str, to: &str) -> &'a str {
+    let (_, after) = page.split_once(from).expect("its beginning");
+    after.split(to).next().expect("its end")
+}
+
+#[tokio::test]
+async fn a_call_tells_its_request_as_it_left_and_what_the_crm_answered() {
+    let fake = Fake::new(morning("Savdo", NOW));
+    let served = Served::new(Arc::clone(&fake), Manner::default()).await;
+    let anna = served.visitor(PageRole::Admin).await;
+    fake.known().request = RequestView {
+        body: Some(json!({"leadId": 4001, "talkTimeSec": 38})),
+        sent_at: Some(NOW - 60),
+        id: Some("8a3f0c".to_owned()),
+        accepted_at: Some(NOW - 59),
+    };
+    let page = anna.get(JOURNALED).await.body;
+    let request = between(&page, "<h2 id=\"request\">", "</section>");
+    for said in [
+        "<code><bdi>8a3f0c</bdi></code>",
+        "Accepted by the CRM",
+        "The request as it was sent",
+        "&quot;leadId&quot;: 4001",
+    ] {
+        assert!(request.contains(said), "{said}: {request}");
+    }
+    assert!(!page.contains("Nothing was sent"), "{page}");
+    // The trace is there for whoever wants it, folded.
+    let trace = between(&page, "<details>", "</details>");
+    assert!(trace.contains("answered  yes  101 answers"), "{trace}");
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn of_a_call_that_never_left_nothing_is_said_to_be_sent() {
+    let mut known = morning("Savdo", NOW);
+    known.attempts.clear();
+    let fake = Fake::new(known);
+    let served = Served::new(Arc::clone(&fake), Manner::default()).await;
+    let anna = served.visitor(PageRole::Admin).await;
+    let page = anna.get(PARKED).await.body;
+    let request = between(&page, "<h2 id=\"request\">", "</section>");
+    for said in ["Nothing was sent.", "it has no lead"] {
+        assert!(request.contains(said), "{said}: {request}");
+    }
+    assert!(!request.contains("as it was sent"), "{request}");
+    fake.known().request.body = Some(json!({"leadId": 4001}));
+    let page = anna.get(PARKED).await.body;
+    assert!(page.contains("The request as it would be sent"), "{page}");
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn two_lines_say_what_happened_and_what_became_of_it() {
+    let fake = Fake::new(morning("Savdo", NOW));
+    let served = Served::new(fake, Manner::default()).await;
+    let mut anna = served.visitor(PageRole::Admin).await;
+    let told = |page: &str| between(page, "<p class=\"told\">", "</p>").to_owned();
+    assert_eq!(
+        told(&anna.get(JOURNALED).await.body),
+        "Customer +998901110002 called on trunk city. Extension 103 talked with the customer for \
+         38 s.<br>The CRM has it in its journal: 20 Nov 12:00."
+    );
+    assert!(told(&anna.get(PARKED).await.body).ends_with("Reason: No lead."));
+    anna.language = "ru";
+    assert!(told(&anna.get(JOURNALED).await.body).starts_with("Клиент +998901110002 позвонил"));
+    served.stop().await;
+}
