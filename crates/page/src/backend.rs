@@ -54,8 +54,10 @@ pub trait Backend: Send + Sync + 'static {
     fn take_lead<'a>(&'a self, phone: &'a str, who: &'a str) -> BackendAnswer<'a, ()>;
     /// Leads that were given on the page or by `lead give`.
     fn given_leads(&self) -> BackendAnswer<'_, Vec<LeadByHand>>;
-    /// Customers who wait for a call back, longest waiting first.
-    fn missed(&self) -> BackendAnswer<'_, Vec<MissedView>>;
+    /// Customers who wait for a call back, longest waiting first, each with what was tried.
+    fn missed(&self) -> BackendAnswer<'_, Vec<WaitingCustomer>>;
+    /// How many of them there are.
+    fn missed_count(&self) -> BackendAnswer<'_, u64>;
     /// What employees did by extension, today or in the last seven days; without an extension
     /// stand the calls that reached nobody.
     fn employees(&self, span: Span) -> BackendAnswer<'_, EmployeeTable>;
@@ -73,6 +75,8 @@ pub trait Backend: Send + Sync + 'static {
     fn zone(&self) -> String;
     /// The name of this instance: it parts the cookies of two pages on one host.
     fn instance(&self) -> String;
+    /// The PBX that it stands beside, or those, as people name them.
+    fn pbx(&self) -> String;
 }
 
 /// Calls by what became of them.
@@ -211,6 +215,17 @@ pub struct LetterPage {
     pub next: Option<RowId>,
     /// Each reason with the count of its letters.
     pub reasons: BTreeMap<Reason, u64>,
+}
+
+/// A customer who waits for a call back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingCustomer {
+    /// Who, and since when.
+    pub customer: MissedView,
+    /// Calls to them since, which they did not answer.
+    pub tried: u64,
+    /// When the last of those began.
+    pub tried_at: Option<i64>,
 }
 
 /// A number that called and has no lead.

@@ -201,7 +201,7 @@ impl Page {
                 false => asked.target().to_owned(),
             },
             badges: Badges::default(),
-            instance: self.backend.instance(),
+            pbx: self.backend.pbx(),
             notice: None,
         }
     }
@@ -212,6 +212,7 @@ impl Visit<'_> {
     pub(crate) async fn look_around(&mut self) -> Option<callbridge_model::Status> {
         let status = self.page.backend.status().await.ok()?;
         self.shell.badges = Badges {
+            missed: self.page.backend.missed_count().await.ok()?,
             letters: status.letters.values().sum(),
             parked: status.letters.get("no_lead").copied().unwrap_or(0),
             silent: status.fleet.as_ref().map(|fleet| {

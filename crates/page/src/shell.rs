@@ -33,6 +33,8 @@ pub(crate) struct Notice {
 pub(crate) struct Badges {
     pub(crate) letters: u64,
     pub(crate) parked: u64,
+    /// Customers who wait for a call back.
+    pub(crate) missed: u64,
     /// Of the fleet who does not speak; `None` without a stream.
     pub(crate) silent: Option<u64>,
 }
@@ -48,7 +50,8 @@ pub(crate) struct PageShell {
     /// The path and query, to come back to.
     pub(crate) target: String,
     pub(crate) badges: Badges,
-    pub(crate) instance: String,
+    /// The name of the PBX.
+    pub(crate) pbx: String,
     pub(crate) notice: Option<Notice>,
 }
 
@@ -325,6 +328,7 @@ impl PageShell {
         let badge = |view: &str| match view {
             "/letters" => self.badges.letters,
             "/numbers" => self.badges.parked,
+            "/missed" => self.badges.missed,
             FLEET => self.badges.silent.unwrap_or(0),
             _ => 0,
         };

@@ -8,7 +8,7 @@ fn shell(language: Language) -> PageShell {
         viewer: None,
         target: "/letters?reason=failed".to_owned(),
         badges: Badges::default(),
-        instance: "office".to_owned(),
+        pbx: "office".to_owned(),
         notice: None,
     }
 }

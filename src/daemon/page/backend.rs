@@ -5,15 +5,15 @@ use super::figures::Week;
 use crate::daemon::observer::Observer;
 use callbridge_admin::CommandHandler;
 use callbridge_admin::command_handler::{LetterChange, LetterOutcome};
-use callbridge_admin::protocol::MissedView;
 use callbridge_crm::FieldNames;
 use callbridge_intake::Settings as IntakeSettings;
 use callbridge_model::{LeadId, Status, Zone};
 use callbridge_page::backend::{
     Backend, BackendAnswer, CallPage, CallQuery, CallView, CheckFinding, EmployeeTable, Figures,
-    LetterPage, LetterQuery, NumberView, OpenCallView, Span, TrunkView,
+    LetterPage, LetterQuery, NumberView, OpenCallView, Span, TrunkView, WaitingCustomer,
 };
 use callbridge_spool::{Handle, LeadByHand, Op, RowId, tables};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
@@ -158,8 +158,13 @@ impl Backend for DaemonBackend {
         Box::pin(self.handler.leads_given())
     }
 
-    fn missed(&self) -> BackendAnswer<'_, Vec<MissedView>> {
-        Box::pin(self.handler.missed_customers(None))
+    fn missed(&self) -> BackendAnswer<'_, Vec<WaitingCustomer>> {
+        Box::pin(super::people::waiting_customers(self))
+    }
+
+    fn missed_count(&self) -> BackendAnswer<'_, u64> {
+        let read = (self.spool).read(|store| tables::missed::missed_by_trunk(store));
+        Box::pin(async { Ok(read.await?.into_iter().map(|(_, count)| count).sum()) })
     }
 
     fn employees(&self, span: Span) -> BackendAnswer<'_, EmployeeTable> {
@@ -197,5 +202,15 @@ impl Backend for DaemonBackend {
 
     fn instance(&self) -> String {
         self.instance.clone()
+    }
+
+    fn pbx(&self) -> String {
+        let sources = self.observer.sources.states.borrow();
+        let named = sources
+            .iter()
+            .map(|it| &*it.pbx)
+            .filter(|it| !it.is_empty());
+        let named: Vec<&str> = named.collect::<BTreeSet<_>>().into_iter().collect();
+        named.join(", ")
     }
 }

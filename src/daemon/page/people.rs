@@ -1,11 +1,13 @@
 //! What employees did, and what trunks took.
 
 use super::backend::DaemonBackend;
+use callbridge_admin::protocol::MissedView;
 use callbridge_admin::refusal::Refusal;
-use callbridge_model::clock;
-use callbridge_page::backend::{EmployeeTable, Span, TrunkView};
+use callbridge_call::Direction;
+use callbridge_model::{TypedNumber, clock};
+use callbridge_page::backend::{EmployeeTable, Span, TrunkView, WaitingCustomer};
 use callbridge_spool::employee_work::employee_work;
-use callbridge_spool::tables;
+use callbridge_spool::{CallFilter, Listed, Place, tables};
 
 /// Seconds of the days before today that a week has.
 const DAYS_BEFORE: i64 = 6;
@@ -22,6 +24,36 @@ pub(super) async fn employee_figures(
     let from = super::figures::day_begun(backend, now, before);
     let until = now.floor_seconds().get() + 1;
     Ok(employee_work(&backend.spool, from, until).await?.work)
+}
+
+/// Calls to a customer that are looked at.
+const CALLS_MAX: usize = 100;
+
+/// Customers who wait for a call back, each with the calls to them since that nobody answered.
+pub(super) async fn waiting_customers(
+    backend: &DaemonBackend,
+) -> Result<Vec<WaitingCustomer>, Refusal> {
+    let missed = backend.handler.missed_customers(None).await?;
+    let read = backend.spool.read(move |store| {
+        let waits = |customer: MissedView| {
+            let filter = CallFilter {
+                phone: TypedNumber::read(&customer.phone, []),
+                from: Some(customer.first_at),
+                ..CallFilter::default()
+            };
+            let calls = tables::listed::listed_back(store, &filter, Place::END, CALLS_MAX)?.0;
+            let out =
+                |it: &&Listed| it.record.direction == Direction::Outbound && !it.record.answered;
+            let tried: Vec<&Listed> = calls.iter().filter(out).collect();
+            Ok(WaitingCustomer {
+                customer,
+                tried: tried.len() as u64,
+                tried_at: tried.first().map(|it| it.record.started_at.get()),
+            })
+        };
+        missed.into_iter().map(waits).collect()
+    });
+    Ok(read.await?)
 }
 
 pub(super) async fn trunks(backend: &DaemonBackend) -> Result<Vec<TrunkView>, Refusal> {

@@ -1,11 +1,11 @@
 //! Missed: customers who wait for a call back, longest waiting first.
 
 use crate::answer::{self, Handled};
+use crate::backend::WaitingCustomer;
 use crate::csv::CsvText;
 use crate::page::{Visit, refused};
 use crate::shell::PageShell;
 use askama::Template;
-use callbridge_admin::protocol::MissedView;
 
 /// Customers on a page; the file has all of them.
 const SHOWN_MAX: usize = 500;
@@ -16,7 +16,7 @@ const LONG_SECONDS: i64 = 4 * 3600;
 #[template(path = "missed.html")]
 struct MissedSheet<'a> {
     c: &'a PageShell,
-    missed: Vec<MissedView>,
+    missed: Vec<WaitingCustomer>,
     all: u64,
 }
 
@@ -55,9 +55,23 @@ impl MissedSheet<'_> {
 /// `GET /missed.csv`
 pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
     let missed = visit.page.backend.missed().await.map_err(refused)?;
-    let head = ["phone", "leadId", "trunk", "firstAt", "lastAt", "tries"];
+    let head = [
+        "phone",
+        "leadId",
+        "trunk",
+        "firstAt",
+        "lastAt",
+        "tries",
+        "triedBack",
+        "triedBackAt",
+    ];
     let (mut csv, zone) = (CsvText::new(&head), &visit.shell.zone);
-    for one in missed {
+    for WaitingCustomer {
+        customer: one,
+        tried,
+        tried_at,
+    } in missed
+    {
         csv.row([
             one.phone,
             one.lead_id.map(|id| id.to_string()).unwrap_or_default(),
@@ -65,6 +79,8 @@ pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
             zone.second(one.first_at),
             zone.second(one.last_at),
             one.tries.to_string(),
+            tried.to_string(),
+            tried_at.map(|at| zone.second(at)).unwrap_or_default(),
         ]);
     }
     let name = "callbridge-missed.csv";

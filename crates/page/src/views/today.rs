@@ -1,7 +1,7 @@
 //! Today: one sentence, then what it rests on.
 
 use crate::answer::{self, Handled};
-use crate::backend::{Figures, Outcomes};
+use crate::backend::{CallQuery, Figures, Outcomes};
 use crate::chart::{Chart, total};
 use crate::page::{Visit, refused};
 use crate::shell::PageShell;
@@ -9,9 +9,10 @@ use askama::Template;
 use callbridge_model::Status;
 use callbridge_model::status::fleet::Speech;
 use callbridge_model::status::{FindingKind, Lease, LeasePhase, OverallState, SourceState, Todo};
+use callbridge_spool::Listed;
 
-/// Slots that are drawn one by one.
-const SLOTS_MAX: u32 = 120;
+/// Calls that are shown.
+const CALLS: usize = 8;
 
 #[derive(Template)]
 #[template(path = "today.html")]
@@ -23,8 +24,8 @@ struct TodaySheet<'a> {
     hours: Chart,
     days: Chart,
     books: Vec<Book>,
-    /// Whether each slot of the budget is taken.
-    slots: Vec<bool>,
+    /// The last calls.
+    newest: Vec<Listed>,
 }
 
 /// The sentence at the head.
@@ -61,16 +62,16 @@ pub(crate) async fn show(mut visit: Visit<'_>) -> Handled {
     let backend = &visit.page.backend;
     let figures = backend.today().await.map_err(refused)?;
     let status = backend.status().await.map_err(refused)?;
+    let newest = backend.calls(CallQuery::default()).await.map_err(refused)?;
     visit.look_around().await;
     let shell = &visit.shell;
-    let limit = status.budget.limit.min(SLOTS_MAX);
     let sheet = TodaySheet {
         c: shell,
         lead: lead(shell, &status, &figures),
         hours: Chart::of(&figures.hours),
         days: Chart::of(&figures.days),
         books: books(&status),
-        slots: (0..limit).map(|at| at < status.budget.used).collect(),
+        newest: newest.calls.into_iter().take(CALLS).collect(),
         status: &status,
         figures: &figures,
     };
@@ -79,10 +80,13 @@ pub(crate) async fn show(mut visit: Visit<'_>) -> Handled {
 
 fn lead(shell: &PageShell, status: &Status, figures: &Figures) -> Lead {
     let waits = status.todo.iter().map(|todo| waiting(shell, todo));
-    let (state, sentence) = match status.verdict {
-        OverallState::Well => ("well", all_well(shell, &figures.today)),
-        OverallState::Attention => ("attention", worst(shell, status)),
-        OverallState::Down => ("down", worst(shell, status)),
+    let missed = Some(shell.badges.missed).filter(|it| *it > 0);
+    let missed = missed.map(|count| shell.n("today.missed", count));
+    let (state, sentence) = match (status.verdict, &missed) {
+        (OverallState::Well, Some(missed)) => ("attention", missed.clone()),
+        (OverallState::Well, None) => ("well", all_well(shell, &figures.today)),
+        (OverallState::Attention, _) => ("attention", worst(shell, status)),
+        (OverallState::Down, _) => ("down", worst(shell, status)),
     };
     Lead {
         state,
@@ -91,7 +95,20 @@ fn lead(shell: &PageShell, status: &Status, figures: &Figures) -> Lead {
             .todo
             .first()
             .and_then(|todo| since(status, todo.kind)),
-        waits: waits.collect(),
+        waits: waits
+            .chain(missed.map(|title| customers(shell, title)))
+            .collect(),
+    }
+}
+
+/// Customers who wait for a call back.
+fn customers(shell: &PageShell, title: String) -> Waiting {
+    Waiting {
+        title,
+        what: String::new(),
+        cure: shell.t("cure.missed").to_owned(),
+        command: String::new(),
+        link: Some("/missed"),
     }
 }
 
@@ -222,10 +239,11 @@ fn books(status: &Status) -> Vec<Book> {
     let finished = status.books.finished.max(1);
     let mut from = 0;
     parts
+        .filter(|(_, calls)| *calls > 0)
         .map(|(name, calls)| {
             let share = calls.saturating_mul(1000) / finished;
             // What is there is seen.
-            let share = if calls > 0 { share.clamp(6, 1000) } else { 0 };
+            let share = share.clamp(6, 1000);
             let book = Book {
                 name,
                 calls,
@@ -251,6 +269,18 @@ impl TodaySheet<'_> {
 
     fn today(&self) -> u64 {
         total(&self.figures.today)
+    }
+
+    /// What is counted and is no customer's call.
+    fn beside(&self) -> Vec<String> {
+        let books = &self.status.books;
+        let all = [
+            ("books.internal", books.internal),
+            ("books.skipped", books.skipped),
+            ("books.unreadable", books.unreadable),
+        ];
+        let some = all.into_iter().filter(|(_, count)| *count > 0);
+        some.map(|(key, count)| self.c.n(key, count)).collect()
     }
 
     fn books_width(&self) -> u64 {

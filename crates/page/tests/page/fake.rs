@@ -1,7 +1,6 @@
 //! A daemon that keeps what it is told in memory: calls, letters, numbers, and who acted.
 
 use callbridge_admin::command_handler::{LetterChange, LetterOutcome};
-use callbridge_admin::protocol::MissedView;
 use callbridge_admin::refusal::Refusal;
 use callbridge_call::EpochSeconds;
 use callbridge_model::Status;
@@ -27,7 +26,7 @@ pub struct Known {
     pub letters: BTreeMap<RowId, Letter>,
     pub numbers: Vec<NumberView>,
     pub given: Vec<LeadByHand>,
-    pub missed: Vec<MissedView>,
+    pub missed: Vec<WaitingCustomer>,
     pub employees: EmployeeTable,
     pub trunks: Vec<TrunkView>,
     pub findings: Vec<CheckFinding>,
@@ -237,8 +236,12 @@ impl Backend for Fake {
         ready(Ok(self.known().given.clone()))
     }
 
-    fn missed(&self) -> BackendAnswer<'_, Vec<MissedView>> {
+    fn missed(&self) -> BackendAnswer<'_, Vec<WaitingCustomer>> {
         ready(Ok(self.known().missed.clone()))
+    }
+
+    fn missed_count(&self) -> BackendAnswer<'_, u64> {
+        ready(Ok(self.known().missed.len() as u64))
     }
 
     fn employees(&self, _span: Span) -> BackendAnswer<'_, EmployeeTable> {
@@ -272,5 +275,9 @@ impl Backend for Fake {
 
     fn instance(&self) -> String {
         "tashkent 1".to_owned()
+    }
+
+    fn pbx(&self) -> String {
+        "office".to_owned()
     }
 }

@@ -8,4 +8,5 @@ mod letters;
 mod live;
 mod morning;
 mod security;
+mod today;
 mod views;

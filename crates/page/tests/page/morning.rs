@@ -303,14 +303,18 @@ fn numbers(name: &str, now: i64) -> Vec<NumberView> {
     ]
 }
 
-fn missed(name: &str, now: i64) -> Vec<MissedView> {
-    let one = |phone: &str, trunk: &str, ago: i64, tries: u64| MissedView {
-        phone: phone.to_owned(),
-        lead_id: (tries > 1).then_some(4001),
-        trunk: trunk.to_owned(),
-        first_at: now - ago,
-        last_at: now - ago / 3,
-        tries,
+fn missed(name: &str, now: i64) -> Vec<WaitingCustomer> {
+    let one = |phone: &str, trunk: &str, ago: i64, tries: u64| WaitingCustomer {
+        customer: MissedView {
+            phone: phone.to_owned(),
+            lead_id: (tries > 1).then_some(4001),
+            trunk: trunk.to_owned(),
+            first_at: now - ago,
+            last_at: now - ago / 3,
+            tries,
+        },
+        tried: u64::from(tries == 2),
+        tried_at: (tries == 2).then_some(now - 600),
     };
     vec![
         one("+998971234567", "city", 100_000, 6),

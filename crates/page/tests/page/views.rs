@@ -109,34 +109,6 @@ async fn numbers_are_whole_where_they_are_called_and_masked_elsewhere() {
 }
 
 #[tokio::test]
-async fn today_says_first_whether_all_is_well() {
-    let mut known = morning("Savdo", now());
-    known.status.todo = Vec::new();
-    known.status.verdict = callbridge_model::status::OverallState::Well;
-    known.figures.today = callbridge_page::backend::Outcomes {
-        journaled: 212,
-        ..Default::default()
-    };
-    let fake = Fake::new(known);
-    let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
-    let mut anna = served.visitor(PageRole::Admin).await;
-    let well = "All is well: 212 calls today, all in the journal";
-    assert!(anna.get("/").await.body.contains(well));
-    anna.language = "ru";
-    let well = "Всё в порядке: 212 звонков сегодня, все в журнале";
-    assert!(anna.get("/").await.body.contains(well));
-    anna.language = "en";
-    fake.known().status = morning("Savdo", now()).status;
-    let page = anna.get("/").await.body;
-    assert!(
-        page.contains("<p class=\"sentence\">A source is down</p>"),
-        "{page}"
-    );
-    assert_eq!(page.matches("<li class=\"taken\">").count(), 23);
-    served.stop().await;
-}
-
-#[tokio::test]
 async fn today_says_of_one_of_several_machines_whether_it_sends() {
     let fake = Fake::new(morning("Savdo", 1_795_158_000));
     let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;

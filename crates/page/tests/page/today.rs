@@ -1,0 +1,114 @@
+//! Today: what it says first, and what it rests on.
+
+use crate::client::{Browser, Manner, Served};
+use crate::fake::Fake;
+use crate::morning::morning;
+use callbridge_admin::page_role::PageRole;
+use callbridge_model::status::OverallState;
+use callbridge_page::backend::Outcomes;
+use std::sync::Arc;
+
+const NOW: i64 = 1_795_158_000;
+
+/// A morning on which nothing waits for a person.
+async fn well() -> (Arc<Fake>, Served, Browser) {
+    let mut known = morning("Savdo", NOW);
+    known.status.todo = Vec::new();
+    known.status.verdict = OverallState::Well;
+    known.missed = Vec::new();
+    known.figures.today = Outcomes {
+        journaled: 212,
+        ..Outcomes::default()
+    };
+    let fake = Fake::new(known);
+    let served = Served::new(Arc::clone(&fake), Manner::default()).await;
+    let anna = served.visitor(PageRole::Admin).await;
+    (fake, served, anna)
+}
+
+#[tokio::test]
+async fn today_says_first_whether_all_is_well() {
+    let (fake, served, mut anna) = well().await;
+    let well = "All is well: 212 calls today, all in the journal";
+    assert!(anna.get("/").await.body.contains(well));
+    anna.language = "ru";
+    let well = "Всё в порядке: 212 звонков сегодня, все в журнале";
+    assert!(anna.get("/").await.body.contains(well));
+    anna.language = "en";
+    fake.known().status = morning("Savdo", NOW).status;
+    let page = anna.get("/").await.body;
+    assert!(
+        page.contains("<p class=\"sentence\">A source is down</p>"),
+        "{page}"
+    );
+    assert!(page.contains("max=\"60\" value=\"23\""), "{page}");
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn all_is_not_well_while_a_customer_waits_for_a_call_back() {
+    let (fake, served, anna) = well().await;
+    fake.known().missed = morning("Savdo", NOW).missed.split_off(3);
+    let page = anna.get("/").await.body;
+    assert!(!page.contains("All is well"), "{page}");
+    let sentence = "<p class=\"sentence\">1 customer waits for a call back</p>";
+    assert!(page.contains(sentence), "{page}");
+    assert!(page.contains("class=\"button\" href=\"/missed\""), "{page}");
+    // On every page the menu counts them, folded or not.
+    let calls = anna.get("/calls").await.body;
+    let entry = calls.split("href=\"/missed\"").nth(1).expect("an entry");
+    let entry = entry.split("</a>").next().expect("its end");
+    assert!(entry.contains("<b class=\"badge\">1</b>"), "{entry}");
+    let folded = calls.split("for=\"fold\"").nth(1).expect("a menu");
+    let folded = folded.split("</label>").next().expect("its end");
+    assert!(folded.contains("<b class=\"badge\">1</b>"), "{folded}");
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn today_has_the_last_calls_and_no_row_that_says_nothing() {
+    let (fake, served, anna) = well().await;
+    let page = anna.get("/").await.body;
+    assert_eq!(page.matches("<a href=\"/calls/0190b7c4").count(), 8);
+    assert!(page.contains("310 internal, 25 left out"), "{page}");
+    for nothing in [
+        "0 unreadable",
+        "being sent",
+        "<td class=\"right\">0</td></tr>",
+    ] {
+        let books = page.split("class=\"sums\"").nth(1).expect("the books");
+        let books = books.split("</section>").next().expect("their end");
+        assert!(!books.contains(nothing), "{nothing}: {books}");
+    }
+    fake.known().calls.clear();
+    assert!(!anna.get("/").await.body.contains("id=\"newest\""));
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn the_head_names_the_pbx_and_no_folder() {
+    let (_, served, anna) = well().await;
+    let page = anna.get("/").await.body;
+    assert!(page.contains("<small><bdi>office</bdi></small>"), "{page}");
+    assert!(!page.contains("tashkent 1"), "{page}");
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_back_that_nobody_answered_is_told_under_missed() {
+    let (_, served, anna) = well().await;
+    let fake = Fake::new(morning("Savdo", NOW));
+    let known = Served::new(fake, Manner::default()).await;
+    let boss = known.visitor(PageRole::View).await;
+    let page = boss.get("/missed").await.body;
+    assert_eq!(page.matches("Called back, nobody answered:").count(), 1);
+    let mut rows = page.split("</tr>");
+    let row = rows.find(|row| row.contains("+998901110123"));
+    let row = row.expect("who was called");
+    assert!(row.contains("Called back, nobody answered:"), "{row}");
+    let csv = boss.get("/missed.csv").await.body;
+    assert!(csv.contains(",triedBack,triedBackAt"), "{csv}");
+    assert!(!anna.get("/missed").await.body.contains("Called back"));
+    known.stop().await;
+    served.stop().await;
+}
