@@ -32,11 +32,6 @@ impl Failure {
         }
     }
 
-    /// The spool's, with its own code.
-    pub(crate) fn of_spool(error: callbridge_spool::Error) -> Self {
-        Self::of(Code::of_number(error.exit_code()), error)
-    }
-
     pub fn code(&self) -> Code {
         self.code
     }

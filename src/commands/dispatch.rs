@@ -48,8 +48,7 @@ pub async fn dispatch(
         Command::Audit(audit) => crate::commands::audit::run(*audit, &mut io::stderr()).await,
         Command::Fleet(options) => {
             callbridge_log::set_up(Default::default(), environment);
-            let ended = callbridge_fleet::run(*options, environment, shutdown).await;
-            ended.map_err(|error| Failure::of(error.exit_code(), error))
+            Ok(callbridge_fleet::run(*options, environment, shutdown).await?)
         }
         Command::Ask(ask, at) => match ask {
             Ask::ForwardAgain { since } => command::fleet::forward_again(since, &at).await,

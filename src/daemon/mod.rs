@@ -53,7 +53,7 @@ use callbridge_admin::{CommandHandler, socket};
 use callbridge_intake::owners::Owners;
 use callbridge_intake::run::{SharedPeople, Shell, ShellViews};
 use callbridge_intake::written::Files;
-use callbridge_model::exit::Code;
+use callbridge_model::exit::{Code, ExitCode};
 use callbridge_model::heartbeat::Pulse;
 use callbridge_model::status::{Status, findings};
 use callbridge_ops::metrics::Durations;
@@ -140,9 +140,7 @@ pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> R
 /// A part of the daemon has failed; where the spool has, with the code of that.
 fn failed_at_work(error: anyhow::Error) -> Failure {
     let of_spool = error.downcast_ref::<callbridge_spool::Error>();
-    let code = of_spool.map_or(Code::Configuration, |error| {
-        Code::of_number(error.exit_code())
-    });
+    let code = of_spool.map_or(Code::Configuration, ExitCode::exit_code);
     Failure::of(code, error)
 }
 

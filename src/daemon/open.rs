@@ -84,17 +84,14 @@ fn spool_settings(config: &Config, durations: &Durations) -> spool::Settings {
 pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opened, Failure> {
     let dir = config.state.clone().unwrap_or_else(|| PathBuf::from("."));
     let settings = spool_settings(config, durations);
-    spool::refuse_shared(&dir).map_err(Failure::of_spool)?;
-    let (spool, guard) = locked(&dir, &settings).await.map_err(Failure::of_spool)?;
-    let left = left_slots::adopt(&dir, &spool)
-        .await
-        .map_err(Failure::of_spool)?;
-    left_slots::remove(&left);
+    spool::refuse_shared(&dir)?;
+    let (spool, guard) = locked(&dir, &settings).await?;
+    left_slots::remove(&left_slots::adopt(&dir, &spool).await?);
     let now = clock::now().wall;
     let standing = spool.read(move |store| tables::lead_requests::log_standing(store, now));
-    standing.await.map_err(Failure::of_spool)?;
-    let memory = FinishedCalls::open(&dir).map_err(Failure::of_spool)?;
-    let directory = Arc::new(LeadDirectory::open(&dir).map_err(Failure::of_spool)?);
+    standing.await?;
+    let memory = FinishedCalls::open(&dir)?;
+    let directory = Arc::new(LeadDirectory::open(&dir)?);
     let crm = config
         .crm
         .as_ref()
@@ -105,11 +102,9 @@ pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opene
             address,
             rebind: config.rebind,
         };
-        spool.write(vec![bind]).await.map_err(Failure::of_spool)?;
+        spool.write(vec![bind]).await?;
     }
-    remember_zone(config, &spool)
-        .await
-        .map_err(Failure::of_spool)?;
+    remember_zone(config, &spool).await?;
     let default_pbx = default_pbx(config, &spool).await?;
     let settings = config
         .sources
@@ -127,13 +122,11 @@ pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opene
         } else {
             None
         };
-        let source = source(at, flag, (begin, &config.streams), &spool).await;
-        sources.push(source.map_err(Failure::of_spool)?);
+        sources.push(source(at, flag, (begin, &config.streams), &spool).await?);
     }
     let now = clock::now().wall.floor_seconds().get();
-    let trunks = KnownTrunks::take_up(&config.rules.trunks, &spool, now).await;
     Ok(Opened {
-        trunks: trunks.map_err(Failure::of_spool)?,
+        trunks: KnownTrunks::take_up(&config.rules.trunks, &spool, now).await?,
         spool,
         guard,
         memory,
@@ -203,8 +196,7 @@ async fn remember_zone(config: &Config, spool: &Handle) -> Result<(), spool::Err
 async fn default_pbx(config: &Config, spool: &Handle) -> Result<String, Failure> {
     let stored = spool
         .read(|store| tables::meta::meta(store, identity::META_KEY))
-        .await
-        .map_err(Failure::of_spool)?;
+        .await?;
     let (given, derived) = (config.pbx_id.as_deref(), config.derived_pbx.as_ref());
     let settled = identity::settle(stored, given, derived)?;
     let Some((id, origin)) = settled else {
@@ -214,10 +206,7 @@ async fn default_pbx(config: &Config, spool: &Handle) -> Result<String, Failure>
         let key = identity::META_KEY.to_owned();
         let value = id.clone();
         let remember = Op::Meta { key, value };
-        spool
-            .write(vec![remember])
-            .await
-            .map_err(Failure::of_spool)?;
+        spool.write(vec![remember]).await?;
     }
     Ok(id)
 }
@@ -268,14 +257,12 @@ async fn restored(
     config: &Config,
     spool: &Handle,
 ) -> Result<Intake, Failure> {
-    let memory = remembered(&sources, config, spool).await;
-    let memory = memory.map_err(Failure::of_spool)?;
+    let memory = remembered(&sources, config, spool).await?;
     let mut intake = Intake::new(settings, sources, memory)
         .map_err(|conflict| Failure::new(Code::Usage, conflict.to_string()))?;
     let open = spool
         .read(|store| tables::open_calls::all_open_calls(store))
-        .await
-        .map_err(Failure::of_spool)?;
+        .await?;
     let count = open.len();
     let mut aside = Vec::new();
     for (pbx, key, bytes) in open {
@@ -290,7 +277,7 @@ async fn restored(
         }
     }
     if !aside.is_empty() {
-        spool.write(aside).await.map_err(Failure::of_spool)?;
+        spool.write(aside).await?;
     }
     intake.was_away();
     if count > 0 {

@@ -90,7 +90,7 @@ pub(crate) async fn start(
         Failure::new(Code::Usage, words)
     })?;
     let bound = spool.read(|store| tables::meta::meta(store, BOUND)).await;
-    let bound = bound.map_err(Failure::of_spool)?;
+    let bound = bound?;
     let places = Places {
         application: settings.application.clone(),
         installations: settings.installations.clone(),

@@ -76,7 +76,7 @@ pub(crate) fn step_down(needs: Needs<'_>) -> Result<(), Failure> {
         if needs.judges_folder {
             return Ok(());
         }
-        return spool::refuse_shared(state).map_err(Failure::of_spool);
+        return Ok(spool::refuse_shared(state)?);
     }
     if let Some(closed) = way.closed_to(owner) {
         return Err(refused(format!(

@@ -1,7 +1,7 @@
 //! Why something that was asked for could not be done.
 
 use crate::letters::select::Fault;
-use callbridge_model::exit::Code;
+use callbridge_model::exit::{Code, ExitCode as _};
 use callbridge_spool::Error;
 
 /// A question or an action that is refused, or that the daemon cannot do.
@@ -28,7 +28,7 @@ impl Refusal {
 
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
-        Self::new(error.exit_code(), error.to_string())
+        Self::new(error.exit_code().number(), error.to_string())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Why words are not said or read, and how `fleet` ends.
 
-use callbridge_model::exit::Code;
+use callbridge_model::exit::{Code, ExitCode};
 use callbridge_source::Fix;
 use std::io;
 use std::net::SocketAddr;
@@ -53,9 +53,8 @@ pub enum Error {
     Print(#[from] io::Error),
 }
 
-impl Error {
-    /// The code to exit with.
-    pub fn exit_code(&self) -> Code {
+impl ExitCode for Error {
+    fn exit_code(&self) -> Code {
         match self {
             Self::Flags(_) | Self::Listen { .. } => Code::Usage,
             Self::Broker(error) => match error.fix() {

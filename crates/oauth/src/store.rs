@@ -8,6 +8,7 @@
 
 use super::connection::Connection;
 use callbridge_model::FileVersion;
+use callbridge_model::exit::{Code, ExitCode};
 use callbridge_model::plain_file;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};
@@ -69,6 +70,18 @@ pub enum Error {
     /// Another process changes it.
     #[error("another callbridge is busy with {0}; try again in a minute")]
     Locked(PathBuf),
+}
+
+impl ExitCode for Error {
+    fn exit_code(&self) -> Code {
+        match self {
+            Self::Unreadable { .. } | Self::NotPlain { .. } | Self::Damaged { .. } => {
+                Code::Configuration
+            }
+            Self::NotWritable { .. } => Code::CannotWrite,
+            Self::Locked(_) => Code::Locked,
+        }
+    }
 }
 
 /// Where it is.

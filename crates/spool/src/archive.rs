@@ -88,7 +88,7 @@ pub enum ArchiveError {
 impl ExitCode for ArchiveError {
     fn exit_code(&self) -> Code {
         match self {
-            Self::State(error) => Code::of_number(error.exit_code()),
+            Self::State(error) => error.exit_code(),
             Self::NotWritten(..) => Code::CannotWrite,
             Self::NotRead(_, error) if error.kind() == io::ErrorKind::NotFound => Code::NoInput,
             Self::NotRead(..) | Self::NoArchive(..) => Code::Input,

@@ -3,6 +3,7 @@
 use super::row::RowId;
 use super::state::Refused;
 use callbridge_model::CallUuid;
+use callbridge_model::exit::{Code, ExitCode};
 use std::path::{Path, PathBuf};
 
 /// Why the spool cannot do what it was asked. Nothing of a refused request is stored.
@@ -181,31 +182,38 @@ fn holder(pid: Option<u32>) -> String {
     )
 }
 
+impl ExitCode for Error {
+    fn exit_code(&self) -> Code {
+        match self {
+            Self::Refused { .. }
+            | Self::Outdated { .. }
+            | Self::UuidTaken { .. }
+            | Self::NoRow { .. }
+            | Self::NoUuid { .. }
+            | Self::Unstorable { .. } => Code::Input,
+            Self::Missing { .. } | Self::Closed => Code::Unreachable,
+            Self::NotWritable { .. }
+            | Self::Gone { .. }
+            | Self::Full { .. }
+            | Self::Disk { .. } => Code::CannotWrite,
+            Self::Locked { .. } => Code::Locked,
+            Self::NewerSchema { .. }
+            | Self::Foreign { .. }
+            | Self::Damaged { .. }
+            | Self::OtherAddress { .. }
+            | Self::Sql { .. }
+            | Self::Shared { .. }
+            | Self::NotPlain { .. } => Code::Configuration,
+        }
+    }
+}
+
 impl Error {
     /// A folder of this mode, in which others may write.
     pub fn shared(dir: &Path, mode: u32) -> Self {
         Self::Shared {
             dir: dir.to_path_buf(),
             mode: mode & 0o7777,
-        }
-    }
-
-    /// The process's exit code for it (sysexits): 65 input, 69 unreachable, 73 state not writable,
-    /// 75 state locked, 78 state or configuration.
-    pub const fn exit_code(&self) -> u8 {
-        match self {
-            Self::Refused { .. }
-            | Self::Outdated { .. }
-            | Self::UuidTaken { .. }
-            | Self::NoRow { .. } => 65,
-            Self::NoUuid { .. } | Self::Unstorable { .. } => 65,
-            Self::Missing { .. } | Self::Closed => 69,
-            Self::NotWritable { .. } | Self::Gone { .. } => 73,
-            Self::Full { .. } | Self::Disk { .. } => 73,
-            Self::Locked { .. } => 75,
-            Self::NewerSchema { .. } | Self::Foreign { .. } | Self::Damaged { .. } => 78,
-            Self::OtherAddress { .. } | Self::Sql { .. } => 78,
-            Self::Shared { .. } | Self::NotPlain { .. } => 78,
         }
     }
 

@@ -125,13 +125,12 @@ async fn opened(dir: &Path) -> Result<(Handle, Guard, Option<Trial>), Error> {
 }
 
 fn unusable(error: &Error) -> CheckFinding {
-    let code = Code::of_number(error.exit_code());
     let text = error.to_string();
     // The spool's messages say what, then what to do.
     let (what, todo) = text
         .rsplit_once(": ")
         .unwrap_or((text.as_str(), "give another --state"));
-    CheckFinding::fault(code, "state", what, todo)
+    CheckFinding::fault(error.exit_code(), "state", what, todo)
 }
 
 /// The state belongs to the address and the PBX that the flags name.

@@ -11,7 +11,7 @@ use crate::config::checked::{Config, Crm};
 use crate::daemon::{outward, tokens};
 use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, TokenInfo};
 use callbridge_leads::lead_request::due::{DueRequest, LeadRequest, Urgency};
-use callbridge_model::exit::Code;
+use callbridge_model::exit::{Code, ExitCode as _};
 use callbridge_model::status::fleet::{FleetMember, Speech};
 use callbridge_model::{Grant, Status};
 use callbridge_sender::left_slots::LeftSlots;
@@ -152,9 +152,8 @@ fn unasked(why: &Unasked) -> CheckFinding {
     let (code, what) = (Code::Unreachable, "crm");
     match why {
         Unasked::Spool(error) => {
-            let code = Code::of_number(error.exit_code());
             let todo = "mend the state folder first";
-            CheckFinding::fault(code, "state", error.to_string(), todo)
+            CheckFinding::fault(error.exit_code(), "state", error.to_string(), todo)
         }
         Unasked::Restored => {
             let todo = "start `callbridge run` on it, which waits a minute first; then check again";

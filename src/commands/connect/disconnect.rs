@@ -1,7 +1,6 @@
 //! `disconnect`: every token that is known is revoked ([`callbridge_oauth::revoke`]); then the
 //! connection is taken away.
 
-use crate::commands::connect::of_store;
 use crate::failure::Failure;
 use crate::stdout::print;
 use callbridge_admin::state_access::{close, status};
@@ -26,8 +25,8 @@ pub(crate) async fn run(dir: &Path) -> Result<(), Failure> {
         return Err(Failure::new(Code::NoInput, words));
     }
     // a refresh that is under way is waited for: its new pair is what has to be revoked
-    let lock = Lock::take(dir).await.map_err(of_store)?;
-    let Some(stored) = store::read(dir).map_err(of_store)? else {
+    let lock = Lock::take(dir).await?;
+    let Some(stored) = store::read(dir)? else {
         let words = format!("there is no connection in {}", dir.display());
         return Err(Failure::new(Code::NoInput, words));
     };
@@ -45,8 +44,8 @@ pub(crate) async fn run(dir: &Path) -> Result<(), Failure> {
         );
         return Err(Failure::new(code(&first.came), words));
     }
-    shown_once::keep(dir, &stored).map_err(of_store)?;
-    lock.remove().map_err(of_store)?;
+    shown_once::keep(dir, &stored)?;
+    lock.remove()?;
     let rest = books(dir).await.map(|books| remains(&books));
     let rest = rest.unwrap_or_default();
     print(

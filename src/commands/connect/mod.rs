@@ -79,7 +79,7 @@ pub(crate) async fn run(connect: Connect) -> Result<(), Failure> {
     let mut typed = StdinLines::listen();
     let code = consent(&connect, &mut typed).await?;
     // a daemon that refreshes is waited for: one request at a time
-    let lock = Lock::take(&connect.state).await.map_err(of_store)?;
+    let lock = Lock::take(&connect.state).await?;
     let sent = clock::now().wall;
     let pair = exchanged(&connect, &client, code).await?;
     let before = before(&lock, &connect.state)?;
@@ -160,17 +160,6 @@ impl Connect {
 
 fn refused(words: impl Into<String>) -> Failure {
     Failure::new(Code::NoPermission, words.into())
-}
-
-pub(super) fn of_store(error: store::Error) -> Failure {
-    let code = match &error {
-        store::Error::Unreadable { .. }
-        | store::Error::NotPlain { .. }
-        | store::Error::Damaged { .. } => Code::Configuration,
-        store::Error::NotWritable { .. } => Code::CannotWrite,
-        store::Error::Locked(_) => Code::Locked,
-    };
-    Failure::of(code, error)
 }
 
 /// Shows the address and waits for the code.
@@ -305,11 +294,11 @@ fn before(lock: &Lock, dir: &Path) -> Result<Option<Connection>, Failure> {
         Ok(before) => Ok(before),
         Err(error @ store::Error::Damaged { .. }) => {
             let at = clock::now().wall.floor_seconds().get();
-            let aside = lock.put_aside(at).map_err(of_store)?;
+            let aside = lock.put_aside(at)?;
             say(&format!("{error}: it is kept as {}", aside.display()));
             Ok(None)
         }
-        Err(error) => Err(of_store(error)),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -359,7 +348,7 @@ async fn insist(lock: &Lock, new: &Connection) -> Result<(), Failure> {
         }
         tokio::time::sleep(STORE_AGAIN).await;
     }
-    lock.write(new).await.map_err(of_store)
+    Ok(lock.write(new).await?)
 }
 
 /// Another company's: what was there stands there again, and the new pair is revoked.
@@ -371,7 +360,7 @@ async fn taken_back(
 ) -> Failure {
     let lock = match Lock::take(&connect.state).await {
         Ok(lock) => lock,
-        Err(error) => return of_store(error),
+        Err(error) => return error.into(),
     };
     // whatever stands there now, if a daemon has refreshed it meanwhile
     let stored = store::read(&connect.state).ok().flatten();
@@ -389,7 +378,7 @@ async fn taken_back(
         None => lock.remove(),
     };
     if let Err(error) = restored {
-        return of_store(error);
+        return error.into();
     }
     let left = revoke::all(&connect.auth(), &stored).await;
     let end = match &left[..] {

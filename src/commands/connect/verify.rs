@@ -39,7 +39,7 @@ pub(super) enum TokenOwner {
 /// # Errors
 /// 73, 75 or 78, as `run` would end.
 pub(super) async fn prepare(dir: &Path, crm: &Address) -> Result<(), Failure> {
-    spool::refuse_shared(dir).map_err(Failure::of_spool)?;
+    spool::refuse_shared(dir)?;
     if let Some((spool, guard)) = open(dir).await? {
         let address = crm.as_str().to_owned();
         let bind = Op::BindAddress {
@@ -48,16 +48,14 @@ pub(super) async fn prepare(dir: &Path, crm: &Address) -> Result<(), Failure> {
         };
         let bound = spool.write(vec![bind]).await;
         close(spool, guard).await;
-        bound.map_err(Failure::of_spool)?;
+        bound?;
     }
-    let lock = Lock::take(dir)
-        .await
-        .map_err(crate::commands::connect::of_store)?;
+    let lock = Lock::take(dir).await?;
     drop(lock);
     match store::read(dir) {
         // a damaged one is put beside by the new one
         Ok(_) | Err(store::Error::Damaged { .. }) => Ok(()),
-        Err(error) => Err(crate::commands::connect::of_store(error)),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -98,10 +96,7 @@ async fn open(dir: &Path) -> Result<Option<(Handle, Guard)>, Failure> {
     // One that cannot be spoken to has the lock: that is told of.
     let asked = async || Ok::<_, spool::Error>(status(dir).await.ok().flatten());
     let opened = || spool::open(dir, spool::Settings::default());
-    match ask_or_open(asked, opened)
-        .await
-        .map_err(Failure::of_spool)?
-    {
+    match ask_or_open(asked, opened).await? {
         Access::Daemon(_) => Ok(None),
         Access::Spool(spool, guard) => Ok(Some((spool, guard))),
     }
@@ -145,7 +140,7 @@ async fn bound(
             company,
             application,
         };
-        spool.write(vec![bind]).await.map_err(Failure::of_spool)?;
+        spool.write(vec![bind]).await?;
     }
     let grants = info.grants.as_ref().map(|all| all.join(" "));
     Ok(TokenOwner::Ours(whose, grants))

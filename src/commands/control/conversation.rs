@@ -90,9 +90,7 @@ async fn find(state: &Path, ask: ControlRequest, rules: Rules) -> Result<Answere
         Ok(Access::Spool(handle, guard)) => (handle, guard),
         Err(Unanswered::Daemon(error)) => return Err(mute(state, &error)),
         Err(Unanswered::Spool(Error::Missing { dir })) => return Err(nobody(&dir)),
-        Err(Unanswered::Spool(error)) => {
-            return Err(Failure::of(Code::of_number(error.exit_code()), error));
-        }
+        Err(Unanswered::Spool(error)) => return Err(error.into()),
     };
     let handler = offline(handle, rules, state).await?;
     let (to, replies) = mpsc::channel(64);
@@ -130,8 +128,7 @@ fn nobody(state: &Path) -> Failure {
 async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<CommandHandler, Failure> {
     let zone = spool
         .read(|store| tables::meta::meta(store, open::ZONE_KEY))
-        .await;
-    let zone = zone.map_err(|error| Failure::of(Code::of_number(error.exit_code()), error))?;
+        .await?;
     let mut lists = Watched::of(rules.every_trunk());
     match LeadDirectory::open(state) {
         Ok(directory) => lists = lists.with_directory(Arc::new(directory)),

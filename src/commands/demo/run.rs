@@ -186,9 +186,8 @@ async fn watch(daemon: &Daemon, view: &mut View, pbx: DemoPbx) -> Result<Status,
         look.tick().await;
         let rows: Vec<Row> = spool
             .read(|store| tables::calls::oldest(store, SHOWN_MAX))
-            .await
-            .map_err(Failure::of_spool)?;
-        let status = daemon.status().await.map_err(Failure::of_spool)?;
+            .await?;
+        let status = daemon.status().await?;
         let passed = i64::try_from(begin.elapsed().as_secs()).unwrap_or(i64::MAX);
         view.update(&rows, &status, ends - passed)?;
         let all = status.books.finished >= CALLS && status.books.internal >= 1;

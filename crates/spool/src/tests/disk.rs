@@ -4,6 +4,7 @@ use super::call::journal;
 use crate::dispatch::prepare;
 use crate::writer::start;
 use crate::{Done, Error, Op, Settings, Store, tables};
+use callbridge_model::exit::ExitCode as _;
 
 fn call(n: u32) -> Op {
     Op::Finish(Box::new(journal(n)))
@@ -27,7 +28,7 @@ fn a_full_disk_refuses_with_an_error_that_may_pass_and_keeps_all_it_has() {
     let (mut store, taken) = filled();
     let error = store.write(vec![call(taken)]).expect_err("still full");
     assert!(error.is_retryable());
-    assert_eq!(error.exit_code(), 73);
+    assert_eq!(error.exit_code().number(), 73);
     assert_eq!(store.books().ready, u64::from(taken));
     assert_eq!(tables::books::recount(&store).expect("a recount").wrong, []);
     assert!(store.is_settled(), "a transaction was left open");

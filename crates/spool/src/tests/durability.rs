@@ -3,6 +3,7 @@
 use super::call::journal;
 use crate::folder::{FILE, LOCK};
 use crate::{Done, Error, Integrity, Op, Settings, open};
+use callbridge_model::exit::ExitCode as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
@@ -36,7 +37,7 @@ fn a_second_process_is_told_who_has_the_state() {
     let dir = tempfile::tempdir().expect("a folder");
     let (_handle, guard) = open(dir.path(), Settings::default()).expect("opens");
     let error = open(dir.path(), Settings::default()).expect_err("it is locked");
-    assert_eq!(error.exit_code(), 75);
+    assert_eq!(error.exit_code().number(), 75);
     let pid = Some(std::process::id());
     assert!(matches!(&error, Error::Locked { pid: found, .. } if *found == pid));
     guard.close();
@@ -69,7 +70,7 @@ fn newer_foreign_and_damaged_files_are_refused_and_left_as_they_are() {
         make(&file);
         let before = std::fs::read(&file).expect("readable");
         let error = open(dir.path(), Settings::default()).expect_err(words);
-        assert_eq!(error.exit_code(), 78, "{error}");
+        assert_eq!(error.exit_code().number(), 78, "{error}");
         assert!(error.to_string().contains(words), "{error}");
         let after = std::fs::read(&file).expect("still there");
         assert!(before == after, "{words}: the file was touched");
@@ -84,7 +85,7 @@ fn a_state_that_is_not_there_is_not_made_for_a_question() {
         ..Settings::default()
     };
     let error = open(dir.path(), settings).expect_err("nothing is there");
-    assert_eq!(error.exit_code(), 69);
+    assert_eq!(error.exit_code().number(), 69);
     assert_eq!(dir.path().read_dir().expect("readable").count(), 0);
 }
 
@@ -94,7 +95,7 @@ fn a_folder_that_cannot_be_made_is_named() {
     let file = dir.path().join("file");
     std::fs::write(&file, "").expect("written");
     let error = open(&file.join("state"), Settings::default()).expect_err("below a file");
-    assert_eq!(error.exit_code(), 73);
+    assert_eq!(error.exit_code().number(), 73);
     assert!(error.to_string().contains("--state"), "{error}");
 }
 

@@ -11,6 +11,7 @@ use crate::{
     Done, Error, Guard, Handle, LetterFilter, Op, Row, RowId, Settings, State, Step, open, tables,
 };
 use callbridge_model::TokenFingerprint;
+use callbridge_model::exit::ExitCode as _;
 use callbridge_model::status::Books;
 use callbridge_model::{LeadId, Phone, Reason};
 use rusqlite::{Connection, types::Value};
@@ -332,7 +333,7 @@ fn a_file_of_a_later_schema_is_refused_and_not_touched() {
     let before = std::fs::read(dir.path().join(FILE)).expect("readable");
     let error = open(dir.path(), Settings::default()).expect_err("it is of the future");
     assert!(matches!(error, Error::NewerSchema { .. }), "{error}");
-    assert_eq!(error.exit_code(), 78);
+    assert_eq!(error.exit_code().number(), 78);
     let after = std::fs::read(dir.path().join(FILE)).expect("readable");
     assert!(before == after, "the file was touched");
 }

@@ -5,6 +5,7 @@ use crate::{
     Done, Error, Finished, LISTED_BYTES_MAX, LetterFilter, Op, PublishedBy, RowId, Settings, State,
     Step, Store, UNREADABLE_BYTES_ALL, UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX, hint, tables,
 };
+use callbridge_model::exit::ExitCode as _;
 use callbridge_model::{LeadId, Outcome, Phone, Reason, TokenFingerprint};
 use std::collections::BTreeMap;
 
@@ -175,7 +176,7 @@ fn a_uuid_conflict_cannot_be_sent_under_the_uuid_of_the_other_call() {
         record: other.judged.record,
     };
     let error = step(&mut store, letter, retry).expect_err("it would be taken for the other");
-    assert_eq!(error.exit_code(), 65);
+    assert_eq!(error.exit_code().number(), 65);
     assert!(error.to_string().contains("pbx="), "{error}");
     step(&mut store, letter, Step::Discard { elsewhere: false }).expect("it can be discarded");
 }

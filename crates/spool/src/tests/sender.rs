@@ -6,6 +6,7 @@ use crate::{
     Step, Store, tables,
 };
 use callbridge_model::TokenFingerprint;
+use callbridge_model::exit::ExitCode as _;
 use callbridge_model::{Outcome, Reason};
 
 fn store() -> Store {
@@ -214,7 +215,7 @@ fn the_state_belongs_to_one_address_unless_it_is_bound_anew() {
     let error = store
         .write(vec![bind("https://b.example", false)])
         .expect_err("another");
-    assert_eq!(error.exit_code(), 78);
+    assert_eq!(error.exit_code().number(), 78);
     assert!(error.to_string().contains("--rebind"), "{error}");
     let company = |company: &str| Op::BindCompany {
         company: company.into(),

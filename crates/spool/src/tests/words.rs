@@ -3,6 +3,7 @@
 use super::call::journal;
 use crate::folder::FILE;
 use crate::{Error, Op, Refused, RowId, Settings, State, open, tables};
+use callbridge_model::exit::ExitCode as _;
 use std::path::PathBuf;
 
 /// Refusals at the door.
@@ -80,7 +81,7 @@ fn every_refusal_says_what_where_and_what_to_do() {
     let lines = all.iter().map(|error| {
         let words = error.to_string();
         let words = words.replace(": ", ":\n   ").replace("; ", ";\n   ");
-        format!("{} {words}\n", error.exit_code())
+        format!("{} {words}\n", error.exit_code().number())
     });
     insta::assert_snapshot!(lines.collect::<String>(), @r"
     75 the state in /state is in use by process 4711:
