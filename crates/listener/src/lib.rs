@@ -15,3 +15,6 @@ pub mod budget;
 pub mod descriptors;
 pub mod places;
 pub mod serve;
+
+/// Requests and answers, as [`serve`] hands them on.
+pub use hyper;

@@ -1,27 +1,31 @@
 //! Catches the browser's way back where it ends on this machine: a listener for one path, with a
 //! short page for the person in front of it.
 
+use crate::daemon::tasks::has_stopped;
 use crate::privilege::Held;
-use callbridge_listener::accept::Acceptor;
+use callbridge_listener::body::{response, whole};
+use callbridge_listener::hyper::body::Incoming;
+use callbridge_listener::hyper::header::{CACHE_CONTROL, HeaderValue, REFERRER_POLICY};
+use callbridge_listener::hyper::{Method, Request, StatusCode, Uri};
+use callbridge_listener::places::ConnectionPlace;
+use callbridge_listener::serve::{AnswerHttp, Answering, Limits, Open, serve};
 use callbridge_model::secret::Secret;
 use callbridge_oauth::consent::{Back, Redirect, read};
+use futures_util::future::join_all;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
-use tokio::task::JoinSet;
-use tokio::time::timeout;
-use url::Url;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
 
-/// Bytes of a request's head.
-const HEAD_MAX: usize = 16 * 1024;
-/// So long a request may take to come, and its answer to go.
-const WITHIN: Duration = Duration::from_secs(10);
-/// Connections at one time; more wait.
-const LINES_MAX: usize = 16;
+const LIMITS: Limits = Limits {
+    connections: 16,
+    head_within: Duration::from_secs(10),
+    answer_within: Duration::from_secs(10),
+    stop_within: Duration::from_secs(1),
+    keep_alive: false,
+};
 
 /// Listens for the redirect.
 #[derive(Debug)]
@@ -84,33 +88,29 @@ impl Catcher {
         }
     }
 
-    /// Serves until it is dropped; every way back goes out, wrong ones, too.
-    pub(crate) async fn serve(self, state: Secret, backs: mpsc::Sender<Back>) {
-        let lines = Arc::new(Semaphore::new(LINES_MAX));
-        let path: Arc<str> = self.path.into();
-        let mut serving = JoinSet::new();
-        for listener in self.listeners {
-            let (lines, path) = (Arc::clone(&lines), Arc::clone(&path));
-            let (state, backs) = (state.clone(), backs.clone());
-            serving.spawn(async move {
-                let mut answering = JoinSet::new();
-                let mut incoming = Acceptor::new("--redirect-uri");
-                while let Ok(line) = Arc::clone(&lines).acquire_owned().await {
-                    let (stream, _) = incoming.next(&listener).await;
-                    let (path, state, backs) = (Arc::clone(&path), state.clone(), backs.clone());
-                    answering.spawn(async move {
-                        let answered = timeout(WITHIN, answer(stream, &path, &state)).await;
-                        drop(line);
-                        if let Ok(Some(back)) = answered {
-                            // nobody waits any more: it came too late
-                            let _ = backs.send(back).await;
-                        }
-                    });
-                    while answering.try_join_next().is_some() {}
-                }
-            });
-        }
-        while serving.join_next().await.is_some() {}
+    /// Serves until `stopped`, and what is being answered then to its end; every way back goes out,
+    /// wrong ones, too.
+    pub(crate) async fn serve(
+        self,
+        state: Secret,
+        backs: mpsc::Sender<Back>,
+        stopped: watch::Receiver<bool>,
+    ) {
+        let answer: Arc<dyn AnswerHttp> = Arc::new(RedirectPage {
+            path: self.path,
+            state,
+            backs,
+        });
+        let serving = self.listeners.into_iter().map(|listener| {
+            let open = Open {
+                name: "--redirect-uri",
+                listener,
+                tls: None,
+                limits: LIMITS,
+            };
+            serve(open, Arc::clone(&answer), has_stopped(stopped.clone()))
+        });
+        join_all(serving).await;
     }
 }
 
@@ -120,86 +120,73 @@ fn is_no_address_of_ours(error: &std::io::Error) -> bool {
     error.kind() == ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(unsupported)
 }
 
-/// Answers one request; what it brought, where it is the redirect.
-async fn answer(mut stream: TcpStream, path: &str, state: &Secret) -> Option<Back> {
-    let head = head(&mut stream).await?;
-    let (status, words, back) = judge(&head, path, state);
-    let page = page(words);
-    let answer = format!(
-        "HTTP/1.1 {status}\r\ncontent-type: text/html; charset=utf-8\r\ncontent-length: {}\r\n\
-         cache-control: no-store\r\nreferrer-policy: no-referrer\r\n\
-         connection: close\r\n\r\n{page}",
-        page.len()
-    );
-    stream.write_all(answer.as_bytes()).await.ok();
-    stream.shutdown().await.ok();
-    back
+/// The page at the end of the browser's way.
+struct RedirectPage {
+    path: String,
+    state: Secret,
+    backs: mpsc::Sender<Back>,
 }
 
-/// The head of a request; `None` when none comes, or it is too long.
-async fn head(stream: &mut TcpStream) -> Option<String> {
-    let mut bytes = Vec::new();
-    let mut some = [0; 2048];
-    while !bytes.windows(4).any(|end| end == b"\r\n\r\n") {
-        let count = stream.read(&mut some).await.ok()?;
-        if count == 0 || bytes.len() + count > HEAD_MAX {
-            return None;
-        }
-        bytes.extend_from_slice(&some[..count]);
+impl AnswerHttp for RedirectPage {
+    fn answer<'a>(
+        &'a self,
+        place: &'a ConnectionPlace,
+        request: Request<Incoming>,
+    ) -> Answering<'a> {
+        Box::pin(async move {
+            let _answering = place.answer();
+            let judged = judge(request.method(), request.uri(), &self.path, &self.state);
+            let (status, words, back) = judged;
+            if let Some(back) = back {
+                // nobody waits any more: it came too late
+                let _ = self.backs.send(back).await;
+            }
+            let mut page = response(status, "text/html; charset=utf-8", whole(page(words)));
+            let headers = page.headers_mut();
+            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+            page
+        })
     }
-    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Status, words for the page, and what the request brought.
-fn judge(head: &str, path: &str, state: &Secret) -> (&'static str, &'static str, Option<Back>) {
-    let mut words = head.lines().next().unwrap_or_default().split(' ');
-    let (method, target) = (
-        words.next().unwrap_or_default(),
-        words.next().unwrap_or_default(),
-    );
-    let base = Url::parse("http://localhost/").ok();
-    let url = match target.starts_with('/') {
-        // a target that begins with // would name another host
-        true => base.and_then(|base| {
-            base.join(&format!("/{}", target.trim_start_matches('/')))
-                .ok()
-        }),
-        false => None,
-    };
-    let Some(url) = url.filter(|url| url.path() == path) else {
-        return (
-            "404 Not Found",
-            "callbridge waits for a consent, and not at this address.",
-            None,
-        );
-    };
-    if method != "GET" {
+fn judge(
+    method: &Method,
+    target: &Uri,
+    path: &str,
+    state: &Secret,
+) -> (StatusCode, &'static str, Option<Back>) {
+    // one with a host is for a proxy, which this is not
+    if target.authority().is_some() || target.path() != path {
+        let words = "callbridge waits for a consent, and not at this address.";
+        return (StatusCode::NOT_FOUND, words, None);
+    }
+    if method != Method::GET {
         let words = "callbridge waits for the browser's redirect, which is a GET.";
-        return ("405 Method Not Allowed", words, None);
+        return (StatusCode::METHOD_NOT_ALLOWED, words, None);
     }
-    match read(url.query().unwrap_or_default(), state) {
-        back @ Back::Code(_) => (
-            "200 OK",
-            "The consent has arrived. You can close this page; the terminal says how it went on.",
-            Some(back),
-        ),
-        back @ Back::Declined => (
-            "200 OK",
-            "The consent was declined. Nothing was connected; you can close this page.",
-            Some(back),
-        ),
-        back @ Back::Failed(_) => (
-            "200 OK",
-            "The CRM did not ask for consent. Nothing was connected; the terminal says why.",
-            Some(back),
-        ),
-        back @ Back::Wrong(_) => (
-            "400 Bad Request",
+    let back = read(target.query().unwrap_or_default(), state);
+    let words = match back {
+        Back::Code(_) => {
+            "The consent has arrived. You can close this page; the terminal says how it went on."
+        }
+        Back::Declined => {
+            "The consent was declined. Nothing was connected; you can close this page."
+        }
+        Back::Failed(_) => {
+            "The CRM did not ask for consent. Nothing was connected; the terminal says why."
+        }
+        Back::Wrong(_) => {
             "This does not answer callbridge's question, and nothing was done. Open the address \
-             that the terminal shows.",
-            Some(back),
-        ),
-    }
+             that the terminal shows."
+        }
+    };
+    let status = match back.is_final() {
+        true => StatusCode::OK,
+        false => StatusCode::BAD_REQUEST,
+    };
+    (status, words, Some(back))
 }
 
 fn page(words: &str) -> String {
@@ -213,55 +200,50 @@ fn page(words: &str) -> String {
 mod tests {
     use super::*;
     use callbridge_model::secret::ExposeSecret as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
 
-    fn judged(line: &str) -> (&'static str, Option<Back>) {
-        let head = format!("{line}\r\nhost: 127.0.0.1:1\r\n\r\n");
-        let (status, _, back) = judge(&head, "/back", &Secret::from("s1"));
+    fn judged(line: &str) -> (StatusCode, Option<Back>) {
+        let (method, target) = line.split_once(' ').expect("a method and a target");
+        let method: Method = method.parse().expect("a method");
+        let target: Uri = target.parse().expect("a target");
+        let (status, _, back) = judge(&method, &target, "/back", &Secret::from("s1"));
         (status, back)
     }
 
     #[test]
     fn only_a_get_of_the_right_path_is_the_redirect() {
         for (line, status, comes) in [
-            ("GET /back?code=c&state=s1 HTTP/1.1", "200 OK", true),
+            ("GET /back?code=c&state=s1", StatusCode::OK, true),
             (
-                "GET /back?error=access_denied&state=s1 HTTP/1.1",
-                "200 OK",
+                "GET /back?error=access_denied&state=s1",
+                StatusCode::OK,
                 true,
             ),
+            ("GET /back?code=c&state=no", StatusCode::BAD_REQUEST, true),
+            ("GET /back", StatusCode::BAD_REQUEST, true),
             (
-                "GET /back?code=c&state=no HTTP/1.1",
-                "400 Bad Request",
-                true,
-            ),
-            ("GET /back HTTP/1.1", "400 Bad Request", true),
-            (
-                "POST /back?code=c&state=s1 HTTP/1.1",
-                "405 Method Not Allowed",
+                "POST /back?code=c&state=s1",
+                StatusCode::METHOD_NOT_ALLOWED,
                 false,
             ),
             (
-                "HEAD /back?code=c&state=s1 HTTP/1.1",
-                "405 Method Not Allowed",
+                "HEAD /back?code=c&state=s1",
+                StatusCode::METHOD_NOT_ALLOWED,
                 false,
             ),
-            ("GET /favicon.ico HTTP/1.1", "404 Not Found", false),
+            ("GET /favicon.ico", StatusCode::NOT_FOUND, false),
+            ("GET /back/x?code=c&state=s1", StatusCode::NOT_FOUND, false),
             (
-                "GET /back/x?code=c&state=s1 HTTP/1.1",
-                "404 Not Found",
+                "GET http://127.0.0.1/back?code=c&state=s1",
+                StatusCode::NOT_FOUND,
                 false,
             ),
-            (
-                "GET http://127.0.0.1/back?code=c&state=s1 HTTP/1.1",
-                "404 Not Found",
-                false,
-            ),
-            ("", "404 Not Found", false),
         ] {
             let (said, back) = judged(line);
             assert_eq!((said, back.is_some()), (status, comes), "{line}");
         }
-        let (_, back) = judged("GET /back?code=c%20d&state=s1 HTTP/1.1");
+        let (_, back) = judged("GET /back?code=c%20d&state=s1");
         assert!(matches!(back, Some(Back::Code(code)) if code.expose_secret() == "c d"));
     }
 
@@ -281,7 +263,8 @@ mod tests {
         let words = busy.to_string();
         assert!(words.starts_with("cannot listen at 127.0.0.1"), "{words}");
         let (backs, mut hears) = mpsc::channel(4);
-        let serving = tokio::spawn(catcher.serve(Secret::from("s1"), backs));
+        let (stop, stopped) = watch::channel(false);
+        let serving = tokio::spawn(catcher.serve(Secret::from("s1"), backs, stopped));
         let mut silent = TcpStream::connect(("127.0.0.1", port))
             .await
             .expect("connected");
@@ -295,10 +278,12 @@ mod tests {
             let mut page = String::new();
             line.read_to_string(&mut page).await.expect("a page");
             assert_eq!(page.starts_with("HTTP/1.1 200 OK\r\n"), good, "{page}");
+            assert!(page.ends_with("</html>\n"), "{page}");
             let back = hears.recv().await.expect("a way back");
             assert_eq!(back.is_final(), good);
         }
-        serving.abort();
+        stop.send_replace(true);
+        serving.await.expect("it ends");
     }
 
     #[tokio::test]

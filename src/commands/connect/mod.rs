@@ -47,7 +47,7 @@ use callbridge_sender::schedule::Jitter;
 use std::convert::Infallible;
 use std::path::Path;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
@@ -193,7 +193,8 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret, Fa
         false => say("open it in a browser, and paste the address it ends at here, as a line"),
     }
     let (backs, mut hears) = mpsc::channel(8);
-    let serving = catcher.map(|it| tokio::spawn(it.serve(state.clone(), backs.clone())));
+    let (stop, stopped) = watch::channel(false);
+    let serving = catcher.map(|it| tokio::spawn(it.serve(state.clone(), backs.clone(), stopped)));
     let pasting = paste(typed, &connect.redirect, state, backs);
     let until = Instant::now() + connect.within;
     let heard = async {
@@ -211,8 +212,10 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret, Fa
         back = timeout_at(until, heard) => back,
         never = pasting => match never {},
     };
+    stop.send_replace(true);
     if let Some(serving) = serving {
-        serving.abort();
+        // the page that the browser is shown goes out whole
+        drop(serving.await);
     }
     let back = back.map_err(|_| {
         let words = format!("no consent came within {} s", connect.within.as_secs());
