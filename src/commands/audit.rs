@@ -32,11 +32,7 @@ const ASKED_MAX: usize = 200;
 /// # Errors
 /// 1 where a call is not explained, 65 and 66 for the file, 69 without daemon and state.
 pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Result<(), Failure> {
-    let at = Asking {
-        state: audit.config.state.clone().unwrap_or_default(),
-        json: audit.json,
-        zone: audit.config.pbx_timezone.clone(),
-    };
+    let at = Asking::of(&audit.config, audit.json);
     if audit.config.pbx_id.is_none() {
         audit.config.pbx_id = Some(pbx_of(&at).await?);
     }

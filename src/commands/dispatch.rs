@@ -1,7 +1,7 @@
 //! Each command to the part that does it.
 
 use crate::commands::control as command;
-use crate::config::command::{Ask, Asking, Command};
+use crate::config::command::{Asking, Command};
 use crate::config::manual;
 use crate::failure::Failure;
 use crate::stdout::print;
@@ -50,25 +50,10 @@ pub async fn dispatch(
             callbridge_log::set_up(Default::default(), environment);
             Ok(callbridge_fleet::run(*options, environment, shutdown).await?)
         }
-        Command::Ask(ask, at) => match ask {
-            Ask::ForwardAgain { since } => command::fleet::forward_again(since, &at).await,
-            Ask::FleetOwner { pbx, user } => command::fleet::owner(pbx, user, &at).await,
-            Ask::Status(mode) => command::status::run(&at, mode, shutdown).await,
-            Ask::Calls(calls) => command::calls::run(calls, &at, shutdown).await,
-            Ask::Dead(what) => command::dead::run(what, &at, shutdown).await,
-            Ask::LeadMissing { csv } => command::lead::missing(csv, &at).await,
-            Ask::LeadList => command::lead::list(&at).await,
-            Ask::Missed { within_sec, csv } => command::missed::run(within_sec, csv, &at).await,
-            Ask::LeadGiven(what) => command::lead::given(what, &at).await,
-            Ask::LeadSet { lead, items } => command::lead::set(lead, items, &at).await,
-            Ask::Page(role) => command::page::link(role, &at).await,
-        },
+        Command::Status(mode, at) => command::status::run(&at, mode, shutdown).await,
+        Command::Ask { request, csv, at } => command::ask(request, csv, &at, shutdown).await,
         Command::LeadCheck(check) => {
-            let at = Asking {
-                state: check.config.state.clone().unwrap_or_default(),
-                json: check.json,
-                zone: check.config.pbx_timezone.clone(),
-            };
+            let at = Asking::of(&check.config, check.json);
             command::lead::check(&check.phone, &at, check.config.rules).await
         }
         Command::PagePassword { name, role } => command::page::password(&name, role).await,

@@ -6,8 +6,7 @@ pub(super) mod init;
 mod page;
 
 use super::command::{
-    Ask, Asking, Check, Command, Dead, Demo, DemoPbx, Explain, GivenLeads, LeadCheck, StateMove,
-    StatusMode,
+    Asking, Check, Command, Demo, DemoPbx, Explain, LeadCheck, StateMove, StatusMode,
 };
 use super::faults::Faults;
 use super::options::leads::{LeadVerb, MissedFlags};
@@ -20,6 +19,7 @@ use crate::config::checked::{Checking, Purpose};
 use crate::values;
 use callbridge_admin::letters::retry::Employee;
 use callbridge_admin::letters::select::Selection;
+use callbridge_admin::protocol::ControlRequest;
 use callbridge_formats::Format;
 use callbridge_leads::lead_field::Item;
 use callbridge_leads::lead_field::item::ITEMS_MAX;
@@ -47,7 +47,7 @@ impl Checking<'_> {
             Verb::Fleet(flags) => match flags.verb {
                 None => self.faults.or(Command::Fleet(Box::new(flags.options))),
                 Some(FleetVerb::Owner { pbx, user, state }) => {
-                    self.ask(Ask::FleetOwner { pbx, user }, state)
+                    self.ask(ControlRequest::FleetOwner { pbx, user }, false, state)
                 }
             },
             Verb::Status {
@@ -94,7 +94,7 @@ impl Checking<'_> {
                 StatusMode::Once
             }
         };
-        self.ask(Ask::Status(mode), state)
+        Ok(Command::Status(mode, self.asking(state)?))
     }
 
     fn demo(mut self, flags: &DemoFlags) -> Result<Command, Faults> {
@@ -180,14 +180,36 @@ impl Checking<'_> {
         })
     }
 
-    pub(super) fn ask(self, what: Ask, state: StateFlags) -> Result<Command, Faults> {
-        Ok(Command::Ask(what, self.asking(state)?))
+    pub(super) fn ask(
+        self,
+        request: ControlRequest,
+        csv: bool,
+        state: StateFlags,
+    ) -> Result<Command, Faults> {
+        let at = self.asking(state)?;
+        Ok(Command::Ask { request, csv, at })
+    }
+
+    /// What is no whole request has its fault by now.
+    fn ask_whole(
+        self,
+        request: Option<ControlRequest>,
+        state: StateFlags,
+    ) -> Result<Command, Faults> {
+        let at = self.asking(state)?;
+        let request = request.ok_or_else(Faults::default)?;
+        let csv = false;
+        Ok(Command::Ask { request, csv, at })
     }
 
     fn dead(mut self, verb: DeadVerb) -> Result<Command, Faults> {
-        let (dead, state) = match verb {
-            DeadVerb::List { which, state } => (Dead::List(self.look(which)), state),
-            DeadVerb::Show { which, state } => (Dead::Show(self.change("dead show", which)), state),
+        let mut csv = false;
+        let (request, state) = match verb {
+            DeadVerb::List { which, state } => (self.letters(which, false), state),
+            DeadVerb::Show { which, state } => {
+                let which = self.change("dead show", which);
+                (ControlRequest::Letters { which, whole: true }, state)
+            }
             DeadVerb::Retry {
                 which,
                 lead,
@@ -197,23 +219,18 @@ impl Checking<'_> {
                 dry_run,
                 state,
             } => {
-                let which = self.change("dead retry", which);
-                let lead = self.faults.read("--lead", &lead, lead_id);
-                let employee = self.faults.read("--employee", &employee, employee_of);
-                let said = self.said(&answered, &talk);
-                (
-                    Dead::Retry {
-                        which,
-                        lead,
-                        employee,
-                        said,
-                        dry_run,
-                    },
-                    state,
-                )
+                let request = ControlRequest::Retry {
+                    which: self.change("dead retry", which),
+                    lead: self.faults.read("--lead", &lead, lead_id),
+                    employee: self.faults.read("--employee", &employee, employee_of),
+                    said: self.said(&answered, &talk),
+                    dry_run,
+                };
+                (request, state)
             }
             DeadVerb::Discard { which, state } => {
-                (Dead::Discard(self.change("dead discard", which)), state)
+                let which = self.change("dead discard", which);
+                (ControlRequest::Discard { which }, state)
             }
             DeadVerb::Export {
                 which,
@@ -221,33 +238,26 @@ impl Checking<'_> {
                 state,
             } => {
                 let words = [("csv", true), ("jsonl", false)];
-                let csv = match format.as_deref() {
-                    Some(text) => self.faults.take("--format", values::word(text, &words)),
-                    None => self
-                        .faults
-                        .take("--format", Err("is missing: give csv or jsonl")),
-                };
-                (
-                    Dead::Export {
-                        which: self.look(which),
-                        csv: csv == Some(true),
-                    },
-                    state,
-                )
+                let format = format
+                    .as_deref()
+                    .ok_or("is missing: give csv or jsonl".to_owned());
+                let read = format.and_then(|text| values::word(text, &words));
+                csv = self.faults.take("--format", read) == Some(true);
+                let json = !csv;
+                (self.letters(which, true), StateFlags { json, ..state })
             }
-            DeadVerb::Watch { state } => (Dead::Watch, state),
+            DeadVerb::Watch { state } => (ControlRequest::Watch, state),
         };
-        self.ask(Ask::Dead(dead), state)
+        self.ask(request, csv, state)
     }
 
-    /// A selection to look at: nothing chosen is everything.
-    fn look(&mut self, flags: SelectFlags) -> Selection {
-        let which = self.selection(flags);
+    /// Letters to look at: nothing chosen is everything.
+    fn letters(&mut self, which: SelectFlags, whole: bool) -> ControlRequest {
+        let mut which = self.selection(which);
         if which.is_empty() {
-            Selection::everything()
-        } else {
-            which
+            which = Selection::everything();
         }
+        ControlRequest::Letters { which, whole }
     }
 
     /// A selection that is acted on: something must be chosen.
@@ -293,21 +303,19 @@ impl Checking<'_> {
 
     fn lead(mut self, verb: LeadVerb) -> Result<Command, Faults> {
         match verb {
-            LeadVerb::Missing { csv, state } => self.ask(Ask::LeadMissing { csv }, state),
-            LeadVerb::List { state } => self.ask(Ask::LeadList, state),
+            LeadVerb::Missing { csv, state } => self.ask(ControlRequest::LeadMissing, csv, state),
+            LeadVerb::List { state } => self.ask(ControlRequest::LeadList, false, state),
             LeadVerb::Give { phone, lead, state } => {
                 let phone = self.phone(phone);
                 let lead = self.lead_argument(lead.as_deref());
-                let at = self.asking(state)?;
-                let lead = lead.ok_or_else(Faults::default)?;
-                let given = GivenLeads::Give { phone, lead };
-                Ok(Command::Ask(Ask::LeadGiven(given), at))
+                let request = lead.map(|lead| ControlRequest::LeadGive { phone, lead });
+                self.ask_whole(request, state)
             }
             LeadVerb::Take { phone, state } => {
                 let phone = self.phone(phone);
-                self.ask(Ask::LeadGiven(GivenLeads::Take(phone)), state)
+                self.ask(ControlRequest::LeadTake { phone }, false, state)
             }
-            LeadVerb::Given { state } => self.ask(Ask::LeadGiven(GivenLeads::List), state),
+            LeadVerb::Given { state } => self.ask(ControlRequest::LeadGiven, false, state),
             LeadVerb::Set {
                 lead,
                 values,
@@ -315,10 +323,8 @@ impl Checking<'_> {
             } => {
                 let lead = self.lead_argument(lead.as_deref());
                 let items = self.items(&values);
-                let at = self.asking(state)?;
-                // without a lead the faults have been told by now
-                let lead = lead.ok_or_else(Faults::default)?;
-                Ok(Command::Ask(Ask::LeadSet { lead, items }, at))
+                let request = lead.map(|lead| ControlRequest::LeadSet { lead, items });
+                self.ask_whole(request, state)
             }
             LeadVerb::Check { phone, json, flags } => {
                 let phone = self.phone(phone);
@@ -334,11 +340,12 @@ impl Checking<'_> {
 
     fn missed(mut self, flags: MissedFlags) -> Result<Command, Faults> {
         let within = self.faults.read("--since", &flags.since, values::duration);
-        let missed = Ask::Missed {
-            within_sec: within.map(|within| within.as_secs()),
-            csv: flags.csv,
-        };
-        self.ask(missed, flags.state)
+        let within_sec = within.map(|within| within.as_secs());
+        self.ask(
+            ControlRequest::Missed { within_sec },
+            flags.csv,
+            flags.state,
+        )
     }
 
     /// A number, as a person writes it.
@@ -387,8 +394,8 @@ impl Checking<'_> {
         let since = since.ok_or_else(|| "is missing: since when? As 2026-11-20, or 2h".to_owned());
         let now = clock::now().wall;
         let since = since.and_then(|text| values::since(&text, &TimeZone::system(), now));
-        let since = self.faults.take("--since", since).unwrap_or(now);
-        self.ask(Ask::ForwardAgain { since }, state)
+        let since = self.faults.take("--since", since).unwrap_or(now).micros();
+        self.ask(ControlRequest::ForwardAgain { since }, false, state)
     }
 
     fn state_move(mut self, verb: StateVerb) -> Result<Command, Faults> {

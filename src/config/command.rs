@@ -5,17 +5,13 @@ use super::options::Flags;
 use crate::config::checked::{Checking, Config};
 use crate::failure::Failure;
 use crate::privilege::{Held, Needs, OwnFile};
-use callbridge_admin::letters::retry::Employee;
-use callbridge_admin::letters::select::Selection;
 use callbridge_admin::page_role::PageRole;
-use callbridge_admin::protocol::CallsQuery;
+use callbridge_admin::protocol::ControlRequest;
 use callbridge_call::EventTime;
 use callbridge_formats::Format;
-use callbridge_leads::lead_field::Item;
 use callbridge_log::Logging;
 use callbridge_model::environment::Environment;
 use callbridge_model::exit::Code;
-use callbridge_model::{LeadId, Said};
 use clap_complete::Shell;
 use jiff::tz::TimeZone;
 use std::ffi::OsString;
@@ -36,8 +32,15 @@ pub enum Command {
     Audit(Box<Audit>),
     /// `fleet`
     Fleet(Box<callbridge_fleet::FleetOptions>),
-    /// What the daemon in a state folder is asked, or its spool.
-    Ask(Ask, Asking),
+    /// `status`
+    Status(StatusMode, Asking),
+    /// What else the daemon in a state folder is asked, or its spool.
+    Ask {
+        request: ControlRequest,
+        /// `--csv`, `--format csv`
+        csv: bool,
+        at: Asking,
+    },
     /// `lead check`
     LeadCheck(Box<LeadCheck>),
     /// `page password`
@@ -63,54 +66,6 @@ pub enum Command {
     Man,
     /// `licences`
     Licences,
-}
-
-/// What is asked of a daemon.
-#[derive(Debug)]
-pub enum Ask {
-    /// `fleet owner`
-    FleetOwner { pbx: String, user: String },
-    /// `status`
-    Status(StatusMode),
-    /// `calls`
-    Calls(ListCalls),
-    /// `dead …`
-    Dead(Dead),
-    /// `lead missing`
-    LeadMissing {
-        /// `--csv`
-        csv: bool,
-    },
-    /// `lead list`
-    LeadList,
-    /// `missed`
-    Missed {
-        /// `--since`, in seconds.
-        within_sec: Option<u64>,
-        /// `--csv`
-        csv: bool,
-    },
-    /// `lead give`, `lead take`, `lead given`
-    LeadGiven(GivenLeads),
-    /// `lead set`
-    LeadSet { lead: LeadId, items: Vec<Item> },
-    /// `page`, with its `--role`.
-    Page(PageRole),
-    /// `state forward-again`
-    ForwardAgain { since: EventTime },
-}
-
-impl Ask {
-    /// It goes on until it is interrupted.
-    fn follows(&self) -> bool {
-        match self {
-            Self::Calls(calls) => calls.follow,
-            asked => matches!(
-                asked,
-                Self::Dead(Dead::Watch) | Self::Status(StatusMode::Watch)
-            ),
-        }
-    }
 }
 
 impl Command {
@@ -157,8 +112,15 @@ impl Command {
             },
             Self::Audit(audit) => folder(audit.config.state.as_mut()),
             Self::LeadCheck(check) => folder(check.config.state.as_mut()),
-            Self::Ask(ask, at) => Needs {
-                stops_in_order: ask.follows(),
+            Self::Status(mode, at) => Needs {
+                stops_in_order: *mode == StatusMode::Watch,
+                ..folder(Some(&mut at.state))
+            },
+            Self::Ask { request, at, .. } => Needs {
+                stops_in_order: matches!(
+                    request,
+                    ControlRequest::Watch | ControlRequest::Calls { follow: true, .. }
+                ),
                 ..folder(Some(&mut at.state))
             },
             Self::Disconnect(state) => Needs {
@@ -305,58 +267,15 @@ pub struct Asking {
     pub zone: Option<TimeZone>,
 }
 
-/// `calls`
-#[derive(Clone, Debug, PartialEq)]
-pub struct ListCalls {
-    pub which: CallsQuery,
-    /// `--follow`
-    pub follow: bool,
-}
-
-/// Leads that people give to numbers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GivenLeads {
-    /// `lead give`
-    Give {
-        /// As a person writes it.
-        phone: String,
-        lead: LeadId,
-    },
-    /// `lead take`, of a number as a person writes it.
-    Take(String),
-    /// `lead given`
-    List,
-}
-
-/// `dead …`
-#[derive(Clone, Debug, PartialEq)]
-pub enum Dead {
-    /// `dead list`
-    List(Selection),
-    /// `dead show`
-    Show(Selection),
-    /// `dead retry`
-    Retry {
-        which: Selection,
-        /// `--lead`
-        lead: Option<LeadId>,
-        /// `--employee`
-        employee: Option<Employee>,
-        /// `--answered`, `--talk`
-        said: Option<Said>,
-        /// `--dry-run`
-        dry_run: bool,
-    },
-    /// `dead discard`
-    Discard(Selection),
-    /// `dead export`
-    Export {
-        which: Selection,
-        /// CSV, or else JSON lines.
-        csv: bool,
-    },
-    /// `dead watch`
-    Watch,
+impl Asking {
+    /// As the flags of `run` say it.
+    pub(crate) fn of(config: &Config, json: bool) -> Self {
+        Self {
+            state: config.state.clone().unwrap_or_default(),
+            json,
+            zone: config.pbx_timezone.clone(),
+        }
+    }
 }
 
 /// `lead check`

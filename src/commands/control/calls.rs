@@ -3,13 +3,12 @@
 //! Following holds no lock on the state, and outlives the daemon's restarts as `dead watch` does:
 //! a daemon that is met anew tells all that has moved since its start.
 
-use super::conversation::{converse, follow, json_line, line, typed};
-use crate::config::command::{Asking, ListCalls};
+use super::conversation::{follow, json_line, list_items, typed};
+use crate::config::command::Asking;
 use crate::failure::Failure;
 use crate::stdout::{nobody_reads, print};
 use callbridge_admin::explain::line::{OneLine, cut};
-use callbridge_admin::protocol::ControlRequest;
-use callbridge_mapping::journal::Rules;
+use callbridge_admin::protocol::{CallsQuery, ControlRequest};
 use callbridge_model::Zone;
 use serde_json::Value;
 use std::io::IsTerminal;
@@ -71,32 +70,29 @@ impl CallsFormat {
 /// # Errors
 /// 64 for a date or number that is none, 69 without daemon and state.
 pub(crate) async fn run(
-    calls: ListCalls,
+    which: CallsQuery,
+    follows: bool,
     at: &Asking,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
     let look = CallsFormat::of(at);
     let show = |item: &Value, zone: &Zone| look.show(item, zone);
     let ask = |past, follow| ControlRequest::Calls {
-        which: calls.which.clone(),
+        which: which.clone(),
         past,
         follow,
     };
-    let kept = || converse(at, ask(true, false), Rules::default(), show);
-    if calls.follow {
+    let kept = |none| list_items(at, ask(true, false), none, show);
+    if follows {
         let begun = "following calls; Ctrl-C ends it";
-        let alone = async || kept().await.map(drop);
+        let alone = async || kept("").await;
         return tokio::select! {
             ended = follow(at, begun, |past| ask(past, true), alone, show) => ended,
             () = shutdown => Ok(()),
             () = nobody_reads() => Ok(()),
         };
     }
-    let found = kept().await?;
-    if found == 0 && !at.json {
-        line("no calls")?;
-    }
-    Ok(())
+    kept("no calls").await
 }
 
 #[cfg(test)]

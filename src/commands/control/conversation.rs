@@ -196,20 +196,31 @@ pub(crate) async fn converse(
     listen(source, at, each).await
 }
 
-/// Asks, prints each item as JSON or as this line for people, and returns how many there were;
-/// where there was none, people are told so.
+/// Asks, hands each item to `each`; where there was none, people are told so.
+pub(super) async fn list_items(
+    at: &Asking,
+    ask: ControlRequest,
+    none: &str,
+    each: impl FnMut(&Value, &Zone) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let found = converse(at, ask, Rules::default(), each).await?;
+    match found == 0 && !at.json && !none.is_empty() {
+        true => line(none),
+        false => Ok(()),
+    }
+}
+
+/// The same, each item as JSON or as this line for people.
 pub(super) async fn print_items(
     at: &Asking,
     ask: ControlRequest,
     none: &str,
     mut text: impl FnMut(&Value, &Zone) -> String,
-) -> Result<u64, Failure> {
-    let show = |item: &Value, zone: &Zone| show(at, item, || text(item, zone));
-    let found = converse(at, ask, Rules::default(), show).await?;
-    if found == 0 && !at.json && !none.is_empty() {
-        line(none)?;
-    }
-    Ok(found)
+) -> Result<(), Failure> {
+    list_items(at, ask, none, |item, zone| {
+        show(at, item, || text(item, zone))
+    })
+    .await
 }
 
 /// An item as JSON, or as this line for people.
@@ -238,9 +249,11 @@ pub(super) async fn ask_daemon(
     ask: ControlRequest,
     nobody: impl FnOnce() -> String,
     each: impl FnMut(&Value, &Zone) -> Result<(), Failure>,
-) -> Result<u64, Failure> {
+) -> Result<(), Failure> {
     match reach(at, &ask).await? {
-        Some(replies) => listen(AnsweredBy::Daemon(replies), at, each).await,
+        Some(replies) => listen(AnsweredBy::Daemon(replies), at, each)
+            .await
+            .map(drop),
         None => Err(Failure::new(Code::Unreachable, nobody())),
     }
 }

@@ -1,10 +1,10 @@
 //! `dead …`: letters listed, shown, sent again, discarded, exported, watched.
 
-use super::conversation::{converse, csv_line, follow, json_line, line, print_items, show};
-use crate::config::command::{Asking, Dead};
+use super::conversation::show as print_item;
+use super::conversation::{converse, csv_line, follow, json_line, line, list_items, print_items};
+use crate::config::command::Asking;
 use crate::failure::Failure;
 use crate::stdout::{nobody_reads, print};
-use callbridge_admin::letters::select::Selection;
 use callbridge_admin::letters::text;
 use callbridge_admin::protocol::ControlRequest;
 use callbridge_mapping::journal::Rules;
@@ -13,58 +13,29 @@ use callbridge_model::exit::Code;
 use callbridge_model::safe::safe;
 use serde_json::Value;
 
-/// `dead …`. `shutdown` ends `dead watch`.
-///
-/// # Errors
-/// 65 when a letter was refused or is not there, 69 without daemon and state.
-pub(crate) async fn run(
-    what: Dead,
-    at: &Asking,
-    shutdown: impl Future<Output = ()>,
-) -> Result<(), Failure> {
-    match what {
-        Dead::List(which) => list(which, at).await,
-        Dead::Show(which) => {
-            let width = width();
-            let text = |item: &Value, zone: &Zone| text::show(item, width, zone);
-            let ask = ControlRequest::Letters { which, whole: true };
-            print_items(at, ask, "", text).await.map(drop)
-        }
-        Dead::Retry {
-            which,
-            lead,
-            employee,
-            said,
-            dry_run,
-        } => {
-            let ask = ControlRequest::Retry {
-                which,
-                lead,
-                employee,
-                said,
-                dry_run,
-            };
-            change(ask, at).await
-        }
-        Dead::Discard(which) => change(ControlRequest::Discard { which }, at).await,
-        Dead::Export { which, csv } => export(which, csv, at).await,
-        Dead::Watch => tokio::select! {
-            ended = watch(at, width()) => ended,
-            () = shutdown => Ok(()),
-            () = nobody_reads() => Ok(()),
-        },
-    }
+/// `dead show`, and `dead export` as JSON lines.
+pub(super) async fn show(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
+    let width = width();
+    let text = |item: &Value, zone: &Zone| text::show(item, width, zone);
+    print_items(at, ask, "", text).await
 }
 
 /// `dead watch`: letters as they come to be. It holds no lock on the state, so a daemon can start
-/// beside it; letters come to be only while one runs.
-async fn watch(at: &Asking, width: usize) -> Result<(), Failure> {
-    let each = |item: &Value, zone: &Zone| show(at, item, || text::list_line(item, width, zone));
+/// beside it; letters come to be only while one runs. `shutdown` ends it.
+pub(super) async fn watch(at: &Asking, shutdown: impl Future<Output = ()>) -> Result<(), Failure> {
+    let width = width();
+    let text = |item: &Value, zone: &Zone| text::list_line(item, width, zone);
+    let each = |item: &Value, zone: &Zone| print_item(at, item, || text(item, zone));
     let begun = "watching for dead letters; Ctrl-C ends it";
-    follow(at, begun, |_| ControlRequest::Watch, async || Ok(()), each).await
+    tokio::select! {
+        ended = follow(at, begun, |_| ControlRequest::Watch, async || Ok(()), each) => ended,
+        () = shutdown => Ok(()),
+        () = nobody_reads() => Ok(()),
+    }
 }
 
-async fn list(which: Selection, at: &Asking) -> Result<(), Failure> {
+/// `dead list`
+pub(super) async fn list(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
     let width = width();
     let mut first = true;
     let show = |item: &Value, zone: &Zone| {
@@ -76,24 +47,16 @@ async fn list(which: Selection, at: &Asking) -> Result<(), Failure> {
         }
         line(&text::list_line(item, width, zone))
     };
-    let ask = ControlRequest::Letters {
-        which,
-        whole: false,
-    };
-    let found = converse(at, ask, Rules::default(), show).await?;
-    if found == 0 && !at.json {
-        line("no dead letters")?;
-    }
-    Ok(())
+    list_items(at, ask, "no dead letters", show).await
 }
 
 /// Commands that change letters: what became of each, and 65 if one was refused.
-async fn change(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
+pub(super) async fn change(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
     let mut refused = 0;
     let each = |item: &Value, _: &Zone| {
         let result = item["result"].as_str().unwrap_or_default();
         refused += u64::from(result == "refused");
-        show(at, item, || changed(item, result))
+        print_item(at, item, || changed(item, result))
     };
     let all = converse(at, ask, Rules::default(), each).await?;
     if refused > 0 {
@@ -128,15 +91,11 @@ fn plain(item: &Value, name: &str) -> String {
     item.get(name).map(Value::to_string).unwrap_or_default()
 }
 
-async fn export(which: Selection, csv: bool, at: &Asking) -> Result<(), Failure> {
-    let ask = ControlRequest::Letters { which, whole: true };
-    if !csv {
-        let show = |item: &Value, _: &Zone| json_line(item);
-        return converse(at, ask, Rules::default(), show).await.map(drop);
-    }
+/// `dead export` as CSV
+pub(super) async fn export(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
     print(&csv_line(text::CSV_COLUMNS)?)?;
     let show = |item: &Value, _: &Zone| print(&csv_line(text::csv_row(item))?);
-    converse(at, ask, Rules::default(), show).await.map(drop)
+    list_items(at, ask, "", show).await
 }
 
 /// The terminal's width; without one, lines are not cut.

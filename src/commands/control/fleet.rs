@@ -5,7 +5,6 @@ use super::conversation::print_items;
 use crate::config::command::Asking;
 use crate::failure::Failure;
 use callbridge_admin::protocol::ControlRequest;
-use callbridge_call::EventTime;
 use callbridge_model::Zone;
 use callbridge_model::safe::safe;
 use serde_json::Value;
@@ -14,7 +13,7 @@ use serde_json::Value;
 ///
 /// # Errors
 /// 69 without daemon and state.
-pub(crate) async fn owner(pbx: String, user: String, at: &Asking) -> Result<(), Failure> {
+pub(crate) async fn owner(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
     let told = |item: &Value, _: &Zone| {
         let text = |name: &str| safe(item[name].as_str().unwrap_or("nobody"));
         format!(
@@ -25,15 +24,14 @@ pub(crate) async fn owner(pbx: String, user: String, at: &Asking) -> Result<(), 
             text("before"),
         )
     };
-    let ask = ControlRequest::FleetOwner { pbx, user };
-    print_items(at, ask, "", told).await.map(drop)
+    print_items(at, ask, "", told).await
 }
 
 /// Publishes again what was forwarded since then.
 ///
 /// # Errors
 /// 69 without daemon and state.
-pub(crate) async fn forward_again(since: EventTime, at: &Asking) -> Result<(), Failure> {
+pub(crate) async fn forward_again(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
     let told = |item: &Value, zone: &Zone| {
         let moment = |name: &str| zone.second(item[name].as_i64().unwrap_or_default());
         format!(
@@ -42,8 +40,5 @@ pub(crate) async fn forward_again(since: EventTime, at: &Asking) -> Result<(), F
             moment("until"),
         )
     };
-    let since = since.micros();
-    print_items(at, ControlRequest::ForwardAgain { since }, "", told)
-        .await
-        .map(drop)
+    print_items(at, ask, "", told).await
 }

@@ -1,11 +1,12 @@
 //! `lead …`: numbers without a lead, and the lead of one number.
 
-use super::conversation::{ask_daemon, converse, csv_line, json_line, line, print_items, show};
-use crate::config::command::{Asking, GivenLeads};
+use super::conversation::{
+    ask_daemon, converse, csv_line, json_line, line, list_items, print_items, show,
+};
+use crate::config::command::Asking;
 use crate::failure::Failure;
 use crate::stdout::print;
 use callbridge_admin::protocol::ControlRequest;
-use callbridge_leads::lead_field::Item;
 use callbridge_mapping::journal::Rules;
 use callbridge_model::LeadId;
 use callbridge_model::Zone;
@@ -49,11 +50,12 @@ pub(crate) async fn missing(csv: bool, at: &Asking) -> Result<(), Failure> {
             safe(&row[3])
         ))
     };
-    let found = converse(at, ControlRequest::LeadMissing, Rules::default(), show).await?;
-    if found == 0 && !csv && !at.json {
-        line("every number that called has a lead")?;
-    }
-    Ok(())
+    let none = if csv {
+        ""
+    } else {
+        "every number that called has a lead"
+    };
+    list_items(at, ControlRequest::LeadMissing, none, show).await
 }
 
 /// `lead list`
@@ -74,17 +76,15 @@ pub(crate) async fn list(at: &Asking) -> Result<(), Failure> {
         )
     };
     let none = "the directory knows no number yet: see --webhook-listen and --lead-directory";
-    print_items(at, ControlRequest::LeadList, none, told)
-        .await
-        .map(drop)
+    print_items(at, ControlRequest::LeadList, none, told).await
 }
 
 /// `lead give`, `lead take`, `lead given`
 ///
 /// # Errors
 /// 65 for what is no number in full or was given nothing, 69 without daemon and state.
-pub(crate) async fn given(what: GivenLeads, at: &Asking) -> Result<(), Failure> {
-    let taken = matches!(what, GivenLeads::Take(_));
+pub(crate) async fn given(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
+    let taken = matches!(ask, ControlRequest::LeadTake { .. });
     let told = |item: &Value, zone: &Zone| {
         let text = |name: &str| item[name].as_str().unwrap_or_default();
         let number = |name: &str| item[name].as_i64().unwrap_or_default();
@@ -103,13 +103,13 @@ pub(crate) async fn given(what: GivenLeads, at: &Asking) -> Result<(), Failure> 
         let (since, who) = (zone.second(number("at")), safe(text("who")));
         format!("{phone:<16}  lead {lead:<12}  given {since} by {who}")
     };
-    let unlisted = "no number was given a lead by hand: `callbridge lead give PHONE LEAD` does";
-    let (ask, none) = match what {
-        GivenLeads::Give { phone, lead } => (ControlRequest::LeadGive { phone, lead }, ""),
-        GivenLeads::Take(phone) => (ControlRequest::LeadTake { phone }, ""),
-        GivenLeads::List => (ControlRequest::LeadGiven, unlisted),
+    let none = match ask {
+        ControlRequest::LeadGiven => {
+            "no number was given a lead by hand: `callbridge lead give PHONE LEAD` does"
+        }
+        _ => "",
     };
-    print_items(at, ask, none, told).await.map(drop)
+    print_items(at, ask, none, told).await
 }
 
 /// `lead check PHONE`: the daemon's lists, or those that the flags name.
@@ -152,7 +152,7 @@ pub(crate) async fn check(phone: &str, at: &Asking, rules: Rules) -> Result<(), 
 ///
 /// # Errors
 /// 65 for what the CRM does not take, 69 without daemon, 77 for token or grant.
-pub(crate) async fn set(lead: LeadId, items: Vec<Item>, at: &Asking) -> Result<(), Failure> {
+pub(crate) async fn set(lead: LeadId, ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
     let each = |item: &Value, _: &Zone| {
         if at.json {
             return json_line(item);
@@ -177,6 +177,5 @@ pub(crate) async fn set(lead: LeadId, items: Vec<Item>, at: &Asking) -> Result<(
             at.state.display()
         )
     };
-    let ask = ControlRequest::LeadSet { lead, items };
-    ask_daemon(at, ask, nobody, each).await.map(drop)
+    ask_daemon(at, ask, nobody, each).await
 }

@@ -1,11 +1,10 @@
 //! `missed`: customers who called, got nobody, and were not talked to since.
 
-use super::conversation::{converse, csv_line, json_line, line, typed};
+use super::conversation::{csv_line, json_line, line, list_items, typed};
 use crate::config::command::Asking;
 use crate::failure::Failure;
 use crate::stdout::print;
 use callbridge_admin::protocol::{ControlRequest, MissedView};
-use callbridge_mapping::journal::Rules;
 use callbridge_model::Zone;
 use callbridge_model::safe::safe;
 use serde_json::Value;
@@ -17,7 +16,7 @@ const COLUMNS: [&str; 6] = ["phone", "leadId", "trunk", "firstAt", "lastAt", "tr
 ///
 /// # Errors
 /// 69 without daemon and state.
-pub(crate) async fn run(within_sec: Option<u64>, csv: bool, at: &Asking) -> Result<(), Failure> {
+pub(crate) async fn run(ask: ControlRequest, csv: bool, at: &Asking) -> Result<(), Failure> {
     if csv {
         print(&csv_line(COLUMNS)?)?;
     }
@@ -43,12 +42,12 @@ pub(crate) async fn run(within_sec: Option<u64>, csv: bool, at: &Asking) -> Resu
         let (phone, trunk) = (safe(&missed.phone), safe(&missed.trunk));
         line(&columns([&phone, &lead, &tries, &since, &last, &trunk]))
     };
-    let ask = ControlRequest::Missed { within_sec };
-    let found = converse(at, ask, Rules::default(), show).await?;
-    if found == 0 && !csv && !at.json {
-        line("nobody waits for a call back")?;
-    }
-    Ok(())
+    let none = if csv {
+        ""
+    } else {
+        "nobody waits for a call back"
+    };
+    list_items(at, ask, none, show).await
 }
 
 fn columns([phone, lead, tries, since, last, trunk]: [&str; 6]) -> String {

@@ -30,8 +30,44 @@ use callbridge_admin::explain::text::Paint;
 use callbridge_admin::protocol::ControlRequest;
 use callbridge_model::Zone;
 use callbridge_model::exit::Code;
-use conversation::{converse, typed};
+use conversation::{converse, json_line, list_items, typed};
 use serde_json::Value;
+
+/// Asks, and prints the answers as the command of this request does. `shutdown` ends what follows.
+///
+/// # Errors
+/// 69 without daemon and state; else each command's own.
+pub(crate) async fn ask(
+    request: ControlRequest,
+    csv: bool,
+    at: &Asking,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), Failure> {
+    match request {
+        ControlRequest::Calls { which, follow, .. } => {
+            calls::run(which, follow, at, shutdown).await
+        }
+        ControlRequest::Letters { whole: false, .. } => dead::list(request, at).await,
+        ControlRequest::Letters { .. } if csv => dead::export(request, at).await,
+        ControlRequest::Letters { .. } => dead::show(request, at).await,
+        ControlRequest::Watch => dead::watch(at, shutdown).await,
+        ControlRequest::Retry { .. } | ControlRequest::Discard { .. } => {
+            dead::change(request, at).await
+        }
+        ControlRequest::LeadMissing => lead::missing(csv, at).await,
+        ControlRequest::LeadList => lead::list(at).await,
+        ControlRequest::LeadSet { lead, .. } => lead::set(lead, request, at).await,
+        ControlRequest::LeadGive { .. }
+        | ControlRequest::LeadTake { .. }
+        | ControlRequest::LeadGiven => lead::given(request, at).await,
+        ControlRequest::Missed { .. } => missed::run(request, csv, at).await,
+        ControlRequest::PageLink { .. } => page::link(request, at).await,
+        ControlRequest::FleetOwner { .. } => fleet::owner(request, at).await,
+        ControlRequest::ForwardAgain { .. } => fleet::forward_again(request, at).await,
+        // Asked by commands that do more than print the answer.
+        _ => list_items(at, request, "", |item, _| json_line(item)).await,
+    }
+}
 
 /// `explain --call ID` without a file: the call as it was put down.
 ///
@@ -39,16 +75,12 @@ use serde_json::Value;
 /// 69 without daemon and state, 65 when no call has the id.
 pub(crate) async fn kept_call(explain: &Explain, paint: Paint) -> Result<(), Failure> {
     let config = &explain.config;
-    let state = config
-        .state
-        .clone()
-        .ok_or_else(|| Failure::new(Code::Usage, "--state is missing: where is the call kept?"))?;
+    if config.state.is_none() {
+        let words = "--state is missing: where is the call kept?";
+        return Err(Failure::new(Code::Usage, words));
+    }
     let id = explain.call.clone().unwrap_or_default();
-    let at = Asking {
-        state,
-        json: explain.json,
-        zone: config.pbx_timezone.clone(),
-    };
+    let at = Asking::of(config, explain.json);
     let show = |item: &Value, zone: &Zone| {
         print(kept::show(&typed(item)?, explain, zone, paint)?.as_bytes())
     };

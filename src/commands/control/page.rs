@@ -22,8 +22,7 @@ const PIPE_BYTES_MAX: u64 = 16 << 10;
 ///
 /// # Errors
 /// 69 without a daemon, or where it shows no page.
-pub(crate) async fn link(role: PageRole, at: &Asking) -> Result<(), Failure> {
-    let ask = ControlRequest::PageLink { role };
+pub(crate) async fn link(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
     let nobody = || {
         format!(
             "no daemon runs on {0}: start `callbridge run --state {0} --page 127.0.0.1:9470`, or \
@@ -39,7 +38,7 @@ pub(crate) async fn link(role: PageRole, at: &Asking) -> Result<(), Failure> {
         }
         Ok(())
     };
-    ask_daemon(at, ask, nobody, each).await.map(drop)
+    ask_daemon(at, ask, nobody, each).await
 }
 
 /// `page password`

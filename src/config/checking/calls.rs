@@ -1,11 +1,11 @@
 //! `calls`, checked.
 
 use crate::config::checked::Checking;
-use crate::config::command::{Ask, Command, ListCalls};
+use crate::config::command::Command;
 use crate::config::faults::Faults;
 use crate::config::options::StateFlags;
 use crate::config::options::calls::CallsFlags;
-use callbridge_admin::protocol::CallsQuery;
+use callbridge_admin::protocol::{CallsQuery, ControlRequest};
 use callbridge_model::{TypedNumber, dates};
 use callbridge_spool::State;
 use jiff::tz::TimeZone;
@@ -61,7 +61,13 @@ impl Checking<'_> {
             internal,
             zone: zone.map(str::to_owned),
         };
-        Ok(Command::Ask(Ask::Calls(ListCalls { which, follow }), at))
+        let (past, csv) = (true, false);
+        let request = ControlRequest::Calls {
+            which,
+            past,
+            follow,
+        };
+        Ok(Command::Ask { request, csv, at })
     }
 
     /// `--state` is the word of a state, or a folder: a folder called `dead` is `./dead`.
