@@ -7,7 +7,7 @@ use callbridge_notify::Settings;
 use callbridge_notify::command;
 use callbridge_notify::history::{Notification, Troubles};
 use callbridge_notify::waiting::{WaitingCustomer, WaitingCustomers};
-use callbridge_spool::{Error, Handle, Op, Store, tables};
+use callbridge_spool::{Error, Handle, Store, tables};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,8 +30,8 @@ pub(crate) async fn keep(
     observer: Arc<Observer>,
     spool: Handle,
 ) -> anyhow::Result<()> {
-    let meta = |key| spool.read(move |store| tables::meta::meta(store, key));
-    let (told, waited) = (meta(TROUBLES_KEY).await?, meta(WAITING_KEY).await?);
+    let told = spool.meta(TROUBLES_KEY).await?;
+    let waited = spool.meta(WAITING_KEY).await?;
     let mut troubles = Troubles::restored(told.as_deref(), clock::now().boot);
     let mut waiting = WaitingCustomers::restored(waited.as_deref());
     let mut kept = [(TROUBLES_KEY, told), (WAITING_KEY, waited)];
@@ -57,23 +57,15 @@ pub(crate) async fn keep(
         if !told.is_empty() {
             run(&settings.command, &told).await;
         }
-        let mut ops = Vec::new();
         for ((key, kept), value) in kept.iter_mut().zip([troubles.stored(), waiting.stored()]) {
             if kept.as_ref() != Some(&value) {
-                let key = (*key).to_owned();
-                *kept = Some(value.clone());
-                ops.push(Op::Meta { key, value });
+                match spool.keep_meta(*key, value.clone()).await {
+                    Ok(()) => *kept = Some(value),
+                    // The next look stores it.
+                    Err(error) if error.is_retryable() => {}
+                    Err(error) => return Err(error.into()),
+                }
             }
-        }
-        if !ops.is_empty()
-            && let Err(error) = spool.write(ops).await
-        {
-            if !error.is_retryable() {
-                return Err(error.into());
-            }
-            // The next look stores it.
-            kept.iter_mut().for_each(|(_, kept)| *kept = None);
-            continue;
         }
         for it in told {
             tracing::info!(kind = it.kind, state = ?it.state, "--notify-command has run");

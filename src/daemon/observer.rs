@@ -154,10 +154,7 @@ impl Observer {
             .map(|(reason, count)| (reason.word().to_owned(), count))
             .collect();
         let counters = self.spool.read(|store| Ok(store.counters())).await;
-        let unexplained = self
-            .spool
-            .read(|store| tables::meta::meta(store, UNEXPLAINED_KEY));
-        let unexplained = unexplained.await.ok().flatten();
+        let unexplained = self.spool.meta(UNEXPLAINED_KEY).await.ok().flatten();
         let mut requests = self.sender.borrow().requests.clone();
         requests.extend(self.token_requests.borrow().clone());
         Observed {

@@ -26,7 +26,7 @@ use callbridge_sender::left_slots;
 use callbridge_source::url::{From, Transport};
 use callbridge_source::{EventTime, Position, Secret, Source, StreamReading};
 use callbridge_spool as spool;
-use callbridge_spool::{FinishedCalls, Guard, Handle, LeadDirectory, Op, Store, tables};
+use callbridge_spool::{FinishedCalls, Guard, Handle, LeadDirectory, Op, tables};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -176,37 +176,26 @@ pub(crate) fn zone_name(config: &Config) -> Option<String> {
 
 /// What is stored is that of the flags; written where it differs.
 async fn remember_zone(config: &Config, spool: &Handle) -> Result<(), spool::Error> {
-    let key = ZONE_KEY.to_owned();
-    let stored = spool
-        .read(|store| tables::meta::meta(store, ZONE_KEY))
-        .await;
-    let (stored, given) = (stored?, zone_name(config));
-    if stored == given {
-        return Ok(());
+    let (stored, given) = (spool.meta(ZONE_KEY).await?, zone_name(config));
+    match given {
+        given if given == stored => Ok(()),
+        Some(value) => spool.keep_meta(ZONE_KEY, value).await,
+        None => {
+            let key = ZONE_KEY.to_owned();
+            spool.write(vec![Op::MetaGone { key }]).await.map(drop)
+        }
     }
-    let op = match given {
-        Some(value) => Op::Meta { key, value },
-        None => Op::MetaGone { key },
-    };
-    spool.write(vec![op]).await?;
-    Ok(())
 }
 
 /// The id of the PBX that no `pbx=` names: stored at first use. Empty where each is named.
 async fn default_pbx(config: &Config, spool: &Handle) -> Result<String, Failure> {
-    let stored = spool
-        .read(|store| tables::meta::meta(store, identity::META_KEY))
-        .await?;
+    let stored = spool.meta(identity::META_KEY).await?;
     let (given, derived) = (config.pbx_id.as_deref(), config.derived_pbx.as_ref());
-    let settled = identity::settle(stored, given, derived)?;
-    let Some((id, origin)) = settled else {
+    let Some((id, origin)) = identity::settle(stored, given, derived)? else {
         return Ok(String::new());
     };
     if origin != Origin::Stored {
-        let key = identity::META_KEY.to_owned();
-        let value = id.clone();
-        let remember = Op::Meta { key, value };
-        spool.write(vec![remember]).await?;
+        spool.keep_meta(identity::META_KEY, id.clone()).await?;
     }
     Ok(id)
 }
@@ -310,26 +299,19 @@ async fn remembered(
     config: &Config,
     spool: &Handle,
 ) -> Result<Remembered, spool::Error> {
-    let lists = |store: &Store| {
-        Ok((
-            tables::meta::meta(store, gap_log::KEY)?,
-            tables::meta::meta(store, unmatched::KEY)?,
-            tables::meta::meta_below(store, OWNER_PREFIX)?,
-        ))
-    };
-    let (gaps, unmatched, owners) = spool.read(lists).await?;
-    let (owners, named) = Owners::named(owners, config.pbx_owners.clone());
+    let (gaps, unmatched) = (spool.meta(gap_log::KEY), spool.meta(unmatched::KEY));
+    let (gaps, unmatched) = (gaps.await?, unmatched.await?);
+    let owners = spool.read(|store| tables::meta::meta_below(store, OWNER_PREFIX));
+    let (owners, named) = Owners::named(owners.await?, config.pbx_owners.clone());
     spool.write(named).await?;
-    let gaps = GapLog::stored(gaps.as_deref());
-    let unmatched = UnmatchedLog::stored(unmatched.as_deref());
     let mut memory = Remembered {
         owners,
         possibly_sent_before: possibly_sent::began(sources, spool).await?,
-        gaps: gaps.unwrap_or_else(|error| {
+        gaps: GapLog::stored(gaps.as_deref()).unwrap_or_else(|error| {
             tracing::error!(%error, "the list of gaps cannot be read; a new one is begun");
             GapLog::default()
         }),
-        unmatched: unmatched.unwrap_or_else(|error| {
+        unmatched: UnmatchedLog::stored(unmatched.as_deref()).unwrap_or_else(|error| {
             tracing::error!(
                 %error,
                 "the list of channels without a trunk cannot be read; a new one is begun"
@@ -338,51 +320,36 @@ async fn remembered(
         }),
         ..Remembered::default()
     };
-    let moment = |key: &str, text: String| match text.parse() {
-        Ok(micros) => Some(EventTime::from_micros(micros)),
-        Err(_) => {
+    let moment = async |key: String| -> Result<Option<EventTime>, spool::Error> {
+        let text = spool.meta(key.as_str()).await?;
+        let read = text.map(|text| text.parse().map(EventTime::from_micros));
+        if matches!(read, Some(Err(_))) {
             tracing::error!(
                 key,
                 "a moment that was kept cannot be read: what was missed since the last end is not \
                  told as a gap, and calls from before now are not filled in"
             );
-            None
         }
+        Ok(read.and_then(Result::ok))
     };
     for source in sources {
         let (pbx, shown) = (&source.pbx, &source.shown);
-        let keys = [
-            Intake::server_key(pbx),
-            Intake::heard_key(shown),
-            Intake::since_key(pbx),
-            Intake::recreated_key(shown),
-        ];
-        let ([_, heard_key, since_key, recreated_key], place) = (keys.clone(), shown.clone());
-        let read = spool.read(move |store| {
-            let keys = keys.map(|key| tables::meta::meta(store, &key));
-            let [server, heard, since, recreated] = keys;
-            let position = tables::positions::position(store, &place)?;
-            Ok((server?, heard?, since?, recreated?, position))
-        });
-        let (server, heard, since, recreated, position) = read.await?;
-        // What cannot be read of a place is told where its source is opened.
-        if let Some(Ok(Position::Stream(at))) = position.map(serde_json::from_value) {
-            memory.offsets.insert(shown.clone(), at.offset);
-        }
-        let recreated = recreated.and_then(|text| moment(&recreated_key, text));
+        let server = spool.meta(Intake::server_key(pbx)).await?;
+        memory.servers.extend(server.map(|it| (pbx.clone(), it)));
+        let since = moment(Intake::since_key(pbx)).await?;
+        memory.since.extend(since.map(|at| (pbx.clone(), at)));
+        let heard = moment(Intake::heard_key(shown)).await?;
+        memory.heard.extend(heard.map(|at| (shown.clone(), at)));
+        let recreated = moment(Intake::recreated_key(shown)).await?;
         memory
             .recreated
             .extend(recreated.map(|at| (shown.clone(), at)));
-        let server = server.map(|server| (pbx.clone(), server));
-        memory.servers.extend(server);
-        let heard = heard
-            .and_then(|text| moment(&heard_key, text))
-            .map(|at| (shown.clone(), at));
-        memory.heard.extend(heard);
-        let since = since
-            .and_then(|text| moment(&since_key, text))
-            .map(|at| (pbx.clone(), at));
-        memory.since.extend(since);
+        let place = shown.clone();
+        let position = spool.read(move |store| tables::positions::position(store, &place));
+        // What cannot be read of a place is told where its source is opened.
+        if let Some(Ok(Position::Stream(at))) = position.await?.map(serde_json::from_value) {
+            memory.offsets.insert(shown.clone(), at.offset);
+        }
     }
     Ok(memory)
 }

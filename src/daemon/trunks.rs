@@ -3,7 +3,7 @@
 
 use callbridge_mapping::trunk::{Trunk, Trunks};
 use callbridge_model::status::TrunkStatus;
-use callbridge_spool::{Error, Handle, Op, Store, TrunkCalls, tables};
+use callbridge_spool::{Error, Handle, Store, TrunkCalls, tables};
 use std::collections::BTreeMap;
 
 /// Under which name the spool keeps since when each trunk is known.
@@ -46,13 +46,12 @@ impl KnownTrunks {
     /// # Errors
     /// When the spool cannot be read or written.
     pub(crate) async fn take_up(trunks: &Trunks, spool: &Handle, now: i64) -> Result<Self, Error> {
-        let stored = spool.read(|store| tables::meta::meta(store, KEY)).await?;
+        let stored = spool.meta(KEY).await?;
         let since = known(trunks, stored.as_deref(), now);
         // Texts and numbers always serialize.
         let value = serde_json::to_string(&since).unwrap_or_default();
         if stored.as_deref() != Some(&value) {
-            let key = KEY.to_owned();
-            spool.write(vec![Op::Meta { key, value }]).await?;
+            spool.keep_meta(KEY, value).await?;
         }
         let trunks = trunks.clone();
         Ok(Self { trunks, since })

@@ -10,7 +10,7 @@ use callbridge_mapping::trunk::Trunks;
 use callbridge_model::exit::Code;
 use callbridge_model::number::Country;
 use callbridge_model::status::Webhooks;
-use callbridge_spool::{Handle, tables};
+use callbridge_spool::Handle;
 use callbridge_webhook::http;
 use callbridge_webhook::receiver::{BOUND, Receiver};
 use callbridge_webhook::secrets::{Places, Secrets};
@@ -89,8 +89,7 @@ pub(crate) async fn start(
         let words = format!("--webhook-listen {addr}: cannot listen: {error}");
         Failure::new(Code::Usage, words)
     })?;
-    let bound = spool.read(|store| tables::meta::meta(store, BOUND)).await;
-    let bound = bound?;
+    let bound = spool.meta(BOUND).await?;
     let places = Places {
         application: settings.application.clone(),
         installations: settings.installations.clone(),

@@ -73,7 +73,7 @@ impl ForwardAgain {
 
 /// What is to be published again.
 pub(crate) async fn due(spool: &Handle) -> Result<Option<ForwardAgain>, Error> {
-    let text = spool.read(|store| tables::meta::meta(store, KEY)).await?;
+    let text = spool.meta(KEY).await?;
     Ok(text.as_deref().and_then(ForwardAgain::read))
 }
 

@@ -5,7 +5,7 @@ use super::settings::SourceSettings;
 use callbridge_call::EventTime;
 use callbridge_model::clock;
 use callbridge_spool::peer_outcomes::STREAM_BEGAN;
-use callbridge_spool::{Error, Handle, Op, tables};
+use callbridge_spool::{Error, Handle, tables};
 use std::collections::BTreeMap;
 
 /// The moments, by the sources' URLs; of a stream that is seen for the first time it is now. One
@@ -21,18 +21,13 @@ pub async fn began(
     let streams = sources.iter().filter(|it| it.is_stream_of_calls());
     for shown in streams.map(|it| it.shown.clone()) {
         let (key, place) = (format!("{STREAM_BEGAN}{shown}"), shown.clone());
-        let stored = key.clone();
-        let read = spool.read(move |store| {
-            let stored = tables::meta::meta(store, &stored)?;
-            Ok((stored, tables::positions::position(store, &place)?))
-        });
-        let at = match read.await? {
+        let position = spool.read(move |store| tables::positions::position(store, &place));
+        let at = match (spool.meta(key.as_str()).await?, position.await?) {
             (Some(text), _) => text.parse().ok().map(EventTime::from_micros),
             (None, Some(_)) => None,
             (None, None) => {
                 let now = clock::now().wall;
-                let value = now.micros().to_string();
-                spool.write(vec![Op::Meta { key, value }]).await?;
+                spool.keep_meta(key, now.micros().to_string()).await?;
                 Some(now)
             }
         };
@@ -45,7 +40,7 @@ pub async fn began(
 mod tests {
     use super::*;
     use callbridge_source::url::SourceUrl;
-    use callbridge_spool::Settings;
+    use callbridge_spool::{Op, Settings};
 
     fn sources() -> Vec<SourceSettings> {
         let urls = [

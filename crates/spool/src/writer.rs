@@ -10,7 +10,7 @@ use super::{CommitHook, Error};
 use crate::dispatch::{PreparedOp, prepare};
 use crate::state_dir_lock::StateDir;
 use crate::store::Store;
-use crate::tables::meta::{CLEAN, UNCHECKED};
+use crate::tables::meta::{self, CLEAN, UNCHECKED};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -94,6 +94,24 @@ impl Handle {
     {
         let (request, answered) = reading(f);
         self.ask(request, answered).await
+    }
+
+    /// What is kept under this name.
+    ///
+    /// # Errors
+    /// As [`Handle::read`].
+    pub async fn meta(&self, key: impl Into<String>) -> Result<Option<String>, Error> {
+        let key = key.into();
+        self.read(move |store| meta::meta(store, &key)).await
+    }
+
+    /// Keeps `value` under this name.
+    ///
+    /// # Errors
+    /// As [`Handle::write`].
+    pub async fn keep_meta(&self, key: impl Into<String>, value: String) -> Result<(), Error> {
+        let key = key.into();
+        self.write(vec![Op::Meta { key, value }]).await.map(drop)
     }
 
     /// [`Handle::read`] for threads that are not async.

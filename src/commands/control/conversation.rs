@@ -19,7 +19,7 @@ use callbridge_model::exit::Code;
 use callbridge_model::safe::{safe_cell, safe_json, safe_lines};
 use callbridge_model::status::{Pause, findings};
 use callbridge_spool as spool;
-use callbridge_spool::{Error, Handle, LeadDirectory, folder, tables};
+use callbridge_spool::{Error, Handle, LeadDirectory, folder};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::path::Path;
@@ -126,9 +126,7 @@ fn nobody(state: &Path) -> Failure {
 
 /// A handler over the spool alone.
 async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<CommandHandler, Failure> {
-    let zone = spool
-        .read(|store| tables::meta::meta(store, open::ZONE_KEY))
-        .await?;
+    let zone = spool.meta(open::ZONE_KEY).await?;
     let mut lists = Watched::of(rules.every_trunk());
     match LeadDirectory::open(state) {
         Ok(directory) => lists = lists.with_directory(Arc::new(directory)),

@@ -12,7 +12,7 @@ use callbridge_page::backend::{
     Backend, BackendAnswer, CallPage, CallQuery, CallView, CheckFinding, EmployeeTable, Figures,
     LetterPage, LetterQuery, NumberView, OpenCallView, Span, TrunkView, WaitingCustomer,
 };
-use callbridge_spool::{Handle, LeadByHand, Op, RowId, tables};
+use callbridge_spool::{Handle, LeadByHand, RowId, tables};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex};
@@ -180,16 +180,11 @@ impl Backend for DaemonBackend {
     }
 
     fn kept_sessions(&self) -> BackendAnswer<'_, Option<String>> {
-        let kept = self.spool.read(|store| tables::meta::meta(store, SESSIONS));
-        Box::pin(async { Ok(kept.await?) })
+        Box::pin(async { Ok(self.spool.meta(SESSIONS).await?) })
     }
 
     fn keep_sessions(&self, sessions: String) -> BackendAnswer<'_, ()> {
-        let op = Op::Meta {
-            key: SESSIONS.to_owned(),
-            value: sessions,
-        };
-        Box::pin(async { Ok(self.spool.write(vec![op]).await.map(drop)?) })
+        Box::pin(async { Ok(self.spool.keep_meta(SESSIONS, sessions).await?) })
     }
 
     fn changes(&self) -> watch::Receiver<u64> {

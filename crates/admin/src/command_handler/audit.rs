@@ -192,10 +192,8 @@ async fn store_anew(
 }
 
 pub(super) async fn audited(handler: &CommandHandler, unexplained: u64) -> Result<(), Stop> {
-    let key = UNEXPLAINED_KEY.to_owned();
     let value = unexplained.to_string();
-    handler.spool.write(vec![Op::Meta { key, value }]).await?;
-    Ok(())
+    Ok(handler.spool.keep_meta(UNEXPLAINED_KEY, value).await?)
 }
 
 /// When nobody listened to the PBXs of these calls.

@@ -87,10 +87,7 @@ pub(super) async fn hand_over(
         return Err(Refusal::new(64, words).into());
     }
     let key = format!("{OWNER_PREFIX}{pbx}");
-    let before = handler
-        .spool
-        .read(move |store| tables::meta::meta(store, &key));
-    let before = before.await?;
+    let before = handler.spool.meta(key).await?;
     handler.spool.write(vec![Owners::op(pbx, user)]).await?;
     handler.owners.give(pbx, user);
     tracing::info!(pbx, user, before, who = line.who, "the PBX is handed over");
