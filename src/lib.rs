@@ -15,6 +15,7 @@
 //! | [`build_time`] | when this program was made |
 //! | [`values`] | single values that people type: times, dates, words, numbers |
 //! | [`failure`], [`stdout`] | why a command ended, and with which code; what it prints |
+//! | [`terminal`] | its width, and a keyboard that shows nothing |
 //! | [`privilege`] | root in a state folder of another's |
 //! | [`config`] | arguments, environment and secrets, checked |
 //! | [`daemon`] | `run`: opens everything, joins it and stops it in order |
@@ -37,6 +38,7 @@ mod golden;
 pub(crate) mod privilege;
 pub(crate) mod start;
 pub(crate) mod stdout;
+pub(crate) mod terminal;
 pub(crate) mod values;
 
 // What `main` and the tests use; all else is this crate's own.

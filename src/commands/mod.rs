@@ -8,6 +8,7 @@
 //! | [`demo`] | `demo`: recorded calls into the sandbox, shown as they go |
 //! | [`dispatch`] | each command to the part that does it |
 //! | [`init`] | `init`: asks, finds out, and writes the flags and secrets of a service |
+//! | [`scratch`] | (a folder for the time of one) |
 //! | [`state`] | `state export`, `state import`: a state folder as one file |
 //! | [`explain`] | `explain`: a recording or a kept call, told step by step |
 
@@ -19,4 +20,5 @@ pub(crate) mod demo;
 pub(crate) mod dispatch;
 pub(crate) mod explain;
 pub(crate) mod init;
+pub(crate) mod scratch;
 pub(crate) mod state;

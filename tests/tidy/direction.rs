@@ -42,11 +42,12 @@ const CRATES: [&str; 29] = [
 ];
 
 /// The modules of the root, each using those before it alone.
-const MODULES: [&str; 9] = [
+const MODULES: [&str; 10] = [
     "build_time",
     "values",
     "failure",
     "stdout",
+    "terminal",
     "privilege",
     "config",
     "daemon",

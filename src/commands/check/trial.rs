@@ -1,17 +1,16 @@
 //! A state for the time of one check, where `run` has none yet: made where its folder would be, and
 //! taken away again. Its requests count all the same: their slots are left for `run`.
 
+use crate::commands::scratch::ScratchFolder;
 use callbridge_sender::left_slots::LeftSlots;
 use callbridge_spool::Error;
-use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A folder of our own, gone when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Trial {
-    folder: PathBuf,
+    folder: ScratchFolder,
     left: LeftSlots,
 }
 
@@ -28,26 +27,17 @@ impl Trial {
         let place = standing(state).map_err(wrong)?;
         let left = LeftSlots::of(state, place).map_err(wrong)?;
         let folder = place.join(format!(".callbridge-check-{}", std::process::id()));
-        let made = DirBuilder::new().mode(0o700).create(&folder);
-        made.map_err(wrong)?;
+        let folder = ScratchFolder::make(folder).map_err(wrong)?;
         Ok(Self { folder, left })
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.folder
+        &self.folder.0
     }
 
     /// Where its slots are left.
     pub(crate) const fn left(&self) -> &LeftSlots {
         &self.left
-    }
-}
-
-impl Drop for Trial {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.folder) {
-            tracing::warn!(%error, "{} cannot be removed", self.folder.display());
-        }
     }
 }
 

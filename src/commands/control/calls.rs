@@ -7,6 +7,7 @@ use super::conversation::{follow, json_line, list_items, typed};
 use crate::config::command::Asking;
 use crate::failure::Failure;
 use crate::stdout::{nobody_reads, print};
+use crate::terminal::width;
 use callbridge_admin::explain::line::{OneLine, cut};
 use callbridge_admin::protocol::{CallsQuery, ControlRequest};
 use callbridge_model::Zone;
@@ -26,14 +27,11 @@ struct CallsFormat {
 
 impl CallsFormat {
     fn of(at: &Asking) -> Self {
-        let out = std::io::stdout();
-        let size = rustix::termios::tcgetwinsize(&out).ok();
-        let width = size.map(|size| usize::from(size.ws_col));
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Self {
             json: at.json,
-            width: width.filter(|width| *width > 0).unwrap_or(usize::MAX),
-            colour: out.is_terminal() && !no_colour,
+            width: width().unwrap_or(usize::MAX),
+            colour: std::io::stdout().is_terminal() && !no_colour,
         }
     }
 

@@ -5,6 +5,7 @@ use super::conversation::{converse, csv_line, follow, json_line, line, list_item
 use crate::config::command::Asking;
 use crate::failure::Failure;
 use crate::stdout::{nobody_reads, print};
+use crate::terminal::width;
 use callbridge_admin::letters::text;
 use callbridge_admin::protocol::ControlRequest;
 use callbridge_mapping::journal::Rules;
@@ -15,7 +16,7 @@ use serde_json::Value;
 
 /// `dead show`, and `dead export` as JSON lines.
 pub(super) async fn show(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
-    let width = width();
+    let width = width().unwrap_or(usize::MAX);
     let text = |item: &Value, zone: &Zone| text::show(item, width, zone);
     print_items(at, ask, "", text).await
 }
@@ -23,7 +24,7 @@ pub(super) async fn show(ask: ControlRequest, at: &Asking) -> Result<(), Failure
 /// `dead watch`: letters as they come to be. It holds no lock on the state, so a daemon can start
 /// beside it; letters come to be only while one runs. `shutdown` ends it.
 pub(super) async fn watch(at: &Asking, shutdown: impl Future<Output = ()>) -> Result<(), Failure> {
-    let width = width();
+    let width = width().unwrap_or(usize::MAX);
     let text = |item: &Value, zone: &Zone| text::list_line(item, width, zone);
     let each = |item: &Value, zone: &Zone| print_item(at, item, || text(item, zone));
     let begun = "watching for dead letters; Ctrl-C ends it";
@@ -36,7 +37,7 @@ pub(super) async fn watch(at: &Asking, shutdown: impl Future<Output = ()>) -> Re
 
 /// `dead list`
 pub(super) async fn list(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
-    let width = width();
+    let width = width().unwrap_or(usize::MAX);
     let mut first = true;
     let show = |item: &Value, zone: &Zone| {
         if at.json {
@@ -96,13 +97,4 @@ pub(super) async fn export(ask: ControlRequest, at: &Asking) -> Result<(), Failu
     print(&csv_line(text::CSV_COLUMNS)?)?;
     let show = |item: &Value, _: &Zone| print(&csv_line(text::csv_row(item))?);
     list_items(at, ask, "", show).await
-}
-
-/// The terminal's width; without one, lines are not cut.
-fn width() -> usize {
-    let size = rustix::termios::tcgetwinsize(std::io::stdout());
-    size.ok()
-        .map(|size| usize::from(size.ws_col))
-        .filter(|width| *width > 0)
-        .unwrap_or(usize::MAX)
 }

@@ -2,8 +2,9 @@
 
 use crate::failure::Failure;
 use crate::stdout::print;
+use crate::terminal::Keyboard;
 use callbridge_model::exit::Code;
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use rustix::termios::{LocalModes, tcgetwinsize};
 use std::fmt::Write as _;
 use std::io;
 use tokio::io::AsyncReadExt as _;
@@ -19,27 +20,23 @@ const KEYS_THAT_END: [u8; 3] = [b'q', b'Q', 4];
 
 /// Given back when it is dropped.
 pub(super) struct Screen {
-    /// The keyboard as it was, where there is one.
-    before: Option<Termios>,
+    _keyboard: Option<Keyboard>,
     left: watch::Receiver<bool>,
 }
 
 impl Screen {
     /// Takes stdout's terminal; keys come at once and are not shown.
     pub(super) fn open() -> Result<Self, Failure> {
-        let before = tcgetattr(io::stdin()).ok();
-        if let Some(before) = &before {
-            let mut now = before.clone();
-            now.local_modes
-                .remove(LocalModes::ICANON | LocalModes::ECHO);
-            let set = tcsetattr(io::stdin(), OptionalActions::Now, &now);
-            set.map_err(|error| Failure::of(Code::Failed, io::Error::from(error)))?;
-        }
+        let keyboard = Keyboard::without(LocalModes::ICANON | LocalModes::ECHO)
+            .map_err(|error| Failure::of(Code::Failed, error))?;
         let (leave, left) = watch::channel(false);
-        if before.is_some() {
+        if keyboard.is_some() {
             tokio::spawn(read_keys(leave));
         }
-        let screen = Self { before, left };
+        let screen = Self {
+            _keyboard: keyboard,
+            left,
+        };
         print(OPEN.as_bytes())?;
         Ok(screen)
     }
@@ -63,11 +60,8 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // Whoever closed the terminal needs neither.
+        // Whoever closed the terminal does not need it.
         let _ = print(CLOSE.as_bytes());
-        if let Some(before) = &self.before {
-            let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
-        }
     }
 }
 

@@ -3,12 +3,14 @@
 use super::recording;
 use super::view::{Form, View};
 use super::{pbx, switch};
+use crate::commands::scratch::ScratchFolder;
 use crate::config::checked::Config;
 use crate::config::command;
 use crate::config::command::{Demo, DemoPbx};
 use crate::daemon::Daemon;
 use crate::failure::Failure;
 use crate::stdout::print;
+use crate::terminal::width;
 use callbridge_model::Status;
 use callbridge_model::clock;
 use callbridge_model::environment::Environment;
@@ -19,7 +21,7 @@ use callbridge_sandbox::token::IdSet;
 use callbridge_spool::{Row, tables};
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
@@ -36,35 +38,17 @@ const LEADS: &str = "4001-4004";
 /// Extensions of the recordings and their employees.
 const EMPLOYEES: &str = "101:501;102:502;103:503";
 
-/// A folder of this process's own, removed at the end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn make() -> Result<Self, Failure> {
-        let name = format!("callbridge-demo-{}", uuid::Uuid::new_v4().simple());
-        let path = std::env::temp_dir().join(name);
-        let made = std::fs::create_dir(&path);
-        made.map_err(|error| {
-            let words = format!("cannot make the folder {}: {error}", path.display());
-            Failure::new(Code::CannotWrite, words)
-        })?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What cannot be removed is left to the system's cleaning of its temporary folder.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Plays the demo until all is settled; with `--stay` until `shutdown`.
 ///
 /// # Errors
 /// 1 when the books do not balance or not everything settled in time.
 pub(crate) async fn run(demo: Demo, shutdown: impl Future<Output = ()>) -> Result<(), Failure> {
-    let scratch = Scratch::make()?;
+    let name = format!("callbridge-demo-{}", uuid::Uuid::new_v4().simple());
+    let path = std::env::temp_dir().join(name);
+    let scratch = ScratchFolder::make(path.clone()).map_err(|error| {
+        let words = format!("cannot make the folder {}: {error}", path.display());
+        Failure::new(Code::CannotWrite, words)
+    })?;
     let failed = |error: std::io::Error| Failure::of(Code::Failed, error);
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
     let pbx_addr = listener.local_addr().map_err(failed)?;
@@ -107,22 +91,16 @@ pub(crate) async fn run(demo: Demo, shutdown: impl Future<Output = ()>) -> Resul
 }
 
 fn form(json: bool) -> Form {
-    let out = std::io::stdout();
     if json {
         return Form::Json;
     }
     let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-    if !out.is_terminal() || no_colour || dumb {
+    if !std::io::stdout().is_terminal() || no_colour || dumb {
         return Form::Plain;
     }
-    let size = rustix::termios::tcgetwinsize(&out).ok();
-    let width = size
-        .map(|size| usize::from(size.ws_col))
-        .filter(|width| *width >= 40);
-    Form::Live {
-        width: width.unwrap_or(80),
-    }
+    let width = width().filter(|width| *width >= 40).unwrap_or(80);
+    Form::Live { width }
 }
 
 async fn start_crm(token: &Secret) -> Result<sandbox::server::Server, Failure> {

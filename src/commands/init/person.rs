@@ -4,37 +4,14 @@ use super::left;
 use crate::commands::connect::typed::StdinLines;
 use crate::failure::Failure;
 use crate::stdout::print;
+use crate::terminal::Keyboard;
 use callbridge_model::safe::safe_lines;
 use callbridge_setup::question::SetupQuestion;
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
-use std::io;
+use rustix::termios::LocalModes;
 
 /// Who answers.
 pub(crate) struct Person {
     lines: Option<StdinLines>,
-}
-
-/// What is typed is not shown until this is dropped.
-struct Unseen(Option<Termios>);
-
-impl Unseen {
-    fn begin() -> Self {
-        let before = tcgetattr(io::stdin()).ok();
-        if let Some(before) = &before {
-            let mut now = before.clone();
-            now.local_modes.remove(LocalModes::ECHO);
-            let _ = tcsetattr(io::stdin(), OptionalActions::Now, &now);
-        }
-        Self(before)
-    }
-}
-
-impl Drop for Unseen {
-    fn drop(&mut self) {
-        if let Some(before) = &self.0 {
-            let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
-        }
-    }
 }
 
 impl Person {
@@ -88,7 +65,7 @@ impl Person {
 
     /// One line that was typed and not shown.
     pub(crate) async fn secret(&mut self, prompt: &str) -> Result<String, Failure> {
-        let unseen = Unseen::begin();
+        let unseen = Keyboard::without(LocalModes::ECHO);
         let typed = self.line(prompt).await?;
         drop(unseen);
         print(b"\n")?;

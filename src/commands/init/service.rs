@@ -4,6 +4,7 @@ use super::person::Person;
 use super::{Answers, pbx};
 use crate::commands::check::finding::CheckFinding;
 use crate::commands::check::{place, service};
+use crate::commands::scratch::ScratchFolder;
 use crate::config::checked::{STATES, TokenFrom};
 use crate::failure::Failure;
 use callbridge_model::exit::Code;
@@ -11,31 +12,7 @@ use callbridge_model::secret::{Secret, is_token};
 use callbridge_model::secret_source::SecretPlace;
 use callbridge_setup::question::SetupQuestion;
 use callbridge_spool::folder;
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-
-/// A folder for the state of the one question, gone when this is dropped.
-struct ProbeFolder(PathBuf);
-
-impl ProbeFolder {
-    fn begin() -> Result<Self, Failure> {
-        let name = format!("callbridge-init-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        let made = DirBuilder::new().mode(0o700).create(&folder);
-        made.map_err(|error| {
-            let words = format!("{}: cannot be made: {error}", folder.display());
-            Failure::new(Code::CannotWrite, words)
-        })?;
-        Ok(Self(folder))
-    }
-}
-
-impl Drop for ProbeFolder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Asks for what is missing of the CRM, and tries it, until it lets us in.
 ///
@@ -117,8 +94,13 @@ async fn look(answers: &Answers<'_>, person: &Person) -> Result<Vec<CheckFinding
         return Ok(Vec::new());
     }
     person.tell("\nasking the CRM …")?;
-    let scratch = ProbeFolder::begin()?;
-    config.state = Some(scratch.0.clone());
+    let name = format!("callbridge-init-{}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    let _scratch = ScratchFolder::make(folder.clone()).map_err(|error| {
+        let words = format!("{}: cannot be made: {error}", folder.display());
+        Failure::new(Code::CannotWrite, words)
+    })?;
+    config.state = Some(folder);
     let (found, state) = place::state(&config).await;
     let faults = found.into_iter().filter(|it| it.fault.is_some());
     let mut all: Vec<CheckFinding> = faults.collect();
