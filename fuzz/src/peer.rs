@@ -71,8 +71,8 @@ pub fn event_socket(bytes: &[u8]) {
     let pieces = bytes.chunks(usize::from(*size).max(1));
     assert_eq!(whole, frames(pieces));
     let secret = || SECRET.to_owned().into();
-    let run = Dialogue::new(secret(), None).expect("a good secret");
-    let survey = Dialogue::of_survey(secret(), &QUESTIONS).expect("a good secret");
+    let run = Dialogue::new(secret(), None, &[]).expect("a good secret");
+    let survey = Dialogue::new(secret(), None, &QUESTIONS).expect("a good secret");
     for dialogue in [run, survey] {
         converse(dialogue, bytes);
     }
@@ -81,7 +81,7 @@ pub fn event_socket(bytes: &[u8]) {
 fn frames<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
     let (mut reader, mut all) = (FrameReader::default(), Vec::new());
     for piece in pieces {
-        reader.push(piece);
+        reader.buffer().push(piece);
         loop {
             match reader.next() {
                 Ok(Some(read)) => all.push(format!("{read:?}")),
@@ -100,7 +100,7 @@ fn frames<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
 fn converse(mut dialogue: Dialogue, bytes: &[u8]) {
     let mut survey = callbridge_freeswitch::survey::Survey::new(SECRET);
     let mut reader = FrameReader::default();
-    reader.push(bytes);
+    reader.buffer().push(bytes);
     while let Ok(Some(read)) = reader.next() {
         let FrameRead::Frame(frame) = read else {
             continue;
@@ -111,9 +111,9 @@ fn converse(mut dialogue: Dialogue, bytes: &[u8]) {
             _ => {}
         }
         dialogue.ping();
-        while let Some(command) = dialogue.to_send() {
-            assert!(command.bytes().ends_with(b"\n\n"), "{command:?}");
-        }
+        let commands = dialogue.to_send();
+        let whole = commands.bytes().is_empty() || commands.bytes().ends_with(b"\n\n");
+        assert!(whole, "{commands:?}");
     }
     let trunks = [("city".to_owned(), vec!["gateway/city".to_owned()])];
     for finding in survey.facts().judge(&trunks, true) {

@@ -8,8 +8,9 @@
 //! came back shows, on a PBX on which nobody calls, that events come; of the class of calls it
 //! shows nothing, so it counts only where births are watched as well.
 
-use crate::login::{Login, Outgoing, is_own_event};
+use crate::login::{Login, is_own_event};
 use crate::pairs::Pairs;
+use callbridge_call::framing::Outgoing;
 use std::collections::BTreeSet;
 
 /// Events with the unique id of a channel that are of other classes than `call`.

@@ -18,9 +18,9 @@
 use crate::ami::is_banner;
 use crate::event::DECODED;
 use crate::pairs::Pairs;
+use callbridge_call::framing::Outgoing;
 use md5::{Digest, Md5};
 use secrecy::{ExposeSecret, SecretString};
-use std::fmt;
 
 /// Event classes asked for: they carry all that is decoded (queues tell of their telephones in
 /// `agent`, an event of our own comes in `user`), and none of the dial plan's flood.
@@ -37,23 +37,6 @@ pub struct Settings {
     pub plain_allowed: bool,
     /// Ask for the decoded events alone (`Action: Filter`); a PBX that denies it sends all.
     pub filter: bool,
-}
-
-/// Bytes to send. They may hold the secret, so they are never printed.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Outgoing(Vec<u8>);
-
-impl Outgoing {
-    /// What goes over the line.
-    pub fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Outgoing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Outgoing({} bytes)", self.0.len())
-    }
 }
 
 /// What a frame asks of the transport.
@@ -256,17 +239,16 @@ impl Login {
     /// All filters in one go, and then the events that they let through.
     fn filter(&mut self) -> Outgoing {
         self.filters.first = self.actions + 1;
-        let mut all = Vec::new();
+        let mut all = Outgoing::default();
         for filter in filters() {
             let add = [("Action", "Filter"), ("Operation", "Add")];
-            let one = self.action(&[add[0], add[1], ("Filter", &filter)]);
-            all.extend(one.0);
+            all.extend(self.action(&[add[0], add[1], ("Filter", &filter)]));
         }
         let mask = [("Action", "Events"), ("EventMask", CLASSES)];
-        all.extend(self.action(&mask).0);
+        all.extend(self.action(&mask));
         self.filters.last = self.actions;
         self.filters.left = self.filters.last - self.filters.first + 1;
-        Outgoing(all)
+        all
     }
 
     /// Answers to the filters, and to what asks for events, are of the dialogue.
@@ -345,7 +327,7 @@ impl Login {
             text.extend([key, ": ", value, "\r\n"]);
         }
         text.push_str(&format!("ActionID: {OURS}{}\r\n\r\n", self.actions));
-        Outgoing(text.into_bytes())
+        Outgoing::new(text.into_bytes())
     }
 }
 

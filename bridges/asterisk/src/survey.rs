@@ -14,9 +14,10 @@
 //! account that may do it reads every secret of the PBX. `PJSIPShowRegistrationsOutbound` is not
 //! asked either: it answers with the passwords of the registrations.
 
-use crate::login::{Login, Outgoing};
+use crate::login::Login;
 use crate::pairs::Pairs;
 use callbridge_call::EventTime;
+use callbridge_call::framing::Outgoing;
 pub use facts::{EndpointFact, EndpointList, extension_of, host_of};
 use std::collections::BTreeSet;
 

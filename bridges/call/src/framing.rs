@@ -1,6 +1,8 @@
 //! Where one message ends and the next begins, in the words that every splitter uses; and the
 //! buffer in which the bytes of a stream wait for the rest of their message.
 
+use std::fmt;
+
 /// A message longer than this is not kept: it is stepped over to the next, and counted.
 pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
@@ -36,6 +38,33 @@ impl FrameStep {
         match self {
             Self::Message { used, .. } | Self::TooLong { used, .. } | Self::More { used } => used,
         }
+    }
+}
+
+/// Bytes to send. They may hold a secret, so they are never printed.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Outgoing(Vec<u8>);
+
+impl Outgoing {
+    /// These bytes.
+    pub const fn new(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
+    /// What goes over the line.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Adds what is to be sent next.
+    pub fn extend(&mut self, next: Self) {
+        self.0.extend(next.0);
+    }
+}
+
+impl fmt::Debug for Outgoing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Outgoing({} bytes)", self.0.len())
     }
 }
 

@@ -17,8 +17,8 @@ pub enum Frame<'a> {
 }
 
 /// Splits a stream that arrives in pieces into messages; how it is cut into pieces makes no
-/// difference. Bytes are read straight into its buffer ([`space`](Self::space) and
-/// [`filled`](Self::filled)) and lent out from there. It holds one message and one piece at most.
+/// difference. Bytes are read straight into its [`buffer`](Self::buffer) and lent out from there. It
+/// holds one message and one piece at most.
 #[derive(Debug)]
 pub struct Framer {
     splitter: FormatSplitter,
@@ -42,14 +42,9 @@ impl Framer {
         }
     }
 
-    /// Room for at least `bytes` more; say with [`filled`](Self::filled) how many came in.
-    pub fn space(&mut self, bytes: usize) -> &mut [u8] {
-        self.buffer.space(bytes)
-    }
-
-    /// The first `bytes` of [`space`](Self::space) hold what came in.
-    pub fn filled(&mut self, bytes: usize) {
-        self.buffer.filled(bytes);
+    /// Where the stream is read into.
+    pub const fn buffer(&mut self) -> &mut ReadBuffer {
+        &mut self.buffer
     }
 
     /// Takes a piece by copying it.

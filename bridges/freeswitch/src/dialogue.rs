@@ -20,9 +20,9 @@ use crate::headers::of_event;
 use crate::reader::SocketFrame;
 use crate::sessions::LiveSessions;
 use crate::subscription;
+use callbridge_call::framing::Outgoing;
 use secrecy::{ExposeSecret, SecretString};
 use std::collections::VecDeque;
-use std::fmt;
 use std::time::Duration;
 
 /// Channels that are asked for at the same time.
@@ -35,27 +35,6 @@ const ID_BYTES_MAX: usize = 128;
 const ASKED_MAX: usize = 32;
 /// An event that is longer is not kept.
 const EVENT_BYTES_MAX: usize = 1 << 20;
-
-/// Bytes to send. They may hold the secret, so they are never printed.
-#[derive(Clone, PartialEq, Eq)]
-pub struct SocketCommand(Vec<u8>);
-
-impl SocketCommand {
-    fn of(words: &str) -> Self {
-        Self(format!("{words}\n\n").into_bytes())
-    }
-
-    /// What goes over the line.
-    pub fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for SocketCommand {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SocketCommand({} bytes)", self.0.len())
-    }
-}
 
 /// Why a line cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -165,7 +144,7 @@ pub struct Dialogue {
     secret: SecretString,
     state: State,
     asked: VecDeque<SocketQuestion>,
-    outbox: VecDeque<SocketCommand>,
+    outbox: Outgoing,
     listing: Listing,
     sessions: LiveSessions,
     /// The process of the switch that was heard last, on an earlier line or on this one.
@@ -180,11 +159,16 @@ pub struct Dialogue {
 
 impl Dialogue {
     /// A dialogue for one new connection, after one on which this process of the switch was heard
-    /// ([`core`](Self::core)).
+    /// ([`core`](Self::core)). With a survey its questions are asked after the subscription, and
+    /// none of what goes on.
     ///
     /// # Errors
     /// When the secret cannot be one.
-    pub fn new(secret: SecretString, core: Option<Vec<u8>>) -> Result<Self, SocketRefusal> {
+    pub fn new(
+        secret: SecretString,
+        core: Option<Vec<u8>>,
+        survey: &'static [&'static str],
+    ) -> Result<Self, SocketRefusal> {
         let text = secret.expose_secret();
         if text.is_empty() || text.contains(['\r', '\n', '\0']) {
             return Err(SocketRefusal::BadSecret);
@@ -193,26 +177,14 @@ impl Dialogue {
             secret,
             state: State::Greeting,
             asked: VecDeque::new(),
-            outbox: VecDeque::new(),
+            outbox: Outgoing::default(),
             listing: Listing::default(),
             sessions: LiveSessions::default(),
             core,
             events: false,
             introduced: false,
-            survey: &[],
+            survey,
         })
-    }
-
-    /// One that asks these questions after the subscription, and does not listen.
-    ///
-    /// # Errors
-    /// When the secret cannot be one.
-    pub fn of_survey(
-        secret: SecretString,
-        survey: &'static [&'static str],
-    ) -> Result<Self, SocketRefusal> {
-        let dialogue = Self::new(secret, None)?;
-        Ok(Self { survey, ..dialogue })
     }
 
     /// The process of the switch (`Core-UUID`) that was heard last.
@@ -220,9 +192,14 @@ impl Dialogue {
         self.core.as_deref()
     }
 
-    /// What is to be sent next; to be asked after each frame until there is nothing.
-    pub fn to_send(&mut self) -> Option<SocketCommand> {
-        self.outbox.pop_front()
+    /// What is to be sent next, if anything; to be asked after each frame.
+    pub fn to_send(&mut self) -> Outgoing {
+        std::mem::take(&mut self.outbox)
+    }
+
+    fn send(&mut self, command: &str) {
+        let command = format!("{command}\n\n").into_bytes();
+        self.outbox.extend(Outgoing::new(command));
     }
 
     /// The keep-alive. Nothing, while so much is unanswered that silence says it, too.
@@ -269,7 +246,7 @@ impl Dialogue {
         if self.state == State::Greeting {
             self.state = State::LoggingIn;
             let auth = format!("auth {}", self.secret.expose_secret());
-            self.outbox.push_back(SocketCommand::of(&auth));
+            self.send(&auth);
         }
         Heard::Nothing
     }
@@ -280,8 +257,7 @@ impl Dialogue {
         match self.state {
             State::LoggingIn if well => {
                 self.state = State::Subscribing;
-                let subscription = SocketCommand::of(&subscription::command());
-                self.outbox.push_back(subscription);
+                self.send(&subscription::command());
                 if !self.survey.is_empty() {
                     let survey = self.survey.iter();
                     survey.for_each(|words| self.ask(SocketQuestion::Other, words));
@@ -307,8 +283,7 @@ impl Dialogue {
 
     fn ask(&mut self, question: SocketQuestion, words: &str) {
         self.asked.push_back(question);
-        let command = SocketCommand::of(&format!("api {words}"));
-        self.outbox.push_back(command);
+        self.send(&format!("api {words}"));
     }
 
     fn hear_answer<'a>(&mut self, body: &'a [u8]) -> Heard<'a> {

@@ -64,19 +64,9 @@ struct Parts {
 }
 
 impl FrameReader {
-    /// Room for at least `bytes` more; say with [`filled`](Self::filled) how many came in.
-    pub fn space(&mut self, bytes: usize) -> &mut [u8] {
-        self.buffer.space(bytes)
-    }
-
-    /// The first `bytes` of [`space`](Self::space) hold what came in.
-    pub fn filled(&mut self, bytes: usize) {
-        self.buffer.filled(bytes);
-    }
-
-    /// Takes a piece by copying it.
-    pub fn push(&mut self, piece: &[u8]) {
-        self.buffer.push(piece);
+    /// Where the line is read into.
+    pub const fn buffer(&mut self) -> &mut ReadBuffer {
+        &mut self.buffer
     }
 
     /// The next whole frame; `None` until more has come in.
@@ -149,7 +139,7 @@ mod tests {
     fn read(pieces: &[&[u8]]) -> Result<Vec<String>, NoFrame> {
         let (mut reader, mut all) = (FrameReader::default(), Vec::new());
         for piece in pieces {
-            reader.push(piece);
+            reader.buffer().push(piece);
             while let Some(read) = reader.next()? {
                 all.push(match read {
                     FrameRead::Frame(frame) => {

@@ -3,6 +3,8 @@
 use crate::error::Error;
 use crate::tls::{self, TlsRefusal};
 use crate::url::TcpEndpoint;
+use callbridge_asterisk::login::LoginError;
+use callbridge_freeswitch::dialogue::SocketRefusal;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -59,12 +61,17 @@ impl Target {
         }
     }
 
-    /// The length of what arrived; none means that the other side has closed the line.
-    pub(crate) fn arrived(&self, read: std::io::Result<usize>) -> Result<usize, Error> {
-        match read {
-            Ok(0) => Err(self.closed("without a word")),
-            Ok(read) => Ok(read),
-            Err(error) => Err(self.failed(&error)),
+    pub(crate) fn login_refused(&self, error: LoginError) -> Error {
+        Error::Ami {
+            endpoint: self.endpoint.clone(),
+            error,
+        }
+    }
+
+    pub(crate) fn refused(&self, refusal: SocketRefusal) -> Error {
+        Error::Esl {
+            endpoint: self.endpoint.clone(),
+            refusal,
         }
     }
 

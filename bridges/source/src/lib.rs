@@ -6,9 +6,10 @@
 //! ```text
 //! url        --source, checked
 //! source     one source from start to stop; reconnects with `backoff`
-//!   ami        AMI over TCP and TLS: login, ping, silence
-//!   esl        FreeSWITCH's event socket: login, subscription, list, heart-beat
-//!   websocket  AMI as JSON; `unmask` turns text frames into binary ones in front of tungstenite
+//!   live       a line without a memory: read, kept alive, given up; it is spoken on in
+//!     ami        AMI over TCP and TLS
+//!     esl        FreeSWITCH's event socket
+//!     websocket  AMI as JSON; `unmask` turns text frames into binary ones before tungstenite
 //!   amqp       a queue: consume, acknowledge after the commit, refuse
 //!   file       a file that grows, is renamed, truncated, replaced
 //! connect    TCP and TLS lines, refusals in words (`tls`, `error`)
@@ -26,7 +27,10 @@ mod esl;
 mod file;
 mod item;
 mod line;
+mod live;
 mod ring;
+mod session;
+mod settings;
 mod source;
 pub mod tls;
 pub mod url;
@@ -42,5 +46,6 @@ pub use item::{
     FilePosition, Frame, Item, MessageMark, Position, Publisher, SourceId, StreamPosition,
 };
 pub use ring::{Gone, Intake, Limits, Ring, ring};
-pub use source::{Clock, Secret, Settings, Source, StreamFrom, StreamReading, StreamSkip};
+pub use settings::{Clock, Secret, Settings, StreamFrom, StreamReading, StreamSkip};
+pub use source::Source;
 pub use verdict::{FrameVerdict, VerdictReader, Verdicts, verdicts};

@@ -2,7 +2,7 @@
 //! the items logs them; here they are traced for debugging only.
 
 use crate::ring::{Gone, Offered, Ring};
-use crate::source::Clock;
+use crate::settings::Clock;
 use crate::{Counts, FilePosition, Fix, Frame, Item, Position, Publisher, SourceId};
 use bytes::Bytes;
 use callbridge_asterisk::hearing::MissingRight;

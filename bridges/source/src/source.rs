@@ -1,157 +1,24 @@
 //! One source, from its URL to its end.
 
-use crate::backoff::{Backoff, Bounds, chance};
-use crate::connect::Target;
+use crate::backoff::{Backoff, chance};
 use crate::line::SourceFeed;
-use crate::url::{SourceUrl, TcpEndpoint, Transport};
-use crate::{Counts, Error, EventTime, Fix, Item, Position, Ring, SourceId, VerdictReader};
+use crate::session::{Access, Context, Stop};
+use crate::settings::{Clock, Secret, Settings};
+use crate::url::{SourceUrl, Transport};
+use crate::{Counts, Error, Fix, Item, Position, Ring, SourceId, VerdictReader};
 use crate::{ami, amqp, esl, file, websocket};
 use callbridge_asterisk::survey::Account;
 use callbridge_freeswitch::survey::SwitchFacts;
-use secrecy::SecretString;
 use std::fmt;
-use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::watch;
-
-/// Reads the wall clock.
-pub type Clock = fn() -> EventTime;
-
-/// Where the secret comes from. Debug does not show it.
-#[derive(Clone, Debug)]
-pub enum Secret {
-    /// None was given.
-    None,
-    /// From the environment or a credential.
-    Value(SecretString),
-    /// The first line of a file, read at each login, so that a mended file serves at once.
-    File(PathBuf),
-}
-
-impl Secret {
-    /// `secret-file=` of the URL, else the value from the environment.
-    pub fn of(url: &SourceUrl, value: Option<SecretString>) -> Self {
-        Self::either(url.secret_file.clone(), value)
-    }
-
-    /// A file if there is one, else the value.
-    pub fn either(file: Option<PathBuf>, value: Option<SecretString>) -> Self {
-        match (file, value) {
-            (Some(path), _) => Self::File(path),
-            (None, Some(value)) => Self::Value(value),
-            (None, None) => Self::None,
-        }
-    }
-
-    /// The secret now; `variable` is what to name when there is none.
-    pub(crate) fn read(&self, variable: &'static str) -> Result<SecretString, Error> {
-        match self {
-            Self::None => Err(Error::NoSecret { variable }),
-            Self::Value(value) => Ok(value.clone()),
-            Self::File(path) => {
-                let fault = |why: String| Error::SecretFile {
-                    path: path.clone(),
-                    why,
-                };
-                let text = std::fs::read_to_string(path).map_err(|why| fault(why.to_string()))?;
-                // Editors put the mark of UTF-8 before it.
-                let text = text.trim_start_matches('\u{feff}');
-                let line = text.lines().next().unwrap_or_default().trim();
-                if line.is_empty() {
-                    return Err(fault(
-                        "its first line is empty; write the secret there".into(),
-                    ));
-                }
-                Ok(SecretString::from(line))
-            }
-        }
-    }
-}
-
-/// How streams are read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StreamReading {
-    /// Where one is begun that nothing is known of.
-    pub from: StreamFrom,
-    /// What is not read.
-    pub skip: Vec<StreamSkip>,
-}
-
-/// Where the reading of a stream begins (`--stream-from`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StreamFrom {
-    /// With the oldest message that it holds.
-    #[default]
-    First,
-    /// With what came so long ago.
-    Ago(Duration),
-    /// With what came then.
-    At(EventTime),
-}
-
-/// A message of a stream that is not read (`--stream-skip`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StreamSkip {
-    /// The stream's name.
-    pub stream: String,
-    /// Which message.
-    pub offset: u64,
-}
-
-impl StreamSkip {
-    /// It is this message.
-    pub fn is_of(&self, stream: &str, offset: u64) -> bool {
-        self.stream == stream && self.offset == offset
-    }
-}
-
-/// Times and sizes; the defaults are what is promised, tests shorten them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// For the connection, the TLS greeting and the login together.
-    pub connect_within: Duration,
-    /// Between two pings of ours on an AMI or WebSocket line.
-    pub ping_every: Duration,
-    /// A line without a byte for this long is closed and opened again.
-    pub silent_after: Duration,
-    /// Between two tries.
-    pub backoff: Bounds,
-    /// Between two looks at a file.
-    pub poll_every: Duration,
-    /// A file that has not grown for so long is told to be read to its end. Longer than `--settle`
-    /// by default: what belongs to one call is written within that.
-    pub idle_after: Duration,
-    /// Messages under way from a broker at most.
-    pub prefetch: u16,
-    /// How streams are read.
-    pub streams: StreamReading,
-    /// How long a broker's source waits at its end for the verdicts on what it has given.
-    pub drain_within: Duration,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            connect_within: Duration::from_secs(10),
-            ping_every: Duration::from_secs(20),
-            silent_after: Duration::from_secs(40),
-            backoff: Bounds::default(),
-            poll_every: Duration::from_millis(250),
-            idle_after: Duration::from_secs(1),
-            prefetch: 1_000,
-            streams: StreamReading::default(),
-            drain_within: Duration::from_secs(5),
-        }
-    }
-}
 
 /// One source, ready to run.
 pub struct Source {
     id: SourceId,
     url: SourceUrl,
-    secret: Secret,
+    access: Access,
     start: Option<Position>,
-    settings: Settings,
     clock: Clock,
     counts: Counts,
 }
@@ -162,42 +29,6 @@ impl fmt::Debug for Source {
         shown.field("id", &self.id).field("url", &self.url.shown);
         shown.finish_non_exhaustive()
     }
-}
-
-/// Tells sessions to stop.
-#[derive(Clone, Debug)]
-pub(crate) struct Stop(watch::Receiver<bool>);
-
-impl Stop {
-    /// Waits until told to stop. Safe to cancel.
-    pub(crate) async fn told(&self) {
-        // A closed channel means the same: whoever would tell us is gone.
-        let _ = self.0.clone().wait_for(|stop| *stop).await;
-    }
-}
-
-/// What it takes to be let in.
-#[derive(Clone, Debug)]
-pub(crate) struct Access {
-    pub settings: Settings,
-    pub secret: Secret,
-    pub ca_file: Option<PathBuf>,
-}
-
-impl Access {
-    pub(crate) fn target(&self, endpoint: &TcpEndpoint) -> Target {
-        Target {
-            endpoint: endpoint.clone(),
-            ca_file: self.ca_file.clone(),
-            within: self.settings.connect_within,
-        }
-    }
-}
-
-/// What every kind of session needs.
-pub(crate) struct Context {
-    pub line: SourceFeed,
-    pub access: Access,
 }
 
 impl Source {
@@ -212,10 +43,13 @@ impl Source {
     ) -> Self {
         Self {
             id,
+            access: Access {
+                settings,
+                secret,
+                ca_file: url.ca_file.clone(),
+            },
             url,
-            secret,
             start,
-            settings,
             clock,
             counts: Counts::default(),
         }
@@ -232,26 +66,21 @@ impl Source {
     /// # Errors
     /// What is wrong and what to do, in words; [`Error::fix`] says whose hand mends it.
     pub async fn probe(&self) -> Result<Option<Account>, Error> {
-        let access = Access {
-            settings: self.settings.clone(),
-            secret: self.secret.clone(),
-            ca_file: self.url.ca_file.clone(),
-        };
+        let access = &self.access;
         match &self.url.transport {
             Transport::Ami { endpoint, user } => {
                 let ami = ami::Ami::new(endpoint.clone(), user.clone());
-                return ami.survey(&access).await.map(Some);
+                return ami.survey(access).await.map(Some);
             }
             Transport::Esl { endpoint } => {
-                esl::EventSocket::new(endpoint.clone())
-                    .probe(&access)
-                    .await?;
+                let socket = esl::EventSocket::new(endpoint.clone());
+                socket.probe(access).await?;
             }
             Transport::WebSocket { endpoint, path } => {
                 let socket = websocket::Socket::new(endpoint.clone(), path.clone());
-                socket.probe(&access).await?;
+                socket.probe(access).await?;
             }
-            Transport::Amqp(queue) => amqp::probe(queue, &access).await?,
+            Transport::Amqp(queue) => amqp::probe(queue, access).await?,
             Transport::File { path, format, .. } => file::probe(path, *format).await?,
         }
         Ok(None)
@@ -265,13 +94,8 @@ impl Source {
         let Transport::Esl { endpoint } = &self.url.transport else {
             return Ok(None);
         };
-        let access = Access {
-            settings: self.settings.clone(),
-            secret: self.secret.clone(),
-            ca_file: None,
-        };
         let socket = esl::EventSocket::new(endpoint.clone());
-        socket.survey(&access).await.map(Some)
+        socket.survey(&self.access).await.map(Some)
     }
 
     /// Runs until `shutdown`, or until the intake is gone; whatever happens to the line, it is
@@ -287,11 +111,7 @@ impl Source {
         let line = SourceFeed::new(self.id, shown, ring.clone(), self.clock, self.counts);
         let mut context = Context {
             line,
-            access: Access {
-                settings: self.settings,
-                secret: self.secret,
-                ca_file: self.url.ca_file.clone(),
-            },
+            access: self.access,
         };
         let (tell, stop) = watch::channel(false);
         let stop = Stop(stop);
@@ -387,13 +207,8 @@ fn wait_after(
     up: Duration,
     chance: u64,
 ) -> Duration {
-    let forgetful = match transport {
-        Transport::Ami { endpoint, .. }
-        | Transport::Esl { endpoint }
-        | Transport::WebSocket { endpoint, .. } => Some(endpoint),
-        Transport::Amqp(_) | Transport::File { .. } => None,
-    };
-    let Some(endpoint) = forgetful.filter(|_| error.fix() == Fix::Remote) else {
+    let endpoint = transport.live_endpoint();
+    let Some(endpoint) = endpoint.filter(|_| error.fix() == Fix::Remote) else {
         return backoff.wait(up, chance);
     };
     let wait = match error {
@@ -458,9 +273,9 @@ impl Sessions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::url::SourceUrl;
+    use crate::backoff::Bounds;
+    use crate::url::TcpEndpoint;
     use callbridge_asterisk::login::LoginError;
-    use secrecy::ExposeSecret as _;
 
     /// When a PBX that was up is tried again, in milliseconds after its line was lost; the waits
     /// are as long as they may be.
@@ -549,22 +364,5 @@ mod tests {
             0,
         );
         assert_eq!(again, Duration::from_millis(100));
-    }
-
-    #[test]
-    fn a_secret_is_the_first_line_without_an_editors_marks() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let file = folder.path().join("secret");
-        let read = |text: &str| {
-            std::fs::write(&file, text).expect("written");
-            let secret = Secret::File(file.clone()).read("X");
-            secret.map(|secret| secret.expose_secret().to_owned()).ok()
-        };
-        assert_eq!(
-            read("\u{feff}secret\r\nmore\r\n").as_deref(),
-            Some("secret")
-        );
-        assert_eq!(read("secret").as_deref(), Some("secret"));
-        assert_eq!(read("\u{feff}\r\n"), None);
     }
 }

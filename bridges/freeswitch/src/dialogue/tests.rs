@@ -34,7 +34,7 @@ impl Line {
 
     fn after(core: Option<&str>) -> Self {
         let core = core.map(|core| core.as_bytes().to_vec());
-        let dialogue = Dialogue::new("ClueCon".into(), core).expect("a secret");
+        let dialogue = Dialogue::new("ClueCon".into(), core, &[]).expect("a secret");
         Self {
             dialogue,
             told: Vec::new(),
@@ -44,17 +44,16 @@ impl Line {
 
     fn says(&mut self, bytes: &str) -> &mut Self {
         let mut reader = FrameReader::default();
-        reader.space(bytes.len())[..bytes.len()].copy_from_slice(bytes.as_bytes());
-        reader.filled(bytes.len());
+        reader.buffer().push(bytes.as_bytes());
         while let Some(FrameRead::Frame(frame)) = reader.next().expect("frames") {
             let heard = shown(&self.dialogue.hear(frame));
             if !heard.is_empty() {
                 self.told.push(heard);
             }
-            while let Some(command) = self.dialogue.to_send() {
-                let text = String::from_utf8(command.bytes().to_vec()).expect("text");
-                self.sent.push(text.trim_end_matches('\n').to_owned());
-            }
+            let commands = self.dialogue.to_send().bytes().to_vec();
+            let commands = String::from_utf8(commands).expect("text");
+            let commands = commands.split_terminator("\n\n").map(str::to_owned);
+            self.sent.extend(commands);
         }
         self
     }
@@ -274,8 +273,8 @@ fn no_id_of_a_channel_becomes_a_command_and_no_secret_is_printed() {
     let rows =
         r#"{"row_count":3,"rows":[{"uuid":"a\n\napi fsctl shutdown"},{"uuid":"b c"},{"uuid":""}]}"#;
     assert_eq!(listed(rows.as_bytes()), Some(Vec::new()));
-    assert!(Dialogue::new("a\nb".into(), None).is_err());
-    assert!(Dialogue::new("".into(), None).is_err());
+    assert!(Dialogue::new("a\nb".into(), None, &[]).is_err());
+    assert!(Dialogue::new("".into(), None, &[]).is_err());
     let mut line = Line::new();
     line.dialogue.log_in();
     let shown = format!("{:?}", line.dialogue);

@@ -5,7 +5,7 @@
 //! same numbers, or none. So reading begins at the message that was taken last, and goes on when
 //! it is there and the same.
 
-use crate::{StreamPosition, source::StreamSkip};
+use crate::{StreamPosition, settings::StreamSkip};
 use std::time::Duration;
 
 /// The message that was taken last comes at once, where the stream has it.

@@ -5,7 +5,7 @@ use super::limited::LimitedLine;
 use super::{transport, words};
 use crate::connect::Target;
 use crate::error::Error;
-use crate::source::{Secret, Settings};
+use crate::settings::{Secret, Settings};
 use crate::url::{Broker, TcpEndpoint};
 use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo};
 use lapin::{Connection, ConnectionProperties};

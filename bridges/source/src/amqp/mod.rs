@@ -20,7 +20,8 @@ pub use words::{declare_command, declare_stream_command, reply, route_commands};
 
 use crate::connect::Target;
 use crate::error::Error;
-use crate::source::{Access, Context, Stop, StreamFrom};
+use crate::session::{Access, Context, Stop};
+use crate::settings::StreamFrom;
 use crate::url::QueueSource;
 use crate::{Item, Publisher, VerdictReader};
 use crate::{Position, StreamPosition};

@@ -1,7 +1,7 @@
 //! What is a stream's alone: where it is read from, which message it was, who published it.
 
 use crate::item::hash;
-use crate::source::StreamFrom;
+use crate::settings::StreamFrom;
 use crate::{MessageMark, Publisher, StreamPosition};
 use lapin::BasicProperties;
 use lapin::Channel;

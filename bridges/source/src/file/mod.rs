@@ -11,7 +11,7 @@ mod tests;
 
 pub use opening::sample;
 
-use crate::source::{Context, Stop};
+use crate::session::{Context, Stop};
 use crate::url::{Format, From};
 use crate::{Error, FilePosition, Fix, Gone, Item, VerdictReader};
 use folder::RecordFolder;

@@ -166,6 +166,17 @@ pub enum Transport {
 }
 
 impl Transport {
+    /// Where a line leads that tells nothing of what happened before it was opened; `None` for a
+    /// broker and a file.
+    pub(crate) const fn live_endpoint(&self) -> Option<&TcpEndpoint> {
+        match self {
+            Self::Ami { endpoint, .. }
+            | Self::Esl { endpoint }
+            | Self::WebSocket { endpoint, .. } => Some(endpoint),
+            Self::Amqp(_) | Self::File { .. } => None,
+        }
+    }
+
     /// How its messages are written.
     pub const fn format(&self) -> Format {
         match self {
@@ -245,11 +256,8 @@ impl SourceUrl {
     /// Where it is reached; `None` for a file.
     pub const fn endpoint(&self) -> Option<&TcpEndpoint> {
         match &self.transport {
-            Transport::Ami { endpoint, .. }
-            | Transport::Esl { endpoint }
-            | Transport::WebSocket { endpoint, .. } => Some(endpoint),
             Transport::Amqp(queue) => Some(&queue.broker.endpoint),
-            Transport::File { .. } => None,
+            live => live.live_endpoint(),
         }
     }
 

@@ -5,12 +5,14 @@ mod unmask;
 
 use crate::connect::{Stream, Target};
 use crate::error::Error;
-use crate::source::{Access, Context};
+use crate::line::SourceFeed;
+use crate::live::{LiveLine, listen};
+use crate::session::{Access, Context};
 use crate::url::TcpEndpoint;
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use std::time::Duration;
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error as Trouble, Message};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
@@ -20,11 +22,19 @@ use unmask::Unmasked;
 /// broken, and the connection ends.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-type WebSocketLine = WebSocketStream<Unmasked<Stream>>;
-
 pub(crate) struct Socket {
     endpoint: TcpEndpoint,
     path: String,
+}
+
+/// A line to it.
+struct WebSocketLine {
+    target: Target,
+    socket: WebSocketStream<Unmasked<Stream>>,
+    /// What came in last.
+    received: Option<Message>,
+    /// A ping is to be sent.
+    ping: bool,
 }
 
 impl Socket {
@@ -34,59 +44,22 @@ impl Socket {
 
     /// One connection, from opening to its end; why it ended.
     pub(crate) async fn session(&mut self, context: &mut Context) -> Error {
-        match self.run(context).await {
-            Ok(never) => match never {},
+        match self.open(&context.access).await {
+            Ok(mut line) => listen(&mut line, context).await,
             Err(error) => error,
         }
     }
 
     /// Opens the line and leaves.
     pub(crate) async fn probe(&self, access: &Access) -> Result<(), Error> {
-        let target = access.target(&self.endpoint);
-        let mut socket = self.open(&target).await?;
+        let mut line = self.open(access).await?;
         // An orderly end; whether the other side takes it so makes no difference.
-        let _ = timeout(target.within, socket.close(None)).await;
+        let _ = timeout(line.target.within, line.socket.close(None)).await;
         Ok(())
     }
 
-    async fn run(&self, context: &mut Context) -> Result<std::convert::Infallible, Error> {
-        let target = context.access.target(&self.endpoint);
-        let mut socket = self.open(&target).await?;
-        context.line.up(true).await?;
-        let silent_after = context.access.settings.silent_after;
-        let mut pings = interval(context.access.settings.ping_every);
-        pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut heard = Instant::now();
-        loop {
-            tokio::select! {
-                message = socket.next() => {
-                    heard = Instant::now();
-                    match message {
-                        Some(Ok(Message::Binary(bytes))) => context.line.offer(bytes)?,
-                        Some(Ok(Message::Text(text))) => context.line.offer(text.into())?,
-                        Some(Ok(Message::Close(frame))) => {
-                            let why = frame.map(|frame| frame.reason.to_string());
-                            return Err(target.closed(why.unwrap_or_default()));
-                        }
-                        Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
-                        Some(Err(trouble)) => return Err(ended(&target, &trouble)),
-                        None => return Err(target.closed("without a word")),
-                    }
-                }
-                () = context.line.drop_to_tell() => {
-                    context.line.tell_dropped();
-                }
-                _ = pings.tick() => {
-                    ping(&mut socket, &target, silent_after).await?;
-                }
-                () = tokio::time::sleep_until(heard + silent_after) => {
-                    return Err(target.silent(silent_after));
-                }
-            }
-        }
-    }
-
-    async fn open(&self, target: &Target) -> Result<WebSocketLine, Error> {
+    async fn open(&self, access: &Access) -> Result<WebSocketLine, Error> {
+        let target = access.target(&self.endpoint);
         let stream = Unmasked::new(target.open().await?);
         let scheme = if self.endpoint.tls { "wss" } else { "ws" };
         let url = format!("{scheme}://{}{}", self.endpoint, self.path);
@@ -97,18 +70,61 @@ impl Socket {
             .max_frame_size(Some(MESSAGE_BYTES_MAX));
         let greeting = client_async_with_config(url, stream, Some(config));
         match timeout(target.within, greeting).await {
-            Ok(Ok((socket, _answer))) => Ok(socket),
-            Ok(Err(trouble)) => Err(refused(target, &self.path, &trouble)),
+            Ok(Ok((socket, _answer))) => Ok(WebSocketLine {
+                target,
+                socket,
+                received: None,
+                ping: false,
+            }),
+            Ok(Err(trouble)) => Err(refused(&target, &self.path, &trouble)),
             Err(_) => Err(target.timed_out()),
         }
     }
 }
 
-async fn ping(socket: &mut WebSocketLine, target: &Target, within: Duration) -> Result<(), Error> {
-    match timeout(within, socket.send(Message::Ping(Bytes::new()))).await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(trouble)) => Err(ended(target, &trouble)),
-        Err(_) => Err(target.silent(within)),
+impl LiveLine for WebSocketLine {
+    fn target(&self) -> &Target {
+        &self.target
+    }
+
+    async fn receive(&mut self) -> Result<(), Error> {
+        match self.socket.next().await {
+            Some(Ok(message)) => {
+                self.received = Some(message);
+                Ok(())
+            }
+            Some(Err(trouble)) => Err(self.target.closed(trouble.to_string())),
+            None => Err(self.target.closed("without a word")),
+        }
+    }
+
+    async fn take_in(&mut self, feed: &mut SourceFeed) -> Result<(), Error> {
+        match self.received.take() {
+            Some(Message::Binary(bytes)) => feed.offer(bytes)?,
+            Some(Message::Text(text)) => feed.offer(text.into())?,
+            Some(Message::Close(frame)) => {
+                let why = frame.map(|frame| frame.reason.to_string());
+                return Err(self.target.closed(why.unwrap_or_default()));
+            }
+            Some(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) | None => {}
+        }
+        Ok(())
+    }
+
+    fn ping(&mut self, _feed: &mut SourceFeed) -> Result<(), Error> {
+        self.ping = true;
+        Ok(())
+    }
+
+    async fn send(&mut self, within: Duration) -> Result<(), Error> {
+        if !std::mem::take(&mut self.ping) {
+            return Ok(());
+        }
+        match timeout(within, self.socket.send(Message::Ping(Bytes::new()))).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(trouble)) => Err(self.target.closed(trouble.to_string())),
+            Err(_) => Err(self.target.silent(within)),
+        }
     }
 }
 
@@ -123,8 +139,4 @@ fn refused(target: &Target, path: &str, trouble: &Trouble) -> Error {
             "does not answer as a WebSocket ({other}); check host, port and path of the URL"
         )),
     }
-}
-
-fn ended(target: &Target, trouble: &Trouble) -> Error {
-    target.closed(trouble.to_string())
 }

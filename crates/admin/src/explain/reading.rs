@@ -128,7 +128,7 @@ impl Reading {
 
     /// Room for the next piece; say with [`Reading::filled`] how much of it was used.
     pub fn space(&mut self, bytes: usize) -> &mut [u8] {
-        self.framer.space(bytes)
+        self.framer.buffer().space(bytes)
     }
 
     /// Takes in what was written into [`Reading::space`], and gives the calls it finished.
@@ -136,7 +136,7 @@ impl Reading {
     /// # Errors
     /// When two endpoints conflict.
     pub fn filled(&mut self, bytes: usize) -> Result<Vec<Told>, Conflict> {
-        self.framer.filled(bytes);
+        self.framer.buffer().filled(bytes);
         while let Some(frame) = self.framer.next() {
             self.hearing.hear(frame, &self.rules)?;
         }

@@ -1,0 +1,190 @@
+//! FreeSWITCH's event socket: the login, the subscription, and what the dialogue there reports.
+
+use crate::connect::Target;
+use crate::error::Error;
+use crate::line::SourceFeed;
+use crate::live::{LiveLine, TcpLine, listen};
+use crate::session::{Access, Context};
+use crate::url::TcpEndpoint;
+use bytes::Bytes;
+use callbridge_call::Mark;
+use callbridge_freeswitch::dialogue::{Dialogue, Heard, SocketRefusal};
+use callbridge_freeswitch::reader::{FrameRead, FrameReader};
+use callbridge_freeswitch::survey::{QUESTIONS, Survey, SwitchFacts};
+use secrecy::ExposeSecret;
+use std::time::Duration;
+use tokio::time::timeout;
+
+const SECRET: &str = "CALLBRIDGE_ESL_SECRET";
+
+/// The event socket of one switch.
+pub(crate) struct EventSocket {
+    endpoint: TcpEndpoint,
+    /// The process of the switch that was heard last.
+    core: Option<Vec<u8>>,
+}
+
+/// A line to it.
+struct SocketLine {
+    tcp: TcpLine,
+    reader: FrameReader,
+    dialogue: Dialogue,
+}
+
+impl EventSocket {
+    pub(crate) fn new(endpoint: TcpEndpoint) -> Self {
+        Self {
+            endpoint,
+            core: None,
+        }
+    }
+
+    /// One connection, from opening to its end; why it ended.
+    pub(crate) async fn session(&mut self, context: &mut Context) -> Error {
+        let mut line = match self.open(&context.access, &[]).await {
+            Ok(line) => line,
+            Err(error) => return error,
+        };
+        let error = listen(&mut line, context).await;
+        self.core = line.dialogue.core().map(<[u8]>::to_vec);
+        error
+    }
+
+    /// Logs in and leaves.
+    pub(crate) async fn probe(&self, access: &Access) -> Result<(), Error> {
+        self.open(access, &[]).await.map(drop)
+    }
+
+    /// Logs in and asks what the switch is, as far as it answers.
+    pub(crate) async fn survey(&self, access: &Access) -> Result<SwitchFacts, Error> {
+        let mut survey = Survey::new(access.secret.read(SECRET)?.expose_secret());
+        let mut line = self.open(access, &QUESTIONS).await?;
+        let answered = line.until(|heard| {
+            if let Heard::Answer(body) = heard {
+                survey.hear(body);
+            }
+            survey.is_answered()
+        });
+        // Of what is not answered in time nothing is known.
+        match timeout(access.settings.connect_within, answered).await {
+            Ok(Err(error)) => Err(error),
+            Ok(Ok(())) | Err(_) => Ok(survey.facts()),
+        }
+    }
+
+    /// A line that is logged in, and asks these questions in place of what goes on.
+    async fn open(
+        &self,
+        access: &Access,
+        survey: &'static [&'static str],
+    ) -> Result<SocketLine, Error> {
+        let target = access.target(&self.endpoint);
+        let dialogue = Dialogue::new(access.secret.read(SECRET)?, self.core.clone(), survey);
+        let dialogue = dialogue.map_err(|refusal| target.refused(refusal))?;
+        let mut line = SocketLine {
+            tcp: TcpLine::open(target).await?,
+            reader: FrameReader::default(),
+            dialogue,
+        };
+        let logged_in = line.until(|heard| heard == Heard::LoggedIn);
+        match timeout(access.settings.connect_within, logged_in).await {
+            Ok(logged_in) => logged_in.map(|()| line),
+            Err(_) => Err(line.tcp.target.timed_out()),
+        }
+    }
+}
+
+impl SocketLine {
+    /// What the next whole frame means; nothing until more has come in.
+    ///
+    /// # Errors
+    /// The end of the line, if that is what was heard.
+    fn next(&mut self) -> Result<Option<Heard<'_>>, Error> {
+        let target = &self.tcp.target;
+        let heard = match self.reader.next() {
+            Ok(None) => return Ok(None),
+            Ok(Some(FrameRead::Frame(frame))) => self.dialogue.hear(frame),
+            Ok(Some(FrameRead::TooLong)) => Heard::TooLong,
+            Err(no_frame) => Heard::Refused(SocketRefusal::NotEventSocket {
+                line: no_frame.line,
+            }),
+        };
+        match heard {
+            Heard::Closing(words) => Err(target.closed(words)),
+            Heard::Refused(refusal) => Err(target.refused(refusal)),
+            heard => Ok(Some(heard)),
+        }
+    }
+
+    /// Reads until that was heard which is enough.
+    async fn until(&mut self, mut enough: impl FnMut(Heard<'_>) -> bool) -> Result<(), Error> {
+        loop {
+            while let Some(heard) = self.next()? {
+                if enough(heard) {
+                    return Ok(());
+                }
+            }
+            self.send(self.tcp.target.within).await?;
+            self.receive().await?;
+        }
+    }
+}
+
+impl LiveLine for SocketLine {
+    fn target(&self) -> &Target {
+        &self.tcp.target
+    }
+
+    async fn begin(&mut self, feed: &mut SourceFeed) -> Result<(), Error> {
+        Ok(feed.mark(Mark::LoggedIn).await?)
+    }
+
+    async fn receive(&mut self) -> Result<(), Error> {
+        self.tcp.receive(self.reader.buffer()).await
+    }
+
+    async fn take_in(&mut self, feed: &mut SourceFeed) -> Result<(), Error> {
+        while let Some(heard) = self.next()? {
+            let mut list_ended = false;
+            match heard {
+                Heard::Nothing | Heard::LoggedIn | Heard::Answer(_) => {}
+                Heard::Closing(_) | Heard::Refused(_) => {}
+                Heard::Listening => feed.comes(),
+                Heard::UpFor(uptime) => {
+                    let uptime = Some(uptime);
+                    feed.mark(Mark::FullyBooted { uptime }).await?;
+                }
+                Heard::Message {
+                    bytes,
+                    restarted,
+                    last_of_list,
+                } => {
+                    if restarted {
+                        feed.mark(Mark::Restarted { began: None }).await?;
+                    }
+                    feed.offer(Bytes::copy_from_slice(bytes))?;
+                    list_ended = last_of_list;
+                }
+                Heard::ListEnd => list_ended = true,
+                Heard::Missed { words, list_ends } => {
+                    feed.gap(format!("events are missing: {words}")).await?;
+                    list_ended = list_ends;
+                }
+                Heard::TooLong => feed.counts.too_long(),
+            }
+            if list_ended {
+                feed.mark(Mark::ListEnd).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn ping(&mut self, _feed: &mut SourceFeed) -> Result<(), Error> {
+        self.dialogue.ping();
+        Ok(())
+    }
+
+    async fn send(&mut self, within: Duration) -> Result<(), Error> {
+        self.tcp.send(self.dialogue.to_send(), within).await
+    }
+}

@@ -1,0 +1,109 @@
+//! A live line, whatever is spoken on it: it is read without ever waiting for the intake, kept
+//! alive by a heart-beat, and given up when it has died.
+
+use crate::connect::{Stream, Target};
+use crate::error::Error;
+use crate::line::SourceFeed;
+use crate::session::Context;
+use callbridge_call::framing::{Outgoing, ReadBuffer};
+use std::convert::Infallible;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
+
+const READ_BYTES: usize = 32 << 10;
+
+/// A line that is logged in, in one of the dialects.
+pub(crate) trait LiveLine {
+    fn target(&self) -> &Target;
+
+    /// What the dialect reports and asks first.
+    async fn begin(&mut self, _feed: &mut SourceFeed) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Waits until more has come in. Safe to cancel.
+    async fn receive(&mut self) -> Result<(), Error>;
+
+    /// Gives the intake what has come in.
+    async fn take_in(&mut self, feed: &mut SourceFeed) -> Result<(), Error>;
+
+    /// The heart-beat, and whatever else is asked from time to time: to be sent next.
+    fn ping(&mut self, feed: &mut SourceFeed) -> Result<(), Error>;
+
+    /// Sends what is to be sent, within this time.
+    async fn send(&mut self, within: Duration) -> Result<(), Error>;
+}
+
+/// Reads a line until it ends; why it ended.
+pub(crate) async fn listen(line: &mut impl LiveLine, context: &mut Context) -> Error {
+    let Err(error) = read_on(line, context).await;
+    error
+}
+
+async fn read_on(line: &mut impl LiveLine, context: &mut Context) -> Result<Infallible, Error> {
+    let feed = &mut context.line;
+    feed.up(true).await?;
+    line.begin(feed).await?;
+    let silent_after = context.access.settings.silent_after;
+    let mut pings = interval(context.access.settings.ping_every);
+    pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut received = Instant::now();
+    loop {
+        line.take_in(feed).await?;
+        line.send(silent_after).await?;
+        tokio::select! {
+            came = line.receive() => {
+                came?;
+                received = Instant::now();
+            }
+            () = feed.drop_to_tell() => {
+                feed.tell_dropped();
+            }
+            _ = pings.tick() => line.ping(feed)?,
+            () = sleep_until(received + silent_after) => {
+                return Err(line.target().silent(silent_after));
+            }
+        }
+    }
+}
+
+/// A TCP line on which text is spoken.
+pub(crate) struct TcpLine {
+    pub(crate) target: Target,
+    stream: Stream,
+}
+
+impl TcpLine {
+    pub(crate) async fn open(target: Target) -> Result<Self, Error> {
+        let stream = target.open().await?;
+        Ok(Self { target, stream })
+    }
+
+    /// Waits until more has come in. Safe to cancel.
+    pub(crate) async fn receive(&mut self, buffer: &mut ReadBuffer) -> Result<(), Error> {
+        match self.stream.read(buffer.space(READ_BYTES)).await {
+            Ok(0) => Err(self.target.closed("without a word")),
+            Ok(read) => {
+                buffer.filled(read);
+                Ok(())
+            }
+            Err(error) => Err(self.target.failed(&error)),
+        }
+    }
+
+    pub(crate) async fn send(&mut self, bytes: Outgoing, within: Duration) -> Result<(), Error> {
+        if bytes.bytes().is_empty() {
+            return Ok(());
+        }
+        let sending = async {
+            self.stream.write_all(bytes.bytes()).await?;
+            self.stream.flush().await
+        };
+        match timeout(within, sending).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(self.target.failed(&error)),
+            Err(_) => Err(self.target.silent(within)),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! What a source is told of itself: its secret, its times and sizes, where a stream is begun.
+
+use crate::backoff::Bounds;
+use crate::url::SourceUrl;
+use crate::{Error, EventTime};
+use secrecy::SecretString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Reads the wall clock.
+pub type Clock = fn() -> EventTime;
+
+/// Where the secret comes from. Debug does not show it.
+#[derive(Clone, Debug)]
+pub enum Secret {
+    /// None was given.
+    None,
+    /// From the environment or a credential.
+    Value(SecretString),
+    /// The first line of a file, read at each login, so that a mended file serves at once.
+    File(PathBuf),
+}
+
+impl Secret {
+    /// `secret-file=` of the URL, else the value from the environment.
+    pub fn of(url: &SourceUrl, value: Option<SecretString>) -> Self {
+        Self::either(url.secret_file.clone(), value)
+    }
+
+    /// A file if there is one, else the value.
+    pub fn either(file: Option<PathBuf>, value: Option<SecretString>) -> Self {
+        match (file, value) {
+            (Some(path), _) => Self::File(path),
+            (None, Some(value)) => Self::Value(value),
+            (None, None) => Self::None,
+        }
+    }
+
+    /// The secret now; `variable` is what to name when there is none.
+    pub(crate) fn read(&self, variable: &'static str) -> Result<SecretString, Error> {
+        match self {
+            Self::None => Err(Error::NoSecret { variable }),
+            Self::Value(value) => Ok(value.clone()),
+            Self::File(path) => {
+                let fault = |why: String| Error::SecretFile {
+                    path: path.clone(),
+                    why,
+                };
+                let text = std::fs::read_to_string(path).map_err(|why| fault(why.to_string()))?;
+                // Editors put the mark of UTF-8 before it.
+                let text = text.trim_start_matches('\u{feff}');
+                let line = text.lines().next().unwrap_or_default().trim();
+                if line.is_empty() {
+                    return Err(fault(
+                        "its first line is empty; write the secret there".into(),
+                    ));
+                }
+                Ok(SecretString::from(line))
+            }
+        }
+    }
+}
+
+/// How streams are read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamReading {
+    /// Where one is begun that nothing is known of.
+    pub from: StreamFrom,
+    /// What is not read.
+    pub skip: Vec<StreamSkip>,
+}
+
+/// Where the reading of a stream begins (`--stream-from`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StreamFrom {
+    /// With the oldest message that it holds.
+    #[default]
+    First,
+    /// With what came so long ago.
+    Ago(Duration),
+    /// With what came then.
+    At(EventTime),
+}
+
+/// A message of a stream that is not read (`--stream-skip`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamSkip {
+    /// The stream's name.
+    pub stream: String,
+    /// Which message.
+    pub offset: u64,
+}
+
+impl StreamSkip {
+    /// It is this message.
+    pub fn is_of(&self, stream: &str, offset: u64) -> bool {
+        self.stream == stream && self.offset == offset
+    }
+}
+
+/// Times and sizes; the defaults are what is promised, tests shorten them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// For the connection, the TLS greeting and the login together.
+    pub connect_within: Duration,
+    /// Between two pings of ours on an AMI or WebSocket line.
+    pub ping_every: Duration,
+    /// A line without a byte for this long is closed and opened again.
+    pub silent_after: Duration,
+    /// Between two tries.
+    pub backoff: Bounds,
+    /// Between two looks at a file.
+    pub poll_every: Duration,
+    /// A file that has not grown for so long is told to be read to its end. Longer than `--settle`
+    /// by default: what belongs to one call is written within that.
+    pub idle_after: Duration,
+    /// Messages under way from a broker at most.
+    pub prefetch: u16,
+    /// How streams are read.
+    pub streams: StreamReading,
+    /// How long a broker's source waits at its end for the verdicts on what it has given.
+    pub drain_within: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            connect_within: Duration::from_secs(10),
+            ping_every: Duration::from_secs(20),
+            silent_after: Duration::from_secs(40),
+            backoff: Bounds::default(),
+            poll_every: Duration::from_millis(250),
+            idle_after: Duration::from_secs(1),
+            prefetch: 1_000,
+            streams: StreamReading::default(),
+            drain_within: Duration::from_secs(5),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use secrecy::ExposeSecret as _;
+
+    #[test]
+    fn a_secret_is_the_first_line_without_an_editors_marks() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("secret");
+        let read = |text: &str| {
+            std::fs::write(&file, text).expect("written");
+            let secret = Secret::File(file.clone()).read("X");
+            secret.map(|secret| secret.expose_secret().to_owned()).ok()
+        };
+        assert_eq!(
+            read("\u{feff}secret\r\nmore\r\n").as_deref(),
+            Some("secret")
+        );
+        assert_eq!(read("secret").as_deref(), Some("secret"));
+        assert_eq!(read("\u{feff}\r\n"), None);
+    }
+}
