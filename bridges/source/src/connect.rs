@@ -1,10 +1,8 @@
 //! Opens a TCP line, plain or TLS, and says in words why it could not.
 
-use crate::error::Error;
+use crate::error::{Error, LineError};
 use crate::tls::{self, TlsRefusal};
 use crate::url::TcpEndpoint;
-use callbridge_asterisk::login::LoginError;
-use callbridge_freeswitch::dialogue::SocketRefusal;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,51 +25,23 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    pub(crate) fn timed_out(&self) -> Error {
-        Error::TimedOut {
-            endpoint: self.endpoint.clone(),
-            within: self.within,
-        }
+    pub(crate) fn error(&self, error: LineError) -> Error {
+        let endpoint = self.endpoint.clone();
+        Error::Line { endpoint, error }
     }
 
     pub(crate) fn closed(&self, words: impl Into<String>) -> Error {
-        Error::Closed {
-            endpoint: self.endpoint.clone(),
-            words: words.into(),
-        }
+        self.error(LineError::Closed(words.into()))
     }
 
-    pub(crate) fn not_that(&self, words: impl Into<String>) -> Error {
-        Error::NotThat {
-            endpoint: self.endpoint.clone(),
-            words: words.into(),
-        }
-    }
-
-    pub(crate) fn silent(&self, quiet: Duration) -> Error {
-        Error::Silent {
-            endpoint: self.endpoint.clone(),
-            quiet,
-        }
-    }
-
-    pub(crate) fn deaf(&self) -> Error {
-        Error::Deaf {
-            endpoint: self.endpoint.clone(),
-        }
-    }
-
-    pub(crate) fn login_refused(&self, error: LoginError) -> Error {
-        Error::Ami {
-            endpoint: self.endpoint.clone(),
-            error,
-        }
-    }
-
-    pub(crate) fn refused(&self, refusal: SocketRefusal) -> Error {
-        Error::Esl {
-            endpoint: self.endpoint.clone(),
-            refusal,
+    /// What comes of this within the time allowed.
+    pub(crate) async fn in_time<T>(
+        &self,
+        answer: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        match tokio::time::timeout(self.within, answer).await {
+            Ok(answered) => answered,
+            Err(_) => Err(self.error(LineError::TimedOut(self.within))),
         }
     }
 
@@ -79,16 +49,13 @@ impl Target {
     pub(crate) fn failed(&self, error: &std::io::Error) -> Error {
         match TlsRefusal::of(&self.endpoint.host, error) {
             Some(refusal) => Error::Tls(refusal),
-            None => Error::Connect {
-                endpoint: self.endpoint.clone(),
-                words: words(error),
-            },
+            None => self.error(LineError::Connect(words(error))),
         }
     }
 
     /// Opens the line, within the time allowed.
     pub(crate) async fn open(&self) -> Result<Stream, Error> {
-        let opening = async {
+        self.in_time(async {
             let tcp = self.tcp().await?;
             if !self.endpoint.tls {
                 return Ok(Box::new(tcp) as Stream);
@@ -100,11 +67,8 @@ impl Target {
                 Ok(stream) => Ok(Box::new(stream) as Stream),
                 Err(error) => Err(self.failed(&error)),
             }
-        };
-        match tokio::time::timeout(self.within, opening).await {
-            Ok(opened) => opened,
-            Err(_) => Err(self.timed_out()),
-        }
+        })
+        .await
     }
 
     async fn tcp(&self) -> Result<TcpStream, Error> {

@@ -1,41 +1,57 @@
 //! Why a source is down: what, where, and what to do. None of these ends a source; it tries again.
 
+use crate::fix::Fix;
 use crate::url::TcpEndpoint;
 use callbridge_asterisk::login::LoginError;
 use callbridge_freeswitch::dialogue::SocketRefusal;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Whose hand mends an error; `check` makes its exit code of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fix {
-    /// The other side, or the way there: it may pass by itself (sysexits 69).
-    Remote,
-    /// A secret or a right (77).
-    Secret,
-    /// Flags or files of ours (78).
-    Settings,
+/// What goes wrong on a line over the network.
+#[derive(Debug, thiserror::Error)]
+pub enum LineError {
+    /// No connection: why, and what to do.
+    #[error("{0}")]
+    Connect(String),
+    /// The connection, the TLS greeting or the login took longer than this.
+    #[error("no answer within {}; is a firewall between?", seconds(*.0))]
+    TimedOut(Duration),
+    /// The PBX does not let us in.
+    #[error("{0}")]
+    Ami(LoginError),
+    /// The switch does not let us in.
+    #[error("{0}")]
+    Esl(SocketRefusal),
+    /// The broker does not let us in, in its words.
+    #[error("login refused ({0}); check the user in the URL and its secret")]
+    Login(String),
+    /// What answers there is something else: what it said, and what to do.
+    #[error("{0}")]
+    NotThat(String),
+    /// No byte came for this long.
+    #[error("no byte for {}; the line is opened again", seconds(*.0))]
+    Silent(Duration),
+    /// The line is let in, and no event comes through its filter.
+    #[error(
+        "no event comes through the filter that the PBX took; the line is opened again without one"
+    )]
+    Deaf,
+    /// The other side closed the line, with these words.
+    #[error("the line was closed ({0})")]
+    Closed(String),
 }
 
 /// A line that cannot be had or was lost.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No connection.
-    #[error("{endpoint}: {words}")]
-    Connect {
+    /// On a line over the network.
+    #[error("{endpoint}: {error}")]
+    Line {
         /// Where to.
         endpoint: TcpEndpoint,
         /// What went wrong and what to do.
-        words: String,
-    },
-    /// The connection, the TLS greeting or the login took too long.
-    #[error("{endpoint}: no answer within {}; is a firewall between?", seconds(*.within))]
-    TimedOut {
-        /// Where to.
-        endpoint: TcpEndpoint,
-        /// How long was waited.
-        within: Duration,
+        error: LineError,
     },
     /// The TLS greeting was refused, by us or by the other side.
     #[error(transparent)]
@@ -53,63 +69,6 @@ pub enum Error {
         path: PathBuf,
         /// Why not.
         why: String,
-    },
-    /// The PBX does not let us in.
-    #[error("{endpoint}: {error}")]
-    Ami {
-        /// Where to.
-        endpoint: TcpEndpoint,
-        /// Why not.
-        error: LoginError,
-    },
-    /// The switch does not let us in.
-    #[error("{endpoint}: {refusal}")]
-    Esl {
-        /// Where to.
-        endpoint: TcpEndpoint,
-        /// Why not.
-        refusal: SocketRefusal,
-    },
-    /// The broker does not let us in.
-    #[error("{endpoint}: login refused ({said}); check the user in the URL and its secret")]
-    Login {
-        /// Where to.
-        endpoint: TcpEndpoint,
-        /// Its words.
-        said: String,
-    },
-    /// What answers there is something else.
-    #[error("{endpoint}: {words}")]
-    NotThat {
-        /// Where to.
-        endpoint: TcpEndpoint,
-        /// What it said instead, and what to do.
-        words: String,
-    },
-    /// No byte came for too long.
-    #[error("{endpoint}: no byte for {}; the line is opened again", seconds(*.quiet))]
-    Silent {
-        /// Where to.
-        endpoint: TcpEndpoint,
-        /// How long.
-        quiet: Duration,
-    },
-    /// The line is let in, and no event comes through its filter.
-    #[error(
-        "{endpoint}: no event comes through the filter that the PBX took; the line is opened \
-         again without one"
-    )]
-    Deaf {
-        /// Where to.
-        endpoint: TcpEndpoint,
-    },
-    /// The other side closed the line.
-    #[error("{endpoint}: the line was closed ({words})")]
-    Closed {
-        /// Where to.
-        endpoint: TcpEndpoint,
-        /// The last words.
-        words: String,
     },
     /// A queue that cannot be consumed.
     #[error("{0}")]
@@ -141,34 +100,35 @@ impl Error {
     /// Whose hand mends it.
     pub const fn fix(&self) -> Fix {
         match self {
-            Self::Connect { .. }
-            | Self::TimedOut { .. }
-            | Self::NotThat { .. }
-            | Self::Silent { .. }
-            | Self::Deaf { .. }
-            | Self::Closed { .. }
-            | Self::Queue(_)
-            | Self::File { .. }
-            | Self::Paused
-            | Self::Gone(_) => Fix::Remote,
+            Self::Line { error, .. } => error.fix(),
+            Self::Queue(_) | Self::File { .. } | Self::Paused | Self::Gone(_) => Fix::Remote,
             Self::Tls(refusal) => refusal.fix(),
-            Self::Ami { error, .. } => match error {
-                LoginError::Refused { .. } | LoginError::BadCredentials => Fix::Secret,
-                LoginError::PlainNotAllowed { .. } => Fix::Settings,
-                LoginError::PeerIsNotAmi { .. } | LoginError::FilterTorn { .. } => Fix::Remote,
-            },
-            Self::Esl { refusal, .. } => match refusal {
-                SocketRefusal::Password | SocketRefusal::Address | SocketRefusal::BadSecret => {
-                    Fix::Secret
-                }
-                SocketRefusal::Subscription { .. } | SocketRefusal::NotEventSocket { .. } => {
-                    Fix::Remote
-                }
-            },
-            Self::NoSecret { .. }
-            | Self::SecretFile { .. }
-            | Self::Login { .. }
-            | Self::Right(_) => Fix::Secret,
+            Self::NoSecret { .. } | Self::SecretFile { .. } | Self::Right(_) => Fix::Secret,
+        }
+    }
+}
+
+impl LineError {
+    const fn fix(&self) -> Fix {
+        match self {
+            Self::Ami(LoginError::Refused { .. } | LoginError::BadCredentials) => Fix::Secret,
+            Self::Ami(LoginError::PlainNotAllowed { .. }) => Fix::Settings,
+            Self::Ami(LoginError::PeerIsNotAmi { .. } | LoginError::FilterTorn { .. }) => {
+                Fix::Remote
+            }
+            Self::Esl(
+                SocketRefusal::Password | SocketRefusal::Address | SocketRefusal::BadSecret,
+            )
+            | Self::Login(_) => Fix::Secret,
+            Self::Esl(
+                SocketRefusal::Subscription { .. } | SocketRefusal::NotEventSocket { .. },
+            )
+            | Self::Connect(_)
+            | Self::TimedOut(_)
+            | Self::NotThat(_)
+            | Self::Silent(_)
+            | Self::Deaf
+            | Self::Closed(_) => Fix::Remote,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! FreeSWITCH's event socket: the login, the subscription, and what the dialogue there reports.
 
 use crate::connect::Target;
-use crate::error::Error;
+use crate::error::{Error, LineError};
 use crate::line::SourceFeed;
 use crate::live::{LiveLine, TcpLine, listen};
 use crate::session::{Access, Context};
@@ -80,17 +80,15 @@ impl EventSocket {
     ) -> Result<SocketLine, Error> {
         let target = access.target(&self.endpoint);
         let dialogue = Dialogue::new(access.secret.read(SECRET)?, self.core.clone(), survey);
-        let dialogue = dialogue.map_err(|refusal| target.refused(refusal))?;
+        let dialogue = dialogue.map_err(|refusal| target.error(LineError::Esl(refusal)))?;
         let mut line = SocketLine {
-            tcp: TcpLine::open(target).await?,
+            tcp: TcpLine::open(target.clone()).await?,
             reader: FrameReader::default(),
             dialogue,
         };
         let logged_in = line.until(|heard| heard == Heard::LoggedIn);
-        match timeout(access.settings.connect_within, logged_in).await {
-            Ok(logged_in) => logged_in.map(|()| line),
-            Err(_) => Err(line.tcp.target.timed_out()),
-        }
+        target.in_time(logged_in).await?;
+        Ok(line)
     }
 }
 
@@ -111,7 +109,7 @@ impl SocketLine {
         };
         match heard {
             Heard::Closing(words) => Err(target.closed(words)),
-            Heard::Refused(refusal) => Err(target.refused(refusal)),
+            Heard::Refused(refusal) => Err(target.error(LineError::Esl(refusal))),
             heard => Ok(Some(heard)),
         }
     }

@@ -25,6 +25,7 @@ mod counts;
 mod error;
 mod esl;
 mod file;
+mod fix;
 mod item;
 mod line;
 mod live;
@@ -40,8 +41,9 @@ mod websocket;
 pub use backoff::{Backoff, Bounds, chance};
 pub use callbridge_call::EventTime;
 pub use counts::{Counts, CountsNow};
-pub use error::{Error, Fix};
+pub use error::{Error, LineError};
 pub use file::sample;
+pub use fix::Fix;
 pub use item::{
     FilePosition, Frame, Item, MessageMark, Position, Publisher, SourceId, StreamPosition,
 };

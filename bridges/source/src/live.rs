@@ -2,7 +2,7 @@
 //! alive by a heart-beat, and given up when it has died.
 
 use crate::connect::{Stream, Target};
-use crate::error::Error;
+use crate::error::{Error, LineError};
 use crate::line::SourceFeed;
 use crate::session::Context;
 use callbridge_call::framing::{Outgoing, ReadBuffer};
@@ -62,7 +62,7 @@ async fn read_on(line: &mut impl LiveLine, context: &mut Context) -> Result<Infa
             }
             _ = pings.tick() => line.ping(feed)?,
             () = sleep_until(received + silent_after) => {
-                return Err(line.target().silent(silent_after));
+                return Err(line.target().error(LineError::Silent(silent_after)));
             }
         }
     }
@@ -103,7 +103,7 @@ impl TcpLine {
         match timeout(within, sending).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(self.target.failed(&error)),
-            Err(_) => Err(self.target.silent(within)),
+            Err(_) => Err(self.target.error(LineError::Silent(within))),
         }
     }
 }

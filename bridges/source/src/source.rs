@@ -1,6 +1,7 @@
 //! One source, from its URL to its end.
 
 use crate::backoff::{Backoff, chance};
+use crate::error::LineError;
 use crate::line::SourceFeed;
 use crate::session::{Access, Context, Stop};
 use crate::settings::{Clock, Secret, Settings};
@@ -171,7 +172,11 @@ async fn work(
         // Silence took its time to be noticed; waiting longer would break the promise that a
         // dead line is opened again within a minute.
         let mut silent = Duration::ZERO;
-        if matches!(error, Error::Silent { .. }) {
+        if let Error::Line {
+            error: LineError::Silent(_),
+            ..
+        } = error
+        {
             backoff.reset();
             silent = context.access.settings.silent_after;
         }
@@ -212,7 +217,10 @@ fn wait_after(
         return backoff.wait(up, chance);
     };
     let wait = match error {
-        Error::Connect { .. } if up.is_zero() => backoff.wait_refused(chance),
+        Error::Line {
+            error: LineError::Connect(_),
+            ..
+        } if up.is_zero() => backoff.wait_refused(chance),
         _ => backoff.wait(up, chance),
     };
     match endpoint.is_loopback() {
@@ -285,10 +293,7 @@ mod tests {
             panic!("{transport:?}")
         };
         let mut backoff = Backoff::new(Bounds::default());
-        let lost = Error::Closed {
-            endpoint: endpoint.clone(),
-            words: "without a word".to_owned(),
-        };
+        let lost = on(endpoint, LineError::Closed("without a word".to_owned()));
         let hour = Duration::from_secs(3600);
         let mut at = wait_after(&mut backoff, &lost, &transport, hour, u64::MAX);
         let mut tries = vec![at.as_millis()];
@@ -300,11 +305,16 @@ mod tests {
         tries
     }
 
+    fn on(endpoint: &TcpEndpoint, error: LineError) -> Error {
+        let endpoint = endpoint.clone();
+        Error::Line { endpoint, error }
+    }
+
     fn refused(endpoint: &TcpEndpoint) -> Error {
-        Error::Connect {
-            endpoint: endpoint.clone(),
-            words: "connection refused".to_owned(),
-        }
+        on(
+            endpoint,
+            LineError::Connect("connection refused".to_owned()),
+        )
     }
 
     #[test]
@@ -322,9 +332,8 @@ mod tests {
 
     #[test]
     fn a_login_that_is_refused_is_never_tried_soon() {
-        let tries = tries("ami://u@127.0.0.1", |endpoint| Error::Ami {
-            endpoint: endpoint.clone(),
-            error: LoginError::BadCredentials,
+        let tries = tries("ami://u@127.0.0.1", |endpoint| {
+            on(endpoint, LineError::Ami(LoginError::BadCredentials))
         });
         let waits: Vec<_> = tries.windows(2).map(|it| it[1] - it[0]).collect();
         assert_eq!(waits[..3], [1_000, 2_000, 4_000]);

@@ -1,7 +1,7 @@
 //! TLS as every source speaks it: rustls with ring, the system's roots or those of `ca-file=`.
 //! Nothing here can be told to skip a check.
 
-use crate::Fix;
+use crate::fix::Fix;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{CertificateError, ClientConfig, RootCertStore};

@@ -3,7 +3,7 @@
 mod survey;
 
 use crate::connect::Target;
-use crate::error::Error;
+use crate::error::{Error, LineError};
 use crate::line::SourceFeed;
 use crate::live::{LiveLine, TcpLine, listen};
 use crate::session::{Access, Context};
@@ -14,7 +14,6 @@ use callbridge_asterisk::login::{Action, Login, LoginError, Settings};
 use callbridge_call::framing::Outgoing;
 use callbridge_formats::{Format, Frame, Framer};
 use std::time::Duration;
-use tokio::time::timeout;
 
 /// A manager user of one PBX.
 pub(crate) struct Ami {
@@ -60,15 +59,10 @@ impl Ami {
             Ok(mut line) => listen(&mut line, context).await,
             Err(error) => error,
         };
-        let torn = matches!(
-            error,
-            Error::Deaf { .. }
-                | Error::Ami {
-                    error: LoginError::FilterTorn { .. },
-                    ..
-                }
-        );
-        self.unfiltered |= torn;
+        if let Error::Line { error, .. } = &error {
+            let torn = matches!(error, LineError::Ami(LoginError::FilterTorn { .. }));
+            self.unfiltered |= torn || matches!(error, LineError::Deaf);
+        }
         error
     }
 
@@ -81,7 +75,7 @@ impl Ami {
             filter: purpose == Purpose::Listen && !self.unfiltered,
         };
         let login = Login::new(&self.user, secret, settings);
-        let login = login.map_err(|error| target.login_refused(error))?;
+        let login = login.map_err(|error| target.error(LineError::Ami(error)))?;
         let mut line = AmiLine {
             tcp: TcpLine::open(target).await?,
             framer: Framer::new(Format::Ami),
@@ -91,10 +85,8 @@ impl Ami {
             hearing: Hearing::default(),
             unfiltered: self.unfiltered,
         };
-        match timeout(access.settings.connect_within, line.log_in()).await {
-            Ok(logged_in) => logged_in.map(|()| line),
-            Err(_) => Err(line.tcp.target.timed_out()),
-        }
+        line.tcp.target.clone().in_time(line.log_in()).await?;
+        Ok(line)
     }
 }
 
@@ -108,7 +100,9 @@ impl AmiLine {
                 match self.login.hear(frame) {
                     Action::Wait | Action::Pass => {}
                     Action::Send(bytes) => self.outgoing.extend(bytes),
-                    Action::Failed(error) => return Err(self.tcp.target.login_refused(error)),
+                    Action::Failed(error) => {
+                        return Err(self.tcp.target.error(LineError::Ami(error)));
+                    }
                     Action::LoggedIn { send } => {
                         self.accepted = Bytes::copy_from_slice(frame);
                         self.outgoing.extend(send.unwrap_or_default());
@@ -151,7 +145,7 @@ impl LiveLine for AmiLine {
             };
             // Also after the login: what became of the filters is heard of here.
             match self.login.hear(bytes) {
-                Action::Failed(error) => return Err(self.tcp.target.login_refused(error)),
+                Action::Failed(error) => return Err(self.tcp.target.error(LineError::Ami(error))),
                 Action::Wait => continue,
                 Action::Pass | Action::Send(_) | Action::LoggedIn { .. } => {}
             }
@@ -178,7 +172,7 @@ impl LiveLine for AmiLine {
         }
         let missed = self.hearing.misses_own_event();
         if (missed || lack.is_some()) && self.login.is_filtered() {
-            return Err(self.tcp.target.deaf());
+            return Err(self.tcp.target.error(LineError::Deaf));
         }
         if missed {
             feed.lacks(MissingRight::Echo);

@@ -106,35 +106,21 @@ impl Login {
         turn: usize,
         bodies: &Bodies,
     ) -> Result<(Connection, Target), Error> {
-        let all: Vec<&TcpEndpoint> = [&self.broker.endpoint]
-            .into_iter()
-            .chain(&self.broker.others)
-            .collect();
-        let (before, after) = all.split_at(turn % all.len());
-        let mut nodes = after.iter().chain(before);
-        let first = nodes.next().copied().unwrap_or(&self.broker.endpoint);
-        let target = self.target(first);
-        let mut opened = self
-            .open_at(&target, bodies)
-            .await
-            .map(|line| (line, target));
-        for endpoint in nodes {
-            if let Err(error) = &opened {
-                tracing::debug!(%error, "the next node of the broker is tried");
-                let target = self.target(endpoint);
-                opened = self
-                    .open_at(&target, bodies)
-                    .await
-                    .map(|line| (line, target));
+        let Broker {
+            endpoint, others, ..
+        } = &self.broker;
+        let mut nodes: Vec<&TcpEndpoint> = [endpoint].into_iter().chain(others).collect();
+        let first = turn % nodes.len();
+        nodes.rotate_left(first);
+        let mut nodes = nodes.into_iter().map(|endpoint| self.target(endpoint));
+        loop {
+            let target = nodes.next().unwrap_or_else(|| self.target(endpoint));
+            let connecting = target.in_time(self.connect(&target, bodies));
+            match connecting.await {
+                Ok(line) => return Ok((line, target)),
+                Err(error) if nodes.len() == 0 => return Err(error),
+                Err(error) => tracing::debug!(%error, "the next node of the broker is tried"),
             }
-        }
-        opened
-    }
-
-    async fn open_at(&self, target: &Target, bodies: &Bodies) -> Result<Connection, Error> {
-        match tokio::time::timeout(self.within, self.connect(target, bodies)).await {
-            Ok(opened) => opened,
-            Err(_) => Err(target.timed_out()),
         }
     }
 

@@ -19,7 +19,7 @@ pub use stream::{
 pub use words::{declare_command, declare_stream_command, reply, route_commands};
 
 use crate::connect::Target;
-use crate::error::Error;
+use crate::error::{Error, LineError};
 use crate::session::{Access, Context, Stop};
 use crate::settings::StreamFrom;
 use crate::url::QueueSource;
@@ -137,14 +137,10 @@ fn login(source: &QueueSource, access: &Access) -> Login {
 pub(crate) async fn probe(source: &QueueSource, access: &Access) -> Result<(), Error> {
     let login = login(source, access);
     let (connection, target) = login.open_node().await?;
-    let found = queue(&connection, &target, source);
-    let found = match tokio::time::timeout(login.within, found).await {
-        Ok(Ok((channel, _))) => {
-            let may_read = may_read(&channel, &source.queue).await;
-            may_read.map_err(|error| words::consuming(&target, source, &error))
-        }
-        Ok(Err(error)) => Err(error),
-        Err(_) => Err(target.timed_out()),
+    let refused = |error: lapin::Error| words::consuming(&target, source, &error);
+    let found = match target.in_time(queue(&connection, &target, source)).await {
+        Ok((channel, _)) => may_read(&channel, &source.queue).await.map_err(refused),
+        Err(error) => Err(error),
     };
     leave(&connection, "done", login.within).await;
     found
@@ -292,11 +288,11 @@ impl Session<'_> {
         let consumed = self
             .channel
             .basic_consume(queue, CONSUMER.into(), options, arguments);
-        match tokio::time::timeout(self.target.within, consumed).await {
-            Ok(Ok(consumer)) => Ok(consumer),
-            Ok(Err(error)) => Err(words::consuming(&self.target, self.source, &error)),
-            Err(_) => Err(self.target.timed_out()),
-        }
+        let refused = |error| words::consuming(&self.target, self.source, &error);
+        let consumed = self
+            .target
+            .in_time(async { consumed.await.map_err(refused) });
+        consumed.await
     }
 
     /// Consumes a stream again, from the last message that was taken. A consumer on a node
@@ -344,7 +340,7 @@ impl Session<'_> {
         let (queue, properties) = (&self.source.queue, &delivery.properties);
         let place = stream::place(queue, properties, &delivery.data).ok_or_else(|| {
             let words = "a message of the stream says no offset: is it a stream?";
-            self.target.not_that(words.to_owned())
+            self.target.error(LineError::NotThat(words.to_owned()))
         })?;
         let last = self.place.as_ref().map(|last| last.offset);
         let skips = &context.access.settings.streams.skip;
@@ -455,10 +451,8 @@ impl Session<'_> {
         &self,
         said: impl Future<Output = Result<T, lapin::Error>>,
     ) -> Result<T, Error> {
-        match tokio::time::timeout(self.target.within, said).await {
-            Ok(said) => said.map_err(|error| self.lost(&error)),
-            Err(_) => Err(self.target.timed_out()),
-        }
+        let said = async { said.await.map_err(|error| self.lost(&error)) };
+        self.target.in_time(said).await
     }
 }
 
@@ -481,11 +475,7 @@ async fn open(
         qos.await.map_err(lost)?;
         Ok(channel)
     };
-    let opened = match tokio::time::timeout(login.within, opening).await {
-        Ok(opened) => opened,
-        Err(_) => Err(target.timed_out()),
-    };
-    match opened {
+    match target.in_time(opening).await {
         Ok(channel) => Ok(OpenQueue {
             connection,
             target,

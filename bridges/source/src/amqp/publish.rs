@@ -39,14 +39,12 @@ impl ConfirmedLine {
             let channel = connection.create_channel().await?;
             let confirms = ConfirmSelectOptions::default();
             channel.confirm_select(confirms).await?;
-            Ok::<_, lapin::Error>(channel)
+            Ok(channel)
         };
+        let closed = |error: lapin::Error| target.closed(error.to_string());
         // A broker that dies, or that still starts, owes answers that never come.
-        let channel = match timeout(login.within, opening).await {
-            Ok(Ok(channel)) => channel,
-            Ok(Err(error)) => return Err(target.closed(error.to_string())),
-            Err(_) => return Err(target.timed_out()),
-        };
+        let opening = target.in_time(async { opening.await.map_err(closed) });
+        let channel = opening.await?;
         Ok(Self {
             connection,
             channel,

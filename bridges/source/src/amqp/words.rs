@@ -2,7 +2,7 @@
 
 use super::stream::{KEPT, KEPT_BYTES};
 use crate::connect::Target;
-use crate::error::Error;
+use crate::error::{Error, LineError};
 use crate::url::{Broker, QueueSource};
 use lapin::ErrorKind;
 use std::time::Duration;
@@ -29,16 +29,13 @@ pub(super) fn is_not_found(error: &lapin::Error) -> bool {
 pub(super) fn connecting(target: &Target, broker: &Broker, error: &lapin::Error) -> Error {
     let (user, vhost) = (&broker.user, &broker.vhost);
     match reply(error) {
-        Some((ACCESS_REFUSED, said)) => Error::Login {
-            endpoint: target.endpoint.clone(),
-            said,
-        },
+        Some((ACCESS_REFUSED, said)) => target.error(LineError::Login(said)),
         Some((NOT_ALLOWED, said)) => Error::Right(format!(
             "{}: {said}; make the virtual host and give the user its rights: rabbitmqctl \
              add_vhost {vhost} && rabbitmqctl set_permissions -p {vhost} {user} '' '' '.*'",
             target.endpoint
         )),
-        Some((_, said)) => target.not_that(said),
+        Some((_, said)) => target.error(LineError::NotThat(said)),
         None => lost(target, broker, error),
     }
 }
@@ -47,10 +44,10 @@ pub(super) fn connecting(target: &Target, broker: &Broker, error: &lapin::Error)
 pub(super) fn lost(target: &Target, broker: &Broker, error: &lapin::Error) -> Error {
     match error.kind() {
         ErrorKind::IOError(error) => target.failed(error),
-        ErrorKind::MissingHeartbeatError => Error::Silent {
-            endpoint: target.endpoint.clone(),
-            quiet: Duration::from_secs(2 * u64::from(broker.heartbeat)),
-        },
+        ErrorKind::MissingHeartbeatError => {
+            let quiet = Duration::from_secs(2 * u64::from(broker.heartbeat));
+            target.error(LineError::Silent(quiet))
+        }
         ErrorKind::ProtocolError(error) => target.closed(error.get_message().to_string()),
         _ => target.closed(error.to_string()),
     }

@@ -4,7 +4,7 @@
 mod unmask;
 
 use crate::connect::{Stream, Target};
-use crate::error::Error;
+use crate::error::{Error, LineError};
 use crate::line::SourceFeed;
 use crate::live::{LiveLine, listen};
 use crate::session::{Access, Context};
@@ -69,16 +69,15 @@ impl Socket {
             .max_message_size(Some(MESSAGE_BYTES_MAX))
             .max_frame_size(Some(MESSAGE_BYTES_MAX));
         let greeting = client_async_with_config(url, stream, Some(config));
-        match timeout(target.within, greeting).await {
-            Ok(Ok((socket, _answer))) => Ok(WebSocketLine {
-                target,
-                socket,
-                received: None,
-                ping: false,
-            }),
-            Ok(Err(trouble)) => Err(refused(&target, &self.path, &trouble)),
-            Err(_) => Err(target.timed_out()),
-        }
+        let refused = |trouble| refused(&target, &self.path, &trouble);
+        let greeted = async { greeting.await.map_err(refused) };
+        let (socket, _answer) = target.in_time(greeted).await?;
+        Ok(WebSocketLine {
+            target,
+            socket,
+            received: None,
+            ping: false,
+        })
     }
 }
 
@@ -123,20 +122,20 @@ impl LiveLine for WebSocketLine {
         match timeout(within, self.socket.send(Message::Ping(Bytes::new()))).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(trouble)) => Err(self.target.closed(trouble.to_string())),
-            Err(_) => Err(self.target.silent(within)),
+            Err(_) => Err(self.target.error(LineError::Silent(within))),
         }
     }
 }
 
 fn refused(target: &Target, path: &str, trouble: &Trouble) -> Error {
     match trouble {
-        Trouble::Http(answer) => target.not_that(format!(
+        Trouble::Http(answer) => target.error(LineError::NotThat(format!(
             "no WebSocket at {path} (HTTP {}); check host, port and path of the URL",
             answer.status().as_u16()
-        )),
+        ))),
         Trouble::Io(error) => target.failed(error),
-        other => target.not_that(format!(
+        other => target.error(LineError::NotThat(format!(
             "does not answer as a WebSocket ({other}); check host, port and path of the URL"
-        )),
+        ))),
     }
 }
