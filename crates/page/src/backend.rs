@@ -4,6 +4,7 @@
 //! Times are epoch seconds unless their name says otherwise. Texts come from PBXs and the CRM and
 //! are hostile: they are escaped where they are written, and never trusted to be short.
 
+use crate::cause::Cause;
 use callbridge_admin::command_handler::{LetterChange, LetterOutcome};
 use callbridge_admin::protocol::MissedView;
 use callbridge_admin::refusal::Refusal;
@@ -32,6 +33,8 @@ pub trait Backend: Send + Sync + 'static {
     fn call(&self, uuid: String) -> BackendAnswer<'_, Option<CallView>>;
     /// A page of dead letters, newest first.
     fn letters(&self, query: LetterQuery) -> BackendAnswer<'_, LetterPage>;
+    /// The causes of letters, most letters first; of the newest 5,000 letters.
+    fn causes(&self) -> BackendAnswer<'_, Vec<CauseGroup>>;
     /// The ids of all letters that a query finds, for an action on all of them.
     fn letter_ids(&self, query: LetterQuery) -> BackendAnswer<'_, Vec<RowId>>;
     /// Does something with letters, 100 at most at once, and says for each what became of it.
@@ -202,8 +205,49 @@ pub struct RequestView {
 pub struct LetterQuery {
     /// A reason's word.
     pub reason: Option<String>,
+    /// What a [`Cause`] of that reason is about, as it displays: `lead:9001`.
+    pub cause: Option<String>,
     /// Letters with smaller ids than this.
     pub before: Option<RowId>,
+}
+
+impl LetterQuery {
+    /// Is this letter of the cause that is asked for?
+    pub fn takes_cause(&self, letter: &Letter) -> bool {
+        let wanted = self.cause.as_deref();
+        wanted.is_none_or(|wanted| Cause::of(letter).to_string() == wanted)
+    }
+}
+
+/// Letters of one cause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CauseGroup {
+    /// What they have in common.
+    pub cause: Cause,
+    /// How many they are.
+    pub letters: u64,
+    /// Since when the first of them lies there.
+    pub since: i64,
+}
+
+impl CauseGroup {
+    /// These letters by their causes, most letters first.
+    pub fn of<'a>(letters: impl Iterator<Item = &'a Letter>) -> Vec<Self> {
+        let mut groups = BTreeMap::<Cause, (u64, i64)>::new();
+        for letter in letters {
+            let since = letter.since.floor_seconds().get();
+            let group = groups.entry(Cause::of(letter)).or_insert((0, since));
+            *group = (group.0 + 1, group.1.min(since));
+        }
+        let group = |(cause, (letters, since))| Self {
+            cause,
+            letters,
+            since,
+        };
+        let mut groups: Vec<Self> = groups.into_iter().map(group).collect();
+        groups.sort_by_key(|it| std::cmp::Reverse(it.letters));
+        groups
+    }
 }
 
 /// Letters, newest first.

@@ -7,6 +7,7 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`backend`] | what the page asks of the daemon, and the shapes of its answers |
+//! | [`cause`] | what letters have in common |
 //! | [`settings`] | where it listens, under which names, with whom |
 //! | [`server`] | sockets and limits |
 //! | [`page`] | from a request to its answer |
@@ -20,6 +21,7 @@
 mod answer;
 mod assets;
 pub mod backend;
+pub mod cause;
 mod chart;
 mod checks;
 mod csv;

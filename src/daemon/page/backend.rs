@@ -9,8 +9,8 @@ use callbridge_crm::FieldNames;
 use callbridge_intake::Settings as IntakeSettings;
 use callbridge_model::{LeadId, Status, Zone};
 use callbridge_page::backend::{
-    Backend, BackendAnswer, CallPage, CallQuery, CallView, CheckFinding, EmployeeTable, Figures,
-    LetterPage, LetterQuery, NumberView, OpenCallView, Span, TrunkView, WaitingCustomer,
+    Backend, BackendAnswer, CallPage, CallQuery, CallView, CauseGroup, CheckFinding, EmployeeTable,
+    Figures, LetterPage, LetterQuery, NumberView, OpenCallView, Span, TrunkView, WaitingCustomer,
 };
 use callbridge_spool::{Handle, LeadByHand, RowId, tables};
 use std::collections::BTreeSet;
@@ -122,6 +122,10 @@ impl Backend for DaemonBackend {
 
     fn letters(&self, query: LetterQuery) -> BackendAnswer<'_, LetterPage> {
         Box::pin(super::letters::letter_page(self, query))
+    }
+
+    fn causes(&self) -> BackendAnswer<'_, Vec<CauseGroup>> {
+        Box::pin(super::letters::causes(self))
     }
 
     fn letter_ids(&self, query: LetterQuery) -> BackendAnswer<'_, Vec<RowId>> {

@@ -4,11 +4,15 @@ use super::backend::DaemonBackend;
 use super::calls::input;
 use callbridge_admin::refusal::Refusal;
 use callbridge_model::Reason;
-use callbridge_page::backend::{LetterPage, LetterQuery};
+use callbridge_page::backend::{CauseGroup, LetterPage, LetterQuery};
 use callbridge_spool::{LetterFilter, RowId, tables};
 
 /// Letters of one page.
 const PAGE: usize = 50;
+/// Pages walked over for one of ours, where letters of one cause are asked for.
+const WALKS_MAX: usize = 100;
+/// Pages of letters that are told apart by their causes.
+const GROUPED_PAGES: usize = 5;
 /// Letters read at a time for their ids.
 const IDS_PAGE: usize = 1_000;
 
@@ -29,18 +33,56 @@ pub(super) async fn letter_page(
     backend: &DaemonBackend,
     query: LetterQuery,
 ) -> Result<LetterPage, Refusal> {
-    let filter = filter(&query, PAGE)?;
+    let mut filter = filter(&query, PAGE)?;
     let read = backend.spool.read(move |store| {
-        let letters = tables::letters::letters(store, &filter)?;
-        Ok((letters, tables::letters::letters_by_reason(store)?))
+        let (mut letters, mut next) = (Vec::new(), None);
+        for _ in 0..WALKS_MAX {
+            let walked = tables::letters::letters(store, &filter)?;
+            next = walked
+                .last()
+                .filter(|_| walked.len() == PAGE)
+                .map(|it| it.id);
+            letters.extend(
+                walked
+                    .into_iter()
+                    .filter(|letter| query.takes_cause(letter)),
+            );
+            match next.filter(|_| letters.len() < PAGE) {
+                Some(last) => filter.before = Some(last),
+                None => break,
+            }
+        }
+        // The next page begins behind the last that is shown.
+        if letters.len() > PAGE {
+            letters.truncate(PAGE);
+            next = letters.last().map(|it| it.id);
+        }
+        Ok(LetterPage {
+            letters,
+            next,
+            reasons: tables::letters::letters_by_reason(store)?,
+        })
     });
-    let (letters, reasons) = read.await?;
-    let next = letters.last().filter(|_| letters.len() == PAGE);
-    Ok(LetterPage {
-        next: next.map(|letter| letter.id),
-        letters,
-        reasons,
-    })
+    Ok(read.await?)
+}
+
+/// The newest letters by their causes.
+pub(super) async fn causes(backend: &DaemonBackend) -> Result<Vec<CauseGroup>, Refusal> {
+    let mut filter = filter(&LetterQuery::default(), IDS_PAGE)?;
+    let read = backend.spool.read(move |store| {
+        let mut newest = Vec::new();
+        for _ in 0..GROUPED_PAGES {
+            let page = tables::letters::letters(store, &filter)?;
+            filter.before = page.last().map(|letter| letter.id);
+            let last = page.len() < IDS_PAGE;
+            newest.extend(page);
+            if last {
+                break;
+            }
+        }
+        Ok(CauseGroup::of(newest.iter()))
+    });
+    Ok(read.await?)
 }
 
 pub(super) async fn ids_of_letters(
@@ -53,16 +95,15 @@ pub(super) async fn ids_of_letters(
         let of = filter.clone();
         let read = backend.spool.read(move |store| {
             let letters = tables::letters::letters(store, &of)?;
-            Ok(letters
-                .into_iter()
-                .map(|letter| letter.id)
-                .collect::<Vec<_>>())
+            let last = letters.last().filter(|_| letters.len() == IDS_PAGE);
+            Ok((last.map(|letter| letter.id), letters))
         });
-        let page = read.await?;
-        ids.extend_from_slice(&page);
-        match page.last() {
-            Some(last) if page.len() == IDS_PAGE => filter.before = Some(*last),
-            Some(_) | None => return Ok(ids),
+        let (last, page) = read.await?;
+        let page = page.iter().filter(|letter| query.takes_cause(letter));
+        ids.extend(page.map(|letter| letter.id));
+        match last {
+            Some(last) => filter.before = Some(last),
+            None => return Ok(ids),
         }
     }
 }

@@ -22,6 +22,7 @@ struct DiscardSheet<'a> {
     ids: Vec<RowId>,
     all: bool,
     reason: String,
+    cause: String,
     one: Option<RowId>,
     count: u64,
 }
@@ -38,6 +39,7 @@ struct WantedAction {
     change: LetterChange,
     all: bool,
     reason: Option<String>,
+    cause: Option<String>,
     chosen: Vec<RowId>,
     /// It came from the page of this letter.
     one: Option<RowId>,
@@ -55,6 +57,7 @@ pub(crate) async fn act(visit: Visit<'_>) -> Handled {
         true => {
             let query = LetterQuery {
                 reason: wanted.reason.clone(),
+                cause: wanted.cause.clone(),
                 before: None,
             };
             backend.letter_ids(query).await.map_err(refused)?
@@ -106,6 +109,7 @@ fn wanted(visit: &Visit<'_>) -> Result<WantedAction, String> {
         change,
         all: form.get("scope") == Some("all"),
         reason: form.owned("reason"),
+        cause: form.owned("cause"),
         chosen: form.letters("id"),
         one: one(visit),
         confirmed: form.get("confirmed") == Some("yes"),
@@ -164,6 +168,8 @@ async fn again(visit: Visit<'_>, wrong: String) -> Handled {
             talk: form.typed("talk"),
             wrong: Some(wrong),
             reason: form.owned("reason"),
+            cause: form.owned("cause"),
+            all: form.get("scope") == Some("all"),
         },
     );
     match one {
@@ -180,6 +186,7 @@ async fn confirm(mut visit: Visit<'_>, wanted: WantedAction, ids: Vec<RowId>) ->
         ids: if wanted.all { Vec::new() } else { ids },
         all: wanted.all,
         reason: wanted.reason.unwrap_or_default(),
+        cause: wanted.cause.unwrap_or_default(),
         one: wanted.one,
     };
     answer::html(&sheet)

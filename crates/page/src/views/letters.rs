@@ -1,7 +1,8 @@
 //! Dead letters: by reason with its cure, one with all that is known of it, and all as a file.
 
 use crate::answer::{self, Handled, Problem, download};
-use crate::backend::{Backend, LetterPage, LetterQuery};
+use crate::backend::{Backend, CauseGroup, LetterPage, LetterQuery};
+use crate::cause::{About, Cause};
 use crate::jobs::Job;
 use crate::page::{Visit, refused};
 use crate::request::link;
@@ -29,7 +30,13 @@ pub(crate) struct RetryForm {
     pub(crate) wrong: Option<String>,
     /// Of which letters; else the query says it.
     pub(crate) reason: Option<String>,
+    pub(crate) cause: Option<String>,
+    /// Of all of those.
+    pub(crate) all: bool,
 }
+
+/// Causes that are shown; those with most letters.
+const CAUSES_MAX: usize = 100;
 
 #[derive(Template)]
 #[template(path = "letters.html")]
@@ -37,6 +44,8 @@ struct LettersSheet<'a> {
     c: &'a PageShell,
     page: LetterPage,
     reason: Option<String>,
+    cause: Option<String>,
+    causes: Vec<CauseGroup>,
     form: RetryForm,
     jobs: Vec<(u64, Job)>,
     next: Option<String>,
@@ -48,6 +57,9 @@ struct LettersSheet<'a> {
 struct LetterSheet<'a> {
     c: &'a PageShell,
     letter: Letter,
+    cause: Cause,
+    /// Letters of its cause, itself included.
+    same: u64,
     form: RetryForm,
 }
 
@@ -58,14 +70,24 @@ pub(crate) async fn list(mut visit: Visit<'_>, form: RetryForm) -> Handled {
     let before = asked.get("before").and_then(|it| it.parse().ok());
     let before = before.map(RowId);
     let reason = form.reason.clone().or_else(|| asked.owned("reason"));
+    let cause = form.cause.clone().or_else(|| asked.owned("cause"));
     let query = LetterQuery {
         reason: reason.clone(),
+        cause: cause.clone(),
         before,
     };
-    let page = visit.page.backend.letters(query).await.map_err(refused)?;
+    let backend = &visit.page.backend;
+    let page = backend.letters(query).await.map_err(refused)?;
+    let mut causes = backend.causes().await.map_err(refused)?;
+    causes.retain(|it| {
+        reason
+            .as_deref()
+            .is_none_or(|reason| it.cause.reason.word() == reason)
+    });
     let next = page.next.map(|next| {
         let fields = [
             ("reason", reason.as_deref()),
+            ("cause", cause.as_deref()),
             ("before", Some(&*next.to_string())),
         ];
         link("/letters", &fields)
@@ -75,6 +97,8 @@ pub(crate) async fn list(mut visit: Visit<'_>, form: RetryForm) -> Handled {
         c: &visit.shell,
         page,
         reason,
+        cause,
+        causes,
         form,
         jobs: visit.page.jobs.newest().into_iter().take(5).collect(),
         next,
@@ -93,9 +117,54 @@ fn status_of(form: &RetryForm) -> StatusCode {
 impl LettersSheet<'_> {
     /// All letters that the query finds, over all of its pages.
     fn found(&self) -> u64 {
+        if self.cause.is_some() {
+            return self.chosen_cause().map_or(0, |it| it.letters);
+        }
         let reasons = self.page.reasons.iter();
         let found = reasons.filter(|(it, _)| self.reason.is_none() || self.is_reason(it.word()));
         found.map(|(_, count)| count).sum()
+    }
+
+    /// The cause whose letters are shown.
+    fn chosen_cause(&self) -> Option<&CauseGroup> {
+        let wanted = self.cause.as_deref()?;
+        self.causes.iter().find(|it| it.cause.to_string() == wanted)
+    }
+
+    /// The causes that are shown, where there are several or none is chosen.
+    fn groups(&self) -> &[CauseGroup] {
+        match self.cause.is_some() || !self.first {
+            true => &[],
+            false => &self.causes[..self.causes.len().min(CAUSES_MAX)],
+        }
+    }
+
+    fn name(&self, cause: &Cause) -> String {
+        name(self.c, cause)
+    }
+
+    /// Would a lead that is typed mend it?
+    fn takes_lead(&self, cause: &Cause) -> bool {
+        let about = cause.about.as_ref().map(|(about, _)| about);
+        matches!(about, Some(About::Lead | About::Phone))
+    }
+
+    /// The number whose lead is missing: it is given one, which its next calls have as well.
+    fn has_number<'a>(&self, cause: &'a Cause) -> Option<&'a str> {
+        match &cause.about {
+            Some((About::Phone, phone)) => Some(phone),
+            Some((About::Lead | About::Employee | About::Extension, _)) | None => None,
+        }
+    }
+
+    fn link_of(&self, group: &CauseGroup) -> String {
+        let about = group.cause.to_string();
+        let about = Some(&*about).filter(|it| !it.is_empty());
+        let fields = [
+            ("reason", Some(group.cause.reason.word())),
+            ("cause", about),
+        ];
+        link("/letters", &fields)
     }
 
     fn is_chosen(&self, id: &RowId) -> bool {
@@ -112,7 +181,11 @@ impl LettersSheet<'_> {
     }
 
     fn export(&self) -> String {
-        link("/letters/export", &[("reason", self.reason.as_deref())])
+        let fields = [
+            ("reason", self.reason.as_deref()),
+            ("cause", self.cause.as_deref()),
+        ];
+        link("/letters/export", &fields)
     }
 }
 
@@ -124,13 +197,32 @@ pub(crate) async fn one(mut visit: Visit<'_>, id: RowId, form: RetryForm) -> Han
         let title = "problem.no_letter";
         return Err(Problem::new(StatusCode::NOT_FOUND, title, words));
     };
+    let cause = Cause::of(&letter);
+    let causes = visit.page.backend.causes().await.map_err(refused)?;
+    let same = causes.into_iter().find(|it| it.cause == cause);
     let status = status_of(&form);
     let sheet = LetterSheet {
         c: &visit.shell,
         letter,
+        same: same
+            .filter(|_| cause.about.is_some())
+            .map_or(1, |it| it.letters),
+        cause,
         form,
     };
     answer::html_as(status, &sheet)
+}
+
+/// `Lead 9001`, or the reason where it is about nothing.
+fn name(shell: &PageShell, cause: &Cause) -> String {
+    let reason = || shell.word("reason", cause.reason.word());
+    let named = (cause.about.as_ref()).map(|(about, which)| match about {
+        About::Lead => shell.with("cause.lead", which),
+        About::Employee => shell.with("cause.employee", which),
+        About::Phone => shell.with("cause.phone", which),
+        About::Extension => shell.with("cause.extension", which),
+    });
+    named.unwrap_or_else(reason)
 }
 
 impl LetterSheet<'_> {
@@ -147,8 +239,8 @@ impl LetterSheet<'_> {
 /// The letter of this number: the newest below the next.
 async fn find(backend: &dyn Backend, id: RowId) -> Result<Option<Letter>, Refusal> {
     let query = LetterQuery {
-        reason: None,
         before: Some(RowId(id.0.saturating_add(1))),
+        ..LetterQuery::default()
     };
     let page = backend.letters(query).await?;
     Ok(page.letters.into_iter().find(|letter| letter.id == id))
@@ -174,6 +266,7 @@ pub(crate) async fn export(visit: &Visit<'_>) -> Handled {
     chosen.sort_unstable();
     let all = LetterQuery {
         reason: form.owned("reason"),
+        cause: form.owned("cause"),
         before: None,
     };
     let export = match asked.is_post() && form.get("scope") != Some("all") {

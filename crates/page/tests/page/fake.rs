@@ -133,7 +133,9 @@ impl Backend for Fake {
     fn letters(&self, query: LetterQuery) -> BackendAnswer<'_, LetterPage> {
         let known = self.known();
         let below = query.before.unwrap_or(RowId(i64::MAX));
-        let fits = |it: &&Letter| query.reason.as_ref().is_none_or(|r| r == it.reason.word());
+        let fits = |it: &&Letter| {
+            query.reason.as_ref().is_none_or(|r| r == it.reason.word()) && query.takes_cause(it)
+        };
         let mut found = known
             .letters
             .range(..below)
@@ -153,9 +155,15 @@ impl Backend for Fake {
         }))
     }
 
+    fn causes(&self) -> BackendAnswer<'_, Vec<CauseGroup>> {
+        ready(Ok(CauseGroup::of(self.known().letters.values())))
+    }
+
     fn letter_ids(&self, query: LetterQuery) -> BackendAnswer<'_, Vec<RowId>> {
         let known = self.known();
-        let fits = |it: &&Letter| query.reason.as_ref().is_none_or(|r| r == it.reason.word());
+        let fits = |it: &&Letter| {
+            query.reason.as_ref().is_none_or(|r| r == it.reason.word()) && query.takes_cause(it)
+        };
         ready(Ok(known
             .letters
             .values()

@@ -1,6 +1,7 @@
 //! The page over real sockets, before a daemon that lives in memory.
 
 mod calls;
+mod causes;
 mod client;
 mod fake;
 mod fleet;

@@ -1,0 +1,158 @@
+//! Letters by their causes: one is mended, and all of it leave.
+
+use crate::client::{Browser, Manner, Served};
+use crate::fake::Fake;
+use crate::morning::{letter, morning};
+use callbridge_admin::command_handler::LetterChange;
+use callbridge_admin::page_role::PageRole;
+use callbridge_leads::lead_request::Finding;
+use callbridge_model::{EmployeeId, LeadId, Reason};
+use callbridge_page::backend::CauseGroup;
+use callbridge_page::cause::{About, Cause};
+use callbridge_spool::{Letter, RowId};
+use std::sync::Arc;
+
+const NOW: i64 = 1_795_158_000;
+
+/// A letter that FAILED with one of six leads.
+fn failed(id: i64) -> Letter {
+    let mut one = letter("Savdo", NOW, id);
+    (one.reason, one.parked) = (Reason::Failed, false);
+    let call = one.call.as_mut().expect("a call");
+    call.lead_id = LeadId::new(9001 + id % 6);
+    one
+}
+
+async fn served() -> (Arc<Fake>, Served, Browser) {
+    let mut known = morning("Savdo", NOW);
+    known.letters = (1..=51).map(|id| (RowId(id), failed(id))).collect();
+    let fake = Fake::new(known);
+    let served = Served::new(Arc::clone(&fake), Manner::default()).await;
+    let anna = served.visitor(PageRole::Admin).await;
+    (fake, served, anna)
+}
+
+#[tokio::test]
+async fn fifty_one_letters_of_six_leads_are_six_causes_and_one_that_is_mended_leaves_whole() {
+    let (fake, served, mut anna) = served().await;
+    let page = anna.get("/letters").await.body;
+    let causes = page.split("class=\"causes\"").nth(1).expect("causes");
+    let causes = causes.split("</ul>").next().expect("their end");
+    assert_eq!(causes.matches("<li>").count(), 6, "{causes}");
+    assert!(
+        causes.contains("<b>Lead 9002</b>") && causes.contains("9 calls"),
+        "{causes}"
+    );
+    let fields = [
+        ("action", "retry"),
+        ("scope", "all"),
+        ("reason", "failed"),
+        ("cause", "lead:9002"),
+        ("lead", "4001"),
+    ];
+    let begun = anna.act("/letters", "/letters/act", &fields).await;
+    assert_eq!(begun.status, 303, "{}", begun.body);
+    let (_, change, letters) = fake.known().acts.pop().expect("an act");
+    assert!(
+        matches!(change, LetterChange::Retry { asked, dry_run: false }
+        if asked.lead == LeadId::new(4001))
+    );
+    assert_eq!(letters, 9);
+    let page = anna.get("/letters").await.body;
+    assert!(!page.contains("Lead 9002"), "{page}");
+    assert!(page.contains("Lead 9003"), "{page}");
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn a_cause_lists_its_letters_alone_and_what_is_done_to_all_is_done_to_those() {
+    let (fake, served, mut anna) = served().await;
+    let page = anna
+        .get("/letters?reason=failed&cause=lead%3A9003")
+        .await
+        .body;
+    assert_eq!(page.matches("name=\"id\" value=").count(), 9, "{page}");
+    assert!(
+        page.contains("name=\"cause\" value=\"lead:9003\""),
+        "{page}"
+    );
+    assert!(page.contains("all 9 of this list"), "{page}");
+    assert!(page.contains("class=\"card act bar\""), "{page}");
+    let fields = [
+        ("action", "discard"),
+        ("scope", "all"),
+        ("reason", "failed"),
+        ("cause", "lead:9003"),
+    ];
+    let asks = anna.act("/letters", "/letters/act", &fields).await;
+    assert!(asks.body.contains("Discard 9 letters?"), "{}", asks.body);
+    assert!(
+        asks.body.contains("name=\"cause\" value=\"lead:9003\""),
+        "{}",
+        asks.body
+    );
+    assert!(fake.known().acts.is_empty(), "it asks first");
+    let file = anna
+        .get("/letters/export?reason=failed&cause=lead%3A9003")
+        .await;
+    assert_eq!(file.body.lines().count(), 9);
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_typed_for_one_letter_may_go_for_all_of_its_cause() {
+    let (fake, served, mut anna) = served().await;
+    let page = anna.get("/letters/7").await.body;
+    assert!(
+        page.contains("the same for all 9 calls of this cause"),
+        "{page}"
+    );
+    let fields = [
+        ("action", "retry"),
+        ("one", "7"),
+        ("id", "7"),
+        ("scope", "all"),
+        ("reason", "failed"),
+        ("cause", "lead:9002"),
+        ("lead", "4001"),
+    ];
+    let begun = anna.act("/letters/7", "/letters/act", &fields).await;
+    assert_eq!(begun.status, 303, "{}", begun.body);
+    assert_eq!(fake.known().acts.pop().expect("an act").2, 9);
+    served.stop().await;
+}
+
+#[test]
+fn a_cause_is_what_a_person_mends() {
+    let (mut one, text) = (letter("101", NOW, 1), |letter: &Letter| {
+        Cause::of(letter).to_string()
+    });
+    one.call.as_mut().expect("a call").employee_id = EmployeeId::new(501);
+    assert_eq!(text(&one), "lead:4001");
+    // The lead is there: it is the employee that the CRM does not know.
+    one.finding = Some(Finding::LeadExists);
+    assert_eq!(text(&one), "employee:501");
+    for (reason, about) in [
+        (Reason::NoLead, "phone:+998902220001"),
+        (Reason::AmbiguousLead, "phone:+998902220001"),
+        (Reason::NoEmployee, "extension:101"),
+        (Reason::Rejected, "lead:4001"),
+        (Reason::Incomplete, ""),
+        (Reason::Unreadable, ""),
+    ] {
+        one.reason = reason;
+        assert_eq!(text(&one), about, "{reason:?}");
+    }
+    let mut other = failed(2);
+    other.since = callbridge_call::EventTime::from_seconds(NOW - 9_000);
+    let groups = CauseGroup::of([failed(2), other, failed(3)].iter());
+    let told = groups
+        .iter()
+        .map(|it| (it.cause.about.clone(), it.letters, it.since));
+    let lead = |lead: &str| Some((About::Lead, lead.to_owned()));
+    let expected = [
+        (lead("9003"), 2, NOW - 9_000),
+        (lead("9004"), 1, NOW - 5_000),
+    ];
+    assert!(told.eq(expected), "{groups:?}");
+}
