@@ -17,8 +17,8 @@ pub enum Frame<'a> {
 }
 
 /// Splits a stream that arrives in pieces into messages; how it is cut into pieces makes no
-/// difference. Bytes are read straight into its [`buffer`](Self::buffer) and lent out from there. It
-/// holds one message and one piece at most.
+/// difference. Bytes are read straight into its [`buffer`](Self::buffer) and lent out from there.
+/// It holds one message and one piece at most.
 #[derive(Debug)]
 pub struct Framer {
     splitter: FormatSplitter,

@@ -17,7 +17,7 @@ impl Messenger {
     fn start(serve: fn(TcpStream) -> String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
-        let (ask, asked) = mpsc::channel();
+        let (ask, asked) = mpsc::sync_channel(64);
         std::thread::spawn(move || {
             for line in listener.incoming().map_while(Result::ok) {
                 if ask.send(serve(line)).is_err() {
