@@ -153,11 +153,11 @@ fn a_word_is_read_back_as_it_was_said_and_its_shape_is_that_of_the_docs() {
     }
     let told = told();
     let keys: Vec<&String> = told.as_object().expect("an object").keys().collect();
-    let docs = include_str!("../../../docs/fleet.md");
+    let docs = include_str!("../../../docs/fleet-decisions.md");
     for key in keys {
         assert!(
             docs.contains(&format!("`{key}`")),
-            "{key} is not in docs/fleet.md"
+            "{key} is not in docs/fleet-decisions.md"
         );
     }
 }

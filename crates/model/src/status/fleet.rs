@@ -26,7 +26,7 @@ impl FleetRole {
     }
 }
 
-/// What a process says of itself each minute (`docs/fleet.md`). Times are epoch seconds.
+/// What a process says of itself each minute (`docs/fleet-decisions.md`). Times are epoch seconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LastWord {
