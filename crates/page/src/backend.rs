@@ -162,6 +162,10 @@ pub struct CallPage {
     pub calls: Vec<Listed>,
     /// The key of the next page; `None` at the end.
     pub next: Option<String>,
+    /// On the first page: how many calls the query finds, as far as they were counted.
+    pub count: Option<u64>,
+    /// There are more than that.
+    pub more: bool,
 }
 
 /// A call with all that is known of it.

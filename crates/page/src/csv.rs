@@ -1,6 +1,7 @@
 //! Tables for a spreadsheet, which calculates nothing of them.
 
 use crate::answer;
+use bytes::Bytes;
 use callbridge_listener::body::{self, Body};
 use callbridge_model::safe::safe_cell;
 use hyper::Response;
@@ -10,7 +11,7 @@ const CELL_CHARS: usize = 16_000;
 
 /// Rows of CSV with a head (RFC 4180). It begins with a byte order mark, without which Excel takes
 /// its letters for others.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct CsvText(String);
 
 impl CsvText {
@@ -38,9 +39,16 @@ impl CsvText {
         self.0.push_str("\r\n");
     }
 
+    pub(crate) const KIND: &str = "text/csv; charset=utf-8";
+
+    /// A piece of a file; one without a head goes on where another ended.
+    pub(crate) fn bytes(self) -> Bytes {
+        Bytes::from(self.0)
+    }
+
     /// As a file of this name, to be kept.
     pub(crate) fn download(self, name: &str) -> Response<Body> {
-        answer::download(body::whole(self.0), "text/csv; charset=utf-8", name)
+        answer::download(body::whole(self.0), Self::KIND, name)
     }
 }
 

@@ -13,6 +13,7 @@ pub(crate) enum Route {
     Language(String),
     Today,
     Calls,
+    CallsCsv,
     Call(String),
     Picture(String),
     Letters,
@@ -54,6 +55,7 @@ impl Route {
             ("open", Some(token)) => Self::Open(token.to_owned()),
             ("language", Some(code)) => Self::Language(code.to_owned()),
             ("calls", None) => Self::Calls,
+            ("calls.csv", None) => Self::CallsCsv,
             ("calls", Some(uuid)) => Self::Call(uuid.to_owned()),
             ("letters", None) => Self::Letters,
             ("letters", Some("act")) => Self::LettersAct,
@@ -84,6 +86,7 @@ impl Route {
             Self::Language(_)
             | Self::Today
             | Self::Calls
+            | Self::CallsCsv
             | Self::Call(_)
             | Self::Picture(_)
             | Self::Letters

@@ -7,6 +7,7 @@ use callbridge_admin::page_role::PageRole;
 use callbridge_call::Direction;
 use callbridge_model::status::SourceState;
 use callbridge_model::{CallRecord, Zone};
+use callbridge_spool::Listed;
 use std::borrow::Borrow;
 
 /// Of a value inside a sentence.
@@ -192,9 +193,12 @@ impl PageShell {
         phone.map_or_else(|| self.hidden(), Markup::number)
     }
 
-    /// A telephone number in a list.
-    pub(crate) fn masked(&self, phone: Option<&str>) -> Markup {
-        phone.map_or_else(|| self.hidden(), Markup::masked)
+    /// A telephone number in a list: whole for whoever acts on it.
+    pub(crate) fn listed_phone(&self, phone: Option<&str>) -> Markup {
+        match phone {
+            Some(phone) if !self.may_act() => Markup::masked(phone),
+            phone => self.phone(phone),
+        }
     }
 
     fn hidden(&self) -> Markup {
@@ -249,6 +253,16 @@ impl PageShell {
     /// The weekday of a moment: `Mon`.
     pub(crate) fn weekday(&self, at: &i64) -> String {
         self.word("weekday", &self.part(*at, "%u"))
+    }
+
+    /// The day of a moment, above its calls: `Mon, 23 Nov`.
+    pub(crate) fn day(&self, at: &i64) -> String {
+        format!("{}, {}", self.weekday(at), self.date(at))
+    }
+
+    /// The minute of a moment: `14:05`.
+    pub(crate) fn clock(&self, at: &i64) -> String {
+        self.part(*at, "%H:%M")
     }
 
     /// The hour of a moment: `14`.
@@ -374,6 +388,13 @@ impl PageShell {
     /// A drawing that stands beside a word.
     pub(crate) fn icon(&self, name: &str) -> Markup {
         crate::icons::drawing(name)
+    }
+
+    /// Calls under their days, in their order.
+    pub(crate) fn by_day<'a>(&self, calls: &'a [Listed]) -> Vec<(String, &'a [Listed])> {
+        let day = |call: &Listed| self.day(&call.record.started_at.get());
+        let days = calls.chunk_by(|a, b| day(a) == day(b));
+        days.map(|calls| (day(&calls[0]), calls)).collect()
     }
 
     /// Which way a call went, and whether they talked.

@@ -20,6 +20,10 @@ use callbridge_spool::{CallFilter, Letter, Listed, Place, Row, Search, State, ta
 const PAGE: usize = 50;
 /// Pages of the spool walked over for one of ours: what is rare is found by going on.
 const WALKS_MAX: usize = 20;
+/// Calls that are counted; behind them it is said that there are more.
+const COUNT_MAX: usize = 1_000;
+/// Pages of the spool walked over to count.
+const COUNT_WALKS: usize = 6;
 /// Calls that go on and are shown.
 const OPEN_MAX: usize = 200;
 
@@ -48,7 +52,11 @@ pub(super) async fn call_page(
     let filter = match wanted(backend, &query).await? {
         CallSearch::One(row) => {
             let calls = vec![listed(&row)];
-            return Ok(CallPage { calls, next: None });
+            return Ok(CallPage {
+                calls,
+                count: Some(1),
+                ..CallPage::default()
+            });
         }
         CallSearch::Filter(filter) => *filter,
     };
@@ -65,6 +73,23 @@ pub(super) async fn call_page(
             Some(place) => before = place,
             None => break,
         }
+    }
+    if query.before.is_none() {
+        let counted = backend.spool.read(move |store| {
+            let (mut count, mut place) = (0, Place::END);
+            for _ in 0..COUNT_WALKS {
+                let room = COUNT_MAX - count;
+                let (found, next) = tables::listed::listed_back(store, &filter, place, room)?;
+                count += found.len();
+                match next.filter(|_| count < COUNT_MAX) {
+                    Some(next) => place = next,
+                    None => return Ok((count, next.is_some())),
+                }
+            }
+            Ok((count, true))
+        });
+        let (count, more) = counted.await?;
+        (page.count, page.more) = (Some(count as u64), more);
     }
     Ok(page)
 }

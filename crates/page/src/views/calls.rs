@@ -1,15 +1,21 @@
 //! Calls: those that go on, then the newest; and one with all that is known of it.
 
-use crate::answer::{self, Handled, Problem};
+use crate::answer::{self, Handled, Problem, download};
 use crate::backend::{CallPage, CallQuery, CallView, OpenCallView, RequestView};
+use crate::csv::CsvText;
+use crate::markup::masked;
 use crate::page::{Visit, refused};
 use crate::request::link;
 use crate::shell::PageShell;
 use askama::Template;
 use callbridge_call::Direction;
+use callbridge_listener::body;
 use callbridge_spool::{Listed, State};
+use futures_util::stream;
 use hyper::StatusCode;
 use serde_json::Value;
+use std::io;
+use std::sync::Arc;
 
 /// The states that a call can be in, as one looks for them.
 pub(crate) const STATES: [&str; 8] = [
@@ -34,6 +40,7 @@ struct CallsSheet<'a> {
     /// What was looked for and cannot be.
     wrong: Option<String>,
     newest: String,
+    csv: String,
     next: Option<String>,
 }
 
@@ -48,14 +55,7 @@ struct CallSheet<'a> {
 /// `GET /calls`
 pub(crate) async fn list(mut visit: Visit<'_>) -> Handled {
     visit.look_around().await;
-    let asked = &visit.asked.query;
-    let query = CallQuery {
-        text: asked.owned("text"),
-        day: asked.owned("day"),
-        trunk: asked.owned("trunk"),
-        state: asked.owned("state"),
-        before: asked.owned("before"),
-    };
+    let query = query(&visit);
     let backend = &visit.page.backend;
     let open = match query == CallQuery::default() {
         true => backend.under_way().await.map_err(refused)?,
@@ -68,7 +68,7 @@ pub(crate) async fn list(mut visit: Visit<'_>) -> Handled {
         Err(refusal) if refusal.is_usage() => (CallPage::default(), Some(refusal.words)),
         Err(refusal) => return Err(refused(refusal)),
     };
-    let to = |before: Option<&str>| {
+    let to = |path: &str, before: Option<&str>| {
         let fields = [
             ("text", query.text.as_deref()),
             ("day", query.day.as_deref()),
@@ -76,7 +76,7 @@ pub(crate) async fn list(mut visit: Visit<'_>) -> Handled {
             ("state", query.state.as_deref()),
             ("before", before),
         ];
-        link("/calls", &fields)
+        link(path, &fields)
     };
     let status = match wrong {
         Some(_) => StatusCode::UNPROCESSABLE_ENTITY,
@@ -85,14 +85,106 @@ pub(crate) async fn list(mut visit: Visit<'_>) -> Handled {
     let sheet = CallsSheet {
         c: &visit.shell,
         open,
-        next: page.next.as_deref().map(|next| to(Some(next))),
-        newest: to(None),
+        next: (page.next.as_deref()).map(|next| to("/calls", Some(next))),
+        newest: to("/calls", None),
+        csv: to("/calls.csv", None),
         page,
         trunks: trunks.into_iter().map(|trunk| trunk.name).collect(),
         query,
         wrong,
     };
     answer::html_as(status, &sheet)
+}
+
+fn query(visit: &Visit<'_>) -> CallQuery {
+    let asked = &visit.asked.query;
+    CallQuery {
+        text: asked.owned("text"),
+        day: asked.owned("day"),
+        trunk: asked.owned("trunk"),
+        state: asked.owned("state"),
+        before: asked.owned("before"),
+    }
+}
+
+/// The columns of the file.
+const COLUMNS: [&str; 13] = [
+    "startedAt",
+    "direction",
+    "phone",
+    "leadId",
+    "employeeId",
+    "extension",
+    "trunk",
+    "answered",
+    "durationSec",
+    "talkTimeSec",
+    "state",
+    "reason",
+    "uuid",
+];
+
+/// `GET /calls.csv`: all calls that a query finds, newest first.
+pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
+    let query = query(visit);
+    let backend = Arc::clone(&visit.page.backend);
+    // What is wrong with the query is said before the file begins.
+    let first = backend.calls(query.clone()).await.map_err(refused)?;
+    let (zone, whole) = (visit.shell.zone.clone(), visit.shell.may_act());
+    let row = move |call: Listed| {
+        let Listed {
+            state,
+            reason,
+            record,
+            ..
+        } = &call;
+        let text = |it: &Option<String>| it.clone().unwrap_or_default();
+        let phone = record.phone().unwrap_or_default();
+        [
+            zone.second(record.started_at.get()),
+            record.direction.word().to_owned(),
+            if whole {
+                phone.to_owned()
+            } else {
+                masked(phone)
+            },
+            record.lead_id.map(|id| id.to_string()).unwrap_or_default(),
+            record
+                .employee_id
+                .map(|id| id.to_string())
+                .unwrap_or_default(),
+            text(&record.employee),
+            text(&record.trunk),
+            record.answered.to_string(),
+            record.duration_sec.to_string(),
+            record.talk_time_sec.to_string(),
+            state.map_or("internal", |it| it.word()).to_owned(),
+            reason.map(|it| it.word().to_owned()).unwrap_or_default(),
+            call.uuid(),
+        ]
+    };
+    let head = CsvText::new(&COLUMNS);
+    let pieces = stream::unfold(Some((head, first)), move |left| {
+        let (backend, query, row) = (Arc::clone(&backend), query.clone(), row.clone());
+        async move {
+            let (mut text, page) = left?;
+            page.calls.into_iter().for_each(|call| text.row(row(call)));
+            let next = match page.next {
+                None => None,
+                Some(key) => {
+                    let before = Some(key);
+                    match backend.calls(CallQuery { before, ..query }).await {
+                        Ok(page) => Some((CsvText::default(), page)),
+                        // A file that is cut must not look whole.
+                        Err(refusal) => return Some((Err(io::Error::other(refusal.words)), None)),
+                    }
+                }
+            };
+            Some((Ok(text.bytes()), next))
+        }
+    });
+    let name = "callbridge-calls.csv";
+    Ok(download(body::in_pieces(pieces), CsvText::KIND, name))
 }
 
 impl CallsSheet<'_> {

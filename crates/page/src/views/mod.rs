@@ -32,6 +32,7 @@ pub(crate) async fn show(mut visit: Visit<'_>, route: &Route) -> Handled {
         Route::Live => Ok(visit.page.live.stream()),
         Route::Today => today::show(visit).await,
         Route::Calls => calls::list(visit).await,
+        Route::CallsCsv => calls::csv(&visit).await,
         Route::Picture(uuid) => calls::picture(visit, uuid).await,
         Route::Call(uuid) => calls::one(visit, uuid).await,
         Route::Letters => letters::list(visit, letters::RetryForm::default()).await,

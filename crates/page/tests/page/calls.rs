@@ -82,3 +82,58 @@ async fn two_lines_say_what_happened_and_what_became_of_it() {
     assert!(told(&anna.get(JOURNALED).await.body).starts_with("Клиент +998901110002 позвонил"));
     served.stop().await;
 }
+
+#[tokio::test]
+async fn a_list_has_whole_numbers_for_whoever_acts_with_leads_under_days_and_counted() {
+    let fake = Fake::new(morning("Savdo", NOW));
+    let served = Served::new(fake, Manner::default()).await;
+    let (anna, boss) = (
+        served.visitor(PageRole::Admin).await,
+        served.visitor(PageRole::View).await,
+    );
+    let page = anna.get("/calls").await.body;
+    assert!(page.contains("+998901110006"), "{page}");
+    assert!(page.contains("<b>120 calls</b>"), "{page}");
+    assert!(
+        page.contains("<span class=\"number\">4001</span>"),
+        "{page}"
+    );
+    // Fifty calls twelve minutes apart are of two days.
+    assert_eq!(page.matches("<tr class=\"day\">").count(), 1, "{page}");
+    assert!(
+        page.contains("scope=\"rowgroup\">Fri, 20 Nov</th>"),
+        "{page}"
+    );
+    let second = anna.get("/calls?before=50").await.body;
+    assert!(second.contains(">Thu, 19 Nov</th>"), "{second}");
+    assert!(!second.contains("120 calls"), "it is counted once");
+    let masked = boss.get("/calls").await.body;
+    assert!(!masked.contains("+998901110006"), "{masked}");
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn all_calls_that_are_found_go_into_a_file_and_numbers_are_masked_as_on_the_page() {
+    let fake = Fake::new(morning("=cmd", NOW));
+    let served = Served::new(Arc::clone(&fake), Manner::default()).await;
+    let (anna, boss) = (
+        served.visitor(PageRole::Admin).await,
+        served.visitor(PageRole::View).await,
+    );
+    let page = anna.get("/calls?trunk=city").await.body;
+    assert!(page.contains("href=\"/calls.csv?trunk=city\""), "{page}");
+    let file = anna.get("/calls.csv?trunk=city").await;
+    assert_eq!(file.body.lines().count(), 121, "a head, and three pages");
+    assert_eq!(file.body.matches('\u{feff}').count(), 1);
+    assert_eq!(file.body.matches("startedAt,").count(), 1);
+    let row = "INBOUND,+998901110002,4001,,103,city,true,2000,38,journaled,,0190b7c4";
+    assert!(file.body.contains(row), "{}", file.body);
+    assert!(file.body.contains(",'=cmd,"), "nothing is calculated");
+    let known = fake.known().queries.last().cloned().expect("a query");
+    assert_eq!(known.trunk.as_deref(), Some("city"), "on each page");
+    let masked = boss.get("/calls.csv").await.body;
+    assert!(!masked.contains("+998901110002"), "{masked}");
+    assert!(masked.contains(",'+998•••••••02,"), "{masked}");
+    assert_eq!(anna.get("/calls.csv?day=tomorrow").await.status, 422);
+    served.stop().await;
+}

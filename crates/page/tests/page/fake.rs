@@ -104,7 +104,12 @@ impl Backend for Fake {
         let rest = &known.calls[from.min(known.calls.len())..];
         let calls: Vec<Listed> = rest.iter().take(50).cloned().collect();
         let next = (rest.len() > 50).then(|| (from + 50).to_string());
-        ready(Ok(CallPage { calls, next }))
+        ready(Ok(CallPage {
+            calls,
+            next,
+            count: (from == 0).then_some(known.calls.len() as u64),
+            more: false,
+        }))
     }
 
     fn call(&self, uuid: String) -> BackendAnswer<'_, Option<CallView>> {
