@@ -95,6 +95,16 @@
 
   if (lost && parts().length > 0) listen();
 
+  // A file of leads is put where it can be read over before it is sent.
+  const file = document.querySelector("[data-file]");
+  if (file) {
+    file.hidden = false;
+    file.addEventListener("change", async (event) => {
+      const chosen = event.target.files[0];
+      if (chosen) document.getElementById("csv").value = await chosen.text();
+    });
+  }
+
   // One tick for all letters of the page.
   const all = document.querySelector("[data-all]");
   if (all) {

@@ -1,25 +1,34 @@
 //! Numbers without a lead: with their calls, and a lead given or taken there.
 
 use super::act;
-use crate::answer::{self, Handled, see};
+use crate::answer::{self, Handled, Problem, see};
 use crate::backend::NumberView;
 use crate::csv::CsvText;
 use crate::page::{Visit, refused};
-use crate::shell::PageShell;
+use crate::request::FormFields;
+use crate::shell::{Notice, PageShell};
 use askama::Template;
+use callbridge_model::LeadId;
 use callbridge_spool::LeadByHand;
 use hyper::StatusCode;
 
-/// Numbers on a page; the file has all of them.
-const SHOWN_MAX: usize = 200;
+/// Numbers on a page, with two fields each in one form; the file has all of them.
+const SHOWN_MAX: usize = 150;
 
-/// What was typed for a number, and what is wrong with it.
+/// A lead as it was typed for a number, and what is wrong with it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Typed {
+struct TypedLead {
     phone: String,
     lead: String,
     wrong: Option<String>,
 }
+
+/// What was typed, row by row.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Typed(Vec<TypedLead>);
+
+/// The fields of a row: its number, then its lead.
+const ROW: [&str; 2] = ["row", "row-lead"];
 
 #[derive(Template)]
 #[template(path = "numbers.html")]
@@ -39,9 +48,9 @@ pub(crate) async fn list(mut visit: Visit<'_>, typed: Typed) -> Handled {
     let given = backend.given_leads().await.map_err(refused)?;
     let all = numbers.len() as u64;
     numbers.truncate(SHOWN_MAX);
-    let status = match typed.wrong {
-        Some(_) => StatusCode::UNPROCESSABLE_ENTITY,
-        None => StatusCode::OK,
+    let status = match typed.0.iter().any(|it| it.wrong.is_some()) {
+        true => StatusCode::UNPROCESSABLE_ENTITY,
+        false => StatusCode::OK,
     };
     let sheet = NumbersSheet {
         c: &visit.shell,
@@ -59,66 +68,139 @@ impl NumbersSheet<'_> {
     }
 
     /// What was typed for this number.
+    fn typed(&self, phone: &str) -> Option<&TypedLead> {
+        self.typed.0.iter().find(|it| it.phone == phone)
+    }
+
     fn lead_of(&self, phone: &str) -> &str {
-        match self.typed.phone == phone {
-            true => &self.typed.lead,
-            false => "",
-        }
+        self.typed(phone).map_or("", |it| &it.lead)
     }
 
     fn wrong_of(&self, phone: &str) -> Option<&String> {
-        let wrong = self.typed.wrong.as_ref();
-        wrong.filter(|_| self.typed.phone == phone)
+        self.typed(phone)?.wrong.as_ref()
     }
 
-    /// What was typed for a number that is not listed.
-    fn elsewhere(&self) -> (&str, &str) {
-        match self.wrong_elsewhere() {
-            Some(_) => (&self.typed.phone, &self.typed.lead),
-            None => ("", ""),
+    /// What was wrong for numbers that are not listed: typed ones, or such as have left.
+    fn elsewhere(&self) -> Vec<(&TypedLead, &String)> {
+        let listed = |phone: &str| self.numbers.iter().any(|it| it.phone == phone);
+        let typed = self.typed.0.iter().filter(|it| !listed(&it.phone));
+        typed
+            .filter_map(|it| Some((it, it.wrong.as_ref()?)))
+            .collect()
+    }
+
+    /// The first of them, to be corrected below.
+    fn again(&self) -> (&str, &str) {
+        let first = self.elsewhere().first().map(|(it, _)| *it);
+        first.map_or(("", ""), |it| (&it.phone, &it.lead))
+    }
+}
+
+/// All that was typed: a row's own field, a number with its lead, rows of CSV.
+fn typed(form: &FormFields) -> Vec<TypedLead> {
+    let one = |phone: &str, lead: &str| TypedLead {
+        phone: phone.trim().to_owned(),
+        lead: lead.to_owned(),
+        wrong: None,
+    };
+    let [phones, leads] = ROW.map(|row| form.iter().filter(move |(name, _)| *name == row));
+    let rows = phones
+        .zip(leads)
+        .filter(|(_, (_, lead))| !lead.trim().is_empty());
+    let mut all: Vec<TypedLead> = rows
+        .map(|((_, phone), (_, lead))| one(phone, lead))
+        .collect();
+    if form.get("phone").is_some() || form.get("lead").is_some() {
+        all.push(one(&form.typed("phone"), &form.typed("lead")));
+    }
+    let csv = leads_of(form.get("csv").unwrap_or_default());
+    all.extend(csv.iter().map(|(phone, lead)| one(phone, lead)));
+    all
+}
+
+/// Numbers with their leads, as the file of this page has them: columns `phone` and `lead` (or
+/// `leadId`) by the header's names, the first two without a header. Rows without a lead stay out.
+fn leads_of(csv: &str) -> Vec<(&str, &str)> {
+    let mut columns = (0, 1);
+    let mut all = Vec::new();
+    for line in csv.trim_start_matches('\u{feff}').lines() {
+        let cells: Vec<&str> = line.split([',', ';', '\t']).map(bare).collect();
+        let named = |name: &str| cells.iter().position(|it| it.eq_ignore_ascii_case(name));
+        if let Some(phone) = named("phone") {
+            columns = (
+                phone,
+                named("lead").or_else(|| named("leadId")).unwrap_or(1),
+            );
+            continue;
         }
+        let (phone, lead) = (cells.get(columns.0), cells.get(columns.1));
+        let pair = phone.zip(lead).filter(|(_, lead)| !lead.is_empty());
+        all.extend(pair.map(|(phone, lead)| (*phone, *lead)));
     }
+    all
+}
 
-    /// What is wrong with a number that is not listed: one that was typed, or one that has left.
-    fn wrong_elsewhere(&self) -> Option<&String> {
-        let listed = self.numbers.iter().any(|it| it.phone == self.typed.phone);
-        self.typed.wrong.as_ref().filter(|_| !listed)
-    }
+/// A cell without what a spreadsheet or this page puts around it.
+fn bare(cell: &str) -> &str {
+    cell.trim()
+        .trim_matches('"')
+        .trim_start_matches('\'')
+        .trim()
 }
 
 /// `POST /numbers/give`
 pub(crate) async fn give(visit: Visit<'_>) -> Handled {
-    let form = &visit.asked.form;
-    let (phone, lead) = (form.get("phone"), form.get("lead"));
-    let typed = |wrong: String| Typed {
-        phone: form.typed("phone"),
-        lead: form.typed("lead"),
-        wrong: Some(wrong),
-    };
-    let given = match (phone, act::lead(&visit.shell, lead)) {
-        (None, _) => Err(visit.shell.t("wrong.no_phone").to_owned()),
-        (_, Ok(None)) => Err(visit.shell.t("wrong.no_lead").to_owned()),
-        (_, Err(wrong)) => Err(wrong),
-        (Some(phone), Ok(Some(lead))) => Ok((phone, lead)),
-    };
-    let (phone, lead) = match given {
-        Ok(given) => given,
-        Err(wrong) => {
-            let typed = typed(wrong);
-            return list(visit, typed).await;
+    let mut all = typed(&visit.asked.form);
+    if all.is_empty() {
+        all.push(TypedLead::default());
+    }
+    let (mut given, mut left, mut last) = (0, 0, None);
+    for one in &mut all {
+        match give_one(&visit, one).await? {
+            Ok((lead, calls)) => (given, left, last) = (given + 1, left + calls, Some(lead)),
+            Err(wrong) => one.wrong = Some(wrong),
         }
+    }
+    let words = match last {
+        Some(lead) if given == 1 => {
+            let words = visit.shell.n("numbers.given", left);
+            words.replace("{a}", &lead.to_string())
+        }
+        _ => {
+            let words = visit.shell.n("numbers.given_many", given);
+            words.replace("{a}", &visit.shell.count(left))
+        }
+    };
+    all.retain(|one| one.wrong.is_some());
+    if all.is_empty() {
+        visit.say(words, true);
+        return Ok(see("/numbers"));
+    }
+    let mut visit = visit;
+    if given > 0 {
+        visit.shell.notice = Some(Notice { words, good: true });
+    }
+    list(visit, Typed(all)).await
+}
+
+/// Gives one: its lead and how many calls leave, or what is wrong with what was typed.
+async fn give_one(
+    visit: &Visit<'_>,
+    one: &TypedLead,
+) -> Result<Result<(LeadId, u64), String>, Problem> {
+    if one.phone.is_empty() {
+        return Ok(Err(visit.shell.t("wrong.no_phone").to_owned()));
+    }
+    let typed = Some(one.lead.trim()).filter(|it| !it.is_empty());
+    let lead = match act::lead(&visit.shell, typed) {
+        Ok(Some(lead)) => lead,
+        Ok(None) => return Ok(Err(visit.shell.t("wrong.no_lead").to_owned())),
+        Err(wrong) => return Ok(Err(wrong)),
     };
     let backend = &visit.page.backend;
-    match backend.give_lead(phone, lead, &visit.who).await {
-        Ok(left) => {
-            let words = visit.shell.n("numbers.given", left);
-            visit.say(words.replace("{a}", &lead.to_string()), true);
-            Ok(see("/numbers"))
-        }
-        Err(refusal) if refusal.is_usage() => {
-            let typed = typed(refusal.words);
-            list(visit, typed).await
-        }
+    match backend.give_lead(&one.phone, lead, &visit.who).await {
+        Ok(left) => Ok(Ok((lead, left))),
+        Err(refusal) if refusal.is_usage() => Ok(Err(refusal.words)),
         Err(refusal) => Err(refused(refusal)),
     }
 }
@@ -151,4 +233,20 @@ pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
     }
     let name = "callbridge-numbers.csv";
     Ok(csv.download(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leads_are_read_as_the_file_of_this_page_or_a_spreadsheet_has_them() {
+        let filled = "\u{feff}phone,calls,firstAt,lastAt,lead\r\n+998935550101,7,a,b,4001\r\n\
+                      +998935550102,1,a,b,\r\n";
+        assert_eq!(leads_of(filled), [("+998935550101", "4001")]);
+        let saved = "\"Phone\";\"leadId\"\n\"998935550101\";\"4001\"\n";
+        assert_eq!(leads_of(saved), [("998935550101", "4001")]);
+        assert_eq!(leads_of("901110001\t4002\n\n'x"), [("901110001", "4002")]);
+        assert_eq!(leads_of("phone\n901110001"), []);
+    }
 }

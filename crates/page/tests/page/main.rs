@@ -8,6 +8,7 @@ mod fleet;
 mod letters;
 mod live;
 mod morning;
+mod numbers;
 mod security;
 mod today;
 mod views;

@@ -248,46 +248,6 @@ async fn calls_are_looked_for_as_they_are_typed_and_paged_by_key() {
 }
 
 #[tokio::test]
-async fn a_lead_is_given_and_taken_and_what_cannot_be_is_said_beside_it() {
-    let fake = Fake::new(morning("Savdo", now()));
-    let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
-    let mut anna = served.visitor(PageRole::Admin).await;
-    let fields = [("phone", "+998935550101"), ("lead", "four")];
-    let refused = anna.act("/numbers", "/numbers/give", &fields).await;
-    assert_eq!(refused.status, 422);
-    assert!(refused.body.contains("“four” is no lead") && refused.body.contains("value=\"four\""));
-    let fields = [("phone", "+998935550101"), ("lead", "4001")];
-    assert_eq!(
-        anna.act("/numbers", "/numbers/give", &fields).await.status,
-        303
-    );
-    let page = anna.get("/numbers").await.body;
-    assert!(
-        page.contains("Lead 4001 is given; 7 calls leave now."),
-        "{page}"
-    );
-    let again = anna.get("/numbers").await.body;
-    assert!(!again.contains("calls leave now"), "it is said once");
-    let fields = [("phone", "+998000000000"), ("lead", "4007")];
-    let unknown = anna.act("/numbers", "/numbers/give", &fields).await;
-    assert_eq!(unknown.status, 422);
-    for kept in [
-        "this number waits no more",
-        "value=\"+998000000000\"",
-        "value=\"4007\"",
-    ] {
-        assert!(unknown.body.contains(kept), "{kept}: {}", unknown.body);
-    }
-    let take = [("phone", "+998935550101")];
-    assert_eq!(
-        anna.act("/numbers", "/numbers/take", &take).await.status,
-        303
-    );
-    assert_eq!(fake.known().given.len(), 1);
-    served.stop().await;
-}
-
-#[tokio::test]
 async fn the_switch_of_languages_is_kept_and_leads_back_here_alone() {
     let fake = Fake::new(morning("Savdo", now()));
     let served = Served::new(fake, Manner::default()).await;

@@ -1,0 +1,114 @@
+//! Numbers without a lead: typed in their rows, one alone, and from a file.
+
+use crate::client::{Manner, Served};
+use crate::fake::Fake;
+use crate::morning::morning;
+use callbridge_admin::page_role::PageRole;
+use callbridge_model::clock;
+
+fn now() -> i64 {
+    clock::now().wall.micros() / 1_000_000
+}
+
+#[tokio::test]
+async fn a_lead_is_given_and_taken_and_what_cannot_be_is_said_beside_it() {
+    let fake = Fake::new(morning("Savdo", now()));
+    let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
+    let mut anna = served.visitor(PageRole::Admin).await;
+    let fields = [("phone", "+998935550101"), ("lead", "four")];
+    let refused = anna.act("/numbers", "/numbers/give", &fields).await;
+    assert_eq!(refused.status, 422);
+    assert!(refused.body.contains("“four” is no lead") && refused.body.contains("value=\"four\""));
+    let fields = [("phone", "+998935550101"), ("lead", "4001")];
+    assert_eq!(
+        anna.act("/numbers", "/numbers/give", &fields).await.status,
+        303
+    );
+    let page = anna.get("/numbers").await.body;
+    assert!(
+        page.contains("Lead 4001 is given; 7 calls leave now."),
+        "{page}"
+    );
+    let again = anna.get("/numbers").await.body;
+    assert!(!again.contains("calls leave now"), "it is said once");
+    let fields = [("phone", "+998000000000"), ("lead", "4007")];
+    let unknown = anna.act("/numbers", "/numbers/give", &fields).await;
+    assert_eq!(unknown.status, 422);
+    for kept in [
+        "this number waits no more",
+        "value=\"+998000000000\"",
+        "value=\"4007\"",
+    ] {
+        assert!(unknown.body.contains(kept), "{kept}: {}", unknown.body);
+    }
+    let take = [("phone", "+998935550101")];
+    assert_eq!(
+        anna.act("/numbers", "/numbers/take", &take).await.status,
+        303
+    );
+    assert_eq!(fake.known().given.len(), 1);
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn leads_are_typed_in_their_rows_and_go_together() {
+    let fake = Fake::new(morning("Savdo", now()));
+    let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
+    let mut anna = served.visitor(PageRole::Admin).await;
+    let page = anna.get("/numbers").await.body;
+    assert_eq!(page.matches("name=\"row-lead\"").count(), 3, "{page}");
+    let fields = [
+        ("row", "+998935550101"),
+        ("row-lead", "4001"),
+        ("row", "+998935550102"),
+        ("row-lead", "four"),
+        ("row", "Savdo"),
+        ("row-lead", " "),
+    ];
+    let some = anna.act("/numbers", "/numbers/give", &fields).await;
+    assert_eq!(some.status, 422, "{}", some.body);
+    for said in [
+        "Lead 4001 is given; 7 calls leave now.",
+        "“four” is no lead",
+        "value=\"four\"",
+    ] {
+        assert!(some.body.contains(said), "{said}: {}", some.body);
+    }
+    let first = fake.known().given.last().cloned().expect("one is given");
+    assert_eq!(first.lead.get(), 4001);
+    assert_eq!(fake.known().numbers.len(), 2, "what was left empty stays");
+    let none = anna.act("/numbers", "/numbers/give", &[]).await;
+    assert_eq!(none.status, 422, "nothing was typed");
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn the_file_of_the_page_comes_back_with_its_leads() {
+    let fake = Fake::new(morning("Savdo", now()));
+    let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
+    let mut anna = served.visitor(PageRole::Admin).await;
+    let file = anna.get("/numbers.csv").await.body;
+    let filled = |phone: &str, lead: &str| {
+        let row = file.lines().find(|line| line.starts_with(phone));
+        format!("{}{lead}", row.expect("its row"))
+    };
+    let csv = format!(
+        "phone,calls,firstAt,lastAt,lead\r\n{}\r\n{}\r\n+998000000000,1,,,4009\r\n",
+        filled("+998935550101", "4001"),
+        filled("+998935550102", "4002"),
+    );
+    let taken = anna
+        .act("/numbers", "/numbers/give", &[("csv", &csv)])
+        .await;
+    assert_eq!(taken.status, 422, "{}", taken.body);
+    for said in [
+        "The leads of 2 numbers are given; calls that leave now: 8.",
+        "this number waits no more",
+        "+998000000000",
+    ] {
+        assert!(taken.body.contains(said), "{said}: {}", taken.body);
+    }
+    let given: Vec<i64> = (fake.known().given.iter().map(|it| it.lead.get())).collect();
+    assert_eq!(given, [4001, 4001, 4002]);
+    served.stop().await;
+}
