@@ -26,19 +26,19 @@ pub async fn dispatch(
     }
     match command {
         Command::Run(config) => {
-            callbridge_log::set_up(config.log, environment);
+            callbridge_ops::log::set_up(config.log, environment);
             crate::daemon::run(*config, shutdown).await
         }
         Command::Demo(demo) => {
-            callbridge_log::set_up(demo.log, environment);
+            callbridge_ops::log::set_up(demo.log, environment);
             crate::commands::demo::run::run(demo, shutdown).await
         }
         Command::Check(check) => {
-            callbridge_log::set_up(check.config.log, environment);
+            callbridge_ops::log::set_up(check.config.log, environment);
             crate::commands::check::run(&check).await
         }
         Command::Explain(explain) if explain.file.is_none() => {
-            let colour = callbridge_log::colour(environment, io::stdout().is_terminal());
+            let colour = callbridge_ops::log::colour(environment, io::stdout().is_terminal());
             command::kept_call(&explain, Paint { colour }).await
         }
         Command::Explain(explain) => {
@@ -47,7 +47,7 @@ pub async fn dispatch(
         }
         Command::Audit(audit) => crate::commands::audit::run(*audit, &mut io::stderr()).await,
         Command::Fleet(options) => {
-            callbridge_log::set_up(Default::default(), environment);
+            callbridge_ops::log::set_up(Default::default(), environment);
             Ok(callbridge_fleet::run(*options, environment, shutdown).await?)
         }
         Command::Status(mode, at) => command::status::run(&at, mode, shutdown).await,
@@ -60,12 +60,12 @@ pub async fn dispatch(
         Command::Connect(connect) => crate::commands::connect::run(*connect).await,
         Command::Disconnect(state) => crate::commands::connect::disconnect::run(&state).await,
         Command::Sandbox(options) => {
-            callbridge_log::set_up(Default::default(), environment);
+            callbridge_ops::log::set_up(Default::default(), environment);
             let ended = callbridge_sandbox::run(*options, shutdown).await;
             ended.map_err(|error| Failure::of(Code::of_number(error.exit_code()), error))
         }
         Command::Init(init) => {
-            callbridge_log::set_up(Default::default(), environment);
+            callbridge_ops::log::set_up(Default::default(), environment);
             crate::commands::init::run(*init, environment, shutdown).await
         }
         Command::State(state) => crate::commands::state::run(&state),

@@ -3,10 +3,10 @@
 
 use super::observer::Observer;
 use callbridge_model::clock;
-use callbridge_notify::Settings;
-use callbridge_notify::command;
-use callbridge_notify::history::{Notification, Troubles};
-use callbridge_notify::waiting::{WaitingCustomer, WaitingCustomers};
+use callbridge_ops::notify::Settings;
+use callbridge_ops::notify::command;
+use callbridge_ops::notify::history::{Notification, Troubles};
+use callbridge_ops::notify::waiting::{WaitingCustomer, WaitingCustomers};
 use callbridge_spool::{Error, Handle, Store, tables};
 use std::sync::Arc;
 use std::time::Duration;

@@ -162,7 +162,7 @@ impl Observer {
             counters: counters.unwrap_or_default(),
             requests,
             dead_letters,
-            log_lines_lost: callbridge_log::lost_lines(),
+            log_lines_lost: callbridge_ops::log::lost_lines(),
             webhooks: self.inward.webhooks.as_ref().map(ReceiverView::events),
             durations: self.durations.clone(),
             audit_unexplained: unexplained.and_then(|text| text.parse().ok()),

@@ -1,7 +1,7 @@
 //! Files that root has left in the folder before it knew to become its owner: he cannot write them.
 
 use super::way::Owner;
-use callbridge_log::say;
+use callbridge_ops::log::say;
 use std::fs::DirEntry;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;

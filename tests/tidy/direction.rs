@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The crates, each using those before it alone.
-const CRATES: [&str; 29] = [
+const CRATES: [&str; 27] = [
     "callbridge-call",
     "callbridge-asterisk",
     "callbridge-freeswitch",
@@ -18,8 +18,6 @@ const CRATES: [&str; 29] = [
     "callbridge-source",
     "callbridge-model",
     "callbridge-listener",
-    "callbridge-log",
-    "callbridge-notify",
     "callbridge-setup",
     "callbridge-sandbox",
     "callbridge-crm",

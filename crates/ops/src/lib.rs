@@ -1,4 +1,5 @@
-//! What an operator sees: what `status` tells, health and metrics over HTTP, and systemd.
+//! What an operator sees: log lines, what `status` tells, health and metrics over HTTP, systemd,
+//! and a command that is told of troubles.
 //!
 //! | module | what lives there |
 //! |---|---|
@@ -6,10 +7,14 @@
 //! | [`metrics`] | the same as Prometheus metrics |
 //! | [`http`] | `/healthz`, `/readyz`, `/metrics` |
 //! | [`systemd`] | READY, WATCHDOG and STATUS |
+//! | [`mod@log`] | log lines on stderr, limited |
+//! | [`notify`] | `--notify-command` |
 
 pub mod http;
 pub mod kept;
+pub mod log;
 pub mod metrics;
+pub mod notify;
 pub mod systemd;
 
 /// Which build this is.

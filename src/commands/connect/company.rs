@@ -4,7 +4,7 @@
 use super::typed::StdinLines;
 use crate::config::checked::connect::Wanted;
 use callbridge_crm::TokenInfo;
-use callbridge_log::say;
+use callbridge_ops::log::say;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 

@@ -90,7 +90,7 @@ pub fn run(
         zone: Zone::of(config.pbx_timezone.as_ref()),
         json: explain.json,
         paint: Paint {
-            colour: callbridge_log::colour(environment, terminal),
+            colour: callbridge_ops::log::colour(environment, terminal),
         },
         waiting: Vec::new(),
         nameless: Vec::new(),

@@ -6,8 +6,8 @@ use crate::failure::Failure;
 use callbridge_model::environment::{ETC, credstore};
 use callbridge_model::secret::Secret;
 use callbridge_model::status::findings::quoted;
-use callbridge_notify::command;
-use callbridge_notify::history::{Notification, Turn};
+use callbridge_ops::notify::command;
+use callbridge_ops::notify::history::{Notification, Turn};
 use std::path::{Path, PathBuf};
 
 const OFFER: &str = "Whom to tell of troubles, and of customers who wait longer than 30 min for a \

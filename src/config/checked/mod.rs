@@ -40,9 +40,9 @@ use callbridge_asterisk::Columns;
 use callbridge_crm::{Address, FieldNames, Setup};
 use callbridge_intake::machine::Unknown;
 use callbridge_leads::lead_field;
-use callbridge_log::Logging;
 use callbridge_mapping::journal::Rules;
 use callbridge_model::secret_source::SecretPlace;
+use callbridge_ops::log::Logging;
 use callbridge_sender::rate::Rate;
 use callbridge_source::StreamReading;
 use callbridge_source::url::{BrokerUrl, SourceUrl};
@@ -82,7 +82,7 @@ pub struct Config {
     /// Where health and metrics are served.
     pub listen: Option<SocketAddr>,
     /// `--notify-command`, `--notify-missed`
-    pub notify: Option<callbridge_notify::Settings>,
+    pub notify: Option<callbridge_ops::notify::Settings>,
     /// Where dead letters are published.
     pub dead_letters: Option<DeadLetters>,
     /// Where calls are published in place of a CRM.

@@ -8,10 +8,10 @@ use crate::config::variables;
 use crate::config::variables::Unread;
 use crate::values;
 use callbridge_admin::socket;
-use callbridge_log::Logging;
 use callbridge_mapping::journal::Rules;
 use callbridge_model::environment::Environment;
 use callbridge_model::secret_source::{SecretKind, SecretPlace};
+use callbridge_ops::log::Logging;
 use callbridge_source::StreamReading;
 use callbridge_source::url::BrokerUrl;
 use jiff::tz::TimeZone;
@@ -162,7 +162,7 @@ fn is_connected(flags: &OperationFlags, environment: &Environment) -> bool {
 }
 
 /// `--notify-command`, `--notify-missed`. An empty command, as from a variable, is none.
-fn notify(flags: &OperationFlags, faults: &mut Faults) -> Option<callbridge_notify::Settings> {
+fn notify(flags: &OperationFlags, faults: &mut Faults) -> Option<callbridge_ops::notify::Settings> {
     let missed = faults.read("--notify-missed", &flags.notify_missed, values::duration);
     let command = flags.notify_command.clone();
     let command = command.filter(|text| !text.trim().is_empty());
@@ -170,7 +170,7 @@ fn notify(flags: &OperationFlags, faults: &mut Faults) -> Option<callbridge_noti
         let words = "tells nobody without --notify-command, which is to be run";
         faults.add("--notify-missed", words);
     }
-    Some(callbridge_notify::Settings {
+    Some(callbridge_ops::notify::Settings {
         command: command?,
         missed,
     })

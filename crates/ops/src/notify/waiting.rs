@@ -4,7 +4,7 @@
 //! Those who pass the limit together are told in one message. Between two messages lies
 //! [`REST`] at least.
 
-use crate::history::{Notification, REST, Turn};
+use crate::notify::history::{Notification, REST, Turn};
 use callbridge_model::status::seconds_in_words;
 use std::collections::BTreeMap;
 use std::time::Duration;

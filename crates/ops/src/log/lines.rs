@@ -1,6 +1,6 @@
 //! The lines of the log: a field that says nothing (`reason=`) is left out, in text and in JSON.
 
-use crate::limit::LeftOut;
+use crate::log::limit::LeftOut;
 use callbridge_model::safe::{is_hostile, safe, safe_json};
 use serde_json::{Map, Value};
 use std::fmt::{self, Debug, Write as _};

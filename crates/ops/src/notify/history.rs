@@ -19,7 +19,7 @@ pub const REST: Duration = Duration::from_secs(60);
 /// What the command is told, each as a line of JSON on its stdin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Notification {
-    /// Its kind, in `status`'s word: `dead_letters`; or [`crate::waiting::KIND`].
+    /// Its kind, in `status`'s word: `dead_letters`; or [`crate::notify::waiting::KIND`].
     pub kind: &'static str,
     /// Whether it begins or ends.
     pub state: Turn,

@@ -1,7 +1,7 @@
 //! Runs the command, through `/bin/sh -c`: lines of JSON on its stdin, some seconds of time, and
 //! none of our secrets.
 
-use crate::history::Notification;
+use crate::notify::history::Notification;
 use callbridge_model::safe::safe;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::process::Stdio;
@@ -129,7 +129,7 @@ async fn read(from: Option<impl AsyncRead + Unpin>) -> std::io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::Turn;
+    use crate::notify::history::Turn;
     use callbridge_model::status::FindingKind;
 
     fn told() -> [Notification; 1] {
