@@ -358,7 +358,9 @@ impl Checking<'_> {
     fn lead_argument(&mut self, lead: Option<&str>) -> Option<LeadId> {
         let missing = "is missing: the id of the lead";
         match lead.map(LeadId::parse) {
-            Some(None) => self.faults.take("LEAD", Err("is no lead id: digits")),
+            Some(None) => self
+                .faults
+                .take("LEAD", Err("is not a lead id, which has digits alone")),
             Some(Some(lead)) => Some(lead),
             None => self.faults.take("LEAD", Err(missing)),
         }
@@ -433,7 +435,7 @@ impl Checking<'_> {
 }
 
 fn lead_id(text: &str) -> Result<LeadId, String> {
-    LeadId::parse(text).ok_or_else(|| format!("`{text}` is no lead id: digits"))
+    LeadId::parse(text).ok_or_else(|| format!("`{text}` is not a lead id, which has digits alone"))
 }
 
 fn employee_of(text: &str) -> Result<Employee, String> {

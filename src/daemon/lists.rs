@@ -172,7 +172,7 @@ fn log(news: &News) {
         let error = error.masked();
         tracing::error!(
             error,
-            "a list cannot be used; what was read before stays in force"
+            "a list cannot be used; rows of it that were read before, if any, stay in force"
         );
     }
     let Some(about) = news.about() else { return };

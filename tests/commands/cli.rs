@@ -77,7 +77,7 @@ fn every_fault_of_the_flags_is_told_in_one_message() {
       --source: amqp://guest:***@h/v?queue=q&format=asterisk-cel
       --pbx-timezone: `Mars/Olympus` is no time zone: give it as
       --not-before: `yesterday` is no date: give it as 2026-11-2
-      --trunk city=PJSIP/city: country: `QQ` is no country: two
+      --trunk city=PJSIP/city: country: `QQ` is not a country co
       --trunk gsm=Dongle: `Dongle` is no endpoint: it stands bef
       --crm-url http://crm.example: http is allowed to a loopbac
       --rate 61/60s: up to 61 requests in 60 s, and the service

@@ -10,6 +10,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
+/// Of the other side, which has closed the connection.
+pub(crate) const NO_REASON: &str = "no reason was given";
+
 /// Anything that bytes go through both ways.
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}

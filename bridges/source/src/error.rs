@@ -37,7 +37,7 @@ pub enum LineError {
     )]
     Deaf,
     /// The other side closed the line, with these words.
-    #[error("the line was closed ({0})")]
+    #[error("the other side closed the connection ({0})")]
     Closed(String),
 }
 

@@ -1,7 +1,7 @@
 //! A live line, whatever is spoken on it: it is read without ever waiting for the intake, kept
 //! alive by a heart-beat, and given up when it has died.
 
-use crate::connect::{Stream, Target};
+use crate::connect::{NO_REASON, Stream, Target};
 use crate::error::{Error, LineError};
 use crate::line::SourceFeed;
 use crate::session::Context;
@@ -83,7 +83,7 @@ impl TcpLine {
     /// Waits until more has come in. Safe to cancel.
     pub(crate) async fn receive(&mut self, buffer: &mut ReadBuffer) -> Result<(), Error> {
         match self.stream.read(buffer.space(READ_BYTES)).await {
-            Ok(0) => Err(self.target.closed("without a word")),
+            Ok(0) => Err(self.target.closed(NO_REASON)),
             Ok(read) => {
                 buffer.filled(read);
                 Ok(())

@@ -492,11 +492,12 @@ fn missing_ids<T: Ord>(ids: &[T], found: usize) -> Result<(), Refusal> {
     if unique.len() <= found {
         return Ok(());
     }
-    let words = format!(
-        "{} of the {} ids named no dead letter: see `callbridge dead list`",
-        unique.len() - found,
-        unique.len()
-    );
+    let (missing, all) = (unique.len() - found, unique.len());
+    let ids = match all {
+        1 => "no dead letter has this id".to_owned(),
+        _ => format!("of the {all} ids no dead letter has {missing}"),
+    };
+    let words = format!("{ids}: `callbridge dead list` shows those that there are");
     Err(Refusal::new(65, words))
 }
 

@@ -446,7 +446,7 @@ fn log_call(finished: &spool::Finished, mask: bool) {
             trunk,
             phone,
             reason = judged.reason.map(callbridge_model::Reason::word).unwrap_or_default(),
-            message = %judged.message,
+            why = %judged.message,
             "{}",
             letter_words(judged.reason)
         ),

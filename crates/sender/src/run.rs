@@ -519,7 +519,8 @@ impl Loop {
         self.answer_waiting(waits.or(elsewhere.as_ref()));
         let still_asking = self.core.is_asking();
         let renewed = self.watch.kept().is_some();
-        self.shown.publish(now, status, still_asking, renewed);
+        let place = (!renewed).then(|| self.core.token_place());
+        self.shown.publish(now, status, still_asking, place);
     }
 
     /// Nothing new; what is under way is finished and committed.

@@ -2,6 +2,7 @@
 
 use super::log::troubles;
 use super::status::SenderStatus;
+use super::token::TokenPlace;
 use callbridge_model::clock::Now;
 use callbridge_model::status::{Lease, Pause, SenderTrouble};
 use tokio::sync::watch;
@@ -71,24 +72,22 @@ impl SenderView {
         })
     }
 
-    /// Shows it; `asking` while it is not known whether anything may go out, `renewed` where
-    /// somebody keeps the token fresh.
+    /// Shows it; `asking` while it is not known whether anything may go out, `place` is where
+    /// a new token belongs, unless it is kept fresh by itself.
     pub(super) fn publish(
         &mut self,
         now: Now,
         mut status: SenderStatus,
         asking: bool,
-        renewed: bool,
+        place: Option<&TokenPlace>,
     ) {
         status.lease = self.lease.as_ref().map(|lease| lease.borrow().clone());
         if status.expires_in_days != self.warned_days {
             self.warned_days = status.expires_in_days;
             // a token that is kept fresh by itself always ends soon
-            if let Some(days) = self.warned_days.filter(|_| !renewed) {
-                warn!(
-                    days,
-                    "the token ends soon: issue a new one and put it into --token-file"
-                );
+            if let (Some(days), Some(place)) = (self.warned_days, place) {
+                let cure = format!("issue a new token in the CRM and put it into {place}");
+                warn!(days, cure, "the token ends in so many days");
             }
         }
         self.tell(status.pause.as_ref(), asking);

@@ -77,7 +77,7 @@ pub fn classify(facts: &BTreeSet<EndpointFact>) -> (EndpointKind, String) {
     match facts.iter().min_by_key(|fact| weight(fact)) {
         Some(fact) => (kind_by(fact), reason(fact)),
         None => {
-            let words = "nothing but its name is known, and a name says nothing";
+            let words = "only its name is known, which does not show what it is";
             (EndpointKind::Unknown, words.to_owned())
         }
     }

@@ -84,7 +84,7 @@ fn findings(news: &News) -> Vec<CheckFinding> {
                 | Error::Header(..)
                 | Error::Useless(..) => (
                     Code::Input,
-                    "mend the file; until then what was read before stays in force",
+                    "mend the file; a callbridge that runs keeps the rows that it has read",
                 ),
             };
             vec![CheckFinding::fault(code, &name, error.to_string(), todo)]

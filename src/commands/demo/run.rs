@@ -193,7 +193,7 @@ async fn finish(
         journal.len()
     ))?;
     view.say(&format!(
-        "{} journaled, {} dead, {} parked, and {} internal beside them",
+        "{} journaled, {} dead, {} parked; not among them: {} internal",
         books.journaled, books.dead, books.parked, books.internal
     ))?;
     let faults = [

@@ -75,7 +75,8 @@ impl<'a> Summary<'a> {
             timeless,
         } = self.counts;
         let mut lines = vec![format!(
-            "{read} events read ({repaired} repaired), {skipped} skipped, {unreadable} unreadable"
+            "{read} events read ({repaired} repaired), {skipped} not needed, {unreadable} \
+             unreadable"
         )];
         match self.open {
             0 => {}

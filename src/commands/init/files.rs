@@ -128,7 +128,8 @@ fn notes(shown: &pbx::ShownPbx) -> Vec<String> {
     let shown = &names[..names.len().min(TELEPHONES_MAX)];
     let list: Vec<String> = shown.iter().map(|it| format!("{it}:ID")).collect();
     vec![
-        "Who sits where, each with the employee's id in the CRM; take the # away then:".to_owned(),
+        "Who sits where: put the CRM's id of the employee for each ID, and remove the # below:"
+            .to_owned(),
         format!("--employees={}", list.join(";")),
     ]
 }

@@ -137,8 +137,9 @@ async fn agree(
 ) -> Result<(), Failure> {
     loop {
         let prompt = match proposed.is_empty() {
-            true => "Trunks, as NAME=ENDPOINT (city=PJSIP/city), several with spaces: ".to_owned(),
-            false => format!("Trunks, several with spaces [{}]: ", proposed.join(" ")),
+            true => "Trunks as NAME=ENDPOINT, for example city=PJSIP/city, separated by spaces: "
+                .to_owned(),
+            false => format!("Trunks, separated by spaces [{}]: ", proposed.join(" ")),
         };
         let typed = person.line(&prompt).await?;
         let chosen: Vec<String> = match typed.is_empty() {

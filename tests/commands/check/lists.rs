@@ -52,7 +52,7 @@ async fn every_bad_row_is_named_with_its_line_and_reason_and_ends_with_65() {
     assert_eq!(lines, ["3", "4", "5", "6"]);
     let said = format!("{checked:?}");
     for words in [
-        "`none` is no lead id",
+        "`none` is not a lead id",
         "`101` is no telephone number of UZ",
         "holds several numbers: give each a row of its own",
         "has two leads, 4001 (line 2) and 4009",

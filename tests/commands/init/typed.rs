@@ -42,7 +42,7 @@ async fn ten_answers_write_a_service_and_no_secret_is_shown() {
     assert!(!alone.contains("manager (AMI)"), "{alone}");
     terminal.types("secret of the manager\n").await;
     terminal
-        .shows("Trunks, several with spaces [x7=PJSIP/x7]: ")
+        .shows("Trunks, separated by spaces [x7=PJSIP/x7]: ")
         .await;
     terminal.types("\n").await;
     terminal.shows("CRM's API").await;
@@ -59,7 +59,7 @@ async fn ten_answers_write_a_service_and_no_secret_is_shown() {
     terminal.shows("as UZ: ").await;
     terminal.types("Uzbekistan\n").await;
     let again = terminal.shows("as UZ: ").await;
-    assert!(again.contains("is no country"), "{again}");
+    assert!(again.contains("is not a country code"), "{again}");
     terminal.types("uz\n").await;
     terminal.shows("empty for nobody: ").await;
     terminal.types("101:501;101:502\n").await;
@@ -137,7 +137,7 @@ async fn ctrl_c_at_any_question_writes_nothing_and_is_130() {
     assert!(said.contains("nothing was written"), "{said}");
     let mut terminal = stage.starts();
     stage.of_pbx(&mut terminal, "secret of the manager").await;
-    terminal.shows("Trunks, several").await;
+    terminal.shows("Trunks, separated").await;
     terminal.types("\n").await;
     terminal.shows("CRM's API").await;
     terminal.types(CTRL_C).await;
@@ -171,7 +171,7 @@ async fn a_trunk_that_only_its_name_is_known_of_is_told_by_a_call_that_is_watche
     let mut terminal = stage.starts();
     stage.of_pbx(&mut terminal, "secret of the manager").await;
     let shown = terminal.shows("over each trunk then. [y/N] ").await;
-    assert!(shown.contains("a name says nothing"), "{shown}");
+    assert!(shown.contains("only its name is known"), "{shown}");
     terminal.types("y\n").await;
     let shown = terminal.shows("[x7=PJSIP/x7]: ").await;
     assert!(

@@ -21,7 +21,7 @@ use crate::units::UniqueId;
 pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {
     let long = call.gaps.blinds.iter().find(|blind| !blind.is_short());
     if let Some(blind) = long.filter(|_| caught_up) {
-        return Some(words(blind));
+        return Some(words(call, blind));
     }
     let mut legs = call.legs.values();
     // Who joins a conference may have come by a call of his own.
@@ -41,22 +41,27 @@ pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {
     if let Some(blind) = long.or(call.gaps.blinds.first())
         && (call.conference || !legs.all(well_told))
     {
-        return Some(words(blind));
+        return Some(words(call, blind));
     }
     let late = call.gaps.late?;
     let begun = |leg: &Leg| leg.is_born() || leg.born_after(late);
     (!call.legs.values().all(begun))
-        .then(|| "it began before anybody listened, or while nobody did".to_owned())
+        .then(|| "it began while callbridge was not connected to the PBX".to_owned())
 }
 
-fn words(blind: &Blind) -> String {
-    let from = blind.from.floor_seconds();
+/// The gap in seconds of the call, for the zone of the PBX is not known here.
+fn words(call: &OpenCall, blind: &Blind) -> String {
+    let opened = call.times.opened;
+    let began = match blind.from.since(opened).as_secs() {
+        0 => "its beginning".to_owned(),
+        seconds => format!("{seconds} s after its beginning"),
+    };
     match blind.until {
         Some(until) => format!(
-            "events of it may be missing from {from} to {} (epoch seconds)",
-            until.floor_seconds()
+            "events of it may be missing: from {began} none came for {} s",
+            until.since(blind.from).as_secs()
         ),
-        None => format!("nobody listens since {from} (epoch seconds)"),
+        None => format!("events of it may be missing: none has come since {began}"),
     }
 }
 

@@ -3,7 +3,7 @@
 
 mod unmask;
 
-use crate::connect::{Stream, Target};
+use crate::connect::{NO_REASON, Stream, Target};
 use crate::error::{Error, LineError};
 use crate::line::SourceFeed;
 use crate::live::{LiveLine, listen};
@@ -93,7 +93,7 @@ impl LiveLine for WebSocketLine {
                 Ok(())
             }
             Some(Err(trouble)) => Err(self.target.closed(trouble.to_string())),
-            None => Err(self.target.closed("without a word")),
+            None => Err(self.target.closed(NO_REASON)),
         }
     }
 
@@ -103,7 +103,8 @@ impl LiveLine for WebSocketLine {
             Some(Message::Text(text)) => feed.offer(text.into())?,
             Some(Message::Close(frame)) => {
                 let why = frame.map(|frame| frame.reason.to_string());
-                return Err(self.target.closed(why.unwrap_or_default()));
+                let why = why.filter(|why| !why.is_empty());
+                return Err(self.target.closed(why.unwrap_or_else(|| NO_REASON.into())));
             }
             Some(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) | None => {}
         }

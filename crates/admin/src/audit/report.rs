@@ -135,14 +135,16 @@ impl JournalReading {
             requests,
             ..
         } = self;
+        let plural = if *requests == 1 { "" } else { "s" };
         let words = match (&self.why, missing) {
             (Some(why), _) => format!("The CRM's journal was not read: {}", safe(why)),
             (None, 0) => format!(
-                "The CRM's journal has all {asked} that were looked for in it ({requests} requests)"
+                "The CRM's journal has all {asked} that were looked for in it ({requests} \
+                 request{plural})"
             ),
             (None, missing) => format!(
                 "Of {asked} that were looked for in it the CRM's journal does not have {missing} \
-                 ({requests} requests)"
+                 ({requests} request{plural})"
             ),
         };
         let new = match too_new {

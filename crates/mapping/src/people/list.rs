@@ -47,8 +47,8 @@ impl LeadList {
         each_row(bytes, LEADS, &mut about, |_, phone, lead| {
             let digits =
                 key(phone, country).ok_or_else(|| refused(phone, no_number(phone, country)))?;
-            let lead =
-                LeadId::parse(lead).ok_or_else(|| refused(lead, "is no lead id: digits alone"))?;
+            let lead = LeadId::parse(lead)
+                .ok_or_else(|| refused(lead, "is not a lead id, which has digits alone"))?;
             rows.push((digits, lead));
             Ok(())
         })?;
@@ -303,9 +303,9 @@ mod tests {
         assert_eq!((about.rows, about.bad), (2, 5));
         insta::assert_snapshot!(bad(&about), @r"
         line 4: `101` is no telephone number of UZ or with its country's code
-        line 5: `L-17` is no lead id: digits alone
+        line 5: `L-17` is not a lead id, which has digits alone
         line 6: the leadId is missing
-        line 7: `0` is no lead id: digits alone
+        line 7: `0` is not a lead id, which has digits alone
         line 8: is not UTF-8
         ");
         let (_, about) = LeadList::read(b"phone,leadId\n901110001,1\n", None).expect("a header");

@@ -164,7 +164,8 @@ pub fn is_name(text: &str) -> bool {
 
 /// `UZ`
 pub fn country(text: &str) -> Result<Country, String> {
-    let told = || format!("`{text}` is no country: two letters of ISO 3166, as `UZ`");
+    let told =
+        || format!("`{text}` is not a country code: two letters of ISO 3166 are expected, as `UZ`");
     Country::parse(text).ok_or_else(told)
 }
 
@@ -262,7 +263,7 @@ mod tests {
              `PJSIP/city` in `PJSIP/city-0000004f`; of FreeSWITCH it is gateway/NAME, \
              profile/NAME, context/NAME, address/IP[:PORT] or the beginning of a channel's name, \
              as sofia/external; several stand with | between them",
-            "country: `XX` is no country: two letters of ISO 3166, as `UZ`",
+            "country: `XX` is not a country code: two letters of ISO 3166 are expected, as `UZ`",
             "strip: `nine` is no dial prefix: digits, as `9`",
             "no key is called `contry`; keys are pbx, country, strip, lead, employees, \
              unanswered, journal",
