@@ -43,6 +43,7 @@ fn families() -> BTreeSet<String> {
                 "parked",
                 "discarded",
                 "forwarded",
+                "letters",
             ],
         ),
     ];

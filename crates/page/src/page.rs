@@ -213,7 +213,7 @@ impl Visit<'_> {
         let status = self.page.backend.status().await.ok()?;
         self.shell.badges = Badges {
             missed: self.page.backend.missed_count().await.ok()?,
-            letters: status.letters.values().sum(),
+            letters: status.letter_count(),
             parked: status.letters.get("no_lead").copied().unwrap_or(0),
             silent: status.fleet.as_ref().map(|fleet| {
                 let totals = fleet.table.as_ref().map(|table| table.totals);

@@ -167,3 +167,57 @@ async fn what_waits_and_what_cures_it_is_said_in_the_language_of_the_browser() {
     }
     running.stop().await;
 }
+
+/// What stands between these marks.
+fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
+    let rest = text.split_once(from).map(|(_, rest)| rest);
+    let found = rest.and_then(|rest| rest.split_once(to));
+    found.map_or_else(|| panic!("no {from}…{to} in {text}"), |(found, _)| found)
+}
+
+#[tokio::test]
+async fn the_number_of_letters_is_one_in_menu_tile_books_list_and_status() {
+    let place = Place::new();
+    let old = 3 * 86_400;
+    let calls = (1..=4).map(|n| match n {
+        // three days ago, and of a lead that the CRM does not know
+        1 => Call {
+            begins: now() - old,
+            ..Call::new(n, 9_001)
+        },
+        2 => Call::new(n, 4_001),
+        _ => Call::without_lead(n),
+    });
+    let calls: Vec<Call> = calls.collect();
+    let unreadable = "\u{1} no colon at all\r\n\r\n";
+    let bytes = [&recording(&calls[..2]), unreadable, &recording(&calls[2..])].concat();
+    let (_crm, running) = daemon(&place, &bytes, &[]).await;
+    for (book, count) in [
+        ("journaled", 1),
+        ("dead", 1),
+        ("parked", 2),
+        ("unreadable", 1),
+    ] {
+        place.reaches(&format!("/books/{book}"), count).await;
+    }
+    let browser = Browser::inside(&place).await;
+    let today = browser.page("/").await;
+    assert!(
+        between(&today, "href=\"/letters\"", "</a>").contains(">4<"),
+        "menu: {today}"
+    );
+    let tile = between(&today, "<div class=\"letters\">", "</div>");
+    assert!(tile.contains("<dd>4</dd>"), "tile: {tile}");
+    let books = between(&today, "<i class=\"dot letters\"", "</tr>");
+    assert!(books.contains(">4<"), "books: {books}");
+    let list = browser.page("/letters").await;
+    assert!(list.contains("all 4 of this list"), "{list}");
+    assert_eq!(place.letters("").await.len(), 4);
+    let status = place.ask("status").await.well();
+    assert!(
+        status.contains("\n         4 dead letters, 0 discarded\n"),
+        "{status}"
+    );
+    assert!(status.contains("\nletters  4, "), "{status}");
+    running.stop().await;
+}

@@ -69,6 +69,15 @@ impl Status {
         }
     }
 
+    /// How many letters there are, as `dead list` shows them: dead and parked calls, and messages
+    /// that could not be read. A daemon that is older than letters by reason has its books alone.
+    pub fn letter_count(&self) -> u64 {
+        match self.letters.is_empty() {
+            true => self.books.dead + self.books.parked,
+            false => self.letters.values().sum(),
+        }
+    }
+
     /// The command that tries everything the daemon was given.
     pub fn check(&self) -> String {
         let known = self.check_command.clone();

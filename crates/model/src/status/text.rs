@@ -132,15 +132,20 @@ impl Status {
         let _ = writeln!(
             text,
             "         {} ready, {} sending, {} submitted, {} journaled{forwarded}\n         \
-             {} dead, {} parked, {} discarded",
-            b.ready, b.sending, b.submitted, b.journaled, b.dead, b.parked, b.discarded
+             {} dead letters, {} discarded",
+            b.ready,
+            b.sending,
+            b.submitted,
+            b.journaled,
+            self.letter_count(),
+            b.discarded
         );
         let _ = writeln!(
             text,
-            "         beside them {} internal, {} skipped, {} unreadable",
+            "         not among them: {} internal, {} left out by a flag, {} unreadable",
             b.internal, b.skipped, b.unreadable
         );
-        let letters: u64 = self.letters.values().sum();
+        let letters = self.letter_count();
         if letters > 0 {
             let each = self
                 .letters
@@ -312,7 +317,8 @@ impl SourceStatus {
         });
         let _ = writeln!(
             text,
-            "         {} read, {} skipped, {} repaired, {} unreadable, {} gaps{last}",
+            "         events: {} read, {} not needed, {} repaired, {} unreadable\n         \
+             gaps: {}{last}",
             self.read, self.skipped, self.repaired, self.unreadable, self.gaps
         );
     }

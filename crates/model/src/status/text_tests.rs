@@ -46,8 +46,8 @@ fn people_read_a_pause_first() {
           callbridge check @FILE (with the flags of run)
     books    0 finished
              0 ready, 0 sending, 0 submitted, 0 journaled
-             0 dead, 0 parked, 0 discarded
-             beside them 0 internal, 0 skipped, 0 unreadable
+             0 dead letters, 0 discarded
+             not among them: 0 internal, 0 left out by a flag, 0 unreadable
     backlog  3 calls, confirmed in about 1 s once it goes on
     token
     ");
@@ -129,14 +129,15 @@ fn a_daemon_with_which_all_is_well_says_so_first_and_times_stand_in_the_zone_of_
     all is well
     books    4 finished
              0 ready, 0 sending, 0 submitted, 4 journaled
-             0 dead, 0 parked, 0 discarded
-             beside them 0 internal, 0 skipped, 0 unreadable
+             0 dead letters, 0 discarded
+             not among them: 0 internal, 0 left out by a flag, 0 unreadable
     last     call of 2026-11-20 10:08:20 +05
     backlog  nothing waits
     token    ok, expires 2030-01-20 19:55:17 +05
     source   pbx1/ami up
              ami://a@pbx:5038
-             0 read, 0 skipped, 0 repaired, 0 unreadable, 1 gaps, last event 2026-11-20 10:08:30 +05
+             events: 0 read, 0 not needed, 0 repaired, 0 unreadable
+             gaps: 1, last event 2026-11-20 10:08:30 +05
     gap      2026-11-19 19:53:20 +05 to 2026-11-19 19:56:40 +05 (3 min 20 s), filled
              of pbx1/ami
     version  1.2.3 (abc), state /var/lib/callbridge

@@ -6,9 +6,9 @@ use crate::chart::{Chart, total};
 use crate::page::{Visit, refused};
 use crate::shell::PageShell;
 use askama::Template;
-use callbridge_model::Status;
 use callbridge_model::status::fleet::Speech;
 use callbridge_model::status::{FindingKind, Lease, LeasePhase, OverallState, SourceState, Todo};
+use callbridge_model::{Reason, Status};
 use callbridge_spool::Listed;
 
 /// Calls that are shown.
@@ -233,9 +233,14 @@ fn since(status: &Status, kind: FindingKind) -> Option<i64> {
 /// The books in which a finished call can stand, in the order of its way; a book that is new to
 /// the shape joins by itself.
 fn books(status: &Status) -> Vec<Book> {
-    let beside = ["finished", "internal", "skipped", "unreadable"];
+    let beside = ["finished", "internal", "skipped", "unreadable", "parked"];
     let all = status.books.named().into_iter();
     let parts = all.filter(|(name, _)| !beside.contains(name));
+    // Dead and parked calls are one number here, as everywhere: the letters.
+    let parts = parts.map(|part| match part {
+        ("dead", _) => ("letters", status.letter_count()),
+        other => other,
+    });
     let finished = status.books.finished.max(1);
     let mut from = 0;
     parts
@@ -281,6 +286,12 @@ impl TodaySheet<'_> {
         ];
         let some = all.into_iter().filter(|(_, count)| *count > 0);
         some.map(|(key, count)| self.c.n(key, count)).collect()
+    }
+
+    /// Letters that are messages and no calls, which finished calls do not count.
+    fn messages(&self) -> u64 {
+        let unreadable = self.status.letters.get(Reason::Unreadable.word());
+        unreadable.copied().unwrap_or(0)
     }
 
     fn books_width(&self) -> u64 {

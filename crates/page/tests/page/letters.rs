@@ -126,14 +126,47 @@ async fn an_incomplete_letter_shows_its_values_and_takes_corrected_ones() {
 }
 
 #[tokio::test]
-async fn the_menu_counts_the_letters_that_the_list_has() {
+async fn menu_tile_books_and_list_have_one_number_of_letters() {
     let (fake, served, anna) = served(51).await;
-    // A third of them wait for a lead, and are listed, too.
-    fake.known().status.books.parked = 17;
-    let page = anna.get("/letters").await.body;
-    let menu = page.split("href=\"/letters\"").nth(1).expect("a link");
-    let menu = menu.split("</a>").next().expect("its end");
-    assert!(menu.contains(">51<"), "{menu}");
+    {
+        // A third of them wait for a lead, two are messages, and today had one of them.
+        let mut known = fake.known();
+        (known.status.books.dead, known.status.books.parked) = (32, 17);
+        known.figures.today.letters = 1;
+    }
+    let today = anna.get("/").await.body;
+    let after = |mark: &str| {
+        today
+            .split(mark)
+            .nth(1)
+            .expect("what is behind it")
+            .to_owned()
+    };
+    let menu = after("href=\"/letters\"");
+    assert!(
+        menu.split("</a>")
+            .next()
+            .is_some_and(|it| it.contains(">51<")),
+        "{menu}"
+    );
+    let tile = after("<div class=\"letters\">");
+    assert!(
+        tile.split("</div>")
+            .next()
+            .is_some_and(|it| it.contains("<dd>51</dd>")),
+        "{tile}"
+    );
+    let books = after("<i class=\"dot letters\"");
+    assert!(
+        books
+            .split("</tr>")
+            .next()
+            .is_some_and(|it| it.contains(">51<")),
+        "{books}"
+    );
+    assert!(!today.contains("dot parked"), "they are letters, too");
+    let list = anna.get("/letters").await.body;
+    assert!(list.contains("all 51 of this list"), "{list}");
     served.stop().await;
 }
 
