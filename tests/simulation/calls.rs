@@ -33,6 +33,7 @@ pub fn call(n: u32, now: EventTime, lead: i64, live: bool) -> Finished {
         direction,
         answered,
         lead_id: LeadId::new(lead),
+        lead_from: None,
         trunk: Some("city".to_owned()),
         client_phone: Phone::from_e164(&format!("+99890{n:07}")),
         employee: Some("101".to_owned()),

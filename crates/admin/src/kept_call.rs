@@ -46,20 +46,32 @@ impl KeptCall {
         }
     }
 
-    /// As it was judged: with a reason it is a letter.
+    /// As it stands now: what was a letter for a time, and went on, is none.
     pub fn judged(&self) -> Judged {
+        let outcome = outcome_of(Some(self.state));
         Judged {
             record: self.record.clone(),
-            outcome: match self.reason {
-                Some(_) => Outcome::DeadLetter,
-                None => Outcome::Journal,
+            outcome,
+            reason: self.reason.filter(|_| outcome == Outcome::DeadLetter),
+            message: match outcome {
+                Outcome::DeadLetter => self.message.clone(),
+                Outcome::Journal | Outcome::Internal | Outcome::Skipped => String::new(),
             },
-            reason: self.reason,
-            message: self.message.clone(),
             live: false,
             remarks: self.call.remarks.clone(),
             judged_at: self.judged_at,
             kept_out_unanswered: false,
         }
+    }
+}
+
+/// What a call is by where it stands: a letter until it goes on, and for good where it was
+/// discarded. Calls between extensions have no state.
+pub fn outcome_of(state: Option<State>) -> Outcome {
+    match state {
+        None => Outcome::Internal,
+        Some(State::Dead | State::Parked | State::Discarded) => Outcome::DeadLetter,
+        Some(State::Ready | State::Sending | State::Submitted) => Outcome::Journal,
+        Some(State::Journaled | State::Forwarded) => Outcome::Journal,
     }
 }

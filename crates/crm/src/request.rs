@@ -264,6 +264,7 @@ mod tests {
             direction: Direction::Inbound,
             answered: true,
             lead_id: LeadId::new(4001),
+            lead_from: None,
             trunk: Some("city".to_owned()),
             client_phone: Phone::from_e164("+998901110001"),
             employee: Some("101".to_owned()),

@@ -109,6 +109,10 @@ pub struct CallRecord {
     pub answered: bool,
     /// The lead it is put down to.
     pub lead_id: Option<LeadId>,
+    /// Where that lead came from, in words: `variable LEAD_ID`. Not there without a lead, and in
+    /// records of an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lead_from: Option<String>,
     /// The customer's trunk, by its flag's name.
     pub trunk: Option<String>,
     /// The customer's number.

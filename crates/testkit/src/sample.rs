@@ -50,6 +50,7 @@ pub fn record() -> CallRecord {
         direction: Direction::Inbound,
         answered: true,
         lead_id: LeadId::new(4001),
+        lead_from: None,
         trunk: Some("city".to_owned()),
         client_phone: Phone::from_e164("+998900000001"),
         employee: Some("101".to_owned()),

@@ -23,6 +23,7 @@ pub(crate) fn show(
     let judged = kept.judged();
     let of = text::Explained {
         judged: &judged,
+        state: Some(kept.state),
         call: &kept.call,
         rules: &config.rules,
         // Lists are not read for it: the lead is the one that was put down.
@@ -57,32 +58,47 @@ mod tests {
     use serde::Deserialize as _;
 
     #[test]
-    fn a_kept_call_is_shown_as_it_was_put_down() {
+    fn a_kept_call_is_shown_with_where_its_lead_came_from() {
         let call = call();
         let rules = Rules::default();
         let mut judged = judge(&call, "pbx1", &rules, &People::default(), call.ended);
         judged.record.lead_id = LeadId::new(17);
-        let item = serde_json::json!({
+        judged.record.lead_from = Some("the number's row in leads.csv".to_owned());
+        let mut item = serde_json::json!({
             "state": "journaled", "record": judged.record, "call": call,
-            "reason": null, "message": "", "judgedAt": call.ended,
+            "reason": "failed", "message": "lead 16 is gone", "judgedAt": call.ended,
             "acts": [{"at": call.ended, "who": "anna", "what": "audit --take-in: it was gone"}],
         });
-        let kept = |flags: &[&str]| {
-            let kept = KeptCall::deserialize(&item).expect("this version's shape");
+        let kept = |item: &serde_json::Value, flags: &[&str]| {
+            let kept = KeptCall::deserialize(item).expect("this version's shape");
             let utc = Zone::named("UTC").expect("a zone");
             let told = show(&kept, &explain(flags), &utc, text::Paint::default());
             told.expect("nothing is drawn")
         };
-        let line = kept(&["--json"]);
+        let line = kept(&item, &["--json"]);
         assert!(line.contains(r#""leadId":17,"#), "{line}");
-        let text = kept(&[]);
+        let text = kept(&item, &[]);
         let heading = "1795151317.146  journal  2026-11-20 05:08:37 UTC\n";
         assert!(text.starts_with(heading), "{text}");
-        assert!(text.contains("leadId            17  put down so"), "{text}");
+        assert!(
+            text.contains("leadId            17  the number's row in leads.csv"),
+            "{text}"
+        );
         let act = text.lines().find(|line| line.contains("by hand"));
         let act = act.unwrap_or_else(|| panic!("{text}"));
         assert!(act.contains("2026-11-20") && act.ends_with("anna: audit --take-in: it was gone"));
         assert!(!line.contains("anna"), "{line}");
+        // It was a letter and went on; one that a person gave up is said to be so.
+        assert!(!text.contains("lead 16 is gone"), "{text}");
+        item["state"] = "discarded".into();
+        let heading = "1795151317.146  discarded failed  2026-11-20 05:08:37 UTC\n";
+        let text = kept(&item, &[]);
+        assert!(
+            text.starts_with(heading) && text.contains("lead 16 is gone"),
+            "{text}"
+        );
+        let line = kept(&item, &["--json"]);
+        assert!(line.contains(r#""outcome":"dead_letter""#), "{line}");
     }
 
     fn explain(flags: &[&str]) -> Explain {

@@ -314,6 +314,7 @@ impl Printing<'_> {
     fn explained<'b>(&'b self, heard: &'b PbxCall, judged: &'b Judged) -> text::Explained<'b> {
         text::Explained {
             judged,
+            state: None,
             call: &heard.call,
             rules: self.rules,
             people: self.people,

@@ -152,11 +152,11 @@ pub(super) async fn one_call(
 fn view(backend: &DaemonBackend, row: Row, letter: Option<Letter>) -> CallView {
     let (attempts, since) = (row.attempts.clone(), row.since.floor_seconds().get());
     let (line, request) = (listed(&row), request(backend, &row));
-    let mut kept = KeptCall::of(row, None, None);
-    kept.reason = kept.reason.filter(|_| letter.is_some());
+    let kept = KeptCall::of(row, None, None);
     let judged = kept.judged();
     let of = Explained {
         judged: &judged,
+        state: Some(kept.state),
         call: &kept.call,
         rules: &backend.handler.rules,
         // Lists are not read for it: the lead is the one that was put down.
@@ -168,7 +168,7 @@ fn view(backend: &DaemonBackend, row: Row, letter: Option<Letter>) -> CallView {
     let events = timeline.map(|timeline| story::events(timeline, &times));
     CallView {
         line: Listed {
-            reason: kept.reason,
+            reason: judged.reason,
             ..line
         },
         picture: picture::svg(&of, &times).unwrap_or_default(),

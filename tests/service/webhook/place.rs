@@ -167,6 +167,7 @@ fn call(n: u32) -> Finished {
         direction: Direction::Inbound,
         answered: true,
         lead_id: LeadId::new(4001),
+        lead_from: None,
         trunk: Some("city".into()),
         client_phone: None,
         employee: None,

@@ -2,7 +2,7 @@
 
 use super::{CommandHandler, ReplySender, Stop};
 use crate::explain::shape::{Other, Shape};
-use crate::kept_call::KeptCall;
+use crate::kept_call::{KeptCall, outcome_of};
 use crate::protocol::{CallsQuery, ControlReply};
 use crate::refusal::Refusal;
 use callbridge_call::EventTime;
@@ -10,7 +10,7 @@ use callbridge_model::Zone;
 use callbridge_model::clock;
 use callbridge_model::dates;
 use callbridge_model::number::Country;
-use callbridge_model::{Judged, Outcome, TypedNumber};
+use callbridge_model::{Judged, TypedNumber};
 use callbridge_spool::{CallFilter, Listed, Place, RowId, Search, State, Store, tables};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -262,15 +262,9 @@ fn is_news(call: &Listed, under_way: &mut BTreeSet<RowId>) -> bool {
 /// As `explain --json` has it, with where it stands.
 fn item(call: Listed) -> Value {
     let state = call.state_word();
-    let outcome = match call.state {
-        None => Outcome::Internal,
-        Some(State::Dead | State::Parked) => Outcome::DeadLetter,
-        Some(State::Ready | State::Sending | State::Submitted | State::Journaled)
-        | Some(State::Discarded | State::Forwarded) => Outcome::Journal,
-    };
     let judged = Judged {
         record: call.record,
-        outcome,
+        outcome: outcome_of(call.state),
         reason: call.reason,
         message: String::new(),
         live: false,

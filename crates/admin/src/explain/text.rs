@@ -8,6 +8,7 @@ use callbridge_mapping::people::{LeadAnswer, People};
 use callbridge_mapping::trunk::Trunk;
 use callbridge_model::safe::safe;
 use callbridge_model::{Judged, Outcome, Reason};
+use callbridge_spool::State;
 use std::fmt::Write as _;
 
 /// How it is painted.
@@ -145,14 +146,21 @@ pub fn outcome(judged: &Judged) -> String {
 
 fn heading(of: &Explained<'_>, times: &Times, paint: Paint) -> String {
     let judged = of.judged;
+    let discarded = of.state == Some(State::Discarded);
     let code = match judged.outcome {
+        _ if discarded => "36",
         Outcome::Journal => "32",
         Outcome::DeadLetter if judged.reason.is_some_and(Reason::is_parked) => "33",
         Outcome::DeadLetter => "31",
         Outcome::Internal | Outcome::Skipped => "2",
     };
     let linkedid = paint.on("1", &safe(&judged.record.linkedid));
-    let outcome = paint.on(code, &outcome(judged));
+    let words = match (discarded, judged.reason) {
+        (true, Some(reason)) => format!("discarded {reason}"),
+        (true, None) => "discarded".to_owned(),
+        (false, _) => outcome(judged),
+    };
+    let outcome = paint.on(code, &words);
     let date = paint.dim(&times.date(of.call.started));
     let mut text = format!("{linkedid}  {outcome}  {date}\n");
     if !judged.message.is_empty() {
@@ -166,6 +174,8 @@ fn heading(of: &Explained<'_>, times: &Times, paint: Paint) -> String {
 pub struct Explained<'a> {
     /// What became of it.
     pub judged: &'a Judged,
+    /// Where the spool has it; `None` of a recording.
+    pub state: Option<State>,
     /// As the PBX told it.
     pub call: &'a FinishedCall,
     /// It was judged by these.
@@ -266,15 +276,16 @@ impl Explained<'_> {
         let answer = self
             .trunk()
             .map(|trunk| self.people.lead_of(self.call, phone, trunk));
-        let said = self.call.given.and_then(|given| given.lead);
         let (value, words) = match (record.lead_id, answer) {
-            (Some(put_down), _) if said == Some(put_down.get()) => {
-                (put_down.to_string(), "as the message says".to_owned())
+            (Some(kept), answer) => {
+                // An older version kept the lead without its origin.
+                let rules = answer.and_then(|answer| match answer {
+                    LeadAnswer::One(lead, why) if lead == kept => Some(why),
+                    LeadAnswer::One(..) | LeadAnswer::Two(..) | LeadAnswer::None(_) => None,
+                });
+                let from = record.lead_from.clone().or(rules);
+                (kept.to_string(), from.unwrap_or_default())
             }
-            (Some(put_down), Some(LeadAnswer::One(lead, why))) if put_down == lead => {
-                (lead.to_string(), why)
-            }
-            (Some(put_down), _) => (put_down.to_string(), "put down so".to_owned()),
             (None, Some(LeadAnswer::Two(a, b, why))) => (format!("{a} or {b}"), why),
             (None, Some(LeadAnswer::None(why))) => ("none".to_owned(), why),
             (None, Some(LeadAnswer::One(..)) | None) => ("none".to_owned(), String::new()),
@@ -329,6 +340,7 @@ mod tests {
         let judged = judge(call, "pbx1", &rules, &people, call.ended);
         let of = Explained {
             judged: &judged,
+            state: None,
             call,
             rules: &rules,
             people: &people,

@@ -135,7 +135,9 @@ fn record(
 /// Without the daemon's flags nothing can be mapped anew: the kept values are sent.
 fn as_kept(row: &Row, asked: Asked) -> Result<CallRecord, String> {
     let mut record = row.record.clone();
-    record.lead_id = asked.lead.or(record.lead_id);
+    if asked.lead.is_some() {
+        (record.lead_id, record.lead_from) = (asked.lead, Some(journal::BY_HAND.to_owned()));
+    }
     match asked.employee {
         None => {}
         Some(Employee::None) => record.employee_id = None,

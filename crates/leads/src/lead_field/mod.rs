@@ -187,6 +187,7 @@ mod tests {
             direction,
             answered,
             lead_id: LeadId::new(4001),
+            lead_from: None,
             trunk: None,
             client_phone: None,
             employee: Some("101".to_owned()),

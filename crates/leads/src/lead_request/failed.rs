@@ -101,6 +101,7 @@ pub fn to_survivor(call: &CallRecord, survivor: LeadId, been: &RerouteHistory) -
     been.leads.push(lead);
     let record = CallRecord {
         lead_id: Some(survivor),
+        lead_from: Some(format!("lead {lead} was merged into it")),
         ..call.clone()
     };
     let why = format!("lead {lead} was merged into {survivor}: it goes there");
@@ -150,7 +151,7 @@ pub fn message(call: &CallRecord, found: Finding, said: &str) -> Option<String> 
     if said.is_empty() || said.starts_with(&words) {
         return Some(words);
     }
-    Some(format!("{words}; the CRM said: {said}"))
+    Some(format!("{words}; the CRM answered \"{said}\""))
 }
 
 #[cfg(test)]
@@ -222,7 +223,7 @@ mod tests {
             drop_employee: false,
             ..exists.clone()
         };
-        let words = "the lead exists: employee 7 is not known; the CRM said: no";
+        let words = "the lead exists: employee 7 is not known; the CRM answered \"no\"";
         assert_eq!(again.decide("no"), letter(words, exists.finding));
         assert_eq!(kept.decide("no"), letter(words, exists.finding));
         let merged = FailedCall {
@@ -283,11 +284,11 @@ mod tests {
             message(&call(4001, None), Finding::Unclear, "bad"),
         ];
         let said = said.map(|words| words.unwrap_or_else(|| "-".to_owned()));
-        insta::assert_snapshot!(said.join("\n"), @r"
+        insta::assert_snapshot!(said.join("\n"), @r#"
         lead 4001 does not exist (deleted or another company's)
-        the lead exists: employee 501 is not known; the CRM said: bad
+        the lead exists: employee 501 is not known; the CRM answered "bad"
         the lead exists, and no employee was named: the CRM gives no other reason
         -
-        ");
+        "#);
     }
 }

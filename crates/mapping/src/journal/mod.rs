@@ -14,7 +14,7 @@ pub mod figures;
 pub mod retry;
 mod told;
 
-pub use retry::{EmployeeWish, Wish, remap};
+pub use retry::{BY_HAND, EmployeeWish, Wish, remap};
 
 use crate::people::{LeadAnswer, People};
 use crate::trunk::{Trunk, Trunks};
@@ -81,6 +81,7 @@ pub fn judge(
         direction: call.direction,
         answered: call.answered,
         lead_id: None,
+        lead_from: None,
         trunk: call.trunk.clone(),
         client_phone: phone,
         employee: call
@@ -108,6 +109,7 @@ pub fn judge(
         None => {
             let who = who(call, trunk, people, &record);
             record.lead_id = who.lead_id;
+            record.lead_from.clone_from(&who.lead_from);
             record.employee_id = who.employee_id;
             let listed = trunk.is_some_and(|trunk| trunk.employees.is_some());
             remarks.extend(who.no_employee.clone().filter(|_| listed));
@@ -204,10 +206,7 @@ fn left_out(
     // A start that cannot be true says nothing about before or after.
     let limit = limit.filter(|_| figures.wrong_start.is_none())?;
     (call.started < limit).then_some(())?;
-    skipped(format!(
-        "began at {} s, before --not-before or a file's from=",
-        call.started.floor_seconds()
-    ))
+    skipped("began before --not-before or a file's from=".to_owned())
 }
 
 /// Faults of the call itself; they come before the question of who it was.
@@ -227,6 +226,8 @@ fn facts(call: &FinishedCall, figures: &Figures, now: EventTime) -> Option<Verdi
 /// Who called and who answered, in the CRM's ids.
 pub(crate) struct Who {
     pub(crate) lead_id: Option<LeadId>,
+    /// Where it came from, in words.
+    pub(crate) lead_from: Option<String>,
     pub(crate) employee_id: Option<EmployeeId>,
     no_lead: Option<(Reason, String)>,
     /// The extension has no employee, in words; `None` for a call without an extension, too.
@@ -248,13 +249,14 @@ pub(crate) fn who(
         let no_lead = Some((Reason::NoLead, words));
         return Who {
             lead_id: None,
+            lead_from: None,
             employee_id: None,
             no_lead,
             no_employee: None,
         };
     };
     let by_rules = || match people.lead_of(call, record.client_phone.as_ref(), trunk) {
-        LeadAnswer::One(lead, _) => (Some(lead), None),
+        LeadAnswer::One(lead, why) => (Some((lead, why)), None),
         LeadAnswer::None(why) => {
             let words = told::without_lead(call, trunk, record, why);
             (None, Some((Reason::NoLead, words)))
@@ -262,7 +264,9 @@ pub(crate) fn who(
         LeadAnswer::Two(_, _, why) => (None, Some((Reason::AmbiguousLead, why))),
     };
     let said = given.lead.and_then(LeadId::new);
-    let (lead_id, no_lead) = said.map_or_else(by_rules, |lead| (Some(lead), None));
+    let said = said.map(|lead| (lead, "as the message says".to_owned()));
+    let (lead, no_lead) = said.map_or_else(by_rules, |lead| (Some(lead), None));
+    let (lead_id, lead_from) = lead.unzip();
     let extension = call.employee.as_ref();
     let said = given.employee.and_then(EmployeeId::new);
     let employee_id =
@@ -280,6 +284,7 @@ pub(crate) fn who(
     });
     Who {
         lead_id,
+        lead_from,
         employee_id,
         no_lead,
         no_employee,

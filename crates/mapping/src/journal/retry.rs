@@ -5,6 +5,9 @@ use crate::people::People;
 use callbridge_call::{EventTime, FinishedCall};
 use callbridge_model::{CallRecord, EmployeeId, Judged, LeadId, Outcome, Reason};
 
+/// Where a lead came from that a person gave with a retry.
+pub const BY_HAND: &str = "given by hand, with a retry";
+
 /// What a person asks for in a retry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wish {
@@ -60,7 +63,10 @@ pub fn remap(
         found.no_lead = None;
     }
     let wish = by.unwrap_or_default();
-    record.lead_id = wish.lead.or(found.lead_id);
+    (record.lead_id, record.lead_from) = match wish.lead {
+        Some(lead) => (Some(lead), Some(BY_HAND.to_owned())),
+        None => (found.lead_id, found.lead_from.take()),
+    };
     record.employee_id = match wish.employee {
         EmployeeWish::AsListed => found.employee_id,
         EmployeeWish::Nobody => None,

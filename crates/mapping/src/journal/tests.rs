@@ -50,6 +50,7 @@ fn an_answered_call_becomes_a_record_with_every_value() {
             direction: Direction::Inbound,
             answered: true,
             lead_id: LeadId::new(4001),
+            lead_from: Some("variable LEAD_ID".to_owned()),
             trunk: Some("city".to_owned()),
             client_phone: Phone::from_e164("+998901110001"),
             employee: Some("101".to_owned()),
@@ -246,6 +247,7 @@ fn a_person_may_send_a_dead_call_with_another_lead_under_its_own_uuid() {
     assert_eq!((anew.outcome, anew.reason), (Outcome::Journal, None));
     let wants = CallRecord {
         lead_id: LeadId::new(7),
+        lead_from: Some(BY_HAND.to_owned()),
         employee_id: None,
         ..old.clone()
     };

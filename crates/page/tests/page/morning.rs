@@ -203,6 +203,7 @@ fn record(n: i64, started_at: i64, phone: Option<String>) -> CallRecord {
         direction: Direction::Inbound,
         answered: true,
         lead_id: LeadId::new(4001),
+        lead_from: None,
         trunk: Some("city".to_owned()),
         client_phone: phone.map(|it| Phone::from_e164(&it).expect("a number")),
         employee: None,

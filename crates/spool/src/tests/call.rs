@@ -29,6 +29,7 @@ pub fn finished(n: u32, outcome: Outcome, reason: Option<Reason>) -> Finished {
         direction: Direction::Inbound,
         answered: true,
         lead_id: reason.is_none().then(|| LeadId::new(4001)).flatten(),
+        lead_from: None,
         trunk: Some("city".into()),
         client_phone: Phone::from_e164(&format!("+{number}")),
         employee: Some("101".into()),

@@ -148,7 +148,7 @@ fn where_the_lead_is_there_the_letter_names_the_employee() {
     let letter = tables::letters::letter(&store, row)
         .expect("readable")
         .expect("a letter");
-    let words = "the lead exists: employee 501 is not known; the CRM said: FAILED";
+    let words = "the lead exists: employee 501 is not known; the CRM answered \"FAILED\"";
     assert_eq!(letter.message, words);
     let attempts: Vec<_> = letter.attempts.iter().map(|it| it.words.as_str()).collect();
     assert_eq!(attempts, ["FAILED", words]);
