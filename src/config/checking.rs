@@ -3,13 +3,13 @@
 mod audit;
 mod calls;
 pub(super) mod init;
-mod page;
 
 use super::command::{
     Asking, Check, Command, Demo, DemoPbx, Explain, LeadCheck, StateMove, StatusMode,
 };
 use super::faults::Faults;
 use super::options::leads::{LeadVerb, MissedFlags};
+use super::options::page::{PageCommandFlags, PageVerb};
 use super::options::state::StateVerb;
 use super::options::{
     CheckFlags, DeadVerb, DemoFlags, ExplainFlags, FleetVerb, SelectFlags, StateFlags, Verb,
@@ -19,6 +19,7 @@ use crate::config::checked::{Checking, Purpose};
 use crate::values;
 use callbridge_admin::letters::retry::Employee;
 use callbridge_admin::letters::select::Selection;
+use callbridge_admin::page_role::PageRole;
 use callbridge_admin::protocol::ControlRequest;
 use callbridge_formats::Format;
 use callbridge_leads::lead_field::Item;
@@ -30,7 +31,7 @@ use jiff::tz::TimeZone;
 use std::path::{Path, PathBuf};
 
 impl Checking<'_> {
-    pub(super) fn check(self, verb: Verb) -> Result<Command, Faults> {
+    pub(super) fn check(mut self, verb: Verb) -> Result<Command, Faults> {
         match verb {
             Verb::Run(flags) => {
                 let config = self.config(*flags, Purpose::Run)?;
@@ -60,18 +61,23 @@ impl Checking<'_> {
             Verb::Dead(verb) => self.dead(verb),
             Verb::Lead(verb) => self.lead(verb),
             Verb::Missed(flags) => self.missed(flags),
-            Verb::Page(flags) => page::check(self, flags),
+            Verb::Page(PageCommandFlags { verb, role, state }) => match verb {
+                None => {
+                    let role = self.role("--role", &role);
+                    self.ask(ControlRequest::PageLink { role }, false, state)
+                }
+                Some(PageVerb::Password { name, role }) => {
+                    let role = self.role("ROLE", &role);
+                    self.faults.or(Command::PagePassword { name, role })
+                }
+            },
             Verb::Connect(flags) => {
                 let connect = config::connect(&flags, self.environment, self.faults)?;
                 Ok(Command::Connect(Box::new(connect)))
             }
             Verb::Disconnect(flags) => {
-                let state = flags.state;
-                let asking = self.asking(StateFlags {
-                    state,
-                    ..StateFlags::default()
-                })?;
-                Ok(Command::Disconnect(asking.state))
+                let state = self.folder(flags.state.as_deref());
+                self.faults.or(Command::Disconnect(state))
             }
             Verb::Init(flags) => init::check(self, *flags),
             Verb::State(verb) => self.state_move(verb),
@@ -80,6 +86,11 @@ impl Checking<'_> {
             Verb::Man => self.faults.or(Command::Man),
             Verb::Licences => self.faults.or(Command::Licences),
         }
+    }
+
+    fn role(&mut self, what: &str, text: &str) -> PageRole {
+        let role = self.faults.take(what, text.parse());
+        role.unwrap_or(PageRole::View)
     }
 
     fn status(mut self, modes: [bool; 3], state: StateFlags) -> Result<Command, Faults> {
@@ -162,14 +173,18 @@ impl Checking<'_> {
         })))
     }
 
-    fn asking(mut self, flags: StateFlags) -> Result<Asking, Faults> {
-        let folder = config::state_folder(flags.state.as_deref(), self.environment);
+    /// The state folder; where none is named, that of the only service that runs.
+    fn folder(&mut self, flag: Option<&str>) -> PathBuf {
+        let folder = config::state_folder(flag, self.environment);
         let state = self.faults.take("--state", folder).unwrap_or_default();
-        let named = flags.state.is_some() || self.environment.text("STATE_DIRECTORY").is_some();
-        let state = match named {
+        match flag.is_some() || self.environment.text("STATE_DIRECTORY").is_some() {
             true => state,
             false => config::state_of_daemon(state, Path::new(config::STATES)),
-        };
+        }
+    }
+
+    fn asking(mut self, flags: StateFlags) -> Result<Asking, Faults> {
+        let state = self.folder(flags.state.as_deref());
         let zone = self
             .faults
             .read("--pbx-timezone", &flags.pbx_timezone, values::zone);
@@ -205,10 +220,10 @@ impl Checking<'_> {
     fn dead(mut self, verb: DeadVerb) -> Result<Command, Faults> {
         let mut csv = false;
         let (request, state) = match verb {
-            DeadVerb::List { which, state } => (self.letters(which, false), state),
-            DeadVerb::Show { which, state } => {
-                let which = self.change("dead show", which);
-                (ControlRequest::Letters { which, whole: true }, state)
+            DeadVerb::List(of) => (self.letters(of.which, false), of.state),
+            DeadVerb::Show(of) => {
+                let which = self.change("dead show", of.which);
+                (ControlRequest::Letters { which, whole: true }, of.state)
             }
             DeadVerb::Retry {
                 which,
@@ -228,9 +243,9 @@ impl Checking<'_> {
                 };
                 (request, state)
             }
-            DeadVerb::Discard { which, state } => {
-                let which = self.change("dead discard", which);
-                (ControlRequest::Discard { which }, state)
+            DeadVerb::Discard(of) => {
+                let which = self.change("dead discard", of.which);
+                (ControlRequest::Discard { which }, of.state)
             }
             DeadVerb::Export {
                 which,
@@ -246,7 +261,7 @@ impl Checking<'_> {
                 let json = !csv;
                 (self.letters(which, true), StateFlags { json, ..state })
             }
-            DeadVerb::Watch { state } => (ControlRequest::Watch, state),
+            DeadVerb::Watch(state) => (ControlRequest::Watch, state),
         };
         self.ask(request, csv, state)
     }
@@ -304,7 +319,7 @@ impl Checking<'_> {
     fn lead(mut self, verb: LeadVerb) -> Result<Command, Faults> {
         match verb {
             LeadVerb::Missing { csv, state } => self.ask(ControlRequest::LeadMissing, csv, state),
-            LeadVerb::List { state } => self.ask(ControlRequest::LeadList, false, state),
+            LeadVerb::List(state) => self.ask(ControlRequest::LeadList, false, state),
             LeadVerb::Give { phone, lead, state } => {
                 let phone = self.phone(phone);
                 let lead = self.lead_argument(lead.as_deref());
@@ -315,7 +330,7 @@ impl Checking<'_> {
                 let phone = self.phone(phone);
                 self.ask(ControlRequest::LeadTake { phone }, false, state)
             }
-            LeadVerb::Given { state } => self.ask(ControlRequest::LeadGiven, false, state),
+            LeadVerb::Given(state) => self.ask(ControlRequest::LeadGiven, false, state),
             LeadVerb::Set {
                 lead,
                 values,
@@ -409,14 +424,11 @@ impl Checking<'_> {
         let file = flags.file.filter(|file| !file.is_empty());
         let file = file.ok_or("is missing: the file of the exported state");
         let file = self.faults.take("FILE", file).unwrap_or_default();
-        let asking = self.asking(StateFlags {
-            state: flags.state,
-            ..StateFlags::default()
-        })?;
-        Ok(Command::State(StateMove {
+        let state = self.folder(flags.state.as_deref());
+        self.faults.or(Command::State(StateMove {
             import,
             file: PathBuf::from(file),
-            state: asking.state,
+            state,
             held: Default::default(),
         }))
     }

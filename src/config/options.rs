@@ -479,23 +479,9 @@ pub(crate) struct StateFlags {
 #[derive(Debug, Subcommand)]
 pub(crate) enum DeadVerb {
     /// List dead letters and parked calls, oldest first
-    List {
-        /// Which.
-        #[command(flatten)]
-        which: SelectFlags,
-        /// Where.
-        #[command(flatten)]
-        state: StateFlags,
-    },
+    List(LetterFlags),
     /// Show letters with every attempt, the service's words and what to do
-    Show {
-        /// Which.
-        #[command(flatten)]
-        which: SelectFlags,
-        /// Where.
-        #[command(flatten)]
-        state: StateFlags,
-    },
+    Show(LetterFlags),
     /// Send letters again, under their own uuids
     Retry {
         /// Which.
@@ -521,14 +507,7 @@ pub(crate) enum DeadVerb {
         state: StateFlags,
     },
     /// Give letters up: they stay in the books as discarded
-    Discard {
-        /// Which.
-        #[command(flatten)]
-        which: SelectFlags,
-        /// Where.
-        #[command(flatten)]
-        state: StateFlags,
-    },
+    Discard(LetterFlags),
     /// Write letters as csv or jsonl
     Export {
         /// Which.
@@ -542,11 +521,18 @@ pub(crate) enum DeadVerb {
         state: StateFlags,
     },
     /// Show letters as they come to be, until interrupted
-    Watch {
-        /// Where.
-        #[command(flatten)]
-        state: StateFlags,
-    },
+    Watch(StateFlags),
+}
+
+/// Letters of a state.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct LetterFlags {
+    /// Which.
+    #[command(flatten)]
+    pub which: SelectFlags,
+    /// Where.
+    #[command(flatten)]
+    pub state: StateFlags,
 }
 
 /// Which letters.

@@ -60,15 +60,15 @@ pub(crate) fn check(
     mut faults: Faults,
 ) -> Result<Connect, Faults> {
     let all = &mut faults;
-    let crm = given("--crm-url", flags.crm_url.as_deref(), all);
-    let crm = crm.and_then(|text| address(text, "--crm-url", all));
-    let auth = given("--auth-url", flags.auth_url.as_deref(), all);
-    let auth = auth.and_then(|text| address(text, "--auth-url", all));
-    let consent = given("--consent-url", flags.consent_url.as_deref(), all);
-    let consent = consent.and_then(|text| all.take("--consent-url", page(text)));
-    let redirect = given("--redirect-uri", flags.redirect_uri.as_deref(), all);
-    let redirect = redirect.and_then(|text| all.take("--redirect-uri", Redirect::parse(text)));
-    let client_id = given("--client-id", flags.client_id.as_deref(), all).map(str::to_owned);
+    let crm =
+        given("--crm-url", &flags.crm_url, all).and_then(|text| address(text, "--crm-url", all));
+    let auth =
+        given("--auth-url", &flags.auth_url, all).and_then(|text| address(text, "--auth-url", all));
+    let consent = given("--consent-url", &flags.consent_url, all)
+        .and_then(|text| all.take("--consent-url", page(text)));
+    let redirect = given("--redirect-uri", &flags.redirect_uri, all)
+        .and_then(|text| all.take("--redirect-uri", Redirect::parse(text)));
+    let client_id = given("--client-id", &flags.client_id, all);
     let file = &flags.client_secret_file;
     let file = all.read("--client-secret-file", file, values::path);
     let secret = SecretPlace::find(SecretKind::Client, file.as_deref(), environment);
@@ -79,47 +79,48 @@ pub(crate) fn check(
     let within = all.read("--within", &flags.within, values::duration);
     let state = all.take("--state", state_folder(flags.state.as_deref(), environment));
     let ca_file = all.read("--crm-ca-file", &flags.crm_ca_file, values::path);
-    let way = all.read("--crm-proxy", &flags.crm_proxy, proxy);
-    let plain = crm.iter().chain(&auth).any(Address::is_plain);
-    if way.is_some() && plain {
+    let proxy = all.read("--crm-proxy", &flags.crm_proxy, proxy);
+    if proxy.is_some() && crm.iter().chain(&auth).any(Address::is_plain) {
         all.add(
             "--crm-proxy",
             "would be given secrets in clear: with an http:// address no proxy is used",
         );
     }
-    let company = all.read("--company", &flags.company, company);
-    let whole = crm.zip(auth).zip(consent).zip(redirect).zip(client_id);
-    let whole = whole.zip(secret).zip(scope).zip(state);
-    match whole {
-        Some(whole) if faults.is_empty() => {
-            let (((((((crm, auth), consent), redirect), client_id), secret), scope), state) = whole;
-            Ok(Connect {
-                setup: Setup {
-                    ca_file,
-                    proxy: way,
-                    ..Setup::new(crm)
-                },
-                auth,
-                consent,
-                redirect,
-                client_id,
-                secret,
-                scope,
-                state,
-                within: within.unwrap_or(WITHIN),
-                wanted: Wanted {
-                    company,
-                    yes: flags.yes,
-                },
-                held: Held::default(),
-            })
-        }
-        Some(_) | None => Err(faults),
-    }
+    let wanted = Wanted {
+        company: all.read("--company", &flags.company, company),
+        yes: flags.yes,
+    };
+    // What is not there has its fault.
+    let (Some(crm), Some(auth), Some(consent), Some(redirect)) = (crm, auth, consent, redirect)
+    else {
+        return Err(faults);
+    };
+    let (Some(client_id), Some(secret), Some(scope), Some(state)) =
+        (client_id, secret, scope, state)
+    else {
+        return Err(faults);
+    };
+    faults.or(Connect {
+        setup: Setup {
+            ca_file,
+            proxy,
+            ..Setup::new(crm)
+        },
+        auth,
+        consent,
+        redirect,
+        client_id: client_id.to_owned(),
+        secret,
+        scope,
+        state,
+        within: within.unwrap_or(WITHIN),
+        wanted,
+        held: Held::default(),
+    })
 }
 
-fn given<'a>(flag: &str, text: Option<&'a str>, faults: &mut Faults) -> Option<&'a str> {
-    match text.map(str::trim) {
+fn given<'a>(flag: &str, text: &'a Option<String>, faults: &mut Faults) -> Option<&'a str> {
+    match text.as_deref().map(str::trim) {
         Some("") => faults.add(flag, "is empty"),
         Some(text) => return Some(text),
         None => faults.add(flag, "is missing"),

@@ -46,13 +46,13 @@ pub(super) fn check(
     let token = token::check(flags, token_file.as_deref(), tokens, checking);
     let faults = &mut checking.faults;
     let ca_file = faults.read("--crm-ca-file", &flags.crm_ca_file, values::path);
-    let fields_of_leads = given(&flags.lead_field).map(lead_field::parse);
-    let lead_fields = fields_of_leads.and_then(|read| faults.take_all("--lead-field", read));
-    let wrapper = given(&flags.field_list_wrapper).map(values::field_name);
-    let wrapper = wrapper.and_then(|read| faults.take("--field-list-wrapper", read));
-    let keeps = |text| values::word(text, &[("keep", false), ("drop", true)]);
-    let drops = given(&flags.failed_employee).map(keeps);
-    let drops = drops.and_then(|read| faults.take("--failed-employee", read));
+    let lead_fields = given(&flags.lead_field)
+        .and_then(|text| faults.take_all("--lead-field", lead_field::parse(text)));
+    let field_list_wrapper = given(&flags.field_list_wrapper)
+        .and_then(|text| faults.take("--field-list-wrapper", values::field_name(text)));
+    let words = [("keep", false), ("drop", true)];
+    let drops = given(&flags.failed_employee)
+        .and_then(|text| faults.take("--failed-employee", values::word(text, &words)));
     Some(Crm {
         setup: Setup {
             ca_file,
@@ -64,7 +64,7 @@ pub(super) fn check(
         rate,
         fields,
         lead_fields: lead_fields.unwrap_or_default(),
-        field_list_wrapper: wrapper,
+        field_list_wrapper,
         drop_employee: drops.unwrap_or(false),
     })
 }

@@ -74,12 +74,6 @@ impl<'a> Checking<'a> {
     pub(crate) fn config(mut self, flags: Flags, purpose: Purpose) -> Result<Config, Faults> {
         self.needs = purpose == Purpose::Run;
         let it = &mut self;
-        let OperationFlags {
-            dry_run,
-            rebind,
-            until_idle,
-            ..
-        } = flags.operation;
         let sources = sources::check(&flags.sources, it);
         let zone_flag = &flags.sources.pbx_timezone;
         let pbx_timezone = it.faults.read("--pbx-timezone", zone_flag, values::zone);
@@ -90,9 +84,12 @@ impl<'a> Checking<'a> {
         let not_before = it
             .faults
             .read("--not-before", &flags.calls.not_before, date);
-        let rules = trunks::rules(&flags, &sources, it);
+        let rules = Rules {
+            not_before,
+            ..trunks::rules(&flags, &sources, it)
+        };
         let connected = it.needs && is_connected(&flags.operation, it.environment);
-        let crm = crm::check(&flags.crm, (dry_run, connected), it);
+        let crm = crm::check(&flags.crm, (flags.operation.dry_run, connected), it);
         let webhooks = webhooks::check(&flags.webhooks, it);
         let page = page::check(&flags.page, it);
         let calls = calls(&flags.calls, &mut it.faults);
@@ -101,44 +98,35 @@ impl<'a> Checking<'a> {
         let listen = it.faults.read("--listen", &flags.operation.listen, address);
         let derived_pbx = pbx::derived(&flags.sources, &sources, &rules.trunks, it);
         pbx::check(derived_pbx.as_ref(), state.as_deref(), &mut it.faults);
-        let dead_letters = dead_letters(&flags.operation, it);
-        let notify = notify(&flags.operation, &mut it.faults);
-        let forward = forward(&flags.crm, it);
-        let standby = standby::check(&flags, &sources, crm.as_ref(), &mut it.faults);
-        let streams = streams(&flags.sources, &zone, &mut it.faults);
-        let pbx_owners = pbx_owners(&flags.sources, &mut it.faults);
-        let log = logging(&flags.log, &mut it.faults);
-        let unread_variables = unread_variables(it.environment, &mut it.faults);
-        self.faults.or(Config {
-            sources,
-            pbx_id: flags.sources.pbx_id,
+        // The faults of these are told in their order here.
+        let config = Config {
+            pbx_id: flags.sources.pbx_id.clone(),
             derived_pbx,
             pbx_timezone,
             cel_columns,
-            rules: Rules {
-                not_before,
-                ..rules
-            },
+            rules,
             lead_directory: flags.trunks.lead_directory,
-            crm,
             webhooks,
             page,
             calls,
             state,
             listen,
-            notify,
-            dead_letters,
-            forward,
-            standby,
-            streams,
-            pbx_owners,
-            log,
-            rebind,
-            until_idle,
-            dry_run,
-            unread_variables,
+            dead_letters: dead_letters(&flags.operation, it),
+            notify: notify(&flags.operation, &mut it.faults),
+            forward: forward(&flags.crm, it),
+            standby: standby::check(&flags, &sources, crm.as_ref(), &mut it.faults),
+            streams: streams(&flags.sources, &zone, &mut it.faults),
+            pbx_owners: pbx_owners(&flags.sources, &mut it.faults),
+            log: logging(&flags.log, &mut it.faults),
+            unread_variables: unread_variables(it.environment, &mut it.faults),
+            sources,
+            crm,
+            rebind: flags.operation.rebind,
+            until_idle: flags.operation.until_idle,
+            dry_run: flags.operation.dry_run,
             held: Default::default(),
-        })
+        };
+        self.faults.or(config)
     }
 }
 

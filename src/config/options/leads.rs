@@ -60,11 +60,7 @@ pub(crate) enum LeadVerb {
         state: StateFlags,
     },
     /// List the numbers of the directory, and whose they are
-    List {
-        /// Where.
-        #[command(flatten)]
-        state: StateFlags,
-    },
+    List(StateFlags),
     /// Give a number its lead by hand; its parked calls leave at once
     #[command(after_help = GIVE_EXAMPLES)]
     Give {
@@ -85,11 +81,7 @@ pub(crate) enum LeadVerb {
         state: StateFlags,
     },
     /// List the leads that were given by hand, with when and by whom
-    Given {
-        /// Where.
-        #[command(flatten)]
-        state: StateFlags,
-    },
+    Given(StateFlags),
     /// Give fields of a lead their values through the running daemon, and say what came of it
     #[command(after_help = SET_EXAMPLES)]
     Set {
