@@ -64,7 +64,7 @@ use callbridge_source::url::Transport;
 use callbridge_source::{self as source, Limits, Ring, Source, SourceId};
 use callbridge_spool::{Guard, Handle, Integrity, LeadDirectory};
 use lists::Lists;
-use observer::{InwardViews, Observer, SourceViews};
+use observer::Observer;
 use rights::RightsReport;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -190,20 +190,16 @@ impl Daemon {
         let words = outward::words(&config).of_owners(outward::whose(&owners));
         let observer = Arc::new(Observer {
             spool: opened.spool.clone(),
-            sources: SourceViews {
-                states: sources,
-                others,
-                seen_up,
-            },
+            sources,
+            others,
+            seen_up,
             sender: out.shown,
             token_requests: out.token_requests,
             durations,
-            inward: InwardViews {
-                page_sessions: config.page.as_ref().map(|_| SessionCount::default()),
-                webhooks,
-                fleet: words.shown(),
-                untold_outcomes: out.untold_outcomes,
-            },
+            page_sessions: config.page.as_ref().map(|_| SessionCount::default()),
+            webhooks,
+            fleet: words.shown(),
+            untold_outcomes: out.untold_outcomes,
             lists: shown,
             employees: met,
             trunks: opened.trunks,
@@ -232,7 +228,7 @@ impl Daemon {
 
     /// The first line of the log: what runs here, on what, for whom.
     fn announce(&self, state: &Path, doubts: &[Doubt]) {
-        let sources = self.observer.sources.states.borrow();
+        let sources = self.observer.sources.borrow();
         let mut pbxes: Vec<&str> = sources.iter().map(|it| it.pbx.as_str()).collect();
         pbxes.dedup();
         let named = sources.iter().map(|it| format!("{} {}", it.name(), it.url));
@@ -291,7 +287,7 @@ impl Daemon {
                     .unwrap_or_default(),
                 page::arguments(std::env::args_os()),
             );
-            let sessions = &self.observer.inward.page_sessions;
+            let sessions = &self.observer.page_sessions;
             let sessions = sessions.clone().unwrap_or_default();
             let serving = shown.serve(backend, sessions, self.tasks.stopped.clone());
             self.tasks.start_fallible(serving);

@@ -23,20 +23,22 @@ use std::pin::Pin;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// What is known of the sources, each by its place among the flags.
+/// The ends of everything that can be looked at.
 #[derive(Clone, Debug)]
-pub(crate) struct SourceViews {
-    /// How each is doing.
-    pub states: watch::Receiver<Vec<SourceStatus>>,
+pub(crate) struct Observer {
+    pub spool: Handle,
+    /// How each source is doing, by its place among the flags, as the two below it.
+    pub sources: watch::Receiver<Vec<SourceStatus>>,
     /// Who else reads them.
     pub others: Others,
     /// Which have been up at least once.
     pub seen_up: watch::Receiver<Vec<bool>>,
-}
-
-/// What is known of those who come in.
-#[derive(Clone, Debug)]
-pub(crate) struct InwardViews {
+    /// How the sender is doing.
+    pub sender: watch::Receiver<SenderStatus>,
+    /// Requests for tokens, beside the sender's.
+    pub token_requests: watch::Receiver<Requests>,
+    /// Times counted where they happen.
+    pub durations: Durations,
     /// Who is logged in at the page, where one is shown.
     pub page_sessions: Option<SessionCount>,
     /// The receiver of webhooks, where there is one.
@@ -45,22 +47,6 @@ pub(crate) struct InwardViews {
     pub fleet: watch::Receiver<Option<FleetStatus>>,
     /// Why outcomes of calls wait to be told in their stream.
     pub untold_outcomes: watch::Receiver<Option<String>>,
-}
-
-/// The ends of everything that can be looked at.
-#[derive(Clone, Debug)]
-pub(crate) struct Observer {
-    pub spool: Handle,
-    /// Where calls come from.
-    pub sources: SourceViews,
-    /// How the sender is doing.
-    pub sender: watch::Receiver<SenderStatus>,
-    /// Requests for tokens, beside the sender's.
-    pub token_requests: watch::Receiver<Requests>,
-    /// Times counted where they happen.
-    pub durations: Durations,
-    /// Who comes in.
-    pub inward: InwardViews,
     /// The files of leads and employees.
     pub lists: lists::ListStates,
     /// How employees meet the newest calls.
@@ -107,7 +93,7 @@ impl Observer {
                 calls: waiting,
                 ..sender.backlog
             },
-            sources: readers::told(self.sources.states.borrow().clone(), &self.sources.others),
+            sources: readers::told(self.sources.borrow().clone(), &self.others),
             lead_fields: fields.map(|fields| lead_fields::shown(&fields, &sender.token)),
             token: Token {
                 print: sender.token_print.map(|it| it.to_string()),
@@ -116,7 +102,7 @@ impl Observer {
             pause: pause.or(sender.pause),
             troubles: sender.troubles,
             lease: sender.lease,
-            webhooks: self.inward.webhooks.as_ref().map(ReceiverView::status),
+            webhooks: self.webhooks.as_ref().map(ReceiverView::status),
             directory,
             lists: self.lists.borrow().values().cloned().collect(),
             employees: self.employees.borrow().clone().or(kept.employees),
@@ -124,8 +110,8 @@ impl Observer {
             token_place: self.token_place.clone(),
             trunks,
             day_calls,
-            fleet: self.inward.fleet.borrow().clone(),
-            untold_outcomes: self.inward.untold_outcomes.borrow().clone(),
+            fleet: self.fleet.borrow().clone(),
+            untold_outcomes: self.untold_outcomes.borrow().clone(),
             ..kept
         };
         Ok(status.judged())
@@ -142,7 +128,7 @@ impl Observer {
             Err(error) => {
                 tracing::warn!(%error, "the books cannot be read for a scrape");
                 Status {
-                    sources: self.sources.states.borrow().clone(),
+                    sources: self.sources.borrow().clone(),
                     ..Status::default()
                 }
             }
@@ -163,10 +149,10 @@ impl Observer {
             requests,
             dead_letters,
             log_lines_lost: callbridge_ops::log::lost_lines(),
-            webhooks: self.inward.webhooks.as_ref().map(ReceiverView::events),
+            webhooks: self.webhooks.as_ref().map(ReceiverView::events),
             durations: self.durations.clone(),
             audit_unexplained: unexplained.and_then(|text| text.parse().ok()),
-            page_sessions: self.inward.page_sessions.as_ref().map(SessionCount::get),
+            page_sessions: self.page_sessions.as_ref().map(SessionCount::get),
             release: crate::RELEASE,
         }
     }
@@ -192,7 +178,7 @@ impl Observer {
 
     /// Messages heard so far on lines that are no files; `None` until each of them was up.
     pub(crate) fn heard_on_lines(&self, is_file: &[bool]) -> Option<u64> {
-        let (sources, seen_up) = (self.sources.states.borrow(), self.sources.seen_up.borrow());
+        let (sources, seen_up) = (self.sources.borrow(), self.seen_up.borrow());
         let lines = sources
             .iter()
             .zip(seen_up.iter())
@@ -205,7 +191,7 @@ impl Observer {
 
     /// Whether every file is read to its end; live lines have no end and do not count.
     pub(crate) fn files_are_read(&self, is_file: &[bool]) -> bool {
-        let sources = self.sources.states.borrow();
+        let sources = self.sources.borrow();
         let mut files = sources.iter().zip(is_file).filter(|(_, is_file)| **is_file);
         sources.len() == is_file.len() && files.all(|(s, _)| s.state == SourceState::Done)
     }
@@ -217,8 +203,8 @@ impl Watch for Observer {
     }
 
     fn not_ready(&self) -> Vec<String> {
-        let sources = self.sources.states.borrow();
-        let seen_up = self.sources.seen_up.borrow();
+        let sources = self.sources.borrow();
+        let seen_up = self.seen_up.borrow();
         let waiting = sources.iter().zip(seen_up.iter()).filter(|(_, up)| !**up);
         waiting
             .map(|(source, _)| format!("{} has not been up yet", source.name()))

@@ -82,7 +82,7 @@ impl DaemonBackend {
             });
             let Ok(moves) = moves.await else { continue };
             let used = self.observer.sender.borrow().requests.clone();
-            let states = self.observer.sources.states.borrow().clone();
+            let states = self.observer.sources.borrow().clone();
             let states: Vec<_> = states.into_iter().map(|it| it.state).collect();
             let now = Some((moves, used, states));
             if now != last {
@@ -204,7 +204,7 @@ impl Backend for DaemonBackend {
     }
 
     fn pbx(&self) -> String {
-        let sources = self.observer.sources.states.borrow();
+        let sources = self.observer.sources.borrow();
         let named = sources
             .iter()
             .map(|it| &*it.pbx)
