@@ -106,22 +106,18 @@ pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opene
     }
     remember_zone(config, &spool).await?;
     let default_pbx = default_pbx(config, &spool).await?;
-    let settings = config
-        .sources
-        .iter()
-        .map(|source| settings_of(source, &default_pbx));
+    let settings = config.sources.iter().map(|flag| {
+        let pbx = flag.url.pbx.clone().unwrap_or_else(|| default_pbx.clone());
+        SourceSettings::new(&flag.url, pbx, flag.catch_up)
+    });
     let mut settings: Vec<SourceSettings> = settings.collect();
     label_all(&mut settings);
     let assembling = assembling(config, &settings);
     let intake = restored(assembling.clone(), settings, config, &spool).await?;
     let mut sources = Vec::new();
     for (at, flag) in config.sources.iter().enumerate() {
-        let begin = if flag.catch_up && intake.was_listening(at) {
-            // Seen for the first time, but not before anybody listened.
-            Some(From::Start)
-        } else {
-            None
-        };
+        // Seen for the first time, but not before anybody listened.
+        let begin = (flag.catch_up && intake.was_listening(at)).then_some(From::Start);
         sources.push(source(at, flag, (begin, &config.streams), &spool).await?);
     }
     let now = clock::now().wall.floor_seconds().get();
@@ -140,10 +136,9 @@ pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opene
 /// What leads show of their calls, where they show anything: times in the PBX's zone.
 fn shows(config: &Config) -> Option<Arc<lead_field::Settings>> {
     let crm = config.crm.as_ref()?;
-    let zone = config.pbx_timezone.clone();
     let settings = lead_field::Settings {
         fields: crm.lead_fields.clone(),
-        zone: zone.unwrap_or_else(jiff::tz::TimeZone::system),
+        zone: config.zone(),
         wrapper: crm.field_list_wrapper.clone(),
     };
     (!settings.fields.is_empty()).then(|| Arc::new(settings))
@@ -200,29 +195,19 @@ async fn default_pbx(config: &Config, spool: &Handle) -> Result<String, Failure>
     Ok(id)
 }
 
-fn settings_of(source: &SourceFlag, default_pbx: &str) -> SourceSettings {
-    let pbx = source.url.pbx.clone();
-    let pbx = pbx.unwrap_or_else(|| default_pbx.to_owned());
-    SourceSettings::new(&source.url, pbx, source.catch_up)
-}
-
 /// From when on the calls of each PBX count whose file says `from=DATE`. The date stands in the
 /// PBX's zone where it names none.
 fn since(config: &Config, sources: &[SourceSettings]) -> BTreeMap<String, EventTime> {
-    let zone = config.pbx_timezone.clone();
-    let zone = zone.unwrap_or_else(jiff::tz::TimeZone::system);
-    let mut since = BTreeMap::new();
-    for (flag, source) in config.sources.iter().zip(sources) {
-        let Transport::File {
+    let zone = config.zone();
+    let flags = config.sources.iter().zip(sources);
+    let dated = flags.filter_map(|(flag, source)| match &flag.url.transport {
+        Transport::File {
             from: From::Since(moment),
             ..
-        } = &flag.url.transport
-        else {
-            continue;
-        };
-        since.insert(source.pbx.clone(), moment.at(&zone));
-    }
-    since
+        } => Some((source.pbx.clone(), moment.at(&zone))),
+        _ => None,
+    });
+    dated.collect()
 }
 
 /// How calls are assembled by these flags.
@@ -383,11 +368,11 @@ async fn source(
 }
 
 /// A secret as sources and the broker take it: its text, or the file to read whenever it is needed.
-pub(crate) fn source_secret(place: &SecretPlace) -> Secret {
-    match (place.fixed(), place.file()) {
-        (Some(secret), _) => Secret::Value(secret),
-        (None, Some(path)) => Secret::File(path.to_owned()),
-        (None, None) => Secret::None,
+pub(crate) fn source_secret(place: Option<&SecretPlace>) -> Secret {
+    match place.map(|it| (it.fixed(), it.file())) {
+        Some((Some(secret), _)) => Secret::Value(secret),
+        Some((None, Some(path))) => Secret::File(path.to_owned()),
+        Some((None, None)) | None => Secret::None,
     }
 }
 
@@ -398,8 +383,6 @@ pub(crate) fn source_of(
     position: Option<Position>,
     streams: &StreamReading,
 ) -> Source {
-    let secret = flag.secret.as_ref().map_or(Secret::None, source_secret);
-    let clock = || clock::now().wall;
     let settings = callbridge_source::Settings {
         streams: streams.clone(),
         ..callbridge_source::Settings::default()
@@ -407,9 +390,9 @@ pub(crate) fn source_of(
     Source::new(
         super::source_id(at),
         flag.url.clone(),
-        secret,
+        source_secret(flag.secret.as_ref()),
         position,
         settings,
-        clock,
+        || clock::now().wall,
     )
 }

@@ -23,7 +23,6 @@ use callbridge_sender::pacer::STRAGGLER;
 use callbridge_sender::plan::Settings;
 use callbridge_sender::run::{RequestTimes, Sender};
 use callbridge_sender::status::SenderStatus;
-use callbridge_source::Secret;
 use callbridge_source::amqp::Login;
 use callbridge_source::url::QueueSource;
 use callbridge_spool::Handle;
@@ -57,7 +56,7 @@ pub(crate) fn start_sender(
         let pulse = Pulse::new("the forwarder");
         let vital = config.forward.is_some().then(|| pulse.vital());
         if let Some(forward) = &config.forward {
-            let forwarder = Forwarder::new(&forward.url, source_secret(&forward.secret));
+            let forwarder = Forwarder::new(&forward.url, source_secret(Some(&forward.secret)));
             let (spool, stop) = (spool.clone(), tasks.stop());
             tasks.start(async move { forwarder.run(spool, status, pulse, stop).await });
         }
@@ -144,7 +143,7 @@ pub(crate) fn keeper(config: &Config, permit: Permit) -> Option<LeaseKeeper> {
 }
 
 fn login(source: &SourceConfig, queue: &QueueSource) -> Login {
-    let secret = source.secret.as_ref().map_or(Secret::None, source_secret);
+    let secret = source_secret(source.secret.as_ref());
     Login::new(&queue.broker, secret, source.url.ca_file.as_ref())
 }
 
@@ -175,24 +174,19 @@ fn start_outcomes(
 
 /// The way of calls' outcomes, where this source is a stream of calls.
 pub(crate) fn outcomes(flag: &SourceConfig) -> Option<OutcomePublisher> {
-    OutcomePublisher::of(&flag.url, || {
-        flag.secret.as_ref().map_or(Secret::None, source_secret)
-    })
+    OutcomePublisher::of(&flag.url, || source_secret(flag.secret.as_ref()))
 }
 
 /// What this process says of itself beside the stream of its calls; a trial says nothing.
 pub(crate) fn words(config: &Config) -> Words {
-    let secret = |place: &Option<_>| place.as_ref().map_or(Secret::None, source_secret);
-    let mut sources = config.sources.iter();
+    let of_source =
+        |it: &SourceConfig| WordsStream::of_source(&it.url, source_secret(it.secret.as_ref()));
     let (role, stream) = match &config.forward {
         Some(it) => {
-            let stream = WordsStream::of(&it.url, source_secret(&it.secret));
+            let stream = WordsStream::of(&it.url, source_secret(Some(&it.secret)));
             (FleetRole::Collector, Some(stream))
         }
-        None => (
-            FleetRole::Sender,
-            sources.find_map(|it| WordsStream::of_source(&it.url, secret(&it.secret))),
-        ),
+        None => (FleetRole::Sender, config.sources.iter().find_map(of_source)),
     };
     let stream = stream.filter(|_| !config.dry_run);
     Words::new(role, stream, [crate::VERSION, crate::COMMIT])
@@ -225,5 +219,5 @@ pub(crate) fn start_notices(config: &Config, spool: &Handle, tasks: &mut Tasks) 
 
 /// The queue for dead letters.
 pub(crate) fn queue(dead_letters: &DeadLetters) -> Queue {
-    Queue::new(&dead_letters.url, source_secret(&dead_letters.secret))
+    Queue::new(&dead_letters.url, source_secret(Some(&dead_letters.secret)))
 }

@@ -64,7 +64,7 @@ pub(crate) async fn dead_letters(config: &Config) -> Option<CheckFinding> {
 pub(crate) async fn forward(config: &Config) -> Option<CheckFinding> {
     let flag = config.forward.as_ref()?;
     let name = format!("forward {}", flag.url.public());
-    let forwarder = Forwarder::new(&flag.url, source_secret(&flag.secret));
+    let forwarder = Forwarder::new(&flag.url, source_secret(Some(&flag.secret)));
     let probed = forwarder.probe().await;
     Some(tried(name, probed, "the stream is there", of_broker))
 }

@@ -105,6 +105,13 @@ pub struct Config {
     pub(crate) held: Held,
 }
 
+impl Config {
+    /// The zone of the PBX, else this machine's.
+    pub(crate) fn zone(&self) -> TimeZone {
+        self.pbx_timezone.clone().unwrap_or_else(TimeZone::system)
+    }
+}
+
 /// `--forward` and its secret.
 #[derive(Clone, Debug)]
 pub struct Forward {
