@@ -13,7 +13,7 @@ use callbridge_admin::protocol::ControlRequest;
 use callbridge_call::FinishedCall;
 use callbridge_formats::Format;
 use callbridge_intake::unmatched::device;
-use callbridge_mapping::journal::{self, Rules};
+use callbridge_mapping::journal;
 use callbridge_mapping::people::People;
 use callbridge_model::exit::Code;
 use callbridge_model::{CallUuid, clock, plain_file};
@@ -40,7 +40,7 @@ pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Res
     let lists = explain::lists(&audit.config.rules, notes)?;
     let mut calls = Vec::new();
     read(audit, lists.people(), |call, _| calls.push(call))?;
-    let (fates, listening) = fates(audit, &at, &calls).await?;
+    let (fates, listening) = fates(&at, &calls).await?;
     let found = crm_journal::look_for(audit, &at, &calls, notes).await?;
     let lost = found.missing.iter();
     let lost: BTreeMap<&str, CallUuid> = lost
@@ -54,7 +54,7 @@ pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Res
     let asked = ControlRequest::Audited {
         unexplained: missing.len() as u64,
     };
-    converse(&at, asked, audit.config.rules.clone(), |_, _| Ok(())).await?;
+    converse(&at, asked, |_, _| Ok(())).await?;
     match at.json {
         true => json_line(&serde_json::json!(report))?,
         false => print(report.to_text(&zone).as_bytes())?,
@@ -67,7 +67,7 @@ pub(crate) async fn run(mut audit: Audit, notes: &mut (dyn Write + Send)) -> Res
                 wanted.push((heard, lost.get(linkedid).copied()));
             }
         })?;
-        take_in(&at, wanted, audit).await?;
+        take_in(&at, wanted).await?;
     }
     match missing.is_empty() {
         true => Ok(()),
@@ -90,7 +90,7 @@ async fn pbx_of(at: &Asking) -> Result<String, Failure> {
         );
         Ok(())
     };
-    converse(at, ControlRequest::Status, Rules::default(), keep).await?;
+    converse(at, ControlRequest::Status, keep).await?;
     let names: Vec<String> = known.into_iter().filter(|name| !name.is_empty()).collect();
     match <[String; 1]>::try_from(names) {
         Ok([only]) => Ok(only),
@@ -186,11 +186,7 @@ fn read(
 }
 
 /// What became of them, asked a few at a time.
-async fn fates(
-    audit: &Audit,
-    at: &Asking,
-    calls: &[FileCall],
-) -> Result<(Vec<CallFate>, Listening), Failure> {
+async fn fates(at: &Asking, calls: &[FileCall]) -> Result<(Vec<CallFate>, Listening), Failure> {
     let (mut fates, mut listening) = (Vec::<CallFate>::new(), Listening::default());
     for some in calls.chunks(ASKED_MAX) {
         let asked: Vec<AuditedCall> = some.iter().map(|call| call.asked.clone()).collect();
@@ -203,7 +199,7 @@ async fn fates(
             }
             Ok(())
         };
-        converse(at, ask, audit.config.rules.clone(), each).await?;
+        converse(at, ask, each).await?;
     }
     Ok((fates, listening))
 }
@@ -211,7 +207,6 @@ async fn fates(
 async fn take_in(
     at: &Asking,
     calls: Vec<((String, FinishedCall), Option<CallUuid>)>,
-    audit: &Audit,
 ) -> Result<(), Failure> {
     let (mut taken, mut left_out) = (0_u64, 0_u64);
     for ((pbx, call), lost) in calls {
@@ -227,7 +222,7 @@ async fn take_in(
             }
             if at.json { json_line(item) } else { Ok(()) }
         };
-        converse(at, ask, audit.config.rules.clone(), show).await?;
+        converse(at, ask, show).await?;
     }
     if at.json {
         return Ok(());

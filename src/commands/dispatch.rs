@@ -54,7 +54,7 @@ pub async fn dispatch(
         Command::Ask { request, csv, at } => command::ask(request, csv, &at, shutdown).await,
         Command::LeadCheck(check) => {
             let at = Asking::of(&check.config, check.json);
-            command::lead::check(&check.phone, &at, check.config.rules).await
+            command::lead::check(check.phone, &at).await
         }
         Command::PagePassword { name, role } => command::page::password(&name, role).await,
         Command::Connect(connect) => crate::commands::connect::run(*connect).await,

@@ -24,6 +24,7 @@ use callbridge_admin::protocol::ControlRequest;
 use callbridge_formats::Format;
 use callbridge_leads::lead_field::Item;
 use callbridge_leads::lead_field::item::ITEMS_MAX;
+use callbridge_mapping::journal::Rules;
 use callbridge_model::clock;
 use callbridge_model::{EmployeeId, LeadId, Reason, Said};
 use clap_complete::Shell;
@@ -192,6 +193,7 @@ impl Checking<'_> {
             state,
             json: flags.json,
             zone,
+            rules: Rules::default(),
         })
     }
 

@@ -9,6 +9,7 @@ use callbridge_admin::page_role::PageRole;
 use callbridge_admin::protocol::ControlRequest;
 use callbridge_call::EventTime;
 use callbridge_formats::Format;
+use callbridge_mapping::journal::Rules;
 use callbridge_model::environment::Environment;
 use callbridge_model::exit::Code;
 use callbridge_ops::log::Logging;
@@ -257,7 +258,7 @@ pub struct StateMove {
 }
 
 /// Where the daemon, or its spool, is asked; and how the answer is printed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Asking {
     /// `--state`
     pub state: PathBuf,
@@ -265,6 +266,8 @@ pub struct Asking {
     pub json: bool,
     /// `--pbx-timezone`: the zone in which people read times, in place of the daemon's.
     pub zone: Option<TimeZone>,
+    /// The trunks of the flags of `run`, for where no daemon runs.
+    pub rules: Rules,
 }
 
 impl Asking {
@@ -274,6 +277,7 @@ impl Asking {
             state: config.state.clone().unwrap_or_default(),
             json,
             zone: config.pbx_timezone.clone(),
+            rules: config.rules.clone(),
         }
     }
 }

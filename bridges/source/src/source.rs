@@ -293,7 +293,10 @@ mod tests {
             panic!("{transport:?}")
         };
         let mut backoff = Backoff::new(Bounds::default());
-        let lost = on(endpoint, LineError::Closed("no reason was given".to_owned()));
+        let lost = on(
+            endpoint,
+            LineError::Closed("no reason was given".to_owned()),
+        );
         let hour = Duration::from_secs(3600);
         let mut at = wait_after(&mut backoff, &lost, &transport, hour, u64::MAX);
         let mut tries = vec![at.as_millis()];

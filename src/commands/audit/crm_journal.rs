@@ -26,14 +26,14 @@ pub(super) async fn look_for(
     if !audit.journal {
         return Ok(JournalFindings::unread("--no-journal was given"));
     }
-    let journaled = journaled(audit, at, calls).await?;
+    let journaled = journaled(at, calls).await?;
     let mut search = JournalSearch::new(journaled, clock::now().wall);
     let (watched, mut pace, mut shown) = (std::io::stderr().is_terminal(), None, false);
     while let Some(query) = search.next() {
         if !search.rest().is_zero() {
             tokio::time::sleep(search.rest()).await;
         }
-        match page(audit, at, query).await {
+        match page(at, query).await {
             Ok(answer) => search.heard(answer),
             Err(failure) => search.broken_off(failure.to_string()),
         }
@@ -58,7 +58,6 @@ pub(super) async fn look_for(
 
 /// Those that are journaled, by their places in the file.
 async fn journaled(
-    audit: &Audit,
     at: &Asking,
     calls: &[FileCall],
 ) -> Result<Vec<(usize, JournaledCall)>, Failure> {
@@ -66,7 +65,7 @@ async fn journaled(
     for some in calls.chunks(ASKED_MAX) {
         let calls = some.iter().map(|call| call.asked.clone()).collect();
         let ask = ControlRequest::Journaled { calls };
-        converse(at, ask, audit.config.rules.clone(), |item, _| {
+        converse(at, ask, |item, _| {
             let call: Option<JournaledCall> = typed(item)?;
             found.extend(call.map(|call| (place, call)));
             place += 1;
@@ -77,10 +76,10 @@ async fn journaled(
     Ok(found)
 }
 
-async fn page(audit: &Audit, at: &Asking, query: PageQuery) -> Result<JournalAnswer, Failure> {
+async fn page(at: &Asking, query: PageQuery) -> Result<JournalAnswer, Failure> {
     let mut answer = None;
     let ask = ControlRequest::JournalPage(query);
-    converse(at, ask, audit.config.rules.clone(), |item, _| {
+    converse(at, ask, |item, _| {
         answer = Some(typed(item)?);
         Ok(())
     })

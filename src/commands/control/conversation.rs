@@ -74,8 +74,9 @@ impl From<Error> for Unanswered {
     }
 }
 
-/// The daemon of this state folder; else its spool, with these rules.
-async fn find(state: &Path, ask: ControlRequest, rules: Rules) -> Result<AnsweredBy, Failure> {
+/// The daemon of this state folder; else its spool.
+async fn find(at: &Asking, ask: ControlRequest) -> Result<AnsweredBy, Failure> {
+    let state = &at.state;
     let settings = spool::Settings {
         create: false,
         ..spool::Settings::default()
@@ -92,7 +93,7 @@ async fn find(state: &Path, ask: ControlRequest, rules: Rules) -> Result<Answere
         Err(Unanswered::Spool(Error::Missing { dir })) => return Err(nobody(&dir)),
         Err(Unanswered::Spool(error)) => return Err(error.into()),
     };
-    let handler = offline(handle, rules, state).await?;
+    let handler = offline(handle, at.rules.clone(), state).await?;
     let (to, replies) = mpsc::channel(64);
     let task = tokio::spawn(async move {
         handler.answer(ask, &user::own_name(), to).await;
@@ -187,10 +188,9 @@ pub(crate) fn zone_of(at: &Asking, told: Option<&Zone>) -> Zone {
 pub(crate) async fn converse(
     at: &Asking,
     ask: ControlRequest,
-    rules: Rules,
     each: impl FnMut(&Value, &Zone) -> Result<(), Failure>,
 ) -> Result<u64, Failure> {
-    let source = find(&at.state, ask, rules).await?;
+    let source = find(at, ask).await?;
     listen(source, at, each).await
 }
 
@@ -201,7 +201,7 @@ pub(super) async fn list_items(
     none: &str,
     each: impl FnMut(&Value, &Zone) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let found = converse(at, ask, Rules::default(), each).await?;
+    let found = converse(at, ask, each).await?;
     match found == 0 && !at.json && !none.is_empty() {
         true => line(none),
         false => Ok(()),

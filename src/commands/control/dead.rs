@@ -8,7 +8,6 @@ use crate::stdout::{nobody_reads, print};
 use crate::terminal::width;
 use callbridge_admin::letters::text;
 use callbridge_admin::protocol::ControlRequest;
-use callbridge_mapping::journal::Rules;
 use callbridge_model::Zone;
 use callbridge_model::exit::Code;
 use callbridge_model::safe::safe;
@@ -59,7 +58,7 @@ pub(super) async fn change(ask: ControlRequest, at: &Asking) -> Result<(), Failu
         refused += u64::from(result == "refused");
         print_item(at, item, || changed(item, result))
     };
-    let all = converse(at, ask, Rules::default(), each).await?;
+    let all = converse(at, ask, each).await?;
     if refused > 0 {
         let words = format!("{refused} of {all} letters were refused, for the reasons above");
         return Err(Failure::new(Code::Input, words));

@@ -7,7 +7,6 @@ use crate::config::command::Asking;
 use crate::failure::Failure;
 use crate::stdout::print;
 use callbridge_admin::protocol::ControlRequest;
-use callbridge_mapping::journal::Rules;
 use callbridge_model::LeadId;
 use callbridge_model::Zone;
 use callbridge_model::exit::Code;
@@ -116,7 +115,7 @@ pub(crate) async fn given(ask: ControlRequest, at: &Asking) -> Result<(), Failur
 ///
 /// # Errors
 /// 69 without daemon, state and trunks.
-pub(crate) async fn check(phone: &str, at: &Asking, rules: Rules) -> Result<(), Failure> {
+pub(crate) async fn check(phone: String, at: &Asking) -> Result<(), Failure> {
     let told = |item: &Value, zone: &Zone| {
         let text = |name: &str| item[name].as_str().unwrap_or_default();
         let lead = match item["leadId"].as_i64() {
@@ -135,11 +134,9 @@ pub(crate) async fn check(phone: &str, at: &Asking, rules: Rules) -> Result<(), 
         }
         words
     };
-    let ask = ControlRequest::LeadCheck {
-        phone: phone.to_owned(),
-    };
+    let ask = ControlRequest::LeadCheck { phone };
     let each = |item: &Value, zone: &Zone| show(at, item, || told(item, zone));
-    let found = converse(at, ask, rules, each).await?;
+    let found = converse(at, ask, each).await?;
     if found == 0 {
         let words = "no trunk is known here, and no lead by that number: no daemon runs, so \
                      give the --trunk flags of `run`";

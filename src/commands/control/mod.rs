@@ -84,6 +84,6 @@ pub(crate) async fn kept_call(explain: &Explain, paint: Paint) -> Result<(), Fai
     let show = |item: &Value, zone: &Zone| {
         print(kept::show(&typed(item)?, explain, zone, paint)?.as_bytes())
     };
-    converse(&at, ControlRequest::Call { id }, config.rules.clone(), show).await?;
+    converse(&at, ControlRequest::Call { id }, show).await?;
     Ok(())
 }

@@ -7,7 +7,6 @@ use crate::failure::Failure;
 use crate::stdout::{nobody_reads, print};
 use callbridge_admin::protocol::ControlRequest;
 use callbridge_admin::state_access;
-use callbridge_mapping::journal::Rules;
 use callbridge_model::exit::Code;
 use callbridge_model::status::OverallState;
 use callbridge_model::status::text::Look;
@@ -72,7 +71,7 @@ async fn ask(at: &Asking) -> Result<Told, Failure> {
         });
         Ok(())
     };
-    converse(at, ControlRequest::Status, Rules::default(), keep).await?;
+    converse(at, ControlRequest::Status, keep).await?;
     told.ok_or_else(|| Failure::new(Code::Unreachable, "the daemon gave no status; ask again"))
 }
 

@@ -37,7 +37,7 @@ use choice::{Choice, Chosen};
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _, Write};
 use std::path::Path;
-use summary::{Endpoints, Summary};
+use summary::Endpoints;
 
 /// A file is read in pieces of so many bytes.
 const PIECE_BYTES: usize = 256 << 10;
@@ -122,8 +122,8 @@ pub fn run(
     }
     let choice = printing.choice.take();
     // Whoever closed stderr does not want to know.
-    let summary = Summary::of(&reading, &printing.endpoints, config);
-    let _ = notes.write_all(summary.to_text().as_bytes());
+    let summary = summary::of(&reading, &printing.endpoints, config);
+    let _ = notes.write_all(summary.as_bytes());
     let Some(choice) = choice else { return Ok(()) };
     let chosen = choice.made(&path.display().to_string())?;
     printing.chosen(&chosen, explain)

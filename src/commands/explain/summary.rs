@@ -47,55 +47,35 @@ impl Endpoints {
     }
 }
 
-#[derive(Debug)]
-pub(super) struct Summary<'a> {
-    counts: MessageCounts,
-    open: usize,
-    endpoints: &'a Endpoints,
-    has_trunks: bool,
-}
-
-impl<'a> Summary<'a> {
-    /// Of a recording that was read to its end.
-    pub(super) fn of(reading: &Reading, endpoints: &'a Endpoints, config: &Config) -> Self {
-        Self {
-            counts: reading.counts(),
-            open: reading.open_calls(),
-            endpoints,
-            has_trunks: reading.is_of_messages() || !config.rules.trunks.is_empty(),
+/// What is said of a recording that was read to its end.
+pub(super) fn of(reading: &Reading, endpoints: &Endpoints, config: &Config) -> String {
+    let MessageCounts {
+        read,
+        skipped,
+        repaired,
+        unreadable,
+        timeless,
+    } = reading.counts();
+    let mut lines = vec![format!(
+        "{read} events read ({repaired} repaired), {skipped} not needed, {unreadable} unreadable"
+    )];
+    match reading.open_calls() {
+        0 => {}
+        1 => lines.push("1 call has no end in it and is not shown".to_owned()),
+        open => lines.push(format!("{open} calls have no end in it and are not shown")),
+    }
+    if timeless > 0 {
+        lines.push(format!(
+            "{timeless} events carry no time, so seconds are not exact: set timestampevents=yes"
+        ));
+    }
+    if !reading.is_of_messages() && config.rules.trunks.is_empty() {
+        lines.push("no --trunk is given, so every call looks internal".to_owned());
+        if !endpoints.0.is_empty() {
+            let named = endpoints.named();
+            lines.push(format!("which of its endpoints are trunks? {named}"));
         }
     }
-
-    pub(super) fn to_text(&self) -> String {
-        let MessageCounts {
-            read,
-            skipped,
-            repaired,
-            unreadable,
-            timeless,
-        } = self.counts;
-        let mut lines = vec![format!(
-            "{read} events read ({repaired} repaired), {skipped} not needed, {unreadable} \
-             unreadable"
-        )];
-        match self.open {
-            0 => {}
-            1 => lines.push("1 call has no end in it and is not shown".to_owned()),
-            open => lines.push(format!("{open} calls have no end in it and are not shown")),
-        }
-        if timeless > 0 {
-            lines.push(format!(
-                "{timeless} events carry no time, so seconds are not exact: set timestampevents=yes"
-            ));
-        }
-        if !self.has_trunks {
-            lines.push("no --trunk is given, so every call looks internal".to_owned());
-            if !self.endpoints.0.is_empty() {
-                let named = self.endpoints.named();
-                lines.push(format!("which of its endpoints are trunks? {named}"));
-            }
-        }
-        lines.push(String::new());
-        lines.join("\n")
-    }
+    lines.push(String::new());
+    lines.join("\n")
 }
