@@ -1,7 +1,6 @@
 //! What is no fault and still likely to be a mistake: said by `check`, and by `run` in its log.
 
-use crate::config::checked::{Config, TokenFrom};
-use callbridge_model::secret_source::SecretPlace;
+use crate::config::checked::Config;
 use callbridge_source::url::Transport;
 use callbridge_spool::folder::FILE;
 use std::io::ErrorKind;
@@ -28,13 +27,16 @@ pub(crate) fn of(config: &Config) -> Vec<Doubt> {
                 flag that was meant"
             .to_owned(),
     });
-    let quoted = places(config).filter(|(_, place)| place.is_quoted());
-    let quoted = quoted.map(|(what, _)| Doubt {
-        what: format!("secret of {what}"),
-        kind: MISTAKE,
-        words: "it stands in quotes, which are taken for a part of it; remove them if they are not"
-            .to_owned(),
-    });
+    let places = config.places().into_iter();
+    let quoted = places
+        .filter(|(_, place)| place.is_quoted())
+        .map(|(what, _)| Doubt {
+            what: format!("secret of {what}"),
+            kind: MISTAKE,
+            words:
+                "it stands in quotes, which are taken for a part of it; remove them if they are not"
+                    .to_owned(),
+        });
     let all = variables.chain(quoted).chain(wide(config));
     all.chain(clear(config)).chain(new_state(config)).collect()
 }
@@ -116,23 +118,6 @@ fn wide(config: &Config) -> impl Iterator<Item = Doubt> {
             ),
         })
     })
-}
-
-/// Every secret, by what it is for.
-fn places(config: &Config) -> impl Iterator<Item = (String, &SecretPlace)> {
-    let sources = config.sources.iter();
-    let sources = sources.filter_map(|it| Some((it.url.public(), it.secret.as_ref()?)));
-    let token = config.crm.as_ref().and_then(|crm| crm.token.as_ref());
-    let token = token.and_then(|from| match from {
-        TokenFrom::Place(place) => Some(("the CRM (token)".to_owned(), place)),
-        TokenFrom::Command(_) | TokenFrom::Connection => None,
-    });
-    let letters = config.dead_letters.iter();
-    let letters = letters.map(|it| (it.url.public(), &it.secret));
-    let webhooks = config.webhooks.iter();
-    let webhooks =
-        webhooks.filter_map(|it| Some(("webhooks".to_owned(), it.application.as_ref()?)));
-    sources.chain(token).chain(letters).chain(webhooks)
 }
 
 #[cfg(test)]
@@ -219,6 +204,30 @@ mod tests {
             meant.display()
         );
         assert_eq!(doubts("ofice"), [begins]);
+    }
+
+    #[test]
+    fn quotes_around_a_secret_are_named_wherever_it_is_given() {
+        let place = tempfile::tempdir().expect("a folder");
+        let file = place.path().join("quoted");
+        std::fs::write(&file, "\"hidden\"\n").expect("written");
+        let file = file.display();
+        let found = doubts(&[
+            &format!("--source=ami://a@127.0.0.1?secret-file={file}"),
+            &format!("--forward=amqp://a@127.0.0.1/v?stream=calls&secret-file={file}"),
+            &format!("--dead-letter-queue=amqp://a@127.0.0.1/v?queue=d&secret-file={file}"),
+            "--webhook-listen=127.0.0.1:8481",
+            &format!("--installation-secret=9001={file}"),
+        ]);
+        let named = found.iter().filter(|it| it.words.contains("in quotes"));
+        let named: Vec<&str> = named.map(|it| it.what.as_str()).collect();
+        let wants = [
+            "secret of ami://a@127.0.0.1",
+            "secret of webhooks",
+            "secret of amqp://a@127.0.0.1/v?queue=d",
+            "secret of amqp://a@127.0.0.1/v?stream=calls",
+        ];
+        assert_eq!(named, wants);
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(crate) struct RightsReport {
 impl RightsReport {
     /// Of a `run` with these flags.
     pub(crate) fn of(config: &Config) -> Self {
-        let held = |place: &SecretPlace| match place {
+        let held = |(_, place): (String, &SecretPlace)| match place {
             SecretPlace::Held(path, _) => Some(path.clone()),
             SecretPlace::File(_) | SecretPlace::Variable(_) => None,
         };

@@ -7,19 +7,29 @@ use callbridge_oauth::{shown_once, store};
 use std::path::{Path, PathBuf};
 
 impl Config {
-    /// Where its secrets are.
-    pub fn places(&self) -> Vec<&SecretPlace> {
-        let mut all: Vec<&SecretPlace> = self.sources.iter().flat_map(|it| &it.secret).collect();
+    /// Where its secrets are, each by what it is for.
+    pub fn places(&self) -> Vec<(String, &SecretPlace)> {
+        let sources = self.sources.iter();
+        let sources = sources.filter_map(|it| Some((it.url.public(), it.secret.as_ref()?)));
+        let mut all: Vec<(String, &SecretPlace)> = sources.collect();
         if let Some(TokenFrom::Place(place)) = self.crm.as_ref().and_then(|it| it.token.as_ref()) {
-            all.push(place);
+            all.push(("the CRM (token)".to_owned(), place));
         }
         if let Some(webhooks) = &self.webhooks {
-            all.extend(&webhooks.application);
-            all.extend(webhooks.installations.values());
+            let own = webhooks
+                .application
+                .iter()
+                .chain(webhooks.installations.values());
+            all.extend(own.map(|it| ("webhooks".to_owned(), it)));
         }
-        all.extend(self.page.iter().flat_map(|it| &it.passwords));
-        all.extend(self.dead_letters.as_ref().map(|it| &it.secret));
-        all.extend(self.forward.as_ref().map(|it| &it.secret));
+        let passwords = self.page.iter().flat_map(|it| &it.passwords);
+        all.extend(passwords.map(|it| ("the page".to_owned(), it)));
+        all.extend(
+            self.dead_letters
+                .iter()
+                .map(|it| (it.url.public(), &it.secret)),
+        );
+        all.extend(self.forward.iter().map(|it| (it.url.public(), &it.secret)));
         all
     }
 
@@ -55,7 +65,8 @@ impl Config {
     /// Every file that holds a secret: those of the flags, the certificate's key, and what
     /// `connect` has left in the state folder.
     pub fn secret_files(&self) -> Vec<PathBuf> {
-        let named = self.places().into_iter().filter_map(SecretPlace::file);
+        let places = self.places().into_iter();
+        let named = places.filter_map(|(_, place)| place.file());
         let mut all: Vec<PathBuf> = named.map(Path::to_path_buf).collect();
         let tls = self.webhooks.as_ref().and_then(|it| it.tls.as_ref());
         let page = self.page.as_ref().and_then(|it| it.tls.as_ref());
