@@ -11,7 +11,7 @@ use callbridge_broker::Forwarder;
 use callbridge_broker::message::{body, properties};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{Address, FieldNames, Request, request};
-use callbridge_lease::Terms;
+use callbridge_fleet::lease::Terms;
 use callbridge_model::CallUuid;
 use callbridge_model::heartbeat::Pulse;
 use callbridge_sandbox as sandbox;

@@ -26,7 +26,7 @@ use crate::strikes::{Blow, Moment, Trap};
 use crate::world::World;
 use callbridge_broker::outcomes;
 use callbridge_call::EventTime;
-use callbridge_lease::Terms;
+use callbridge_fleet::lease::Terms;
 use callbridge_message::MessageKind;
 use callbridge_model::CallUuid;
 use callbridge_sandbox as sandbox;

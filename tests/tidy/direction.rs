@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The crates, each using those before it alone.
-const CRATES: [&str; 27] = [
+const CRATES: [&str; 26] = [
     "callbridge-call",
     "callbridge-asterisk",
     "callbridge-freeswitch",
@@ -24,7 +24,6 @@ const CRATES: [&str; 27] = [
     "callbridge-mapping",
     "callbridge-leads",
     "callbridge-spool",
-    "callbridge-lease",
     "callbridge-sender",
     "callbridge-oauth",
     "callbridge-webhook",

@@ -1,4 +1,6 @@
-//! Who speaks: each collector and each sender says a last word of itself each minute, into a
+//! Several machines around one stream: who of them is silent, and which of them sends.
+//!
+//! Each collector and each sender says a last word of itself each minute, into a
 //! stream beside that of the calls (`docs/fleet.md`), and whoever reads it sees who is silent.
 //!
 //! In comes a [`Status`](callbridge_model::Status), out go words; in come the words of all, out
@@ -15,9 +17,11 @@
 //! | [`line`](mod@line) | the stream of words at a broker: said to, read from |
 //! | [`words`] | the loops of a daemon: says its own, reads those of others |
 //! | [`options`], [`command`] | `callbridge fleet` |
+//! | [`lease`] | which of several machines sends (`--standby`) |
 
 pub mod command;
 pub mod error;
+pub mod lease;
 pub mod line;
 pub mod metrics;
 pub mod options;

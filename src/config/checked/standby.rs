@@ -15,7 +15,7 @@ pub(super) fn check(
     let name = faults.read(
         "--standby",
         &flags.crm.standby,
-        callbridge_lease::queue::name,
+        callbridge_fleet::lease::queue::name,
     )?;
     if flags.crm.forward.is_some() {
         faults.add(

@@ -2,7 +2,7 @@
 //! hold more than it allows.
 
 use crate::model::{Chance, LeaseModel};
-use callbridge_lease::claim::HOLDS_FOR;
+use callbridge_fleet::lease::claim::HOLDS_FOR;
 use std::time::Duration;
 
 /// So many requests in one window.

@@ -3,10 +3,10 @@
 //! That the line is up says nothing: a consumer that is cut off goes on for minutes without a
 //! sign. Leave rests on ticks that came back alone.
 
-use crate::claim::{Claim, Delivered, TICK_EVERY, Terms};
-use crate::handover::{Handover, Patience};
-use crate::queue::{Error, LeaseLine, LeaseQueue};
-use crate::tick::{SlotAges, Tick, TickId, TurnId};
+use crate::lease::claim::{Claim, Delivered, TICK_EVERY, Terms};
+use crate::lease::handover::{Handover, Patience};
+use crate::lease::queue::{Error, LeaseLine, LeaseQueue};
+use crate::lease::tick::{SlotAges, Tick, TickId, TurnId};
 use callbridge_model::clock::{self, ClockOffset};
 use callbridge_model::heartbeat::Pulse;
 use callbridge_model::permit::Permit;

@@ -1,7 +1,7 @@
 //! Does a real broker do what the rules rest on, and does the shell keep to them?
 
-use callbridge_lease::handover::Patience;
-use callbridge_lease::{Error, LeaseKeeper, Terms};
+use callbridge_fleet::lease::handover::Patience;
+use callbridge_fleet::lease::{Error, LeaseKeeper, Terms};
 use callbridge_model::clock;
 use callbridge_model::permit::Permit;
 use callbridge_model::status::{Lease, LeasePhase};

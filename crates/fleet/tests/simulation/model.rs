@@ -7,8 +7,8 @@
 //! on the minority side is fed nothing new and told nothing; processes freeze, die, begin anew;
 //! each clock runs at a rate of its own.
 
-use callbridge_lease::claim::{Claim, Delivered, TICK_EVERY, Terms};
-use callbridge_lease::tick::{SlotAges, TickId, TurnId};
+use callbridge_fleet::lease::claim::{Claim, Delivered, TICK_EVERY, Terms};
+use callbridge_fleet::lease::tick::{SlotAges, TickId, TurnId};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 

@@ -5,7 +5,7 @@
 mod model;
 mod requests;
 
-use callbridge_lease::claim::{HOLDS_FOR, TICK_EVERY, Terms};
+use callbridge_fleet::lease::claim::{HOLDS_FOR, TICK_EVERY, Terms};
 use model::{BrokerWeather, LeaseModel, STEP};
 use requests::{LIMIT, Requests};
 use std::collections::BTreeSet;
