@@ -1,8 +1,8 @@
 //! Any bytes as what became of calls: read with its limits, and written back the same.
 #![no_main]
 
-use callbridge_message::Outcomes;
-use callbridge_message::outcomes::CALLS_MAX;
+use callbridge_formats::message::Outcomes;
+use callbridge_formats::message::outcomes::CALLS_MAX;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Ok(outcomes) = Outcomes::read(bytes) else {

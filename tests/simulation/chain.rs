@@ -27,7 +27,7 @@ use crate::world::World;
 use callbridge_broker::outcomes;
 use callbridge_call::EventTime;
 use callbridge_fleet::lease::Terms;
-use callbridge_message::MessageKind;
+use callbridge_formats::message::MessageKind;
 use callbridge_model::CallUuid;
 use callbridge_sandbox as sandbox;
 use callbridge_sender::Settings;

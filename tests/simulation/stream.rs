@@ -3,11 +3,11 @@
 
 use crate::disk::Disk;
 use callbridge_call::EventTime;
+use callbridge_formats::message::kind::MessageKind;
 use callbridge_intake::{Intake, Memory, Settings as IntakeSettings, SourceSettings};
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::People;
 use callbridge_mapping::trunk::{Defaults, Trunks, parse};
-use callbridge_message::kind::MessageKind;
 use callbridge_source::amqp::attached::{Attached, Message, PROOF_WITHIN};
 use callbridge_source::amqp::stream_place;
 use callbridge_source::url::SourceUrl;

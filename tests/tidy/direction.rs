@@ -9,11 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The crates, each using those before it alone.
-const CRATES: [&str; 26] = [
+const CRATES: [&str; 25] = [
     "callbridge-call",
     "callbridge-asterisk",
     "callbridge-freeswitch",
-    "callbridge-message",
     "callbridge-formats",
     "callbridge-source",
     "callbridge-model",

@@ -1,9 +1,9 @@
 //! One entry for the formats of all PBXs: a framed message in, what it tells out.
 
 use crate::format::Format;
+use crate::message::Publisher;
 use callbridge_asterisk::{AsteriskDecoder, DecoderSettings};
 use callbridge_call::Decoded;
-use callbridge_message::Publisher;
 
 /// Decodes the messages of one source. It keeps what later messages need.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl Decoder {
             Reader::Freeswitch(decoder) => decoder.decode(message),
             Reader::FreeswitchCdr(decoder) => decoder.decode_cdr(message),
             Reader::Calls => {
-                let told = callbridge_message::read(message, Publisher::default());
+                let told = crate::message::read(message, Publisher::default());
                 Decoded::Call(told.map(Box::new).map_err(Box::new))
             }
         }

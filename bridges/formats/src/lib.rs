@@ -11,12 +11,14 @@
 //! | [`framer`], `split` | a stream to messages |
 //! | [`decoder`] | the one entry for all of them |
 //! | [`likeness`], `fit` | what bytes in the wrong format look like |
+//! | [`message`] | a finished call as a JSON message |
 
 pub mod decoder;
 mod fit;
 pub mod format;
 pub mod framer;
 pub mod likeness;
+pub mod message;
 mod split;
 
 pub use decoder::Decoder;

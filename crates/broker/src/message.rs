@@ -1,7 +1,7 @@
 //! A stored call to its message.
 
 use callbridge_call::{EventTime, Extension, FinishedCall};
-use callbridge_message::{CONTENT_TYPE, ResolvedIds, write};
+use callbridge_formats::message::{CONTENT_TYPE, ResolvedIds, write};
 use callbridge_model::{CallRecord, LeadId, Phone};
 use callbridge_spool::Row;
 use lapin::BasicProperties;
@@ -85,11 +85,11 @@ pub fn properties(row: &Row, user: &str) -> BasicProperties {
 mod tests {
     use super::*;
     use callbridge_call::EpochSeconds;
+    use callbridge_formats::message::{Publisher, read};
     use callbridge_mapping::journal::figures::uuid;
     use callbridge_mapping::journal::{Rules, judge};
     use callbridge_mapping::people::People;
     use callbridge_mapping::trunk::{Defaults, Trunks, parse};
-    use callbridge_message::{Publisher, read};
     use callbridge_model::number::Country;
     use callbridge_model::{Judged, Outcome, Said};
     use callbridge_spool::{Progress, RowId, State};

@@ -7,7 +7,7 @@
 
 use crate::drain::{Destination, Error, NOWHERE, Outbox, keep_empty};
 use callbridge_call::framing::MESSAGE_BYTES_MAX;
-use callbridge_message::{MessageKind, Outcomes};
+use callbridge_formats::message::{MessageKind, Outcomes};
 use callbridge_source::amqp::Login;
 use callbridge_source::amqp::publish::{ConfirmedLine, own_properties};
 use callbridge_source::url::{SourceUrl, Transport};

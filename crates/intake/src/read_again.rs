@@ -3,7 +3,7 @@
 
 use super::owners::OWNER_PREFIX;
 use callbridge_call::ToldCall;
-use callbridge_message::read;
+use callbridge_formats::message::read;
 use callbridge_model::CallUuid;
 use callbridge_source::url::SourceUrl;
 use callbridge_spool::peer_outcomes::STREAM_BEGAN;
@@ -46,7 +46,7 @@ pub fn call(message: &UnreadMessage) -> Result<ToldCall, String> {
             message.length
         ));
     }
-    let by = callbridge_message::Publisher {
+    let by = callbridge_formats::message::Publisher {
         content_type: message.by.content_type.as_deref(),
     };
     read(&message.bytes, by).map_err(|wrong| wrong.words)

@@ -10,7 +10,7 @@ use super::owners::Owners;
 use super::source::IntakeSource;
 use callbridge_call::framing::MESSAGE_BYTES_MAX;
 use callbridge_call::{Decoded, EventTime, FinishedCall, ToldCall};
-use callbridge_message::{MessageKind, Outcomes, WebhookMessage};
+use callbridge_formats::message::{MessageKind, Outcomes, WebhookMessage};
 use callbridge_model::{CallUuid, Judged};
 use callbridge_source::Frame;
 use callbridge_spool::peer_outcomes::STREAM_BEGAN;

@@ -2,10 +2,10 @@
 
 use crate::op::{Delivery, WebhookEvent};
 use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_formats::message::WebhookMessage;
+use callbridge_formats::message::webhook::{CompletedCall, ContactTold, LeadTold};
 use callbridge_leads::directory::news::ContactId;
 use callbridge_leads::directory::{ContactPhones, FirstPhone, LeadNews, What};
-use callbridge_message::WebhookMessage;
-use callbridge_message::webhook::{CompletedCall, ContactTold, LeadTold};
 use callbridge_model::{CallUuid, LeadId, Phone};
 use ring::digest;
 

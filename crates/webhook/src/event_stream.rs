@@ -4,7 +4,7 @@
 //! One task has the line. What is asked while a line is being opened waits for it; what is asked
 //! between two tries is refused at once, for the service sends it again (§6.9).
 
-use callbridge_message::MessageKind;
+use callbridge_formats::message::MessageKind;
 use callbridge_source::amqp::Login;
 use callbridge_source::amqp::publish::{ConfirmedLine, own_properties};
 use callbridge_source::{Backoff, Bounds, chance};

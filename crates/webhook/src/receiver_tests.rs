@@ -199,7 +199,7 @@ async fn what_the_stream_has_brought_already_and_what_is_others_is_not_published
     assert_eq!(comes(&receiver, &event, "9001").await.word, "published");
     assert_eq!(bound(&receiver).await, both("9001"), "it is ours");
     let message = told.try_recv().expect("it was published");
-    let message = callbridge_message::WebhookMessage::read(message.as_bytes());
+    let message = callbridge_formats::message::WebhookMessage::read(message.as_bytes());
     let read = Delivery::of_message(&message.expect("a message"), clock::now().wall);
     let read = Op::Delivery(Box::new(read.expect("an event")));
     receiver.spool.write(vec![read]).await.expect("taken");

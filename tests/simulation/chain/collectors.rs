@@ -4,7 +4,7 @@ use super::Chain;
 use crate::chain_paths::ChainPath;
 use crate::stream::StreamMessage;
 use callbridge_broker::message;
-use callbridge_message::MessageKind;
+use callbridge_formats::message::MessageKind;
 use callbridge_spool::{Finished, Op, Row, Step, Store, tables};
 use std::collections::VecDeque;
 

@@ -5,7 +5,7 @@ use super::{Chain, SimCollector};
 use crate::chain_paths::ChainPath;
 use crate::stream::StreamMessage;
 use callbridge_broker::{again, message};
-use callbridge_message::MessageKind;
+use callbridge_formats::message::MessageKind;
 use callbridge_spool::{RowId, tables};
 use std::time::Duration;
 

@@ -7,7 +7,7 @@ use crate::db::Columns as _;
 use crate::op::{Delivered, Delivery, Done};
 use crate::{Db, Error, Fit, Store};
 use callbridge_call::EventTime;
-use callbridge_message::WebhookMessage;
+use callbridge_formats::message::WebhookMessage;
 
 pub(crate) fn bind_address(db: &Db, address: &str, rebind: bool) -> Result<(), Error> {
     let binding = binding(db)?;

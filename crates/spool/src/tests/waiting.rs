@@ -7,9 +7,9 @@ use crate::{
     Delivered, Delivery, Done, Error, Fit, Op, RowId, Settings, State, Step, Store, WebhookEvent,
     tables,
 };
+use callbridge_formats::message::WebhookMessage;
 use callbridge_leads::directory::news::ContactId;
 use callbridge_leads::directory::{ContactPhones, FirstPhone, LeadNews, What};
-use callbridge_message::WebhookMessage;
 use callbridge_model::{CallUuid, LeadId, Phone};
 
 fn lead(id: i64) -> LeadId {

@@ -2,7 +2,7 @@
 
 use callbridge_call::call::{HeardNumber, Variable};
 use callbridge_call::{Direction, EventTime, Extension, FinishedCall, GivenIds, Linkedid};
-use callbridge_message::{Publisher, ResolvedIds, read, write};
+use callbridge_formats::message::{Publisher, ResolvedIds, read, write};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -169,7 +169,7 @@ proptest! {
 
     #[test]
     fn no_json_makes_it_panic(
-        field in proptest::sample::select(&callbridge_message::MessageField::ALL[..]),
+        field in proptest::sample::select(&callbridge_formats::message::MessageField::ALL[..]),
         value in any_json(),
     ) {
         let mut message: serde_json::Value =

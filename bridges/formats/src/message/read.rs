@@ -1,9 +1,9 @@
 //! A message to a call.
 
-use crate::field::MessageField;
-use crate::kind::newer_words;
-use crate::syntax::{Broken, FieldValues, fields};
-use crate::{MessageKind, VERSION, value};
+use crate::message::field::MessageField;
+use crate::message::kind::newer_words;
+use crate::message::syntax::{Broken, FieldValues, fields};
+use crate::message::{MessageKind, VERSION, value};
 use callbridge_call::call::HeardNumber;
 use callbridge_call::{
     Direction, EventTime, Extension, FinishedCall, GivenIds, Linkedid, ToldCall, WrongCall,

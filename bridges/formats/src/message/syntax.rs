@@ -1,6 +1,6 @@
 //! Bytes to the fields of one object.
 
-use crate::field::MessageField;
+use crate::message::field::MessageField;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 use std::collections::BTreeMap;

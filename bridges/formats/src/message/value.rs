@@ -1,7 +1,7 @@
 //! One field's value: its type and its limits. What is said of a wrong one holds nothing of a
 //! customer's: its type or its length, a number or a word alone.
 
-use crate::field::MessageField;
+use crate::message::field::MessageField;
 use callbridge_call::EventTime;
 use callbridge_call::call::Variable;
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! The schema and the page say what the code reads.
 
-use callbridge_message::{CONTENT_TYPE, MessageField, Publisher, read};
+use callbridge_formats::message::{CONTENT_TYPE, MessageField, Publisher, read};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! A call to its message.
 
-use crate::field::MessageField;
-use crate::value;
+use crate::message::field::MessageField;
+use crate::message::value;
 use callbridge_call::{Direction, EventTime, FinishedCall};
 use serde_json::{Map, Value, json};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! What is wrong with a message is told by the name of its field, and with what it may be.
 
-use callbridge_message::{Publisher, read};
+use callbridge_formats::message::{Publisher, read};
 use serde_json::{Value, json};
 
 /// A message that nothing is wrong with.

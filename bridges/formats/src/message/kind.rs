@@ -21,18 +21,18 @@ impl MessageKind {
     /// The media type, without parameters.
     pub const fn media_type(self) -> &'static str {
         match self {
-            Self::Call => crate::MEDIA_TYPE,
-            Self::Outcomes => crate::outcomes::MEDIA_TYPE,
-            Self::Webhook => crate::webhook::MEDIA_TYPE,
+            Self::Call => crate::message::MEDIA_TYPE,
+            Self::Outcomes => crate::message::outcomes::MEDIA_TYPE,
+            Self::Webhook => crate::message::webhook::MEDIA_TYPE,
         }
     }
 
     /// The version that is read and written.
     pub const fn version(self) -> u64 {
         match self {
-            Self::Call => crate::VERSION,
-            Self::Outcomes => crate::outcomes::VERSION,
-            Self::Webhook => crate::webhook::VERSION,
+            Self::Call => crate::message::VERSION,
+            Self::Outcomes => crate::message::outcomes::VERSION,
+            Self::Webhook => crate::message::webhook::VERSION,
         }
     }
 
@@ -94,7 +94,10 @@ mod tests {
             assert_eq!(MessageKind::of(Some(&text.to_uppercase())), kind);
             assert_eq!(kind.version_fault(&text), None);
         }
-        assert_eq!(MessageKind::Call.content_type(), crate::CONTENT_TYPE);
+        assert_eq!(
+            MessageKind::Call.content_type(),
+            crate::message::CONTENT_TYPE
+        );
         for other in [None, Some(""), Some("application/json"), Some(";")] {
             assert_eq!(MessageKind::of(other), MessageKind::Call);
         }
