@@ -1,7 +1,8 @@
 use super::*;
 use crate::chart::Piece;
 use callbridge_model::Reason;
-use callbridge_model::status::FindingKind;
+use callbridge_model::status::verdict::DETAILS;
+use callbridge_model::status::{FindingKind, PAUSES};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -54,11 +55,14 @@ fn families() -> BTreeSet<String> {
     for reason in Reason::ALL {
         keys.insert(format!("reason.{}", reason.word()));
         keys.insert(format!("remedy.{}", reason.word()));
+        keys.insert(format!("why.{}", reason.word()));
     }
     for kind in FindingKind::ALL {
         keys.insert(format!("kind.{}", kind.word()));
         keys.insert(format!("cure.{}", kind.word()));
     }
+    let details = DETAILS.iter().chain(&PAUSES);
+    keys.extend(details.map(|code| format!("detail.{code}")));
     keys.extend((1..=12).map(|month| format!("month.{month}")));
     keys.extend((1..=7).map(|day| format!("weekday.{day}")));
     keys
@@ -147,7 +151,10 @@ fn values_stand_in_every_language_where_they_stand_in_one() {
                 .collect(),
         };
         let has = |mark: &&str| texts.iter().any(|text| text.contains(*mark));
-        ["{a}", "{b}", "{n}"].into_iter().filter(has).collect()
+        ["{a}", "{b}", "{c}", "{n}"]
+            .into_iter()
+            .filter(has)
+            .collect()
     };
     for (key, entry) in &*ENGLISH {
         for language in [Language::Russian, Language::Uzbek] {

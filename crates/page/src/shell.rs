@@ -5,9 +5,10 @@ use crate::language::Language;
 use crate::markup::{Markup, cut, escaped};
 use callbridge_admin::page_role::PageRole;
 use callbridge_call::Direction;
-use callbridge_model::status::SourceState;
+use callbridge_model::status::verdict::Detail;
+use callbridge_model::status::{SourceState, Todo};
 use callbridge_model::{CallRecord, Zone};
-use callbridge_spool::Listed;
+use callbridge_spool::{Letter, Listed};
 use std::borrow::Borrow;
 
 /// Of a value inside a sentence.
@@ -20,6 +21,13 @@ pub(crate) struct Viewer {
     pub(crate) role: PageRole,
     /// What the forms carry.
     pub(crate) form_token: String,
+}
+
+/// A finding or the reason of a letter, and the language that it is in.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) lang: &'static str,
+    pub(crate) text: String,
 }
 
 /// What is said once, at the head of the next page.
@@ -125,23 +133,58 @@ impl PageShell {
         a: impl std::fmt::Display,
         b: impl std::fmt::Display,
     ) -> String {
-        let (a, b) = (a.to_string(), b.to_string());
+        self.filled(key, &[a.to_string(), b.to_string()])
+    }
+
+    /// A text with values in the place of `{a}`, `{b}` and so on.
+    fn filled(&self, key: &str, values: &[String]) -> String {
         let text = self.language.text(key);
-        let mut filled = String::with_capacity(text.len() + a.len() + b.len());
+        let mut filled = String::with_capacity(text.len());
         let mut rest = text;
         // In one pass: a value that holds `{b}` stays what it is.
         while let Some(at) = rest.find('{') {
+            let mark = rest
+                .as_bytes()
+                .get(at + 1)
+                .map(|mark| mark.wrapping_sub(b'a'));
+            let value = mark.and_then(|mark| values.get(usize::from(mark)));
             filled.push_str(&rest[..at]);
-            let (value, after) = match &rest[at..] {
-                tail if tail.starts_with("{a}") => (cut(&a, VALUE_CHARS), &tail[3..]),
-                tail if tail.starts_with("{b}") => (cut(&b, VALUE_CHARS), &tail[3..]),
-                tail => ("{".to_owned(), &tail[1..]),
-            };
-            filled.push_str(&value);
-            rest = after;
+            filled.push_str(&value.map_or_else(|| "{".to_owned(), |it| cut(it, VALUE_CHARS)));
+            rest = &rest[at + value.map_or(1, |_| 3)..];
         }
         filled.push_str(rest);
         filled
+    }
+
+    /// Why a call is a letter.
+    pub(crate) fn why(&self, letter: &Letter) -> Told {
+        let phone = letter.phone().unwrap_or(self.t("number.hidden")).to_owned();
+        let extension = letter.extension().unwrap_or_default();
+        let key = format!("why.{}", letter.reason.word());
+        self.told(
+            &key,
+            &[phone, extension, letter.message.clone()],
+            &letter.message,
+        )
+    }
+
+    /// What waits for a person.
+    pub(crate) fn found(&self, todo: &Todo) -> Told {
+        let Detail { code, values } = &todo.detail;
+        self.told(&format!("detail.{code}"), values, &todo.what)
+    }
+
+    /// The row of the table with these values; in English, and without such a row, the words that
+    /// came with them, which say more.
+    fn told(&self, key: &str, values: &[String], words: &str) -> Told {
+        let foreign = self.language != Language::English && self.language.has(key);
+        Told {
+            lang: if foreign { self.language.code() } else { "en" },
+            text: match foreign || words.is_empty() {
+                true => self.filled(key, values),
+                false => words.to_owned(),
+            },
+        }
     }
 
     /// A value from outside, in a line.

@@ -16,7 +16,7 @@ fn banned(language: Language) -> &'static str {
         }
         Language::Uzbek => {
             "xatlar, xatni, xatga, xatda, ijara, soʻzlar, soʻzimiz, oxirgi soʻz, \
-             bayro, shakl, eshit, epoxa, tadan"
+             bayro, shakl, eshit, epoxa, tasi ichida"
         }
     }
 }
@@ -51,7 +51,14 @@ fn is_double(text: &str) -> bool {
     let several = words
         .windows(2)
         .any(|pair| pair[0].ends_with(['.', '!', '?']) && begins(pair[1]));
-    runs_on || several && !text.ends_with(['.', '!', '?', ':', '…'])
+    // A value at the end ends as it will.
+    let is_label = text.ends_with('}')
+        && words
+            .iter()
+            .rev()
+            .nth(1)
+            .is_some_and(|it| it.ends_with(':'));
+    runs_on || several && !is_label && !text.ends_with(['.', '!', '?', ':', '…'])
 }
 
 /// `ʻ` belongs to `oʻ` and `gʻ`, `ʼ` stands for the tutuq; other signs look alike and are none.

@@ -152,14 +152,22 @@ async fn what_waits_and_what_cures_it_is_said_in_the_language_of_the_browser() {
             ("/", "kind.dead_letters"),
             ("/letters?reason=failed", "reason.failed"),
             ("/letters?reason=failed", "remedy.failed"),
+            ("/", "detail.dead_letters"),
+            ("/letters?reason=failed", "why.failed"),
         ] {
+            // What was found is said in the words that it came with.
+            if language == "en" && (key.starts_with("detail.") || key.starts_with("why.")) {
+                continue;
+            }
             let request = browser.request(Method::GET, path);
             let shown = browser
                 .send(request.header("Accept-Language", language))
                 .await;
             let words = texts[key].as_str().expect("a text").replace('\'', "&#39;");
+            // As far as it has no value in it.
+            let words = words.split('{').next().unwrap_or_default();
             assert!(
-                shown.text.contains(&words),
+                shown.text.contains(words),
                 "{language} {key}: {}",
                 shown.text
             );

@@ -3,8 +3,10 @@
 //! A new finding is a [`FindingKind`] with a word of its own, a function here, and a line in
 //! `FINDERS`.
 
+use super::verdict::Detail;
 use super::{FindingKind, SourceStatus, Status, Todo};
 use crate::Reason;
+use crate::status::PAUSES;
 use crate::status::other_reader::{Effect, OtherReader};
 use std::collections::BTreeSet;
 
@@ -101,6 +103,7 @@ pub(super) fn todo(kind: FindingKind, what: impl Into<String>, command: impl Int
         kind,
         what,
         command,
+        detail: Detail::default(),
     }
 }
 
@@ -117,7 +120,7 @@ fn pause(status: &Status, found: &mut Vec<Todo>) {
     if pause.reason == NO_DAEMON {
         let what = "no daemon runs: no call is heard and none is sent";
         let run = status.command("run @FILE");
-        found.push(todo(FindingKind::NoDaemon, what, run));
+        found.push(todo(FindingKind::NoDaemon, what, run).with("no_daemon", []));
         return;
     }
     let what = format!("paused ({}): {}", pause.reason, pause.cure);
@@ -129,7 +132,11 @@ fn pause(status: &Status, found: &mut Vec<Todo>) {
         // all others are for the CRM's side, its token, or the flags
         _ => status.check(),
     };
-    found.push(todo(FindingKind::Paused, what, command));
+    let paused = todo(FindingKind::Paused, what, command);
+    found.push(match PAUSES.iter().find(|it| **it == pause.reason) {
+        Some(reason) => paused.with(reason, []),
+        None => paused,
+    });
 }
 
 fn sources(status: &Status, found: &mut Vec<Todo>) {
@@ -148,7 +155,9 @@ fn sources(status: &Status, found: &mut Vec<Todo>) {
             true => FindingKind::NoSource,
             false => FindingKind::SourceDown,
         };
-        found.push(todo(kind, why(source), status.check()));
+        let words = source.why.clone().unwrap_or_default();
+        let values = [source.name().to_owned(), words];
+        found.push(todo(kind, why(source), status.check()).with("source_down", values));
     }
 }
 
@@ -160,7 +169,9 @@ fn formats(status: &Status, found: &mut Vec<Todo>) {
     for source in readable {
         if let Some(why) = &source.why {
             let what = format!("source {}: {why}", source.name());
-            found.push(todo(FindingKind::OtherFormat, what, status.check()));
+            let values = [source.name().to_owned(), why.clone()];
+            let found_format = todo(FindingKind::OtherFormat, what, status.check());
+            found.push(found_format.with("other_format", values));
         }
     }
 }
@@ -174,7 +185,8 @@ fn daemons(status: &Status, found: &mut Vec<Todo>) {
                 Some(pid) => format!("ps -fp {pid}"),
                 None => status.command("status"),
             };
-            found.push(todo(FindingKind::OtherDaemon, what, command));
+            let values = [source.name().to_owned(), other.to_string()];
+            found.push(todo(FindingKind::OtherDaemon, what, command).with("other_daemon", values));
         }
     }
 }
@@ -196,31 +208,38 @@ fn trunks(status: &Status, found: &mut Vec<Todo>) {
          are telephones",
         named.join(", ")
     );
-    found.push(todo(FindingKind::NoTrunk, what, status.check()));
+    let values = [format!("{}{more}", named.join(", "))];
+    found.push(todo(FindingKind::NoTrunk, what, status.check()).with("no_trunk", values));
 }
 
 fn token(status: &Status, found: &mut Vec<Todo>) {
     let token = &status.token;
     // what a pause says already is not said again
     if status.pause.is_none() {
-        let (what, command) = match token.state.as_str() {
+        let (code, what, command) = match token.state.as_str() {
             "reconnect" => (
+                "token_consent",
                 "the CRM's consent is over: calls go out while the last token lives",
                 status.command("connect"),
             ),
             "client_refused" => (
+                "token_not_refreshed",
                 "the CRM refuses to refresh the token (company blocked, or client secret wrong): \
                  calls go out while the last token lives",
                 status.check(),
             ),
-            "missing" => ("there is no token", status.check()),
-            "refused" => ("the CRM refuses the token", status.check()),
-            "wrong_company" => ("the token is another company's", status.check()),
-            "no_grant" => ("the token lacks a grant", status.check()),
-            _ => ("", String::new()),
+            "missing" => ("token_missing", "there is no token", status.check()),
+            "refused" => ("token_refused", "the CRM refuses the token", status.check()),
+            "wrong_company" => (
+                "wrong_company",
+                "the token is another company's",
+                status.check(),
+            ),
+            "no_grant" => ("no_grant", "the token lacks a grant", status.check()),
+            _ => ("", "", String::new()),
         };
         if !what.is_empty() {
-            found.push(todo(FindingKind::Token, what, command));
+            found.push(todo(FindingKind::Token, what, command).with(code, []));
         }
     }
     // A token by consent is renewed by itself, long before its end.
@@ -228,12 +247,13 @@ fn token(status: &Status, found: &mut Vec<Todo>) {
     let left = token.expires_at.map(|end| end - status.at);
     if let Some(left) = left.filter(|left| lasts && *left <= TOKEN_SECONDS) {
         let days = (left / 86_400).max(0).unsigned_abs();
+        let place = status.token_place.as_deref().unwrap_or("--token-file");
         let what = format!(
-            "the token ends in {}: issue a new one in the CRM and put it into {}",
+            "the token ends in {}: issue a new one in the CRM and put it into {place}",
             counted(days, "day", "days"),
-            status.token_place.as_deref().unwrap_or("--token-file")
         );
-        found.push(todo(FindingKind::TokenEnds, what, status.check()));
+        let values = [days.to_string(), place.to_owned()];
+        found.push(todo(FindingKind::TokenEnds, what, status.check()).with("token_ends", values));
     }
 }
 
@@ -243,11 +263,9 @@ fn troubles(status: &Status, found: &mut Vec<Todo>) {
             "the CRM's {} fail ({}): {}",
             trouble.part, trouble.why, trouble.instead
         );
-        found.push(todo(
-            FindingKind::CrmTrouble,
-            what,
-            status.command("status"),
-        ));
+        let command = status.command("status");
+        let values = [trouble.why.clone()];
+        found.push(todo(FindingKind::CrmTrouble, what, command).with("crm_trouble", values));
     }
 }
 
@@ -272,7 +290,8 @@ fn gaps(status: &Status, found: &mut Vec<Todo>) {
     );
     // The calls around it say whether any was lost.
     let command = status.command("calls --today");
-    found.push(todo(FindingKind::Gap, what, command));
+    let values = [count.to_string(), status.name_of(&gap.source).to_owned()];
+    found.push(todo(FindingKind::Gap, what, command).with("gap", values));
 }
 
 /// A stream that is not the one that was read. However short the span is in which messages may be
@@ -293,7 +312,9 @@ fn replaced(status: &Status, found: &mut Vec<Todo>) {
             super::seconds_in_words((gap.to - gap.from).unsigned_abs()),
         );
         let command = status.command("calls --today");
-        found.push(todo(FindingKind::StreamRecreated, what, command));
+        let values = [status.name_of(&gap.source).to_owned(), why.to_owned()];
+        let recreated = todo(FindingKind::StreamRecreated, what, command);
+        found.push(recreated.with("stream_recreated", values));
     }
 }
 
@@ -311,23 +332,23 @@ fn letters(status: &Status, found: &mut Vec<Todo>) {
         let each: Vec<String> = each.collect();
         let letters = counted(count, "dead letter", "dead letters");
         let what = format!("{letters}: {}", each.join(", "));
-        found.push(todo(
-            FindingKind::DeadLetters,
-            what,
-            status.command("dead list"),
-        ));
+        let command = status.command("dead list");
+        let values = [count.to_string()];
+        found.push(todo(FindingKind::DeadLetters, what, command).with("dead_letters", values));
     }
     if no_lead > 0 {
         let calls = counted(no_lead, "call waits", "calls wait");
         let what = format!("{calls} for a lead");
         let command = status.command("lead missing");
-        found.push(todo(FindingKind::NoLead, what, command));
+        let values = [no_lead.to_string()];
+        found.push(todo(FindingKind::NoLead, what, command).with("no_lead", values));
     }
     if no_employee > 0 {
         let calls = counted(no_employee, "call waits", "calls wait");
         let what = format!("{calls} for an employee: add the extension to --employees");
         let command = status.command("dead list --reason no_employee");
-        found.push(todo(FindingKind::NoEmployee, what, command));
+        let values = [no_employee.to_string()];
+        found.push(todo(FindingKind::NoEmployee, what, command).with("no_employee", values));
     }
 }
 
@@ -338,7 +359,7 @@ fn webhooks(status: &Status, found: &mut Vec<Todo>) {
     if webhooks.state == "no_secret" {
         let what = "webhooks cannot be proved: no signing secret is known; give \
                     --webhook-secret-file";
-        found.push(todo(FindingKind::Webhooks, what, status.check()));
+        found.push(todo(FindingKind::Webhooks, what, status.check()).with("webhooks", []));
     }
 }
 
@@ -347,16 +368,19 @@ fn directory(status: &Status, found: &mut Vec<Todo>) {
         return;
     };
     let why = directory.why.as_deref().unwrap_or("no reason is known");
-    let what = match directory.backfill.as_deref() {
+    let (code, what, values) = match directory.backfill.as_deref() {
         Some("no_grant") => {
-            "leads cannot be read: grant PERMISSION_OPEN_API_LEAD:READ, or leave --lead-directory \
-             out"
-            .to_owned()
+            let what = "leads cannot be read: grant PERMISSION_OPEN_API_LEAD:READ, or leave \
+                        --lead-directory out";
+            ("leads_barred", what.to_owned(), vec![])
         }
-        Some("left") => format!("leads are not read any more: {why}"),
+        Some("left") => {
+            let what = format!("leads are not read any more: {why}");
+            ("leads_unread", what, vec![why.to_owned()])
+        }
         Some(_) | None => return,
     };
-    found.push(todo(FindingKind::LeadDirectory, what, status.check()));
+    found.push(todo(FindingKind::LeadDirectory, what, status.check()).with(code, values));
 }
 
 fn lead_fields(status: &Status, found: &mut Vec<Todo>) {
@@ -366,22 +390,22 @@ fn lead_fields(status: &Status, found: &mut Vec<Todo>) {
     if fields.state == "off" {
         let why = fields.why.as_deref().unwrap_or("no reason is known");
         let what = format!("fields of leads are not written: {why}");
-        found.push(todo(FindingKind::LeadFields, what, status.check()));
+        let off = todo(FindingKind::LeadFields, what, status.check());
+        found.push(off.with("lead_fields", [why.to_owned()]));
     }
     for field in fields.fields.iter().filter(|field| !field.ok) {
-        let what = format!("--lead-field {}={}: {}", field.name, field.id, field.what);
-        found.push(todo(FindingKind::LeadFields, what, status.check()));
+        let name = format!("--lead-field {}={}", field.name, field.id);
+        let what = format!("{name}: {}", field.what);
+        let values = [name, field.what.clone()];
+        found.push(todo(FindingKind::LeadFields, what, status.check()).with("lead_field", values));
     }
 }
 
 fn books(status: &Status, found: &mut Vec<Todo>) {
     if !status.books.balance() {
         let what = "the books do not add up: a fault of this program; report it with this";
-        found.push(todo(
-            FindingKind::Books,
-            what,
-            status.command("status --json"),
-        ));
+        let command = status.command("status --json");
+        found.push(todo(FindingKind::Books, what, command).with("books", []));
     }
 }
 

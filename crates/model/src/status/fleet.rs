@@ -285,16 +285,22 @@ const NAMED_MAX: usize = 5;
 /// Words that are not taken, and those of others that cannot be read.
 pub(super) fn words(status: &Status, found: &mut Vec<Todo>) {
     let Some(fleet) = &status.fleet else { return };
-    for (what, why) in [
+    for (code, what, why) in [
         (
+            "last_words",
             "last words are not taken, so nobody sees that this process works",
             &fleet.why,
         ),
-        ("the last words of others cannot be read", &fleet.unread),
+        (
+            "last_words_unread",
+            "the last words of others cannot be read",
+            &fleet.unread,
+        ),
     ] {
         if let Some(why) = why {
             let what = format!("{what}: {why}");
-            found.push(todo(FindingKind::LastWords, what, status.check()));
+            let words = todo(FindingKind::LastWords, what, status.check());
+            found.push(words.with(code, [why.clone()]));
         }
     }
     let floods = fleet.table.iter().flat_map(|table| &table.floods);
@@ -305,7 +311,9 @@ pub(super) fn words(status: &Status, found: &mut Vec<Todo>) {
              {login}, and take its right away until then (--pbx-owner PBX={login} where they are \
              its PBXs)"
         );
-        found.push(todo(FindingKind::LastWords, what, status.check()));
+        let values = [login.clone(), words.to_string()];
+        let flood = todo(FindingKind::LastWords, what, status.check());
+        found.push(flood.with("last_words_flood", values));
     }
 }
 
@@ -322,7 +330,8 @@ pub(super) fn unreadable(status: &Status, found: &mut Vec<Todo>) {
              discard its letters"
         );
         let command = status.command("dead list --reason unreadable");
-        found.push(todo(FindingKind::DeadLetters, what, command));
+        let values = [login, count.to_string()];
+        found.push(todo(FindingKind::DeadLetters, what, command).with("letters_flood", values));
     }
 }
 
@@ -330,7 +339,8 @@ pub(super) fn unreadable(status: &Status, found: &mut Vec<Todo>) {
 pub(super) fn outcomes(status: &Status, found: &mut Vec<Todo>) {
     if let Some(why) = &status.untold_outcomes {
         let what = format!("what becomes of calls is not told in their stream: {why}");
-        found.push(todo(FindingKind::Outcomes, what, status.check()));
+        let values = [why.clone()];
+        found.push(todo(FindingKind::Outcomes, what, status.check()).with("outcomes", values));
     }
 }
 
@@ -363,7 +373,11 @@ pub(super) fn silent(status: &Status, found: &mut Vec<Todo>) {
         named.join(", ")
     );
     let command = "callbridge fleet --source URL (the stream of run)";
-    found.push(todo(FindingKind::SilentCollector, what, command));
+    let values = [
+        silent.len().to_string(),
+        format!("{}{more}", named.join(", ")),
+    ];
+    found.push(todo(FindingKind::SilentCollector, what, command).with("silent_collector", values));
 }
 
 #[cfg(test)]

@@ -55,22 +55,23 @@ pub fn hearing(status: &Status, found: &mut Vec<Todo>) {
         let since = source.connected_since.filter(|_| silent);
         let seconds = since.map_or(0, |since| (status.at - since).max(0));
         if let Some(what) = deaf.first() {
-            found.push(todo(
-                FindingKind::NotHeard,
-                format!("{name}: {what}"),
-                status.check(),
-            ));
+            let values = [source.name().to_owned(), (*what).to_owned()];
+            let what = format!("{name}: {what}");
+            let deaf = todo(FindingKind::NotHeard, what, status.check());
+            found.push(deaf.with("not_heard_why", values));
         } else if seconds >= SILENT_SECONDS {
             let what = format!(
                 "{name} is connected for {} and has heard no event of a call: were there none, or \
                  may it hear none?",
                 seconds_in_words(seconds.unsigned_abs())
             );
-            found.push(todo(FindingKind::NotHeard, what, status.check()));
+            let values = [source.name().to_owned()];
+            found.push(todo(FindingKind::NotHeard, what, status.check()).with("not_heard", values));
         }
         if !lacks.is_empty() {
             let what = format!("{name}: {}", lacks.join("; "));
-            found.push(todo(FindingKind::Rights, what, status.check()));
+            let values = [source.name().to_owned(), lacks.join("; ")];
+            found.push(todo(FindingKind::Rights, what, status.check()).with("rights", values));
         }
     }
 }

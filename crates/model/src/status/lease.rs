@@ -101,7 +101,9 @@ pub(super) fn unusable(status: &Status, found: &mut Vec<Todo>) {
             "the lease {} cannot be held or taken over ({why}); calls are kept meanwhile",
             lease.name
         );
-        found.push(findings::todo(FindingKind::Lease, what, status.check()));
+        let values = [lease.name.clone(), why.clone()];
+        let unusable = findings::todo(FindingKind::Lease, what, status.check());
+        found.push(unusable.with("lease_unusable", values));
     }
 }
 
@@ -126,7 +128,9 @@ pub(super) fn holder_cannot_send(status: &Status, found: &mut Vec<Todo>) {
             lease.name,
             at(since)
         );
-        found.push(findings::todo(FindingKind::Lease, what, status.check()));
+        let values = [lease.name.clone(), because];
+        let unable = findings::todo(FindingKind::Lease, what, status.check());
+        found.push(unable.with("lease_unable", values));
     }
     let table = status.fleet.as_ref().and_then(|it| it.table.as_ref());
     let holds = |member: &&FleetMember| {
@@ -146,7 +150,9 @@ pub(super) fn holder_cannot_send(status: &Status, found: &mut Vec<Todo>) {
             lease.name
         );
         let command = "callbridge fleet --source URL (the stream of run)";
-        found.push(findings::todo(FindingKind::Lease, what, command));
+        let pause = word.pause.clone().unwrap_or_default();
+        let unable = findings::todo(FindingKind::Lease, what, command);
+        found.push(unable.with("lease_unable", [safe(&word.hostname), pause]));
     }
 }
 

@@ -1,5 +1,6 @@
 //! How the lists of leads and employees stand, and which employees match nobody.
 
+use super::findings::todo;
 use super::{FindingKind, Status, Todo};
 use serde::{Deserialize, Serialize};
 
@@ -143,21 +144,37 @@ pub(super) fn employees(status: &Status, found: &mut Vec<Todo>) {
         let extension = extension.map_or_else(String::new, |it| format!(" (extension {it})"));
         let calls = super::findings::counted(it.calls, "call", "calls");
         let id = it.employee_id;
-        format!("the CRM does not know employee {id}{extension}, {calls} FAILED: mend --employees")
+        let values = vec![id.to_string(), it.calls.to_string()];
+        let what = format!(
+            "the CRM does not know employee {id}{extension}, {calls} FAILED: mend --employees"
+        );
+        ("employee_unknown", what, values)
     });
     let doubtful = employees.doubtful.iter().map(|it| {
         let Doubtful { extension, meant } = it;
-        format!("--employees has extension {extension}, which no call had: did you mean {meant}?")
+        let what = format!(
+            "--employees has extension {extension}, which no call had: did you mean {meant}?"
+        );
+        (
+            "employee_doubtful",
+            what,
+            vec![extension.clone(), meant.clone()],
+        )
     });
     let nobody = employees.calls >= CALLS_MIN && employees.matched == 0;
     let nobody = nobody.then(|| {
         let (calls, unlisted) = (employees.calls, employees.unlisted());
-        format!("--employees has none of the extensions of the last {calls} calls: {unlisted}")
+        let what =
+            format!("--employees has none of the extensions of the last {calls} calls: {unlisted}");
+        (
+            "employees_unmatched",
+            what,
+            vec![calls.to_string(), unlisted],
+        )
     });
-    found.extend(unknown.chain(doubtful).chain(nobody).map(|what| Todo {
-        kind: FindingKind::Employees,
-        what,
-        command: status.check(),
+    let all = unknown.chain(doubtful).chain(nobody);
+    found.extend(all.map(|(code, what, values)| {
+        todo(FindingKind::Employees, what, status.check()).with(code, values)
     }));
 }
 
@@ -166,10 +183,17 @@ fn count(of: usize) -> u64 {
 }
 
 pub(super) fn lists(status: &Status, found: &mut Vec<Todo>) {
-    let faults = status.lists.iter().filter_map(ListFile::fault);
-    found.extend(faults.map(|what| Todo {
-        kind: FindingKind::Lists,
-        what,
-        command: status.check(),
+    let faults = status.lists.iter();
+    let faults = faults.filter_map(|list| Some((list, list.fault()?)));
+    found.extend(faults.map(|(list, what)| {
+        let (code, values) = match (&list.why, list.bad) {
+            (Some(why), _) => ("list_unused", vec![list.file.clone(), why.clone()]),
+            (None, 0) => ("list_empty", vec![list.file.clone()]),
+            (None, bad) => {
+                let each = list.faults.join("; ");
+                ("list_rows", vec![list.file.clone(), bad.to_string(), each])
+            }
+        };
+        todo(FindingKind::Lists, what, status.check()).with(code, values)
     }));
 }

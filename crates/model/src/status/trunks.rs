@@ -50,17 +50,19 @@ pub(super) fn silent(status: &Status, found: &mut Vec<Todo>) {
         let known = |since: i64| status.at - since >= SILENT_SECONDS;
         let others = status.day_calls.saturating_sub(trunk.day_calls);
         if trunk.day_calls == 0 && others > 0 && trunk.silent_since().is_some_and(known) {
-            let others = counted(others, "call", "calls");
+            let came = counted(others, "call", "calls");
             let ever = match trunk.last_at {
                 Some(_) => "has taken no call for a day",
                 None => "has never taken a call",
             };
             let what = format!(
-                "trunk {} {ever}, while {others} came by{}: does its endpoint name the channels?",
+                "trunk {} {ever}, while {came} came by{}: does its endpoint name the channels?",
                 trunk.name,
                 channels(status)
             );
-            found.push(todo(FindingKind::SilentTrunk, what, status.check()));
+            let values = [trunk.name.clone(), others.to_string()];
+            let silent = todo(FindingKind::SilentTrunk, what, status.check());
+            found.push(silent.with("silent_trunk", values));
         }
         let unlisted = trunk.day_extensions > 0 && trunk.day_employees == 0;
         if trunk.has_employees && unlisted && trunk.since.is_some_and(known) {
@@ -71,7 +73,9 @@ pub(super) fn silent(status: &Status, found: &mut Vec<Todo>) {
                 trunk.name,
                 extensions(status, ", of extensions (")
             );
-            found.push(todo(FindingKind::SilentEmployees, what, status.check()));
+            let values = [trunk.name.clone(), trunk.day_extensions.to_string()];
+            let silent = todo(FindingKind::SilentEmployees, what, status.check());
+            found.push(silent.with("silent_employees", values));
         }
     }
 }
@@ -88,14 +92,15 @@ pub(super) fn without_employees(status: &Status, found: &mut Vec<Todo>) {
         return;
     }
     let names: Vec<&str> = trunks.iter().map(|it| it.name.as_str()).collect();
-    let calls = trunks.iter().map(|it| it.day_extensions).sum();
+    let calls: u64 = trunks.iter().map(|it| it.day_extensions).sum();
     let what = format!(
         "{} of a day{} named no employee: --employees is missing{}",
         counted(calls, "call", "calls"),
         named(" (over ", &names),
         extensions(status, " (extensions "),
     );
-    found.push(todo(FindingKind::NoEmployees, what, status.check()));
+    let values = [calls.to_string(), names.join(", ")];
+    found.push(todo(FindingKind::NoEmployees, what, status.check()).with("no_employees", values));
 }
 
 /// ` (over PJSIP/citty, SIP/10.0.0.7)`: channels of no trunk that came by in a day.

@@ -175,6 +175,7 @@ mod tests {
             kind,
             what: what.to_owned(),
             command: format!("callbridge {what}"),
+            detail: callbridge_model::status::verdict::Detail::default(),
         }
     }
 

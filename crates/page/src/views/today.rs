@@ -4,7 +4,7 @@ use crate::answer::{self, Handled};
 use crate::backend::{CallQuery, Figures, Outcomes};
 use crate::chart::{Chart, total};
 use crate::page::{Visit, refused};
-use crate::shell::PageShell;
+use crate::shell::{PageShell, Told};
 use askama::Template;
 use callbridge_model::status::fleet::Speech;
 use callbridge_model::status::{FindingKind, Lease, LeasePhase, OverallState, SourceState, Todo};
@@ -40,7 +40,7 @@ struct Lead {
 /// Something that waits for a person.
 struct Waiting {
     title: String,
-    what: String,
+    what: Told,
     cure: String,
     command: String,
     /// Where on the page it is cured.
@@ -105,7 +105,7 @@ fn lead(shell: &PageShell, status: &Status, figures: &Figures) -> Lead {
 fn customers(shell: &PageShell, title: String) -> Waiting {
     Waiting {
         title,
-        what: String::new(),
+        what: Told::default(),
         cure: shell.t("cure.missed").to_owned(),
         command: String::new(),
         link: Some("/missed"),
@@ -165,7 +165,7 @@ fn waiting(shell: &PageShell, todo: &Todo) -> Waiting {
     };
     Waiting {
         title: shell.word("kind", word),
-        what: todo.what.clone(),
+        what: shell.found(todo),
         cure: shell.word("cure", word),
         command: todo.command.clone(),
         link,
