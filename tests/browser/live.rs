@@ -2,7 +2,7 @@
 //! with it.
 
 use crate::keyboard::until;
-use crate::stage::Stage;
+use crate::stage::{Stage, first_number};
 use crate::webdriver::Browser;
 use anyhow::{Context as _, Result};
 
@@ -16,11 +16,11 @@ pub async fn parts_move_and_come_back(stage: &mut Stage) -> Result<()> {
         .await?;
     until(&browser, "Today", "location.pathname === '/'").await?;
     browser.go(&format!("{origin}/")).await?;
-    let there = "document.querySelector('main').innerText.includes('15 calls wait for a lead')";
+    let there = "document.querySelector('main').innerText.includes('28 calls wait for a lead')";
     until(&browser, "calls that wait for a lead", there).await?;
-    let phone = callbridge_testbed::calls::Call::without_lead(4).phone();
+    let phone = first_number();
     stage.ask(&["lead", "give", &phone, "4001"]).await?;
-    let moved = "document.querySelector('main').innerText.includes('14 calls wait for a lead')";
+    let moved = "document.querySelector('main').innerText.includes('27 calls wait for a lead')";
     until(&browser, "one call less, by itself", moved).await?;
     stage.kill().await?;
     let lost = "!document.getElementById('lost').hidden";

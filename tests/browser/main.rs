@@ -1,4 +1,4 @@
-//! `tests/run page`: the administrator's page in a real Chromium, in three languages and at three
+//! `tests/run page`: the administrator's page in a real Chromium, in three languages and at four
 //! sizes, light and dark, with scripts and without. Screenshots come to target/screenshots.
 //!
 //! | module | what lives there |
@@ -9,10 +9,12 @@
 //! | `fleet` | a sender with a lease, around whose stream others speak |
 //! | `live` | what moves by itself, and over a kill of the daemon |
 //! | `keyboard` | a letter retried without a mouse |
+//! | `person` | what a person does there in a morning |
 
 mod fleet;
 mod keyboard;
 mod live;
+mod person;
 mod stage;
 mod views;
 mod webdriver;
@@ -71,16 +73,30 @@ async fn run() -> Result<Results> {
     let mut stage = Stage::set().await?;
     let fleet = Fleet::set().await?;
     let mut results = Results::new();
-    for language in ["en", "ru", "uz"] {
+    // Named ones alone, as `person`, or all.
+    let named: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|it| !it.starts_with('-'))
+        .collect();
+    let wanted = |part: &str| named.is_empty() || named.iter().any(|it| it == part);
+    for language in ["en", "ru", "uz"].into_iter().filter(|it| wanted(it)) {
         println!("== {language}");
         results.extend(views::all(&stage, language, &axe, &folder).await?);
         results.extend(views::of_fleet(&fleet, language, &axe, &folder).await?);
     }
-    println!("== keyboard");
-    let by_keyboard = keyboard::a_letter_is_retried(&stage).await;
-    results.push(("a letter retried by keyboard".to_owned(), by_keyboard));
-    println!("== live");
-    let live = live::parts_move_and_come_back(&mut stage).await;
-    results.push(("live parts".to_owned(), live));
+    if wanted("keyboard") {
+        println!("== keyboard");
+        let by_keyboard = keyboard::a_letter_is_retried(&stage).await;
+        results.push(("a letter retried by keyboard".to_owned(), by_keyboard));
+    }
+    if wanted("live") {
+        println!("== live");
+        let live = live::parts_move_and_come_back(&mut stage).await;
+        results.push(("live parts".to_owned(), live));
+    }
+    if wanted("person") {
+        println!("== person");
+        results.extend(person::morning(&stage).await?);
+    }
     Ok(results)
 }

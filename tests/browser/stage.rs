@@ -1,9 +1,10 @@
-//! What the page is looked at with: a daemon that has journaled calls, letters of several reasons,
-//! numbers without a lead, a call that goes on, and names that nobody should have chosen.
+//! What the page is looked at with: a daemon that has five hundred calls, 51 letters of six leads
+//! that the CRM does not have, 28 numbers without a lead, a customer who waits and was called back
+//! in vain, a call whose end nobody heard, one that goes on, and names that nobody should choose.
 
 use anyhow::{Context as _, Result, bail};
 use callbridge_sandbox as sandbox;
-use callbridge_testbed::calls::{Call, recording};
+use callbridge_testbed::calls::{Call, moved_to, now, recording};
 use callbridge_testbed::port::free_port;
 use serde_json::Value;
 use std::path::Path;
@@ -17,10 +18,21 @@ const TRUNKS: [&str; 2] = [
     "--trunk=spare=PJSIP/spare,country=UZ,lead=var:LEAD_ID",
 ];
 const WITHIN: Duration = Duration::from_secs(120);
-/// Calls of the stage.
-const CALLS: u32 = 60;
-/// A lead that the sandbox does not have.
-const UNKNOWN_LEAD: i64 = 9_001;
+/// Calls of the stage, and the seconds from one to the next.
+const CALLS: u32 = 500;
+const STEP: i64 = 100;
+/// The first of them FAIL: the sandbox has none of six leads from this one on.
+pub const FAILED: u32 = 51;
+pub const UNKNOWN_LEAD: i64 = 9_001;
+pub const UNKNOWN_LEADS: i64 = 6;
+/// So many after them have no lead.
+pub const NUMBERS: u32 = 28;
+/// Beside them: one that was missed, the call back in vain, and one whose end nobody heard.
+const BESIDE: u32 = 3;
+/// A call is over after twelve hours at most: this one began before that.
+const LONG_AGO: i64 = 13 * 3600;
+const MISSED: &str = include_str!("../recordings/inbound_no_answer/ami.raw");
+const IN_VAIN: &str = include_str!("../recordings/outbound_no_answer/ami.raw");
 
 /// Everything, at work.
 pub struct Stage {
@@ -105,7 +117,7 @@ impl Stage {
                 let books = &status["books"];
                 let count = |name: &str| books[name].as_u64().unwrap_or(0);
                 let over = count("journaled") + count("dead") + count("parked");
-                if over == u64::from(CALLS) {
+                if over == u64::from(CALLS + BESIDE) {
                     return;
                 }
             }
@@ -155,21 +167,44 @@ pub async fn link(state: &Path) -> Result<String> {
     Ok(url.to_owned())
 }
 
-/// The recording: of each four calls one has an unknown lead and one has none; the last goes on.
+/// The first number without a lead.
+pub fn first_number() -> String {
+    Call::without_lead(FAILED + 1).phone()
+}
+
+/// The recording; the last call of it goes on.
 fn told() -> String {
-    let call = |n: u32| match n % 4 {
-        0 => Call::without_lead(n),
-        1 => Call::new(n, UNKNOWN_LEAD),
-        _ => Call::new(n, 4_002),
+    let now = now();
+    let call = |n: u32| {
+        let of = match n {
+            1..=FAILED => Call::new(n, UNKNOWN_LEAD + i64::from(n) % UNKNOWN_LEADS),
+            n if n <= FAILED + NUMBERS => Call::without_lead(n),
+            _ => Call::new(n, 4_002),
+        };
+        let begins = now - STEP * i64::from(CALLS + 10 - n);
+        Call { begins, ..of }
     };
     let calls: Vec<Call> = (1..=CALLS).map(call).collect();
     let hostile = "<script>alert(1)</script>\u{202e}gnp.exe";
-    let begun = Call {
-        begins: callbridge_testbed::calls::now(),
-        ..Call::new(CALLS + 1, 4_002)
+    let until = |n: u32, begins: i64, event: &str| {
+        let text = Call {
+            begins,
+            ..Call::new(n, 4_002)
+        };
+        let text = text.ami();
+        let end = text.find(event).unwrap_or(text.len());
+        text[..end].to_owned()
     };
-    let begun = begun.ami();
-    let end = begun.find("Event: Hangup").unwrap_or(begun.len());
+    let half = until(CALLS + 2, now - LONG_AGO, "Event: BridgeEnter");
+    let missed = moved_to(MISSED, now - 700).replace("LEAD_ID=\r\n", "LEAD_ID=4002\r\n");
+    let in_vain = moved_to(IN_VAIN, now - 500);
+    let begun = until(CALLS + 1, now, "Event: Hangup");
     let text = recording(&calls).replace("CallerIDName: ", &format!("CallerIDName: {hostile} "));
-    format!("{text}{}", &begun[..end])
+    format!("{half}{text}{}{}{begun}", events(&missed), events(&in_vain))
+}
+
+/// Without the greeting of a line that was opened anew.
+fn events(recorded: &str) -> &str {
+    let after = recorded.split_once("Fully Booted\r\n\r\n");
+    after.map_or(recorded, |(_, events)| events)
 }

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 use std::path::Path;
 
-const SIZES: [Size; 3] = [
+const SIZES: [Size; 4] = [
     Size {
         name: "360",
         width: 360,
@@ -18,6 +18,11 @@ const SIZES: [Size; 3] = [
         name: "1024",
         width: 1024,
         height: 768,
+    },
+    Size {
+        name: "1280",
+        width: 1280,
+        height: 900,
     },
     Size {
         name: "1920",
@@ -39,6 +44,27 @@ const PATHS: [(&str, &str); 9] = [
     ("login", "/login"),
 ];
 
+/// What reaches over the edge of the window, or is hidden by what it lies in. The picture of a call
+/// alone is wider by intent, and moves sideways.
+const CUT: &str = "
+    const cut = [];
+    for (const it of document.querySelectorAll('body *')) {
+        const style = getComputedStyle(it), box = it.getBoundingClientRect();
+        if (!it.checkVisibility({visibilityProperty: true}) || !box.width || !box.height) continue;
+        if (it.closest('.hear, .skip, .picture, svg svg, svg *')) continue;
+        const what = `<${it.tagName.toLowerCase()} class=\"${it.getAttribute('class') ?? ''}\"> ` +
+            it.textContent.trim().slice(0, 60);
+        if (box.left < -1 || box.right > innerWidth + 1) cut.push(what);
+        const inner = getComputedStyle(it.parentElement);
+        const room = it.parentElement.clientWidth - parseFloat(inner.paddingLeft) -
+            parseFloat(inner.paddingRight);
+        if (it.tagName === 'TABLE' && box.width > room + 1) cut.push('wider: ' + what);
+        const hides = style.overflowX !== 'visible' && !it.matches('input, textarea, select');
+        const picture = it.querySelector(':scope > .picture');
+        if (hides && !picture && it.scrollWidth > it.clientWidth + 1) cut.push('in ' + what);
+    }
+    return cut.slice(0, 10);";
+
 /// Those of a sender with a lease in a fleet.
 const FLEET: [(&str, &str); 2] = [("fleet", "/fleet"), ("today-leased", "/")];
 
@@ -58,6 +84,8 @@ pub async fn all(stage: &Stage, language: &str, axe: &str, to: &Path) -> Result<
         .iter()
         .map(|(name, path)| ((*name).to_owned(), (*path).to_owned()))
         .collect();
+    let cause = "/letters?reason=failed&cause=lead%3A9002";
+    paths.push(("letters-cause".to_owned(), cause.to_owned()));
     paths.push(("letter".to_owned(), format!("/letters/{id}")));
     paths.push(("call".to_owned(), format!("/calls/{uuid}")));
     for (name, path) in &paths {
@@ -120,6 +148,19 @@ async fn look(browser: &Browser, axe: &str, name: &str, to: &Path) -> Result<()>
             .await?;
         let wide = wide.as_i64().context("a width")?;
         ensure!(wide <= 0, "{} px: {wide} px too wide", size.name);
+        let cut = browser.execute(CUT).await?;
+        let cut: Vec<&str> = cut
+            .as_array()
+            .context("a list")?
+            .iter()
+            .filter_map(Value::as_str)
+            .collect();
+        ensure!(
+            cut.is_empty(),
+            "{} px: cut off: {}",
+            size.name,
+            cut.join("\n")
+        );
     }
     let console = browser.console().await?;
     ensure!(console.is_empty(), "the console was told: {console:?}");

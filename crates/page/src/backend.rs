@@ -173,7 +173,7 @@ pub struct CallPage {
 pub struct CallView {
     /// As in a list.
     pub line: Listed,
-    /// The picture of `explain --picture` with its legend, as SVG; empty where there is none.
+    /// The picture of `explain --picture` without its values, as SVG; empty where there is none.
     pub picture: String,
     /// Why each value is so, as `explain` says it.
     pub values: String,

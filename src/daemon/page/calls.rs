@@ -171,7 +171,7 @@ fn view(backend: &DaemonBackend, row: Row, letter: Option<Letter>) -> CallView {
             reason: judged.reason,
             ..line
         },
-        picture: picture::svg(&of, &times).unwrap_or_default(),
+        picture: picture::lanes_svg(&of, &times).unwrap_or_default(),
         values,
         events: events.unwrap_or_default(),
         wait_sec: answered_at(&kept.call).map(|at| at.since(kept.call.started).as_secs()),

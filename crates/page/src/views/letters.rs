@@ -79,10 +79,10 @@ pub(crate) async fn list(mut visit: Visit<'_>, form: RetryForm) -> Handled {
     let backend = &visit.page.backend;
     let page = backend.letters(query).await.map_err(refused)?;
     let mut causes = backend.causes().await.map_err(refused)?;
-    causes.retain(|it| {
-        reason
-            .as_deref()
-            .is_none_or(|reason| it.cause.reason.word() == reason)
+    // Numbers without a lead have a view of their own, and a list of their own here.
+    causes.retain(|it| match reason.as_deref() {
+        Some(reason) => it.cause.reason.word() == reason,
+        None => it.cause.reason != Reason::NoLead,
     });
     let next = page.next.map(|next| {
         let fields = [

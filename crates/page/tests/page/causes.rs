@@ -77,7 +77,7 @@ async fn a_cause_lists_its_letters_alone_and_what_is_done_to_all_is_done_to_thos
         "{page}"
     );
     assert!(page.contains("all 9 of this list"), "{page}");
-    assert!(page.contains("class=\"card act bar\""), "{page}");
+    assert!(page.contains("class=\"card act actions\""), "{page}");
     let fields = [
         ("action", "discard"),
         ("scope", "all"),

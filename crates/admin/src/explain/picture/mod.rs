@@ -35,8 +35,21 @@ const LANES_TOP: f64 = 112.0;
 /// Classes rather than variables: not every viewer knows those.
 const STYLE: &str = include_str!("style.css");
 
-/// The picture of a call; `None` where no channel events told of it.
+/// The picture of a call with its values; `None` where no channel events told of it.
 pub fn svg(of: &Explained<'_>, times: &Times) -> Option<String> {
+    drawn(of, times, values::draw)
+}
+
+/// The same without its values: they stand beside it.
+pub fn lanes_svg(of: &Explained<'_>, times: &Times) -> Option<String> {
+    drawn(of, times, |_, _, _, top| top - 24.0)
+}
+
+fn drawn(
+    of: &Explained<'_>,
+    times: &Times,
+    beneath: impl Fn(&mut Canvas, &Explained<'_>, &Times, f64) -> f64,
+) -> Option<String> {
     let timeline = of.call.timeline.as_ref()?;
     let scale = Scale::new(moments(timeline), AXIS_LEFT, AXIS_RIGHT);
     let mut canvas = Canvas::default();
@@ -47,7 +60,7 @@ pub fn svg(of: &Explained<'_>, times: &Times) -> Option<String> {
     lanes.draw(&mut canvas, times);
     let legend_y = lanes.bottom() + 34.0;
     legend::draw(&mut canvas, legend_y, timeline);
-    let bottom = values::draw(&mut canvas, of, times, legend_y + 40.0);
+    let bottom = beneath(&mut canvas, of, times, legend_y + 40.0);
     let title = format!("call {}: {}", of.judged.record.linkedid, outcome(of.judged));
     Some(canvas.file(WIDTH, bottom + MARGIN, &title, STYLE))
 }

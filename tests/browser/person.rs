@@ -1,0 +1,280 @@
+//! What a person does on the page in a morning: looks who waits, finds a call, mends letters by
+//! their cause, corrects one, and gives numbers their leads.
+
+use crate::Results;
+use crate::keyboard::until;
+use crate::stage::{FAILED, NUMBERS, Stage, UNKNOWN_LEAD, UNKNOWN_LEADS};
+use crate::webdriver::{Browser, Size};
+use anyhow::{Context as _, Result, ensure};
+use std::time::Duration;
+
+const WITHIN: Duration = Duration::from_secs(60);
+const ROWS: &str = "document.querySelectorAll('input[name=row-lead]').length";
+const DESK: Size = Size {
+    name: "1280",
+    width: 1280,
+    height: 900,
+};
+const PHONE: Size = Size {
+    name: "360",
+    width: 360,
+    height: 740,
+};
+
+/// Somebody at the page.
+struct Person<'a> {
+    stage: &'a Stage,
+    browser: Browser,
+    origin: String,
+}
+
+/// All that is done, one after another.
+pub async fn morning(stage: &Stage) -> Result<Results> {
+    let browser = Browser::start("en").await?;
+    browser.resize(DESK).await?;
+    let link = stage.link().await?;
+    browser.go(&link).await?;
+    let origin = link.split("/open/").next().context("an origin")?.to_owned();
+    let person = Person {
+        stage,
+        browser,
+        origin,
+    };
+    person.click("main form button").await?;
+    person.until("Today", "location.pathname === '/'").await?;
+    Ok(vec![
+        ("a customer waits".to_owned(), person.sees_who_waits().await),
+        ("the menu folds".to_owned(), person.unfolds_the_menu().await),
+        ("a row is a link".to_owned(), person.finds_a_call().await),
+        ("a cause is mended".to_owned(), person.mends_a_cause().await),
+        ("a letter is corrected".to_owned(), person.corrects().await),
+        ("leads are typed".to_owned(), person.types_leads().await),
+        (
+            "leads come in a file".to_owned(),
+            person.brings_leads().await,
+        ),
+    ])
+}
+
+impl Person<'_> {
+    async fn go(&self, path: &str) -> Result<()> {
+        self.browser.go(&format!("{}{path}", self.origin)).await
+    }
+
+    async fn until(&self, what: &str, is: &str) -> Result<()> {
+        until(&self.browser, what, is).await
+    }
+
+    /// Is it so, now?
+    async fn is(&self, what: &str, is: &str) -> Result<()> {
+        let script = format!("return Boolean({is})");
+        let said = self.browser.execute(&script).await?;
+        ensure!(said.as_bool() == Some(true), "{what}: not so");
+        Ok(())
+    }
+
+    /// Presses what this names, in the middle, as a pointer would: what lies above it is pressed in
+    /// its place.
+    async fn click(&self, what: &str) -> Result<()> {
+        let script = format!(
+            "const it = document.querySelector(`{what}`);
+             if (!it) return false;
+             it.scrollIntoView({{block: 'center'}});
+             const box = it.getBoundingClientRect();
+             document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2).click();
+             return true"
+        );
+        let there = self.browser.execute(&script).await?;
+        ensure!(there.as_bool() == Some(true), "{what} is not there");
+        Ok(())
+    }
+
+    /// Types into what this names.
+    async fn types(&self, into: &str, keys: &str) -> Result<()> {
+        let script = format!("document.querySelector(`{into}`).focus()");
+        self.browser.execute(&script).await?;
+        self.browser.press(keys).await
+    }
+
+    async fn sees_who_waits(&self) -> Result<()> {
+        self.go("/").await?;
+        let waits = "document.querySelector('.waits').innerText.includes('1 customer waits')";
+        self.is("that a customer waits", waits).await?;
+        let well = "!document.body.innerText.includes('All is well')";
+        self.is("that not all is well", well).await?;
+        let badge = "document.querySelector('nav a[href=\"/missed\"] .badge').innerText === '1'";
+        self.is("a badge", badge).await?;
+        let boxes = "document.querySelectorAll('.rows td a').length === 8";
+        self.is("the last calls", boxes).await?;
+        let pbx = "document.querySelector('.brand small').innerText === 'hq'";
+        self.is("the name of the PBX", pbx).await?;
+        self.click(".waits a[href=\"/missed\"]").await?;
+        self.until("Missed", "location.pathname === '/missed'")
+            .await?;
+        let tried = "document.querySelector('.tried').innerText.includes('nobody answered')";
+        self.is("the call back in vain", tried).await
+    }
+
+    async fn unfolds_the_menu(&self) -> Result<()> {
+        self.browser.resize(PHONE).await?;
+        self.go("/missed").await?;
+        let shown = "document.querySelector('nav.views').checkVisibility()";
+        self.is("a folded menu", &format!("!{shown}")).await?;
+        let badge = "document.querySelector('.unfold .badge').innerText === '1'";
+        self.is("its badge", badge).await?;
+        self.click(".unfold").await?;
+        self.is("the menu", shown).await?;
+        self.click("nav.views a[href=\"/calls\"]").await?;
+        self.until("Calls", "location.pathname === '/calls'")
+            .await?;
+        self.is("a folded menu again", &format!("!{shown}")).await?;
+        self.browser.resize(DESK).await
+    }
+
+    async fn finds_a_call(&self) -> Result<()> {
+        self.go("/calls?state=journaled").await?;
+        let counted = "/^\\d+ calls$/m.test(document.querySelector('main').innerText)";
+        self.is("how many there are", counted).await?;
+        let phone = "/\\+998\\d{9}/.test(document.querySelector('.rows .number').innerText)";
+        self.is("a whole number", phone).await?;
+        self.click(".rows tr:not(.day) td:last-child").await?;
+        let call = "location.pathname.startsWith('/calls/')";
+        self.until("the call", call).await?;
+        let told = "document.querySelector('.told').innerText.includes('in its journal')";
+        self.is("what became of it", told).await?;
+        let request = "document.querySelector('#request').closest('section').innerText";
+        for said in [
+            "The request as it was sent",
+            "\"leadId\": 4002",
+            "Id that the CRM gave",
+        ] {
+            self.is(said, &format!("{request}.includes('{said}')"))
+                .await?;
+        }
+        self.is(
+            "no untruth",
+            &format!("!{request}.includes('Nothing was sent')"),
+        )
+        .await?;
+        let folded = "!document.querySelector('.trace').checkVisibility()";
+        self.is("a folded trace", folded).await
+    }
+
+    async fn mends_a_cause(&self) -> Result<()> {
+        self.go("/letters").await?;
+        let lead = UNKNOWN_LEAD + 1;
+        let causes = "[...document.querySelectorAll('.causes b')].map(it => it.innerText)";
+        let leads = format!("{causes}.filter(it => it.startsWith('Lead ')).length");
+        self.is("six causes", &format!("{leads} === {UNKNOWN_LEADS}"))
+            .await?;
+        let bar =
+            "document.querySelector('.actions').getBoundingClientRect().bottom <= innerHeight";
+        self.is("the bar in sight", bar).await?;
+        let mine = format!(".causes li:has(a[href*=\"lead%3A{lead}\"])");
+        self.types(&format!("{mine} input[name=lead]"), "4001")
+            .await?;
+        self.click(&format!("{mine} button")).await?;
+        self.until("the job", "location.pathname.startsWith('/jobs/')")
+            .await?;
+        let done = "document.body.innerText.includes('All of it is done')";
+        self.until("its end", done).await?;
+        self.go("/letters").await?;
+        let gone = format!("!{causes}.includes('Lead {lead}')");
+        self.is("that all of it left", &gone).await?;
+        // Of fifty-one calls every sixth had that lead.
+        let of = |n: &u32| i64::from(*n) % UNKNOWN_LEADS == 1;
+        let calls = (1..=FAILED).filter(of).count();
+        self.until_journaled(calls, |it| it.call.lead_id == 4001)
+            .await
+    }
+
+    async fn corrects(&self) -> Result<()> {
+        self.go("/letters?reason=incomplete").await?;
+        self.click("td a[href^=\"/letters/\"]").await?;
+        self.until(
+            "the letter",
+            "document.querySelector('select[name=answered]')",
+        )
+        .await?;
+        self.types("select[name=answered]", "y").await?;
+        self.types("input[name=talk]", "1").await?;
+        self.is(
+            "yes",
+            "document.querySelector('select[name=answered]').value === 'yes'",
+        )
+        .await?;
+        self.click("button[value=retry]").await?;
+        self.until("the job", "location.pathname.startsWith('/jobs/')")
+            .await?;
+        self.until_journaled(1, |it| it.call.answered && it.call.talk_time_sec == Some(1))
+            .await
+    }
+
+    /// How many numbers stand in the table.
+    async fn rows(&self) -> Result<u64> {
+        let rows = self.browser.execute(&format!("return {ROWS}")).await?;
+        rows.as_u64().context("a count")
+    }
+
+    async fn types_leads(&self) -> Result<()> {
+        self.go("/numbers").await?;
+        let there = self.rows().await?;
+        // One may have been given its lead before, while live parts were looked at.
+        ensure!(there + 1 >= u64::from(NUMBERS), "{there} numbers");
+        self.types("tr:nth-child(1) input[name=row-lead]", "4001")
+            .await?;
+        self.types("tr:nth-child(2) input[name=row-lead]", "four")
+            .await?;
+        self.types("tr:nth-child(3) input[name=row-lead]", "4002")
+            .await?;
+        self.click("form .actions button").await?;
+        self.until("two numbers less", &format!("{ROWS} === {}", there - 2))
+            .await?;
+        let wrong = "document.querySelector('td .wrong').innerText.includes('no lead')";
+        self.is("what is wrong, in its row", wrong).await?;
+        let kept = "document.querySelector('td:has(.wrong) input[name=row-lead]').value === 'four'";
+        self.is("what was typed", kept).await
+    }
+
+    async fn brings_leads(&self) -> Result<()> {
+        self.go("/numbers").await?;
+        let there = self.rows().await?;
+        let filled = "const csv = await (await fetch('/numbers.csv')).text();
+             const [head, ...rows] = csv.trim().split('\\r\\n');
+             const lead = (row, at) => at < 3 ? row + '4001' : row;
+             const file = new File([[head, ...rows.map(lead)].join('\\r\\n')], 'leads.csv');
+             const chosen = new DataTransfer();
+             chosen.items.add(file);
+             const input = document.querySelector('[data-file] input');
+             input.files = chosen.files;
+             input.dispatchEvent(new Event('change', {bubbles: true}));";
+        let script =
+            format!("const done = arguments[0]; (async () => {{ {filled} done(true); }})()");
+        self.browser.execute_later(&script).await?;
+        let read = "document.getElementById('csv').value.includes('4001')";
+        self.until("the file", read).await?;
+        self.click("form:has(#csv) button").await?;
+        self.until("three numbers less", &format!("{ROWS} === {}", there - 3))
+            .await
+    }
+
+    /// So many such calls come into the journal.
+    async fn until_journaled(
+        &self,
+        calls: usize,
+        such: impl Fn(&callbridge_sandbox::Record) -> bool,
+    ) -> Result<()> {
+        let mut looks = tokio::time::interval(Duration::from_millis(100));
+        let there = async {
+            loop {
+                looks.tick().await;
+                let journal = self.stage.crm.journal();
+                if journal.iter().filter(|it| such(it)).count() >= calls {
+                    return;
+                }
+            }
+        };
+        let waited = tokio::time::timeout(WITHIN, there).await;
+        waited.with_context(|| format!("{calls} calls did not come into the journal"))
+    }
+}
