@@ -1,5 +1,6 @@
 //! FreeSWITCH's event socket: the login, the subscription, and what the dialogue there reports.
 
+use crate::Item;
 use crate::connect::Target;
 use crate::error::{Error, LineError};
 use crate::line::SourceFeed;
@@ -147,7 +148,7 @@ impl LiveLine for SocketLine {
             match heard {
                 Heard::Nothing | Heard::LoggedIn | Heard::Answer(_) => {}
                 Heard::Closing(_) | Heard::Refused(_) => {}
-                Heard::Listening => feed.comes(),
+                Heard::Listening => feed.notice(Item::Comes),
                 Heard::UpFor(uptime) => {
                     let uptime = Some(uptime);
                     feed.mark(Mark::FullyBooted { uptime }).await?;

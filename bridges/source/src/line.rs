@@ -5,7 +5,6 @@ use crate::ring::{Gone, Offered, Ring};
 use crate::settings::Clock;
 use crate::{Counts, FilePosition, Fix, Frame, Item, Position, Publisher, SourceId};
 use bytes::Bytes;
-use callbridge_asterisk::hearing::MissingRight;
 use callbridge_call::Mark;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -105,18 +104,11 @@ impl SourceFeed {
         self.ring.tell(self.id, Item::Gap { why }).await
     }
 
-    /// The account lacks a right. Without waiting: where there is no room, it is told of another
-    /// time the line is up.
-    pub(crate) fn lacks(&self, lack: MissingRight) {
-        if self.ring.try_tell(self.id, Item::Lacks(lack)).is_err() {
-            tracing::debug!(source = %self.shown, ?lack, "no room to tell what is lacking");
-        }
-    }
-
-    /// Events come, though none of a call did yet. Without waiting, as [`SourceFeed::lacks`].
-    pub(crate) fn comes(&self) {
-        if self.ring.try_tell(self.id, Item::Comes).is_err() {
-            tracing::debug!(source = %self.shown, "no room to tell that events come");
+    /// Tells what is known of the line's events. Without waiting: where there is no room, it is
+    /// told of another time the line is up.
+    pub(crate) fn notice(&self, item: Item) {
+        if let Err(item) = self.ring.try_tell(self.id, item) {
+            tracing::debug!(source = %self.shown, ?item, "no room to tell it");
         }
     }
 

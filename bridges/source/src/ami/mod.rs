@@ -2,6 +2,7 @@
 
 mod survey;
 
+use crate::Item;
 use crate::connect::Target;
 use crate::error::{Error, LineError};
 use crate::line::SourceFeed;
@@ -124,7 +125,7 @@ impl LiveLine for AmiLine {
     async fn begin(&mut self, feed: &mut SourceFeed) -> Result<(), Error> {
         feed.offer(self.accepted.clone())?;
         if self.unfiltered {
-            feed.lacks(MissingRight::Filter);
+            feed.notice(Item::Lacks(MissingRight::Filter));
         }
         self.hearing = Hearing::new(self.login.banner());
         self.outgoing.extend(self.hearing.list(&mut self.login));
@@ -154,10 +155,10 @@ impl LiveLine for AmiLine {
                 feed.offer(Bytes::copy_from_slice(bytes))?;
             }
             if let Some(lack) = finding.lack {
-                feed.lacks(lack);
+                feed.notice(Item::Lacks(lack));
             }
             if finding.comes {
-                feed.comes();
+                feed.notice(Item::Comes);
             }
         }
         Ok(())
@@ -168,14 +169,14 @@ impl LiveLine for AmiLine {
         let (question, lack) = self.hearing.ask(&mut self.login);
         self.outgoing.extend(question.unwrap_or_default());
         if let Some(lack) = lack {
-            feed.lacks(lack);
+            feed.notice(Item::Lacks(lack));
         }
         let missed = self.hearing.misses_own_event();
         if (missed || lack.is_some()) && self.login.is_filtered() {
             return Err(self.tcp.target.error(LineError::Deaf));
         }
         if missed {
-            feed.lacks(MissingRight::Echo);
+            feed.notice(Item::Lacks(MissingRight::Echo));
         }
         Ok(())
     }

@@ -9,7 +9,6 @@
 //! New names come from inotify. Because a network's file system does not report them, the folder is
 //! also listed whole when its time of change is another one, for a hundredth of the time at most.
 
-use super::cut::Cut;
 use super::follow::Sight;
 use super::opening;
 use crate::FilePosition;
@@ -151,8 +150,7 @@ impl RecordFolder {
             if let Some(bytes) = self.record(&name) {
                 self.newest_micros = self.newest_micros.max(micros);
                 self.remember(&name, true);
-                let end = self.newest_micros;
-                frames.push((Cut { bytes, end }, self.position()));
+                frames.push((bytes, self.position()));
             }
         }
         if frames.is_empty() && self.waiting.is_empty() {

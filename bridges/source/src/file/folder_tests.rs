@@ -20,7 +20,7 @@ fn given(folder: &mut RecordFolder) -> (Vec<String>, Option<FilePosition>) {
             match sight {
                 Sight::Frames(frames) => {
                     for (cut, position) in frames {
-                        texts.push(String::from_utf8(cut.bytes.to_vec()).expect("text"));
+                        texts.push(String::from_utf8(cut.to_vec()).expect("text"));
                         last = Some(position);
                     }
                 }
@@ -220,7 +220,7 @@ fn a_file_that_is_being_written_is_waited_for_and_one_that_is_too_long_is_passed
     let [Sight::Open, Sight::Frames(frames)] = &folder.look()[..] else {
         panic!("the long one alone")
     };
-    assert!(frames.len() == 1 && frames[0].0.bytes.is_empty());
+    assert!(frames.len() == 1 && frames[0].0.is_empty());
     put(dir.path(), "half.json", "{\"n\":1}", 1_002);
     assert_eq!(given(&mut folder).0, ["{\"n\":1}"]);
     put(dir.path(), "torn.json", "{\"n\":", 1_003);

@@ -1,10 +1,10 @@
 //! Follows a file through everything that is done to one: written on, renamed, truncated, copied
 //! and truncated, deleted and made anew. Looks at the disk when asked to, and waits for nothing.
 
-use super::cut::Cut;
 use super::opened::{Looked, Opened, is_same};
 use crate::FilePosition;
 use crate::url::{Format, From};
+use bytes::Bytes;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Sight {
     /// Complete frames, in order.
-    Frames(Vec<(Cut, FilePosition)>),
+    Frames(Vec<(Bytes, FilePosition)>),
     /// The file is open.
     Open,
     /// Something may be missing before what comes next.

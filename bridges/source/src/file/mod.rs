@@ -142,13 +142,13 @@ impl Tail {
         match sight {
             Sight::Frames(frames) => {
                 *end = End::Unseen;
-                for (cut, position) in frames {
-                    if cut.bytes.is_empty() {
+                for (record, position) in frames {
+                    if record.is_empty() {
                         line.counts.too_long();
                         continue;
                     }
                     self.verdicts.paused(false).await;
-                    line.give(cut.bytes, Some(position)).await?;
+                    line.give(record, Some(position)).await?;
                 }
                 Ok(())
             }

@@ -1,11 +1,13 @@
 //! One open file: its bytes to frames with their positions, and whether it is still the file that
 //! it was.
 
-use super::cut::{Cut, Cutter, last_end};
+use super::cut::{kept, last_end};
 use super::opening;
 use crate::FilePosition;
 use crate::item::hash;
 use crate::url::Format;
+use bytes::Bytes;
+use callbridge_formats::Framer;
 use smol_str::SmolStr;
 use std::fs::{File, Metadata};
 use std::io;
@@ -52,7 +54,7 @@ pub(super) struct Opened {
     head_hash: Option<u64>,
     /// Bytes read from the file's start.
     read: u64,
-    cutter: Cutter,
+    framer: Framer,
     /// Length and time of change when it was last looked at.
     seen: Option<(u64, i64, i64)>,
 }
@@ -60,7 +62,7 @@ pub(super) struct Opened {
 /// What a look at an open file gave.
 pub(super) enum Looked {
     /// These bytes were new, and made these frames (perhaps none yet).
-    More(Vec<(Cut, FilePosition)>),
+    More(Vec<(Bytes, FilePosition)>),
     /// Nothing new.
     End,
     /// Its content is another one: it was truncated or written anew.
@@ -101,7 +103,7 @@ impl Opened {
             head_hash: whole(&head),
             head,
             read: offset,
-            cutter: Cutter::new(format, offset),
+            framer: Framer::at(format, offset),
             seen: None,
         })
     }
@@ -133,10 +135,7 @@ impl Opened {
 
     /// The position after the last frame.
     pub(super) fn position(&self) -> FilePosition {
-        self.position_at(self.cutter.passed())
-    }
-
-    fn position_at(&self, offset: u64) -> FilePosition {
+        let offset = self.framer.position();
         let length = head_len(offset).min(self.head.len());
         let head_hash = self.head_hash.filter(|_| length == HEAD_BYTES_MAX);
         FilePosition {
@@ -171,11 +170,10 @@ impl Opened {
             self.head_hash = whole(&self.head);
         }
         self.read += read as u64;
-        self.cutter.push(&chunk);
+        self.framer.push(&chunk);
         let mut frames = Vec::new();
-        while let Some(cut) = self.cutter.next() {
-            let position = self.position_at(cut.end);
-            frames.push((cut, position));
+        while let Some(record) = self.framer.next().map(kept) {
+            frames.push((record, self.position()));
         }
         Ok(Looked::More(frames))
     }
@@ -190,9 +188,8 @@ impl Opened {
     }
 
     /// The record without an end that a finished file ends with.
-    pub(super) fn rest(&mut self) -> Option<(Cut, FilePosition)> {
-        let cut = self.cutter.rest()?;
-        let position = self.position_at(cut.end);
-        Some((cut, position))
+    pub(super) fn rest(&mut self) -> Option<(Bytes, FilePosition)> {
+        let record = self.framer.finish().map(kept)?;
+        Some((record, self.position()))
     }
 }

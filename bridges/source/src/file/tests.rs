@@ -53,8 +53,7 @@ impl Desk {
                     Sight::Frames(frames) => {
                         quiet = 0;
                         for (cut, position) in frames {
-                            self.lines
-                                .push(String::from_utf8_lossy(&cut.bytes).into_owned());
+                            self.lines.push(String::from_utf8_lossy(&cut).into_owned());
                             self.position = Some(position);
                         }
                     }
