@@ -541,8 +541,7 @@ async fn keep_alive(observer: Arc<Observer>) -> anyhow::Result<()> {
         }
         // A spool that does not answer holds this very line up, and the watchdog stays unfed.
         if let (Ok(status), true) = (observer.status().await, stalled.is_empty()) {
-            let reason = status.pause.as_ref().map(|pause| pause.reason.clone());
-            systemd::alive(&status.books, reason.as_deref());
+            systemd::alive(&status);
         }
     }
 }

@@ -238,7 +238,7 @@ async fn a_login_that_floods_its_sender_keeps_nobody_out_and_is_named_also_while
     other.calls("after", 10).await;
     let all_named = |it: &Status| {
         let letters = names(it, "login branch1 floods the dead letters");
-        letters && names(it, "login branch1 floods the stream of last words")
+        letters && names(it, "login branch1 floods the stream of status reports")
     };
     let done = |it: &Status| it.books.journaled >= 40 && all_named(it);
     let status = program

@@ -350,7 +350,7 @@ async fn systemd_hears_that_it_is_ready_alive_and_stopping() {
     let (place, crm) = (Place::new(), crm::start().await);
     let (socket, program) = under_systemd(&place, &crm.url(), "200000");
     hear(&socket, "READY=1").await;
-    let books = "STATUS=1 finished: 1 journaled, 0 waiting, 0 dead, 0 parked";
+    let books = "STATUS=1 finished: 1 journaled, 0 waiting, 0 dead letters";
     let alive = hear(&socket, books).await;
     assert!(alive.contains("WATCHDOG=1"), "{alive}");
     tokio::join!(hear(&socket, "STOPPING=1"), program.terminate());

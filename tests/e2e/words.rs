@@ -464,7 +464,10 @@ async fn words_that_nobody_takes_are_said_once_with_the_command_and_touch_no_cal
         "{:?}",
         status.todo
     );
-    let told = collecting.log().matches("last words are not taken").count();
+    let told = collecting
+        .log()
+        .matches("status reports do not reach the broker")
+        .count();
     assert_eq!(told, 1);
     collecting.terminate().await;
 

@@ -227,7 +227,7 @@ fn what_may_be_missed_of_a_call_is_named_by_the_recordings_own_times() {
     let told = explained(&[&["--format=cel-csv", path], &TRUNKS[..]].concat());
     assert_eq!(told[0]["linkedid"], "1795164250.326");
     let message = told[0]["message"].as_str().expect("a message");
-    let span = "may be missing: from 1 s after its beginning none came for 44 s";
+    let span = "may be missing: from 1 s after its beginning none came for 45 s";
     assert!(message.contains(span), "{message}");
 }
 
@@ -311,7 +311,7 @@ fn a_bad_list_is_named_with_its_row() {
     assert_eq!(output.status.code(), Some(65));
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(
-        told.contains("leads.csv: no row of it can be used; line 2: `x` is no lead id"),
+        told.contains("leads.csv: no row of it can be used; line 2: `x` is not a lead id"),
         "{told}"
     );
 }

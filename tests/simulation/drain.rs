@@ -99,10 +99,12 @@ impl Run {
 }
 
 /// Every field of a record of the journal against what was to be sent, and that against the call
-/// as it finished; a person may have given it another lead.
+/// as it finished; a person may have given it another lead, and where it came from is said by
+/// whoever sends it.
 pub fn compare(sent: &CallRecord, finished: &CallRecord, got: &Record, names: &FieldNames) {
     let expected = CallRecord {
         lead_id: sent.lead_id,
+        lead_from: sent.lead_from.clone(),
         ..finished.clone()
     };
     assert_eq!(*sent, expected, "the spool changed a call");

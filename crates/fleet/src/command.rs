@@ -217,7 +217,7 @@ impl Metrics {
         let (status, text) = match (request.uri().path(), is_read, table) {
             ("/metrics", true, Some(table)) => (StatusCode::OK, metrics::render(&table)),
             ("/metrics", true, None) => {
-                let words = "the last words are not read yet\n".to_owned();
+                let words = "the status reports are not read yet\n".to_owned();
                 (StatusCode::SERVICE_UNAVAILABLE, words)
             }
             ("/metrics", false, _) => (StatusCode::METHOD_NOT_ALLOWED, String::new()),

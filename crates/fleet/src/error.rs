@@ -18,7 +18,7 @@ pub enum Error {
     #[error("the line to the broker was lost ({0})")]
     Lost(String),
     /// There is no such stream, or it takes nothing.
-    #[error("stream {stream} of last words: {words}; {cure}")]
+    #[error("stream {stream} of status reports: {words}; {cure}")]
     NoStream {
         /// The stream.
         stream: String,
@@ -28,7 +28,7 @@ pub enum Error {
         cure: String,
     },
     /// The user may not write to it, or read it.
-    #[error("stream {stream} of last words: {words}; {cure}")]
+    #[error("stream {stream} of status reports: {words}; {cure}")]
     NoRight {
         /// The stream.
         stream: String,

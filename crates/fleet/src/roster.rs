@@ -438,7 +438,7 @@ fn troubles(totals: &FleetTotals, tokens: &[FleetToken]) -> Vec<String> {
         found.push("nobody has spoken: is it the stream of the calls?".to_owned());
     } else if totals.senders == 0 {
         let words = "no sender has spoken: nothing goes to the CRM, or the sender may not write \
-                     to the stream of last words";
+                     to the stream of status reports";
         found.push(words.to_owned());
     }
     for token in tokens {

@@ -222,7 +222,7 @@ impl Speaker<'_> {
             match self.say(&status, false).await {
                 Ok(()) => {
                     if self.schedule.said(clock::now().boot) == Telling::Mended {
-                        tracing::info!("last words are taken again");
+                        tracing::info!("status reports reach the broker again");
                     }
                     self.words.show(|it| {
                         it.last_word_at = Some(now());
@@ -239,8 +239,8 @@ impl Speaker<'_> {
         if self.schedule.failed(clock::now().boot, why) == Telling::Failing {
             tracing::warn!(
                 reason = why,
-                "last words are not taken: nobody sees that this process works; calls are not \
-                 touched by it"
+                "status reports do not reach the broker: nobody sees that this process works; \
+                 calls are not touched by it"
             );
         }
         self.words.show(|it| it.why = Some(why.to_owned()));

@@ -4,7 +4,7 @@
 //! A message waits while systemd is busy, and nobody here may wait with it: a thread of its own
 //! sends what the others leave in a short queue.
 
-use callbridge_model::status::Books;
+use callbridge_model::Status;
 use sd_notify::NotifyState;
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -33,18 +33,18 @@ pub fn stopping() {
 }
 
 /// Still alive; with the books as the status line.
-pub fn alive(books: &Books, pause: Option<&str>) {
+pub fn alive(status: &Status) {
+    let books = &status.books;
     let mut line = format!(
-        "{} finished: {} journaled, {} waiting, {} dead, {} parked",
+        "{} finished: {} journaled, {} waiting, {} dead letters",
         books.finished,
         books.journaled,
         books.ready + books.sending + books.submitted,
-        books.dead,
-        books.parked
+        status.letter_count()
     );
-    if let Some(reason) = pause {
+    if let Some(pause) = &status.pause {
         line.push_str("; paused: ");
-        line.push_str(reason);
+        line.push_str(&pause.reason);
     }
     tell(Message::Alive(line));
 }

@@ -327,7 +327,73 @@ pub struct CheckFinding {
     pub todo: String,
 }
 
+/// How names of findings begin, each with the key of its texts (`tried.clock`, `mend.clock`): what
+/// it is and how it is mended, in the language of whoever reads.
+pub const TRIED: [(&str, &str); 46] = [
+    ("binding", "binding"),
+    ("catch-up", "catch-up"),
+    ("channels", "channels"),
+    ("clock", "clock"),
+    ("company", "company"),
+    ("connection", "connection"),
+    ("crm", "crm"),
+    ("dead letters", "dead_letters"),
+    ("delivery-mode", "mod_amqp"),
+    ("employee", "employee"),
+    ("employees", "employees"),
+    ("endpoint", "endpoint"),
+    ("endpoints", "endpoints"),
+    ("event_filter", "mod_amqp"),
+    ("events", "events"),
+    ("forward", "forward"),
+    ("gateway", "endpoint"),
+    ("gateways", "endpoints"),
+    ("grant", "grant"),
+    ("last words", "last_words"),
+    ("lead-field", "lead-field"),
+    ("line", "source"),
+    ("list", "list"),
+    ("listen", "listen"),
+    ("log-b-leg", "mod_json_cdr"),
+    ("messages", "messages"),
+    ("mod_amqp", "mod_amqp"),
+    ("names", "names"),
+    ("outcomes", "outcomes"),
+    ("page-password-file", "page-password-file"),
+    ("password", "password"),
+    ("pbx-id", "pbx-id"),
+    ("queues", "queues"),
+    ("release", "version"),
+    ("rights", "rights"),
+    ("secret", "secret"),
+    ("source", "source"),
+    ("standby", "standby"),
+    ("state", "state"),
+    ("times", "times"),
+    ("token", "token"),
+    ("trunk", "trunk"),
+    ("variables", "variables"),
+    ("version", "version"),
+    ("webhook-secret", "webhook-secret"),
+    ("webhooks", "webhooks"),
+];
+
 impl CheckFinding {
+    /// The key of its texts.
+    pub fn kind(&self) -> Option<&'static str> {
+        if ["--", "CALLBRIDGE_"]
+            .iter()
+            .any(|it| self.name.starts_with(it))
+        {
+            return Some("flag");
+        }
+        let begins = |(first, _): &&(&str, &str)| match self.name.strip_prefix(first) {
+            Some(rest) => rest.is_empty() || rest.starts_with(' '),
+            None => false,
+        };
+        TRIED.iter().find(begins).map(|(_, key)| *key)
+    }
+
     /// `ok`, `doubt` or `failed`.
     pub fn result(&self) -> &'static str {
         match (self.ok, self.todo.is_empty()) {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::backend::TRIED;
 use crate::chart::Piece;
 use callbridge_model::Reason;
 use callbridge_model::status::verdict::DETAILS;
@@ -51,6 +52,9 @@ fn families() -> BTreeSet<String> {
     let mut keys = BTreeSet::new();
     for (family, words) in fixed {
         keys.extend(words.iter().map(|word| format!("{family}.{word}")));
+    }
+    for kind in TRIED.iter().map(|(_, kind)| *kind).chain(["flag"]) {
+        keys.extend(["tried", "mend"].map(|family| format!("{family}.{kind}")));
     }
     for reason in Reason::ALL {
         keys.insert(format!("reason.{}", reason.word()));

@@ -1,6 +1,7 @@
 //! What `check` found, as JSON lines and as text.
 
 use crate::sidecar::{Place, json_lines};
+use callbridge_page::backend::CheckFinding;
 use serde_json::Value;
 
 /// What stands in the line of a PBX's version.
@@ -30,6 +31,9 @@ pub async fn check(place: &Place, flags: &[String]) -> Checked {
     for finding in &findings {
         let keys: Vec<&String> = finding.as_object().expect("an object").keys().collect();
         let name = finding["name"].as_str().expect("a name");
+        // The page tells of each in the administrator's language.
+        let read: CheckFinding = serde_json::from_value(finding.clone()).expect("a finding");
+        assert!(read.kind().is_some(), "{name} is not among TRIED");
         match name.starts_with("version of ") {
             true => assert_eq!(keys, VERSION_KEYS),
             false => assert_eq!(keys, ["name", "ok", "todo", "what"]),

@@ -288,12 +288,12 @@ pub(super) fn words(status: &Status, found: &mut Vec<Todo>) {
     for (code, what, why) in [
         (
             "last_words",
-            "last words are not taken, so nobody sees that this process works",
+            "status reports do not reach the broker, so nobody sees that this process works",
             &fleet.why,
         ),
         (
             "last_words_unread",
-            "the last words of others cannot be read",
+            "the status reports of others cannot be read",
             &fleet.unread,
         ),
     ] {
@@ -306,10 +306,10 @@ pub(super) fn words(status: &Status, found: &mut Vec<Todo>) {
     let floods = fleet.table.iter().flat_map(|table| &table.floods);
     for (login, words) in floods.take(NAMED_MAX) {
         let what = format!(
-            "login {login} floods the stream of last words: {words} of its words were skipped, for \
-             PBXs that are not known, their length or their number; look at what publishes as \
-             {login}, and take its right away until then (--pbx-owner PBX={login} where they are \
-             its PBXs)"
+            "login {login} floods the stream of status reports: {words} of its reports were \
+             skipped, for PBXs that are not known, their length or their number; look at what \
+             publishes as {login}, and take its right away until then (--pbx-owner \
+             PBX={login} where they are its PBXs)"
         );
         let values = [login.clone(), words.to_string()];
         let flood = todo(FindingKind::LastWords, what, status.check());
