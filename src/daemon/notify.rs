@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Under which names the spool keeps what was told and has not ended.
 const TROUBLES_KEY: &str = "notify.told";
-const WAITING_KEY: &str = "settings.missed";
+const WAITING_KEY: &str = "notify.missed";
 /// Between two looks at what waits for a person.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Between two looks at who waits for a call back.

@@ -146,6 +146,22 @@ pub(super) fn refused(cell: &str, words: impl Into<String>) -> RowFault {
     }
 }
 
+/// Both cells of each row as they stand, and what the file holds besides.
+///
+/// # Errors
+/// When the header does not name the columns.
+pub fn pairs(
+    bytes: &[u8],
+    columns: [&'static str; 2],
+) -> Result<(Vec<(String, String)>, ListReport), WrongHeader> {
+    let (mut pairs, mut about) = (Vec::new(), ListReport::default());
+    each_row(bytes, columns, &mut about, |_, first, second| {
+        pairs.push((first.to_owned(), second.to_owned()));
+        Ok(())
+    })?;
+    Ok((pairs, about))
+}
+
 /// Hands each row's line and two cells to `take`; what it refuses is noted, and all others go on.
 pub(super) fn each_row(
     bytes: &[u8],

@@ -8,9 +8,11 @@ use crate::page::{Visit, refused};
 use crate::request::FormFields;
 use crate::shell::{Notice, PageShell};
 use askama::Template;
+use callbridge_mapping::people::rows::pairs;
 use callbridge_model::LeadId;
 use callbridge_spool::LeadByHand;
 use hyper::StatusCode;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Numbers on a page, with two fields each in one form; the file has all of them.
 const SHOWN_MAX: usize = 150;
@@ -96,8 +98,9 @@ impl NumbersSheet<'_> {
     }
 }
 
-/// All that was typed: a row's own field, a number with its lead, rows of CSV.
-fn typed(form: &FormFields) -> Vec<TypedLead> {
+/// All that was typed: a row's own field, a number with its lead, rows of CSV; and how many of those
+/// rows lack one of the two.
+fn typed(shell: &PageShell, form: &FormFields) -> (Vec<TypedLead>, u64) {
     let one = |phone: &str, lead: &str| TypedLead {
         phone: phone.trim().to_owned(),
         lead: lead.to_owned(),
@@ -113,55 +116,80 @@ fn typed(form: &FormFields) -> Vec<TypedLead> {
     if form.get("phone").is_some() || form.get("lead").is_some() {
         all.push(one(&form.typed("phone"), &form.typed("lead")));
     }
-    let csv = leads_of(form.get("csv").unwrap_or_default());
-    all.extend(csv.iter().map(|(phone, lead)| one(phone, lead)));
-    all
-}
-
-/// Numbers with their leads, as the file of this page has them: columns `phone` and `lead` (or
-/// `leadId`) by the header's names, the first two without a header. Rows without a lead stay out.
-fn leads_of(csv: &str) -> Vec<(&str, &str)> {
-    let mut columns = (0, 1);
-    let mut all = Vec::new();
-    for line in csv.trim_start_matches('\u{feff}').lines() {
-        let cells: Vec<&str> = line.split([',', ';', '\t']).map(bare).collect();
-        let named = |name: &str| cells.iter().position(|it| it.eq_ignore_ascii_case(name));
-        if let Some(phone) = named("phone") {
-            columns = (
-                phone,
-                named("lead").or_else(|| named("leadId")).unwrap_or(1),
-            );
-            continue;
+    let mut lacking = 0;
+    match form.get("csv").map(leads_of) {
+        Some(Some((rows, bad))) => {
+            // This page's own file has a mark before each number, for spreadsheets.
+            all.extend(rows.iter().map(|(phone, lead)| {
+                let [phone, lead] = [phone, lead].map(|it| it.trim_start_matches('\''));
+                one(phone, lead)
+            }));
+            lacking = bad;
         }
-        let (phone, lead) = (cells.get(columns.0), cells.get(columns.1));
-        let pair = phone.zip(lead).filter(|(_, lead)| !lead.is_empty());
-        all.extend(pair.map(|(phone, lead)| (*phone, *lead)));
+        Some(None) => all.push(TypedLead {
+            wrong: Some(shell.t("wrong.csv").to_owned()),
+            ..TypedLead::default()
+        }),
+        None => {}
     }
-    all
+    refuse_two_leads(shell, &mut all);
+    (all, lacking)
 }
 
-/// A cell without what a spreadsheet or this page puts around it.
-fn bare(cell: &str) -> &str {
-    cell.trim()
-        .trim_matches('"')
-        .trim_start_matches('\'')
-        .trim()
+/// A number that stands there with two leads gets neither.
+fn refuse_two_leads(shell: &PageShell, all: &mut [TypedLead]) {
+    let digits = |text: &str| {
+        text.chars()
+            .filter(char::is_ascii_digit)
+            .collect::<String>()
+    };
+    let mut leads = BTreeMap::<String, BTreeSet<String>>::new();
+    for one in all.iter() {
+        let lead = one.lead.trim().to_owned();
+        leads.entry(digits(&one.phone)).or_default().insert(lead);
+    }
+    for one in all.iter_mut().filter(|it| !it.phone.is_empty()) {
+        if leads[&digits(&one.phone)].len() > 1 {
+            one.wrong = Some(shell.t("wrong.two_leads").to_owned());
+        }
+    }
+}
+
+/// Rows of CSV as the file of this page has them, or as a list of leads; without a header number and
+/// lead are the first two columns. `None` where a header names no such columns.
+fn leads_of(csv: &str) -> Option<(Vec<(String, String)>, u64)> {
+    let csv = csv.trim_start_matches('\u{feff}');
+    let first = csv.lines().next().unwrap_or_default();
+    let headed = match first.to_ascii_lowercase().contains("phone") {
+        true => csv.to_owned(),
+        false => {
+            let separator = [';', '\t'].into_iter().find(|it| first.contains(*it));
+            format!("phone{}lead\n{csv}", separator.unwrap_or(','))
+        }
+    };
+    let read = |lead| pairs(headed.as_bytes(), ["phone", lead]).ok();
+    let (rows, about) = ["lead", "leadId"].into_iter().find_map(read)?;
+    Some((rows, about.bad as u64))
 }
 
 /// `POST /numbers/give`
 pub(crate) async fn give(visit: Visit<'_>) -> Handled {
-    let mut all = typed(&visit.asked.form);
+    let (mut all, lacking) = typed(&visit.shell, &visit.asked.form);
+    let left_out = (lacking > 0).then(|| visit.shell.n("numbers.left_out", lacking));
     if all.is_empty() {
-        all.push(TypedLead::default());
+        all.push(TypedLead {
+            wrong: left_out.clone(),
+            ..TypedLead::default()
+        });
     }
     let (mut given, mut left, mut last) = (0, 0, None);
-    for one in &mut all {
+    for one in all.iter_mut().filter(|it| it.wrong.is_none()) {
         match give_one(&visit, one).await? {
             Ok((lead, calls)) => (given, left, last) = (given + 1, left + calls, Some(lead)),
             Err(wrong) => one.wrong = Some(wrong),
         }
     }
-    let words = match last {
+    let mut words = match last {
         Some(lead) if given == 1 => {
             let words = visit.shell.n("numbers.given", left);
             words.replace("{a}", &lead.to_string())
@@ -171,6 +199,9 @@ pub(crate) async fn give(visit: Visit<'_>) -> Handled {
             words.replace("{a}", &visit.shell.count(left))
         }
     };
+    if let Some(left_out) = left_out {
+        words = format!("{words} {left_out}");
+    }
     all.retain(|one| one.wrong.is_some());
     if all.is_empty() {
         visit.say(words, true);
@@ -243,10 +274,19 @@ mod tests {
     fn leads_are_read_as_the_file_of_this_page_or_a_spreadsheet_has_them() {
         let filled = "\u{feff}phone,calls,firstAt,lastAt,lead\r\n+998935550101,7,a,b,4001\r\n\
                       +998935550102,1,a,b,\r\n";
-        assert_eq!(leads_of(filled), [("+998935550101", "4001")]);
+        let read = |csv: &str| {
+            let (rows, lacking) = leads_of(csv)?;
+            let rows = rows
+                .into_iter()
+                .map(|(phone, lead)| format!("{phone} {lead}"));
+            Some((rows.collect::<Vec<_>>().join(", "), lacking))
+        };
+        let rows = |rows: &str, lacking| Some((rows.to_owned(), lacking));
+        assert_eq!(read(filled), rows("+998935550101 4001", 1));
         let saved = "\"Phone\";\"leadId\"\n\"998935550101\";\"4001\"\n";
-        assert_eq!(leads_of(saved), [("998935550101", "4001")]);
-        assert_eq!(leads_of("901110001\t4002\n\n'x"), [("901110001", "4002")]);
-        assert_eq!(leads_of("phone\n901110001"), []);
+        assert_eq!(read(saved), rows("998935550101 4001", 0));
+        let plain = "901110001\t4002\n\n'x";
+        assert_eq!(read(plain), rows("901110001 4002", 1));
+        assert_eq!(read("phone\n901110001"), None);
     }
 }

@@ -112,3 +112,39 @@ async fn the_file_of_the_page_comes_back_with_its_leads() {
     assert_eq!(given, [4001, 4001, 4002]);
     served.stop().await;
 }
+
+#[tokio::test]
+async fn what_a_file_says_in_two_ways_or_not_at_all_is_given_to_nobody() {
+    let fake = Fake::new(morning("Savdo", now()));
+    let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
+    let mut anna = served.visitor(PageRole::Admin).await;
+    let before = fake.known().given.len();
+    for (csv, said) in [
+        // A comma inside quotes parts no cells: 4,001 is not lead 4.
+        ("phone,lead\n+998935550101,\"4,001\"\n", "is no lead"),
+        (
+            "+998935550101;4001\n+998 93 555-01-01;4002\n",
+            "with two leads: neither is given",
+        ),
+        (
+            "telephone,deal\n+998935550101,4001\n",
+            "must name the columns",
+        ),
+        (
+            "phone,lead\n+998935550101,\n",
+            "1 row without a number or a lead",
+        ),
+    ] {
+        let taken = anna.act("/numbers", "/numbers/give", &[("csv", csv)]).await;
+        assert_eq!(taken.status, 422, "{csv}: {}", taken.body);
+        assert!(taken.body.contains(said), "{csv}: {}", taken.body);
+        assert_eq!(fake.known().given.len(), before, "{csv}");
+    }
+    // A name with a comma shifts no column.
+    let csv = "phone,name,lead\n+998935550101,\"Karimova, Aziza\",4001\n";
+    let taken = anna.act("/numbers", "/numbers/give", &[("csv", csv)]).await;
+    assert_eq!(taken.status, 303, "{}", taken.body);
+    let last = fake.known().given.last().cloned().expect("given");
+    assert_eq!(last.lead.get(), 4001);
+    served.stop().await;
+}
