@@ -98,8 +98,8 @@ impl NumbersSheet<'_> {
     }
 }
 
-/// All that was typed: a row's own field, a number with its lead, rows of CSV; and how many of those
-/// rows lack one of the two.
+/// All that was typed: a row's own field, a number with its lead, rows of CSV; and how many of
+/// those rows lack one of the two.
 fn typed(shell: &PageShell, form: &FormFields) -> (Vec<TypedLead>, u64) {
     let one = |phone: &str, lead: &str| TypedLead {
         phone: phone.trim().to_owned(),
@@ -155,8 +155,8 @@ fn refuse_two_leads(shell: &PageShell, all: &mut [TypedLead]) {
     }
 }
 
-/// Rows of CSV as the file of this page has them, or as a list of leads; without a header number and
-/// lead are the first two columns. `None` where a header names no such columns.
+/// Rows of CSV as the file of this page has them, or as a list of leads; without a header number
+/// and lead are the first two columns. `None` where a header names no such columns.
 fn leads_of(csv: &str) -> Option<(Vec<(String, String)>, u64)> {
     let csv = csv.trim_start_matches('\u{feff}');
     let first = csv.lines().next().unwrap_or_default();
