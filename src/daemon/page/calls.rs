@@ -75,23 +75,29 @@ pub(super) async fn call_page(
         }
     }
     if query.before.is_none() {
-        let counted = backend.spool.read(move |store| {
-            let (mut count, mut place) = (0, Place::END);
-            for _ in 0..COUNT_WALKS {
-                let room = COUNT_MAX - count;
-                let (found, next) = tables::listed::listed_back(store, &filter, place, room)?;
-                count += found.len();
-                match next.filter(|_| count < COUNT_MAX) {
-                    Some(next) => place = next,
-                    None => return Ok((count, next.is_some())),
-                }
-            }
-            Ok((count, true))
-        });
-        let (count, more) = counted.await?;
+        let (count, more) = count(backend, filter).await?;
         (page.count, page.more) = (Some(count as u64), more);
     }
     Ok(page)
+}
+
+/// How many calls there are, as far as they are counted, and whether there are more.
+async fn count(backend: &DaemonBackend, filter: CallFilter) -> Result<(usize, bool), Refusal> {
+    let (mut count, mut place) = (0, Place::END);
+    for _ in 0..COUNT_WALKS {
+        let (of, room) = (filter.clone(), COUNT_MAX - count);
+        let read = backend.spool.read(move |store| {
+            let (found, next) = tables::listed::listed_back(store, &of, place, room)?;
+            Ok((found.len(), next))
+        });
+        let (found, next) = read.await?;
+        count += found;
+        match next.filter(|_| count < COUNT_MAX) {
+            Some(next) => place = next,
+            None => return Ok((count, next.is_some())),
+        }
+    }
+    Ok((count, true))
 }
 
 async fn wanted(backend: &DaemonBackend, query: &CallQuery) -> Result<CallSearch, Refusal> {

@@ -5,7 +5,7 @@ use super::calls::input;
 use callbridge_admin::refusal::Refusal;
 use callbridge_model::Reason;
 use callbridge_page::backend::{CauseGroup, LetterPage, LetterQuery};
-use callbridge_spool::{LetterFilter, RowId, tables};
+use callbridge_spool::{Letter, LetterFilter, RowId, tables};
 
 /// Letters of one page.
 const PAGE: usize = 50;
@@ -29,81 +29,83 @@ fn filter(query: &LetterQuery, limit: usize) -> Result<LetterFilter, Refusal> {
     })
 }
 
+/// Hands over letters page by page, newest first, while `take` wants more; the last one where more
+/// may follow. Each page is a read of its own: writes go on between them.
+async fn walk(
+    backend: &DaemonBackend,
+    mut filter: LetterFilter,
+    pages_max: usize,
+    mut take: impl FnMut(Vec<Letter>) -> bool,
+) -> Result<Option<RowId>, Refusal> {
+    for _ in 0..pages_max {
+        let of = filter.clone();
+        let read = backend
+            .spool
+            .read(move |store| tables::letters::letters(store, &of));
+        let page = read.await?;
+        let last = page.last().map(|letter| letter.id);
+        let last = last.filter(|_| page.len() == filter.limit);
+        let wants_more = take(page);
+        match last {
+            Some(last) => filter.before = Some(last),
+            None => return Ok(None),
+        }
+        if !wants_more {
+            break;
+        }
+    }
+    Ok(filter.before)
+}
+
 pub(super) async fn letter_page(
     backend: &DaemonBackend,
     query: LetterQuery,
 ) -> Result<LetterPage, Refusal> {
-    let mut filter = filter(&query, PAGE)?;
-    let read = backend.spool.read(move |store| {
-        let (mut letters, mut next) = (Vec::new(), None);
-        for _ in 0..WALKS_MAX {
-            let walked = tables::letters::letters(store, &filter)?;
-            next = walked
-                .last()
-                .filter(|_| walked.len() == PAGE)
-                .map(|it| it.id);
-            letters.extend(
-                walked
-                    .into_iter()
-                    .filter(|letter| query.takes_cause(letter)),
-            );
-            match next.filter(|_| letters.len() < PAGE) {
-                Some(last) => filter.before = Some(last),
-                None => break,
-            }
-        }
-        // The next page begins behind the last that is shown.
-        if letters.len() > PAGE {
-            letters.truncate(PAGE);
-            next = letters.last().map(|it| it.id);
-        }
-        Ok(LetterPage {
-            letters,
-            next,
-            reasons: tables::letters::letters_by_reason(store)?,
-        })
-    });
-    Ok(read.await?)
+    let filter = filter(&query, PAGE)?;
+    let mut letters = Vec::new();
+    let mut next = walk(backend, filter, WALKS_MAX, |page| {
+        letters.extend(page.into_iter().filter(|letter| query.takes_cause(letter)));
+        letters.len() < PAGE
+    })
+    .await?;
+    // The next page begins behind the last that is shown.
+    if letters.len() > PAGE {
+        letters.truncate(PAGE);
+        next = letters.last().map(|it| it.id);
+    }
+    let reasons = backend
+        .spool
+        .read(|store| tables::letters::letters_by_reason(store));
+    Ok(LetterPage {
+        letters,
+        next,
+        reasons: reasons.await?,
+    })
 }
 
 /// The newest letters by their causes.
 pub(super) async fn causes(backend: &DaemonBackend) -> Result<Vec<CauseGroup>, Refusal> {
-    let mut filter = filter(&LetterQuery::default(), IDS_PAGE)?;
-    let read = backend.spool.read(move |store| {
-        let mut newest = Vec::new();
-        for _ in 0..GROUPED_PAGES {
-            let page = tables::letters::letters(store, &filter)?;
-            filter.before = page.last().map(|letter| letter.id);
-            let last = page.len() < IDS_PAGE;
-            newest.extend(page);
-            if last {
-                break;
-            }
-        }
-        Ok(CauseGroup::of(newest.iter()))
-    });
-    Ok(read.await?)
+    let filter = filter(&LetterQuery::default(), IDS_PAGE)?;
+    let mut newest = Vec::new();
+    walk(backend, filter, GROUPED_PAGES, |page| {
+        newest.extend(page);
+        true
+    })
+    .await?;
+    Ok(CauseGroup::of(newest.iter()))
 }
 
 pub(super) async fn ids_of_letters(
     backend: &DaemonBackend,
     query: LetterQuery,
 ) -> Result<Vec<RowId>, Refusal> {
-    let mut filter = filter(&query, IDS_PAGE)?;
+    let filter = filter(&query, IDS_PAGE)?;
     let mut ids = Vec::new();
-    loop {
-        let of = filter.clone();
-        let read = backend.spool.read(move |store| {
-            let letters = tables::letters::letters(store, &of)?;
-            let last = letters.last().filter(|_| letters.len() == IDS_PAGE);
-            Ok((last.map(|letter| letter.id), letters))
-        });
-        let (last, page) = read.await?;
-        let page = page.iter().filter(|letter| query.takes_cause(letter));
-        ids.extend(page.map(|letter| letter.id));
-        match last {
-            Some(last) => filter.before = Some(last),
-            None => return Ok(ids),
-        }
-    }
+    walk(backend, filter, usize::MAX, |page| {
+        let wanted = page.iter().filter(|letter| query.takes_cause(letter));
+        ids.extend(wanted.map(|letter| letter.id));
+        true
+    })
+    .await?;
+    Ok(ids)
 }

@@ -1,7 +1,6 @@
 //! What employees did, and what trunks took.
 
 use super::backend::DaemonBackend;
-use callbridge_admin::protocol::MissedView;
 use callbridge_admin::refusal::Refusal;
 use callbridge_call::Direction;
 use callbridge_model::{TypedNumber, clock};
@@ -33,27 +32,27 @@ const CALLS_MAX: usize = 100;
 pub(super) async fn waiting_customers(
     backend: &DaemonBackend,
 ) -> Result<Vec<WaitingCustomer>, Refusal> {
-    let missed = backend.handler.missed_customers(None).await?;
-    let read = backend.spool.read(move |store| {
-        let waits = |customer: MissedView| {
-            let filter = CallFilter {
-                phone: TypedNumber::read(&customer.phone, []),
-                from: Some(customer.first_at),
-                ..CallFilter::default()
-            };
-            let calls = tables::listed::listed_back(store, &filter, Place::END, CALLS_MAX)?.0;
-            let out =
-                |it: &&Listed| it.record.direction == Direction::Outbound && !it.record.answered;
-            let tried: Vec<&Listed> = calls.iter().filter(out).collect();
-            Ok(WaitingCustomer {
-                customer,
-                tried: tried.len() as u64,
-                tried_at: tried.first().map(|it| it.record.started_at.get()),
-            })
+    let mut all = Vec::new();
+    for customer in backend.handler.missed_customers(None).await? {
+        let filter = CallFilter {
+            phone: TypedNumber::read(&customer.phone, []),
+            from: Some(customer.first_at),
+            ..CallFilter::default()
         };
-        missed.into_iter().map(waits).collect()
-    });
-    Ok(read.await?)
+        // A read each: writes go on between them.
+        let read = backend
+            .spool
+            .read(move |store| tables::listed::listed_back(store, &filter, Place::END, CALLS_MAX));
+        let (calls, _) = read.await?;
+        let out = |it: &&Listed| it.record.direction == Direction::Outbound && !it.record.answered;
+        let tried: Vec<&Listed> = calls.iter().filter(out).collect();
+        all.push(WaitingCustomer {
+            customer,
+            tried: tried.len() as u64,
+            tried_at: tried.first().map(|it| it.record.started_at.get()),
+        });
+    }
+    Ok(all)
 }
 
 pub(super) async fn trunks(backend: &DaemonBackend) -> Result<Vec<TrunkView>, Refusal> {

@@ -223,7 +223,8 @@ async fn the_number_of_letters_is_one_in_menu_tile_books_list_and_status() {
     assert_eq!(place.letters("").await.len(), 4);
     let status = place.ask("status").await.well();
     assert!(
-        status.contains("\n         4 dead letters, 0 discarded\n"),
+        status
+            .contains("\n         4 dead letters (of which unreadable messages: 1), 0 discarded\n"),
         "{status}"
     );
     assert!(status.contains("\nletters  4, "), "{status}");

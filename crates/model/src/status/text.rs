@@ -129,23 +129,23 @@ impl Status {
             0 => String::new(),
             forwarded => format!(", {forwarded} forwarded"),
         };
+        let letters = self.letter_count();
+        // The other figures count calls: without these the sum is that of the finished ones.
+        let messages = match letters.saturating_sub(b.dead + b.parked) {
+            0 => String::new(),
+            messages => format!(" (of which unreadable messages: {messages})"),
+        };
         let _ = writeln!(
             text,
             "         {} ready, {} sending, {} submitted, {} journaled{forwarded}\n         \
-             {} dead letters, {} discarded",
-            b.ready,
-            b.sending,
-            b.submitted,
-            b.journaled,
-            self.letter_count(),
-            b.discarded
+             {letters} dead letters{messages}, {} discarded",
+            b.ready, b.sending, b.submitted, b.journaled, b.discarded
         );
         let _ = writeln!(
             text,
             "         not among them: {} internal, {} left out by a flag, {} unreadable",
             b.internal, b.skipped, b.unreadable
         );
-        let letters = self.letter_count();
         if letters > 0 {
             let each = self
                 .letters
