@@ -46,13 +46,13 @@ const PATHS: [(&str, &str); 9] = [
 
 /// What reaches over the edge of the window, or is hidden by what it lies in. The picture of a call
 /// alone is wider by intent, and moves sideways.
-const CUT: &str = "
+const CUT: &str = r#"
     const cut = [];
     for (const it of document.querySelectorAll('body *')) {
         const style = getComputedStyle(it), box = it.getBoundingClientRect();
         if (!it.checkVisibility({visibilityProperty: true}) || !box.width || !box.height) continue;
         if (it.closest('.hear, .skip, .picture, svg svg, svg *')) continue;
-        const what = `<${it.tagName.toLowerCase()} class=\"${it.getAttribute('class') ?? ''}\"> ` +
+        const what = `<${it.tagName.toLowerCase()} class="${it.getAttribute('class') ?? ''}"> ` +
             it.textContent.trim().slice(0, 60);
         if (box.left < -1 || box.right > innerWidth + 1) cut.push(what);
         const inner = getComputedStyle(it.parentElement);
@@ -62,8 +62,17 @@ const CUT: &str = "
         const hides = style.overflowX !== 'visible' && !it.matches('input, textarea, select');
         const picture = it.querySelector(':scope > .picture');
         if (hides && !picture && it.scrollWidth > it.clientWidth + 1) cut.push('in ' + what);
+        if (!it.matches('thead th, .pill, h1, h2, h3, button, dt')) continue;
+        const words = text => [...text.nodeValue?.matchAll(/\S+/g) ?? []].map(word => [text, word]);
+        for (const [text, word] of [...it.childNodes].flatMap(words)) {
+            const range = document.createRange();
+            range.setStart(text, word.index);
+            range.setEnd(text, word.index + word[0].length);
+            const lines = new Set([...range.getClientRects()].map(it => Math.round(it.top)));
+            if (lines.size > 1 && !/[-\/]/.test(word[0])) cut.push(`broken ${word[0]}: ` + what);
+        }
     }
-    return cut.slice(0, 10);";
+    return cut.slice(0, 10);"#;
 
 /// Those of a sender with a lease in a fleet.
 const FLEET: [(&str, &str); 2] = [("fleet", "/fleet"), ("today-leased", "/")];

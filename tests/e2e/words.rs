@@ -301,7 +301,8 @@ async fn who_was_killed_is_silent_and_wrong_words_are_skipped_and_counted() {
     until("who is silent", seen).await;
     let (table, code) = fleet(&place, &source).await;
     assert_eq!(code, 1);
-    let trouble = table.members[0].trouble.clone().unwrap_or_default();
+    let trouble = table.members[0].trouble.clone();
+    let trouble = trouble.map_or_else(String::new, String::from);
     assert!(trouble.starts_with("silent for 1"), "{trouble}");
     let skipped = &table.skipped;
     assert_eq!(

@@ -100,7 +100,7 @@ fn tell(table: &FleetTable, options: &FleetOptions, look: &Look) -> Result<(), E
 fn unhealthy(table: &FleetTable) -> String {
     let with_trouble = table.members.iter().filter(|it| it.trouble.is_some());
     match (with_trouble.count(), table.troubles.first()) {
-        (0, Some(trouble)) => trouble.clone(),
+        (0, Some(trouble)) => trouble.what.clone(),
         (0, None) => "something is wrong".to_owned(),
         (1, _) => "1 of the fleet is silent or cannot do its work".to_owned(),
         (many, _) => format!("{many} of the fleet are silent or cannot do their work"),

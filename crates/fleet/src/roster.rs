@@ -2,7 +2,8 @@
 
 use crate::word::{Wrong, read};
 use callbridge_model::status::fleet::{
-    FleetMember, FleetRole, FleetTable, FleetToken, FleetTotals, LastWord, Speech, TokenName,
+    FleetMember, FleetRole, FleetSource, FleetTable, FleetToken, FleetTotals, FleetTrouble,
+    LastWord, Speech, TokenName,
 };
 use callbridge_model::status::{Backlog, OverallState, SourceState, seconds_in_words};
 use callbridge_source::Publisher;
@@ -310,28 +311,46 @@ impl Roster {
 }
 
 /// What is wrong with one of them.
-fn trouble(word: &LastWord, speech: Speech, age: i64) -> Option<String> {
-    let age = seconds_in_words(age.max(0).unsigned_abs());
+fn trouble(word: &LastWord, speech: Speech, age: i64) -> Option<FleetTrouble> {
+    let age = age.max(0).unsigned_abs();
+    let (words, seconds) = (seconds_in_words(age), [age.to_string()]);
     match speech {
-        Speech::Silent => return Some(format!("silent for {age}")),
-        Speech::Stopped => return Some(format!("stopped {age} ago")),
+        Speech::Silent => {
+            let what = format!("silent for {words}");
+            return Some(FleetTrouble::new(what, "fleet_silent", seconds));
+        }
+        Speech::Stopped => {
+            let what = format!("stopped {words} ago");
+            return Some(FleetTrouble::new(what, "fleet_stopped", seconds));
+        }
         Speech::Speaking => {}
     }
     if let Some(pause) = word.pause.as_ref().filter(|pause| *pause != STANDBY) {
-        return Some(format!("paused: {pause}"));
+        let what = format!("paused: {pause}");
+        return Some(FleetTrouble::new(what, "fleet_paused", [pause.clone()]));
     }
-    let down = |source: &&_| matches!(source, SourceState::Down);
-    let states = word.sources.iter().map(|it| it.state).collect::<Vec<_>>();
-    match (states.iter().filter(down).count(), states.len()) {
-        (0, _) => {}
-        (1, 1) => return Some("its source is down".to_owned()),
-        (down, all) => return Some(format!("{down} of {all} sources are down")),
+    let is_down = |source: &&FleetSource| matches!(source.state, SourceState::Down);
+    let (down, all) = (
+        word.sources.iter().filter(is_down).count(),
+        word.sources.len(),
+    );
+    if down > 0 {
+        let what = match all {
+            1 => "its source is down".to_owned(),
+            all => format!("{down} of {all} sources are down"),
+        };
+        let values = [down.to_string(), all.to_string()];
+        return Some(FleetTrouble::new(what, "fleet_sources", values));
     }
     if !word.books.balance() {
-        return Some("its books do not add up".to_owned());
+        return Some(FleetTrouble::new(
+            "its books do not add up",
+            "fleet_books",
+            [],
+        ));
     }
     let is_down = word.verdict == OverallState::Down && word.pause.is_none();
-    is_down.then(|| "its status says: down".to_owned())
+    is_down.then(|| FleetTrouble::new("its status says: down", "fleet_status_down", []))
 }
 
 /// Who sends by which token. Where a lease says who may send, the others hold the same calls.
@@ -432,14 +451,15 @@ fn totals(members: &[FleetMember], tokens: &[FleetToken]) -> FleetTotals {
 }
 
 /// What is wrong with all of them together.
-fn troubles(totals: &FleetTotals, tokens: &[FleetToken]) -> Vec<String> {
+fn troubles(totals: &FleetTotals, tokens: &[FleetToken]) -> Vec<FleetTrouble> {
     let mut found = Vec::new();
     if totals.collectors + totals.senders == 0 {
-        found.push("nobody has spoken: is it the stream of the calls?".to_owned());
+        let what = "nobody has spoken: is it the stream of the calls?";
+        found.push(FleetTrouble::new(what, "fleet_empty", []));
     } else if totals.senders == 0 {
-        let words = "no sender has spoken: nothing goes to the CRM, or the sender may not write \
-                     to the stream of status reports";
-        found.push(words.to_owned());
+        let what = "no sender has spoken: nothing goes to the CRM, or the sender may not write \
+                    to the stream of status reports";
+        found.push(FleetTrouble::new(what, "fleet_no_sender", []));
     }
     for token in tokens {
         let name = match &token.token.company {
@@ -447,9 +467,11 @@ fn troubles(totals: &FleetTotals, tokens: &[FleetToken]) -> Vec<String> {
             None => token.token.print.clone(),
         };
         if token.senders == 0 {
-            found.push(format!("token {name}: none of its senders speaks"));
+            let what = format!("token {name}: none of its senders speaks");
+            found.push(FleetTrouble::new(what, "fleet_sender_silent", [name]));
         } else if token.holder.as_deref() == Some("") {
-            found.push(format!("token {name}: nobody holds the lease"));
+            let what = format!("token {name}: nobody holds the lease");
+            found.push(FleetTrouble::new(what, "fleet_no_holder", [name]));
         }
     }
     found
@@ -457,7 +479,7 @@ fn troubles(totals: &FleetTotals, tokens: &[FleetToken]) -> Vec<String> {
 
 /// Senders that all take themselves for the one that sends by a token: their leases are not one.
 /// Who was followed by a standby has said nothing for longer than the words that count here.
-fn two_holders(members: &[FleetMember], now: i64) -> Vec<String> {
+fn two_holders(members: &[FleetMember], now: i64) -> Vec<FleetTrouble> {
     let mut holders: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for member in members {
         let (word, age) = (&member.word, now - member.heard_at);
@@ -474,11 +496,13 @@ fn two_holders(members: &[FleetMember], now: i64) -> Vec<String> {
         .into_iter()
         .filter(|(_, of_token)| of_token.len() > 1);
     let told = several.map(|(token, of_token)| {
-        format!(
+        let what = format!(
             "token {token}: {} send beside one another: give them the same --standby and the \
              same --source first",
             of_token.join(" and ")
-        )
+        );
+        let values = [token.to_owned(), of_token.join(", ")];
+        FleetTrouble::new(what, "fleet_two_holders", values)
     });
     told.collect()
 }

@@ -21,7 +21,7 @@ const HEAD: [&str; 11] = [
 pub fn render(table: &FleetTable, look: &Look) -> String {
     let mut text = String::new();
     for trouble in &table.troubles {
-        let line = safe(trouble);
+        let line = safe(&trouble.what);
         let _ = writeln!(text, "{}", paint(look, RED, &line));
     }
     let rows: Vec<[String; 11]> = table.members.iter().map(|it| row(it, table.at)).collect();
@@ -38,7 +38,7 @@ pub fn render(table: &FleetTable, look: &Look) -> String {
     for (member, row) in table.members.iter().zip(&rows) {
         let mut line = line(row, &widths);
         if let Some(trouble) = &member.trouble {
-            line.push_str(&cut(&safe(trouble), TROUBLE_CHARACTERS_MAX));
+            line.push_str(&cut(&safe(&trouble.what), TROUBLE_CHARACTERS_MAX));
         }
         let line = line.trim_end();
         let painted = match (member.speech, &member.trouble) {

@@ -8,7 +8,7 @@ const NOW: i64 = 1_795_151_317;
 fn member(role: FleetRole, name: &str, speech: Speech, trouble: Option<&str>) -> FleetMember {
     FleetMember {
         speech,
-        trouble: trouble.map(str::to_owned),
+        trouble: trouble.map(|it| it.to_owned().into()),
         user: name.to_owned(),
         heard_at: NOW - 42,
         word: LastWord {
@@ -48,7 +48,7 @@ fn table() -> FleetTable {
     let silent = "silent for 12 min 00 s";
     FleetTable {
         at: NOW,
-        troubles: vec!["token Savdo: nobody holds the lease".to_owned()],
+        troubles: vec!["token Savdo: nobody holds the lease".to_owned().into()],
         members: vec![
             member(
                 FleetRole::Collector,
@@ -120,9 +120,9 @@ fn a_hostile_name_stays_in_its_cell() {
     for member in &mut table.members {
         member.word.instance.clone_from(&evil);
         member.word.hostname.clone_from(&evil);
-        member.trouble = Some(evil.clone());
+        member.trouble = Some(evil.clone().into());
     }
-    table.troubles = vec![evil.clone()];
+    table.troubles = vec![evil.clone().into()];
     table.tokens[0].token.company = Some(evil);
     let text = shown(&table, false);
     assert!(!text.contains('\x1b') && !text.contains('\u{202e}'));

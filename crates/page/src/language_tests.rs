@@ -2,6 +2,7 @@ use super::*;
 use crate::backend::TRIED;
 use crate::chart::Piece;
 use callbridge_model::Reason;
+use callbridge_model::status::fleet::FLEET_DETAILS;
 use callbridge_model::status::verdict::DETAILS;
 use callbridge_model::status::{FindingKind, PAUSES};
 use std::collections::BTreeSet;
@@ -65,7 +66,7 @@ fn families() -> BTreeSet<String> {
         keys.insert(format!("kind.{}", kind.word()));
         keys.insert(format!("cure.{}", kind.word()));
     }
-    let details = DETAILS.iter().chain(&PAUSES);
+    let details = DETAILS.iter().chain(&PAUSES).chain(&FLEET_DETAILS);
     keys.extend(details.map(|code| format!("detail.{code}")));
     keys.extend((1..=12).map(|month| format!("month.{month}")));
     keys.extend((1..=7).map(|day| format!("weekday.{day}")));

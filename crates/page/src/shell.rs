@@ -5,6 +5,7 @@ use crate::language::Language;
 use crate::markup::{Markup, cut, escaped};
 use callbridge_admin::page_role::PageRole;
 use callbridge_call::Direction;
+use callbridge_model::status::fleet::FleetTrouble;
 use callbridge_model::status::verdict::Detail;
 use callbridge_model::status::{SourceState, Todo};
 use callbridge_model::{CallRecord, Zone};
@@ -172,6 +173,17 @@ impl PageShell {
     pub(crate) fn found(&self, todo: &Todo) -> Told {
         let Detail { code, values } = &todo.detail;
         self.told(&format!("detail.{code}"), values, &todo.what)
+    }
+
+    /// What is wrong in the fleet.
+    pub(crate) fn wrong_there(&self, trouble: &FleetTrouble) -> Told {
+        let Detail { code, values } = &trouble.detail;
+        let age = |value: &String| match value.parse::<u64>() {
+            Ok(seconds) if matches!(*code, "fleet_silent" | "fleet_stopped") => self.span(seconds),
+            _ => value.clone(),
+        };
+        let values: Vec<String> = values.iter().map(age).collect();
+        self.told(&format!("detail.{code}"), &values, &trouble.what)
     }
 
     /// The row of the table with these values; in English, and without such a row, the words that

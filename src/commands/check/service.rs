@@ -71,7 +71,7 @@ fn of_sender(sender: &FleetMember) -> CheckFinding {
         Some(trouble) => CheckFinding::fault(
             Code::Unreachable,
             "crm",
-            format!("{what}: {trouble}"),
+            format!("{what}: {}", trouble.what),
             match sender.speech {
                 Speech::Stopped => "start one of them, and check it there".to_owned(),
                 Speech::Speaking | Speech::Silent => {

@@ -321,15 +321,13 @@ fn replaced(status: &Status, found: &mut Vec<Todo>) {
 fn letters(status: &Status, found: &mut Vec<Todo>) {
     let of = |reason: Reason| status.letters.get(reason.word()).copied().unwrap_or(0);
     let (no_lead, no_employee) = (of(Reason::NoLead), of(Reason::NoEmployee));
-    let dead = Reason::ALL.into_iter().filter(|reason| !reason.is_parked());
-    let dead: Vec<(Reason, u64)> = dead
-        .map(|reason| (reason, of(reason)))
-        .filter(|(_, count)| *count > 0)
-        .collect();
-    let count: u64 = dead.iter().map(|(_, count)| count).sum();
-    if count > 0 {
-        let each = dead.iter().map(|(reason, n)| format!("{n} {reason}"));
-        let each: Vec<String> = each.collect();
+    let all = Reason::ALL.map(|reason| (reason, of(reason)));
+    // What waits for a lead or an employee is counted among the letters, here as everywhere; where
+    // nothing else is there, its own line says it.
+    if all.iter().any(|(it, count)| !it.is_parked() && *count > 0) {
+        let count: u64 = all.iter().map(|(_, count)| count).sum();
+        let each = all.iter().filter(|(_, count)| *count > 0);
+        let each: Vec<String> = each.map(|(reason, n)| format!("{n} {reason}")).collect();
         let letters = counted(count, "dead letter", "dead letters");
         let what = format!("{letters}: {}", each.join(", "));
         let command = status.command("dead list");

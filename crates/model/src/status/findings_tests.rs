@@ -505,6 +505,11 @@ fn commands_can_be_run_as_they_stand() {
     status.letters.insert("conflict".to_owned(), 1);
     let status = status.judged();
     assert_eq!(status.todo[0].what, "3 dead letters: 2 failed, 1 conflict");
+    let mut parked = status.clone();
+    parked.letters.insert("no_lead".to_owned(), 28);
+    let told: Vec<String> = parked.judged().todo.into_iter().map(|it| it.what).collect();
+    let all = "31 dead letters: 28 no_lead, 2 failed, 1 conflict";
+    assert_eq!(told, [all, "28 calls wait for a lead"]);
     let command = r"callbridge dead list --state '/srv/it'\''s here'";
     assert_eq!(status.todo[0].command, command);
     let mut status = down(&[0]);

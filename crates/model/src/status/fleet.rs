@@ -1,6 +1,7 @@
 //! Collectors and senders around one stream, as their last words tell them.
 
 use super::findings::{counted, todo};
+use super::verdict::Detail;
 use super::{Backlog, Books, FindingKind, OverallState, SourceState, Status, Todo};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -163,6 +164,59 @@ impl Speech {
     }
 }
 
+/// What is wrong with a machine, or with all of them; a string in JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct FleetTrouble {
+    /// What it is, in words.
+    pub what: String,
+    /// The same for a text in another language.
+    pub detail: Detail,
+}
+
+impl FleetTrouble {
+    /// A trouble with its row in the table of texts, one of [`FLEET_DETAILS`].
+    pub fn new(
+        what: impl Into<String>,
+        code: &'static str,
+        values: impl Into<Vec<String>>,
+    ) -> Self {
+        debug_assert!(FLEET_DETAILS.contains(&code));
+        let (what, values) = (what.into(), values.into());
+        let detail = Detail { code, values };
+        Self { what, detail }
+    }
+}
+
+impl From<String> for FleetTrouble {
+    fn from(what: String) -> Self {
+        let detail = Detail::default();
+        Self { what, detail }
+    }
+}
+
+impl From<FleetTrouble> for String {
+    fn from(trouble: FleetTrouble) -> Self {
+        trouble.what
+    }
+}
+
+/// Every [`Detail::code`] of a [`FleetTrouble`]; the value of `fleet_silent` and `fleet_stopped` is
+/// in seconds.
+pub const FLEET_DETAILS: [&str; 11] = [
+    "fleet_books",
+    "fleet_empty",
+    "fleet_no_holder",
+    "fleet_no_sender",
+    "fleet_paused",
+    "fleet_sender_silent",
+    "fleet_silent",
+    "fleet_sources",
+    "fleet_status_down",
+    "fleet_stopped",
+    "fleet_two_holders",
+];
+
 /// One of the fleet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -170,7 +224,7 @@ pub struct FleetMember {
     /// Whether it speaks.
     pub speech: Speech,
     /// What is wrong with it; `null` where nothing is.
-    pub trouble: Option<String>,
+    pub trouble: Option<FleetTrouble>,
     /// The broker's user that published its word.
     pub user: String,
     /// When its last word was heard.
@@ -231,7 +285,7 @@ pub struct FleetTable {
     /// All speak, and nothing waits wrongly.
     pub healthy: bool,
     /// What is wrong with the fleet as a whole, a sentence each.
-    pub troubles: Vec<String>,
+    pub troubles: Vec<FleetTrouble>,
     /// Who is silent first, then by role and name.
     pub members: Vec<FleetMember>,
     /// By fingerprint.
@@ -355,7 +409,8 @@ pub(super) fn silent(status: &Status, found: &mut Vec<Todo>) {
         return;
     }
     let named = silent.iter().take(NAMED_MAX).map(|it| {
-        let trouble = it.trouble.as_deref().unwrap_or(it.speech.word());
+        let trouble = it.trouble.as_ref();
+        let trouble = trouble.map_or(it.speech.word(), |it| it.what.as_str());
         format!("{} on {} ({trouble})", it.word.instance, it.word.hostname)
     });
     let named: Vec<String> = named.collect();

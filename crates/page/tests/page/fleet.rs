@@ -33,7 +33,7 @@ pub fn fleet(name: &str, now: i64) -> FleetStatus {
     };
     let member = |speech, trouble: Option<&str>, word| FleetMember {
         speech,
-        trouble: trouble.map(str::to_owned),
+        trouble: trouble.map(|it| it.to_owned().into()),
         user: name.to_owned(),
         heard_at: now - 400,
         word,
@@ -41,7 +41,7 @@ pub fn fleet(name: &str, now: i64) -> FleetStatus {
     let table = FleetTable {
         at: now,
         stream: "calls.words".to_owned(),
-        troubles: vec![format!("token {name}: nobody holds the lease")],
+        troubles: vec![format!("token {name}: nobody holds the lease").into()],
         members: vec![
             member(
                 Speech::Silent,
