@@ -100,7 +100,7 @@ impl Person<'_> {
         self.go("/").await?;
         let waits = "document.querySelector('.waits').innerText.includes('1 customer waits')";
         self.is("that a customer waits", waits).await?;
-        let well = "!document.body.innerText.includes('All is well')";
+        let well = "!document.body.innerText.includes('No problem found')";
         self.is("that not all is well", well).await?;
         let badge = "document.querySelector('nav a[href=\"/missed\"] .badge').innerText === '1'";
         self.is("a badge", badge).await?;

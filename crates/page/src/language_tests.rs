@@ -17,6 +17,7 @@ fn families() -> BTreeSet<String> {
         ("fleet.role", &["collector", "sender"]),
         ("direction", &["INBOUND", "OUTBOUND"]),
         ("finding", &["ok", "doubt", "failed"]),
+        ("remedy", &["lead_missing", "employee_missing"]),
         ("field", &["lead", "employee", "phone", "id", "reason"]),
         (
             "result",

@@ -5,6 +5,7 @@ use crate::language::Language;
 use crate::markup::{Markup, cut, escaped};
 use callbridge_admin::page_role::PageRole;
 use callbridge_call::Direction;
+use callbridge_leads::lead_request::Finding;
 use callbridge_model::status::fleet::FleetTrouble;
 use callbridge_model::status::verdict::Detail;
 use callbridge_model::status::{SourceState, Todo};
@@ -166,6 +167,18 @@ impl PageShell {
             &key,
             &[phone, extension, letter.message.clone()],
             &letter.message,
+        )
+    }
+
+    /// What a person can do about a letter, with the buttons of the page.
+    pub(crate) fn remedy(&self, letter: &Letter) -> String {
+        self.word(
+            "remedy",
+            match (letter.finding, letter.employee()) {
+                (Some(Finding::LeadMissing), _) => "lead_missing",
+                (Some(Finding::LeadExists), Some(_)) => "employee_missing",
+                _ => letter.reason.word(),
+            },
         )
     }
 

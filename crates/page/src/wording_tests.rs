@@ -8,21 +8,24 @@ fn banned(language: Language) -> &'static str {
     match language {
         Language::English => {
             "told, tells, hear, heard, hears, errand, orphan, sweep, bury, stranger, \
-             twin, last word, beside, meanwhile, speak, nobody listen, lies, epoch"
+             twin, last word, beside, meanwhile, speak, nobody listen, lies, epoch, mend, leaves, \
+             calls leave, all is well, forgotten"
         }
         Language::Russian => {
             "письм, удалит, удалён, удалени, аренд, пропуски, пропусков, слыш, \
-             последние слов, последнее слов, флаг, парк, эпох"
+             последние слов, последнее слов, флаг, парк, эпох, коллектор, станци, уйдут, уйдёт, \
+             уходит, уходят, номер в crm, всё в порядке"
         }
         Language::Uzbek => {
             "xatlar, xatni, xatga, xatda, ijara, soʻzlar, soʻzimiz, oxirgi soʻz, \
-             bayro, shakl, eshit, epoxa, tasi ichida"
+             bayro, shakl, eshit, epoxa, tasi ichida, kollektor, stansiya, joʻna, maxfiy soʻz, \
+             hammasi joyida"
         }
     }
 }
 
 /// Names that begin with a capital letter wherever they stand, beside abbreviations.
-const NAMES: [&str; 3] = ["Origin", "Sec", "Fleet"];
+const NAMES: [&str; 5] = ["Origin", "Sec", "Fleet", "CRM", "ATS"];
 
 fn has_banned(language: Language, text: &str) -> bool {
     let text = text.to_lowercase();
@@ -72,6 +75,16 @@ fn has_wrong_apostrophe(text: &str) -> bool {
             'ʼ' => of_letter,
             _ => false,
         }
+    })
+}
+
+/// A suffix stands with its abbreviation: `CRMda`.
+fn has_loose_suffix(text: &str) -> bool {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let suffixes = ["da", "dan", "dagi", "ga", "ni", "ning", "lar"];
+    words.windows(2).any(|pair| {
+        let suffix = pair[1].trim_end_matches(|c: char| !c.is_alphabetic());
+        matches!(pair[0], "CRM" | "ATS") && suffixes.contains(&suffix)
     })
 }
 
@@ -140,5 +153,13 @@ fn uzbek_has_one_sign_for_each_of_its_apostrophes() {
     }
     assert!(!has_wrong_apostrophe("maʼlum qoʻngʻiroq"));
     let uzbek = |language, text: &str| language == Language::Uzbek && has_wrong_apostrophe(text);
+    assert_eq!(breaking(uzbek), [""; 0]);
+}
+
+#[test]
+fn uzbek_writes_a_suffix_with_its_abbreviation() {
+    assert!(has_loose_suffix("Qoʻngʻiroq CRM da yoʻq"));
+    assert!(!has_loose_suffix("CRM danaklari CRMda"));
+    let uzbek = |language, text: &str| language == Language::Uzbek && has_loose_suffix(text);
     assert_eq!(breaking(uzbek), [""; 0]);
 }

@@ -41,7 +41,7 @@ async fn a_link_opens_one_session_and_looking_at_it_burns_nothing() {
     );
     assert_eq!(again.cookie, None);
     let today = browser.page("/").await;
-    assert!(today.contains("All is well"), "{today}");
+    assert!(today.contains("No problem found"), "{today}");
     running.stop().await;
 }
 

@@ -89,7 +89,7 @@ async fn check_is_run_from_the_page_and_its_findings_stand_there_with_their_cure
     let (crm, running) = daemon(&place, "", &[]).await;
     let browser = Browser::inside(&place).await;
     let before = browser.page("/check").await;
-    assert!(before.contains("It was not run yet."), "{before}");
+    assert!(before.contains("The check was not run yet."), "{before}");
     let token = browser.token("/check").await;
     let begun = browser.post("/check", &[("token", &token)]).await;
     assert_eq!(begun.status, StatusCode::SEE_OTHER, "{}", begun.text);

@@ -226,10 +226,6 @@ fn name(shell: &PageShell, cause: &Cause) -> String {
 }
 
 impl LetterSheet<'_> {
-    fn cure(&self) -> String {
-        self.c.word("remedy", self.letter.reason.word())
-    }
-
     /// The whole of it, as `dead export` writes it.
     fn json(&self) -> String {
         serde_json::to_string_pretty(&self.letter.to_json()).unwrap_or_default()

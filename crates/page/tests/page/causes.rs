@@ -122,6 +122,35 @@ async fn what_is_typed_for_one_letter_may_go_for_all_of_its_cause() {
     served.stop().await;
 }
 
+#[tokio::test]
+async fn what_was_found_of_a_letter_decides_what_to_do_in_the_readers_language() {
+    let mut known = morning("Savdo", NOW);
+    let mut letters = [failed(1), failed(2), failed(3), failed(4)];
+    letters[0].finding = Some(Finding::LeadMissing);
+    letters[1].finding = Some(Finding::LeadExists);
+    letters[1].call.as_mut().expect("a call").employee_id = EmployeeId::new(777);
+    // No employee was named: the lead is there, and nothing says what the CRM lacks.
+    letters[2].finding = Some(Finding::LeadExists);
+    letters[2].call.as_mut().expect("a call").employee_id = None;
+    known.letters = letters.into_iter().map(|it| (it.id, it)).collect();
+    let served = Served::new(Fake::new(known), Manner::default()).await;
+    let mut anna = served.visitor(PageRole::Admin).await;
+    anna.language = "ru";
+    for (id, said) in [
+        (1, "Такого лида в CRM нет"),
+        (2, "CRM не знает такого сотрудника"),
+        (3, "Чаще всего в CRM нет такого лида или сотрудника"),
+        (4, "Чаще всего в CRM нет такого лида или сотрудника"),
+    ] {
+        let page = anna.get(&format!("/letters/{id}")).await.body;
+        assert!(page.contains(said), "{id}: {page}");
+        // The page has buttons; commands are for a terminal, and in English.
+        let shown = page.split("<details>").next().expect("what is open");
+        assert!(!shown.contains("callbridge dead"), "{id}: {shown}");
+    }
+    served.stop().await;
+}
+
 #[test]
 fn a_cause_is_what_a_person_mends() {
     let (mut one, text) = (letter("101", NOW, 1), |letter: &Letter| {

@@ -105,7 +105,11 @@ async fn an_incomplete_letter_shows_its_values_and_takes_corrected_ones() {
         .act("/letters/2", "/letters/act", &fields("long"))
         .await;
     assert_eq!(wrong.status, 422);
-    assert!(wrong.body.contains("no time of talk"), "{}", wrong.body);
+    assert!(
+        wrong.body.contains("is not a length of talk"),
+        "{}",
+        wrong.body
+    );
     assert!(
         wrong.body.contains("<option value=\"yes\" selected>"),
         "{}",
@@ -245,7 +249,7 @@ async fn discarding_asks_before_it_does() {
 async fn what_was_typed_is_kept_when_it_is_refused() {
     let (fake, served, mut anna) = served(60).await;
     for (lead, says) in [
-        ("4001x", "“4001x” is no lead"),
+        ("4001x", "“4001x” is not a lead"),
         ("666", "the CRM has no lead 666"),
     ] {
         let fields = [

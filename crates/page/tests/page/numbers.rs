@@ -18,7 +18,9 @@ async fn a_lead_is_given_and_taken_and_what_cannot_be_is_said_beside_it() {
     let fields = [("phone", "+998935550101"), ("lead", "four")];
     let refused = anna.act("/numbers", "/numbers/give", &fields).await;
     assert_eq!(refused.status, 422);
-    assert!(refused.body.contains("“four” is no lead") && refused.body.contains("value=\"four\""));
+    assert!(
+        refused.body.contains("“four” is not a lead") && refused.body.contains("value=\"four\"")
+    );
     let fields = [("phone", "+998935550101"), ("lead", "4001")];
     assert_eq!(
         anna.act("/numbers", "/numbers/give", &fields).await.status,
@@ -26,11 +28,11 @@ async fn a_lead_is_given_and_taken_and_what_cannot_be_is_said_beside_it() {
     );
     let page = anna.get("/numbers").await.body;
     assert!(
-        page.contains("Lead 4001 is given; 7 calls leave now."),
+        page.contains("Lead 4001 is given; 7 calls are being sent."),
         "{page}"
     );
     let again = anna.get("/numbers").await.body;
-    assert!(!again.contains("calls leave now"), "it is said once");
+    assert!(!again.contains("calls are being sent"), "it is said once");
     let fields = [("phone", "+998000000000"), ("lead", "4007")];
     let unknown = anna.act("/numbers", "/numbers/give", &fields).await;
     assert_eq!(unknown.status, 422);
@@ -68,8 +70,8 @@ async fn leads_are_typed_in_their_rows_and_go_together() {
     let some = anna.act("/numbers", "/numbers/give", &fields).await;
     assert_eq!(some.status, 422, "{}", some.body);
     for said in [
-        "Lead 4001 is given; 7 calls leave now.",
-        "“four” is no lead",
+        "Lead 4001 is given; 7 calls are being sent.",
+        "“four” is not a lead",
         "value=\"four\"",
     ] {
         assert!(some.body.contains(said), "{said}: {}", some.body);
@@ -102,7 +104,7 @@ async fn the_file_of_the_page_comes_back_with_its_leads() {
         .await;
     assert_eq!(taken.status, 422, "{}", taken.body);
     for said in [
-        "The leads of 2 numbers are given; calls that leave now: 8.",
+        "The leads of 2 numbers are given; calls being sent: 8.",
         "this number waits no more",
         "+998000000000",
     ] {
@@ -121,10 +123,10 @@ async fn what_a_file_says_in_two_ways_or_not_at_all_is_given_to_nobody() {
     let before = fake.known().given.len();
     for (csv, said) in [
         // A comma inside quotes parts no cells: 4,001 is not lead 4.
-        ("phone,lead\n+998935550101,\"4,001\"\n", "is no lead"),
+        ("phone,lead\n+998935550101,\"4,001\"\n", "is not a lead"),
         (
             "+998935550101;4001\n+998 93 555-01-01;4002\n",
-            "with two leads: neither is given",
+            "was given two leads: neither was saved",
         ),
         (
             "telephone,deal\n+998935550101,4001\n",

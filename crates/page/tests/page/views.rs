@@ -114,13 +114,13 @@ async fn today_says_of_one_of_several_machines_whether_it_sends() {
     let served = Served::new(std::sync::Arc::clone(&fake), Manner::default()).await;
     let anna = served.visitor(PageRole::Admin).await;
     let phases = [
-        (LeasePhase::Holding, None, "Savdo</bdi> · sends since "),
+        (LeasePhase::Holding, None, "Savdo</bdi> · sending since "),
         (
             LeasePhase::Silent,
             Some(1_795_158_107),
             "Savdo</bdi> · sends nothing until ",
         ),
-        (LeasePhase::Standby, None, "Savdo</bdi> · stands by since "),
+        (LeasePhase::Standby, None, "Savdo</bdi> · on standby since "),
     ];
     for (state, silent_until, words) in phases {
         let lease = fake.known().status.lease.take().expect("one of several");
