@@ -291,8 +291,8 @@ pub struct CrmFlags {
     #[arg(long, value_name = "N/TIME")]
     pub rate: Option<String>,
     /// Names of fields the service does not publish: talk=NAME [default: talkTimeSec], phone=NAME
-    /// [default: not sent]
-    #[arg(long, value_name = "talk|phone=NAME")]
+    /// and extension=NAME [default: not sent]
+    #[arg(long, value_name = "talk|phone|extension=NAME")]
     pub field: Vec<String>,
     /// Fields of a lead that show its calls: last_call=ID,last_missed=ID (times as
     /// 2026-11-20T17:58:31+05:00),last_employee=ID (the CRM's id) [default: none]

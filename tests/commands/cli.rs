@@ -81,7 +81,7 @@ fn every_fault_of_the_flags_is_told_in_one_message() {
       --trunk gsm=Dongle: `Dongle` is no endpoint: it stands bef
       --crm-url http://crm.example: http is allowed to a loopbac
       --rate 61/60s: up to 61 requests in 60 s, and the service
-      --field mood=good: only talk and phone have names that can
+      --field mood=good: only talk, phone and extension have nam
       --crm-proxy: a user or password in it could be read by eve
       --token-file: no token: give --token-file FILE, the system
       --settle: `soon` is no time: give it as 500ms, 10s, 12h or

@@ -75,6 +75,8 @@ pub struct FieldNames {
     pub talk: String,
     /// Of the customer's number; not sent when `None`.
     pub phone: Option<String>,
+    /// Of the extension that answered or rang; not sent when `None`.
+    pub extension: Option<String>,
 }
 
 impl Default for FieldNames {
@@ -82,6 +84,7 @@ impl Default for FieldNames {
         Self {
             talk: "talkTimeSec".to_owned(),
             phone: None,
+            extension: None,
         }
     }
 }
@@ -248,6 +251,9 @@ pub fn submission(call: &CallRecord, names: &FieldNames) -> Option<Value> {
     if let (Some(name), Some(phone)) = (&names.phone, &call.client_phone) {
         body.insert(name.clone(), phone.as_str().into());
     }
+    if let (Some(name), Some(extension)) = (&names.extension, &call.employee) {
+        body.insert(name.clone(), extension.as_str().into());
+    }
     Some(Value::Object(body))
 }
 
@@ -305,6 +311,7 @@ mod tests {
         let names = FieldNames {
             talk: "billsec".to_owned(),
             phone: Some("clientPhone".to_owned()),
+            extension: Some("operatorExtension".to_owned()),
         };
         let call = CallRecord {
             employee_id: None,
@@ -320,10 +327,21 @@ mod tests {
           "direction": "OUTBOUND",
           "durationSec": 5,
           "leadId": 4001,
+          "operatorExtension": "101",
           "startedAt": 1795151317,
           "uuid": "00000000-0000-0000-0000-000000000000"
         }
         "#);
+        let nobody = CallRecord {
+            employee: None,
+            ..call
+        };
+        let body = submission(&nobody, &names).expect("complete");
+        assert_eq!(
+            body.get("operatorExtension"),
+            None,
+            "nobody answered or rang"
+        );
     }
 
     #[test]

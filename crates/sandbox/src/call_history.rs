@@ -31,6 +31,8 @@ pub struct FieldNames {
     pub talk: String,
     /// The customer's number; `None`: no such field.
     pub phone: Option<String>,
+    /// The operator's extension.
+    pub extension: String,
     /// The key of the lead field upsert's list, where it is wrapped (§4.4).
     pub list: String,
 }
@@ -40,6 +42,7 @@ impl Default for FieldNames {
         Self {
             talk: "talkTimeSec".to_owned(),
             phone: Some("clientPhone".to_owned()),
+            extension: "operatorExtension".to_owned(),
             list: "fields".to_owned(),
         }
     }
@@ -69,6 +72,7 @@ pub fn read(
         Some(name) => fields.text(name)?,
         None => None,
     };
+    let extension = fields.text(&names.extension)?;
     check_direction(direction.as_deref())?;
     check_uuid(&mut fields, uuid.as_deref());
     check_epoch(&mut fields, started_at, now, ahead_max);
@@ -112,6 +116,7 @@ pub fn read(
         answered,
         direction,
         client_phone: phone,
+        operator_extension: extension,
         others: fields.map,
     };
     Ok((call, derived))

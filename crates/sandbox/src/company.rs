@@ -184,6 +184,7 @@ impl Sandbox {
                     answered: true,
                     direction: "INBOUND".to_owned(),
                     client_phone: None,
+                    operator_extension: None,
                     others: Map::new(),
                 },
             },

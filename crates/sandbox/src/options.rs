@@ -105,8 +105,10 @@ pub struct Options {
     #[arg(long, value_name = "ID", default_value = "1")]
     pub company: String,
 
-    /// Name of a field that the document leaves unpublished: talk=NAME, phone=NAME, list=NAME
+    /// Name of a field that the document leaves unpublished: talk=NAME, phone=NAME,
+    /// extension=NAME, list=NAME
     ///
+    /// A field of any other name is taken and left out of the journal, as the service does.
     /// list is the key of the lead field upsert's list, which may also come as a bare array.
     #[arg(long, value_name = "WHAT=NAME")]
     pub field: Vec<String>,
@@ -239,10 +241,11 @@ fn names(fields: &[String]) -> Result<FieldNames, String> {
         match field.split_once('=') {
             Some(("talk", name)) if !name.is_empty() => names.talk = name.to_owned(),
             Some(("phone", name)) if !name.is_empty() => names.phone = Some(name.to_owned()),
+            Some(("extension", name)) if !name.is_empty() => names.extension = name.to_owned(),
             Some(("list", name)) if !name.is_empty() => names.list = name.to_owned(),
             _ => {
                 return Err(format!(
-                    "`{field}` is none of talk=NAME, phone=NAME, list=NAME"
+                    "`{field}` is none of talk=NAME, phone=NAME, extension=NAME, list=NAME"
                 ));
             }
         }

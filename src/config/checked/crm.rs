@@ -125,7 +125,7 @@ fn fields(flags: &[String], faults: &mut Faults) -> FieldNames {
     for text in values::given(flags) {
         let flag = format!("--field {text}");
         let Some((what, name)) = text.split_once('=') else {
-            faults.add(&flag, "is not talk=NAME or phone=NAME");
+            faults.add(&flag, "is not talk=NAME, phone=NAME or extension=NAME");
             continue;
         };
         let Some(name) = faults.take(&flag, values::field_name(name)) else {
@@ -137,14 +137,26 @@ fn fields(flags: &[String], faults: &mut Faults) -> FieldNames {
         match what {
             "talk" => names.talk = name,
             "phone" => names.phone = Some(name),
-            _ => faults.add(&flag, "only talk and phone have names that can be set"),
+            "extension" => names.extension = Some(name),
+            _ => faults.add(
+                &flag,
+                "only talk, phone and extension have names that can be set",
+            ),
         }
     }
-    if names.phone.as_ref() == Some(&names.talk) {
-        faults.add(
-            "--field",
-            format!("talk and phone are both called `{}`", names.talk),
-        );
+    let named = [
+        ("talk", Some(&names.talk)),
+        ("phone", names.phone.as_ref()),
+        ("extension", names.extension.as_ref()),
+    ];
+    for [one, other] in [[0, 1], [0, 2], [1, 2]] {
+        let ((one, name), (other, same)) = (named[one], named[other]);
+        if let Some(name) = name.filter(|_| name == same) {
+            faults.add(
+                "--field",
+                format!("{one} and {other} are both called `{name}`"),
+            );
+        }
     }
     names
 }

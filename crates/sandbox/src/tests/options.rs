@@ -44,7 +44,7 @@ fn all_faults_of_the_flags_are_told_at_once() {
     --rate: `60` is no rate such as 60/60s
     --persist-after: `soon` is no time such as 500ms, 6s, 2m, 24h, 365d
     --seed: `one` is no number
-    --field: `colour=red` is none of talk=NAME, phone=NAME, list=NAME
+    --field: `colour=red` is none of talk=NAME, phone=NAME, extension=NAME, list=NAME
     --expires-in: a PAT lives at most 365 days
     --faults: fault `any explode`: `explode` is no action
     ");

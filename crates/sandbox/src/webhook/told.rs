@@ -57,7 +57,7 @@ fn completed(record: &Record, lead: Option<&Lead>) -> CrmEvent {
         "direction": call.direction, "answered": answered, "startedAt": call.started_at,
         "endedAt": record.ended_at, "durationSec": call.duration_sec,
         "talkTimeSec": call.talk_time_sec, "hangupCause": record.hangup_cause,
-        "clientPhone": call.client_phone, "operatorExtension": null,
+        "clientPhone": call.client_phone, "operatorExtension": call.operator_extension,
         "employeeId": call.employee_id, "employeeName": call.employee_id.map(employee_name),
         "contactId": contact.map(|contact| contact.id),
         "contactName": contact.map(|contact| &contact.name), "leadIds": [call.lead_id],
