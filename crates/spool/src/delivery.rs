@@ -5,12 +5,15 @@ use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_formats::message::WebhookMessage;
 use callbridge_formats::message::webhook::{CompletedCall, ContactTold, LeadTold};
 use callbridge_leads::directory::news::ContactId;
-use callbridge_leads::directory::{ContactPhones, FirstPhone, LeadNews, What};
-use callbridge_model::{CallUuid, LeadId, Phone};
+use callbridge_leads::directory::profile::{Name, ProfileNews, Responsible};
+use callbridge_leads::directory::{ContactPhones, LeadNews, Told, What};
+use callbridge_model::{CallUuid, EmployeeId, LeadId, Phone};
 use ring::digest;
 
 /// The kind of an event about a call.
 const COMPLETED: &str = "CALL_COMPLETED";
+/// Stands for no employee.
+const NOBODY: i64 = 0;
 
 impl WebhookEvent {
     /// Its kind, as the service calls it (§6.2).
@@ -96,17 +99,26 @@ fn lead_told(news: &LeadNews) -> LeadTold {
     let texts = |all: &[Phone]| all.iter().map(|it| it.as_str().to_owned()).collect();
     let contact = |it: &ContactPhones| ContactTold {
         contact: it.contact.map(ContactId::get),
+        name: text(&it.name, Name::as_str),
         now: texts(&it.now),
         before: texts(&it.before),
+    };
+    let responsible = match &news.profile.responsible {
+        Told::Is(it) => Some(it),
+        Told::Untold | Told::None => None,
     };
     LeadTold {
         id: news.lead.get(),
         at: news.at.get(),
-        phone: match &news.phone {
-            FirstPhone::Untold => None,
-            FirstPhone::None => Some(String::new()),
-            FirstPhone::Is(phone) => Some(phone.as_str().to_owned()),
+        phone: text(&news.phone, Phone::as_str),
+        name: text(&news.profile.name, Name::as_str),
+        responsible: match &news.profile.responsible {
+            Told::Untold => None,
+            Told::None => Some(NOBODY),
+            Told::Is(it) => Some(it.id.get()),
         },
+        responsible_name: responsible.and_then(|it| it.name.clone()).map(String::from),
+        stage: text(&news.profile.stage, Name::as_str),
         merged: match &news.what {
             What::Merged { from } => from.iter().map(|lead| lead.get()).collect(),
             What::Created
@@ -121,14 +133,39 @@ fn lead_told(news: &LeadNews) -> LeadTold {
     }
 }
 
+/// Empty where there is none, `None` where nothing is told.
+fn text<T>(told: &Told<T>, text: impl FnOnce(&T) -> &str) -> Option<String> {
+    match told {
+        Told::Untold => None,
+        Told::None => Some(String::new()),
+        Told::Is(it) => Some(text(it).to_owned()),
+    }
+}
+
+fn name(text: Option<&str>) -> Told<Name> {
+    text.map_or(Told::Untold, |text| Told::from(Name::new(text)))
+}
+
+fn profile(told: &LeadTold) -> ProfileNews {
+    let responsible = told.responsible.map(|id| {
+        let name = told.responsible_name.as_deref().and_then(Name::new);
+        Told::from(EmployeeId::new(id)).map(|id| Responsible { id, name })
+    });
+    ProfileNews {
+        name: name(told.name.as_deref()),
+        responsible: responsible.unwrap_or_default(),
+        stage: name(told.stage.as_deref()),
+    }
+}
+
 fn news(kind: &str, told: &LeadTold) -> Result<LeadNews, String> {
     let merged = leads(&told.merged, "lead.merged")?;
     let what = What::of_event(kind, merged).ok_or_else(|| other_kind(kind))?;
     let lead = LeadId::new(told.id).ok_or_else(|| no_lead("lead.id", told.id))?;
     let first = match told.phone.as_deref() {
-        None => FirstPhone::Untold,
-        Some("") => FirstPhone::None,
-        Some(text) => FirstPhone::Is(phone(text, "lead.phone")?),
+        None => Told::Untold,
+        Some("") => Told::None,
+        Some(text) => Told::Is(phone(text, "lead.phone")?),
     };
     let contacts = told.contacts.iter().map(|it| {
         let of = |all: &[String]| {
@@ -137,12 +174,14 @@ fn news(kind: &str, told: &LeadTold) -> Result<LeadNews, String> {
         };
         Ok(ContactPhones {
             contact: it.contact.and_then(ContactId::new),
+            name: name(it.name.as_deref()),
             now: of(&it.now)?,
             before: of(&it.before)?,
         })
     });
     Ok(LeadNews {
         contacts: contacts.collect::<Result<_, String>>()?,
+        profile: profile(told),
         ..LeadNews::new(lead, EpochSeconds::new(told.at), what, first)
     })
 }

@@ -3,9 +3,9 @@
 
 use super::{Db, Error};
 use crate::read_connection::ReadConnection;
-use crate::tables::directory::holders;
+use crate::tables::directory::{holders, profile};
 use crate::tables::given::given;
-use callbridge_leads::directory::Finding;
+use callbridge_leads::directory::{Finding, LeadProfile};
 use callbridge_mapping::people::{Directory, LeadAnswer};
 use callbridge_model::{LeadId, Phone};
 use std::path::Path;
@@ -42,6 +42,14 @@ impl LeadDirectory {
     /// In words, when it cannot be looked up now.
     pub fn find(&self, phone: &Phone) -> Result<Finding, String> {
         self.ask("the directory of leads", |db| holders(db, phone))
+    }
+
+    /// What is shown of a lead.
+    ///
+    /// # Errors
+    /// In words, when it cannot be read now.
+    pub fn profile(&self, lead: LeadId) -> Result<LeadProfile, String> {
+        self.ask("the directory of leads", |db| profile(db, lead))
     }
 
     fn ask<T>(

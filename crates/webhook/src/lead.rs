@@ -3,6 +3,7 @@
 use super::event::{id_in, lead_id, seconds};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::news::ContactId;
+use callbridge_leads::directory::profile::ProfileNews;
 use callbridge_leads::directory::{ContactPhones, FirstPhone, LeadNews, What};
 use callbridge_model::LeadId;
 use callbridge_model::number::Country;
@@ -30,6 +31,7 @@ pub fn news(
         _ => FirstPhone::Untold,
     };
     Some(LeadNews {
+        profile: ProfileNews::of_snapshot(snapshot),
         contacts: contacts(&json["propertyChanges"], country),
         ..LeadNews::new(lead, at, what, phone)
     })
@@ -58,7 +60,9 @@ fn contacts(changes: &Value, country: Option<Country>) -> Vec<ContactPhones> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use callbridge_model::Phone;
+    use callbridge_leads::directory::Told;
+    use callbridge_leads::directory::profile::{Name, Responsible};
+    use callbridge_model::{EmployeeId, Phone};
     use serde_json::json;
 
     fn told(kind: &str, json: &Value) -> Option<LeadNews> {
@@ -86,6 +90,41 @@ mod tests {
             assert!(news.contacts.is_empty() && !news.whole);
         }
         assert_eq!(told("LEAD_SOLD", &event), None);
+    }
+
+    #[test]
+    fn name_responsible_and_stage_of_the_snapshot_and_names_of_contacts_are_read() {
+        let event = json!({
+            "lead": {"id": 4001, "name": "Deal", "responsibleId": 15, "responsibleName": "Olga",
+                     "statusId": 2, "statusName": "In work"},
+            "propertyChanges": [
+                {"type": "CONTACT", "contactId": 7, "to": "Anna [+998901110001]"},
+                {"type": "CONTACT", "contactId": 8, "from": "B [+998901110003]"},
+            ],
+        });
+        let news = told("LEAD_PROPERTIES_UPDATED", &event).expect("news");
+        let name = |text| Told::from(Name::new(text));
+        assert_eq!(
+            (news.profile.name, news.profile.stage),
+            (name("Deal"), name("In work"))
+        );
+        let id = EmployeeId::new(15).expect("positive");
+        let olga = Name::new("Olga");
+        assert_eq!(
+            news.profile.responsible,
+            Told::Is(Responsible { id, name: olga })
+        );
+        let names: Vec<_> = news.contacts.into_iter().map(|it| it.name).collect();
+        assert_eq!(names, [name("Anna"), Told::None]);
+        // §6.5: what would be null is left out
+        let bare = told("LEAD_ASSIGNED", &json!({"lead": {"id": 4001}})).expect("news");
+        let ProfileNews {
+            name,
+            responsible,
+            stage,
+        } = bare.profile;
+        assert_eq!((name, stage), (Told::Untold, Told::None));
+        assert_eq!(responsible, Told::None);
     }
 
     #[test]

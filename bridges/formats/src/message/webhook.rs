@@ -66,6 +66,18 @@ pub struct LeadTold {
     /// The first phone of its main contact; empty where it has none, left out where none is told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phone: Option<String>,
+    /// Its name; empty where it has none, left out where none is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The employee in charge; 0 where there is none, left out where none is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub responsible: Option<i64>,
+    /// As the CRM calls her.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub responsible_name: Option<String>,
+    /// The stage of its pipeline; empty where there is none, left out where none is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<String>,
     /// Leads that are one with it now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub merged: Vec<i64>,
@@ -80,6 +92,9 @@ pub struct ContactTold {
     /// Whose phones they are; left out where the CRM names none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contact: Option<i64>,
+    /// What it is called; empty where it has no name, left out where none is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// Its phones now.
     #[serde(default)]
     pub now: Vec<String>,
@@ -192,6 +207,10 @@ mod tests {
                 id: 4001,
                 at: 1_795_151_317,
                 phone: Some(String::new()),
+                name: None,
+                responsible: None,
+                responsible_name: None,
+                stage: None,
                 merged: vec![4002],
                 contacts,
             }),
@@ -202,6 +221,7 @@ mod tests {
     fn contact(phones: usize) -> ContactTold {
         ContactTold {
             contact: Some(7),
+            name: None,
             now: vec!["+998901110001".to_owned(); phones],
             before: Vec::new(),
         }

@@ -66,10 +66,26 @@ pub struct Backfill {
     not_before: i64,
     /// A row had a place for phones.
     phones_seen: bool,
+    /// Whether names were read with the leads.
+    #[serde(default)]
+    profiles: ProfilesRead,
     /// The token may not read leads.
     pub no_grant: bool,
     /// What is wrong, where it is left.
     pub left: Option<String>,
+}
+
+/// An older version read leads without names: all of them are read once more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum ProfilesRead {
+    /// No round that reads all has begun since.
+    #[default]
+    Not,
+    /// Such a round is under way.
+    Begun,
+    /// One is done.
+    Whole,
 }
 
 /// An answer, as far as it matters here.
@@ -151,13 +167,19 @@ impl Backfill {
         let since = match (self.by_page, self.reading) {
             (true, _) => None,
             (false, true) => self.newest,
-            (false, false) => self.read_to.map(|at| at.saturating_sub(back).max(0)),
+            (false, false) => self.known_to().map(|at| at.saturating_sub(back).max(0)),
         };
         LeadsPage {
             page: self.page.filter(|_| self.reading).unwrap_or(1),
             size: SIZE,
             since: since.map(EpochSeconds::new),
         }
+    }
+
+    /// What changed before this second need not be read again.
+    fn known_to(&self) -> Option<i64> {
+        self.read_to
+            .filter(|_| self.profiles == ProfilesRead::Whole)
     }
 
     /// What a page has taught.
@@ -227,6 +249,9 @@ impl Backfill {
             self.leave(why);
             return Vec::new();
         }
+        if !self.reading && self.profiles == ProfilesRead::Not {
+            self.profiles = ProfilesRead::Begun;
+        }
         self.rows += rows.len() as u64;
         let learned = rows.iter().filter_map(|row| row.news.clone()).collect();
         let seconds = || {
@@ -270,7 +295,7 @@ impl Backfill {
             return self.leave("the service takes no range and tells no totalPages");
         };
         let back = i64::try_from(OVERLAP.as_secs()).unwrap_or(0);
-        let known = self.read_to.zip(oldest);
+        let known = self.known_to().zip(oldest);
         let known = known.is_some_and(|(read, oldest)| oldest < read.saturating_sub(back));
         let began = self.reading;
         if total == 0 || (began && (asked.page <= 1 || known)) {
@@ -287,6 +312,9 @@ impl Backfill {
     fn end(&mut self) {
         self.read_to = self.read_to.max(self.newest);
         self.rounds += 1;
+        if self.profiles == ProfilesRead::Begun {
+            self.profiles = ProfilesRead::Whole;
+        }
         self.begin_anew();
     }
 

@@ -3,6 +3,7 @@
 //!
 //! | fact | of two the one that holds |
 //! |---|---|
+//! | a slot's name; name, responsible, stage of the lead | the newer ([`super::profile`]) |
 //! | the phones of a slot | the newer; of one second by [`FactSource::rank`], then more phones |
 //! | a phone taken from a contact | the newer |
 //! | that it lives, was deleted, was told whole | the newer |
@@ -16,7 +17,8 @@
 //! was put back. **A merged lead** never lives again: whatever is told of it later, its calls go
 //! to the survivor, which has its history.
 
-use super::news::{ContactPhones, FactSource, FirstPhone, LeadNews, What};
+use super::news::{ContactPhones, FactSource, LeadNews, Told, What};
+use super::profile::{Known, LeadProfile, Name, ProfileFacts};
 use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Phone};
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,6 +67,8 @@ pub struct Fact {
     pub told: FactSource,
     /// None: the slot is empty.
     pub phones: BTreeSet<Phone>,
+    /// What the slot's contact is called, and since when.
+    pub name: Option<Known<Name>>,
 }
 
 impl Fact {
@@ -83,6 +87,8 @@ pub struct Entry {
     pub gone: BTreeMap<(Slot, Phone), EpochSeconds>,
     /// How it stands.
     pub life: Life,
+    /// What people know it by.
+    pub profile: ProfileFacts,
 }
 
 /// How a lead stands.
@@ -125,13 +131,22 @@ impl Entry {
             self.life.whole = self.life.whole.max(Some(news.at));
         }
         let first = match &news.phone {
-            FirstPhone::Untold => None,
-            FirstPhone::None => Some(BTreeSet::new()),
-            FirstPhone::Is(phone) => Some([phone.clone()].into()),
+            Told::Untold => None,
+            Told::None => Some(BTreeSet::new()),
+            Told::Is(phone) => Some([phone.clone()].into()),
         };
         if let Some(phones) = first {
             let at = news.at;
-            self.set(Slot::SNAPSHOT, Fact { at, told, phones });
+            let name = None;
+            self.set(
+                Slot::SNAPSHOT,
+                Fact {
+                    at,
+                    told,
+                    phones,
+                    name,
+                },
+            );
         }
         for contact in &news.contacts {
             let slot = Slot::of(contact);
@@ -144,14 +159,49 @@ impl Entry {
                 self.take_from(slot, phone, news.at);
             }
             let at = news.at;
-            self.set(slot, Fact { at, told, phones });
+            let name = Known::told(&contact.name, at, told, FactSource::PropertiesUpdated);
+            self.set(
+                slot,
+                Fact {
+                    at,
+                    told,
+                    phones,
+                    name,
+                },
+            );
         }
+        self.profile.learn(news);
         self.forget_before_the_whole();
+        self.forget_names();
     }
 
     /// Takes in that it was merged into this lead.
     pub fn merge(&mut self, survivor: LeadId, at: EpochSeconds) {
         self.life.merged = self.life.merged.max(Some((at, survivor)));
+        self.forget_names();
+    }
+
+    /// What is shown of it.
+    pub fn profile(self) -> LeadProfile {
+        let main = self.main_contact().cloned();
+        self.profile.shown(main.as_ref())
+    }
+
+    /// The name of the contact that has the first phone of the main one (§2.5); where none is told,
+    /// of the only contact.
+    fn main_contact(&self) -> Option<&Name> {
+        let first = self.slots.get(&Slot::SNAPSHOT);
+        let first = first.and_then(|fact| fact.phones.first());
+        let contacts = self
+            .slots
+            .iter()
+            .filter(|(slot, _)| **slot != Slot::SNAPSHOT);
+        let mut named = contacts.filter_map(|(_, fact)| {
+            let is_main = first.is_none_or(|phone| fact.phones.contains(phone));
+            fact.name.as_ref()?.fact.as_ref().filter(|_| is_main)
+        });
+        let name = named.next();
+        name.filter(|_| first.is_some() || named.next().is_none())
     }
 
     /// The phones that it has, or had before it ended.
@@ -174,9 +224,15 @@ impl Entry {
     fn set(&mut self, slot: Slot, fact: Fact) {
         let full = self.rows() + fact.phones.len().max(1) > ROWS_MAX;
         match self.slots.get_mut(&slot) {
-            Some(known) if fact.holds_over(known) => *known = fact,
+            Some(known) => {
+                let name = known.name.take().max(fact.name.clone());
+                if fact.holds_over(known) {
+                    *known = fact;
+                }
+                known.name = name;
+            }
             None if !full => drop(self.slots.insert(slot, fact)),
-            Some(_) | None => {}
+            None => {}
         }
     }
 
@@ -184,6 +240,20 @@ impl Entry {
         if self.rows() < ROWS_MAX || self.gone.contains_key(&(slot, phone.clone())) {
             let gone = self.gone.entry((slot, phone.clone())).or_insert(at);
             *gone = at.max(*gone);
+        }
+    }
+
+    /// Names are gone with the lead.
+    fn forget_names(&mut self) {
+        let end = match self.life.merged {
+            Some(_) => Some(EpochSeconds::new(i64::MAX)),
+            None => self.life.deleted,
+        };
+        if let Some(end) = end {
+            self.profile.forget_until(end);
+            for fact in self.slots.values_mut() {
+                fact.name.take_if(|it| it.at <= end);
+            }
         }
     }
 

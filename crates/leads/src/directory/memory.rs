@@ -3,7 +3,9 @@
 use super::entry::{Entry, Life, Slot};
 use super::find::{Finding, LeadPhone, PhoneIndex, find};
 use super::learn::{Learned, Ledger, learn};
+use super::merges::root;
 use super::news::LeadNews;
+use super::profile::LeadProfile;
 use callbridge_model::{LeadId, Phone};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -29,6 +31,13 @@ impl Remembered {
         let lives =
             |life: &Life| life.living.is_some() && !life.is_deleted() && life.merged.is_none();
         self.0.values().filter(|entry| lives(&entry.life)).count() as u64
+    }
+
+    /// What is shown of a lead, or of the one it was merged into.
+    pub fn profile(&self, lead: LeadId) -> LeadProfile {
+        let Ok(end) = root(lead, |lead| Ok::<_, Infallible>(self.life(lead)?.merged));
+        let entry = self.0.get(&end.lead).cloned();
+        entry.unwrap_or_default().profile()
     }
 
     /// Who has this number.

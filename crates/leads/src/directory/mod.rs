@@ -12,6 +12,7 @@
 //! |---|---|
 //! | [`news`] | what was told of one lead, and contacts' phones read from texts |
 //! | [`entry`] | all that is known of one lead, and what holds of two facts |
+//! | [`profile`] | name, responsible employee and stage |
 //! | [`merges`] | chains of merges, and loops cut |
 //! | [`mod@learn`] | news taken in, wherever entries are kept |
 //! | [`mod@find`] | a number looked up |
@@ -27,11 +28,13 @@ pub mod learn;
 pub mod memory;
 pub mod merges;
 pub mod news;
+pub mod profile;
 pub mod rows;
 pub mod words;
 
 pub use find::{Finding, Holder, Standing};
-pub use news::{ContactId, ContactPhones, FactSource, FirstPhone, LeadNews, What};
+pub use news::{ContactId, ContactPhones, FactSource, FirstPhone, LeadNews, Told, What};
+pub use profile::LeadProfile;
 
 #[cfg(test)]
 mod tests;

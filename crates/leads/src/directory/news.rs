@@ -1,5 +1,6 @@
 //! What the CRM told of one lead: an event's or a row's facts, without its JSON.
 
+use super::profile::{Name, ProfileNews};
 use callbridge_call::EpochSeconds;
 use callbridge_model::number::{Country, e164};
 use callbridge_model::{LeadId, Phone};
@@ -18,6 +19,8 @@ pub struct LeadNews {
     pub what: What,
     /// The snapshot's `phone`: the first one of the main contact (§2.5).
     pub phone: FirstPhone,
+    /// What people know it by.
+    pub profile: ProfileNews,
     /// Contacts of which something was told.
     pub contacts: Vec<ContactPhones>,
     /// `contacts` are all that the lead has. Never so in an event (§6.7).
@@ -26,12 +29,13 @@ pub struct LeadNews {
 
 impl LeadNews {
     /// A snapshot without more.
-    pub const fn new(lead: LeadId, at: EpochSeconds, what: What, phone: FirstPhone) -> Self {
+    pub fn new(lead: LeadId, at: EpochSeconds, what: What, phone: FirstPhone) -> Self {
         Self {
             lead,
             at,
             what,
             phone,
+            profile: ProfileNews::default(),
             contacts: Vec::new(),
             whole: false,
         }
@@ -165,23 +169,52 @@ impl What {
     }
 }
 
-/// The first phone of the main contact.
+/// What is said of a fact.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum FirstPhone {
+pub enum Told<T> {
     /// Nothing is said of it.
     #[default]
     Untold,
-    /// There is none, or none that is a number.
+    /// There is none, or none that can be used.
     None,
     /// This one.
-    Is(Phone),
+    Is(T),
 }
+
+impl<T> Told<T> {
+    /// Nothing said means that there is none.
+    #[must_use]
+    pub fn or_none(self) -> Self {
+        match self {
+            Self::Untold => Self::None,
+            told @ (Self::None | Self::Is(_)) => told,
+        }
+    }
+
+    /// Another form of the same.
+    pub fn map<U>(self, form: impl FnOnce(T) -> U) -> Told<U> {
+        match self {
+            Self::Untold => Told::Untold,
+            Self::None => Told::None,
+            Self::Is(it) => Told::Is(form(it)),
+        }
+    }
+}
+
+impl<T> From<Option<T>> for Told<T> {
+    fn from(told: Option<T>) -> Self {
+        told.map_or(Self::None, Self::Is)
+    }
+}
+
+/// The first phone of the main contact.
+pub type FirstPhone = Told<Phone>;
 
 impl FirstPhone {
     /// Of a snapshot, whose `phone` is null or left out where there is none (§2.5, §6.5).
     pub fn of(text: Option<&str>, country: Option<Country>) -> Self {
         let phone = text.and_then(|text| e164(text, country));
-        phone.map_or(Self::None, Self::Is)
+        Self::from(phone)
     }
 }
 
@@ -201,11 +234,13 @@ impl ContactId {
     }
 }
 
-/// The phones of one contact.
+/// The phones of one contact, and its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContactPhones {
     /// Whose; `None` of all contacts of a row that names none.
     pub contact: Option<ContactId>,
+    /// What it is called.
+    pub name: Told<Name>,
     /// Its phones now; none where the contact is gone.
     pub now: Vec<Phone>,
     /// Its phones before.
@@ -223,12 +258,18 @@ impl ContactPhones {
     ) -> Self {
         Self {
             contact,
+            name: Told::from(to.and_then(name_in)),
             now: to.map(|text| phones_in(text, country)).unwrap_or_default(),
             before: from
                 .map(|text| phones_in(text, country))
                 .unwrap_or_default(),
         }
     }
+}
+
+/// The name of `<name> [<phone>, <phone>]`.
+fn name_in(text: &str) -> Option<Name> {
+    Name::new(text.rfind('[').map_or(text, |at| &text[..at]))
 }
 
 /// The phones of `<name> [<phone>, <phone>]`, each once, in their order. Names may hold brackets

@@ -8,12 +8,15 @@
 //! | pages | `currentPage`, `totalPages` in `data` or beside it (§2.1) |
 //! | the lead | `id` or `leadId`; the row may be wrapped in `lead` |
 //! | when | `updatedTimestamp`, else `createdTimestamp`, which is not after it |
+//! | name, responsible, stage | `name`, `responsibleId`, `responsibleName`, `statusName` |
+//! | a contact's name | its `name` |
 //! | phones | `phone`; `phones`; `phone` and `phones` of `contacts`, `contact`, `mainContact` |
 //!
 //! A phone is a text, a number, or an object with one under `phone`, `number`, `phoneNumber` or
 //! `value`.
 
-use super::news::{ContactId, ContactPhones, FirstPhone, LeadNews, What, phones_of};
+use super::news::{ContactId, ContactPhones, FirstPhone, LeadNews, Told, What, phones_of};
+use super::profile::{Name, ProfileNews};
 use callbridge_call::EpochSeconds;
 use callbridge_model::LeadId;
 use callbridge_model::number::Country;
@@ -89,6 +92,7 @@ pub fn read(row: &Value, what: What, country: Option<Country>) -> LeadRow {
         at,
         what,
         phone,
+        profile: ProfileNews::of(row),
         contacts,
         whole,
     });
@@ -108,7 +112,11 @@ fn phones(row: &Value, country: Option<Country>) -> (FirstPhone, Vec<ContactPhon
     };
     let mut contacts = Vec::new();
     if row.get("phones").is_some_and(Value::is_array) {
-        contacts.extend(of_contact(row, None, country));
+        let named = of_contact(row, None, country);
+        contacts.extend(named.map(|phones| ContactPhones {
+            name: Told::Untold,
+            ..phones
+        }));
     }
     let mut is_whole = false;
     if let Some(Value::Array(all)) = row.get("contacts") {
@@ -155,6 +163,10 @@ fn of_contact(
         .collect();
     Some(ContactPhones {
         contact: id,
+        name: match contact.get("name").and_then(Value::as_str) {
+            Some(name) => Told::from(Name::new(name)),
+            None => Told::Untold,
+        },
         now: phones_of(texts.iter().map(String::as_str), country),
         before: Vec::new(),
     })
@@ -168,7 +180,13 @@ fn one_each(contacts: Vec<ContactPhones>) -> Vec<ContactPhones> {
             .iter_mut()
             .find(|known| known.contact == contact.contact)
         {
-            Some(known) => known.now.extend(contact.now),
+            Some(known) => {
+                known.now.extend(contact.now);
+                // nobody says whose the name would be
+                if known.name != contact.name {
+                    known.name = Told::Untold;
+                }
+            }
             None => each.push(contact),
         }
     }

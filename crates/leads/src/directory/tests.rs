@@ -26,6 +26,7 @@ fn created(id: i64, at: i64, n: i64) -> LeadNews {
 fn contact(mut news: LeadNews, id: i64, before: &[i64], now: &[i64]) -> LeadNews {
     let all = |phones: &[i64]| phones.iter().map(|n| phone(*n)).collect();
     news.contacts.push(ContactPhones {
+        name: Told::Untold,
         contact: ContactId::new(id),
         now: all(now),
         before: all(before),

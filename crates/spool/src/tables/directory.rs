@@ -7,9 +7,10 @@ use callbridge_leads::directory::entry::{Entry, Fact, Life, Slot};
 use callbridge_leads::directory::find::{LeadPhone, PhoneIndex, find};
 use callbridge_leads::directory::learn::{self, Learned, Ledger};
 use callbridge_leads::directory::merges::root;
+use callbridge_leads::directory::profile::{Known, LeadProfile, Name, ProfileFacts, Responsible};
 use callbridge_leads::directory::{FactSource, Finding, LeadNews};
-use callbridge_model::{LeadId, Phone};
-use rusqlite::Row;
+use callbridge_model::{EmployeeId, LeadId, Phone};
+use rusqlite::{Row, params};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Phones with calls that may leave, kept until somebody takes them. Past so many: all of them.
@@ -29,6 +30,12 @@ const HOLDINGS: &str = "SELECT p.lead, p.slot, p.held, p.told, p.gone,
 const LIFE: &str =
     "SELECT living, whole, deleted, merged, merged_into FROM directory_leads WHERE lead = ?1";
 
+/// The same, and what people know it by.
+const LEAD: &str = "SELECT living, whole, deleted, merged, merged_into,
+           name_at, name_rank, name, stage_at, stage_rank, stage,
+           responsible_at, responsible_rank, responsible_name, responsible
+    FROM directory_leads WHERE lead = ?1";
+
 /// How many the directory holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirectorySize {
@@ -41,11 +48,13 @@ pub struct DirectorySize {
 /// The rows of an entry: what stands behind a phone's digits and a slot.
 type Rows = BTreeMap<(i64, i64), PhoneRow>;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct PhoneRow {
     held: Option<i64>,
     told: Option<i64>,
     gone: Option<i64>,
+    /// That of the slot: with the first of its phones alone.
+    name: Option<Known<Name>>,
 }
 
 /// Stands for no phone.
@@ -56,10 +65,12 @@ fn rows_of(entry: &Entry) -> Rows {
     for (slot, fact) in &entry.slots {
         let digits = fact.phones.iter().map(Phone::digits);
         let none = fact.phones.is_empty().then_some(EMPTY);
+        let mut name = fact.name.clone();
         for digits in digits.chain(none) {
             let row = rows.entry((digits, slot.number())).or_default();
             row.held = Some(fact.at.get());
             row.told = Some(fact.told.number());
+            row.name = name.take();
         }
     }
     for ((slot, phone), at) in &entry.gone {
@@ -76,7 +87,9 @@ fn take_row(entry: &mut Entry, digits: i64, slot: Slot, row: PhoneRow) {
             at: EpochSeconds::new(at),
             told,
             phones: BTreeSet::new(),
+            name: None,
         });
+        fact.name = fact.name.take().max(row.name);
         fact.phones.extend(phone.clone());
     }
     if let (Some(at), Some(phone)) = (row.gone, phone) {
@@ -86,6 +99,42 @@ fn take_row(entry: &mut Entry, digits: i64, slot: Slot, row: PhoneRow) {
 
 fn seconds(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<EpochSeconds>> {
     Ok(row.get::<_, Option<i64>>(at)?.map(EpochSeconds::new))
+}
+
+/// A fact whose columns begin at `at`: since when, its rank, then its text.
+fn known_at<T>(
+    row: &Row<'_>,
+    at: usize,
+    fact: impl FnOnce(Option<String>) -> rusqlite::Result<Option<T>>,
+) -> rusqlite::Result<Option<Known<T>>> {
+    let Some(since) = seconds(row, at)? else {
+        return Ok(None);
+    };
+    let known = Known {
+        at: since,
+        rank: row.get::<_, Option<u8>>(at + 1)?.unwrap_or(0),
+        fact: fact(row.get(at + 2)?)?,
+    };
+    Ok(Some(known))
+}
+
+fn name_at(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Known<Name>>> {
+    known_at(row, at, |text| Ok(text.as_deref().and_then(Name::new)))
+}
+
+/// The columns behind a life's of [`LEAD`].
+fn profile_at(row: &Row<'_>, at: usize) -> rusqlite::Result<ProfileFacts> {
+    let id: Option<i64> = row.get(at + 9)?;
+    let responsible = |text: Option<String>| {
+        let name = text.as_deref().and_then(Name::new);
+        let id = id.and_then(EmployeeId::new);
+        Ok(id.map(|id| Responsible { id, name }))
+    };
+    Ok(ProfileFacts {
+        name: name_at(row, at)?,
+        stage: name_at(row, at + 3)?,
+        responsible: known_at(row, at + 6, responsible)?,
+    })
 }
 
 /// A life whose columns begin at `at`.
@@ -163,6 +212,13 @@ pub fn holders(db: &Db, phone: &Phone) -> Result<Finding, Error> {
     find(&DirectoryTables(db), phone)
 }
 
+/// What is shown of a lead, or of the one it was merged into.
+pub fn profile(db: &Db, lead: LeadId) -> Result<LeadProfile, Error> {
+    let mut tables = DirectoryTables(db);
+    let end = root(lead, |lead| Ok::<_, Error>(tables.life(lead)?.merged))?;
+    Ok(tables.entry(end.lead)?.profile())
+}
+
 /// The numbers of the directory after `after`, in their order as numbers, and who has them.
 pub fn directory(
     db: &Db,
@@ -229,9 +285,20 @@ fn put_phones(db: &Db, lead: i64, old: &Rows, new: &Rows) -> Result<(), Error> {
     for (digits, slot) in &changed {
         match new.get(&(*digits, *slot)) {
             Some(row) => db.execute(
-                "INSERT INTO directory_phones VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-                 ON CONFLICT DO UPDATE SET held = ?4, told = ?5, gone = ?6",
-                (digits, lead, slot, row.held, row.told, row.gone),
+                "INSERT INTO directory_phones VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+                 ON CONFLICT DO UPDATE SET held = ?4, told = ?5, gone = ?6,
+                     name_at = ?7, name_rank = ?8, name = ?9",
+                (
+                    digits,
+                    lead,
+                    slot,
+                    row.held,
+                    row.told,
+                    row.gone,
+                    row.name.as_ref().map(|it| it.at.get()),
+                    row.name.as_ref().map(|it| it.rank),
+                    text(row.name.as_ref()),
+                ),
             )?,
             None => db.execute(
                 "DELETE FROM directory_phones WHERE phone = ?1 AND lead = ?2 AND slot = ?3",
@@ -242,18 +309,37 @@ fn put_phones(db: &Db, lead: i64, old: &Rows, new: &Rows) -> Result<(), Error> {
     grew(db, "phones", held()? - before)
 }
 
-fn put_life(db: &Db, lead: i64, life: &Life) -> Result<(), Error> {
+fn text(name: Option<&Known<Name>>) -> Option<&str> {
+    name?.fact.as_ref().map(Name::as_str)
+}
+
+fn put_lead(db: &Db, lead: i64, entry: &Entry) -> Result<(), Error> {
     let seconds = |at: Option<EpochSeconds>| at.map(EpochSeconds::get);
+    let (life, profile) = (&entry.life, &entry.profile);
+    let (name, stage) = (profile.name.as_ref(), profile.stage.as_ref());
+    let charge = profile.responsible.as_ref();
+    let who = charge.and_then(|it| it.fact.as_ref());
     db.run(
-        "INSERT OR REPLACE INTO directory_leads VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-        (
+        "INSERT OR REPLACE INTO directory_leads VALUES
+         (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+        params![
             lead,
             seconds(life.living),
             seconds(life.whole),
             seconds(life.deleted),
             seconds(life.merged.map(|(at, _)| at)),
             life.merged.map(|(_, into)| into.get()),
-        ),
+            name.map(|it| it.at.get()),
+            name.map(|it| it.rank),
+            text(name),
+            stage.map(|it| it.at.get()),
+            stage.map(|it| it.rank),
+            text(stage),
+            charge.map(|it| it.at.get()),
+            charge.map(|it| it.rank),
+            who.and_then(|it| it.name.as_ref()).map(Name::as_str),
+            who.map(|it| it.id.get()),
+        ],
     )
 }
 
@@ -268,18 +354,25 @@ impl Ledger for DirectoryTables<'_> {
     type Error = Error;
 
     fn entry(&mut self, lead: LeadId) -> Result<Entry, Error> {
+        let known = self.0.query_first(LEAD, [lead.get()], |row| {
+            Ok((life_at(row, 0)?, profile_at(row, 5)?))
+        })?;
+        let (life, profile) = known.unwrap_or_default();
         let mut entry = Entry {
-            life: self.life(lead)?,
+            life,
+            profile,
             ..Entry::default()
         };
         let rows: Vec<(i64, Slot, PhoneRow)> = self.0.query_all(
-            "SELECT phone, slot, held, told, gone FROM directory_phones WHERE lead = ?1",
+            "SELECT phone, slot, held, told, gone, name_at, name_rank, name
+             FROM directory_phones WHERE lead = ?1",
             [lead.get()],
             |row| {
                 let phone = PhoneRow {
                     held: row.get(2)?,
                     told: row.get(3)?,
                     gone: row.get(4)?,
+                    name: name_at(row, 5)?,
                 };
                 Ok((row.get(0)?, Slot::stored(row.get(1)?), phone))
             },
@@ -292,8 +385,8 @@ impl Ledger for DirectoryTables<'_> {
 
     fn put(&mut self, lead: LeadId, old: &Entry, new: &Entry) -> Result<(), Error> {
         put_phones(self.0, lead.get(), &rows_of(old), &rows_of(new))?;
-        if old.life != new.life {
-            put_life(self.0, lead.get(), &new.life)?;
+        if (old.life, &old.profile) != (new.life, &new.profile) {
+            put_lead(self.0, lead.get(), new)?;
             grew(self.0, "leads", lives(&new.life) - lives(&old.life))?;
         }
         Ok(())

@@ -4,8 +4,9 @@ use super::call::{at, finished};
 use crate::{DirectorySize, Done, Handle, Op, Settings, Store, open, tables};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::memory::Remembered;
-use callbridge_leads::directory::{ContactId, ContactPhones, FirstPhone, LeadNews, What};
-use callbridge_model::{LeadId, Outcome, Phone, Reason};
+use callbridge_leads::directory::profile::{Name, ProfileNews, Responsible};
+use callbridge_leads::directory::{ContactId, ContactPhones, FirstPhone, LeadNews, Told, What};
+use callbridge_model::{EmployeeId, LeadId, Outcome, Phone, Reason};
 use proptest::prelude::*;
 
 fn lead(id: i64) -> LeadId {
@@ -37,6 +38,25 @@ fn write(store: &mut Store, news: LeadNews) -> bool {
     }
 }
 
+fn any_name() -> impl Strategy<Value = Told<Name>> {
+    prop::option::of(prop::option::of("[a-c]{1,2}")).prop_map(|told| match told {
+        None => Told::Untold,
+        Some(name) => Told::from(name.as_deref().and_then(Name::new)),
+    })
+}
+
+fn any_profile() -> impl Strategy<Value = ProfileNews> {
+    let parts = (any_name(), any_name(), any_name(), 1_i64..4);
+    parts.prop_map(|(name, called, stage, id)| ProfileNews {
+        name,
+        responsible: called.map(|called| Responsible {
+            id: EmployeeId::new(id).expect("positive"),
+            name: (id > 1).then_some(called),
+        }),
+        stage,
+    })
+}
+
 fn any_news() -> impl Strategy<Value = LeadNews> {
     let what = prop_oneof![
         2 => Just(What::Created),
@@ -47,9 +67,11 @@ fn any_news() -> impl Strategy<Value = LeadNews> {
             .prop_map(|ids| What::Merged { from: ids.into_iter().map(lead).collect() }),
     ];
     let phones = || prop::collection::vec((0_i64..9).prop_map(phone), 0..3);
-    let contact = (prop::option::of(1_i64..4), phones(), phones()).prop_map(|(id, before, now)| {
+    let contact = (prop::option::of(1_i64..4), any_name(), phones(), phones());
+    let contact = contact.prop_map(|(id, name, before, now)| {
         let contact = id.and_then(ContactId::new);
         ContactPhones {
+            name,
             contact,
             now,
             before,
@@ -57,8 +79,10 @@ fn any_news() -> impl Strategy<Value = LeadNews> {
     });
     let contacts = prop::collection::vec(contact, 0..3);
     let first = prop::option::of(0_i64..9);
-    (1_i64..6, 0_i64..6, what, first, contacts, any::<bool>()).prop_map(
-        |(id, at, what, first, contacts, whole)| LeadNews {
+    let about = (first, contacts, any_profile());
+    (1_i64..6, 0_i64..6, what, about, any::<bool>()).prop_map(
+        |(id, at, what, (first, contacts, profile), whole)| LeadNews {
+            profile,
             whole: whole && what == What::Filter,
             contacts,
             ..news(id, at, what, first)
@@ -79,6 +103,10 @@ proptest! {
             for n in 0..9 {
                 let on_disk = tables::directory::holders(&store, &phone(n)).expect("readable");
                 prop_assert_eq!(on_disk, remembered.find(&phone(n)));
+            }
+            for id in 1..6 {
+                let on_disk = tables::directory::profile(&store, lead(id)).expect("readable");
+                prop_assert_eq!(on_disk, remembered.profile(lead(id)));
             }
             let held = (0..9).filter(|n| remembered.has(&phone(*n))).count() as u64;
             let size = tables::directory::directory_size(&store).expect("readable");

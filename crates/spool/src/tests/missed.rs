@@ -230,7 +230,20 @@ fn who_waits_is_found_among_the_calls_of_an_older_version() {
                  DROP TABLE unreadable_size;
                  ALTER TABLE unreadable DROP COLUMN user;
                  ALTER TABLE unreadable DROP COLUMN content_type;
-                 ALTER TABLE calls DROP COLUMN acts;";
+                 ALTER TABLE calls DROP COLUMN acts;
+                 ALTER TABLE directory_leads DROP COLUMN name_at;
+                 ALTER TABLE directory_leads DROP COLUMN name_rank;
+                 ALTER TABLE directory_leads DROP COLUMN name;
+                 ALTER TABLE directory_leads DROP COLUMN stage_at;
+                 ALTER TABLE directory_leads DROP COLUMN stage_rank;
+                 ALTER TABLE directory_leads DROP COLUMN stage;
+                 ALTER TABLE directory_leads DROP COLUMN responsible_at;
+                 ALTER TABLE directory_leads DROP COLUMN responsible_rank;
+                 ALTER TABLE directory_leads DROP COLUMN responsible_name;
+                 ALTER TABLE directory_leads DROP COLUMN responsible;
+                 ALTER TABLE directory_phones DROP COLUMN name_at;
+                 ALTER TABLE directory_phones DROP COLUMN name_rank;
+                 ALTER TABLE directory_phones DROP COLUMN name;";
     db.execute_batch(&format!("{older} PRAGMA user_version = {before};"))
         .expect("older");
     db.close().expect("closed");

@@ -9,8 +9,9 @@ use crate::{
 };
 use callbridge_formats::message::WebhookMessage;
 use callbridge_leads::directory::news::ContactId;
-use callbridge_leads::directory::{ContactPhones, FirstPhone, LeadNews, What};
-use callbridge_model::{CallUuid, LeadId, Phone};
+use callbridge_leads::directory::profile::{Name, ProfileNews, Responsible};
+use callbridge_leads::directory::{ContactPhones, FirstPhone, LeadNews, Told, What};
+use callbridge_model::{CallUuid, EmployeeId, LeadId, Phone};
 
 fn lead(id: i64) -> LeadId {
     LeadId::new(id).expect("an id")
@@ -90,11 +91,13 @@ fn state(store: &Store, row: RowId) -> State {
 fn an_event_is_what_it_was_after_its_way_through_a_message() {
     let contacts = vec![
         ContactPhones {
+            name: Told::from(Name::new("Anna")),
             contact: ContactId::new(7),
             now: vec![phone(1), phone(2)],
             before: Vec::new(),
         },
         ContactPhones {
+            name: Told::None,
             contact: None,
             now: Vec::new(),
             before: vec![phone(3)],
@@ -109,10 +112,29 @@ fn an_event_is_what_it_was_after_its_way_through_a_message() {
         (What::Merged { from }, FirstPhone::Untold),
         (What::Deleted, FirstPhone::None),
     ];
+    let name = |text| Told::from(Name::new(text));
+    let olga = |called: &str| Responsible {
+        id: EmployeeId::new(15).expect("positive"),
+        name: Name::new(called),
+    };
+    let known = |responsible| ProfileNews {
+        name: name("Anna"),
+        responsible,
+        stage: Told::None,
+    };
+    let mut profiles = [
+        ProfileNews::default(),
+        known(Told::None),
+        known(Told::Is(olga("Olga"))),
+        known(Told::Is(olga(""))),
+    ]
+    .into_iter()
+    .cycle();
     let leads = kinds.into_iter().map(|(what, phone)| {
         let contacts = contacts.clone();
         let news = LeadNews {
             contacts,
+            profile: profiles.next().unwrap_or_default(),
             ..news(what, phone)
         };
         event("a", WebhookEvent::Learn(Box::new(news)))
@@ -243,6 +265,7 @@ fn no_more_wait_than_there_is_room_for_and_the_oldest_give_way_counted() {
 
     let mut store = unbound();
     let contact = ContactPhones {
+        name: Told::Untold,
         contact: ContactId::new(7),
         now: vec![phone(1); 100],
         before: vec![phone(2); 100],

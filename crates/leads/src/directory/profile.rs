@@ -1,0 +1,216 @@
+//! What people know a lead by: its name, who is responsible for it, its stage (§2.5, §6.7).
+//!
+//! Every fact is kept with the second of what told it, and the newest holds, whatever else is told
+//! of the lead and in whatever order. Of one second the event of the very fact holds over others
+//! (`LEAD_ASSIGNED` says who is responsible better than a change of stage beside it), and what was
+//! read over both. Names are personal data: they are gone with the lead ([`forget_until`]), and
+//! `Debug` does not show them.
+//!
+//! [`forget_until`]: ProfileFacts::forget_until
+
+use super::news::{FactSource, LeadNews, Told};
+use callbridge_call::EpochSeconds;
+use callbridge_model::EmployeeId;
+use callbridge_model::safe::is_hostile;
+use serde_json::Value;
+use std::fmt;
+
+/// A name has no more bytes.
+pub const NAME_BYTES_MAX: usize = 200;
+
+/// A name as it is kept: on one line, without what is hostile to a terminal, cut at a character.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Name(String);
+
+impl Name {
+    /// `None` where nothing is left of it.
+    pub fn new(text: &str) -> Option<Self> {
+        let mut name = String::new();
+        for word in text.split(|c: char| c.is_whitespace() || c.is_control()) {
+            let before = name.len();
+            if before > 0 {
+                name.push(' ');
+            }
+            let begin = name.len();
+            name.extend(word.chars().filter(|c| !is_hostile(*c)));
+            if name.len() == begin {
+                name.truncate(before);
+            }
+            if name.len() > NAME_BYTES_MAX {
+                break;
+            }
+        }
+        let most = (0..=NAME_BYTES_MAX.min(name.len())).rev();
+        let end = most.into_iter().find(|at| name.is_char_boundary(*at));
+        name.truncate(end.unwrap_or(0));
+        name.truncate(name.trim_end().len());
+        (!name.is_empty()).then_some(Self(name))
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Name({} bytes)", self.0.len())
+    }
+}
+
+impl From<Name> for String {
+    fn from(name: Name) -> Self {
+        name.0
+    }
+}
+
+/// The employee in charge of a lead.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Responsible {
+    /// Who.
+    pub id: EmployeeId,
+    /// As the CRM calls her.
+    pub name: Option<Name>,
+}
+
+/// What is shown of a lead.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct LeadProfile {
+    /// That of its main contact where a contact's was told, else the lead's own.
+    pub name: Option<String>,
+    /// The employee in charge.
+    pub responsible: Option<EmployeeId>,
+    /// As the CRM calls her.
+    pub responsible_name: Option<String>,
+    /// The stage of its pipeline.
+    pub stage: Option<String>,
+}
+
+impl fmt::Debug for LeadProfile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeadProfile")
+            .field("name", &self.name.as_ref().map(String::len))
+            .field("responsible", &self.responsible)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A fact, or that there is none, and since when. In the order of what holds.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Known<T> {
+    /// Since when.
+    pub at: EpochSeconds,
+    /// Among what was told of one second; stored.
+    pub rank: u8,
+    /// `None`: there is none.
+    pub fact: Option<T>,
+}
+
+impl<T: Clone + Ord> Known<T> {
+    /// What was told, by an event or answer; `own` is the event of the very fact.
+    pub fn told(told: &Told<T>, at: EpochSeconds, by: FactSource, own: FactSource) -> Option<Self> {
+        let fact = match told {
+            Told::Untold => return None,
+            Told::None => None,
+            Told::Is(value) => Some(value.clone()),
+        };
+        let rank = by.rank() * 2 + u8::from(by == own);
+        Some(Self { at, rank, fact })
+    }
+}
+
+/// What a piece of news tells of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProfileNews {
+    /// The lead's own name.
+    pub name: Told<Name>,
+    /// The employee in charge.
+    pub responsible: Told<Responsible>,
+    /// The name of its stage.
+    pub stage: Told<Name>,
+}
+
+impl ProfileNews {
+    /// Of a lead's object, as in events (§2.5); rows that leave a fact out do not tell it.
+    pub fn of(lead: &Value) -> Self {
+        let text = |key: &str| match lead.get(key) {
+            Some(Value::String(text)) => Told::from(Name::new(text)),
+            Some(Value::Null) => Told::None,
+            Some(_) | None => Told::Untold,
+        };
+        let id = match lead.get("responsibleId") {
+            Some(Value::Null) => Told::None,
+            Some(Value::Number(id)) => Told::from(id.as_i64().and_then(EmployeeId::new)),
+            Some(Value::String(id)) => Told::from(id.parse().ok().and_then(EmployeeId::new)),
+            Some(_) | None => Told::Untold,
+        };
+        let name = lead["responsibleName"].as_str().and_then(Name::new);
+        Self {
+            name: text("name"),
+            responsible: id.map(|id| Responsible { id, name }),
+            stage: text("statusName"),
+        }
+    }
+
+    /// Of an event's snapshot, where what would be null may be left out (§6.5).
+    pub fn of_snapshot(lead: &Value) -> Self {
+        let told = Self::of(lead);
+        Self {
+            responsible: told.responsible.or_none(),
+            stage: told.stage.or_none(),
+            ..told
+        }
+    }
+}
+
+/// What is known of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProfileFacts {
+    /// The lead's own name.
+    pub name: Option<Known<Name>>,
+    /// The employee in charge.
+    pub responsible: Option<Known<Responsible>>,
+    /// The name of its stage.
+    pub stage: Option<Known<Name>>,
+}
+
+impl ProfileFacts {
+    /// Takes in what was told.
+    pub fn learn(&mut self, news: &LeadNews) {
+        let (told, at, by) = (&news.profile, news.at, news.what.told());
+        let name = Known::told(&told.name, at, by, FactSource::PropertiesUpdated);
+        self.name = self.name.take().max(name);
+        let responsible = Known::told(&told.responsible, at, by, FactSource::Assigned);
+        self.responsible = self.responsible.take().max(responsible);
+        let stage = Known::told(&told.stage, at, by, FactSource::StageChanged);
+        self.stage = self.stage.take().max(stage);
+    }
+
+    /// What was told up to this second is forgotten.
+    pub fn forget_until(&mut self, end: EpochSeconds) {
+        self.name.take_if(|it| it.at <= end);
+        self.responsible.take_if(|it| it.at <= end);
+        self.stage.take_if(|it| it.at <= end);
+    }
+
+    /// As it is shown, with the main contact's name, where it has one.
+    pub fn shown(self, contact: Option<&Name>) -> LeadProfile {
+        let text = |known: Option<Known<Name>>| known.and_then(|it| it.fact).map(String::from);
+        let own = || text(self.name);
+        let (responsible, responsible_name) = match self.responsible.and_then(|it| it.fact) {
+            Some(it) => (Some(it.id), it.name.map(String::from)),
+            None => (None, None),
+        };
+        LeadProfile {
+            name: contact.map(|name| name.as_str().to_owned()).or_else(own),
+            responsible,
+            responsible_name,
+            stage: text(self.stage),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "profile_tests.rs"]
+mod tests;

@@ -1,0 +1,289 @@
+use super::super::memory::Remembered;
+use super::super::{ContactId, ContactPhones, FirstPhone, What};
+use super::*;
+use callbridge_model::LeadId;
+use callbridge_model::number::Country;
+use proptest::prelude::*;
+use serde_json::json;
+
+fn lead(id: i64) -> LeadId {
+    LeadId::new(id).expect("positive")
+}
+
+fn event(id: i64, at: i64, what: What, snapshot: Value) -> LeadNews {
+    let country = Country::parse("UZ");
+    LeadNews {
+        profile: ProfileNews::of_snapshot(&snapshot),
+        ..LeadNews::new(
+            lead(id),
+            EpochSeconds::new(at),
+            what,
+            FirstPhone::of(snapshot["phone"].as_str(), country),
+        )
+    }
+}
+
+fn snapshot(name: &str, responsible: i64, stage: &str) -> Value {
+    json!({
+        "name": name, "responsibleId": responsible, "statusName": stage,
+        "responsibleName": format!("Employee {responsible}"), "phone": "+998901110001",
+    })
+}
+
+fn contact(news: LeadNews, id: i64, to: Option<&str>) -> LeadNews {
+    let change = ContactPhones::of_change(ContactId::new(id), None, to, Country::parse("UZ"));
+    LeadNews {
+        contacts: vec![change],
+        ..news
+    }
+}
+
+/// Whatever their order: news told backwards, and twice, give the same.
+fn shown(history: &[LeadNews], id: i64) -> String {
+    let told = |order: &mut dyn Iterator<Item = &LeadNews>| {
+        let mut directory = Remembered::default();
+        order.for_each(|news| drop(directory.learn(news)));
+        directory
+    };
+    let directory = told(&mut history.iter());
+    let backwards = told(&mut history.iter().rev().chain(history));
+    assert_eq!(directory, backwards);
+    let it = directory.profile(lead(id));
+    let text = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let responsible = it.responsible.map(|id| id.to_string());
+    let (name, called) = (text(it.name), text(it.responsible_name));
+    format!("{name}, {} {called}, {}", text(responsible), text(it.stage))
+}
+
+#[test]
+fn a_name_is_one_line_of_at_most_200_bytes_without_what_is_hostile() {
+    let name = |text: &str| Name::new(text).map(String::from);
+    assert_eq!(
+        name(" Anna\r\n  Karimova\t").as_deref(),
+        Some("Anna Karimova")
+    );
+    assert_eq!(
+        name("A\u{1b}[31mnna\u{202e}!").as_deref(),
+        Some("A [31mnna!")
+    );
+    assert_eq!(name("Zoʻr 李 é").as_deref(), Some("Zoʻr 李 é"));
+    for nothing in ["", " \n\t", "\u{200b}", "\u{0}\u{feff}\u{2028}"] {
+        assert_eq!(name(nothing), None, "{nothing:?}");
+    }
+    let long = name(&"я".repeat(500)).expect("a name");
+    assert_eq!((long.len(), long.chars().count()), (200, 100));
+    let odd = name(&format!("a{}", "я".repeat(500))).expect("a name");
+    assert_eq!(odd.len(), 199, "cut at a character");
+    assert_eq!(name(&"ab ".repeat(90)).expect("a name").len(), 200);
+    let debug = format!("{:?}", Name::new("Anna"));
+    assert_eq!(debug, "Some(Name(4 bytes))");
+}
+
+#[test]
+fn each_fact_is_the_newest_that_was_told() {
+    let mut history = vec![event(1, 10, What::Created, snapshot("Anna", 15, "New"))];
+    assert_eq!(shown(&history, 1), "Anna, 15 Employee 15, New");
+    history.push(event(1, 30, What::Assigned, snapshot("Anna", 16, "New")));
+    history.push(event(
+        1,
+        20,
+        What::StageChanged,
+        snapshot("Anna", 15, "Won"),
+    ));
+    assert_eq!(shown(&history, 1), "Anna, 16 Employee 16, New");
+    // A row tells what it carries.
+    let row = LeadNews {
+        profile: ProfileNews::of(&json!({"id": 1, "statusName": "Lost"})),
+        ..event(1, 40, What::Filter, json!({}))
+    };
+    history.push(row);
+    assert_eq!(shown(&history, 1), "Anna, 16 Employee 16, Lost");
+    // An event's snapshot says by what it leaves out that there is none.
+    history.push(event(1, 50, What::Assigned, json!({"name": "Anna K."})));
+    assert_eq!(shown(&history, 1), "Anna K., - -, -");
+}
+
+#[test]
+fn of_one_second_the_event_of_the_very_fact_holds_and_what_was_read_over_it() {
+    let mut history = vec![
+        event(1, 10, What::Created, snapshot("Z", 99, "Z")),
+        event(1, 10, What::StageChanged, snapshot("B", 50, "In work")),
+        event(1, 10, What::Assigned, snapshot("B", 16, "Zero")),
+        event(1, 10, What::PropertiesUpdated, snapshot("A", 50, "Zero")),
+    ];
+    assert_eq!(shown(&history, 1), "A, 16 Employee 16, In work");
+    history.push(event(1, 10, What::Read, snapshot("A", 17, "Done")));
+    assert_eq!(shown(&history, 1), "A, 17 Employee 17, Done");
+}
+
+#[test]
+fn the_name_is_the_main_contacts_where_one_was_told() {
+    let mut history = vec![event(1, 10, What::Created, snapshot("Deal 1", 15, "New"))];
+    let change = |at| {
+        event(
+            1,
+            at,
+            What::PropertiesUpdated,
+            snapshot("Deal 1", 15, "New"),
+        )
+    };
+    history.push(contact(change(20), 8, Some("Boris [+998901110009]")));
+    assert_eq!(
+        shown(&history, 1),
+        "Deal 1, 15 Employee 15, New",
+        "another contact"
+    );
+    history.push(contact(change(30), 7, Some("Anna [VIP] [+998901110001]")));
+    assert_eq!(shown(&history, 1), "Anna [VIP], 15 Employee 15, New");
+    history.push(contact(change(25), 7, Some("Anne [+998901110001]")));
+    assert_eq!(
+        shown(&history, 1),
+        "Anna [VIP], 15 Employee 15, New",
+        "it came late"
+    );
+    history.push(contact(change(40), 7, None));
+    assert_eq!(
+        shown(&history, 1),
+        "Deal 1, 15 Employee 15, New",
+        "the contact is gone"
+    );
+    // A row with phones and without names leaves a name as it is.
+    let mut row = contact(
+        event(1, 60, What::Filter, json!({})),
+        7,
+        Some("[901110001]"),
+    );
+    row.contacts[0].name = Told::Untold;
+    (row.phone, row.profile) = (FirstPhone::Untold, ProfileNews::default());
+    history.push(contact(change(50), 7, Some("Anna [+998901110001]")));
+    history.push(row);
+    assert_eq!(shown(&history, 1), "Anna, 15 Employee 15, New");
+}
+
+#[test]
+fn names_are_gone_with_the_lead() {
+    let change = event(1, 15, What::PropertiesUpdated, snapshot("Deal", 15, "New"));
+    let mut history = vec![
+        event(1, 10, What::Created, snapshot("Deal", 15, "New")),
+        contact(change, 7, Some("Anna [+998901110001]")),
+        event(1, 20, What::Deleted, snapshot("Deal", 15, "New")),
+    ];
+    assert_eq!(shown(&history, 1), "-, - -, -");
+    let mut directory = Remembered::default();
+    history.iter().for_each(|news| drop(directory.learn(news)));
+    assert!(!format!("{directory:?}").contains("Name("), "{directory:?}");
+    history.push(event(1, 30, What::Assigned, snapshot("Deal 2", 16, "New")));
+    assert_eq!(
+        shown(&history, 1),
+        "Deal 2, 16 Employee 16, New",
+        "it was put back"
+    );
+}
+
+#[test]
+fn a_merge_keeps_the_survivors_and_forgets_the_others() {
+    let merged = What::Merged {
+        from: vec![lead(1)],
+    };
+    let history = [
+        event(1, 10, What::Created, snapshot("Anna", 15, "New")),
+        event(2, 11, What::Created, snapshot("Boris", 16, "Won")),
+        event(2, 20, merged, snapshot("Boris", 16, "Won")),
+        event(1, 30, What::Assigned, snapshot("Anna", 17, "Lost")),
+    ];
+    for id in [1, 2] {
+        assert_eq!(shown(&history, id), "Boris, 16 Employee 16, Won");
+    }
+    let mut directory = Remembered::default();
+    history.iter().for_each(|news| drop(directory.learn(news)));
+    assert!(!format!("{directory:?}").contains("EmployeeId(17)"));
+}
+
+#[test]
+fn what_is_no_name_and_no_employee_is_not_told() {
+    let odd = json!({"name": 7, "responsibleId": {}, "statusName": ["x"]});
+    assert_eq!(ProfileNews::of(&odd), ProfileNews::default());
+    assert_eq!(ProfileNews::of(&json!("x")), ProfileNews::default());
+    let text = ProfileNews::of(&json!({"responsibleId": "15"}));
+    assert!(matches!(text.responsible, Told::Is(it) if it.id.get() == 15));
+    let nobody = ProfileNews::of(&json!({"responsibleId": 0, "name": "\u{7}"}));
+    assert_eq!((nobody.responsible, nobody.name), (Told::None, Told::None));
+}
+
+/// News of one lead: each has a second of its own.
+fn any_history() -> impl Strategy<Value = Vec<LeadNews>> {
+    let one = (0_u8..12, 0_i64..4, 0_i64..4, 0_i64..4);
+    prop::collection::vec(one, 1..12).prop_map(|all| {
+        let news = all
+            .into_iter()
+            .zip(1..)
+            .map(|((kind, name, who, stage), at)| {
+                let what = match kind {
+                    0 => What::Deleted,
+                    1..4 => What::Created,
+                    4..7 => What::Assigned,
+                    7..10 => What::StageChanged,
+                    _ => What::PropertiesUpdated,
+                };
+                let told = match kind {
+                    11 => json!({"name": format!("N{name}")}),
+                    _ => snapshot(&format!("N{name}"), who, &format!("S{stage}")),
+                };
+                let news = event(1, at, what, told);
+                match kind {
+                    10 => contact(news, 7, Some(&format!("C{name} [+998901110001]"))),
+                    _ => news,
+                }
+            });
+        news.collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn in_any_order_the_newest_second_holds_for_each_fact(
+        (history, shuffled) in any_history().prop_flat_map(|all| {
+            let twice = [all.clone(), all.clone()].concat();
+            (Just(all), Just(twice).prop_shuffle())
+        }),
+    ) {
+        let mut directory = Remembered::default();
+        shuffled.iter().for_each(|news| drop(directory.learn(news)));
+        let last = history.iter().rposition(|news| news.what == What::Deleted);
+        let living = &history[last.map_or(0, |at| at + 1)..];
+        let own = living.last().map(|news| &news.profile);
+        let of_contact = living.iter().rev().find_map(|news| match &news.contacts.first()?.name {
+            Told::Is(name) => Some(name),
+            Told::Untold | Told::None => None,
+        });
+        fn is<T>(told: &Told<T>) -> Option<&T> {
+            match told {
+                Told::Is(it) => Some(it),
+                Told::Untold | Told::None => None,
+            }
+        }
+        let text = |name: Option<&Name>| name.map(|it| it.as_str().to_owned());
+        let found = directory.profile(lead(1));
+        let responsible = own.and_then(|own| is(&own.responsible));
+        // A snapshot without a phone ends the main contact's.
+        let phone = living.last().map(|news| news.phone.clone());
+        let has_phone = matches!(phone, Some(Told::Is(_)));
+        let only = of_contact.filter(|_| has_phone || phone == Some(Told::None));
+        prop_assert_eq!(found.name, text(only.or_else(|| own.and_then(|own| is(&own.name)))));
+        prop_assert_eq!(found.responsible, responsible.map(|it| it.id));
+        prop_assert_eq!(
+            found.responsible_name,
+            text(responsible.and_then(|it| it.name.as_ref()))
+        );
+        prop_assert_eq!(found.stage, text(own.and_then(|own| is(&own.stage))));
+    }
+
+    #[test]
+    fn any_text_is_a_name_or_none(text in ".{0,300}") {
+        if let Some(name) = Name::new(&text) {
+            prop_assert!(!name.as_str().is_empty() && name.as_str().len() <= NAME_BYTES_MAX);
+            prop_assert!(!name.as_str().contains(is_hostile));
+            prop_assert_eq!(Name::new(name.as_str()), Some(name));
+        }
+    }
+}

@@ -1,0 +1,72 @@
+use super::*;
+fn version(db: &Connection) -> i64 {
+    db.query_row("PRAGMA user_version", [], |row| row.get(0))
+        .expect("a version")
+}
+
+#[test]
+fn each_commit_is_synced_into_a_write_ahead_log() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("spool");
+    let db = Connection::open(&path).expect("opens");
+    let store = crate::store::Store::over(db, &path, Default::default()).expect("a store");
+    let word = |pragma| {
+        let found = store
+            .connection
+            .pragma_query_value(None, pragma, |row| row.get(0));
+        match found.expect("a value") {
+            rusqlite::types::Value::Text(text) => text,
+            other => format!("{other:?}"),
+        }
+    };
+    // 2 is FULL: the log is synced before a commit is answered.
+    assert_eq!(word("synchronous"), "Integer(2)");
+    assert_eq!(word("journal_mode"), "wal");
+}
+
+#[test]
+fn an_older_file_takes_only_the_steps_it_lacks() {
+    let db = Connection::open_in_memory().expect("memory");
+    let first = "CREATE TABLE a (x);";
+    assert_eq!(migrate(&db, &[first]), Ok(Found::New));
+    let both = [
+        first,
+        "ALTER TABLE a ADD COLUMN y; INSERT INTO a VALUES (1, 2);",
+    ];
+    assert_eq!(migrate(&db, &both), Ok(Found::Migrated(1)));
+    assert_eq!(migrate(&db, &both), Ok(Found::Current));
+    assert_eq!(version(&db), 2);
+    let rows: i64 = db
+        .query_row("SELECT count(*) FROM a", [], |row| row.get(0))
+        .expect("a count");
+    assert_eq!(rows, 1);
+}
+
+#[test]
+fn a_step_that_fails_leaves_the_file_as_it_was() {
+    let db = Connection::open_in_memory().expect("memory");
+    migrate(&db, &["CREATE TABLE a (x);"]).expect("the first step");
+    let steps = [
+        "CREATE TABLE a (x);",
+        "CREATE TABLE b (x); CREATE TABLE a (x);",
+    ];
+    assert!(migrate(&db, &steps).is_err());
+    assert!(db.is_autocommit());
+    assert_eq!(version(&db), 1);
+    assert!(
+        db.prepare("SELECT * FROM b").is_err(),
+        "half a step was kept"
+    );
+}
+
+#[test]
+fn newer_and_foreign_files_are_left_alone() {
+    let db = Connection::open_in_memory().expect("memory");
+    let steps = ["CREATE TABLE a (x);", "CREATE TABLE b (x);"];
+    migrate(&db, &steps).expect("both steps");
+    assert_eq!(migrate(&db, &steps[..1]), Ok(Found::Newer(2)));
+    let db = Connection::open_in_memory().expect("memory");
+    db.execute_batch("CREATE TABLE cookies (x)")
+        .expect("a table");
+    assert_eq!(migrate(&db, &steps), Ok(Found::Foreign));
+}
