@@ -8,12 +8,13 @@ use crate::cause::Cause;
 use callbridge_admin::command_handler::{LetterChange, LetterOutcome};
 use callbridge_admin::protocol::MissedView;
 use callbridge_admin::refusal::Refusal;
+use callbridge_leads::directory::LeadProfile;
 use callbridge_model::{LeadId, Reason, Status};
 use callbridge_spool::employee_work::EmployeeWork;
 use callbridge_spool::{Attempt, LeadByHand, Letter, Listed, RowId};
 use serde::Deserialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 
 /// An answer that takes a while.
@@ -57,6 +58,8 @@ pub trait Backend: Send + Sync + 'static {
     fn take_lead<'a>(&'a self, phone: &'a str, who: &'a str) -> BackendAnswer<'a, ()>;
     /// Leads that were given on the page or by `lead give`.
     fn given_leads(&self) -> BackendAnswer<'_, Vec<LeadByHand>>;
+    /// What the directory knows of these leads.
+    fn profiles(&self, leads: BTreeSet<LeadId>) -> BackendAnswer<'_, Profiles>;
     /// Customers who wait for a call back, longest waiting first, each with what was tried.
     fn missed(&self) -> BackendAnswer<'_, Vec<WaitingCustomer>>;
     /// How many of them there are.
@@ -275,6 +278,9 @@ pub struct WaitingCustomer {
     /// When the last of those began.
     pub tried_at: Option<i64>,
 }
+
+/// What is shown of leads.
+pub type Profiles = BTreeMap<LeadId, LeadProfile>;
 
 /// A number that called and has no lead.
 #[derive(Clone, Debug, PartialEq)]

@@ -202,6 +202,7 @@ impl Page {
             },
             badges: Badges::default(),
             pbx: self.backend.pbx(),
+            lead_url: self.settings.lead_url.clone(),
             notice: None,
         }
     }

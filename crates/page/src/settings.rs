@@ -45,6 +45,8 @@ pub struct Settings {
     pub(crate) names: Vec<String>,
     people: watch::Receiver<Passwords>,
     pub(crate) links: Links,
+    /// Where a lead is found in the CRM, with `{id}`.
+    pub(crate) lead_url: Option<Arc<str>>,
 }
 
 impl Settings {
@@ -74,6 +76,7 @@ impl Settings {
             names: names.collect::<Result<_, _>>()?,
             people: watch::channel(Passwords::default()).1,
             links: Links::default(),
+            lead_url: None,
         })
     }
 
@@ -81,6 +84,13 @@ impl Settings {
     #[must_use]
     pub fn with_passwords(mut self, people: watch::Receiver<Passwords>) -> Self {
         self.people = people;
+        self
+    }
+
+    /// With links to leads: an address of the web with `{id}` in it.
+    #[must_use]
+    pub fn with_lead_url(mut self, url: Option<&str>) -> Self {
+        self.lead_url = url.map(Arc::from);
         self
     }
 

@@ -5,13 +5,15 @@ use crate::language::Language;
 use crate::markup::{Markup, cut, escaped};
 use callbridge_admin::page_role::PageRole;
 use callbridge_call::Direction;
+use callbridge_leads::directory::LeadProfile;
 use callbridge_leads::lead_request::Finding;
 use callbridge_model::status::fleet::FleetTrouble;
 use callbridge_model::status::verdict::Detail;
 use callbridge_model::status::{SourceState, Todo};
-use callbridge_model::{CallRecord, Zone};
+use callbridge_model::{CallRecord, LeadId, Zone};
 use callbridge_spool::{Letter, Listed};
 use std::borrow::Borrow;
+use std::sync::Arc;
 
 /// Of a value inside a sentence.
 const VALUE_CHARS: usize = 120;
@@ -63,6 +65,8 @@ pub(crate) struct PageShell {
     pub(crate) badges: Badges,
     /// The name of the PBX.
     pub(crate) pbx: String,
+    /// Where a lead is found in the CRM, with `{id}`.
+    pub(crate) lead_url: Option<Arc<str>>,
     pub(crate) notice: Option<Notice>,
 }
 
@@ -228,6 +232,25 @@ impl PageShell {
             Some(text) if !text.is_empty() => Markup::value(text),
             _ => self.none(),
         }
+    }
+
+    /// A lead's id, linked to its page in the CRM where the way there is known; or a dash.
+    pub(crate) fn lead(&self, id: &Option<LeadId>) -> Markup {
+        match (id, &self.lead_url) {
+            (Some(id), Some(url)) => {
+                let url = escaped(&url.replace("{id}", &id.to_string()));
+                let link =
+                    format!("<a class=\"number\" rel=\"noreferrer\" href=\"{url}\">{id}</a>");
+                Markup::made(link)
+            }
+            _ => self.id(id),
+        }
+    }
+
+    /// Who is responsible for a lead: her name in the CRM, else her number there.
+    pub(crate) fn responsible(&self, profile: &LeadProfile) -> Option<String> {
+        let number = || profile.responsible.map(|id| id.to_string());
+        profile.responsible_name.clone().or_else(number)
     }
 
     /// A number of the CRM, or a dash.

@@ -9,6 +9,7 @@ fn shell(language: Language) -> PageShell {
         target: "/letters?reason=failed".to_owned(),
         badges: Badges::default(),
         pbx: "office".to_owned(),
+        lead_url: None,
         notice: None,
     }
 }

@@ -16,6 +16,8 @@ pub struct PageConfig {
     pub tls: Option<Certificate>,
     /// `--page-name`
     pub names: Vec<String>,
+    /// `--lead-url`
+    pub lead_url: Option<String>,
     /// `--page-behind-proxy`: the proxies beside those on loopback.
     pub behind_proxy: Option<Vec<IpAddr>>,
     /// Where those stand who may log in with a password.
@@ -38,6 +40,7 @@ pub(super) fn check(flags: &PageFlags, checking: &mut Checking<'_>) -> Option<Pa
             ("--page-password-file", flags.page_password_file.is_some()),
             ("--page-name", !names.is_empty()),
             ("--page-behind-proxy", flags.page_behind_proxy.is_some()),
+            ("--lead-url", flags.lead_url.is_some()),
         ];
         tls::alone("--page", &given, faults);
     }
@@ -46,6 +49,7 @@ pub(super) fn check(flags: &PageFlags, checking: &mut Checking<'_>) -> Option<Pa
         listen: faults.read("--page", &flags.page, address)?,
         tls,
         names,
+        lead_url: faults.read("--lead-url", &flags.lead_url, lead_url),
         behind_proxy: faults.read("--page-behind-proxy", &flags.page_behind_proxy, proxies),
         passwords: SecretPlace::find(
             SecretKind::PagePassword,
@@ -54,6 +58,17 @@ pub(super) fn check(flags: &PageFlags, checking: &mut Checking<'_>) -> Option<Pa
         )
         .ok(),
     })
+}
+
+/// With one `{id}`, and of the web: a link of another kind would run in the page.
+fn lead_url(text: &str) -> Result<String, String> {
+    let url = url::Url::parse(&text.replace("{id}", "1"));
+    let of_web = url.is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    if of_web && text.matches("{id}").count() == 1 {
+        return Ok(text.to_owned());
+    }
+    let words = "is no address with one {id}, as 'https://crm.example.com/lead/{id}'";
+    Err(format!("`{text}` {words}"))
 }
 
 fn proxies(text: &str) -> Result<Vec<IpAddr>, String> {
@@ -120,5 +135,28 @@ mod tests {
           --page-name: does nothing without --page ADDR
           --page-behind-proxy: does nothing without --page ADDR
         ");
+    }
+
+    #[test]
+    fn a_link_to_a_lead_is_of_the_web_and_says_once_where_the_id_stands() {
+        for good in [
+            "https://crm.uz/lead/{id}",
+            "http://10.0.0.5:8080/?lead={id}&tab=1",
+        ] {
+            assert_eq!(lead_url(good).as_deref(), Ok(good));
+        }
+        let bad = [
+            "https://crm.uz/lead",
+            "javascript:alert({id})",
+            "crm.uz/{id}",
+            "https://{id}/{id}",
+        ];
+        for bad in bad {
+            let words = lead_url(bad).expect_err(bad);
+            assert!(
+                words.contains("https://crm.example.com/lead/{id}"),
+                "{words}"
+            );
+        }
     }
 }

@@ -10,7 +10,8 @@ use callbridge_intake::Settings as IntakeSettings;
 use callbridge_model::{LeadId, Status, Zone};
 use callbridge_page::backend::{
     Backend, BackendAnswer, CallPage, CallQuery, CallView, CauseGroup, CheckFinding, EmployeeTable,
-    Figures, LetterPage, LetterQuery, NumberView, OpenCallView, Span, TrunkView, WaitingCustomer,
+    Figures, LetterPage, LetterQuery, NumberView, OpenCallView, Profiles, Span, TrunkView,
+    WaitingCustomer,
 };
 use callbridge_spool::{Handle, LeadByHand, RowId, tables};
 use std::collections::BTreeSet;
@@ -160,6 +161,10 @@ impl Backend for DaemonBackend {
 
     fn given_leads(&self) -> BackendAnswer<'_, Vec<LeadByHand>> {
         Box::pin(self.handler.leads_given())
+    }
+
+    fn profiles(&self, leads: BTreeSet<LeadId>) -> BackendAnswer<'_, Profiles> {
+        Box::pin(super::people::profiles(self, leads))
     }
 
     fn missed(&self) -> BackendAnswer<'_, Vec<WaitingCustomer>> {

@@ -71,7 +71,8 @@ pub(crate) async fn open(
     })?;
     let addr = listener.local_addr().unwrap_or(page.listen);
     let mut settings = Settings::new(addr, current, page.behind_proxy.as_deref(), &page.names)
-        .map_err(|error| Failure::new(Code::Usage, error.to_string()))?;
+        .map_err(|error| Failure::new(Code::Usage, error.to_string()))?
+        .with_lead_url(page.lead_url.as_deref());
     if let Some(place) = &page.passwords {
         let passwords = passwords(place).map_err(|words| {
             Failure::new(

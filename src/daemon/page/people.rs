@@ -3,10 +3,11 @@
 use super::backend::DaemonBackend;
 use callbridge_admin::refusal::Refusal;
 use callbridge_call::Direction;
-use callbridge_model::{TypedNumber, clock};
-use callbridge_page::backend::{EmployeeTable, Span, TrunkView, WaitingCustomer};
+use callbridge_model::{LeadId, TypedNumber, clock};
+use callbridge_page::backend::{EmployeeTable, Profiles, Span, TrunkView, WaitingCustomer};
 use callbridge_spool::employee_work::employee_work;
 use callbridge_spool::{CallFilter, Listed, Place, tables};
+use std::collections::BTreeSet;
 
 /// Seconds of the days before today that a week has.
 const DAYS_BEFORE: i64 = 6;
@@ -51,6 +52,28 @@ pub(super) async fn waiting_customers(
             tried: tried.len() as u64,
             tried_at: tried.first().map(|it| it.record.started_at.get()),
         });
+    }
+    Ok(all)
+}
+
+/// Leads whose profiles are read at once.
+const PROFILES_AT_ONCE: usize = 50;
+
+pub(super) async fn profiles(
+    backend: &DaemonBackend,
+    leads: BTreeSet<LeadId>,
+) -> Result<Profiles, Refusal> {
+    let leads: Vec<LeadId> = leads.into_iter().collect();
+    let mut all = Profiles::new();
+    for some in leads.chunks(PROFILES_AT_ONCE) {
+        let some = some.to_vec();
+        let read = backend.spool.read(move |store| {
+            let profile = |lead| Ok((lead, tables::directory::profile(store, lead)?));
+            some.into_iter()
+                .map(profile)
+                .collect::<Result<Profiles, _>>()
+        });
+        all.extend(read.await?);
     }
     Ok(all)
 }

@@ -1,7 +1,7 @@
 //! Calls: those that go on, then the newest; and one with all that is known of it.
 
 use crate::answer::{self, Handled, Problem, download};
-use crate::backend::{CallPage, CallQuery, CallView, OpenCallView, RequestView};
+use crate::backend::{CallPage, CallQuery, CallView, OpenCallView, Profiles, RequestView};
 use crate::csv::CsvText;
 use crate::markup::masked;
 use crate::page::{Visit, refused};
@@ -9,11 +9,13 @@ use crate::request::link;
 use crate::shell::PageShell;
 use askama::Template;
 use callbridge_call::Direction;
+use callbridge_leads::directory::LeadProfile;
 use callbridge_listener::body;
 use callbridge_spool::{Listed, State};
 use futures_util::stream;
 use hyper::StatusCode;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
@@ -50,6 +52,7 @@ struct CallSheet<'a> {
     c: &'a PageShell,
     call: &'a CallView,
     line: &'a Listed,
+    lead: &'a LeadProfile,
 }
 
 /// `GET /calls`
@@ -276,8 +279,18 @@ pub(crate) async fn one(mut visit: Visit<'_>, uuid: &str) -> Handled {
         let title = "problem.no_call";
         return Err(Problem::new(StatusCode::NOT_FOUND, title, words));
     };
+    let lead = call.line.record.lead_id;
+    let mut profiles = match lead {
+        Some(lead) => {
+            let profiles = visit.page.backend.profiles(BTreeSet::from([lead]));
+            profiles.await.map_err(refused)?
+        }
+        None => Profiles::new(),
+    };
+    let lead = lead.and_then(|lead| profiles.remove(&lead));
     let sheet = CallSheet {
         c: &visit.shell,
+        lead: &lead.unwrap_or_default(),
         line: &call.line,
         call: &call,
     };

@@ -1,11 +1,13 @@
 //! Missed: customers who wait for a call back, longest waiting first.
 
-use crate::answer::{self, Handled};
-use crate::backend::WaitingCustomer;
+use crate::answer::{self, Handled, Problem};
+use crate::backend::{Profiles, WaitingCustomer};
 use crate::csv::CsvText;
 use crate::page::{Visit, refused};
 use crate::shell::PageShell;
 use askama::Template;
+use callbridge_leads::directory::LeadProfile;
+use callbridge_model::LeadId;
 
 /// Customers on a page; the file has all of them.
 const SHOWN_MAX: usize = 500;
@@ -17,6 +19,7 @@ const LONG_SECONDS: i64 = 4 * 3600;
 struct MissedSheet<'a> {
     c: &'a PageShell,
     missed: Vec<WaitingCustomer>,
+    profiles: Profiles,
     all: u64,
 }
 
@@ -26,15 +29,35 @@ pub(crate) async fn list(mut visit: Visit<'_>) -> Handled {
     let mut missed = visit.page.backend.missed().await.map_err(refused)?;
     let all = missed.len() as u64;
     missed.truncate(SHOWN_MAX);
+    let profiles = profiles(&visit, &missed).await?;
     let sheet = MissedSheet {
         c: &visit.shell,
         missed,
+        profiles,
         all,
     };
     answer::html(&sheet)
 }
 
+fn lead(waiting: &WaitingCustomer) -> Option<LeadId> {
+    waiting.customer.lead_id.and_then(LeadId::new)
+}
+
+/// Whose leads they are.
+async fn profiles(visit: &Visit<'_>, missed: &[WaitingCustomer]) -> Result<Profiles, Problem> {
+    let leads = missed.iter().filter_map(lead).collect();
+    visit.page.backend.profiles(leads).await.map_err(refused)
+}
+
 impl MissedSheet<'_> {
+    fn lead(&self, waiting: &WaitingCustomer) -> Option<LeadId> {
+        lead(waiting)
+    }
+
+    fn profile(&self, waiting: &WaitingCustomer) -> Option<&LeadProfile> {
+        self.profiles.get(&lead(waiting)?)
+    }
+
     fn has_more(&self) -> bool {
         (self.missed.len() as u64) < self.all
     }
@@ -55,6 +78,7 @@ impl MissedSheet<'_> {
 /// `GET /missed.csv`
 pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
     let missed = visit.page.backend.missed().await.map_err(refused)?;
+    let profiles = profiles(visit, &missed).await?;
     let head = [
         "phone",
         "leadId",
@@ -64,14 +88,19 @@ pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
         "tries",
         "triedBack",
         "triedBackAt",
+        "leadName",
+        "responsible",
     ];
     let (mut csv, zone) = (CsvText::new(&head), &visit.shell.zone);
-    for WaitingCustomer {
-        customer: one,
-        tried,
-        tried_at,
-    } in missed
-    {
+    for waiting in missed {
+        let profile = lead(&waiting).and_then(|lead| profiles.get(&lead));
+        let profile = profile.cloned().unwrap_or_default();
+        let responsible = visit.shell.responsible(&profile).unwrap_or_default();
+        let WaitingCustomer {
+            customer: one,
+            tried,
+            tried_at,
+        } = waiting;
         csv.row([
             one.phone,
             one.lead_id.map(|id| id.to_string()).unwrap_or_default(),
@@ -81,6 +110,8 @@ pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
             one.tries.to_string(),
             tried.to_string(),
             tried_at.map(|at| zone.second(at)).unwrap_or_default(),
+            profile.name.unwrap_or_default(),
+            responsible,
         ]);
     }
     let name = "callbridge-missed.csv";

@@ -2,7 +2,7 @@
 
 use super::act;
 use crate::answer::{self, Handled, Problem, see};
-use crate::backend::NumberView;
+use crate::backend::{NumberView, Profiles};
 use crate::csv::CsvText;
 use crate::page::{Visit, refused};
 use crate::request::FormFields;
@@ -39,6 +39,7 @@ struct NumbersSheet<'a> {
     numbers: Vec<NumberView>,
     all: u64,
     given: Vec<LeadByHand>,
+    profiles: Profiles,
     typed: Typed,
 }
 
@@ -48,6 +49,8 @@ pub(crate) async fn list(mut visit: Visit<'_>, typed: Typed) -> Handled {
     let backend = &visit.page.backend;
     let mut numbers = backend.numbers().await.map_err(refused)?;
     let given = backend.given_leads().await.map_err(refused)?;
+    let leads = given.iter().map(|it| it.lead).collect();
+    let profiles = backend.profiles(leads).await.map_err(refused)?;
     let all = numbers.len() as u64;
     numbers.truncate(SHOWN_MAX);
     let status = match typed.0.iter().any(|it| it.wrong.is_some()) {
@@ -59,12 +62,17 @@ pub(crate) async fn list(mut visit: Visit<'_>, typed: Typed) -> Handled {
         numbers,
         all,
         given,
+        profiles,
         typed,
     };
     answer::html_as(status, &sheet)
 }
 
 impl NumbersSheet<'_> {
+    fn lead(&self, given: &LeadByHand) -> Option<LeadId> {
+        Some(given.lead)
+    }
+
     fn has_more(&self) -> bool {
         (self.numbers.len() as u64) < self.all
     }

@@ -40,6 +40,7 @@ pub struct Manner {
     pub passwords: String,
     pub behind_proxy: bool,
     pub names: Vec<String>,
+    pub lead_url: Option<&'static str>,
 }
 
 impl Served {
@@ -56,6 +57,7 @@ impl Served {
         let passwords = Passwords::parse(&manner.passwords).expect("passwords");
         let (_, passwords) = watch::channel(passwords);
         let settings = settings.expect("settings").with_passwords(passwords);
+        let settings = settings.with_lead_url(manner.lead_url);
         let links = settings.links();
         let page = Page::new(settings, fake);
         let (stop, stopped) = oneshot::channel();

@@ -7,7 +7,7 @@ use callbridge_model::Status;
 use callbridge_model::{LeadId, Phone, Reason};
 use callbridge_page::backend::*;
 use callbridge_spool::{Attempt, LeadByHand, Letter, Listed, RowId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{Semaphore, watch};
 
@@ -26,6 +26,7 @@ pub struct Known {
     pub letters: BTreeMap<RowId, Letter>,
     pub numbers: Vec<NumberView>,
     pub given: Vec<LeadByHand>,
+    pub profiles: Profiles,
     pub missed: Vec<WaitingCustomer>,
     pub employees: EmployeeTable,
     pub trunks: Vec<TrunkView>,
@@ -247,6 +248,12 @@ impl Backend for Fake {
 
     fn given_leads(&self) -> BackendAnswer<'_, Vec<LeadByHand>> {
         ready(Ok(self.known().given.clone()))
+    }
+
+    fn profiles(&self, leads: BTreeSet<LeadId>) -> BackendAnswer<'_, Profiles> {
+        let known = self.known();
+        let of = |lead| Some((lead, known.profiles.get(&lead)?.clone()));
+        ready(Ok(leads.into_iter().filter_map(of).collect()))
     }
 
     fn missed(&self) -> BackendAnswer<'_, Vec<WaitingCustomer>> {

@@ -3,12 +3,13 @@
 use crate::fake::Known;
 use callbridge_admin::protocol::MissedView;
 use callbridge_call::{Direction, EpochSeconds, EventTime};
+use callbridge_leads::directory::LeadProfile;
 use callbridge_model::Status;
 use callbridge_model::status::{
     Backlog, Books, BudgetStatus, Employees, Lease, LeasePhase, SourceGap, SourceState,
     SourceStatus, Token, Unlisted, Unmatched,
 };
-use callbridge_model::{CallRecord, CallUuid, LeadId, Phone, Reason};
+use callbridge_model::{CallRecord, CallUuid, EmployeeId, LeadId, Phone, Reason};
 use callbridge_page::backend::*;
 use callbridge_spool::employee_work::EmployeeWork;
 use callbridge_spool::{Act, Attempt, LeadByHand, Letter, Listed, RowId, State};
@@ -52,6 +53,15 @@ pub fn morning(name: &str, now: i64) -> Known {
             at: EpochSeconds::new(now - 3600),
             who: name.to_owned(),
         }],
+        profiles: Profiles::from([(
+            LeadId::new(4001).expect("an id"),
+            LeadProfile {
+                name: Some(name.to_owned()),
+                responsible: EmployeeId::new(501),
+                responsible_name: Some(name.to_owned()),
+                stage: Some(format!("{name}: offer")),
+            },
+        )]),
         missed: missed(name, now),
         employees: employees(name),
         trunks: trunks(name, now),

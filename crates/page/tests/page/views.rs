@@ -296,3 +296,38 @@ async fn the_fleet_says_who_is_silent_and_stands_in_the_navigation_of_a_stream_a
     assert!(alone.body.contains("uses no stream"), "no stream");
     served.stop().await;
 }
+
+#[tokio::test]
+async fn a_lead_is_told_by_name_stage_and_who_is_responsible_and_linked_to_the_crm() {
+    const HOSTILE: &str = "=cmd|'/c'!<b>\u{202e}";
+    let manner = Manner {
+        lead_url: Some("https://crm.example.com/lead/{id}?tab=1&x=2"),
+        ..Manner::default()
+    };
+    let served = Served::new(Fake::new(morning(HOSTILE, now())), manner).await;
+    let boss = served.visitor(PageRole::View).await;
+    let link = "href=\"https://crm.example.com/lead/4001?tab=1&amp;x=2\">4001</a>";
+    let name = "=cmd|&#39;/c&#39;!&lt;b&gt;\\u{202e}";
+    let call = boss.get("/calls").await.body;
+    let call = call
+        .split("href=\"/calls/")
+        .nth(1)
+        .and_then(|it| it.split('"').next());
+    let call = format!("/calls/{}", call.expect("a call"));
+    for path in ["/missed", "/numbers", &call] {
+        let page = boss.get(path).await.body;
+        assert!(page.contains(link), "{path}: {page}");
+        assert!(page.contains(&format!("{name}: offer")), "{path}: {page}");
+        assert!(page.contains("Responsible employee"), "{path}");
+        assert!(!page.contains("<b>\u{202e}"), "{path}");
+    }
+    let csv = boss.get("/missed.csv").await.body;
+    assert!(csv.contains(",leadName,responsible\r\n"), "{csv}");
+    assert!(csv.contains(",'=cmd|"), "nothing is calculated: {csv}");
+    served.stop().await;
+
+    let served = Served::new(Fake::new(morning("Savdo", now())), Manner::default()).await;
+    let page = served.visitor(PageRole::View).await.get("/missed").await;
+    assert!(page.body.contains("<span class=\"number\">4001</span>"));
+    served.stop().await;
+}
