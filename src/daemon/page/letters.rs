@@ -73,9 +73,7 @@ pub(super) async fn letter_page(
         letters.truncate(PAGE);
         next = letters.last().map(|it| it.id);
     }
-    let reasons = backend
-        .spool
-        .read(|store| tables::letters::letters_by_reason(store));
+    let reasons = backend.spool.read(tables::letters::letters_by_reason);
     Ok(LetterPage {
         letters,
         next,
