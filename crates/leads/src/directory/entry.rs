@@ -259,7 +259,10 @@ impl Entry {
 
     fn forget_before_the_whole(&mut self) {
         if let Some(whole) = self.life.whole {
-            self.slots.retain(|_, fact| fact.at >= whole);
+            self.slots.retain(|_, fact| {
+                fact.name.take_if(|it| it.at < whole);
+                fact.at >= whole
+            });
         }
     }
 }

@@ -1,8 +1,9 @@
 use super::learn::Learned;
 use super::memory::Remembered;
+use super::profile::{Name, ProfileNews, Responsible};
 use super::*;
 use callbridge_call::EpochSeconds;
-use callbridge_model::{LeadId, Phone};
+use callbridge_model::{EmployeeId, LeadId, Phone};
 use proptest::prelude::*;
 
 fn lead(id: i64) -> LeadId {
@@ -220,6 +221,25 @@ fn what_was_learned_names_the_phones_whose_answer_may_be_another() {
     );
 }
 
+fn any_name() -> impl Strategy<Value = Told<Name>> {
+    prop_oneof![
+        2 => Just(Told::Untold),
+        1 => Just(Told::None),
+        3 => "[a-c]".prop_map(|name| Told::from(Name::new(&name))),
+    ]
+}
+
+fn any_profile() -> impl Strategy<Value = ProfileNews> {
+    (any_name(), any_name(), any_name()).prop_map(|(name, called, stage)| ProfileNews {
+        name,
+        responsible: called.map(|name| Responsible {
+            id: EmployeeId::new(name.as_str().len() as i64).expect("positive"),
+            name: Some(name),
+        }),
+        stage,
+    })
+}
+
 fn any_news() -> impl Strategy<Value = LeadNews> {
     let what = prop_oneof![
         3 => Just(What::Created),
@@ -235,6 +255,7 @@ fn any_news() -> impl Strategy<Value = LeadNews> {
             1_i64..4,
             prop::collection::vec(0_i64..9, 0..3),
             prop::collection::vec(0_i64..9, 0..3),
+            any_name(),
         ),
         0..3,
     );
@@ -245,14 +266,23 @@ fn any_news() -> impl Strategy<Value = LeadNews> {
         prop::option::of(0_i64..9),
         contacts,
         any::<bool>(),
+        any_profile(),
     )
-        .prop_map(|(id, at, what, first, contacts, whole)| {
+        .prop_map(|(id, at, what, first, contacts, whole, profile)| {
             let whole = whole && what == What::Filter;
             let news = news(id, at, what, first);
-            let all = contacts
-                .iter()
-                .fold(news, |news, (id, a, b)| contact(news, *id, a, b));
-            LeadNews { whole, ..all }
+            let all = contacts.iter().fold(news, |news, (id, a, b, name)| {
+                let mut news = contact(news, *id, a, b);
+                if let Some(last) = news.contacts.last_mut() {
+                    last.name = name.clone();
+                }
+                news
+            });
+            LeadNews {
+                whole,
+                profile,
+                ..all
+            }
         })
 }
 
