@@ -77,6 +77,8 @@ async fn make_leads(crm: &Server) {
     ] {
         administer(crm, "lead", lead(id, phones)).await;
     }
+    let known = json!({"id": 4001, "statusId": 1, "responsibleId": 501});
+    administer(crm, "lead/update", known).await;
     administer(crm, "lead", lead(4004, &[4])).await;
     administer(crm, "lead/delete", json!({"id": 4004})).await;
     administer(crm, "lead/merge", json!({"into": 4003, "from": [4013]})).await;
@@ -137,7 +139,23 @@ async fn calls_of_unknown_customers_leave_for_the_leads_that_are_made_for_them()
     let check = place.lines(&["lead", "check", "--json", &phone(2)]).await;
     assert_eq!(check[0]["result"], "ambiguous_lead");
     assert_eq!(check[0]["known"].as_array().map(Vec::len), Some(2));
+    assert_eq!(
+        check[0]["profile"]["name"],
+        Value::Null,
+        "of two leads nobody is shown"
+    );
+    let check = place.lines(&["lead", "check", "--json", &phone(1)]).await;
+    let shown = json!({
+        "name": "A [VIP]", "responsible": 501, "responsibleName": "Employee 501", "stage": "New",
+    });
+    assert_eq!(check[0]["profile"], shown);
     let list = place.lines(&["lead", "list", "--json"]).await;
+    let known = |it: &&Value| it["phone"] == phone(1) && it["profile"] == shown;
+    assert_eq!(list.iter().filter(known).count(), 1, "{list:?}");
+    let words = place.command(&["lead", "list"]).await.stdout;
+    let words = String::from_utf8(words).expect("UTF-8");
+    let ends = |it: &str| it.ends_with("  A [VIP], New, employee 501 (Employee 501)");
+    assert!(words.lines().any(ends), "{words}");
     assert!(
         list.iter()
             .any(|it| it["phone"] == phone(3) && it["leads"] == json!([4003])),

@@ -68,14 +68,31 @@ pub(crate) async fn list(at: &Asking) -> Result<(), Failure> {
         let leads: Vec<String> = leads.map(ToString::to_string).collect();
         let learned = item["learnedAt"].as_i64();
         let learned = learned.map_or_else(String::new, |at| zone.second(at));
-        format!(
+        let since = format!(
             "{:<16}  lead {:<12}  since {learned}",
             safe(phone),
             leads.join(", ")
-        )
+        );
+        match known_by(item) {
+            Some(words) => format!("{since}  {words}"),
+            None => since,
+        }
     };
     let none = "the directory knows no number yet: see --webhook-listen and --lead-directory";
     print_items(at, ControlRequest::LeadList, none, told).await
+}
+
+/// `Anna Karimova, In work, employee 15 (Olga)`; `None` where nothing of it is known.
+fn known_by(item: &Value) -> Option<String> {
+    let profile = &item["profile"];
+    let text = |name: &str| profile[name].as_str().map(safe);
+    let employee = profile["responsible"].as_i64().map(|id| {
+        let name = text("responsibleName").map(|name| format!(" ({name})"));
+        format!("employee {id}{}", name.unwrap_or_default())
+    });
+    let parts = [text("name"), text("stage"), employee];
+    let words: Vec<String> = parts.into_iter().flatten().collect();
+    (!words.is_empty()).then(|| words.join(", "))
 }
 
 /// `lead give`, `lead take`, `lead given`
@@ -125,6 +142,9 @@ pub(crate) async fn check(phone: String, at: &Asking) -> Result<(), Failure> {
         let trunk = item["trunk"].as_str().unwrap_or("directory");
         let (phone, why) = (safe(text("phone")), safe(&zone.in_words(text("why"))));
         let mut words = format!("{trunk}: {phone} {lead}: {why}");
+        if let Some(known) = known_by(item) {
+            words.push_str(&format!("\n    {known}"));
+        }
         for known in item["known"].as_array().into_iter().flatten() {
             let known = known["words"].as_str().unwrap_or_default();
             // Of one lead alone the answer has said it.

@@ -4,7 +4,7 @@ use super::{CommandHandler, ReplySender, Stop};
 use crate::protocol::MissedView;
 use crate::refusal::Refusal;
 use callbridge_intake::release::release_given;
-use callbridge_leads::directory::{Finding, Holder, Standing};
+use callbridge_leads::directory::{Finding, Holder, LeadProfile, Standing};
 use callbridge_mapping::people::LeadAnswer;
 use callbridge_model::{LeadId, Phone, TypedNumber, clock, number};
 use callbridge_spool::{Act, LeadByHand, MissedCustomer, Op, tables};
@@ -46,14 +46,22 @@ impl CommandHandler {
         loop {
             let from = after.clone();
             let read = move |store: &callbridge_spool::Store| {
-                tables::directory::directory(store, from.as_ref(), PHONES_PAGE)
+                let page = tables::directory::directory(store, from.as_ref(), PHONES_PAGE)?;
+                let known = page.into_iter().map(|(phone, found)| {
+                    let profile = match found.leads()[..] {
+                        [lead] => tables::directory::profile(store, lead)?,
+                        _ => LeadProfile::default(),
+                    };
+                    Ok((phone, found, profile))
+                });
+                known.collect::<Result<Vec<_>, _>>()
             };
             let page = self.spool.read(read).await?;
-            let Some((last, _)) = page.last() else {
+            let Some((last, ..)) = page.last() else {
                 return Ok(());
             };
             after = Some(last.clone());
-            for (phone, found) in &page {
+            for (phone, found, profile) in &page {
                 let leads = found.leads();
                 if leads.is_empty() {
                     continue;
@@ -63,8 +71,10 @@ impl CommandHandler {
                     .iter()
                     .filter(|it| it.standing == Standing::Has);
                 let learned = has.map(|holder| holder.since).max();
-                line.item(json!({"phone": phone, "leads": leads, "learnedAt": learned}))
-                    .await?;
+                let item = json!({
+                    "phone": phone, "leads": leads, "learnedAt": learned, "profile": profile,
+                });
+                line.item(item).await?;
             }
         }
     }
@@ -241,13 +251,17 @@ impl CommandHandler {
             LeadAnswer::Two(a, b, why) => ("ambiguous_lead", None, format!("{a}, {b}: {why}")),
         };
         let of = number.clone();
-        let found = self
-            .spool
-            .read(move |store| tables::directory::holders(store, &of))
-            .await?;
+        let read = self.spool.read(move |store| {
+            let profile = lead.map(|lead| tables::directory::profile(store, lead));
+            Ok((
+                tables::directory::holders(store, &of)?,
+                profile.transpose()?,
+            ))
+        });
+        let (found, profile) = read.await?;
         let item = json!({
             "trunk": trunk, "phone": number, "leadId": lead, "result": result, "why": why,
-            "known": holders(&found),
+            "known": holders(&found), "profile": profile.unwrap_or_default(),
         });
         line.item(item).await
     }

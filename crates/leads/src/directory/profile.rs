@@ -12,6 +12,7 @@ use super::news::{FactSource, LeadNews, Told};
 use callbridge_call::EpochSeconds;
 use callbridge_model::EmployeeId;
 use callbridge_model::safe::is_hostile;
+use serde::Serialize;
 use serde_json::Value;
 use std::fmt;
 
@@ -75,7 +76,8 @@ pub struct Responsible {
 }
 
 /// What is shown of a lead.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct LeadProfile {
     /// That of its main contact where a contact's was told, else the lead's own.
     pub name: Option<String>,
