@@ -43,7 +43,7 @@ pub struct Options {
     /// Leads that exist, as numbers and ranges; a call for another one ends FAILED
     ///
     /// Nothing is known of them but their ids. A file with the header leadId,phone,name has leads
-    /// with their phones.
+    /// with their phones; columns statusId and responsibleId may follow.
     #[arg(long, value_name = "IDS|FILE", default_value = DEFAULT_LEADS)]
     pub leads: String,
 

@@ -1,11 +1,12 @@
 //! `--leads` as a file: leads that are there from the first start, with their phones.
 //!
 //! ```text
-//! leadId,phone,name
-//! 4001,+998901112233,Ali
+//! leadId,phone,name,statusId,responsibleId
+//! 4001,+998901112233,Ali,2,501
 //! ```
 
 use super::act::fresh;
+use super::catalogue::stage;
 use super::record::{Contact, Lead};
 use crate::body::is_phone;
 use std::collections::BTreeMap;
@@ -13,8 +14,8 @@ use std::collections::BTreeMap;
 /// The leads of a file, by their id.
 pub type LeadList = Vec<Lead>;
 
-/// Reads the text of a file. `phone` and `name` may be empty; a lead may stand in several lines,
-/// one for each of its phones.
+/// Reads the text of a file. All but `leadId` may be empty or left out; a lead may stand in several
+/// lines, one for each of its phones.
 ///
 /// # Errors
 /// The first line that cannot be read, in words.
@@ -26,6 +27,7 @@ pub fn parse(text: &str) -> Result<LeadList, String> {
     let column = |name: &str| headers.iter().position(|header| header.trim() == name);
     let id_at = column("leadId").ok_or("the header names no column leadId")?;
     let (phone_at, name_at) = (column("phone"), column("name"));
+    let (stage_at, charge_at) = (column("statusId"), column("responsibleId"));
     let mut leads: BTreeMap<i64, Lead> = BTreeMap::new();
     for (number, row) in reader.records().enumerate() {
         let row = row.map_err(|error| error.to_string())?;
@@ -41,10 +43,20 @@ pub fn parse(text: &str) -> Result<LeadList, String> {
                 "line {line}: `{phone}` is no number such as +998901112233"
             ));
         }
+        let status = id_in(cell(stage_at), "statusId", line)?;
+        let known = stage(status);
+        if status.is_some() && known.is_none() {
+            return Err(format!("line {line}: `statusId`: no such stage"));
+        }
+        let responsible = id_in(cell(charge_at), "responsibleId", line)?;
         let lead = leads.entry(id).or_insert_with(|| fresh(id));
         if !name.is_empty() {
             name.clone_into(&mut lead.name);
         }
+        if let Some(known) = known {
+            (lead.status_id, lead.pipe_id) = (status, Some(known.pipe));
+        }
+        lead.responsible_id = responsible.or(lead.responsible_id);
         if lead.contacts.is_empty() && !(phone.is_empty() && name.is_empty()) {
             lead.contacts.push(Contact {
                 name: lead.name.clone(),
@@ -56,4 +68,14 @@ pub fn parse(text: &str) -> Result<LeadList, String> {
         }
     }
     Ok(leads.into_values().collect())
+}
+
+/// The id in a cell; `None` of an empty one.
+fn id_in(cell: &str, name: &str, line: usize) -> Result<Option<i64>, String> {
+    let id = cell.parse().ok().filter(|&id: &i64| id > 0);
+    match cell {
+        "" => Ok(None),
+        _ if id.is_some() => Ok(id),
+        _ => Err(format!("line {line}: `{name}`: `{cell}` is no id")),
+    }
 }

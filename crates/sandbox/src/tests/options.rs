@@ -130,7 +130,8 @@ fn leads_of_a_file_have_their_phones_and_a_bad_line_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("leads.csv");
     let flag = format!("--leads={}", path.display());
-    let text = "leadId,phone,name\n4001,+998901112233,Ali\n4001,+998935556677,\n4002,,\n";
+    let text = "leadId,phone,name,statusId,responsibleId\n4001,+998901112233,Ali,2,501\n\
+                4001,+998935556677\n4002,,,,\n";
     std::fs::write(&path, text).expect("written");
     let config = options(&[&flag]).check().expect("fine");
     let mut core = crate::Sandbox::new(config.settings);
@@ -141,6 +142,9 @@ fn leads_of_a_file_have_their_phones_and_a_bad_line_is_named() {
         ("Ali", Some("+998901112233"))
     );
     assert_eq!(ali.contacts[0].phones.len(), 2);
+    let snapshot = ali.snapshot();
+    let shown = ["statusName", "pipeId", "responsibleName"].map(|name| snapshot[name].to_string());
+    assert_eq!(shown, ["\"In work\"", "1", "\"Employee 501\""]);
     assert!(act::find_lead(&core, 1, 4002).is_some() && act::find_lead(&core, 1, 4003).is_none());
     for (line, words) in [
         ("x,+998901112233,Ali", "line 2: `x` is no id of a lead"),
@@ -148,8 +152,14 @@ fn leads_of_a_file_have_their_phones_and_a_bad_line_is_named() {
             "4001,901112233,Ali",
             "line 2: `901112233` is no number such as +998901112233",
         ),
+        ("4001,,,99,", "line 2: `statusId`: no such stage"),
+        ("4001,,,,me", "line 2: `responsibleId`: `me` is no id"),
     ] {
-        std::fs::write(&path, format!("leadId,phone,name\n{line}\n")).expect("written");
+        std::fs::write(
+            &path,
+            format!("leadId,phone,name,statusId,responsibleId\n{line}\n"),
+        )
+        .expect("written");
         let error = options(&[&flag]).check().expect_err("a bad line");
         assert!(error.to_string().contains(words), "{error}");
     }
