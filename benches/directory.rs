@@ -1,5 +1,5 @@
 //! The directory of leads with a million numbers in it: how fast it learns, how long a look-up
-//! takes, and how much of it stays in memory.
+//! takes, how much of it stays in memory, and what the leads' names cost.
 //!
 //! `cargo bench --bench directory` measures 10 thousand and 1 million numbers; `-- 300000` as many
 //! as are named.
@@ -8,10 +8,12 @@
 mod table;
 
 use callbridge_call::EpochSeconds;
+use callbridge_leads::directory::rows;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};
 use callbridge_model::{LeadId, Phone};
 use callbridge_spool::{Handle, LeadDirectory, Op, Settings, open};
 use rusqlite::Connection;
+use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -47,11 +49,61 @@ fn resident() -> i64 {
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-fn learn(spool: &Handle, all: i64, at: i64, count: i64) -> f64 {
+/// A lead as `lead/filter` tells it, with one contact; `named`: with what people know them by.
+fn read(n: i64, at: i64, named: bool) -> Op {
+    let (id, phone) = (n + 1, phone(n));
+    let contact = json!({"id": id, "phones": [phone.as_str()]});
+    let mut row = json!({
+        "id": id, "updatedTimestamp": at, "phone": phone.as_str(), "contacts": [contact],
+    });
+    if named {
+        let name = format!("Customer Karimova {id}");
+        row["contacts"][0]["name"] = json!(name);
+        row["name"] = json!(name);
+        row["statusName"] = json!("Negotiations");
+        row["responsibleId"] = json!(id % 50 + 1);
+        row["responsibleName"] = json!(format!("Employee Yusupova {}", id % 50 + 1));
+    }
+    let news = rows::read(&row, What::Filter, None).news;
+    Op::Learn(Box::new(news.expect("a lead and its time")))
+}
+
+/// What the names of leads cost: rows a second of a first reading and of a later one, bytes a lead.
+fn filled(all: i64, named: bool) -> (f64, f64, f64) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (spool, guard) = open(dir.path(), Settings::default()).expect("opens");
+    let first = learn(&spool, all, all, |n| read(n, 10, named));
+    let later = learn(&spool, all, all.min(100_000), |n| read(n, 20, named));
+    guard.close();
+    let file = std::fs::metadata(dir.path().join("spool.db")).expect("a file");
+    (first, later, file.len() as f64 / all as f64)
+}
+
+fn names(all: i64) {
+    let (plain_first, plain_later, plain_bytes) = filled(all, false);
+    let (first, later, bytes) = filled(all, true);
+    let row = |what: &str, measured: String, goal: &str, plain: String| {
+        let what = format!("{all} leads with names: {what}");
+        let plain = format!("without names: {plain}");
+        table::row("directory", &what, &measured, goal, &plain);
+    };
+    let rates = |first: f64, later: f64| format!("{first:.0}/s, {later:.0}/s changed");
+    row(
+        "rows read",
+        rates(first, later),
+        "",
+        rates(plain_first, plain_later),
+    );
+    let goal = if all == 1_000_000 { "250 B more" } else { "" };
+    let more = format!("{bytes:.0} B a lead, {:.0} B more", bytes - plain_bytes);
+    row("disk", more, goal, format!("{plain_bytes:.0} B a lead"));
+}
+
+fn learn(spool: &Handle, all: i64, count: i64, op: impl Fn(i64) -> Op) -> f64 {
     let begun = Instant::now();
     for from in (0..count).step_by(usize::try_from(GROUP).unwrap_or(1)) {
         let some = from..(from + GROUP).min(count);
-        let ops = some.map(|n| news(scattered(n, all), at, What::Created));
+        let ops = some.map(|n| op(scattered(n, all)));
         spool.write_blocking(ops.collect()).expect("stored");
     }
     count as f64 / begun.elapsed().as_secs_f64()
@@ -66,12 +118,13 @@ fn measure(all: i64) {
     let dir = tempfile::tempdir().expect("a folder");
     let (spool, guard) = open(dir.path(), Settings::default()).expect("opens");
     let directory = LeadDirectory::open(dir.path()).expect("beside it");
-    learn(&spool, all, 10, 1);
+    let created = |at: i64| move |n: i64| news(n, at, What::Created);
+    learn(&spool, all, 1, created(10));
     directory.find(&phone(0)).expect("readable");
     let before = resident();
-    let first = learn(&spool, all, 10, all);
-    let again = learn(&spool, all, 10, all.min(50_000));
-    let newer = learn(&spool, all, 20, all.min(50_000));
+    let first = learn(&spool, all, all, created(10));
+    let again = learn(&spool, all, all.min(50_000), created(10));
+    let newer = learn(&spool, all, all.min(50_000), created(20));
     let mut times = Vec::new();
     for n in 0..LOOK_UPS {
         let phone = phone(scattered(n * 31, all));
@@ -173,6 +226,9 @@ pub fn main() {
     };
     println!("| numbers | learned/s | known/s | newer/s | find µs p50 | p99 | MB more | MB disk |");
     println!("|---|---|---|---|---|---|---|---|");
-    sizes.into_iter().for_each(measure);
+    for all in sizes {
+        measure(all);
+        names(all);
+    }
     println!("to reach with a million: p99 under 1000 µs, under 16 MB more");
 }
