@@ -43,7 +43,10 @@ fn without_employees(config: &Config) -> Option<CheckFinding> {
 fn doubtful(config: &Config, people: &People) -> Vec<CheckFinding> {
     let mut doubtful = BTreeMap::new();
     for trunk in config.rules.trunks.iter() {
-        let entries = people.employees_at(trunk).into_iter().flatten();
+        let entries = people
+            .employees_at(trunk)
+            .into_iter()
+            .flat_map(|it| it.iter());
         let meant = |extension: &str| Some((extension.to_owned(), matching::meant(extension)?));
         doubtful.extend(entries.filter_map(|(extension, _)| meant(extension.as_str())));
     }

@@ -10,13 +10,48 @@ use super::rows::{BadRow, ListReport, WrongHeader, each_row, refused, shortened}
 use callbridge_call::Extension;
 use callbridge_model::number::{Country, e164};
 use callbridge_model::{EmployeeId, LeadId, Phone};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 
 const LEADS: [&str; 2] = ["phone", "leadId"];
 const EMPLOYEES: [&str; 2] = ["extension", "employeeId"];
 
-/// Which employee sits at which extension.
-pub type Employees = BTreeMap<Extension, EmployeeId>;
+/// Which employee sits at which extension; and the other way round, the first extension of each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Employees {
+    ids: BTreeMap<Extension, EmployeeId>,
+    first: BTreeMap<EmployeeId, Extension>,
+}
+
+impl Employees {
+    /// The first extension that the list names for this employee.
+    pub fn extension_of(&self, employee: EmployeeId) -> Option<&Extension> {
+        self.first.get(&employee)
+    }
+}
+
+/// In the order of the list. Of an extension that comes twice the first row counts.
+impl FromIterator<(Extension, EmployeeId)> for Employees {
+    fn from_iter<T: IntoIterator<Item = (Extension, EmployeeId)>>(rows: T) -> Self {
+        let mut all = Self::default();
+        for (extension, id) in rows {
+            if let Entry::Vacant(free) = all.ids.entry(extension.clone()) {
+                free.insert(id);
+                all.first.entry(id).or_insert(extension);
+            }
+        }
+        all
+    }
+}
+
+impl Deref for Employees {
+    type Target = BTreeMap<Extension, EmployeeId>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.ids
+    }
+}
 
 /// Phones and their leads, sorted: 16 bytes a row. A phone that stands there with two leads keeps
 /// both.
@@ -157,8 +192,8 @@ impl LeadList {
 /// When the header does not name the columns.
 pub fn employees(bytes: &[u8]) -> Result<(Employees, ListReport), WrongHeader> {
     let mut about = ListReport::default();
-    let mut list: BTreeMap<Extension, (EmployeeId, u64)> = BTreeMap::new();
-    let (mut twice, mut repeated) = (BTreeSet::new(), 0);
+    let mut lines: BTreeMap<Extension, (EmployeeId, u64)> = BTreeMap::new();
+    let (mut rows, mut twice, mut repeated) = (Vec::new(), BTreeSet::new(), 0);
     each_row(bytes, EMPLOYEES, &mut about, |line, extension, id| {
         if let Some((_, alone)) = extension.rsplit_once('/') {
             let words = format!(
@@ -170,7 +205,7 @@ pub fn employees(bytes: &[u8]) -> Result<(Employees, ListReport), WrongHeader> {
         let id =
             EmployeeId::parse(id).ok_or_else(|| refused(id, "is no employee id: digits alone"))?;
         let own = Extension::new(extension);
-        let (other, before) = *list.entry(own.clone()).or_insert((id, line));
+        let (other, before) = *lines.entry(own.clone()).or_insert((id, line));
         if other != id {
             twice.insert(own);
             let words =
@@ -178,13 +213,14 @@ pub fn employees(bytes: &[u8]) -> Result<(Employees, ListReport), WrongHeader> {
             return Err(refused(extension, words));
         }
         repeated += usize::from(before != line);
+        rows.push((own, id));
         Ok(())
     })?;
-    list.retain(|extension, _| !twice.contains(extension));
+    rows.retain(|(extension, _)| !twice.contains(extension));
+    let list: Employees = rows.into_iter().collect();
     about.rows = list.len();
     about.repeated = repeated;
-    let list = list.into_iter().map(|(extension, (id, _))| (extension, id));
-    Ok((list.collect(), about))
+    Ok((list, about))
 }
 
 /// Why a cell gives no number.
@@ -403,6 +439,11 @@ mod tests {
         let id = EmployeeId::new(502);
         assert_eq!(list.get(&Extension::new("102")), id.as_ref());
         assert_eq!((about.rows, about.repeated, about.bad), (2, 1, 0));
+        let of_502 = list.extension_of(EmployeeId::new(502).expect("an id"));
+        assert_eq!(of_502, Some(&Extension::new("102")));
+        let (two, _) = read("extension,employeeId\n901,501\n102,501\n");
+        let first = two.extension_of(EmployeeId::new(501).expect("an id"));
+        assert_eq!(first, Some(&Extension::new("901")), "the first in the list");
         let (list, about) =
             read("extension;employeeId\n101;501\n102;502\n101;503\nPJSIP/104;504\n105;anna\n");
         assert_eq!((list.len(), about.rows, about.bad), (1, 1, 3));

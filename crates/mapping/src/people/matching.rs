@@ -38,7 +38,10 @@ pub fn meant(extension: &str) -> Option<String> {
 pub fn look(rules: &Rules, people: &People, met: &[Met]) -> Employees {
     let mut listed = BTreeSet::new();
     for trunk in rules.trunks.iter() {
-        let entries = people.employees_at(trunk).into_iter().flatten();
+        let entries = people
+            .employees_at(trunk)
+            .into_iter()
+            .flat_map(|it| it.iter());
         listed.extend(entries.map(|(extension, _)| extension));
     }
     let (mut hit, mut unlisted) = (BTreeSet::new(), BTreeMap::new());

@@ -145,6 +145,15 @@ impl People {
         self.employees_at(trunk)?.get(extension).copied()
     }
 
+    /// The extension at which an employee sits, by the trunk's list: the first that it names.
+    pub fn extension_of<'a>(
+        &'a self,
+        employee: EmployeeId,
+        trunk: &'a Trunk,
+    ) -> Option<&'a Extension> {
+        self.employees_at(trunk)?.extension_of(employee)
+    }
+
     /// All employees of a trunk; `None` without a list, or before it could be read.
     pub fn employees_at<'a>(&'a self, trunk: &'a Trunk) -> Option<&'a Employees> {
         match trunk.employees.as_ref()? {

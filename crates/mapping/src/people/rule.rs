@@ -1,5 +1,6 @@
 //! Where leads and employees come from, as flags say it.
 
+use super::list::Employees;
 use callbridge_asterisk::decoder::VARIABLE_NAME_BYTES_MAX;
 use callbridge_call::Extension;
 use callbridge_model::EmployeeId;
@@ -108,7 +109,7 @@ fn pattern(text: &str) -> Result<Regex, String> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EmployeeRule {
     /// `101:501;102:502`
-    List(BTreeMap<Extension, EmployeeId>),
+    List(Employees),
     /// A file with the header `extension,employeeId`.
     File(PathBuf),
 }
@@ -122,7 +123,7 @@ pub fn employee_rule(text: &str) -> Result<EmployeeRule, String> {
     if text.contains('/') || !text.contains(':') {
         return Ok(EmployeeRule::File(PathBuf::from(text)));
     }
-    let mut list = BTreeMap::new();
+    let (mut known, mut rows) = (BTreeMap::new(), Vec::new());
     for pair in text
         .split(';')
         .map(str::trim)
@@ -139,16 +140,16 @@ pub fn employee_rule(text: &str) -> Result<EmployeeRule, String> {
                 ));
             }
         };
-        match list.insert(Extension::new(extension), id) {
+        match known.insert(extension, id) {
             Some(other) if other != id => {
                 return Err(format!(
                     "extension {extension} has two employees, {other} and {id}"
                 ));
             }
-            _ => {}
+            _ => rows.push((Extension::new(extension), id)),
         }
     }
-    Ok(EmployeeRule::List(list))
+    Ok(EmployeeRule::List(rows.into_iter().collect()))
 }
 
 #[cfg(test)]
@@ -222,7 +223,7 @@ mod tests {
         let pair = |e: &str, id| (Extension::new(e), EmployeeId::new(id).expect("positive"));
         assert_eq!(
             list,
-            EmployeeRule::List([pair("101", 501), pair("102", 502)].into())
+            EmployeeRule::List([pair("101", 501), pair("102", 502)].into_iter().collect())
         );
         for file in ["employees.csv", "./101:501", "/etc/callbridge/e:1.csv"] {
             assert_eq!(
