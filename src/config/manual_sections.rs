@@ -65,6 +65,7 @@ const fn secret_of(kind: SecretKind) -> &'static str {
         SecretKind::Webhook => "The secret that signs the CRM's events",
         SecretKind::Client => "The client secret of the application (connect)",
         SecretKind::PagePassword => "Who may log in at the page, with the passwords' hashes",
+        SecretKind::Lookup => "The password of whoever asks who calls (--lookup)",
     }
 }
 

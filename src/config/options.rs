@@ -5,6 +5,7 @@ pub(crate) mod calls;
 pub(crate) mod connect;
 pub(crate) mod init;
 pub(crate) mod leads;
+pub(crate) mod lookup;
 pub(crate) mod page;
 pub(crate) mod state;
 
@@ -171,6 +172,9 @@ pub struct Flags {
     /// Events from the CRM.
     #[command(flatten)]
     pub webhooks: WebhookFlags,
+    /// The look-up.
+    #[command(flatten)]
+    pub lookup: lookup::LookupFlags,
     /// Calls.
     #[command(flatten)]
     pub calls: CallFlags,

@@ -18,6 +18,7 @@
 //! | [`trunks`] | what each trunk took |
 //! | [`webhooks`] | events that come to us |
 //! | [`page`] | the administrator's page |
+//! | [`lookup`] | who calls, told to a dialplan |
 //! | [`lead_fields`] | leads' fields, as `status` shows them |
 //! | [`rights`] | with whose rights it runs, and who can read its secrets |
 //! | [`readers`] | other daemons on this machine that read a source of ours |
@@ -30,6 +31,7 @@
 pub(crate) mod directory;
 pub(crate) mod lead_fields;
 pub(crate) mod lists;
+pub(crate) mod lookup;
 pub(crate) mod notify;
 pub(crate) mod observer;
 pub(crate) mod open;
@@ -179,6 +181,8 @@ impl Daemon {
         let vitals = [shell.pulse.vital()];
         let owners = shell.intake.owners();
         intake.start_fallible(shell.run());
+        let leads = &opened.directory;
+        let lookups = lookup::start(&config, &people, leads, &durations, &mut tasks).await?;
         let (shown, met) = lists.shown();
         let keep = keep_people(lists, opened.directory, &people, &config, &opened.spool);
         tasks.start_until_stop(keep);
@@ -198,6 +202,7 @@ impl Daemon {
             durations,
             page_sessions: config.page.as_ref().map(|_| SessionCount::default()),
             webhooks,
+            lookups,
             fleet: words.shown(),
             untold_outcomes: out.untold_outcomes,
             lists: shown,

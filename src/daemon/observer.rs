@@ -6,6 +6,7 @@ use super::trunks::{KnownTrunks, Took};
 use super::webhooks::ReceiverView;
 use crate::daemon::lead_fields;
 use callbridge_admin::command_handler::audit::UNEXPLAINED_KEY;
+use callbridge_lookup::tally::Tally;
 use callbridge_model::Grant;
 use callbridge_model::clock;
 use callbridge_model::heartbeat as pulse;
@@ -20,6 +21,7 @@ use callbridge_sender::status::SenderStatus;
 use callbridge_spool::{Error, Handle, tables};
 use std::collections::BTreeMap;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -43,6 +45,8 @@ pub(crate) struct Observer {
     pub page_sessions: Option<SessionCount>,
     /// The receiver of webhooks, where there is one.
     pub webhooks: Option<ReceiverView>,
+    /// Look-ups of dialplans, where they are answered.
+    pub lookups: Option<Arc<Tally>>,
     /// The last words of others, and what became of ours.
     pub fleet: watch::Receiver<Option<FleetStatus>>,
     /// Why outcomes of calls wait to be told in their stream.
@@ -150,6 +154,7 @@ impl Observer {
             dead_letters,
             log_lines_lost: callbridge_ops::log::lost_lines(),
             webhooks: self.webhooks.as_ref().map(ReceiverView::events),
+            lookups: self.lookups.as_ref().map(|tally| tally.counts().into()),
             durations: self.durations.clone(),
             audit_unexplained: unexplained.and_then(|text| text.parse().ok()),
             page_sessions: self.page_sessions.as_ref().map(SessionCount::get),

@@ -27,6 +27,7 @@ mod kills;
 mod late;
 mod leads;
 mod log;
+mod lookup;
 mod missed;
 mod notify;
 mod old_files;

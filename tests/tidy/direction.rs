@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The crates, each using those before it alone.
-const CRATES: [&str; 25] = [
+const CRATES: [&str; 26] = [
     "callbridge-call",
     "callbridge-asterisk",
     "callbridge-freeswitch",
@@ -22,6 +22,7 @@ const CRATES: [&str; 25] = [
     "callbridge-crm",
     "callbridge-mapping",
     "callbridge-leads",
+    "callbridge-lookup",
     "callbridge-spool",
     "callbridge-sender",
     "callbridge-oauth",

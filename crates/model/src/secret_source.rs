@@ -31,11 +31,13 @@ pub enum SecretKind {
     Client,
     /// Hashes of the passwords of those who may see the page.
     PagePassword,
+    /// The password of whoever asks who calls.
+    Lookup,
 }
 
 impl SecretKind {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Token,
         Self::Ami,
         Self::Esl,
@@ -44,6 +46,7 @@ impl SecretKind {
         Self::Webhook,
         Self::Client,
         Self::PagePassword,
+        Self::Lookup,
     ];
 
     /// `$CREDENTIALS_DIRECTORY/NAME`
@@ -57,6 +60,7 @@ impl SecretKind {
             Self::Webhook => "webhook-secret",
             Self::Client => "client-secret",
             Self::PagePassword => "page-password",
+            Self::Lookup => "lookup-secret",
         }
     }
 
@@ -71,6 +75,7 @@ impl SecretKind {
             Self::Webhook => "CALLBRIDGE_WEBHOOK_SECRET",
             Self::Client => "CALLBRIDGE_CLIENT_SECRET",
             Self::PagePassword => "CALLBRIDGE_PAGE_PASSWORD",
+            Self::Lookup => "CALLBRIDGE_LOOKUP_SECRET",
         }
     }
 
@@ -81,6 +86,7 @@ impl SecretKind {
             Self::Webhook => "--webhook-secret-file FILE",
             Self::Client => "--client-secret-file FILE",
             Self::PagePassword => "--page-password-file FILE",
+            Self::Lookup => "--lookup-secret-file FILE",
             Self::Ami | Self::Esl | Self::Amqp | Self::DeadLetter => "secret-file=FILE",
         }
     }

@@ -27,6 +27,8 @@ pub struct Durations {
     pub request: Histogram,
     /// From the spool's `BEGIN` to the end of its sync, in seconds.
     pub commit: Histogram,
+    /// From a dialplan's whole question to its answer, in seconds.
+    pub lookup: Histogram,
 }
 
 impl Default for Durations {
@@ -35,7 +37,9 @@ impl Default for Durations {
         let commit = [
             0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0,
         ];
+        let lookup = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1];
         Self {
+            lookup: Histogram::new(lookup),
             request: Histogram::new(request),
             commit: Histogram::new(commit),
         }
@@ -61,6 +65,8 @@ pub struct Observed {
     pub audit_unexplained: Option<u64>,
     /// Events that came to us, by kind and result; `None` where none are taken.
     pub webhooks: Option<callbridge_webhook::tally::Events>,
+    /// Look-ups of dialplans, by what was answered; `None` where none are taken.
+    pub lookups: Option<Vec<(&'static str, u64)>>,
     /// Shared with where they are counted.
     pub durations: Durations,
     /// Which build this is.
@@ -87,6 +93,11 @@ struct State {
 struct Webhook {
     event: &'static str,
     result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AnswerLabels {
+    answer: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -130,6 +141,7 @@ pub fn render(seen: &Observed, format: Format) -> String {
     trunks::trunks(&mut all, seen);
     token(&mut all, seen);
     webhooks(&mut all, seen);
+    lookups(&mut all, seen);
     directory(&mut all, seen);
     leads(&mut all, seen);
     single::single(&mut all, seen);
@@ -223,6 +235,23 @@ fn budget(all: &mut Registry, seen: &Observed) {
     }
     let help = "1 while a part of the CRM fails and others do its work";
     all.register("failing", help, failing);
+}
+
+fn lookups(all: &mut Registry, seen: &Observed) {
+    let Some(answers) = &seen.lookups else {
+        return;
+    };
+    let lookups = Counters::<AnswerLabels>::default();
+    for (answer, count) in answers {
+        lookups
+            .get_or_create(&AnswerLabels { answer })
+            .inc_by(*count);
+    }
+    let help = "Look-ups of dialplans, by what was answered";
+    all.register("lookups", help, lookups);
+    let duration = seen.durations.lookup.clone();
+    let help = "From a dialplan's whole question to its answer";
+    all.register("lookup_duration_seconds", help, duration);
 }
 
 fn directory(all: &mut Registry, seen: &Observed) {

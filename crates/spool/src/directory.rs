@@ -3,7 +3,7 @@
 
 use super::{Db, Error};
 use crate::read_connection::ReadConnection;
-use crate::tables::directory::{holders, profile};
+use crate::tables::directory::{holders, profile, survivor};
 use crate::tables::given::given;
 use callbridge_leads::directory::{Finding, LeadProfile};
 use callbridge_mapping::people::{Directory, LeadAnswer};
@@ -50,6 +50,16 @@ impl LeadDirectory {
     /// In words, when it cannot be read now.
     pub fn profile(&self, lead: LeadId) -> Result<LeadProfile, String> {
         self.ask("the directory of leads", |db| profile(db, lead))
+    }
+
+    /// The lead that is left of this one, and what is shown of it; nothing where it cannot be read
+    /// now.
+    pub fn shown(&self, lead: LeadId) -> (LeadId, LeadProfile) {
+        let known = self.ask("the directory of leads", |db| {
+            let now = survivor(db, lead)?.unwrap_or(lead);
+            Ok((now, profile(db, now)?))
+        });
+        known.unwrap_or((lead, LeadProfile::default()))
     }
 
     fn ask<T>(

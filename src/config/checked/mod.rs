@@ -13,12 +13,14 @@
 //! | `crm` | `--crm-url`, its rate and field names; `token`: where its token comes from |
 //! | `secret_files` | every secret of the flags, wherever it was given |
 //! | `page` | `--page`, its certificate, names and passwords |
+//! | `lookup` | `--lookup`, and who may ask |
 //! | `tls` | what the page's and the receiver's listeners share |
 //! | `webhooks` | `--webhook-listen`, its certificate and secrets |
 
 mod catch_up;
 pub(crate) mod connect;
 mod crm;
+mod lookup;
 mod page;
 mod pbx;
 mod secret_files;
@@ -31,6 +33,7 @@ pub(crate) mod typed;
 mod webhooks;
 
 pub(crate) use connect::check as connect;
+pub(crate) use lookup::LookupConfig;
 pub(crate) use page::PageConfig;
 pub(crate) use token::TokenFrom;
 pub(crate) use typed::{Checking, Purpose, STATES, logging, state_folder, state_of_daemon};
@@ -75,6 +78,8 @@ pub struct Config {
     pub webhooks: Option<Webhooks>,
     /// Where the page is shown; `None` without `--page`.
     pub page: Option<PageConfig>,
+    /// Where a dialplan asks who calls; `None` without `--lookup`.
+    pub lookup: Option<LookupConfig>,
     /// How calls are told apart, for the trunks of no PBX yet.
     pub calls: callbridge_call::Settings,
     /// The state folder; `None` only where it was not asked for and has no default.

@@ -24,6 +24,8 @@ impl Config {
         }
         let passwords = self.page.iter().flat_map(|it| &it.passwords);
         all.extend(passwords.map(|it| ("the page".to_owned(), it)));
+        let lookup = self.lookup.iter().flat_map(|it| &it.secret);
+        all.extend(lookup.map(|it| ("the look-up".to_owned(), it)));
         all.extend(
             self.dead_letters
                 .iter()
@@ -39,6 +41,7 @@ impl Config {
             self.listen,
             self.webhooks.as_ref().map(|it| it.listen),
             self.page.as_ref().map(|it| it.listen),
+            self.lookup.as_ref().map(|it| it.listen),
         ];
         let sources = self.sources.iter_mut();
         let mut all: Vec<&mut SecretPlace> = sources.flat_map(|it| &mut it.secret).collect();
@@ -50,6 +53,7 @@ impl Config {
             all.extend(webhooks.installations.values_mut());
         }
         all.extend(self.page.iter_mut().flat_map(|it| &mut it.passwords));
+        all.extend(self.lookup.iter_mut().flat_map(|it| &mut it.secret));
         all.extend(self.dead_letters.as_mut().map(|it| &mut it.secret));
         all.extend(self.forward.as_mut().map(|it| &mut it.secret));
         Needs {

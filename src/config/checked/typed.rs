@@ -1,7 +1,7 @@
 //! From flags as typed to a [`Config`], or all that is wrong with them.
 
 use super::{Config, DeadLetters, Forward};
-use super::{crm, page, pbx, sources, standby, trunks, webhooks};
+use super::{crm, lookup, page, pbx, sources, standby, trunks, webhooks};
 use crate::config::faults::Faults;
 use crate::config::options::{CallFlags, CrmFlags, Flags, LogFlags, OperationFlags, SourceFlags};
 use crate::config::variables;
@@ -92,6 +92,7 @@ impl<'a> Checking<'a> {
         let crm = crm::check(&flags.crm, (flags.operation.dry_run, connected), it);
         let webhooks = webhooks::check(&flags.webhooks, it);
         let page = page::check(&flags.page, it);
+        let lookup = lookup::check(&flags.lookup, it);
         let calls = calls(&flags.calls, &mut it.faults);
         let state = it.state_folder(&flags.operation);
         let address = |text: &str| values::address(text, "");
@@ -108,6 +109,7 @@ impl<'a> Checking<'a> {
             lead_directory: flags.trunks.lead_directory,
             webhooks,
             page,
+            lookup,
             calls,
             state,
             listen,

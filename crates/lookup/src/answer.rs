@@ -1,0 +1,281 @@
+//! A question of a dialplan, and what is answered to it. Pure: the same lists, leads and question
+//! give the same answer.
+
+use crate::harmless;
+use crate::tally::Outcome;
+use callbridge_call::call::HeardNumber;
+use callbridge_leads::directory::profile::LeadProfile;
+use callbridge_mapping::people::{LeadAnswer, People};
+use callbridge_mapping::trunk::{Trunk, Trunks};
+use callbridge_model::number::normalise;
+use callbridge_model::{EmployeeId, LeadId};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::{Serialize, Serializer};
+use url::form_urlencoded;
+
+/// What RFC 3986 leaves as it is. A space is `%20`: Asterisk's `hashcompat=yes` leaves a plus.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// Who calls, and over which trunk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Question {
+    /// As the PBX shows it.
+    pub phone: String,
+    /// The trunk's name; empty where there is one alone.
+    pub trunk: String,
+    /// Its PBX, where several have a trunk of that name; else empty.
+    pub pbx: String,
+}
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// An object, for FreeSWITCH and people.
+    #[default]
+    Json,
+    /// `known=yes&lead=4001…`, for Asterisk's `CURL()` with `hashcompat`.
+    Hash,
+}
+
+impl Question {
+    /// Of a query, with the form of the answer. What it lacks is empty; what it has twice counts
+    /// once, the first time.
+    pub fn read(query: &str) -> (Self, Format) {
+        let (mut question, mut format) = (Self::default(), None);
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            let field = match &*name {
+                "phone" => &mut question.phone,
+                "trunk" => &mut question.trunk,
+                "pbx" => &mut question.pbx,
+                "format" => {
+                    let is_hash = value == "hash";
+                    format.get_or_insert(if is_hash { Format::Hash } else { Format::Json });
+                    continue;
+                }
+                _ => continue,
+            };
+            if field.is_empty() {
+                *field = value.into_owned();
+            }
+        }
+        // A plus that was not encoded came as a space.
+        if let Some(digits) = question.phone.strip_prefix(' ') {
+            question.phone = format!("+{digits}");
+        }
+        (question, format.unwrap_or_default())
+    }
+
+    /// The trunk that is meant: the first of that name, or the only one where none is named.
+    fn trunk<'a>(&self, trunks: &'a Trunks) -> Option<&'a Trunk> {
+        let mut named = trunks.iter().filter(|trunk| match self.trunk.as_str() {
+            "" => true,
+            name => trunk.name == name,
+        });
+        let of_pbx = |trunk: &&Trunk| {
+            let own = trunk.pbx.as_deref();
+            self.pbx.is_empty() || own.is_none_or(|own| own == self.pbx)
+        };
+        match self.trunk.is_empty() {
+            true => named.next().filter(|_| named.next().is_none()),
+            false => named.find(of_pbx),
+        }
+    }
+}
+
+/// Who calls, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// One lead has the number.
+    Yes,
+    /// Several have it; which of them calls nobody knows.
+    Several,
+    /// None, and why.
+    No(Why),
+}
+
+/// Why nobody is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// No lead has the number.
+    NoLead,
+    /// It is no number of a customer: hidden, an extension, or no number at all.
+    NoNumber,
+    /// No trunk has that name, or none was named and there are several.
+    NoTrunk,
+    /// It took too long.
+    Late,
+    /// Too many were waiting.
+    Full,
+    /// Whoever asks may not.
+    Refused,
+    /// It was no question.
+    Bad,
+}
+
+impl Why {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::NoLead => "no_lead",
+            Self::NoNumber => "no_number",
+            Self::NoTrunk => "no_trunk",
+            Self::Late => "late",
+            Self::Full => "full",
+            Self::Refused => "refused",
+            Self::Bad => "bad_request",
+        }
+    }
+}
+
+impl Known {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Yes => "yes",
+            Self::Several => "several",
+            Self::No(_) => "no",
+        }
+    }
+}
+
+impl Serialize for Known {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.word())
+    }
+}
+
+/// What is answered. Nothing in it can mean anything to a dialplan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Answer {
+    /// Whether one lead has the number.
+    pub known: Known,
+    /// The lead, as the call will be journaled if the dialplan says nothing else.
+    pub lead: Option<LeadId>,
+    /// Its name.
+    pub name: Option<String>,
+    /// The extension of the responsible employee on this trunk's list.
+    pub extension: Option<String>,
+    /// The responsible employee.
+    pub employee: Option<EmployeeId>,
+    /// Their name.
+    pub employee_name: Option<String>,
+    /// The stage of the pipeline.
+    pub stage: Option<String>,
+    /// Why nobody is known.
+    pub why: Option<&'static str>,
+}
+
+impl Answer {
+    /// Nobody is known.
+    pub const fn no(why: Why) -> Self {
+        Self::bare(Known::No(why), Some(why.word()))
+    }
+
+    const fn bare(known: Known, why: Option<&'static str>) -> Self {
+        Self {
+            known,
+            lead: None,
+            name: None,
+            extension: None,
+            employee: None,
+            employee_name: None,
+            stage: None,
+            why,
+        }
+    }
+
+    /// Looks up who calls. `profile` says what is known of a lead, and which it is now.
+    pub fn find(
+        question: &Question,
+        trunks: &Trunks,
+        people: &People,
+        profile: impl FnOnce(LeadId) -> (LeadId, LeadProfile),
+    ) -> Self {
+        let Some(trunk) = question.trunk(trunks) else {
+            return Self::no(Why::NoTrunk);
+        };
+        let heard = HeardNumber {
+            text: question.phone.clone(),
+            from_dial_string: false,
+        };
+        let Some(phone) = normalise(&heard, trunk.country, trunk.strip.as_deref()) else {
+            return Self::no(Why::NoNumber);
+        };
+        let lead = match people.lead_of_phone(&phone, trunk) {
+            LeadAnswer::One(lead, _) => lead,
+            LeadAnswer::Two(..) => return Self::bare(Known::Several, None),
+            LeadAnswer::None(_) => return Self::no(Why::NoLead),
+        };
+        let (lead, profile) = profile(lead);
+        let shown = |text: Option<String>| {
+            let text = harmless::name(&text?);
+            (!text.is_empty()).then_some(text)
+        };
+        let employee = profile.responsible;
+        let extension = employee.and_then(|id| people.extension_of(id, trunk));
+        let extension = extension.and_then(|it| harmless::extension(it.as_str()));
+        Self {
+            lead: Some(lead),
+            name: shown(profile.name),
+            extension: extension.map(str::to_owned),
+            employee,
+            employee_name: shown(profile.responsible_name),
+            stage: shown(profile.stage),
+            ..Self::bare(Known::Yes, None)
+        }
+    }
+
+    /// As it is counted.
+    pub const fn outcome(&self) -> Outcome {
+        match self.known {
+            Known::Yes => Outcome::Yes,
+            Known::Several => Outcome::Several,
+            Known::No(Why::Late) => Outcome::Late,
+            Known::No(Why::Full) => Outcome::Full,
+            Known::No(Why::Refused) => Outcome::Refused,
+            Known::No(Why::Bad) => Outcome::Bad,
+            Known::No(Why::NoLead | Why::NoNumber | Why::NoTrunk) => Outcome::No,
+        }
+    }
+
+    /// In the form that was asked for. Every field is there, empty (`null`) where nothing is known:
+    /// a dialplan must not see what an earlier answer left.
+    pub fn text(&self, format: Format) -> String {
+        match format {
+            // Texts and numbers always serialize.
+            Format::Json => serde_json::to_string(self).unwrap_or_default() + "\n",
+            Format::Hash => self.hash(),
+        }
+    }
+
+    fn hash(&self) -> String {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let fields = [
+            ("known", self.known.word().to_owned()),
+            (
+                "lead",
+                self.lead.map(|id| id.to_string()).unwrap_or_default(),
+            ),
+            ("name", text(&self.name)),
+            ("extension", text(&self.extension)),
+            (
+                "employee",
+                self.employee.map(|id| id.to_string()).unwrap_or_default(),
+            ),
+            ("employeeName", text(&self.employee_name)),
+            ("stage", text(&self.stage)),
+            ("why", self.why.unwrap_or_default().to_owned()),
+        ];
+        let pair = |(name, value): &(&str, String)| {
+            format!("{name}={}", utf8_percent_encode(value, ENCODED))
+        };
+        fields.iter().map(pair).collect::<Vec<_>>().join("&")
+    }
+}
+
+#[cfg(test)]
+#[path = "answer_tests.rs"]
+mod tests;

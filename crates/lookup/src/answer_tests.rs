@@ -1,0 +1,191 @@
+use super::*;
+use callbridge_mapping::people::Directory;
+use callbridge_mapping::trunk::{Defaults, parse};
+use callbridge_model::Phone;
+use callbridge_model::number::Country;
+use proptest::prelude::*;
+use std::sync::Arc;
+
+/// `…0001` has lead 4001, `…0002` two leads, `…0009` cannot be read; a person gave `…0003` to 77.
+#[derive(Debug)]
+struct Leads;
+
+impl Directory for Leads {
+    fn lead_of(&self, phone: &Phone) -> Result<LeadAnswer, String> {
+        let words = String::new();
+        match phone.as_str() {
+            "+998901110001" => Ok(LeadAnswer::One(lead(4001), words)),
+            "+998901110002" => Ok(LeadAnswer::Two(lead(1), lead(2), words)),
+            "+998901110009" => Err("the disk".to_owned()),
+            _ => Ok(LeadAnswer::None(words)),
+        }
+    }
+
+    fn given(&self, phone: &Phone) -> Result<Option<(LeadId, String)>, String> {
+        let given = phone.as_str() == "+998901110003";
+        Ok(given.then(|| (lead(77), "given".to_owned())))
+    }
+}
+
+fn lead(id: i64) -> LeadId {
+    LeadId::new(id).expect("positive")
+}
+
+fn trunks(flags: &[&str]) -> Trunks {
+    let defaults = Defaults {
+        country: Country::parse("UZ"),
+        ..Defaults::default()
+    };
+    let read = |flag: &&str| parse(flag, &defaults).expect("a trunk");
+    Trunks::new(flags.iter().map(read).collect()).expect("trunks")
+}
+
+const CITY: &str = "city=PJSIP/city,strip=9,lead=directory,employees=201:501;101:501;102:502";
+const GSM: &str = "gsm=PJSIP/gsm,lead=directory,employees=301:503;3 2:504";
+
+fn profile(name: &str, responsible: i64) -> LeadProfile {
+    LeadProfile {
+        name: Some(name.to_owned()),
+        responsible: EmployeeId::new(responsible),
+        responsible_name: Some("Olim \"the\" Karimov".to_owned()),
+        stage: Some("New, hot".to_owned()),
+    }
+}
+
+fn ask(query: &str, known: LeadProfile) -> Answer {
+    let (question, _) = Question::read(query);
+    let people = People::default().with_directory(Arc::new(Leads));
+    Answer::find(&question, &trunks(&[CITY, GSM]), &people, |lead| {
+        (lead, known)
+    })
+}
+
+#[test]
+fn a_known_lead_is_answered_with_the_first_extension_of_whoever_is_responsible() {
+    let anna = profile("Anna Petrova", 501);
+    let answer = ask("phone=%2B998901110001&trunk=city", anna.clone());
+    assert_eq!(
+        answer.text(Format::Hash),
+        "known=yes&lead=4001&name=Anna%20Petrova&extension=201&employee=501&\
+         employeeName=Olim%20the%20Karimov&stage=New%20hot&why="
+    );
+    assert_eq!(
+        answer.text(Format::Json),
+        "{\"known\":\"yes\",\"lead\":4001,\"name\":\"Anna Petrova\",\"extension\":\"201\",\
+         \"employee\":501,\"employeeName\":\"Olim the Karimov\",\"stage\":\"New hot\",\
+         \"why\":null}\n"
+    );
+    for same in [
+        "phone=901110001&trunk=city",
+        "phone=9901110001&trunk=city",
+        "phone=+998 90 111-00-01&trunk=city",
+        "trunk=city&phone=998901110001&phone=1&colour=red",
+    ] {
+        assert_eq!(ask(same, anna.clone()), answer, "{same}");
+    }
+}
+
+#[test]
+fn an_extension_of_another_trunk_is_none_and_so_is_one_that_no_dialplan_may_dial() {
+    let over = |trunk: &str, responsible| {
+        let query = format!("phone=%2B998901110001&trunk={trunk}");
+        ask(&query, profile("Anna", responsible)).extension
+    };
+    assert_eq!(over("city", 502).as_deref(), Some("102"));
+    assert_eq!(over("gsm", 502), None);
+    assert_eq!(over("gsm", 503).as_deref(), Some("301"));
+    assert_eq!(over("gsm", 504), None, "`3 2` is nobody's to dial");
+}
+
+#[test]
+fn what_cannot_be_known_is_answered_all_the_same() {
+    let no = |query: &str| {
+        let answer = ask(query, profile("Anna", 501));
+        assert_eq!((answer.name, answer.extension), (None, None), "{query}");
+        (answer.known.word(), answer.lead, answer.why)
+    };
+    assert_eq!(no("phone=901110002&trunk=city"), ("several", None, None));
+    for (query, why) in [
+        ("phone=901110008&trunk=city", "no_lead"),
+        ("phone=901110009&trunk=city", "no_lead"),
+        ("phone=anonymous&trunk=city", "no_number"),
+        ("phone=101&trunk=city", "no_number"),
+        ("phone=&trunk=city", "no_number"),
+        ("trunk=city", "no_number"),
+        ("phone=901110001", "no_trunk"),
+        ("phone=901110001&trunk=City", "no_trunk"),
+        ("phone=901110001&trunk=city%00", "no_trunk"),
+        ("", "no_trunk"),
+        ("%%%&&&===\u{1}", "no_trunk"),
+    ] {
+        assert_eq!(no(query), ("no", None, Some(why)), "{query}");
+    }
+}
+
+#[test]
+fn a_given_lead_is_the_one_and_a_lead_of_which_nothing_is_told_has_no_name() {
+    let answer = ask("phone=901110003&trunk=city", LeadProfile::default());
+    let wanted = Answer {
+        lead: Some(lead(77)),
+        ..Answer::bare(Known::Yes, None)
+    };
+    assert_eq!(answer, wanted);
+    let blank = ask("phone=901110003&trunk=city", profile("😀", 501));
+    assert_eq!(blank.name, None, "nothing is left of it");
+}
+
+#[test]
+fn the_trunk_may_be_left_out_where_it_is_the_only_one_and_its_pbx_tells_two_apart() {
+    let people = People::default().with_directory(Arc::new(Leads));
+    let find = |query: &str, trunks: &Trunks| {
+        let (question, _) = Question::read(query);
+        let known = |lead| (lead, profile("Anna", 501));
+        Answer::find(&question, trunks, &people, known).extension
+    };
+    let one = trunks(&["city=PJSIP/city,lead=directory,employees=101:501"]);
+    assert_eq!(find("phone=901110001", &one).as_deref(), Some("101"));
+    let two = trunks(&[
+        "city=PJSIP/city,pbx=a,lead=directory,employees=101:501",
+        "city=PJSIP/city,pbx=b,lead=directory,employees=201:501",
+    ]);
+    let over = |rest: &str| find(&format!("phone=901110001&trunk=city{rest}"), &two);
+    assert_eq!(over("").as_deref(), Some("101"), "the first of that name");
+    assert_eq!(over("&pbx=b").as_deref(), Some("201"));
+    assert_eq!(over("&pbx=c"), None);
+}
+
+proptest! {
+    /// What a dialplan would read never leaves, whatever the CRM tells and in whatever form.
+    #[test]
+    fn no_answer_holds_anything_that_a_dialplan_would_read(
+        texts in prop::array::uniform3(any::<String>()),
+        hostile in r#"[,"|\[\](){}$\r\n;&\\<>'`a-c ]{0,40}"#,
+        phone in any::<String>(),
+    ) {
+        let [name, employee, stage] = texts;
+        let known = LeadProfile {
+            name: Some(format!("{hostile}{name}{hostile}")),
+            responsible: EmployeeId::new(501),
+            responsible_name: Some(employee + &hostile),
+            stage: Some(hostile.clone() + &stage),
+        };
+        let banned: Vec<char> = ",\"|[]${}()\r\n;&<\\".chars().collect();
+        let answer = ask("phone=901110001&trunk=city", known);
+        for text in [&answer.name, &answer.employee_name, &answer.stage].into_iter().flatten() {
+            prop_assert!(!text.contains(&*banned), "{text:?}");
+            prop_assert!(!text.chars().any(char::is_control), "{text:?}");
+        }
+        let hash = answer.text(Format::Hash);
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"=&%-._~".contains(&b);
+        prop_assert!(hash.bytes().all(plain), "{hash}");
+        prop_assert_eq!(hash.matches('&').count(), 7);
+        let json = answer.text(Format::Json);
+        prop_assert!(!json.contains(['\\', '$', '|', '[', ']', '(', ')']), "{json}");
+        prop_assert_eq!(json.lines().count(), 1);
+        let (question, _) = Question::read(&format!("phone={phone}&trunk={hostile}"));
+        let none = Answer::find(&question, &trunks(&[CITY, GSM]), &People::default(), |lead| {
+            (lead, LeadProfile::default())
+        });
+        prop_assert_eq!(none.known.word(), "no");
+    }
+}

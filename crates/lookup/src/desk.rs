@@ -1,0 +1,141 @@
+//! The thread that looks up: reads of the disk stand in a bounded queue before it, and whoever
+//! asks waits for a bounded time.
+
+use crate::answer::{Answer, Question, Why};
+use callbridge_model::number;
+use std::fmt;
+use std::io;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+/// Waiting for the thread. At the tenth of a millisecond that a look-up takes they are through
+/// long before their time is over.
+const WAITING_MAX: usize = 64;
+/// An answer that takes longer is `no`: a telephone that rings without a name rings.
+pub const ANSWER_WITHIN: Duration = Duration::from_millis(50);
+
+/// Answers questions, blocking.
+pub type LookUp = Box<dyn Fn(&Question) -> Answer + Send>;
+
+/// A question, and where its answer goes.
+type Asked = (Question, oneshot::Sender<Answer>);
+
+/// Where questions are asked. The thread ends with it.
+#[derive(Clone)]
+pub struct Desk {
+    asked: SyncSender<Asked>,
+    within: Duration,
+}
+
+impl fmt::Debug for Desk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Desk")
+    }
+}
+
+impl Desk {
+    /// Starts the thread, and waits until it is ready. Each answer is there within this time.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub async fn open(look_up: LookUp, within: Duration) -> io::Result<Self> {
+        let (asked, questions) = sync_channel(WAITING_MAX);
+        let (ready, is_ready) = oneshot::channel();
+        let work = thread::Builder::new().name("lookup".to_owned());
+        work.spawn(move || {
+            // The first number loads the tables of numbering plans, which takes as long as a
+            // caller waits.
+            number::e164("+998901110001", None);
+            ready.send(()).ok();
+            answer_all(&questions, &look_up);
+        })?;
+        is_ready.await.ok();
+        Ok(Self { asked, within })
+    }
+
+    /// The answer, or `no` where the queue is full or the time is over.
+    pub async fn ask(&self, question: Question) -> Answer {
+        let (answer, answered) = oneshot::channel();
+        match self.asked.try_send((question, answer)) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
+                return Answer::no(Why::Full);
+            }
+        }
+        match timeout(self.within, answered).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) | Err(_) => Answer::no(Why::Late),
+        }
+    }
+}
+
+fn answer_all(questions: &Receiver<Asked>, look_up: &LookUp) {
+    while let Ok((question, answer)) = questions.recv() {
+        // Whoever waits no more is not looked up for: those behind it have their time left.
+        if !answer.is_closed() {
+            answer.send(look_up(&question)).ok();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::Known;
+    use std::sync::mpsc;
+
+    fn known() -> Answer {
+        Answer {
+            known: Known::Yes,
+            ..Answer::no(Why::NoLead)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_disk_that_stands_still_costs_the_time_once_and_then_nothing() {
+        let (begun, begins) = mpsc::sync_channel(0);
+        let (go_on, going) = mpsc::sync_channel::<()>(0);
+        let stands = move |_: &Question| {
+            begun.send(()).ok();
+            going.recv().ok();
+            known()
+        };
+        let desk = Desk::open(Box::new(stands), ANSWER_WITHIN)
+            .await
+            .expect("a thread");
+        let first = tokio::spawn({
+            let desk = desk.clone();
+            async move { desk.ask(Question::default()).await }
+        });
+        let looks_up = tokio::task::spawn_blocking(move || begins.recv().is_ok());
+        assert!(looks_up.await.expect("it waits"));
+        let waiting: Vec<_> = (0..WAITING_MAX)
+            .map(|_| {
+                let desk = desk.clone();
+                tokio::spawn(async move { desk.ask(Question::default()).await })
+            })
+            .collect();
+        assert_eq!(first.await.expect("answered"), Answer::no(Why::Late));
+        for late in waiting {
+            assert_eq!(late.await.expect("answered"), Answer::no(Why::Late));
+        }
+        // The queue holds all of them still: nobody waits behind it.
+        assert_eq!(desk.ask(Question::default()).await, Answer::no(Why::Full));
+        drop(go_on);
+        while desk.ask(Question::default()).await != known() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_thread_that_is_gone_is_answered_for() {
+        let desk = Desk::open(Box::new(|_| panic!("broken")), ANSWER_WITHIN)
+            .await
+            .expect("a thread");
+        assert_eq!(desk.ask(Question::default()).await, Answer::no(Why::Late));
+        while desk.ask(Question::default()).await != Answer::no(Why::Full) {}
+    }
+}

@@ -1,0 +1,124 @@
+//! What of the CRM's texts may reach a dialplan. A lead's name is written by strangers: a web form
+//! takes what it is given. A dialplan reads commas, quotes, brackets, `$` and `|` as its own
+//! language, and a display shows a line break as it likes.
+
+use regex::Regex;
+use std::sync::LazyLock;
+
+/// What a telephone shows, and more.
+const CHARACTERS_MAX: usize = 64;
+/// Names of endpoints are shorter than this everywhere.
+const EXTENSION_BYTES_MAX: usize = 64;
+
+/// All that is no letter, mark, digit, space, point, apostrophe or hyphen.
+static OTHERS: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"[^\p{L}\p{M}\p{Nd} .'-]+").expect("a good pattern"));
+
+/// A name for a display: letters, marks, digits, space and `.-'` alone, the rest as one space.
+pub fn name(text: &str) -> String {
+    let apostrophes = ['\u{2018}', '\u{2019}', '\u{b4}', '`'];
+    let text = text.replace(apostrophes, "'");
+    let text = OTHERS.replace_all(&text, " ");
+    let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
+    let name: String = words.join(" ").chars().take(CHARACTERS_MAX).collect();
+    name.trim_end().to_owned()
+}
+
+/// An extension that a dialplan may dial: letters and digits of ASCII, `_` and `-`. One that has
+/// anything else is none: with that taken off it would be somebody else's.
+pub fn extension(text: &str) -> Option<&str> {
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    let is_one = (1..=EXTENSION_BYTES_MAX).contains(&text.len()) && text.bytes().all(good);
+    is_one.then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_of_people_stay_as_they_are_written() {
+        for kept in [
+            "Anna Petrova",
+            "Jean-Luc O'Neill jr.",
+            "Ғуломов Ўткир",
+            "Müller 2",
+        ] {
+            assert_eq!(name(kept), kept);
+        }
+        assert_eq!(
+            name("Oʻktam Gʻulomov"),
+            "Oʻktam Gʻulomov",
+            "U+02BB is a letter"
+        );
+        assert_eq!(name("O‘ktam  G’ulom`ov "), "O'ktam G'ulom'ov");
+        assert_eq!(name("Zoe\u{308}"), "Zoe\u{308}");
+    }
+
+    #[test]
+    fn what_a_dialplan_or_a_display_would_read_becomes_a_space() {
+        for (hostile, harmless) in [
+            ("a,b|c\"d", "a b c d"),
+            ("${SHELL(rm -rf /)}", "SHELL rm -rf"),
+            ("$[1+1] {x}(y)<sip:z@w>", "1 1 x y sip z w"),
+            (
+                "line\r\nbreak\u{2028}and\u{85}more\0",
+                "line break and more",
+            ),
+            ("\u{202e}evil\u{200b}name\u{feff}", "evil name"),
+            ("a&Local/1@b\\;c=d%20", "a Local 1 b c d 20"),
+            ("\u{1b}[31mred", "31mred"),
+            ("☎ 😀", ""),
+            (",,,", ""),
+        ] {
+            assert_eq!(name(hostile), harmless, "{hostile:?}");
+        }
+        let long = "я".repeat(500);
+        assert_eq!(name(&long).chars().count(), CHARACTERS_MAX);
+        let cut = format!("{} b", "a".repeat(CHARACTERS_MAX - 1));
+        assert!(!name(&cut).ends_with(' '));
+    }
+
+    #[test]
+    fn an_extension_is_whole_or_none() {
+        for good in ["101", "sip-101", "anna_2", "A1"] {
+            assert_eq!(extension(good), Some(good));
+        }
+        for bad in [
+            "",
+            "10 1",
+            "101,r",
+            "101&PJSIP/1",
+            "101@x",
+            "1٠1",
+            "${X}",
+            "10\n1",
+        ] {
+            assert_eq!(extension(bad), None, "{bad:?}");
+        }
+        assert_eq!(extension(&"1".repeat(65)), None);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_but_harmless_characters_leaves(
+            text in any::<String>(),
+            hostile in r#"[,"|\[\](){}$\r\n;&\\<>a-c ]{0,40}"#,
+        ) {
+            for text in [&text, &hostile, &format!("{text}{hostile}")] {
+                let shown = name(text);
+                let good = |c: char| {
+                    c.is_alphanumeric() || " .'-".contains(c) || !c.is_ascii() && !c.is_control()
+                };
+                prop_assert!(shown.chars().all(good), "{shown:?}");
+                prop_assert!(!OTHERS.is_match(&shown));
+                prop_assert!(shown.chars().count() <= CHARACTERS_MAX);
+                prop_assert_eq!(&name(&shown), &shown, "harmless once and for all");
+                let extension = extension(text).unwrap_or_default();
+                let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+                prop_assert!(extension.bytes().all(plain));
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! `GET /caller` (`--lookup`): plain HTTP for the PBX beside us.
+
+use crate::answer::{Answer, Format, Question, Why};
+use crate::desk::Desk;
+use crate::network::Network;
+use crate::tally::Tally;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use callbridge_listener::body::{self, Body};
+use callbridge_listener::descriptors;
+use callbridge_listener::places::ConnectionPlace;
+use callbridge_listener::serve::{self, AnswerHttp, Answering, Limits, Open};
+use callbridge_model::clock;
+use callbridge_model::secret::{ExposeSecret as _, Secret};
+use hyper::header::{self, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode, body::Incoming};
+use std::sync::Arc;
+use std::time::Duration;
+use subtle::ConstantTimeEq as _;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+/// The path that is asked for.
+pub const PATH: &str = "/caller";
+/// Calls that begin at a moment, each for some milliseconds.
+pub const CONNECTIONS_MAX: usize = 256;
+
+/// A PBX gives up within a second: what is slower is of no use to it.
+const LIMITS: Limits = Limits {
+    connections: CONNECTIONS_MAX,
+    head_within: Duration::from_secs(2),
+    answer_within: Duration::from_secs(1),
+    stop_within: Duration::from_secs(1),
+    keep_alive: false,
+};
+
+/// Who may ask.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// `--lookup-allow`; none for everybody who reaches the address, which is loopback then.
+    pub networks: Vec<Network>,
+    /// `--lookup-secret-file`: the current secret and those before it; none where it needs none.
+    pub secrets: Option<watch::Receiver<Vec<Secret>>>,
+}
+
+/// What answers.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    /// Where questions are asked.
+    pub desk: Desk,
+    /// Who may ask.
+    pub access: Access,
+    /// What is counted.
+    pub tally: Arc<Tally>,
+}
+
+/// Serves until `stop`.
+pub async fn serve(listener: TcpListener, gate: Gate, stop: impl Future<Output = ()>) {
+    let limits = Limits {
+        connections: descriptors::share(CONNECTIONS_MAX),
+        ..LIMITS
+    };
+    let open = Open {
+        name: "--lookup",
+        listener,
+        tls: None,
+        limits,
+    };
+    serve::serve(open, Arc::new(gate), stop).await;
+}
+
+impl AnswerHttp for Gate {
+    fn answer<'a>(
+        &'a self,
+        place: &'a ConnectionPlace,
+        request: Request<Incoming>,
+    ) -> Answering<'a> {
+        Box::pin(self.respond(place, request))
+    }
+}
+
+impl Gate {
+    async fn respond(&self, place: &ConnectionPlace, request: Request<Incoming>) -> Response<Body> {
+        let _answering = place.answer();
+        let begun = clock::now().boot;
+        let (question, format) = Question::read(request.uri().query().unwrap_or_default());
+        let (status, answer) = match self.refusal(place, &request) {
+            Some((status, why)) => (status, Answer::no(why)),
+            None => (StatusCode::OK, self.desk.ask(question).await),
+        };
+        self.tally.count(answer.outcome(), begun);
+        response(status, &answer, format)
+    }
+
+    /// Why a request is not looked at.
+    fn refusal(
+        &self,
+        place: &ConnectionPlace,
+        request: &Request<Incoming>,
+    ) -> Option<(StatusCode, Why)> {
+        let networks = &self.access.networks;
+        let origin = place.origin();
+        if !networks.is_empty() && !networks.iter().any(|it| it.holds(origin)) {
+            return Some((StatusCode::FORBIDDEN, Why::Refused));
+        }
+        if let Some(secrets) = &self.access.secrets {
+            let given = request.headers().get(header::AUTHORIZATION);
+            let given = given.and_then(secret_in);
+            if !given.is_some_and(|given| is_among(&given, &secrets.borrow())) {
+                return Some((StatusCode::UNAUTHORIZED, Why::Refused));
+            }
+        }
+        if request.uri().path() != PATH {
+            return Some((StatusCode::NOT_FOUND, Why::Bad));
+        }
+        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+        (!reads).then_some((StatusCode::METHOD_NOT_ALLOWED, Why::Bad))
+    }
+}
+
+/// The secret in `Bearer SECRET`, or the password in `Basic …` (`CURLOPT(userpwd)`), whatever the
+/// user is called.
+fn secret_in(header: &HeaderValue) -> Option<Vec<u8>> {
+    let (scheme, rest) = header.to_str().ok()?.split_once(' ')?;
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Some(rest.trim().as_bytes().to_vec());
+    }
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let pair = BASE64_STANDARD.decode(rest.trim()).ok()?;
+    let colon = pair.iter().position(|byte| *byte == b':')?;
+    Some(pair[colon + 1..].to_vec())
+}
+
+/// All of them are compared, in a time that tells nothing of any.
+fn is_among(given: &[u8], secrets: &[Secret]) -> bool {
+    secrets.iter().fold(false, |known, secret| {
+        known | bool::from(secret.expose_secret().as_bytes().ct_eq(given))
+    })
+}
+
+fn response(status: StatusCode, answer: &Answer, format: Format) -> Response<Body> {
+    let content_type = match format {
+        Format::Json => "application/json",
+        Format::Hash => "application/x-www-form-urlencoded",
+    };
+    let mut response = body::response(status, content_type, body::whole(answer.text(format)));
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let challenge = HeaderValue::from_static("Basic realm=\"callbridge\"");
+    if status == StatusCode::UNAUTHORIZED {
+        headers.insert(header::WWW_AUTHENTICATE, challenge);
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_secret_comes_as_a_password_or_as_a_token() {
+        let read = |text: &'static str| secret_in(&HeaderValue::from_static(text));
+        assert_eq!(read("Bearer s3cret").as_deref(), Some(&b"s3cret"[..]));
+        assert_eq!(
+            read("basic Y2FsbGJyaWRnZTphOmI=").as_deref(),
+            Some(&b"a:b"[..])
+        );
+        for wrong in ["", "s3cret", "Digest x", "Basic !!!", "Basic bm9jb2xvbg=="] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+        let secrets = ["new", "old"].map(|it| Secret::from(it.to_owned()));
+        assert!(is_among(b"new", &secrets) && is_among(b"old", &secrets));
+        assert!(!is_among(b"", &secrets) && !is_among(b"newer", &secrets));
+        assert!(!is_among(b"", &[]));
+    }
+}

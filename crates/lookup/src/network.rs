@@ -1,0 +1,114 @@
+//! Who may ask, by address: `192.168.1.0/24`.
+
+use callbridge_listener::places::PeerGroup;
+use std::net::IpAddr;
+
+/// Addresses that begin alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    bits: u8,
+}
+
+impl Network {
+    /// Reads `192.168.1.0/24`, `2001:db8::/64` or one address.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is no network, as 192.168.1.0/24");
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let most = if address.is_ipv4() { 32 } else { 64 };
+        let bits = match bits {
+            Some(bits) => bits.parse().map_err(|_| wrong())?,
+            None => most,
+        };
+        match bits {
+            // Past the first half of an address its owner chooses the rest as he likes.
+            65..=128 if address.is_ipv6() => {
+                Err(format!("`{text}`: an IPv6 network has 64 bits at most"))
+            }
+            _ if bits > most => Err(wrong()),
+            _ => Ok(Self { address, bits }),
+        }
+    }
+
+    /// Is this peer in it?
+    pub fn holds(&self, peer: PeerGroup) -> bool {
+        let (own, other, width) = match (PeerGroup::from(self.address), peer) {
+            (PeerGroup::V4(own), PeerGroup::V4(other)) => {
+                (u64::from(own.to_bits()), u64::from(other.to_bits()), 32)
+            }
+            (PeerGroup::V6(own), PeerGroup::V6(other)) => (joined(own), joined(other), 64),
+            (PeerGroup::V4(_), PeerGroup::V6(_)) | (PeerGroup::V6(_), PeerGroup::V4(_)) => {
+                return false;
+            }
+        };
+        let rest = width - u32::from(self.bits).min(width);
+        own.checked_shr(rest) == other.checked_shr(rest)
+    }
+}
+
+fn joined([a, b, c, d]: [u16; 4]) -> u64 {
+    [a, b, c, d]
+        .iter()
+        .fold(0, |all, part| (all << 16) | u64::from(*part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> PeerGroup {
+        PeerGroup::from(text.parse::<IpAddr>().expect("an address"))
+    }
+
+    #[test]
+    fn a_network_holds_its_own_addresses_alone() {
+        for (network, inside, outside) in [
+            ("192.168.1.0/24", "192.168.1.200", "192.168.2.1"),
+            ("10.0.0.5", "10.0.0.5", "10.0.0.6"),
+            ("10.0.0.5/32", "10.0.0.5", "10.0.0.4"),
+            ("10.1.2.3/8", "10.200.0.1", "11.0.0.1"),
+            ("2001:db8::/32", "2001:db8:ffff::1", "2001:db9::1"),
+            ("2001:db8:0:1::/64", "2001:db8:0:1::9", "2001:db8:0:2::9"),
+            ("192.168.1.0/24", "::ffff:192.168.1.7", "::1"),
+        ] {
+            let network = Network::parse(network).expect(network);
+            assert!(network.holds(at(inside)), "{network:?} {inside}");
+            assert!(!network.holds(at(outside)), "{network:?} {outside}");
+        }
+        let all = Network::parse("0.0.0.0/0").expect("all");
+        assert!(all.holds(at("203.0.113.1")) && !all.holds(at("::2")));
+        assert!(
+            Network::parse("::/0")
+                .expect("all")
+                .holds(at("2001:db8::1"))
+        );
+    }
+
+    #[test]
+    fn what_is_no_network_is_told() {
+        for wrong in [
+            "",
+            "office",
+            "10.0.0.0/33",
+            "10.0.0/8",
+            "10.0.0.0/",
+            "1.2.3.4/-1",
+            "::/129",
+        ] {
+            let words = Network::parse(wrong).expect_err(wrong);
+            assert!(words.contains("is no network"), "{words}");
+        }
+        assert!(
+            Network::parse("2001:db8::1/128")
+                .expect_err("long")
+                .contains("64 bits")
+        );
+    }
+}

@@ -1,0 +1,240 @@
+//! The port under whoever comes: garbage, half lines, a thousand connections, strangers.
+
+use callbridge_lookup::answer::{Answer, Question, Why};
+use callbridge_lookup::desk::{ANSWER_WITHIN, Desk, LookUp};
+use callbridge_lookup::http::{self, Access, Gate};
+use callbridge_lookup::network::Network;
+use callbridge_lookup::tally::Tally;
+use callbridge_model::secret::Secret;
+use prometheus_client::metrics::histogram::Histogram;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+
+/// A look-up that is served, until it is dropped.
+struct Served {
+    at: SocketAddr,
+    tally: Arc<Tally>,
+    stop: oneshot::Sender<()>,
+    ends: JoinHandle<()>,
+}
+
+impl Served {
+    async fn new(access: Access, look_up: LookUp) -> Self {
+        Self::within(Duration::from_secs(3600), access, look_up).await
+    }
+
+    async fn within(within: Duration, access: Access, look_up: LookUp) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let at = listener.local_addr().expect("an address");
+        let tally = Arc::new(Tally::new(Histogram::new([0.005])));
+        let desk = Desk::open(look_up, within).await.expect("a thread");
+        let gate = Gate {
+            desk,
+            access,
+            tally: Arc::clone(&tally),
+        };
+        let (stop, stopped) = oneshot::channel::<()>();
+        let ends = tokio::spawn(http::serve(listener, gate, async {
+            stopped.await.ok();
+        }));
+        Self {
+            at,
+            tally,
+            stop,
+            ends,
+        }
+    }
+
+    async fn sends(&self, bytes: &[u8]) -> String {
+        let mut line = TcpStream::connect(self.at).await.expect("connected");
+        // What is refused in its midst is not read to its end.
+        line.write_all(bytes).await.ok();
+        let mut all = Vec::new();
+        line.read_to_end(&mut all).await.ok();
+        String::from_utf8_lossy(&all).into_owned()
+    }
+
+    async fn asks(&self, target: &str, more: &str) -> (u16, String) {
+        let request = format!("GET {target} HTTP/1.1\r\nhost: x\r\n{more}\r\n");
+        let answer = self.sends(request.as_bytes()).await;
+        let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
+        let status = head.split(' ').nth(1).and_then(|it| it.parse().ok());
+        (status.expect("a status"), body.to_owned())
+    }
+
+    fn count(&self, answer: &str) -> u64 {
+        let counts = self.tally.counts();
+        let found = counts.iter().find(|(word, _)| *word == answer);
+        found.expect("it is counted").1
+    }
+
+    async fn ends(self) {
+        self.stop.send(()).ok();
+        self.ends.await.expect("it ends");
+    }
+}
+
+fn open() -> Access {
+    Access {
+        networks: Vec::new(),
+        secrets: None,
+    }
+}
+
+/// Nobody is known, and whom it was asked for stands in no answer.
+fn nobody() -> LookUp {
+    Box::new(|_: &Question| Answer::no(Why::NoLead))
+}
+
+const ASKED: &str = "/caller?phone=%2B998901110001&trunk=city&format=hash";
+const NOBODY: &str = "known=no&lead=&name=&extension=&employee=&employeeName=&stage=&why=no_lead";
+
+#[tokio::test]
+async fn each_request_has_its_answer_in_the_form_that_it_asks_for() {
+    let served = Served::new(open(), nobody()).await;
+    assert_eq!(served.asks(ASKED, "").await, (200, NOBODY.to_owned()));
+    let (status, json) = served.asks("/caller?phone=1", "").await;
+    assert_eq!(status, 200);
+    assert!(
+        json.starts_with("{\"known\":\"no\",\"lead\":null,"),
+        "{json}"
+    );
+    let bad = NOBODY.replace("no_lead", "bad_request");
+    let (status, body) = served.asks("/callers?format=hash", "").await;
+    assert_eq!((status, body.as_str()), (404, &*bad));
+    let posted = "POST /caller?format=hash HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\nx";
+    let posted = served.sends(posted.as_bytes()).await;
+    assert!(
+        posted.starts_with("HTTP/1.1 405 ") && posted.ends_with(&bad),
+        "{posted}"
+    );
+    let counted = ["no", "bad", "late", "full"].map(|word| served.count(word));
+    assert_eq!(counted, [2, 2, 0, 0]);
+    served.ends().await;
+}
+
+#[tokio::test]
+async fn garbage_half_lines_and_ten_megabytes_are_cut_and_others_are_answered() {
+    let served = Served::new(open(), nobody()).await;
+    let huge = format!(
+        "GET /caller?phone={} HTTP/1.1\r\nhost: x\r\n\r\n",
+        "9".repeat(10 << 20)
+    );
+    let many = format!("GET {ASKED} HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(1_000));
+    for garbage in [
+        &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..],
+        b"\0\0\0\0\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"Action: Login\r\nUsername: x\r\n\r\n",
+        huge.as_bytes(),
+        many.as_bytes(),
+    ] {
+        let answer = served.sends(garbage).await;
+        assert!(!answer.contains("known="), "{answer}");
+        assert!(
+            answer.is_empty() || answer.starts_with("HTTP/1.1 4"),
+            "{answer}"
+        );
+    }
+    let mut half = Vec::new();
+    for begun in [
+        &b""[..],
+        b"G",
+        b"GET /caller?pho",
+        b"GET /caller HTTP/1.1\r\nhost",
+    ] {
+        let mut line = TcpStream::connect(served.at).await.expect("connected");
+        line.write_all(begun).await.expect("written");
+        half.push(line);
+    }
+    assert_eq!(served.asks(ASKED, "").await.0, 200);
+    for mut line in half {
+        let mut rest = Vec::new();
+        line.read_to_end(&mut rest).await.ok();
+        let rest = String::from_utf8_lossy(&rest).into_owned();
+        assert!(!rest.contains("known="), "{rest}");
+    }
+    served.ends().await;
+}
+
+#[tokio::test]
+async fn a_thousand_connections_that_say_nothing_keep_nobody_out() {
+    let served = Served::new(open(), nobody()).await;
+    let mut silent = Vec::new();
+    for _ in 0..1_000 {
+        silent.extend(TcpStream::connect(served.at).await.ok());
+    }
+    for _ in 0..20 {
+        assert_eq!(served.asks(ASKED, "").await, (200, NOBODY.to_owned()));
+    }
+    assert_eq!(served.count("no"), 20);
+    drop(silent);
+    served.ends().await;
+}
+
+#[tokio::test]
+async fn a_disk_that_stands_still_is_answered_for() {
+    let (go_on, going) = std::sync::mpsc::sync_channel::<()>(0);
+    let stands: LookUp = Box::new(move |_| {
+        going.recv().ok();
+        Answer::no(Why::NoLead)
+    });
+    let served = Served::within(ANSWER_WITHIN, open(), stands).await;
+    let begun = Instant::now();
+    let (status, body) = served.asks(ASKED, "").await;
+    assert!(begun.elapsed() >= ANSWER_WITHIN);
+    assert_eq!((status, body), (200, NOBODY.replace("no_lead", "late")));
+    assert_eq!((served.count("late"), served.count("no")), (1, 0));
+    drop(go_on);
+    served.ends().await;
+}
+
+#[tokio::test]
+async fn strangers_and_those_without_the_password_learn_nothing() {
+    let (current, secrets) = watch::channel(vec![Secret::from("s3cret".to_owned())]);
+    let with_secret = Access {
+        secrets: Some(secrets),
+        ..open()
+    };
+    let refused = (401, NOBODY.replace("no_lead", "refused"));
+    let served = Served::new(with_secret, nobody()).await;
+    let basic = "authorization: Basic Y2FsbGJyaWRnZTpzM2NyZXQ=\r\n";
+    for wrong in [
+        "",
+        "authorization: Bearer other\r\n",
+        "authorization: Bearer \r\n",
+        "authorization: Basic czNjcmV0\r\n",
+    ] {
+        assert_eq!(served.asks(ASKED, wrong).await, refused, "{wrong}");
+    }
+    assert_eq!(served.count("refused"), 4);
+    for right in [basic, "authorization: Bearer s3cret\r\n"] {
+        assert_eq!(served.asks(ASKED, right).await.0, 200, "{right}");
+    }
+    current.send_replace(vec![Secret::from("newer".to_owned())]);
+    assert_eq!(served.asks(ASKED, basic).await, refused, "it was changed");
+    served.ends().await;
+
+    let office = Access {
+        networks: vec![Network::parse("10.0.0.0/8").expect("a network")],
+        secrets: None,
+    };
+    let served = Served::new(office, nobody()).await;
+    let (status, body) = served.asks(ASKED, "").await;
+    assert_eq!((status, body), (403, refused.1));
+    served.ends().await;
+    let beside = Access {
+        networks: ["10.0.0.0/8", "127.0.0.0/8"]
+            .map(|it| Network::parse(it).expect("a network"))
+            .into(),
+        secrets: None,
+    };
+    let served = Served::new(beside, nobody()).await;
+    assert_eq!(served.asks(ASKED, "").await.0, 200);
+    served.ends().await;
+}

@@ -1,0 +1,140 @@
+//! The flags of the look-up: where it listens, and who may ask.
+
+use super::{Checking, tls};
+use crate::config::options::lookup::LookupFlags;
+use crate::values;
+use callbridge_lookup::network::Network;
+use callbridge_model::secret_source::{SecretKind, SecretPlace};
+use std::net::SocketAddr;
+
+/// The look-up, as it was asked for.
+#[derive(Clone, Debug)]
+pub struct LookupConfig {
+    /// `--lookup`
+    pub listen: SocketAddr,
+    /// `--lookup-allow`; none for everybody on this machine.
+    pub allow: Vec<Network>,
+    /// Where the password is, if one is wanted.
+    pub secret: Option<SecretPlace>,
+}
+
+/// The look-up; `None` where it is not asked for, or wrongly. Off loopback names and extensions of
+/// customers would be anybody's: there it needs both, a network and a password.
+pub(super) fn check(flags: &LookupFlags, checking: &mut Checking<'_>) -> Option<LookupConfig> {
+    let faults = &mut checking.faults;
+    let file = &flags.lookup_secret_file;
+    let file = faults.read("--lookup-secret-file", file, values::path);
+    let allow = faults.read("--lookup-allow", &flags.lookup_allow, networks);
+    if flags.lookup.is_none() {
+        let given = [
+            ("--lookup-allow", flags.lookup_allow.is_some()),
+            ("--lookup-secret-file", flags.lookup_secret_file.is_some()),
+        ];
+        tls::alone("--lookup", &given, faults);
+    }
+    let address = |text: &str| values::address(text, ", as 127.0.0.1:4573");
+    let listen = faults.read("--lookup", &flags.lookup, address)?;
+    let environment = checking.environment;
+    let secret = SecretPlace::find(SecretKind::Lookup, file.as_deref(), environment).ok();
+    if !listen.ip().to_canonical().is_loopback() {
+        let wanted = [
+            (flags.lookup_allow.is_none(), "--lookup-allow CIDR"),
+            (secret.is_none(), "--lookup-secret-file FILE"),
+        ];
+        for (_, flag) in wanted.iter().filter(|(is_missing, _)| *is_missing) {
+            let words = format!("others reach {listen}: give {flag}, or 127.0.0.1");
+            faults.add("--lookup", words);
+        }
+    }
+    Some(LookupConfig {
+        listen,
+        allow: allow.unwrap_or_default(),
+        secret,
+    })
+}
+
+fn networks(text: &str) -> Result<Vec<Network>, String> {
+    let networks = text.split(',').map(str::trim).map(Network::parse);
+    networks.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::faults::Faults;
+    use callbridge_model::environment::Environment;
+
+    fn checked(address: &str, allow: Option<&str>, secret: bool) -> (Option<LookupConfig>, String) {
+        let environment = match secret {
+            true => Environment::of([("CALLBRIDGE_LOOKUP_SECRET", "hidden")]),
+            false => Environment::default(),
+        };
+        let flags = LookupFlags {
+            lookup: Some(address.to_owned()),
+            lookup_allow: allow.map(str::to_owned),
+            ..LookupFlags::default()
+        };
+        let mut checking = Checking::new(&environment, Faults::default());
+        let lookup = check(&flags, &mut checking);
+        (lookup, checking.faults.to_string())
+    }
+
+    #[test]
+    fn on_loopback_an_address_is_enough_and_elsewhere_it_needs_network_and_password() {
+        for loopback in ["127.0.0.1:4573", "[::1]:4573", "[::ffff:127.0.0.1]:4573"] {
+            let (lookup, faults) = checked(loopback, None, false);
+            assert!(
+                lookup.is_some() && faults.starts_with("0 faults"),
+                "{faults}"
+            );
+        }
+        let (lookup, faults) = checked("10.0.0.2:4573", Some("10.0.0.0/24, 10.1.0.7"), true);
+        assert!(faults.starts_with("0 faults"), "{faults}");
+        let lookup = lookup.expect("a look-up");
+        assert_eq!(lookup.allow.len(), 2);
+        assert!(!format!("{lookup:?}").contains("hidden"));
+        for open in ["0.0.0.0:4573", "[::]:4573", "192.0.2.1:4573"] {
+            assert!(
+                checked(open, None, false).1.starts_with("2 faults"),
+                "{open}"
+            );
+            assert!(
+                checked(open, Some("10.0.0.0/8"), false)
+                    .1
+                    .starts_with("1 fault "),
+                "{open}"
+            );
+            assert!(
+                checked(open, None, true).1.starts_with("1 fault "),
+                "{open}"
+            );
+        }
+    }
+
+    #[test]
+    fn all_faults_are_told_at_once() {
+        insta::assert_snapshot!(checked("0.0.0.0:4573", Some("office"), false).1, @"
+        2 faults in the flags, and nothing was opened:
+          --lookup-allow: `office` is no network, as 192.168.1.0/24
+          --lookup: others reach 0.0.0.0:4573: give --lookup-secret-file FILE, or 127.0.0.1
+        ");
+        insta::assert_snapshot!(checked("everywhere", Some(""), false).1, @"
+        2 faults in the flags, and nothing was opened:
+          --lookup-allow: `` is no network, as 192.168.1.0/24
+          --lookup: `everywhere` is no IP:PORT, as 127.0.0.1:4573
+        ");
+        let flags = LookupFlags {
+            lookup_allow: Some("10.0.0.0/8".into()),
+            lookup_secret_file: Some("/etc/secret".into()),
+            ..LookupFlags::default()
+        };
+        let environment = Environment::default();
+        let mut checking = Checking::new(&environment, Faults::default());
+        assert!(check(&flags, &mut checking).is_none());
+        insta::assert_snapshot!(checking.faults.to_string(), @"
+        2 faults in the flags, and nothing was opened:
+          --lookup-allow: does nothing without --lookup ADDR
+          --lookup-secret-file: does nothing without --lookup ADDR
+        ");
+    }
+}

@@ -1,0 +1,102 @@
+//! Who calls, told to a dialplan: the look-up's listener, its thread, and its password kept fresh.
+
+use super::tasks::Tasks;
+use crate::config::checked::{Config, LookupConfig};
+use crate::failure::Failure;
+use callbridge_intake::run::SharedPeople;
+use callbridge_lookup::answer::Answer;
+use callbridge_lookup::desk::{ANSWER_WITHIN, Desk, LookUp};
+use callbridge_lookup::http::{self, Access, Gate};
+use callbridge_lookup::tally::Tally;
+use callbridge_mapping::trunk::Trunks;
+use callbridge_model::exit::Code;
+use callbridge_model::secret::Secret;
+use callbridge_model::secret_source::SecretPlace;
+use callbridge_ops::metrics::Durations;
+use callbridge_spool::LeadDirectory;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Between two looks at the password's file.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Starts it, where it is asked for; its counts for the metrics.
+///
+/// # Errors
+/// When the address is not free or the password cannot be read.
+pub(crate) async fn start(
+    config: &Config,
+    people: &SharedPeople,
+    leads: &Arc<LeadDirectory>,
+    durations: &Durations,
+    tasks: &mut Tasks,
+) -> Result<Option<Arc<Tally>>, Failure> {
+    let Some(asked) = &config.lookup else {
+        return Ok(None);
+    };
+    let access = access(asked, tasks)?;
+    let listener = config.held.listener(asked.listen).await.map_err(|error| {
+        let words = format!("--lookup {}: cannot listen: {error}", asked.listen);
+        Failure::new(Code::Usage, words)
+    })?;
+    let trunks = config.rules.trunks.clone();
+    let look_up = look_up(trunks, Arc::clone(people), Arc::clone(leads));
+    let desk = Desk::open(look_up, ANSWER_WITHIN).await;
+    let desk = desk.map_err(|error| Failure::of(Code::Configuration, error))?;
+    let tally = Arc::new(Tally::new(durations.lookup.clone()));
+    let address = listener.local_addr().unwrap_or(asked.listen);
+    tracing::info!(%address, "callers are looked up");
+    let gate = Gate {
+        desk,
+        access,
+        tally: Arc::clone(&tally),
+    };
+    let stop = tasks.stop();
+    tasks.start(http::serve(listener, gate, stop));
+    Ok(Some(tally))
+}
+
+/// As calls are judged when they end: by the same lists and leads.
+pub(crate) fn look_up(trunks: Trunks, people: SharedPeople, leads: Arc<LeadDirectory>) -> LookUp {
+    Box::new(move |question| {
+        let people = Arc::clone(&people.read().unwrap_or_else(PoisonError::into_inner));
+        Answer::find(question, &trunks, &people, |lead| leads.shown(lead))
+    })
+}
+
+fn access(asked: &LookupConfig, tasks: &mut Tasks) -> Result<Access, Failure> {
+    let networks = asked.allow.clone();
+    let Some(place) = asked.secret.clone() else {
+        let secrets = None;
+        return Ok(Access { networks, secrets });
+    };
+    let read = place.read_lines().map_err(|error| {
+        let words = format!("--lookup-secret-file: {error}");
+        Failure::new(Code::Configuration, words)
+    })?;
+    let (current, secrets) = watch::channel(read);
+    tasks.start_until_stop(follow(place, current));
+    let secrets = Some(secrets);
+    Ok(Access { networks, secrets })
+}
+
+/// The passwords of the file, as they stand there; a file that cannot be read changes nothing.
+async fn follow(place: SecretPlace, current: watch::Sender<Vec<Secret>>) -> anyhow::Result<()> {
+    let mut look = tokio::time::interval(LOOK_EVERY);
+    let mut failed = false;
+    loop {
+        look.tick().await;
+        match place.read_lines() {
+            Ok(read) => {
+                current.send_replace(read);
+                failed = false;
+            }
+            Err(error) if !failed => {
+                tracing::warn!(%error, "--lookup-secret-file: those before stay in force");
+                failed = true;
+            }
+            Err(_) => {}
+        }
+    }
+}
