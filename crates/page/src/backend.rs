@@ -335,7 +335,7 @@ pub struct CheckFinding {
 
 /// How names of findings begin, each with the key of its texts (`tried.clock`, `mend.clock`): what
 /// it is and how it is mended, in the language of whoever reads.
-pub const TRIED: [(&str, &str); 46] = [
+pub const TRIED: [(&str, &str); 47] = [
     ("binding", "binding"),
     ("catch-up", "catch-up"),
     ("channels", "channels"),
@@ -361,6 +361,7 @@ pub const TRIED: [(&str, &str); 46] = [
     ("list", "list"),
     ("listen", "listen"),
     ("log-b-leg", "mod_json_cdr"),
+    ("lookup", "lookup"),
     ("messages", "messages"),
     ("mod_amqp", "mod_amqp"),
     ("names", "names"),

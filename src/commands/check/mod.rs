@@ -13,6 +13,7 @@
 //! | [`service`] | the CRM: address, token, grant, company; [`token`]: where the token comes from |
 //! | [`fields`] | the fields of `--lead-field` against those of the CRM |
 //! | [`page`] | the administrator's page: address, certificate, passwords |
+//! | [`lookup`] | who calls, told to a dialplan: one trial, and what is missing |
 //! | [`webhooks`] | the receiver of its events: address, certificate, secrets |
 
 pub(crate) mod account;
@@ -23,6 +24,7 @@ pub(crate) mod file;
 pub(crate) mod finding;
 pub(crate) mod inward;
 pub(crate) mod lists;
+pub(crate) mod lookup;
 pub(crate) mod manager_conf;
 pub(crate) mod page;
 pub(crate) mod place;
@@ -113,6 +115,7 @@ pub(crate) async fn run(check: &Check) -> Result<(), Failure> {
     findings.show(inward::words(config).await)?;
     findings.show(webhooks::look(config, state.is_daemon()).await)?;
     findings.show(page::look(config, state.is_daemon()).await)?;
+    findings.show(lookup::look(config, state.is_daemon()).await)?;
     findings.show(service::look(config, state).await)?;
     findings.verdict()
 }

@@ -23,6 +23,7 @@ use crate::config::options::Flags;
 use crate::failure::Failure;
 use crate::stdout::print;
 use callbridge_call::EventTime;
+use callbridge_mapping::people::rule::LeadRule;
 use callbridge_model::clock;
 use callbridge_model::environment::{ETC, Environment};
 use callbridge_model::exit::Code;
@@ -37,6 +38,11 @@ use std::process::Stdio;
 
 const UNSHOWN: &str = "\nThe PBX has not shown that it has these lines (manager.conf, then \
                        `manager reload`):";
+const LOOKUP: &str =
+    "Tell the PBX who calls while it rings: the lead's name, whose desk rings first?";
+const LOOKUP_AT: &str = "127.0.0.1:4573";
+const DIALPLAN: &str = "the dialplan for it: caller.conf in deploy/asterisk, or with the package in \
+                        /usr/share/doc/callbridge/examples";
 const EMPLOYEES: &str = "Who sits where, as 101:501;102:502 (extension and the employee's id in \
                          the CRM) or a FILE; empty for nobody: ";
 
@@ -120,6 +126,7 @@ async fn prepare(
     service::find(&mut answers, person).await?;
     rules(&mut answers, person).await?;
     employees(&mut answers, person).await?;
+    lookup(&mut answers, person).await?;
     notify::find(&mut answers, person).await?;
     place(&mut answers, &shown);
     let snippet = pbx::snippet(&answers, &shown);
@@ -168,6 +175,21 @@ async fn employees(answers: &mut Answers<'_>, person: &mut Person) -> Result<(),
             Err(faults) => person.tell(&faults.to_string())?,
         }
         answers.init.flags.trunks.employees = None;
+    }
+    Ok(())
+}
+
+/// Whether the dialplan may ask who calls; only where leads are found by the caller's number.
+async fn lookup(answers: &mut Answers<'_>, person: &mut Person) -> Result<(), Failure> {
+    let Ok(config) = answers.config() else {
+        return Ok(());
+    };
+    let rules = config.rules.every_trunk().flat_map(|trunk| &trunk.leads);
+    let by_number = rules.into_iter().any(LeadRule::is_by_number);
+    let open = by_number && answers.init.flags.lookup.lookup.is_none();
+    if person.asks() && open && person.agrees(LOOKUP, false).await? {
+        answers.init.flags.lookup.lookup = Some(LOOKUP_AT.to_owned());
+        person.tell(DIALPLAN)?;
     }
     Ok(())
 }

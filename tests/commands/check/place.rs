@@ -192,3 +192,39 @@ async fn with_a_copy_of_a_state_nothing_is_asked_before_the_daemon_has_waited() 
         checked.fails(69, "crm", "the state is a copy", "callbridge run");
     }
 }
+
+#[tokio::test]
+async fn who_calls_is_tried_over_each_trunk_and_what_is_missing_is_named() {
+    let (place, _crm, flags) = stage().await;
+    let addr = free_addr().to_string();
+    let flags = with(flags, "--lookup", &addr);
+    let found = check(&place, &flags).await;
+    found.is_clean();
+    let free = found.well("lookup")["what"].to_string();
+    assert!(free.contains("is free"), "{free}");
+    let taken = TcpListener::bind(&addr).await.expect("a port");
+    let found = check(&place, &flags).await;
+    found.fails(64, "lookup", &addr, "--lookup");
+    drop(taken);
+
+    let daemon = place.run(&flags).await;
+    let found = check(&place, &flags).await;
+    found.is_clean();
+    let tried = found.well("lookup city");
+    let what = tried["what"].as_str().expect("words");
+    assert!(
+        what.starts_with("answered ") && what.contains(" ms"),
+        "{what}"
+    );
+    assert!(
+        tried["todo"]
+            .as_str()
+            .is_some_and(|it| it.contains("lead=directory")),
+        "{tried}"
+    );
+    let other = with(flags.clone(), "--lookup", &free_addr().to_string());
+    let other: Vec<String> = other.into_iter().collect();
+    let found = check(&place, &other).await;
+    found.fails(69, "lookup", "refused", "restart it");
+    daemon.stop().await;
+}

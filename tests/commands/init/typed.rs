@@ -182,3 +182,36 @@ async fn a_trunk_that_only_its_name_is_known_of_is_told_by_a_call_that_is_watche
     assert_eq!(terminal.ends().await.0, 130);
     stage.is_untouched();
 }
+
+#[tokio::test]
+async fn a_dialplan_may_ask_who_calls_where_leads_are_found_by_number_and_only_by_a_yes() {
+    for (answer, is_written) in [("\n", false), ("y\n", true)] {
+        let stage = Stage::new().await;
+        let mut flags = stage.flags();
+        flags.retain(|flag| !flag.starts_with("--lead="));
+        let given = [
+            "--lead=directory",
+            "--lead-directory",
+            "--employees=101:501",
+        ];
+        flags.extend(given.map(str::to_owned));
+        flags.push("--trunk=x7=PJSIP/x7".to_owned());
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let mut terminal = Terminal::start(&stage.place, &flags);
+        terminal.shows("Its secret (not shown): ").await;
+        terminal.types("secret of the manager\n").await;
+        terminal.shows("whose desk rings first? [y/N] ").await;
+        terminal.types(answer).await;
+        terminal
+            .shows("telegram, mail, or empty for nobody: ")
+            .await;
+        terminal.types("\n").await;
+        terminal.shows("Write these files? [Y/n] ").await;
+        terminal.types("\n").await;
+        let (code, rest) = terminal.ends().await;
+        assert_eq!(code, 0, "{rest}");
+        let flags = stage.read("office.flags");
+        let has = flags.contains("--lookup=127.0.0.1:4573\n");
+        assert_eq!(has, is_written, "{flags}");
+    }
+}
