@@ -2,32 +2,41 @@
 
 use crate::pbx::SECRET;
 use crate::system::Driver;
+use crate::truth::number;
 use crate::wait;
 use anyhow::{Context, Error, Result, bail, ensure};
 use callbridge_model::Status;
 use callbridge_model::status::SourceState;
 use callbridge_sandbox as sandbox;
-use callbridge_sandbox::token::IdSet;
+use callbridge_sandbox::core::Sandbox;
+use callbridge_sandbox::lead::administer;
+use callbridge_sandbox::token::{Grant, IdSet};
 use callbridge_sandbox::{Record, Server};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
 const TOKEN: &str = "svc_pat_live";
 /// Both carriers, and the digit dialled for an outside line.
 const TRUNKS: [(&str, char); 2] = [("city", '9'), ("gsm", '8')];
 /// Everybody who has a phone.
-const FLAGS: [&str; 3] = [
+const FLAGS: [&str; 4] = [
     "--employees=101:501;102:502;103:503;104:504;105-desk:505",
+    "--lead-directory",
     "--field=phone=clientPhone",
     // Pace is not what these tests are about.
     "--rate=1000/1s",
 ];
+
+/// Customers whose leads have a name and somebody responsible: 101.
+const LEADS: [(u32, &str); 2] = [(1, "Anna, \"VIP\" ${SHELL(id)}"), (2, "Olim")];
 
 /// How the AMI line is; the catch-up file beside it is a source of its own.
 pub fn line(status: &Status) -> Option<SourceState> {
@@ -41,12 +50,14 @@ pub struct Bridge {
     folder: TempDir,
     crm: Server,
     flags: Vec<String>,
+    lookup: u16,
     child: Option<Child>,
 }
 
 impl Bridge {
     /// Ready to [`start`](Self::starts), with these flags beside the usual ones.
-    pub async fn new(driver: Driver, flags: &[String]) -> Result<Self> {
+    /// Dialplans ask who calls on port `lookup`.
+    pub async fn new(driver: Driver, flags: &[String], lookup: u16) -> Result<Self> {
         // Whoever comes second finds it installed, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let folder = tempfile::tempdir()?;
@@ -59,7 +70,19 @@ impl Bridge {
         config.settings.persist_jitter = Duration::ZERO;
         config.settings.rate.requests = 100_000;
         config.settings.company.leads = IdSet::parse("4001-4009").map_err(Error::msg)?;
+        let read = Grant::parse("PERMISSION_OPEN_API_LEAD:READ");
+        config.settings.company.grants.extend(read);
         let crm = sandbox::start(config).await?;
+        for (n, name) in LEADS {
+            let lead = json!({
+                "id": 4000 + n, "name": name, "responsibleId": 501,
+                "contacts": [{"name": name, "phones": [number(n)]}],
+            });
+            let lead = lead.to_string();
+            let update =
+                |core: &mut Sandbox, now| administer(core, now, "lead/update", lead.as_bytes());
+            crm.admin(update).map_err(Error::msg)?;
+        }
         let mut all = vec!["run".to_owned(), format!("--crm-url={}", crm.url())];
         for (flag, name) in [("token-file", "token"), ("state", "state")] {
             all.push(format!("--{flag}={}", folder.path().join(name).display()));
@@ -76,11 +99,13 @@ impl Bridge {
             format!("--trunk={trunk}={device},country=UZ,strip={strip}")
         }));
         all.extend(FLAGS.map(str::to_owned));
+        all.push(format!("--lookup=127.0.0.1:{lookup}"));
         all.extend_from_slice(flags);
         Ok(Self {
             folder,
             crm,
             flags: all,
+            lookup,
             child: None,
         })
     }
@@ -125,6 +150,37 @@ impl Bridge {
         Ok(())
     }
 
+    /// Waits until a dialplan is told who this customer is, and whose.
+    pub async fn knows(&self, customer: u32) -> Result<()> {
+        let (phone, at) = (number(customer).replace('+', "%2B"), self.lookup);
+        let asked = format!("GET /caller?trunk=city&phone={phone} HTTP/1.1\r\nhost: x\r\n\r\n");
+        let known = wait::until("the caller to be known", async || {
+            let mut line = TcpStream::connect(("127.0.0.1", at)).await?;
+            line.write_all(asked.as_bytes()).await?;
+            let mut answer = String::new();
+            line.read_to_string(&mut answer).await?;
+            Ok(answer.contains("\"extension\":\"101\"").then_some(()))
+        });
+        known.await.with_context(|| self.log())
+    }
+
+    /// Stops it where it stands, as a machine without memory does.
+    pub fn hangs(&self) -> Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets it go on.
+    pub fn goes_on(&self) -> Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let child = self.child.as_ref().context("it does not run")?;
+        let id = child.id().and_then(|id| i32::try_from(id).ok());
+        let pid = id.and_then(Pid::from_raw).context("an id")?;
+        Ok(kill_process(pid, signal)?)
+    }
+
     /// Whether it was ended.
     pub fn is_down(&self) -> bool {
         self.child.is_none()
@@ -132,10 +188,8 @@ impl Bridge {
 
     /// Stops it as an administrator does.
     pub async fn stops(&mut self) -> Result<()> {
+        self.signal(Signal::TERM)?;
         let mut child = self.child.take().context("it does not run")?;
-        let id = child.id().and_then(|id| i32::try_from(id).ok());
-        let pid = id.and_then(Pid::from_raw).context("an id")?;
-        kill_process(pid, Signal::TERM)?;
         let ended = wait::within("its end", child.wait()).await??;
         ensure!(ended.success(), "{ended}: {}", self.log());
         Ok(())

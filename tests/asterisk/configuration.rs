@@ -66,7 +66,13 @@ pub fn write(
         let text = filled(&text, system, &values).with_context(|| path.display().to_string())?;
         fs::write(folder.join("etc").join(name), text)?;
     }
-    write_deployed(&folder.join("etc"), &yes(cel_over_ami))
+    write_deployed(&folder.join("etc"), &yes(cel_over_ami))?;
+    let caller = fs::read_to_string(project.join("deploy/asterisk/caller.conf"))?;
+    let asked = format!("127.0.0.1:{}", values["LOOKUP"]);
+    let caller = caller.replace("127.0.0.1:4573", &asked);
+    let caller = caller.replace("PJSIP/", &format!("{}/", values["TECH"]));
+    fs::write(folder.join("etc/caller.conf"), caller)?;
+    Ok(())
 }
 
 /// The files that an administrator is told to take.

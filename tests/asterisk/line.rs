@@ -284,6 +284,11 @@ impl Line {
         self.socket.send(&text.context("nobody called us")?).await
     }
 
+    /// Who calls, as the display shows it.
+    pub fn caller(&self) -> String {
+        self.dialog.facts().theirs.clone()
+    }
+
     /// Rings.
     pub async fn rings(&self) -> Result<()> {
         self.dialog.rings();

@@ -69,7 +69,8 @@ pub struct Pbx {
     keeper: Child,
 }
 
-fn free_tcp() -> Result<u16> {
+/// A free TCP port.
+pub fn free_tcp() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 

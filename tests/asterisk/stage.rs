@@ -3,7 +3,7 @@
 use crate::bridge::{Bridge, line};
 use crate::line::Line;
 use crate::manager::{Heard, Manager};
-use crate::pbx::{CELS, Pbx, Plan, free_udp};
+use crate::pbx::{CELS, Pbx, Plan, free_tcp, free_udp};
 use crate::phone::Phone;
 use crate::relay::Relay;
 use crate::system::{Driver, System};
@@ -59,6 +59,8 @@ impl Stage {
         let silent = UdpSocket::bind("127.0.0.1:0")?;
         plan.values
             .insert("PORT104", silent.local_addr()?.port().to_string());
+        let lookup = free_tcp()?;
+        plan.values.insert("LOOKUP", lookup.to_string());
         let pbx = Pbx::start(system, plan, sip).await?;
         let relay = Relay::start(pbx.ami()).await?;
         let file = pbx.file(CELS);
@@ -67,7 +69,7 @@ impl Stage {
             format!("--catch-up=file://{}?format=cel-csv", file.display()),
         ];
         let ami = pbx.manager().await?;
-        let mut bridge = Bridge::new(pbx.system.driver, &flags).await?;
+        let mut bridge = Bridge::new(pbx.system.driver, &flags, lookup).await?;
         bridge.starts().await?;
         Ok(Self {
             pbx,

@@ -1,6 +1,7 @@
 //! Every scenario with its story. The script is the truth: it says what happened as it makes it
 //! happen.
 
+mod callers;
 mod conferences;
 mod groups;
 mod missed;
@@ -78,6 +79,7 @@ pub fn all() -> Vec<Scenario> {
     all.extend(routing::SCENARIOS);
     all.extend(conferences::SCENARIOS);
     all.extend(missed::SCENARIOS);
+    all.extend(callers::SCENARIOS);
     all.extend(outbound::SCENARIOS);
     all.extend(tangles::SCENARIOS);
     all.extend(outages::SCENARIOS);

@@ -1,0 +1,111 @@
+//! Who calls, asked by the dialplan of `deploy/asterisk/caller.conf` while it rings.
+
+use super::{Need, Scenario, scenario};
+use crate::stage::{Stage, seconds};
+use crate::truth::Truth;
+use anyhow::{Result, ensure};
+use std::time::{Duration, Instant};
+
+/// All of this file.
+pub const SCENARIOS: [Scenario; 4] = [
+    scenario!(
+        responsible_is_rung_first,
+        "A known lead calls: her name stands on the display, 101, who is responsible for her, \
+         is rung alone, and talks 2 s.",
+        NEEDS
+    ),
+    scenario!(
+        responsible_does_not_answer,
+        "101, who is responsible, lets it ring 4 s; then the queue rings, and 102 talks 2 s.",
+        NEEDS
+    ),
+    scenario!(
+        caller_while_callbridge_is_dead,
+        "callbridge is killed (-9): the queue rings within a second; 102 talks 2 s; callbridge \
+         comes back meanwhile.",
+        NEEDS
+    ),
+    scenario!(
+        caller_while_callbridge_hangs,
+        "callbridge is stopped (SIGSTOP): the queue rings within a second; 102 talks 2 s; \
+         callbridge goes on meanwhile.",
+        NEEDS
+    ),
+];
+
+/// Packages may have it beside the rest.
+const NEEDS: Option<Need> = Some(Need::Module("func_curl"));
+/// The company's number that asks who calls, rings the responsible 4 s, then the queue.
+const NUMBER: &str = "7036";
+/// No call may be held up for longer.
+const HELD_UP_MAX: Duration = Duration::from_secs(1);
+
+async fn responsible_is_rung_first(stage: &mut Stage) -> Result<Vec<Truth>> {
+    stage.bridge.knows(1).await?;
+    let (customer, mut call) = stage.customer(1, NUMBER).await?;
+    let first = stage.answers("101").await?;
+    call.with("101");
+    let shown = first.caller();
+    ensure!(
+        shown.contains("\"Anna VIP SHELL id\""),
+        "the display: {shown}"
+    );
+    first.goes_on(seconds(2.0)).await?;
+    customer.hangs_up().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+async fn responsible_does_not_answer(stage: &mut Stage) -> Result<Vec<Truth>> {
+    stage.bridge.knows(2).await?;
+    let (customer, mut call) = stage.customer(2, NUMBER).await?;
+    stage.rings("101").await?.is_over().await?;
+    talks_from_the_queue(stage, &mut call).await?;
+    customer.hangs_up().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+async fn talks_from_the_queue(stage: &mut Stage, call: &mut Truth) -> Result<()> {
+    let second = stage.answers("102").await?;
+    call.with("102");
+    second.goes_on(seconds(2.0)).await
+}
+
+async fn caller_while_callbridge_is_dead(stage: &mut Stage) -> Result<Vec<Truth>> {
+    stage.bridge.dies().await?;
+    let begun = Instant::now();
+    let (customer, mut call) = stage.customer(3, NUMBER).await?;
+    let second = stage.rings("102").await?;
+    within_a_second(begun)?;
+    stage.bridge.starts().await?;
+    second.answers().await?;
+    call.with("102");
+    second.goes_on(seconds(2.0)).await?;
+    customer.hangs_up().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+async fn caller_while_callbridge_hangs(stage: &mut Stage) -> Result<Vec<Truth>> {
+    stage.bridge.hangs()?;
+    let begun = Instant::now();
+    let (customer, mut call) = stage.customer(4, NUMBER).await?;
+    let second = stage.rings("102").await;
+    let in_time = within_a_second(begun);
+    stage.bridge.goes_on()?;
+    let (second, ()) = (second?, in_time?);
+    second.answers().await?;
+    call.with("102");
+    second.goes_on(seconds(2.0)).await?;
+    customer.hangs_up().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+fn within_a_second(begun: Instant) -> Result<()> {
+    let took = begun.elapsed();
+    println!("  it rang after {} ms", took.as_millis());
+    ensure!(took < HELD_UP_MAX, "it rang after {took:?}");
+    Ok(())
+}
