@@ -6,6 +6,7 @@ use crate::config::checked::{Config, SourceConfig as SourceFlag};
 use crate::failure::Failure;
 use callbridge_admin::lock_wait::LockWait;
 use callbridge_admin::socket;
+use callbridge_crm::FieldNames;
 use callbridge_intake::gap_log;
 use callbridge_intake::gap_log::GapLog;
 use callbridge_intake::identity;
@@ -62,6 +63,7 @@ fn spool_settings(config: &Config, durations: &Durations) -> spool::Settings {
         look_up: config.crm.is_some() && !config.dry_run,
         drop_employee: config.crm.as_ref().is_some_and(|crm| crm.drop_employee),
         shows: shows(config),
+        names: names(config),
         notices: config.dead_letters.is_some(),
         outcomes: config.crm.is_some()
             && config.sources.iter().any(|it| it.url.is_stream_of_calls()),
@@ -131,6 +133,15 @@ pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opene
         sources,
         assembling,
     })
+}
+
+/// The names of fields that calls are sent by.
+fn names(config: &Config) -> FieldNames {
+    config
+        .crm
+        .as_ref()
+        .map(|crm| crm.fields.clone())
+        .unwrap_or_default()
 }
 
 /// What leads show of their calls, where they show anything: times in the PBX's zone.

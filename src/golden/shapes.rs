@@ -7,8 +7,10 @@ use callbridge_leads::lead_field::Catalogue;
 use callbridge_leads::lead_field::shows::LeadFieldState;
 use callbridge_leads::lead_request::failed::RerouteHistory;
 use callbridge_model::CallRecord;
+use callbridge_model::status::JournalField;
 use callbridge_oauth::connection::Connection;
 use callbridge_sender::memory::Memory;
+use callbridge_spool::foreign::ForeignLog;
 use callbridge_spool::{Attempt, tables};
 use callbridge_testkit::golden::{holds, keeps};
 use serde::{Deserialize, Serialize};
@@ -60,6 +62,12 @@ fn what_is_known_of_leads() {
     keeps::<LeadFieldState>("lead-shows");
     keeps::<Catalogue>("lead-field-catalogue");
     keeps::<Backfill>("directory-backfill");
+}
+
+#[test]
+fn what_the_journal_showed() {
+    keeps::<Vec<JournalField>>("journal-fields");
+    keeps::<ForeignLog>("journal-foreign");
 }
 
 #[test]

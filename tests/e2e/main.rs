@@ -12,6 +12,7 @@ mod dashboard;
 mod deaf;
 mod demo;
 mod directory;
+mod echoes;
 mod every_recording;
 mod fleet;
 mod fleet_deaths;

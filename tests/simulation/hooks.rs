@@ -138,7 +138,7 @@ impl World {
             .and_then(|headers| judge(&headers, dispatch.body.as_bytes(), &hooks.keyring, bench));
         let delivery = match judged {
             Ok(Verified::Keep { delivery, .. }) => delivery,
-            Ok(Verified::Drop { .. }) => return 200,
+            Ok(Verified::Drop { .. } | Verified::Foreign { .. }) => return 200,
             Err(refusal) => return refusal.status(),
         };
         match self.disk.write(vec![Op::Delivery(delivery)], &mut self.met) {

@@ -390,7 +390,11 @@ fn an_event_of_our_own_login_follows_its_call_and_a_forged_one_is_ignored_and_co
     assert_eq!((delivery.at, delivery.comes_again), (arrived, false));
     let leads = LeadId::new(4001).into_iter().collect();
     let uuid = callbridge_model::CallUuid(uuid.parse().expect("a uuid"));
-    assert_eq!(delivery.told, WebhookEvent::Completed { uuid, leads });
+    let shown = None;
+    assert_eq!(
+        delivery.told,
+        WebhookEvent::Completed { uuid, leads, shown }
+    );
     let place = |of: &dyn Fn(&Op) -> bool| batch.ops.iter().position(of);
     let finish = place(&|op| matches!(op, Op::Finish(_)));
     let follows = place(&|op| matches!(op, Op::Delivery(_)));

@@ -39,6 +39,8 @@ pub fn kept(store: &Store, at: i64, state: &str, release: Release) -> Result<Sta
         floods: tables::unreadable::floods(store)?,
         gaps: gaps.listed(),
         unmatched: unmatched.unwrap_or_default().listed(),
+        journal_fields: tables::echoes::fields(store)?,
+        foreign_calls: tables::echoes::foreign_calls(store, at)?,
         ..Status::default()
     })
 }

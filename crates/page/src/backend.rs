@@ -355,6 +355,7 @@ pub const TRIED: [(&str, &str); 47] = [
     ("gateway", "endpoint"),
     ("gateways", "endpoints"),
     ("grant", "grant"),
+    ("journal", "journal"),
     ("last words", "last_words"),
     ("lead-field", "lead-field"),
     ("line", "source"),

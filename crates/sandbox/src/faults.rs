@@ -26,6 +26,7 @@
 //! shape orders kept|ignored|refused,
 //! shape webhook-call-id prefixed|plain, shape webhook-extra yes|no, shape webhook-shuffled yes|no,
 //! shape webhook-twice P%, shape webhook-late TIME
+//! shape journal-without FIELD,…, shape journal-foreign PROVIDER
 //! ```
 
 use super::duration::parse_duration;

@@ -22,6 +22,9 @@ pub const WRITES_MAX: u64 = 2_000_000;
 /// What the service puts before a uuid (§2.6).
 pub const PREFIX: &str = "oapi-";
 
+/// The provider of what was submitted (§2.6).
+pub(crate) const OPEN_API: &str = "OPEN_API";
+
 /// A submission that passed validation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -203,10 +206,20 @@ impl Journal {
             company_id: write.company,
             ended_at: call.started_at.saturating_add(call.duration_sec),
             hangup_cause: if call.answered { "ANSWER" } else { "NO_ANSWER" }.to_owned(),
-            provider: "OPEN_API".to_owned(),
+            provider: OPEN_API.to_owned(),
             registered_at: write.due,
             call: call.clone(),
         })
+    }
+
+    /// The same call as a telephony of the CRM's own journals it, which heard it a moment earlier.
+    pub(super) fn foreign_of(own: &Record, provider: &str) -> Record {
+        let mut record = own.clone();
+        record.call.uuid = format!("{provider}-{}", own.call.uuid);
+        record.call.started_at -= 2;
+        record.uuid.clone_from(&record.call.uuid);
+        provider.clone_into(&mut record.provider);
+        record
     }
 
     /// A write is forgotten one retention after nobody can read its status any more: until then a

@@ -1,7 +1,7 @@
 //! Accepted writes come to their end, each at its own moment.
 
 use super::core::Sandbox;
-use super::journal::{Content, Submission, Write};
+use super::journal::{Content, Journal, Submission, Write};
 use crate::lead::act;
 use crate::webhook::told;
 use callbridge_call::EventTime;
@@ -32,8 +32,12 @@ impl Sandbox {
             return Err("unknown employeeId");
         }
         if let Some(record) = self.journal.record_of(write, call) {
-            told::journaled(self, &record);
-            self.journal.add(record);
+            let provider = self.settings.shapes.journal.foreign.as_ref();
+            let foreign = provider.map(|it| Journal::foreign_of(&record, it));
+            for record in [Some(record), foreign].into_iter().flatten() {
+                told::journaled(self, &record);
+                self.journal.add(record);
+            }
         }
         Ok(())
     }

@@ -161,6 +161,17 @@ pub struct Shapes {
     pub rights: RightsShape,
     /// Of deliveries: `shape webhook-…`.
     pub webhook: WebhookShapes,
+    /// Of the journal, for trials.
+    pub journal: JournalShapes,
+}
+
+/// What a journal may be like that a client has to see through.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JournalShapes {
+    /// Fields of its event that it shows as null, whatever was sent (§6.8).
+    pub without: Vec<String>,
+    /// A telephony of the CRM's own that journals each call, too.
+    pub foreign: Option<String>,
 }
 
 impl Default for Shapes {
@@ -179,6 +190,7 @@ impl Default for Shapes {
             pending: "PENDING".to_owned(),
             rights: RightsShape::default(),
             webhook: WebhookShapes::default(),
+            journal: JournalShapes::default(),
         }
     }
 }
@@ -212,6 +224,10 @@ impl Shapes {
                 let percent = percent.filter(|percent| *percent <= 100);
                 self.webhook.twice_percent = percent.ok_or("a percentage such as 20% expected")?;
             }
+            "journal-without" => {
+                self.journal.without = value.split(',').map(str::to_owned).collect();
+            }
+            "journal-foreign" => self.journal.foreign = Some(value.to_owned()),
             "webhook-late" => self.webhook.late_max = parse_duration(value)?,
             _ => return Err(format!("no shape `{name} {value}`")),
         }

@@ -41,10 +41,14 @@ impl Delivery {
     /// [`without_signature`](Self::without_signature) here.
     pub fn message(&self) -> WebhookMessage {
         let (call, lead) = match &self.told {
-            WebhookEvent::Completed { uuid, leads } => {
+            WebhookEvent::Completed { uuid, leads, shown } => {
                 let leads = leads.iter().map(|lead| lead.get()).collect();
-                let uuid = uuid.0;
-                (Some(CompletedCall { uuid, leads }), None)
+                let call = CompletedCall {
+                    uuid: uuid.0,
+                    leads,
+                    shown: shown.as_deref().cloned(),
+                };
+                (Some(call), None)
             }
             WebhookEvent::Learn(news) => (None, Some(lead_told(news))),
         };
@@ -68,6 +72,7 @@ impl Delivery {
             (Some(call), _) if told.kind == COMPLETED => WebhookEvent::Completed {
                 uuid: CallUuid(call.uuid),
                 leads: leads(&call.leads, "call.leads")?,
+                shown: call.shown.clone().map(Box::new),
             },
             (None, Some(lead)) => WebhookEvent::Learn(Box::new(news(&told.kind, lead)?)),
             (Some(_) | None, _) => return Err(other_kind(&told.kind)),

@@ -154,6 +154,9 @@ impl Store {
             Op::Delivery(delivery) => {
                 return tables::deliveries::deliver(self, delivery).map(Done::Delivered);
             }
+            Op::Foreign { company, call, at } => {
+                tables::echoes::foreign(self, company, call, *at)?;
+            }
             Op::Lead(LeadChange::Request { told, at }) => {
                 return tables::lead_requests::told(self, told, *at);
             }

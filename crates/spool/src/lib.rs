@@ -60,6 +60,7 @@ mod db;
 pub mod delivery;
 pub mod directory;
 mod dispatch;
+mod echo;
 mod effects;
 pub mod employee_work;
 pub mod error;
@@ -67,6 +68,7 @@ mod files;
 mod finish_row;
 pub mod finished_calls;
 pub mod folder;
+pub mod foreign;
 mod identity;
 mod lead_log;
 pub mod op;
@@ -88,6 +90,7 @@ pub use db::Db;
 pub use directory::LeadDirectory;
 pub use error::Error;
 pub use folder::{open, refuse_shared};
+pub use foreign::ForeignCall;
 pub use op::{
     Delivered, Delivery, Done, FailedCallStep, Finished, Op, Purged, SlotRow, WebhookEvent,
 };
@@ -107,6 +110,7 @@ pub use tables::search::Search;
 pub use tables::shows::LeadFields;
 pub use writer::{Guard, Handle, Health};
 
+use callbridge_crm::FieldNames;
 use callbridge_leads::directory::backfill::ReadLeads;
 use callbridge_leads::lead_field;
 use std::sync::Arc;
@@ -156,6 +160,8 @@ pub struct Settings {
     pub drop_employee: bool,
     /// `--lead-field`; `None` without it.
     pub shows: Option<Arc<lead_field::Settings>>,
+    /// `--field`, as calls are sent: what the CRM shows of them is compared by it.
+    pub names: FieldNames,
     /// Queue a notice for every letter (`--dead-letter-queue`).
     pub notices: bool,
     /// Keep what becomes of calls for the stream that they come from.
@@ -176,6 +182,7 @@ impl Default for Settings {
             look_up: false,
             drop_employee: false,
             shows: None,
+            names: FieldNames::default(),
             notices: false,
             outcomes: false,
             create: true,

@@ -1,10 +1,12 @@
 //! What the spool is asked to store, and what it answers.
 
 use super::binding::Binding;
+use super::foreign::ForeignCall;
 use super::peer_outcomes::PeerOutcome;
 use super::row::{Act, LeadByHand, PublishedBy, RowId};
 use super::state::{State, Step};
 use callbridge_call::{EventTime, FinishedCall};
+use callbridge_formats::message::webhook::CallEcho;
 use callbridge_leads::directory::LeadNews;
 use callbridge_leads::lead_request::LeadChange;
 use callbridge_leads::lead_request::failed::{FailedCall, FailedCallDecision};
@@ -174,6 +176,16 @@ pub enum Op {
     /// [`DELIVERIES_KEPT`](super::DELIVERIES_KEPT), and its signature; a known pair or signature
     /// changes nothing. Answered [`Done::Delivered`].
     Delivery(Box<Delivery>),
+    /// Another provider has journaled a call, as an event that was proved says. Whether it is ours
+    /// as well is kept; another company's changes nothing.
+    Foreign {
+        /// Whose it is (§6.5 `companyId`).
+        company: String,
+        /// The call.
+        call: ForeignCall,
+        /// Now.
+        at: EventTime,
+    },
     /// What becomes of a request about leads. A look-up that finds the lead may send its letters
     /// `failed` on without their employee: dead - 1, ready + 1 each.
     Lead(LeadChange),
@@ -259,6 +271,8 @@ pub enum WebhookEvent {
         uuid: CallUuid,
         /// The leads it was put down to; may be empty.
         leads: Vec<LeadId>,
+        /// What the journal shows of it; `None` where the machine that took it in did not tell.
+        shown: Option<Box<CallEcho>>,
     },
     /// Something happened to a lead, for the directory ([`Op::Learn`]).
     Learn(Box<LeadNews>),

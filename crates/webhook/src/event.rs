@@ -4,9 +4,12 @@
 use super::lead;
 use callbridge_call::EpochSeconds;
 use callbridge_crm::lenient;
+use callbridge_formats::message::webhook::CallEcho;
+use callbridge_leads::directory::FirstPhone;
 use callbridge_leads::directory::LeadNews;
 use callbridge_model::number::Country;
 use callbridge_model::{CallUuid, LeadId};
+use callbridge_spool::ForeignCall;
 use serde_json::Value;
 
 /// The keys of the envelope that we read.
@@ -24,6 +27,8 @@ const KEYS: [&str; 8] = [
 const PREFIX: &str = "oapi-";
 /// The provider of those (§2.6).
 const PROVIDER: &str = "OPEN_API";
+/// Characters of a provider or an extension that are kept.
+const WORD_MAX: usize = 40;
 /// Leads of one conversation that are looked at.
 const LEADS_MAX: usize = 1_000;
 
@@ -63,7 +68,11 @@ pub enum What {
         uuid: CallUuid,
         /// The leads that it was put down to.
         leads: Vec<LeadId>,
+        /// What the journal shows of it.
+        shown: Box<CallEcho>,
     },
+    /// A call that another provider has journaled.
+    Foreign(ForeignCall),
     /// Something of a lead.
     Lead(Box<LeadNews>),
     /// Nothing for us.
@@ -78,7 +87,7 @@ pub enum Why {
     Unknown,
     /// A meeting (§6.8 `conversationKind`).
     Meeting,
-    /// A call that another provider has journaled.
+    /// A call that another provider has journaled, without a number or a start.
     Foreign,
     /// The block that its kind has is not there, or has no id.
     Incomplete,
@@ -119,7 +128,7 @@ pub fn read(body: &[u8], country: Option<Country>) -> Result<Event, String> {
         kind,
         company: company.to_string(),
         what: match kind {
-            "CALL_COMPLETED" => completed(&json["call"]).unwrap_or_else(What::Nothing),
+            "CALL_COMPLETED" => completed(&json["call"], country).unwrap_or_else(What::Nothing),
             OTHER => What::Nothing(Why::Unknown),
             _ => match lead::news(kind, &json, at, country) {
                 Some(news) => What::Lead(Box::new(news)),
@@ -131,7 +140,7 @@ pub fn read(body: &[u8], country: Option<Country>) -> Result<Event, String> {
 
 /// A call that may be ours: of our provider, or of none that is named. A false confirmation would
 /// lose a call and a missed one costs a request, so whatever else it says is foreign.
-fn completed(call: &Value) -> Result<What, Why> {
+fn completed(call: &Value, country: Option<Country>) -> Result<What, Why> {
     let word = |key: &str| match &call[key] {
         Value::Null => Ok(None),
         Value::String(word) => Ok(Some(word.as_str())),
@@ -141,8 +150,8 @@ fn completed(call: &Value) -> Result<What, Why> {
     if word("conversationKind")?.is_some_and(|kind| kind != "CALL") {
         return Err(Why::Meeting);
     }
-    if word("provider")?.is_some_and(|provider| provider != PROVIDER) {
-        return Err(Why::Foreign);
+    if let Some(provider) = word("provider")?.filter(|provider| *provider != PROVIDER) {
+        return foreign(provider, call, country).ok_or(Why::Foreign);
     }
     let bare = id.strip_prefix(PREFIX).unwrap_or(id);
     let hyphenated = bare.len() == uuid::fmt::Hyphenated::LENGTH;
@@ -153,7 +162,39 @@ fn completed(call: &Value) -> Result<What, Why> {
     Ok(What::Completed {
         uuid: CallUuid(uuid),
         leads,
+        shown: Box::new(shown(call)),
     })
+}
+
+/// A call of another provider, where number and start say which it is.
+fn foreign(provider: &str, call: &Value, country: Option<Country>) -> Option<What> {
+    let FirstPhone::Is(phone) = FirstPhone::of(call["clientPhone"].as_str(), country) else {
+        return None;
+    };
+    Some(What::Foreign(ForeignCall {
+        provider: provider.chars().take(WORD_MAX).collect(),
+        phone,
+        started: seconds(&call["startedAt"])?,
+    }))
+}
+
+/// What the journal shows of a call; a block that would be null is left out (§6.5).
+fn shown(call: &Value) -> CallEcho {
+    let text = |key: &str| {
+        let text = call[key].as_str().map(str::trim);
+        let text = text.filter(|text| !text.is_empty())?;
+        Some(text.chars().take(WORD_MAX).collect())
+    };
+    CallEcho {
+        direction: text("direction"),
+        answered: call["answered"].as_bool(),
+        started_at: seconds(&call["startedAt"]).map(EpochSeconds::get),
+        duration_sec: id_in(&call["durationSec"]),
+        talk_time_sec: id_in(&call["talkTimeSec"]),
+        has_phone: text("clientPhone").is_some_and(|text: String| !text.is_empty()),
+        extension: text("operatorExtension"),
+        employee_id: id_in(&call["employeeId"]),
+    }
 }
 
 /// A lead's id.
@@ -215,6 +256,13 @@ mod tests {
         What::Completed {
             uuid: CallUuid(UUID.parse().expect("a uuid")),
             leads: LeadId::new(4001).into_iter().collect(),
+            shown: Box::new(CallEcho {
+                direction: Some("INBOUND".to_owned()),
+                answered: Some(true),
+                started_at: Some(1_795_151_317),
+                has_phone: true,
+                ..CallEcho::default()
+            }),
         }
     }
 
@@ -231,11 +279,45 @@ mod tests {
         ] {
             assert_eq!(what_of(&call(same.clone())), ours(), "{same}");
         }
-        let nowhere = What::Completed {
-            uuid: CallUuid(UUID.parse().expect("a uuid")),
-            leads: Vec::new(),
+        let What::Completed { uuid, shown, .. } = ours() else {
+            panic!("a call")
         };
+        let leads = Vec::new();
+        let nowhere = What::Completed { uuid, leads, shown };
         assert_eq!(what_of(&call(json!({"leadIds": null}))), nowhere);
+    }
+
+    #[test]
+    fn what_the_journal_shows_is_read_and_what_is_null_or_absent_is_nothing() {
+        let told = json!({
+            "durationSec": 5, "talkTimeSec": "4", "operatorExtension": " 101 ",
+            "employeeId": 501, "clientPhone": "", "direction": null, "answered": "yes",
+            "startedAt": 1_795_151_317_000_i64,
+        });
+        let What::Completed { shown, .. } = what_of(&call(told)) else {
+            panic!("a call")
+        };
+        let expected = CallEcho {
+            duration_sec: Some(5),
+            talk_time_sec: Some(4),
+            extension: Some("101".to_owned()),
+            employee_id: Some(501),
+            ..CallEcho::default()
+        };
+        assert_eq!(*shown, expected);
+    }
+
+    #[test]
+    fn a_call_of_another_provider_is_told_with_its_number_and_start() {
+        let foreign = json!({"provider": "ONLINE_PBX", "callId": "1795151317.146"});
+        let What::Foreign(told) = what_of(&call(foreign)) else {
+            panic!("a foreign call")
+        };
+        assert_eq!(
+            (told.provider.as_str(), told.started.get()),
+            ("ONLINE_PBX", 1_795_151_317)
+        );
+        assert_eq!(told.phone.as_str(), "+998901110001");
     }
 
     #[test]
@@ -243,9 +325,12 @@ mod tests {
         for (changes, why) in [
             (json!({"conversationKind": "OFFLINE_MEET"}), Why::Meeting),
             (json!({"conversationKind": "HOLOGRAM"}), Why::Meeting),
-            (json!({"provider": "ASTERISK"}), Why::Foreign),
             (
-                json!({"provider": "ONLINE_PBX", "callId": "1795151317.146"}),
+                json!({"provider": "ASTERISK", "clientPhone": null}),
+                Why::Foreign,
+            ),
+            (
+                json!({"provider": "ONLINE_PBX", "startedAt": null}),
                 Why::Foreign,
             ),
             (json!({"callId": "oapi-oapi-x"}), Why::Foreign),

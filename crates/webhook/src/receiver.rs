@@ -1,5 +1,6 @@
 //! Takes deliveries: judges them, has them kept, and says what to answer.
 
+use super::event::Why;
 use super::event_stream::{CONFIRM_WITHIN, EventStream};
 use super::headers::Headers;
 use super::http::BODY_WITHIN;
@@ -77,6 +78,26 @@ impl Receiver {
                     result = word,
                     "an event that says nothing to us"
                 );
+                Answer { status: 200, word }
+            }
+            Ok(Verified::Foreign {
+                kind,
+                company,
+                call,
+            }) => {
+                let word = Why::Foreign.word();
+                self.tally.count(Some(kind), word, now);
+                debug!(event = kind, result = word, "a call of another provider");
+                let op = Op::Foreign {
+                    company,
+                    call,
+                    at: now,
+                };
+                // It is no news that has to come again.
+                let kept = timeout(COMMIT_WITHIN, self.spool.write(vec![op])).await;
+                if let Ok(Err(error)) = kept {
+                    debug!(%error, "a call of another provider is not kept");
+                }
                 Answer { status: 200, word }
             }
             Ok(Verified::Keep {

@@ -5,7 +5,7 @@ use super::headers::Headers;
 use super::keyring::{Keyring, Proof, Whose};
 use callbridge_call::EventTime;
 use callbridge_model::number::Country;
-use callbridge_spool::{Delivery, WebhookEvent};
+use callbridge_spool::{Delivery, ForeignCall, WebhookEvent};
 use std::time::Duration;
 
 /// A signature is believed for so long, before and after its time (§6.4.8).
@@ -61,6 +61,15 @@ pub enum Verified {
         /// Its installation is our own connection, which was not known: the secret of that has
         /// proved it. The header alone says which it is, so only what is new may bind.
         binds: bool,
+    },
+    /// Another provider has journaled a call, which may be one of ours.
+    Foreign {
+        /// One of [`event::KINDS`].
+        kind: &'static str,
+        /// Whose it is (§6.5 `companyId`).
+        company: String,
+        /// The call.
+        call: ForeignCall,
     },
     /// It is proved, and nothing for us.
     Drop {
@@ -123,7 +132,17 @@ pub fn judge_proved(
         return Err(Refusal::OtherId);
     }
     let told = match event.what {
-        What::Completed { uuid, leads } => WebhookEvent::Completed { uuid, leads },
+        What::Completed { uuid, leads, shown } => {
+            let shown = Some(shown);
+            WebhookEvent::Completed { uuid, leads, shown }
+        }
+        What::Foreign(call) => {
+            return Ok(Verified::Foreign {
+                kind: event.kind,
+                company: event.company,
+                call,
+            });
+        }
         What::Lead(mut news) => {
             // What is dated ahead would be the newest for ever.
             news.at = news.at.min(bench.now.floor_seconds());

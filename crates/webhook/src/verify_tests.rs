@@ -137,7 +137,7 @@ fn the_first_delivery_that_the_connections_secret_proves_tells_its_installation(
     let headers = headers(NOW, &body, SECRET);
     let binds = |keyring: &Keyring| match judge(&headers, &body, keyring, bench(NOW)) {
         Ok(Verified::Keep { binds, .. }) => Some(binds),
-        Ok(Verified::Drop { .. }) | Err(_) => None,
+        Ok(Verified::Drop { .. } | Verified::Foreign { .. }) | Err(_) => None,
     };
     assert_eq!(binds(&keyring), Some(true));
     let bound = Connection::new(&secret, None).binding("9001");

@@ -11,6 +11,7 @@
 //! | [`endpoints`] | the PBX's endpoints against the trunks |
 //! | [`switch`] | a FreeSWITCH: what it is, its gateways against the trunks |
 //! | [`service`] | the CRM: address, token, grant, company; [`token`]: where the token comes from |
+//! | [`journal`] | what the CRM's journal shows of calls |
 //! | [`fields`] | the fields of `--lead-field` against those of the CRM |
 //! | [`page`] | the administrator's page: address, certificate, passwords |
 //! | [`lookup`] | who calls, told to a dialplan: one trial, and what is missing |
@@ -23,6 +24,7 @@ pub(crate) mod fields;
 pub(crate) mod file;
 pub(crate) mod finding;
 pub(crate) mod inward;
+pub(crate) mod journal;
 pub(crate) mod lists;
 pub(crate) mod lookup;
 pub(crate) mod manager_conf;

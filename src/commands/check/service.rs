@@ -4,16 +4,18 @@
 
 use super::fields;
 use super::finding::CheckFinding;
+use super::journal;
 use super::place::State;
 use super::token;
 use super::trial::Trial;
+use crate::RELEASE;
 use crate::config::checked::{Config, Crm};
 use crate::daemon::{outward, tokens};
 use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, TokenInfo};
 use callbridge_leads::lead_request::due::{DueRequest, LeadRequest, Urgency};
 use callbridge_model::exit::{Code, ExitCode as _};
 use callbridge_model::status::fleet::{FleetMember, Speech};
-use callbridge_model::{Grant, Status};
+use callbridge_model::{Grant, Status, clock};
 use callbridge_sender::left_slots::LeftSlots;
 use callbridge_sender::token::TokenPlace;
 use callbridge_sender::token_probe::{TokenProbe, Unasked};
@@ -33,10 +35,11 @@ pub(crate) async fn look(config: &Config, state: State) -> Vec<CheckFinding> {
         State::Ours(handle, guard, trial) => {
             let dir = config.state.as_deref().unwrap_or(Path::new("."));
             let left = trial.as_ref().map(Trial::left);
-            let found = match other_sender(config, trial.is_some()).await {
+            let mut found = match other_sender(config, trial.is_some()).await {
                 Some(sender) => vec![of_sender(&sender)],
                 None => ask(crm, dir, &handle, left).await,
             };
+            found.extend(kept(&handle, dir).await);
             close(handle, guard).await;
             drop(trial);
             found
@@ -82,6 +85,18 @@ fn of_sender(sender: &FleetMember) -> CheckFinding {
     }
 }
 
+/// What the state knows of the journal; without a state that was there, nothing.
+async fn kept(spool: &Handle, dir: &Path) -> Vec<CheckFinding> {
+    let (at, state) = (
+        clock::now().wall.floor_seconds().get(),
+        dir.display().to_string(),
+    );
+    let kept = spool.read(move |store| callbridge_ops::kept::kept(store, at, &state, RELEASE));
+    // A state that cannot be read is found by its own check.
+    let kept = kept.await.map(callbridge_model::Status::judged);
+    kept.map_or_else(|_| Vec::new(), |status| journal::told(&status))
+}
+
 async fn close(handle: Handle, guard: Guard) {
     drop(handle);
     // Blocks until the spool's thread has ended, which is soon.
@@ -107,6 +122,7 @@ fn of_daemon(status: &Status) -> Vec<CheckFinding> {
         format!("the daemon sends; token {}, company {company}", token.state),
     )];
     found.extend(status.lead_fields.iter().flat_map(fields::of_daemon));
+    found.extend(journal::told(status));
     found
 }
 

@@ -53,6 +53,38 @@ pub struct CompletedCall {
     /// The leads it was put down to.
     #[serde(default)]
     pub leads: Vec<i64>,
+    /// What the journal shows of it; left out by those who do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shown: Option<CallEcho>,
+}
+
+/// What the CRM's journal shows of a call (§6.8 of its document); nothing where it shows nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CallEcho {
+    /// `INBOUND` or `OUTBOUND`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub direction: Option<String>,
+    /// Somebody talked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answered: Option<bool>,
+    /// Epoch seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<i64>,
+    /// Seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration_sec: Option<i64>,
+    /// Seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub talk_time_sec: Option<i64>,
+    /// It has a number; which one, is the contact's matter.
+    pub has_phone: bool,
+    /// The operator's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extension: Option<String>,
+    /// The CRM's id of the employee.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub employee_id: Option<i64>,
 }
 
 /// What is told of a lead.
@@ -194,6 +226,7 @@ mod tests {
             call: Some(CompletedCall {
                 uuid: Uuid::from_u128(1),
                 leads: vec![4001],
+                shown: None,
             }),
             lead: None,
         }
@@ -244,6 +277,15 @@ mod tests {
             format!(r#"{{"event":"e-1","installation":"9001","company":"77","proof":"{proof}","#)
                 + &format!(r#""kind":"CALL_COMPLETED","call":{call}}}"#);
         assert_eq!(completed().write(), expected);
+        let mut shown = completed();
+        shown.call.as_mut().expect("one").shown = Some(CallEcho {
+            answered: Some(true),
+            talk_time_sec: Some(4),
+            ..CallEcho::default()
+        });
+        let call = r#""shown":{"answered":true,"talkTimeSec":4,"hasPhone":false}}}"#;
+        assert!(shown.write().ends_with(call), "{}", shown.write());
+        assert_eq!(WebhookMessage::read(shown.write().as_bytes()), Ok(shown));
         let lead = serde_json::to_string(&of_lead(vec![contact(1)]).lead).expect("text");
         let contact = r#"{"contact":7,"now":["+998901110001"],"before":[]}"#;
         let expected = format!(

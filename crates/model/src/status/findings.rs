@@ -48,6 +48,8 @@ const FINDERS: &[Finder] = &[
     webhooks,
     directory,
     lead_fields,
+    super::journal::fields,
+    super::journal::foreign,
     super::lease::unusable,
     super::lease::holder_cannot_send,
     books,

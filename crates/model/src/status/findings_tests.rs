@@ -4,9 +4,10 @@ use super::FindingKind as K;
 use super::*;
 use crate::status::fleet::Speech;
 use crate::status::{
-    Books, Directory, Employees, FleetMember, FleetStatus, FleetTable, Lacking, LeadField,
-    LeadFields, Lease, LeasePhase, ListFile, MissingRight, OverallState, PAUSES, Pause,
-    SenderTrouble, SourceGap, SourceState, Token, TrunkStatus, Unmatched, Webhooks,
+    Books, Directory, Echo, Employees, FleetMember, FleetStatus, FleetTable, ForeignCalls,
+    JournalField, Lacking, LeadField, LeadFields, Lease, LeasePhase, ListFile, MissingRight,
+    OverallState, PAUSES, Pause, SenderTrouble, SourceGap, SourceState, Token, TrunkStatus,
+    Unmatched, Webhooks,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -270,6 +271,33 @@ fn trunks() -> Vec<(Status, &'static [FindingKind])> {
     ]
 }
 
+/// What the CRM's journal shows.
+fn journals() -> Vec<(Status, &'static [FindingKind])> {
+    let shown = |last| {
+        with(|status| {
+            status.journal_fields = vec![JournalField {
+                last,
+                ..JournalField::default()
+            }];
+        })
+    };
+    let foreign = |most_in_an_hour| {
+        with(|status| {
+            status.foreign_calls = vec![ForeignCalls {
+                most_in_an_hour,
+                ..ForeignCalls::default()
+            }];
+        })
+    };
+    vec![
+        (shown(Echo::Right), &[]),
+        (shown(Echo::Missing), &[K::FieldNotShown]),
+        (shown(Echo::Different), &[K::FieldNotShown]),
+        (foreign(1), &[]),
+        (foreign(2), &[K::ForeignCalls]),
+    ]
+}
+
 /// A standby is well, unless it could not take over.
 fn leases() -> Vec<(Status, &'static [FindingKind])> {
     let lease = |why: Option<&str>| {
@@ -435,6 +463,7 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
     ];
     let mut met = std::collections::BTreeSet::new();
     let more = trunks().into_iter().chain(leases()).chain(fleets());
+    let more = more.chain(journals());
     for (status, kinds) in table.into_iter().chain(let_in()).chain(more) {
         let found: Vec<FindingKind> = status.todo.iter().map(|todo| todo.kind).collect();
         assert_eq!(found, kinds, "{status:?}");

@@ -7,6 +7,8 @@
 //! | [`fleet`] | collectors and senders around one stream |
 //! | [`findings`] | what is found in the shape: one function for each part |
 //! | [`hearing`] | lines that are let in, and what they lack |
+//! | [`journal`] | what the CRM's journal shows of our calls |
+//! | [`lead_fields`] | fields of leads that show their calls |
 //! | [`lease`] | the lease of `--standby` |
 //! | [`people`] | lists of leads and employees |
 //! | [`trunks`] | what each trunk took, and which takes nothing |
@@ -15,6 +17,8 @@
 pub mod findings;
 pub mod fleet;
 pub mod hearing;
+pub mod journal;
+pub mod lead_fields;
 pub mod lease;
 pub mod other_reader;
 pub mod people;
@@ -25,6 +29,8 @@ pub mod verdict;
 use crate::status::other_reader::OtherReader;
 pub use fleet::{FleetMember, FleetStatus, FleetTable, LastWord};
 pub use hearing::{Lacking, MissingRight};
+pub use journal::{Echo, ForeignCalls, JournalField, SentField};
+pub use lead_fields::{LeadField, LeadFields};
 pub use lease::{Lease, LeasePhase};
 pub use people::{Doubtful, Employees, ListFile, UnknownEmployee, Unlisted};
 use serde::{Deserialize, Serialize};
@@ -61,6 +67,12 @@ pub struct Status {
     /// Fields of leads that show their calls; not there without `--lead-field`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lead_fields: Option<LeadFields>,
+    /// What the CRM's events show of our calls, by what was sent; left out before the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub journal_fields: Vec<JournalField>,
+    /// Who else has journaled calls of ours in the last 24 hours; left out where nobody has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub foreign_calls: Vec<ForeignCalls>,
     /// Who sends where several could; `null` without `--standby`.
     #[serde(default)]
     pub lease: Option<Lease>,
@@ -141,35 +153,6 @@ pub struct Directory {
     pub read_to: Option<i64>,
     /// Why it is left.
     pub why: Option<String>,
-}
-
-/// Fields of leads that show their calls (`--lead-field`).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct LeadFields {
-    /// `ok`; `unchecked` before the CRM's fields were read; `off` while nothing is written.
-    pub state: String,
-    /// Why it is off.
-    pub why: Option<String>,
-    /// Until then, in epoch seconds.
-    pub until: Option<i64>,
-    /// Leads that wait to show something.
-    pub waiting: u64,
-    /// In the order of the flag's names.
-    pub fields: Vec<LeadField>,
-}
-
-/// One of them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeadField {
-    /// `last_call`, `last_missed`, `last_employee`.
-    pub name: String,
-    /// The CRM's id of it.
-    pub id: i64,
-    /// It is written; otherwise it is left out.
-    pub ok: bool,
-    /// What the CRM's fields say of it.
-    pub what: String,
 }
 
 /// `finished = ready + sending + submitted + journaled + forwarded + dead + parked + discarded` at

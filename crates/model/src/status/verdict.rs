@@ -88,6 +88,10 @@ pub enum FindingKind {
     LeadDirectory,
     /// Fields of leads are not written.
     LeadFields,
+    /// The CRM's journal does not show a field of calls as it was sent.
+    FieldNotShown,
+    /// Another provider journals calls of ours as well.
+    ForeignCalls,
     /// The queue of the lease cannot be used.
     Lease,
     /// The books do not add up.
@@ -96,7 +100,7 @@ pub enum FindingKind {
 
 impl FindingKind {
     /// Every kind, worst first.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 32] = [
         Self::NoDaemon,
         Self::Paused,
         Self::NoSource,
@@ -125,6 +129,8 @@ impl FindingKind {
         Self::Webhooks,
         Self::LeadDirectory,
         Self::LeadFields,
+        Self::FieldNotShown,
+        Self::ForeignCalls,
         Self::Lease,
         Self::Books,
     ];
@@ -160,6 +166,8 @@ impl FindingKind {
             Self::Webhooks => "webhooks",
             Self::LeadDirectory => "lead_directory",
             Self::LeadFields => "lead_fields",
+            Self::FieldNotShown => "field_not_shown",
+            Self::ForeignCalls => "foreign_calls",
             Self::Lease => "lease",
             Self::Books => "books",
         }
@@ -194,6 +202,8 @@ impl FindingKind {
             | Self::Webhooks
             | Self::LeadDirectory
             | Self::LeadFields
+            | Self::FieldNotShown
+            | Self::ForeignCalls
             | Self::Lease
             | Self::Books => OverallState::Attention,
         }
@@ -224,13 +234,15 @@ pub struct Detail {
 }
 
 /// Every [`Detail::code`] there is, beside [`super::PAUSES`].
-pub const DETAILS: [&str; 40] = [
+pub const DETAILS: [&str; 42] = [
     "books",
     "crm_trouble",
     "dead_letters",
     "employee_doubtful",
     "employee_unknown",
     "employees_unmatched",
+    "field_not_shown",
+    "foreign_calls",
     "gap",
     "last_words",
     "last_words_flood",

@@ -153,6 +153,8 @@ fn waiting(shell: &PageShell, todo: &Todo) -> Waiting {
         | FindingKind::Token
         | FindingKind::Lists
         | FindingKind::LeadFields
+        | FindingKind::FieldNotShown
+        | FindingKind::ForeignCalls
         | FindingKind::Lease
         | FindingKind::LeadDirectory
         | FindingKind::Webhooks => Some("/check"),
@@ -220,6 +222,8 @@ fn since(status: &Status, kind: FindingKind) -> Option<i64> {
         | FindingKind::Webhooks
         | FindingKind::LeadDirectory
         | FindingKind::LeadFields
+        | FindingKind::FieldNotShown
+        | FindingKind::ForeignCalls
         | FindingKind::Lease
         | FindingKind::SilentTrunk
         | FindingKind::SilentEmployees

@@ -169,3 +169,34 @@ fn the_payload_is_the_lead_as_it_was_when_it_happened() {
     assert_eq!(name("LEAD_CREATED"), "before");
     assert_eq!(name("LEAD_DELETED"), "after", "the snapshot at deletion");
 }
+
+#[test]
+fn a_field_of_another_name_and_one_that_the_journal_has_not_are_shown_as_null() {
+    let told = |shapes: &str| {
+        let mut core = subscribed(&["CALL"]);
+        core.settings_mut().shapes = faults::parse(shapes).expect("shapes").1;
+        let mut call = call_with("operatorExtension", json!("101"));
+        call["phoneNumber"] = json!("+998901110001");
+        accepted(&mut core, NOW, &call);
+        core.tick(after(1));
+        let rows = rows(&core);
+        let bodies = rows.iter().map(|row| body(&core, row)["call"].clone());
+        bodies.collect::<Vec<_>>()
+    };
+    let call = told("").remove(0);
+    assert_eq!(call["operatorExtension"], "101");
+    assert_eq!(
+        (&call["clientPhone"], &call["talkTimeSec"]),
+        (&Value::Null, &json!(4))
+    );
+    let call = told("shape journal-without talkTimeSec,durationSec").remove(0);
+    assert_eq!(
+        (&call["talkTimeSec"], &call["durationSec"]),
+        (&Value::Null, &Value::Null)
+    );
+    let mut both = told("shape journal-foreign ONLINE_PBX");
+    both.sort_by_key(|call| call["provider"].to_string());
+    let of = |call: &Value| (call["provider"].clone(), call["startedAt"].clone());
+    assert_eq!(of(&both[0]), (json!("ONLINE_PBX"), json!(1_795_151_315)));
+    assert_eq!(of(&both[1]), (json!("OPEN_API"), json!(1_795_151_317)));
+}

@@ -3,11 +3,11 @@
 use super::config::Installation;
 use super::event::CrmEvent;
 use crate::core::Sandbox;
-use crate::journal::Record;
+use crate::journal::{OPEN_API, Record};
 use crate::lead::catalogue::employee_name;
 use crate::lead::record::{Contact, Lead};
 use callbridge_call::EventTime;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Revoked, or its company disconnected the application.
 pub(crate) fn is_gone(sandbox: &Sandbox, own: &Installation) -> bool {
@@ -38,12 +38,18 @@ pub(crate) fn happened(sandbox: &mut Sandbox, at: EventTime, company: i64, event
 pub(crate) fn journaled(sandbox: &mut Sandbox, record: &Record) {
     let company = sandbox.companies.get(&record.company_id);
     let lead = company.and_then(|own| sandbox.leads.get(own, record.call.lead_id));
-    let event = completed(record, lead.as_ref());
+    let mut call = completed(record, lead.as_ref());
+    if record.provider == OPEN_API {
+        for field in &sandbox.settings.shapes.journal.without {
+            call[field] = Value::Null;
+        }
+    }
+    let event = CrmEvent::of_call(call);
     happened(sandbox, record.registered_at, record.company_id, event);
 }
 
 /// The conversation of a journal's record (§6.8); its contact is the lead's with that number.
-fn completed(record: &Record, lead: Option<&Lead>) -> CrmEvent {
+fn completed(record: &Record, lead: Option<&Lead>) -> Value {
     let call = &record.call;
     let holds = |contact: &&Contact| {
         let phone = call.client_phone.as_ref();
@@ -52,7 +58,7 @@ fn completed(record: &Record, lead: Option<&Lead>) -> CrmEvent {
     let contact = lead.and_then(|lead| lead.contacts.iter().find(holds));
     // §6.8: real talk time is an answer as well.
     let answered = call.answered || call.talk_time_sec.is_some_and(|talk| talk > 0);
-    CrmEvent::of_call(json!({
+    json!({
         "callId": record.uuid, "provider": record.provider, "conversationKind": "CALL",
         "direction": call.direction, "answered": answered, "startedAt": call.started_at,
         "endedAt": record.ended_at, "durationSec": call.duration_sec,
@@ -61,5 +67,5 @@ fn completed(record: &Record, lead: Option<&Lead>) -> CrmEvent {
         "employeeId": call.employee_id, "employeeName": call.employee_id.map(employee_name),
         "contactId": contact.map(|contact| contact.id),
         "contactName": contact.map(|contact| &contact.name), "leadIds": [call.lead_id],
-    }))
+    })
 }

@@ -1,13 +1,14 @@
 //! Events that the service sends: each pair of installation and event once (§6.9), each signature
 //! once under whatever installation it comes, and what it tells in the same transaction.
 
-use super::{directory, look_ups, meta, step, waiting};
+use super::{directory, echoes, look_ups, meta, step, waiting};
 use crate::db::Columns as _;
 use crate::op::{Delivered, Delivery, Done, WebhookEvent};
 use crate::state::{self, State, Step};
 use crate::{DELIVERIES_KEPT, DELIVERIES_MAX, Db, Error, Fit, Hooked, RowId, Store};
 use callbridge_call::EventTime;
 use callbridge_crm::ShownCall;
+use callbridge_formats::message::webhook::CallEcho;
 use callbridge_model::{CallUuid, LeadId};
 use std::time::Duration;
 
@@ -62,7 +63,9 @@ pub(crate) fn deliver(store: &mut Store, delivery: &Delivery) -> Result<Delivere
         return Ok(Delivered::Repeat);
     }
     match &delivery.told {
-        WebhookEvent::Completed { uuid, leads } => completed(store, *uuid, leads, delivery.at),
+        WebhookEvent::Completed { uuid, leads, shown } => {
+            completed(store, *uuid, (leads, shown.as_deref()), delivery.at)
+        }
         WebhookEvent::Learn(news) => {
             let new = look_ups::learn(store, news)?;
             Ok(Delivered::Learned { new })
@@ -74,13 +77,15 @@ pub(crate) fn deliver(store: &mut Store, delivery: &Delivery) -> Result<Delivere
 fn completed(
     store: &mut Store,
     uuid: CallUuid,
-    leads: &[LeadId],
+    (leads, shown): (&[LeadId], Option<&CallEcho>),
     at: EventTime,
 ) -> Result<Delivered, Error> {
     let Some(found) = found(store, uuid)? else {
         return Ok(Delivered::NotOurs);
     };
     let row = found.row;
+    let as_sent = found.sent && !found.changed && !found.again;
+    echoes::shown(store, row, shown.filter(|_| as_sent), at)?;
     // An event may tell of the time before the journal lost the call: pages say more.
     let Some(step) = found.step.filter(|_| !found.again) else {
         return Ok(Delivered::Settled(row));

@@ -16,6 +16,7 @@ pub mod customer_calls;
 pub mod deliveries;
 pub mod directory;
 pub(crate) mod doubt;
+pub mod echoes;
 pub mod figures;
 pub(crate) mod finish;
 pub mod given;

@@ -2,7 +2,7 @@
 //! each kind as asked.
 
 use super::call::{at, finished, journal};
-use super::deliveries::signature;
+use super::deliveries::{foreign, signature};
 use crate::{
     Delivery, Done, Finished, IfAbsent, LetterFilter, Op, PublishedBy, QueueQuery, RowId, Settings,
     SlotRow, Step, Store, UNREADABLE_BYTES_ALL, WebhookEvent, tables,
@@ -439,11 +439,13 @@ pub const ACTS: &[Act] = &[
                     told: WebhookEvent::Completed {
                         uuid: row.uuid,
                         leads: Vec::new(),
+                        shown: None,
                     },
                 }))
             };
             let event = format!("event {}", row.id);
             write(store, vec![delivery(&event), delivery(&event)]);
+            write(store, vec![foreign("c", "ONLINE_PBX", 0)]);
         }
     }),
     ("purge what is due", |store, _| {

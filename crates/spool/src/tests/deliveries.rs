@@ -3,10 +3,13 @@
 use super::call::{ask, at, finished, journal};
 use super::table::steps;
 use crate::{
-    DELIVERIES_KEPT, Delivered, Delivery, Done, Error, Hooked, IfAbsent, Op, RowId, Settings,
-    State, Step, Store, WebhookEvent, tables,
+    DELIVERIES_KEPT, Delivered, Delivery, Done, Error, ForeignCall, Hooked, IfAbsent, Op, RowId,
+    Settings, State, Step, Store, WebhookEvent, tables,
 };
+use callbridge_call::EpochSeconds;
+use callbridge_formats::message::webhook::CallEcho;
 use callbridge_model::TokenFingerprint;
+use callbridge_model::status::{Echo, SentField};
 use callbridge_model::{LeadId, Outcome, Reason};
 use std::time::Duration;
 
@@ -38,6 +41,7 @@ fn event(name: &str, n: u32, seconds: i64) -> Delivery {
         told: WebhookEvent::Completed {
             uuid: journal(n).judged.record.uuid.expect("a uuid"),
             leads: vec![LeadId::new(4001).expect("an id")],
+            shown: None,
         },
     }
 }
@@ -283,6 +287,7 @@ fn a_call_that_stands_on_other_leads_is_confirmed_and_said_to() {
     elsewhere.told = WebhookEvent::Completed {
         uuid: journal(1).judged.record.uuid.expect("a uuid"),
         leads: LeadId::new(4002).into_iter().collect(),
+        shown: None,
     };
     let confirmed = Delivered::Confirmed {
         row,
@@ -339,4 +344,85 @@ fn a_delivery_beside_a_request_that_fails_is_stored_all_the_same() {
     assert_eq!(tables::deliveries::hooked(&store), Ok(None));
     let again = deliver(&mut store, event("a", 1, 31));
     assert!(matches!(again, Delivered::Confirmed { .. }), "{again:?}");
+}
+
+/// The same event, which shows 4 s of talk and nothing else.
+fn echo(name: &str, n: u32, seconds: i64) -> Delivery {
+    let mut echo = event(name, n, seconds);
+    if let WebhookEvent::Completed { shown, .. } = &mut echo.told {
+        let talk_time_sec = Some(4);
+        *shown = Some(Box::new(CallEcho {
+            talk_time_sec,
+            ..CallEcho::default()
+        }));
+    }
+    echo
+}
+
+#[test]
+fn what_an_event_shows_is_compared_with_what_was_sent_from_here_alone() {
+    let compared = |steps: &[Step]| {
+        let mut store = store();
+        call(&mut store, steps);
+        deliver(&mut store, echo("a", 1, 30));
+        deliver(&mut store, echo("a", 1, 31));
+        let fields = tables::echoes::fields(&store).expect("readable");
+        fields
+            .into_iter()
+            .map(|it| (it.field, it.compared, it.last))
+            .collect::<Vec<_>>()
+    };
+    let sent = compared(&[Step::Send]);
+    assert!(
+        sent.contains(&(SentField::Talk, 1, Echo::Right)),
+        "{sent:?}"
+    );
+    assert!(
+        sent.contains(&(SentField::Start, 1, Echo::Missing)),
+        "{sent:?}"
+    );
+    assert!(sent.iter().all(|it| it.0 != SentField::Phone), "{sent:?}");
+    assert_eq!(compared(&[]), [], "another sender's, perhaps");
+}
+
+/// This provider of this company has journaled the first call, so many seconds off.
+pub fn foreign(company: &str, provider: &str, seconds: i64) -> Op {
+    let record = journal(1).judged.record;
+    Op::Foreign {
+        company: company.to_owned(),
+        call: ForeignCall {
+            provider: provider.to_owned(),
+            phone: record.client_phone.expect("a number"),
+            started: EpochSeconds::new(record.started_at.get() + seconds),
+        },
+        at: at(20),
+    }
+}
+
+#[test]
+fn a_call_that_another_provider_journals_too_is_found_in_either_order() {
+    let found = |store: &Store| {
+        let all =
+            tables::echoes::foreign_calls(store, at(60).floor_seconds().get()).expect("readable");
+        let all = all.into_iter().map(|it| (it.provider, it.calls));
+        all.collect::<Vec<_>>()
+    };
+    for foreign_first in [true, false] {
+        let mut store = store();
+        if !foreign_first {
+            call(&mut store, &[Step::Send]);
+        }
+        let all = [
+            foreign("77", "ONLINE_PBX", -60),
+            foreign("77", "ASTERISK", 61),
+            foreign("78", "THEIRS", 0),
+        ];
+        store.write(all.into()).expect("stored");
+        if foreign_first {
+            assert_eq!(found(&store), []);
+            call(&mut store, &[Step::Send]);
+        }
+        deliver(&mut store, event("a", 1, 30));
+        assert_eq!(found(&store), [("ONLINE_PBX".to_owned(), 1)]);
+    }
 }

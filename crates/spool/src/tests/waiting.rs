@@ -44,7 +44,8 @@ fn event(name: &str, told: WebhookEvent) -> Delivery {
 
 pub fn completed(name: &str, n: u32) -> Delivery {
     let (uuid, leads) = (uuid(n), vec![lead(4001)]);
-    event(name, WebhookEvent::Completed { uuid, leads })
+    let shown = None;
+    event(name, WebhookEvent::Completed { uuid, leads, shown })
 }
 
 fn learned(name: &str) -> Delivery {

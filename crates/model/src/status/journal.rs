@@ -1,0 +1,200 @@
+//! What the CRM's journal shows of our calls, and who else writes calls of ours into it.
+
+use super::findings::todo;
+use super::{FindingKind, Status, Todo};
+use serde::{Deserialize, Serialize};
+
+/// So many calls of another provider within an hour are no chance.
+const FOREIGN_MIN: u64 = 2;
+
+/// A value of a call that is sent, and that the journal shows again.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum SentField {
+    /// How long they talked.
+    #[default]
+    Talk,
+    /// The customer's number.
+    Phone,
+    /// The extension that answered or rang.
+    Extension,
+    /// The CRM's id of the employee.
+    Employee,
+    /// Who called whom.
+    Direction,
+    /// Whether somebody talked.
+    Answered,
+    /// When it began.
+    Start,
+    /// How long it took.
+    Duration,
+}
+
+impl SentField {
+    /// As a person calls it, and as `--field` does that sets its name.
+    const fn words(self) -> (&'static str, Option<&'static str>) {
+        match self {
+            Self::Talk => ("talk time", Some("talk")),
+            Self::Phone => ("phone", Some("phone")),
+            Self::Extension => ("extension", Some("extension")),
+            Self::Employee => ("employee", None),
+            Self::Direction => ("direction", None),
+            Self::Answered => ("answer", None),
+            Self::Start => ("start", None),
+            Self::Duration => ("duration", None),
+        }
+    }
+}
+
+/// How the journal shows a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Echo {
+    /// As it was sent.
+    #[default]
+    Right,
+    /// Not at all.
+    Missing,
+    /// Another one.
+    Different,
+}
+
+/// A value of calls, as the CRM's events show it again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JournalField {
+    /// Which one.
+    pub field: SentField,
+    /// The name that it is sent by.
+    pub name: String,
+    /// Calls that were compared.
+    pub compared: u64,
+    /// Those of them that show nothing.
+    pub missing: u64,
+    /// Those that show another value.
+    pub different: u64,
+    /// How the newest of them shows it.
+    pub last: Echo,
+}
+
+/// Calls of ours that another provider has journaled, too, in the last 24 hours.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ForeignCalls {
+    /// As the CRM calls it.
+    pub provider: String,
+    /// How many.
+    pub calls: u64,
+    /// The most that began within one hour.
+    pub most_in_an_hour: u64,
+    /// When the newest of them began, in epoch seconds.
+    pub last_at: i64,
+}
+
+pub(super) fn fields(status: &Status, found: &mut Vec<Todo>) {
+    for field in &status.journal_fields {
+        let (word, named) = field.field.words();
+        let (shows, count) = match field.last {
+            Echo::Right => continue,
+            Echo::Missing => (format!("no {word}"), field.missing),
+            Echo::Different => (format!("another {word} than was sent"), field.different),
+        };
+        let (flag, ask) = match named {
+            Some(flag) => {
+                let flag = format!("--field {flag}={}", field.name);
+                let ask = format!("is {flag} right?");
+                (flag, ask)
+            }
+            None => (field.name.clone(), format!("it is sent as {}", field.name)),
+        };
+        let compared = field.compared;
+        let what = format!("the journal shows {shows} ({count} of {compared} calls): {ask}");
+        let values = [flag, count.to_string(), compared.to_string()];
+        let shown = todo(FindingKind::FieldNotShown, what, status.check());
+        found.push(shown.with("field_not_shown", values));
+    }
+}
+
+pub(super) fn foreign(status: &Status, found: &mut Vec<Todo>) {
+    let many = status.foreign_calls.iter();
+    for foreign in many.filter(|it| it.most_in_an_hour >= FOREIGN_MIN) {
+        let ForeignCalls {
+            provider, calls, ..
+        } = foreign;
+        let what = format!(
+            "{provider} journals our calls as well ({calls} in 24 hours), so each stands there \
+             twice: in the CRM switch off the call journal of {provider}, or here these trunks \
+             (journal=no)"
+        );
+        let values = [provider.clone(), calls.to_string()];
+        let doubled = todo(FindingKind::ForeignCalls, what, status.check());
+        found.push(doubled.with("foreign_calls", values));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whats(status: Status) -> Vec<String> {
+        let todo = status.judged().todo.into_iter();
+        let mine = |it: &Todo| {
+            matches!(
+                it.kind,
+                FindingKind::FieldNotShown | FindingKind::ForeignCalls
+            )
+        };
+        todo.filter(mine).map(|it| it.what).collect()
+    }
+
+    fn field(field: SentField, name: &str, last: Echo) -> JournalField {
+        JournalField {
+            field,
+            name: name.to_owned(),
+            compared: 3,
+            missing: 2,
+            different: 1,
+            last,
+        }
+    }
+
+    #[test]
+    fn a_field_is_told_while_the_newest_call_does_not_show_it() {
+        let status = Status {
+            journal_fields: vec![
+                field(SentField::Talk, "talkTimeSec", Echo::Missing),
+                field(SentField::Phone, "clientPhone", Echo::Right),
+                field(SentField::Employee, "employeeId", Echo::Different),
+            ],
+            ..Status::default()
+        };
+        insta::assert_snapshot!(whats(status).join("\n"), @r"
+        the journal shows no talk time (2 of 3 calls): is --field talk=talkTimeSec right?
+        the journal shows another employee than was sent (1 of 3 calls): it is sent as employeeId
+        ");
+    }
+
+    #[test]
+    fn another_provider_is_told_after_two_calls_in_an_hour() {
+        let of = |calls, most_in_an_hour| {
+            whats(Status {
+                foreign_calls: vec![ForeignCalls {
+                    provider: "ONLINE_PBX".to_owned(),
+                    calls,
+                    most_in_an_hour,
+                    last_at: 1_795_151_317,
+                }],
+                ..Status::default()
+            })
+        };
+        assert_eq!(of(9, 1), [""; 0]);
+        let said = of(9, 2).join("\n");
+        assert!(
+            said.starts_with("ONLINE_PBX journals our calls as well (9 in 24 hours)"),
+            "{said}"
+        );
+        assert!(said.ends_with("(journal=no)"), "{said}");
+    }
+}

@@ -1,0 +1,304 @@
+//! What the CRM's journal shows of our calls beside what was sent. A field by another name than
+//! the service's own is lost in silence (§2.8), and so is none that it knows: its event of a call
+//! (§6.8) alone tells which.
+
+use callbridge_call::Direction;
+use callbridge_crm::FieldNames;
+use callbridge_formats::message::webhook::CallEcho;
+use callbridge_model::CallRecord;
+use callbridge_model::status::{Echo, JournalField, SentField};
+
+/// Each value that was sent, with its name in the request, and how it is shown.
+pub(crate) fn compare(
+    sent: &CallRecord,
+    names: &FieldNames,
+    shown: &CallEcho,
+) -> Vec<(SentField, String, Echo)> {
+    let direction = match sent.direction {
+        Direction::Inbound => Some("INBOUND"),
+        Direction::Outbound => Some("OUTBOUND"),
+        Direction::Internal => None,
+    };
+    // A journal that loses the talk of a call without any shows the same.
+    let talk = i64::from(sent.talk_time_sec);
+    let talks = talk > 0 || shown.talk_time_sec.is_some_and(|shown| shown > 0);
+    let (talk, talk_shown) = (talks.then_some(talk), shown.talk_time_sec);
+    let (start, duration) = (sent.started_at.get(), i64::from(sent.duration_sec));
+    // Which number is shown is the contact's matter.
+    let phone = names.phone.as_ref().zip(sent.client_phone.as_ref());
+    let extension = names.extension.as_ref().zip(sent.employee.as_ref());
+    let all = [
+        (SentField::Talk, &*names.talk, echo(talk, talk_shown)),
+        (
+            SentField::Phone,
+            phone.map_or("", |it| it.0),
+            echo(phone.map(|_| true), shown.has_phone.then_some(true)),
+        ),
+        (
+            SentField::Extension,
+            extension.map_or("", |it| it.0),
+            echo(extension.map(|it| it.1), shown.extension.as_ref()),
+        ),
+        (
+            SentField::Employee,
+            "employeeId",
+            echo(sent.employee_id.map(|id| id.get()), shown.employee_id),
+        ),
+        (
+            SentField::Direction,
+            "direction",
+            echo(direction, shown.direction.as_deref()),
+        ),
+        (
+            SentField::Answered,
+            "answered",
+            echo(Some(sent.answered), shown.answered),
+        ),
+        (
+            SentField::Start,
+            "startedAt",
+            echo(Some(start), shown.started_at),
+        ),
+        (
+            SentField::Duration,
+            "durationSec",
+            echo(Some(duration), shown.duration_sec),
+        ),
+    ];
+    let compared = all.into_iter();
+    compared
+        .filter_map(|(field, name, echo)| Some((field, name.to_owned(), echo?)))
+        .collect()
+}
+
+/// How it is shown; `None` of what was not sent.
+fn echo<T: PartialEq>(sent: Option<T>, shown: Option<T>) -> Option<Echo> {
+    let sent = sent?;
+    Some(match shown {
+        None => Echo::Missing,
+        Some(shown) if shown == sent => Echo::Right,
+        Some(_) => Echo::Different,
+    })
+}
+
+/// One more call was shown. What was counted of a field under another name, or of one that is not
+/// sent any more, says nothing of now.
+pub(crate) fn count(
+    fields: &mut Vec<JournalField>,
+    names: &FieldNames,
+    compared: Vec<(SentField, String, Echo)>,
+) {
+    fields.retain(|it| match it.field {
+        SentField::Talk => it.name == names.talk,
+        SentField::Phone => Some(&it.name) == names.phone.as_ref(),
+        SentField::Extension => Some(&it.name) == names.extension.as_ref(),
+        SentField::Employee
+        | SentField::Direction
+        | SentField::Answered
+        | SentField::Start
+        | SentField::Duration => true,
+    });
+    for (field, name, echo) in compared {
+        let place = match fields.binary_search_by_key(&field, |it| it.field) {
+            Ok(place) => place,
+            Err(place) => {
+                let new = JournalField {
+                    field,
+                    name,
+                    ..JournalField::default()
+                };
+                fields.insert(place, new);
+                place
+            }
+        };
+        let counted = &mut fields[place];
+        counted.compared += 1;
+        counted.missing += u64::from(echo == Echo::Missing);
+        counted.different += u64::from(echo == Echo::Different);
+        counted.last = echo;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use callbridge_call::EpochSeconds;
+    use callbridge_model::{CallUuid, EmployeeId, LeadId, Phone};
+
+    type Change = fn(&mut CallEcho);
+
+    fn names() -> FieldNames {
+        FieldNames {
+            talk: "talkTimeSec".to_owned(),
+            phone: Some("clientPhone".to_owned()),
+            extension: Some("operatorExtension".to_owned()),
+        }
+    }
+
+    fn sent() -> CallRecord {
+        CallRecord {
+            uuid: Some(CallUuid(uuid::Uuid::nil())),
+            linkedid: "1795151317.146".to_owned(),
+            pbx: "main".to_owned(),
+            direction: Direction::Inbound,
+            answered: true,
+            lead_id: LeadId::new(4001),
+            lead_from: None,
+            trunk: Some("city".to_owned()),
+            client_phone: Phone::from_e164("+998901110001"),
+            employee: Some("101".to_owned()),
+            employee_id: EmployeeId::new(501),
+            employees_in_order: vec!["101".to_owned()],
+            started_at: EpochSeconds::new(1_795_151_317),
+            duration_sec: 5,
+            talk_time_sec: 4,
+            incomplete: false,
+            estimate: false,
+            by_hand: None,
+        }
+    }
+
+    fn shown() -> CallEcho {
+        CallEcho {
+            direction: Some("INBOUND".to_owned()),
+            answered: Some(true),
+            started_at: Some(1_795_151_317),
+            duration_sec: Some(5),
+            talk_time_sec: Some(4),
+            has_phone: true,
+            extension: Some("101".to_owned()),
+            employee_id: Some(501),
+        }
+    }
+
+    /// Those that are not shown as they were sent.
+    fn wrong(sent: &CallRecord, names: &FieldNames, shown: &CallEcho) -> Vec<(SentField, Echo)> {
+        let all = compare(sent, names, shown).into_iter();
+        let all = all.map(|(field, _, echo)| (field, echo));
+        all.filter(|(_, echo)| *echo != Echo::Right).collect()
+    }
+
+    #[test]
+    fn each_field_that_is_absent_or_wrong_is_named_and_no_other() {
+        use SentField as F;
+        assert_eq!(wrong(&sent(), &names(), &shown()), []);
+        assert_eq!(compare(&sent(), &names(), &shown()).len(), 8);
+        let none = CallEcho::default();
+        let missing = compare(&sent(), &names(), &none).into_iter();
+        assert!(missing.map(|it| it.2).all(|echo| echo == Echo::Missing));
+        let changes: [(F, Change, Change); 7] = [
+            (
+                F::Talk,
+                |it| it.talk_time_sec = None,
+                |it| it.talk_time_sec = Some(0),
+            ),
+            (
+                F::Extension,
+                |it| it.extension = None,
+                |it| it.extension = Some("102".into()),
+            ),
+            (
+                F::Employee,
+                |it| it.employee_id = None,
+                |it| it.employee_id = Some(502),
+            ),
+            (
+                F::Direction,
+                |it| it.direction = None,
+                |it| it.direction = Some("OUTBOUND".into()),
+            ),
+            (
+                F::Answered,
+                |it| it.answered = None,
+                |it| it.answered = Some(false),
+            ),
+            (
+                F::Start,
+                |it| it.started_at = None,
+                |it| it.started_at = Some(1_795_151_318),
+            ),
+            (
+                F::Duration,
+                |it| it.duration_sec = None,
+                |it| it.duration_sec = Some(6),
+            ),
+        ];
+        for (field, absent, other) in changes {
+            let of = |change: Change| {
+                let mut echo = shown();
+                change(&mut echo);
+                wrong(&sent(), &names(), &echo)
+            };
+            assert_eq!(of(absent), [(field, Echo::Missing)]);
+            assert_eq!(of(other), [(field, Echo::Different)]);
+        }
+        let mut echo = shown();
+        echo.has_phone = false;
+        assert_eq!(wrong(&sent(), &names(), &echo), [(F::Phone, Echo::Missing)]);
+    }
+
+    #[test]
+    fn what_was_not_sent_is_not_compared() {
+        let bare = CallRecord {
+            answered: false,
+            talk_time_sec: 0,
+            employee: None,
+            employee_id: None,
+            client_phone: None,
+            ..sent()
+        };
+        let echo = CallEcho {
+            answered: Some(false),
+            ..shown()
+        };
+        let talked = wrong(&bare, &names(), &echo);
+        assert_eq!(talked, [(SentField::Talk, Echo::Different)], "4 s of none");
+        for talk in [None, Some(0)] {
+            let echo = CallEcho {
+                talk_time_sec: talk,
+                ..echo.clone()
+            };
+            assert_eq!(wrong(&bare, &names(), &echo), []);
+            let fields: Vec<_> = compare(&bare, &names(), &echo);
+            let fields: Vec<_> = fields.into_iter().map(|it| it.0).collect();
+            assert!(!fields.contains(&SentField::Talk), "{fields:?}");
+        }
+        let none = CallEcho::default();
+        let fields = compare(&sent(), &FieldNames::default(), &none);
+        let fields: Vec<_> = fields.into_iter().map(|it| it.0).collect();
+        assert!(!fields.contains(&SentField::Phone) && !fields.contains(&SentField::Extension));
+    }
+
+    #[test]
+    fn calls_are_counted_by_field_and_anew_under_another_name() {
+        let mut fields = Vec::new();
+        let none = CallEcho {
+            talk_time_sec: None,
+            ..shown()
+        };
+        let add = |fields: &mut Vec<JournalField>, names: &FieldNames, shown: &CallEcho| {
+            count(fields, names, compare(&sent(), names, shown));
+            fields[0].clone()
+        };
+        add(&mut fields, &names(), &none);
+        let talk = add(&mut fields, &names(), &none);
+        assert_eq!(
+            (talk.compared, talk.missing, talk.last),
+            (2, 2, Echo::Missing)
+        );
+        let talk = add(&mut fields, &names(), &shown());
+        assert_eq!(
+            (talk.compared, talk.missing, talk.last),
+            (3, 2, Echo::Right)
+        );
+        assert_eq!(fields.len(), 8);
+        let other = FieldNames {
+            talk: "billsec".to_owned(),
+            ..FieldNames::default()
+        };
+        let talk = add(&mut fields, &other, &none);
+        assert_eq!((talk.name.as_str(), talk.compared), ("billsec", 1));
+        assert_eq!(fields.len(), 6, "phone and extension are not sent any more");
+        assert_eq!(fields[1].compared, 4);
+    }
+}

@@ -1,0 +1,189 @@
+//! Calls that another provider has journaled, and which of them are ours as well: the CRM's own
+//! telephony writes them, too.
+
+use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_model::Phone;
+use callbridge_model::status::ForeignCalls;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Two accounts of one call begin no further apart.
+pub(crate) const APART_SECONDS: u64 = 60;
+/// A call of another provider waits so long for one of ours, which may be told of later.
+const WAITS: Duration = Duration::from_secs(3600);
+/// One that was ours as well is remembered for so long.
+const KEPT: Duration = Duration::from_secs(24 * 3600);
+/// Calls that wait, and that were ours as well, at most: the oldest give way.
+const WAITING_MAX: usize = 200;
+const DOUBLES_MAX: usize = 500;
+const HOUR: i64 = 3600;
+
+/// A call that another provider has journaled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForeignCall {
+    /// As the CRM calls it.
+    pub provider: String,
+    /// The customer's number.
+    pub phone: Phone,
+    /// When it began.
+    pub started: EpochSeconds,
+}
+
+impl ForeignCall {
+    fn is(&self, phone: &Phone, started: EpochSeconds) -> bool {
+        let apart = self.started.get().abs_diff(started.get());
+        self.phone == *phone && apart <= APART_SECONDS
+    }
+}
+
+/// One of them, with when it was told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Told {
+    at: EventTime,
+    #[serde(flatten)]
+    call: ForeignCall,
+}
+
+/// What is remembered of them, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForeignLog {
+    waiting: Vec<Told>,
+    doubles: Vec<Told>,
+}
+
+impl ForeignLog {
+    /// Another provider has journaled this call, which is ours as well, or none of ours so far.
+    pub(crate) fn foreign(&mut self, call: ForeignCall, ours: bool, at: EventTime) {
+        let known = |all: &[Told]| all.iter().any(|it| it.call == call);
+        if known(&self.waiting) || known(&self.doubles) {
+            return;
+        }
+        let told = Told { at, call };
+        match ours {
+            true => self.doubles.push(told),
+            false => self.waiting.push(told),
+        }
+        self.forget(at);
+    }
+
+    /// A call of ours is journaled; whether one of another provider has waited for it.
+    pub(crate) fn ours(&mut self, phone: &Phone, started: EpochSeconds, at: EventTime) -> bool {
+        let found = self.waiting.extract_if(.., |it| it.call.is(phone, started));
+        let before = self.doubles.len();
+        self.doubles.extend(found);
+        let more = self.doubles.len() > before;
+        self.forget(at);
+        more
+    }
+
+    fn forget(&mut self, now: EventTime) {
+        for (all, span, most) in [
+            (&mut self.waiting, WAITS, WAITING_MAX),
+            (&mut self.doubles, KEPT, DOUBLES_MAX),
+        ] {
+            all.retain(|it| is_within(it, now, span));
+            let too_many = all.len().saturating_sub(most);
+            all.drain(..too_many);
+        }
+    }
+
+    /// Who has journaled calls of ours.
+    pub(crate) fn providers(&self, now: EventTime) -> Vec<ForeignCalls> {
+        let mut providers = BTreeMap::<&str, Vec<i64>>::new();
+        for told in self.doubles.iter().filter(|it| is_within(it, now, KEPT)) {
+            let starts = providers.entry(&told.call.provider).or_default();
+            starts.push(told.call.started.get());
+        }
+        let all = providers.into_iter().map(|(provider, mut starts)| {
+            starts.sort_unstable();
+            let within = |from: i64| {
+                let later = starts.iter().filter(|it| (from..from + HOUR).contains(it));
+                later.count()
+            };
+            let most = starts.iter().map(|from| within(*from)).max();
+            ForeignCalls {
+                provider: provider.to_owned(),
+                calls: starts.len() as u64,
+                most_in_an_hour: most.unwrap_or(0) as u64,
+                last_at: starts.last().copied().unwrap_or(0),
+            }
+        });
+        all.collect()
+    }
+}
+
+/// A clock that was set back makes nothing older.
+fn is_within(told: &Told, now: EventTime, span: Duration) -> bool {
+    now.since(told.at) <= span
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: i64 = 1_795_151_317;
+
+    fn at(seconds: i64) -> EventTime {
+        EventTime::from_seconds(START + seconds)
+    }
+
+    fn phone(n: u32) -> Phone {
+        Phone::from_e164(&format!("+99890111000{n}")).expect("a number")
+    }
+
+    fn call(n: u32, seconds: i64) -> ForeignCall {
+        ForeignCall {
+            provider: "ONLINE_PBX".to_owned(),
+            phone: phone(n),
+            started: EpochSeconds::new(START + seconds),
+        }
+    }
+
+    fn figures(log: &ForeignLog, now: i64) -> Vec<(u64, u64)> {
+        let all = log.providers(at(now)).into_iter();
+        all.map(|it| (it.calls, it.most_in_an_hour)).collect()
+    }
+
+    #[test]
+    fn calls_of_one_number_within_a_minute_are_one_in_either_order() {
+        let ours = |n, seconds| {
+            let mut log = ForeignLog::default();
+            log.foreign(call(1, 0), false, at(30));
+            log.ours(&phone(n), EpochSeconds::new(START + seconds), at(90))
+        };
+        assert!(ours(1, 60) && ours(1, -60));
+        assert!(!ours(1, 61) && !ours(1, -61) && !ours(2, 0));
+        let mut log = ForeignLog::default();
+        log.foreign(call(1, 0), true, at(30));
+        log.foreign(call(1, 0), true, at(31));
+        assert_eq!(figures(&log, 60), [(1, 1)], "a repeat is the same call");
+        log.foreign(call(2, 3_599), true, at(3_600));
+        assert_eq!(figures(&log, 3_600), [(2, 2)]);
+    }
+
+    #[test]
+    fn one_that_waits_is_forgotten_after_an_hour_and_a_double_after_a_day() {
+        let mut log = ForeignLog::default();
+        log.foreign(call(1, 0), false, at(0));
+        log.foreign(call(2, 0), true, at(0));
+        log.foreign(call(3, 3_600), true, at(3_601));
+        let late = log.ours(&phone(1), EpochSeconds::new(START), at(3_602));
+        assert!(!late);
+        assert_eq!(figures(&log, 3_602), [(2, 1)], "an hour apart");
+        assert_eq!(figures(&log, 86_401), [(1, 1)]);
+        assert_eq!(figures(&log, 100_000), []);
+    }
+
+    #[test]
+    fn a_flood_of_other_calls_stays_within_its_limits() {
+        let mut log = ForeignLog::default();
+        for second in 0..5_000 {
+            log.foreign(call(1, second), second % 2 == 0, at(second));
+        }
+        assert_eq!(
+            (log.waiting.len(), log.doubles.len()),
+            (WAITING_MAX, DOUBLES_MAX)
+        );
+    }
+}

@@ -1,0 +1,79 @@
+//! What the CRM's events show of our calls, and calls of other providers: two small settings.
+
+use super::meta;
+use crate::foreign::{APART_SECONDS, ForeignCall, ForeignLog};
+use crate::{Db, Error, Fit, RowId, Store, echo};
+use callbridge_call::EventTime;
+use callbridge_formats::message::webhook::CallEcho;
+use callbridge_model::CallRecord;
+use callbridge_model::status::{ForeignCalls, JournalField};
+
+/// How fields of our calls are shown.
+const FIELDS: &str = "journal.fields";
+/// Calls of other providers.
+const FOREIGN: &str = "journal.foreign";
+
+/// An event shows this call of ours. `Some` says what, where it was sent from here as it stands.
+pub(crate) fn shown(
+    store: &Store,
+    row: RowId,
+    echo: Option<&CallEcho>,
+    at: EventTime,
+) -> Result<(), Error> {
+    let text: String = store.value("SELECT record FROM calls WHERE id = ?1", [row.0])?;
+    let call: CallRecord = store.read_json(row, &text)?;
+    if let Some(shown) = echo {
+        let names = &store.settings.names;
+        let mut fields = fields(store)?;
+        echo::count(&mut fields, names, echo::compare(&call, names, shown));
+        meta::remember(store, FIELDS, &fields)?;
+    }
+    let Some(phone) = &call.client_phone else {
+        return Ok(());
+    };
+    let mut log = log(store)?;
+    if log.ours(phone, call.started_at, at) {
+        meta::remember(store, FOREIGN, &log)?;
+    }
+    Ok(())
+}
+
+/// Another provider has journaled a call of this company.
+pub(crate) fn foreign(
+    store: &Store,
+    company: &str,
+    call: &ForeignCall,
+    at: EventTime,
+) -> Result<(), Error> {
+    if meta::binding(store)?.fits_their_company(company) != Fit::Same {
+        return Ok(());
+    }
+    let (phone, started) = (call.phone.as_str(), call.started.get());
+    let apart = APART_SECONDS.cast_signed();
+    let ours: Option<i64> = store.first_value(
+        "SELECT 1 FROM calls WHERE substr(phone, -4) = substr(?1, -4) AND phone = ?1
+           AND started BETWEEN ?2 AND ?3 LIMIT 1",
+        (
+            phone,
+            started.saturating_sub(apart),
+            started.saturating_add(apart),
+        ),
+    )?;
+    let mut log = log(store)?;
+    log.foreign(call.clone(), ours.is_some(), at);
+    meta::remember(store, FOREIGN, &log)
+}
+
+/// How fields of our calls are shown, each that was sent.
+pub fn fields(db: &Db) -> Result<Vec<JournalField>, Error> {
+    Ok(meta::remembered(db, FIELDS)?.unwrap_or_default())
+}
+
+fn log(db: &Db) -> Result<ForeignLog, Error> {
+    Ok(meta::remembered(db, FOREIGN)?.unwrap_or_default())
+}
+
+/// Who else has journaled calls of ours, at this second.
+pub fn foreign_calls(db: &Db, at: i64) -> Result<Vec<ForeignCalls>, Error> {
+    Ok(log(db)?.providers(EventTime::from_seconds(at)))
+}
