@@ -161,6 +161,24 @@ fn the_name_is_the_main_contacts_where_one_was_told() {
 }
 
 #[test]
+fn a_name_from_before_all_contacts_were_told_counts_no_more_in_any_order() {
+    let phone = "A [+998901110001]";
+    let told = event(1, 10, What::Created, snapshot("Deal", 15, "New"));
+    let whole = contact(event(1, 30, What::Filter, json!({})), 8, Some(phone));
+    let mut again = contact(event(1, 40, What::Filter, json!({})), 7, Some(phone));
+    again.contacts[0].name = Told::Untold;
+    let history = [
+        contact(told, 7, Some("Anna [+998901110001]")),
+        LeadNews {
+            whole: true,
+            ..whole
+        },
+        again,
+    ];
+    shown(&history, 1);
+}
+
+#[test]
 fn names_are_gone_with_the_lead() {
     let change = event(1, 15, What::PropertiesUpdated, snapshot("Deal", 15, "New"));
     let mut history = vec![
