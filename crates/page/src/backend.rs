@@ -335,7 +335,7 @@ pub struct CheckFinding {
 
 /// How names of findings begin, each with the key of its texts (`tried.clock`, `mend.clock`): what
 /// it is and how it is mended, in the language of whoever reads.
-pub const TRIED: [(&str, &str); 47] = [
+pub const TRIED: [(&str, &str); 48] = [
     ("binding", "binding"),
     ("catch-up", "catch-up"),
     ("channels", "channels"),

@@ -41,8 +41,8 @@ const UNSHOWN: &str = "\nThe PBX has not shown that it has these lines (manager.
 const LOOKUP: &str =
     "Tell the PBX who calls while it rings: the lead's name, whose desk rings first?";
 const LOOKUP_AT: &str = "127.0.0.1:4573";
-const DIALPLAN: &str = "the dialplan for it: caller.conf in deploy/asterisk, or with the package in \
-                        /usr/share/doc/callbridge/examples";
+const DIALPLAN: &str = "the dialplan for it: caller.conf in deploy/asterisk, or with the package \
+                        in /usr/share/doc/callbridge/examples";
 const EMPLOYEES: &str = "Who sits where, as 101:501;102:502 (extension and the employee's id in \
                          the CRM) or a FILE; empty for nobody: ";
 
