@@ -87,7 +87,7 @@ fn told_to_stop() -> Result<impl Future<Output = ()> + Send + 'static, Failure> 
             while first.elapsed() < SAME_ORDER {
                 again = heard().await;
             }
-            say("told to stop again: ended at once");
+            say("asked to stop a second time: ended at once");
             // As a shell says of a program that a signal has ended.
             std::process::exit(128 + again.as_raw_value());
         });

@@ -20,7 +20,7 @@ pub(crate) fn given(texts: &[String]) -> impl Iterator<Item = &str> {
 /// `500ms`, `10s`, `12h`, `1h30m`, `7d`; never zero, at most 31 days.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     const LONGEST: Duration = Duration::from_secs(31 * 86_400);
-    let wrong = || format!("`{text}` is no time: give it as 500ms, 10s, 12h or 7d");
+    let wrong = || format!("`{text}` is not a time span: give it as 500ms, 10s, 12h or 7d");
     let read = dates::span(text).ok_or_else(wrong)?;
     if read.is_zero() || read > LONGEST {
         return Err(format!(
@@ -38,7 +38,7 @@ pub(crate) fn stream_from(text: &str, zone: &TimeZone) -> Result<StreamFrom, Str
     if let Some(time) = dates::span(text) {
         return Ok(StreamFrom::Ago(time));
     }
-    let wrong = |_| format!("`{text}` is no beginning: give first, 30d, or 2026-11-20");
+    let wrong = |_| format!("`{text}` is not a starting point: give first, 30d, or 2026-11-20");
     dates::date(text, zone).map(StreamFrom::At).map_err(wrong)
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn since(text: &str, zone: &TimeZone, now: EventTime) -> Result<Event
         Ok(StreamFrom::Ago(time)) => Ok(now.minus(time)),
         Ok(StreamFrom::At(at)) => Ok(at),
         Ok(StreamFrom::First) | Err(_) => Err(format!(
-            "`{text}` is no moment: give 2h, 30d, or 2026-11-20"
+            "`{text}` is not a point in time: give 2h, 30d, or 2026-11-20"
         )),
     }
 }
@@ -62,7 +62,7 @@ pub(crate) fn stream_skip(text: &str) -> Result<StreamSkip, String> {
             offset,
         }),
         Ok(_) | Err(_) => Err(format!(
-            "`{text}` is no message of a stream: give STREAM:OFFSET, as calls:1234"
+            "`{text}` is not a message of a stream: give STREAM:OFFSET, as calls:1234"
         )),
     }
 }
@@ -74,7 +74,7 @@ pub(crate) fn pbx_owner(text: &str) -> Result<(String, String), String> {
             Ok((pbx.to_owned(), user.to_owned()))
         }
         Some(_) | None => Err(format!(
-            "`{text}` names no owner: give PBX=LOGIN, as branch7=branch7-user"
+            "`{text}` does not name an owner: give PBX=LOGIN, as branch7=branch7-user"
         )),
     }
 }
@@ -87,13 +87,13 @@ pub(crate) fn talk(text: &str) -> Result<u32, String> {
     let read = duration(text).ok();
     let whole = read.filter(|it| it.subsec_nanos() == 0);
     let seconds = whole.and_then(|it| u32::try_from(it.as_secs()).ok());
-    seconds.ok_or_else(|| format!("`{text}` is no time of talk: give seconds, or 1m20s"))
+    seconds.ok_or_else(|| format!("`{text}` is not a length of talk: give seconds, or 1m20s"))
 }
 
 /// A zone of the tz database: `Asia/Tashkent`.
 pub(crate) fn zone(text: &str) -> Result<TimeZone, String> {
     TimeZone::get(text)
-        .map_err(|_| format!("`{text}` is no time zone: give it as Asia/Tashkent or UTC"))
+        .map_err(|_| format!("`{text}` is not a time zone: give it as Asia/Tashkent or UTC"))
 }
 
 /// A path.
@@ -107,7 +107,7 @@ pub(crate) fn path(text: &str) -> Result<PathBuf, &'static str> {
 /// An address to listen at, with what one looks like.
 pub(crate) fn address(text: &str, example: &str) -> Result<SocketAddr, String> {
     text.parse()
-        .map_err(|_| format!("`{text}` is no IP:PORT{example}"))
+        .map_err(|_| format!("`{text}` is not IP:PORT{example}"))
 }
 
 /// A level of the log.
@@ -119,7 +119,7 @@ pub(crate) fn level(text: &str) -> Result<Level, String> {
         "debug" => Ok(Level::DEBUG),
         "trace" => Ok(Level::TRACE),
         _ => Err(format!(
-            "`{text}` is no level: give error, warn, info, debug or trace"
+            "`{text}` is not a log level: give error, warn, info, debug or trace"
         )),
     }
 }
@@ -129,7 +129,7 @@ pub(crate) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String
     let found = words.iter().find(|(word, _)| *word == text);
     found.map(|(_, meaning)| *meaning).ok_or_else(|| {
         let all: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        format!("`{text}` cannot be: give {}", all.join(" or "))
+        format!("`{text}` is invalid: give {}", all.join(" or "))
     })
 }
 
@@ -138,7 +138,7 @@ pub(crate) fn number(text: &str, bounds: std::ops::RangeInclusive<usize>) -> Res
     let read = text.parse().ok().filter(|number| bounds.contains(number));
     read.ok_or_else(|| {
         format!(
-            "`{text}` cannot be: a whole number from {} to {}",
+            "`{text}` is invalid: give a whole number from {} to {}",
             bounds.start(),
             bounds.end()
         )
@@ -152,7 +152,7 @@ pub(crate) fn field_name(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err(format!(
-        "`{text}` is no name of a field: letters, digits, `_`, `-`, `.`"
+        "`{text}` is not a name of a field: letters, digits, `_`, `-`, `.`"
     ))
 }
 

@@ -271,28 +271,29 @@ mod tests {
                        about what is wrong
           audit        Compare a file of the PBX with what became of its calls, and name
                        each that is missing
-          fleet        Show who of the collectors and senders around a stream speaks, and
-                       who is silent
-          status       Say whether all is well, what to do if not, and how all stands
+          fleet        Show which collectors and senders of a stream report, and which are
+                       silent
+          status       Show what is wrong and what to do about it, then books, sources,
+                       token and budget
           calls        List calls, a line each, newest last: of a day, a number, a trunk; or
                        follow them
-          dead         Look at what the CRM did not take, mend it, and send it again
+          dead         Show calls that the CRM did not take, correct them, and send them
+                       again
           lead         Find numbers without a lead, and what a number maps to
-          missed       List customers who called, got nobody, and were not talked to since,
-                       longest waiting first
+          missed       List customers who called, reached nobody and still wait for a call
+                       back, longest first
           page         Print a link that opens the administrator's page, or a line for its
                        password file
           connect      Ask a company for its consent, and keep the tokens that it gives
-          disconnect   Revoke the tokens of a connection and take it away
-          sandbox      Serve a CRM to try against: the service's document, held to rule by
-                       rule
-          init         Ask what cannot be found out, find out the rest, and write the flags
-                       of a service
-          state        Write a state folder into one file, also while the daemon runs, and
-                       put it back
+          disconnect   Revoke the tokens of a connection and remove it
+          sandbox      Serve a test CRM that keeps every rule of the service's document
+          init         Set a service up: ask what cannot be detected, detect the rest, write
+                       its flags
+          state        Export a state folder into one file, also while the daemon runs, and
+                       import it
           completions  Print completions for a shell
           man          Print the manual page
-          licences     Print what is linked in, with its licences
+          licences     Print the libraries in this program, with their licences
           help         Print this message or the help of the given subcommand(s)
 
         Options:

@@ -160,8 +160,8 @@ impl Checking<'_> {
         };
         let of_messages = format.is_some_and(Format::tells_whole_calls);
         if of_messages && flags.sources.pbx_id.is_some() {
-            let words =
-                "stands beside format call, whose messages each say their own PBX: remove it";
+            let words = "cannot be used with format call, whose messages each name their \
+                         own PBX: remove it";
             self.faults.add("--pbx-id", words);
         }
         let config = self.config(flags, Purpose::Explain)?;
@@ -285,7 +285,7 @@ impl Checking<'_> {
                 .add(command, "which letters? Give ID…, --reason R or --all");
         } else if flags.all && !(flags.ids.is_empty() && flags.reason.is_none()) {
             self.faults
-                .add("--all", "stands beside ID or --reason; keep one");
+                .add("--all", "cannot be used with ID or --reason; keep one");
         }
         self.selection(flags)
     }
@@ -294,7 +294,7 @@ impl Checking<'_> {
         let reason = |word: &str| {
             Reason::from_word(word).ok_or_else(|| {
                 let all: Vec<&str> = Reason::ALL.iter().map(|reason| reason.word()).collect();
-                format!("`{word}` is none; there are {}", all.join(", "))
+                format!("`{word}` is not a state; there are {}", all.join(", "))
             })
         };
         let reason = self.faults.read("--reason", &flags.reason, reason);
@@ -440,7 +440,7 @@ impl Checking<'_> {
         let read = match shell {
             Some(text) => text
                 .parse()
-                .map_err(|_| format!("`{text}` is none: give {SHELLS}")),
+                .map_err(|_| format!("`{text}` is not a shell: give {SHELLS}")),
             None => Err(format!("is missing: give {SHELLS}")),
         };
         let shell = self.faults.take("SHELL", read).unwrap_or(Shell::Bash);

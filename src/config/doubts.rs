@@ -33,9 +33,8 @@ pub(crate) fn of(config: &Config) -> Vec<Doubt> {
         .map(|(what, _)| Doubt {
             what: format!("secret of {what}"),
             kind: MISTAKE,
-            words:
-                "it stands in quotes, which are taken for a part of it; remove them if they are not"
-                    .to_owned(),
+            words: "it is in quotes, which are taken for a part of it; remove them if they are not"
+                .to_owned(),
         });
     let all = variables.chain(quoted).chain(wide(config));
     all.chain(clear(config)).chain(new_state(config)).collect()
@@ -55,14 +54,14 @@ fn new_state(config: &Config) -> Option<Doubt> {
     others.sort_unstable();
     let others = match others.join(", ") {
         none if none.is_empty() => String::new(),
-        others => format!("; beside it there is {others}"),
+        others => format!("; in the same place there is {others}"),
     };
     Some(Doubt {
         what: "--state".to_owned(),
         kind: "a new state begins",
         words: format!(
-            "{} has none, so no call that was sent before is known there: mend --state if another \
-             was meant{others}",
+            "{} has none, so no call that was sent before is known there: correct --state if \
+             another was meant{others}",
             dir.display()
         ),
     })
@@ -198,8 +197,8 @@ mod tests {
         assert_eq!(doubts("office"), [] as [String; 0]);
         let (typed, meant) = (path("ofice"), path("office"));
         let begins = format!(
-            "{} has none, so no call that was sent before is known there: mend --state if another \
-             was meant; beside it there is {}",
+            "{} has none, so no call that was sent before is known there: correct --state if \
+             another was meant; in the same place there is {}",
             typed.display(),
             meant.display()
         );

@@ -27,7 +27,7 @@ const fn meaning(code: Code) -> &'static str {
         Code::Down => {
             "status --exit-code: nothing reaches the CRM, no source is up, or no daemon runs."
         }
-        Code::Usage => "Wrong flags or variables. All faults are told at once.",
+        Code::Usage => "Wrong flags or variables. All faults are reported at once.",
         Code::Input => "A file cannot be read as what it should be, or a list has bad rows.",
         Code::NoInput => "A file is not there.",
         Code::Unreachable => "A PBX, broker, CRM or daemon cannot be reached.",
@@ -45,7 +45,7 @@ const fn meaning(code: Code) -> &'static str {
 fn exit_status() -> Section {
     let well = (
         "0".to_owned(),
-        "All is well, or ended by SIGTERM or SIGINT.".to_owned(),
+        "Success; of run also: ended by SIGTERM or SIGINT.".to_owned(),
     );
     let codes = Code::ALL.map(|code| (code.number().to_string(), meaning(code).to_owned()));
     Section {
@@ -97,7 +97,7 @@ fn environment() -> Section {
         pair("CREDENTIALS_DIRECTORY", "Where systemd puts credentials."),
         pair(
             "NOTIFY_SOCKET, WATCHDOG_USEC",
-            "Where and how often systemd is told of readiness.",
+            "Where and how often systemd is notified of readiness.",
         ),
         pair(
             "TZ",

@@ -78,20 +78,20 @@ pub(crate) enum Verb {
     /// Compare a file of the PBX with what became of its calls, and name each that is missing
     #[command(after_help = audit::EXAMPLES)]
     Audit(Box<audit::AuditFlags>),
-    /// Show who of the collectors and senders around a stream speaks, and who is silent
+    /// Show which collectors and senders of a stream report, and which are silent
     Fleet(Box<FleetFlags>),
-    /// Say whether all is well, what to do if not, and how all stands
+    /// Show what is wrong and what to do about it, then books, sources, token and budget
     #[command(after_help = STATUS_EXIT)]
     Status {
-        /// End with 0 when all is well, 1 when something waits for a person, 2 when nothing
-        /// reaches the CRM or no source is up
+        /// End with 0 when no problem is found, 1 when something waits for a person, 2 when
+        /// nothing reaches the CRM or no source is up
         #[arg(long)]
         exit_code: bool,
-        /// Draw it anew every second until q or Ctrl-C; with --json a line a second
+        /// Update the display every second until q or Ctrl-C; with --json a line a second
         #[arg(long)]
         watch: bool,
-        /// Say nothing and end with 0 where the daemon works, else with 69: for a container's
-        /// health and supervisors
+        /// Print nothing and end with 0 where the daemon works, else with 69: for health checks
+        /// of containers and supervisors
         #[arg(long)]
         healthy: bool,
         /// Where.
@@ -101,13 +101,13 @@ pub(crate) enum Verb {
     /// List calls, a line each, newest last: of a day, a number, a trunk; or follow them
     #[command(after_help = calls::EXAMPLES)]
     Calls(calls::CallsFlags),
-    /// Look at what the CRM did not take, mend it, and send it again
+    /// Show calls that the CRM did not take, correct them, and send them again
     #[command(subcommand)]
     Dead(DeadVerb),
     /// Find numbers without a lead, and what a number maps to
     #[command(subcommand)]
     Lead(LeadVerb),
-    /// List customers who called, got nobody, and were not talked to since, longest waiting first
+    /// List customers who called, reached nobody and still wait for a call back, longest first
     #[command(after_help = leads::MISSED_EXAMPLES)]
     Missed(leads::MissedFlags),
     /// Print a link that opens the administrator's page, or a line for its password file
@@ -116,14 +116,14 @@ pub(crate) enum Verb {
     /// Ask a company for its consent, and keep the tokens that it gives
     #[command(after_help = connect::EXAMPLE)]
     Connect(Box<ConnectFlags>),
-    /// Revoke the tokens of a connection and take it away
+    /// Revoke the tokens of a connection and remove it
     Disconnect(DisconnectFlags),
-    /// Serve a CRM to try against: the service's document, held to rule by rule
+    /// Serve a test CRM that keeps every rule of the service's document
     Sandbox(Box<callbridge_sandbox::Options>),
-    /// Ask what cannot be found out, find out the rest, and write the flags of a service
+    /// Set a service up: ask what cannot be detected, detect the rest, write its flags
     #[command(after_help = init::EXAMPLES)]
     Init(Box<init::InitFlags>),
-    /// Write a state folder into one file, also while the daemon runs, and put it back
+    /// Export a state folder into one file, also while the daemon runs, and import it
     #[command(subcommand)]
     State(state::StateVerb),
     /// Print completions for a shell
@@ -133,7 +133,7 @@ pub(crate) enum Verb {
     },
     /// Print the manual page
     Man,
-    /// Print what is linked in, with its licences
+    /// Print the libraries in this program, with their licences
     Licences,
 }
 
@@ -146,9 +146,10 @@ Examples:
   callbridge run @/etc/callbridge/flags --dry-run";
 
 const STATUS_EXIT: &str = "\
-Exit: 0 told, 69 no daemon and no state. With --exit-code: 0 all is well, 1 something waits for a
+Exit: 0 shown, 69 no daemon and no state. With --exit-code: 0 no problem found, 1 something \
+waits for a
 person, 2 nothing reaches the CRM or no source is up, 69 as before. With --healthy: 0 a daemon
-answers, 69 none does; what waits for a person is not asked.";
+answers, 69 none does; what waits for a person does not count.";
 
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
@@ -201,20 +202,19 @@ pub struct SourceFlags {
     #[arg(long, value_name = "URL")]
     pub source: Vec<String>,
     /// file:///PATH?format=cel-csv|cdr-csv or file:///FOLDER/?format=freeswitch-cdr: what the PBX
-    /// itself writes of its calls. Fills what the sources could not hear; takes pbx=. May be
-    /// repeated
+    /// itself writes of its calls. Fills the gaps of the sources; takes pbx=. May be repeated
     #[arg(long, value_name = "URL")]
     pub catch_up: Vec<String>,
     /// Where a stream (stream=S) is read from at first: first, an age like 30d, or a date. What was
     /// read is remembered [default: first]
     #[arg(long, value_name = "first|30d|DATE")]
     pub stream_from: Option<String>,
-    /// A message of a stream that is not read, as calls:1234: for the one that stops the reading
-    /// whenever it comes. May be repeated
+    /// A message of a stream that is passed over, as calls:1234: for one that stops the reading
+    /// each time. May be repeated
     #[arg(long, value_name = "STREAM:OFFSET")]
     pub stream_skip: Vec<String>,
-    /// Which user of the broker publishes for a PBX, as branch7=branch7-user: of another nothing is
-    /// taken for it. Without one the user of its first call, or fleet owner, decides. May be
+    /// Which user of the broker publishes for a PBX, as branch7=branch7-user: its calls are refused
+    /// from other users. Without it the user of its first call, or `fleet owner`, decides. May be
     /// repeated
     #[arg(long, value_name = "PBX=LOGIN")]
     pub pbx_owner: Vec<String>,
@@ -247,7 +247,7 @@ pub struct TrunkFlags {
     /// What extensions dial to get out [trunk default]
     #[arg(long, value_name = "PREFIX")]
     pub strip: Option<String>,
-    /// Where a call's lead stands: var:NAME, userfield:REGEX, csv:FILE (phone,leadId), or
+    /// Where a call's lead is found: var:NAME, userfield:REGEX, csv:FILE (phone,leadId), or
     /// directory (leads learned from webhooks and --lead-directory, looked up by phone); several
     /// separated by ; are asked in their order [trunk default]
     #[arg(long, value_name = "RULES")]
@@ -287,8 +287,8 @@ pub struct CrmFlags {
     /// when the CRM refuses it
     #[arg(long, value_name = "CMD")]
     pub token_command: Option<String>,
-    /// Several machines may send, one does: who, decides the queue NAME at the stream's broker.
-    /// The same NAME on each machine
+    /// One of several machines sends at a time: the queue NAME at the stream's broker decides
+    /// which. Give the same NAME on each machine
     #[arg(long, value_name = "NAME")]
     pub standby: Option<String>,
     /// This process's share of the token's budget [default: 60/60s]
@@ -349,16 +349,17 @@ pub struct CallFlags {
     /// Skip calls that began before (2026-11-20, with a time and zone if wanted)
     #[arg(long, value_name = "DATE")]
     pub not_before: Option<String>,
-    /// A call is over when all hung up and nothing new came for so long [default: 500ms]
+    /// A call is over when all parties hung up and no event came for this time [default: 500ms]
     #[arg(long, value_name = "TIME")]
     pub settle: Option<String>,
     /// How long to wait for a CDR whose user field names the lead [default: 10s]
     #[arg(long, value_name = "TIME")]
     pub cdr_wait: Option<String>,
-    /// A call without an end is closed as incomplete after so long [default: 12h]
+    /// A call without an end is closed as incomplete after this time [default: 12h]
     #[arg(long, value_name = "TIME")]
     pub max_call: Option<String>,
-    /// Past so many, the call that is longest silent is closed as incomplete [default: 10000]
+    /// Above this number of open calls, the one without events for longest is closed as incomplete
+    /// [default: 10000]
     #[arg(long, value_name = "N")]
     pub max_open_calls: Option<String>,
 }
@@ -377,7 +378,7 @@ pub struct OperationFlags {
     /// Publish dead letters here, too: amqp(s)://USER@HOST/VHOST?queue=Q
     #[arg(long, value_name = "URL")]
     pub dead_letter_queue: Option<String>,
-    /// Run by /bin/sh -c when a kind of trouble begins and when it ends, with a line of JSON on
+    /// Run by /bin/sh -c when a kind of problem begins and when it ends, with a line of JSON on
     /// stdin for each: kind, state (begins or ends), since, what, todo; 30 s at most
     #[arg(long, value_name = "CMD")]
     pub notify_command: Option<String>,
@@ -385,13 +386,13 @@ pub struct OperationFlags {
     /// the limit together stand in one line, with their numbers [default: off]
     #[arg(long, value_name = "TIME")]
     pub notify_missed: Option<String>,
-    /// Take the state folder along to another CRM address
+    /// Bind the state folder to another CRM address or company
     #[arg(long)]
     pub rebind: bool,
-    /// End when every file is read, other lines are quiet for 5 s, and the books are settled
+    /// End when every file is read, other sources are quiet for 5 s, and the books are settled
     #[arg(long)]
     pub until_idle: bool,
-    /// Do all but send
+    /// Do everything except send
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -484,17 +485,17 @@ pub(crate) struct StateFlags {
 pub(crate) enum DeadVerb {
     /// List dead letters and parked calls, oldest first
     List(LetterFlags),
-    /// Show letters with every attempt, the service's words and what to do
+    /// Show letters with every attempt, the answers of the CRM and what to do
     Show(LetterFlags),
     /// Send letters again, under their own uuids
     Retry {
         /// Which.
         #[command(flatten)]
         which: SelectFlags,
-        /// Put them down to this lead
+        /// Send them with this lead
         #[arg(long, value_name = "ID")]
         lead: Option<String>,
-        /// Put them down to this employee, or to none
+        /// Send them with this employee, or without one
         #[arg(long, value_name = "ID|none")]
         employee: Option<String>,
         /// Of letters `incomplete`: whether customer and company talked
@@ -510,7 +511,7 @@ pub(crate) enum DeadVerb {
         #[command(flatten)]
         state: StateFlags,
     },
-    /// Give letters up: they stay in the books as discarded
+    /// Discard letters: they are never sent, and stay in the books as discarded
     Discard(LetterFlags),
     /// Write letters as csv or jsonl
     Export {
@@ -524,7 +525,7 @@ pub(crate) enum DeadVerb {
         #[command(flatten)]
         state: StateFlags,
     },
-    /// Show letters as they come to be, until interrupted
+    /// Show new letters as they arrive, until interrupted
     Watch(StateFlags),
 }
 

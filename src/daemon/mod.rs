@@ -405,7 +405,7 @@ impl Daemon {
             self.tasks.join_all().await;
         };
         if timeout_at(begun + STOP_WITHIN, ends).await.is_err() {
-            tracing::warn!("not everything ended in time; what is committed is safe");
+            tracing::warn!("not everything ended in time; what is committed is kept");
             self.intake.abort();
             self.tasks.abort();
         }
@@ -415,7 +415,7 @@ impl Daemon {
         let closing = tokio::task::spawn_blocking(move || guard.close());
         match timeout_at(end, closing).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::error!(%error, "the spool did not close well"),
+            Ok(Err(error)) => tracing::error!(%error, "the spool was not closed properly"),
             Err(_) => {
                 tracing::error!("the disk does not answer: ended without closing the state")
             }
@@ -514,9 +514,12 @@ async fn watch_spool(spool: callbridge_spool::Handle) -> anyhow::Result<()> {
         match &integrity {
             Integrity::NotNeeded => {}
             Integrity::Checking => {
-                tracing::info!("the last stop was unclean, or the state was changed: it is checked")
+                tracing::info!(
+                    "the last stop was not clean, or the state was changed: the state \
+                                is checked"
+                )
             }
-            Integrity::Sound => tracing::info!("the state is sound"),
+            Integrity::Sound => tracing::info!("the state passed its check"),
             // What is written into a damaged file may be lost, and may damage more of it.
             Integrity::Damaged(error) => return Err(error.clone().into()),
             Integrity::Unknown(words) => tracing::warn!(error = %words, "the state is not checked"),
@@ -537,9 +540,10 @@ async fn keep_alive(observer: Arc<Observer>) -> anyhow::Result<()> {
         if stalled != told {
             let names = stalled.join(", ");
             if stalled.is_empty() {
-                tracing::info!("every loop turns again");
+                tracing::info!("every part responds again");
             } else {
-                tracing::error!(stalled = %names, "a loop does not turn; the watchdog is not fed");
+                tracing::error!(stalled = %names, "a part does not respond; the watchdog of \
+                                                   systemd is not notified");
                 systemd::stalled(&names);
             }
             told.clone_from(&stalled);

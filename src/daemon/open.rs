@@ -322,8 +322,8 @@ async fn remembered(
         if matches!(read, Some(Err(_))) {
             tracing::error!(
                 key,
-                "a moment that was kept cannot be read: what was missed since the last end is not \
-                 told as a gap, and calls from before now are not filled in"
+                "a moment that was kept cannot be read: what was missed since the last end is \
+                 not reported as a gap, and calls from before now are not filled in"
             );
         }
         Ok(read.and_then(Result::ok))

@@ -103,7 +103,7 @@ async fn look_out(place: Arc<WatchedSource>, name: String) {
         match met {
             Ok(()) => pause = AGAIN_AFTER,
             Err(error) => {
-                tracing::debug!(source = place.shown, %error, "another daemon says nothing");
+                tracing::debug!(source = place.shown, %error, "another daemon does not answer");
                 pause = (pause * 2).min(AGAIN_AFTER_MAX);
             }
         }

@@ -105,7 +105,7 @@ pub(crate) async fn start(
         secrets: Arc::clone(&secrets),
         tally,
     };
-    tracing::info!(address = %shown.address, tls = shown.tls, "webhooks are taken");
+    tracing::info!(address = %shown.address, tls = shown.tls, "webhooks are received");
     if is_open_to_readers(settings) {
         tracing::warn!(
             address = %shown.address,

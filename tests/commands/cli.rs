@@ -75,20 +75,20 @@ fn every_fault_of_the_flags_is_told_in_one_message() {
     callbridge: 16 faults in the flags, and nothing was opened:
       --frobnicate: no such flag
       --source: amqp://guest:***@h/v?queue=q&format=asterisk-cel
-      --pbx-timezone: `Mars/Olympus` is no time zone: give it as
-      --not-before: `yesterday` is no date: give it as 2026-11-2
+      --pbx-timezone: `Mars/Olympus` is not a time zone: give it
+      --not-before: `yesterday` is not a date: give it as 2026-1
       --trunk city=PJSIP/city: country: `QQ` is not a country co
-      --trunk gsm=Dongle: `Dongle` is no endpoint: it stands bef
+      --trunk gsm=Dongle: `Dongle` is not an endpoint: it stands
       --crm-url http://crm.example: http is allowed to a loopbac
       --rate 61/60s: up to 61 requests in 60 s, and the service
       --field mood=good: only talk, phone and extension have nam
       --crm-proxy: a user or password in it could be read by eve
       --token-file: no token: give --token-file FILE, the system
-      --settle: `soon` is no time: give it as 500ms, 10s, 12h or
-      --max-open-calls: `0` cannot be: a whole number from 1 to
+      --settle: `soon` is not a time span: give it as 500ms, 10s
+      --max-open-calls: `0` is invalid: give a whole number from
       --state: is missing, and there is no $HOME to keep it in
-      --listen: `9464` is no IP:PORT
-      --log: `loud` is no level: give error, warn, info, debug o
+      --listen: `9464` is not IP:PORT
+      --log: `loud` is not a log level: give error, warn, info,
     ");
 }
 
@@ -183,7 +183,7 @@ fn a_standby_needs_a_stream_a_crm_and_a_token_that_every_machine_may_use() {
                 "--standby=lease",
                 "--dry-run",
             ],
-            "--standby: stands beside --dry-run",
+            "--standby: cannot be used with --dry-run",
         ),
         (
             &[stream, crm[0], &state, "--standby=lease"],

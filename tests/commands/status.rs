@@ -48,7 +48,7 @@ async fn a_watch_draws_anew_in_place_follows_a_restart_and_leaves_what_was_last(
     daemon.stop().await;
     terminal.shows("no daemon runs").await;
     let daemon = place.run(&flags).await;
-    terminal.shows("all is well").await;
+    terminal.shows("no problem found").await;
     terminal.types("q").await;
     assert_eq!(terminal.ends().await.0, 0);
     daemon.stop().await;

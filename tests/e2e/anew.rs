@@ -139,7 +139,7 @@ async fn without_the_right_to_tell_outcomes_pages_of_the_journal_find_what_was_s
     stream_of_calls(node, name).await;
     let from = source(node, name, broker::READER, &place);
     sent_and_lost(&place, &crm, &from).await;
-    let told = "what becomes of calls cannot be told in their stream";
+    let told = "results of calls cannot be written into their stream";
     assert!(place.logs().contains(told), "{}", place.logs());
     let before = requests(&crm, Endpoint::CallHistory);
     let second = made_anew(&place, &crm, node, name, broker::READER).await;

@@ -195,7 +195,7 @@ async fn checked(node: &Broker, exchange: &str) -> [Value; 2] {
     let text = words::check(&place, &forward).await;
     let lines = text.lines().map(serde_json::from_str::<Value>);
     let lines: Vec<Value> = lines.collect::<Result<_, _>>().expect("JSON lines");
-    ["forward ", "last words "].map(|name| {
+    ["forward ", "status reports "].map(|name| {
         let is = |line: &&Value| line["name"].as_str().is_some_and(|it| it.starts_with(name));
         let line = lines.iter().find(is).cloned();
         line.unwrap_or_else(|| panic!("no {name}: {text}"))

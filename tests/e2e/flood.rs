@@ -105,7 +105,9 @@ async fn receiving(place: &Place, crm: &str) -> (Program, SocketAddr) {
     program.until("whose events are ours", company).await;
     let find = || {
         let log = program.log();
-        let line = log.lines().find(|it| it.contains("webhooks are taken"))?;
+        let line = log
+            .lines()
+            .find(|it| it.contains("webhooks are received"))?;
         let (_, after) = line.split_once("127.0.0.1:")?;
         let port = after.split(|c: char| !c.is_ascii_digit()).next()?;
         Some(SocketAddr::from(([127, 0, 0, 1], port.parse().ok()?)))

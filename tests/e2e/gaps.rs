@@ -76,7 +76,7 @@ async fn calls_that_end_in_a_gap_lie_in_it_or_begin_in_it_are_filled_from_the_ca
     assert!(
         place
             .logs()
-            .contains("a gap: what happened in it was not heard")
+            .contains("a gap: events of that time were not received")
     );
 }
 

@@ -245,7 +245,7 @@ async fn status_has_its_shape_with_a_daemon_and_without_and_is_69_without_a_stat
     assert_eq!(text.status.code(), Some(0));
     let text = String::from_utf8(text.stdout).expect("UTF-8");
     assert!(
-        text.starts_with("all is well\n") && !text.contains('\x1b'),
+        text.starts_with("no problem found\n") && !text.contains('\x1b'),
         "{text}"
     );
     program.terminate().await;

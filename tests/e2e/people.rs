@@ -129,7 +129,7 @@ async fn of_a_list_with_a_bad_row_all_others_are_in_force_and_the_bad_one_is_nam
     assert_eq!(told[0]["leadId"], 4001);
     place.write("leads.csv", "phone,leadId\n998901110001,4001\n");
     let mended = |it: &callbridge_model::Status| todo(it, FindingKind::Lists).is_none();
-    program.until("all is well", mended).await;
+    program.until("no problem found", mended).await;
     program.terminate().await;
     judge(&crm, &place, &[call]).await;
 }

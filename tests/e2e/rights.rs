@@ -110,7 +110,7 @@ async fn with_no_way_left_calls_go_out_it_is_said_and_they_are_confirmed_once_th
         let polls = it.troubles.iter().find(|it| it.part == "polls");
         polls.is_some_and(|it| {
             it.instead
-                .contains("nothing tells whether they are journaled")
+                .contains("nothing shows whether they are journaled")
         })
     };
     program.until("it is said", said).await;

@@ -175,7 +175,7 @@ async fn port(program: &Program) -> u16 {
         let log = program.log();
         let line = log
             .lines()
-            .find(|line| line.contains("webhooks are taken"))?;
+            .find(|line| line.contains("webhooks are received"))?;
         let (_, after) = line.split_once("127.0.0.1:")?;
         after
             .split(|c: char| !c.is_ascii_digit())

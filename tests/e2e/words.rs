@@ -475,7 +475,7 @@ async fn words_that_nobody_takes_are_said_once_with_the_command_and_touch_no_cal
     let text = check(&place, &url).await;
     let line = text
         .lines()
-        .find(|it| it.contains("last words"))
+        .find(|it| it.contains("status reports"))
         .unwrap_or_default();
     assert!(
         line.contains("wordless.words") && line.contains("\"ok\":true"),

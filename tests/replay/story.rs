@@ -284,10 +284,10 @@ fn a_pickup_is_told_a_line_an_event() {
       C   PJSIP/102-00000002   extension 102, called      1795163531.2
 
       time          from start  talk  event
-      08:32:09.597      +0.000        A  comes in: born in state Ring
+      08:32:09.597      +0.000        A  comes in: created in state Ring
       08:32:09.600      +0.003        B  is dialled by A as 101
       08:32:09.601      +0.003        B  rings
-      08:32:11.789      +2.191        C  calls: born in state Ring
+      08:32:11.789      +2.191        C  calls: created in state Ring
       08:32:11.790      +2.192        C  is up
       08:32:12.293      +2.695        A  is up
       08:32:12.294      +2.696        B  hangs up: normal clearing (16)

@@ -1,5 +1,5 @@
 //! What keeps the tree readable, as a test: the length of files and lines, words that do not belong
-//! into finished code, the direction between crates, and promises.
+//! into finished code or into what the program says, the direction between crates, and promises.
 
 mod direction;
 mod promises;
@@ -10,6 +10,45 @@ use std::path::{Path, PathBuf};
 const FILE_LINES_MAX: usize = 600;
 const MAIN_LINES_MAX: usize = 120;
 const COLUMNS_MAX: usize = 100;
+
+/// Turns of phrase that a reader of the program's texts does not understand, or not at once; each
+/// with what is said in its place.
+const RIDDLES: [(&str, &str); 15] = [
+    ("all is well", "no problem found"),
+    ("are told", "reported"),
+    ("is told", "reported"),
+    ("it tells", "reports"),
+    ("last word", "status report"),
+    ("leaves by itself", "is sent by itself"),
+    ("mend it", "correct it"),
+    ("mend the", "correct the"),
+    ("nobody knows", "it is not known"),
+    ("not heard", "not received"),
+    ("put down to", "with"),
+    ("say nothing", "send no reports"),
+    ("says nothing", "sends no reports"),
+    ("stands beside", "cannot be used with"),
+    ("without a word", "silently"),
+];
+
+/// What the program says in riddles, a line each: in its own code, comments and tests left out.
+fn riddles(name: &str, text: &str) -> Vec<String> {
+    let is_program = name.starts_with("src/") || name.contains("/src/");
+    let for_tests = ["tests", "/testbed/", "/golden/"];
+    if !is_program || for_tests.iter().any(|it| name.contains(it)) {
+        return Vec::new();
+    }
+    let own = text.split("#[cfg(test)]\nmod tests {").next();
+    let lines = own.unwrap_or_default().lines().enumerate();
+    let said = lines.filter(|(_, line)| !line.trim_start().starts_with("//"));
+    said.filter_map(|(at, line)| {
+        let line = line.split(" // ").next().unwrap_or_default();
+        let line = line.split(" -- ").next().unwrap_or_default().to_lowercase();
+        let (riddle, plain) = RIDDLES.iter().find(|(riddle, _)| line.contains(riddle))?;
+        Some(format!("{name}:{}: `{riddle}`: say `{plain}`", at + 1))
+    })
+    .collect()
+}
 
 /// Every file below `folder` whose name ends in `.rs`, build folders left out.
 fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -91,10 +130,9 @@ fn every_file_keeps_the_limits_of_the_house() {
             .expect("below the root")
             .display()
             .to_string();
-        all.extend(faults(
-            &name,
-            &fs::read_to_string(&path).expect("readable text"),
-        ));
+        let text = fs::read_to_string(&path).expect("readable text");
+        all.extend(faults(&name, &text));
+        all.extend(riddles(&name, &text));
     }
     assert!(all.is_empty(), "\n{}\n", all.join("\n"));
 }
@@ -106,4 +144,13 @@ fn a_long_file_a_long_line_and_an_unfinished_one_are_found() {
     let text = format!("{body}// {}\n{unfinished}\n", "x".repeat(100));
     let found = faults("src/a.rs", &text);
     assert_eq!(found.len(), 3, "{found:?}");
+}
+
+#[test]
+fn a_riddle_is_found_in_what_the_program_says_alone() {
+    let text = "// it is not heard\nsay(\"a hang-up was not heard\");\n#[cfg(test)]\nmod tests {\n\
+                say(\"all is well\");\n}\n";
+    assert_eq!(riddles("src/a.rs", text).len(), 1);
+    assert_eq!(riddles("crates/a/src/b_tests.rs", text), [""; 0]);
+    assert_eq!(riddles("tests/a.rs", text), [""; 0]);
 }

@@ -76,7 +76,7 @@ pub enum LoginError {
         message: String,
     },
     /// Something else listens there.
-    #[error("the peer is no Asterisk manager: it says {line:?} instead of … Call Manager/x.y")]
+    #[error("the peer is not an Asterisk manager: it says {line:?} instead of … Call Manager/x.y")]
     PeerIsNotAmi {
         /// The beginning of what it said.
         line: String,

@@ -110,19 +110,22 @@ pub enum Unreadable {
     #[error("the event names no channel")]
     NoChannel,
     /// Not JSON, and not to be mended into an object with an event.
-    #[error("the message is not a JSON object, even when mended")]
+    #[error("the message is not a JSON object, even after repair")]
     NotJson,
     /// Fewer columns than a CEL row needs.
     #[error("the row has too few columns to be a CEL event")]
     TooFewColumns,
     /// A row of CEL, perhaps, in an order of columns that is none known here.
-    #[error("the columns of the row stand in no order known here: name them with --columns")]
+    #[error("the order of the row's columns is not known: name them with --columns")]
     UnknownColumns,
     /// No row of `cdr_csv` or `cdr_custom`: its beginning or its end is missing.
-    #[error("the row is no whole CDR: no three times and two counts of seconds stand in it")]
+    #[error("the row is not a whole CDR: it lacks three times and two counts of seconds")]
     NotACdr,
     /// No object with the variables of a channel and its call flow.
-    #[error("the file is no CDR of a channel: `variables` with a uuid, or `callflow`, is missing")]
+    #[error(
+        "the file is not a CDR of a channel: `variables` with a uuid, or `callflow`, is \
+             missing"
+    )]
     NoLeg,
     /// An id that no PBX gives: it is the name of a call, in logs and in the CRM.
     #[error("an id in the message has control characters, or more than {ID_BYTES_MAX} bytes")]

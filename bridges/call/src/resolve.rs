@@ -71,18 +71,17 @@ impl EndReason {
             )),
             Self::HungUp if call.times.untimed > 0 => Some(UNTIMED.to_owned()),
             Self::HungUp => None,
-            Self::Unheard => Some("a hang-up was not heard".to_owned()),
-            Self::TooLong => Some("no hang-up was heard within --max-call".to_owned()),
+            Self::Unheard => Some("a hang-up was not received".to_owned()),
+            Self::TooLong => Some("no hang-up was received within --max-call".to_owned()),
             Self::TooLarge => Some(
-                "it was ended while it was open: more was told of it than there is memory for"
-                    .to_owned(),
+                "it was closed before its end: it had more events than memory allows".to_owned(),
             ),
             Self::TooMany => {
-                Some("no hang-up was heard, and --max-open-calls were open".to_owned())
+                Some("no hang-up was received, and --max-open-calls were open".to_owned())
             }
             Self::Missed => Some(match doubt::doubt(call, caught_up) {
-                Some(doubt) => format!("its end was not heard: {doubt}"),
-                None => "its end was not heard".to_owned(),
+                Some(doubt) => format!("its end was not received: {doubt}"),
+                None => "its end was not received".to_owned(),
             }),
         }
     }

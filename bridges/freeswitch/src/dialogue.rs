@@ -58,7 +58,10 @@ pub enum SocketRefusal {
         said: String,
     },
     /// Something else listens there.
-    #[error("the peer is no event socket of FreeSWITCH: it says {line:?}; check the port, 8021")]
+    #[error(
+        "the peer is not an event socket of FreeSWITCH: it says {line:?}; check the port, \
+             8021"
+    )]
     NotEventSocket {
         /// The beginning of what it said.
         line: String,
@@ -332,8 +335,8 @@ impl Dialogue {
         let list_ends = self.list_ends();
         if !first {
             let words = format!(
-                "the switch's list of channels shows {} that were not heard of, and {} of those \
-                 heard of are gone",
+                "the switch's list of channels shows {} that were not known, and {} of the known \
+                 ones are gone",
                 difference.births, difference.ends
             );
             return Heard::Missed { words, list_ends };

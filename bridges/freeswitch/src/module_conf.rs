@@ -49,8 +49,8 @@ pub fn judge_json_cdr(text: &str) -> Vec<SwitchFinding> {
         Some(value) if !is_yes(value) => vec![SwitchFinding::new(
             Weight::Fault,
             "log-b-leg of mod_json_cdr",
-            "the legs that the switch dials are not written: nobody knows who answered, and \
-             outbound calls are told only where they were dialled as sofia/gateway/NAME/NUMBER",
+            "the legs that the switch dials are not written: it is not known who answered, and \
+             outbound calls are reported only where they were dialled as sofia/gateway/NAME/NUMBER",
             "write <param name=\"log-b-leg\" value=\"true\"/> into json_cdr.conf.xml, then `reload \
              mod_json_cdr`",
         )],

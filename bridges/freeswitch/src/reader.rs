@@ -43,7 +43,7 @@ pub enum FrameRead<'a> {
 
 /// What came is not of an event socket.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this is no frame of an event socket: {line:?}")]
+#[error("this is not a frame of an event socket: {line:?}")]
 pub struct NoFrame {
     /// Its beginning.
     pub line: String,

@@ -226,8 +226,8 @@ impl SwitchFacts {
                 Weight::Advice,
                 "names",
                 format!(
-                    "{} gateways or telephones have control characters in their names, and are \
-                     left out",
+                    "gateways or telephones that are left out, for control characters in their \
+                     names: {}",
                     self.refused_names
                 ),
                 "see `sofia status` and `show registrations`: somebody may try what is made of \

@@ -29,11 +29,11 @@ pub enum LineError {
     #[error("{0}")]
     NotThat(String),
     /// No byte came for this long.
-    #[error("no byte for {}; the line is opened again", seconds(*.0))]
+    #[error("no byte for {}; it is connected again", seconds(*.0))]
     Silent(Duration),
     /// The line is let in, and no event comes through its filter.
     #[error(
-        "no event comes through the filter that the PBX took; the line is opened again without one"
+        "no event comes through the filter that the PBX took; it is connected again without one"
     )]
     Deaf,
     /// The other side closed the line, with these words.

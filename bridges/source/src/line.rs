@@ -61,7 +61,7 @@ impl SourceFeed {
         let why = self.told.take();
         self.ring.tell(self.id, Item::Up).await?;
         if forgets && self.was_up {
-            let why = why.unwrap_or_else(|| "the line was lost".to_owned());
+            let why = why.unwrap_or_else(|| "the connection was lost".to_owned());
             let why = format!("connected again, events may be missing: {why}");
             self.gap(why).await?;
         }
@@ -108,7 +108,7 @@ impl SourceFeed {
     /// told of another time the line is up.
     pub(crate) fn notice(&self, item: Item) {
         if let Err(item) = self.ring.try_tell(self.id, item) {
-            tracing::debug!(source = %self.shown, ?item, "no room to tell it");
+            tracing::debug!(source = %self.shown, ?item, "no room to report it");
         }
     }
 
@@ -151,7 +151,7 @@ impl SourceFeed {
             }
         }
         if self.dropped == 0 {
-            tracing::error!(source = %self.shown, "the ring is full: frames are dropped");
+            tracing::error!(source = %self.shown, "the buffer is full: frames are dropped");
         }
         self.dropped += 1;
         self.counts.overflow();
@@ -168,7 +168,7 @@ impl SourceFeed {
             return false;
         }
         let why = format!(
-            "{} frames were dropped: the ring to the intake was full",
+            "frames were dropped because the buffer to the intake was full: {}",
             self.dropped
         );
         if self.ring.try_tell(self.id, Item::Gap { why }).is_err() {

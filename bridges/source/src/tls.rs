@@ -112,7 +112,7 @@ fn words(host: &str, error: &rustls::Error) -> TlsRefusal {
     match certificate {
         C::NotValidForName => TlsRefusal::WrongName {
             host,
-            names: "not told".to_owned(),
+            names: "not given".to_owned(),
         },
         C::NotValidForNameContext { presented, .. } => TlsRefusal::WrongName {
             host,
@@ -128,7 +128,7 @@ fn words(host: &str, error: &rustls::Error) -> TlsRefusal {
         },
         C::ExpiredContext { time, not_after } => {
             let days = time.as_secs().saturating_sub(not_after.as_secs()) / 86_400;
-            let since = format!(" {days} days ago");
+            let since = format!(" {days} d ago");
             TlsRefusal::Expired { host, since }
         }
         C::NotValidYet | C::NotValidYetContext { .. } => TlsRefusal::NotYet { host },

@@ -438,7 +438,7 @@ impl CommandHandler {
         let (record, then, why) = match &step {
             Step::Recheck { record, before } => (record, "looked_for", Some(looked_for(before))),
             Step::Retry { record, .. } => (record, "ready", None),
-            other => return refused(format!("{} is no way to send it", other.name())),
+            other => return refused(format!("{} is not a way to send it", other.name())),
         };
         let said = asked.said.is_some();
         let outcome = LetterOutcome {

@@ -30,7 +30,7 @@ impl PageRole {
 
 /// A word that is no role.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no role: `admin` or `view` is expected")]
+#[error("`{0}` is not a role: `admin` or `view` is expected")]
 pub struct UnknownRole(pub String);
 
 impl FromStr for PageRole {

@@ -252,7 +252,7 @@ async fn connect(state: &Path) -> io::Result<Option<UnixStream>> {
     // A link could lead to a socket that takes every question and never answers.
     let found = folder.path.symlink_metadata();
     if found.is_ok_and(|found| !found.file_type().is_socket()) {
-        let words = format!("{NAME} is no socket, and none of callbridge's making: move it away");
+        let words = format!("{NAME} is not a socket of callbridge: move it away");
         return Err(io::Error::new(ErrorKind::InvalidInput, words));
     }
     match UnixStream::connect(&folder.path).await {

@@ -65,5 +65,5 @@ pub async fn status(dir: &Path) -> io::Result<Option<Status>> {
             ControlReply::Error { words, .. } => return Err(io::Error::other(words)),
         }
     }
-    Err(io::Error::other("it closed the line"))
+    Err(io::Error::other("it closed the connection"))
 }

@@ -23,7 +23,7 @@ pub enum Error {
     #[error(transparent)]
     Broker(#[from] callbridge_source::Error),
     /// The line was lost, or the broker did not confirm in time.
-    #[error("the line to the broker was lost ({0})")]
+    #[error("the connection to the broker was lost ({0})")]
     Lost(String),
     /// There is no such queue or stream, it is full, or too few of its nodes are there.
     #[error("{what}: {words}; {cure}")]

@@ -96,7 +96,7 @@ impl Queue {
 
 impl Outbox for Queue {
     type Item = Notice;
-    const WAITS: &str = "letters cannot be told of in RabbitMQ; notices are kept";
+    const WAITS: &str = "notices of dead letters cannot be published in RabbitMQ; they are kept";
     const GOES_ON: Option<&str> = None;
     const LEFT: &str = "notices of letters are left for the next start";
     const FLUSH_WITHIN: Duration = Duration::from_secs(4);

@@ -89,9 +89,9 @@ impl OutcomePublisher {
 impl Outbox for OutcomePublisher {
     type Item = Vec<OutcomeRow>;
     const WAITS: &str =
-        "what becomes of calls cannot be told in their stream; they are sent as ever";
+        "results of calls cannot be written into their stream; calls are sent as before";
     const GOES_ON: Option<&str> = Some("outcomes go into the stream again");
-    const LEFT: &str = "outcomes are left to be told after the next start";
+    const LEFT: &str = "outcomes are left to be written after the next start";
     const FLUSH_WITHIN: Duration = Duration::from_secs(2);
 
     fn destination(&self) -> &Destination {

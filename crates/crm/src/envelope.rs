@@ -52,7 +52,7 @@ impl Envelope {
     pub(super) fn read(body: &[u8]) -> Result<Self, String> {
         match lenient::read(body) {
             Ok(Value::Object(map)) => Ok(Self(map)),
-            Ok(_) => Err("the body is JSON, but no object".to_owned()),
+            Ok(_) => Err("the body is JSON, but not an object".to_owned()),
             Err(why) => Err(why),
         }
     }

@@ -46,8 +46,8 @@ pub(super) fn read(error: reqwest::Error, way: &Setup) -> ApiError {
         },
         Some(hyper) if hyper.is_parse() => ApiError::Unreadable {
             why: format!(
-                "what answers at {} does not speak HTTP ({why}); see whether --crm-url has the \
-                 right scheme and port",
+                "what answers at {} does not speak HTTP ({why}); check scheme and port of \
+                 --crm-url",
                 way.address.place()
             ),
         },
@@ -86,7 +86,7 @@ fn tls_words(tls: &rustls::Error) -> String {
         }
         Tls::InvalidCertificate(Certificate::NotValidYet)
         | Tls::InvalidCertificate(Certificate::NotValidYetContext { .. }) => {
-            "the certificate is not valid yet; see whether our clock is right".to_owned()
+            "the certificate is not valid yet; check this machine's clock".to_owned()
         }
         Tls::InvalidCertificate(Certificate::UnknownIssuer | Certificate::BadSignature) => {
             "the certificate is self-signed, or signed by an authority that is not trusted here; \
@@ -100,8 +100,7 @@ fn tls_words(tls: &rustls::Error) -> String {
                 .to_owned()
         }
         Tls::InvalidMessage(_) => {
-            "what answers there does not speak TLS; see whether --crm-url has the right port"
-                .to_owned()
+            "what answers there does not speak TLS; check the port of --crm-url".to_owned()
         }
         other => other.to_string().chars().take(WORDS_MAX).collect(),
     }

@@ -124,10 +124,12 @@ async fn follow(checked: &Checked, shown: &watch::Sender<SharedTable>) {
         match stream.read(checked.since).await {
             Ok(reading) => {
                 let error = keep_reading(reading, stream, &mut roster, shown).await;
-                tracing::warn!(%error, "the words of the fleet are not read; it is tried again");
+                tracing::warn!(%error, "status reports of the fleet are not read; it is tried \
+                                        again");
             }
             Err(error) => {
-                tracing::warn!(%error, "the words of the fleet cannot be read; it is tried again");
+                tracing::warn!(%error, "status reports of the fleet cannot be read; it is tried \
+                                        again");
             }
         }
         tokio::time::sleep(AGAIN).await;

@@ -15,7 +15,7 @@ pub enum Error {
     #[error(transparent)]
     Broker(#[from] callbridge_source::Error),
     /// The line was lost, or the broker did not answer in time.
-    #[error("the line to the broker was lost ({0})")]
+    #[error("the connection to the broker was lost ({0})")]
     Lost(String),
     /// There is no such stream, or it takes nothing.
     #[error("stream {stream} of status reports: {words}; {cure}")]

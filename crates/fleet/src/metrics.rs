@@ -37,7 +37,7 @@ pub fn collectors(all: &mut Registry, table: &FleetTable) {
         let pbx = "too_many".to_owned();
         up.get_or_create(&OfPbx { pbx }).set(0);
     }
-    let help = "1 while a collector of the PBX speaks, 0 once it was stopped or silent for 3 min";
+    let help = "1 while a collector of the PBX reports, 0 once it was stopped or silent for 3 min";
     all.register("collector_up", help, up);
 }
 
@@ -50,7 +50,7 @@ pub fn render(table: &FleetTable) -> String {
         let (role, speech) = (member.word.role.word(), member.speech.word());
         members.get_or_create(&OfMember { role, speech }).inc();
     }
-    let help = "Collectors and senders by whether they speak: speaking, stopped, silent";
+    let help = "Collectors and senders by whether they report: speaking, stopped, silent";
     all.register("fleet_members", help, members);
     let backlog = Family::<OfToken, Gauge>::default();
     let drain = Family::<OfToken, Gauge>::default();
@@ -74,7 +74,7 @@ pub fn render(table: &FleetTable) -> String {
         .filter(|it| it.speech == Speech::Silent);
     let (gauge, silent) = (Gauge::<i64>::default(), silent.count());
     gauge.set(i64::try_from(silent).unwrap_or(i64::MAX));
-    let help = "Collectors and senders of which nothing was heard for 3 minutes";
+    let help = "Collectors and senders that sent no report for 3 minutes";
     all.register("fleet_silent", help, gauge);
     let mut text = String::new();
     // Writing into a String does not fail.

@@ -15,24 +15,24 @@ const EXAMPLES: &str = "\
 Examples:
   callbridge fleet --source 'amqps://sender@mq1,mq2/calls?stream=calls&secret-file=/run/amqp.secret'
   callbridge fleet --json --source … | jq '.members[] | select(.speech != \"speaking\")'
-Exit: 0 when all speak and nothing is wrong, 1 when somebody is silent, was stopped, or cannot do
+Exit: 0 when all report and nothing is wrong, 1 when somebody is silent, was stopped, or cannot do
 its work, 69 when the stream cannot be read.";
 
 /// `fleet`
 #[derive(Args, Clone, Debug, Default)]
 #[command(after_help = EXAMPLES)]
 pub struct FleetOptions {
-    /// The stream of the calls, as --forward names it; its last words are read beside it
+    /// The stream of the calls, as --forward names it; its status reports are read as well
     ///
     /// amqp(s)://USER@H1,H2/VHOST?stream=S&secret-file=FILE. The user needs the right to read the
     /// stream S.words. The secret may also be the credential amqp-secret or the variable
     /// CALLBRIDGE_AMQP_SECRET.
     #[arg(long, value_name = "URL")]
     pub source: Option<String>,
-    /// Words that are as old as this count: 3h, 2d; who has been silent for longer is not seen
+    /// Status reports of this age count: 3h, 2d; who has been silent for longer is not shown
     #[arg(long, value_name = "TIME", default_value = "3h")]
     pub since: String,
-    /// Go on reading, and show the table anew as it changes, until interrupted
+    /// Go on reading, and update the table as it changes, until interrupted
     #[arg(long)]
     pub watch: bool,
     /// Go on reading, and serve /metrics at this address: 127.0.0.1:9480
@@ -57,13 +57,13 @@ impl FleetOptions {
         let stream = self.stream(environment, &mut faults);
         let since = duration(&self.since);
         if since.is_none() {
-            let words = "is no time of 7 days at most: give it as 30m, 3h or 2d";
+            let words = "is not a time span of 7 days at most: give it as 30m, 3h or 2d";
             faults.push(format!("--since {}: {words}", self.since));
         }
         let listen = self.listen.as_deref().map(|text| (text, text.parse()));
         let listen = match listen {
             Some((text, Err(_))) => {
-                let words = "is no address: give IP:PORT, as 127.0.0.1:9480";
+                let words = "is not an address: give IP:PORT, as 127.0.0.1:9480";
                 faults.push(format!("--listen {text}: {words}"));
                 None
             }
@@ -71,7 +71,7 @@ impl FleetOptions {
             None => None,
         };
         if self.watch && self.json {
-            faults.push("--watch stands beside --json: keep one".to_owned());
+            faults.push("--watch cannot be used with --json: keep one".to_owned());
         }
         match (stream, since, faults.is_empty()) {
             (Some(stream), Some(since), true) => Ok(Checked {

@@ -42,7 +42,7 @@ fn every_fault_is_told_at_once_and_none_tells_a_secret() {
         "--source",
         "--since 8d",
         "--listen here",
-        "--watch stands beside --json",
+        "--watch cannot be used with --json",
     ] {
         assert!(told.contains(part), "{part}: {told}");
     }

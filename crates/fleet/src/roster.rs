@@ -350,7 +350,7 @@ fn trouble(word: &LastWord, speech: Speech, age: i64) -> Option<FleetTrouble> {
         ));
     }
     let is_down = word.verdict == OverallState::Down && word.pause.is_none();
-    is_down.then(|| FleetTrouble::new("its status says: down", "fleet_status_down", []))
+    is_down.then(|| FleetTrouble::new("its status is down", "fleet_status_down", []))
 }
 
 /// Who sends by which token. Where a lease says who may send, the others hold the same calls.
@@ -454,10 +454,11 @@ fn totals(members: &[FleetMember], tokens: &[FleetToken]) -> FleetTotals {
 fn troubles(totals: &FleetTotals, tokens: &[FleetToken]) -> Vec<FleetTrouble> {
     let mut found = Vec::new();
     if totals.collectors + totals.senders == 0 {
-        let what = "nobody has spoken: is it the stream of the calls?";
+        let what = "nobody has sent a status report: is it the stream of the calls?";
         found.push(FleetTrouble::new(what, "fleet_empty", []));
     } else if totals.senders == 0 {
-        let what = "no sender has spoken: nothing goes to the CRM, or the sender may not write \
+        let what = "no sender has sent a status report: nothing goes to the CRM, or the sender \
+                    may not write \
                     to the stream of status reports";
         found.push(FleetTrouble::new(what, "fleet_no_sender", []));
     }
@@ -467,7 +468,7 @@ fn troubles(totals: &FleetTotals, tokens: &[FleetToken]) -> Vec<FleetTrouble> {
             None => token.token.print.clone(),
         };
         if token.senders == 0 {
-            let what = format!("token {name}: none of its senders speaks");
+            let what = format!("token {name}: none of its senders reports");
             found.push(FleetTrouble::new(what, "fleet_sender_silent", [name]));
         } else if token.holder.as_deref() == Some("") {
             let what = format!("token {name}: nobody holds the lease");
@@ -497,7 +498,7 @@ fn two_holders(members: &[FleetMember], now: i64) -> Vec<FleetTrouble> {
         .filter(|(_, of_token)| of_token.len() > 1);
     let told = several.map(|(token, of_token)| {
         let what = format!(
-            "token {token}: {} send beside one another: give them the same --standby and the \
+            "token {token}: {} send at the same time: give them the same --standby and the \
              same --source first",
             of_token.join(" and ")
         );

@@ -279,7 +279,7 @@ fn a_pause_a_source_that_is_down_and_books_that_do_not_add_up_are_troubles() {
     );
     assert_eq!(
         change(|it| it.verdict = OverallState::Down),
-        "its status says: down"
+        "its status is down"
     );
     assert_eq!(
         change(|it| it.verdict = OverallState::Attention),
@@ -374,7 +374,7 @@ fn two_that_hold_leases_of_other_names_or_brokers_for_one_token_are_named() {
     );
     // The same name on two brokers is no better; one after the other is as it should be.
     let same = [holder("a", "crm", NOW - 9), holder("b", "crm", NOW - 50)];
-    assert!(told(&same).contains("send beside one another"));
+    assert!(told(&same).contains("send at the same time"));
     let followed = [holder("a", "crm", NOW - 90), holder("b", "crm", NOW)];
     assert_eq!(told(&followed), "");
 }
@@ -382,12 +382,12 @@ fn two_that_hold_leases_of_other_names_or_brokers_for_one_token_are_named() {
 #[test]
 fn a_fleet_without_a_sender_and_one_without_anybody_are_said_to_be_wrong() {
     let alone = table(&[collector("b1", NOW)]);
-    assert!(!alone.healthy && said(&alone)[0].starts_with("no sender has spoken"));
+    assert!(!alone.healthy && said(&alone)[0].starts_with("no sender has sent a status report"));
     let none = table(&[]);
-    assert!(!none.healthy && said(&none)[0].starts_with("nobody has spoken"));
+    assert!(!none.healthy && said(&none)[0].starts_with("nobody has sent a status report"));
     let silent = table(&[sender("s", NOW - 999)]);
     assert!(
-        said(&silent)[0].ends_with("none of its senders speaks"),
+        said(&silent)[0].ends_with("none of its senders reports"),
         "{silent:?}"
     );
 }

@@ -13,7 +13,7 @@ const RED: &str = "31";
 const YELLOW: &str = "33";
 
 const HEAD: [&str; 11] = [
-    "WHO", "NAME", "HOST", "VERSION", "WORD", "FINISHED", "OUT", "WAITING", "LETTERS", "GAPS",
+    "WHO", "NAME", "HOST", "VERSION", "LAST", "FINISHED", "SENT", "WAITING", "LETTERS", "GAPS",
     "SOURCES",
 ];
 
@@ -57,7 +57,7 @@ pub fn render(table: &FleetTable, look: &Look) -> String {
         let each: Vec<String> = each.map(|(why, count)| format!("{count} {why}")).collect();
         let _ = writeln!(
             text,
-            "skipped  messages that are no words: {}",
+            "skipped  messages that are no status reports: {}",
             each.join(", ")
         );
     }
@@ -153,7 +153,7 @@ fn counted(count: u64, one: &str) -> String {
 fn total(table: &FleetTable) -> String {
     let it = &table.totals;
     let silent = match (it.silent, it.stopped) {
-        (0, 0) => "all speak".to_owned(),
+        (0, 0) => "all report".to_owned(),
         (silent, 0) => format!("{silent} silent"),
         (0, stopped) => format!("{stopped} stopped"),
         (silent, stopped) => format!("{silent} silent, {stopped} stopped"),

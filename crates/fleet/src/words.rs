@@ -147,7 +147,7 @@ impl Words {
             let why = error.to_string();
             self.show(|it| it.unread = Some(why.clone()));
             if told.as_ref() != Some(&why) {
-                tracing::warn!(reason = %why, "the words of the fleet cannot be read");
+                tracing::warn!(reason = %why, "status reports of the fleet cannot be read");
                 told = Some(why);
             }
             let again = begun.elapsed();
@@ -167,7 +167,7 @@ impl Words {
             Err(error) => return error,
         };
         if told.take().is_some() {
-            tracing::info!("the words of the fleet are read again");
+            tracing::info!("status reports of the fleet are read again");
         }
         self.show(|it| it.unread = None);
         let (mut caught_up, mut look) = (false, Instant::now() + LOOK_EVERY);
@@ -240,7 +240,7 @@ impl Speaker<'_> {
             tracing::warn!(
                 reason = why,
                 "status reports do not reach the broker: nobody sees that this process works; \
-                 calls are not touched by it"
+                 calls are not affected"
             );
         }
         self.words.show(|it| it.why = Some(why.to_owned()));

@@ -163,7 +163,7 @@ impl Intake {
             }
             self.pbxes.insert(id.to_owned(), pbx);
         }
-        Ok(self.pbxes.get_mut(id).expect("put there above"))
+        Ok(self.pbxes.get_mut(id).expect("named above"))
     }
 
     /// Puts an open call back, as the spool kept it.
@@ -394,11 +394,11 @@ impl Intake {
         let (told_on, server) = (&mut source.status, server.as_deref());
         let name = pbx_of(told_on, server, &mut self.servers, &mut self.ops);
         if !has_place(&mut self.pbxes, &self.settings, &name)? {
-            let why = format!("it speaks of PBX {name}, and {PBXES_MAX} are known already");
+            let why = format!("it names PBX {name}, and {PBXES_MAX} are known already");
             self.ops.push(source.set_aside(frame, why));
             return Ok(());
         }
-        let pbx = self.pbxes.get_mut(&name).expect("put there above");
+        let pbx = self.pbxes.get_mut(&name).expect("named above");
         let right_from = self.settings.clock_right_from;
         let (arrived, held) = self.clock.arrived(frame.arrived, right_from);
         if held {

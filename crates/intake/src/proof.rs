@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const EVENTS_LOOKED_AT: u32 = 40;
 
 /// What is said of events without a time.
-const TIMES: &str = "events carry no time, and that of their arrival has to serve: set \
+const TIMES: &str = "events carry no time, and that of their arrival is used: set \
                      timestampevents = yes in manager.conf, then `manager reload`";
 
 /// What is known of one source.
@@ -162,16 +162,16 @@ fn words(lack: MissingRight) -> (status::Lacking, String) {
     match lack {
         MissingRight::Calls(born) => {
             let born = match born {
-                1 => "a channel was born and".to_owned(),
-                born => format!("{born} channels were born and"),
+                1 => "a channel was created".to_owned(),
+                born => format!("{born} channels were created"),
             };
-            let what = format!("the account hears no calls: {born} not heard; {READ}");
+            let what = format!("the account receives no events of calls, though {born}; {READ}");
             (status::Lacking::Calls, what)
         }
         MissingRight::System => {
             let what = format!(
                 "no FullyBooted came after the login: the PBX is still starting, or the account \
-                 does not hear it start and stop; if so, {READ}"
+                 does not receive its start and stop; if so, {READ}"
             );
             (status::Lacking::System, what)
         }

@@ -37,7 +37,11 @@ pub fn is_newer(why: &str) -> bool {
 pub fn call(message: &UnreadMessage) -> Result<ToldCall, String> {
     let url = SourceUrl::parse(&message.source);
     if !url.is_ok_and(|url| url.format().tells_whole_calls()) {
-        return Err("bytes of a PBX's line are no call by themselves: discard it".to_owned());
+        return Err(
+            "bytes from a PBX's connection are not a call by themselves: discard \
+                    it"
+            .to_owned(),
+        );
     }
     let kept = message.bytes.len() as u64;
     if kept < message.length {

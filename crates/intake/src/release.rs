@@ -152,7 +152,7 @@ async fn release_rows(
         let act = act.map(|act| Op::Act { row: row.id, act });
         match spool.write(act.into_iter().chain([op]).collect()).await {
             Ok(_) if leaves => {
-                tracing::info!(call = %row.uuid, id = %row.id, lead, "a waiting call leaves");
+                tracing::info!(call = %row.uuid, id = %row.id, lead, "a waiting call is sent");
                 Ok(1)
             }
             // A person was faster.

@@ -48,7 +48,7 @@ impl News {
                 missing_sec,
                 gaps,
                 reconnects,
-                "the source is up again, after a gap: what happened in it was not heard"
+                "the source is up again, after a gap: events of that time were not received"
             ),
             (Some(false), _) => tracing::warn!(
                 source,
@@ -67,7 +67,7 @@ impl News {
                 until,
                 missing_sec,
                 gaps,
-                "a gap: what happened in it was not heard"
+                "a gap: events of that time were not received"
             ),
             (None, None) => tracing::warn!(source, reason, "events may be missing"),
         }

@@ -106,13 +106,17 @@ impl Shell {
                 (false, true) => {
                     tracing::warn!(
                         reason = "clock",
-                        "our clock is behind the making of this program: calls are kept until it \
-                         is set"
+                        "this machine's clock shows a time before this program was made: calls \
+                         are kept until it is set"
                     );
                     self.sources_of_calls().for_each(Verdicts::pause);
                 }
                 (true, false) => {
-                    tracing::info!(reason = "clock", "our clock is right: going on");
+                    tracing::info!(
+                        reason = "clock",
+                        "this machine's clock is right again: going \
+                                                      on"
+                    );
                     self.sources_of_calls().for_each(Verdicts::resume);
                 }
                 (true, true) | (false, false) => {}
@@ -263,8 +267,8 @@ impl Shell {
             if lost > 0 {
                 tracing::error!(
                     messages = lost,
-                    "messages that cannot be read are counted and not kept, for there is no room: \
-                     look at `callbridge dead list --reason unreadable`, and discard them"
+                    "messages that cannot be read are counted and not kept, for want of room: \
+                     see `callbridge dead list --reason unreadable`, and discard them"
                 );
             }
             self.intake.committed();

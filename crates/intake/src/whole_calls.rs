@@ -214,7 +214,7 @@ fn read(source: &mut IntakeSource, frame: &Frame) -> Result<ToldCall, String> {
         Decoded::Call(Ok(told)) => Ok(*told),
         Decoded::Call(Err(wrong)) => Err(wrong.words),
         Decoded::Event { .. } | Decoded::Skipped | Decoded::Unreadable(_) => {
-            Err("the message is no finished call".to_owned())
+            Err("the message is not a finished call".to_owned())
         }
     }
 }

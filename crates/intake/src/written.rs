@@ -112,7 +112,7 @@ pub fn columns_seen(beginning: &[u8]) -> Option<String> {
         format!("  {:2}  {}{more}", at + 1, safe(&shown))
     });
     Some(format!(
-        "its columns stand in no order known here. Its first row:\n{}\nName them in this order, \
+        "the order of its columns is not known. Its first row:\n{}\nName them in this order, \
          `-` for what is not listed: --columns eventtype,eventtime,cid_num,exten,context,channame,\
          appname,appdata,uniqueid,linkedid,userfield,extra (needed: eventtype, eventtime, \
          channame, uniqueid, linkedid)",

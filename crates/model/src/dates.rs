@@ -48,7 +48,7 @@ pub fn date(text: &str, zone: &TimeZone) -> Result<EventTime, String> {
         .or_else(local)
         .map(|at| EventTime::from_micros(at.as_microsecond()))
         .ok_or_else(|| {
-            format!("`{text}` is no date: give it as 2026-11-20 or 2026-11-20T08:00:00+05:00")
+            format!("`{text}` is not a date: give it as 2026-11-20 or 2026-11-20T08:00:00+05:00")
         })
 }
 

@@ -46,7 +46,7 @@ pub fn open_named(path: &Path) -> io::Result<File> {
         true => Ok(file),
         false => Err(io::Error::new(
             ErrorKind::InvalidInput,
-            "it is no regular file",
+            "it is not a regular file",
         )),
     }
 }
@@ -95,13 +95,13 @@ fn judged(found: &Metadata) -> io::Result<()> {
     let what = if found.is_symlink() {
         "it is a symbolic link"
     } else if !found.is_file() {
-        "it is no regular file"
+        "it is not a regular file"
     } else if found.nlink() > 1 {
         "it is a hard link: the same file has another name"
     } else {
         return Ok(());
     };
-    let words = format!("{what}, and none of callbridge's making: move it away");
+    let words = format!("{what}, and callbridge did not make it: move it away");
     Err(io::Error::new(ErrorKind::InvalidInput, words))
 }
 

@@ -183,7 +183,7 @@ impl CallRecord {
         let told = self.by_hand.as_ref()?;
         let now = talk_words(self.answered, self.talk_time_sec);
         let before = talk_words(told.told_answered, told.told_talk_sec);
-        Some(format!("{now}; the PBX told: {before}"))
+        Some(format!("{now}; the PBX reported: {before}"))
     }
 }
 

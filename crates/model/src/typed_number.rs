@@ -71,7 +71,7 @@ impl TypedNumber {
         match found.as_slice() {
             [one] => Ok(one.clone()),
             [] => Err(format!(
-                "`{shown}` is no telephone number in full: give it with + and its country, as in \
+                "`{shown}` is not a full telephone number: give it with + and its country, as in \
                  +998901110001"
             )),
             [one, other, ..] => Err(format!(

@@ -22,9 +22,9 @@ impl Redirect {
     /// # Errors
     /// In words, for `--redirect-uri`.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let url = Url::parse(text).map_err(|error| format!("`{text}` is no URL ({error})"))?;
+        let url = Url::parse(text).map_err(|error| format!("`{text}` is not a URL ({error})"))?;
         if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
-            return Err(format!("`{text}` is no http(s) address"));
+            return Err(format!("`{text}` is not an http(s) address"));
         }
         if url.fragment().is_some() {
             return Err("must not have a fragment (#…)".to_owned());

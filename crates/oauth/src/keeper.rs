@@ -256,7 +256,7 @@ impl Work {
         let stored = store::read(&self.keeper.dir).map_err(said)?;
         let Some(mut stored) = stored.filter(|it| it.is_same_pair(&connection)) else {
             self.version = None;
-            return Err("the connection was changed meanwhile".to_owned());
+            return Err("the connection was changed at the same time".to_owned());
         };
         let sent = clock::now().wall;
         let before = stored.refresh_began;

@@ -48,7 +48,7 @@ pub fn checked(text: &str) -> Result<String, String> {
             .split_once(':')
             .is_some_and(|(it, scope)| well(it) && well(scope))
         {
-            return Err(format!("`{grant}` is no PERMISSION:SCOPE"));
+            return Err(format!("`{grant}` is not PERMISSION:SCOPE"));
         }
     }
     if !grants.contains(&NEEDED.word()) {
@@ -117,9 +117,9 @@ mod tests {
             ("", "is empty"),
             (
                 "PERMISSION_OPEN_API_CALL:SAVE,X:Y",
-                "is no PERMISSION:SCOPE",
+                "is not PERMISSION:SCOPE",
             ),
-            ("CALL", "is no PERMISSION:SCOPE"),
+            ("CALL", "is not PERMISSION:SCOPE"),
             (
                 "PERMISSION_OPEN_API_LEAD:READ",
                 "lacks PERMISSION_OPEN_API_CALL:SAVE",

@@ -276,7 +276,7 @@ fn directory(all: &mut Registry, seen: &Observed) {
     learned.inc_by(directory.learned);
     all.register(
         "directory_learned",
-        "News of leads that told something new",
+        "Events of leads that changed something",
         learned,
     );
 }

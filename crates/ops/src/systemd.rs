@@ -71,7 +71,7 @@ fn tell(message: Message) {
         return;
     };
     if teller.try_send(message).is_err() {
-        tracing::debug!("systemd does not listen now; it is told later");
+        tracing::debug!("systemd takes no notification now; it is notified later");
     }
 }
 
@@ -83,7 +83,7 @@ fn start() -> Option<SyncSender<Message>> {
     match thread.spawn(move || send(&messages)) {
         Ok(_) => Some(teller),
         Err(error) => {
-            tracing::warn!(%error, "systemd cannot be told that all is well");
+            tracing::warn!(%error, "systemd cannot be notified that callbridge works");
             None
         }
     }
@@ -101,7 +101,7 @@ fn send(messages: &Receiver<Message>) {
         };
         // Not being under systemd is no fault; a broken socket is nothing the sidecar can mend.
         if let Err(error) = sent {
-            tracing::debug!(%error, "systemd could not be told");
+            tracing::debug!(%error, "systemd could not be notified");
         }
     }
 }

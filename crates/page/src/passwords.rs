@@ -164,12 +164,12 @@ fn person(line: &str) -> Result<Person, String> {
         );
     };
     if !is_name(name) {
-        return Err(format!("has no good name: {}", UnfitPassword::Name));
+        return Err(format!("has no valid name: {}", UnfitPassword::Name));
     }
     // What stands there may be a password that slipped: it is not shown.
     let role = role
         .parse()
-        .map_err(|_| "has a role that is none: `admin` or `view` is expected".to_owned())?;
+        .map_err(|_| "has an unknown role: `admin` or `view` is expected".to_owned())?;
     let hash = PasswordHash::new(hash).map_err(|_| HASH.to_owned())?;
     let params = Params::try_from(&hash).map_err(|_| HASH.to_owned())?;
     if hash.algorithm.as_str() != "argon2id" || hash.hash.is_none() || hash.salt.is_none() {
@@ -177,7 +177,7 @@ fn person(line: &str) -> Result<Person, String> {
     }
     if params.m_cost() > MEMORY_KIB_MAX || params.t_cost() > PASSES_MAX {
         return Err(format!(
-            "has a hash that is too dear: {MEMORY_KIB_MAX} KiB and {PASSES_MAX} passes at most"
+            "has a hash that costs too much: {MEMORY_KIB_MAX} KiB and {PASSES_MAX} passes at most"
         ));
     }
     Ok(Person {

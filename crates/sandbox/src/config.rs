@@ -152,7 +152,7 @@ impl Default for Config {
 /// # Errors
 /// What is wrong, in words.
 pub fn parse_rate(text: &str) -> Result<Rate, String> {
-    let wrong = || format!("`{text}` is no rate such as 60/60s");
+    let wrong = || format!("`{text}` is not a rate such as 60/60s");
     let (requests, window) = text.split_once('/').ok_or_else(wrong)?;
     let requests = requests.trim().parse::<u32>().map_err(|_| wrong())?;
     let window = parse_duration(window.trim())?;

@@ -41,7 +41,7 @@ pub enum Error {
     },
     /// A line of the state file cannot be read; the file is left as it is.
     #[error(
-        "state file {}, line {line}: {words}; mend it, or name another file with --state",
+        "state file {}, line {line}: {words}; correct it, or name another file with --state",
         path.display()
     )]
     StateDamaged {

@@ -194,12 +194,13 @@ fn parse_action(words: &[&str]) -> Result<Action, String> {
         ["redirect"] => Action::Redirect,
         ["failed"] => Action::Failed,
         ["hold", time] => Action::Hold(parse_duration(time)?),
-        other => return Err(format!("`{}` is no action", other.join(" "))),
+        other => return Err(format!("`{}` is not an action", other.join(" "))),
     })
 }
 
 fn number(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("`{text}` is no number"))
+    text.parse()
+        .map_err(|_| format!("`{text}` is not a number"))
 }
 
 fn status_number(text: &str) -> Result<u16, String> {
@@ -207,7 +208,7 @@ fn status_number(text: &str) -> Result<u16, String> {
         .parse()
         .ok()
         .filter(|status| (300..=599).contains(status));
-    status.ok_or_else(|| format!("`{text}` is no status from 300 to 599"))
+    status.ok_or_else(|| format!("`{text}` is not a status from 300 to 599"))
 }
 
 fn percent(text: &str) -> Result<u32, String> {
@@ -216,7 +217,7 @@ fn percent(text: &str) -> Result<u32, String> {
         .and_then(|digits| digits.parse::<f64>().ok());
     match value {
         Some(value) if (0.0..=100.0).contains(&value) => Ok((value * 10_000.0).round() as u32),
-        _ => Err(format!("`{text}` is no percentage such as 5%")),
+        _ => Err(format!("`{text}` is not a percentage such as 5%")),
     }
 }
 

@@ -151,7 +151,7 @@ impl Options {
         match self.listen.parse::<SocketAddr>() {
             Ok(addr) => config.listen = addr,
             Err(_) => {
-                let words = "is no address and port such as 127.0.0.1:8480";
+                let words = "is not an address and port such as 127.0.0.1:8480";
                 wrong.push(format!("--listen: `{}` {words}", self.listen));
             }
         }
@@ -211,7 +211,7 @@ impl Options {
         settings.persist_after =
             checked(wrong, "persist-after", parse_duration(&self.persist_after));
         settings.persist_jitter = settings.persist_after / 4;
-        let number = |text: &str| format!("`{text}` is no number");
+        let number = |text: &str| format!("`{text}` is not a number");
         settings.oauth.salt = uuid::Uuid::new_v4().as_u128();
         let seed = self.seed.parse().map_err(|_| number(&self.seed));
         settings.seed = checked(wrong, "seed", seed);
@@ -272,7 +272,7 @@ pub(super) fn grants(text: &str) -> Result<Vec<Grant>, String> {
         .map(|part| {
             let grant = Grant::parse(part);
             grant.ok_or_else(|| {
-                format!("`{part}` is no grant such as PERMISSION_OPEN_API_CALL:SAVE")
+                format!("`{part}` is not a grant such as PERMISSION_OPEN_API_CALL:SAVE")
             })
         })
         .collect()

@@ -49,7 +49,7 @@ impl TryFrom<String> for Grant {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        Self::parse(&text).ok_or_else(|| format!("`{text}` is no PERMISSION:SCOPE of §2.3"))
+        Self::parse(&text).ok_or_else(|| format!("`{text}` is not PERMISSION:SCOPE of §2.3"))
     }
 }
 

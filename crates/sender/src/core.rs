@@ -312,8 +312,9 @@ impl Core {
         if self.clock_is_wrong(now) {
             pause = Some(Pause {
                 reason: "clock".to_owned(),
-                cure: "our clock shows a time before this program was made: set it (timedatectl, \
-                       NTP); calls are kept meanwhile"
+                cure: "this machine's clock shows a time before this program was made: set it \
+                       (timedatectl, \
+                       NTP); calls are kept until then"
                     .to_owned(),
             });
         }

@@ -33,7 +33,7 @@ pub(super) fn troubles(before: &[SenderTrouble], now: &[SenderTrouble]) {
         warn!(%part, words = %why, %instead, "a part of the CRM fails");
     }
     for trouble in before.iter().filter(|it| !among(now, it)) {
-        info!(part = %trouble.part, "no longer told of as failing");
+        info!(part = %trouble.part, "no longer reported as failing");
     }
 }
 

@@ -160,9 +160,9 @@ impl Rights {
         let barred = self.barred.as_ref()?;
         let instead = match (pages, webhooks) {
             (true, _) => "pages of the CRM's journal are read instead",
-            (false, true) => "webhooks alone tell whether calls are journaled",
+            (false, true) => "webhooks alone show whether calls are journaled",
             (false, false) => {
-                "calls go out, and nothing tells whether they are journaled: after a day they are \
+                "calls go out, and nothing shows whether they are journaled: after a day they are \
                  listed as `unconfirmed`; set up webhooks, or grant PERMISSION_OPEN_API_CALL:READ"
             }
         };

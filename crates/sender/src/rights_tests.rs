@@ -299,5 +299,5 @@ fn webhooks_are_a_way_as_long_as_they_come() {
     core.next(at(800), &head(at(190)));
     assert_eq!(pause(&core, at(800)), None);
     let troubles = core.status(at(800), &head(at(190))).troubles;
-    assert!(troubles[0].instead.contains("nothing tells"), "silent");
+    assert!(troubles[0].instead.contains("nothing shows"), "silent");
 }

@@ -452,7 +452,7 @@ impl Loop {
 
     fn troubled(&mut self, trouble: Error) {
         if self.trouble.as_ref() != Some(&trouble) {
-            error!(error = %trouble, "the spool cannot be used; nothing is sent meanwhile");
+            error!(error = %trouble, "the spool cannot be used; nothing is sent until then");
         }
         // an empty write finds out whether it works again
         if self.unwritten.is_empty() {

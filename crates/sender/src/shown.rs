@@ -98,7 +98,9 @@ impl SenderView {
                 let limit = status.budget(now.boot).limit;
                 warn!(
                     reason = "token_shared",
-                    limit, "a 429 below our cap: the pace is halved"
+                    limit,
+                    "a 429 although fewer requests than allowed were sent: the rate is \
+                            halved"
                 );
             }
             let modified = *shown != status;

@@ -238,7 +238,7 @@ pub fn cure(cause: PauseCause, why: &str, place: &TokenPlace) -> String {
         }
         PauseCause::Refused(reason) => format!(
             "five calls in a row were refused as {reason}{said}: look at `callbridge dead list \
-             --reason {reason}`, mend leads, employees or --field; one call a minute is tried"
+             --reason {reason}`, correct leads, employees or --field; one call a minute is tried"
         ),
     }
 }
@@ -307,7 +307,8 @@ mod tests {
          itself; where another program uses this token, share the limit with --rate, or give that
          integration an application of its own
         calls_refused: five calls in a row were refused as failed (FAILED): look at `callbridge
-         dead list --reason failed`, mend leads, employees or --field; one call a minute is tried
+         dead list --reason failed`, correct leads, employees or --field; one call a minute is
+         tried
         ");
     }
 

@@ -53,7 +53,7 @@ pub fn unobservable(call: &Unconfirmed) -> Step {
     died(
         Reason::Unconfirmed,
         format!(
-            "the CRM took it, and for a day nothing could tell whether it is journaled ({}): look \
+            "the CRM took it, and for a day nothing could show whether it is journaled ({}): look \
              in the CRM; with webhooks, or PERMISSION_OPEN_API_CALL:READ, later ones are confirmed",
             call.message
         ),

@@ -51,11 +51,11 @@ pub fn text(name: &str, flags: &[WrittenFlag], notes: &[String]) -> Result<Strin
     for (what, value) in values.chain(comments).chain(named) {
         if value.contains(char::is_control) {
             let shown = value.escape_debug();
-            return Err(format!("{what} cannot stand on one line: {shown}"));
+            return Err(format!("{what} cannot be written on one line: {shown}"));
         }
     }
     let mut text = format!(
-        "# callbridge@{name}: one argument a line, no quoting. Secrets do not stand here.\n\
+        "# callbridge@{name}: one argument a line, no quoting. Do not write secrets here.\n\
          # After a change:  callbridge check @FILE, then restart the service.\n"
     );
     let known = |long: &str| GROUPS.iter().any(|(_, longs)| longs.contains(&long));
@@ -111,7 +111,7 @@ mod tests {
         ];
         let notes = ["telephones: 101".to_owned()];
         insta::assert_snapshot!(text("pbx1", &flags, &notes).expect("lines"), @"
-        # callbridge@pbx1: one argument a line, no quoting. Secrets do not stand here.
+        # callbridge@pbx1: one argument a line, no quoting. Do not write secrets here.
         # After a change:  callbridge check @FILE, then restart the service.
 
         # The PBX. Its name is part of every call's id: keep it for good.

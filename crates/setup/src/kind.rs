@@ -55,15 +55,15 @@ fn reason(fact: &EndpointFact) -> String {
         }
         EndpointFact::Mailbox(mailbox) => format!("it has the mailbox {mailbox}"),
         EndpointFact::Identified(by) => format!("it is known by its address {by}"),
-        EndpointFact::LogsInThere => "the PBX logs in there, and nobody here".to_owned(),
+        EndpointFact::LogsInThere => "the PBX logs in there, and nothing logs in here".to_owned(),
         EndpointFact::Dynamic => "it registers here from wherever it stands".to_owned(),
         EndpointFact::CalledAs(extension) => {
             format!("calls to it are sent to extension {extension} at its address")
         }
-        EndpointFact::LogsInHere => "who calls from it logs in here".to_owned(),
+        EndpointFact::LogsInHere => "callers from it log in here".to_owned(),
         EndpointFact::Fixed(host) if host.is_empty() => "it stands at a fixed address".to_owned(),
         EndpointFact::Fixed(host) => format!("it stands at the fixed address {host}"),
-        EndpointFact::NoLogin => "nobody logs in on either side".to_owned(),
+        EndpointFact::NoLogin => "neither side logs in".to_owned(),
         EndpointFact::Outside(number) => {
             let shown = number.len().saturating_sub(4);
             let tail = number.get(shown..).unwrap_or_default();

@@ -122,7 +122,7 @@ pub fn source_url(address: &str, account: &str) -> Result<String, String> {
     };
     if !plain(address, ".-_:[]") {
         return Err(format!(
-            "`{address}` is no address: give HOST or HOST:PORT, as 192.168.1.10:5038"
+            "`{address}` is not an address: give HOST or HOST:PORT, as 192.168.1.10:5038"
         ));
     }
     if socket.is_some() {
@@ -130,7 +130,7 @@ pub fn source_url(address: &str, account: &str) -> Result<String, String> {
     }
     if !plain(account, ".-_") {
         return Err(format!(
-            "`{account}` is no account: letters, digits, `-`, `_` and `.`, as the heading in \
+            "`{account}` is not an account: letters, digits, `-`, `_` and `.`, as the heading in \
              manager.conf"
         ));
     }

@@ -27,9 +27,9 @@ pub fn propose(here: Option<&str>, local: bool, country: Option<&str>) -> (Strin
         (_, Some((code, zone))) => ((*zone).to_owned(), format!("that of {code}")),
         (Some(zone), None) => (
             zone.to_owned(),
-            "this machine's; the PBX does not tell its own".to_owned(),
+            "this machine's; the PBX does not report its own".to_owned(),
         ),
-        (None, None) => ("UTC".to_owned(), "nothing tells another".to_owned()),
+        (None, None) => ("UTC".to_owned(), "no other zone is known".to_owned()),
     }
 }
 
@@ -43,10 +43,10 @@ pub fn clock(pbx: Option<i64>, ours: i64) -> String {
         Some(pbx) => {
             let (apart, way) = (
                 (pbx - ours).abs(),
-                if pbx > ours { "ahead" } else { "behind" },
+                if pbx > ours { "ahead of" } else { "behind" },
             );
             format!(
-                "the PBX's clock is {apart} s {way} of this machine's: set both by NTP, for calls \
+                "the PBX's clock is {apart} s {way} this machine's: set both by NTP, for calls \
                  are journaled at the PBX's time"
             )
         }
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn a_clock_that_is_off_is_said_with_how_far() {
         assert!(clock(Some(100), 110).contains("agrees"));
-        assert!(clock(Some(100), 200).contains("100 s behind"));
+        assert!(clock(Some(100), 200).contains("100 s behind this machine"));
         assert!(clock(Some(300), 200).contains("100 s ahead"));
         assert!(clock(None, 200).contains("carry no time"));
     }

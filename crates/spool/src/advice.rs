@@ -9,19 +9,19 @@ pub const fn hint(reason: Reason) -> &'static str {
     match reason {
         Reason::NoLead => {
             "Give the number a lead where --lead looks (`callbridge lead missing` lists such \
-             numbers) and the call leaves by itself, or name one: \
+             numbers) and the call is sent by itself, or name one: \
              `callbridge dead retry ID --lead LEAD`."
         }
         Reason::AmbiguousLead => {
             "Two leads claim this call: choose one with `callbridge dead retry ID --lead LEAD`, or \
-             merge or delete one of them, and the call leaves by itself."
+             merge or delete one of them, and the call is sent by itself."
         }
         Reason::Failed => {
             "The CRM took the call and could not write it, mostly because lead or employee does \
              not exist there: `callbridge dead retry ID --lead LEAD --employee EMPLOYEE`."
         }
         Reason::Rejected => {
-            "The CRM refuses the call as it is: read its message and errors, mend the lead, \
+            "The CRM refuses the call as it is: read its message and errors, correct the lead, \
              employee or --field they name, then `callbridge dead retry ID`."
         }
         Reason::Conflict => {
@@ -46,20 +46,21 @@ pub const fn hint(reason: Reason) -> &'static str {
              `--talk SECONDS` where they are wrong, or `callbridge dead discard ID`."
         }
         Reason::TalkExceedsDuration => {
-            "The source told of more talk than call: check the PBX's clock, then \
+            "The source reported more talk than call: check the PBX's clock, then \
              `callbridge dead retry ID` to send with the talk cut to the duration."
         }
         Reason::InvalidEpoch => {
-            "The start cannot be true: mend the PBX's clock or --pbx-timezone, then \
+            "The start cannot be true: correct the PBX's clock or --pbx-timezone, then \
              `callbridge dead retry ID` to send with the time of arrival."
         }
         Reason::Unreadable => {
-            "The source sent what is no message of its format=: `callbridge dead show ID` has the \
-             bytes; mend the source, then `callbridge dead retry ID` where they are a call as a \
+            "The source sent what is not a message of its format=: `callbridge dead show ID` has \
+             the bytes; correct the source, then `callbridge dead retry ID` where they are a \
+             call as a \
              message, else `callbridge dead discard ID`."
         }
         Reason::NoEmployee => {
-            "Map the extension in --employees and the call leaves by itself, or send it with \
+            "Map the extension in --employees and the call is sent by itself, or send it with \
              `callbridge dead retry ID --employee EMPLOYEE` (or `none`)."
         }
     }
@@ -69,12 +70,12 @@ pub const fn hint(reason: Reason) -> &'static str {
 pub const fn hint_found(found: Finding) -> &'static str {
     match found {
         Finding::LeadMissing => {
-            "Name a lead that is there: `callbridge dead retry ID --lead LEAD`, and mend the list \
-             or variable that named this one."
+            "Name a lead that is there: `callbridge dead retry ID --lead LEAD`, and correct the \
+             list or variable that named this one."
         }
         Finding::LeadExists => {
             "Name an employee of the CRM, or none: `callbridge dead retry ID --employee EMPLOYEE` \
-             (or `none`), and mend --employees; --failed-employee drop sends such calls without \
+             (or `none`), and correct --employees; --failed-employee drop sends such calls without \
              it by itself."
         }
         Finding::Unclear => hint(Reason::Failed),

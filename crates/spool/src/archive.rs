@@ -72,14 +72,14 @@ pub enum ArchiveError {
     #[error("{0}: cannot be read: {1}")]
     NotRead(PathBuf, #[source] io::Error),
     /// It is no such file, or not whole.
-    #[error("{0} is no exported state: {1}; nothing was taken from it")]
+    #[error("{0} is not an exported state: {1}; nothing was taken from it")]
     NoArchive(PathBuf, String),
     /// A newer callbridge wrote it.
     #[error("{0} was written by a newer callbridge ({1}): import it with that one")]
     Newer(PathBuf, String),
     /// The folder holds something.
     #[error(
-        "{0} is not empty ({1} stands there): a state is imported into a folder of its own, so \
+        "{0} is not empty ({1} is there): a state is imported into a folder of its own, so \
          move what is there away, or give another --state"
     )]
     NotEmpty(PathBuf, String),
@@ -164,7 +164,10 @@ pub fn export(
     for ((_, from), part) in files.iter().zip(&archive.parts) {
         let (bytes, sha256) = copy(&mut open(from)?, to, u64::MAX).map_err(wrong)?;
         if (bytes, &sha256) != (part.bytes, &part.sha256) {
-            let error = io::Error::other(format!("{} changed meanwhile; try again", part.name));
+            let error = io::Error::other(format!(
+                "{} was changed at the same time; try again",
+                part.name
+            ));
             return Err(wrong(error));
         }
     }

@@ -81,7 +81,7 @@ impl Delivery {
             installation: told.installation.clone(),
             event: told.event.clone(),
             signature: unhex(&told.proof).ok_or_else(|| {
-                "proof: it is no digest; it may be 64 hexadecimal digits".to_owned()
+                "proof: it is not a digest; it may be 64 hexadecimal digits".to_owned()
             })?,
             company: told.company.clone(),
             at,
@@ -197,12 +197,12 @@ fn leads(all: &[i64], field: &str) -> Result<Vec<LeadId>, String> {
 }
 
 fn no_lead(field: &str, id: i64) -> String {
-    format!("{field}: {id} is no lead's id; it may be a positive whole number")
+    format!("{field}: {id} is not a lead's id; it may be a positive whole number")
 }
 
 fn phone(text: &str, field: &str) -> Result<Phone, String> {
     Phone::from_e164(text)
-        .ok_or_else(|| format!("{field}: a phone is none; it may be + and its digits (E.164)"))
+        .ok_or_else(|| format!("{field}: a phone is not valid; it may be + and its digits (E.164)"))
 }
 
 fn hex(bytes: &[u8; 32]) -> String {

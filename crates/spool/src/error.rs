@@ -57,7 +57,7 @@ pub enum Error {
     /// The open file is not in its place any more. Nothing was stored.
     #[error(
         "the state is not at {path} any more: {why}: put its folder back as it was; nothing is \
-         taken in or sent meanwhile, and work goes on by itself then"
+         taken in or sent until then, and work goes on by itself afterwards"
     )]
     Gone {
         /// Where it was.

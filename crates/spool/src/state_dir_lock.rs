@@ -83,7 +83,7 @@ impl StateDir {
             Found::Here => return self.keep_lock().map(|()| None),
             Found::Deleted => return self.make_anew(store).map(Some),
             Found::PeerOutcome => "it was moved",
-            Found::Another => "another file stands there",
+            Found::Another => "another file is there",
         };
         let path = self.file.clone();
         Err(Error::Gone { path, why })
@@ -126,7 +126,8 @@ impl StateDir {
         self.held = made;
         tracing::error!(
             file = %self.file.display(),
-            "the state was deleted in use, all or in part; it is made anew: nothing of it is lost"
+            "the state was deleted in use, all or in part; it was written anew from the open \
+             database"
         );
         Ok(store)
     }

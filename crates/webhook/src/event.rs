@@ -107,7 +107,7 @@ impl Why {
 pub fn read(body: &[u8], country: Option<Country>) -> Result<Event, String> {
     let json = lenient::read_keys(body, &KEYS)?;
     if !json.is_object() {
-        return Err("the body is no object".to_owned());
+        return Err("the body is not an object".to_owned());
     }
     let text = |key: &str| {
         json[key]

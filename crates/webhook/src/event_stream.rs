@@ -29,7 +29,7 @@ const BOUNDS: Bounds = Bounds {
     most: Duration::from_secs(5),
     healthy: Duration::from_secs(60),
 };
-const LOST: &str = "the line to the broker was lost";
+const LOST: &str = "the connection to the broker was lost";
 
 /// An event that is to be published, and who waits for that.
 #[derive(Debug)]

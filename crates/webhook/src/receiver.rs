@@ -73,11 +73,7 @@ impl Receiver {
             Ok(Verified::Drop { kind, why }) => {
                 self.tally.count(Some(kind), why.word(), now);
                 let word = why.word();
-                debug!(
-                    event = kind,
-                    result = word,
-                    "an event that says nothing to us"
-                );
+                debug!(event = kind, result = word, "an event that is not used");
                 Answer { status: 200, word }
             }
             Ok(Verified::Foreign {
@@ -270,7 +266,7 @@ pub fn tell(delivery: &Delivery, delivered: &Delivered) -> Answer {
                 warn!(
                     call = uuid,
                     id = row.0,
-                    "the CRM put it down to another lead than was sent"
+                    "the CRM journaled it under another lead than was sent"
                 );
             }
             (200, "confirmed")

@@ -38,8 +38,8 @@ pub(crate) fn judge(config: &Config, flag: &SourceConfig, account: &Account) -> 
 pub(crate) fn unknown(flag: &SourceConfig) -> Option<CheckFinding> {
     let what = match &flag.url.transport {
         Transport::WebSocket { .. } => {
-            "not known: a gateway tells nothing of the account behind it; the first event shows \
-             that calls are heard, and until then `status` says connected"
+            "not known: a gateway reports nothing about the account behind it; the first event \
+             shows that events of calls arrive, and until then `status` says connected"
         }
         Transport::Amqp(_) => {
             "not known: the first message shows that the PBX writes into the queue, and until then \
@@ -86,12 +86,12 @@ fn rights(url: &str, account: &Account) -> CheckFinding {
         (false, _) if !account.is_old() => CheckFinding::fault(
             Code::NoPermission,
             name,
-            "it may not ask which channels live (CoreShowChannels): of a call whose end was missed \
-             nobody would know that it is over",
+            "it may not ask which channels live (CoreShowChannels): a call whose end was missed \
+             could not be closed",
             WRITE,
         ),
         (false, _) => {
-            let what = "this release does not tell which channels live (CoreShowChannels)";
+            let what = "this release does not report which channels live (CoreShowChannels)";
             CheckFinding::well(name, what)
         }
         (true, false) => {
@@ -126,47 +126,62 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFind
     let deaf = |what: String| CheckFinding::fault(Code::NoPermission, &*name, what, READ);
     if account.calls == CallProof::Heard {
         return match account.booted || account.is_old() {
-            true => CheckFinding::well(&*name, "calls are heard"),
+            true => CheckFinding::well(&*name, "events of calls are received"),
             false => {
-                let what = "calls are heard; that the PBX starts and stops was not (FullyBooted): \
-                            it is still starting, or the account may not hear it";
+                let what = "events of calls are received; FullyBooted (the PBX has started) was \
+                            not: it is still starting, or the account may not receive it";
                 CheckFinding::advice(&*name, what, READ)
             }
         };
     }
     if let CallProof::Unheard(born) = account.calls {
         let channels = match born {
-            1 => "a channel was born while it listened, and that was".to_owned(),
-            born => format!("{born} channels were born while it listened, and that was"),
+            1 => "a channel was created while it listened, and its events were".to_owned(),
+            born => format!(
+                "{born} channels were created while it listened, and their events \
+                             were"
+            ),
         };
         return deaf(format!(
-            "{channels} not heard: the account may not hear calls"
+            "{channels} not received: the account may not receive events of calls"
         ));
     }
     if let Some(conf) = conf {
         let path = conf.path.display();
         return match conf.hears("call") {
-            true => CheckFinding::well(&*name, format!("calls are heard, as {path} says")),
+            true => CheckFinding::well(
+                &*name,
+                format!(
+                    "events of calls are received, as {path} \
+                                                        says"
+                ),
+            ),
             false => deaf(format!(
-                "the account may not hear calls: {path} gives it no read = call"
+                "the account may not receive events of calls: {path} gives it no read = call"
             )),
         };
     }
     // No event of a call can be made to come without a call, and one of its own proves that much.
     let own = match (account.echoed, account.booted) {
-        (Some(true), _) => "an event of its own came back, but whether it hears calls is",
+        (Some(true), _) => {
+            "an event of its own came back, but whether it receives events of \
+                            calls is"
+        }
         // Filters let FullyBooted pass, which is an answer to the login.
         (Some(false), true) => {
-            "it hears that the PBX runs (FullyBooted), and an event of its own did not come back: \
-             its read lacks user, or its eventfilter lets nothing through; whether it hears calls \
-             is"
+            "it receives FullyBooted (the PBX runs), and an event of its own did not come back: \
+             its read lacks user, or its eventfilter lets nothing through; whether it receives \
+             events of calls is"
         }
-        (None, true) => "it hears that the PBX runs (FullyBooted), but whether it hears calls is",
-        (Some(false) | None, false) if account.is_old() => "whether it hears calls is",
+        (None, true) => {
+            "it receives FullyBooted (the PBX runs), but whether it receives events \
+                         of calls is"
+        }
+        (Some(false) | None, false) if account.is_old() => "whether it receives events of calls is",
         (Some(false) | None, false) => {
-            "nothing came to it: neither that the PBX runs (FullyBooted, read = system), nor an \
-             event of its own (read and write = user); whether it hears calls cannot be proved, \
-             and is"
+            "nothing came to it: neither FullyBooted (the PBX runs; read = system), nor an event \
+             of its own (read and write = user); whether it receives events of calls \
+             cannot be proved, and is"
         }
     };
     let why = match account.channels {
@@ -193,7 +208,7 @@ fn times(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFindi
         Some(true) => CheckFinding::well(name, "events carry the PBX's own time"),
         Some(false) => CheckFinding::advice(
             name,
-            "events carry no time: that of their arrival has to serve",
+            "events carry no time: that of their arrival is used",
             "set timestampevents = yes in [general] of manager.conf, then `manager reload`",
         ),
         None => CheckFinding::well(name, "not known before the first event"),

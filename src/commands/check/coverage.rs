@@ -62,12 +62,13 @@ type But = (&'static str, &'static str, &'static str);
 const ANSWERED: But = (
     "answered",
     PARTLY,
-    "`incomplete` where no dialling tells it",
+    "`incomplete` where no dialling shows it",
 );
 const QUEUE: But = (
     "queue",
     PARTLY,
-    "which telephones rang is told only with `eventwhencalled = yes` in queues.conf and `agent` in \
+    "which telephones rang is reported only with `eventwhencalled = yes` in queues.conf and \
+     `agent` in \
      `read`",
 );
 const CALLED_FIRST: But = (
@@ -231,7 +232,7 @@ mod tests {
     /// The page's table: a row for each release and source.
     fn page() -> String {
         let mut text = String::from(
-            "| Asterisk | source | exact | an estimate | in part, or not told |\n\
+            "| Asterisk | source | exact | an estimate | in part, or not reported |\n\
              |---|---|---|---|---|\n",
         );
         for generation in Generation::ALL {

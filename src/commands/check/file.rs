@@ -51,8 +51,8 @@ pub(crate) fn look(config: &Config, flag: &SourceConfig) -> Option<CheckFinding>
         ) => CheckFinding::advice(
             name,
             format!(
-                "can be read, up to {}; calls are answered in it and no bridge is told, so nobody \
-                 knows who talked: such calls become dead letters `incomplete`",
+                "can be read, up to {}; calls are answered in it without events of bridges, so \
+                 it is not known who talked: such calls become dead letters `incomplete`",
                 shown(*last)
             ),
             "set events = ALL in cel.conf, or add BRIDGE_ENTER,BRIDGE_EXIT (Asterisk 12 and later) \
@@ -69,7 +69,7 @@ pub(crate) fn look(config: &Config, flag: &SourceConfig) -> Option<CheckFinding>
             CheckFinding::well(name, "is empty: the PBX has written no call yet")
         }
         (FormatFit::Quiet | FormatFit::Other(_) | FormatFit::Unknown, None) => {
-            CheckFinding::well(name, "can be read; no call is told of where reading begins")
+            CheckFinding::well(name, "can be read; it has no call where reading begins")
         }
     })
 }

@@ -30,7 +30,7 @@ fn tried<E: Display>(
         Err(error) => error,
     };
     let words = error.to_string();
-    let advice = "mend it there; callbridge tries again by itself";
+    let advice = "correct it there; callbridge tries again by itself";
     let (what, todo) = words.split_once("; ").unwrap_or((&words, advice));
     match code(&error) {
         Some(code) => CheckFinding::fault(code, name, what, todo),
@@ -125,7 +125,7 @@ pub(crate) async fn event_stream(config: &Config) -> Option<CheckFinding> {
 /// The stream of last words: what it lacks touches no call.
 pub(crate) async fn words(config: &Config) -> Option<CheckFinding> {
     let (stream, found) = outward::words(config).probe().await?;
-    let name = format!("last words {stream}");
+    let name = format!("status reports {stream}");
     Some(tried(name, found, "the stream takes them", |_| None))
 }
 
@@ -187,7 +187,7 @@ fn trunk(config: &Config, trunk: &Trunk) -> CheckFinding {
             "give lead=csv:FILE or lead=userfield:REGEX, or an ami source",
         ),
         _ if learns_nothing(config, trunk) => (
-            "lead=directory, and nothing teaches the directory".to_owned(),
+            "lead=directory, and nothing fills the directory".to_owned(),
             "give --webhook-listen, or --lead-directory, or both",
         ),
         // A message may bring its lead, and who forwards leaves it to the sender.

@@ -9,7 +9,8 @@ use callbridge_model::clock;
 use callbridge_model::exit::Code;
 use std::collections::BTreeMap;
 
-const MEND: &str = "mend the row; the good ones are in force, and the file is read again by itself";
+const MEND: &str = "correct the row; the good ones are in force, and the file is read again by \
+                    itself";
 
 /// Every list that the trunks name.
 pub(crate) fn look(config: &Config) -> Vec<CheckFinding> {
@@ -34,8 +35,8 @@ fn without_employees(config: &Config) -> Option<CheckFinding> {
         "--employees is missing: no call over {} names one",
         names.join(", ")
     );
-    let todo =
-        "list who sits where, with the ids of the CRM: --employees 101:501;102:502, or a FILE";
+    let todo = "list the extensions with the ids of the employees in the CRM: --employees \
+         101:501;102:502, or a FILE";
     Some(CheckFinding::advice("employees", what, todo))
 }
 
@@ -52,7 +53,7 @@ fn doubtful(config: &Config, people: &People) -> Vec<CheckFinding> {
     }
     let found = doubtful.into_iter().map(|(extension, meant)| {
         let what = "has letters among its digits, and matches nobody";
-        let todo = format!("did you mean {meant}? mend --employees");
+        let todo = format!("did you mean {meant}? correct --employees");
         CheckFinding::fault(Code::Input, format!("employee at {extension}"), what, todo)
     });
     found.collect()
@@ -81,13 +82,13 @@ fn findings(news: &News) -> Vec<CheckFinding> {
         }
         Err(error) => {
             let (code, todo) = match &error {
-                Error::Missing(_) => (Code::NoInput, "put the file there, or mend its path"),
+                Error::Missing(_) => (Code::NoInput, "put the file there, or correct its path"),
                 Error::Unreadable(..)
                 | Error::TooLarge(_)
                 | Error::Header(..)
                 | Error::Useless(..) => (
                     Code::Input,
-                    "mend the file; a callbridge that runs keeps the rows that it has read",
+                    "correct the file; a callbridge that runs keeps the rows that it has read",
                 ),
             };
             vec![CheckFinding::fault(code, &name, error.to_string(), todo)]
@@ -105,7 +106,7 @@ fn findings(news: &News) -> Vec<CheckFinding> {
         found.push(CheckFinding::fault(Code::Input, name, what, MEND));
     }
     if about.unnamed() > 0 {
-        let what = format!("{} more rows cannot be used", about.unnamed());
+        let what = format!("more rows that cannot be used: {}", about.unnamed());
         found.push(CheckFinding::fault(
             Code::Input,
             format!("{name} and so on"),

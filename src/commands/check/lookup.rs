@@ -89,7 +89,7 @@ fn ready(trunk: &Trunk, answered: Option<(&Value, Duration)>) -> CheckFinding {
     }
     if trunk.employees.is_none() {
         let todo = "give the trunk employees=EXTENSION:EMPLOYEE;… or a file";
-        let what = format!("{what}; without employees= no extension is told");
+        let what = format!("{what}; without employees= no extension is returned");
         return CheckFinding::advice(name, what, todo);
     }
     CheckFinding::well(name, what)

@@ -32,7 +32,7 @@ async fn address(page: &PageConfig, held: &Held, daemon: bool) -> CheckFinding {
     if let Err(error) = asked
         && (page.tls.is_none() || loopback)
     {
-        let todo = "callbridge run refuses to start so";
+        let todo = "callbridge run does not start with that";
         return refused(error.to_string(), todo);
     }
     if let Err(error) = held.listener(addr).await
@@ -63,7 +63,7 @@ fn passwords(place: &SecretPlace) -> CheckFinding {
     };
     match Passwords::parse(text.expose_secret()) {
         Err(error) => fault(error.to_string()),
-        Ok(people) if people.is_empty() => CheckFinding::advice(name, "nobody stands in it", todo),
-        Ok(_) => CheckFinding::well(name, "every line of it is understood"),
+        Ok(people) if people.is_empty() => CheckFinding::advice(name, "no person is in it", todo),
+        Ok(_) => CheckFinding::well(name, "every line of it is valid"),
     }
 }

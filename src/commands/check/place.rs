@@ -38,7 +38,7 @@ impl State {
 pub(crate) fn clock(now: EventTime, built: EventTime) -> CheckFinding {
     let shown = |at: EventTime| {
         let at = jiff::Timestamp::from_second(at.floor_seconds().get()).ok();
-        at.map_or_else(|| "before all time".to_owned(), |at| at.to_string())
+        at.map_or_else(|| "before any date".to_owned(), |at| at.to_string())
     };
     if now < built {
         return CheckFinding::fault(
@@ -60,7 +60,13 @@ pub(crate) fn clock(now: EventTime, built: EventTime) -> CheckFinding {
 pub(crate) async fn listener(addr: SocketAddr, held: &Held, daemon: bool) -> CheckFinding {
     match held.listener(addr).await {
         Ok(_) => CheckFinding::well("listen", format!("{addr} is free")),
-        Err(_) if daemon => CheckFinding::well("listen", format!("{addr} is in use while it runs")),
+        Err(_) if daemon => CheckFinding::well(
+            "listen",
+            format!(
+                "{addr} is in use by the daemon \
+                                                                  that runs"
+            ),
+        ),
         Err(error) => CheckFinding::fault(
             Code::Usage,
             "listen",
@@ -85,7 +91,7 @@ pub(crate) async fn state(config: &Config) -> (Vec<CheckFinding>, State) {
             Ok(None) => {}
             Err(error) => {
                 let what = format!("{}: its daemon does not answer: {error}", dir.display());
-                let todo = "look at the daemon's log, or ask as the user it runs as";
+                let todo = "see the daemon's log, or run this as the user of the daemon";
                 let finding = CheckFinding::fault(Code::Unreachable, "state", what, todo);
                 return (vec![finding], State::Unusable);
             }

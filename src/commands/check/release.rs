@@ -90,7 +90,7 @@ fn settings(generation: Generation, cel: bool, variables: &[&str]) -> Vec<Settin
         setting(
             "manager.conf",
             &format!("read = {READ}"),
-            "all that AMI tells",
+            "all that AMI reports",
         ),
         setting(
             "manager.conf",
@@ -156,11 +156,11 @@ fn queues(
     let what = match deaf {
         Some(conf) => format!(
             "{it_has}, and {} gives the account no read = agent: which telephones ring in it is \
-             not heard",
+             not received",
             conf.path.display()
         ),
         None => format!(
-            "{it_has}; which telephones ring there is heard only with eventwhencalled = yes and \
+            "{it_has}; which telephones ring there is received only with eventwhencalled = yes and \
              read = agent"
         ),
     };

@@ -48,7 +48,7 @@ pub(crate) async fn look(config: &Config, state: State) -> Vec<CheckFinding> {
             Code::Unreachable,
             "crm",
             "not asked: without the state folder the request could not be counted",
-            "mend the state folder first",
+            "repair the state folder first",
         )],
     }
 }
@@ -168,7 +168,7 @@ fn unasked(why: &Unasked) -> CheckFinding {
     let (code, what) = (Code::Unreachable, "crm");
     match why {
         Unasked::Spool(error) => {
-            let todo = "mend the state folder first";
+            let todo = "repair the state folder first";
             CheckFinding::fault(error.exit_code(), "state", error.to_string(), todo)
         }
         Unasked::Restored => {

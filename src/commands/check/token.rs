@@ -22,7 +22,7 @@ pub(crate) async fn look(crm: &Crm, dir: &Path) -> (Vec<CheckFinding>, Option<Se
         Some(TokenFrom::Command(text)) => match command::run(text).await {
             Ok(token) => (Vec::new(), Some(token)),
             Err(error) => {
-                let todo = "run the command by hand, as callbridge's user, and mend it";
+                let todo = "run the command by hand, as callbridge's user, and correct it";
                 let what = error.to_string();
                 let finding = CheckFinding::fault(Code::NoPermission, "token", what, todo);
                 (vec![finding], None)

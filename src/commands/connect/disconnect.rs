@@ -89,8 +89,8 @@ async fn books(dir: &Path) -> Option<Books> {
 fn remains(books: &Books) -> String {
     let waiting = books.ready + books.sending + books.submitted;
     format!(
-        "{waiting} calls wait to be journaled or confirmed, {} are parked, {} dead letters: all \
-         are kept, and go on when it is connected again\n",
+        "calls that wait to be journaled or confirmed: {waiting}, parked: {}, dead letters: {}; \
+         all are kept, and go on when it is connected again\n",
         books.parked, books.dead
     )
 }
@@ -108,7 +108,7 @@ mod tests {
             dead: 5,
             ..Books::default()
         };
-        let words = "3 calls wait to be journaled or confirmed, 4 are parked, 5 dead letters: ";
+        let words = "calls that wait to be journaled or confirmed: 3, parked: 4, dead letters: 5; ";
         assert!(remains(&books).starts_with(words), "{}", remains(&books));
     }
 }

@@ -43,7 +43,13 @@ impl AnsweredBy {
     async fn next(&mut self) -> Result<Option<ControlReply>, Failure> {
         match self {
             Self::Daemon(replies) => replies.next().await.map_err(|error| {
-                Failure::new(Code::Unreachable, format!("the daemon broke off: {error}"))
+                Failure::new(
+                    Code::Unreachable,
+                    format!(
+                        "the daemon broke the connection off: \
+                                                         {error}"
+                    ),
+                )
             }),
             Self::Spool { replies, zone, .. } => loop {
                 match replies.recv().await {
@@ -111,7 +117,7 @@ async fn find(at: &Asking, ask: ControlRequest) -> Result<AnsweredBy, Failure> {
 
 /// There is a daemon, and it cannot be spoken to.
 fn mute(state: &Path, error: &std::io::Error) -> Failure {
-    let words = format!("cannot speak to the daemon of {}: {error}", state.display());
+    let words = format!("cannot reach the daemon of {}: {error}", state.display());
     Failure::new(Code::Unreachable, words)
 }
 
@@ -139,7 +145,7 @@ async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<CommandHan
             (Ok(_), Some(about)) if about.bad > 0 => {
                 let (file, bad) = (news.file.display(), about.bad);
                 say(&format!(
-                    "{file}: {bad} rows cannot be used; `callbridge check` names them"
+                    "{file}: rows that cannot be used: {bad}; `callbridge check` names them"
                 ));
             }
             (Ok(_), _) => {}

@@ -108,8 +108,8 @@ pub(crate) async fn given(ask: ControlRequest, at: &Asking) -> Result<(), Failur
         if let Some(left) = item["left"].as_u64() {
             let calls = match left {
                 0 => "none of its calls waited here".to_owned(),
-                1 => "1 waiting call leaves".to_owned(),
-                more => format!("{more} waiting calls leave"),
+                1 => "1 waiting call is sent".to_owned(),
+                more => format!("{more} waiting calls are sent"),
             };
             return format!("{phone} has lead {lead}: {calls}");
         }

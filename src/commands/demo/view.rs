@@ -111,9 +111,9 @@ impl View {
             );
         }
         let playing = if left_sec > 0 {
-            format!("  the PBX tells its calls, {left_sec} s to go")
+            format!("  calls are being played, {left_sec} s to go")
         } else {
-            "  the PBX has told all its calls".to_owned()
+            "  all calls have been played".to_owned()
         };
         line(playing, "2");
         let (books, budget) = (&status.books, &status.budget);

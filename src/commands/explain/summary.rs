@@ -66,7 +66,7 @@ pub(super) fn of(reading: &Reading, endpoints: &Endpoints, config: &Config) -> S
     }
     if timeless > 0 {
         lines.push(format!(
-            "{timeless} events carry no time, so seconds are not exact: set timestampevents=yes"
+            "seconds are not exact, for events carry no time ({timeless}): set timestampevents=yes"
         ));
     }
     if !reading.is_of_messages() && config.rules.trunks.is_empty() {

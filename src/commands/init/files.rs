@@ -128,7 +128,7 @@ fn notes(shown: &pbx::ShownPbx) -> Vec<String> {
     let shown = &names[..names.len().min(TELEPHONES_MAX)];
     let list: Vec<String> = shown.iter().map(|it| format!("{it}:ID")).collect();
     vec![
-        "Who sits where: put the CRM's id of the employee for each ID, and remove the # below:"
+        "Employees: put the CRM's id of the employee for each ID, and remove the # below:"
             .to_owned(),
         format!("--employees={}", list.join(";")),
     ]

@@ -43,8 +43,8 @@ const LOOKUP: &str =
 const LOOKUP_AT: &str = "127.0.0.1:4573";
 const DIALPLAN: &str = "the dialplan for it: caller.conf in deploy/asterisk, or with the package \
                         in /usr/share/doc/callbridge/examples";
-const EMPLOYEES: &str = "Who sits where, as 101:501;102:502 (extension and the employee's id in \
-                         the CRM) or a FILE; empty for nobody: ";
+const EMPLOYEES: &str = "Employees, as 101:501;102:502 (extension and the employee's id in the \
+                         CRM) or a FILE; empty for none: ";
 
 /// What is known so far.
 pub(crate) struct Answers<'a> {
@@ -243,7 +243,7 @@ async fn afterwards(
             .status()
             .await;
         if !ended.is_ok_and(|status| status.success()) {
-            person.tell("what is a fault there stays to be mended; the files are written")?;
+            person.tell("the faults found there remain to be corrected; the files are written")?;
         }
     }
     if let Some(messenger) = messenger {

@@ -10,8 +10,8 @@ use callbridge_ops::notify::command;
 use callbridge_ops::notify::history::{Notification, Turn};
 use std::path::{Path, PathBuf};
 
-const OFFER: &str = "Whom to tell of troubles, and of customers who wait longer than 30 min for a \
-                     call back: telegram, mail, or empty for nobody: ";
+const OFFER: &str = "Where to send notices of problems, and of customers who wait longer than 30 \
+                     min for a call back: telegram, mail, or empty for none: ";
 const WAITS: &str = "30m";
 
 /// A file with what curl needs, and the command that reads it.
@@ -92,11 +92,11 @@ async fn telegram(person: &mut Person) -> Result<Result<String, &'static str>, F
     let right = token.split_once(':');
     if !right.is_some_and(|(id, key)| plain(id) && plain(key)) {
         return Ok(Err(
-            "that is no token of a bot: it looks like 123456789:AAF…",
+            "that is not the token of a bot: it looks like 123456789:AAF…",
         ));
     }
     if !plain(chat.strip_prefix('@').unwrap_or(&chat)) {
-        return Ok(Err("that is no chat: give its number or its @name"));
+        return Ok(Err("that is not a chat: give its number or its @name"));
     }
     let url = format!("https://api.telegram.org/bot{token}/sendMessage");
     let chat = format!("chat_id={chat}");
@@ -124,17 +124,17 @@ async fn mail(person: &mut Person) -> Result<Result<String, &'static str>, Failu
     };
     if !known {
         return Ok(Err(
-            "that is no SMTP server: give smtps://HOST or smtp://HOST",
+            "that is not an SMTP server: give smtps://HOST or smtp://HOST",
         ));
     }
     if !address(&from) || !address(&to) {
-        return Ok(Err("that is no address of a mailbox: give NAME@HOST"));
+        return Ok(Err("that is not the address of a mailbox: give NAME@HOST"));
     }
     if [&url, &user, &password, &from, &to]
         .iter()
         .any(|text| text.contains(char::is_control))
     {
-        return Ok(Err("a control character cannot stand there"));
+        return Ok(Err("a control character is not allowed there"));
     }
     let mut curl = setting("url", &url);
     if !user.is_empty() {
@@ -169,7 +169,7 @@ impl Messenger {
         match command::run(&self.command(&self.path), &[trial]).await {
             Ok(()) => person.tell("sent"),
             Err(error) => person.tell(&format!(
-                "not sent: {error}\n  to do: mend {} (configuration of curl; needs curl and jq)",
+                "not sent: {error}\n  to do: correct {} (configuration of curl; needs curl and jq)",
                 self.path.display()
             )),
         }

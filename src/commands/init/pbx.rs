@@ -82,7 +82,8 @@ pub(crate) async fn find(
                 &variables(&config),
             ))?;
         }
-        let words = "Mend it; type s to give the secret alone, or press Enter to try again (Ctrl-C \
+        let words = "Correct it; type s to give the secret alone, or press Enter to try again \
+                     (Ctrl-C \
                      leaves): ";
         answers.ami_secret = None;
         if person.line(words).await? != "s" {

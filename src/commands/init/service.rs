@@ -62,7 +62,8 @@ async fn ask(answers: &mut Answers<'_>, person: &mut Person) -> Result<bool, Fai
         } else if is_token(&token) {
             answers.token = Some(Secret::from(token));
         } else {
-            person.tell("that is no token: one word, without spaces or line ends")?;
+            person
+                .tell("that is not a token: one word is expected, without spaces or line ends")?;
             return Ok(false);
         }
     }

@@ -166,7 +166,7 @@ fn none(all: &[ProposedEndpoint]) -> Failure {
         false => format!("the PBX shows {}", names.join(", ")),
     };
     let words = format!(
-        "no trunk is clear: {has}\n  to do: name each line to the outside with \
+        "no trunk could be recognised: {has}\n  to do: name each line to the outside with \
          --trunk NAME=ENDPOINT, as --trunk city=PJSIP/city; or let the account see of which kind \
          they are while init runs (write = reporting,user,system in manager.conf)\n\
          nothing was written"

@@ -39,7 +39,7 @@ pub(super) fn check(
 /// Why this is no file of calls.
 fn unfit(url: &SourceUrl, sources: &[SourceConfig]) -> Option<String> {
     let Transport::File { path, format, .. } = &url.transport else {
-        return Some("is no file: give file:///PATH?format=cel-csv".to_owned());
+        return Some("is not a file: give file:///PATH?format=cel-csv".to_owned());
     };
     let same = |source: &&SourceConfig| match &source.url.transport {
         Transport::File { path: other, .. } => path == other,
@@ -60,7 +60,9 @@ fn unfit(url: &SourceUrl, sources: &[SourceConfig]) -> Option<String> {
         | Format::Wazo
         | Format::Freeswitch
         | Format::Call => Some(
-            "is no file of CEL or CDRs: give format=cel-csv, cdr-csv or freeswitch-cdr".to_owned(),
+            "is not a file of CEL or CDRs: give format=cel-csv, cdr-csv or \
+             freeswitch-cdr"
+                .to_owned(),
         ),
     }
 }
@@ -86,7 +88,7 @@ fn whose(pbx: Option<&str>, sources: &[SourceConfig]) -> Result<(), String> {
     }
     let known: Vec<&str> = sources.iter().filter_map(|it| it.pbx.as_deref()).collect();
     Err(format!(
-        "no --source tells of its PBX: say which it is with pbx=NAME ({})",
+        "no --source is of its PBX: say which it is with pbx=NAME ({})",
         known.join(", ")
     ))
 }

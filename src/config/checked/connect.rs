@@ -130,12 +130,17 @@ fn given<'a>(flag: &str, text: &'a Option<String>, faults: &mut Faults) -> Optio
 
 fn company(text: &str) -> Result<i64, String> {
     let id = text.trim().parse().ok().filter(|id| *id > 0);
-    id.ok_or_else(|| format!("`{text}` is no company's id: digits, as `connected: …` shows it"))
+    id.ok_or_else(|| {
+        format!(
+            "`{text}` is not the id of a company: digits, as `connected: …` \
+                              shows it"
+        )
+    })
 }
 
 /// A page for a browser: https, or http on this machine.
 fn page(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| format!("`{text}` is no URL ({error})"))?;
+    let url = Url::parse(text).map_err(|error| format!("`{text}` is not a URL ({error})"))?;
     let mut bare = url.clone();
     bare.set_query(None);
     bare.set_fragment(None);
@@ -199,13 +204,13 @@ mod tests {
           --crm-url http://crm.example: http is allowed to a loopback address
           --auth-url: is missing
           --consent-url: ftp://x/: the scheme must be https
-          --redirect-uri: `back` is no URL (relative URL without a base)
+          --redirect-uri: `back` is not a URL (relative URL without a base)
           --client-id: is empty
           --client-secret-file: no secret: give --client-secret-file FILE, the
           --scope: lacks PERMISSION_OPEN_API_CALL:SAVE, without which nothing
-          --within: `soon` is no time: give it as 500ms, 10s, 12h or 7d
+          --within: `soon` is not a time span: give it as 500ms, 10s, 12h or 7
           --state: is missing, and there is no $HOME to keep it in
-          --company: `Uy` is no company's id: digits, as `connected: …` shows
+          --company: `Uy` is not the id of a company: digits, as `connected: …
         ");
     }
 }

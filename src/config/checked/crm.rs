@@ -168,6 +168,8 @@ pub(super) fn proxy(text: &str) -> Result<Url, String> {
     }
     match url.scheme() {
         "http" | "https" if url.host().is_some() => Ok(url),
-        _ => Err(format!("`{text}` is no proxy: give it as http://HOST:PORT")),
+        _ => Err(format!(
+            "`{text}` is not a proxy: give it as http://HOST:PORT"
+        )),
     }
 }

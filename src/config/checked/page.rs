@@ -75,7 +75,7 @@ fn proxies(text: &str) -> Result<Vec<IpAddr>, String> {
     let addresses = text.split(',').map(str::trim).filter(|it| !it.is_empty());
     let read = addresses.map(|text| {
         let read = text.parse::<IpAddr>();
-        read.map_err(|_| format!("`{text}` is no address of a proxy, as 10.0.0.5"))
+        read.map_err(|_| format!("`{text}` is not the address of a proxy, as 10.0.0.5"))
     });
     read.collect()
 }
@@ -120,7 +120,7 @@ mod tests {
         3 faults in the flags, and nothing was opened:
           --page-password-file: is empty: give a path; it holds lines NAME:ROLE:HASH
           --page-cert: needs --page-key, its private key
-          --page: `everywhere` is no IP:PORT, as 127.0.0.1:9470
+          --page: `everywhere` is not IP:PORT, as 127.0.0.1:9470
         ");
         let alone = PageFlags {
             page_key: Some("/etc/key".into()),

@@ -43,7 +43,8 @@ pub(super) fn check(flags: &SourceFlags, checking: &mut Checking<'_>) -> Vec<Sou
     if flags.pbx_id.is_some() && sources.iter().any(SourceConfig::tells_whole_calls) {
         faults.add(
             "--pbx-id",
-            "stands beside format=call, whose messages each say their own PBX: remove it (other \
+            "cannot be used with format=call, whose messages each name their own PBX: remove it \
+             (other \
              sources take pbx=)",
         );
     }

@@ -26,7 +26,8 @@ pub(super) fn check(
     if flags.operation.dry_run {
         faults.add(
             "--standby",
-            "stands beside --dry-run: it would hold the lease and send nothing; remove one of them",
+            "cannot be used with --dry-run: it would hold the lease and send nothing; remove one \
+             of them",
         );
     }
     if !sources.iter().any(|source| stream(source).is_some()) {

@@ -157,7 +157,7 @@ fn notify(flags: &OperationFlags, faults: &mut Faults) -> Option<callbridge_ops:
     let command = flags.notify_command.clone();
     let command = command.filter(|text| !text.trim().is_empty());
     if missed.is_some() && command.is_none() {
-        let words = "tells nobody without --notify-command, which is to be run";
+        let words = "has no effect without --notify-command";
         faults.add("--notify-missed", words);
     }
     Some(callbridge_ops::notify::Settings {

@@ -48,7 +48,10 @@ fn installations(flags: &[String], faults: &mut Faults) -> BTreeMap<String, Secr
         };
         let digits = (1..=20).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_digit());
         if !digits {
-            faults.add(&flag, format!("`{id}` is no installation's id: digits"));
+            faults.add(
+                &flag,
+                format!("`{id}` is not the id of an installation: digits"),
+            );
         } else if file.is_empty() {
             faults.add(&flag, "its file is missing");
         } else if all.contains_key(id) {
@@ -104,11 +107,11 @@ mod tests {
         7 faults in the flags, and nothing was opened:
           --webhook-cert: needs --webhook-key, its private key
           --installation-secret x: is not ID=FILE
-          --installation-secret a=/f: `a` is no installation's id: digits
+          --installation-secret a=/f: `a` is not the id of an installation: digits
           --installation-secret 9=: its file is missing
           --installation-secret 9=/g: that installation has a file already; it may have more lines
           --webhook-secret-file: is empty: give a path
-          --webhook-listen: `everywhere` is no IP:PORT, as 127.0.0.1:8481
+          --webhook-listen: `everywhere` is not IP:PORT, as 127.0.0.1:8481
         ");
         let alone = WebhookFlags {
             webhook_key: Some("/etc/key".into()),

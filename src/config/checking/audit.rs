@@ -21,7 +21,7 @@ pub(super) fn check(mut checking: Checking<'_>, flags: AuditFlags) -> Result<Com
         (Some(_), Some(_)) => {
             checking
                 .faults
-                .add("--cdr", "stands beside --cel; keep one");
+                .add("--cdr", "cannot be used with --cel; keep one");
             None
         }
     };

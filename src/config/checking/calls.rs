@@ -32,11 +32,12 @@ impl Checking<'_> {
         let end = |text: &str| dates::date_end(text, &utc);
         self.faults.read("--to", &to, end);
         if today && (from.is_some() || to.is_some()) {
-            let words = "stands beside --from or --to; keep one";
+            let words = "cannot be used with --from or --to; keep one";
             self.faults.add("--today", words);
         }
         let number = |text: &str| {
-            let words = "is no number: give it in full, or its last four digits or more";
+            let words = "is not a telephone number: give it in full, or its last four digits or \
+                         more";
             TypedNumber::read(text, []).ok_or_else(|| format!("`{text}` {words}"))
         };
         self.faults.read("--phone", &phone, number);
@@ -80,7 +81,7 @@ impl Checking<'_> {
                 folder = Some(text);
             } else {
                 let all = State::ALL.map(State::word).join(", ");
-                let words = format!("`{text}` is no folder, and none of {all}");
+                let words = format!("`{text}` is neither a folder nor one of {all}");
                 self.faults.add("--state", words);
             }
         }

@@ -31,7 +31,7 @@ pub(super) fn check(mut checking: Checking<'_>, flags: InitFlags) -> Result<Comm
     }
     let etc = PathBuf::from(etc.unwrap_or_else(|| ETC.to_owned()));
     if !etc.is_absolute() {
-        let words = "is no whole path: the service does not start in this folder";
+        let words = "is not an absolute path: the service does not start in this folder";
         checking.faults.add("--etc", words);
     }
     let environment = checking.environment.clone();

@@ -27,11 +27,12 @@ pub(crate) struct AuditFlags {
     /// Calls that began by then: a day is meant whole
     #[arg(long, value_name = "DATE")]
     pub to: Option<String>,
-    /// Take in what is unexplained and today's flags let through: it is journaled as any call
+    /// Take in calls that are unexplained and that today's flags let through: they are journaled
+    /// as any call
     #[arg(long)]
     pub take_in: bool,
-    /// Leave the CRM's journal unread: by default what is journaled here is looked for there, by
-    /// the daemon, with a request for up to 100 of its records
+    /// Do not read the CRM's journal: by default the daemon looks there for the calls that are
+    /// journaled here, with a request for up to 100 of its records
     #[arg(long)]
     pub no_journal: bool,
     /// One JSON object

@@ -28,14 +28,14 @@ pub(crate) struct CallsFlags {
     /// Those on this trunk
     #[arg(long, value_name = "T")]
     pub trunk: Option<String>,
-    /// Those that stand so: ready, sending, submitted, journaled, dead, parked or discarded; or the
+    /// Those in this state: ready, sending, submitted, journaled, dead, parked or discarded; or the
     /// daemon's state folder, as everywhere. May be repeated
     #[arg(long, value_name = "S|DIR")]
     pub state: Vec<String>,
     /// Those between extensions, which are not journaled: the last 1,000 of seven days
     #[arg(long)]
     pub internal: bool,
-    /// Go on with those that come, and with each as it ends, until interrupted
+    /// Go on with new calls, and with each as its state changes, until interrupted
     #[arg(long)]
     pub follow: bool,
     /// One JSON object a call: explain's, with its state

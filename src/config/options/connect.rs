@@ -37,11 +37,11 @@ pub(crate) struct ConnectFlags {
     /// PERMISSION_OPEN_API_CALL:SAVE, CALL:READ, LEAD:READ, LEAD:SAVE]
     #[arg(long, value_name = "PERMISSION:SCOPE …")]
     pub scope: Option<String>,
-    /// How long the consent is waited for [default: 10m]
+    /// How long to wait for the consent [default: 10m]
     #[arg(long, value_name = "TIME")]
     pub within: Option<String>,
-    /// The company to connect, as the number that `connect` shows; no other is. Without it a
-    /// terminal is asked before a state is bound to its first company
+    /// The id of the company to connect, as `connect` shows it; another one is refused. Without it
+    /// you are asked before a state is bound to its first company
     #[arg(long, value_name = "ID")]
     pub company: Option<String>,
     /// Bind the state to its first company without asking

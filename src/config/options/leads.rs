@@ -61,7 +61,7 @@ pub(crate) enum LeadVerb {
     },
     /// List the numbers of the directory, and whose they are
     List(StateFlags),
-    /// Give a number its lead by hand; its parked calls leave at once
+    /// Give a number its lead by hand; its parked calls are sent at once
     #[command(after_help = GIVE_EXAMPLES)]
     Give {
         /// The number, as people write it
@@ -72,7 +72,7 @@ pub(crate) enum LeadVerb {
         #[command(flatten)]
         state: StateFlags,
     },
-    /// Take a number the lead that it was given by hand: later calls go by the rules alone
+    /// Take a lead that was given by hand from its number: later calls follow the rules alone
     Take {
         /// The number, as people write it
         phone: Option<String>,
@@ -82,7 +82,7 @@ pub(crate) enum LeadVerb {
     },
     /// List the leads that were given by hand, with when and by whom
     Given(StateFlags),
-    /// Give fields of a lead their values through the running daemon, and say what came of it
+    /// Set fields of a lead through the running daemon, and show the result
     #[command(after_help = SET_EXAMPLES)]
     Set {
         /// The lead's id

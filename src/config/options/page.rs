@@ -16,8 +16,8 @@ pub struct PageFlags {
     /// `callbridge page password NAME ROLE` prints one; read again when it changes
     #[arg(long, value_name = "FILE")]
     pub page_password_file: Option<String>,
-    /// A host by which browsers know the page, beside its address and this machine's own; without
-    /// a port. May be repeated
+    /// A host name of the page in browsers, besides its address and this machine's own; without a
+    /// port. May be repeated
     #[arg(long, value_name = "HOST")]
     pub page_name: Vec<String>,
     /// How a lead's page in the CRM is reached, as 'https://crm.example.com/lead/{id}': the page
@@ -31,8 +31,8 @@ pub struct PageFlags {
     /// Its private key (PEM)
     #[arg(long, value_name = "FILE")]
     pub page_key: Option<String>,
-    /// A proxy stands before the page, speaks TLS to browsers and says whom it forwards in
-    /// X-Forwarded-For; it is believed from these addresses alone [default: loopback]
+    /// The page is behind a proxy that speaks TLS to browsers and names their addresses in
+    /// X-Forwarded-For; the header is believed from these addresses alone [default: loopback]
     #[arg(long, value_name = "ADDRESS,…", num_args = 0..=1, require_equals = true,
           default_missing_value = "")]
     pub page_behind_proxy: Option<String>,
@@ -45,7 +45,7 @@ pub(crate) struct PageCommandFlags {
     /// In place of a link: a line for --page-password-file
     #[command(subcommand)]
     pub verb: Option<PageVerb>,
-    /// What whoever opens the link may do: admin (look and change) or view (look)
+    /// What whoever opens the link may do: admin (view and change) or view
     #[arg(long, value_name = "ROLE", default_value = "admin")]
     pub role: String,
     /// Where.
@@ -60,7 +60,7 @@ pub(crate) enum PageVerb {
     Password {
         /// The name to log in with, as it will stand beside what was done
         name: String,
-        /// admin (look and change) or view (look)
+        /// admin (view and change) or view
         role: String,
     },
 }

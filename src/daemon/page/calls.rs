@@ -46,7 +46,7 @@ pub(super) async fn call_page(
         None => Place::END,
         Some(key) => {
             let read = Place::read(key);
-            read.ok_or_else(|| input(format!("`{key}` is no place in this list")))?
+            read.ok_or_else(|| input(format!("`{key}` is not a place in this list")))?
         }
     };
     let filter = match wanted(backend, &query).await? {
@@ -107,7 +107,7 @@ async fn wanted(backend: &DaemonBackend, query: &CallQuery) -> Result<CallSearch
     };
     if let Some(word) = &query.state {
         let read = State::from_word(word);
-        let state = read.ok_or_else(|| input(format!("`{word}` is no state of a call")))?;
+        let state = read.ok_or_else(|| input(format!("`{word}` is not a state of a call")))?;
         filter.state = Some(state);
     }
     if let Some(day) = &query.day {

@@ -18,7 +18,7 @@ const IDS_PAGE: usize = 1_000;
 
 fn filter(query: &LetterQuery, limit: usize) -> Result<LetterFilter, Refusal> {
     let reason = query.reason.as_deref().map(|word| {
-        let wrong = || input(format!("`{word}` is no reason of a dead letter"));
+        let wrong = || input(format!("`{word}` is not a reason of a dead letter"));
         Reason::from_word(word).ok_or_else(wrong)
     });
     Ok(LetterFilter {

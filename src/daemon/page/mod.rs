@@ -84,7 +84,7 @@ pub(crate) async fn open(
         settings = settings.with_passwords(known);
         keeping.spawn(until(follow(place.clone(), people), stopped.clone()));
     }
-    tracing::info!(address = %addr, "the page is shown");
+    tracing::info!(address = %addr, "the page is served");
     Ok(OpenedPage {
         listener,
         door: door(settings.links(), origin(page, addr, settings.scheme())),

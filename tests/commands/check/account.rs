@@ -117,7 +117,8 @@ async fn the_recommended_account_is_well_and_what_no_call_has_shown_is_said_to_b
         "it may ask which channels live, and no more than it needs"
     );
     let events = what(&checked, "events of");
-    let own = "an event of its own came back, but whether it hears calls is not known: no call";
+    let own = "an event of its own came back, but whether it receives events of calls is not \
+               known: no call";
     assert!(events.starts_with(own), "{events}");
     assert_eq!(
         what(&checked, "endpoint PJSIP/city"),
@@ -153,7 +154,7 @@ async fn an_account_that_may_read_the_pbxs_secrets_is_told_what_is_enough() {
     assert!(has("todo", "write = reporting,user"), "{rights}");
     let events = what(&checked, "events of");
     assert!(
-        events.starts_with("it hears that the PBX runs (FullyBooted), but whether"),
+        events.starts_with("it receives FullyBooted (the PBX runs), but whether"),
         "{events}"
     );
     assert!(
@@ -187,8 +188,8 @@ async fn an_account_that_hears_calls_alone_is_no_fault() {
     let events = what(&checked, "events of");
     assert_eq!(
         events,
-        "calls are heard; that the PBX starts and stops was not (FullyBooted): it is still \
-         starting, or the account may not hear it"
+        "events of calls are received; FullyBooted (the PBX has started) was not: it is still \
+         starting, or the account may not receive it"
     );
 }
 
@@ -233,7 +234,7 @@ async fn an_account_that_hears_nothing_of_a_channel_that_is_born_is_77() {
     checked.fails(
         77,
         "events of ami://",
-        "a channel was born while it listened",
+        "a channel was created while it listened",
         words,
     );
 }
@@ -252,7 +253,7 @@ async fn an_event_of_a_channel_proves_that_calls_are_heard_and_shows_times_and_v
     stage.pbx.answers("CoreShowChannels", &[&hangup(time)]);
     let checked = stage.check().await;
     checked.is_clean();
-    assert_eq!(what(&checked, "events of"), "calls are heard");
+    assert_eq!(what(&checked, "events of"), "events of calls are received");
     assert!(what(&checked, "times of").contains("the PBX's own time"));
     assert_eq!(what(&checked, "variables of"), "LEAD_ID is shown");
     stage.pbx.answers("CoreShowChannels", &[&hangup("")]);

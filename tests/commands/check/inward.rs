@@ -193,7 +193,7 @@ async fn a_file_of_cel_that_tells_of_no_bridge_is_named_with_the_line_to_add() {
     let checked = check(&place, &with(flags, "--source", &source)).await;
     let name = format!("source file://{}", file.display());
     let told = checked.well(&name).to_string();
-    assert!(told.contains("no bridge is told"), "{told}");
+    assert!(told.contains("without events of bridges"), "{told}");
     assert!(told.contains("BRIDGE_START,BRIDGE_END"), "{told}");
 }
 
@@ -209,7 +209,7 @@ async fn what_is_no_regular_file_is_named_and_not_opened() {
         let url = format!("file://{}?format=ami&from=start", path.display());
         let flags = with(flags.clone(), "--source", url.trim_end_matches('/'));
         let checked = check(&place, &flags).await;
-        checked.fails(69, "source file://", "no regular file", "give the path");
+        checked.fails(69, "source file://", "not a regular file", "give the path");
     }
 }
 

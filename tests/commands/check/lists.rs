@@ -29,7 +29,7 @@ async fn a_missing_list_is_66_and_one_without_its_columns_65() {
         65,
         "list",
         "must name the columns `phone,leadId`",
-        "mend the file",
+        "correct the file",
     );
     place.write("leads.csv", "phone,leadId\n+998901110001,4001\n");
     let checked = check(&place, &flags).await;
@@ -53,7 +53,7 @@ async fn every_bad_row_is_named_with_its_line_and_reason_and_ends_with_65() {
     let said = format!("{checked:?}");
     for words in [
         "`none` is not a lead id",
-        "`101` is no telephone number of UZ",
+        "`101` is not a telephone number of UZ",
         "holds several numbers: give each a row of its own",
         "has two leads, 4001 (line 2) and 4009",
     ] {
@@ -80,7 +80,7 @@ async fn trunks_whose_calls_will_name_no_employee_are_said_and_are_no_fault() {
 async fn semicolons_and_repeats_are_said_and_are_no_fault_and_so_is_a_list_without_rows() {
     let checked = of_leads("phone;leadId\n+998901110001;4001\n998901110001;4001\n").await;
     checked.is_clean();
-    let what = "leads: 1 (separated by `;`, 1 told twice)";
+    let what = "leads: 1 (separated by `;`, 1 given twice)";
     assert_eq!(checked.well("list")["what"], what);
     let checked = of_leads("phone,leadId\n").await;
     checked.is_clean();

@@ -10,9 +10,9 @@ async fn trunks_are_told_by_kind_and_check_and_run_take_what_is_written() {
     let said = stage.init(&[]).await;
     assert_eq!(said.code, 0, "{said:?}");
     for words in [
-        "trunk      PJSIP/x7       the PBX logs in there, and nobody here",
+        "trunk      PJSIP/x7       the PBX logs in there, and nothing logs in here",
         "telephone  PJSIP/trunk-9  extension 109 of the dialplan shows its state (a hint)",
-        "telephone  PJSIP/101      who calls from it logs in here",
+        "telephone  PJSIP/101      callers from it log in here",
         "clock: the PBX's clock is",
         "ok    grant",
         "Let it run:",

@@ -61,23 +61,19 @@ async fn ten_answers_write_a_service_and_no_secret_is_shown() {
     let again = terminal.shows("as UZ: ").await;
     assert!(again.contains("is not a country code"), "{again}");
     terminal.types("uz\n").await;
-    terminal.shows("empty for nobody: ").await;
+    terminal.shows("empty for none: ").await;
     terminal.types("101:501;101:502\n").await;
-    let again = terminal.shows("empty for nobody: ").await;
+    let again = terminal.shows("empty for none: ").await;
     assert!(again.contains("has two employees"), "{again}");
     terminal.types("101:501\n").await;
-    terminal
-        .shows("telegram, mail, or empty for nobody: ")
-        .await;
+    terminal.shows("telegram, mail, or empty for none: ").await;
     terminal.types("telegram\n").await;
     terminal.shows("(not shown): ").await;
     terminal.types("no token\n").await;
     terminal.shows("@name of a channel: ").await;
     terminal.types("-100\n").await;
-    let again = terminal
-        .shows("telegram, mail, or empty for nobody: ")
-        .await;
-    assert!(again.contains("no token of a bot"), "{again}");
+    let again = terminal.shows("telegram, mail, or empty for none: ").await;
+    assert!(again.contains("not the token of a bot"), "{again}");
     terminal.types("mail\n").await;
     let mailbox = Messenger::smtp();
     let server = format!("smtp://{}", mailbox.address);

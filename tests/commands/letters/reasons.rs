@@ -281,7 +281,7 @@ async fn an_incomplete_call_is_sent_as_a_person_says_it_was() {
     place.reaches("/books/journaled", 1).await;
     let sent = crm.journal()[0].call.clone();
     assert_eq!((sent.answered, sent.talk_time_sec), (true, Some(1)));
-    let words = "answered, 1 s of talk; the PBX told: not answered";
+    let words = "answered, 1 s of talk; the PBX reported: not answered";
     let story = place
         .ask(&format!("explain --call {}", call.uuid(PBX)))
         .await;
@@ -333,7 +333,10 @@ async fn a_start_that_cannot_be_true_is_proposed_anew() {
     let letter = only_letter(&place, Reason::InvalidEpoch).await;
     let proposed = letter["call"]["startedAt"].as_i64().expect("a proposal");
     assert!((now() - proposed).abs() < 120, "{letter}");
-    assert!(message(&letter).contains("ahead of our clock"), "{letter}");
+    assert!(
+        message(&letter).contains("ahead of this machine's clock"),
+        "{letter}"
+    );
     place.ask("dead retry --all").await.well();
     run_again(&place, &crm).await;
     assert_eq!(crm.journal()[0].call.started_at, proposed);

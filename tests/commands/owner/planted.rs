@@ -162,7 +162,7 @@ async fn what_stands_in_the_place_of_the_state_is_named() {
     for (plant, kind) in [
         (Plant::Link, "a symbolic link"),
         (Plant::SecondName, "a hard link"),
-        (Plant::Fifo, "no regular file"),
+        (Plant::Fifo, "not a regular file"),
     ] {
         for name in ["spool.db", "spool.db-wal", "spool.lock"] {
             let folder = copy_of(&good, &stage, "named");
@@ -194,7 +194,7 @@ async fn a_link_to_a_socket_that_never_answers_is_not_asked() {
     own(&place);
     let said = stage.place.say(&words("status", &folder)).await;
     assert_eq!(said.code, 69, "{said:?}");
-    let named = said.err.contains("control.sock is no socket");
+    let named = said.err.contains("control.sock is not a socket");
     assert!(named && said.err.contains("move it away"), "{said:?}");
     // the daemon puts its own in the place
     let mut run = vec!["run".to_owned(), "--until-idle".to_owned()];

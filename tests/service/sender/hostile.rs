@@ -123,7 +123,7 @@ async fn bodies_that_are_no_answer_are_faults_with_words() {
         ),
         (
             http("200 OK", "", "[1,2]"),
-            "status 200, the body is JSON, but no object",
+            "status 200, the body is JSON, but not an object",
         ),
         (
             http("200 OK", "", &"[".repeat(200_000)),
@@ -242,7 +242,7 @@ async fn statuses_that_nobody_knows_are_faults() {
     insta::assert_snapshot!(
         without_port(&words, server.addr),
         @"what answers at 127.0.0.1:PORT does not speak HTTP (invalid HTTP status-code parsed); \
-          see whether --crm-url has the right scheme and port"
+          check scheme and port of --crm-url"
     );
 }
 
@@ -287,8 +287,8 @@ async fn another_protocol_behind_the_port_is_named() {
     for addr in [http, greets(b"SSH-2.0-OpenSSH_9.2\r\n").await] {
         let url = format!("https://localhost:{}", addr.port());
         let answer = send(&client(&url, Some(good.ca_file.clone()))).await;
-        let words = "TLS refused: what answers there does not speak TLS; see whether --crm-url \
-                     has the right port";
+        let words = "TLS refused: what answers there does not speak TLS; check the port of \
+                     --crm-url";
         assert_eq!(verdict(answer), ("fault", words.to_owned()));
     }
 }

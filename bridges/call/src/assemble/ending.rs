@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Why a call is incomplete of which nothing but the end was told.
-const HEADLESS: &str = "the beginning of the call was not heard";
+const HEADLESS: &str = "the beginning of the call was not received";
 
 impl Assembler {
     /// Says what time it is; call it at [`Assembler::next_deadline`] at the latest.

@@ -128,7 +128,7 @@ impl Folding<'_, '_> {
             .endpoint()
             .map_or("", |endpoint| endpoint.trunk());
         let words = match self.plan.direction {
-            Direction::Inbound => format!("came in on trunk {trunk}: its channel told the record"),
+            Direction::Inbound => format!("came in on trunk {trunk}: its channel is in the record"),
             Direction::Outbound => format!("dialled out on trunk {trunk}: a record's destination"),
             Direction::Internal => "no trunk took part".to_owned(),
         };
@@ -155,7 +155,7 @@ impl Folding<'_, '_> {
             late > Duration::from_secs(1) && late <= BEGUN_BEFORE
         };
         let (at, words) = match born.filter(soon) {
-            Some(born) => (born, "the birth of the first channel, by its unique id"),
+            Some(born) => (born, "the creation of the first channel, by its unique id"),
             None => (first.start, "the start of the first record"),
         };
         why.note("startedAt", at, &first.channel, words);
@@ -207,7 +207,7 @@ impl Folding<'_, '_> {
         let Some((number, words)) = found else {
             let at = customer.records().map(|record| record.start).min();
             let at = at.unwrap_or(self.group.arrived);
-            why.note("clientPhone", at, customer.name, "no number told");
+            why.note("clientPhone", at, customer.name, "no number was reported");
             return None;
         };
         let at = customer.records().map(|record| record.start).min();

@@ -92,7 +92,7 @@ fn channel(
     // A destination has no unique id in a record: its name has to serve.
     let id = own.chain([known.name]).find_map(UniqueId::new)?;
     let (way, how) = if known.came_in() {
-        (Way::CameIn, "its channel told a record")
+        (Way::CameIn, "its channel is in a record")
     } else {
         (Way::Dialled, "a record's destination")
     };

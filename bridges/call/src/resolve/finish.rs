@@ -122,7 +122,7 @@ fn number_of(
             "clientPhone",
             customer.leg.first,
             customer.name,
-            "no number told",
+            "no number was reported",
         );
         return None;
     };
@@ -169,7 +169,7 @@ fn beginning_missed(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
         false => plan.customers.iter().any(|&i| legs[i].begun),
     };
     let rooted = legs.iter().any(|leg| leg.leg.id == plan.linkedid);
-    (!begun || !rooted).then(|| "the beginning of the call was not heard".to_owned())
+    (!begun || !rooted).then(|| "the beginning of the call was not received".to_owned())
 }
 
 /// AMI 1.x tells neither of a queue's dialling nor of an originated call that nobody answered: a
@@ -179,7 +179,7 @@ fn dialler_unobservable(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     let dialled = plan.customers.iter().any(|&i| legs[i].was_dialled());
     let unknown =
         plan.direction == Direction::Outbound && old && !dialled && !plan.talk.is_answer();
-    unknown.then(|| "it was not told who dialled, or which number".to_owned())
+    unknown.then(|| "the PBX did not report who dialled, or which number".to_owned())
 }
 
 /// Whoever began an outbound call came in from outside over what no trunk takes: it may be that
@@ -318,12 +318,15 @@ fn remarks(call: &OpenCall, plan: &Plan) -> Vec<String> {
     let mut remarks = Vec::new();
     if call.times.clamped > 0 {
         remarks.push(format!(
-            "{} event times were more than 5 s from their arrival: the arrival counted",
+            "event times more than 5 s from their arrival, which was used in their place: {}",
             call.times.clamped
         ));
     }
     if call.size.dropped > 0 {
-        remarks.push(format!("{} events found no room", call.size.dropped));
+        remarks.push(format!(
+            "events for which there was no room: {}",
+            call.size.dropped
+        ));
     }
     if !plan.talk.is_answer() && plan.talk.total > Duration::ZERO {
         remarks.push(format!(

@@ -20,18 +20,19 @@ use crate::units::EventTime;
 use std::time::Duration;
 
 /// What CEL needs to tell of talk. One name that Asterisk 12 or later does not know turns CEL off.
-const NO_BRIDGES: &str = "its CEL tells that they answered, and of no bridge, so nobody knows \
+const NO_BRIDGES: &str = "its CEL reports that they answered, and no bridge, so it is not known \
                           whether they talked: set events = ALL in cel.conf, or add \
                           BRIDGE_ENTER,BRIDGE_EXIT (Asterisk 12 and later) or \
                           BRIDGE_START,BRIDGE_END,BRIDGE_UPDATE (1.8 to 11), then `module reload \
                           cel`";
-const CONFERENCE: &str = "they were led away together, and this Asterisk does not tell whether \
-                          into a conference";
-const ROOM: &str = "the customer was in a conference, and its CEL does not tell who else was";
+const CONFERENCE: &str = "they were transferred together, and this Asterisk does not report \
+                          whether into a conference";
+const ROOM: &str = "the customer was in a conference, and its CEL does not report who else was";
 const TRANSFER: &str = "a transfer by feature code while the other telephone rang: CEL before \
-                        Asterisk 12 does not tell when it began";
-const MOVED: &str = "channels changed places (a transfer, a pickup, parking), and its CEL does not \
-                     tell who was in a bridge with whom: write ${BRIDGEPEER} in cel_custom.conf, \
+                        Asterisk 12 does not report when it began";
+const MOVED: &str = "channels changed places (a transfer, a pickup, parking), and its CEL does \
+                     not report who was in a bridge with whom: write ${BRIDGEPEER} in \
+                     cel_custom.conf, \
                      or the column peer, then `module reload cel_custom`";
 
 /// Made where an old Asterisk leads a channel away that is not its own (`Redirect`).

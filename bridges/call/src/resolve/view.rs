@@ -117,14 +117,14 @@ fn way(leg: &Leg, facts: &[&Fact], numbers: bool) -> (Way, EventTime, &'static s
     }
     let of = |wanted: fn(&FactKind) -> bool| facts.iter().find(|fact| wanted(&fact.what));
     if let Some(fact) = of(|what| matches!(what, FactKind::Born(Ring | PreRing))) {
-        return (Way::CameIn, fact.at, "born in state Ring", true);
+        return (Way::CameIn, fact.at, "created in state Ring", true);
     }
     if let Some(fact) = of(|what| matches!(what, FactKind::Dialled { .. })) {
         return (Way::Dialled, fact.at, "named as dialled", true);
     }
     let born_down = of(|what| matches!(what, FactKind::Born(Down)));
     if let Some(fact) = born_down.filter(|_| trunk::technology(leg.name()) == "PJSIP") {
-        return (Way::Dialled, fact.at, "born in state Down", true);
+        return (Way::Dialled, fact.at, "created in state Down", true);
     }
     let first_state = of(|what| matches!(what, FactKind::State(Ring | PreRing | Ringing)));
     if let Some(fact) = first_state {
@@ -160,7 +160,7 @@ fn way_without_state(
         return (
             Way::Dialled,
             linkedid.at,
-            "born into another channel's call",
+            "created in another channel's call",
             begun,
         );
     }
@@ -170,7 +170,7 @@ fn way_without_state(
         return (
             Way::Dialled,
             at,
-            "born on extension s, without a number",
+            "created on extension s, without a number",
             begun,
         );
     }

@@ -206,7 +206,7 @@ fn where_a_recording_ends_the_end_of_a_linkedid_is_that_of_those_who_left_their_
         assert_eq!(seconds(&calls[0]), (7.0, 8.0));
         assert_eq!(
             calls[0].incomplete.as_deref(),
-            Some("a hang-up was not heard")
+            Some("a hang-up was not received")
         );
     }
 }

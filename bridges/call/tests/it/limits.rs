@@ -159,7 +159,7 @@ fn a_call_that_is_flooded_is_ended_and_says_so_and_others_go_on() {
     batch(&mut assembler, &flooded(2, 4_000));
     let ended = assembler.take_finished();
     let why: Vec<_> = ended.iter().map(|it| it.incomplete.as_deref()).collect();
-    let words = "it was ended while it was open: more was told of it than there is memory for";
+    let words = "it was closed before its end: it had more events than memory allows";
     assert_eq!(why, [Some(words)]);
     let counts = assembler.counts();
     assert_eq!((counts.oversized, counts.forced), (1, 1));

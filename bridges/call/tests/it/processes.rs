@@ -69,7 +69,7 @@ fn a_process_that_says_no_more_that_it_lives_has_its_calls_given_out_until_then(
     let calls = assembler.take_finished();
     assert_eq!((calls.len(), seconds(&calls[0])), (1, (59.0, 60.0)));
     let incomplete = calls[0].incomplete.as_deref();
-    assert_eq!(incomplete, Some("its end was not heard"));
+    assert_eq!(incomplete, Some("its end was not received"));
     // It was the way between, after all.
     let mut end = Story::new();
     end.at(5000.0).hangups(&[&phone, &city]);

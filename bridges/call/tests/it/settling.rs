@@ -219,7 +219,7 @@ fn a_call_without_a_hangup_ends_incomplete_after_the_longest_time() {
     let calls = assembler.take_finished();
     assert_eq!(
         calls[0].incomplete.as_deref(),
-        Some("no hang-up was heard within --max-call")
+        Some("no hang-up was received within --max-call")
     );
     // It ends at its last sign of life, not at the end of the wait.
     assert_eq!(calls[0].ended, moment(1.0));
@@ -323,7 +323,7 @@ fn a_call_begun_before_we_listened_is_incomplete() {
     let call = rest.call();
     assert_eq!(
         call.incomplete.as_deref(),
-        Some("the beginning of the call was not heard")
+        Some("the beginning of the call was not received")
     );
 }
 
@@ -349,7 +349,7 @@ fn a_caller_who_waits_since_before_we_listened_is_not_lost() {
     );
     assert_eq!(
         call.incomplete.as_deref(),
-        Some("the beginning of the call was not heard")
+        Some("the beginning of the call was not received")
     );
 }
 
@@ -439,7 +439,7 @@ fn a_call_that_all_customers_have_left_is_told_of_within_minutes() {
     assembler.tick(moment(305.0));
     let calls = assembler.take_finished();
     assert_eq!(seconds(&calls[0]), (4.0, 5.0));
-    let why = Some("its end was not heard");
+    let why = Some("its end was not received");
     assert_eq!(calls[0].incomplete.as_deref(), why);
     // It is told of once, and right as soon as its end is heard.
     assembler.tick(moment(900.0));

@@ -23,7 +23,7 @@ fn every_value_names_its_event_and_channel() {
         .seen(&city.clone().variable("LEAD_ID", "4001"));
     story.at(5.0).hangups(&[&phone, &city]);
     insta::assert_snapshot!(reasons(&story.call()), @r"
-    direction 0.0 PJSIP/city-00000001 came in on trunk city: born in state Ring
+    direction 0.0 PJSIP/city-00000001 came in on trunk city: created in state Ring
     startedAt 0.0 PJSIP/city-00000001 the first event of the call
     durationSec 5.0 PJSIP/city-00000001 the last hang-up of the customer
     answered 1.0 PJSIP/101-00000002 in a bridge with the customer
@@ -51,12 +51,12 @@ fn what_a_missed_call_lacks_has_its_reason() {
     }
     story.at(5.0).hangup(&city);
     insta::assert_snapshot!(reasons(&story.call()), @r"
-    direction 0.0 PJSIP/city-00000001 came in on trunk city: born in state Ring
+    direction 0.0 PJSIP/city-00000001 came in on trunk city: created in state Ring
     startedAt 0.0 PJSIP/city-00000001 the first event of the call
     durationSec 5.0 PJSIP/city-00000001 the last hang-up of the customer
     answered 5.0 PJSIP/city-00000001 never in a bridge with another party
     talkTimeSec 5.0 PJSIP/city-00000001 never in a bridge with another party
-    clientPhone 0.0 PJSIP/city-00000001 no number told
+    clientPhone 0.0 PJSIP/city-00000001 no number was reported
     employee 5.0 PJSIP/city-00000001 several extensions were dialled, and none talked
     trunk 0.0 PJSIP/city-00000001 the channel belongs to city
     ");

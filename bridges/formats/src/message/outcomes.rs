@@ -50,7 +50,7 @@ impl Outcomes {
         match read.calls() {
             0..=CALLS_MAX => Ok(read),
             calls => Err(format!(
-                "outcomes: the message tells of {calls} calls; it may tell of {CALLS_MAX}"
+                "outcomes: the message has {calls} calls; it may have {CALLS_MAX}"
             )),
         }
     }
@@ -98,6 +98,6 @@ mod tests {
             ..Outcomes::default()
         };
         let words = Outcomes::read(many.write().as_bytes()).expect_err("too many");
-        assert!(words.contains("it may tell of 5000"), "{words}");
+        assert!(words.contains("it may have 5000"), "{words}");
     }
 }

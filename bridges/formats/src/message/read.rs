@@ -57,13 +57,13 @@ fn unnamed(words: String) -> WrongCall {
 
 fn broken_words(broken: &Broken) -> String {
     match broken {
-        Broken::NotAnObject => "the message is no JSON object; it may be {\"pbx\":…, \"id\":…, \
+        Broken::NotAnObject => "the message is not a JSON object; it may be {\"pbx\":…, \"id\":…, \
                                 \"direction\":…, \"startedAt\":…, \"durationSec\":…, \
                                 \"answered\":…}"
             .to_owned(),
         Broken::NotJson => "the message is not JSON; it may be one JSON object in UTF-8".to_owned(),
         Broken::At(field) => value::words(*field, "what follows it is not JSON"),
-        Broken::Twice(field) => value::words(*field, "it stands twice in the message"),
+        Broken::Twice(field) => value::words(*field, "it is in the message twice"),
     }
 }
 

@@ -64,7 +64,7 @@ fn name(value: &Value, bytes_max: usize) -> Result<&str, Wrong> {
         return Err(shown(value));
     }
     if text.trim() != text {
-        return Err("white space stands at its ends".to_owned());
+        return Err("it begins or ends with white space".to_owned());
     }
     Ok(text)
 }
@@ -80,7 +80,7 @@ pub(crate) fn pbx(value: &Value) -> Result<String, Wrong> {
     let (own, server) = text.split_once('/').unwrap_or((text, "-"));
     match is_name(own) && is_name(server) {
         true => Ok(text.to_owned()),
-        false => Err("it is no such name".to_owned()),
+        false => Err("it is not such a name".to_owned()),
     }
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn trunk(value: &Value) -> Result<String, Wrong> {
     let text = name(value, usize::MAX)?;
     match is_name(text) {
         true => Ok(text.to_owned()),
-        false => Err("it is no such name".to_owned()),
+        false => Err("it is not such a name".to_owned()),
     }
 }
 
@@ -135,7 +135,7 @@ pub(crate) fn phone(value: &Value) -> Result<String, Wrong> {
     let digits: String = text.chars().filter(|c| !marks.contains(c)).collect();
     let plain = digits.strip_prefix('+').unwrap_or(&digits);
     if plain.is_empty() || !plain.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err("other characters than digits stand in it".to_owned());
+        return Err("it has other characters than digits".to_owned());
     }
     let plus = digits.len() > plain.len();
     let whole = |number: &str| (3..=15).contains(&number.len()) && !number.starts_with('0');
@@ -193,7 +193,7 @@ pub(crate) fn moment(value: &Value) -> Result<EventTime, Wrong> {
             let found = text.parse::<jiff::Timestamp>();
             let moment = found.map_err(|_| match text.parse::<jiff::civil::DateTime>() {
                 Ok(_) => "it has no zone".to_owned(),
-                Err(_) => "it is a text that is no such time".to_owned(),
+                Err(_) => "it is a text that is not such a time".to_owned(),
             })?;
             Ok(EventTime::from_micros(moment.as_microsecond()))
         }

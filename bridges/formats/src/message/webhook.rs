@@ -181,7 +181,7 @@ impl WebhookMessage {
         let digits = self.proof.bytes().all(|it| it.is_ascii_hexdigit());
         if self.proof.len() != PROOF_DIGITS || !digits {
             return Some(format!(
-                "proof: it is no digest; it may be {PROOF_DIGITS} hexadecimal digits"
+                "proof: it is not a digest; it may be {PROOF_DIGITS} hexadecimal digits"
             ));
         }
         if self.call.is_some() == self.lead.is_some() {

@@ -106,7 +106,8 @@ impl Attached {
     }
 }
 
-const AGAIN: &str = "it is read again from its first message, and what is known is no second call";
+const AGAIN: &str = "it is read again from its first message, and calls that are known are not \
+                     taken again";
 
 #[cfg(test)]
 mod tests {

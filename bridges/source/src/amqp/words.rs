@@ -59,7 +59,7 @@ pub(super) fn finding(target: &Target, source: &QueueSource, error: &lapin::Erro
     let (vhost, endpoint) = (&broker.vhost, &target.endpoint);
     match reply(error) {
         Some((NOT_FOUND, said)) if said.contains("no exchange") => Error::Queue(format!(
-            "{endpoint}: {said}; make the exchange, or mend exchange= in the URL"
+            "{endpoint}: {said}; make the exchange, or correct exchange= in the URL"
         )),
         Some((NOT_FOUND, _)) => Error::Queue(format!(
             "{endpoint}: there is no {} {queue} in virtual host {vhost}; make it: {}, or give \

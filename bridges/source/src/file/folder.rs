@@ -119,7 +119,7 @@ impl RecordFolder {
     fn see(&mut self, sights: &mut Vec<Sight>) -> io::Result<()> {
         if !std::fs::metadata(&self.path)?.is_dir() {
             return Err(io::Error::other(
-                "this is no folder; give the one into which the PBX puts a file for each record",
+                "this is not a folder; give the one into which the PBX puts a file for each record",
             ));
         }
         self.take_events();

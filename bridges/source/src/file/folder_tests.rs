@@ -231,7 +231,7 @@ fn a_file_that_is_being_written_is_waited_for_and_one_that_is_too_long_is_passed
 fn what_is_no_folder_is_said() {
     let dir = tempfile::tempdir().expect("a folder");
     put(dir.path(), "f", "{}", 1);
-    for (name, words) in [("f", "this is no folder"), ("none", "no such file")] {
+    for (name, words) in [("f", "this is not a folder"), ("none", "no such file")] {
         let mut folder = opened(&dir.path().join(name), From::Start, None);
         let [Sight::Trouble(why)] = &folder.look()[..] else {
             panic!("a trouble")

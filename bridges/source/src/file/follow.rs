@@ -119,8 +119,8 @@ impl Follower {
                 Ok(()) => {
                     if self.current.is_none() {
                         sights.push(Sight::Gap(format!(
-                            "{}: another file stands there now, and the one read up to byte {} \
-                             is gone; what it held after that is missing",
+                            "{}: another file is there now, and the one read up to byte {} is \
+                             gone; what it held after that is missing",
                             self.path.display(),
                             position.offset
                         )));

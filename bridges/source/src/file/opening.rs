@@ -48,7 +48,7 @@ fn only_files(metadata: &Metadata) -> io::Result<()> {
     match metadata.is_file() {
         true => Ok(()),
         false => Err(io::Error::other(
-            "this is no regular file; give the path of one that grows",
+            "this is not a regular file; give the path of one that grows",
         )),
     }
 }
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn what_is_no_file_is_not_opened() {
         let error = open(Path::new("/dev/zero")).expect_err("a device");
-        assert!(error.to_string().contains("no regular file"), "{error}");
+        assert!(error.to_string().contains("not a regular file"), "{error}");
         let folder = tempfile::tempdir().expect("a folder");
         assert!(open(folder.path()).is_err());
     }

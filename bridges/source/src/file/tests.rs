@@ -265,7 +265,7 @@ fn what_cannot_be_read_is_told_and_tried_again() {
     fs::create_dir(desk.path()).expect("made");
     desk.read();
     assert!(
-        desk.troubles[0].contains("no regular file"),
+        desk.troubles[0].contains("not a regular file"),
         "{:?}",
         desk.troubles
     );

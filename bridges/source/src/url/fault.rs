@@ -48,6 +48,6 @@ pub(super) enum FaultKind {
     )]
     Clear(String),
     /// A key with a value that cannot be, and what can.
-    #[error("{0}={1} cannot be; give {2}")]
+    #[error("{0}={1} is invalid; give {2}")]
     Value(&'static str, String, &'static str),
 }

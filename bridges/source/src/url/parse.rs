@@ -85,7 +85,7 @@ pub(super) fn source(text: &str) -> Result<SourceUrl, Vec<UrlFault>> {
     if transport.format().tells_whole_calls() && pbx.is_some() {
         url.needless(
             "pbx=",
-            "each message of format=call says its own PBX: remove it",
+            "each message of format=call names its own PBX: remove it",
         );
     }
     Ok(SourceUrl {
@@ -437,7 +437,7 @@ impl UrlReader {
         if exchange.is_some() && declare {
             let cure = "nothing would bind the stream to the exchange: remove it, and make both as \
                         deploy/rabbitmq/fleet.json has them";
-            self.needless("declare=yes beside exchange=", cure);
+            self.needless("declare=yes together with exchange=", cure);
         }
         let (secret_file, ca_file) = (self.take_path("secret-file"), self.take_path("ca-file"));
         Ok(BrokerUrl {

@@ -82,7 +82,7 @@ async fn what_is_no_asterisk_is_named() {
     say(&mut line, b"SSH-2.0-OpenSSH_9.9\r\n").await;
     let why = stage.down().await;
     assert!(
-        why.contains("no Asterisk manager: it says \"SSH-2.0"),
+        why.contains("not an Asterisk manager: it says \"SSH-2.0"),
         "{why}"
     );
 }

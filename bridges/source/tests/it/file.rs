@@ -131,5 +131,5 @@ async fn a_folder_in_place_of_a_file_is_named() {
         why.contains(Path::new("cel.csv").to_str().expect("text")),
         "{why}"
     );
-    assert!(why.contains("no regular file"), "{why}");
+    assert!(why.contains("not a regular file"), "{why}");
 }

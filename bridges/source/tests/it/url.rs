@@ -65,10 +65,10 @@ fn all_faults_are_told_at_once() {
         faults(url).replace(url, "URL").replace(known, "KNOWN"),
         @r"
     URL: unknown key colour=; KNOWN
-    URL: heartbeat=600 cannot be; give 2 to 25 (seconds): a dead line must be found within a minute
+    URL: heartbeat=600 is invalid; give 2 to 25 (seconds): a dead line must be found within a minute
     URL: the user is missing; write amqp://USER@HOST
     URL: queue= is missing; name the durable queue: queue=NAME
-    URL: format=cel cannot be; give asterisk-cel, asterisk-cdr, wazo, freeswitch or call
+    URL: format=cel is invalid; give asterisk-cel, asterisk-cdr, wazo, freeswitch or call
     URL: exchange= is missing; name what bind= binds to, or remove bind=
     "
     );
@@ -96,8 +96,8 @@ fn a_broker_may_have_several_hosts_and_a_stream_in_place_of_a_queue() {
             "amqp://u@a?queue=q&stream=s&format=call",
             "stream= has no meaning",
         ),
-        ("amqp://u@a?stream=s&format=call&pbx=x", "says its own PBX"),
-        ("file:///calls?format=call&pbx=x", "says its own PBX"),
+        ("amqp://u@a?stream=s&format=call&pbx=x", "names its own PBX"),
+        ("file:///calls?format=call&pbx=x", "names its own PBX"),
         (
             "amqp://u@a?stream=s&format=call&exchange=e&declare=yes",
             "exchange= has no meaning",
@@ -131,7 +131,7 @@ fn what_calls_are_forwarded_to_is_a_stream() {
     assert!(told("amqp://u@h/v?queue=s").contains("stream= is missing"));
     let both = told("amqp://u@h/v?stream=s&exchange=e&declare=yes");
     assert!(
-        both.contains("declare=yes beside exchange= has no meaning"),
+        both.contains("declare=yes together with exchange= has no meaning"),
         "{both}"
     );
     assert!(told("ami://u@h").contains("give one of amqp://, amqps://"));

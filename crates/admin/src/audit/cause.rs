@@ -75,7 +75,7 @@ fn words(call: &FileCall, fate: CallFate, listening: &Listening) -> String {
                 .to_owned();
         }
         CallFate::Counted => {
-            return "no trunk matched when it was heard, or its trunk said journal=no: it was \
+            return "no trunk matched when it was received, or its trunk said journal=no: it was \
                     counted as internal or skipped; --take-in stores it by today's flags"
                 .to_owned();
         }
@@ -93,18 +93,18 @@ fn words(call: &FileCall, fate: CallFate, listening: &Listening) -> String {
     match listening.since.get(pbx) {
         None if listening.by_message.contains(pbx) => {
             return format!(
-                "PBX {pbx} reaches this state by messages, and none told of this call: audit it on \
+                "PBX {pbx} reaches this state by messages, and none was of this call: audit it on \
                  its collector's machine"
             );
         }
         None if listening.known.contains(pbx) => {}
         None => {
             return format!(
-                "PBX {pbx} has never been listened to with this state: check --pbx-id and --state"
+                "PBX {pbx} was never connected with this state: check --pbx-id and --state"
             );
         }
         Some(since) if call.started < *since => {
-            return "it began before callbridge first listened to this PBX".to_owned();
+            return "it began before callbridge was first connected to this PBX".to_owned();
         }
         Some(_) => {}
     }
@@ -112,11 +112,11 @@ fn words(call: &FileCall, fate: CallFate, listening: &Listening) -> String {
     let within = |gap: &&SourceGap| second >= gap.from - BEGAN_BEFORE && second <= gap.to;
     match listening.gaps.iter().find(within) {
         Some(gap) if gap.filled => format!(
-            "a gap of {} that a catch-up file has told of; that file did not hold it",
+            "a gap of {} that was filled from a catch-up file, which did not have this call",
             gap.source
         ),
         Some(gap) => format!("a gap of {} that nothing has filled", gap.source),
-        None => "nothing tells why: no gap was noted, and its PBX was listened to; look into the \
+        None => "the cause is not known: no gap was recorded, and its PBX was connected; see the \
                  log of that time"
             .to_owned(),
     }

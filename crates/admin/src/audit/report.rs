@@ -149,7 +149,7 @@ impl JournalReading {
         };
         let new = match too_new {
             0 => String::new(),
-            calls => format!("; {calls} were journaled too lately to be looked for"),
+            calls => format!("; journaled too recently to be looked for: {calls}"),
         };
         format!("\n{words}{new}.\n")
     }

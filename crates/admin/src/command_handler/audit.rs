@@ -65,7 +65,7 @@ pub(super) async fn journal_page(
             JournalAnswer::Page { page, ours }
         }
         ProxyReply::Answer(Ok(_), _) => JournalAnswer::Failed {
-            why: "the answer is no page of it".to_owned(),
+            why: "the answer is not a page of it".to_owned(),
         },
         ProxyReply::Answer(Err(error), _) => JournalAnswer::of(&error),
         ProxyReply::Paused { reason, cure } => JournalAnswer::Barred {

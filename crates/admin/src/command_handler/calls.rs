@@ -90,7 +90,12 @@ impl CommandHandler {
             .flatten();
         let phone = which.phone.as_deref().map(|text| {
             let read = TypedNumber::read(text, self.countries());
-            read.ok_or_else(|| refused(format!("--phone: `{text}` is no number: {NUMBER}")))
+            read.ok_or_else(|| {
+                refused(format!(
+                    "--phone: `{text}` is not a telephone number: \
+                                                {NUMBER}"
+                ))
+            })
         });
         let seconds = |at: EventTime| at.floor_seconds().get();
         Ok(CallFilter {

@@ -106,7 +106,7 @@ pub fn party(channel: &Channel) -> String {
         Role::Customer(None) => "the first to call".to_owned(),
         Role::Trunk(trunk) => format!("trunk {}", safe(trunk)),
         Role::Extension(extension) => format!("extension {}", safe(extension)),
-        Role::Plumbing => return "plumbing of the PBX".to_owned(),
+        Role::Plumbing => return "internal channel of the PBX".to_owned(),
     };
     let calls = matches!(channel.party, Role::Extension(_));
     match channel.way {
@@ -283,7 +283,7 @@ fn name_bridges(lines: &mut [StoryLine], timeline: &Timeline) {
             let _ = write!(first.words, " ({})", short(id, NAME_MAX));
         }
         if holding.contains(&number) {
-            first.words.push_str(": nobody hears anybody");
+            first.words.push_str(": the parties cannot talk");
         }
     }
 }
@@ -320,7 +320,7 @@ fn of_channel(i: usize, channel: &Channel) -> Vec<StoryLine> {
         }
     }
     if !channel.hung_up() {
-        let words = "was heard of last here: no hang-up was told";
+        let words = "has its last event here: no hang-up was received";
         all.push(line(channel.to, 9, i, words));
     }
     all

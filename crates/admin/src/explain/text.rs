@@ -220,7 +220,7 @@ impl Explained<'_> {
             rows.push(plain("by hand", "yes", &words));
         }
         if record.estimate {
-            rows.push(plain("estimate", "yes", "told by CDRs alone"));
+            rows.push(plain("estimate", "yes", "known from CDRs alone"));
         }
         if let Some(uuid) = record.uuid {
             rows.push(plain("uuid", &uuid.to_string(), &of_pbx(&record.pbx)));
@@ -261,7 +261,7 @@ impl Explained<'_> {
         if let Some(heard) = self.call.number.as_ref().filter(|_| phone.is_none()) {
             let country = self.trunk().and_then(|trunk| trunk.country);
             row.words = match country {
-                Some(country) => format!("`{}` is no number, seen from {country}", heard.text),
+                Some(country) => format!("`{}` is not a telephone number in {country}", heard.text),
                 None => format!("`{}`: whose number is it? Give --country", heard.text),
             };
             row.words = safe(&row.words);

@@ -37,7 +37,7 @@ const PAGE: usize = 200;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// Not a number.
-    #[error("`{0}` is no letter's id: ids are numbers, see `callbridge dead list`")]
+    #[error("`{0}` is not the id of a letter: ids are numbers, see `callbridge dead list`")]
     Id(String),
     /// Nothing was chosen.
     #[error("say which letters: ids, --reason REASON or --all")]

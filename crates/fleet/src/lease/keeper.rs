@@ -451,7 +451,7 @@ fn tell(lease: &Lease, silent_until: Option<Duration>, now: Duration) {
                 "the lease has come to us: silent until nothing of another can count any more"
             );
         }
-        LeasePhase::Holding => info!(lease = %name, "the lease is ours: requests may leave"),
+        LeasePhase::Holding => info!(lease = %name, "the lease is ours: requests may be sent"),
     }
 }
 

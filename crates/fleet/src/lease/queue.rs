@@ -51,7 +51,7 @@ pub enum Error {
     #[error(transparent)]
     Broker(#[from] SourceError),
     /// The line was lost, or the broker did not answer in time.
-    #[error("the line to the broker was lost ({0})")]
+    #[error("the connection to the broker was lost ({0})")]
     Lost(String),
     /// The user may not do what is needed.
     #[error(

@@ -292,7 +292,7 @@ impl Backfill {
     /// By page: from the last one down.
     fn turn_down(&mut self, asked: &LeadsPage, oldest: Option<i64>, total: Option<u32>) {
         let Some(total) = total.or_else(|| oldest.is_none().then_some(0)) else {
-            return self.leave("the service takes no range and tells no totalPages");
+            return self.leave("the service takes no range and gives no totalPages");
         };
         let back = i64::try_from(OVERLAP.as_secs()).unwrap_or(0);
         let known = self.known_to().zip(oldest);

@@ -24,9 +24,9 @@ impl Finding {
         let had = self.holders.iter().take(NAMED_MAX).map(Holder::words);
         let had: Vec<String> = had.collect();
         match had.len() {
-            0 => "the directory has heard of no lead with the number".to_owned(),
+            0 => "the directory knows no lead with the number".to_owned(),
             _ => format!(
-                "the directory has no living lead for the number: {}",
+                "the directory has no lead in force for the number: {}",
                 had.join(", ")
             ),
         }

@@ -59,7 +59,7 @@ impl Item {
             None => (id, given),
         };
         let id = FieldId::parse(id.trim())
-            .ok_or_else(|| format!("`{id}` is no field id: digits, as in 11=VIP or 11:=5"))?;
+            .ok_or_else(|| format!("`{id}` is not a field id: digits, as in 11=VIP or 11:=5"))?;
         let given = read(value).map_err(|why| format!("the value of {id} {why}"))?;
         Ok(Self { id, given })
     }
@@ -121,7 +121,7 @@ fn exact(text: &str) -> Result<Given, String> {
         return Err(format!("is longer than {VALUE_MAX} characters"));
     }
     let value = serde_json::from_str(text).map_err(|_| {
-        "is no JSON: after := stand 5, true, \"text\", null or [\"a\",\"b\"]".to_owned()
+        "is not JSON: after := stand 5, true, \"text\", null or [\"a\",\"b\"]".to_owned()
     })?;
     match value {
         Value::Null => Ok(Given::Null),
@@ -155,7 +155,7 @@ fn scalar(value: Value) -> Result<String, String> {
         Value::Number(number) => Ok(number.to_string()),
         Value::Bool(flag) => Ok(flag.to_string()),
         Value::Null | Value::Array(_) | Value::Object(_) => {
-            Err("has an entry in its list that is no text".to_owned())
+            Err("has an entry in its list that is not a text".to_owned())
         }
     }
 }
@@ -222,10 +222,10 @@ mod tests {
         {"id":12,"valueList":[]}
         the value of 12 has an empty entry in its list
         the value of 12 is neither [a,b] nor a JSON array
-        the value of 12 has an entry in its list that is no text
+        the value of 12 has an entry in its list that is not a text
         the value of 11 is empty: `null` clears the field
         the value of 11 begins as a JSON string and is none
-        `x` is no field id: digits, as in 11=VIP or 11:=5
+        `x` is not a field id: digits, as in 11=VIP or 11:=5
         `11` is not ID=VALUE or ID:=JSON
         {"id":11,"value":5}
         {"id":11,"value":-0.25}
@@ -233,11 +233,11 @@ mod tests {
         {"id":11,"value":"5"}
         {"id":11,"value":null}
         {"id":12,"valueList":["a,b","7"]}
-        the value of 11 is no JSON: after := stand 5, true, "text", null or ["a","b"]
+        the value of 11 is not JSON: after := stand 5, true, "text", null or ["a","b"]
         the value of 11 is an object: a field takes a scalar or a list of texts
         the value of 11 has too many digits to be sent exactly: give it as text, = in place of :=
         `11:` is not ID=VALUE or ID:=JSON
-        `x` is no field id: digits, as in 11=VIP or 11:=5
+        `x` is not a field id: digits, as in 11=VIP or 11:=5
         "#);
     }
 

@@ -122,11 +122,11 @@ pub fn parse(text: &str) -> Result<Fields, Vec<String>> {
         let (word, id) = (word.trim(), id.trim());
         let Some(name) = Name::from_word(word) else {
             let all = Name::ALL.map(Name::word).join(", ");
-            faults.push(format!("`{word}` is no name; there are {all}"));
+            faults.push(format!("`{word}` is not a name; there are {all}"));
             continue;
         };
         let Some(id) = FieldId::parse(id) else {
-            faults.push(format!("`{id}` of {name} is no field id: digits"));
+            faults.push(format!("`{id}` of {name} is not a field id: digits"));
             continue;
         };
         if let Some((other, _)) = fields.iter().find(|(_, known)| **known == id) {
@@ -241,8 +241,8 @@ mod tests {
         let faults = parse("last_call=11,last=1,last_missed=x,last_employee=11,last_call=12,z")
             .expect_err("wrong");
         insta::assert_snapshot!(faults.join("\n"), @r"
-        `last` is no name; there are last_call, last_missed, last_employee
-        `x` of last_missed is no field id: digits
+        `last` is not a name; there are last_call, last_missed, last_employee
+        `x` of last_missed is not a field id: digits
         last_employee and last_call are both field 11: one of them would hide the other
         last_call is given twice
         `z` is not NAME=ID

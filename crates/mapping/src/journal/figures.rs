@@ -1,7 +1,7 @@
 //! The figures of a call: its uuid, start, duration and talk.
 
 use callbridge_call::{EpochSeconds, EventTime, FinishedCall, Linkedid};
-use callbridge_model::CallUuid;
+use callbridge_model::{CallUuid, Zone};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -27,16 +27,19 @@ pub fn uuid(pbx: &str, linkedid: &Linkedid) -> CallUuid {
 /// Why `start` cannot be when a call began, in words; `None` when it can. The journal takes epoch
 /// seconds (§2.6 `VALID_EPOCH_SEC`).
 pub fn wrong_start(start: EventTime, now: EventTime) -> Option<String> {
-    let seconds = start.floor_seconds();
+    // Seconds alone are told of a year that cannot be written.
+    let at = || {
+        let written = Zone::utc().format(start, "%Y-%m-%dT%H:%M:%SZ");
+        written.unwrap_or_else(|| format!("{} s", start.floor_seconds()))
+    };
     if start < EARLIEST {
-        return Some(format!(
-            "the call began at {seconds} s, before the year 2000"
-        ));
+        return Some(format!("the call began at {}, before the year 2000", at()));
     }
     let ahead = start.since(now);
     (ahead > AHEAD_MAX).then(|| {
         format!(
-            "the call began at {seconds} s, {} s ahead of our clock",
+            "the call began at {}, {} s ahead of this machine's clock",
+            at(),
             ahead.as_secs()
         )
     })
@@ -178,11 +181,11 @@ mod tests {
         assert_eq!(at(946_684_800), None);
         insta::assert_snapshot!(
             at(946_684_799).expect("wrong"),
-            @"the call began at 946684799 s, before the year 2000"
+            @"the call began at 1999-12-31T23:59:59Z, before the year 2000"
         );
         insta::assert_snapshot!(
             at(1_795_151_618).expect("wrong"),
-            @"the call began at 1795151618 s, 301 s ahead of our clock"
+            @"the call began at 2026-11-20T05:13:38Z, 301 s ahead of this machine's clock"
         );
         assert!(at(1_795_151_317_000).is_some(), "milliseconds");
     }

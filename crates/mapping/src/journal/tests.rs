@@ -156,7 +156,7 @@ fn two_leads_in_one_variable_are_ambiguous_and_junk_is_no_lead() {
     call.variables[0].values = vec!["L-17".to_owned()];
     assert_eq!(
         dead(&call).1,
-        "variable LEAD_ID is `L-17`, which is no lead id"
+        "variable LEAD_ID is `L-17`, which is not a lead id"
     );
 }
 

@@ -32,15 +32,15 @@ pub(super) fn wrong_figures(
 ) -> Option<(Reason, String)> {
     if let Some(why) = &figures.wrong_start {
         let words = format!(
-            "startedAt: {why}; it may be from the year 2000 to five minutes ahead of our clock, in \
-             seconds"
+            "startedAt: {why}; it may be from the year 2000 to five minutes ahead of this \
+             machine's clock, in seconds"
         );
         return Some((Reason::InvalidEpoch, words));
     }
     if figures::wrong_start(call.ended, now).is_some() {
         let words = format!(
-            "durationSec: the call would end {} s ahead of our clock; it may be what has passed \
-             since startedAt",
+            "durationSec: the call would end {} s ahead of this machine's clock; it may be what \
+             has passed since startedAt",
             call.ended.since(now).as_secs()
         );
         return Some((Reason::InvalidEpoch, words));
@@ -65,10 +65,13 @@ pub(super) fn without_lead(
     }
     let wrong = match (&call.number, trunk.country) {
         (None, _) => "phone: it is null".to_owned(),
-        (Some(_), Some(country)) => format!("phone: it is no number of {country} or of the world"),
-        (Some(_), None) => "phone: it is no number in E.164".to_owned(),
+        (Some(_), Some(country)) => format!(
+            "phone: it is not a number of {country} or of the \
+                                             world"
+        ),
+        (Some(_), None) => "phone: it is not a number in E.164".to_owned(),
     };
-    format!("{wrong}; it may be like +998901110001, or a leadId is given beside it. {why}")
+    format!("{wrong}; it may be like +998901110001, or a leadId is given with it. {why}")
 }
 
 /// Whoever the call is forwarded to finds its lead: no rule here does.
@@ -259,8 +262,9 @@ mod tests {
         };
         assert_eq!(
             words(|it| it.started = EventTime::from_seconds(5)),
-            "invalid_epoch: startedAt: the call began at 5 s, before the year 2000; it \
-             may be from the year 2000 to five minutes ahead of our clock, in seconds"
+            "invalid_epoch: startedAt: the call began at 1970-01-01T00:00:05Z, before the year \
+             2000; it may be from the year 2000 to five minutes ahead of this machine's clock, in \
+             seconds"
         );
         let ahead = words(|it| {
             it.started = it.started.plus(Duration::from_secs(900));
@@ -268,13 +272,14 @@ mod tests {
         });
         assert_eq!(
             ahead,
-            "invalid_epoch: startedAt: the call began at 1795152217 s, 894 s ahead of our clock; \
-             it may be from the year 2000 to five minutes ahead of our clock, in seconds"
+            "invalid_epoch: startedAt: the call began at 2026-11-20T05:23:37Z, 894 s ahead of this \
+             machine's clock; it may be from the year 2000 to five minutes ahead of this machine's \
+             clock, in seconds"
         );
         assert_eq!(
             words(|it| it.ended = it.started.plus(Duration::from_secs(3_600))),
-            "invalid_epoch: durationSec: the call would end 3594 s ahead of our clock; \
-             it may be what has passed since startedAt"
+            "invalid_epoch: durationSec: the call would end 3594 s ahead of this machine's \
+             clock; it may be what has passed since startedAt"
         );
         assert_eq!(
             words(|it| it.talk = Duration::from_secs(60)),
@@ -297,14 +302,14 @@ mod tests {
         };
         assert_eq!(
             words(Some("12")),
-            "phone: it is no number of UZ or of the world; it may be like \
-             +998901110001, or a leadId is given beside it. variable LEAD_ID gives \
+            "phone: it is not a number of UZ or of the world; it may be like \
+             +998901110001, or a leadId is given with it. variable LEAD_ID gives \
              nothing"
         );
         assert_eq!(
             words(None),
-            "phone: it is null; it may be like +998901110001, or a leadId is given \
-             beside it. variable LEAD_ID gives nothing"
+            "phone: it is null; it may be like +998901110001, or a leadId is given with it. \
+             variable LEAD_ID gives nothing"
         );
         assert_eq!(words(Some("901110001")), "variable LEAD_ID gives nothing");
     }

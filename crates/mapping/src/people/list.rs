@@ -202,8 +202,13 @@ pub fn employees(bytes: &[u8]) -> Result<(Employees, ListReport), WrongHeader> {
             );
             return Err(refused(extension, words));
         }
-        let id =
-            EmployeeId::parse(id).ok_or_else(|| refused(id, "is no employee id: digits alone"))?;
+        let id = EmployeeId::parse(id).ok_or_else(|| {
+            refused(
+                id,
+                "is not an employee id: digits \
+                                                             alone",
+            )
+        })?;
         let own = Extension::new(extension);
         let (other, before) = *lines.entry(own.clone()).or_insert((id, line));
         if other != id {
@@ -229,8 +234,11 @@ fn no_number(cell: &str, country: Option<Country>) -> String {
         return "holds several numbers: give each a row of its own, with the same lead".to_owned();
     }
     match country {
-        Some(country) => format!("is no telephone number of {country} or with its country's code"),
-        None => "is no telephone number with a plus (no --country says whose it is)".to_owned(),
+        Some(country) => format!(
+            "is not a telephone number of {country} or with its country's \
+                                  code"
+        ),
+        None => "is not a telephone number with a plus (no --country says whose it is)".to_owned(),
     }
 }
 
@@ -326,7 +334,7 @@ mod tests {
             @"line 5: `901110002` has two leads, 2 (line 4) and 3: its calls become letters \
             `ambiguous_lead`"
         );
-        assert_eq!(about.remarks(), " (1 told twice)");
+        assert_eq!(about.remarks(), " (1 given twice)");
     }
 
     #[test]
@@ -338,7 +346,7 @@ mod tests {
         assert_eq!(list.find(&phone("+998901110005")), ListAnswer::One(lead(5)));
         assert_eq!((about.rows, about.bad), (2, 5));
         insta::assert_snapshot!(bad(&about), @r"
-        line 4: `101` is no telephone number of UZ or with its country's code
+        line 4: `101` is not a telephone number of UZ or with its country's code
         line 5: `L-17` is not a lead id, which has digits alone
         line 6: the leadId is missing
         line 7: `0` is not a lead id, which has digits alone
@@ -348,7 +356,8 @@ mod tests {
         assert!(about.is_useless());
         insta::assert_snapshot!(
             bad(&about),
-            @"line 2: `901110001` is no telephone number with a plus (no --country says whose it \
+            @"line 2: `901110001` is not a telephone number with a plus (no --country says whose \
+              it \
             is)"
         );
     }
@@ -451,7 +460,7 @@ mod tests {
         insta::assert_snapshot!(bad(&about), @r"
         line 4: `101` has two employees, 501 (line 2) and 503: neither is sent
         line 5: `PJSIP/104` is a channel: the extension alone is wanted, `104`
-        line 6: `anna` is no employee id: digits alone
+        line 6: `anna` is not an employee id: digits alone
         ");
     }
 

@@ -123,7 +123,7 @@ impl ListReport {
             '\t' => "separated by tabs".to_owned(),
             it => format!("separated by `{it}`"),
         });
-        let repeated = (self.repeated > 0).then(|| format!("{} told twice", self.repeated));
+        let repeated = (self.repeated > 0).then(|| format!("{} given twice", self.repeated));
         let all: Vec<String> = separator.into_iter().chain(repeated).collect();
         match all.is_empty() {
             true => String::new(),

@@ -64,15 +64,13 @@ fn lead_rule(piece: &str) -> Result<LeadRule, String> {
     if piece == "directory" {
         return Ok(LeadRule::Directory);
     }
-    let unknown = || format!("`{piece}` is no lead rule; there are {FORMS}");
+    let unknown = || format!("`{piece}` is not a lead rule; there are {FORMS}");
     let (kind, rest) = piece.split_once(':').ok_or_else(unknown)?;
     if !matches!(kind, "var" | "userfield" | "csv") {
         return Err(unknown());
     }
     if rest.is_empty() {
-        return Err(format!(
-            "nothing stands behind `{kind}:`; there are {FORMS}"
-        ));
+        return Err(format!("nothing follows `{kind}:`; there are {FORMS}"));
     }
     match kind {
         "var" if rest.len() > VARIABLE_NAME_BYTES_MAX => Err(format!(
@@ -93,7 +91,7 @@ fn pattern(text: &str) -> Result<Regex, String> {
             let words = error.to_string();
             let last = words.lines().last().unwrap_or_default();
             format!(
-                "`userfield:{text}` is no pattern: {}",
+                "`userfield:{text}` is not a pattern: {}",
                 last.trim_start_matches("error: ")
             )
         })?;
@@ -186,7 +184,7 @@ mod tests {
         let wrong = |text| shape(text).expect_err("wrong");
         insta::assert_snapshot!(
             wrong("LEAD_ID"),
-            @"`LEAD_ID` is no lead rule; there are var:NAME, userfield:REGEX, csv:FILE and \
+            @"`LEAD_ID` is not a lead rule; there are var:NAME, userfield:REGEX, csv:FILE and \
             directory, separated by `;`"
         );
         insta::assert_snapshot!(
@@ -201,7 +199,7 @@ mod tests {
         );
         insta::assert_snapshot!(
             wrong("userfield:lead=("),
-            @"`userfield:lead=(` is no pattern: unclosed group"
+            @"`userfield:lead=(` is not a pattern: unclosed group"
         );
         let long = format!("var:{}", "x".repeat(81));
         assert!(
@@ -212,7 +210,7 @@ mod tests {
         assert!(shape(&long[..84]).is_ok());
         insta::assert_snapshot!(
             wrong("csv:a.csv;directories"),
-            @"`directories` is no lead rule; there are var:NAME, userfield:REGEX, csv:FILE and \
+            @"`directories` is not a lead rule; there are var:NAME, userfield:REGEX, csv:FILE and \
             directory, separated by `;`"
         );
     }

@@ -66,7 +66,7 @@ pub fn parse(text: &str, defaults: &Defaults) -> Result<Trunk, Vec<String>> {
         faults.push("begins with NAME=ENDPOINT, as in `city=PJSIP/city`".to_owned());
     } else if !is_name(name) {
         faults.push(format!(
-            "`{name}` is no name: letters, digits, `-`, `_` and `.`, at most 64"
+            "`{name}` is not a name: letters, digits, `-`, `_` and `.`, at most 64"
         ));
     } else if let Err(fault) = endpoint_form(endpoint).or_else(|fault| match of_messages {
         true => Ok(()),
@@ -82,7 +82,7 @@ pub fn parse(text: &str, defaults: &Defaults) -> Result<Trunk, Vec<String>> {
             continue;
         };
         if told.iter().any(|other| other == key) {
-            faults.push(format!("`{key}` stands twice"));
+            faults.push(format!("`{key}` is given twice"));
             continue;
         }
         told.push(key.to_owned());
@@ -101,7 +101,7 @@ fn set(trunk: &mut Trunk, key: &str, value: &str) -> Result<(), String> {
     let named = |fault: String| format!("{key}: {fault}");
     match key {
         "pbx" if is_name(value) => trunk.pbx = Some(value.to_owned()),
-        "pbx" => return Err(format!("pbx: `{value}` is no name of a PBX")),
+        "pbx" => return Err(format!("pbx: `{value}` is not a name of a PBX")),
         "country" => trunk.country = Some(country(value).map_err(named)?),
         "strip" if value.is_empty() => trunk.strip = None,
         "strip" => trunk.strip = Some(strip(value).map_err(named)?),
@@ -149,7 +149,7 @@ fn one_endpoint(endpoint: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "`{endpoint}` is no endpoint: it stands before the suffix in a channel's name, as \
+        "`{endpoint}` is not an endpoint: it stands before the suffix in a channel's name, as \
          `PJSIP/city` in `PJSIP/city-0000004f`; of FreeSWITCH it is gateway/NAME, profile/NAME, \
          context/NAME, address/IP[:PORT] or the beginning of a channel's name, as sofia/external; \
          several stand with | between them"
@@ -175,7 +175,7 @@ pub fn strip(text: &str) -> Result<String, String> {
     if !text.is_empty() && text.len() <= 16 && text.bytes().all(good) {
         return Ok(text.to_owned());
     }
-    Err(format!("`{text}` is no dial prefix: digits, as `9`"))
+    Err(format!("`{text}` is not a dial prefix: digits, as `9`"))
 }
 
 /// `yes` or `no`
@@ -259,18 +259,18 @@ mod tests {
             .expect_err("wrong")
             .join("\n");
         let wants = [
-            "`city` is no endpoint: it stands before the suffix in a channel's name, as \
+            "`city` is not an endpoint: it stands before the suffix in a channel's name, as \
              `PJSIP/city` in `PJSIP/city-0000004f`; of FreeSWITCH it is gateway/NAME, \
              profile/NAME, context/NAME, address/IP[:PORT] or the beginning of a channel's name, \
              as sofia/external; several stand with | between them",
             "country: `XX` is not a country code: two letters of ISO 3166 are expected, as `UZ`",
-            "strip: `nine` is no dial prefix: digits, as `9`",
+            "strip: `nine` is not a dial prefix: digits, as `9`",
             "no key is called `contry`; keys are pbx, country, strip, lead, employees, \
              unanswered, journal",
             "unanswered: `maybe` is neither `yes` nor `no`",
-            "lead: `LEAD_ID` is no lead rule; there are var:NAME, userfield:REGEX, csv:FILE and \
+            "lead: `LEAD_ID` is not a lead rule; there are var:NAME, userfield:REGEX, csv:FILE and \
              directory, separated by `;`",
-            "pbx: `` is no name of a PBX",
+            "pbx: `` is not a name of a PBX",
             "`UZ` is not key=value; keys are pbx, country, strip, lead, employees, unanswered, \
              journal",
         ];

@@ -120,7 +120,7 @@ pub(super) fn counted(count: u64, one: &str, many: &str) -> String {
 fn pause(status: &Status, found: &mut Vec<Todo>) {
     let Some(pause) = &status.pause else { return };
     if pause.reason == NO_DAEMON {
-        let what = "no daemon runs: no call is heard and none is sent";
+        let what = "no daemon runs: no call is received and none is sent";
         let run = status.command("run @FILE");
         found.push(todo(FindingKind::NoDaemon, what, run).with("no_daemon", []));
         return;
@@ -284,8 +284,8 @@ fn gaps(status: &Status, found: &mut Vec<Todo>) {
     }
     let Some(gap) = last else { return };
     let what = format!(
-        "{} of {} ({} in a day): whole calls may be missing; look into the PBX's own list, and \
-         name its file with --catch-up",
+        "{} of {} ({} in a day): whole calls may be missing; compare with the PBX's own records, \
+         and give their file with --catch-up",
         counted(count, "gap", "gaps"),
         status.name_of(&gap.source),
         super::seconds_in_words(seconds),
@@ -357,7 +357,7 @@ fn webhooks(status: &Status, found: &mut Vec<Todo>) {
         return;
     };
     if webhooks.state == "no_secret" {
-        let what = "webhooks cannot be proved: no signing secret is known; give \
+        let what = "signatures of webhooks cannot be checked: no signing secret is known; give \
                     --webhook-secret-file";
         found.push(todo(FindingKind::Webhooks, what, status.check()).with("webhooks", []));
     }

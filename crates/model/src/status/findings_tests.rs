@@ -581,7 +581,7 @@ fn a_login_whose_unreadable_messages_found_no_room_is_named() {
         panic!("{:?}", status.todo);
     };
     for (found, words) in [
-        (nameless, "somebody who names no login floods"),
+        (nameless, "a publisher without a login floods"),
         (named, "login branch7 floods"),
     ] {
         assert_eq!(found.kind, FindingKind::DeadLetters);

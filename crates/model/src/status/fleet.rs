@@ -375,7 +375,7 @@ pub(super) fn words(status: &Status, found: &mut Vec<Todo>) {
 pub(super) fn unreadable(status: &Status, found: &mut Vec<Todo>) {
     for (login, count) in status.floods.iter().take(NAMED_MAX) {
         let login = match login.as_str() {
-            "" => "somebody who names no login".to_owned(),
+            "" => "a publisher without a login".to_owned(),
             login => format!("login {login}"),
         };
         let what = format!(
@@ -392,7 +392,7 @@ pub(super) fn unreadable(status: &Status, found: &mut Vec<Todo>) {
 /// Outcomes that do not get into the stream.
 pub(super) fn outcomes(status: &Status, found: &mut Vec<Todo>) {
     if let Some(why) = &status.untold_outcomes {
-        let what = format!("what becomes of calls is not told in their stream: {why}");
+        let what = format!("results of calls are not written into their stream: {why}");
         let values = [why.clone()];
         found.push(todo(FindingKind::Outcomes, what, status.check()).with("outcomes", values));
     }
@@ -419,11 +419,11 @@ pub(super) fn silent(status: &Status, found: &mut Vec<Todo>) {
         more => format!(" and {more} more"),
     };
     let what = format!(
-        "{}: {}{more}; their calls wait there, or are not heard",
+        "{}: {}{more}; their calls wait there, or are not received",
         counted(
             silent.len() as u64,
-            "collector says nothing",
-            "collectors say nothing"
+            "collector sends no status reports",
+            "collectors send no status reports"
         ),
         named.join(", ")
     );

@@ -61,8 +61,8 @@ pub fn hearing(status: &Status, found: &mut Vec<Todo>) {
             found.push(deaf.with("not_heard_why", values));
         } else if seconds >= SILENT_SECONDS {
             let what = format!(
-                "{name} is connected for {} and has heard no event of a call: were there none, or \
-                 may it hear none?",
+                "{name} is connected for {} and has received no event of a call: there were no \
+                 calls, or its account may not receive them",
                 seconds_in_words(seconds.unsigned_abs())
             );
             let values = [source.name().to_owned()];

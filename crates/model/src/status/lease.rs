@@ -87,7 +87,7 @@ impl Lease {
         };
         if !self.others.is_empty() {
             let others: Vec<String> = self.others.iter().map(|it| safe(it)).collect();
-            let _ = write!(text, "; beside us {}", others.join(", "));
+            let _ = write!(text, "; other machines: {}", others.join(", "));
         }
         text.push('\n');
     }
@@ -98,7 +98,7 @@ pub(super) fn unusable(status: &Status, found: &mut Vec<Todo>) {
     let lease = status.lease.as_ref();
     if let Some((lease, why)) = lease.and_then(|it| it.why.as_ref().map(|why| (it, why))) {
         let what = format!(
-            "the lease {} cannot be held or taken over ({why}); calls are kept meanwhile",
+            "the lease {} cannot be held or taken over ({why}); calls are kept until then",
             lease.name
         );
         let values = [lease.name.clone(), why.clone()];
@@ -194,7 +194,7 @@ mod tests {
         lease    crm-lease: standing by since 2026-11-20 05:08:37 UTC, nothing is sent from here
         lease    crm-lease: ours since 2026-11-20 05:08:37 UTC
                  silent until 2026-11-20 05:10:24 UTC, for another may have sent just before
-        lease    crm-lease: held since 2026-11-20 05:08:37 UTC; beside us beta (17)
+        lease    crm-lease: held since 2026-11-20 05:08:37 UTC; other machines: beta (17)
         ");
     }
 

@@ -146,7 +146,7 @@ pub(super) fn employees(status: &Status, found: &mut Vec<Todo>) {
         let id = it.employee_id;
         let values = vec![id.to_string(), it.calls.to_string()];
         let what = format!(
-            "the CRM does not know employee {id}{extension}, {calls} FAILED: mend --employees"
+            "the CRM does not know employee {id}{extension}, {calls} FAILED: correct --employees"
         );
         ("employee_unknown", what, values)
     });

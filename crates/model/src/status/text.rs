@@ -90,7 +90,7 @@ impl Status {
     /// The verdict, and what waits.
     fn head(&self, look: &Look) -> String {
         let words = match self.verdict {
-            OverallState::Well => look.paint("1;32", "all is well"),
+            OverallState::Well => look.paint("1;32", "no problem found"),
             OverallState::Attention if self.todo.len() == 1 => {
                 look.paint("1;33", "one thing waits for you")
             }
@@ -288,7 +288,7 @@ impl SourceStatus {
     fn to_text(&self, text: &mut String, look: &Look) {
         let state = match self.state {
             SourceState::Up => look.paint("32", "up"),
-            SourceState::Connected => look.paint("33", "connected, no event heard yet"),
+            SourceState::Connected => look.paint("33", "connected, no event received yet"),
             SourceState::Down => look.paint("31", "down"),
             SourceState::Reading => look.paint("33", "reading"),
             SourceState::Done => look.paint("32", "done"),

@@ -126,7 +126,7 @@ fn daemon() -> Status {
 #[test]
 fn a_daemon_with_which_all_is_well_says_so_first_and_times_stand_in_the_zone_of_its_pbx() {
     insta::assert_snapshot!(daemon().judged().to_text(&look("Asia/Tashkent")), @r"
-    all is well
+    no problem found
     books    4 finished
              0 ready, 0 sending, 0 submitted, 4 journaled
              0 dead letters, 0 discarded
@@ -183,7 +183,7 @@ fn colours_are_for_terminals() {
         daemon()
             .judged()
             .to_text(&coloured)
-            .starts_with("\u{1b}[1;32mall is well")
+            .starts_with("\u{1b}[1;32mno problem found")
     );
 }
 

@@ -61,7 +61,7 @@ pub(super) fn sources(all: &mut Registry, seen: &Observed) {
         }
     }
     all.register("source_up", "1 while the source is connected or read", up);
-    let help = "1 once an event was heard since the source is connected, or while it is read";
+    let help = "1 once an event was received since the source is connected, or while it is read";
     all.register("source_heard", help, told);
     all.register(
         "source_events",

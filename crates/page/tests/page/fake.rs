@@ -99,7 +99,7 @@ impl Backend for Fake {
         let mut known = self.known();
         known.queries.push(query.clone());
         if query.day.as_deref() == Some("tomorrow") {
-            return ready(input("tomorrow is no day: YYYY-MM-DD is expected"));
+            return ready(input("tomorrow is not a day: YYYY-MM-DD is expected"));
         }
         let from: usize = query.before.and_then(|it| it.parse().ok()).unwrap_or(0);
         let rest = &known.calls[from.min(known.calls.len())..];

@@ -243,7 +243,7 @@ async fn calls_are_looked_for_as_they_are_typed_and_paged_by_key() {
     );
     let wrong = anna.get("/calls?day=tomorrow&text=101").await;
     assert_eq!(wrong.status, 422);
-    assert!(wrong.body.contains("tomorrow is no day") && wrong.body.contains("value=\"101\""));
+    assert!(wrong.body.contains("tomorrow is not a day") && wrong.body.contains("value=\"101\""));
     served.stop().await;
 }
 

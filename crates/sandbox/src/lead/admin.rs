@@ -70,7 +70,7 @@ fn create(core: &mut Sandbox, now: EventTime, company: i64, order: Order) -> Adm
             return Err(format!("lead {id} is there already: use lead/update"));
         }
         Some(id) if id > 0 => id,
-        Some(id) => return Err(format!("`{id}` is no id of a lead")),
+        Some(id) => return Err(format!("`{id}` is not the id of a lead")),
         None => {
             let free = core.leads.free_id(&core.companies);
             free.ok_or("no id is left")?
@@ -178,7 +178,7 @@ fn check(core: &Sandbox, company: i64, lead: &Lead) -> Result<(), String> {
     }
     let mut phones = lead.contacts.iter().flat_map(|contact| &contact.phones);
     match phones.find(|phone| !is_phone(phone)) {
-        Some(phone) => Err(format!("`{phone}` is no number such as +998901112233")),
+        Some(phone) => Err(format!("`{phone}` is not a number such as +998901112233")),
         None => Ok(()),
     }
 }

@@ -76,7 +76,7 @@ pub(crate) fn upsert_fields(sandbox: &mut Sandbox, asked: &Asked<'_>) -> Result<
     let key = &settings.names.list;
     let (values, skipped) = field_list::read(&asked.request.body, key, &settings.catalogue)?;
     if !skipped.is_empty() {
-        let words = format!("fields {skipped:?} are no LED fields: skipped without a word");
+        let words = format!("fields {skipped:?} are not LED fields: skipped silently");
         sandbox.violation(asked.now, ViolationKind::SkippedField, "§4.4.2", words);
     }
     let content = Content::Fields(FieldUpsert { lead, values });

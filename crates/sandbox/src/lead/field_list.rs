@@ -78,7 +78,7 @@ fn given(
             wrong("valueList: strings expected")
         }
         (None, Some(_)) if kind.is_some_and(|kind| kind != FieldType::MultiSelect) => {
-            wrong("valueList: the field is no multi-select")
+            wrong("valueList: the field is not a multi-select")
         }
         (None, Some(list)) => Ok(Some(list)),
         (Some(Value::Array(_) | Value::Object(_)), None) => wrong("value: a scalar expected"),

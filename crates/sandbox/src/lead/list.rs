@@ -35,12 +35,12 @@ pub fn parse(text: &str) -> Result<LeadList, String> {
         let cell = |at: Option<usize>| at.and_then(|at| row.get(at)).map_or("", str::trim);
         let id = cell(Some(id_at));
         let Some(id) = id.parse::<i64>().ok().filter(|&id| id > 0) else {
-            return Err(format!("line {line}: `{id}` is no id of a lead"));
+            return Err(format!("line {line}: `{id}` is not the id of a lead"));
         };
         let (phone, name) = (cell(phone_at), cell(name_at));
         if !phone.is_empty() && !is_phone(phone) {
             return Err(format!(
-                "line {line}: `{phone}` is no number such as +998901112233"
+                "line {line}: `{phone}` is not a number such as +998901112233"
             ));
         }
         let status = id_in(cell(stage_at), "statusId", line)?;

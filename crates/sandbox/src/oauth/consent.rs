@@ -105,7 +105,7 @@ fn decide_consent(
     }
     let company = match form.one("company")? {
         None => sandbox.settings.company.id,
-        Some(id) => id.parse().map_err(|_| wrong("company is no number"))?,
+        Some(id) => id.parse().map_err(|_| wrong("company is not a number"))?,
     };
     let known = sandbox.companies.get(&company);
     let known = known.ok_or_else(|| wrong("no such company"))?;

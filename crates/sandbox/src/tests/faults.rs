@@ -125,10 +125,10 @@ fn every_line_that_cannot_be_read_is_named() {
         .join("\n")
         .replace(&Endpoint::words(), "[the endpoints]");
     insta::assert_snapshot!(words, @r"
-    fault `any explode`: `explode` is no action
+    fault `any explode`: `explode` is not an action
     fault `calls lost`: `calls` is none of any, [the endpoints]
-    fault `filter chance 7 lost`: `7` is no percentage such as 5%
-    fault `any status 200`: `200` is no status from 300 to 599
+    fault `filter chance 7 lost`: `7` is not a percentage such as 5%
+    fault `any status 200`: `200` is not a status from 300 to 599
     ");
 }
 

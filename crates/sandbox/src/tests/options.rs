@@ -37,16 +37,16 @@ fn all_faults_of_the_flags_are_told_at_once() {
     let error = wrong.check().expect_err("ten faults");
     assert_eq!(error.exit_code(), 64);
     insta::assert_snapshot!(error, @r"
-    --listen: `here` is no address and port such as 127.0.0.1:8480
+    --listen: `here` is not an address and port such as 127.0.0.1:8480
     --leads: `x-3` is neither an id nor a range such as 4005-4010, nor a file
     --employees: `9-5` is neither an id nor a range such as 4005-4010
-    --grants: `CALL:SAVE` is no grant such as PERMISSION_OPEN_API_CALL:SAVE
-    --rate: `60` is no rate such as 60/60s
-    --persist-after: `soon` is no time such as 500ms, 6s, 2m, 24h, 365d
-    --seed: `one` is no number
+    --grants: `CALL:SAVE` is not a grant such as PERMISSION_OPEN_API_CALL:SAVE
+    --rate: `60` is not a rate such as 60/60s
+    --persist-after: `soon` is not a time span such as 500ms, 6s, 2m, 24h, 365d
+    --seed: `one` is not a number
     --field: `colour=red` is none of talk=NAME, phone=NAME, extension=NAME, list=NAME
     --expires-in: a PAT lives at most 365 days
-    --faults: fault `any explode`: `explode` is no action
+    --faults: fault `any explode`: `explode` is not an action
     ");
 }
 
@@ -147,10 +147,10 @@ fn leads_of_a_file_have_their_phones_and_a_bad_line_is_named() {
     assert_eq!(shown, ["\"In work\"", "1", "\"Employee 501\""]);
     assert!(act::find_lead(&core, 1, 4002).is_some() && act::find_lead(&core, 1, 4003).is_none());
     for (line, words) in [
-        ("x,+998901112233,Ali", "line 2: `x` is no id of a lead"),
+        ("x,+998901112233,Ali", "line 2: `x` is not the id of a lead"),
         (
             "4001,901112233,Ali",
-            "line 2: `901112233` is no number such as +998901112233",
+            "line 2: `901112233` is not a number such as +998901112233",
         ),
         ("4001,,,99,", "line 2: `statusId`: no such stage"),
         ("4001,,,,me", "line 2: `responsibleId`: `me` is no id"),

@@ -95,7 +95,7 @@ pub(crate) fn give_up_parts(store: &mut Store, new: &FinishRow) -> Result<(), Er
     }
     for part in parts {
         let message = format!(
-            "it was a part of {}, which was told whole later",
+            "it was a part of {}, which was received whole later",
             record.linkedid
         );
         let before = outbox::before_it_leaves(store, part)?;

@@ -48,7 +48,8 @@ const ALL: [RememberedText; 6] = [
     RememberedText {
         key: unknown_employees::KEY,
         reads: is::<unknown_employees::UnknownEmployees>,
-        then: "employees whom the CRM does not know are told at the next call that fails for one",
+        then: "employees whom the CRM does not know are reported at the next call that fails for \
+               one",
     },
 ];
 

@@ -13,8 +13,8 @@ pub(crate) fn queue_notice(store: &mut Store, id: RowId) -> Result<(), Error> {
     if !store.settings.notices {
         return Ok(());
     }
-    let mut letter =
-        letters::letter(store, id)?.ok_or_else(|| store.damaged(format!("{id} is no letter")))?;
+    let mut letter = letters::letter(store, id)?
+        .ok_or_else(|| store.damaged(format!("{id} is not a letter")))?;
     if let Some(unread) = &mut letter.bytes {
         unread.bytes.truncate(crate::LISTED_BYTES_MAX);
     }

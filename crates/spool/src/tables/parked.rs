@@ -28,8 +28,8 @@ pub fn parked_phones(
     rows.sort();
     let phones = rows.into_iter().map(|(phone, calls, first, last, record)| {
         let last: CallRecord = db.read_json(last, &record)?;
-        let phone =
-            Phone::from_e164(&phone).ok_or_else(|| db.damaged(format!("{phone} is no number")))?;
+        let phone = Phone::from_e164(&phone)
+            .ok_or_else(|| db.damaged(format!("{phone} is not a number")))?;
         Ok(ParkedPhone {
             phone,
             calls,

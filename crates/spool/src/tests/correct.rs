@@ -13,7 +13,7 @@ fn finish(store: &mut Store, call: &Finished) -> Done {
 
 fn incomplete(n: u32) -> Finished {
     let mut half = finished(n, Outcome::DeadLetter, Some(Reason::Incomplete));
-    half.call.incomplete = Some("its end was not heard".into());
+    half.call.incomplete = Some("its end was not received".into());
     half.call.ended = half.call.started;
     half
 }

@@ -501,7 +501,7 @@ fn calls_that_nothing_may_confirm_are_listed_and_nobody_is_told_of_each() {
     };
     let died = || Step::Died {
         reason: Reason::Unconfirmed,
-        message: "nothing could tell".to_owned(),
+        message: "nothing could show".to_owned(),
         errors: serde_json::Value::Null,
     };
     let once = vec![Step::Send, accepted(), died()];

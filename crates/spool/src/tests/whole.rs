@@ -100,7 +100,7 @@ fn every_call_and_letter_of_it_is_understood_and_the_books_agree() {
         books.dead + books.parked
     );
     let by_hand = rows.iter().find_map(|row| row.record.by_hand_words());
-    let words = "answered, 80 s of talk; the PBX told: not answered";
+    let words = "answered, 80 s of talk; the PBX reported: not answered";
     assert_eq!(by_hand.as_deref(), Some(words));
     let notices = handle.read_blocking(|store| tables::outbox::notices(store, 100));
     let notices = notices.expect("readable");

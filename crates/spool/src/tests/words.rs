@@ -108,7 +108,7 @@ fn every_refusal_says_what_where_and_what_to_do() {
     73 the state is not at /state/spool.db any more:
        it was moved:
        put its folder back as it was;
-       nothing is taken in or sent meanwhile, and work goes on by itself then
+       nothing is taken in or sent until then, and work goes on by itself afterwards
     73 no room for /state/spool.db:
        make room on its disk;
        work goes on by itself then

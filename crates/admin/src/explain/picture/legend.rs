@@ -44,7 +44,11 @@ fn used(timeline: &Timeline) -> Vec<(Sign, String)> {
         (rings, Sign::Line("rings"), "rings"),
         (true, Sign::Line("up"), "up"),
         (bridged, Sign::Bar("b0"), "in a bridge"),
-        (holds, Sign::Bar("holding"), "waits: nobody hears anybody"),
+        (
+            holds,
+            Sign::Bar("holding"),
+            "waits: the parties cannot talk",
+        ),
         (!timeline.talk.is_empty(), Sign::Bar("talk"), "talk"),
         (dials, Sign::Arrow, "dials"),
         (true, Sign::Cross, "hangs up"),

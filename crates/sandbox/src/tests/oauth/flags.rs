@@ -90,7 +90,7 @@ fn all_faults_of_the_applications_flags_are_told_at_once() {
     --client-id: begins with svc_app_
     --client-id: needs --client-secret-file FILE
     --redirect-uri: `http://example.com/back`: neither https:// nor http:// on loopback
-    --application-grants: `CALL` is no grant such as PERMISSION_OPEN_API_CALL:SAVE
+    --application-grants: `CALL` is not a grant such as PERMISSION_OPEN_API_CALL:SAVE
     ");
     let orphan = checked(&["--redirect-uri=http://127.0.0.1:9/back"]);
     let needs = "--redirect-uri: needs --client-id svc_app_…";
