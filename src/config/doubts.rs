@@ -4,6 +4,7 @@ use crate::config::checked::Config;
 use callbridge_source::url::Transport;
 use callbridge_spool::folder::FILE;
 use std::io::ErrorKind;
+use std::path::PathBuf;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Doubt {
@@ -47,8 +48,13 @@ fn new_state(config: &Config) -> Option<Doubt> {
     found.err().filter(|it| it.kind() == ErrorKind::NotFound)?;
     let entries = dir.parent().and_then(|it| it.read_dir().ok());
     let beside = entries.into_iter().flatten().flatten().map(|it| it.path());
+    // A hidden one is the scratch folder of a `check` that runs.
+    let is_hidden = |it: &PathBuf| {
+        it.file_name()
+            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+    };
     let mut others: Vec<String> = beside
-        .filter(|it| it.join(FILE).is_file())
+        .filter(|it| !is_hidden(it) && it.join(FILE).is_file())
         .map(|it| it.display().to_string())
         .collect();
     others.sort_unstable();
@@ -186,8 +192,10 @@ mod tests {
     fn a_state_that_begins_is_named_with_those_beside_it() {
         let place = tempfile::tempdir().expect("a folder");
         let path = |name: &str| place.path().join(name);
-        std::fs::create_dir(path("office")).expect("made");
-        std::fs::write(path("office").join(FILE), "").expect("written");
+        for name in ["office", ".callbridge-check-7"] {
+            std::fs::create_dir(path(name)).expect("made");
+            std::fs::write(path(name).join(FILE), "").expect("written");
+        }
         let doubts = |name: &str| {
             let state = format!("--state={}", path(name).display());
             let found = doubts(&["--source=ami://a@127.0.0.1", &state]);

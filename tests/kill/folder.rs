@@ -118,11 +118,11 @@ async fn a_state_deleted_in_use_is_made_anew_and_loses_nothing() {
     let status = scene.program.settled(2).await;
     assert_eq!((status.books.journaled, status.pause), (2, None));
     let log = scene.place.logs();
-    assert!(log.contains("it is made anew"), "{log}");
+    assert!(log.contains("it was written anew"), "{log}");
     // A file alone: the log belongs to a file that is no more, or what is in the log is lost.
     for (times, name) in [(2, "spool.db"), (3, "spool.db-wal")] {
         std::fs::remove_file(state.join(name)).expect("deleted");
-        let made = async || scene.place.logs().matches("it is made anew").count() == times;
+        let made = async || scene.place.logs().matches("it was written anew").count() == times;
         until("the state", made).await;
     }
     scene.program.kill().await;

@@ -16,7 +16,7 @@ impl Network {
     /// # Errors
     /// In words.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no network, as 192.168.1.0/24");
+        let wrong = || format!("`{text}` is not a network, as 192.168.1.0/24");
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),
@@ -103,7 +103,7 @@ mod tests {
             "::/129",
         ] {
             let words = Network::parse(wrong).expect_err(wrong);
-            assert!(words.contains("is no network"), "{words}");
+            assert!(words.contains("is not a network"), "{words}");
         }
         assert!(
             Network::parse("2001:db8::1/128")

@@ -115,13 +115,13 @@ mod tests {
     fn all_faults_are_told_at_once() {
         insta::assert_snapshot!(checked("0.0.0.0:4573", Some("office"), false).1, @"
         2 faults in the flags, and nothing was opened:
-          --lookup-allow: `office` is no network, as 192.168.1.0/24
+          --lookup-allow: `office` is not a network, as 192.168.1.0/24
           --lookup: others reach 0.0.0.0:4573: give --lookup-secret-file FILE, or 127.0.0.1
         ");
         insta::assert_snapshot!(checked("everywhere", Some(""), false).1, @"
         2 faults in the flags, and nothing was opened:
-          --lookup-allow: `` is no network, as 192.168.1.0/24
-          --lookup: `everywhere` is no IP:PORT, as 127.0.0.1:4573
+          --lookup-allow: `` is not a network, as 192.168.1.0/24
+          --lookup: `everywhere` is not IP:PORT, as 127.0.0.1:4573
         ");
         let flags = LookupFlags {
             lookup_allow: Some("10.0.0.0/8".into()),

@@ -67,7 +67,7 @@ fn lead_url(text: &str) -> Result<String, String> {
     if of_web && text.matches("{id}").count() == 1 {
         return Ok(text.to_owned());
     }
-    let words = "is no address with one {id}, as 'https://crm.example.com/lead/{id}'";
+    let words = "is not an address with one {id}, as 'https://crm.example.com/lead/{id}'";
     Err(format!("`{text}` {words}"))
 }
 

@@ -225,6 +225,6 @@ async fn quotes_around_a_secret_and_variables_that_nothing_reads_are_said() {
     );
     let checked = check(&place, &with(flags, "--source", &source)).await;
     let said = format!("{checked:?}");
-    assert!(said.contains("it stands in quotes"), "{said}");
+    assert!(said.contains("it is in quotes"), "{said}");
     assert!(!said.contains("hunter2"), "{said}");
 }

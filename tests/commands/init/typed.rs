@@ -198,9 +198,7 @@ async fn a_dialplan_may_ask_who_calls_where_leads_are_found_by_number_and_only_b
         terminal.types("secret of the manager\n").await;
         terminal.shows("whose desk rings first? [y/N] ").await;
         terminal.types(answer).await;
-        terminal
-            .shows("telegram, mail, or empty for nobody: ")
-            .await;
+        terminal.shows("telegram, mail, or empty for none: ").await;
         terminal.types("\n").await;
         terminal.shows("Write these files? [Y/n] ").await;
         terminal.types("\n").await;

@@ -183,9 +183,9 @@ fn what_is_no_json_names_the_field_at_which_it_breaks_off() {
             good()
                 .to_string()
                 .replace("\"pbx\":", "\"id\":\"x\",\"pbx\":"),
-            "id: it stands twice",
+            "id: it is in the message twice",
         ),
-        ("[]".to_owned(), "the message is no JSON object"),
+        ("[]".to_owned(), "the message is not a JSON object"),
         ("hello".to_owned(), "the message is not JSON"),
         (String::new(), "the message is not JSON"),
     ] {
