@@ -302,7 +302,7 @@ mod tests {
             ("anna:admin:hunter22222", "argon2id"),
             ("an na:admin:hunter22222", "name"),
             (&good.replace("argon2id", "argon2d"), "argon2id"),
-            (&dear, "too dear"),
+            (&dear, "costs too much"),
         ] {
             let refused = Passwords::parse(&format!("#\n{bad}\n")).expect_err(bad);
             assert_eq!(refused.line, 2, "{bad}");

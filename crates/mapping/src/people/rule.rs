@@ -189,7 +189,7 @@ mod tests {
         );
         insta::assert_snapshot!(
             wrong("var:"),
-            @"nothing stands behind `var:`; there are var:NAME, userfield:REGEX, csv:FILE and \
+            @"nothing follows `var:`; there are var:NAME, userfield:REGEX, csv:FILE and \
             directory, separated by `;`"
         );
         insta::assert_snapshot!(
