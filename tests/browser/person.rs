@@ -230,7 +230,7 @@ impl Person<'_> {
         self.click("form .actions button").await?;
         self.until("two numbers less", &format!("{ROWS} === {}", there - 2))
             .await?;
-        let wrong = "document.querySelector('td .wrong').innerText.includes('no lead')";
+        let wrong = "document.querySelector('td .wrong').innerText.includes('not a lead')";
         self.is("what is wrong, in its row", wrong).await?;
         let kept = "document.querySelector('td:has(.wrong) input[name=row-lead]').value === 'four'";
         self.is("what was typed", kept).await

@@ -34,7 +34,8 @@ pub struct TokenUpdate {
     pub tokens: Option<Tokens>,
     /// What is wrong, though a token may still be in use.
     pub trouble: Option<Trouble>,
-    /// What mends a token that the service refuses, in place of advice about `--token-file`.
+    /// What mends a token that the service refuses, in place of advice about `--token-file`; empty
+    /// before the keeper has said anything.
     pub cure: String,
 }
 
@@ -62,6 +63,11 @@ impl Trouble {
 }
 
 impl TokenUpdate {
+    /// Has the keeper said nothing yet? Just after a start nobody knows whether there is a token.
+    fn is_unsaid(&self) -> bool {
+        self.tokens.is_none() && self.trouble.is_none() && self.cure.is_empty()
+    }
+
     /// What the keeper knows better than the sender. A connection that is over shows as soon as
     /// that is known, though its last token may be good for a while.
     pub fn adorn(&self, status: &mut SenderStatus) {
@@ -73,6 +79,11 @@ impl TokenUpdate {
             return;
         };
         let missing = pause.reason == status::word(PauseCause::TokenMissing);
+        if missing && self.is_unsaid() {
+            status.pause = None;
+            status.token.state = "unknown".to_owned();
+            return;
+        }
         let refused =
             pause.reason == status::word(PauseCause::StopReason(StopReason::TokenRefused));
         match trouble {
@@ -134,6 +145,22 @@ mod tests {
         told.adorn(&mut status);
         assert_eq!(status.token.state, RECONNECT);
         assert_eq!(status.pause, None, "the last token may still be good");
+    }
+
+    #[test]
+    fn before_the_keeper_has_said_anything_no_token_is_missing() {
+        let mut status = paused(PauseCause::TokenMissing);
+        status.token.state = "missing".to_owned();
+        TokenUpdate::default().adorn(&mut status);
+        assert_eq!((status.pause, &*status.token.state), (None, "unknown"));
+        let said = TokenUpdate {
+            cure: "it is run again".to_owned(),
+            ..TokenUpdate::default()
+        };
+        assert_eq!(shown(&said, PauseCause::TokenMissing).0, "token_missing");
+        let mut status = paused(PauseCause::Outage(Extent::Everything));
+        TokenUpdate::default().adorn(&mut status);
+        assert_eq!(status.pause.expect("a pause").reason, "outage");
     }
 
     #[test]
