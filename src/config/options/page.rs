@@ -20,8 +20,8 @@ pub struct PageFlags {
     /// port. May be repeated
     #[arg(long, value_name = "HOST")]
     pub page_name: Vec<String>,
-    /// How a lead's page in the CRM is reached, as 'https://crm.example.com/lead/{id}': the page
-    /// links to it where it shows a lead [default: no link]
+    /// How a lead's page in the CRM is reached, as 'https://HOST/lead/{id}': the page links to it
+    /// where it shows a lead [default: no link]
     #[arg(long, value_name = "URL")]
     pub lead_url: Option<String>,
     /// The certificate and its chain (PEM) for a page that other machines reach; read again when
