@@ -128,7 +128,7 @@ fn a_call_without_a_lead_is_parked_and_says_why() {
     call.variables.clear();
     let (reason, why) = dead(&call);
     assert_eq!(reason, Some(Reason::NoLead));
-    assert_eq!(why, "variable LEAD_ID gives nothing");
+    assert_eq!(why, "variable LEAD_ID holds no lead");
     assert!(judged(&call).record.uuid.is_some());
     let unruled = judged_by(&rules("city=PJSIP/city"), &call);
     assert_eq!(

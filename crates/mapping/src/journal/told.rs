@@ -303,14 +303,14 @@ mod tests {
         assert_eq!(
             words(Some("12")),
             "phone: it is not a number of UZ or of the world; it may be like \
-             +998901110001, or a leadId is given with it. variable LEAD_ID gives \
-             nothing"
+             +998901110001, or a leadId is given with it. variable LEAD_ID holds \
+             no lead"
         );
         assert_eq!(
             words(None),
             "phone: it is null; it may be like +998901110001, or a leadId is given with it. \
-             variable LEAD_ID gives nothing"
+             variable LEAD_ID holds no lead"
         );
-        assert_eq!(words(Some("901110001")), "variable LEAD_ID gives nothing");
+        assert_eq!(words(Some("901110001")), "variable LEAD_ID holds no lead");
     }
 }

@@ -278,7 +278,7 @@ fn one_of<'a>(what: &str, texts: impl Iterator<Item = &'a str>) -> LeadAnswer {
             let junk: String = safe(junk).chars().take(60).collect();
             LeadAnswer::None(format!("{what} is `{junk}`, which is not a lead id"))
         }
-        (None, _, None) => LeadAnswer::None(format!("{what} gives nothing")),
+        (None, _, None) => LeadAnswer::None(format!("{what} holds no lead")),
     }
 }
 

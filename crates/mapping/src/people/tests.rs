@@ -329,7 +329,7 @@ fn a_given_lead_stands_behind_the_dialplans_word_and_before_every_list() {
     }
     let other = phone("+998901110002");
     assert_eq!(asked(&call, "directory", Some(&other)), learned);
-    let nothing = LeadAnswer::None("variable LEAD_ID gives nothing".to_owned());
+    let nothing = LeadAnswer::None("variable LEAD_ID holds no lead".to_owned());
     for nobodys in [Some(&other), None] {
         assert_eq!(
             asked(&call, "var:LEAD_ID", nobodys),
