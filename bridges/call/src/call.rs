@@ -107,6 +107,15 @@ pub struct HeardNumber {
     pub from_dial_string: bool,
 }
 
+impl HeardNumber {
+    pub(crate) fn new(text: impl Into<String>, from_dial_string: bool) -> Self {
+        Self {
+            text: text.into(),
+            from_dial_string,
+        }
+    }
+}
+
 /// A channel variable of the call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variable {

@@ -39,7 +39,7 @@ use crate::settings::Settings;
 use crate::units::UniqueId;
 use view::{SourceDetail, View};
 
-pub(crate) use customers::subscriber;
+pub(crate) use customers::{apart, by_customer};
 pub(crate) use number::{in_dial_data, is_number};
 pub(crate) use split::Sets;
 
@@ -145,16 +145,11 @@ pub(crate) fn resolve(
         let borrowed = call.parts.past && !customers::is_rooted(&legs);
         let given = (call.parts.relieved || borrowed).then_some(&call.parts.given);
         let plans = customers::plans(&legs, given);
-        for (i, plan) in plans.iter().enumerate() {
-            let others: Vec<UniqueId> = plans
-                .iter()
-                .enumerate()
-                .filter(|&(other, _)| other != i)
-                .map(|(_, other)| other.linkedid.clone())
-                .collect();
+        let known: Vec<&UniqueId> = plans.iter().map(|plan| &plan.linkedid).collect();
+        for plan in &plans {
             let unobservable = || unobservable::unobservable(&legs, plan, source);
             let incomplete = incomplete.clone().or_else(unobservable);
-            finished.push(finish::finish(call, &legs, plan, &others, incomplete));
+            finished.push(finish::finish(call, &legs, plan, &known, incomplete));
         }
     }
     finished

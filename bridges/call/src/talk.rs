@@ -1,8 +1,9 @@
 //! When the customer was connected with another real party, and with whom: the same for calls told
 //! by channel events and by CDRs, which differ in how they know who hears whom.
 
-use crate::trunk;
-use crate::units::EventTime;
+use crate::timeline::TalkSpan;
+use crate::trunk::{self, Party};
+use crate::units::{EventTime, Extension};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -62,6 +63,28 @@ impl Talk {
             before = with;
         }
         talk.put_passers_first();
+        talk
+    }
+
+    /// Each extension that came to be connected with the customer, in that order; one that is the
+    /// last already gains no second entry.
+    pub(crate) fn in_order<'p>(&self, party: impl Fn(usize) -> &'p Party<'p>) -> Vec<Extension> {
+        let began = self.began.iter();
+        let mut order: Vec<Extension> = began
+            .filter_map(|&(_, channel)| party(channel).extension().cloned())
+            .collect();
+        order.dedup();
+        order
+    }
+
+    /// What is drawn of it: the talks with channels that have a number in the timeline.
+    pub(crate) fn drawn(&self, number: &BTreeMap<usize, u16>) -> Vec<TalkSpan> {
+        let talk = self.spans.iter().filter_map(|&(from, to, channel)| {
+            let with = *number.get(&channel)?;
+            Some(TalkSpan { from, to, with })
+        });
+        let mut talk: Vec<TalkSpan> = talk.collect();
+        talk.sort_unstable();
         talk
     }
 

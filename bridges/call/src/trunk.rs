@@ -9,7 +9,8 @@
 
 mod line;
 
-use crate::units::Extension;
+use crate::timeline::{Role, TEXT_BYTES_MAX};
+use crate::units::{Extension, clip};
 pub use line::LineTraits;
 pub(crate) use line::{OUTSIDE_DIGITS_MIN, digits, is_outside, is_plumbing, party_of_line};
 
@@ -176,10 +177,10 @@ impl<'a> Party<'a> {
         !matches!(self, Self::Plumbing)
     }
 
-    /// The trunk's endpoint that it belongs to.
-    pub(crate) fn endpoint(&self) -> Option<&'a TrunkEndpoint> {
+    /// The name of the trunk that it belongs to.
+    pub(crate) fn trunk(&self) -> Option<&'a str> {
         match self {
-            Self::Trunk(endpoint) => Some(endpoint),
+            Self::Trunk(endpoint) => Some(endpoint.trunk()),
             Self::Extension(_) | Self::Stranger | Self::Plumbing => None,
         }
     }
@@ -189,6 +190,17 @@ impl<'a> Party<'a> {
         match self {
             Self::Extension(extension) => Some(extension),
             Self::Trunk(_) | Self::Stranger | Self::Plumbing => None,
+        }
+    }
+
+    /// What a timeline calls it.
+    pub(crate) fn role(&self, is_customer: bool) -> Role {
+        match self {
+            _ if is_customer => Role::Customer(self.trunk().map(str::to_owned)),
+            Self::Trunk(endpoint) => Role::Trunk(endpoint.trunk.clone()),
+            Self::Extension(it) => Role::Extension(clip(it.as_str(), TEXT_BYTES_MAX)),
+            Self::Stranger => Role::Trunk("?".to_owned()),
+            Self::Plumbing => Role::Plumbing,
         }
     }
 }

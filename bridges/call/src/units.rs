@@ -135,6 +135,13 @@ impl UniqueId {
     }
 }
 
+/// The first bytes of a text, whole characters only.
+pub(crate) fn clip(text: &str, most: usize) -> String {
+    let mut ends = (0..=text.len().min(most)).rev();
+    let end = ends.find(|&end| text.is_char_boundary(end));
+    text[..end.unwrap_or(0)].to_owned()
+}
+
 /// Epoch and counter of `pbx1-1795151317.146`.
 fn numbers(text: &str) -> Option<(u64, u64)> {
     let tail = text.rsplit_once('-').map_or(text, |(_, tail)| tail);

@@ -1,7 +1,7 @@
 //! What happened to a channel of an open call, as a fact that is kept of an event.
 
 use crate::event::{ChannelState, Kind, Origin};
-use crate::units::{EventTime, UniqueId};
+use crate::units::{EventTime, UniqueId, clip};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a text that is remembered; a longer one is no name, number or id.
@@ -183,13 +183,4 @@ pub(super) fn note_of(kind: &Kind<'_>) -> Option<Note> {
 /// Parking lots, music, switchboard queues: a bridge in which nobody hears anybody.
 pub(crate) fn is_holding(technology: &str) -> bool {
     technology.eq_ignore_ascii_case("holding_bridge")
-}
-
-/// The first bytes of a text, whole characters only.
-pub(crate) fn clip(text: &str, most: usize) -> String {
-    let mut end = text.len().min(most);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text[..end].to_owned()
 }

@@ -1,11 +1,11 @@
 //! One channel of an open call: the facts that a finished call can depend on, and no more.
 
 use super::applications::Applications;
-use super::fact::{Fact, FactKind, TEXT_BYTES_MAX, clip, fact_of, note_of};
+use super::fact::{Fact, FactKind, TEXT_BYTES_MAX, fact_of, note_of};
 use super::traits::LegTraits;
 use crate::event::{ChannelEvent, ChannelRef, Kind, Origin};
 use crate::trunk::{self, Endpoints, Party, TrunkEndpoint};
-use crate::units::{EventTime, UniqueId};
+use crate::units::{EventTime, UniqueId, clip};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use smol_str::SmolStr;

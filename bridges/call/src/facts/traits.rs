@@ -1,10 +1,10 @@
 //! What a PBX says of a channel beside its name, as far as a call can depend on it.
 
-use super::fact::{TEXT_BYTES_MAX, clip};
+use super::fact::TEXT_BYTES_MAX;
 use super::leg::TEXTS_MAX;
 use crate::event::ChannelTraits;
 use crate::trunk::LineTraits;
-use crate::units::{EventTime, UniqueId};
+use crate::units::{EventTime, UniqueId, clip};
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 

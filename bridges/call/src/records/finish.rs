@@ -6,7 +6,7 @@ use super::plan::{self, CallPlan};
 use super::record::{Record, birth};
 use super::{talk, timeline};
 use crate::call::{Direction, FinishedCall, Grounds, HeardNumber};
-use crate::resolve::{in_dial_data, is_number};
+use crate::resolve::is_number;
 use crate::trunk::Endpoints;
 use crate::units::{EventTime, Extension, UniqueId};
 use crate::unmatched::{Carried, Unmatched};
@@ -21,22 +21,15 @@ const BEGUN_BEFORE: Duration = Duration::from_secs(300);
 pub(super) fn calls(group: &Group, endpoints: &Endpoints) -> Vec<FinishedCall> {
     let (records, channels) = parties::channels(group, endpoints);
     let plans = plan::plans(&records, &channels);
-    let finish = |(i, plan): (usize, &CallPlan<'_>)| {
-        let others: Vec<&UniqueId> = plans
-            .iter()
-            .enumerate()
-            .filter(|&(other, _)| other != i)
-            .map(|(_, other)| &other.linkedid)
-            .collect();
-        Folding {
-            group,
-            records: &records,
-            channels: &channels,
-            plan,
-        }
-        .finish(&others)
+    let known: Vec<&UniqueId> = plans.iter().map(|plan| &plan.linkedid).collect();
+    let folding = |plan| Folding {
+        group,
+        records: &records,
+        channels: &channels,
+        plan,
     };
-    plans.iter().enumerate().map(finish).collect()
+    let finish = |plan| folding(plan).finish(&known);
+    plans.iter().map(finish).collect()
 }
 
 /// One call being put together.
@@ -48,7 +41,7 @@ struct Folding<'a, 'g> {
 }
 
 impl Folding<'_, '_> {
-    fn finish(&self, others: &[&UniqueId]) -> FinishedCall {
+    fn finish(&self, known: &[&UniqueId]) -> FinishedCall {
         let plan = self.plan;
         let main = self.main_customer();
         let customer = &self.channels[main];
@@ -61,24 +54,21 @@ impl Folding<'_, '_> {
         self.talked(customer, ended, &mut why);
         let number = self.number(customer, &mut why);
         let employee = self.employee(customer, ended, &mut why);
-        let trunk = customer
-            .party
-            .endpoint()
-            .map(|endpoint| endpoint.trunk().to_owned());
+        let trunk = customer.party.trunk().map(str::to_owned);
         if let Some(trunk) = &trunk {
             let words = format!("the channel belongs to {trunk}");
             why.note("trunk", started, customer.name, words);
         }
         FinishedCall {
             linkedid: plan.linkedid.clone(),
-            also_known_as: self.aliases(others),
+            also_known_as: self.aliases(known),
             direction: plan.direction,
             answered,
             trunk,
             number,
             shown_number: None,
             employee,
-            employees_in_order: self.in_order(),
+            employees_in_order: plan.talk.in_order(|i| &self.channels[i].party),
             started,
             ended,
             talk: if answered { talk } else { Duration::ZERO },
@@ -105,7 +95,7 @@ impl Folding<'_, '_> {
             }
             let (number, way) = match channel.came_in() {
                 true => (caller(channel).filter(|_| internal), Carried::In),
-                false => (dialled(channel), Carried::Out),
+                false => (channel.dialled(), Carried::Out),
             };
             let number = number.filter(|(it, _)| way == Carried::In || it.from_dial_string);
             if let Some((number, _)) = number {
@@ -123,10 +113,7 @@ impl Folding<'_, '_> {
     }
 
     fn direction(&self, customer: &Channel<'_>, at: EventTime, why: &mut Grounds) {
-        let trunk = customer
-            .party
-            .endpoint()
-            .map_or("", |endpoint| endpoint.trunk());
+        let trunk = customer.party.trunk().unwrap_or_default();
         let words = match self.plan.direction {
             Direction::Inbound => format!("came in on trunk {trunk}: its channel is in the record"),
             Direction::Outbound => format!("dialled out on trunk {trunk}: a record's destination"),
@@ -201,7 +188,7 @@ impl Folding<'_, '_> {
     fn number(&self, customer: &Channel<'_>, why: &mut Grounds) -> Option<HeardNumber> {
         let found = match self.plan.direction {
             Direction::Inbound => caller(customer),
-            Direction::Outbound => dialled(customer).or_else(|| self.dialled_elsewhere()),
+            Direction::Outbound => customer.dialled().or_else(|| self.dialled_elsewhere()),
             Direction::Internal => None,
         };
         let Some((number, words)) = found else {
@@ -225,7 +212,7 @@ impl Folding<'_, '_> {
         let own = self.plan.own.iter().filter(|record| !record.was_called());
         let mut texts = own.map(|record| record.destination.as_str());
         let text = texts.find(|text| is_number(text))?;
-        Some((heard(text, false), "the first destination"))
+        Some((HeardNumber::new(text, false), "the first destination"))
     }
 
     fn employee(
@@ -288,25 +275,12 @@ impl Folding<'_, '_> {
         self.channels.iter().find(|channel| channel.name == name)
     }
 
-    fn in_order(&self) -> Vec<Extension> {
-        let mut order: Vec<Extension> = Vec::new();
-        for &(_, channel) in &self.plan.talk.began {
-            if let Some(extension) = self.channels[channel].party.extension()
-                && order.last() != Some(extension)
-            {
-                order.push(extension.clone());
-            }
-        }
-        order
-    }
-
-    /// All other ids of the call, without those by which another of its calls is known.
-    fn aliases(&self, others: &[&UniqueId]) -> Vec<UniqueId> {
+    /// All ids of the call, without those by which it or another of its calls is known.
+    fn aliases(&self, known: &[&UniqueId]) -> Vec<UniqueId> {
         let own = self.plan.own.iter();
         let texts = own.flat_map(|record| [&record.uniqueid, &record.linkedid]);
         let ids: BTreeSet<UniqueId> = texts.filter_map(|id| UniqueId::new(id.as_str())).collect();
-        let other = |id: &UniqueId| *id != self.plan.linkedid && !others.contains(&id);
-        ids.into_iter().filter(other).collect()
+        ids.into_iter().filter(|id| !known.contains(&id)).collect()
     }
 
     /// Those of the customer's own channel where it has one, for a record with another customer
@@ -315,7 +289,7 @@ impl Folding<'_, '_> {
         let customers = self.plan.customers.iter().map(|&i| &self.channels[i]);
         let trunk = |name: &str| {
             let named = self.named(name);
-            named.is_some_and(|channel| channel.party.endpoint().is_some())
+            named.is_some_and(|channel| channel.party.trunk().is_some())
         };
         let root = customers.flat_map(|channel| channel.told.iter());
         let root = root.filter(|it| !it.was_called() && !trunk(&it.dest));
@@ -346,31 +320,7 @@ fn caller(channel: &Channel<'_>) -> Option<(HeardNumber, &'static str)> {
     let mut texts = sources.chain(quoted).filter(|text| is_number(text));
     texts
         .next()
-        .map(|text| (heard(text, false), "the caller's number"))
-}
-
-/// The number that was dialled on this trunk channel.
-pub(super) fn dialled(channel: &Channel<'_>) -> Option<(HeardNumber, &'static str)> {
-    let mut data = channel
-        .reached
-        .iter()
-        .filter_map(|it| in_dial_data(&it.data, channel.name));
-    if let Some(text) = data.next() {
-        return Some((heard(&text, true), "the data of Dial"));
-    }
-    let mut dst = channel
-        .reached
-        .iter()
-        .map(|record| record.destination.as_str());
-    let text = dst.find(|text| is_number(text))?;
-    Some((heard(text, false), "the record's destination"))
-}
-
-fn heard(text: &str, from_dial_string: bool) -> HeardNumber {
-    HeardNumber {
-        text: text.to_owned(),
-        from_dial_string,
-    }
+        .map(|text| (HeardNumber::new(text, false), "the caller's number"))
 }
 
 fn distinct<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<String> {

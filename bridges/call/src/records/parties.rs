@@ -2,6 +2,8 @@
 
 use super::group::Group;
 use super::record::Record;
+use crate::call::HeardNumber;
+use crate::resolve::{in_dial_data, is_number};
 use crate::trunk::{self, Endpoints, Party};
 use crate::units::{EventTime, Extension, UniqueId};
 
@@ -29,6 +31,17 @@ impl<'a> Channel<'a> {
 
     pub(super) fn records(&self) -> impl Iterator<Item = &'a Record> {
         self.told.iter().chain(&self.reached).copied()
+    }
+
+    /// The number that was dialled on this trunk channel.
+    pub(super) fn dialled(&self) -> Option<(HeardNumber, &'static str)> {
+        let mut reached = self.reached.iter();
+        if let Some(text) = reached.find_map(|it| in_dial_data(&it.data, self.name)) {
+            return Some((HeardNumber::new(text, true), "the data of Dial"));
+        }
+        let mut dst = self.reached.iter().map(|it| it.destination.as_str());
+        let text = dst.find(|text| is_number(text))?;
+        Some((HeardNumber::new(text, false), "the record's destination"))
     }
 
     /// When it was answered, where the record of its beginning says so.

@@ -4,7 +4,7 @@ use super::parties::Channel;
 use super::record::Record;
 use super::talk;
 use crate::call::Direction;
-use crate::resolve::subscriber;
+use crate::resolve::{apart, by_customer};
 use crate::talk::Talk;
 use crate::units::UniqueId;
 use std::collections::BTreeSet;
@@ -25,43 +25,25 @@ pub(super) fn plans<'a>(records: &[&'a Record], channels: &[Channel<'a>]) -> Vec
     let Some(first) = channels.iter().position(|channel| channel.party.is_real()) else {
         return Vec::new();
     };
-    let trunks = (0..channels.len()).filter(|&i| channels[i].party.endpoint().is_some());
-    let (came, dialled): (Vec<usize>, Vec<usize>) = trunks.partition(|&i| channels[i].came_in());
-    let mut plans: Vec<(Direction, Vec<usize>)> = Vec::new();
-    if let Some(&first_dialled) = dialled.first()
-        && came.first().is_none_or(|&came| first_dialled < came)
-    {
-        let by_number = by_number(records, channels, dialled);
-        plans.extend(
-            by_number
-                .into_iter()
-                .map(|those| (Direction::Outbound, those)),
-        );
-    }
-    plans.extend(came.into_iter().map(|it| (Direction::Inbound, vec![it])));
     // Only the other side of a dialling was told of: part of a call that is told of elsewhere.
-    let aside = records.iter().all(|record| record.is_dialled_side());
-    if plans.is_empty() && !aside {
+    if records.iter().all(|record| record.is_dialled_side()) {
+        return Vec::new();
+    }
+    let trunks = (0..channels.len()).filter(|&i| channels[i].party.trunk().is_some());
+    let mut plans = by_customer(
+        trunks,
+        |i| channels[i].came_in(),
+        |i| channels[i].dialled().map(|(number, _)| number.text),
+        |customers| talk::talk(records, channels, customers),
+    );
+    if plans.is_empty() {
         plans.push((Direction::Internal, vec![first]));
     }
-    if aside {
-        plans.clear();
-    }
-    let later: Vec<BTreeSet<usize>> = plans
-        .iter()
-        .skip(1)
-        .map(|(_, customers)| of_customers(records, channels, customers))
-        .collect();
+    let owns = apart(records.len(), &plans, |those| {
+        of_customers(records, channels, those)
+    });
     let mut made = Vec::new();
-    for (i, (direction, customers)) in plans.into_iter().enumerate() {
-        let is_own = |at: usize| match i {
-            0 => !later.iter().any(|own| own.contains(&at)),
-            _ => later[i - 1].contains(&at),
-        };
-        let own: Vec<&Record> = (0..records.len())
-            .filter(|&at| is_own(at))
-            .map(|at| records[at])
-            .collect();
+    for (i, ((direction, customers), own)) in plans.into_iter().zip(owns).enumerate() {
         let id = if i == 0 {
             oldest(records)
         } else {
@@ -75,7 +57,7 @@ pub(super) fn plans<'a>(records: &[&'a Record], channels: &[Channel<'a>]) -> Vec
             direction,
             talk: talk::talk(records, channels, &customers),
             customers,
-            own,
+            own: own.into_iter().map(|at| records[at]).collect(),
         });
     }
     made
@@ -118,27 +100,4 @@ fn of_customers(
     (0..records.len())
         .filter(|&at| is_own(records[at]))
         .collect()
-}
-
-/// All trunk channels of an outbound call are the customer's. Only if people of several numbers
-/// talked, they are several calls.
-fn by_number(
-    records: &[&Record],
-    channels: &[Channel<'_>],
-    dialled: Vec<usize>,
-) -> Vec<Vec<usize>> {
-    let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
-    for &i in &dialled {
-        let number = super::finish::dialled(&channels[i]);
-        let number = number.map_or(String::new(), |(number, _)| subscriber(&number.text));
-        match groups.iter_mut().find(|(known, _)| *known == number) {
-            Some((_, those)) => those.push(i),
-            None => groups.push((number, vec![i])),
-        }
-    }
-    groups.retain(|(_, those)| talk::talk(records, channels, those).is_answer());
-    if groups.len() < 2 {
-        return vec![dialled];
-    }
-    groups.into_iter().map(|(_, those)| those).collect()
 }

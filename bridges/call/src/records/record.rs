@@ -4,7 +4,7 @@ use super::legs;
 use crate::event::Cdr;
 use crate::facts::leg::{Leg, unmarked};
 use crate::trunk;
-use crate::units::{EventTime, UniqueId};
+use crate::units::{self, EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -93,6 +93,7 @@ impl Record {
         let told = cdr.ended_at.or(cdr.at).unwrap_or(arrived);
         let start = start.unwrap_or_else(|| told.minus(lasted.unwrap_or_default()));
         let end = end(cdr.ended_at, start, lasted.unwrap_or_default());
+        let clip = |text: &str| units::clip(text, TEXT_BYTES_MAX);
         Some(Self {
             uniqueid: clip(&cdr.uniqueid),
             linkedid: clip(&cdr.linkedid),
@@ -235,12 +236,4 @@ fn billed_from(cdr: &Cdr<'_>, start: EventTime, end: EventTime) -> EventTime {
         (Some(answer), None) => answer,
         (None, None) => end,
     }
-}
-
-fn clip(text: &str) -> String {
-    let mut end = text.len().min(TEXT_BYTES_MAX);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text[..end].to_owned()
 }

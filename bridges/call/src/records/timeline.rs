@@ -2,13 +2,10 @@
 
 use super::parties::Channel as Known;
 use super::plan::CallPlan;
-use super::record::Record;
-use crate::facts::fact::clip;
 use crate::timeline::{
-    CHANNELS_MAX, Channel, ENTRIES_MAX, Moment, MomentKind, Role, TEXT_BYTES_MAX, TalkSpan,
-    Timeline, Way,
+    CHANNELS_MAX, Channel, ENTRIES_MAX, Moment, MomentKind, Role, TEXT_BYTES_MAX, Timeline, Way,
 };
-use crate::units::{EventTime, UniqueId};
+use crate::units::{EventTime, UniqueId, clip};
 use std::collections::BTreeMap;
 
 /// The timeline of one plan.
@@ -19,16 +16,11 @@ pub(super) fn timeline(channels: &[Known<'_>], plan: &CallPlan<'_>) -> Timeline 
         .iter()
         .map(|(&i, &number)| (channels[i].name, number))
         .collect();
-    let talk = plan.talk.spans.iter().filter_map(|&(from, to, i)| {
-        let with = *number.get(&i)?;
-        Some(TalkSpan { from, to, with })
-    });
-    let mut talk: Vec<TalkSpan> = talk.collect();
-    talk.sort_unstable();
+    let mut talk = plan.talk.drawn(&number);
     talk.truncate(ENTRIES_MAX / 2);
     let room = ENTRIES_MAX / 2 / kept.len().max(1);
     let drawn = kept.iter().filter_map(|&i| {
-        let role = role(&channels[i], plan.customers.contains(&i));
+        let role = channels[i].party.role(plan.customers.contains(&i));
         channel(&channels[i], role, &by_name, room)
     });
     Timeline {
@@ -67,19 +59,6 @@ fn kept(channels: &[Known<'_>], plan: &CallPlan<'_>) -> (Vec<usize>, u32) {
     (kept, left_out)
 }
 
-fn role(known: &Known<'_>, is_customer: bool) -> Role {
-    let trunk = known
-        .party
-        .endpoint()
-        .map(|endpoint| endpoint.trunk().to_owned());
-    match (trunk, known.party.extension()) {
-        (trunk, _) if is_customer => Role::Customer(trunk),
-        (Some(trunk), _) => Role::Trunk(trunk),
-        (None, Some(extension)) => Role::Extension(text(extension.as_str())),
-        (None, None) => Role::Plumbing,
-    }
-}
-
 fn channel(
     known: &Known<'_>,
     party: Role,
@@ -98,7 +77,7 @@ fn channel(
     };
     Some(Channel {
         id,
-        name: text(known.name),
+        name: clip(known.name, TEXT_BYTES_MAX),
         party,
         way,
         how: how.to_owned(),
@@ -116,27 +95,19 @@ fn moments(
     room: usize,
 ) -> Vec<Moment> {
     let moment = |at: EventTime, what: MomentKind| Moment { at, what };
-    let mut all: Vec<Moment> = Vec::new();
-    for record in &known.reached {
+    let dialled = known.reached.iter().map(|record| {
         let by = by_name.get(record.channel.as_str()).copied();
         let string = String::new();
-        all.push(moment(record.start, MomentKind::Dialled { by, string }));
-    }
-    let mut up = known.records().filter_map(answer);
-    let first = up.next().map(|first| up.fold(first, EventTime::min));
-    all.extend(first.map(|at| moment(at, MomentKind::Up)));
+        moment(record.start, MomentKind::Dialled { by, string })
+    });
+    let up = known.records().filter(|record| record.answered);
+    let up = up.filter_map(|record| record.answer).min();
+    let mut all: Vec<Moment> = dialled.collect();
+    all.extend(up.map(|at| moment(at, MomentKind::Up)));
     all.sort_by(|a, b| (a.at, &a.what).cmp(&(b.at, &b.what)));
     all.dedup();
     all.truncate(room.saturating_sub(1));
     // The end of its last record is its hang-up, or as near to it as can be known.
     all.push(moment(to, MomentKind::HungUp { cause: None }));
     all
-}
-
-fn answer(record: &Record) -> Option<EventTime> {
-    record.answer.filter(|_| record.answered)
-}
-
-fn text(text: &str) -> String {
-    clip(text, TEXT_BYTES_MAX)
 }

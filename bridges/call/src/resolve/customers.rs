@@ -5,6 +5,7 @@ use super::talk;
 use super::view::View;
 use crate::call::Direction;
 use crate::talk::Talk;
+use crate::timeline::Way;
 use crate::units::UniqueId;
 use std::collections::BTreeSet;
 
@@ -33,44 +34,19 @@ pub(super) fn plans(legs: &[&View<'_>], given: Option<&BTreeSet<UniqueId>>) -> V
     else {
         return Vec::new();
     };
-    let all: Vec<usize> = (0..legs.len()).collect();
-    let trunks = all
-        .iter()
-        .copied()
-        .filter(|&i| legs[i].party.endpoint().is_some());
-    let (came, dialled): (Vec<usize>, Vec<usize>) =
-        trunks.partition(|&i| legs[i].came_in_on_trunk());
-    let mut plans: Vec<(Direction, Vec<usize>)> = Vec::new();
-    if let Some(&first_dialled) = dialled.first()
-        && came.first().is_none_or(|&came| first_dialled < came)
-    {
-        let by_number = customers_by_number(legs, dialled);
-        plans.extend(
-            by_number
-                .into_iter()
-                .map(|legs| (Direction::Outbound, legs)),
-        );
-    }
-    plans.extend(
-        came.into_iter()
-            .map(|customer| (Direction::Inbound, vec![customer])),
+    let trunks = (0..legs.len()).filter(|&i| legs[i].party.trunk().is_some());
+    let mut plans = by_customer(
+        trunks,
+        |i| legs[i].way == Way::CameIn,
+        |i| number::dialled(legs, i).map(|number| number.heard.text),
+        |customers| talk::talk(legs, customers),
     );
     if plans.is_empty() {
         plans.push((Direction::Internal, vec![first]));
     }
-    let later: Vec<BTreeSet<usize>> = plans
-        .iter()
-        .skip(1)
-        .map(|(_, customers)| with_linkedid(legs, customers))
-        .collect();
+    let owns = apart(legs.len(), &plans, |those| with_linkedid(legs, those));
     let mut made = Vec::new();
-    for (i, (direction, customers)) in plans.into_iter().enumerate() {
-        let own: Vec<usize> = if i == 0 {
-            let elsewhere = |leg: &usize| later.iter().any(|own| own.contains(leg));
-            all.iter().copied().filter(|leg| !elsewhere(leg)).collect()
-        } else {
-            later[i - 1].iter().copied().collect()
-        };
+    for (i, ((direction, customers), own)) in plans.into_iter().zip(owns).enumerate() {
         // Colleagues who were in a room before the customer came do not begin the call.
         let joined_later = direction == Direction::Inbound && first != customers[0];
         let origin = origin(legs, customers[0]);
@@ -147,26 +123,52 @@ fn with_linkedid(legs: &[&View<'_>], customers: &[usize]) -> BTreeSet<usize> {
     own
 }
 
-/// All trunk channels of an outbound call are the customer's, for the first carrier may refuse and
-/// the second answer. Only if people of several numbers talked, they are several calls.
-fn customers_by_number(legs: &[&View<'_>], dialled: Vec<usize>) -> Vec<Vec<usize>> {
+/// The customers of each call among these trunk channels: who came in has one of their own, and it
+/// began with those who were dialled where none came in before. All trunk channels of an outbound
+/// call are the customer's, for the first carrier may refuse and the second answer. Only if people
+/// of several numbers talked, they are several calls.
+pub(crate) fn by_customer(
+    trunks: impl Iterator<Item = usize>,
+    came_in: impl Fn(usize) -> bool,
+    number: impl Fn(usize) -> Option<String>,
+    talk: impl Fn(&[usize]) -> Talk,
+) -> Vec<(Direction, Vec<usize>)> {
+    let (came, mut dialled): (Vec<usize>, Vec<usize>) = trunks.partition(|&i| came_in(i));
+    if came.first() < dialled.first() && !came.is_empty() {
+        dialled.clear();
+    }
     let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
     for &i in &dialled {
-        let number = number::dialled(legs, i).map_or(String::new(), |n| subscriber(&n.heard.text));
+        let number = number(i).map_or(String::new(), |number| subscriber(&number));
         match groups.iter_mut().find(|(known, _)| *known == number) {
-            Some((_, legs)) => legs.push(i),
+            Some((_, those)) => those.push(i),
             None => groups.push((number, vec![i])),
         }
     }
-    groups.retain(|(_, customers)| talk::talk(legs, customers).is_answer());
-    if groups.len() < 2 {
-        return vec![dialled];
+    groups.retain(|(_, customers)| talk(customers).is_answer());
+    if groups.len() < 2 && !dialled.is_empty() {
+        groups = vec![(String::new(), dialled)];
     }
-    groups.into_iter().map(|(_, customers)| customers).collect()
+    let outbound = groups.into_iter().map(|it| (Direction::Outbound, it.1));
+    let inbound = came.into_iter().map(|it| (Direction::Inbound, vec![it]));
+    outbound.chain(inbound).collect()
+}
+
+/// What of `all` belongs to each of these calls: to the first what is none of the others'.
+pub(crate) fn apart(
+    all: usize,
+    plans: &[(Direction, Vec<usize>)],
+    of: impl Fn(&[usize]) -> BTreeSet<usize>,
+) -> Vec<Vec<usize>> {
+    let later: Vec<_> = plans.iter().skip(1).map(|plan| of(&plan.1)).collect();
+    let elsewhere = |i: &usize| later.iter().any(|own| own.contains(i));
+    let first: BTreeSet<usize> = (0..all).filter(|i| !elsewhere(i)).collect();
+    let owns = std::iter::once(first).chain(later);
+    owns.map(|own| own.into_iter().collect()).collect()
 }
 
 /// The last nine digits: what stays the same whatever prefix a carrier wants.
-pub(crate) fn subscriber(number: &str) -> String {
+fn subscriber(number: &str) -> String {
     let digits: Vec<char> = number.chars().filter(char::is_ascii_digit).collect();
     digits[digits.len().saturating_sub(9)..].iter().collect()
 }

@@ -14,20 +14,6 @@ pub(super) struct Employee<'a> {
     pub(super) words: &'static str,
 }
 
-/// Each extension that came to be connected with the customer, in that order; one that is the last
-/// already gains no second entry.
-pub(super) fn in_order(legs: &[&View<'_>], plan: &Plan) -> Vec<Extension> {
-    let mut order: Vec<Extension> = Vec::new();
-    for &(_, leg) in &plan.talk.began {
-        if let Some(extension) = legs[leg].party.extension()
-            && order.last() != Some(extension)
-        {
-            order.push(extension.clone());
-        }
-    }
-    order
-}
-
 /// The last extension that began to talk with the customer. If nobody did: inbound, the one
 /// extension that was dialled, none when several were; outbound, the one that placed the call.
 pub(super) fn employee<'a>(legs: &[&'a View<'a>], plan: &Plan) -> Option<Employee<'a>> {

@@ -19,7 +19,7 @@ pub(super) fn finish(
     call: &OpenCall,
     legs: &[&View<'_>],
     plan: &Plan,
-    others: &[UniqueId],
+    known: &[&UniqueId],
     incomplete: Option<String>,
 ) -> FinishedCall {
     let mut why = Grounds::default();
@@ -48,14 +48,14 @@ pub(super) fn finish(
     let variables = variables.into_iter().map(|source| source.variable);
     FinishedCall {
         linkedid: plan.linkedid.clone(),
-        also_known_as: aliases(legs, plan, others),
+        also_known_as: aliases(legs, plan, known),
         direction: plan.direction,
         answered,
         trunk,
         number,
         shown_number,
         employee,
-        employees_in_order: employee::in_order(legs, plan),
+        employees_in_order: plan.talk.in_order(|i| &legs[i].party),
         started,
         ended,
         talk: if answered { talk } else { Duration::ZERO },
@@ -83,8 +83,7 @@ fn unmatched(legs: &[&View<'_>], plan: &Plan) -> Vec<String> {
     let mut found = Unmatched::default();
     for &i in &plan.own {
         let leg = legs[i];
-        let of_trunk = leg.party.endpoint().is_some();
-        if of_trunk || !leg.party.is_real() {
+        if leg.party.trunk().is_some() || !leg.party.is_real() {
             continue;
         }
         let telephone = leg.party.extension().is_some();
@@ -154,7 +153,7 @@ fn employee_of(
 }
 
 fn trunk_of(customer: &View<'_>, why: &mut Grounds) -> Option<String> {
-    let trunk = customer.party.endpoint()?.trunk().to_owned();
+    let trunk = customer.party.trunk()?.to_owned();
     let words = format!("the channel belongs to {trunk}");
     why.note("trunk", customer.leg.first, customer.name, words);
     Some(trunk)
@@ -239,10 +238,7 @@ fn main_customer(legs: &[&View<'_>], plan: &Plan) -> usize {
 }
 
 fn direction_words(plan: &Plan, customer: &View<'_>) -> String {
-    let trunk = customer
-        .party
-        .endpoint()
-        .map_or("", |endpoint| endpoint.trunk());
+    let trunk = customer.party.trunk().unwrap_or_default();
     match plan.direction {
         Direction::Inbound => format!("came in on trunk {trunk}: {}", customer.way_by.1),
         Direction::Outbound => format!("dialled out on trunk {trunk}: {}", customer.way_by.1),
@@ -305,13 +301,11 @@ fn talked(legs: &[&View<'_>], plan: &Plan, customer: &View<'_>, why: &mut Ground
     why.note("talkTimeSec", until, customer.name, talked);
 }
 
-/// All other ids of the call, without those by which another of its calls is known.
-fn aliases(legs: &[&View<'_>], plan: &Plan, others: &[UniqueId]) -> Vec<UniqueId> {
+/// All ids of the call, without those by which it or another of its calls is known.
+fn aliases(legs: &[&View<'_>], plan: &Plan, known: &[&UniqueId]) -> Vec<UniqueId> {
     let own = plan.own.iter().chain(&plan.customers);
     let ids: BTreeSet<UniqueId> = own.flat_map(|&i| legs[i].ids()).collect();
-    ids.into_iter()
-        .filter(|id| *id != plan.linkedid && !others.contains(id))
-        .collect()
+    ids.into_iter().filter(|id| !known.contains(&id)).collect()
 }
 
 fn remarks(call: &OpenCall, plan: &Plan) -> Vec<String> {

@@ -33,10 +33,7 @@ fn number(
     words: &'static str,
 ) -> Number {
     Number {
-        heard: HeardNumber {
-            text: text.into(),
-            from_dial_string,
-        },
+        heard: HeardNumber::new(text, from_dial_string),
         at,
         words,
     }

@@ -3,12 +3,11 @@
 use super::customers::Plan;
 use super::view::View;
 use crate::event::ChannelState;
-use crate::facts::fact::{FactKind, Note, clip};
+use crate::facts::fact::{FactKind, Note};
 use crate::timeline::{
-    CHANNELS_MAX, Channel, ENTRIES_MAX, Moment, MomentKind, Role, Stay, TEXT_BYTES_MAX, TalkSpan,
-    Timeline,
+    CHANNELS_MAX, Channel, ENTRIES_MAX, Moment, MomentKind, Stay, TEXT_BYTES_MAX, Timeline,
 };
-use crate::trunk::Party;
+use crate::units::clip;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The timeline of one plan.
@@ -25,13 +24,7 @@ pub(super) fn timeline(legs: &[&View<'_>], plan: &Plan) -> Timeline {
         room: ENTRIES_MAX,
         left_out: u32::try_from(shown.len() - kept.len()).unwrap_or(u32::MAX),
     };
-    let talk = plan.talk.spans.iter().filter_map(|&(from, to, leg)| {
-        let with = *number.get(&leg)?;
-        Some(TalkSpan { from, to, with })
-    });
-    let mut talk: Vec<TalkSpan> = talk.collect();
-    talk.sort_unstable();
-    let talk = drawing.fitting(talk);
+    let talk = drawing.fitting(plan.talk.drawn(&number));
     let channels = kept
         .iter()
         .map(|&leg| drawing.channel(legs[leg], plan.customers.contains(&leg), &by_id))
@@ -105,7 +98,7 @@ impl Drawing<'_> {
         Channel {
             id: view.leg.id.clone(),
             name: text(view.name),
-            party: role(view, is_customer),
+            party: view.party.role(is_customer),
             way: view.way,
             how: view.way_by.1.to_owned(),
             from: view.leg.first,
@@ -139,20 +132,6 @@ impl Drawing<'_> {
         self.left_out = self.left_out.saturating_add(over);
         entries.truncate(most);
         entries
-    }
-}
-
-fn role(view: &View<'_>, is_customer: bool) -> Role {
-    let trunk = view
-        .party
-        .endpoint()
-        .map(|endpoint| endpoint.trunk().to_owned());
-    match (trunk, view.party.extension()) {
-        (trunk, _) if is_customer => Role::Customer(trunk),
-        (Some(trunk), _) => Role::Trunk(trunk),
-        (None, Some(extension)) => Role::Extension(text(extension.as_str())),
-        (None, None) if view.party == Party::Stranger => Role::Trunk("?".to_owned()),
-        (None, None) => Role::Plumbing,
     }
 }
 

@@ -73,10 +73,6 @@ impl<'a> View<'a> {
         (epoch, counter, self.leg.first, !self.is_root(), id)
     }
 
-    pub(super) fn came_in_on_trunk(&self) -> bool {
-        self.party.endpoint().is_some() && self.way == Way::CameIn
-    }
-
     /// The linkedid it was born with; its own unique id where the source tells none.
     pub(super) fn first_linkedid(&self) -> &str {
         self.leg

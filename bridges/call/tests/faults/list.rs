@@ -57,14 +57,14 @@ pub const FAULTS: [Fault; 16] = [
     Fault {
         name: "two customers called on one line are one call",
         file: "resolve/customers.rs",
-        old: "if groups.len() < 2 {",
-        new: "if groups.len() < 200 {",
+        old: "if groups.len() < 2 && ",
+        new: "if groups.len() < 200 && ",
     },
     Fault {
         name: "the second customer of a conference is lost",
         file: "resolve/customers.rs",
-        old: "came.into_iter()\n            .map(",
-        new: "came.into_iter()\n            .take(1)\n            .map(",
+        old: "came.into_iter().map(",
+        new: "came.into_iter().take(1).map(",
     },
     Fault {
         name: "a call is over when its first channel hangs up",
