@@ -23,9 +23,9 @@ pub(crate) fn judge(fields: &Fields, answer: &ApiResult) -> Vec<CheckFinding> {
         Ok((rows, whole)) => Catalogue::read(rows, whole, at),
         Err(why) => Catalogue::unread(why, at),
     };
-    let each = fields.iter().map(|(name, id)| {
-        let flag = format!("lead-field {name}={id}");
-        match catalogue.fit(*id) {
+    let each = fields.iter().map(|(name, field)| {
+        let flag = format!("lead-field {name}={field}");
+        match catalogue.fit(field.id) {
             Fit::Led => CheckFinding::well(flag, Fit::Led.to_string()),
             fit @ Fit::Unsure(_) => CheckFinding::advice(flag, fit.to_string(), ""),
             fit @ (Fit::Other(_) | Fit::Unknown) => {

@@ -62,15 +62,32 @@ impl fmt::Display for FieldId {
 pub enum Name {
     /// When the newest call began.
     LastCall,
-    /// When the newest call began that the customer made and nobody answered.
+    /// When the newest call began that the customer made and nobody answered; nothing once
+    /// somebody talked with them.
     LastMissed,
     /// The employee (§2.6 `employeeId`) of the newest call that has one.
     LastEmployee,
+    /// The trunk of the newest call.
+    Trunk,
+    /// Who called whom in the newest call.
+    Direction,
+    /// The extension that answered the newest call that was answered.
+    AnsweredBy,
+    /// How often the customer has called in vain since somebody talked with them.
+    MissedCount,
 }
 
 impl Name {
     /// Every name.
-    pub const ALL: [Self; 3] = [Self::LastCall, Self::LastMissed, Self::LastEmployee];
+    pub const ALL: [Self; 7] = [
+        Self::LastCall,
+        Self::LastMissed,
+        Self::LastEmployee,
+        Self::Trunk,
+        Self::Direction,
+        Self::AnsweredBy,
+        Self::MissedCount,
+    ];
 
     /// The flag's word: `last_call`.
     pub const fn word(self) -> &'static str {
@@ -78,11 +95,27 @@ impl Name {
             Self::LastCall => "last_call",
             Self::LastMissed => "last_missed",
             Self::LastEmployee => "last_employee",
+            Self::Trunk => "trunk",
+            Self::Direction => "direction",
+            Self::AnsweredBy => "answered_by",
+            Self::MissedCount => "missed_count",
         }
     }
 
-    /// The name of a word; `None` for an unknown one.
+    /// The kinds of values that it can be written as.
+    const fn kinds(self) -> &'static [Kind] {
+        match self {
+            Self::LastCall => &[Kind::Text, Kind::Number, Kind::Date],
+            Self::LastMissed => &[Kind::Text, Kind::Number, Kind::Boolean, Kind::Date],
+            Self::LastEmployee => &[Kind::Text, Kind::Number],
+            Self::MissedCount => &[Kind::Text, Kind::Number, Kind::Boolean],
+            Self::Trunk | Self::Direction | Self::AnsweredBy => &[Kind::Text],
+        }
+    }
+
+    /// The name of a word, with `-` as with `_`; `None` for an unknown one.
     pub fn from_word(word: &str) -> Option<Self> {
+        let word = word.replace('-', "_");
         Self::ALL.into_iter().find(|name| name.word() == word)
     }
 }
@@ -93,8 +126,54 @@ impl fmt::Display for Name {
     }
 }
 
+/// What kind of value a field takes. The types of the CRM's fields are not published (§2.8).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// A text; times in ISO 8601.
+    #[default]
+    Text,
+    /// A whole number; times in epoch seconds.
+    Number,
+    /// Yes or no: whether there is any.
+    Boolean,
+    /// A day, `2026-11-20`.
+    Date,
+}
+
+impl Kind {
+    const ALL: [(Self, &'static str); 4] = [
+        (Self::Text, "text"),
+        (Self::Number, "number"),
+        (Self::Boolean, "boolean"),
+        (Self::Date, "date"),
+    ];
+
+    fn word(self) -> &'static str {
+        let found = Self::ALL.iter().find(|(kind, _)| *kind == self);
+        found.map_or("", |(_, word)| word)
+    }
+}
+
+/// A field, and how it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Its id.
+    pub id: FieldId,
+    /// The kind of its values.
+    pub kind: Kind,
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            Kind::Text => self.id.fmt(f),
+            kind => write!(f, "{}:{}", self.id, kind.word()),
+        }
+    }
+}
+
 /// Which field shows what.
-pub type Fields = BTreeMap<Name, FieldId>;
+pub type Fields = BTreeMap<Name, Field>;
 
 /// `--lead-field`, checked, and how values are written.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,7 +186,7 @@ pub struct Settings {
     pub wrapper: Option<String>,
 }
 
-/// Reads `last_call=11,last_missed=12,last_employee=13`.
+/// Reads `last_call=11,last_missed=12:date,last_employee=13:number`.
 ///
 /// # Errors
 /// Each fault in words: a name that is none, an id that is none, either of them twice.
@@ -125,16 +204,25 @@ pub fn parse(text: &str) -> Result<Fields, Vec<String>> {
             faults.push(format!("`{word}` is not a name; there are {all}"));
             continue;
         };
+        let (id, kind) = id.split_once(':').unwrap_or((id, "text"));
         let Some(id) = FieldId::parse(id) else {
             faults.push(format!("`{id}` of {name} is not a field id: digits"));
             continue;
         };
-        if let Some((other, _)) = fields.iter().find(|(_, known)| **known == id) {
+        let known = Kind::ALL.into_iter().find(|(_, word)| *word == kind);
+        let fits = known.filter(|(kind, _)| name.kinds().contains(kind));
+        let Some((kind, _)) = fits else {
+            let kinds: Vec<&str> = name.kinds().iter().map(|kind| kind.word()).collect();
+            let kinds = kinds.join(", ");
+            faults.push(format!("{name} is written as {kinds}, not as `{kind}`"));
+            continue;
+        };
+        if let Some((other, _)) = fields.iter().find(|(_, known)| known.id == id) {
             faults.push(format!(
                 "{name} and {other} are both field {id}: one of them would hide the other"
             ));
         }
-        if fields.insert(name, id).is_some() {
+        if fields.insert(name, Field { id, kind }).is_some() {
             faults.push(format!("{name} is given twice"));
         }
     }
@@ -157,19 +245,32 @@ pub fn time(at: EpochSeconds, zone: &TimeZone) -> String {
     }
 }
 
-/// What a journaled call has to say to the fields of its lead.
-pub fn says(call: &CallRecord, settings: &Settings) -> Vec<(Name, String)> {
+/// What a journaled call has to say to the fields of its lead, whose customer waits for a call back
+/// after so many tries; `None` clears a field.
+pub fn says(
+    call: &CallRecord,
+    settings: &Settings,
+    tries: Option<u64>,
+) -> Vec<(Name, Option<String>)> {
     let at = || time(call.started_at, &settings.zone);
     let all = Name::ALL.into_iter();
     all.filter(|name| settings.fields.contains_key(name))
         .filter_map(|name| {
-            let missed = call.direction == Direction::Inbound && !call.answered;
             let text = match name {
+                Name::LastMissed if call.answered => return Some((name, None)),
                 Name::LastCall => Some(at()),
-                Name::LastMissed => missed.then(at),
+                Name::LastMissed => (call.direction == Direction::Inbound).then(at),
                 Name::LastEmployee => call.employee_id.map(|id| id.to_string()),
+                Name::Trunk => call.trunk.clone(),
+                Name::Direction => match call.direction {
+                    Direction::Inbound => Some("INBOUND".to_owned()),
+                    Direction::Outbound => Some("OUTBOUND".to_owned()),
+                    Direction::Internal => None,
+                },
+                Name::AnsweredBy => call.employee.clone().filter(|_| call.answered),
+                Name::MissedCount => tries.map(|tries| tries.to_string()),
             };
-            text.map(|text| (name, text))
+            text.map(|text| (name, Some(text)))
         })
         .collect()
 }
@@ -214,14 +315,18 @@ mod tests {
     fn each_name_says_its_own_of_a_call() {
         let all = settings("last_call=11,last_missed=12,last_employee=13");
         let words = |call: &CallRecord, settings: &Settings| {
-            let said = says(call, settings).into_iter();
-            said.map(|(name, text)| format!("{name}={text}"))
+            let said = says(call, settings, Some(2)).into_iter();
+            said.map(|(name, text)| format!("{name}={}", text.as_deref().unwrap_or("null")))
                 .collect::<Vec<_>>()
         };
         let at = "2026-11-20T10:08:37+05:00";
         assert_eq!(
             words(&call(Direction::Inbound, true, Some(501)), &all),
-            [format!("last_call={at}"), "last_employee=501".to_owned()]
+            [
+                format!("last_call={at}"),
+                "last_missed=null".to_owned(),
+                "last_employee=501".to_owned()
+            ]
         );
         assert_eq!(
             words(&call(Direction::Inbound, false, None), &all),
@@ -233,15 +338,32 @@ mod tests {
             "a customer who did not pick up missed nothing of ours"
         );
         let one = settings("last_missed=12");
-        assert!(words(&call(Direction::Inbound, true, None), &one).is_empty());
+        assert!(words(&call(Direction::Outbound, false, None), &one).is_empty());
+        let more = settings("trunk=14,direction=15,answered-by=16,missed-count=17:number");
+        let mut city = call(Direction::Outbound, true, None);
+        city.trunk = Some("city".to_owned());
+        assert_eq!(
+            words(&city, &more),
+            [
+                "trunk=city",
+                "direction=OUTBOUND",
+                "answered_by=101",
+                "missed_count=2"
+            ]
+        );
+        let nobody = words(&call(Direction::Inbound, false, None), &more);
+        assert_eq!(nobody, ["direction=INBOUND", "missed_count=2"]);
     }
 
     #[test]
     fn wrong_names_ids_and_doubles_are_all_told() {
         let faults = parse("last_call=11,last=1,last_missed=x,last_employee=11,last_call=12,z")
             .expect_err("wrong");
-        insta::assert_snapshot!(faults.join("\n"), @r"
-        `last` is not a name; there are last_call, last_missed, last_employee
+        let names = "last_call, last_missed, last_employee, trunk, direction, answered_by, \
+                     missed_count";
+        let faults = faults.join("\n").replace(names, "NAMES");
+        insta::assert_snapshot!(faults, @r"
+        `last` is not a name; there are NAMES
         `x` of last_missed is not a field id: digits
         last_employee and last_call are both field 11: one of them would hide the other
         last_call is given twice
@@ -249,5 +371,19 @@ mod tests {
         ");
         assert!(parse("").is_err());
         assert!(parse("last_call=0").is_err());
+        let faults = parse("last_call=11:boolean,trunk=12:colour").expect_err("wrong");
+        insta::assert_snapshot!(faults.join("\n"), @r"
+        last_call is written as text, number, date, not as `boolean`
+        trunk is written as text, not as `colour`
+        ");
+        let kinds = parse("last_call=11:date,missed-count=12:number,trunk=13:text");
+        let kinds = kinds.expect("good").into_iter();
+        let kinds: Vec<String> = kinds
+            .map(|(name, field)| format!("{name}={field}"))
+            .collect();
+        assert_eq!(
+            kinds,
+            ["last_call=11:date", "trunk=13", "missed_count=12:number"]
+        );
     }
 }

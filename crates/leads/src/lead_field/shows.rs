@@ -9,7 +9,8 @@
 //! A value is known by the start of its call: an older one never takes its place, whatever order
 //! calls are journaled in. One request at a time: a second could be carried out before the first.
 
-use super::{Fields, Item, Name};
+use super::item::Given;
+use super::{Fields, Item, Kind, Name};
 use super::{catalogue::Catalogue, item};
 use crate::lead_request::FieldWrite;
 use callbridge_call::{EpochSeconds, EventTime};
@@ -55,8 +56,8 @@ pub enum WriteState {
 /// A value and its call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shown {
-    /// As it is written.
-    pub text: String,
+    /// As a text; `None` where the field is cleared.
+    pub text: Option<String>,
     /// The call it tells of.
     pub of: Order,
     /// How far it is.
@@ -116,9 +117,11 @@ pub struct LeadFieldState {
 }
 
 impl LeadFieldState {
-    /// A journaled call tells something; `false` where a newer one has told already.
-    pub fn learn(&mut self, name: Name, text: String, of: Order) -> bool {
+    /// A journaled call tells something, or makes an end of it (`None`); `false` where a newer one
+    /// has told already. A field of which nothing is known is not cleared.
+    pub fn learn(&mut self, name: Name, text: Option<String>, of: Order) -> bool {
         let stands = match self.values.get(&name) {
+            None if text.is_none() => WriteState::Written,
             Some(known) if known.of >= of => return false,
             // the same text once more: nothing has to be sent for it
             Some(known) if known.text == text && known.stands != WriteState::GivenUp => {
@@ -178,9 +181,12 @@ impl LeadFieldState {
                 of: value.of,
             };
             match fields.get(name) {
-                Some(id) if catalogue.fit(*id).is_writable() => {
+                Some(field) if catalogue.fit(field.id).is_writable() => {
                     sent.push(part);
-                    items.push(Item::text(*id, value.text.clone()));
+                    items.push(Item {
+                        id: field.id,
+                        given: given(field.kind, value),
+                    });
                 }
                 Some(_) | None => left_out.push(part),
             }
@@ -295,6 +301,20 @@ impl LeadFieldState {
     fn ended(&mut self, now: EventTime) {
         self.request = None;
         self.due = now.micros();
+    }
+}
+
+/// A value as its field takes it.
+fn given(kind: Kind, value: &Shown) -> Given {
+    let Some(text) = value.text.clone() else {
+        return Given::Null;
+    };
+    match kind {
+        Kind::Text => Given::Text(text),
+        // A time begins with its day, and is no number: the start that it tells is.
+        Kind::Date => Given::Text(text.chars().take(10).collect()),
+        Kind::Number => Given::Number(text.parse().unwrap_or(value.of.started.get()).into()),
+        Kind::Boolean => Given::Flag(text != "0"),
     }
 }
 

@@ -16,13 +16,7 @@ fn of(started: i64) -> Order {
 }
 
 fn fields() -> Fields {
-    let id = |id| FieldId::new(id).expect("positive");
-    [
-        (Name::LastCall, id(11)),
-        (Name::LastMissed, id(12)),
-        (Name::LastEmployee, id(13)),
-    ]
-    .into()
+    super::super::parse("last_call=11,last_missed=12,last_employee=13").expect("fields")
 }
 
 fn catalogue(kinds: &[(i64, &str)]) -> Catalogue {
@@ -51,9 +45,9 @@ fn token() -> TokenFingerprint {
 #[test]
 fn an_older_call_takes_no_newer_ones_place_and_three_make_one_request() {
     let mut shows = LeadFieldState::default();
-    assert!(shows.learn(Name::LastCall, "2".into(), of(2)));
-    assert!(shows.learn(Name::LastCall, "3".into(), of(3)));
-    assert!(!shows.learn(Name::LastCall, "1".into(), of(1)));
+    assert!(shows.learn(Name::LastCall, Some("2".into()), of(2)));
+    assert!(shows.learn(Name::LastCall, Some("3".into()), of(3)));
+    assert!(!shows.learn(Name::LastCall, Some("1".into()), of(1)));
     let all = catalogue(&[(11, "LED"), (12, "LED"), (13, "LED")]);
     let items = items(&shows, &all);
     assert_eq!(
@@ -65,16 +59,19 @@ fn an_older_call_takes_no_newer_ones_place_and_three_make_one_request() {
     assert_eq!(shows.asks(), Some(NextAction::Poll));
     assert_eq!(shows.written(at(3)), 1);
     assert_eq!(shows.asks(), None);
-    assert!(!shows.learn(Name::LastCall, "2".into(), of(2)), "written");
+    assert!(
+        !shows.learn(Name::LastCall, Some("2".into()), of(2)),
+        "written"
+    );
     assert_eq!(shows.asks(), None);
 }
 
 #[test]
 fn what_comes_while_a_request_is_under_way_waits_for_its_end() {
     let mut shows = LeadFieldState::default();
-    shows.learn(Name::LastCall, "1".into(), of(1));
+    shows.learn(Name::LastCall, Some("1".into()), of(1));
     sent(&mut shows, at(0));
-    shows.learn(Name::LastCall, "2".into(), of(2));
+    shows.learn(Name::LastCall, Some("2".into()), of(2));
     assert_eq!(shows.due, at(0).plus(LOST).micros(), "not a second one");
     shows.accepted("r".into(), token(), at(1));
     assert_eq!(shows.asks(), Some(NextAction::Poll));
@@ -93,7 +90,7 @@ fn what_the_crm_would_pass_over_is_left_out_and_asked_for_no_more() {
         (Name::LastMissed, "t"),
         (Name::LastEmployee, "501"),
     ] {
-        shows.learn(name, text.into(), of(1));
+        shows.learn(name, Some(text.into()), of(1));
     }
     let kinds = catalogue(&[(11, "LED"), (12, "CONTACT")]);
     let items = items(&shows, &kinds);
@@ -103,7 +100,7 @@ fn what_the_crm_would_pass_over_is_left_out_and_asked_for_no_more() {
     shows.written(at(2));
     assert_eq!(shows.asks(), None);
     let mut none = LeadFieldState::default();
-    none.learn(Name::LastMissed, "t".into(), of(1));
+    none.learn(Name::LastMissed, Some("t".into()), of(1));
     assert_eq!(sent(&mut none, at(0)), 1);
     assert_eq!(none.asks(), None);
 }
@@ -111,7 +108,7 @@ fn what_the_crm_would_pass_over_is_left_out_and_asked_for_no_more() {
 #[test]
 fn a_lost_answer_is_written_once_more_and_given_up_in_the_end() {
     let mut shows = LeadFieldState::default();
-    shows.learn(Name::LastCall, "1".into(), of(1));
+    shows.learn(Name::LastCall, Some("1".into()), of(1));
     let mut now = at(0);
     let mut given_up = 0;
     let mut tries = 0;
@@ -125,14 +122,14 @@ fn a_lost_answer_is_written_once_more_and_given_up_in_the_end() {
     }
     assert_eq!((tries, given_up), (TRIES_MAX, 1));
     // and a newer call begins anew
-    assert!(shows.learn(Name::LastCall, "2".into(), of(2)));
+    assert!(shows.learn(Name::LastCall, Some("2".into()), of(2)));
     assert_eq!(shows.asks(), Some(NextAction::Write));
 }
 
 #[test]
 fn a_kill_between_request_and_answer_is_a_lost_answer() {
     let mut shows = LeadFieldState::default();
-    shows.learn(Name::LastCall, "1".into(), of(1));
+    shows.learn(Name::LastCall, Some("1".into()), of(1));
     sent(&mut shows, at(0));
     let text = serde_json::to_string(&shows).expect("storable");
     let mut shows: LeadFieldState = serde_json::from_str(&text).expect("readable");
@@ -147,7 +144,7 @@ fn a_kill_between_request_and_answer_is_a_lost_answer() {
 #[test]
 fn a_request_that_is_never_carried_out_is_given_up_before_its_id_ends() {
     let mut shows = LeadFieldState::default();
-    shows.learn(Name::LastCall, "1".into(), of(1));
+    shows.learn(Name::LastCall, Some("1".into()), of(1));
     sent(&mut shows, at(0));
     shows.accepted("r".into(), token(), at(1));
     let mut polls = 0;
@@ -201,7 +198,7 @@ proptest! {
             match act {
                 Act::Journaled(started) => {
                     newest = newest.max(started);
-                    shows.learn(Name::LastCall, started.to_string(), of(started));
+                    shows.learn(Name::LastCall, Some(started.to_string()), of(started));
                 }
                 Act::Send if shows.asks() == Some(NextAction::Write) => {
                     let items = items(&shows, &all);
@@ -239,4 +236,49 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_value_is_written_as_the_kind_that_its_field_takes() {
+    let mut shows = LeadFieldState::default();
+    let at = "2026-11-20T10:08:37+05:00";
+    shows.learn(Name::LastCall, Some(at.into()), of(7));
+    shows.learn(Name::LastMissed, Some(at.into()), of(7));
+    shows.learn(Name::LastEmployee, Some("501".into()), of(7));
+    shows.learn(Name::MissedCount, Some("0".into()), of(7));
+    let written = |flag: &str| {
+        let all = catalogue(&[(11, "LED"), (12, "LED"), (13, "LED"), (14, "LED")]);
+        let fields = super::super::parse(flag).expect("fields");
+        let items = shows.write(&fields, &all, None).items;
+        let values = items.iter().map(|item| item.to_json()["value"].to_string());
+        values.collect::<Vec<_>>().join(" ")
+    };
+    let flag = "last_call=11:date,last_missed=12:number,last_employee=13:number,missed_count=14";
+    assert_eq!(written(flag), r#""2026-11-20" 7 501 "0""#);
+    let flag =
+        "last_call=11:number,last_missed=12:boolean,last_employee=13,missed_count=14:boolean";
+    assert_eq!(written(flag), r#"7 true "501" false"#);
+    let flag = "last_call=11,missed_count=14:number";
+    assert_eq!(written(flag), format!(r#""{at}" 0"#));
+}
+
+#[test]
+fn a_missed_call_is_cleared_by_a_newer_talk_alone_and_what_is_not_known_is_left() {
+    let all = catalogue(&[(11, "LED"), (12, "LED"), (13, "LED")]);
+    let mut shows = LeadFieldState::default();
+    assert!(shows.learn(Name::LastMissed, None, of(5)), "remembered");
+    assert_eq!(items(&shows, &all), [], "and nothing is written for it");
+    assert!(
+        !shows.learn(Name::LastMissed, Some("old".into()), of(4)),
+        "called back since"
+    );
+    assert!(shows.learn(Name::LastMissed, Some("new".into()), of(6)));
+    assert!(!shows.learn(Name::LastMissed, None, of(5)), "before it");
+    assert!(shows.learn(Name::LastMissed, None, of(7)));
+    let id = FieldId::new(12).expect("an id");
+    let null = Item {
+        id,
+        given: Given::Null,
+    };
+    assert_eq!(items(&shows, &all), [null]);
 }

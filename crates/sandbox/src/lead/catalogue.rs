@@ -46,8 +46,8 @@ impl Catalogue {
     }
 }
 
-/// What a field holds. The document speaks of multi-selects and of scalars (§2.4); that a number's
-/// and a boolean's field takes nothing else is ours, and so is which id is of which type.
+/// What a field holds. The document speaks of multi-selects and of scalars (§2.4); that a number's,
+/// a boolean's and a day's field takes nothing else is ours, and so is which id is of which type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum FieldType {
@@ -59,15 +59,18 @@ pub enum FieldType {
     Number,
     /// `true` or `false`.
     Boolean,
+    /// A day as a text: `2026-11-20`.
+    Date,
 }
 
 impl FieldType {
-    /// That of a field: by the last digit of its id, 4, 5 and 6 are the last three.
+    /// That of a field: by the last digit of its id, 4 to 7 are the last four.
     pub const fn of(id: i64) -> Self {
         match id % 10 {
             4 => Self::MultiSelect,
             5 => Self::Number,
             6 => Self::Boolean,
+            7 => Self::Date,
             _ => Self::Text,
         }
     }
@@ -79,8 +82,15 @@ impl FieldType {
             Self::MultiSelect => value.is_null(),
             Self::Number => value.is_null() || value.is_number(),
             Self::Boolean => value.is_null() || value.is_boolean(),
+            Self::Date => value.is_null() || value.as_str().is_some_and(is_day),
         }
     }
+}
+
+fn is_day(text: &str) -> bool {
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let parts: Vec<&str> = text.split('-').collect();
+    parts.iter().all(|part| digits(part)) && parts.iter().map(|part| part.len()).eq([4, 2, 2])
 }
 
 /// A stage of a pipeline.

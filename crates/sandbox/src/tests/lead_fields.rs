@@ -171,6 +171,9 @@ fn values_of_a_wrong_type_are_the_parsers_to_refuse() {
         json!({ "id": 15, "value": "5" }),
         json!({ "id": 16, "value": "true" }),
         json!({ "id": 16, "value": 1 }),
+        json!({ "id": 17, "value": "2026-11-20T17:58:31+05:00" }),
+        json!({ "id": 17, "value": "20-11-2026" }),
+        json!({ "id": 17, "value": 1_795_151_317 }),
         json!("x"),
     ] {
         let mut core = with_leads();
@@ -186,13 +189,15 @@ fn values_of_the_fields_types_are_kept_as_they_were_sent() {
     let body = json!([
         { "id": 11, "value": "x" }, { "id": 12, "value": 2 }, { "id": 13, "value": true },
         { "id": 14, "valueList": ["a"] }, { "id": 15, "value": 5.5 }, { "id": 16, "value": false },
+        { "id": 17, "value": "2026-11-20" },
     ]);
     assert_eq!(done(&mut core, "lead/4001/field/list", &body), "SUCCESS");
     let expected = json!({
         "11": ["x"], "12": [2], "13": [true], "14": ["a"], "15": [5.5], "16": [false],
+        "17": ["2026-11-20"],
     });
     assert_eq!(fields(&core, 4001), expected);
-    let clear: Vec<Value> = (11..=16)
+    let clear: Vec<Value> = (11..=17)
         .map(|id| json!({ "id": id, "value": null }))
         .collect();
     assert_eq!(

@@ -32,7 +32,9 @@ pub fn log_standing(store: &Store, now: EventTime) -> Result<(), Error> {
 /// The fields that are asked for: the catalogue is read anew when they change.
 fn wanted_fields(store: &Store) -> String {
     let fields = store.settings.shows.iter().flat_map(|it| &it.fields);
-    let fields: Vec<String> = fields.map(|(name, id)| format!("{name}={id}")).collect();
+    let fields: Vec<String> = fields
+        .map(|(name, field)| format!("{name}={}", field.id))
+        .collect();
     fields.join(",")
 }
 

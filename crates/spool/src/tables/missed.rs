@@ -141,6 +141,12 @@ fn talked(db: &Db, new: &FinishRow, phone: &str) -> Result<(), Error> {
     }
 }
 
+/// How often this customer has called in vain since somebody talked with them.
+pub(crate) fn tries(db: &Db, phone: &str) -> Result<u64, Error> {
+    let tries = db.first_value("SELECT tries FROM missed WHERE phone = ?1", [phone])?;
+    Ok(tries.unwrap_or(0))
+}
+
 fn gone(db: &Db, phone: &str) -> Result<(), Error> {
     db.run("DELETE FROM missed WHERE phone = ?1", [phone])
 }

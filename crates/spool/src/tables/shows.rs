@@ -1,6 +1,6 @@
 //! What leads are to show of their calls (`--lead-field`): a row a lead.
 
-use super::{meta, request_memory};
+use super::{meta, missed, request_memory};
 use crate::db::Columns as _;
 use crate::db::json;
 use crate::lead_log::{GIVEN_UP, LeadWarning};
@@ -62,7 +62,13 @@ pub(crate) fn shown_by_lead(store: &mut Store, row: RowId, at: EventTime) -> Res
         row: row.0,
     };
     let mut learned = false;
-    for (name, text) in says(&call, &settings) {
+    let tries = match &call.client_phone {
+        Some(phone) if settings.fields.contains_key(&Name::MissedCount) => {
+            Some(missed::tries(store, phone.as_str())?)
+        }
+        Some(_) | None => None,
+    };
+    for (name, text) in says(&call, &settings, tries) {
         learned |= shows.learn(name, text, of);
     }
     if learned {
@@ -146,9 +152,9 @@ pub fn lead_fields(store: &Store, now: EventTime) -> Result<Option<LeadFields>, 
         return Ok(None);
     };
     let catalogue = catalogue(store)?;
-    let fields = settings.fields.iter().map(|(name, id)| {
-        let fit = catalogue.as_ref().map(|catalogue| catalogue.fit(*id));
-        (*name, *id, fit)
+    let fields = settings.fields.iter().map(|(name, field)| {
+        let fit = catalogue.as_ref().map(|catalogue| catalogue.fit(field.id));
+        (*name, field.id, fit)
     });
     let fields = fields.collect();
     let memory = request_memory::memory(store)?;
@@ -165,7 +171,7 @@ pub(crate) fn doubtful(store: &Store) -> Result<Vec<LeadWarning>, Error> {
     let Some(catalogue) = catalogue(store)? else {
         return Ok(Vec::new());
     };
-    let fits = fields.map(|(name, id)| (format!("{name}={id}"), catalogue.fit(*id)));
+    let fits = fields.map(|(name, field)| (format!("{name}={field}"), catalogue.fit(field.id)));
     let doubtful = fits.filter(|(_, fit)| *fit != Fit::Led);
     Ok(doubtful.map(|it| LeadWarning::Field(it.0, it.1)).collect())
 }

@@ -134,8 +134,10 @@ pub fn filled(n: u32) -> (Store, Rows) {
         look_up: true,
         outcomes: true,
         shows: Some(Arc::new(lead_field::Settings {
-            fields: lead_field::parse("last_call=11,last_missed=12,last_employee=13")
-                .expect("fields"),
+            fields: lead_field::parse(
+                "last_call=11,last_missed=12,last_employee=13,missed_count=14",
+            )
+            .expect("fields"),
             zone: jiff::tz::TimeZone::UTC,
             wrapper: None,
         })),

@@ -2,14 +2,15 @@
 
 use super::call::{T0, ask, at, journal};
 use crate::{Op, RowId, Settings, Step, Store, tables};
-use callbridge_call::EpochSeconds;
+use callbridge_call::{Direction, EpochSeconds};
 use callbridge_leads::lead_field;
 use callbridge_leads::lead_field::{Catalogue, CrmField, FieldId};
 use callbridge_leads::lead_request::LeadChange;
 use callbridge_leads::lead_request::due::{DueRequests, FieldPoll, LeadRequest, Urgency};
 use callbridge_leads::lead_request::{LeadOutcome, RequestKind};
 use callbridge_model::TokenFingerprint;
-use callbridge_model::{EmployeeId, LeadId};
+use callbridge_model::{CallRecord, EmployeeId, LeadId, Phone};
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 fn settings(fields: &str) -> Settings {
@@ -61,9 +62,21 @@ fn know(store: &mut Store, kinds: &[(i64, &str)], seconds: i64) {
 
 /// The n-th call, that began so many seconds after the beginning, is journaled.
 fn journaled(store: &mut Store, n: u32, started: i64, seconds: i64) {
+    journaled_as(store, n, started, seconds, |_| {});
+}
+
+fn journaled_as(
+    store: &mut Store,
+    n: u32,
+    started: i64,
+    seconds: i64,
+    change: fn(&mut CallRecord),
+) {
     let mut call = journal(n);
     call.judged.record.started_at = EpochSeconds::new(T0 + started);
+    call.call.started = at(started);
     call.judged.record.employee_id = EmployeeId::new(500 + i64::from(n));
+    change(&mut call.judged.record);
     let done = store.write(vec![Op::Finish(Box::new(call))]);
     let row = match done.expect("stored")[..] {
         [crate::Done::New(row)] => row,
@@ -135,6 +148,38 @@ fn three_calls_in_the_wrong_order_are_one_request_and_the_newest_stands() {
     assert!(!is_idle(&store, 500));
     assert!(body(&store).contains("05:15:22"), "{}", body(&store));
     assert_eq!(store.counters().get("lead_fields_written"), Some(&2));
+}
+
+#[test]
+fn who_calls_in_vain_is_counted_until_somebody_talks_with_them() {
+    let fields = "last_missed=12:number,missed-count=15:number,answered-by=13";
+    let mut store = Store::in_memory(settings(fields)).expect("memory");
+    know(&mut store, &[(12, "LED"), (13, "LED"), (15, "LED")], 0);
+    let missed = |call: &mut CallRecord| {
+        call.client_phone = Phone::from_e164("+998901110001");
+        call.answered = false;
+    };
+    let talk = |call: &mut CallRecord| {
+        call.client_phone = Phone::from_e164("+998901110001");
+        call.direction = Direction::Outbound;
+    };
+    let shown = |store: &Store, values: [Value; 3]| {
+        let ids = [12, 13, 15].into_iter().zip(values);
+        let items = ids.filter(|(_, value)| *value != json!("-"));
+        let items = items.map(|(id, value)| json!({ "id": id, "value": value }));
+        let wanted = json!({ "fields": items.collect::<Vec<_>>() });
+        let body: Value = serde_json::from_str(&body(store)).expect("JSON");
+        assert_eq!(body, wanted);
+    };
+    journaled_as(&mut store, 1, 10, 20, missed);
+    journaled_as(&mut store, 2, 30, 40, missed);
+    shown(&store, [json!(T0 + 30), json!("-"), json!(2)]);
+    write(&mut store, 41);
+    journaled_as(&mut store, 3, 50, 60, talk);
+    shown(&store, [Value::Null, json!("101"), json!(0)]);
+    write(&mut store, 61);
+    journaled_as(&mut store, 4, 70, 80, missed);
+    shown(&store, [json!(T0 + 70), json!("-"), json!(1)]);
 }
 
 #[test]
