@@ -1,6 +1,9 @@
 //! Answers as the document shows them, as it leaves them open, and as nobody should send them.
 
 use super::*;
+use crate::ShownCall;
+use callbridge_call::EpochSeconds;
+use callbridge_model::{CallUuid, Grant};
 use proptest::prelude::*;
 use serde_json::json;
 use strum::VariantArray;

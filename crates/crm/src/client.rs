@@ -6,75 +6,19 @@
 
 use super::answer::{ApiError, ApiResponse, read};
 use super::envelope::is_own;
-use super::{Address, Request, failure};
+use super::{Address, Request, Setup, failure};
 use crate::gated::Gated;
 use callbridge_model::permit::Permit;
 use callbridge_model::secret::{ExposeSecret, Secret};
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use serde_json::{Map, Value};
-use std::path::PathBuf;
 use std::sync::OnceLock;
-use std::time::Duration;
-use url::Url;
-
-/// The most that making a connection may take.
-const CONNECT: Duration = Duration::from_secs(5);
-
-/// The most that one exchange may take, connection included.
-const TOTAL: Duration = Duration::from_secs(30);
 
 /// The most bytes of an answer to a form that are read.
 const FORM_BODY_MAX: usize = 256 * 1024;
 
 /// The header of the token (§5.1).
 const TOKEN: &str = "X-Open-Api-Token";
-
-/// Where the service is and how it is reached.
-#[derive(Clone, Debug)]
-pub struct Setup {
-    /// `--crm-url`
-    pub address: Address,
-    /// `--crm-ca-file`: authorities in PEM, the only ones trusted then.
-    pub ca_file: Option<PathBuf>,
-    /// `--crm-proxy`
-    pub proxy: Option<Url>,
-    /// How long a connection and a whole exchange may take.
-    pub timeouts: Timeouts,
-    /// Leave to send, asked for when the connection is made, directly before the request is
-    /// written.
-    pub permit: Permit,
-}
-
-/// The limits of one exchange in time.
-#[derive(Clone, Copy, Debug)]
-pub struct Timeouts {
-    /// To make the connection.
-    pub connect: Duration,
-    /// For the whole exchange.
-    pub total: Duration,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self {
-            connect: CONNECT,
-            total: TOTAL,
-        }
-    }
-}
-
-impl Setup {
-    /// The service at this address, without proxy or own authority.
-    pub fn new(address: Address) -> Self {
-        Self {
-            address,
-            ca_file: None,
-            proxy: None,
-            timeouts: Timeouts::default(),
-            permit: Permit::unlimited(),
-        }
-    }
-}
 
 /// Why a form has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,12 +1,12 @@
 //! The common envelope (§2.1), read tolerantly: what the document does not publish is looked for
 //! where it may stand, unknown fields pass by.
 
-use super::answer::{Page, TokenInfo};
 use super::lenient;
 use super::shown::ShownCall;
 use callbridge_call::EpochSeconds;
-use callbridge_model::CallUuid;
 use callbridge_model::safe::is_hostile;
+use callbridge_model::{CallUuid, Grant};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// The prefix under which the journal keeps our uuids (§2.6).
@@ -397,4 +397,50 @@ fn words(value: &Value) -> String {
         }
     };
     text.chars().take(WORDS_MAX).collect()
+}
+
+/// A page of the call journal (§4.5, §4.7).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Page {
+    /// Rows on it, of everybody's.
+    pub rows: u32,
+    /// The uuids that can be ours, without the prefix `oapi-`.
+    pub uuids: Vec<CallUuid>,
+    /// The same calls, with what their rows say of them.
+    pub shown: Vec<ShownCall>,
+    /// From 1.
+    pub current: Option<u32>,
+    /// Pages in all.
+    pub total: Option<u32>,
+}
+
+/// The record of `token/info` (§2.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenInfo {
+    /// `company.id`
+    pub company: i64,
+    /// `company.name`
+    pub company_name: String,
+    /// `application.id`
+    pub application: Option<i64>,
+    /// `application.name`
+    pub application_name: String,
+    /// `PAT` or `ACCESS`.
+    pub kind: String,
+    /// `None`: no expiry date.
+    pub expires_at: Option<EpochSeconds>,
+    /// Days until then.
+    pub expires_in_days: Option<i64>,
+    /// What the connection may do, each as `PERMISSION:SCOPE`; `None` when the service does not
+    /// say.
+    pub grants: Option<Vec<String>>,
+}
+
+impl TokenInfo {
+    /// Whether it holds this grant; where the service does not say, it is taken to.
+    pub fn may(&self, grant: Grant) -> bool {
+        self.grants
+            .as_ref()
+            .is_none_or(|words| grant.is_among(words))
+    }
 }

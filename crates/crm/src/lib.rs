@@ -25,11 +25,13 @@ pub mod failure;
 mod gated;
 pub mod lenient;
 pub mod request;
+pub mod setup;
 pub mod shown;
 
 pub use address::{Address, AddressError};
-pub use answer::{ApiError, ApiReply, ApiResponse, ApiResult, Page, TokenInfo, WriteStatus, read};
-pub use client::{Client, Setup, Unheard};
-pub use envelope::is_own;
+pub use answer::{ApiError, ApiReply, ApiResponse, ApiResult, WriteStatus, read};
+pub use client::{Client, Unheard};
+pub use envelope::{Page, TokenInfo, is_own};
 pub use request::{Endpoint, FieldNames, FilterPage, LeadsPage, PageSize, Request};
+pub use setup::{Setup, Timeouts};
 pub use shown::ShownCall;

@@ -85,7 +85,7 @@ impl Core {
         if unread {
             self.rights.unread(now.boot);
         }
-        let (word, outcome) = (verdict.word(), Outcome::of(&verdict));
+        let (word, outcome) = (verdict.word(), verdict.outcome());
         self.count(endpoint, word);
         let request_id = request_id(&verdict, &in_flight.plan.task);
         let row = in_flight.plan.row();

@@ -16,13 +16,11 @@ use super::plan::{Decision, Known, Lane, Load, Settings, Task};
 use super::possibly_sent_search::{SearchNews, SearchStep};
 use super::retry::Retry;
 use super::rights::Rights;
-use super::status::{self, SenderStatus};
-use super::token::TokenPlace;
-use super::tokens::KnownTokens;
+use super::status::{self, SenderStatus, TokenPlace};
+use super::tokens::{Before, KnownTokens};
 use super::troubles::Part;
 use super::verdict::Context;
 use crate::lead_requests::LeadRequests;
-use callbridge_call::EpochSeconds;
 use callbridge_leads::lead_request::due::{CommandRequest, RequestId};
 use callbridge_model::TokenFingerprint;
 use callbridge_model::clock::Now;
@@ -35,15 +33,6 @@ const CLOCK_LOOK: Duration = Duration::from_secs(1);
 
 /// Whether an answer is slow is looked at this often.
 const ROOM_LOOK: Duration = Duration::from_secs(1);
-
-/// A token that was replaced and lives on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Before {
-    /// Which one.
-    pub token: TokenFingerprint,
-    /// When it ends.
-    pub until: EpochSeconds,
-}
 
 /// The sender's state.
 #[derive(Debug)]

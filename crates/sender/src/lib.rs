@@ -77,7 +77,7 @@ pub mod unresolved;
 pub mod verdict;
 mod webhook_expectation;
 
-pub use self::core::{Before, Core};
+pub use self::core::Core;
 pub use crate::crm_proxy::{CrmProxy, ProxyReply, Questions, asking};
 pub use plan::Settings;
 pub use rate::{Rate, RateError};
@@ -85,3 +85,4 @@ pub use run::Sender;
 pub use status::SenderStatus;
 pub use token::{TokenError, TokenSource};
 pub use token_update::{TokenUpdate, Tokens, Trouble};
+pub use tokens::Before;

@@ -1,7 +1,5 @@
 //! What came of an answer, to be counted and listed.
 
-use super::verdict::{Fault, StopReason, Verdict};
-
 /// A verdict without what it carries, or what came of a lead request.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr, strum::VariantArray,
@@ -45,31 +43,6 @@ impl Outcome {
     /// The label of metrics: fixed words.
     pub fn word(self) -> &'static str {
         self.into()
-    }
-
-    /// The outcome of a verdict.
-    pub const fn of(verdict: &Verdict) -> Self {
-        match verdict {
-            Verdict::Submitted { .. } => Self::Submitted,
-            Verdict::Journaled => Self::Journaled,
-            Verdict::NotYet => Self::NotYet,
-            Verdict::Known(_) => Self::Known,
-            Verdict::Swept(_) => Self::Swept,
-            Verdict::Unswept { .. } => Self::Unswept,
-            Verdict::Dead { .. } => Self::Dead,
-            Verdict::Unpolled { .. } => Self::NoGrant,
-            Verdict::Lost { .. } => Self::Lost,
-            Verdict::Fault { fault, .. } => match fault {
-                Fault::Unreached => Self::Unreached,
-                Fault::Gateway | Fault::Unreadable | Fault::Request => Self::Fault,
-            },
-            Verdict::Stop { stop, .. } => match stop {
-                StopReason::TokenRefused => Self::TokenRefused,
-                StopReason::NoGrant(_) => Self::NoGrant,
-                StopReason::WrongAddress => Self::WrongAddress,
-            },
-            Verdict::TooMany { .. } => Self::TooMany,
-        }
     }
 
     /// What was asked has to be asked again, whatever else was done.

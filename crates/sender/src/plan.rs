@@ -2,7 +2,7 @@
 
 use super::rate::Rate;
 use super::reconciliation::WORTH;
-use super::token::TokenPlace;
+use super::status::TokenPlace;
 use callbridge_call::EventTime;
 use callbridge_crm::{Endpoint, FieldNames, Request};
 use callbridge_leads::lead_request::FieldWrite;

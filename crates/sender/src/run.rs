@@ -1,6 +1,6 @@
 //! The loop that owns the budget: spool, clock, token and client around the core.
 
-use super::core::{Before, Core};
+use super::core::Core;
 use super::failed_calls;
 use super::log::{Call, doubted, searched, settled, told};
 use super::pause_cause::PauseCause;
@@ -9,6 +9,7 @@ use super::shown::SenderView;
 use super::status::{self, SenderStatus};
 use super::token::{Look, TokenSource, Watch, print};
 use super::token_update::Tokens;
+use super::tokens::Before;
 use super::troubles::Extent;
 use crate::crm_proxy::{ProxyReply, Question, Questions};
 use callbridge_crm::{ApiError, ApiResponse, Client};

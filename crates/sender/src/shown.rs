@@ -2,7 +2,7 @@
 
 use super::log::troubles;
 use super::status::SenderStatus;
-use super::token::TokenPlace;
+use super::status::TokenPlace;
 use callbridge_model::clock::Now;
 use callbridge_model::status::{Lease, Pause, SenderTrouble};
 use tokio::sync::watch;

@@ -2,7 +2,6 @@
 
 use super::pacer::Pacer;
 use super::pause_cause::PauseCause;
-use super::token::TokenPlace;
 use super::troubles::{Extent, Part};
 use super::verdict::StopReason;
 use callbridge_crm::{Endpoint, TokenInfo};
@@ -11,6 +10,7 @@ use callbridge_model::status::{
 };
 use callbridge_model::{Grant, TokenFingerprint};
 use callbridge_spool::WorkQueue;
+use std::fmt;
 use std::time::Duration;
 
 /// The sender at one moment; [`SenderStatus::budget`] brings it up to another.
@@ -240,6 +240,33 @@ pub fn cure(cause: PauseCause, why: &str, place: &TokenPlace) -> String {
             "five calls in a row were refused as {reason}{said}: look at `callbridge dead list \
              --reason {reason}`, correct leads, employees or --field; one call a minute is tried"
         ),
+    }
+}
+
+/// Where a person puts a new token, and what makes it count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenPlace {
+    /// A file, or a variable.
+    pub name: String,
+    /// What has to follow, where it is read once; `None` where it is read again by itself.
+    pub then: Option<String>,
+}
+
+impl Default for TokenPlace {
+    fn default() -> Self {
+        Self {
+            name: "--token-file".to_owned(),
+            then: None,
+        }
+    }
+}
+
+impl fmt::Display for TokenPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.then {
+            Some(then) => write!(f, "{}, then {then}", self.name),
+            None => write!(f, "{}, it is read again by itself", self.name),
+        }
     }
 }
 

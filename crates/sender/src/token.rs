@@ -5,7 +5,6 @@ use super::token_update::{TokenUpdate, Tokens};
 use callbridge_model::FileVersion;
 use callbridge_model::TokenFingerprint;
 use callbridge_model::secret::{ExposeSecret, Secret, is_token};
-use std::fmt;
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::path::PathBuf;
@@ -36,33 +35,6 @@ pub enum TokenError {
         "--token-file {0} holds more than one line of visible ASCII: it must hold the token alone"
     )]
     NotAToken(PathBuf),
-}
-
-/// Where a person puts a new token, and what makes it count.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TokenPlace {
-    /// A file, or a variable.
-    pub name: String,
-    /// What has to follow, where it is read once; `None` where it is read again by itself.
-    pub then: Option<String>,
-}
-
-impl Default for TokenPlace {
-    fn default() -> Self {
-        Self {
-            name: "--token-file".to_owned(),
-            then: None,
-        }
-    }
-}
-
-impl fmt::Display for TokenPlace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.then {
-            Some(then) => write!(f, "{}, then {then}", self.name),
-            None => write!(f, "{}, it is read again by itself", self.name),
-        }
-    }
 }
 
 /// Where the token comes from.

@@ -1,12 +1,11 @@
 //! The token in use and the one before it: what their requestIds can be asked with, what the
 //! record says, and which token was refused.
 
-use super::core::Before;
 use super::memory::Refused;
 use super::pacer::STRAGGLER;
 use super::plan::Task;
 use super::schedule::{PROBE, TOKEN_END};
-use callbridge_call::EventTime;
+use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{ApiError, ApiResult, TokenInfo};
 use callbridge_leads::lead_request::due::{CommandRequest, LeadRequest};
 use callbridge_model::clock::Now;
@@ -285,4 +284,13 @@ fn refused_at(last: Option<Refused>, slots: &[SlotRow], now: Now) -> Option<(Ref
     }
     let since = now.wall.since(last.at);
     Some((last, now.boot.saturating_sub(since)))
+}
+
+/// A token that was replaced and lives on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Before {
+    /// Which one.
+    pub token: TokenFingerprint,
+    /// When it ends.
+    pub until: EpochSeconds,
 }

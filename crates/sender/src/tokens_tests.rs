@@ -1,7 +1,8 @@
 //! A token that was replaced and lives on reads the requestIds that it was given (§4.6).
 
 use super::tests::{at, due, lane, print, ready, submitted};
-use crate::core::{Before, Core};
+use crate::Before;
+use crate::core::Core;
 use crate::plan::{About, Decision, Lane, Launch, Settings, Task};
 use callbridge_crm::{ApiError, ApiReply, ApiResponse, ApiResult, Request, TokenInfo, WriteStatus};
 use callbridge_model::TokenFingerprint;

@@ -130,7 +130,32 @@ impl Verdict {
     pub fn word(&self) -> &'static str {
         match self {
             Self::Dead { reason, .. } => reason.word(),
-            other => Outcome::of(other).word(),
+            other => other.outcome().word(),
+        }
+    }
+
+    /// The same without what it carries.
+    pub const fn outcome(&self) -> Outcome {
+        match self {
+            Self::Submitted { .. } => Outcome::Submitted,
+            Self::Journaled => Outcome::Journaled,
+            Self::NotYet => Outcome::NotYet,
+            Self::Known(_) => Outcome::Known,
+            Self::Swept(_) => Outcome::Swept,
+            Self::Unswept { .. } => Outcome::Unswept,
+            Self::Dead { .. } => Outcome::Dead,
+            Self::Unpolled { .. } => Outcome::NoGrant,
+            Self::Lost { .. } => Outcome::Lost,
+            Self::Fault { fault, .. } => match fault {
+                Fault::Unreached => Outcome::Unreached,
+                Fault::Gateway | Fault::Unreadable | Fault::Request => Outcome::Fault,
+            },
+            Self::Stop { stop, .. } => match stop {
+                StopReason::TokenRefused => Outcome::TokenRefused,
+                StopReason::NoGrant(_) => Outcome::NoGrant,
+                StopReason::WrongAddress => Outcome::WrongAddress,
+            },
+            Self::TooMany { .. } => Outcome::TooMany,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The JSON of an event (§6.5 to §6.8), as far as it concerns us. Unknown fields and values are
 //! passed over: the service adds such as it likes (§ Versioning).
 
-use super::lead;
+use super::lead::{self, id_in, lead_id, seconds};
 use callbridge_call::EpochSeconds;
 use callbridge_crm::lenient;
 use callbridge_formats::message::webhook::CallEcho;
@@ -195,32 +195,6 @@ fn shown(call: &Value) -> CallEcho {
         extension: text("operatorExtension"),
         employee_id: id_in(&call["employeeId"]),
     }
-}
-
-/// A lead's id.
-pub(super) fn lead_id(value: &Value) -> Option<LeadId> {
-    id_in(value).and_then(LeadId::new)
-}
-
-/// An id: a whole number, as a number or in digits.
-pub(super) fn id_in(value: &Value) -> Option<i64> {
-    match value {
-        Value::Number(number) => number.as_i64(),
-        Value::String(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok(),
-        _ => None,
-    }
-}
-
-/// Seconds since the epoch, with or without a fraction; milliseconds and the like are no time.
-pub(super) fn seconds(value: &Value) -> Option<EpochSeconds> {
-    const YEAR_5138: i64 = 100_000_000_000;
-    let whole = value.as_i64().or_else(|| {
-        let exact = value.as_f64().filter(|it| (0.0..1e11).contains(it))?;
-        exact.floor().to_string().parse().ok()
-    });
-    whole
-        .filter(|it| (1..YEAR_5138).contains(it))
-        .map(EpochSeconds::new)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The headers of a delivery (§6.3). Each stands there once, in the form that the service gives it,
 //! or it is no delivery.
 
-use crate::verify::Refusal;
 use callbridge_model::webhook_signature::Signature;
+use std::time::Duration;
 
 /// The event's id, as in the body.
 pub const ID: &str = "x-webhook-id";
@@ -83,6 +83,47 @@ impl Headers {
 fn visible(value: &[u8], most: usize) -> Option<String> {
     let good = (1..=most).contains(&value.len()) && value.iter().all(u8::is_ascii_graphic);
     good.then(|| String::from_utf8_lossy(value).into_owned())
+}
+
+/// A signature is believed for so long, before and after its time (§6.4.8).
+pub const FRESH: Duration = Duration::from_secs(300);
+
+/// Why a delivery is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum Refusal {
+    /// None of the headers: nobody's delivery.
+    NoHeaders,
+    /// Some of them, or not as the service writes them.
+    Malformed,
+    /// There is no secret that could prove it.
+    NoSecret,
+    /// None of the secrets made its signature.
+    Forged,
+    /// Rightly signed, more than [`FRESH`] ago or ahead.
+    Stale,
+    /// Our own clock is plainly wrong.
+    Clock,
+    /// Rightly signed, and no event; why, in words.
+    Unreadable(String),
+    /// The header names another event than the body.
+    OtherId,
+}
+
+impl Refusal {
+    /// The word in metrics and logs.
+    pub fn word(&self) -> &'static str {
+        self.into()
+    }
+
+    /// The HTTP status; see [`super`] for why.
+    pub const fn status(&self) -> u16 {
+        match self {
+            Self::NoHeaders | Self::Unreadable(_) => 400,
+            Self::Malformed | Self::Forged | Self::OtherId => 401,
+            Self::NoSecret | Self::Stale | Self::Clock => 503,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! within a budget, so that what the service sends gets through.
 
 use super::headers::Headers;
-use super::receiver::{Proof, Receiver};
+use super::receiver::{BODY_WITHIN, Proof, Receiver};
 use callbridge_listener::body::{self, Body};
 use callbridge_listener::budget::{ByteBudget, ByteShare};
 use callbridge_listener::descriptors;
@@ -30,8 +30,6 @@ pub const PASSED_OVER_MAX: usize = 16 << 20;
 pub const BODY_BYTES_FREE: usize = 16 * 1024;
 /// Of all bodies together, beyond what is free.
 pub const BUDGET_BYTES: usize = 8 << 20;
-/// The service waits 10 s for an answer (§6.9): what is slower is of no use to it.
-pub(crate) const BODY_WITHIN: Duration = Duration::from_secs(4);
 /// Connections at a time. The service has 20 deliveries of a company under way; with so many
 /// places each has the time of 512 arrivals before it may be cut, a fifth of a second of a flood
 /// of 2,500 a second.

@@ -1,6 +1,5 @@
 //! What `LEAD_*` events tell of a lead (§2.5, §6.6, §6.7), for the directory.
 
-use super::event::{id_in, lead_id, seconds};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::news::ContactId;
 use callbridge_leads::directory::profile::ProfileNews;
@@ -55,6 +54,32 @@ fn contacts(changes: &Value, country: Option<Country>) -> Vec<ContactPhones> {
             ContactPhones::of_change(contact, from, to, country)
         })
         .collect()
+}
+
+/// A lead's id.
+pub(super) fn lead_id(value: &Value) -> Option<LeadId> {
+    id_in(value).and_then(LeadId::new)
+}
+
+/// An id: a whole number, as a number or in digits.
+pub(super) fn id_in(value: &Value) -> Option<i64> {
+    match value {
+        Value::Number(number) => number.as_i64(),
+        Value::String(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok(),
+        _ => None,
+    }
+}
+
+/// Seconds since the epoch, with or without a fraction; milliseconds and the like are no time.
+pub(super) fn seconds(value: &Value) -> Option<EpochSeconds> {
+    const YEAR_5138: i64 = 100_000_000_000;
+    let whole = value.as_i64().or_else(|| {
+        let exact = value.as_f64().filter(|it| (0.0..1e11).contains(it))?;
+        exact.floor().to_string().parse().ok()
+    });
+    whole
+        .filter(|it| (1..YEAR_5138).contains(it))
+        .map(EpochSeconds::new)
 }
 
 #[cfg(test)]

@@ -2,12 +2,11 @@
 
 use super::event::Why;
 use super::event_stream::{CONFIRM_WITHIN, EventStream};
-use super::headers::Headers;
-use super::http::BODY_WITHIN;
+use super::headers::{Headers, Refusal};
 pub use super::keyring::Proof;
 use super::secrets::Secrets;
 use super::tally::Tally;
-use crate::verify::{Refusal, Verified, VerifyContext, judge_proved};
+use crate::verify::{Verified, VerifyContext, judge_proved};
 use callbridge_call::EventTime;
 use callbridge_model::clock;
 use callbridge_model::number::Country;
@@ -283,6 +282,9 @@ pub fn tell(delivery: &Delivery, delivered: &Delivered) -> Answer {
     debug!(%event, %installation, lead, result = word, "a webhook");
     Answer { status, word }
 }
+
+/// The service waits 10 s for an answer (§6.9): what is slower is of no use to it.
+pub(crate) const BODY_WITHIN: Duration = Duration::from_secs(4);
 
 #[cfg(test)]
 #[path = "receiver_tests.rs"]

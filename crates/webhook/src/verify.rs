@@ -1,53 +1,11 @@
 //! What is to become of a delivery. No clock, no disk: headers, body, secrets and now come in.
 
 use super::event::{self, What, Why};
-use super::headers::Headers;
+use super::headers::{FRESH, Headers, Refusal};
 use super::keyring::{Keyring, Proof, Whose};
 use callbridge_call::EventTime;
 use callbridge_model::number::Country;
 use callbridge_spool::{Delivery, ForeignCall, WebhookEvent};
-use std::time::Duration;
-
-/// A signature is believed for so long, before and after its time (§6.4.8).
-pub const FRESH: Duration = Duration::from_secs(300);
-
-/// Why a delivery is not taken.
-#[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
-#[strum(serialize_all = "snake_case")]
-pub enum Refusal {
-    /// None of the headers: nobody's delivery.
-    NoHeaders,
-    /// Some of them, or not as the service writes them.
-    Malformed,
-    /// There is no secret that could prove it.
-    NoSecret,
-    /// None of the secrets made its signature.
-    Forged,
-    /// Rightly signed, more than [`FRESH`] ago or ahead.
-    Stale,
-    /// Our own clock is plainly wrong.
-    Clock,
-    /// Rightly signed, and no event; why, in words.
-    Unreadable(String),
-    /// The header names another event than the body.
-    OtherId,
-}
-
-impl Refusal {
-    /// The word in metrics and logs.
-    pub fn word(&self) -> &'static str {
-        self.into()
-    }
-
-    /// The HTTP status; see [`super`] for why.
-    pub const fn status(&self) -> u16 {
-        match self {
-            Self::NoHeaders | Self::Unreadable(_) => 400,
-            Self::Malformed | Self::Forged | Self::OtherId => 401,
-            Self::NoSecret | Self::Stale | Self::Clock => 503,
-        }
-    }
-}
 
 /// What is to become of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]

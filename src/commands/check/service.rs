@@ -17,7 +17,7 @@ use callbridge_model::exit::{Code, ExitCode as _};
 use callbridge_model::status::fleet::{FleetMember, Speech};
 use callbridge_model::{Grant, Status, clock};
 use callbridge_sender::left_slots::LeftSlots;
-use callbridge_sender::token::TokenPlace;
+use callbridge_sender::status::TokenPlace;
 use callbridge_sender::token_probe::{TokenProbe, Unasked};
 use callbridge_spool::{Binding, Fit, Guard, Handle, WorkQueue};
 use std::path::Path;

@@ -10,7 +10,7 @@ use callbridge_model::Status;
 use callbridge_oauth::connection::Connection;
 use callbridge_oauth::store;
 use callbridge_oauth::store::Lock;
-use callbridge_sender::token::TokenPlace;
+use callbridge_sender::status::TokenPlace;
 use callbridge_sender::token_probe;
 use callbridge_sender::token_probe::Unasked;
 use callbridge_spool as spool;

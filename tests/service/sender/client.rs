@@ -1,6 +1,6 @@
 //! The client against servers that behave well, badly, or not at all.
 
-use callbridge_crm::client::Timeouts;
+use callbridge_crm::Timeouts;
 use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, Client, Request, Setup};
 use callbridge_model::secret::Secret;
 use rcgen::{CertificateParams, KeyPair};

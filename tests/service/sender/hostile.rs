@@ -3,7 +3,7 @@
 
 use super::client::{ACCEPTED, acceptor, client, http, identity, is_whole, plain, send, serve};
 use super::client::{Server, serve_over};
-use callbridge_crm::client::Timeouts;
+use callbridge_crm::Timeouts;
 use callbridge_crm::{Address, ApiError, ApiResult, Client, Endpoint, Setup};
 use callbridge_sender::verdict::{Context, Verdict, judge};
 use std::net::SocketAddr;

@@ -1,7 +1,7 @@
 //! What the system does with a connection to the CRM.
 
 use super::client::{http, serve};
-use callbridge_crm::client::Timeouts;
+use callbridge_crm::Timeouts;
 use callbridge_crm::{Address, Client, Request, Setup};
 use callbridge_model::permit::Permit;
 use callbridge_model::secret::Secret;

@@ -3,7 +3,7 @@
 //! A new finding is a [`FindingKind`] with a word of its own, a function here, and a line in
 //! `FINDERS`.
 
-use super::verdict::Detail;
+use super::verdict::{counted, todo};
 use super::{FindingKind, SourceStatus, Status, Todo};
 use crate::Reason;
 use crate::status::PAUSES;
@@ -65,6 +65,15 @@ pub fn findings(status: &Status) -> Vec<Todo> {
 }
 
 impl Status {
+    /// The same with its verdict, and with all that waits for a person.
+    pub fn judged(mut self) -> Self {
+        self.todo = findings(&self);
+        self.todo.sort_by_key(|todo| todo.kind);
+        let worst = self.todo.iter().map(|todo| todo.kind.verdict()).max();
+        self.verdict = worst.unwrap_or_default();
+        self
+    }
+
     /// One of our own commands on this state: `callbridge dead list --state DIR`.
     pub fn command(&self, what: &str) -> String {
         match self.state.as_str() {
@@ -96,24 +105,6 @@ pub fn quoted(text: &str) -> String {
         text.to_owned()
     } else {
         format!("'{}'", text.replace('\'', r"'\''"))
-    }
-}
-
-pub(super) fn todo(kind: FindingKind, what: impl Into<String>, command: impl Into<String>) -> Todo {
-    let (what, command) = (what.into(), command.into());
-    Todo {
-        kind,
-        what,
-        command,
-        detail: Detail::default(),
-    }
-}
-
-/// `1 call`, `2 calls`
-pub(super) fn counted(count: u64, one: &str, many: &str) -> String {
-    match count {
-        1 => format!("1 {one}"),
-        count => format!("{count} {many}"),
     }
 }
 

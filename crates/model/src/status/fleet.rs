@@ -1,7 +1,6 @@
 //! Collectors and senders around one stream, as their last words tell them.
 
-use super::findings::{counted, todo};
-use super::verdict::Detail;
+use super::verdict::{Detail, counted, todo};
 use super::{Backlog, Books, FindingKind, OverallState, SourceState, Status, Todo};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! What is found of lines that are let in: whether they hear anything, and what their accounts
 //! lack.
 
-use super::findings::todo;
+use super::verdict::todo;
 use super::{FindingKind, SourceState, Status, Todo, seconds_in_words};
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
 //! What the CRM's journal shows of our calls, and who else writes calls of ours into it.
 
-use super::findings::todo;
+use super::verdict::todo;
 use super::{FindingKind, Status, Todo};
 use serde::{Deserialize, Serialize};
 

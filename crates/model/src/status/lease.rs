@@ -1,7 +1,8 @@
 //! The lease that decides which of several machines sends (`--standby`).
 
 use super::fleet::{FleetMember, Speech};
-use super::{FindingKind, Status, Todo, findings};
+use super::verdict::todo;
+use super::{FindingKind, Status, Todo};
 use crate::Zone;
 use crate::safe::safe;
 use serde::{Deserialize, Serialize};
@@ -102,7 +103,7 @@ pub(super) fn unusable(status: &Status, found: &mut Vec<Todo>) {
             lease.name
         );
         let values = [lease.name.clone(), why.clone()];
-        let unusable = findings::todo(FindingKind::Lease, what, status.check());
+        let unusable = todo(FindingKind::Lease, what, status.check());
         found.push(unusable.with("lease_unusable", values));
     }
 }
@@ -129,7 +130,7 @@ pub(super) fn holder_cannot_send(status: &Status, found: &mut Vec<Todo>) {
             at(since)
         );
         let values = [lease.name.clone(), because];
-        let unable = findings::todo(FindingKind::Lease, what, status.check());
+        let unable = todo(FindingKind::Lease, what, status.check());
         found.push(unable.with("lease_unable", values));
     }
     let table = status.fleet.as_ref().and_then(|it| it.table.as_ref());
@@ -151,7 +152,7 @@ pub(super) fn holder_cannot_send(status: &Status, found: &mut Vec<Todo>) {
         );
         let command = "callbridge fleet --source URL (the stream of run)";
         let pause = word.pause.clone().unwrap_or_default();
-        let unable = findings::todo(FindingKind::Lease, what, command);
+        let unable = todo(FindingKind::Lease, what, command);
         found.push(unable.with("lease_unable", [safe(&word.hostname), pause]));
     }
 }

@@ -1,6 +1,6 @@
 //! How the lists of leads and employees stand, and which employees match nobody.
 
-use super::findings::todo;
+use super::verdict::todo;
 use super::{FindingKind, Status, Todo};
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +33,7 @@ impl ListFile {
         if let Some(why) = &self.why {
             let stays = match self.read_at {
                 Some(_) => {
-                    let rows = super::findings::counted(*rows, "row", "rows");
+                    let rows = super::verdict::counted(*rows, "row", "rows");
                     format!("what was read before stays in force ({rows})")
                 }
                 None => "nothing of it is in force".to_owned(),
@@ -42,7 +42,7 @@ impl ListFile {
             return Some(format!("the list {file} cannot be used: {why}; {stays}"));
         }
         if *bad > 0 {
-            let rows = super::findings::counted(*bad, "row", "rows");
+            let rows = super::verdict::counted(*bad, "row", "rows");
             let more = match bad.saturating_sub(count(self.faults.len())) {
                 0 => String::new(),
                 more => format!("; and {more} more"),
@@ -142,7 +142,7 @@ pub(super) fn employees(status: &Status, found: &mut Vec<Todo>) {
     let unknown = employees.unknown.iter().map(|it| {
         let extension = it.extension.as_ref();
         let extension = extension.map_or_else(String::new, |it| format!(" (extension {it})"));
-        let calls = super::findings::counted(it.calls, "call", "calls");
+        let calls = super::verdict::counted(it.calls, "call", "calls");
         let id = it.employee_id;
         let values = vec![id.to_string(), it.calls.to_string()];
         let what = format!(

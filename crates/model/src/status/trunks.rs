@@ -1,6 +1,6 @@
 //! What each trunk took, and which of them, or of their lists of employees, take nothing.
 
-use super::findings::{counted, todo};
+use super::verdict::{counted, todo};
 use super::{FindingKind, Status, Todo};
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,6 @@
 //! Whether all is well, and what waits for a person: told from the shape alone, without clock,
 //! socket or file.
 
-use super::{Status, findings};
 use serde::{Deserialize, Serialize};
 
 /// How everything stands, in one word.
@@ -289,14 +288,21 @@ impl Todo {
     }
 }
 
-impl Status {
-    /// The same with its verdict, and with all that waits for a person.
-    pub fn judged(mut self) -> Self {
-        self.todo = findings::findings(&self);
-        self.todo.sort_by_key(|todo| todo.kind);
-        let worst = self.todo.iter().map(|todo| todo.kind.verdict()).max();
-        self.verdict = worst.unwrap_or_default();
-        self
+pub(super) fn todo(kind: FindingKind, what: impl Into<String>, command: impl Into<String>) -> Todo {
+    let (what, command) = (what.into(), command.into());
+    Todo {
+        kind,
+        what,
+        command,
+        detail: Detail::default(),
+    }
+}
+
+/// `1 call`, `2 calls`
+pub(super) fn counted(count: u64, one: &str, many: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        count => format!("{count} {many}"),
     }
 }
 

@@ -1,0 +1,60 @@
+//! Where the service is, and how it is reached.
+
+use super::Address;
+use callbridge_model::permit::Permit;
+use std::path::PathBuf;
+use std::time::Duration;
+use url::Url;
+
+/// The most that making a connection may take.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// The most that one exchange may take, connection included.
+const TOTAL: Duration = Duration::from_secs(30);
+
+/// Where the service is and how it is reached.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// `--crm-url`
+    pub address: Address,
+    /// `--crm-ca-file`: authorities in PEM, the only ones trusted then.
+    pub ca_file: Option<PathBuf>,
+    /// `--crm-proxy`
+    pub proxy: Option<Url>,
+    /// How long a connection and a whole exchange may take.
+    pub timeouts: Timeouts,
+    /// Leave to send, asked for when the connection is made, directly before the request is
+    /// written.
+    pub permit: Permit,
+}
+
+/// The limits of one exchange in time.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// To make the connection.
+    pub connect: Duration,
+    /// For the whole exchange.
+    pub total: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: CONNECT,
+            total: TOTAL,
+        }
+    }
+}
+
+impl Setup {
+    /// The service at this address, without proxy or own authority.
+    pub fn new(address: Address) -> Self {
+        Self {
+            address,
+            ca_file: None,
+            proxy: None,
+            timeouts: Timeouts::default(),
+            permit: Permit::unlimited(),
+        }
+    }
+}
