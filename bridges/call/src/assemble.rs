@@ -10,7 +10,7 @@ mod names;
 mod processes;
 mod report;
 mod room;
-mod schedule;
+pub(crate) mod schedule;
 mod set_back;
 mod settling;
 
@@ -30,7 +30,7 @@ use set_back::What;
 use std::time::Duration;
 
 /// Groups channel events into calls, and gives each out when it is over.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Assembler {
     settings: Settings,
     counts: AssemblyCounts,
@@ -41,7 +41,7 @@ pub struct Assembler {
     /// Calls all of whose channels have hung up.
     settling: settling::Settling,
     /// Calls that may be silent because their end was missed, and when each is given out.
-    overdue: schedule::Schedule,
+    overdue: schedule::Schedule<EventTime>,
     stream: Stream,
     /// Nothing is finished: our clock is wrong.
     wrong_clock: Option<gaps::WrongClock>,
@@ -84,18 +84,7 @@ impl Assembler {
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
-            counts: AssemblyCounts::default(),
-            calls: OpenCalls::default(),
-            early: EarlyCdrs::default(),
-            finished: Vec::new(),
-            changes: Changes::default(),
-            settling: settling::Settling::default(),
-            overdue: schedule::Schedule::default(),
-            stream: Stream::default(),
-            wrong_clock: None,
-            listening: gaps::Listening::default(),
-            processes: processes::Processes::default(),
-            cel_bridges: false,
+            ..Self::default()
         }
     }
 
@@ -205,12 +194,10 @@ impl Assembler {
         if std::mem::replace(&mut self.cel_bridges, true) {
             return;
         }
-        for key in self.calls.keys() {
-            if let Some(call) = self.calls.get_mut(key) {
-                call.cel_bridges = true;
-                self.changes.insert(key);
-            }
-        }
+        self.change_each(|call| {
+            call.cel_bridges = true;
+            true
+        });
     }
 
     /// Takes in an event of the channel `id`, which belongs to the call `key`.
@@ -417,7 +404,8 @@ impl Assembler {
     /// Whether an event told of a channel, linkedid or channel name like this; of finished calls,
     /// as long as they are remembered here.
     pub fn has_heard(&self, id: &str) -> bool {
-        !id.is_empty() && (self.knows(id) || self.calls.has_finished(id) || self.calls.names(id))
+        !id.is_empty()
+            && (self.knows(id) || self.calls.has_finished(id) || self.calls.names.has(id))
     }
 
     /// The latest time that an event told; `None` before the first.
@@ -427,7 +415,7 @@ impl Assembler {
 
     /// How many calls are open; scraps that wait for their beginning are none.
     pub fn open_calls(&self) -> usize {
-        self.calls.len() - self.settling.scraps()
+        self.calls.len() - self.settling.scraps
     }
 
     /// What was ignored or set right so far.

@@ -135,16 +135,9 @@ impl<'a> ChannelEvent<'a> {
 
     /// Leaves out the variables whose names are not wanted.
     pub fn retain_variables(&mut self, wanted: impl Fn(&str) -> bool) {
-        let of_channel = |channel: &mut ChannelRef<'a>| {
+        let other = self.kind.other_mut();
+        for channel in other.into_iter().chain([&mut self.channel]) {
             channel.variables.retain(|(name, _)| wanted(name));
-        };
-        of_channel(&mut self.channel);
-        if let Kind::DialBegin { by: Some(it), .. }
-        | Kind::DialEnd { by: Some(it), .. }
-        | Kind::Linked { with: it }
-        | Kind::Unlinked { with: it } = &mut self.kind
-        {
-            of_channel(it);
         }
     }
 }
@@ -342,13 +335,20 @@ pub enum Kind<'a> {
 impl<'a> Kind<'a> {
     /// The channel beside its own that an event describes.
     pub fn other(&self) -> Option<&ChannelRef<'a>> {
-        if let Self::Linked { with } | Self::Unlinked { with } = self {
-            return Some(with);
+        match self {
+            Self::DialBegin { by, .. } | Self::DialEnd { by, .. } => by.as_deref(),
+            Self::Linked { with } | Self::Unlinked { with } => Some(with),
+            _ => None,
         }
-        let (Self::DialBegin { by, .. } | Self::DialEnd { by, .. }) = self else {
-            return None;
-        };
-        by.as_deref()
+    }
+
+    /// As of [`Kind::other`].
+    pub fn other_mut(&mut self) -> Option<&mut ChannelRef<'a>> {
+        match self {
+            Self::DialBegin { by, .. } | Self::DialEnd { by, .. } => by.as_deref_mut(),
+            Self::Linked { with } | Self::Unlinked { with } => Some(with),
+            _ => None,
+        }
     }
 
     /// It tells who hears whom.

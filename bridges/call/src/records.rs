@@ -58,7 +58,7 @@ const BATCH: Duration = Duration::from_secs(600);
 const BATCHES_APART: Duration = Duration::from_secs(30);
 
 /// Folds the records of one PBX. Time comes in from outside.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Folder {
     settings: Settings,
     counts: AssemblyCounts,
@@ -83,16 +83,7 @@ impl Folder {
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
-            counts: AssemblyCounts::default(),
-            groups: Groups::default(),
-            done: FinishedIds::default(),
-            finished: Vec::new(),
-            changes: Changes::default(),
-            stream: None,
-            stream_arrived: None,
-            events: None,
-            batch: None,
-            batches: false,
+            ..Self::default()
         }
     }
 

@@ -49,10 +49,20 @@ impl Settings {
         self.max_open_bytes.unwrap_or(many.max(OPEN_BYTES_MIN))
     }
 
-    /// The defaults of the command line: 500 ms, no wait for CDRs, 12 hours, 10,000 calls.
+    /// As of [`Settings::default`], with these trunks.
     pub fn new(endpoints: Endpoints) -> Self {
         Self {
             endpoints,
+            ..Self::default()
+        }
+    }
+}
+
+impl Default for Settings {
+    /// The defaults of the command line: 500 ms, no wait for CDRs, 12 hours, 10,000 calls.
+    fn default() -> Self {
+        Self {
+            endpoints: Endpoints::default(),
             settle: Duration::from_millis(500),
             cdr_wait: None,
             cdr_apart: false,

@@ -90,8 +90,7 @@ impl TrunkEndpoint {
     /// Whether the channel called `name` is one of this trunk's.
     pub fn matches(&self, name: &str) -> bool {
         let name = alive(name);
-        let tech = technology(name);
-        if PLUMBING.iter().any(|p| p.eq_ignore_ascii_case(tech)) || is_pseudo(name) {
+        if is_one_of(&PLUMBING, technology(name)) || is_pseudo(name) {
             return false;
         }
         if self.pattern.contains('*') {
@@ -231,7 +230,7 @@ pub fn prefix(name: &str) -> Option<String> {
 fn device(name: &str) -> Option<(&str, &str)> {
     let name = alive(name);
     let (tech, rest) = name.split_once('/')?;
-    if !TELEPHONES.iter().any(|t| t.eq_ignore_ascii_case(tech)) || is_pseudo(name) {
+    if !is_one_of(&TELEPHONES, tech) || is_pseudo(name) {
         return None;
     }
     let device = rest.split('/').next().unwrap_or(rest);
@@ -245,10 +244,7 @@ fn device(name: &str) -> Option<(&str, &str)> {
 /// A device's line: Skinny and UniSTIM write `101@device`, and a browser of `MikoPBX` is `101-WS`
 /// beside the desk phone `101`.
 fn line<'n>(tech: &str, device: &'n str) -> &'n str {
-    if ["Skinny", "USTM"]
-        .iter()
-        .any(|t| t.eq_ignore_ascii_case(tech))
-    {
+    if is_one_of(&["Skinny", "USTM"], tech) {
         return device.split('@').next().unwrap_or(device);
     }
     let number = |rest: &&str| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit());
@@ -261,6 +257,11 @@ fn is_pseudo(name: &str) -> bool {
     device.starts_with("pseudo") && is_line(name)
 }
 
+/// Whether a name of letters is one of these, in whatever case.
+pub(crate) fn is_one_of(names: &[&str], name: &str) -> bool {
+    names.iter().any(|it| it.eq_ignore_ascii_case(name))
+}
+
 /// The text before the first slash.
 pub(crate) fn technology(name: &str) -> &str {
     name.split_once('/').map_or(name, |(tech, _)| tech)
@@ -268,24 +269,18 @@ pub(crate) fn technology(name: &str) -> &str {
 
 /// SIP or IAX2: a telephone's name is its own there, and what is dialled of it may be its address.
 pub(crate) fn is_sip(name: &str) -> bool {
-    ["PJSIP", "SIP", "IAX2"]
-        .iter()
-        .any(|tech| tech.eq_ignore_ascii_case(technology(name)))
+    is_one_of(&["PJSIP", "SIP", "IAX2"], technology(name))
 }
 
 /// A telephone line of DAHDI, whose channels `DAHDI/1-1` and `DAHDI/1-2` are one telephone.
 pub(crate) fn is_line(name: &str) -> bool {
-    ["DAHDI", "Zap"]
-        .iter()
-        .any(|tech| tech.eq_ignore_ascii_case(technology(name)))
+    is_one_of(&["DAHDI", "Zap"], technology(name))
 }
 
 /// The name both halves of a Local channel share, without `;1` or `;2`.
 pub(crate) fn local_pair(name: &str) -> Option<&str> {
     let name = alive(name);
-    let technology = technology(name);
-    let pairs = ["Local", "loopback"];
-    if !pairs.iter().any(|it| technology.eq_ignore_ascii_case(it)) {
+    if !is_one_of(&["Local", "loopback"], technology(name)) {
         return None;
     }
     // Before Asterisk 1.8 a comma stood there.
@@ -304,11 +299,7 @@ fn goes_on(name: &str, end: usize) -> bool {
     let rest = &name[end..];
     match rest.as_bytes().first() {
         None | Some(b'/') => true,
-        Some(b'-') => {
-            let tech = technology(name);
-            let strict = ["PJSIP", "SIP", "IAX2"];
-            !strict.iter().any(|t| t.eq_ignore_ascii_case(tech)) || is_suffix(tech, &rest[1..])
-        }
+        Some(b'-') => !is_sip(name) || is_suffix(technology(name), &rest[1..]),
         Some(_) => false,
     }
 }

@@ -6,7 +6,9 @@ use std::fmt;
 use std::time::Duration;
 
 /// A moment, in microseconds since 1970-01-01 UTC, as a PBX or our own clock tells it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct EventTime(i64);
 

@@ -1,14 +1,13 @@
 //! The open calls, and what leads from an event to one of them.
 
 use super::index::{FinishedIds, Index};
-use super::names::is_renamed;
 use super::schedule::Schedule;
 use crate::facts::fact::is_holding;
 use crate::facts::leg::Leg;
 use crate::facts::open::{OpenCall, Ties};
 
 use crate::event::{ChannelEvent, ChannelRef, Kind, Text, UNNAMED};
-use crate::trunk::{self, Endpoints};
+use crate::trunk;
 use crate::units::{EventTime, UniqueId};
 use foldhash::fast::RandomState;
 use smol_str::SmolStr;
@@ -38,37 +37,22 @@ pub(super) fn ties<'a>(
     id: &'a UniqueId,
     event: &'a ChannelEvent<'_>,
 ) -> impl Iterator<Item = Tie<'a>> {
-    let mut by = None;
+    let by = event.kind.other();
     let mut met = None;
     let mut with: &[Text<'_>] = &[];
     match &event.kind {
-        Kind::DialBegin { by: dialler, .. } | Kind::DialEnd { by: dialler, .. } => {
-            by = dialler.as_deref();
-        }
         // Who leaves has entered, though that may not have been heard.
         Kind::BridgeEnter { bridge, technology } | Kind::BridgeLeave { bridge, technology } => {
             let named = !bridge.starts_with(UNNAMED);
             met = Some(bridge).filter(|_| named && !is_holding(technology));
         }
         Kind::Joined { with: others } => with = others,
-        Kind::Linked { with: other } | Kind::Unlinked { with: other } => by = Some(other),
         Kind::Renamed { holder, .. } => with = std::slice::from_ref(holder),
-        Kind::Born { .. }
-        | Kind::State { .. }
-        | Kind::App { .. }
-        | Kind::Hangup { .. }
-        | Kind::Consults { .. }
-        | Kind::Transfers { .. }
-        | Kind::Gone
-        | Kind::LinkedidEnd
-        | Kind::Listed { .. }
-        | Kind::Seen => {}
+        _ => {}
     }
     let of_channel = |channel: &'a ChannelRef<'_>| {
         let local = trunk::local_pair(&channel.name).map(Tie::Local);
-        [Some(Tie::Id(&channel.linkedid)), local]
-            .into_iter()
-            .flatten()
+        std::iter::once(Tie::Id(&channel.linkedid)).chain(local)
     };
     std::iter::once(Tie::Id(id.as_str()))
         .chain(of_channel(&event.channel))
@@ -88,11 +72,11 @@ pub(super) struct OpenCalls {
     /// The unique id of each channel of an open call, for events that tell the name alone.
     pub(super) names: Index<UniqueId>,
     /// When each call's first event arrived, and its own time.
-    opened_arrived: BTreeSet<(EventTime, u64)>,
+    pub(super) opened_arrived: BTreeSet<(EventTime, u64)>,
     opened: BTreeSet<(EventTime, u64)>,
     /// The calls by when something was heard of them, as far as that was noted: it is set right
     /// when the longest silent is asked for, not at every event.
-    silent: Schedule,
+    silent: Schedule<EventTime>,
     /// Bytes of all calls, as each was last written down.
     pub(super) bytes: usize,
     /// Those that took too many.
@@ -111,7 +95,7 @@ impl OpenCalls {
     }
 
     /// The calls of which this is true, in the order in which they were opened.
-    fn keys_of(&self, is: impl Fn(&OpenCall) -> bool) -> Vec<u64> {
+    pub(super) fn keys_of(&self, is: impl Fn(&OpenCall) -> bool) -> Vec<u64> {
         let those = self.calls.iter().filter(|(_, call)| is(call));
         let mut keys: Vec<u64> = those.map(|(&key, _)| key).collect();
         keys.sort_unstable();
@@ -134,11 +118,6 @@ impl OpenCalls {
     /// The open call that this unique id or linkedid is part of.
     pub(super) fn knows(&self, id: &str) -> Option<u64> {
         self.ids.get(id).copied()
-    }
-
-    /// Whether a channel of an open call has this name.
-    pub(super) fn names(&self, name: &str) -> bool {
-        self.names.has(name)
     }
 
     /// Where an event of this channel belongs.
@@ -191,7 +170,7 @@ impl OpenCalls {
         };
         let leg = self.get(key).and_then(|call| call.legs.get(id));
         let known = |leg: &Leg| linkedid.is_empty() || leg.linkedids.has(linkedid);
-        !ties_more && leg.is_some_and(|leg| known(leg) && !is_renamed(leg, event))
+        !ties_more && leg.is_some_and(|leg| known(leg) && !leg.is_renamed(event))
     }
 
     pub(super) fn open(&mut self, call: OpenCall) -> u64 {
@@ -355,14 +334,8 @@ impl OpenCalls {
             }
         }
         let still = |bridge: &str| call.legs.values().any(|leg| leg.was_in(bridge));
-        let empty: Vec<SmolStr> = call
-            .ties
-            .bridges
-            .iter()
-            .filter(|bridge| !still(bridge))
-            .cloned()
-            .collect();
-        for bridge in empty {
+        let empty = call.ties.bridges.iter().filter(|bridge| !still(bridge));
+        for bridge in empty.cloned().collect::<Vec<SmolStr>>() {
             self.bridges.remove(&bridge);
             call.ties.bridges.remove(&bridge);
         }
@@ -385,26 +358,6 @@ impl OpenCalls {
         let names = call.legs.values().map(|leg| leg.name());
         let ids = call.ties.ids.iter().map(SmolStr::as_str);
         ids.chain(names).for_each(|id| self.finished.insert(id, ()));
-    }
-
-    /// Calls all of whose channels that were heard of have hung up.
-    pub(super) fn hung_up(&self) -> Vec<u64> {
-        self.keys_of(OpenCall::has_hung_up)
-    }
-
-    /// Calls in which nobody is left, though not every hang-up was heard.
-    pub(super) fn deserted(&self) -> Vec<u64> {
-        self.keys_of(|call| call.is_deserted() || call.is_told_over())
-    }
-
-    /// Calls that only those are in who were left when the customers were gone.
-    pub(super) fn left(&self, endpoints: &Endpoints) -> Vec<u64> {
-        self.keys_of(|call| call.is_left(endpoints))
-    }
-
-    /// When the first event of the call that is open longest arrived.
-    pub(super) fn opened_first(&self) -> Option<EventTime> {
-        self.opened_arrived.first().map(|&(at, _)| at)
     }
 
     /// Calls of which something arrived before this moment.
@@ -436,35 +389,36 @@ impl OpenCalls {
 
     /// Calls open longer than `most`, by our own clock.
     pub(super) fn older_than(&self, now: EventTime, most: Duration) -> Vec<u64> {
-        let old = self
-            .opened_arrived
-            .iter()
-            .take_while(|&&(at, _)| now >= at.plus(most));
-        old.map(|&(_, key)| key).collect()
+        older(&self.opened_arrived, now, most).collect()
     }
 
     /// Calls of a backlog open longer than `most`, by the times of the events.
     pub(super) fn stream_older_than(&self, stream: EventTime, most: Duration) -> Vec<u64> {
-        let old = self
-            .opened
-            .iter()
-            .take_while(|&&(at, _)| stream >= at.plus(most));
         let backlog = |key: &u64| self.calls.get(key).is_some_and(|call| !call.times.live);
-        old.map(|&(_, key)| key).filter(backlog).collect()
+        older(&self.opened, stream, most).filter(backlog).collect()
     }
 
     /// The call that nothing was heard of for the longest time.
     pub(super) fn longest_silent(&mut self) -> Option<u64> {
         loop {
             let (noted, key) = self.silent.first()?;
-            let heard = self
-                .calls
-                .get(&key)
-                .map_or(noted, |call| call.times.heard_arrived);
+            let call = self.calls.get(&key);
+            let heard = call.map_or(noted, |call| call.times.heard_arrived);
             if heard == noted {
                 return Some(key);
             }
             self.silent.put(key, heard);
         }
     }
+}
+
+/// The calls that were open for longer than `most`, by this order of their beginnings.
+fn older(
+    opened: &BTreeSet<(EventTime, u64)>,
+    now: EventTime,
+    most: Duration,
+) -> impl Iterator<Item = u64> {
+    let old = opened.iter();
+    old.take_while(move |(at, _)| now >= at.plus(most))
+        .map(|&(_, key)| key)
 }

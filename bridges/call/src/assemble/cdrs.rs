@@ -1,6 +1,7 @@
 //! CDRs, of which a call needs the user field: waiting for them, and those that come before their
 //! call, for a queue of CDRs is read faster than one of channel events.
 
+use super::index::Keys;
 use crate::event::Cdr;
 use crate::facts::texts::Texts;
 use crate::units::EventTime;
@@ -43,8 +44,8 @@ impl EarlyCdr {
 #[derive(Debug, Default)]
 pub(super) struct EarlyCdrs {
     cdrs: BTreeMap<u64, EarlyCdr>,
-    by_uniqueid: BTreeMap<String, BTreeSet<u64>>,
-    by_linkedid: BTreeMap<String, BTreeSet<u64>>,
+    by_uniqueid: Keys,
+    by_linkedid: Keys,
 }
 
 impl EarlyCdrs {
@@ -53,18 +54,14 @@ impl EarlyCdrs {
     }
 
     pub(super) fn put(&mut self, key: u64, cdr: EarlyCdr) {
-        for (index, id) in [
-            (&mut self.by_uniqueid, &cdr.uniqueid),
-            (&mut self.by_linkedid, &cdr.linkedid),
-        ] {
-            index.entry(id.clone()).or_default().insert(key);
-        }
+        self.by_uniqueid.insert(&cdr.uniqueid, key);
+        self.by_linkedid.insert(&cdr.linkedid, key);
         self.cdrs.insert(key, cdr);
     }
 
     /// Those of this channel.
     pub(super) fn take_of_channel(&mut self, uniqueid: &str) -> Vec<(u64, EarlyCdr)> {
-        let keys = self.by_uniqueid.get(uniqueid).cloned().unwrap_or_default();
+        let keys: Vec<u64> = self.by_uniqueid.get(uniqueid).collect();
         keys.into_iter().filter_map(|key| self.take(key)).collect()
     }
 
@@ -73,10 +70,7 @@ impl EarlyCdrs {
         if self.cdrs.is_empty() {
             return Vec::new();
         }
-        let keys = ids
-            .iter()
-            .filter_map(|id| self.by_linkedid.get(id.as_str()));
-        let keys: BTreeSet<u64> = keys.flatten().copied().collect();
+        let keys: BTreeSet<u64> = ids.iter().flat_map(|id| self.by_linkedid.get(id)).collect();
         keys.into_iter().filter_map(|key| self.take(key)).collect()
     }
 
@@ -89,17 +83,8 @@ impl EarlyCdrs {
 
     fn take(&mut self, key: u64) -> Option<(u64, EarlyCdr)> {
         let cdr = self.cdrs.remove(&key)?;
-        for (index, id) in [
-            (&mut self.by_uniqueid, &cdr.uniqueid),
-            (&mut self.by_linkedid, &cdr.linkedid),
-        ] {
-            if let Some(keys) = index.get_mut(id) {
-                keys.remove(&key);
-                if keys.is_empty() {
-                    index.remove(id);
-                }
-            }
-        }
+        self.by_uniqueid.remove(&cdr.uniqueid, key);
+        self.by_linkedid.remove(&cdr.linkedid, key);
         Some((key, cdr))
     }
 }

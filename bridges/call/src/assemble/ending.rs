@@ -53,8 +53,8 @@ impl Assembler {
         self.check_settling();
         self.check_overdue();
         let settled = self.settling.next(self.stream.arrived);
-        let opened = self.calls.opened_first();
-        let longest = opened.map(|at| at.plus(self.settings.max_call));
+        let opened = self.calls.opened_arrived.first();
+        let longest = opened.map(|(at, _)| at.plus(self.settings.max_call));
         let overdue = self.overdue.first().map(|(at, _)| at);
         [settled, longest, overdue].into_iter().flatten().min()
     }
@@ -68,13 +68,15 @@ impl Assembler {
             return;
         }
         self.advance(now);
-        for key in self.calls.hung_up() {
+        for key in self.calls.keys_of(OpenCall::has_hung_up) {
             self.finish(key, EndReason::HungUp);
         }
-        for key in self.calls.deserted() {
+        let deserted = |call: &OpenCall| call.is_deserted() || call.is_told_over();
+        for key in self.calls.keys_of(deserted) {
             self.finish(key, EndReason::Unheard);
         }
-        for key in self.calls.left(&self.settings.endpoints) {
+        let endpoints = &self.settings.endpoints;
+        for key in self.calls.keys_of(|call| call.is_left(endpoints)) {
             self.end(key);
         }
     }
@@ -152,12 +154,8 @@ impl Assembler {
     /// Ends what there is no room for.
     pub(super) fn limit_open_bytes(&mut self) {
         while let Some(key) = self.calls.oversized.pop_first() {
-            let large = |bytes: usize| bytes > CALL_BYTES_MAX;
-            if self
-                .calls
-                .get(key)
-                .is_some_and(|call| large(call.size.bytes))
-            {
+            let large = |call: &OpenCall| call.size.bytes > CALL_BYTES_MAX;
+            if self.calls.get(key).is_some_and(large) {
                 self.finish(key, EndReason::TooLarge);
             }
         }

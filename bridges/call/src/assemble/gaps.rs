@@ -111,9 +111,7 @@ impl OpenCall {
     /// Its process is gone since its `last` sign of life.
     pub(super) fn end_with_process(&mut self, last: EventTime, arrived: EventTime) {
         self.touch(self.times.heard_arrived);
-        if let Some(blind) = self.gaps.blinds.last_mut() {
-            blind.until = Some(arrived.max(blind.from));
-        }
+        self.gaps.end(arrived);
         self.all_gone(Some(last));
         self.times.rest(last, arrived);
         // The channel that a linkedid names is gone with all others.
@@ -136,13 +134,13 @@ impl Assembler {
     /// be missed.
     pub fn lost(&mut self, since: EventTime) {
         self.listening.lost = true;
-        for key in self.calls.keys() {
-            if let Some(call) = self.calls.get_mut(key).filter(|call| !call.is_over()) {
+        self.change_each(|call| {
+            let open = !call.is_over();
+            if open {
                 call.touch(since);
-                self.changes.insert(key);
-                self.doubt_or_not(key);
             }
-        }
+            open
+        });
     }
 
     /// The stream goes on from `now`. Calls that are first heard of in their middle from here on
@@ -150,17 +148,13 @@ impl Assembler {
     pub fn back(&mut self, now: EventTime) {
         self.listening.lost = false;
         (self.listening.whole, self.listening.back) = (Some(now), Some(now));
+        self.change_each(|call| call.gaps.end(now));
+    }
+
+    /// Goes through the open calls; what is changed of one is kept.
+    pub(super) fn change_each(&mut self, mut change: impl FnMut(&mut OpenCall) -> bool) {
         for key in self.calls.keys() {
-            let Some(call) = self.calls.get_mut(key) else {
-                continue;
-            };
-            if let Some(last) = call
-                .gaps
-                .blinds
-                .last_mut()
-                .filter(|last| last.until.is_none())
-            {
-                last.until = Some(now.max(last.from));
+            if self.calls.get_mut(key).is_some_and(&mut change) {
                 self.changes.insert(key);
                 self.doubt_or_not(key);
             }
@@ -233,14 +227,14 @@ impl Assembler {
             let goes_on = |began| call.of.process.is_some() || call.times.heard >= began;
             !began.is_some_and(goes_on) && !call.is_over()
         };
-        for key in self.calls.keys() {
-            if let Some(call) = self.calls.get_mut(key).filter(|call| before(call)) {
+        self.change_each(|call| {
+            let ends = before(call);
+            if ends {
                 call.touch(call.times.heard_arrived);
-                if let Some(blind) = call.gaps.blinds.last_mut() {
-                    blind.until = Some(arrived.max(blind.from));
-                }
+                call.gaps.end(arrived);
             }
-        }
+            ends
+        });
         self.gone(before, None, arrived);
     }
 
@@ -277,11 +271,8 @@ impl Assembler {
     fn list_ends(&mut self, arrived: EventTime) {
         let live = std::mem::take(&mut self.listening.listed);
         for key in self.calls.keys() {
-            let Some(call) = self
-                .calls
-                .get_mut(key)
-                .filter(|it| !it.gaps.blinds.is_empty())
-            else {
+            let call = self.calls.get_mut(key);
+            let Some(call) = call.filter(|it| !it.gaps.blinds.is_empty()) else {
                 continue;
             };
             let cuts = call.cuts();

@@ -3,7 +3,7 @@
 
 use foldhash::quality::RandomState;
 use smol_str::SmolStr;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// Ids of finished calls that are remembered here; the spool remembers more, and longer.
 const FINISHED_IDS_MAX: usize = 8192;
@@ -44,20 +44,34 @@ impl<V> Index<V> {
     }
 }
 
+/// What many may be found by: the numbers under each text.
+#[derive(Debug, Default)]
+pub(crate) struct Keys(BTreeMap<String, BTreeSet<u64>>);
+
+impl Keys {
+    pub(crate) fn get(&self, text: &str) -> impl Iterator<Item = u64> {
+        self.0.get(text).into_iter().flatten().copied()
+    }
+
+    pub(crate) fn insert(&mut self, text: &str, key: u64) {
+        self.0.entry(text.to_owned()).or_default().insert(key);
+    }
+
+    pub(crate) fn remove(&mut self, text: &str, key: u64) {
+        if let Some(keys) = self.0.get_mut(text) {
+            keys.remove(&key);
+            if keys.is_empty() {
+                self.0.remove(text);
+            }
+        }
+    }
+}
+
 /// What is known by the ids of the calls that were finished last.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct FinishedIds<V> {
     known: Index<V>,
     order: VecDeque<SmolStr>,
-}
-
-impl<V> Default for FinishedIds<V> {
-    fn default() -> Self {
-        Self {
-            known: Index::default(),
-            order: VecDeque::new(),
-        }
-    }
 }
 
 impl<V> FinishedIds<V> {

@@ -2,21 +2,13 @@
 //! where a masquerade moves names from one unique id to another.
 
 use super::calls::OpenCalls;
-use crate::event::Origin;
 use crate::event::{ChannelEvent, ChannelRef, Kind, Text};
-use crate::facts::leg::{Leg, is_stand_in, unmarked};
+use crate::facts::leg::{is_stand_in, unmarked};
 use crate::facts::renamings::Renamings;
 use crate::trunk;
 use crate::units::{EventTime, UniqueId};
 use smol_str::SmolStr;
 use std::borrow::Cow;
-
-/// AMI 1.x: the event calls a channel by a name that it was never told to have.
-pub(super) fn is_renamed(leg: &Leg, event: &ChannelEvent<'_>) -> bool {
-    let name = unmarked(&event.channel.name);
-    let old = event.channel.linkedid.is_empty() || event.origin == Origin::Cel;
-    old && !name.is_empty() && !leg.names.has(name)
-}
 
 impl OpenCalls {
     /// The unique id of the channel that an event is about. A source may tell the name alone (a
@@ -24,17 +16,12 @@ impl OpenCalls {
     pub(super) fn identify(&self, channel: &ChannelRef<'_>) -> Option<UniqueId> {
         let name = unmarked(&channel.name);
         let told = UniqueId::new(channel.uniqueid.as_ref());
-        if told
-            .as_ref()
-            .is_some_and(|id| !is_stand_in(id.as_str(), name))
-        {
-            return told;
+        let by_name = || self.names.get(name).cloned();
+        match told {
+            Some(id) if is_stand_in(id.as_str(), name) => by_name().or(Some(id)),
+            None => by_name().or_else(|| UniqueId::new(name)),
+            told => told,
         }
-        self.names
-            .get(name)
-            .cloned()
-            .or(told)
-            .or_else(|| UniqueId::new(name))
     }
 
     /// The same event with what it leaves out and is known here: the unique id of a channel that
@@ -45,61 +32,30 @@ impl OpenCalls {
         event: &ChannelEvent<'a>,
     ) -> Option<ChannelEvent<'a>> {
         let nameless = |it: &ChannelRef<'_>| !it.name.is_empty() && it.uniqueid.is_empty();
-        let filled = |channel: &ChannelRef<'a>| {
-            let mut channel = channel.clone();
-            let id = self.named_at(unmarked(&channel.name), event.at);
-            let id = id.cloned().or_else(|| self.identify(&channel));
-            channel.uniqueid = id.map_or_else(String::new, |id| id.to_string()).into();
-            Box::new(channel)
+        let lacks = match &event.kind {
+            Kind::Joined { with } => with.iter().any(|other| other.contains('/')),
+            Kind::Renamed { .. } => true,
+            Kind::DialEnd { .. } => false,
+            kind => kind.other().is_some_and(nameless),
         };
-        let kind = match &event.kind {
-            Kind::Linked { with } if nameless(with) => Kind::Linked { with: filled(with) },
-            Kind::Unlinked { with } if nameless(with) => Kind::Unlinked { with: filled(with) },
-            Kind::DialBegin {
-                by: Some(by),
-                dial_string,
-            } if nameless(by) => Kind::DialBegin {
-                by: Some(filled(by)),
-                dial_string: dial_string.clone(),
-            },
-            Kind::Joined { with } if with.iter().any(|other| other.contains('/')) => {
-                let with = with.iter().filter_map(|other| self.id_of(other, event.at));
-                let with = with.collect();
-                Kind::Joined { with }
-            }
-            Kind::Renamed { to, .. } => {
-                let holder = self.parts_with(to, &event.channel.name);
-                let holder = holder.filter(|holder| holder != id)?.to_string().into();
-                Kind::Renamed {
-                    to: to.clone(),
-                    holder,
-                }
-            }
-            Kind::Born { .. }
-            | Kind::State { .. }
-            | Kind::DialBegin { .. }
-            | Kind::DialEnd { .. }
-            | Kind::App { .. }
-            | Kind::BridgeEnter { .. }
-            | Kind::BridgeLeave { .. }
-            | Kind::Joined { .. }
-            | Kind::Linked { .. }
-            | Kind::Unlinked { .. }
-            | Kind::Hangup { .. }
-            | Kind::Consults { .. }
-            | Kind::Transfers { .. }
-            | Kind::Gone
-            | Kind::LinkedidEnd
-            | Kind::Listed { .. }
-            | Kind::Seen => return None,
-        };
-        let (at, origin, channel) = (event.at, event.origin, event.channel.clone());
-        Some(ChannelEvent {
-            at,
-            origin,
-            channel,
-            kind,
-        })
+        if !lacks {
+            return None;
+        }
+        let mut event = event.clone();
+        if let Some(other) = event.kind.other_mut() {
+            let named = self.named_at(unmarked(&other.name), event.at).cloned();
+            let named = named.or_else(|| self.identify(other));
+            other.uniqueid = named.map_or_else(String::new, |id| id.to_string()).into();
+        }
+        if let Kind::Joined { with } = &mut event.kind {
+            let ids = with.iter().filter_map(|other| self.id_of(other, event.at));
+            *with = ids.collect();
+        }
+        if let Kind::Renamed { to, holder } = &mut event.kind {
+            let parts_with = self.parts_with(to, &event.channel.name);
+            *holder = parts_with.filter(|it| it != id)?.to_string().into();
+        }
+        Some(event)
     }
 
     /// The unique id, where a name stands for it.
@@ -206,10 +162,8 @@ impl OpenCalls {
         event: &ChannelEvent<'_>,
     ) -> Option<UniqueId> {
         let leg = self.get(key)?.legs.get(id)?;
-        if !is_renamed(leg, event) {
-            return None;
-        }
-        let holder = self.holder(unmarked(&event.channel.name));
+        let renamed = leg.is_renamed(event);
+        let holder = renamed.then(|| self.holder(unmarked(&event.channel.name)))?;
         holder.filter(|holder| holder != id)
     }
 

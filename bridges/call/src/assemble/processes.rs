@@ -108,11 +108,8 @@ impl Assembler {
 
     /// An open call of this process was restored.
     pub(super) fn was_alive(&mut self, key: u64) {
-        let Some((call, process)) = self
-            .calls
-            .get(key)
-            .and_then(|it| Some((it, it.of.process?)))
-        else {
+        let call = self.calls.get(key);
+        let Some((call, process)) = call.and_then(|it| Some((it, it.of.process?))) else {
             return;
         };
         let (at, of) = (call.alive_at(), &call.of);
@@ -134,18 +131,16 @@ impl Assembler {
             let apart = sign.beat.map(|before| at.since(before));
             sign.every = sign.every.max(apart.unwrap_or_default().min(EVERY_MAX));
             first = sign.beat.replace(at).is_none();
-            beat = sign.counter.beat();
+            beat = sign.counter.beat;
         }
-        for key in self.calls.keys() {
-            let Some(call) = self.calls.get_mut(key).filter(|call| !call.is_over()) else {
-                continue;
-            };
-            if call.of.process == Some(process) {
+        self.change_each(|call| {
+            let of_it = call.of.process == Some(process) && !call.is_over();
+            if of_it {
                 call.of.alive = call.of.alive.max(Some(at));
                 call.of.beat = beat;
-                self.changes.insert(key);
             }
-        }
+            of_it
+        });
         if let Some(began) = began {
             self.end_those_before(process, began, at, arrived);
             if first {

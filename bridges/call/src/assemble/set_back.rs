@@ -38,7 +38,7 @@ pub(super) enum What {
 pub(super) struct Counter {
     last: Option<Told>,
     /// Its last sign of life with the time it was up, and when it was started by the clock of then.
-    beat: Option<(Told, EventTime)>,
+    pub(super) beat: Option<(Told, EventTime)>,
     set_backs: VecDeque<SetBack>,
 }
 
@@ -96,10 +96,6 @@ impl Counter {
     pub(super) fn restored(&mut self, last: Option<Told>, beat: Option<(Told, EventTime)>) {
         self.last = self.last.max(last);
         self.beat = self.beat.max(beat);
-    }
-
-    pub(super) fn beat(&self) -> Option<(Told, EventTime)> {
-        self.beat
     }
 }
 

@@ -117,8 +117,8 @@ pub(super) struct Settling {
     by_stream: BTreeSet<(EventTime, u64)>,
     /// Calls that wait for a CDR apart, by our own clock.
     apart: BTreeSet<(EventTime, u64)>,
-    /// How many of them are scraps.
-    scraps: usize,
+    /// How many of them are no calls so far.
+    pub(super) scraps: usize,
 }
 
 impl Settling {
@@ -128,11 +128,6 @@ impl Settling {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&u64, &Deadline)> {
         self.deadlines.iter()
-    }
-
-    /// How many are no calls so far.
-    pub(super) fn scraps(&self) -> usize {
-        self.scraps
     }
 
     /// The call that came first.
@@ -146,40 +141,36 @@ impl Settling {
             return;
         }
         self.remove(key);
-        if let Some((at, quiet)) = deadline.by_clock() {
-            self.by_clock.entry(quiet).or_default().insert((at, key));
-        }
-        match deadline {
-            Deadline::Live { .. } => {}
-            Deadline::Backlog { stream, .. } => drop(self.by_stream.insert((stream, key))),
-            Deadline::Apart { arrived, .. } => drop(self.apart.insert((arrived, key))),
-            Deadline::Scraps { stream } => {
-                self.by_stream.insert((stream, key));
-                self.scraps += 1;
-            }
-        }
+        self.order(key, deadline, true);
         self.deadlines.insert(key, deadline);
     }
 
     pub(super) fn remove(&mut self, key: u64) {
-        let Some(deadline) = self.deadlines.remove(&key) else {
-            return;
+        if let Some(deadline) = self.deadlines.remove(&key) {
+            self.order(key, deadline, false);
+        }
+    }
+
+    /// Puts the call into the orders that its deadline is one of, or takes it out of them.
+    fn order(&mut self, key: u64, deadline: Deadline, put: bool) {
+        let change = |order: &mut BTreeSet<(EventTime, u64)>, at| match put {
+            true => order.insert((at, key)),
+            false => order.remove(&(at, key)),
         };
-        if let Some((at, quiet)) = deadline.by_clock()
-            && let Some(order) = self.by_clock.get_mut(&quiet)
-        {
-            order.remove(&(at, key));
+        if let Some((at, quiet)) = deadline.by_clock() {
+            let order = self.by_clock.entry(quiet).or_default();
+            change(order, at);
             if order.is_empty() {
                 self.by_clock.remove(&quiet);
             }
         }
         match deadline {
             Deadline::Live { .. } => {}
-            Deadline::Backlog { stream, .. } => drop(self.by_stream.remove(&(stream, key))),
-            Deadline::Apart { arrived, .. } => drop(self.apart.remove(&(arrived, key))),
+            Deadline::Backlog { stream, .. } => drop(change(&mut self.by_stream, stream)),
+            Deadline::Apart { arrived, .. } => drop(change(&mut self.apart, arrived)),
             Deadline::Scraps { stream } => {
-                self.by_stream.remove(&(stream, key));
-                self.scraps -= 1;
+                change(&mut self.by_stream, stream);
+                self.scraps = self.scraps + usize::from(put) - usize::from(!put);
             }
         }
     }
@@ -193,8 +184,7 @@ impl Settling {
         let backlog = self.by_stream.iter().take_while(|&&(at, _)| come(at));
         let has_come = |key: &u64| match self.deadlines.get(key) {
             Some(Deadline::Apart { stream, .. }) => come(*stream),
-            Some(Deadline::Live { .. } | Deadline::Backlog { .. } | Deadline::Scraps { .. })
-            | None => false,
+            _ => false,
         };
         let apart = self.apart.iter().take_while(|&&(at, _)| now >= at);
         let apart = apart.filter(|(_, key)| has_come(key));
@@ -324,7 +314,7 @@ mod tests {
                 prop_assert_eq!(settling.first(), plain.keys().next().copied());
                 let scraps = |it: &&Deadline| matches!(it, Deadline::Scraps { .. });
                 let scraps = plain.values().filter(scraps).count();
-                prop_assert_eq!(settling.scraps(), scraps);
+                prop_assert_eq!(settling.scraps, scraps);
             }
         }
     }

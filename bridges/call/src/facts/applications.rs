@@ -1,7 +1,6 @@
 //! What the channels of an open call run, as far as it tells how they came to be.
 
-use super::fact::TEXT_BYTES_MAX;
-use super::leg::TEXTS_MAX;
+use super::fact::{TEXT_BYTES_MAX, TEXTS_MAX};
 use crate::units::EventTime;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;

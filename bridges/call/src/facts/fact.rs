@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// Bytes of a text that is remembered; a longer one is no name, number or id.
 pub(super) const TEXT_BYTES_MAX: usize = 2048;
+/// Different names, numbers, linkedids… remembered of one channel.
+pub(super) const TEXTS_MAX: usize = 16;
 /// Bytes of a dialling's result that are remembered.
 const STATUS_BYTES_MAX: usize = 32;
 
@@ -93,6 +95,15 @@ pub(crate) struct Passage<'a> {
 }
 
 impl FactKind {
+    /// The channel comes into a bridge (`enters`) or leaves it, and hears who is there.
+    pub(crate) fn passes(bridge: String, enters: bool) -> Self {
+        let holding = false;
+        match enters {
+            true => Self::Enter { bridge, holding },
+            false => Self::Leave { bridge, holding },
+        }
+    }
+
     /// The bridge that the channel comes into or leaves by this.
     pub(crate) fn passage(&self) -> Option<Passage<'_>> {
         let (Self::Enter { bridge, holding } | Self::Leave { bridge, holding }) = self else {
@@ -125,6 +136,29 @@ impl FactKind {
     pub(crate) fn is_end(&self) -> bool {
         matches!(self, Self::Hangup | Self::Gone)
     }
+}
+
+/// Whether one of the facts is so.
+pub(crate) fn any(facts: &[Fact], is: impl Fn(&FactKind) -> bool) -> bool {
+    facts.iter().any(|fact| is(&fact.what))
+}
+
+/// The spans that beginnings (`true`) and ends make, in the order of time; the last may have no
+/// end.
+pub(crate) fn spans(
+    told: impl IntoIterator<Item = (EventTime, bool)>,
+) -> Vec<(EventTime, Option<EventTime>)> {
+    let mut since = None;
+    let mut spans = Vec::new();
+    for (at, begins) in told {
+        if begins {
+            since = since.or(Some(at));
+        } else if let Some(from) = since.take() {
+            spans.push((from, Some(at)));
+        }
+    }
+    spans.extend(since.map(|from| (from, None)));
+    spans
 }
 
 /// The fact that a kind of event leaves behind.

@@ -55,6 +55,16 @@ impl Gaps {
         }
     }
 
+    /// Somebody listens again; `false` if somebody did.
+    pub(crate) fn end(&mut self, at: EventTime) -> bool {
+        let last = self.blinds.last_mut();
+        let Some(last) = last.filter(|last| last.until.is_none()) else {
+            return false;
+        };
+        last.until = Some(at.max(last.from));
+        true
+    }
+
     pub(super) fn absorb(&mut self, other: Self) {
         self.blinds.extend(other.blinds);
         self.late = self.late.max(other.late);
@@ -94,8 +104,8 @@ impl CallProcess {
     pub(crate) fn absorb(&mut self, other: &Self) {
         self.process = self.process.or(other.process);
         self.alive = self.alive.max(other.alive);
-        let firsts = [self.first_told, other.first_told];
-        self.first_told = firsts.into_iter().flatten().min();
+        let firsts = self.first_told.into_iter();
+        self.first_told = firsts.chain(other.first_told).min();
         self.last_told = self.last_told.max(other.last_told);
         self.beat = self.beat.max(other.beat);
         self.set_back = self.set_back.or(other.set_back);
@@ -104,9 +114,8 @@ impl CallProcess {
     /// An event of the call.
     pub(crate) fn hear(&mut self, process: Option<u64>, told: Option<Told>) {
         self.process = self.process.or(process);
-        let number = told.map(|it| it.number);
-        let firsts = [self.first_told, number];
-        self.first_told = firsts.into_iter().flatten().min();
+        let firsts = self.first_told.into_iter();
+        self.first_told = firsts.chain(told.map(|it| it.number)).min();
         self.last_told = self.last_told.max(told);
     }
 

@@ -1,7 +1,7 @@
 //! One channel of an open call: the facts that a finished call can depend on, and no more.
 
 use super::applications::Applications;
-use super::fact::{Fact, FactKind, TEXT_BYTES_MAX, fact_of, note_of};
+use super::fact::{Fact, FactKind, TEXT_BYTES_MAX, TEXTS_MAX, any, fact_of, note_of};
 use super::traits::LegTraits;
 use crate::event::{ChannelEvent, ChannelRef, Kind, Origin};
 use crate::trunk::{self, Endpoints, Party, TrunkEndpoint};
@@ -11,8 +11,6 @@ use smallvec::SmallVec;
 use smol_str::SmolStr;
 use std::time::Duration;
 
-/// Different names, numbers, linkedids… remembered of one channel.
-pub(super) const TEXTS_MAX: usize = 16;
 /// Different variables and values remembered of one channel.
 const VARIABLES_MAX: usize = 64;
 /// A text, and when it was heard first.
@@ -205,14 +203,20 @@ impl Leg {
 
     /// It ended, though nobody heard it.
     pub(crate) fn gone(&mut self, at: EventTime) {
-        self.facts
-            .push(Fact::new(at, Origin::Channel, FactKind::Gone));
+        let gone = Fact::new(at, Origin::Channel, FactKind::Gone);
+        self.facts.push(gone);
+    }
+
+    /// AMI 1.x: the event calls the channel by a name that it was never told to have.
+    pub(crate) fn is_renamed(&self, event: &ChannelEvent<'_>) -> bool {
+        let name = unmarked(&event.channel.name);
+        let old = event.channel.linkedid.is_empty() || event.origin == Origin::Cel;
+        old && !name.is_empty() && !self.names.has(name)
     }
 
     /// Its birth was heard.
     pub(crate) fn is_born(&self) -> bool {
-        let mut facts = self.facts.iter();
-        facts.any(|fact| matches!(fact.what, FactKind::Born(_)))
+        any(&self.facts, |what| matches!(what, FactKind::Born(_)))
             || self.traits.as_ref().is_some_and(|it| it.fresh)
     }
 
@@ -232,7 +236,7 @@ impl Leg {
     pub(crate) fn was_in(&self, name: &str) -> bool {
         let enters =
             |what: &FactKind| matches!(what, FactKind::Enter { bridge, .. } if bridge == name);
-        self.facts.iter().any(|fact| enters(&fact.what))
+        any(&self.facts, enters)
     }
 
     /// By its id, it was born after this moment, so that its birth cannot have been missed then.
@@ -247,7 +251,7 @@ impl Leg {
 
     /// It has hung up.
     pub(crate) fn is_over(&self) -> bool {
-        self.facts.iter().any(|fact| fact.what.is_end())
+        any(&self.facts, FactKind::is_end)
     }
 
     /// When it hung up first, if it did.
@@ -260,17 +264,10 @@ impl Leg {
     /// leaving something under a stand-in, whose own id may have left already.
     pub(crate) fn is_real(&self) -> bool {
         let stand_in = is_stand_in(self.id.as_str(), self.name());
-        self.facts.iter().any(|fact| match &fact.what {
+        any(&self.facts, |what| match what {
             FactKind::Hangup | FactKind::Gone | FactKind::Renamed { .. } => false,
             FactKind::Leave { .. } | FactKind::DialEnded | FactKind::Unlinked { .. } => !stand_in,
-            FactKind::Born(_)
-            | FactKind::State(_)
-            | FactKind::Dialled { .. }
-            | FactKind::App
-            | FactKind::Enter { .. }
-            | FactKind::Consults { .. }
-            | FactKind::Transfers { .. }
-            | FactKind::Linked { .. } => true,
+            _ => true,
         })
     }
 
@@ -294,11 +291,8 @@ impl Leg {
 
     /// What it is.
     pub(crate) fn party<'e>(&self, endpoints: &'e Endpoints) -> Party<'e> {
-        trunk::party_of_line(
-            self.name(),
-            self.traits.as_ref().map(|it| &it.line),
-            endpoints,
-        )
+        let line = self.traits.as_ref().map(|it| &it.line);
+        trunk::party_of_line(self.name(), line, endpoints)
     }
 
     /// Takes in how a message describes the channel, but for its linkedid; `true` if that changed
@@ -328,22 +322,14 @@ impl Leg {
         if value.is_empty() || name.is_empty() || value.len() > TEXT_BYTES_MAX {
             return false;
         }
-        let known = self
-            .variables
-            .iter_mut()
-            .find(|known| known.name == name && known.value == value);
-        if let Some(known) = known {
+        let mut known = self.variables.iter_mut();
+        if let Some(known) = known.find(|it| it.name == name && it.value == value) {
             known.first = known.first.min(at);
             // Told again after another value: it counts again as the last one.
             let later = at > known.last;
             known.last = known.last.max(at);
-            return later
-                && self
-                    .variables
-                    .iter()
-                    .filter(|known| known.name == name)
-                    .count()
-                    > 1;
+            let same = self.variables.iter().filter(|known| known.name == name);
+            return later && same.count() > 1;
         }
         let room = self.variables.len() < VARIABLES_MAX;
         if room {
@@ -364,19 +350,14 @@ impl Leg {
             described |= self.applications.run(at, name, data);
         }
         let Some(what) = fact_of(&event.kind) else {
-            return if described {
-                Effect::Learned
-            } else {
-                Effect::Nothing
+            return match described {
+                true => Effect::Learned,
+                false => Effect::Nothing,
             };
         };
         let was_over = self.is_over();
-        let fact = Fact {
-            at,
-            origin: event.origin,
-            what,
-            note: note_of(&event.kind),
-        };
+        let mut fact = Fact::new(at, event.origin, what);
+        fact.note = note_of(&event.kind);
         if self.facts.contains(&fact) {
             return Effect::Doubled;
         }

@@ -22,7 +22,7 @@ const RESTART: Duration = Duration::from_secs(2);
 pub(crate) const FACTS_MAX: usize = 4096;
 
 /// Channels that belong together. Serialized to survive a restart.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OpenCall {
     pub(crate) legs: Legs,
     /// Channels that a transfer, a pickup or a Local channel tied together.
@@ -121,18 +121,8 @@ pub(crate) struct CallEffect {
 impl OpenCall {
     pub(crate) fn new(at: EventTime, arrived: EventTime, live: bool) -> Self {
         Self {
-            legs: Legs::default(),
-            joined: BTreeSet::new(),
-            names: Renamings::default(),
-            userfields: Vec::new(),
-            ties: Ties::default(),
             times: Times::new(at, arrived, live),
-            size: Size::default(),
-            parts: Parts::default(),
-            gaps: Gaps::default(),
-            of: CallProcess::default(),
-            conference: false,
-            cel_bridges: false,
+            ..Self::default()
         }
     }
 
@@ -151,11 +141,8 @@ impl OpenCall {
             self.conference |= technology == "softmix";
         }
         if let Kind::Joined { with } = &event.kind {
-            let others = with
-                .iter()
-                .filter_map(|other| UniqueId::new(other.as_ref()));
-            self.joined
-                .extend(others.filter(|_| room).map(|other| (id.clone(), other)));
+            let others = with.iter().filter(|_| room).filter_map(UniqueId::new);
+            self.joined.extend(others.map(|other| (id.clone(), other)));
             self.size.facts += self.joined.len() - joined;
         }
         let mut outcome = CallEffect {
@@ -273,19 +260,16 @@ impl OpenCall {
     /// AMI 1.x: whoever is still up was dialled by, or talked with, a channel that has hung up, and
     /// with none that is up. Nobody is left, though a hang-up was not heard.
     pub(crate) fn is_deserted(&self) -> bool {
-        let partners = |leg: &'_ Leg| -> Vec<(UniqueId, UniqueId)> {
+        let pairs = self.legs.values().flat_map(|leg| {
             let partners = leg.facts.iter().filter_map(|fact| fact.what.partner());
-            partners
-                .map(|partner| (leg.id.clone(), partner.clone()))
-                .collect()
-        };
-        let pairs: Vec<_> = self.legs.values().flat_map(partners).collect();
+            partners.map(|partner| (&leg.id, partner))
+        });
+        let pairs: Vec<_> = pairs.collect();
         let is_left = |leg: &Leg| {
-            let of = |(a, b): &(UniqueId, UniqueId)| {
-                let partner = if *a == leg.id {
-                    Some(b)
-                } else {
-                    (*b == leg.id).then_some(a)
+            let of = |&(a, b): &(&UniqueId, &UniqueId)| {
+                let partner = match *a == leg.id {
+                    true => Some(b),
+                    false => (*b == leg.id).then_some(a),
                 };
                 partner.and_then(|id| self.legs.get(id)).map(Leg::is_up)
             };

@@ -4,7 +4,7 @@ use crate::units::EventTime;
 use serde::{Deserialize, Serialize};
 
 /// The moments of a call by which it is judged to be over, or silent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Times {
     /// Its first event arrived within 5 s of its own time.
     pub(crate) live: bool,
@@ -38,12 +38,9 @@ impl Times {
             opened_arrived: arrived,
             heard_arrived: arrived,
             heard: at,
-            backwards: false,
             quiet: at,
             quiet_arrived: arrived,
-            clamped: 0,
-            linkedid_ended: None,
-            untimed: 0,
+            ..Self::default()
         }
     }
 

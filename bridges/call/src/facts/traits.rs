@@ -1,7 +1,6 @@
 //! What a PBX says of a channel beside its name, as far as a call can depend on it.
 
-use super::fact::TEXT_BYTES_MAX;
-use super::leg::TEXTS_MAX;
+use super::fact::{TEXT_BYTES_MAX, TEXTS_MAX};
 use crate::event::ChannelTraits;
 use crate::trunk::LineTraits;
 use crate::units::{EventTime, UniqueId, clip};
@@ -9,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 
 /// Each value as it was told first: destinations, numbers and profiles change with a transfer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LegTraits {
     /// When the earliest of the events that told of it was.
     at: EventTime,
@@ -38,14 +37,7 @@ impl LegTraits {
     pub(super) fn new(at: EventTime) -> Self {
         Self {
             at,
-            line: LineTraits::default(),
-            dialled: SmolStr::default(),
-            fresh: false,
-            sole: false,
-            listed: false,
-            created: None,
-            answered: None,
-            linked: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -71,8 +63,8 @@ impl LegTraits {
         self.listed |= told.listed && !self.fresh;
         self.fresh |= told.fresh;
         self.sole |= told.sole;
-        self.created = first(self.created, told.created);
-        self.answered = first(self.answered, told.answered);
+        self.created = self.created.into_iter().chain(told.created).min();
+        self.answered = self.answered.into_iter().chain(told.answered).min();
         let linked = told.linked.as_ref();
         let linked = linked.and_then(|(at, id)| Some((*at, UniqueId::new(id)?)));
         if let Some(linked) = linked
@@ -82,12 +74,5 @@ impl LegTraits {
             self.linked.push(linked);
         }
         *self != before
-    }
-}
-
-fn first(known: Option<EventTime>, told: Option<EventTime>) -> Option<EventTime> {
-    match (known, told) {
-        (Some(known), Some(told)) => Some(known.min(told)),
-        (known, told) => known.or(told),
     }
 }

@@ -1,6 +1,8 @@
 //! Records that belong together, and the index of all that ties a record to them.
 
 use super::record::Record;
+use crate::assemble::index::Keys;
+use crate::assemble::schedule::Schedule;
 use crate::trunk;
 use crate::units::EventTime;
 use serde::{Deserialize, Serialize};
@@ -139,9 +141,8 @@ fn same_channel(a: &Record, b: &Record) -> bool {
         }
     };
     // Between being parked and being fetched a channel has no record.
-    let parked = [a, b]
-        .iter()
-        .any(|it| it.app.eq_ignore_ascii_case("ParkedCall"));
+    let is_parked = |it: &Record| it.app.eq_ignore_ascii_case("ParkedCall");
+    let parked = is_parked(a) || is_parked(b);
     let near = |name: &str| {
         let slack = match slack(name) {
             TOUCHING if parked => FAR_APART,
@@ -188,11 +189,10 @@ pub(super) fn is_unique(name: &str) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     groups: BTreeMap<u64, Group>,
-    ids: BTreeMap<String, BTreeSet<u64>>,
-    names: BTreeMap<String, BTreeSet<u64>>,
+    ids: Keys,
+    names: Keys,
     /// By when a record came last, as a count.
-    touches: BTreeSet<(u64, u64)>,
-    touched: BTreeMap<u64, u64>,
+    touched: Schedule<u64>,
     count: u64,
     next: u64,
 }
@@ -211,12 +211,12 @@ impl Groups {
     }
 
     pub(super) fn knows(&self, id: &str) -> bool {
-        self.ids.contains_key(id)
+        self.ids.get(id).next().is_some()
     }
 
     /// The group that no record came of for the longest time.
     pub(super) fn longest_silent(&self) -> Option<u64> {
-        self.touches.first().map(|&(_, key)| key)
+        self.touched.first().map(|(_, key)| key)
     }
 
     /// Puts the record where it belongs: the number of its group, and those of groups that became
@@ -244,29 +244,17 @@ impl Groups {
     }
 
     fn belongs_to(&self, record: &Record) -> BTreeSet<u64> {
-        let ids = record.ids();
-        let known = ids.filter_map(|id| self.ids.get(id)).flatten().copied();
-        let one = |key: &u64| {
-            let group = self.groups.get(key);
-            group.is_some_and(|group| group.shares_id(record))
+        let those = |near: &dyn Fn(&Group) -> bool, keys: &mut dyn Iterator<Item = u64>| {
+            let near = |key: &u64| self.groups.get(key).is_some_and(near);
+            keys.filter(near).collect::<Vec<_>>()
         };
-        let mut keys: BTreeSet<u64> = known.filter(one).collect();
-        for name in [&record.channel, &record.dest] {
-            let near = self.names.get(shared_name(name)).into_iter().flatten();
-            let same = near.filter(|key| {
-                let group = self.groups.get(key);
-                group.is_some_and(|group| group.shares_channel(record))
-            });
-            keys.extend(same.copied());
-        }
-        for (room, ..) in record.rooms() {
-            let near = self.names.get(room).into_iter().flatten();
-            let met = near.filter(|key| {
-                let group = self.groups.get(key);
-                group.is_some_and(|group| group.shares_room(record))
-            });
-            keys.extend(met.copied());
-        }
+        let ids = &mut record.ids().flat_map(|id| self.ids.get(id));
+        let mut keys = BTreeSet::from_iter(those(&|group| group.shares_id(record), ids));
+        let names = &mut record.names().flat_map(|name| self.names.get(name));
+        keys.extend(those(&|group| group.shares_channel(record), names));
+        let rooms = record.rooms();
+        let rooms = &mut rooms.iter().flat_map(|(room, ..)| self.names.get(room));
+        keys.extend(those(&|group| group.shares_room(record), rooms));
         keys
     }
 
@@ -274,58 +262,28 @@ impl Groups {
     pub(super) fn put(&mut self, key: u64, group: Group) {
         self.next = self.next.max(key.saturating_add(1));
         for record in &group.records {
-            for id in record.ids() {
-                self.ids.entry(id.to_owned()).or_default().insert(key);
-            }
-            for name in [&record.channel, &record.dest] {
-                if !name.is_empty() {
-                    let keys = self.names.entry(shared_name(name).to_owned());
-                    keys.or_default().insert(key);
-                }
-            }
-            for (room, ..) in record.rooms() {
-                self.names.entry(room.to_owned()).or_default().insert(key);
-            }
+            record.ids().for_each(|id| self.ids.insert(id, key));
+            let rooms = record.rooms();
+            let names = record.names().chain(rooms.iter().map(|(room, ..)| *room));
+            names.for_each(|name| self.names.insert(name, key));
         }
         self.count += 1;
-        self.touches.insert((self.count, key));
-        self.touched.insert(key, self.count);
+        self.touched.put(key, self.count);
         self.groups.insert(key, group);
     }
 
     /// Takes a group out, with everything that leads to it.
     pub(super) fn remove(&mut self, key: u64) -> Option<Group> {
         let group = self.groups.remove(&key)?;
-        if let Some(touched) = self.touched.remove(&key) {
-            self.touches.remove(&(touched, key));
-        }
+        self.touched.remove(key);
         for record in &group.records {
-            for id in record.ids() {
-                forget(&mut self.ids, id, key);
-            }
-            for name in [&record.channel, &record.dest] {
-                forget(&mut self.names, shared_name(name), key);
-            }
-            for (room, ..) in record.rooms() {
-                forget(&mut self.names, room, key);
-            }
+            record.ids().for_each(|id| self.ids.remove(id, key));
+            let rooms = record.rooms();
+            let names = record.names().chain(rooms.iter().map(|(room, ..)| *room));
+            names.for_each(|name| self.names.remove(name, key));
         }
         Some(group)
     }
-}
-
-fn forget(index: &mut BTreeMap<String, BTreeSet<u64>>, text: &str, key: u64) {
-    if let Some(keys) = index.get_mut(text) {
-        keys.remove(&key);
-        if keys.is_empty() {
-            index.remove(text);
-        }
-    }
-}
-
-/// What the index knows a channel by: both halves of a Local channel by one name.
-fn shared_name(name: &str) -> &str {
-    trunk::local_pair(name).unwrap_or(name)
 }
 
 #[cfg(test)]

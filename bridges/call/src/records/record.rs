@@ -1,9 +1,8 @@
 //! One call detail record, as far as a call depends on it.
 
-use super::legs;
-use crate::event::Cdr;
+use crate::event::{Cdr, ChannelEvent};
 use crate::facts::leg::{Leg, unmarked};
-use crate::trunk;
+use crate::trunk::{self, is_one_of};
 use crate::units::{self, EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -111,7 +110,7 @@ impl Record {
             billed_from: billed_from(cdr, start, end),
             answer: cdr.answered_at,
             placed: !cdr.zoneless,
-            legs: legs::of(cdr),
+            legs: legs_of(cdr),
         })
     }
 
@@ -123,6 +122,13 @@ impl Record {
         let others = facts.filter_map(|fact| fact.what.partner());
         let all = own.into_iter().chain(others.map(UniqueId::as_str));
         all.filter(|id| !id.is_empty())
+    }
+
+    /// What its channels are found by: both halves of a Local channel by one name.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        let names = [&self.channel, &self.dest].into_iter();
+        let names = names.filter(|name| !name.is_empty());
+        names.map(|name| trunk::local_pair(name).unwrap_or(name))
     }
 
     /// The rooms that its channel was in, and when it came into each and left it.
@@ -159,9 +165,7 @@ impl Record {
     /// answered has no second channel, or says that it was not answered.
     pub(super) fn talk(&self) -> Option<(EventTime, EventTime)> {
         let app = self.app.as_str();
-        let nobody = CONNECTS_NOBODY
-            .iter()
-            .any(|it| it.eq_ignore_ascii_case(app));
+        let nobody = is_one_of(&CONNECTS_NOBODY, app);
         let talked = self.answered && !nobody && !self.dest.is_empty();
         (talked && self.billed_from < self.end).then_some((self.billed_from, self.end))
     }
@@ -235,5 +239,38 @@ fn billed_from(cdr: &Cdr<'_>, start: EventTime, end: EventTime) -> EventTime {
         (_, Some(billed)) => end.minus(billed).max(start),
         (Some(answer), None) => answer,
         (None, None) => end,
+    }
+}
+
+/// The channel of the record, and after it those that it names, as far as it describes them; none
+/// of a record that tells of a path between two.
+fn legs_of(cdr: &Cdr<'_>) -> Vec<Leg> {
+    let mut legs: Vec<Leg> = Vec::new();
+    for event in &cdr.events {
+        let Some((at, id)) = event.at.zip(UniqueId::new(event.channel.uniqueid.as_ref())) else {
+            continue;
+        };
+        let leg = met(&mut legs, &id, at);
+        leg.hear(at, event, true);
+        leg.linkedids.note(at, &event.channel.linkedid);
+        describe_other(&mut legs, at, event);
+    }
+    legs
+}
+
+fn met<'l>(legs: &'l mut Vec<Leg>, id: &UniqueId, at: EventTime) -> &'l mut Leg {
+    let known = legs.iter().position(|leg| leg.id == *id);
+    let place = known.unwrap_or_else(|| {
+        legs.push(Leg::new(id.clone(), at));
+        legs.len() - 1
+    });
+    &mut legs[place]
+}
+
+fn describe_other(legs: &mut Vec<Leg>, at: EventTime, event: &ChannelEvent<'_>) {
+    let described = event.kind.other().filter(|other| other.traits.is_some());
+    let id = described.and_then(|other| UniqueId::new(other.uniqueid.as_ref()));
+    if let Some((other, id)) = described.zip(id) {
+        met(legs, &id, at).describe(at, other);
     }
 }

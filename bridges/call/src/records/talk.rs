@@ -8,6 +8,7 @@ use super::parties::Channel;
 use super::record::Record;
 use crate::resolve::Sets;
 use crate::talk::{Talk, local_pairs};
+use crate::trunk::is_one_of;
 use crate::units::EventTime;
 
 /// Two channels that heard each other.
@@ -48,11 +49,7 @@ fn line(record: &Record, channels: &[Channel<'_>]) -> Option<ConnectedPair> {
 
 /// When the destination entered the conference that the record is of, by its own record.
 fn entered(dest: &Channel<'_>, record: &Record) -> Option<EventTime> {
-    let conference = ["ConfBridge", "MeetMe", "Conference"];
-    if !conference
-        .iter()
-        .any(|app| app.eq_ignore_ascii_case(&record.app))
-    {
+    if !is_one_of(&["ConfBridge", "MeetMe", "Conference"], &record.app) {
         return None;
     }
     let own = dest.told.iter().filter(|own| own.app == record.app);

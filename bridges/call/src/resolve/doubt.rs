@@ -9,7 +9,7 @@
 //! tells what was missed, everything that lasted longer is incomplete until that was heard.
 
 use crate::event::{ChannelState, Origin};
-use crate::facts::fact::{Fact, FactKind, Passage};
+use crate::facts::fact::{Fact, FactKind, Passage, any};
 use crate::facts::gaps::Blind;
 use crate::facts::leg::Leg;
 use crate::facts::open::OpenCall;
@@ -27,13 +27,8 @@ pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {
     // Who joins a conference may have come by a call of his own.
     let sure = |bridge: &str| long.is_none() || is_first(call, bridge);
     let waited = call.legs.values().any(rang_on);
-    let unbridged = |leg: &Leg| {
-        waited
-            && leg
-                .blinds
-                .iter()
-                .all(|&heard| is_begun(split(leg, heard).0))
-    };
+    let begun = |leg: &Leg, heard| is_begun(split(leg, heard).0);
+    let unbridged = |leg: &Leg| waited && leg.blinds.iter().all(|&heard| begun(leg, heard));
     let well_told = |leg: &Leg| match leg.traits {
         Some(_) => went_on(call, leg),
         None => is_well_told(leg, &sure, &unbridged),
@@ -73,13 +68,13 @@ fn split(leg: &Leg, heard: usize) -> (&[Fact], &[Fact]) {
 /// It was dialled before each gap, and that ended after it: nobody talked meanwhile, neither on it
 /// nor on whoever dialled it.
 fn rang_on(leg: &Leg) -> bool {
-    let ended = |facts: &[Fact]| facts.iter().any(|fact| fact.what == FactKind::DialEnded);
-    let dialled = |what: &FactKind| matches!(what, FactKind::Dialled { .. });
+    let ended = |facts| any(facts, |what| *what == FactKind::DialEnded);
+    let dialled = |facts| any(facts, |what| matches!(what, FactKind::Dialled { .. }));
     local_pair(leg.name()).is_none()
         && !leg.blinds.is_empty()
         && leg.blinds.iter().all(|&heard| {
             let (before, after) = split(leg, heard);
-            before.iter().any(|fact| dialled(&fact.what)) && !ended(before) && ended(after)
+            dialled(before) && !ended(before) && ended(after)
         })
 }
 
@@ -105,37 +100,29 @@ fn is_well_told(
     sure: &impl Fn(&str) -> bool,
     unbridged: &impl Fn(&Leg) -> bool,
 ) -> bool {
-    let bridged = leg.facts.iter().any(|fact| fact.what.passage().is_some());
-    if !bridged && unbridged(leg) && leg.facts.iter().any(|fact| fact.what == FactKind::Hangup) {
+    let bridged = any(&leg.facts, |what| what.passage().is_some());
+    if !bridged && unbridged(leg) && has_hangup(&leg.facts) {
         return true;
     }
     leg.blinds.iter().all(|&heard| {
         let (before, after) = split(leg, heard);
-        if before.iter().any(|fact| fact.what.is_end()) {
+        if any(before, FactKind::is_end) {
             return true;
         }
-        let ended = after.iter().any(|fact| fact.what == FactKind::Hangup);
-        let mut told = [Origin::Channel, Origin::Cel].into_iter().filter(|origin| {
-            leg.facts
-                .iter()
-                .any(|fact| fact.origin == *origin && fact.what.passage().is_some())
-        });
-        let mut goes_on = told.by_ref().map(|origin| {
-            let (last, next) = (
-                passages(before, origin).last(),
-                passages(after, origin).next(),
-            );
-            match (last, next) {
-                (Some(last), Some(next)) if last.enters => {
-                    !next.enters && last.bridge == next.bridge
+        let told = [Origin::Channel, Origin::Cel].into_iter();
+        let told = told.filter(|&origin| passages(&leg.facts, origin).next().is_some());
+        let mut goes_on = told.map(|origin| {
+            let last = passages(before, origin).last();
+            match (last, passages(after, origin).next()) {
+                (Some(last), Some(next)) => {
+                    last.enters && !next.enters && last.bridge == next.bridge
                 }
-                (Some(_), Some(_)) => false,
                 (None, Some(next)) => next.enters && is_begun(before) && sure(next.bridge),
-                (Some(_) | None, None) => false,
+                (_, None) => false,
             }
         });
         // A channel that is told of no bridge may have been in one.
-        goes_on.next().unwrap_or(false) && goes_on.all(|it| it) && ended
+        goes_on.next().unwrap_or(false) && goes_on.all(|it| it) && has_hangup(after)
     })
 }
 
@@ -143,16 +130,14 @@ fn is_well_told(
 /// after each gap: the link was told before it, or nobody had answered by its end, or there was no
 /// other link.
 fn went_on(call: &OpenCall, leg: &Leg) -> bool {
-    if leg.blinds.iter().all(|&heard| {
-        let (before, _) = split(leg, heard);
-        before.iter().any(|fact| fact.what.is_end())
-    }) {
+    let over = |heard| any(split(leg, heard).0, FactKind::is_end);
+    if leg.blinds.iter().all(|&heard| over(heard)) {
         return true;
     }
     let Some(traits) = &leg.traits else {
         return false;
     };
-    if !leg.facts.iter().any(|fact| fact.what == FactKind::Hangup) {
+    if !has_hangup(&leg.facts) {
         return false;
     }
     if traits.sole {
@@ -180,13 +165,16 @@ fn went_on(call: &OpenCall, leg: &Leg) -> bool {
 /// It called in, or was seen to be dialled.
 fn is_begun(facts: &[Fact]) -> bool {
     use ChannelState::{PreRing, Ring};
-    let begun = |what: &FactKind| {
+    any(facts, |what| {
         matches!(
             what,
             FactKind::Born(Ring | PreRing) | FactKind::Dialled { .. }
         )
-    };
-    facts.iter().any(|fact| begun(&fact.what))
+    })
+}
+
+fn has_hangup(facts: &[Fact]) -> bool {
+    any(facts, |what| *what == FactKind::Hangup)
 }
 
 fn passages(facts: &[Fact], origin: Origin) -> impl Iterator<Item = Passage<'_>> {

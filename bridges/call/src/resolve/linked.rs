@@ -13,7 +13,7 @@
 //! announcement is heard through a link, too.
 
 use crate::event::Origin;
-use crate::facts::fact::{Fact, FactKind};
+use crate::facts::fact::{Fact, FactKind, any, spans};
 use crate::facts::leg::Leg;
 use crate::units::{EventTime, UniqueId};
 use std::collections::BTreeMap;
@@ -48,8 +48,7 @@ pub(super) fn is_told<'a>(mut legs: impl Iterator<Item = &'a Leg>) -> bool {
 pub(super) fn linked(legs: &[&Leg]) -> Option<Vec<Leg>> {
     let links = links(legs);
     let consults = consults(legs);
-    let mut told = legs.iter().flat_map(|leg| &leg.facts);
-    if links.is_empty() && !told.any(|fact| is_of_links(&fact.what)) {
+    if links.is_empty() && !legs.iter().any(|leg| any(&leg.facts, is_of_links)) {
         return None;
     }
     let mut own: Vec<Leg> = legs.iter().map(|&leg| leg.clone()).collect();
@@ -68,14 +67,10 @@ pub(super) fn linked(legs: &[&Leg]) -> Option<Vec<Leg>> {
         let bridge = format!("{} + {}", own[a].id, own[b].id);
         for (from, to) in without(heard(legs, link), away) {
             for leg in link.sides {
-                let mut tell = |at, what| {
-                    let facts = &mut own[leg].facts;
-                    facts.push(Fact::new(at, Origin::Channel, what));
-                };
-                let (bridge, holding) = (bridge.clone(), false);
-                tell(from, FactKind::Enter { bridge, holding });
-                let bridge = format!("{} + {}", legs[a].id, legs[b].id);
-                tell(to, FactKind::Leave { bridge, holding });
+                for (at, enters) in [(from, true), (to, false)] {
+                    let what = FactKind::passes(bridge.clone(), enters);
+                    own[leg].facts.push(Fact::new(at, Origin::Channel, what));
+                }
             }
         }
     }
@@ -117,22 +112,10 @@ fn links(legs: &[&Leg]) -> Vec<Link> {
         told.sort_unstable();
         let over = sides.map(|side| end(legs[side]));
         let over = over[0].min(over[1]);
-        let mut since = None;
-        let mut add = |from: EventTime, to: EventTime| {
-            if from < to {
-                links.push(Link { sides, from, to });
-            }
-        };
-        for (at, begins) in told {
-            if begins {
-                since = since.or(Some(at));
-            } else if let Some(from) = since.take() {
-                add(from, at.min(over));
-            }
-        }
-        if let Some(from) = since {
-            add(from, over);
-        }
+        let spans = spans(told).into_iter();
+        let spans = spans.map(|(from, to)| (from, to.unwrap_or(over).min(over)));
+        let lasting = spans.filter(|(from, to)| from < to);
+        links.extend(lasting.map(|(from, to)| Link { sides, from, to }));
     }
     links.sort_by_key(|link| (link.from, link.sides));
     links
@@ -144,10 +127,8 @@ fn told_later(legs: &[&Leg], leg: &Leg) -> Vec<(usize, EventTime)> {
     let begun = |by: &Leg, at: EventTime| {
         by.facts.iter().any(|fact| {
             let near = fact.at.since(at).max(at.since(fact.at)) < AT_ONCE;
-            near && fact
-                .what
-                .link()
-                .is_some_and(|(with, begins)| begins && (by.id == leg.id || *with == leg.id))
+            let link = fact.what.link().filter(|(_, begins)| near && *begins);
+            link.is_some_and(|(with, _)| by.id == leg.id || *with == leg.id)
         })
     };
     let later = leg.traits.iter().flat_map(|traits| &traits.linked);
@@ -174,14 +155,11 @@ fn heard(legs: &[&Leg], link: &Link) -> Option<Span> {
 /// most until whoever it dialled for that has hung up.
 fn consults(legs: &[&Leg]) -> Vec<Vec<Span>> {
     let of = |leg: &&Leg| {
-        let mut told: Vec<(EventTime, bool)> = leg
-            .facts
-            .iter()
-            .filter_map(|fact| match fact.what {
-                FactKind::Consults { begins } => Some((fact.at, begins)),
-                _ => None,
-            })
-            .collect();
+        let told = leg.facts.iter().filter_map(|fact| match fact.what {
+            FactKind::Consults { begins } => Some((fact.at, begins)),
+            _ => None,
+        });
+        let mut told: Vec<(EventTime, bool)> = told.collect();
         told.sort_unstable();
         let mut spans = Vec::new();
         for (i, &(from, begins)) in told.iter().enumerate() {
@@ -200,10 +178,10 @@ fn consults(legs: &[&Leg]) -> Vec<Vec<Span>> {
 /// When the last of those hung up whom this channel dialled in the span; `None` if one is still up.
 fn consulted_until(legs: &[&Leg], by: &Leg, (from, to): Span) -> Option<EventTime> {
     let dialled = legs.iter().filter(|leg| {
-        let told = leg.facts.iter().any(
-            |fact| matches!(&fact.what, FactKind::Dialled { by: Some(it), .. } if *it == by.id),
-        );
-        told && leg.first >= from && leg.first <= to
+        let by_it = |what: &FactKind| {
+            matches!(what, FactKind::Dialled { by: Some(it), .. } if *it == by.id)
+        };
+        any(&leg.facts, by_it) && (from..=to).contains(&leg.first)
     });
     let ends: Option<Vec<EventTime>> = dialled.map(|leg| leg.ended()).collect();
     ends?.into_iter().max()

@@ -15,7 +15,7 @@
 //! Each telephone gets its own facts back here, and each link is a bridge of two.
 
 use crate::event::{Origin, UNNAMED, WHO_ANSWERED};
-use crate::facts::fact::{Fact, FactKind};
+use crate::facts::fact::{Fact, FactKind, spans};
 use crate::facts::leg::Leg;
 use crate::facts::open::OpenCall;
 use crate::trunk;
@@ -42,33 +42,23 @@ pub(super) fn by_occupant(call: &OpenCall) -> Option<Occupancies> {
     let facts = call.legs.values().flat_map(|leg| &leg.facts);
     let unnamed = format!("{UNNAMED}{WHO_ANSWERED}");
     let of_both = |what: &FactKind| what.passage().is_some_and(|it| it.bridge == unnamed);
-    facts
-        .map(|fact| &fact.what)
-        .find(|what| is_of_occupants(what) || of_both(what))?;
-    let mut occupancies: Vec<ChannelOccupancy<'_>> = call
-        .legs
-        .values()
-        .enumerate()
-        .map(ChannelOccupancy::of)
-        .collect();
+    let mut kinds = facts.map(|fact| &fact.what);
+    kinds.find(|what| is_of_occupants(what) || of_both(what))?;
+    let legs = call.legs.values().enumerate();
+    let mut occupancies: Vec<ChannelOccupancy<'_>> = legs.map(ChannelOccupancy::of).collect();
     let mut joined = call.joined.clone();
     for (at, occupancy, name) in renamings(&occupancies) {
         if let Some((a, b)) = change(&mut occupancies, at, occupancy, name) {
             joined.insert((occupancies[a].leg.id.clone(), occupancies[b].leg.id.clone()));
         }
     }
-    let mut legs: Vec<Leg> = occupancies
-        .iter()
-        .map(|occupancy| occupancy.born())
-        .collect();
+    let mut legs: Vec<Leg> = occupancies.iter().map(ChannelOccupancy::born).collect();
     for occupancy in &occupancies {
         occupancy.hand_out(&occupancies, &mut legs);
     }
     let left = left(&occupancies);
     for ((a, b), mut told) in links(&occupancies) {
-        let left = left
-            .iter()
-            .filter(|(_, occupancy)| [a, b].contains(occupancy));
+        let left = left.iter().filter(|(_, it)| [a, b].contains(it));
         for origin in [Origin::Channel, Origin::Cel] {
             told.extend(left.clone().map(|&(at, _)| (at, origin, false)));
         }
@@ -87,12 +77,11 @@ fn is_of_occupants(what: &FactKind) -> bool {
 
 impl<'a> ChannelOccupancy<'a> {
     fn of((index, leg): (usize, &'a Leg)) -> Self {
-        let ends = leg.facts.iter().filter(|fact| fact.what.is_end());
         Self {
             leg,
             sits: vec![(leg.first, index)],
             zombie: None,
-            ended: ends.map(|fact| fact.at).min(),
+            ended: leg.ended(),
         }
     }
 
@@ -119,26 +108,19 @@ impl<'a> ChannelOccupancy<'a> {
 
     /// Gives what was told of the unique id to whom it was told of.
     fn hand_out(&self, occupancies: &[ChannelOccupancy<'_>], legs: &mut [Leg]) {
-        let own = self
-            .leg
-            .facts
-            .iter()
-            .filter(|fact| !is_of_occupants(&fact.what));
-        for fact in own {
+        let own = self.leg.facts.iter();
+        for fact in own.filter(|fact| !is_of_occupants(&fact.what)) {
             let mut fact = fact.clone();
             if let FactKind::Dialled { by: Some(by), .. } = &mut fact.what
                 && let Some(dialler) = occupancy_of(occupancies, by)
             {
-                *by = occupancies[occupancies[dialler].who(fact.at)]
-                    .leg
-                    .id
-                    .clone();
+                let dialler = occupancies[dialler].who(fact.at);
+                by.clone_from(&occupancies[dialler].leg.id);
             }
             // Each was born where it sat first, whatever the clocks of AMI and CEL say.
-            let who = if matches!(fact.what, FactKind::Born(_)) {
-                self.sits[0].1
-            } else {
-                self.who(fact.at)
+            let who = match fact.what {
+                FactKind::Born(_) => self.sits[0].1,
+                _ => self.who(fact.at),
             };
             legs[who].facts.push(fact);
         }
@@ -172,14 +154,13 @@ impl<'a> ChannelOccupancy<'a> {
 
 /// The place with this unique id, or of the channel whose name had to stand for it.
 fn occupancy_of(occupancies: &[ChannelOccupancy<'_>], id: &UniqueId) -> Option<usize> {
-    let by_id = occupancies
-        .iter()
-        .position(|occupancy| occupancy.leg.id == *id);
-    by_id.or_else(|| {
+    let by_id = occupancies.iter().position(|it| it.leg.id == *id);
+    let by_name = || {
         occupancies
             .iter()
-            .position(|occupancy| occupancy.leg.name() == id.as_str())
-    })
+            .position(|it| it.leg.name() == id.as_str())
+    };
+    by_id.or_else(by_name)
 }
 
 /// Each name that a place was told to have after its first, in the order of time.
@@ -286,28 +267,14 @@ fn bridge(
     origin: Origin,
     legs: &mut [Leg],
 ) {
-    let mut told: Vec<LinkTold> = told
-        .iter()
-        .copied()
-        .filter(|told| told.1 == origin)
-        .collect();
-    told.sort_by_key(|&(at, _, begins)| (at, begins));
-    let hung_up = [&occupancies[a], &occupancies[b]]
-        .into_iter()
-        .filter_map(|occupancy| occupancy.ended)
-        .min();
+    let told = told.iter().filter(|told| told.1 == origin);
+    let mut told: Vec<(EventTime, bool)> = told.map(|&(at, _, begins)| (at, begins)).collect();
+    told.sort_unstable();
+    let ends = [occupancies[a].ended, occupancies[b].ended];
+    let hung_up = ends.into_iter().flatten().min();
     let name = format!("{} + {}", occupancies[a].leg.id, occupancies[b].leg.id);
-    let mut since = None;
-    let mut spans: Vec<(EventTime, Option<EventTime>)> = Vec::new();
-    for (at, _, begins) in told {
-        if begins {
-            since = since.or(Some(at));
-        } else if let Some(from) = since.take() {
-            spans.push((from, Some(at)));
-        }
-    }
-    spans.extend(since.map(|from| (from, hung_up)));
-    for (from, to) in spans {
+    for (from, to) in spans(told) {
+        let to = to.or(hung_up);
         for occupancy in [&occupancies[a], &occupancies[b]] {
             for (who, sat, until) in occupancy.spans() {
                 let enter = from.max(sat);
@@ -315,12 +282,9 @@ fn bridge(
                 if leave.is_some_and(|leave| leave <= enter) {
                     continue;
                 }
-                let mut tell = |at, what| legs[who].facts.push(Fact::new(at, origin, what));
-                let (bridge, holding) = (name.clone(), false);
-                tell(enter, FactKind::Enter { bridge, holding });
-                if let Some(at) = leave {
-                    let bridge = name.clone();
-                    tell(at, FactKind::Leave { bridge, holding });
+                for (at, enters) in [(Some(enter), true), (leave, false)] {
+                    let fact = |at| Fact::new(at, origin, FactKind::passes(name.clone(), enters));
+                    legs[who].facts.extend(at.map(fact));
                 }
             }
         }

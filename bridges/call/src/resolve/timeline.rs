@@ -151,18 +151,7 @@ fn moments(view: &View<'_>, by_id: &BTreeMap<&str, u16>) -> Vec<Moment> {
             },
             FactKind::State(ChannelState::Ringing) => MomentKind::Rings,
             FactKind::State(ChannelState::Up) => MomentKind::Up,
-            FactKind::Born(_)
-            | FactKind::State(_)
-            | FactKind::App
-            | FactKind::Enter { .. }
-            | FactKind::Leave { .. }
-            | FactKind::Linked { .. }
-            | FactKind::Unlinked { .. }
-            | FactKind::Consults { .. }
-            | FactKind::Transfers { .. }
-            | FactKind::Renamed { .. }
-            | FactKind::Hangup
-            | FactKind::Gone => continue,
+            _ => continue,
         };
         let moment = Moment { at: fact.at, what };
         let state = match moment.what {

@@ -57,12 +57,9 @@ pub(super) fn named(legs: &[&Leg]) -> Option<Vec<Leg>> {
     }
     let mut own: Vec<Leg> = legs.iter().map(|&leg| leg.clone()).collect();
     // AMI's own events name theirs, and CEL's tell of the same.
-    let told_otherwise = legs.iter().any(|leg| {
-        let mut facts = leg.facts.iter();
-        facts.any(|fact| {
-            fact.origin == Origin::Channel && matches!(fact.what, FactKind::Enter { .. })
-        })
-    });
+    let mut facts = legs.iter().flat_map(|leg| &leg.facts);
+    let told_otherwise = facts
+        .any(|fact| fact.origin == Origin::Channel && matches!(fact.what, FactKind::Enter { .. }));
     let (groups, partners) = if told_otherwise {
         (vec![None; steps.len()], Vec::new())
     } else {
@@ -92,12 +89,10 @@ fn steps<'a>(legs: &[&'a Leg]) -> Vec<BridgeMove<'a>> {
             let Some(Passage { bridge, enters, .. }) = told.what.passage() else {
                 continue;
             };
-            let unnamed = if bridge.is_empty() {
-                Some("")
-            } else {
-                bridge.strip_prefix(UNNAMED)
+            let unnamed = Some("").filter(|_| bridge.is_empty());
+            let Some(peers) = unnamed.or_else(|| bridge.strip_prefix(UNNAMED)) else {
+                continue;
             };
-            let Some(peers) = unnamed else { continue };
             let peers = peers.split(',').filter(|peer| !peer.is_empty());
             steps.push(BridgeMove {
                 at: told.at,
@@ -170,9 +165,9 @@ impl<'l, 'a> Meeting<'l, 'a> {
             group
         } else {
             let group = self.leave(step)?;
-            let rest: Vec<usize> = self.groups[group].members.iter().copied().collect();
-            rest.into_iter()
-                .for_each(|leg| self.follow(step, leg, None));
+            for leg in self.groups[group].members.clone() {
+                self.follow(step, leg, None);
+            }
             group
         };
         Some(group)
@@ -188,19 +183,9 @@ impl<'l, 'a> Meeting<'l, 'a> {
         let left = self.leave(&its);
         let group = into.map(|group| self.enter(&its, Some(group))).or(left);
         let Some(group) = group else { return };
-        let (bridge, holding) = (format!("{UNNAMED}{group}"), false);
-        let what = if step.enters {
-            FactKind::Enter { bridge, holding }
-        } else {
-            FactKind::Leave { bridge, holding }
-        };
-        let fact = Fact {
-            at: step.at,
-            origin: Origin::Cel,
-            what,
-            note: None,
-        };
-        self.partners.push((leg, fact));
+        let what = FactKind::passes(format!("{UNNAMED}{group}"), step.enters);
+        self.partners
+            .push((leg, Fact::new(step.at, Origin::Cel, what)));
     }
 
     /// Of the channels that are up and in no bridge, the one that answered last before. In files
@@ -218,18 +203,13 @@ impl<'l, 'a> Meeting<'l, 'a> {
             leg != step.leg && self.sits[leg].is_none() && !other_half
         });
         let answered = free.filter_map(|leg| {
-            let facts = || {
-                self.legs[leg]
-                    .facts
-                    .iter()
-                    .filter(|fact| fact.at <= step.at)
-            };
-            let up = |what: &FactKind| matches!(what, FactKind::State(ChannelState::Up));
-            let at = facts()
-                .filter(|fact| up(&fact.what))
-                .map(|fact| fact.at)
-                .max()?;
-            let gone = facts().any(|fact| fact.what.is_end() && fact.at < step.at);
+            let facts = self.legs[leg].facts.iter();
+            let facts = facts.filter(|fact| fact.at <= step.at);
+            let up = facts
+                .clone()
+                .filter(|fact| fact.what == FactKind::State(ChannelState::Up));
+            let at = up.map(|fact| fact.at).max()?;
+            let gone = { facts }.any(|fact| fact.what.is_end() && fact.at < step.at);
             (!gone).then_some((age(leg) > age(step.leg), at, age(leg), leg))
         });
         answered.max().map(|(.., leg)| leg)
@@ -297,9 +277,8 @@ impl<'l, 'a> Meeting<'l, 'a> {
         if let Some(group) = last(&mut alone.iter().copied().filter(recent)) {
             return Some(group);
         }
-        let next = later
-            .iter()
-            .find(|next| next.enters && next.leg != step.leg);
+        let mut later = later.iter();
+        let next = later.find(|next| next.enters && next.leg != step.leg);
         let meets = next.is_some_and(|next| next.at.since(step.at) <= TOGETHER);
         let waits = last(&mut alone.iter().copied());
         waits.filter(|_| !meets)

@@ -1,7 +1,7 @@
 //! One channel as the resolver sees it: its part in the call, its way into it, its bridges.
 
 use crate::event::{ChannelState, Origin};
-use crate::facts::fact::{Fact, FactKind};
+use crate::facts::fact::{Fact, FactKind, any, spans};
 use crate::facts::leg::Leg;
 use crate::timeline::Way;
 use crate::trunk::{self, Endpoints, Party};
@@ -75,10 +75,8 @@ impl<'a> View<'a> {
 
     /// The linkedid it was born with; its own unique id where the source tells none.
     pub(super) fn first_linkedid(&self) -> &str {
-        self.leg
-            .linkedids
-            .first()
-            .map_or(self.leg.id.as_str(), |linkedid| &linkedid.text)
+        let first = self.leg.linkedids.first();
+        first.map_or(self.leg.id.as_str(), |linkedid| &linkedid.text)
     }
 
     /// It was born in nobody's call.
@@ -88,8 +86,9 @@ impl<'a> View<'a> {
 
     /// Somebody was told to dial it.
     pub(super) fn was_dialled(&self) -> bool {
-        let mut facts = self.leg.facts.iter();
-        facts.any(|fact| matches!(fact.what, FactKind::Dialled { .. }))
+        any(&self.leg.facts, |what| {
+            matches!(what, FactKind::Dialled { .. })
+        })
     }
 
     /// All its linkedids, and its own id.
@@ -148,27 +147,16 @@ fn way_without_state(
     if let Some(at) = leg.applications.outgoing {
         return (Way::Dialled, at, "ran the other side of a dialling", begun);
     }
-    let other = leg
-        .linkedids
-        .first()
-        .filter(|linkedid| linkedid.text != leg.id.as_str());
-    if let Some(linkedid) = other {
-        return (
-            Way::Dialled,
-            linkedid.at,
-            "created in another channel's call",
-            begun,
-        );
+    let other = leg.linkedids.first();
+    if let Some(other) = other.filter(|linkedid| linkedid.text != leg.id.as_str()) {
+        let words = "created in another channel's call";
+        return (Way::Dialled, other.at, words, begun);
     }
     let exten = leg.extens.first().map_or("", |exten| exten.text.as_str());
     let caller = leg.callers.first().filter(|caller| caller.at <= at);
     if numbers && matches!(exten, "" | "s") && caller.is_none() {
-        return (
-            Way::Dialled,
-            at,
-            "created on extension s, without a number",
-            begun,
-        );
+        let words = "created on extension s, without a number";
+        return (Way::Dialled, at, words, begun);
     }
     (Way::CameIn, at, "began a call", begun)
 }
@@ -188,11 +176,8 @@ fn end(leg: &Leg, facts: &[&Fact]) -> EventTime {
 /// The stays in bridges, and those in holding bridges. Where AMI and CEL both tell of a bridge, the
 /// one that tells more of it is believed, so that two clocks 1 ms apart make no third stay.
 fn stays<'a>(facts: &[&'a Fact], end: EventTime) -> (Vec<BridgeStay<'a>>, Vec<BridgeStay<'a>>) {
-    let mut bridges: Vec<(&str, bool)> = facts
-        .iter()
-        .filter_map(|fact| fact.what.passage())
-        .map(|p| (p.bridge, p.holding))
-        .collect();
+    let passages = facts.iter().filter_map(|fact| fact.what.passage());
+    let mut bridges: Vec<(&str, bool)> = passages.map(|p| (p.bridge, p.holding)).collect();
     // Holding first: a bridge that one event calls so is so, whatever the others leave out.
     bridges.sort_by_key(|&(name, holding)| (name, !holding));
     bridges.dedup_by_key(|&mut (name, _)| name);
@@ -222,27 +207,16 @@ fn stays_in<'a>(
     origin: Origin,
     end: EventTime,
 ) -> (Vec<BridgeStay<'a>>, usize) {
-    let mut stays = Vec::new();
-    let mut since = None;
-    for fact in facts.iter().filter(|fact| fact.origin == origin) {
-        let Some(passage) = fact.what.passage().filter(|p| p.bridge == name) else {
-            continue;
-        };
-        if passage.enters {
-            since = since.or(Some(fact.at));
-        } else if let Some(from) = since.take() {
-            stays.push(BridgeStay {
-                bridge: name,
-                from,
-                to: fact.at,
-            });
-        }
-    }
-    let told = 2 * stays.len() + usize::from(since.is_some());
-    stays.extend(since.map(|from| BridgeStay {
+    let told = facts.iter().filter(|fact| fact.origin == origin);
+    let spans = spans(told.filter_map(|fact| {
+        let passage = fact.what.passage().filter(|p| p.bridge == name)?;
+        Some((fact.at, passage.enters))
+    }));
+    let told = 2 * spans.len() - spans.iter().filter(|span| span.1.is_none()).count();
+    let stays = spans.into_iter().map(|(from, to)| BridgeStay {
         bridge: name,
         from,
-        to: end.max(from),
-    }));
-    (stays, told)
+        to: to.unwrap_or(end.max(from)),
+    });
+    (stays.collect(), told)
 }

@@ -9,7 +9,7 @@
 //! ```
 //! The first of them that matches wins, in this order: the gateway is what says most.
 
-use super::{Endpoints, Party, TrunkEndpoint, glob, party, technology};
+use super::{Endpoints, Party, TrunkEndpoint, glob, is_one_of, party, technology};
 use crate::units::Extension;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
@@ -134,10 +134,7 @@ impl Endpoints {
 
 /// Nobody's channel, of a PBX that tells of each line what it is.
 pub(crate) fn is_plumbing(name: &str) -> bool {
-    let technology = technology(name);
-    PLUMBING
-        .iter()
-        .any(|it| it.eq_ignore_ascii_case(technology))
+    is_one_of(&PLUMBING, technology(name))
 }
 
 /// The digits of a number.

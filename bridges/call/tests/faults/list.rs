@@ -105,7 +105,7 @@ pub const FAULTS: [Fault; 16] = [
     Fault {
         name: "a stay in a bridge lasts to the hang-up",
         file: "resolve/view.rs",
-        old: "to: fact.at,",
-        new: "to: end.max(fact.at),",
+        old: "to: to.unwrap_or(end.max(from)),",
+        new: "to: end.max(to.unwrap_or(from)),",
     },
 ];
