@@ -47,7 +47,9 @@ fn exit_status() -> Section {
         "0".to_owned(),
         "Success; of run also: ended by SIGTERM or SIGINT.".to_owned(),
     );
-    let codes = Code::ALL.map(|code| (code.number().to_string(), meaning(code).to_owned()));
+    let codes = Code::ALL
+        .iter()
+        .map(|code| (code.number().to_string(), meaning(*code).to_owned()));
     Section {
         heading: "EXIT STATUS",
         words: "check ends with the code of the worst fault it found.",
@@ -71,7 +73,7 @@ const fn secret_of(kind: SecretKind) -> &'static str {
 
 fn environment() -> Section {
     let pair = |term: &str, words: &str| (term.to_owned(), words.to_owned());
-    let secrets = SecretKind::ALL.map(|kind| {
+    let secrets = SecretKind::ALL.iter().map(|&kind| {
         let credential = kind.credential();
         let words = format!(
             "{}. Files and the systemd credential {credential} are better: a process's variables \

@@ -49,7 +49,8 @@ pub(crate) fn unread(environment: &Environment) -> Vec<Unread> {
 
 /// Every variable that some command reads.
 fn known() -> BTreeSet<String> {
-    let mut known: BTreeSet<String> = SecretKind::ALL.map(|it| it.variable().to_owned()).into();
+    let secrets = SecretKind::ALL.iter().map(|it| it.variable().to_owned());
+    let mut known: BTreeSet<String> = secrets.collect();
     known.insert(machine::VARIABLE.to_owned());
     known.insert("CALLBRIDGE_PLANT_FAULTS".to_owned());
     let mut commands = vec![arguments::command()];

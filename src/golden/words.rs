@@ -72,7 +72,7 @@ fn written_now() -> BTreeMap<&'static str, Vec<String>> {
         WrongMethod, UnknownPath, RedirectFollowed, SecretMisplaced, RefreshReused, CodeReused,
         WrongHost);
     let is = |word: &str, of: fn(Left) -> &'static str| {
-        Left::ALL.into_iter().find(|left| of(*left) == word)
+        Left::ALL.iter().copied().find(|left| of(*left) == word)
     };
     let asked = |word: &str| asks.into_iter().find(|one| one.word() == word);
     BTreeMap::from([

@@ -261,7 +261,10 @@ impl Path {
 
     /// Every combination of the enums, possible or not.
     pub fn all() -> Vec<Self> {
-        let states: Vec<Option<State>> = [None].into_iter().chain(State::ALL.map(Some)).collect();
+        let states: Vec<Option<State>> = [None]
+            .into_iter()
+            .chain(State::ALL.iter().copied().map(Some))
+            .collect();
         let mut all = Vec::new();
         for &lane in Lane::VARIANTS {
             for endpoint in Endpoint::CALLS {
@@ -278,7 +281,7 @@ impl Path {
         for endpoint in Endpoint::CALLS {
             all.extend(ANSWERS.map(|answer| Self::Answer(endpoint, answer)));
         }
-        for state in State::ALL {
+        for &state in State::ALL {
             let steps = steps();
             all.extend(steps.iter().map(|step| Self::Step {
                 state,

@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
 /// What somebody may do on the page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "snake_case")]
 pub enum PageRole {
     /// Sees everything, changes nothing.
     View,
@@ -15,11 +16,8 @@ pub enum PageRole {
 
 impl PageRole {
     /// `admin` or `view`.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::View => "view",
-            Self::Admin => "admin",
-        }
+    pub fn word(self) -> &'static str {
+        self.into()
     }
 
     /// May this role change anything?

@@ -109,15 +109,18 @@ fn cut(text: &str, characters: usize) -> String {
 }
 
 /// What is wrong with a message that should be a last word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Wrong {
     /// It is too long.
+    #[strum(serialize = "too_long")]
     Long,
     /// Its content type is another.
     ContentType,
     /// It is of a newer version.
     Version,
     /// Nobody signed it: RabbitMQ holds `user_id` to the login.
+    #[strum(serialize = "user_id")]
     User,
     /// It is no JSON of this shape.
     Shape,
@@ -128,23 +131,14 @@ pub enum Wrong {
     /// The PBX is another user's.
     Owner,
     /// There are too many members already.
+    #[strum(serialize = "too_many")]
     Many,
 }
 
 impl Wrong {
     /// The word under which it is counted.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Long => "too_long",
-            Self::ContentType => "content_type",
-            Self::Version => "version",
-            Self::User => "user_id",
-            Self::Shape => "shape",
-            Self::Value => "value",
-            Self::Future => "future",
-            Self::Owner => "owner",
-            Self::Many => "too_many",
-        }
+    pub fn word(self) -> &'static str {
+        self.into()
     }
 }
 

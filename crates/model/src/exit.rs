@@ -1,7 +1,7 @@
 //! How a command ends when it does not end well: sysexits codes.
 
 /// The exit codes that users' scripts rely on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::VariantArray)]
 #[repr(u8)]
 pub enum Code {
     /// Something went wrong that no other code names; the books of `demo` do not balance.
@@ -30,19 +30,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, lowest first.
-    pub const ALL: [Self; 11] = [
-        Self::Failed,
-        Self::Down,
-        Self::Usage,
-        Self::Input,
-        Self::NoInput,
-        Self::Unreachable,
-        Self::CannotWrite,
-        Self::Locked,
-        Self::NoPermission,
-        Self::Configuration,
-        Self::Left,
-    ];
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// The number.
     pub const fn number(self) -> u8 {
@@ -51,10 +39,8 @@ impl Code {
 
     /// The code of this number; [`Code::Failed`] for one that has no name here.
     pub fn of_number(number: u8) -> Self {
-        Self::ALL
-            .into_iter()
-            .find(|code| code.number() == number)
-            .unwrap_or(Self::Failed)
+        let known = Self::ALL.iter().find(|code| code.number() == number);
+        known.copied().unwrap_or(Self::Failed)
     }
 }
 

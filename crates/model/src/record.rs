@@ -230,8 +230,24 @@ pub enum Outcome {
 }
 
 /// Why a call is a dead letter. The words are stored and shown: never change one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+    strum::EnumString,
+    strum::Display,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Reason {
     /// No rule gives a lead; parked until one does, for at most 30 days.
     NoLead,
@@ -263,55 +279,21 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of the documentation.
-    pub const ALL: [Self; 13] = [
-        Self::NoLead,
-        Self::AmbiguousLead,
-        Self::Failed,
-        Self::Rejected,
-        Self::Conflict,
-        Self::UuidConflict,
-        Self::ServerError,
-        Self::Unconfirmed,
-        Self::Incomplete,
-        Self::TalkExceedsDuration,
-        Self::InvalidEpoch,
-        Self::Unreadable,
-        Self::NoEmployee,
-    ];
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// The word stored and shown: `no_lead`.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::NoLead => "no_lead",
-            Self::AmbiguousLead => "ambiguous_lead",
-            Self::Failed => "failed",
-            Self::Rejected => "rejected",
-            Self::Conflict => "conflict",
-            Self::UuidConflict => "uuid_conflict",
-            Self::ServerError => "server_error",
-            Self::Unconfirmed => "unconfirmed",
-            Self::Incomplete => "incomplete",
-            Self::TalkExceedsDuration => "talk_exceeds_duration",
-            Self::InvalidEpoch => "invalid_epoch",
-            Self::Unreadable => "unreadable",
-            Self::NoEmployee => "no_employee",
-        }
+    pub fn word(self) -> &'static str {
+        self.into()
     }
 
     /// The reason of a word; `None` for an unknown one.
     pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|reason| reason.word() == word)
+        word.parse().ok()
     }
 
     /// Leaves by itself when the missing thing becomes known: parked, not dead.
     pub const fn is_parked(self) -> bool {
         matches!(self, Self::NoLead | Self::NoEmployee)
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
     }
 }
 

@@ -13,55 +13,43 @@ const SECRET_BYTES_MAX: u64 = 16 << 10;
 pub const LINES_MAX: usize = 4;
 
 /// One of the secrets, with its names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 pub enum SecretKind {
     /// The CRM's token.
     Token,
     /// AMI's.
+    #[strum(serialize = "ami-secret")]
     Ami,
     /// That of FreeSWITCH's event socket.
+    #[strum(serialize = "esl-secret")]
     Esl,
     /// A broker's.
+    #[strum(serialize = "amqp-secret")]
     Amqp,
     /// That of the broker dead letters go to.
+    #[strum(serialize = "dead-letter-secret")]
     DeadLetter,
     /// The application's, that signs events.
+    #[strum(serialize = "webhook-secret")]
     Webhook,
     /// The application's, for `connect`.
+    #[strum(serialize = "client-secret")]
     Client,
     /// Hashes of the passwords of those who may see the page.
     PagePassword,
     /// The password of whoever asks who calls.
+    #[strum(serialize = "lookup-secret")]
     Lookup,
 }
 
 impl SecretKind {
     /// All of them.
-    pub const ALL: [Self; 9] = [
-        Self::Token,
-        Self::Ami,
-        Self::Esl,
-        Self::Amqp,
-        Self::DeadLetter,
-        Self::Webhook,
-        Self::Client,
-        Self::PagePassword,
-        Self::Lookup,
-    ];
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// `$CREDENTIALS_DIRECTORY/NAME`
-    pub const fn credential(self) -> &'static str {
-        match self {
-            Self::Token => "token",
-            Self::Ami => "ami-secret",
-            Self::Esl => "esl-secret",
-            Self::Amqp => "amqp-secret",
-            Self::DeadLetter => "dead-letter-secret",
-            Self::Webhook => "webhook-secret",
-            Self::Client => "client-secret",
-            Self::PagePassword => "page-password",
-            Self::Lookup => "lookup-secret",
-        }
+    pub fn credential(self) -> &'static str {
+        self.into()
     }
 
     /// The environment variable.

@@ -70,7 +70,7 @@ pub async fn run(command: &str) -> Result<Secret, Error> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    for kind in SecretKind::ALL {
+    for &kind in SecretKind::ALL {
         how.env_remove(kind.variable());
     }
     let mut child = how.spawn().map_err(not_run)?;

@@ -83,9 +83,11 @@ pub struct Pair {
 }
 
 /// What came of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum TokenReply {
     /// A new pair; what was given for it is used up.
+    #[strum(serialize = "granted")]
     Pair(Box<Pair>),
     /// The token is revoked, or was unknown.
     Revoked,
@@ -101,22 +103,14 @@ pub enum TokenReply {
     /// 429: not done, and too early.
     TooMany,
     /// What answers there is no OAuth endpoint, or refuses before it: not done.
+    #[strum(serialize = "wrong_address")]
     PeerOutcome(String),
 }
 
 impl TokenReply {
     /// The verdict's word in metrics.
-    pub const fn word(&self) -> &'static str {
-        match self {
-            Self::Pair(_) => "granted",
-            Self::Revoked => "revoked",
-            Self::Refused(_) => "refused",
-            Self::WrongClient(_) => "wrong_client",
-            Self::Unsure(_) => "unsure",
-            Self::NotSent(_) => "not_sent",
-            Self::TooMany => "too_many",
-            Self::PeerOutcome(_) => "wrong_address",
-        }
+    pub fn word(&self) -> &'static str {
+        self.into()
     }
 }
 

@@ -172,7 +172,7 @@ fn calls(all: &mut Registry, seen: &Observed) {
     forwarded.inc_by(seen.status.books.forwarded);
     all.register("forwarded", "Calls that a broker has confirmed", forwarded);
     let letters = Gauges::<ReasonLabels>::default();
-    for reason in callbridge_model::Reason::ALL.map(callbridge_model::Reason::word) {
+    for reason in callbridge_model::Reason::ALL.iter().map(|it| it.word()) {
         let count = seen.dead_letters.get(reason).copied().unwrap_or(0);
         letters.get_or_create(&label(reason)).set(signed(count));
     }

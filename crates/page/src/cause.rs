@@ -6,7 +6,8 @@ use callbridge_spool::Letter;
 use std::fmt;
 
 /// What a cause is about; its words stand in links: never change one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum About {
     /// A lead that the CRM does not know or take.
     Lead,
@@ -20,13 +21,8 @@ pub enum About {
 
 impl About {
     /// `lead`
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Lead => "lead",
-            Self::Employee => "employee",
-            Self::Phone => "phone",
-            Self::Extension => "extension",
-        }
+    pub fn word(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -58,12 +58,12 @@ fn families() -> BTreeSet<String> {
     for kind in TRIED.iter().map(|(_, kind)| *kind).chain(["flag"]) {
         keys.extend(["tried", "mend"].map(|family| format!("{family}.{kind}")));
     }
-    for reason in Reason::ALL {
+    for &reason in Reason::ALL {
         keys.insert(format!("reason.{}", reason.word()));
         keys.insert(format!("remedy.{}", reason.word()));
         keys.insert(format!("why.{}", reason.word()));
     }
-    for kind in FindingKind::ALL {
+    for &kind in FindingKind::ALL {
         keys.insert(format!("kind.{}", kind.word()));
         keys.insert(format!("cure.{}", kind.word()));
     }

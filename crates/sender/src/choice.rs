@@ -352,7 +352,7 @@ impl<'a> Choice<'a> {
             self.now.boot + wait
         });
         let in_flight_parts = self.in_flight.in_flight_parts();
-        let gates = Part::ALL.into_iter().filter_map(|part| {
+        let gates = Part::ALL.iter().copied().filter_map(|part| {
             match self
                 .gate
                 .troubles()

@@ -17,7 +17,9 @@ use std::time::Duration;
 pub const SLOW: Duration = Duration::from_secs(5);
 
 /// A part of the service that can fail alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr, strum::VariantArray,
+)]
 #[strum(serialize_all = "snake_case")]
 pub enum Part {
     /// The token's record.
@@ -32,7 +34,7 @@ pub enum Part {
 
 impl Part {
     /// All of them, in the order of the enum.
-    pub const ALL: [Self; 4] = [Self::Token, Self::Submissions, Self::Polls, Self::Sweeps];
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// That of an endpoint on the way of a call; what lead requests ask is nobody else's trouble.
     pub const fn of(endpoint: Endpoint) -> Option<Self> {
@@ -274,8 +276,8 @@ impl Troubles {
     pub fn outage(&self) -> Option<(Extent, &str)> {
         let failing = || {
             Part::ALL
-                .into_iter()
-                .filter_map(|it| self.failures(it).map(|f| (it, f)))
+                .iter()
+                .filter_map(|&it| self.failures(it).map(|f| (it, f)))
         };
         let all = self.whole().is_some();
         let stops = |part: Part| all || matches!(part, Part::Token | Part::Submissions);

@@ -15,7 +15,7 @@ fn at(seconds: u64) -> Now {
 fn good(seconds: u64) -> Troubles {
     let mut troubles = Troubles::default();
     for n in 0..60 {
-        for part in Part::ALL {
+        for &part in Part::ALL {
             let call = Some(RowId(n));
             troubles.sent(at(seconds).boot, part);
             troubles.passed(at(seconds).boot, part, call, true);
@@ -229,7 +229,7 @@ fn an_hour_in_which_all_fails_costs_fewer_than_ninety_requests_whatever_is_asked
     let mut troubles = good(0);
     let mut sent = 0;
     for second in 1..=3600 {
-        let mut parts = Part::ALL;
+        let mut parts = Part::ALL.to_vec();
         parts.sort_by_key(|part| troubles.asked(*part));
         let open = parts
             .into_iter()

@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_letter_names_itself_and_what_was_refused() {
-        for reason in Reason::ALL {
+        for &reason in Reason::ALL {
             let words = letter(reason, None).hint();
             assert!(!words.contains("ID"), "{reason}: {words}");
         }
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn every_reason_has_a_sentence_that_names_a_command_or_a_flag() {
-        for reason in Reason::ALL {
+        for &reason in Reason::ALL {
             let words = hint(reason);
             assert!(words.ends_with('.'), "{reason}: {words}");
             assert!(

@@ -424,7 +424,8 @@ pub struct SeenCall {
 }
 
 /// How a letter left. The words are stored and told: never change one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Left {
     /// A person sent it again.
     Retried,
@@ -438,21 +439,11 @@ pub enum Left {
 
 impl Left {
     /// All of them.
-    pub const ALL: [Self; 4] = [
-        Self::Retried,
-        Self::Released,
-        Self::Journaled,
-        Self::Discarded,
-    ];
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// The word told: `retried`.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Retried => "retried",
-            Self::Released => "released",
-            Self::Journaled => "journaled",
-            Self::Discarded => "discarded",
-        }
+    pub fn word(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -42,15 +42,30 @@ use callbridge_model::TokenFingerprint;
 use callbridge_model::{CallRecord, Reason};
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::time::Duration;
 
 /// How long after the 200 a call falls due for its first poll.
 pub const FIRST_POLL: Duration = Duration::from_secs(2);
 
 /// Where a call stands. The words are stored: never change one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+    strum::EnumString,
+    strum::Display,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum State {
     /// Waits to be sent.
     Ready,
@@ -72,34 +87,16 @@ pub enum State {
 
 impl State {
     /// Every state, in the order of the books.
-    pub const ALL: [Self; 8] = [
-        Self::Ready,
-        Self::Sending,
-        Self::Submitted,
-        Self::Journaled,
-        Self::Dead,
-        Self::Parked,
-        Self::Discarded,
-        Self::Forwarded,
-    ];
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// The word stored and shown: `ready`.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Ready => "ready",
-            Self::Sending => "sending",
-            Self::Submitted => "submitted",
-            Self::Journaled => "journaled",
-            Self::Dead => "dead",
-            Self::Parked => "parked",
-            Self::Discarded => "discarded",
-            Self::Forwarded => "forwarded",
-        }
+    pub fn word(self) -> &'static str {
+        self.into()
     }
 
     /// The state of a word; `None` for an unknown one.
     pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.word() == word)
+        word.parse().ok()
     }
 }
 
@@ -115,14 +112,19 @@ fn unknown(what: &str, word: &str) -> FromSqlError {
     FromSqlError::Other(format!("there is no {what} {word}").into())
 }
 
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
-    }
-}
-
 /// What becomes of an unresolved call that the journal does not hold. The words are stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+    strum::EnumString,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum IfAbsent {
     /// It is sent again.
     #[default]
@@ -135,20 +137,16 @@ pub enum IfAbsent {
 
 impl IfAbsent {
     /// Every fate.
-    pub const ALL: [Self; 3] = [Self::Resubmit, Self::ServerError, Self::Changed];
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// The word stored.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Resubmit => "resubmit",
-            Self::ServerError => "server_error",
-            Self::Changed => "changed",
-        }
+    pub fn word(self) -> &'static str {
+        self.into()
     }
 
     /// The fate of a word; `None` for an unknown one.
     pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|fate| fate.word() == word)
+        word.parse().ok()
     }
 }
 

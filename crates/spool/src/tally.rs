@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn each_state_has_its_own_place_and_word() {
-        for (at, state) in State::ALL.into_iter().enumerate() {
+        for (at, state) in State::ALL.iter().copied().enumerate() {
             assert_eq!(Book::Of(state).place(), at);
             assert_eq!(NAMES[at], state.word());
         }

@@ -80,7 +80,8 @@ impl Checking<'_> {
             } else if text.contains('/') || Path::new(&text).is_dir() {
                 folder = Some(text);
             } else {
-                let all = State::ALL.map(State::word).join(", ");
+                let all: Vec<&str> = State::ALL.iter().map(|state| state.word()).collect();
+                let all = all.join(", ");
                 let words = format!("`{text}` is neither a folder nor one of {all}");
                 self.faults.add("--state", words);
             }

@@ -101,7 +101,8 @@ impl News {
 }
 
 /// What a list is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum ListKind {
     /// Phones and leads.
     Leads,
@@ -111,11 +112,8 @@ pub enum ListKind {
 
 impl ListKind {
     /// `leads`, `employees`
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Leads => "leads",
-            Self::Employees => "employees",
-        }
+    pub fn word(self) -> &'static str {
+        self.into()
     }
 }
 

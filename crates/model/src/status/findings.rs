@@ -314,7 +314,7 @@ fn replaced(status: &Status, found: &mut Vec<Todo>) {
 fn letters(status: &Status, found: &mut Vec<Todo>) {
     let of = |reason: Reason| status.letters.get(reason.word()).copied().unwrap_or(0);
     let (no_lead, no_employee) = (of(Reason::NoLead), of(Reason::NoEmployee));
-    let all = Reason::ALL.map(|reason| (reason, of(reason)));
+    let all: Vec<_> = Reason::ALL.iter().map(|&it| (it, of(it))).collect();
     // What waits for a lead or an employee is counted among the letters, here as everywhere; where
     // nothing else is there, its own line says it.
     if all.iter().any(|(it, count)| !it.is_parked() && *count > 0) {

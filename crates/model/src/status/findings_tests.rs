@@ -473,10 +473,7 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
         let is_empty = |todo: &Todo| todo.what.is_empty() || todo.command.is_empty();
         assert!(!status.todo.iter().any(is_empty), "{:?}", status.todo);
     }
-    assert!(
-        met.into_iter().eq(FindingKind::ALL),
-        "a kind that nothing finds"
-    );
+    assert!(met.iter().eq(FindingKind::ALL), "a kind that nothing finds");
 }
 
 #[test]

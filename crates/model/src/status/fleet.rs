@@ -7,8 +7,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What a process does in its fleet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "snake_case")]
 pub enum FleetRole {
     /// It forwards the calls of its PBX to the stream.
     Collector,
@@ -18,11 +31,8 @@ pub enum FleetRole {
 
 impl FleetRole {
     /// The word told and compared.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Collector => "collector",
-            Self::Sender => "sender",
-        }
+    pub fn word(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -141,8 +151,11 @@ pub struct TokenName {
 }
 
 /// Whether somebody speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, strum::IntoStaticStr,
+)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "snake_case")]
 pub enum Speech {
     /// Nothing was heard for three minutes: the machine, the process or its line is gone.
     Silent,
@@ -154,12 +167,8 @@ pub enum Speech {
 
 impl Speech {
     /// The word told and compared.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Silent => "silent",
-            Self::Stopped => "stopped",
-            Self::Speaking => "speaking",
-        }
+    pub fn word(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -9,8 +9,11 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
 /// How this process stands to the lease.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum LeasePhase {
     /// Another holds it, or nobody does: nothing is sent from here.
     #[default]
@@ -23,12 +26,8 @@ pub enum LeasePhase {
 
 impl LeasePhase {
     /// Its word, as in JSON.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Standby => "standby",
-            Self::Silent => "silent",
-            Self::Holding => "holding",
-        }
+    pub fn word(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -28,8 +28,23 @@ impl OverallState {
 }
 
 /// What kind of thing waits for a person. The words are stable: monitors and scripts compare them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum FindingKind {
     /// No daemon runs: nothing is heard and nothing is sent.
     NoDaemon,
@@ -99,77 +114,11 @@ pub enum FindingKind {
 
 impl FindingKind {
     /// Every kind, worst first.
-    pub const ALL: [Self; 32] = [
-        Self::NoDaemon,
-        Self::Paused,
-        Self::NoSource,
-        Self::SourceDown,
-        Self::NotHeard,
-        Self::Rights,
-        Self::OtherFormat,
-        Self::OtherDaemon,
-        Self::NoTrunk,
-        Self::SilentTrunk,
-        Self::SilentEmployees,
-        Self::NoEmployees,
-        Self::SilentCollector,
-        Self::LastWords,
-        Self::Outcomes,
-        Self::Token,
-        Self::TokenEnds,
-        Self::CrmTrouble,
-        Self::Gap,
-        Self::StreamRecreated,
-        Self::DeadLetters,
-        Self::NoLead,
-        Self::NoEmployee,
-        Self::Lists,
-        Self::Employees,
-        Self::Webhooks,
-        Self::LeadDirectory,
-        Self::LeadFields,
-        Self::FieldNotShown,
-        Self::ForeignCalls,
-        Self::Lease,
-        Self::Books,
-    ];
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// The word told and compared: `dead_letters`.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::NoDaemon => "no_daemon",
-            Self::Paused => "paused",
-            Self::NoSource => "no_source",
-            Self::SourceDown => "source_down",
-            Self::NotHeard => "not_heard",
-            Self::Rights => "rights",
-            Self::OtherFormat => "other_format",
-            Self::OtherDaemon => "other_daemon",
-            Self::NoTrunk => "no_trunk",
-            Self::SilentTrunk => "silent_trunk",
-            Self::SilentEmployees => "silent_employees",
-            Self::NoEmployees => "no_employees",
-            Self::SilentCollector => "silent_collector",
-            Self::LastWords => "last_words",
-            Self::Outcomes => "outcomes",
-            Self::Token => "token",
-            Self::TokenEnds => "token_ends",
-            Self::CrmTrouble => "crm_trouble",
-            Self::Gap => "gap",
-            Self::StreamRecreated => "stream_recreated",
-            Self::DeadLetters => "dead_letters",
-            Self::NoLead => "no_lead",
-            Self::NoEmployee => "no_employee",
-            Self::Lists => "lists",
-            Self::Employees => "employees",
-            Self::Webhooks => "webhooks",
-            Self::LeadDirectory => "lead_directory",
-            Self::LeadFields => "lead_fields",
-            Self::FieldNotShown => "field_not_shown",
-            Self::ForeignCalls => "foreign_calls",
-            Self::Lease => "lease",
-            Self::Books => "books",
-        }
+    pub fn word(self) -> &'static str {
+        self.into()
     }
 
     /// How bad it is.
@@ -313,7 +262,7 @@ mod tests {
     #[test]
     fn words_are_those_of_the_json_and_stand_once_each() {
         let mut words: Vec<&str> = FindingKind::ALL.iter().map(|kind| kind.word()).collect();
-        for kind in FindingKind::ALL {
+        for &kind in FindingKind::ALL {
             let json = serde_json::to_value(kind).expect("a word");
             assert_eq!(json, kind.word());
         }

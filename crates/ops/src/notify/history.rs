@@ -76,9 +76,7 @@ impl Troubles {
         let stored = text.and_then(|text| serde_json::from_str(text).ok());
         let stored: BTreeMap<String, ReportedTrouble> = stored.unwrap_or_default();
         let history = |(word, it): (String, ReportedTrouble)| {
-            let kind = FindingKind::ALL
-                .into_iter()
-                .find(|kind| kind.word() == word)?;
+            let kind = word.parse::<FindingKind>().ok()?;
             let history = TroubleHistory {
                 since: it.since,
                 what: it.what,

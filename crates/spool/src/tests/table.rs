@@ -135,7 +135,7 @@ fn a_step_moves_only_what_can_still_move() {
 
 #[test]
 fn every_state_is_known_by_its_word() {
-    for state in State::ALL {
+    for &state in State::ALL {
         assert_eq!(State::from_word(state.word()), Some(state));
         let json = serde_json::to_value(state).expect("a word");
         assert_eq!(json, state.word());

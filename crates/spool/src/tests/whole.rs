@@ -63,7 +63,10 @@ fn no_table_is_empty_no_state_is_missing_and_no_value_is_lost() {
     let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
     let states: BTreeSet<State> = rows(&handle).iter().map(|row| row.state).collect();
     // No call was forwarded in those days.
-    let known = State::ALL.into_iter().filter(|it| *it != State::Forwarded);
+    let known = State::ALL
+        .iter()
+        .copied()
+        .filter(|it| *it != State::Forwarded);
     assert_eq!(states, known.collect());
     guard.close();
     let db = Connection::open(dir.path().join(FILE)).expect("opens");
