@@ -5,65 +5,90 @@ use callbridge_model::TokenFingerprint;
 use callbridge_model::secret::{ExposeSecret, Secret, is_token};
 use callbridge_sender::token::print;
 use callbridge_sender::token_update::Tokens;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 use std::path::Path;
 
 /// A connection of one company to the application, as it is stored.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Connection {
     /// The application, and where everything is.
+    #[serde(flatten)]
     pub client: Client,
     /// The grants asked for, as a scope.
+    #[serde(default, rename = "askedScope")]
     pub asked: String,
     /// The grants given (§4.1.1); they may be fewer.
+    #[serde(default, rename = "scope")]
     pub granted: String,
     /// `svc_at_…`
+    #[serde(rename = "accessToken", serialize_with = "bare")]
     pub access: Secret,
     /// When it was asked for.
     pub issued_at: EpochSeconds,
     /// When it ends.
     pub expires_at: EpochSeconds,
     /// `svcrt_…`; another one after each refresh.
+    #[serde(rename = "refreshToken", serialize_with = "bare")]
     pub refresh: Secret,
-    /// The access token before this one, and its end: it works until then (§5.6.6).
-    pub previous: Option<(Secret, EpochSeconds)>,
+    /// The access token before this one: it works until its end (§5.6.6).
+    #[serde(default, serialize_with = "bare_option")]
+    pub previous_token: Option<Secret>,
+    /// Its end.
+    #[serde(default)]
+    pub previous_expires_at: Option<EpochSeconds>,
     /// Signs this installation's webhooks; shown once (§5.6.8).
+    #[serde(default, serialize_with = "bare_option")]
     pub webhook_secret: Option<Secret>,
     /// Signs embedded pages; shown once.
+    #[serde(default, serialize_with = "bare_option")]
     pub embedded_secret: Option<Secret>,
     /// `company.id` of token/info, once it was asked.
+    #[serde(default, rename = "companyId")]
     pub company: Option<i64>,
     /// A refresh was begun then, and its end is not known.
+    #[serde(default, rename = "refreshBeganAt")]
     pub refresh_began: Option<EpochSeconds>,
     /// The last refresh that a 401 asked for.
+    #[serde(default)]
     pub refused_at: Option<EpochSeconds>,
     /// Consent has to be given anew: why.
+    #[serde(default)]
     pub over: Option<String>,
     /// What a later version wrote; kept.
+    #[serde(flatten)]
     pub others: Map<String, Value>,
 }
 
 /// The application, and where it was connected.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Client {
     /// `--crm-url`
     pub crm_url: String,
     /// `--auth-url`
     pub auth_url: String,
     /// `--consent-url`
+    #[serde(default)]
     pub consent_url: String,
     /// `--redirect-uri`, letter by letter.
+    #[serde(default)]
     pub redirect_uri: String,
     /// `svc_app_…`
+    #[serde(rename = "clientId")]
     pub id: String,
     /// `svc_sec_…`
+    #[serde(rename = "clientSecret", serialize_with = "bare")]
     pub secret: Secret,
     /// The file it came from, if it was one.
+    #[serde(default, rename = "clientSecretFile")]
     pub secret_file: Option<String>,
     /// `--crm-ca-file`
+    #[serde(default)]
     pub ca_file: Option<String>,
     /// `--crm-proxy`
+    #[serde(default)]
     pub proxy: Option<String>,
 }
 
@@ -83,8 +108,13 @@ impl Connection {
     pub fn tokens(&self, now: EpochSeconds) -> Tokens {
         Tokens {
             current: self.access.clone(),
-            previous: self.previous.clone().filter(|(_, end)| *end > now),
+            previous: self.previous().filter(|(_, end)| *end > now),
         }
+    }
+
+    /// The access token before this one, and its end.
+    pub fn previous(&self) -> Option<(Secret, EpochSeconds)> {
+        self.previous_token.clone().zip(self.previous_expires_at)
     }
 
     /// The command that connects anew, for a shell.
@@ -118,7 +148,7 @@ impl Connection {
 
     /// As it is stored.
     pub fn to_json(&self) -> Vec<u8> {
-        let mut text = serde_json::to_vec_pretty(&Stored::of(self)).unwrap_or_default();
+        let mut text = serde_json::to_vec_pretty(self).unwrap_or_default();
         text.push(b'\n');
         text
     }
@@ -128,7 +158,7 @@ impl Connection {
     /// # Errors
     /// In words what is missing or wrong; never with a value of the file.
     pub fn from_json(text: &[u8]) -> Result<Self, String> {
-        let read = serde_json::from_slice::<Stored>(text);
+        let read = serde_json::from_slice::<Self>(text);
         let stored = read.map_err(|error| match error.classify() {
             // serde's own words would show the value
             serde_json::error::Category::Data => {
@@ -140,14 +170,14 @@ impl Connection {
             _ => format!("it is no whole JSON ({error})"),
         })?;
         for (name, token) in [
-            ("accessToken", &stored.access_token),
-            ("refreshToken", &stored.refresh_token),
+            ("accessToken", &stored.access),
+            ("refreshToken", &stored.refresh),
         ] {
-            if !is_token(token) {
+            if !is_token(token.expose_secret()) {
                 return Err(format!("{name} holds no token"));
             }
         }
-        Ok(stored.connection())
+        Ok(stored)
     }
 }
 
@@ -160,114 +190,17 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// The file's shape. Without `Debug`: it holds bare secrets.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Stored {
-    crm_url: String,
-    auth_url: String,
-    #[serde(default)]
-    consent_url: String,
-    #[serde(default)]
-    redirect_uri: String,
-    client_id: String,
-    client_secret: String,
-    #[serde(default)]
-    client_secret_file: Option<String>,
-    #[serde(default)]
-    ca_file: Option<String>,
-    #[serde(default)]
-    proxy: Option<String>,
-    #[serde(default)]
-    asked_scope: String,
-    #[serde(default)]
-    scope: String,
-    access_token: String,
-    issued_at: i64,
-    expires_at: i64,
-    refresh_token: String,
-    #[serde(default)]
-    previous_token: Option<String>,
-    #[serde(default)]
-    previous_expires_at: Option<i64>,
-    #[serde(default)]
-    webhook_secret: Option<String>,
-    #[serde(default)]
-    embedded_secret: Option<String>,
-    #[serde(default)]
-    company_id: Option<i64>,
-    #[serde(default)]
-    refresh_began_at: Option<i64>,
-    #[serde(default)]
-    refused_at: Option<i64>,
-    #[serde(default)]
-    over: Option<String>,
-    #[serde(flatten)]
-    others: Map<String, Value>,
+/// Secrets are written bare into the connection's file, and nowhere else.
+pub(super) fn bare<S: Serializer>(secret: &Secret, to: S) -> Result<S::Ok, S::Error> {
+    secret.expose_secret().serialize(to)
 }
 
-impl Stored {
-    fn of(it: &Connection) -> Self {
-        let bare = |secret: &Secret| secret.expose_secret().to_owned();
-        let client = &it.client;
-        Self {
-            crm_url: client.crm_url.clone(),
-            auth_url: client.auth_url.clone(),
-            consent_url: client.consent_url.clone(),
-            redirect_uri: client.redirect_uri.clone(),
-            client_id: client.id.clone(),
-            client_secret: bare(&client.secret),
-            client_secret_file: client.secret_file.clone(),
-            ca_file: client.ca_file.clone(),
-            proxy: client.proxy.clone(),
-            asked_scope: it.asked.clone(),
-            scope: it.granted.clone(),
-            access_token: bare(&it.access),
-            issued_at: it.issued_at.get(),
-            expires_at: it.expires_at.get(),
-            refresh_token: bare(&it.refresh),
-            previous_token: it.previous.as_ref().map(|(token, _)| bare(token)),
-            previous_expires_at: it.previous.as_ref().map(|(_, end)| end.get()),
-            webhook_secret: it.webhook_secret.as_ref().map(bare),
-            embedded_secret: it.embedded_secret.as_ref().map(bare),
-            company_id: it.company,
-            refresh_began_at: it.refresh_began.map(EpochSeconds::get),
-            refused_at: it.refused_at.map(EpochSeconds::get),
-            over: it.over.clone(),
-            others: it.others.clone(),
-        }
-    }
-
-    fn connection(self) -> Connection {
-        let end = self.previous_expires_at.map(EpochSeconds::new);
-        Connection {
-            client: Client {
-                crm_url: self.crm_url,
-                auth_url: self.auth_url,
-                consent_url: self.consent_url,
-                redirect_uri: self.redirect_uri,
-                id: self.client_id,
-                secret: Secret::from(self.client_secret),
-                secret_file: self.client_secret_file,
-                ca_file: self.ca_file,
-                proxy: self.proxy,
-            },
-            asked: self.asked_scope,
-            granted: self.scope,
-            access: Secret::from(self.access_token),
-            issued_at: EpochSeconds::new(self.issued_at),
-            expires_at: EpochSeconds::new(self.expires_at),
-            refresh: Secret::from(self.refresh_token),
-            previous: self.previous_token.map(Secret::from).zip(end),
-            webhook_secret: self.webhook_secret.map(Secret::from),
-            embedded_secret: self.embedded_secret.map(Secret::from),
-            company: self.company_id,
-            refresh_began: self.refresh_began_at.map(EpochSeconds::new),
-            refused_at: self.refused_at.map(EpochSeconds::new),
-            over: self.over,
-            others: self.others,
-        }
-    }
+pub(super) fn bare_option<S: Serializer>(
+    secret: &Option<Secret>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    let secret = secret.as_ref().map(ExposeSecret::expose_secret);
+    secret.serialize(to)
 }
 
 #[cfg(test)]
@@ -295,7 +228,8 @@ pub(super) mod tests {
             issued_at: EpochSeconds::new(1_000),
             expires_at: EpochSeconds::new(4_600),
             refresh: Secret::from("svcrt_hidden"),
-            previous: Some((Secret::from("svc_at_old_hidden"), EpochSeconds::new(2_000))),
+            previous_token: Some(Secret::from("svc_at_old_hidden")),
+            previous_expires_at: Some(EpochSeconds::new(2_000)),
             webhook_secret: Some(Secret::from("webhook_hidden")),
             embedded_secret: None,
             company: Some(12),

@@ -417,15 +417,18 @@ fn renewed(before: &Connection, pair: Pair, sent: EventTime, refused: bool) -> C
     let issued_at = sent.floor_seconds();
     let previous = match refused {
         false => Some((before.access.clone(), before.expires_at)),
-        true => before.previous.clone(),
+        true => before.previous(),
     };
+    let previous = previous.filter(|(_, end)| *end > issued_at);
+    let (previous_token, previous_expires_at) = previous.unzip();
     Connection {
         granted: pair.scope.unwrap_or_else(|| before.granted.clone()),
         access: pair.access,
         issued_at,
         expires_at: end_of(sent, pair.life),
         refresh: pair.refresh.unwrap_or_else(|| before.refresh.clone()),
-        previous: previous.filter(|(_, end)| *end > issued_at),
+        previous_token,
+        previous_expires_at,
         refresh_began: None,
         over: None,
         ..before.clone()

@@ -98,7 +98,8 @@ fn aged(ago: i64, life: i64) -> Connection {
         refresh: Secret::from("svcrt_first"),
         issued_at: EpochSeconds::new(now - ago),
         expires_at: EpochSeconds::new(now - ago + life),
-        previous: None,
+        previous_token: None,
+        previous_expires_at: None,
         ..connection()
     }
 }

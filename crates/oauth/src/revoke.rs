@@ -41,11 +41,10 @@ pub fn way(connection: &Connection) -> Result<Exchange, AddressError> {
 
 /// Revokes all that is known; what could not be.
 pub async fn all(exchange: &Exchange, connection: &Connection) -> Vec<Unrevoked> {
-    let before = connection.previous.as_ref().map(|(token, _)| token);
     let tokens = [
         ("refresh token", Some(&connection.refresh)),
         ("access token", Some(&connection.access)),
-        ("access token before it", before),
+        ("access token before it", connection.previous_token.as_ref()),
     ];
     let mut left: Vec<Unrevoked> = Vec::new();
     for (token, secret) in tokens {

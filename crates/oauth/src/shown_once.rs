@@ -2,10 +2,10 @@
 //! not the connection in the CRM: a later consent brings these secrets no more, and webhooks go on
 //! being signed with them. So they outlive the connection's file.
 
-use super::connection::{Client, Connection};
+use super::connection::{Client, Connection, bare_option};
 use super::store::Error;
 use callbridge_model::plain_file;
-use callbridge_model::secret::{ExposeSecret as _, Secret};
+use callbridge_model::secret::Secret;
 use serde::{Deserialize, Serialize};
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Write as _};
@@ -17,14 +17,15 @@ pub const FILE: &str = "shown-once.json";
 /// No more of it is read.
 const FILE_MAX: u64 = 64 * 1024;
 
-/// Without `Debug`: it holds bare secrets.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Stored {
     crm_url: String,
     client_id: String,
-    webhook_secret: Option<String>,
-    embedded_secret: Option<String>,
+    #[serde(serialize_with = "bare_option")]
+    webhook_secret: Option<Secret>,
+    #[serde(serialize_with = "bare_option")]
+    embedded_secret: Option<Secret>,
 }
 
 /// What was shown once.
@@ -65,8 +66,8 @@ impl ShownOnce {
             return Self::default();
         };
         Self {
-            webhook: stored.webhook_secret.map(Secret::from),
-            embedded: stored.embedded_secret.map(Secret::from),
+            webhook: stored.webhook_secret,
+            embedded: stored.embedded_secret,
         }
     }
 }
@@ -91,12 +92,11 @@ fn stored(dir: &Path) -> Result<Option<Stored>, String> {
 /// # Errors
 /// When the folder cannot be written.
 pub fn keep(dir: &Path, connection: &Connection) -> Result<(), Error> {
-    let bare = |secret: &Secret| secret.expose_secret().to_owned();
     let kept = Stored {
         crm_url: connection.client.crm_url.clone(),
         client_id: connection.client.id.clone(),
-        webhook_secret: connection.webhook_secret.as_ref().map(bare),
-        embedded_secret: connection.embedded_secret.as_ref().map(bare),
+        webhook_secret: connection.webhook_secret.clone(),
+        embedded_secret: connection.embedded_secret.clone(),
     };
     if kept.webhook_secret.is_none() && kept.embedded_secret.is_none() {
         return Ok(());
@@ -129,6 +129,7 @@ pub fn keep(dir: &Path, connection: &Connection) -> Result<(), Error> {
 mod tests {
     use super::super::connection::tests::connection;
     use super::*;
+    use callbridge_model::secret::ExposeSecret as _;
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]

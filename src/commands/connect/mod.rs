@@ -322,6 +322,8 @@ fn connection(
     let same = before.filter(|it| it.client.id == client.id && it.client.crm_url == client.crm_url);
     let alive = same.filter(|it| it.over.is_none());
     let previous = alive.map(|it| (it.access.clone(), it.expires_at));
+    let (previous_token, previous_expires_at) =
+        previous.filter(|(_, end)| *end > issued_at).unzip();
     Ok(Connection {
         client,
         asked: asked.to_owned(),
@@ -331,7 +333,8 @@ fn connection(
         expires_at: end_of(sent, pair.life),
         access: pair.access,
         refresh,
-        previous: previous.filter(|(_, end)| *end > issued_at),
+        previous_token,
+        previous_expires_at,
         webhook_secret: pair.webhook_secret.or(shown.webhook),
         embedded_secret: pair.embedded_secret.or(shown.embedded),
         company: None,
@@ -375,7 +378,7 @@ async fn taken_back(
             .as_ref()
             .is_some_and(|it| it.access.expose_secret() == token)
     };
-    stored.previous.take_if(|(token, _)| theirs(token));
+    stored.previous_token.take_if(|token| theirs(token));
     let restored = match &before {
         Some(before) => lock.write(before).await,
         None => lock.remove(),
