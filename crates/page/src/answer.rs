@@ -33,6 +33,16 @@ impl Problem {
             words,
         }
     }
+
+    /// In the words that the page has for it.
+    pub(crate) fn known(status: StatusCode, shell: &PageShell, title: &'static str) -> Self {
+        Self::new(status, title, shell.t(&format!("{title}.words")))
+    }
+
+    /// What was asked for is not there.
+    pub(crate) fn missing(shell: &PageShell, title: &'static str) -> Self {
+        Self::known(StatusCode::NOT_FOUND, shell, title)
+    }
 }
 
 /// How a request ends.

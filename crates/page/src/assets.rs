@@ -39,16 +39,9 @@ static ASSETS: LazyLock<[Asset; 3]> = LazyLock::new(|| {
     ]
 });
 
-pub(crate) fn style_path() -> &'static str {
-    &ASSETS[0].path
-}
-
-pub(crate) fn script_path() -> &'static str {
-    &ASSETS[1].path
-}
-
-pub(crate) fn sign_path() -> &'static str {
-    &ASSETS[2].path
+/// The paths of style, script and sign.
+pub(crate) fn paths() -> [&'static str; 3] {
+    ASSETS.each_ref().map(|asset| asset.path.as_str())
 }
 
 /// What lies at this path.

@@ -97,7 +97,9 @@ fn quoted() -> BTreeSet<String> {
         word.chars().all(fit) && !word.is_empty()
     };
     let words = all.lines().flat_map(|line| line.split('"')).filter(key);
-    words.map(str::to_owned).collect()
+    // A problem's words are asked for by the key of its title.
+    let words = words.flat_map(|word| [word.to_owned(), format!("{word}.words")]);
+    words.collect()
 }
 
 /// Keys that are asked for by name: `c.t("…")` and its like.

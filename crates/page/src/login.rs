@@ -3,7 +3,7 @@
 
 use crate::answer::{self, Handled, Problem, see};
 use crate::language::Language;
-use crate::page::{LANGUAGE_COOKIE, Page, now_seconds, refused};
+use crate::page::{LANGUAGE_COOKIE, Page, now_seconds};
 use crate::passwords::{HashMemory, PASSWORD_BYTES_MAX, Passwords};
 use crate::random;
 use crate::request::{Asked, FormFields, link, local_path};
@@ -305,7 +305,7 @@ async fn open_session(
 
 async fn keep(page: &Page) -> Result<(), Problem> {
     let sessions = page.doors.sessions.to_json();
-    page.backend.keep_sessions(sessions).await.map_err(refused)
+    Ok(page.backend.keep_sessions(sessions).await?)
 }
 
 fn hand_over(page: &Page, response: &mut Response<Body>, token: &str) {

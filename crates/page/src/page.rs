@@ -154,15 +154,15 @@ impl Page {
         if asked.is_post() {
             let sent = asked.form.typed("token");
             if !bool::from(sent.as_bytes().ct_eq(form_token.as_bytes())) {
-                let words = shell.t("problem.token.words");
-                return Err(Problem::new(StatusCode::FORBIDDEN, "problem.token", words));
+                let forbidden = StatusCode::FORBIDDEN;
+                return Err(Problem::known(forbidden, shell, "problem.token"));
             }
             if *route == Route::Logout {
                 return login::logout(self, token).await;
             }
             if route.is_action() && !one.role.may_act() {
-                let words = shell.t("problem.role.words");
-                return Err(Problem::new(StatusCode::FORBIDDEN, "problem.role", words));
+                let forbidden = StatusCode::FORBIDDEN;
+                return Err(Problem::known(forbidden, shell, "problem.role"));
             }
         }
         let session = random::hash(token);
@@ -237,31 +237,25 @@ impl Visit<'_> {
     }
 }
 
-/// A refusal of the daemon as a page.
-pub(crate) fn refused(refusal: Refusal) -> Problem {
-    let (status, title) = match Code::of_number(refusal.code) {
-        Code::Usage => (StatusCode::UNPROCESSABLE_ENTITY, "problem.input"),
-        Code::Input | Code::NoInput => (StatusCode::NOT_FOUND, "problem.unknown"),
-        _ => (StatusCode::SERVICE_UNAVAILABLE, "problem.unavailable"),
-    };
-    Problem::new(status, title, refusal.words)
+impl From<Refusal> for Problem {
+    /// A refusal of the daemon as a page.
+    fn from(refusal: Refusal) -> Self {
+        let (status, title) = match Code::of_number(refusal.code) {
+            Code::Usage => (StatusCode::UNPROCESSABLE_ENTITY, "problem.input"),
+            Code::Input | Code::NoInput => (StatusCode::NOT_FOUND, "problem.unknown"),
+            _ => (StatusCode::SERVICE_UNAVAILABLE, "problem.unavailable"),
+        };
+        Self::new(status, title, refusal.words)
+    }
 }
 
 fn foreign(shell: &PageShell, settings: &Settings, why: Foreign) -> Problem {
     let (title, words) = match why {
-        Foreign::Host => {
-            let hosts = settings.hosts().join(", ");
-            ("problem.host", shell.with("problem.host.words", hosts))
-        }
-        Foreign::NoOrigin => {
-            let words = shell.t("problem.no_origin.words");
-            ("problem.origin", words.to_owned())
-        }
-        Foreign::Origin => {
-            let words = shell.t("problem.origin.words");
-            ("problem.origin", words.to_owned())
-        }
+        Foreign::Host => ("problem.host", "problem.host.words"),
+        Foreign::NoOrigin => ("problem.origin", "problem.no_origin.words"),
+        Foreign::Origin => ("problem.origin", "problem.origin.words"),
     };
+    let words = shell.with(words, settings.hosts().join(", "));
     Problem::new(StatusCode::FORBIDDEN, title, words)
 }
 

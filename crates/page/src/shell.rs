@@ -463,17 +463,17 @@ impl PageShell {
 
     /// The path of the style, which changes with it.
     pub(crate) fn style(&self) -> &'static str {
-        crate::assets::style_path()
+        crate::assets::paths()[0]
     }
 
     /// The path of the script.
     pub(crate) fn script(&self) -> &'static str {
-        crate::assets::script_path()
+        crate::assets::paths()[1]
     }
 
     /// The path of the sign.
     pub(crate) fn sign(&self) -> &'static str {
-        crate::assets::sign_path()
+        crate::assets::paths()[2]
     }
 
     /// A drawing that stands beside a word.

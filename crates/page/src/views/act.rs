@@ -5,14 +5,13 @@ use super::letters::{self, RetryForm};
 use crate::answer::{self, Handled, Problem, see};
 use crate::backend::LetterQuery;
 use crate::jobs::{CHUNK, Job, JobState};
-use crate::page::{Visit, refused};
+use crate::page::Visit;
 use crate::shell::PageShell;
 use askama::Template;
 use callbridge_admin::command_handler::LetterChange;
 use callbridge_admin::letters::retry::{Asked, Employee};
 use callbridge_model::{EmployeeId, LeadId, Said};
 use callbridge_spool::RowId;
-use hyper::StatusCode;
 use std::sync::Arc;
 
 #[derive(Template)]
@@ -60,7 +59,7 @@ pub(crate) async fn act(visit: Visit<'_>) -> Handled {
                 cause: wanted.cause.clone(),
                 before: None,
             };
-            backend.letter_ids(query).await.map_err(refused)?
+            backend.letter_ids(query).await?
         }
         false => wanted.chosen.clone(),
     };
@@ -82,7 +81,7 @@ pub(crate) async fn act(visit: Visit<'_>) -> Handled {
     match backend.act(job.change, first, &who).await {
         Ok(acted) => job.take(acted, first.len()),
         Err(refusal) if refusal.is_usage() => return again(visit, refusal.words).await,
-        Err(refusal) => return Err(refused(refusal)),
+        Err(refusal) => return Err(refusal.into()),
     }
     let id = visit
         .page
@@ -196,9 +195,7 @@ async fn confirm(mut visit: Visit<'_>, wanted: WantedAction, ids: Vec<RowId>) ->
 pub(crate) async fn job(mut visit: Visit<'_>, id: u64) -> Handled {
     visit.look_around().await;
     let Some(job) = visit.page.jobs.find(id) else {
-        let words = visit.shell.t("problem.no_job.words");
-        let title = "problem.no_job";
-        return Err(Problem::new(StatusCode::NOT_FOUND, title, words));
+        return Err(Problem::missing(&visit.shell, "problem.no_job"));
     };
     let sheet = JobSheet {
         c: &visit.shell,

@@ -4,7 +4,7 @@ use crate::answer::{self, Handled, Problem, download};
 use crate::backend::{CallPage, CallQuery, CallView, OpenCallView, Profiles, RequestView};
 use crate::csv::CsvText;
 use crate::markup::masked;
-use crate::page::{Visit, refused};
+use crate::page::Visit;
 use crate::request::link;
 use crate::shell::PageShell;
 use askama::Template;
@@ -61,15 +61,15 @@ pub(crate) async fn list(mut visit: Visit<'_>) -> Handled {
     let query = query(&visit);
     let backend = &visit.page.backend;
     let open = match query == CallQuery::default() {
-        true => backend.under_way().await.map_err(refused)?,
+        true => backend.under_way().await?,
         false => Vec::new(),
     };
-    let trunks = backend.trunks().await.map_err(refused)?;
+    let trunks = backend.trunks().await?;
     let (page, wrong) = match backend.calls(query.clone()).await {
         Ok(page) => (page, None),
         // What was typed is kept, and what is wrong with it said.
         Err(refusal) if refusal.is_usage() => (CallPage::default(), Some(refusal.words)),
-        Err(refusal) => return Err(refused(refusal)),
+        Err(refusal) => return Err(refusal.into()),
     };
     let to = |path: &str, before: Option<&str>| {
         let fields = [
@@ -132,7 +132,7 @@ pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
     let query = query(visit);
     let backend = Arc::clone(&visit.page.backend);
     // What is wrong with the query is said before the file begins.
-    let first = backend.calls(query.clone()).await.map_err(refused)?;
+    let first = backend.calls(query.clone()).await?;
     let (zone, whole) = (visit.shell.zone.clone(), visit.shell.may_act());
     let row = move |call: Listed| {
         let Listed {
@@ -261,11 +261,9 @@ impl CallSheet<'_> {
 /// `GET /calls/UUID/picture.svg`
 pub(crate) async fn picture(visit: Visit<'_>, uuid: &str) -> Handled {
     let call = visit.page.backend.call(uuid.to_owned()).await;
-    let picture = call.map_err(refused)?.map(|call| call.picture);
+    let picture = call?.map(|call| call.picture);
     let Some(picture) = picture.filter(|it| !it.is_empty()) else {
-        let words = visit.shell.t("problem.no_call.words");
-        let title = "problem.no_call";
-        return Err(Problem::new(StatusCode::NOT_FOUND, title, words));
+        return Err(Problem::missing(&visit.shell, "problem.no_call"));
     };
     Ok(answer::svg(picture))
 }
@@ -274,16 +272,14 @@ pub(crate) async fn picture(visit: Visit<'_>, uuid: &str) -> Handled {
 pub(crate) async fn one(mut visit: Visit<'_>, uuid: &str) -> Handled {
     visit.look_around().await;
     let call = visit.page.backend.call(uuid.to_owned()).await;
-    let Some(call) = call.map_err(refused)? else {
-        let words = visit.shell.t("problem.no_call.words");
-        let title = "problem.no_call";
-        return Err(Problem::new(StatusCode::NOT_FOUND, title, words));
+    let Some(call) = call? else {
+        return Err(Problem::missing(&visit.shell, "problem.no_call"));
     };
     let lead = call.line.record.lead_id;
     let mut profiles = match lead {
         Some(lead) => {
             let profiles = visit.page.backend.profiles(BTreeSet::from([lead]));
-            profiles.await.map_err(refused)?
+            profiles.await?
         }
         None => Profiles::new(),
     };

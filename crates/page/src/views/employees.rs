@@ -3,7 +3,7 @@
 use crate::answer::{self, Handled};
 use crate::backend::{EmployeeTable, Span};
 use crate::csv::CsvText;
-use crate::page::{Visit, refused};
+use crate::page::Visit;
 use crate::shell::PageShell;
 use askama::Template;
 use callbridge_spool::employee_work::EmployeeWork;
@@ -22,7 +22,7 @@ struct EmployeesSheet<'a> {
 pub(crate) async fn table(mut visit: Visit<'_>) -> Handled {
     visit.look_around().await;
     let span = span(&visit);
-    let rows = visit.page.backend.employees(span).await.map_err(refused)?;
+    let rows = visit.page.backend.employees(span).await?;
     let most = rows.values().map(|did| did.answered + did.missed).max();
     let sheet = EmployeesSheet {
         c: &visit.shell,
@@ -70,7 +70,7 @@ impl EmployeesSheet<'_> {
 /// `GET /employees.csv`
 pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
     let span = span(visit);
-    let rows = visit.page.backend.employees(span).await.map_err(refused)?;
+    let rows = visit.page.backend.employees(span).await?;
     let mut csv = CsvText::new(&[
         "extension",
         "employeeId",

@@ -2,7 +2,7 @@
 //! token.
 
 use crate::answer::{self, Handled};
-use crate::page::{Visit, refused};
+use crate::page::Visit;
 use crate::shell::PageShell;
 use askama::Template;
 use callbridge_model::status::fleet::{FleetRole, FleetStatus, FleetTable, Speech};
@@ -26,7 +26,7 @@ struct FleetSheet<'a> {
 /// `GET /fleet`
 pub(crate) async fn show(mut visit: Visit<'_>) -> Handled {
     visit.look_around().await;
-    let status = visit.page.backend.status().await.map_err(refused)?;
+    let status = visit.page.backend.status().await?;
     let fleet = status.fleet.as_ref();
     let table = fleet.and_then(|it| it.table.as_deref());
     let mut rows: Vec<&FleetMember> = table.into_iter().flat_map(|it| &it.members).collect();

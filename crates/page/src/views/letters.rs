@@ -4,7 +4,7 @@ use crate::answer::{self, Handled, Problem, download};
 use crate::backend::{Backend, CauseGroup, LetterPage, LetterQuery};
 use crate::cause::{About, Cause};
 use crate::jobs::Job;
-use crate::page::{Visit, refused};
+use crate::page::Visit;
 use crate::request::link;
 use crate::shell::PageShell;
 use askama::Template;
@@ -77,8 +77,8 @@ pub(crate) async fn list(mut visit: Visit<'_>, form: RetryForm) -> Handled {
         before,
     };
     let backend = &visit.page.backend;
-    let page = backend.letters(query).await.map_err(refused)?;
-    let mut causes = backend.causes().await.map_err(refused)?;
+    let page = backend.letters(query).await?;
+    let mut causes = backend.causes().await?;
     // Numbers without a lead have a view of their own, and a list of their own here.
     causes.retain(|it| match reason.as_deref() {
         Some(reason) => it.cause.reason.word() == reason,
@@ -192,13 +192,11 @@ impl LettersSheet<'_> {
 /// `GET /letters/ID`, and what follows a form that was refused.
 pub(crate) async fn one(mut visit: Visit<'_>, id: RowId, form: RetryForm) -> Handled {
     visit.look_around().await;
-    let Some(letter) = find(&*visit.page.backend, id).await.map_err(refused)? else {
-        let words = visit.shell.t("problem.no_letter.words");
-        let title = "problem.no_letter";
-        return Err(Problem::new(StatusCode::NOT_FOUND, title, words));
+    let Some(letter) = find(&*visit.page.backend, id).await? else {
+        return Err(Problem::missing(&visit.shell, "problem.no_letter"));
     };
     let cause = Cause::of(&letter);
-    let causes = visit.page.backend.causes().await.map_err(refused)?;
+    let causes = visit.page.backend.causes().await?;
     let same = causes.into_iter().find(|it| it.cause == cause);
     let status = status_of(&form);
     let sheet = LetterSheet {

@@ -3,7 +3,7 @@
 use crate::answer::{self, Handled, Problem};
 use crate::backend::{Profiles, WaitingCustomer};
 use crate::csv::CsvText;
-use crate::page::{Visit, refused};
+use crate::page::Visit;
 use crate::shell::PageShell;
 use askama::Template;
 use callbridge_leads::directory::LeadProfile;
@@ -26,7 +26,7 @@ struct MissedSheet<'a> {
 /// `GET /missed`
 pub(crate) async fn list(mut visit: Visit<'_>) -> Handled {
     visit.look_around().await;
-    let mut missed = visit.page.backend.missed().await.map_err(refused)?;
+    let mut missed = visit.page.backend.missed().await?;
     let all = missed.len() as u64;
     missed.truncate(SHOWN_MAX);
     let profiles = profiles(&visit, &missed).await?;
@@ -46,7 +46,7 @@ fn lead(waiting: &WaitingCustomer) -> Option<LeadId> {
 /// Whose leads they are.
 async fn profiles(visit: &Visit<'_>, missed: &[WaitingCustomer]) -> Result<Profiles, Problem> {
     let leads = missed.iter().filter_map(lead).collect();
-    visit.page.backend.profiles(leads).await.map_err(refused)
+    Ok(visit.page.backend.profiles(leads).await?)
 }
 
 impl MissedSheet<'_> {
@@ -77,7 +77,7 @@ impl MissedSheet<'_> {
 
 /// `GET /missed.csv`
 pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
-    let missed = visit.page.backend.missed().await.map_err(refused)?;
+    let missed = visit.page.backend.missed().await?;
     let profiles = profiles(visit, &missed).await?;
     let head = [
         "phone",

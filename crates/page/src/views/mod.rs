@@ -55,10 +55,11 @@ pub(crate) async fn show(mut visit: Visit<'_>, route: &Route) -> Handled {
         // Answered before anybody has to be logged in.
         Route::Login | Route::Logout | Route::Open(_) | Route::Language(_) => {
             visit.look_around().await;
+            let words = visit.shell.t("problem.no_page");
             Err(Problem::new(
                 StatusCode::NOT_FOUND,
                 "problem.unknown",
-                visit.shell.t("problem.no_page"),
+                words,
             ))
         }
     }

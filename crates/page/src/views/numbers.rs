@@ -4,7 +4,7 @@ use super::act;
 use crate::answer::{self, Handled, Problem, see};
 use crate::backend::{NumberView, Profiles};
 use crate::csv::CsvText;
-use crate::page::{Visit, refused};
+use crate::page::Visit;
 use crate::request::FormFields;
 use crate::shell::{Notice, PageShell};
 use askama::Template;
@@ -47,10 +47,10 @@ struct NumbersSheet<'a> {
 pub(crate) async fn list(mut visit: Visit<'_>, typed: Typed) -> Handled {
     visit.look_around().await;
     let backend = &visit.page.backend;
-    let mut numbers = backend.numbers().await.map_err(refused)?;
-    let given = backend.given_leads().await.map_err(refused)?;
+    let mut numbers = backend.numbers().await?;
+    let given = backend.given_leads().await?;
     let leads = given.iter().map(|it| it.lead).collect();
-    let profiles = backend.profiles(leads).await.map_err(refused)?;
+    let profiles = backend.profiles(leads).await?;
     let all = numbers.len() as u64;
     numbers.truncate(SHOWN_MAX);
     let status = match typed.0.iter().any(|it| it.wrong.is_some()) {
@@ -240,7 +240,7 @@ async fn give_one(
     match backend.give_lead(&one.phone, lead, &visit.who).await {
         Ok(left) => Ok(Ok((lead, left))),
         Err(refusal) if refusal.is_usage() => Ok(Err(refusal.words)),
-        Err(refusal) => Err(refused(refusal)),
+        Err(refusal) => Err(refusal.into()),
     }
 }
 
@@ -248,17 +248,14 @@ async fn give_one(
 pub(crate) async fn take(visit: &Visit<'_>) -> Handled {
     let phone = visit.asked.form.get("phone").unwrap_or_default();
     let backend = &visit.page.backend;
-    backend
-        .take_lead(phone, &visit.who)
-        .await
-        .map_err(refused)?;
+    backend.take_lead(phone, &visit.who).await?;
     visit.say(visit.shell.t("numbers.taken").to_owned(), true);
     Ok(see("/numbers"))
 }
 
 /// `GET /numbers.csv`: for whoever enters leads into the CRM.
 pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
-    let numbers = visit.page.backend.numbers().await.map_err(refused)?;
+    let numbers = visit.page.backend.numbers().await?;
     let mut csv = CsvText::new(&["phone", "calls", "firstAt", "lastAt", "lead"]);
     let zone = &visit.shell.zone;
     for number in numbers {

@@ -3,7 +3,7 @@
 
 use crate::answer::{self, Handled};
 use crate::backend::TrunkView;
-use crate::page::{Visit, refused};
+use crate::page::Visit;
 use crate::shell::PageShell;
 use askama::Template;
 use callbridge_model::Status;
@@ -32,8 +32,8 @@ struct PbxSheet<'a> {
 pub(crate) async fn show(mut visit: Visit<'_>) -> Handled {
     visit.look_around().await;
     let backend = &visit.page.backend;
-    let trunks = backend.trunks().await.map_err(refused)?;
-    let status = backend.status().await.map_err(refused)?;
+    let trunks = backend.trunks().await?;
+    let status = backend.status().await?;
     let now = visit.shell.now;
     let silent = |it: &&TrunkView| it.last_at.is_none_or(|at| now - at > SILENT_SECONDS);
     let channels = status.unmatched.iter().map(|it| &*it.prefix);

@@ -3,7 +3,7 @@
 use crate::answer::{self, Handled};
 use crate::backend::{CallQuery, Figures, Outcomes};
 use crate::chart::{Chart, total};
-use crate::page::{Visit, refused};
+use crate::page::Visit;
 use crate::shell::{PageShell, Told};
 use askama::Template;
 use callbridge_model::status::fleet::Speech;
@@ -60,9 +60,9 @@ struct Book {
 /// `GET /`
 pub(crate) async fn show(mut visit: Visit<'_>) -> Handled {
     let backend = &visit.page.backend;
-    let figures = backend.today().await.map_err(refused)?;
-    let status = backend.status().await.map_err(refused)?;
-    let newest = backend.calls(CallQuery::default()).await.map_err(refused)?;
+    let figures = backend.today().await?;
+    let status = backend.status().await?;
+    let newest = backend.calls(CallQuery::default()).await?;
     visit.look_around().await;
     let shell = &visit.shell;
     let sheet = TodaySheet {
