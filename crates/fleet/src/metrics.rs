@@ -1,87 +1,108 @@
-//! The table as Prometheus metrics.
+//! The table as Prometheus metrics, and what metrics are written with.
 
 use callbridge_model::status::FleetTable;
 use callbridge_model::status::fleet::Speech;
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfPbx {
-    pbx: String,
+/// Names and values.
+pub type Labels<const N: usize> = [(&'static str, String); N];
+
+/// A gauge for each set of labels; of a set that comes twice the last counts.
+pub fn gauges<const N: usize>(
+    all: &mut Registry,
+    name: &str,
+    help: &str,
+    rows: impl IntoIterator<Item = (Labels<N>, i64)>,
+) {
+    let family = Family::<Labels<N>, Gauge>::default();
+    for (labels, value) in rows {
+        family.get_or_create(&labels).set(value);
+    }
+    all.register(name, help, family);
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfToken {
-    token: String,
-    company: String,
+/// A counter for each set of labels; what comes twice is added up.
+pub fn counters<const N: usize>(
+    all: &mut Registry,
+    name: &str,
+    help: &str,
+    rows: impl IntoIterator<Item = (Labels<N>, u64)>,
+) {
+    let family = Family::<Labels<N>, Counter<u64, AtomicU64>>::default();
+    for (labels, count) in rows {
+        family.get_or_create(&labels).inc_by(count);
+    }
+    all.register(name, help, family);
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfMember {
-    role: &'static str,
-    speech: &'static str,
+/// A gauge without labels.
+pub fn gauge(all: &mut Registry, name: &str, help: &str, value: u64) {
+    let gauge = Gauge::<i64>::default();
+    gauge.set(signed(value));
+    all.register(name, help, gauge);
+}
+
+/// What a gauge can hold of a count.
+pub fn signed(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 /// `callbridge_collector_up{pbx}`, which a sender shows among its own metrics.
 pub fn collectors(all: &mut Registry, table: &FleetTable) {
-    let up = Family::<OfPbx, Gauge>::default();
-    for (pbx, speaks) in table.collectors() {
-        let pbx = pbx.to_owned();
-        up.get_or_create(&OfPbx { pbx }).set(i64::from(speaks));
-    }
     // Logins that make up names make no series with them.
-    if !table.floods.is_empty() {
-        let pbx = "too_many".to_owned();
-        up.get_or_create(&OfPbx { pbx }).set(0);
-    }
+    let many = (!table.floods.is_empty()).then_some(("too_many", false));
+    let up = table.collectors().into_iter().chain(many);
+    let rows = up.map(|(pbx, speaks)| ([("pbx", pbx.to_owned())], i64::from(speaks)));
     let help = "1 while a collector of the PBX reports, 0 once it was stopped or silent for 3 min";
-    all.register("collector_up", help, up);
+    gauges(all, "collector_up", help, rows);
 }
 
 /// What `fleet --listen` shows.
 pub fn render(table: &FleetTable) -> String {
     let mut all = Registry::with_prefix("callbridge");
     collectors(&mut all, table);
-    let members = Family::<OfMember, Gauge>::default();
-    for member in &table.members {
-        let (role, speech) = (member.word.role.word(), member.speech.word());
-        members.get_or_create(&OfMember { role, speech }).inc();
+    let mut members = BTreeMap::new();
+    for it in &table.members {
+        *members
+            .entry((it.word.role.word(), it.speech.word()))
+            .or_default() += 1;
     }
+    let members = members.into_iter().map(|((role, speech), count)| {
+        let labels = [("role", role), ("speech", speech)];
+        (labels.map(|(name, word)| (name, word.to_owned())), count)
+    });
     let help = "Collectors and senders by whether they report: speaking, stopped, silent";
-    all.register("fleet_members", help, members);
-    let backlog = Family::<OfToken, Gauge>::default();
-    let drain = Family::<OfToken, Gauge>::default();
-    for it in &table.tokens {
-        let label = OfToken {
-            token: it.token.print.clone(),
-            company: it.token.company.clone().unwrap_or_default(),
-        };
-        backlog.get_or_create(&label).set(signed(it.backlog.calls));
-        drain
-            .get_or_create(&label)
-            .set(signed(it.backlog.drain_sec));
-    }
-    let help = "Calls that wait for a token";
-    all.register("fleet_backlog_calls", help, backlog);
+    gauges(&mut all, "fleet_members", help, members);
+    let waiting = table.tokens.iter().map(|it| {
+        let company = it.token.company.clone().unwrap_or_default();
+        (
+            [("token", it.token.print.clone()), ("company", company)],
+            it.backlog,
+        )
+    });
+    let calls = waiting
+        .clone()
+        .map(|(labels, it)| (labels, signed(it.calls)));
+    gauges(
+        &mut all,
+        "fleet_backlog_calls",
+        "Calls that wait for a token",
+        calls,
+    );
+    let drain = waiting.map(|(labels, it)| (labels, signed(it.drain_sec)));
     let help = "Time until they are sent, at the token's pace";
-    all.register("fleet_backlog_drain_seconds", help, drain);
-    let silent = table
-        .members
-        .iter()
-        .filter(|it| it.speech == Speech::Silent);
-    let (gauge, silent) = (Gauge::<i64>::default(), silent.count());
-    gauge.set(i64::try_from(silent).unwrap_or(i64::MAX));
+    gauges(&mut all, "fleet_backlog_drain_seconds", help, drain);
+    let silent = (table.members.iter()).filter(|it| it.speech == Speech::Silent);
     let help = "Collectors and senders that sent no report for 3 minutes";
-    all.register("fleet_silent", help, gauge);
+    gauge(&mut all, "fleet_silent", help, silent.count() as u64);
     let mut text = String::new();
     // Writing into a String does not fail.
     let _ = encode(&mut text, &all);
     text
-}
-
-fn signed(count: u64) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
 }

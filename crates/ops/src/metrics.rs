@@ -9,11 +9,11 @@ mod trunks;
 pub use format::Format;
 
 use crate::Release;
+use callbridge_fleet::metrics::{Labels, counters, gauge, gauges, signed};
+use callbridge_model::Reason;
 use callbridge_model::status::{PAUSES, Requests, Status, TROUBLES};
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
@@ -73,63 +73,16 @@ pub struct Observed {
     pub release: Release,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct BookLabels {
-    book: &'static str,
+/// One label.
+fn label(name: &'static str, value: &str) -> Labels<1> {
+    [(name, value.to_owned())]
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RequestLabels {
-    endpoint: String,
-    verdict: String,
+fn counter(all: &mut Registry, name: &str, help: &str, count: u64) {
+    let counter = Counter::<u64, AtomicU64>::default();
+    counter.inc_by(count);
+    all.register(name, help, counter);
 }
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct State {
-    state: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Webhook {
-    event: &'static str,
-    result: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct AnswerLabels {
-    answer: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReasonLabels {
-    reason: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct PartLabels {
-    part: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Result {
-    result: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Build {
-    version: &'static str,
-    commit: &'static str,
-}
-
-/// What is not so now is shown as 0: a series that comes and goes is hard to watch.
-fn label(reason: &str) -> ReasonLabels {
-    ReasonLabels {
-        reason: reason.to_owned(),
-    }
-}
-
-type Gauges<L> = Family<L, Gauge>;
-type Counters<L> = Family<L, Counter<u64, AtomicU64>>;
 
 /// The whole text of a scrape.
 pub fn render(seen: &Observed, format: Format) -> String {
@@ -145,14 +98,15 @@ pub fn render(seen: &Observed, format: Format) -> String {
     directory(&mut all, seen);
     leads(&mut all, seen);
     single::single(&mut all, seen);
-    let build = Gauges::<Build>::default();
-    build
-        .get_or_create(&Build {
-            version: seen.release.version,
-            commit: seen.release.commit,
-        })
-        .set(1);
-    all.register("build_info", "Version and commit, always 1", build);
+    let Release { version, commit } = seen.release;
+    let build = [("version", version), ("commit", commit)];
+    let build = build.map(|(name, word)| (name, word.to_owned()));
+    gauges(
+        &mut all,
+        "build_info",
+        "Version and commit, always 1",
+        [(build, 1)],
+    );
     let mut text = String::new();
     // Writing into a String does not fail.
     let _ = encode(&mut text, &all);
@@ -163,20 +117,25 @@ pub fn render(seen: &Observed, format: Format) -> String {
 }
 
 fn calls(all: &mut Registry, seen: &Observed) {
-    let books = Gauges::<BookLabels>::default();
-    for (book, count) in seen.status.books.named() {
-        books.get_or_create(&BookLabels { book }).set(signed(count));
-    }
-    all.register("calls", "Calls by where they stand", books);
-    let forwarded = Counter::<u64, AtomicU64>::default();
-    forwarded.inc_by(seen.status.books.forwarded);
-    all.register("forwarded", "Calls that a broker has confirmed", forwarded);
-    let letters = Gauges::<ReasonLabels>::default();
-    for reason in callbridge_model::Reason::ALL.iter().map(|it| it.word()) {
-        let count = seen.dead_letters.get(reason).copied().unwrap_or(0);
-        letters.get_or_create(&label(reason)).set(signed(count));
-    }
-    all.register("dead_letters", "Dead and parked letters by reason", letters);
+    let books = seen.status.books;
+    let rows = (books.named().into_iter()).map(|(book, it)| (label("book", book), signed(it)));
+    gauges(all, "calls", "Calls by where they stand", rows);
+    counter(
+        all,
+        "forwarded",
+        "Calls that a broker has confirmed",
+        books.forwarded,
+    );
+    let letters = Reason::ALL.iter().map(|reason| {
+        let count = seen.dead_letters.get(reason.word()).copied();
+        (label("reason", reason.word()), signed(count.unwrap_or(0)))
+    });
+    gauges(
+        all,
+        "dead_letters",
+        "Dead and parked letters by reason",
+        letters,
+    );
     let commit = seen.durations.commit.clone();
     all.register(
         "commit_duration_seconds",
@@ -186,69 +145,50 @@ fn calls(all: &mut Registry, seen: &Observed) {
 }
 
 fn budget(all: &mut Registry, seen: &Observed) {
-    let requests = Counters::<RequestLabels>::default();
-    for ((endpoint, verdict), count) in &seen.requests {
-        let labels = RequestLabels {
-            endpoint: endpoint.clone(),
-            verdict: verdict.clone(),
-        };
-        requests.get_or_create(&labels).inc_by(*count);
-    }
-    all.register("requests", "Requests to the CRM", requests);
-    let slots = Gauges::<State>::default();
+    let requests = seen.requests.iter().map(|((endpoint, verdict), count)| {
+        let labels = [("endpoint", endpoint), ("verdict", verdict)];
+        (labels.map(|(name, word)| (name, word.clone())), *count)
+    });
+    counters(all, "requests", "Requests to the CRM", requests);
     let budget = &seen.status.budget;
-    slots
-        .get_or_create(&State { state: "used" })
-        .set(i64::from(budget.used));
     let free = budget.limit.saturating_sub(budget.used);
-    slots
-        .get_or_create(&State { state: "free" })
-        .set(i64::from(free));
-    all.register("budget_slots", "Requests of the running window", slots);
-    let drain = Gauge::<i64>::default();
-    drain.set(signed(seen.status.backlog.drain_sec));
-    all.register(
-        "backlog_drain_seconds",
+    let slots = [("used", budget.used), ("free", free)];
+    let slots = slots.map(|(state, slots)| (label("state", state), i64::from(slots)));
+    gauges(all, "budget_slots", "Requests of the running window", slots);
+    let (drain, help) = (
+        seen.status.backlog.drain_sec,
         "Time until the backlog is confirmed",
-        drain,
     );
+    gauge(all, "backlog_drain_seconds", help, drain);
     let request = seen.durations.request.clone();
-    all.register(
-        "request_duration_seconds",
-        "From a request's first byte to its answer",
-        request,
-    );
-    let paused = Gauges::<ReasonLabels>::default();
-    for reason in PAUSES {
-        paused.get_or_create(&label(reason)).set(0);
-    }
-    if let Some(pause) = &seen.status.pause {
-        paused.get_or_create(&label(&pause.reason)).set(1);
-    }
-    all.register("paused", "1 while nothing is sent, by reason", paused);
-    let failing = Gauges::<PartLabels>::default();
-    for part in TROUBLES {
-        let fails = seen.status.troubles.iter().any(|it| it.part == part);
-        failing
-            .get_or_create(&PartLabels { part })
-            .set(i64::from(fails));
-    }
+    let help = "From a request's first byte to its answer";
+    all.register("request_duration_seconds", help, request);
+    // What is not so now is shown as 0: a series that comes and goes is hard to watch.
+    let pause = seen.status.pause.as_ref().map(|it| (&*it.reason, 1));
+    let paused = PAUSES.iter().map(|reason| (*reason, 0)).chain(pause);
+    let paused = paused.map(|(reason, now)| (label("reason", reason), now));
+    gauges(all, "paused", "1 while nothing is sent, by reason", paused);
+    let failing = TROUBLES.iter().map(|part| {
+        let fails = seen.status.troubles.iter().any(|it| it.part == *part);
+        (label("part", part), i64::from(fails))
+    });
     let help = "1 while a part of the CRM fails and others do its work";
-    all.register("failing", help, failing);
+    gauges(all, "failing", help, failing);
 }
 
 fn lookups(all: &mut Registry, seen: &Observed) {
     let Some(answers) = &seen.lookups else {
         return;
     };
-    let lookups = Counters::<AnswerLabels>::default();
-    for (answer, count) in answers {
-        lookups
-            .get_or_create(&AnswerLabels { answer })
-            .inc_by(*count);
-    }
-    let help = "Look-ups of dialplans, by what was answered";
-    all.register("lookups", help, lookups);
+    let answers = answers
+        .iter()
+        .map(|(answer, it)| (label("answer", answer), *it));
+    counters(
+        all,
+        "lookups",
+        "Look-ups of dialplans, by what was answered",
+        answers,
+    );
     let duration = seen.durations.lookup.clone();
     let help = "From a dialplan's whole question to its answer";
     all.register("lookup_duration_seconds", help, duration);
@@ -256,75 +196,51 @@ fn lookups(all: &mut Registry, seen: &Observed) {
 
 fn directory(all: &mut Registry, seen: &Observed) {
     let directory = seen.status.directory.clone().unwrap_or_default();
-    for (name, help, count) in [
-        (
-            "directory_phones",
-            "Numbers in the directory of leads",
-            directory.phones,
-        ),
-        (
-            "directory_leads",
-            "Living leads in the directory",
-            directory.leads,
-        ),
-    ] {
-        let gauge = Gauge::<i64>::default();
-        gauge.set(signed(count));
-        all.register(name, help, gauge);
-    }
-    let learned = Counter::<u64, AtomicU64>::default();
-    learned.inc_by(directory.learned);
-    all.register(
-        "directory_learned",
-        "Events of leads that changed something",
-        learned,
-    );
+    let help = "Numbers in the directory of leads";
+    gauge(all, "directory_phones", help, directory.phones);
+    let help = "Living leads in the directory";
+    gauge(all, "directory_leads", help, directory.leads);
+    let help = "Events of leads that changed something";
+    counter(all, "directory_learned", help, directory.learned);
 }
 
 /// What became of failed calls, and what leads show.
 fn leads(all: &mut Registry, seen: &Observed) {
-    let family = |names: [(&'static str, &str); 3]| {
-        let counters = Counters::<Result>::default();
-        for (result, counter) in names.into_iter().filter(|(_, counter)| !counter.is_empty()) {
-            let count = seen.counters.get(counter).copied().unwrap_or(0);
-            counters.get_or_create(&Result { result }).inc_by(count);
-        }
-        counters
+    let count = |(result, counter): (&str, &str)| {
+        let count = seen.counters.get(counter).copied().unwrap_or(0);
+        (label("result", result), count)
     };
-    let moved = family([
+    let moved = [
         ("survivor", "calls_to_survivor"),
         ("without_employee", "employees_dropped"),
-        ("", ""),
-    ]);
+    ];
     let help = "Calls that went on by themselves: to a merged lead's survivor, or without an \
                 employee";
-    all.register("calls_moved", help, moved);
+    counters(all, "calls_moved", help, moved.map(count));
     let Some(fields) = &seen.status.lead_fields else {
         return;
     };
-    let values = family([
+    let values = [
         ("written", "lead_fields_written"),
         ("given_up", "lead_fields_given_up"),
         ("left_out", "lead_fields_left_out"),
-    ]);
+    ];
     let help = "Values of lead fields by what became of them";
-    all.register("lead_fields", help, values);
-    let waiting = Gauge::<i64>::default();
-    waiting.set(signed(fields.waiting));
+    counters(all, "lead_fields", help, values.map(count));
     let help = "Leads that wait to show their newest call";
-    all.register("lead_fields_waiting", help, waiting);
+    gauge(all, "lead_fields_waiting", help, fields.waiting);
 }
 
 fn webhooks(all: &mut Registry, seen: &Observed) {
     let Some(seen_events) = &seen.webhooks else {
         return;
     };
-    let events = Counters::<Webhook>::default();
-    for ((event, result), count) in seen_events {
-        let labels = Webhook { event, result };
-        events.get_or_create(&labels).inc_by(*count);
-    }
-    all.register(
+    let events = seen_events.iter().map(|((event, result), count)| {
+        let labels = [("event", *event), ("result", *result)];
+        (labels.map(|(name, word)| (name, word.to_owned())), *count)
+    });
+    counters(
+        all,
         "webhooks",
         "Events from the CRM, by what became of them",
         events,
@@ -362,10 +278,6 @@ fn token(all: &mut Registry, seen: &Observed) {
         // Not known before the first answer.
         None => {}
     }
-}
-
-fn signed(count: u64) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -1,31 +1,25 @@
 //! What each trunk took, and who waits for a call back.
 
-use super::{Counters, Gauges, Observed, signed};
-use prometheus_client::encoding::EncodeLabelSet;
+use super::Observed;
+use callbridge_fleet::metrics::{counters, gauges, signed};
 use prometheus_client::registry::Registry;
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct TrunkLabels {
-    trunk: String,
-}
+use std::collections::BTreeMap;
 
 /// A series for each trunk of the flags, also where it is 0.
 pub(super) fn trunks(all: &mut Registry, seen: &Observed) {
-    let calls = Counters::<TrunkLabels>::default();
-    let missed = Gauges::<TrunkLabels>::default();
-    for trunk in &seen.status.trunks {
-        let labels = TrunkLabels {
-            trunk: trunk.name.clone(),
-        };
-        calls.get_or_create(&labels).inc_by(trunk.calls);
-        missed
-            .get_or_create(&labels)
-            .inc_by(signed(trunk.missed_waiting));
+    let trunks = &seen.status.trunks;
+    let calls = trunks
+        .iter()
+        .map(|it| ([("trunk", it.name.clone())], it.calls));
+    counters(all, "trunk_calls", "Calls that a trunk took", calls);
+    let mut missed = BTreeMap::new();
+    for trunk in trunks {
+        *missed.entry(&trunk.name).or_default() += signed(trunk.missed_waiting);
     }
-    all.register("trunk_calls", "Calls that a trunk took", calls);
+    let missed = (missed.into_iter()).map(|(name, count)| ([("trunk", name.clone())], count));
     let help = "Customers who called, got nobody, and were not talked to since, by the trunk of \
                 their last try";
-    all.register("missed_waiting", help, missed);
+    gauges(all, "missed_waiting", help, missed);
 }
 
 #[cfg(test)]
