@@ -23,10 +23,10 @@ pub struct KeptCall {
     /// Since when it stands so.
     pub judged_at: EventTime,
     /// The other calls of the number that it was asked for by.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub others: Option<Vec<Other>>,
     /// What people did with it, where it was asked for by an id.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub acts: Option<Vec<Act>>,
 }
 

@@ -37,7 +37,6 @@ pub enum ControlRequest {
         /// Another employee than the rules give.
         employee: Option<Employee>,
         /// How it was, of letters `incomplete`.
-        #[serde(default)]
         said: Option<Said>,
         /// Only say what would be sent.
         dry_run: bool,
@@ -92,7 +91,6 @@ pub enum ControlRequest {
     /// `missed`: an item a customer who waits for a call back, longest waiting first.
     Missed {
         /// Only those who tried in the last so many seconds.
-        #[serde(default)]
         within_sec: Option<u64>,
     },
     /// `page`: an item `{"url"}`, a link that opens the page once.
@@ -126,7 +124,6 @@ pub enum ControlRequest {
         /// As the file tells of it.
         call: Box<FinishedCall>,
         /// It is journaled here under this uuid, and the CRM's journal does not have it.
-        #[serde(default)]
         lost: Option<CallUuid>,
     },
     /// What an audit has found, for the metrics.

@@ -111,7 +111,7 @@ pub struct CallRecord {
     pub lead_id: Option<LeadId>,
     /// Where that lead came from, in words: `variable LEAD_ID`. Not there without a lead, and in
     /// records of an older version.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub lead_from: Option<String>,
     /// The customer's trunk, by its flag's name.
     pub trunk: Option<String>,
@@ -134,7 +134,7 @@ pub struct CallRecord {
     /// Told by CDRs alone.
     pub estimate: bool,
     /// A person has said whether it was answered, and how long they talked; absent elsewhere.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub by_hand: Option<ByHand>,
 }
 

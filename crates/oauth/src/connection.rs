@@ -33,28 +33,25 @@ pub struct Connection {
     #[serde(rename = "refreshToken", serialize_with = "bare")]
     pub refresh: Secret,
     /// The access token before this one: it works until its end (§5.6.6).
-    #[serde(default, serialize_with = "bare_option")]
+    #[serde(serialize_with = "bare_option")]
     pub previous_token: Option<Secret>,
     /// Its end.
-    #[serde(default)]
     pub previous_expires_at: Option<EpochSeconds>,
     /// Signs this installation's webhooks; shown once (§5.6.8).
-    #[serde(default, serialize_with = "bare_option")]
+    #[serde(serialize_with = "bare_option")]
     pub webhook_secret: Option<Secret>,
     /// Signs embedded pages; shown once.
-    #[serde(default, serialize_with = "bare_option")]
+    #[serde(serialize_with = "bare_option")]
     pub embedded_secret: Option<Secret>,
     /// `company.id` of token/info, once it was asked.
-    #[serde(default, rename = "companyId")]
+    #[serde(rename = "companyId")]
     pub company: Option<i64>,
     /// A refresh was begun then, and its end is not known.
-    #[serde(default, rename = "refreshBeganAt")]
+    #[serde(rename = "refreshBeganAt")]
     pub refresh_began: Option<EpochSeconds>,
     /// The last refresh that a 401 asked for.
-    #[serde(default)]
     pub refused_at: Option<EpochSeconds>,
     /// Consent has to be given anew: why.
-    #[serde(default)]
     pub over: Option<String>,
     /// What a later version wrote; kept.
     #[serde(flatten)]
@@ -82,13 +79,11 @@ pub struct Client {
     #[serde(rename = "clientSecret", serialize_with = "bare")]
     pub secret: Secret,
     /// The file it came from, if it was one.
-    #[serde(default, rename = "clientSecretFile")]
+    #[serde(rename = "clientSecretFile")]
     pub secret_file: Option<String>,
     /// `--crm-ca-file`
-    #[serde(default)]
     pub ca_file: Option<String>,
     /// `--crm-proxy`
-    #[serde(default)]
     pub proxy: Option<String>,
 }
 

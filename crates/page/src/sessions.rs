@@ -25,7 +25,7 @@ pub(crate) struct LoggedIn {
     until: i64,
     /// The line of the password file by which they came: when it changes the session ends. `None`
     /// of a link.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<String>,
 }
 

@@ -48,7 +48,7 @@ pub struct Submission {
     /// Under the name that the sandbox was given for it.
     pub client_phone: Option<String>,
     /// The same.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub operator_extension: Option<String>,
     /// Fields that the document does not name, tolerated.
     pub others: Map<String, Value>,

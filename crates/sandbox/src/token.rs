@@ -96,10 +96,10 @@ pub struct Token {
     /// The company of its connection.
     pub company: i64,
     /// The public application whose connection it belongs to; `None`: the company's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub application: Option<i64>,
     /// The refresh token that was given out with it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub refresh: Option<TokenKey>,
     /// `None`: no expiry date.
     pub expires_at: Option<EpochSeconds>,

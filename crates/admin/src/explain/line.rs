@@ -16,7 +16,6 @@ pub struct OneLine {
     client_phone: Option<Phone>,
     employee: Option<String>,
     talk_time_sec: u32,
-    #[serde(default)]
     by_hand: Option<ByHand>,
     /// The word of its state; `internal` for a call between extensions.
     state: String,

@@ -89,10 +89,10 @@ pub struct Tick {
     #[serde(default)]
     pub able: bool,
     /// The turn of its publisher, where the queue has come to it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub turn: Option<TurnId>,
     /// It is the last of this turn: nothing is sent any more, and this is what still counts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<SlotAges>,
 }
 

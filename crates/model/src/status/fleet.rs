@@ -69,19 +69,15 @@ pub struct LastWord {
     #[serde(default)]
     pub backlog: Backlog,
     /// The pace at which a sender may send.
-    #[serde(default)]
     pub rate: Option<FleetRate>,
     /// Dead and parked letters.
     #[serde(default)]
     pub letters: u64,
     /// The lease of a sender with a standby; `null` without one.
-    #[serde(default)]
     pub lease: Option<FleetLease>,
     /// Of a sender: the token it sends with, once the CRM has told.
-    #[serde(default)]
     pub token: Option<TokenName>,
     /// Why nothing leaves it; `null` while all is well.
-    #[serde(default)]
     pub pause: Option<String>,
     /// Whether all is well with it.
     #[serde(default)]
@@ -104,7 +100,6 @@ pub struct FleetSource {
     /// How it is doing.
     pub state: SourceState,
     /// Arrival of its last event; `null` before the first.
-    #[serde(default)]
     pub last_event_at: Option<i64>,
 }
 
@@ -136,7 +131,6 @@ pub struct FleetLease {
     /// Whether this process may send by it.
     pub held: bool,
     /// Since when it has held it and could not send; `null` while it could, or does not hold it.
-    #[serde(default)]
     pub unable_since: Option<i64>,
 }
 
@@ -146,7 +140,6 @@ pub struct TokenName {
     /// Its fingerprint: 16 hex digits.
     pub print: String,
     /// The company's name.
-    #[serde(default)]
     pub company: Option<String>,
 }
 
@@ -334,7 +327,6 @@ pub struct FleetStatus {
     pub why: Option<String>,
     /// Why those of others cannot be read, and what mends it; `null` while they are, and where
     /// nobody reads them.
-    #[serde(default)]
     pub unread: Option<String>,
     /// Everybody else, where this process reads the words; not told in JSON.
     #[serde(skip)]

@@ -33,7 +33,7 @@ impl LeasePhase {
 
 /// The lease, as `status` shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase")]
 pub struct Lease {
     /// The queue that decides it: the name of `--standby`.
     pub name: String,
@@ -42,23 +42,17 @@ pub struct Lease {
     /// Since when, in epoch seconds.
     pub since: i64,
     /// Until when it keeps silent, in epoch seconds; `null` while it does not.
-    #[serde(default)]
     pub silent_until: Option<i64>,
     /// Others that were heard of lately; told only to the one whom the lease has come to.
-    #[serde(default)]
     pub others: Vec<String>,
     /// From the publishing of the last tick to its coming back; `null` before one came back.
-    #[serde(default)]
     pub round_trip_ms: Option<u64>,
     /// Why the queue cannot be used; `null` while it can.
-    #[serde(default)]
     pub why: Option<String>,
     /// Since when it has been held here while nothing could be sent, in epoch seconds; `null` while
     /// it is not held, or something could be.
-    #[serde(default)]
     pub unable_since: Option<i64>,
     /// Another that could send then; `null` where none says so.
-    #[serde(default)]
     pub able_standby: Option<String>,
 }
 

@@ -41,7 +41,7 @@ pub use verdict::{FindingKind, OverallState, Todo};
 
 /// Everything `status` shows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase")]
 pub struct Status {
     /// Where every call stands.
     pub books: Books,
@@ -56,78 +56,66 @@ pub struct Status {
     /// Why nothing is sent, and what mends it; `null` while all is well.
     pub pause: Option<Pause>,
     /// What of the CRM fails while the rest works; left out where nothing does.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub troubles: Vec<SenderTrouble>,
     /// Events from the CRM; not there without `--webhook-listen`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub webhooks: Option<Webhooks>,
     /// The directory of leads; left out where there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub directory: Option<Directory>,
     /// Fields of leads that show their calls; not there without `--lead-field`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub lead_fields: Option<LeadFields>,
     /// What the CRM's events show of our calls, by what was sent; left out before the first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub journal_fields: Vec<JournalField>,
     /// Who else has journaled calls of ours in the last 24 hours; left out where nobody has.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub foreign_calls: Vec<ForeignCalls>,
     /// Who sends where several could; `null` without `--standby`.
-    #[serde(default)]
     pub lease: Option<Lease>,
     /// Whether all is well.
-    #[serde(default)]
     pub verdict: OverallState,
     /// What waits for a person, worst first.
-    #[serde(default)]
     pub todo: Vec<Todo>,
     /// The version of the program that says all this.
-    #[serde(default)]
     pub version: String,
     /// When it is said, in epoch seconds.
-    #[serde(default)]
     pub at: i64,
     /// The state folder.
-    #[serde(default)]
     pub state: String,
     /// The PBX of the sources that name none; left out where there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pbx_id: Option<String>,
     /// When the newest customer call that is kept began, in epoch seconds.
-    #[serde(default)]
     pub last_call_at: Option<i64>,
     /// Letters by reason, unreadable ones included.
-    #[serde(default)]
     pub letters: BTreeMap<String, u64>,
     /// Logins of a broker whose unreadable messages found no room, with how many did not; not told
     /// in JSON.
     #[serde(skip)]
     pub floods: BTreeMap<String, u64>,
     /// The last gaps of each source, oldest first.
-    #[serde(default)]
     pub gaps: Vec<SourceGap>,
     /// Channels of no trunk that carried outside numbers, first seen first.
-    #[serde(default)]
     pub unmatched: Vec<Unmatched>,
     /// Files of leads and employees.
-    #[serde(default)]
     pub lists: Vec<ListFile>,
     /// How employees meet the newest calls; not there without any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub employees: Option<Employees>,
     /// The trunks, and what each took.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub trunks: Vec<TrunkStatus>,
     /// Calls of the last 24 hours, those between extensions among them.
-    #[serde(default)]
     pub day_calls: u64,
     /// Its last words, and those of others; not there without a stream.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub fleet: Option<FleetStatus>,
     /// Why what becomes of calls is not told in the stream that they came from; not there while it
     /// is, and without a stream.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub untold_outcomes: Option<String>,
     /// The command that tries what the daemon was given; not told in JSON.
     #[serde(skip)]
@@ -281,17 +269,16 @@ impl SourceState {
 
 /// One source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase")]
 pub struct SourceStatus {
     /// As given by its flag, without secrets and their files.
     pub url: String,
     /// What people know it by: `office/ami`; empty of a daemon that is older than labels.
-    #[serde(default)]
     pub label: String,
     /// The id of its PBX.
     pub pbx: String,
     /// It is a file that fills what the others could not hear (`--catch-up`).
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub catch_up: bool,
     /// How it is doing.
     pub state: SourceState,
@@ -308,30 +295,24 @@ pub struct SourceStatus {
     /// Times at which events may have been missed.
     pub gaps: u64,
     /// How often a stream was found to be another one than was read, or to lack a part.
-    #[serde(default)]
     pub replaced: u64,
     /// The stream that it is; `null` for other sources.
-    #[serde(default)]
     pub stream: Option<StreamStatus>,
     /// The last of them; not there before the first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_gap: Option<Gap>,
     /// Why it is down, or why nothing can be read of it; `null` otherwise.
     pub why: Option<String>,
     /// Since when it is down, in epoch seconds; `null` while it is not, and before it was up.
-    #[serde(default)]
     pub down_since: Option<i64>,
     /// Since when the line is let in, in epoch seconds; `null` for files, and before it was.
-    #[serde(default)]
     pub connected_since: Option<i64>,
     /// What its account turned out to lack, worst first.
-    #[serde(default)]
     pub lacks: Vec<MissingRight>,
     /// The switches that told on it by their names, in the order in which they were first heard.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub switches: Vec<SwitchName>,
     /// Other daemons on this machine that read it, too.
-    #[serde(default)]
     pub others: Vec<OtherReader>,
 }
 
@@ -400,7 +381,7 @@ pub struct SourceGap {
     /// A catch-up file has told what happened in it.
     pub filled: bool,
     /// What shows it, where a stream is not the one that was read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
@@ -436,7 +417,7 @@ pub struct Token {
     /// `PERMISSION:SCOPE` each.
     pub grants: Vec<String>,
     /// By which it can be told from another: 16 hex digits of a hash.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub print: Option<String>,
 }
 

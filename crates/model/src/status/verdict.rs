@@ -125,35 +125,7 @@ impl FindingKind {
     pub const fn verdict(self) -> OverallState {
         match self {
             Self::NoDaemon | Self::Paused | Self::NoSource => OverallState::Down,
-            Self::SourceDown
-            | Self::NotHeard
-            | Self::Rights
-            | Self::OtherFormat
-            | Self::OtherDaemon
-            | Self::NoTrunk
-            | Self::SilentTrunk
-            | Self::SilentEmployees
-            | Self::NoEmployees
-            | Self::SilentCollector
-            | Self::LastWords
-            | Self::Outcomes
-            | Self::Token
-            | Self::TokenEnds
-            | Self::CrmTrouble
-            | Self::Gap
-            | Self::StreamRecreated
-            | Self::DeadLetters
-            | Self::NoLead
-            | Self::NoEmployee
-            | Self::Lists
-            | Self::Employees
-            | Self::Webhooks
-            | Self::LeadDirectory
-            | Self::LeadFields
-            | Self::FieldNotShown
-            | Self::ForeignCalls
-            | Self::Lease
-            | Self::Books => OverallState::Attention,
+            _ => OverallState::Attention,
         }
     }
 }

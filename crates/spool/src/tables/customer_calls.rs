@@ -17,7 +17,6 @@ struct Facts {
     started: EventTime,
     ended: EventTime,
     talk: Duration,
-    #[serde(default)]
     timeline: Option<Timeline>,
 }
 
