@@ -127,7 +127,7 @@ fn start_keeper(
     sender_ended: watch::Receiver<bool>,
     tasks: &mut Tasks,
 ) -> (watch::Receiver<Lease>, Vital) {
-    let seen = (keeper.shown(), keeper.pulse().vital());
+    let seen = (keeper.shown(), keeper.pulse.vital());
     tasks.start(async move { keeper.run(has_stopped(sender_ended)).await });
     seen
 }

@@ -40,7 +40,7 @@ impl World {
             enabled: true,
             secret: None,
         };
-        let company = &self.sandbox.settings().company;
+        let company = &self.sandbox.settings.company;
         let (company, application) = (company.id, company.application_id);
         callbridge_sandbox::webhook::configure_webhook(
             &mut self.sandbox,

@@ -128,7 +128,7 @@ impl Kept {
         );
         let request = Request::post_bytes("/v1/open-api/oauth/token", body)
             .with("content-type", "application/x-www-form-urlencoded");
-        let before = self.crm.oauth().refresh(TokenKey::of(refresh)).cloned();
+        let before = self.crm.oauth.refresh(TokenKey::of(refresh)).cloned();
         let sent = self.now.wall;
         let answer = self.crm.handle(sent, &request);
         let took = match answer.delivery {
@@ -147,7 +147,7 @@ impl Kept {
         let used = before.is_some_and(|before| before.used.is_none())
             && self
                 .crm
-                .oauth()
+                .oauth
                 .refresh(TokenKey::of(self.refresh.expose_secret()))
                 .is_some_and(|after| after.used.is_some());
         let outcome = match reply {

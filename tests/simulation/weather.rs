@@ -186,7 +186,7 @@ impl Run {
         let until = due.plus(life / 2).floor_seconds();
         self.right = format!("svc_at_{}", self.dice.below(1_000_000_000));
         let ends = now.plus(life).floor_seconds();
-        let (right, company) = (self.right.clone(), self.world.sandbox.settings().company.id);
+        let (right, company) = (self.right.clone(), self.world.sandbox.settings.company.id);
         self.world
             .sandbox
             .issue(now, &right, TokenKind::Access, company, Some(ends));

@@ -160,7 +160,7 @@ fn change_leads(core: &mut Sandbox, now: EventTime, order: &Order) {
 
 /// The clock goes ahead only: what happened cannot be ahead of now.
 fn set_clock(core: &mut Sandbox, now: EventTime, ahead: u64) -> AdminAnswer {
-    let before = core.ahead().as_secs();
+    let before = core.ahead.as_secs();
     let further = ahead.checked_sub(before);
     let further =
         further.ok_or_else(|| format!("`aheadSec`: {before} or more, it cannot go back"))?;
@@ -187,7 +187,7 @@ fn set_faults(core: &mut Sandbox, request: &Request) -> AdminAnswer {
     match faults::parse(&words) {
         Ok((rules, shapes)) => {
             core.set_faults(rules);
-            core.settings_mut().shapes = shapes;
+            core.settings.shapes = shapes;
             Ok(json!({ "done": "faults" }))
         }
         Err(wrong) => {

@@ -21,19 +21,23 @@ use std::time::Duration;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Sandbox {
     #[serde(skip)]
-    pub(super) settings: Settings,
+    /// The settings in force, which may be changed while it runs; the rate and the company are not
+    /// read again.
+    pub settings: Settings,
     pub(super) companies: BTreeMap<i64, Company>,
     pub(super) tokens: BTreeMap<TokenKey, Token>,
     pub(super) journal: Journal,
     pub(super) webhooks: Outbox,
     pub(super) leads: Leads,
     #[serde(skip)]
-    pub(super) faults: Faults,
+    /// What goes wrong, which may be changed while it runs.
+    pub faults: Faults,
     #[serde(skip)]
     pub(super) dice: Dice,
     /// The company that the flags of the last start named.
     pub(super) flags: Option<Company>,
-    pub(super) oauth: OAuthState,
+    /// Applications, connections and their tokens.
+    pub oauth: OAuthState,
     pub(super) client: ClientWatch,
     /// How many tokens, codes and keys were made.
     pub(super) minted: u64,
@@ -95,11 +99,6 @@ impl Sandbox {
         clock.plus(self.ahead)
     }
 
-    /// How far the clock was moved ahead.
-    pub const fn ahead(&self) -> Duration {
-        self.ahead
-    }
-
     /// The journal's records, in the order they were written.
     pub fn records(&self) -> &[Record] {
         self.journal.records()
@@ -115,11 +114,6 @@ impl Sandbox {
         &self.client.violations
     }
 
-    /// Applications, connections and their tokens.
-    pub const fn oauth(&self) -> &OAuthState {
-        &self.oauth
-    }
-
     /// Configurations, installations and deliveries of webhooks.
     pub const fn webhooks(&self) -> &Outbox {
         &self.webhooks
@@ -133,21 +127,6 @@ impl Sandbox {
     /// Answers given, by endpoint and status.
     pub const fn counts(&self) -> &BTreeMap<(Endpoint, u16), u64> {
         &self.client.counts
-    }
-
-    /// The settings in force.
-    pub const fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
-    /// The settings, to be changed while it runs; the rate and the company are not read again.
-    pub const fn settings_mut(&mut self) -> &mut Settings {
-        &mut self.settings
-    }
-
-    /// The faults, to be changed while it runs.
-    pub const fn faults(&mut self) -> &mut Faults {
-        &mut self.faults
     }
 
     /// Puts these faults in the place of the others.

@@ -139,7 +139,7 @@ impl Token {
 /// Ids given as numbers and ranges: `4001,4002,4005-4010`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdSet {
-    ranges: Vec<(i64, i64)>,
+    pub(super) ranges: Vec<(i64, i64)>,
     removed: std::collections::BTreeSet<i64>,
 }
 
@@ -162,11 +162,6 @@ impl IdSet {
             }
         }
         Ok(set)
-    }
-
-    /// The ranges in the order they were given, both ends within.
-    pub(super) fn ranges(&self) -> &[(i64, i64)] {
-        &self.ranges
     }
 
     /// Is it among them?

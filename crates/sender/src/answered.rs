@@ -502,7 +502,7 @@ impl Core {
         }
         match self.tokens.read(now, info, ops) {
             Standing::Good => {
-                if self.gate.is_flowing() || !self.rights.was_beside() {
+                if self.gate.is_flowing() || !self.rights.beside {
                     self.gate.fine(now.boot);
                 }
             }

@@ -198,9 +198,7 @@ impl<'a> Choice<'a> {
                 .filter(|it| open.polls && self.may_poll(it)),
             false => due,
         };
-        let turn = turn
-            .filter(old)
-            .filter(|_| !self.confirmation.polled_last());
+        let turn = turn.filter(old).filter(|_| !self.confirmation.polled_last);
         if let Some(turn) = turn.or(due.filter(|_| polls_first)) {
             return Some((Lane::OldPoll, poll(turn)));
         }
@@ -238,8 +236,7 @@ impl<'a> Choice<'a> {
 
     fn may_poll(&self, call: &Unconfirmed) -> bool {
         let seeks = || {
-            self.confirmation.reconciliation().seeks(call)
-                && !self.in_flight.sweep_is_slow(self.now)
+            self.confirmation.reconciliation.seeks(call) && !self.in_flight.sweep_is_slow(self.now)
         };
         call.request_id.is_some() && !self.in_flight.has_call(call.row) && !seeks()
     }
@@ -265,15 +262,15 @@ impl<'a> Choice<'a> {
 
     /// One sweep at a time.
     fn free_to_sweep(&self, open: Open) -> Option<Task> {
-        let begins = !self.confirmation.reconciliation().is_running();
+        let begins = !self.confirmation.reconciliation.is_running();
         // where sweeps fail one goes out now and then, to see whether they still do
         let on = self.confirmation.page_strategy().is_on(self.now.wall) && !self.dry_run;
-        let needs = self.confirmation.reconciliation().only_way || self.head.unresolved.is_some();
+        let needs = self.confirmation.reconciliation.only_way || self.head.unresolved.is_some();
         let may = on || needs && self.may_look();
         let free = may
             && open.sweeps
             && !self.in_flight.has_sweep()
-            && (!begins || self.confirmation.sweep_from() <= self.now.boot);
+            && (!begins || self.confirmation.sweep_from <= self.now.boot);
         free.then_some(Task::Sweep { begins })
     }
 
@@ -293,8 +290,8 @@ impl<'a> Choice<'a> {
         }
         let sweep = self.free_to_sweep(open)?;
         let oldest = self.head.confirmable.oldest;
-        let pays = self.confirmation.reconciliation().is_running()
-            || self.confirmable() >= self.confirmation.reconciliation().worth_under_load()
+        let pays = self.confirmation.reconciliation.is_running()
+            || self.confirmable() >= self.confirmation.reconciliation.worth_under_load()
             || oldest.is_some_and(|at| self.now.wall.since(at) >= OLD_POLL)
                 && self.confirmable() > 0;
         pays.then_some(sweep)
@@ -364,7 +361,7 @@ impl<'a> Choice<'a> {
         });
         let looks = [
             gates.min(),
-            Some(self.confirmation.sweep_from()).filter(|from| *from > self.now.boot),
+            Some(self.confirmation.sweep_from).filter(|from| *from > self.now.boot),
             company.then_some(self.now.boot + COMPANY_LOOK),
             (!self.head.lead_requests.due.is_empty() || self.lead_requests.is_asked())
                 .then_some(self.now.boot + ERRAND_LOOK),

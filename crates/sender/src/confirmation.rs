@@ -32,15 +32,15 @@ const SWEEP_AGAIN: Duration = Duration::from_secs(1);
 /// What is known of the ways to confirm calls.
 #[derive(Debug)]
 pub(super) struct Confirmation {
-    reconciliation: JournalReconciliation,
+    pub(super) reconciliation: JournalReconciliation,
     /// Calls that another may have sent.
     pub(super) search: PossiblySentSearch,
     webhooks: WebhookExpectation,
     /// Its outcome tells whether the journal can be swept the way it was.
     probe: Option<Unconfirmed>,
     /// No sweep begins before.
-    sweep_from: Duration,
-    polled_last: bool,
+    pub(super) sweep_from: Duration,
+    pub(super) polled_last: bool,
     /// The latest acceptance of a call that is journaled.
     settled_to: EventTime,
 }
@@ -67,29 +67,14 @@ impl Confirmation {
         }
     }
 
-    /// How the journal lets itself be read.
+    /// How pages are asked for.
     pub(super) fn page_strategy(&self) -> &PageStrategy {
         &self.reconciliation.page_strategy
-    }
-
-    /// The sweep that is running, if one is.
-    pub(super) fn reconciliation(&self) -> &JournalReconciliation {
-        &self.reconciliation
     }
 
     /// The poll that tells whether sweeps work.
     pub(super) fn probe(&self) -> Option<&Unconfirmed> {
         self.probe.as_ref()
-    }
-
-    /// No sweep begins before this moment since boot.
-    pub(super) fn sweep_from(&self) -> Duration {
-        self.sweep_from
-    }
-
-    /// The last request that left was a poll.
-    pub(super) fn polled_last(&self) -> bool {
-        self.polled_last
     }
 
     /// So long after its acceptance a call is left to webhooks.
@@ -294,11 +279,5 @@ impl Confirmation {
             next_look(age, soon, now.wall)
         };
         Step::NotYet { next_look, absent }
-    }
-
-    /// For what a test wants it to be.
-    #[cfg(test)]
-    pub(super) fn reconciliation_mut(&mut self) -> &mut JournalReconciliation {
-        &mut self.reconciliation
     }
 }

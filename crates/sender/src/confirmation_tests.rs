@@ -153,7 +153,7 @@ fn failures_of_calls_before_one_that_a_sweep_found_are_their_own() {
             total: Some(1),
         };
         core.confirmation
-            .reconciliation_mut()
+            .reconciliation
             .page(now.wall, now.wall, &[print()], vec![call]);
         let told = core.swept(now, &page);
         assert!(matches!(
@@ -193,7 +193,7 @@ fn under_load_ninety_ripe_calls_are_worth_a_page_of_a_hundred() {
 fn a_token_that_is_another_one_may_read_what_the_one_before_could_not() {
     let mut core = ready(Settings::default());
     core.token(Some(print()));
-    core.confirmation.reconciliation_mut().barred(at(0).wall);
+    core.confirmation.reconciliation.barred(at(0).wall);
     core.token(None);
     core.token(Some(print()));
     assert!(

@@ -245,7 +245,7 @@ impl Core {
             window: Some(self.budget.window()),
             silence: self.budget.silence(now),
             shared: self.budget.shared(now),
-            streaks: self.gate.streaks(),
+            streaks: self.gate.streaks,
             token: self.tokens.last().cloned(),
             refused: self.tokens.refused().cloned(),
         };
@@ -322,7 +322,7 @@ impl Core {
             backlog: self
                 .budget
                 .backlog(head, self.calls_a_sweep(now, head), now),
-            expires_in_days: self.tokens.expires_in_days(),
+            expires_in_days: self.tokens.expires_in_days,
             under_way: self.in_flight.count(),
             ..self.budget.status(now)
         }
@@ -350,7 +350,7 @@ impl Core {
     /// Calls that one request confirms.
     fn calls_a_sweep(&self, now: Now, head: &WorkQueue) -> u32 {
         match self.choice(now, head).may_sweep() {
-            true => self.confirmation.reconciliation().worth_under_load(),
+            true => self.confirmation.reconciliation.worth_under_load(),
             false => 1,
         }
     }

@@ -64,7 +64,7 @@ pub struct Gate {
     troubles: Troubles,
     /// 429s in a row.
     too_many: u32,
-    streaks: [Streak; 2],
+    pub(super) streaks: [Streak; 2],
     /// A minute after the last probe or trial; two after one that came before its minute was over.
     due: Duration,
 }
@@ -100,11 +100,6 @@ impl Gate {
             streaks,
             due: Duration::ZERO,
         }
-    }
-
-    /// Refusals in a row, at submissions and after them.
-    pub fn streaks(&self) -> [Streak; 2] {
-        self.streaks
     }
 
     /// What fails, and what may be asked of it.

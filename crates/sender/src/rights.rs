@@ -29,7 +29,7 @@ pub(super) struct Rights {
     /// The slot of the request that reads it beside the calls.
     slot: Option<u32>,
     /// The request that was answered last is that one.
-    beside: bool,
+    pub(super) beside: bool,
     /// The grants of the record that was read last, whichever token's.
     seen: Option<Vec<String>>,
     /// The token may not ask with its requestIds.
@@ -65,11 +65,6 @@ impl Rights {
     /// The request in this slot has ended, or never left; whether it was that one.
     pub(super) fn ended(&mut self, slot: u32) -> bool {
         self.beside = self.slot.take_if(|it| *it == slot).is_some();
-        self.beside
-    }
-
-    /// What was answered last was asked beside the calls: it ends no pause.
-    pub(super) const fn was_beside(&self) -> bool {
         self.beside
     }
 

@@ -23,7 +23,7 @@ pub(super) struct KnownTokens {
     ends_within: Duration,
     info: Option<TokenInfo>,
     binding: Binding,
-    expires_in_days: Option<u32>,
+    pub(super) expires_in_days: Option<u32>,
     /// The last token there was, over restarts.
     last: Option<TokenFingerprint>,
     /// The token that was refused last, and when, since boot.
@@ -84,11 +84,6 @@ impl KnownTokens {
     /// The record of the token in use.
     pub(super) fn info(&self) -> Option<&TokenInfo> {
         self.info.as_ref()
-    }
-
-    /// Days until the token ends, when the service warned of it.
-    pub(super) fn expires_in_days(&self) -> Option<u32> {
-        self.expires_in_days
     }
 
     /// The last token there was, to be remembered.

@@ -62,7 +62,8 @@ pub struct LeaseKeeper {
     handover: Handover,
     /// The line is to be ended: whoever is next may send.
     gives_away: bool,
-    pulse: Pulse,
+    /// Beats with each turn of the loop.
+    pub pulse: Pulse,
     /// How the clocks stood to each other at the last look.
     offset: ClockOffset,
     /// The line that is open.
@@ -120,11 +121,6 @@ impl LeaseKeeper {
     /// How it stands, as it changes.
     pub fn shown(&self) -> watch::Receiver<Lease> {
         self.shown.subscribe()
-    }
-
-    /// Beats while it turns.
-    pub fn pulse(&self) -> &Pulse {
-        &self.pulse
     }
 
     /// Tries everything that holding the lease needs, without taking anybody's turn.

@@ -117,7 +117,7 @@ impl Leads {
 impl IdSet {
     /// The ids in the order they were given; each once for each range it stands in.
     pub fn ids(&self) -> impl Iterator<Item = i64> {
-        let ranges = self.ranges().iter();
+        let ranges = self.ranges.iter();
         ranges
             .flat_map(|&(low, high)| low..=high)
             .filter(|&id| self.contains(id))
@@ -125,6 +125,6 @@ impl IdSet {
 
     /// The highest id; `None` of the empty set.
     pub fn highest(&self) -> Option<i64> {
-        self.ranges().iter().map(|&(_, high)| high).max()
+        self.ranges.iter().map(|&(_, high)| high).max()
     }
 }

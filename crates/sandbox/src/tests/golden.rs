@@ -60,7 +60,7 @@ fn what_is_no_state_is_refused() {
 fn a_life() -> Sandbox {
     let mut core = with_leads();
     let grants = core.companies[&1].grants.clone();
-    let settings = core.settings_mut();
+    let settings = &mut core.settings;
     "Another name".clone_into(&mut settings.company.name);
     settings.company.grants = grants;
     settings.oauth.application = Some(super::oauth::application());

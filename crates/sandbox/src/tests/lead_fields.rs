@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// A sandbox whose connection may do everything with leads.
 pub(super) fn with_leads() -> Sandbox {
     let mut core = sandbox();
-    let mut grants = core.settings().company.grants.clone();
+    let mut grants = core.settings.company.grants.clone();
     for scope in ["SAVE", "READ"] {
         let text = format!("PERMISSION_OPEN_API_LEAD:{scope}");
         grants.extend(crate::token::Grant::parse(&text));
@@ -151,7 +151,7 @@ fn the_body_comes_bare_or_wrapped() {
         (json!("x"), 400),
     ] {
         let mut core = with_leads();
-        "list".clone_into(&mut core.settings_mut().names.list);
+        "list".clone_into(&mut core.settings.names.list);
         let answer = core.handle(NOW, &post("lead/4001/field/list", &body));
         assert_eq!(answer.status, expected, "{body}");
     }

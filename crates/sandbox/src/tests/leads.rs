@@ -277,7 +277,7 @@ fn an_order_can_be_passed_over_or_refused_and_a_wrong_one_is_refused_all_the_sam
         ("refused", vec![], [400, 400, 200]),
     ] {
         let mut core = three();
-        let shapes = &mut core.settings_mut().shapes;
+        let shapes = &mut core.settings.shapes;
         shapes.set("orders", shape).expect("a shape");
         let bodies = [&page, &wrong, &none];
         let answers = bodies.map(|body| core.handle(after(60), &post("lead/filter", body)));

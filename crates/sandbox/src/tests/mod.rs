@@ -102,7 +102,7 @@ pub(super) fn accepted(core: &mut Sandbox, now: EventTime, body: &Value) -> Stri
 /// What a restart leaves of it: what the state file keeps.
 pub(super) fn restarted(core: &Sandbox) -> Sandbox {
     let kept = serde_json::to_vec(core).expect("JSON");
-    Sandbox::restore(&kept, core.settings().clone()).expect("a state")
+    Sandbox::restore(&kept, core.settings.clone()).expect("a state")
 }
 
 pub(super) fn after(seconds: u64) -> EventTime {

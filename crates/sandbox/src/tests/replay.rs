@@ -31,13 +31,13 @@ fn requests(seed: u64) -> Vec<(EventTime, Request)> {
 
 fn faulty() -> Sandbox {
     let mut core = sandbox();
-    core.settings_mut().persist_jitter = Duration::from_secs(9);
+    core.settings.persist_jitter = Duration::from_secs(9);
     for action in [
         Action::Status(503),
         Action::Lost,
         Action::Hold(Duration::from_secs(40)),
     ] {
-        core.faults().add(Rule {
+        core.faults.add(Rule {
             endpoint: None,
             with: None,
             after: 3,

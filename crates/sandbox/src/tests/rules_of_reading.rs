@@ -168,7 +168,7 @@ fn page(rule: &'static str, body: Value, uuids: &[u64], current: u64, total: u64
     let of_five = move |core: &mut Sandbox| {
         five(core);
         // The rows' other fields are the journal's; the page is told by its uuids.
-        core.settings_mut()
+        core.settings
             .shapes
             .set("rows", "strings")
             .expect("a shape");

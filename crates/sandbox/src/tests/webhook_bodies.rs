@@ -17,7 +17,7 @@ fn told(event: CrmEvent) -> Value {
 /// The same in these shapes.
 fn told_in(shapes: &str, event: CrmEvent) -> Value {
     let mut core = subscribed(&["LEAD", "CALL"]);
-    core.settings_mut().shapes = faults::parse(shapes).expect("shapes").1;
+    core.settings.shapes = faults::parse(shapes).expect("shapes").1;
     happen(&mut core, NOW, event);
     body(&core, &rows(&core)[0])
 }
@@ -174,7 +174,7 @@ fn the_payload_is_the_lead_as_it_was_when_it_happened() {
 fn a_field_of_another_name_and_one_that_the_journal_has_not_are_shown_as_null() {
     let told = |shapes: &str| {
         let mut core = subscribed(&["CALL"]);
-        core.settings_mut().shapes = faults::parse(shapes).expect("shapes").1;
+        core.settings.shapes = faults::parse(shapes).expect("shapes").1;
         let mut call = call_with("operatorExtension", json!("101"));
         call["phoneNumber"] = json!("+998901110001");
         accepted(&mut core, NOW, &call);

@@ -295,7 +295,7 @@ fn nothing_dead_is_sent_again_when_the_configuration_is_mended() {
 fn deliveries_can_be_shuffled_doubled_and_late() {
     let mut core = subscribed(&["LEAD"]);
     let shapes = "shape webhook-shuffled yes; shape webhook-twice 100%; shape webhook-late 5s";
-    core.settings_mut().shapes = faults::parse(shapes).expect("shapes").1;
+    core.settings.shapes = faults::parse(shapes).expect("shapes").1;
     create(&mut core, NOW, 10);
     let made: Vec<_> = core.webhooks().rows.keys().map(|id| id.event).collect();
     let mut times = std::collections::BTreeMap::<_, u32>::new();
@@ -330,7 +330,7 @@ fn deliveries_can_be_shuffled_doubled_and_late() {
 #[test]
 fn a_repeat_that_fails_owes_nothing() {
     let mut core = subscribed(&["LEAD"]);
-    core.settings_mut().shapes = faults::parse("shape webhook-twice 100%").expect("shapes").1;
+    core.settings.shapes = faults::parse("shape webhook-twice 100%").expect("shapes").1;
     create(&mut core, NOW, 1);
     let dispatch = dispatch::deliveries(&mut core, NOW).pop().expect("due");
     end(&mut core, NOW, &dispatch, 200);

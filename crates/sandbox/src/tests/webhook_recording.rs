@@ -53,7 +53,7 @@ pub(super) fn rows(core: &Sandbox) -> Vec<DeliveryRow> {
 }
 
 pub(super) fn body(core: &Sandbox, row: &DeliveryRow) -> Value {
-    row.recorded.body(&core.settings().shapes.webhook)
+    row.recorded.body(&core.settings.shapes.webhook)
 }
 
 /// What is told of a lead of which nothing is known but its name.
@@ -80,7 +80,7 @@ pub(super) fn one_of_each() -> Vec<CrmEvent> {
 }
 
 pub(super) fn happen(core: &mut Sandbox, now: callbridge_call::EventTime, event: CrmEvent) {
-    let company = core.settings().company.id;
+    let company = core.settings.company.id;
     webhook::told::happened(core, now, company, event);
 }
 

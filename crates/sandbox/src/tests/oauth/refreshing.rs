@@ -62,7 +62,7 @@ fn the_used_refresh_token_is_over_at_once_and_earlier_access_tokens_live_on() {
 #[test]
 fn an_access_token_lives_an_hour_or_as_long_as_it_is_told_to() {
     let mut core = with_application();
-    core.settings_mut().oauth.access_life = std::time::Duration::from_secs(20);
+    core.settings.oauth.access_life = std::time::Duration::from_secs(20);
     let code = approved(&mut core, NOW);
     let answer = core.handle(NOW, &exchange(&code));
     assert_eq!(answer.value()["expires_in"], 20);
@@ -116,8 +116,7 @@ fn a_lost_answer_uses_the_refresh_token_up_and_one_more_try_is_no_breach() {
     for action in [Action::Lost, Action::StatusAfter(500), Action::Broken] {
         let mut core = with_application();
         let (_, token) = connected(&mut core, NOW);
-        core.faults()
-            .add(Rule::next(Endpoint::OauthToken, 1, action));
+        core.faults.add(Rule::next(Endpoint::OauthToken, 1, action));
         core.handle(after(1), &refresh(&token));
         assert!(is_refusal(&core.handle(after(3), &refresh(&token)), 400));
         assert_eq!(kinds(&core), [], "{action:?}");
@@ -135,7 +134,7 @@ fn a_refusal_before_the_rotation_leaves_the_refresh_token_whole() {
     let mut core = with_application();
     let (_, token) = connected(&mut core, NOW);
     let fault = Rule::next(Endpoint::OauthToken, 2, Action::Status(500));
-    core.faults().add(fault);
+    core.faults.add(fault);
     for second in 1..3 {
         assert_eq!(core.handle(after(second), &refresh(&token)).status, 500);
     }
