@@ -2,10 +2,10 @@
 //! JSON lines back, the last of them `{"end":…}` or `{"error":…}`.
 
 use super::page_role::PageRole;
-use crate::audit::PageQuery;
 use crate::letters::retry::Employee;
 use crate::letters::select::Selection;
 use callbridge_call::FinishedCall;
+use callbridge_crm::FilterPage;
 use callbridge_leads::lead_field::Item;
 use callbridge_model::{CallUuid, LeadId, Said};
 use callbridge_spool::{AuditedCall, State};
@@ -116,7 +116,7 @@ pub enum ControlRequest {
     },
     /// `audit`: an item with a page of the CRM's journal, or why there is none; asked by the
     /// daemon's own sender, through its budget.
-    JournalPage(PageQuery),
+    JournalPage(FilterPage),
     /// `audit --take-in`: an item with what became of the call.
     TakeIn {
         /// Its PBX.

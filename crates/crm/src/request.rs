@@ -114,7 +114,7 @@ impl PageSize {
 }
 
 /// A page of the journal, newest first unless a start is given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterPage {
     /// From 1.
     pub page: u32,

@@ -467,9 +467,6 @@ impl Intake {
         if self.clock == Clock::Wrong {
             return;
         }
-        if self.is_held() {
-            return;
-        }
         for (name, pbx) in &mut self.pbxes {
             pbx.fold(now, &mut |id| finished(name, id));
         }

@@ -38,39 +38,27 @@ impl News {
         let missing_sec = self.gap.map(|_| self.missing.as_secs());
         let gaps = (self.gaps > 1).then_some(self.gaps);
         let reconnects = (self.reconnects > 1).then_some(self.reconnects);
-        match (self.up, self.gap) {
-            (Some(true), None) => tracing::info!(source, reconnects, "the source is up"),
-            (Some(true), Some(_)) => tracing::warn!(
-                source,
-                reason,
-                from,
-                until,
-                missing_sec,
-                gaps,
-                reconnects,
+        let words = match (self.up, self.gap) {
+            (Some(true), None) => {
+                return tracing::info!(source, reconnects, "the source is up");
+            }
+            (Some(true), Some(_)) => {
                 "the source is up again, after a gap: events of that time were not received"
-            ),
-            (Some(false), _) => tracing::warn!(
-                source,
-                reason,
-                from,
-                until,
-                missing_sec,
-                gaps,
-                reconnects,
-                "the source is down"
-            ),
-            (None, Some(_)) => tracing::warn!(
-                source,
-                reason,
-                from,
-                until,
-                missing_sec,
-                gaps,
-                "a gap: events of that time were not received"
-            ),
-            (None, None) => tracing::warn!(source, reason, "events may be missing"),
-        }
+            }
+            (Some(false), _) => "the source is down",
+            (None, Some(_)) => "a gap: events of that time were not received",
+            (None, None) => "events may be missing",
+        };
+        tracing::warn!(
+            source,
+            reason,
+            from,
+            until,
+            missing_sec,
+            gaps,
+            reconnects,
+            "{words}"
+        );
     }
 }
 

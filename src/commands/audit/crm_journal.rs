@@ -5,9 +5,10 @@ use crate::commands::control::conversation::{converse, typed};
 use crate::config::command::{Asking, Audit};
 use crate::failure::Failure;
 use callbridge_admin::audit::journal::progress;
-use callbridge_admin::audit::{FileCall, JournalAnswer, JournalFindings, JournalSearch, PageQuery};
+use callbridge_admin::audit::{FileCall, JournalAnswer, JournalFindings, JournalSearch};
 use callbridge_admin::protocol::ControlRequest;
 use callbridge_admin::state_access;
+use callbridge_crm::FilterPage;
 use callbridge_model::clock;
 use callbridge_model::status::BudgetStatus;
 use callbridge_spool::JournaledCall;
@@ -76,7 +77,7 @@ async fn journaled(
     Ok(found)
 }
 
-async fn page(at: &Asking, query: PageQuery) -> Result<JournalAnswer, Failure> {
+async fn page(at: &Asking, query: FilterPage) -> Result<JournalAnswer, Failure> {
     let mut answer = None;
     let ask = ControlRequest::JournalPage(query);
     converse(at, ask, |item, _| {

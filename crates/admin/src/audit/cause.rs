@@ -39,28 +39,19 @@ impl Listening {
     }
 }
 
-/// The likeliest cause, and words for it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct Cause(pub String);
-
 /// It is journaled here, and the CRM's journal does not have it.
-pub(crate) fn lost_there(since: Option<EventTime>, zone: &Zone) -> Cause {
+pub(crate) fn lost_there(since: Option<EventTime>, zone: &Zone) -> String {
     let when = match since {
         Some(since) => format!("at {}", zone.second(since.floor_seconds().get())),
         None => "long ago".to_owned(),
     };
-    Cause(format!(
+    format!(
         "journaled here {when}, and the CRM's journal does not have it: deleted there, or never \
          written; --take-in sends it again under its uuid"
-    ))
+    )
 }
 
-pub(crate) fn likeliest(call: &FileCall, fate: CallFate, listening: &Listening) -> Cause {
-    Cause(words(call, fate, listening))
-}
-
-fn words(call: &FileCall, fate: CallFate, listening: &Listening) -> String {
+pub(crate) fn likeliest(call: &FileCall, fate: CallFate, listening: &Listening) -> String {
     if !call.unmatched.is_empty() {
         return format!(
             "no trunk matched: {} carried an outside number and belongs to no --trunk; name it \

@@ -16,9 +16,9 @@
 
 mod look;
 
-use crate::audit::journal_page::{JournalAnswer, PageQuery};
+use crate::audit::journal_page::JournalAnswer;
 use callbridge_call::{Direction, EpochSeconds, EventTime};
-use callbridge_crm::{Page, PageSize, ShownCall};
+use callbridge_crm::{FilterPage, Page, PageSize, ShownCall};
 use callbridge_model::CallUuid;
 use callbridge_model::status::BudgetStatus;
 use callbridge_spool::{JournaledCall, SentValues};
@@ -174,14 +174,14 @@ impl JournalSearch {
     }
 
     /// The page to ask for; `None` when it is over.
-    pub fn next(&self) -> Option<PageQuery> {
+    pub fn next(&self) -> Option<FilterPage> {
         let page = match self.stage {
             SearchStage::First | SearchStage::Second | SearchStage::Beyond { .. } => self.look.page,
             SearchStage::Proof { last } => last.unwrap_or(1),
             SearchStage::Over => return None,
         };
         let ranged = self.ranged && !matches!(self.stage, SearchStage::Proof { .. });
-        Some(PageQuery {
+        Some(FilterPage {
             page,
             size: self.size,
             since: self.since.filter(|_| ranged),

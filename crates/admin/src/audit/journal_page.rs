@@ -1,26 +1,7 @@
-//! A page of the CRM's journal as the daemon is asked for it, and its answer.
+//! What came of a page of the CRM's journal that the daemon was asked for.
 
-use callbridge_call::EpochSeconds;
-use callbridge_crm::{ApiError, FilterPage, Page, PageSize};
+use callbridge_crm::{ApiError, Page};
 use serde::{Deserialize, Serialize};
-
-/// Which page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PageQuery {
-    /// From 1.
-    pub page: u32,
-    /// Records a page.
-    pub size: PageSize,
-    /// Only records registered since then.
-    pub since: Option<EpochSeconds>,
-}
-
-impl From<PageQuery> for FilterPage {
-    fn from(query: PageQuery) -> Self {
-        let PageQuery { page, size, since } = query;
-        Self { page, size, since }
-    }
-}
 
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -48,7 +48,7 @@ struct Journal {
     ranges: bool,
     /// Calls from this one on are journaled here.
     ours: std::ops::Range<u32>,
-    asked: Vec<PageQuery>,
+    asked: Vec<FilterPage>,
 }
 
 impl Journal {
@@ -63,7 +63,7 @@ impl Journal {
         }
     }
 
-    fn answer(&mut self, query: PageQuery) -> JournalAnswer {
+    fn answer(&mut self, query: FilterPage) -> JournalAnswer {
         self.asked.push(query);
         let why = "400".to_owned();
         if query.size.get() > self.size_max {

@@ -20,9 +20,9 @@ pub mod journal_page;
 pub mod records;
 pub mod report;
 
-pub use cause::{Cause, Listening};
+pub use cause::Listening;
 pub use journal::{JournalFindings, JournalSearch};
-pub use journal_page::{JournalAnswer, PageQuery};
+pub use journal_page::JournalAnswer;
 pub use report::{ChangedCall, Report, Unexplained};
 
 use callbridge_call::{EventTime, FinishedCall};

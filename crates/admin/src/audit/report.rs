@@ -1,6 +1,5 @@
 //! The sum of an audit.
 
-use crate::audit::Cause;
 use crate::audit::journal::{Difference, FieldValue, JournalReading};
 use callbridge_model::Zone;
 use callbridge_model::safe::safe;
@@ -65,7 +64,7 @@ pub struct Unexplained {
     /// The customer's number, where it is known.
     pub phone: Option<String>,
     /// The likeliest cause.
-    pub cause: Cause,
+    pub cause: String,
 }
 
 impl Report {
@@ -91,7 +90,7 @@ impl Report {
         text.push_str(&self.journal.to_text());
         for call in self.unexplained.iter().take(SHOWN_MAX) {
             let head = head(zone, call.started_at, call.phone.as_deref(), &call.linkedid);
-            let _ = writeln!(text, "\n{head}\n  {}", safe(&call.cause.0));
+            let _ = writeln!(text, "\n{head}\n  {}", safe(&call.cause));
         }
         more(&mut text, self.unexplained.len());
         if !self.changed.is_empty() {

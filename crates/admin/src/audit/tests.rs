@@ -50,7 +50,7 @@ fn cause(call: FileCall, fate: CallFate, listening: &Listening) -> String {
     let mut report = told(&[call], &[fate], listening);
     let only = report.unexplained.pop().expect("unexplained");
     assert_eq!(report.unexplained, []);
-    only.cause.0
+    only.cause
 }
 
 #[test]

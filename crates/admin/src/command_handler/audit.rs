@@ -2,9 +2,9 @@
 //! and that one is taken in.
 
 use super::{CommandHandler, ReplySender, Stop};
-use crate::audit::{JournalAnswer, Listening, PageQuery};
+use crate::audit::{JournalAnswer, Listening};
 use callbridge_call::{EventTime, FinishedCall};
-use callbridge_crm::ApiReply;
+use callbridge_crm::{ApiReply, FilterPage};
 use callbridge_intake::Intake;
 use callbridge_intake::gap_log::{self, GapLog};
 use callbridge_intake::owners::OWNER_PREFIX;
@@ -48,7 +48,7 @@ pub(super) async fn journaled(
 /// A page of the CRM's journal.
 pub(super) async fn journal_page(
     handler: &CommandHandler,
-    query: PageQuery,
+    query: FilterPage,
     line: &mut ReplySender,
 ) -> Result<(), Stop> {
     let Some(asking) = &handler.asking else {
@@ -56,7 +56,7 @@ pub(super) async fn journal_page(
         let answer = JournalAnswer::Barred { why, asked: false };
         return line.item(answer).await;
     };
-    let asked = CommandRequest::JournalPage(query.into());
+    let asked = CommandRequest::JournalPage(query);
     let answer = match asking.ask(asked).await {
         ProxyReply::Answer(Ok(ApiReply::Page(page)), _) => {
             let uuids = page.uuids.clone();
