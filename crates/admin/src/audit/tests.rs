@@ -283,6 +283,6 @@ fn what_the_crm_has_lost_is_unexplained_and_what_it_has_otherwise_is_listed() {
                  journaled too recently to be looked for: 2.";
     assert!(text.contains(wants), "{text}");
     assert!(text.contains("  durationSec: 61 here, 6 there\n"), "{text}");
-    let old = cause::lost_there(long_ago.since, &zone()).0;
+    let old = cause::lost_there(long_ago.since, &zone());
     assert!(old.starts_with("journaled here long ago, and"), "{old}");
 }
