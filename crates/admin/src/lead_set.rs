@@ -5,11 +5,9 @@
 use crate::refusal::Refusal;
 use callbridge_crm::{ApiError, ApiReply, ApiResult, WriteStatus};
 use callbridge_leads::lead_field::{Catalogue, Item, catalogue, item};
-use callbridge_leads::lead_request::LeadChange;
-use callbridge_leads::lead_request::LeadOutcome;
 use callbridge_leads::lead_request::due::CommandRequest;
-use callbridge_model::clock;
-use callbridge_model::{Grant, LeadId, TokenFingerprint};
+use callbridge_leads::lead_request::{LeadChange, LeadOutcome};
+use callbridge_model::{Grant, LeadId, TokenFingerprint, clock};
 use callbridge_sender::CrmProxy;
 use callbridge_sender::crm_proxy::ProxyReply;
 use callbridge_spool::{Handle, Op, tables};

@@ -4,8 +4,7 @@
 use super::protocol::{ControlReply, ControlRequest};
 use super::user;
 use callbridge_listener::accept::Acceptor;
-use callbridge_model::Zone;
-use callbridge_model::plain_file;
+use callbridge_model::{Zone, plain_file};
 use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;

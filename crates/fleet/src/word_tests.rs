@@ -1,9 +1,8 @@
 use super::*;
 use callbridge_model::status::fleet::FleetLease;
 use callbridge_model::status::{
-    Books, BudgetStatus, Pause, SourceGap, SourceState, SourceStatus, Token,
+    Books, BudgetStatus, Lease, LeasePhase, Pause, SourceGap, SourceState, SourceStatus, Token,
 };
-use callbridge_model::status::{Lease, LeasePhase};
 use serde_json::{Value, json};
 
 const NOW: i64 = 1_795_151_317;

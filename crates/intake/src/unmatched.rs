@@ -1,8 +1,7 @@
 //! Channels of no trunk that carried outside numbers, by what they have in common: what `status`
 //! and the metrics show of them, kept over restarts until a flag names them.
 
-use callbridge_call::EventTime;
-use callbridge_call::Extension;
+use callbridge_call::{EventTime, Extension};
 use callbridge_model::status;
 use callbridge_spool::Op;
 

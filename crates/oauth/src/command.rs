@@ -7,12 +7,11 @@
 
 use super::refresh::{Facts, Next, RefreshOutcome, Refresher};
 use callbridge_call::EpochSeconds;
-use callbridge_model::TokenFingerprint;
-use callbridge_model::clock;
 use callbridge_model::clock::Now;
 use callbridge_model::safe::safe;
 use callbridge_model::secret::{ExposeSecret, Secret, is_token};
 use callbridge_model::secret_source::SecretKind;
+use callbridge_model::{TokenFingerprint, clock};
 use callbridge_sender::status::SenderStatus;
 use callbridge_sender::token::print;
 use callbridge_sender::token_update::{TokenUpdate, Tokens, Trouble};

@@ -7,9 +7,8 @@
 //! next holder takes it: its pair is the only one that the service still knows.
 
 use super::connection::Connection;
-use callbridge_model::FileVersion;
 use callbridge_model::exit::{Code, ExitCode};
-use callbridge_model::plain_file;
+use callbridge_model::{FileVersion, plain_file};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};

@@ -3,10 +3,9 @@
 
 use super::metrics::{self, Format, Observed};
 use callbridge_listener::body::{self, Body};
-use callbridge_listener::descriptors;
 use callbridge_listener::places::ConnectionPlace;
-use callbridge_listener::serve;
 use callbridge_listener::serve::{AnswerHttp, Answering, Limits, Open};
+use callbridge_listener::{descriptors, serve};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming, header, header::HeaderValue};
 use std::future::Future;
 use std::pin::Pin;

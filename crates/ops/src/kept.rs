@@ -1,11 +1,9 @@
 //! What the spool alone knows of how everything stands: with a daemon and without.
 
 use crate::Release;
-use callbridge_intake::gap_log;
 use callbridge_intake::gap_log::GapLog;
-use callbridge_intake::identity;
-use callbridge_intake::unmatched;
 use callbridge_intake::unmatched::UnmatchedLog;
+use callbridge_intake::{gap_log, identity, unmatched};
 use callbridge_model::status::{Employees, Status, UnknownEmployee};
 use callbridge_spool::{Error, Store, tables};
 

@@ -22,13 +22,9 @@
 
 use super::core::Sandbox;
 use super::envelope::{Request, Response};
-use super::faults;
-use super::filter;
 use super::journal::{Content, PREFIX, Record};
-use super::lead;
-use super::oauth;
 use super::token::{Grant, PAT_SECONDS_MAX, TokenKind};
-use super::webhook;
+use super::{faults, filter, lead, oauth, webhook};
 use crate::lead::act;
 use crate::token_gen;
 use callbridge_call::{EpochSeconds, EventTime};

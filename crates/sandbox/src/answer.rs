@@ -17,11 +17,8 @@ use super::repeats::{ATTEMPTS_MAX, Repeat};
 use super::routes::{Endpoint, route};
 use super::token::{Grant, Token, TokenKey};
 use super::violations::ViolationKind;
-use crate::endpoints;
-use crate::lead;
-use crate::oauth;
-use crate::oauth::connection;
-use crate::oauth::consent;
+use crate::oauth::{connection, consent};
+use crate::{endpoints, lead, oauth};
 use callbridge_call::EventTime;
 
 /// A request behind the authentication layer, and the fault that strikes it.

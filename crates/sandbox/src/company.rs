@@ -2,8 +2,9 @@
 
 use super::core::Sandbox;
 use super::journal::{Record, Submission};
-use super::token::TokenKind;
-use super::token::{ACCESS_SECONDS, Company, Grant, IdSet, PAT_SECONDS_MAX, Token, TokenKey};
+use super::token::{
+    ACCESS_SECONDS, Company, Grant, IdSet, PAT_SECONDS_MAX, Token, TokenKey, TokenKind,
+};
 use crate::lead::act;
 use crate::oauth::connection;
 use crate::webhook::told;

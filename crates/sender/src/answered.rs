@@ -14,9 +14,8 @@ use crate::lead_requests;
 use callbridge_crm::{ApiError, ApiReply, ApiResponse, ApiResult, Endpoint, Page, TokenInfo};
 use callbridge_leads::lead_request;
 use callbridge_leads::lead_request::due::LeadRequest;
-use callbridge_model::Reason;
-use callbridge_model::TokenFingerprint;
 use callbridge_model::clock::Now;
+use callbridge_model::{Reason, TokenFingerprint};
 use callbridge_spool::{
     FIRST_POLL, IfAbsent, Op, OutcomeSource, PeerOutcome, RowId, Step, Unconfirmed,
 };

@@ -8,9 +8,8 @@ use super::reconciliation::page_strategy::Range;
 use super::unresolved;
 use callbridge_crm::{Request, request};
 use callbridge_leads::lead_request::failed::Reroute;
-use callbridge_model::Reason;
-use callbridge_model::TokenFingerprint;
 use callbridge_model::clock::Now;
+use callbridge_model::{Reason, TokenFingerprint};
 use callbridge_spool::{Op, Row, RowId, State, Step, Unconfirmed};
 
 impl Core {

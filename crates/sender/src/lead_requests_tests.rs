@@ -12,9 +12,8 @@ use callbridge_leads::lead_request::LeadChange;
 use callbridge_leads::lead_request::due::{
     CommandRequest, DueRequest, DueRequests, LeadRequest, RequestId, Urgency,
 };
-use callbridge_model::Grant;
-use callbridge_model::LeadId;
 use callbridge_model::clock::Now;
+use callbridge_model::{Grant, LeadId};
 use callbridge_spool::{Hooked, Op, WorkQueue};
 use std::time::Duration;
 

@@ -5,9 +5,7 @@
 //! secret, so that the daemon's user can read what root has left.
 
 use super::memory;
-use callbridge_model::TokenFingerprint;
-use callbridge_model::clock;
-use callbridge_model::plain_file;
+use callbridge_model::{TokenFingerprint, clock, plain_file};
 use callbridge_spool::{Error, Handle, Op, SlotRow, tables};
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Write as _};

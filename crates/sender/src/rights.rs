@@ -5,8 +5,7 @@
 use super::schedule::PROBE;
 use callbridge_call::EventTime;
 use callbridge_crm::TokenInfo;
-use callbridge_leads::lead_request::LeadChange;
-use callbridge_leads::lead_request::LeadOutcome;
+use callbridge_leads::lead_request::{LeadChange, LeadOutcome};
 use callbridge_model::Grant;
 use callbridge_model::clock::Now;
 use callbridge_model::status::SenderTrouble;

@@ -7,8 +7,7 @@ use callbridge_crm::{Address, Request, Setup};
 use callbridge_model::permit::Permit;
 use callbridge_model::{Judged, Outcome, Reason};
 use callbridge_sandbox as sandbox;
-use callbridge_spool::Finished;
-use callbridge_spool::{Done, Row, RowId, SlotRow, State, tables};
+use callbridge_spool::{Done, Finished, Row, RowId, SlotRow, State, tables};
 use callbridge_testkit::sample;
 use tempfile::TempDir;
 

@@ -2,9 +2,8 @@
 //! somebody who keeps it ([`super::token_update`]).
 
 use super::token_update::{TokenUpdate, Tokens};
-use callbridge_model::FileVersion;
-use callbridge_model::TokenFingerprint;
 use callbridge_model::secret::{ExposeSecret, Secret, is_token};
+use callbridge_model::{FileVersion, TokenFingerprint};
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::path::PathBuf;

@@ -4,9 +4,10 @@ mod story;
 
 use super::text::Explained;
 use callbridge_call::{Direction, EpochSeconds, WrongCall};
-use callbridge_model::Zone;
 use callbridge_model::safe::{safe, safe_json};
-use callbridge_model::{ByHand, CallRecord, CallUuid, Judged, LeadId, Outcome, Phone, Reason};
+use callbridge_model::{
+    ByHand, CallRecord, CallUuid, Judged, LeadId, Outcome, Phone, Reason, Zone,
+};
 use serde::{Deserialize, Serialize};
 use story::Story;
 

@@ -4,8 +4,7 @@ use callbridge_call::EventTime;
 use callbridge_mapping::journal;
 use callbridge_mapping::journal::{EmployeeWish, Rules, Wish};
 use callbridge_mapping::people::People;
-use callbridge_model::EmployeeId;
-use callbridge_model::{CallRecord, LeadId, Outcome, Reason, Said};
+use callbridge_model::{CallRecord, EmployeeId, LeadId, Outcome, Reason, Said};
 use callbridge_spool::{Error, Row, State, Step};
 use serde::{Deserialize, Serialize};
 

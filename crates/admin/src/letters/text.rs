@@ -2,9 +2,8 @@
 
 use crate::explain::line::cut;
 use callbridge_call::EventTime;
-use callbridge_model::CallRecord;
-use callbridge_model::Zone;
 use callbridge_model::safe::safe;
+use callbridge_model::{CallRecord, Zone};
 use serde_json::Value;
 use std::fmt::Write as _;
 

@@ -7,8 +7,7 @@ use super::super::token::{Company, Grant, Token, TokenKey, TokenKind};
 use super::super::violations::ViolationKind;
 use super::application::{Application, CompanyConnection};
 use super::state::{PairOrigin, Refresh, Used};
-use crate::token_gen;
-use crate::webhook;
+use crate::{token_gen, webhook};
 use callbridge_call::{EpochSeconds, EventTime};
 
 /// The endpoints whose refused bodies may be tried again after something changed.

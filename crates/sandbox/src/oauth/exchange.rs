@@ -9,8 +9,7 @@ use super::form::Form;
 use super::problem::{Code, Problem};
 use super::state::{AuthorizationCode, PairOrigin, Used};
 use crate::oauth::connection;
-use crate::token_gen;
-use crate::webhook;
+use crate::{token_gen, webhook};
 use callbridge_call::EventTime;
 use serde_json::{Value, json};
 

@@ -1,8 +1,7 @@
 //! §7.7: how what failed with a 5xx comes again, also while other requests pass.
 
 use super::{NOW, call_with, filter, kinds, sandbox, submit};
-use crate::{Action, Request, Sandbox, ViolationKind};
-use crate::{Endpoint, Rule};
+use crate::{Action, Endpoint, Request, Rule, Sandbox, ViolationKind};
 use callbridge_call::EventTime;
 use serde_json::json;
 use std::time::Duration;

@@ -1,8 +1,10 @@
 //! The table: one row per rule and reason of the document; what is asked, what must be answered,
 //! and what is held against the client.
 
-use super::{NOW, holds, keys, kinds, sandbox, submit};
-use super::{rules_of_clients, rules_of_errors, rules_of_reading, rules_of_submission};
+use super::{
+    NOW, holds, keys, kinds, rules_of_clients, rules_of_errors, rules_of_reading,
+    rules_of_submission, sandbox, submit,
+};
 use crate::{Request, Sandbox, ViolationKind};
 use callbridge_call::EventTime;
 use serde_json::Value;

@@ -2,11 +2,9 @@
 
 use super::webhook_recording::{admin, configure, created, happen, install, subscribed};
 use super::{NOW, after, sandbox};
-use crate::webhook;
-use crate::webhook::Dispatch;
-use crate::webhook::dispatch;
 use crate::webhook::target::{is_private, is_private_name};
-use crate::{Request, Sandbox};
+use crate::webhook::{Dispatch, dispatch};
+use crate::{Request, Sandbox, webhook};
 use serde_json::{Value, json};
 
 fn refused(change: &Value) -> String {

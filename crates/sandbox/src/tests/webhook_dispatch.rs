@@ -5,12 +5,10 @@ use super::webhook_recording::{
     admin, config, configure, created, happen, install, one_of_each, subscribed,
 };
 use super::{NOW, after};
-use crate::webhook;
-use crate::webhook::Dispatch;
-use crate::webhook::dispatch;
 use crate::webhook::dispatch::{CLAIMED_MAX, CLAIMED_OVERALL_MAX, IN_FLIGHT_MAX};
 use crate::webhook::verdict::{AttemptOutcome, DeliveryVerdict};
-use crate::{Sandbox, faults};
+use crate::webhook::{Dispatch, dispatch};
+use crate::{Sandbox, faults, webhook};
 use callbridge_call::EventTime;
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -3,9 +3,8 @@
 use super::NOW;
 use super::webhook_dispatch::create;
 use super::webhook_recording::subscribed;
-use crate::webhook::dispatch;
 use crate::webhook::post::{Poster, Setup};
-use crate::webhook::{AttemptOutcome, Dispatch};
+use crate::webhook::{AttemptOutcome, Dispatch, dispatch};
 use crate::{Request, ViolationKind};
 use serde_json::json;
 use std::time::Duration;

@@ -2,10 +2,9 @@
 
 use super::{NOW, TOKEN, accepted, after, call, call_with, info, restarted, sandbox};
 use crate::lead::Lead;
-use crate::webhook;
 use crate::webhook::event::{GROUPS, NAMES};
 use crate::webhook::{Config, CrmEvent, DeliveryRow, Installation};
-use crate::{Request, Sandbox};
+use crate::{Request, Sandbox, webhook};
 use serde_json::{Value, json};
 
 /// A sandbox whose application 1 is subscribed to these; company 1 is its installation 7001.

@@ -3,10 +3,8 @@
 use super::webhook_recording::{config, install};
 use super::{NOW, TOKEN, call_with, restarted, submit};
 use crate::faults::Dice;
-use crate::webhook;
-use crate::webhook::dispatch;
-use crate::webhook::{AttemptOutcome, Dispatch};
-use crate::{Request, Sandbox, Settings};
+use crate::webhook::{AttemptOutcome, Dispatch, dispatch};
+use crate::{Request, Sandbox, Settings, webhook};
 use callbridge_call::EventTime;
 use proptest::prelude::*;
 use serde_json::{Value, json};

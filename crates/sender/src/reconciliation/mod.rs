@@ -15,8 +15,7 @@ pub mod page_strategy;
 
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{FilterPage, Page};
-use callbridge_model::CallUuid;
-use callbridge_model::TokenFingerprint;
+use callbridge_model::{CallUuid, TokenFingerprint};
 use callbridge_spool::{HELD_MAX, Unconfirmed};
 use page_strategy::{End, PageStrategy, Range};
 use std::collections::{BTreeMap, BTreeSet};

@@ -10,12 +10,10 @@ mod refreshing;
 mod restart;
 
 use super::{INFO, sandbox};
-use crate::oauth::Application;
-use crate::oauth::connection;
+use crate::oauth::{Application, connection};
 use crate::token::{Grant, TokenKey};
-use crate::webhook;
 use crate::webhook::Config;
-use crate::{Request, Response, Sandbox};
+use crate::{Request, Response, Sandbox, webhook};
 use callbridge_call::EventTime;
 use serde_json::Value;
 use url::form_urlencoded::Serializer;

@@ -2,8 +2,9 @@
 //! and obvious model of what then works.
 
 use super::super::{NOW, restarted, sandbox};
-use super::{CLIENT, SECRET};
-use super::{ID, REVOKE_PATH, alive, application, approved, exchange, form, pair, refresh};
+use super::{
+    CLIENT, ID, REVOKE_PATH, SECRET, alive, application, approved, exchange, form, pair, refresh,
+};
 use crate::Sandbox;
 use crate::oauth::connection;
 use callbridge_call::EventTime;
