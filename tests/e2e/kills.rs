@@ -44,7 +44,7 @@ const MOMENTS: [Moment; KILLS] = [
 ];
 
 fn accepted(crm: &Server) -> u64 {
-    crm.admin(|core, _| core.journal().accepted())
+    crm.admin(|core, _| core.journal.accepted())
 }
 
 /// Waits without a pause between two looks, so that the kill comes at this very moment.
@@ -75,7 +75,7 @@ async fn kill_at(moment: Moment, mut program: Program, crm: &Server) {
             let late = Rule::always(Endpoint::CallHistory, late);
             let before = crm.admin(|core, _| {
                 core.set_faults(vec![late]);
-                core.journal().accepted()
+                core.journal.accepted()
             });
             at_once(&what, || accepted(crm) > before).await;
         }

@@ -266,7 +266,7 @@ async fn a_dry_run_does_all_but_send_and_the_next_run_sends() {
     place.run(&crm.url(), &dry).succeeds().await;
     let status = place.lines(&["status", "--json"]).await;
     assert_eq!(status[0]["books"]["ready"], 1);
-    assert_eq!(crm.admin(|core, _| core.journal().accepted()), 0);
+    assert_eq!(crm.admin(|core, _| core.journal.accepted()), 0);
     place.run(&crm.url(), &flags).succeeds().await;
     judge(&crm, &place, &[call]).await;
 }

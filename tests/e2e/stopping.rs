@@ -34,7 +34,7 @@ async fn with_a_request_under_way(place: &Place, crm: &Server, fault: Action) ->
     let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], TRUNKS[1], RATE_FLAG]);
     let sending = |it: &Status| it.books.finished == 3 && it.books.sending > 0;
     program.until("requests under way", sending).await;
-    let arrived = async || crm.admin(|core, _| core.journal().accepted() > 0);
+    let arrived = async || crm.admin(|core, _| core.journal.accepted() > 0);
     until("their arrival", arrived).await;
     program
 }

@@ -182,7 +182,7 @@ async fn sigterm_does_not_wait_for_a_crm_that_never_answers_nor_for_a_pbx_that_i
 
 /// Writes accepted so far.
 fn accepted(crm: &Server) -> u64 {
-    crm.admin(|core, _| core.journal().accepted())
+    crm.admin(|core, _| core.journal.accepted())
 }
 
 #[tokio::test]

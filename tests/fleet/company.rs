@@ -108,7 +108,7 @@ impl Company {
 
     /// Writes that the CRM has accepted so far.
     pub fn accepted(&self) -> u64 {
-        self.crm.admin(|core, _| core.journal().accepted())
+        self.crm.admin(|core, _| core.journal.accepted())
     }
 
     /// Records of the journal.

@@ -349,7 +349,7 @@ async fn a_restart_keeps_journal_breaches_window_and_administration() {
         matches!(held, Err(Error::StateHeld { .. })),
         "one process per file"
     );
-    first.admin(|core, now| core.add_lead(now, 777_777));
+    first.admin(|core, now| core.company(now, |company| company.leads.add(777_777)));
     let mut body = call(&first, "one");
     post(&first, "/v1/open-api/call-history", &body)
         .await

@@ -69,7 +69,10 @@ fn five_refusals_in_a_row_stop_the_line_and_one_call_a_minute_tries_it() {
     world.run_for(5 * MINUTE);
     assert!(world.sent.len() - before <= 5);
     assert!(world.disk.store.books().dead <= dead + 5);
-    world.sandbox.add_lead(world.now.wall, 9999);
+    let now = world.now.wall;
+    world
+        .sandbox
+        .company(now, |company| company.leads.add(9999));
     for n in 100..105 {
         world.finish(call(n, world.now.wall, 4001, true));
     }

@@ -82,21 +82,17 @@ pub fn read(
     if talk.is_some_and(|talk| talk < 0) {
         fields.refuse(&names.talk, RefusalReason::Min);
     }
-    let lead_id = fields.required("leadId", lead_id);
-    let uuid = fields.required("uuid", uuid);
-    let started_at = fields.required("startedAt", started_at);
-    let duration_sec = fields.required("durationSec", duration_sec);
-    let answered = fields.required("answered", answered);
-    let direction = fields.required("direction", direction);
-    let (Some(lead_id), Some(uuid), Some(started_at), Some(duration_sec)) =
-        (lead_id, uuid, started_at, duration_sec)
-    else {
+    let lead_id = fields.required("leadId", lead_id).unwrap_or_default();
+    let uuid = fields.required("uuid", uuid).unwrap_or_default();
+    let started_at = fields.required("startedAt", started_at).unwrap_or_default();
+    let duration_sec = fields
+        .required("durationSec", duration_sec)
+        .unwrap_or_default();
+    let answered = fields.required("answered", answered).unwrap_or_default();
+    let direction = fields.required("direction", direction).unwrap_or_default();
+    if !fields.errors.is_empty() {
         return Err(Refusal::Invalid(fields.errors));
-    };
-    let (Some(answered), Some(direction), true) = (answered, direction, fields.errors.is_empty())
-    else {
-        return Err(Refusal::Invalid(fields.errors));
-    };
+    }
     if duration_sec < 1 {
         return Err(Refusal::Business("Qo‘ng‘iroq davomiyligi noto‘g‘ri"));
     }

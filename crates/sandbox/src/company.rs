@@ -9,7 +9,6 @@ use crate::lead::act;
 use crate::oauth::connection;
 use crate::webhook::told;
 use callbridge_call::{EpochSeconds, EventTime};
-use serde_json::Map;
 
 impl Sandbox {
     /// Issues a PAT for the first company; the one before is revoked (§5.3).
@@ -128,11 +127,6 @@ impl Sandbox {
         self.company(now, |company| company.grants = grants);
     }
 
-    /// Adds a lead to the first company.
-    pub fn add_lead(&mut self, now: EventTime, lead: i64) {
-        self.company(now, |company| company.leads.add(lead));
-    }
-
     /// Adds a record to the first company's journal that another telephony wrote.
     pub fn add_record(&mut self, now: EventTime, record: Record) {
         self.tick(now);
@@ -177,16 +171,13 @@ impl Sandbox {
                 registered_at: now,
                 call: Submission {
                     lead_id: 1,
-                    employee_id: None,
                     uuid,
                     started_at,
                     duration_sec,
                     talk_time_sec: Some(duration_sec),
                     answered: true,
                     direction: "INBOUND".to_owned(),
-                    client_phone: None,
-                    operator_extension: None,
-                    others: Map::new(),
+                    ..Submission::default()
                 },
             },
         );

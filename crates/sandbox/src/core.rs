@@ -26,8 +26,10 @@ pub struct Sandbox {
     pub settings: Settings,
     pub(super) companies: BTreeMap<i64, Company>,
     pub(super) tokens: BTreeMap<TokenKey, Token>,
-    pub(super) journal: Journal,
-    pub(super) webhooks: Outbox,
+    /// Writes and their status, and the records.
+    pub journal: Journal,
+    /// Configurations, installations and deliveries of webhooks.
+    pub webhooks: Outbox,
     pub(super) leads: Leads,
     #[serde(skip)]
     /// What goes wrong, which may be changed while it runs.
@@ -104,19 +106,9 @@ impl Sandbox {
         self.journal.records()
     }
 
-    /// Writes and their status.
-    pub const fn journal(&self) -> &Journal {
-        &self.journal
-    }
-
     /// What clients did against the document.
     pub const fn violations(&self) -> &Violations {
         &self.client.violations
-    }
-
-    /// Configurations, installations and deliveries of webhooks.
-    pub const fn webhooks(&self) -> &Outbox {
-        &self.webhooks
     }
 
     /// The fullest window and span.

@@ -26,7 +26,7 @@ pub const PREFIX: &str = "oapi-";
 pub(crate) const OPEN_API: &str = "OPEN_API";
 
 /// A submission that passed validation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Submission {
     /// §2.6

@@ -3,14 +3,28 @@
 use super::oauth;
 use super::token::{CALL_READ, CALL_SAVE};
 use serde::Serialize;
+use strum::VariantArray as _;
 
 const PREFIX: &str = "/v1/open-api/";
 const LEAD_READ: &str = "PERMISSION_OPEN_API_LEAD:READ";
 const LEAD_SAVE: &str = "PERMISSION_OPEN_API_LEAD:SAVE";
 
 /// The endpoints that the sandbox serves: those that a client for calls needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Endpoint {
     /// `GET token/info` (§4.3)
     TokenInfo,
@@ -40,58 +54,40 @@ pub enum Endpoint {
     Unknown,
 }
 
-/// All that a fault can be ordered for.
-const SERVED: [Endpoint; 10] = [
-    Endpoint::TokenInfo,
-    Endpoint::CallHistory,
-    Endpoint::Filter,
-    Endpoint::Request,
-    Endpoint::LeadFilter,
-    Endpoint::Lead,
-    Endpoint::LeadFields,
-    Endpoint::CrmField,
-    Endpoint::OauthToken,
-    Endpoint::OauthRevoke,
-];
-
 impl Endpoint {
-    /// The word used in faults and counts, the one method where the sandbox judges it, and the
-    /// grant.
+    /// The one method where the sandbox judges it, and the grant.
     ///
     /// The document gives the grants of the upsert, of conversation submission and of token/info
     /// (§5.4.3); the others are ours, by the domains of §2.3. Those of the journal and of
     /// `request/{requestId}` can be chosen: `shape filter-grant`, `shape request-grant`.
-    const fn facts(self) -> (&'static str, Option<&'static str>, Option<&'static str>) {
+    const fn facts(self) -> (Option<&'static str>, Option<&'static str>) {
         match self {
-            Self::TokenInfo => ("token-info", Some("GET"), None),
-            Self::CallHistory => ("call-history", Some("POST"), Some(CALL_SAVE)),
-            Self::Filter => ("filter", Some("POST"), Some(CALL_READ)),
-            Self::Request => ("request", Some("GET"), None),
-            Self::LeadFilter => ("lead-filter", Some("POST"), Some(LEAD_READ)),
-            Self::Lead => ("lead", Some("GET"), Some(LEAD_READ)),
-            Self::LeadFields => ("lead-fields", Some("POST"), Some(LEAD_SAVE)),
-            Self::CrmField => ("crm-field", Some("GET"), Some(LEAD_READ)),
-            Self::OauthToken => ("oauth-token", Some("POST"), None),
-            Self::OauthRevoke => ("oauth-revoke", Some("POST"), None),
-            Self::Consent => ("consent", None, None),
-            Self::Moved => ("moved", None, None),
-            Self::Unknown => ("unknown", None, None),
+            Self::TokenInfo | Self::Request => (Some("GET"), None),
+            Self::CallHistory => (Some("POST"), Some(CALL_SAVE)),
+            Self::Filter => (Some("POST"), Some(CALL_READ)),
+            Self::LeadFilter => (Some("POST"), Some(LEAD_READ)),
+            Self::Lead | Self::CrmField => (Some("GET"), Some(LEAD_READ)),
+            Self::LeadFields => (Some("POST"), Some(LEAD_SAVE)),
+            Self::OauthToken | Self::OauthRevoke => (Some("POST"), None),
+            Self::Consent | Self::Moved | Self::Unknown => (None, None),
         }
     }
 
     /// The word used in faults and counts.
-    pub const fn word(self) -> &'static str {
-        self.facts().0
+    pub fn word(self) -> &'static str {
+        self.into()
     }
 
     /// The endpoint of a word that a fault can be ordered for; `None` for others.
     pub fn from_word(word: &str) -> Option<Self> {
-        SERVED.into_iter().find(|endpoint| endpoint.word() == word)
+        let known: Option<Self> = word.parse().ok();
+        known.filter(|endpoint| endpoint.method().is_some())
     }
 
     /// The words of all endpoints that a fault can be ordered for, for a message.
     pub fn words() -> String {
-        SERVED.map(Self::word).join(", ")
+        let served = Self::VARIANTS.iter().filter(|it| it.method().is_some());
+        served.map(|it| it.word()).collect::<Vec<_>>().join(", ")
     }
 
     /// Token and revoke: at an address of their own, without a token (§5.6.9).
@@ -106,12 +102,12 @@ impl Endpoint {
 
     /// The method it takes; `None` where the sandbox does not judge.
     pub const fn method(self) -> Option<&'static str> {
-        self.facts().1
+        self.facts().0
     }
 
     /// The grant it needs.
     pub const fn grant(self) -> Option<&'static str> {
-        self.facts().2
+        self.facts().1
     }
 
     /// The section whose rules a refused body broke.

@@ -100,7 +100,7 @@ fn a_restart_gives_the_same_journal_breaches_and_windows() {
     );
     assert_eq!(again.records(), core.records());
     assert_eq!(again.violations().all(), core.violations().all());
-    assert_eq!(again.journal().writes(), core.journal().writes());
+    assert_eq!(again.journal.writes(), core.journal.writes());
     assert_eq!(again.fullest(), core.fullest());
 }
 

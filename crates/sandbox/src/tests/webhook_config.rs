@@ -248,12 +248,12 @@ fn a_consent_gives_an_installation_a_key_only_where_a_configuration_exists() {
     );
     configure(&mut core, 9, &["LEAD"]);
     let key = webhook::webhook_connected(&mut core, 1, 9).expect("a secret");
-    let id = core.webhooks().installed(1, 9).expect("installed");
+    let id = core.webhooks.installed(1, 9).expect("installed");
     assert_eq!(keys(&mut core, 0), [(id, key.expose().to_owned())]);
     admin(&mut core, "webhook/revoke", &json!({ "installation": id }));
     assert_eq!(keys(&mut core, 1), []);
     webhook::webhook_connected(&mut core, 1, 9);
-    let back = core.webhooks().installed(1, 9).expect("installed again");
+    let back = core.webhooks.installed(1, 9).expect("installed again");
     assert_ne!(back, id, "another connection, another number");
 }
 

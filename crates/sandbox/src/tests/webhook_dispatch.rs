@@ -28,7 +28,7 @@ pub(super) fn end(core: &mut Sandbox, now: EventTime, dispatch: &Dispatch, statu
 
 /// What is told of the dead.
 pub(super) fn dead(core: &Sandbox) -> Vec<String> {
-    core.webhooks()
+    core.webhooks
         .dead
         .iter()
         .map(|row| row.why.clone())
@@ -82,7 +82,7 @@ fn a_success_leaves_the_queue_and_its_attempt_stands_in_the_journal() {
     ];
     assert_eq!(shown, [&json!(202), &Value::Null, &json!(12), &json!(1)]);
     end(&mut core, after(2), dispatch, 500);
-    assert_eq!(core.webhooks().attempts.iter().count(), 1, "it ends once");
+    assert_eq!(core.webhooks.attempts.iter().count(), 1, "it ends once");
 }
 
 #[test]
@@ -108,9 +108,9 @@ fn retries_come_after_30_seconds_5_minutes_and_30_minutes_and_then_it_is_dead() 
     assert!(dead(&core).is_empty());
     end(&mut core, at, &dispatch, 408);
     assert_eq!(dead(&core), ["status 408"]);
-    assert!(core.webhooks().rows.is_empty());
+    assert!(core.webhooks.rows.is_empty());
     assert_eq!(
-        core.webhooks().attempts.iter().count(),
+        core.webhooks.attempts.iter().count(),
         4,
         "the initial one and three retries"
     );
@@ -233,7 +233,7 @@ fn what_is_dead_on_arrival_dies_without_an_attempt() {
             "{act} {change}"
         );
         assert_eq!(dead(&core), [why], "{act} {change}");
-        assert_eq!(core.webhooks().attempts.iter().count(), 0, "{act} {change}");
+        assert_eq!(core.webhooks.attempts.iter().count(), 0, "{act} {change}");
     }
     let mut core = subscribed(&["LEAD"]);
     create(&mut core, NOW, 1);
@@ -249,7 +249,7 @@ fn a_name_that_turns_private_at_send_time_kills_the_row_without_an_attempt() {
     let dispatch = dispatch::deliveries(&mut core, NOW).pop().expect("due");
     dispatch::delivered(&mut core, NOW, &dispatch, &AttemptOutcome::Private, TOOK);
     assert_eq!(dead(&core), ["target private or internal"]);
-    assert_eq!(core.webhooks().attempts.iter().count(), 0);
+    assert_eq!(core.webhooks.attempts.iter().count(), 0);
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn the_journal_keeps_every_attempt_seven_days() {
     create(&mut core, NOW, 1);
     let dispatch = dispatch::deliveries(&mut core, NOW).pop().expect("due");
     end(&mut core, NOW, &dispatch, 401);
-    let kept = |core: &Sandbox| core.webhooks().attempts.iter().count();
+    let kept = |core: &Sandbox| core.webhooks.attempts.iter().count();
     dispatch::deliveries(&mut core, after(7 * 86_400));
     assert_eq!(kept(&core), 1);
     dispatch::deliveries(&mut core, after(7 * 86_400 + 1));
@@ -295,7 +295,7 @@ fn deliveries_can_be_shuffled_doubled_and_late() {
     let shapes = "shape webhook-shuffled yes; shape webhook-twice 100%; shape webhook-late 5s";
     core.settings.shapes = faults::parse(shapes).expect("shapes").1;
     create(&mut core, NOW, 10);
-    let made: Vec<_> = core.webhooks().rows.keys().map(|id| id.event).collect();
+    let made: Vec<_> = core.webhooks.rows.keys().map(|id| id.event).collect();
     let mut times = std::collections::BTreeMap::<_, u32>::new();
     let mut order = Vec::new();
     for second in 0..20 {
@@ -311,7 +311,7 @@ fn deliveries_can_be_shuffled_doubled_and_late() {
         "each exactly twice: {times:?}"
     );
     assert!(dispatch::deliveries(&mut core, after(9_999)).is_empty());
-    assert_eq!(core.webhooks().counts.delivered, 10);
+    assert_eq!(core.webhooks.counts.delivered, 10);
     let mut plain = subscribed(&["LEAD"]);
     create(&mut plain, NOW, 10);
     let straight: Vec<_> = dispatch::deliveries(&mut plain, NOW)
@@ -337,7 +337,7 @@ fn a_repeat_that_fails_owes_nothing() {
         .expect("once more");
     assert_eq!(again.id, dispatch.id);
     end(&mut core, after(5), &again, 503);
-    assert!(core.webhooks().rows.is_empty() && dead(&core).is_empty());
+    assert!(core.webhooks.rows.is_empty() && dead(&core).is_empty());
 }
 
 #[test]

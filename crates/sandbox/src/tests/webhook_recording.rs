@@ -29,7 +29,7 @@ pub(super) fn configure(core: &mut Sandbox, application: i64, events: &[&str]) {
 
 /// Installs a further private application in a company; gives the installation.
 pub(super) fn install(core: &mut Sandbox, company: i64, application: i64) -> i64 {
-    let installation = core.webhooks().next_installation();
+    let installation = core.webhooks.next_installation();
     let record = Installation {
         company,
         application,
@@ -48,7 +48,7 @@ pub(super) fn admin(core: &mut Sandbox, act: &str, body: &Value) -> Value {
 }
 
 pub(super) fn rows(core: &Sandbox) -> Vec<DeliveryRow> {
-    core.webhooks().rows.values().cloned().collect()
+    core.webhooks.rows.values().cloned().collect()
 }
 
 pub(super) fn body(core: &Sandbox, row: &DeliveryRow) -> Value {
@@ -158,7 +158,7 @@ fn two_applications_of_a_company_get_the_same_event_id_and_their_own_installatio
     configure(&mut core, 2, &["LEAD_CREATED"]);
     let second = install(&mut core, 1, 2);
     happen(&mut core, NOW, created(1));
-    let ids: Vec<_> = core.webhooks().rows.keys().copied().collect();
+    let ids: Vec<_> = core.webhooks.rows.keys().copied().collect();
     let [one, other] = ids[..] else {
         panic!("two deliveries: {ids:?}");
     };
@@ -177,10 +177,9 @@ fn every_event_of_one_change_has_an_id_of_its_own() {
     for event in [events.clone(), events].concat() {
         happen(&mut core, NOW, event);
     }
-    let ids: std::collections::BTreeSet<_> =
-        core.webhooks().rows.keys().map(|id| id.event).collect();
+    let ids: std::collections::BTreeSet<_> = core.webhooks.rows.keys().map(|id| id.event).collect();
     // The conversation, told twice, is suppressed the second time.
-    assert_eq!((ids.len(), core.webhooks().counts.suppressed), (13, 1));
+    assert_eq!((ids.len(), core.webhooks.counts.suppressed), (13, 1));
 }
 
 #[test]
@@ -191,7 +190,7 @@ fn one_configuration_serves_every_company_and_the_body_tells_them_apart() {
         webhook::told::happened(&mut core, NOW, company, created(1));
     }
     let told: Vec<_> = core
-        .webhooks()
+        .webhooks
         .rows
         .iter()
         .map(|(id, row)| (body(&core, row)["companyId"].as_i64(), id.installation))
@@ -222,10 +221,7 @@ fn a_conversation_is_told_again_after_24_hours_and_not_before() {
     let told = || one_of_each().pop().expect("the last is a call");
     happen(&mut core, NOW, told());
     happen(&mut core, after(86_399), told());
-    assert_eq!(
-        (rows(&core).len(), core.webhooks().counts.suppressed),
-        (1, 1)
-    );
+    assert_eq!((rows(&core).len(), core.webhooks.counts.suppressed), (1, 1));
     happen(&mut core, after(86_400), told());
     assert_eq!(
         rows(&core).len(),
@@ -264,10 +260,10 @@ fn an_event_stands_or_falls_with_its_change() {
     core.tick(after(100));
     for (changes, mut again) in kept.into_iter().enumerate() {
         again.tick(after(100));
-        assert_eq!(again.webhooks().rows.len(), changes);
-        let all = &core.webhooks().rows;
+        assert_eq!(again.webhooks.rows.len(), changes);
+        let all = &core.webhooks.rows;
         assert!(
-            again.webhooks().rows.keys().all(|id| all.contains_key(id)),
+            again.webhooks.rows.keys().all(|id| all.contains_key(id)),
             "the same ids"
         );
     }

@@ -112,8 +112,8 @@ proptest! {
         let other = dispatch::deliveries(&mut again, later);
         prop_assert!(one.len() <= 10 && other.len() <= 10);
         for dispatch in &other {
-            prop_assert!(core.webhooks().rows.contains_key(&dispatch.id)
-                || core.webhooks().dead.iter().any(|row| row.id == dispatch.id));
+            prop_assert!(core.webhooks.rows.contains_key(&dispatch.id)
+                || core.webhooks.dead.iter().any(|row| row.id == dispatch.id));
         }
     }
 }

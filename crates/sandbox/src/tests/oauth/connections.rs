@@ -223,10 +223,10 @@ fn a_pat_has_no_refresh_and_a_new_one_leaves_access_tokens_alone() {
 fn a_disconnected_company_has_its_installation_revoked() {
     let mut core = with_application();
     connected(&mut core, NOW);
-    let first = core.webhooks().installed(1, ID).expect("an installation");
+    let first = core.webhooks.installed(1, ID).expect("an installation");
     connection::disconnect(&mut core, ID, 1);
-    assert_eq!(core.webhooks().installed(1, ID), None);
+    assert_eq!(core.webhooks.installed(1, ID), None);
     connected(&mut core, after(2));
-    let second = core.webhooks().installed(1, ID).expect("another");
+    let second = core.webhooks.installed(1, ID).expect("another");
     assert_ne!(first, second);
 }
