@@ -22,7 +22,7 @@ pub fn render(table: &FleetTable, look: &Look) -> String {
     let mut text = String::new();
     for trouble in &table.troubles {
         let line = safe(&trouble.what);
-        let _ = writeln!(text, "{}", paint(look, RED, &line));
+        let _ = writeln!(text, "{}", look.paint(RED, &line));
     }
     let rows: Vec<[String; 11]> = table.members.iter().map(|it| row(it, table.at)).collect();
     let mut widths = HEAD.map(str::len);
@@ -42,8 +42,8 @@ pub fn render(table: &FleetTable, look: &Look) -> String {
         }
         let line = line.trim_end();
         let painted = match (member.speech, &member.trouble) {
-            (Speech::Silent, _) => paint(look, RED, line),
-            (_, Some(_)) => paint(look, YELLOW, line),
+            (Speech::Silent, _) => look.paint(RED, line),
+            (_, Some(_)) => look.paint(YELLOW, line),
             (Speech::Stopped | Speech::Speaking, None) => line.to_owned(),
         };
         let _ = writeln!(text, "{painted}");
@@ -62,13 +62,6 @@ pub fn render(table: &FleetTable, look: &Look) -> String {
         );
     }
     text
-}
-
-fn paint(look: &Look, code: &str, text: &str) -> String {
-    match look.colour {
-        true => format!("\x1b[{code}m{text}\x1b[0m"),
-        false => text.to_owned(),
-    }
 }
 
 fn cut(text: &str, most: usize) -> String {

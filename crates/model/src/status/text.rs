@@ -22,7 +22,8 @@ pub struct Look {
 }
 
 impl Look {
-    fn paint(&self, code: &str, text: &str) -> String {
+    /// The text in the colour of this ANSI code, where there are colours.
+    pub fn paint(&self, code: &str, text: &str) -> String {
         if self.colour {
             format!("\x1b[{code}m{text}\x1b[0m")
         } else {
