@@ -5,6 +5,7 @@ use super::{Backlog, Books, FindingKind, OverallState, SourceState, Status, Todo
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use strum::IntoStaticStr;
 
 /// What a process does in its fleet.
 #[derive(
@@ -145,7 +146,7 @@ pub struct TokenName {
 
 /// Whether somebody speaks.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, strum::IntoStaticStr,
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr,
 )]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "snake_case")]
