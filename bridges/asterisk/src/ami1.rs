@@ -85,17 +85,10 @@ pub(crate) fn tell<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
         read.take(old, name.as_ref(), value, mended);
     }
     read.give_variables();
-    let (at, origin) = (read.at, Origin::Channel);
+    let at = read.at;
     let (channel, kind) = read.means(old)?;
-    if channel.name.is_empty() && channel.uniqueid.is_empty() {
-        return None;
-    }
-    Some(ChannelEvent {
-        at,
-        origin,
-        channel,
-        kind,
-    })
+    let named = channel.is_named();
+    named.then(|| ChannelEvent::new(at, Origin::Channel, channel, kind))
 }
 
 /// Where a value goes.
@@ -199,9 +192,8 @@ impl<'a> Read<'a> {
             }
             Key::ChanVariable => {
                 let owner = name.get(13..name.len().saturating_sub(1));
-                let owner = String::from_utf8_lossy(owner.unwrap_or_default());
-                self.variables
-                    .push((owner.into_owned(), value.text(mended)));
+                let owner = String::from_utf8_lossy(owner.unwrap_or_default()).into_owned();
+                self.variables.push((owner, value.text(mended)));
                 return;
             }
             _ => {}
@@ -240,10 +232,7 @@ impl<'a> Read<'a> {
     /// The channel that the event is about, and what happened to it.
     fn means(self, old: Old) -> Option<(ChannelRef<'a>, Kind<'a>)> {
         let (one, two, word) = (self.one, self.two, self.word);
-        let by = |channel: ChannelRef<'a>| {
-            let named = !channel.name.is_empty() || !channel.uniqueid.is_empty();
-            named.then(|| Box::new(channel))
-        };
+        let by = |channel: ChannelRef<'a>| channel.is_named().then(|| Box::new(channel));
         let with = |other: &ChannelRef<'a>| match other.uniqueid.as_ref() {
             "" => Kind::Seen,
             _ => Kind::Joined {
@@ -251,9 +240,7 @@ impl<'a> Read<'a> {
             },
         };
         Some(match old {
-            Old::Dial | Old::AgentCalled if two.name.is_empty() && two.uniqueid.is_empty() => {
-                (one, Kind::Seen)
-            }
+            Old::Dial | Old::AgentCalled if !two.is_named() => (one, Kind::Seen),
             Old::Dial if self.ends => {
                 let by = by(one);
                 (two, Kind::DialEnd { by, status: word })
@@ -280,13 +267,8 @@ impl<'a> Read<'a> {
             }
             Old::Room { .. } if self.new || word.is_empty() => (one, Kind::Seen),
             Old::Room { enters } => {
-                let (bridge, technology) = (word, Text::Borrowed("softmix"));
-                let kind = if enters {
-                    Kind::BridgeEnter { bridge, technology }
-                } else {
-                    Kind::BridgeLeave { bridge, technology }
-                };
-                (one, kind)
+                let technology = Text::Borrowed("softmix");
+                (one, Kind::passes(enters, word, technology))
             }
             Old::AgentConnect | Old::Transfer => {
                 let kind = with(&two);
@@ -298,10 +280,9 @@ impl<'a> Read<'a> {
     /// A variable belongs to the channel whose name stands beside it.
     fn give_variables(&mut self) {
         for (owner, text) in std::mem::take(&mut self.variables) {
-            let channel = if owner == self.two.name && !owner.is_empty() {
-                &mut self.two
-            } else {
-                &mut self.one
+            let channel = match owner == self.two.name && !owner.is_empty() {
+                true => &mut self.two,
+                false => &mut self.one,
             };
             crate::event::add_variable(&mut channel.variables, text);
         }

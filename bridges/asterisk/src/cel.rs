@@ -99,9 +99,8 @@ impl<'a> CelRow<'a> {
     /// What the row tells.
     pub(crate) fn tell(self, clock: &mut CelClock) -> ChannelEvent<'a> {
         let starts = self.event == "CHAN_START";
-        let at = self
-            .at
-            .or_else(|| clock.at(&self.time, &self.channel.uniqueid, starts));
+        let by_clock = || clock.at(&self.time, &self.channel.uniqueid, starts);
+        let at = self.at.or_else(by_clock);
         let kind = match self.event.as_bytes() {
             b"CHAN_START" => Kind::Born {
                 state: ChannelState::Unknown,
@@ -118,19 +117,12 @@ impl<'a> CelRow<'a> {
                 name: self.application.clone(),
                 data: self.app_data.clone(),
             },
-            b"BRIDGE_ENTER" => {
-                let ExtraFields {
-                    bridge, technology, ..
-                } = self.extra.told();
-                let bridge = or_unnamed(bridge, &self.application, &self.app_data, &self.peer);
-                Kind::BridgeEnter { bridge, technology }
-            }
-            b"BRIDGE_EXIT" => {
-                let ExtraFields {
-                    bridge, technology, ..
-                } = self.extra.told();
-                let bridge = or_unnamed(bridge, &self.application, &self.app_data, "");
-                Kind::BridgeLeave { bridge, technology }
+            name @ (b"BRIDGE_ENTER" | b"BRIDGE_EXIT") => {
+                let enters = name == b"BRIDGE_ENTER";
+                let peers = if enters { &self.peer } else { "" };
+                let told = self.extra.told();
+                let bridge = or_unnamed(told.bridge, &self.application, &self.app_data, peers);
+                Kind::passes(enters, bridge, told.technology)
             }
             // Before Asterisk 12 whoever picks up takes the unique id of the phone that rang, and
             // the bridge may be told before anything shows that.
@@ -157,28 +149,22 @@ impl<'a> CelRow<'a> {
                     with.push(self.peer);
                 }
                 with.retain(|id| *id != self.channel.uniqueid);
-                if with.is_empty() {
-                    Kind::Seen
-                } else {
-                    Kind::Joined { with }
+                match with.is_empty() {
+                    true => Kind::Seen,
+                    false => Kind::Joined { with },
                 }
             }
             event => before_12(event, &self.peer, &self.app_data).unwrap_or(Kind::Seen),
         };
         let mut channel = self.channel;
         (channel.application, channel.app_data) = (self.application, self.app_data);
-        ChannelEvent {
-            at,
-            origin: Origin::Cel,
-            channel,
-            kind,
-        }
+        ChannelEvent::new(at, Origin::Cel, channel, kind)
     }
 
     /// What the row tells; a row that names no channel is unreadable.
     pub(crate) fn decoded(self, clock: &mut CelClock, repaired: bool) -> Decoded<'a> {
         let event = self.tell(clock);
-        if event.channel.name.is_empty() && event.channel.uniqueid.is_empty() {
+        if !event.channel.is_named() {
             return Decoded::Unreadable(Unreadable::NoChannel);
         }
         Decoded::of(Ok(callbridge_call::PbxEvent::Channel(event)), repaired)
@@ -187,30 +173,18 @@ impl<'a> CelRow<'a> {
 
 /// Bridges as CEL told them before Asterisk 12.
 fn before_12<'a>(event: &[u8], peer: &Text<'a>, app_data: &str) -> Option<Kind<'a>> {
-    let technology = Cow::Borrowed("softmix");
+    let with = || named(peer.clone());
     Some(match event {
-        b"BRIDGE_START" | b"BRIDGE_UPDATE" if !peer.is_empty() => Kind::Linked {
-            with: named(peer.clone()),
-        },
-        b"BRIDGE_END" if !peer.is_empty() => Kind::Unlinked {
-            with: named(peer.clone()),
-        },
-        b"BRIDGE_START" => Kind::BridgeEnter {
-            bridge: Cow::Owned(format!("{UNNAMED}{WHO_ANSWERED}")),
-            technology: Cow::Borrowed(""),
-        },
-        b"BRIDGE_END" => Kind::BridgeLeave {
-            bridge: Cow::Owned(format!("{UNNAMED}{WHO_ANSWERED}")),
-            technology: Cow::Borrowed(""),
-        },
-        b"CONF_ENTER" if !app_data.is_empty() => Kind::BridgeEnter {
-            bridge: room(app_data),
-            technology,
-        },
-        b"CONF_EXIT" if !app_data.is_empty() => Kind::BridgeLeave {
-            bridge: room(app_data),
-            technology,
-        },
+        b"BRIDGE_START" | b"BRIDGE_UPDATE" if !peer.is_empty() => Kind::Linked { with: with() },
+        b"BRIDGE_END" if !peer.is_empty() => Kind::Unlinked { with: with() },
+        b"BRIDGE_START" | b"BRIDGE_END" => {
+            let bridge = Cow::Owned(format!("{UNNAMED}{WHO_ANSWERED}"));
+            Kind::passes(event == b"BRIDGE_START", bridge, Text::default())
+        }
+        b"CONF_ENTER" | b"CONF_EXIT" if !app_data.is_empty() => {
+            let technology = Cow::Borrowed("softmix");
+            Kind::passes(event == b"CONF_ENTER", room(app_data), technology)
+        }
         _ => return None,
     })
 }
@@ -266,17 +240,14 @@ impl Field {
     pub(crate) fn named(name: &str) -> Option<Self> {
         let name = name.trim().trim_start_matches('\u{feff}').to_lowercase();
         let name = name.trim_matches(|c| matches!(c, '"' | '`' | '\'' | ' '));
-        let inner = name
-            .strip_prefix("${csv_quote(")
-            .and_then(|inner| inner.strip_suffix(")}"));
-        let name = inner.unwrap_or(name);
+        let inner = name.strip_prefix("${csv_quote(");
+        let name = inner.and_then(|it| it.strip_suffix(")}")).unwrap_or(name);
         let name = name
             .strip_prefix("${")
             .unwrap_or(name)
             .trim_end_matches('}');
-        let name = name
-            .strip_prefix("channel(")
-            .map_or(name, |n| n.trim_end_matches(')'));
+        let inner = name.strip_prefix("channel(");
+        let name = inner.map_or(name, |it| it.trim_end_matches(')'));
         Some(match name {
             "eventtype" | "event_type" | "event" | "eventname" | "event_name" => Self::Event,
             "eventtime" | "event_time" | "time" => Self::Time,
@@ -341,13 +312,15 @@ impl<'a> Extra<'a> {
     fn told(self) -> ExtraFields<'a> {
         match self {
             Self::Text(text) if text.is_empty() => ExtraFields::default(),
-            Self::Text(Cow::Borrowed(text)) => Json::object(text.as_bytes())
-                .map(ExtraFields::of)
-                .unwrap_or_default(),
+            Self::Text(Cow::Borrowed(text)) => {
+                let members = Json::object(text.as_bytes());
+                members.map(ExtraFields::of).unwrap_or_default()
+            }
             // Escaped inside JSON or CSV: nothing can be borrowed from it.
-            Self::Text(Cow::Owned(text)) => Json::object(text.as_bytes())
-                .map(|m| ExtraFields::of(m).into_owned())
-                .unwrap_or_default(),
+            Self::Text(Cow::Owned(text)) => {
+                let told = Json::object(text.as_bytes()).map(ExtraFields::of);
+                told.unwrap_or_default().into_owned()
+            }
             Self::Members(members) => ExtraFields::of(members),
         }
     }

@@ -131,7 +131,7 @@ pub(crate) fn tell<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
         Rule::Cdr => return cdr::tell(pairs, mended).map(Some),
         Rule::Mark(mark) => return Ok(Some(PbxEvent::Mark(with_uptime(mark, pairs)))),
     };
-    if event.channel.name.is_empty() && event.channel.uniqueid.is_empty() {
+    if !event.channel.is_named() {
         return Err(Unreadable::NoChannel);
     }
     Ok(Some(PbxEvent::Channel(event)))
@@ -150,11 +150,7 @@ fn with_uptime<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
                 uptime: seconds.map(Duration::from_secs),
             }
         }
-        Mark::LoggedIn
-        | Mark::Shutdown
-        | Mark::ListEnd
-        | Mark::Restarted { .. }
-        | Mark::Alive { .. } => mark,
+        _ => mark,
     }
 }
 
@@ -177,15 +173,7 @@ fn describe<'a, V: RawValue<'a>>(
             add_variable(&mut channel.variables, value.text(mended));
             return None;
         }
-        Key::Timestamp
-        | Key::StateDesc
-        | Key::State
-        | Key::BridgeUniqueid
-        | Key::BridgeTechnology
-        | Key::Cause
-        | Key::DialString
-        | Key::DialStatus
-        | Key::Other => return Some(value),
+        _ => return Some(value),
     };
     *field = known(value, mended);
     None
@@ -201,17 +189,11 @@ pub(crate) fn add_variable<'a>(variables: &mut Vec<(Text<'a>, Text<'a>)>, pair: 
         return;
     }
     let (name, value) = match pair {
-        Cow::Borrowed(text) => {
-            let Some((name, value)) = text.split_once('=') else {
-                return;
-            };
-            (Cow::Borrowed(name), Cow::Borrowed(value))
-        }
-        Cow::Owned(text) => {
-            let Some((name, value)) = text.split_once('=') else {
-                return;
-            };
-            (Cow::Owned(name.to_owned()), Cow::Owned(value.to_owned()))
+        Cow::Borrowed(text) => (Cow::from(&text[..equals]), Cow::from(&text[equals + 1..])),
+        Cow::Owned(mut text) => {
+            let value = text.split_off(equals + 1);
+            text.pop();
+            (Cow::Owned(text), Cow::Owned(value))
         }
     };
     variables.push((name, unescape(value)));
@@ -252,12 +234,7 @@ fn tell_plain<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
         Plain::Hangup => Kind::Hangup { cause },
         Plain::Seen => Kind::Seen,
     };
-    ChannelEvent {
-        at,
-        origin: Origin::Channel,
-        channel,
-        kind,
-    }
+    ChannelEvent::new(at, Origin::Channel, channel, kind)
 }
 
 fn tell_dial<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
@@ -284,27 +261,16 @@ fn tell_dial<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
             _ => {}
         }
     }
-    if dialled.name.is_empty() && dialled.uniqueid.is_empty() {
+    if !dialled.is_named() {
         // Cut before it named whom: what is left shows the dialling channel alive.
-        return ChannelEvent {
-            at,
-            origin: Origin::Channel,
-            channel: by,
-            kind: Kind::Seen,
-        };
+        return ChannelEvent::new(at, Origin::Channel, by, Kind::Seen);
     }
-    let by = (!by.name.is_empty() || !by.uniqueid.is_empty()).then(|| Box::new(by));
-    let kind = if begins {
-        Kind::DialBegin { by, dial_string }
-    } else {
-        Kind::DialEnd { by, status }
+    let by = by.is_named().then(|| Box::new(by));
+    let kind = match begins {
+        true => Kind::DialBegin { by, dial_string },
+        false => Kind::DialEnd { by, status },
     };
-    ChannelEvent {
-        at,
-        origin: Origin::Channel,
-        channel: dialled,
-        kind,
-    }
+    ChannelEvent::new(at, Origin::Channel, dialled, kind)
 }
 
 /// A transfer that failed joins nobody. A blind transfer names no channel beyond the two that
@@ -318,16 +284,13 @@ fn tell_joined<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
     let (mut at, mut with, mut failed) = (None::<EventTime>, Vec::new(), false);
     for (name, value) in pairs {
         let name = name.as_ref();
-        match key::of(name) {
-            Key::Timestamp => {
-                at = epoch(value.as_ref());
-                continue;
-            }
-            _ if crate::text::same(name, b"Result") => {
-                failed = value.as_ref() != b"Success";
-                continue;
-            }
-            _ => {}
+        if key::of(name) == Key::Timestamp {
+            at = epoch(value.as_ref());
+            continue;
+        }
+        if crate::text::same(name, b"Result") {
+            failed = value.as_ref() != b"Success";
+            continue;
         }
         // Of LocalBridge before Asterisk 12.
         let numbered = name.strip_suffix(b"1").filter(|_| main == Side::LocalOne);
@@ -351,17 +314,11 @@ fn tell_joined<'a, K: AsRef<[u8]>, V: RawValue<'a>>(
         }
     }
     with.retain(|other: &Text<'_>| !other.is_empty() && *other != channel.uniqueid);
-    let kind = if failed || with.is_empty() {
-        Kind::Seen
-    } else {
-        Kind::Joined { with }
+    let kind = match failed || with.is_empty() {
+        true => Kind::Seen,
+        false => Kind::Joined { with },
     };
-    ChannelEvent {
-        at,
-        origin: Origin::Channel,
-        channel,
-        kind,
-    }
+    ChannelEvent::new(at, Origin::Channel, channel, kind)
 }
 
 /// `ChannelStateDesc`

@@ -2,7 +2,7 @@
 //! stepped over, and an event without a rule ends the reading at its name.
 
 use crate::event::{Rule, rule};
-use crate::json::Json;
+use crate::json::{Json, MemberName};
 use crate::key::is_needless;
 use crate::text::same;
 use callbridge_call::event::Text;
@@ -116,16 +116,21 @@ impl<'de> Visitor<'de> for Level<'_, 'de> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(key) = map.next_key_seed(NameSeed)? {
+        while let Some(MemberName(key)) = map.next_key()? {
+            // AMI has no name with an escape in it: such a one is nobody's.
+            let Cow::Borrowed(key) = key else {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            };
             if !self.is_data && self.to.of_envelope(key) {
-                self.to
-                    .envelope(key, map.next_value::<Json<'de>>()?.into_text());
+                let value = map.next_value::<Json<'de>>()?;
+                self.to.envelope(key, value.into_text());
             } else if is_needless(key.as_bytes()) || (self.to.enveloped && !self.is_data) {
                 map.next_value::<IgnoredAny>()?;
             } else {
-                let is_envelope = !self.is_data && key == "data";
+                let (to, is_envelope) = (&mut *self.to, !self.is_data && key == "data");
                 map.next_value_seed(Value {
-                    to: self.to,
+                    to,
                     key,
                     is_envelope,
                 })?;
@@ -135,34 +140,6 @@ impl<'de> Visitor<'de> for Level<'_, 'de> {
             }
         }
         Ok(())
-    }
-}
-
-/// A member's name, borrowed. AMI has no name with an escape in it: such a one is nobody's.
-struct NameSeed;
-
-impl<'de> DeserializeSeed<'de> for NameSeed {
-    type Value = &'de str;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<&'de str, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl<'de> Visitor<'de> for NameSeed {
-    type Value = &'de str;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a member's name")
-    }
-
-    #[inline]
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<&'de str, E> {
-        Ok(text)
-    }
-
-    fn visit_str<E>(self, _text: &str) -> Result<&'de str, E> {
-        Ok("")
     }
 }
 
@@ -243,17 +220,12 @@ impl<'de> Visitor<'de> for Value<'_, 'de> {
                 self.to.head = Head::Needless;
                 return Ok(());
             }
-            return Level {
-                to: self.to,
-                is_data: true,
-            }
-            .visit_map(map);
+            let (to, is_data) = (self.to, true);
+            return Level { to, is_data }.visit_map(map);
         }
         while let Some((name, value)) = map.next_entry::<Cow<'de, str>, Json<'de>>()? {
-            self.to.take(
-                self.key,
-                Cow::Owned(format!("{name}={}", value.into_text())),
-            );
+            let pair = format!("{name}={}", value.into_text());
+            self.to.take(self.key, Cow::Owned(pair));
         }
         Ok(())
     }

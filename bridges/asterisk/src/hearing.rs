@@ -197,10 +197,9 @@ impl Hearing {
         if answered && pairs.get("Response").is_some() {
             // Whoever else says `Success` may not know what was asked.
             let sent = pairs.get("Message") == Some(b"Event Sent");
-            self.echo = if sent {
-                Echo::Missing(0)
-            } else {
-                Echo::Settled
+            self.echo = match sent {
+                true => Echo::Missing(0),
+                false => Echo::Settled,
             };
         }
         answered
@@ -230,9 +229,8 @@ impl Hearing {
             self.first = None;
             (births.before, births.listed) = (now, true);
         } else if self.births.now.len() < CHANNELS_MAX && !self.proved {
-            self.births
-                .now
-                .extend(pairs.get("Uniqueid").map(<[u8]>::to_vec));
+            let id = pairs.get("Uniqueid").map(<[u8]>::to_vec);
+            self.births.now.extend(id);
         }
     }
 }

@@ -2,7 +2,8 @@
 //! no escape. A struct would refuse repeated keys, a map would keep only the last.
 
 use callbridge_call::event::Text;
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -41,10 +42,8 @@ impl<'a> Json<'a> {
 /// The pairs of an object as AMI would write them: an array is a repeated key, an object under
 /// `ChanVariable` (Wazo) the variables by name.
 pub(crate) fn flatten(members: Members<'_>) -> Members<'_> {
-    if members
-        .iter()
-        .all(|(_, value)| matches!(value, Json::Text(_) | Json::Scalar(_)))
-    {
+    let plain = |value: &Json<'_>| matches!(value, Json::Text(_) | Json::Scalar(_));
+    if members.iter().all(|(_, value)| plain(value)) {
         return members;
     }
     let mut flat = Vec::with_capacity(members.len() + 8);
@@ -124,30 +123,9 @@ impl<'de> Visitor<'de> for JsonVisitor {
     }
 }
 
-pub(crate) struct MemberName<'a>(pub Text<'a>);
-
-impl<'de> Deserialize<'de> for MemberName<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct NameVisitor;
-        impl<'de> Visitor<'de> for NameVisitor {
-            type Value = Text<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a member's name")
-            }
-
-            #[inline]
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
-                Ok(Cow::Borrowed(text))
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
-                Ok(Cow::Owned(text.to_owned()))
-            }
-        }
-        deserializer.deserialize_str(NameVisitor).map(MemberName)
-    }
-}
+/// A member's name, borrowed where it holds no escape.
+#[derive(Deserialize)]
+pub(crate) struct MemberName<'a>(#[serde(borrow)] pub Cow<'a, str>);
 
 #[cfg(test)]
 mod tests {

@@ -198,11 +198,7 @@ pub(crate) const fn joining_sides(main: Side) -> &'static [Side] {
         ],
         Side::Transferer => &[Side::Transferee],
         Side::LocalOne => &[Side::LocalTwo],
-        Side::Target
-        | Side::SecondTransferer
-        | Side::Transferee
-        | Side::TransferTarget
-        | Side::LocalTwo => &[],
+        _ => &[],
     }
 }
 

@@ -49,10 +49,12 @@ pub(crate) fn read(text: &str) -> Option<Written> {
     if !compact && let Some(at) = epoch(text.as_bytes()) {
         return Some(Written::Absolute(at));
     }
+    let absolute = |at: jiff::Timestamp| {
+        let at = EventTime::from_micros(at.as_microsecond());
+        Some(Written::Absolute(at))
+    };
     if let Ok(at) = text.parse::<jiff::Timestamp>() {
-        return Some(Written::Absolute(EventTime::from_micros(
-            at.as_microsecond(),
-        )));
+        return absolute(at);
     }
     // What has a zone's name or an offset would be read without it.
     if let Ok(local) = text.parse::<DateTime>() {
@@ -63,9 +65,7 @@ pub(crate) fn read(text: &str) -> Option<Written> {
         parsed.to_timestamp().ok()
     });
     if let Some(at) = zoned {
-        return Some(Written::Absolute(EventTime::from_micros(
-            at.as_microsecond(),
-        )));
+        return absolute(at);
     }
     let local = |form: &str| DateTime::strptime(form, text).ok();
     if let Some(at) = LOCAL.iter().find_map(|form| local(form)) {

@@ -178,11 +178,8 @@ impl Login {
     }
 
     fn hear_banner(&mut self, frame: &[u8]) -> Action {
-        let line = frame
-            .split(|&byte| byte == b'\n')
-            .next()
-            .unwrap_or_default()
-            .trim_ascii_end();
+        let line = frame.split(|&byte| byte == b'\n').next();
+        let line = line.unwrap_or_default().trim_ascii_end();
         if !is_banner(line) {
             let line = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
             return self.fail(LoginError::PeerIsNotAmi { line });
@@ -212,9 +209,8 @@ impl Login {
             }
             None if self.settings.plain_allowed => login.push(("Secret", secret.expose_secret())),
             None => {
-                return self.fail(LoginError::PlainNotAllowed {
-                    message: message(&pairs),
-                });
+                let message = message(&pairs);
+                return self.fail(LoginError::PlainNotAllowed { message });
             }
         }
         self.state = State::LoggingIn;
@@ -224,9 +220,8 @@ impl Login {
     fn hear_verdict(&mut self, frame: &[u8]) -> Action {
         let pairs = Pairs::new(frame);
         if is_error(&pairs) {
-            return self.fail(LoginError::Refused {
-                message: message(&pairs),
-            });
+            let message = message(&pairs);
+            return self.fail(LoginError::Refused { message });
         }
         if pairs.get("Response").is_none() {
             return Action::Wait;
@@ -253,10 +248,8 @@ impl Login {
 
     /// Answers to the filters, and to what asks for events, are of the dialogue.
     fn hear_filter(&mut self, frame: &[u8]) -> Action {
-        let Filters {
-            first, last, left, ..
-        } = self.filters;
-        if left == 0 {
+        let (first, last) = (self.filters.first, self.filters.last);
+        if self.filters.left == 0 {
             return Action::Pass;
         }
         let pairs = Pairs::new(frame);
@@ -347,19 +340,14 @@ const OURS: &str = "callbridge-";
 
 /// `Key`: the hash of challenge and secret, in lower-case hex.
 fn md5_key(challenge: &[u8], secret: &SecretString) -> String {
-    let hash = Md5::new()
-        .chain_update(challenge)
-        .chain_update(secret.expose_secret());
-    hash.finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    let hash = Md5::new().chain_update(challenge);
+    let hash = hash.chain_update(secret.expose_secret()).finalize();
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn is_error(pairs: &Pairs<'_>) -> bool {
-    pairs
-        .get("Response")
-        .is_some_and(|response| response.eq_ignore_ascii_case(b"Error"))
+pub(crate) fn is_error(pairs: &Pairs<'_>) -> bool {
+    let response = pairs.get("Response");
+    response.is_some_and(|it| it.eq_ignore_ascii_case(b"Error"))
 }
 
 fn message(pairs: &Pairs<'_>) -> String {
@@ -369,9 +357,8 @@ fn message(pairs: &Pairs<'_>) -> String {
 /// Regular expressions, basic and extended alike, one for each event that is decoded and one for
 /// our own. They are matched against the whole event, so they are tied to its beginning.
 fn filters() -> impl Iterator<Item = String> {
-    let decoded = DECODED
-        .iter()
-        .map(|name| format!("^Event: {name}[[:space:]]"));
+    let decoded = DECODED.iter();
+    let decoded = decoded.map(|name| format!("^Event: {name}[[:space:]]"));
     decoded.chain([format!("^Event: UserEvent.*{OWN_EVENT}")])
 }
 

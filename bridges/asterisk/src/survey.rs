@@ -14,7 +14,7 @@
 //! account that may do it reads every secret of the PBX. `PJSIPShowRegistrationsOutbound` is not
 //! asked either: it answers with the passwords of the registrations.
 
-use crate::login::Login;
+use crate::login::{Login, is_error};
 use crate::pairs::Pairs;
 use callbridge_call::EventTime;
 use callbridge_call::framing::Outgoing;
@@ -179,16 +179,14 @@ impl Survey {
 
     /// All that was asked has answered; our own event may still be on its way.
     pub fn is_answered(&self) -> bool {
-        self.waiting
-            .iter()
-            .all(|(_, asked)| *asked == Question::Echo)
+        let mut waiting = self.waiting.iter();
+        waiting.all(|(_, asked)| *asked == Question::Echo)
     }
 
     /// Our own event came back, or was not sent.
     pub fn is_echoed(&self) -> bool {
-        self.waiting
-            .iter()
-            .all(|(_, asked)| *asked != Question::Echo)
+        let mut waiting = self.waiting.iter();
+        waiting.all(|(_, asked)| *asked != Question::Echo)
     }
 
     /// That it hears channels is proved, or that it does not.
@@ -204,9 +202,7 @@ impl Survey {
     /// Takes a frame.
     pub fn hear(&mut self, frame: &[u8]) {
         let pairs = Pairs::new(frame);
-        let id = pairs
-            .get("ActionID")
-            .map(|id| String::from_utf8_lossy(id).into_owned());
+        let id = pairs.get("ActionID").map(text);
         let asked = id.and_then(|id| {
             let at = self.waiting.iter().position(|(own, _)| *own == id)?;
             Some((at, self.waiting[at].1))
@@ -221,9 +217,7 @@ impl Survey {
     }
 
     fn hear_answer(&mut self, at: usize, asked: Question, pairs: &Pairs<'_>) {
-        let refused = pairs
-            .get("Response")
-            .is_some_and(|word| word.eq_ignore_ascii_case(b"Error"));
+        let refused = is_error(pairs);
         match asked {
             Question::Commands if !refused => {
                 let names = pairs.clone().map(|(name, _)| name);
@@ -246,12 +240,7 @@ impl Survey {
                 return;
             }
             Question::Echo if !refused => return,
-            Question::Commands
-            | Question::Echo
-            | Question::Endpoints(_)
-            | Question::Hints
-            | Question::Channels
-            | Question::Queues => {}
+            _ => {}
         }
         self.waiting.remove(at);
     }
@@ -273,9 +262,8 @@ impl Survey {
             Question::Hints => self.account.endpoints.hear_hint(pairs),
             Question::Channels => {
                 self.account.endpoints.hear_channel(pairs);
-                let id = pairs
-                    .get("Uniqueid")
-                    .filter(|_| self.listing.len() < CHANNELS_MAX);
+                let id = pairs.get("Uniqueid");
+                let id = id.filter(|_| self.listing.len() < CHANNELS_MAX);
                 self.listing.extend(id.map(<[u8]>::to_vec));
                 self.hear_variables(pairs);
             }
@@ -303,11 +291,7 @@ impl Survey {
                     None => self.first = Some(listed),
                 }
             }
-            Question::Commands
-            | Question::Echo
-            | Question::Settings
-            | Question::Hints
-            | Question::Queues => {}
+            _ => {}
         }
     }
 

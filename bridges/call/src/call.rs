@@ -108,7 +108,8 @@ pub struct HeardNumber {
 }
 
 impl HeardNumber {
-    pub(crate) fn new(text: impl Into<String>, from_dial_string: bool) -> Self {
+    /// The number that this text is.
+    pub fn new(text: impl Into<String>, from_dial_string: bool) -> Self {
         Self {
             text: text.into(),
             from_dial_string,

@@ -118,6 +118,22 @@ pub struct ChannelEvent<'a> {
 }
 
 impl<'a> ChannelEvent<'a> {
+    /// This happened to this channel, as this vocabulary tells it.
+    #[inline]
+    pub fn new(
+        at: Option<EventTime>,
+        origin: Origin,
+        channel: ChannelRef<'a>,
+        kind: Kind<'a>,
+    ) -> Self {
+        Self {
+            at,
+            origin,
+            channel,
+            kind,
+        }
+    }
+
     /// The unique ids and linkedids that it names, empty ones included.
     #[inline]
     pub fn ids(&self) -> impl Iterator<Item = &str> {
@@ -173,6 +189,22 @@ pub struct ChannelRef<'a> {
     pub told: Option<Told>,
     /// What the PBX says of it beside its name, where the name does not say what it is.
     pub traits: Option<Box<ChannelTraits<'a>>>,
+}
+
+impl<'a> ChannelRef<'a> {
+    /// A channel of which nothing is known but its unique id.
+    pub fn by_id(uniqueid: Text<'a>) -> Self {
+        Self {
+            uniqueid,
+            ..Self::default()
+        }
+    }
+
+    /// Its name or its unique id is told.
+    #[inline]
+    pub fn is_named(&self) -> bool {
+        !self.name.is_empty() || !self.uniqueid.is_empty()
+    }
 }
 
 /// What a PBX says of a channel whose name says neither whose telephone nor which trunk it is.
@@ -333,6 +365,14 @@ pub enum Kind<'a> {
 }
 
 impl<'a> Kind<'a> {
+    /// The channel comes into this bridge (`enters`), or leaves it.
+    pub fn passes(enters: bool, bridge: Text<'a>, technology: Text<'a>) -> Self {
+        match enters {
+            true => Self::BridgeEnter { bridge, technology },
+            false => Self::BridgeLeave { bridge, technology },
+        }
+    }
+
     /// The channel beside its own that an event describes.
     pub fn other(&self) -> Option<&ChannelRef<'a>> {
         match self {

@@ -90,14 +90,9 @@ impl Format {
     pub const fn framing(self) -> Framing {
         match self {
             Self::Ami => Framing::EmptyLine,
-            Self::AmiJson
-            | Self::CelAmqp
-            | Self::CdrAmqp
-            | Self::Wazo
-            | Self::FreeswitchCdr
-            | Self::Call => Framing::Line,
             Self::CelCsv | Self::CdrCsv => Framing::CsvRecord,
             Self::Freeswitch => Framing::Event,
+            _ => Framing::Line,
         }
     }
 
@@ -117,15 +112,10 @@ impl Format {
 
     /// It can carry channel variables, so that a `var:` lead rule can be met.
     pub const fn has_variables(self) -> bool {
-        match self {
-            Self::Ami
-            | Self::AmiJson
-            | Self::Wazo
-            | Self::Freeswitch
-            | Self::FreeswitchCdr
-            | Self::Call => true,
-            Self::CelCsv | Self::CelAmqp | Self::CdrAmqp | Self::CdrCsv => false,
-        }
+        !matches!(
+            self,
+            Self::CelCsv | Self::CelAmqp | Self::CdrAmqp | Self::CdrCsv
+        )
     }
 
     /// Rows of channel event logging: the PBX writes each of its calls, heard or not.
@@ -140,16 +130,7 @@ impl Format {
 
     /// It tells of calls by CDRs alone.
     pub const fn only_cdrs(self) -> bool {
-        match self {
-            Self::CdrAmqp | Self::CdrCsv | Self::FreeswitchCdr => true,
-            Self::Ami
-            | Self::AmiJson
-            | Self::CelCsv
-            | Self::CelAmqp
-            | Self::Wazo
-            | Self::Freeswitch
-            | Self::Call => false,
-        }
+        matches!(self, Self::CdrAmqp | Self::CdrCsv | Self::FreeswitchCdr)
     }
 
     /// Each message is a finished call, and names its PBX and its trunk.

@@ -70,19 +70,18 @@ pub(crate) fn decoded(value: &[u8]) -> (Text<'_>, bool) {
     plain.extend_from_slice(rest);
     match String::from_utf8(plain) {
         Ok(text) => (Cow::Owned(text), false),
-        Err(bad) => (
-            Cow::Owned(String::from_utf8_lossy(bad.as_bytes()).into_owned()),
-            true,
-        ),
+        Err(bad) => {
+            let text = String::from_utf8_lossy(bad.as_bytes()).into_owned();
+            (Cow::Owned(text), true)
+        }
     }
 }
 
 /// The same for a text.
 pub(crate) fn decoded_text(value: Text<'_>) -> Text<'_> {
-    if value.contains('%') {
-        Cow::Owned(decoded(value.as_bytes()).0.into_owned())
-    } else {
-        value
+    match value.contains('%') {
+        true => Cow::Owned(decoded(value.as_bytes()).0.into_owned()),
+        false => value,
     }
 }
 

@@ -7,6 +7,7 @@
 
 use crate::block::decoded_text;
 use crate::cdr_dialled::{self, Dialled};
+use crate::event::{host_and_port, micros};
 use crate::rule::ATTENDED;
 use callbridge_call::event::{ChannelState, ChannelTraits, Text};
 use callbridge_call::{
@@ -59,10 +60,9 @@ impl<'f> Variables<'f> {
             Value::Array(_) | Value::Object(_) | Value::Null => Cow::Borrowed(""),
             Value::Number(_) | Value::Bool(_) => Cow::Owned(value.to_string()),
         };
-        if self.encoded {
-            decoded_text(text)
-        } else {
-            text
+        match self.encoded {
+            true => decoded_text(text),
+            false => text,
         }
     }
 
@@ -86,11 +86,6 @@ impl<'f> Variables<'f> {
         });
         told.filter(|(_, value)| !value.is_empty()).collect()
     }
-}
-
-fn micros(text: &str) -> Option<EventTime> {
-    let micros: i64 = text.parse().ok()?;
-    (micros > 0).then(|| EventTime::from_micros(micros))
 }
 
 /// A span in which the leg was connected with another.
@@ -201,16 +196,14 @@ impl<'f> LegFile<'f> {
 
     /// The channel whose call this one belongs to from its birth; `call_uuid` changes later.
     fn call(&self) -> String {
-        let second = self.name.ends_with("-b");
-        let other = if second {
-            "other_loopback_leg_uuid"
-        } else {
-            ""
+        let other = match self.name.ends_with("-b") {
+            true => "other_loopback_leg_uuid",
+            false => "",
         };
         let names = ["cc_member_session_uuid", other, "originator"];
         let mut told = names.iter().map(|name| self.variables.get(name));
-        told.find(|id| !id.is_empty())
-            .unwrap_or_else(|| self.id.clone())
+        let found = told.find(|id| !id.is_empty());
+        found.unwrap_or_else(|| self.id.clone())
     }
 
     fn channel(&self, wanted: Option<&BTreeSet<String>>) -> ChannelRef<'static> {
@@ -224,10 +217,9 @@ impl<'f> LegFile<'f> {
             }
             None => self.name.clone(),
         };
-        let caller = if self.inbound {
-            self.first.caller.clone()
-        } else {
-            String::new()
+        let caller = match self.inbound {
+            true => self.first.caller.clone(),
+            false => String::new(),
         };
         ChannelRef {
             name: Cow::Owned(name),
@@ -243,11 +235,10 @@ impl<'f> LegFile<'f> {
 
     fn traits(&self) -> ChannelTraits<'static> {
         let get = |name: &str| self.variables.get(name);
-        let gateway = get(if self.inbound {
-            "sip_gateway"
-        } else {
-            "sip_gateway_name"
-        });
+        let gateway = match self.inbound {
+            true => get("sip_gateway"),
+            false => get("sip_gateway_name"),
+        };
         let request = get("sip_req_uri");
         let address = if self.inbound {
             let (host, port) = (get("sip_network_ip"), get("sip_network_port"));
@@ -265,10 +256,9 @@ impl<'f> LegFile<'f> {
         };
         let user = users.iter().find(|user| !user.is_empty());
         let user = user.map(|user| user.split('@').next().unwrap_or_default().to_owned());
-        let dialled = if self.inbound {
-            ""
-        } else {
-            &self.first.destination
+        let dialled = match self.inbound {
+            true => "",
+            false => &self.first.destination,
         };
         ChannelTraits {
             inbound: self.inbound,
@@ -287,28 +277,17 @@ impl<'f> LegFile<'f> {
 
     fn cdr(self, wanted: Option<&BTreeSet<String>>) -> Cdr<'static> {
         let channel = self.channel(wanted);
-        let event = |at: EventTime, kind: Kind<'static>| ChannelEvent {
-            at: Some(at),
-            origin: Origin::Channel,
-            channel: ChannelRef {
-                uniqueid: channel.uniqueid.clone(),
-                name: channel.name.clone(),
-                linkedid: channel.linkedid.clone(),
-                ..ChannelRef::default()
-            },
-            kind,
+        let event = |at: EventTime, kind: Kind<'static>| {
+            let mut own = ChannelRef::by_id(channel.uniqueid.clone());
+            own.name.clone_from(&channel.name);
+            own.linkedid.clone_from(&channel.linkedid);
+            ChannelEvent::new(Some(at), Origin::Channel, own, kind)
         };
         let (created, ended) = (self.created, self.ended);
-        let mut events = vec![ChannelEvent {
-            at: Some(created),
-            origin: Origin::Channel,
-            kind: self.birth(),
-            channel: channel.clone(),
-        }];
-        let up = Kind::State {
-            state: ChannelState::Up,
-        };
-        events.extend(self.answered.map(|at| event(at, up)));
+        let (whole, birth) = (channel.clone(), self.birth());
+        let birth = ChannelEvent::new(Some(created), Origin::Channel, whole, birth);
+        let (mut events, state) = (vec![birth], ChannelState::Up);
+        events.extend(self.answered.map(|at| event(at, Kind::State { state })));
         for it in self.dialled {
             let met = self.connected.iter().any(|met| met.with.uniqueid == it.id);
             let [begins, over] = it.events(&channel, ended);
@@ -327,14 +306,12 @@ impl<'f> LegFile<'f> {
                 continue;
             };
             let (bridge, technology) = (Text::from(room), Text::from("softmix"));
-            let enter = Kind::BridgeEnter {
-                bridge: bridge.clone(),
-                technology: technology.clone(),
-            };
             let left = self.left.iter().copied().filter(|&at| at > it.at);
             let left = left.min().unwrap_or(ended);
-            events.push(event(it.at, enter));
-            events.push(event(left, Kind::BridgeLeave { bridge, technology }));
+            for (at, enters) in [(it.at, true), (left, false)] {
+                let kind = Kind::passes(enters, bridge.clone(), technology.clone());
+                events.push(event(at, kind));
+            }
         }
         let cause = self.variables.get("hangup_cause_q850").parse().ok();
         events.push(event(ended, Kind::Hangup { cause }));
@@ -352,29 +329,15 @@ impl<'f> LegFile<'f> {
 
     fn birth(&self) -> Kind<'static> {
         if self.inbound {
-            return Kind::Born {
-                state: ChannelState::Ring,
-            };
+            let state = ChannelState::Ring;
+            return Kind::Born { state };
         }
         let by = self.variables.get("originator");
-        let by = (!by.is_empty()).then(|| {
-            Box::new(ChannelRef {
-                uniqueid: Cow::Owned(by),
-                ..ChannelRef::default()
-            })
-        });
+        let by = (!by.is_empty()).then(|| Box::new(ChannelRef::by_id(by.into())));
         Kind::DialBegin {
             by,
             dial_string: Cow::Owned(self.first.destination.clone()),
         }
-    }
-}
-
-fn host_and_port(host: &str, port: &str) -> String {
-    match (host.contains(':'), port.is_empty()) {
-        (_, true) => host.to_owned(),
-        (true, false) => format!("[{host}]:{port}"),
-        (false, false) => format!("{host}:{port}"),
     }
 }
 

@@ -27,12 +27,8 @@ impl Dialled {
         by: &ChannelRef<'static>,
         ended: EventTime,
     ) -> [ChannelEvent<'static>; 2] {
-        let dialler = ChannelRef {
-            uniqueid: by.uniqueid.clone(),
-            ..ChannelRef::default()
-        };
         let dialled = Kind::DialBegin {
-            by: Some(Box::new(dialler)),
+            by: Some(Box::new(ChannelRef::by_id(by.uniqueid.clone()))),
             dial_string: Cow::Owned(self.number.clone()),
         };
         let channel = ChannelRef {
@@ -46,12 +42,7 @@ impl Dialled {
             })),
             ..ChannelRef::default()
         };
-        let event = |at, kind| ChannelEvent {
-            at: Some(at),
-            origin: Origin::Channel,
-            channel: channel.clone(),
-            kind,
-        };
+        let event = |at, kind| ChannelEvent::new(Some(at), Origin::Channel, channel.clone(), kind);
         [event(self.at, dialled), event(ended, Kind::Seen)]
     }
 }

@@ -11,7 +11,7 @@
 
 use crate::fields::{EventFields, Header};
 use crate::rule::{ATTENDED, EventRule};
-use callbridge_call::event::{ChannelTraits, Text, Told};
+use callbridge_call::event::{ChannelState, ChannelTraits, Text, Told};
 use callbridge_call::{
     ChannelEvent, ChannelRef, EventTime, Kind, Mark, Origin, PbxEvent, Unreadable,
 };
@@ -54,16 +54,11 @@ pub(crate) fn tell<'a>(mut fields: EventFields<'a>) -> Result<Option<PbxEvent<'a
         return Err(Unreadable::NoChannel);
     }
     let at = at(rule, &fields);
-    let kind = kind(rule, &mut fields);
-    let Some(kind) = kind else {
+    let Some(kind) = kind(rule, &mut fields) else {
         return Ok(None);
     };
-    Ok(Some(PbxEvent::Channel(ChannelEvent {
-        at,
-        origin: Origin::Channel,
-        channel: channel(rule, fields),
-        kind,
-    })))
+    let event = ChannelEvent::new(at, Origin::Channel, channel(rule, fields), kind);
+    Ok(Some(PbxEvent::Channel(event)))
 }
 
 /// The switch says that it lives.
@@ -96,7 +91,7 @@ fn counted(fields: &EventFields<'_>) -> Option<Told> {
 }
 
 /// A time in microseconds; `None` for what never was.
-fn micros(text: &str) -> Option<EventTime> {
+pub(crate) fn micros(text: &str) -> Option<EventTime> {
     let micros: i64 = text.parse().ok()?;
     (micros > 0).then(|| EventTime::from_micros(micros))
 }
@@ -118,16 +113,18 @@ fn at(rule: EventRule, fields: &EventFields<'_>) -> Option<EventTime> {
 
 fn kind<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<Kind<'a>> {
     Some(match rule {
-        EventRule::Create if is_inbound(fields) => Kind::Born {
-            state: callbridge_call::event::ChannelState::Ring,
-        },
+        EventRule::Create if is_inbound(fields) => {
+            let state = ChannelState::Ring;
+            Kind::Born { state }
+        }
         EventRule::Create => Kind::DialBegin {
             by: dialler(fields),
             dial_string: Cow::Owned(fields.get(Header::Destination).to_owned()),
         },
-        EventRule::Answer => Kind::State {
-            state: callbridge_call::event::ChannelState::Up,
-        },
+        EventRule::Answer => {
+            let state = ChannelState::Up;
+            Kind::State { state }
+        }
         EventRule::Bridge => Kind::Linked {
             with: partner(fields)?,
         },
@@ -141,12 +138,8 @@ fn kind<'a>(rule: EventRule, fields: &mut EventFields<'a>) -> Option<Kind<'a>> {
             if bridge.is_empty() {
                 return None;
             }
-            let technology = Cow::Borrowed("softmix");
-            if fields.get(Header::Action) == "add-member" {
-                Kind::BridgeEnter { bridge, technology }
-            } else {
-                Kind::BridgeLeave { bridge, technology }
-            }
+            let enters = fields.get(Header::Action) == "add-member";
+            Kind::passes(enters, bridge, Cow::Borrowed("softmix"))
         }
         EventRule::Hangup => Kind::Hangup {
             cause: cause(fields),
@@ -187,10 +180,7 @@ fn partner<'a>(fields: &mut EventFields<'a>) -> Option<Box<ChannelRef<'a>>> {
     let mut others = sides.into_iter().chain(dumped);
     let other = others.find(|side| !side.is_empty() && *side != own);
     fields.put_back(own);
-    Some(Box::new(ChannelRef {
-        uniqueid: other?,
-        ..ChannelRef::default()
-    }))
+    Some(Box::new(ChannelRef::by_id(other?)))
 }
 
 /// The Q.850 cause, by its number or its name.
@@ -373,13 +363,19 @@ fn address<'a>(inbound: bool, fields: &mut EventFields<'a>) -> Text<'a> {
         fields.take(Header::Network),
         fields.get(Header::NetworkPort),
     );
-    if host.is_empty() || port.is_empty() {
-        return host;
+    match host.is_empty() {
+        true => host,
+        false => Cow::Owned(host_and_port(&host, port)),
     }
-    if host.contains(':') {
-        return Cow::Owned(format!("[{host}]:{port}"));
+}
+
+/// A host with its port, where that is told.
+pub(crate) fn host_and_port(host: &str, port: &str) -> String {
+    match (host.contains(':'), port.is_empty()) {
+        (_, true) => host.to_owned(),
+        (true, false) => format!("[{host}]:{port}"),
+        (false, false) => format!("{host}:{port}"),
     }
-    Cow::Owned(format!("{host}:{port}"))
 }
 
 /// The telephone: of a channel that is dialled whom it was made for, of one that came in who logged

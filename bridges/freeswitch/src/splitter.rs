@@ -64,10 +64,9 @@ impl Splitter {
         let mut done = 0;
         loop {
             let rest = &bytes[done..];
-            let look = if self.astray.is_some() {
-                self.search(rest, at_end)
-            } else {
-                self.look(rest, at_end)
+            let look = match self.astray {
+                Some(_) => self.search(rest, at_end),
+                None => self.look(rest, at_end),
             };
             match look {
                 Sighting::Skip(used) => done += used,
@@ -122,12 +121,10 @@ impl Splitter {
     /// A frame with its body, or a plain event without a frame.
     fn block(&mut self, bytes: &[u8], is_event: bool, at_end: bool) -> Sighting {
         let Some((end, body)) = end_of_block(bytes, 0) else {
-            let all = bytes.len();
-            return if at_end {
-                let (from, to, next) = (0, all, all);
-                Sighting::Found { from, to, next }
-            } else {
-                Sighting::Wait(0)
+            let (from, to, next) = (0, bytes.len(), bytes.len());
+            return match at_end {
+                true => Sighting::Found { from, to, next },
+                false => Sighting::Wait(0),
             };
         };
         let head = &bytes[..end];

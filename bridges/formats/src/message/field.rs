@@ -98,26 +98,15 @@ impl MessageField {
     /// No message is without it. (`phone` is needed unless a lead is given, and `talkSec` where
     /// the call was answered.)
     pub const fn is_needed(self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::Pbx
-            | Self::Id
-            | Self::Direction
-            | Self::StartedAt
-            | Self::DurationSec
-            | Self::Answered => true,
-            Self::TalkSec
-            | Self::Phone
-            | Self::Trunk
-            | Self::Extension
-            | Self::Extensions
-            | Self::LeadId
-            | Self::EmployeeId
-            | Self::Variables
-            | Self::UserFields
-            | Self::Incomplete
-            | Self::Estimate
-            | Self::Version => false,
-        }
+                | Self::Id
+                | Self::Direction
+                | Self::StartedAt
+                | Self::DurationSec
+                | Self::Answered
+        )
     }
 
     /// What it may be, as it goes on after "it may be".

@@ -26,10 +26,8 @@ pub struct Publisher<'a> {
 /// # Errors
 /// Each field that is wrong, and what it may be.
 pub fn read(bytes: &[u8], by: Publisher<'_>) -> Result<ToldCall, WrongCall> {
-    if let Some(words) = by
-        .content_type
-        .and_then(|it| MessageKind::Call.version_fault(it))
-    {
+    let fault = |it| MessageKind::Call.version_fault(it);
+    if let Some(words) = by.content_type.and_then(fault) {
         return Err(unnamed(words));
     }
     let fields = fields(bytes).map_err(|broken| unnamed(broken_words(&broken)))?;
@@ -72,12 +70,6 @@ struct MessageReading<'a> {
     faults: Vec<String>,
 }
 
-/// How long a call lasted and how much of it was talk.
-struct Lengths {
-    whole: Duration,
-    talk: Duration,
-}
-
 impl MessageReading<'_> {
     fn refuse(mut self) -> WrongCall {
         let rest = self.faults.len().saturating_sub(FAULTS_MAX);
@@ -110,13 +102,11 @@ impl MessageReading<'_> {
     /// A field that may be left out; `null` says the same.
     fn may<T>(&mut self, field: MessageField, one: fn(&Value) -> Result<T, String>) -> Option<T> {
         let value = self.fields.get(&field).filter(|it| !it.is_null())?;
-        match one(value) {
-            Ok(read) => Some(read),
-            Err(wrong) => {
-                self.wrong(field, &wrong);
-                None
-            }
-        }
+        self.right(field, one(value))
+    }
+
+    fn right<T>(&mut self, field: MessageField, read: Result<T, String>) -> Option<T> {
+        read.map_err(|wrong| self.wrong(field, &wrong)).ok()
     }
 
     /// A field that must be there.
@@ -125,13 +115,7 @@ impl MessageReading<'_> {
             self.wrong(field, "it is missing");
             return None;
         };
-        match one(value) {
-            Ok(read) => Some(read),
-            Err(wrong) => {
-                self.wrong(field, &wrong);
-                None
-            }
-        }
+        self.right(field, one(value))
     }
 
     fn call(&mut self) -> Option<ToldCall> {
@@ -152,7 +136,7 @@ impl MessageReading<'_> {
         let userfields = self.may(MessageField::UserFields, value::user_fields);
         let incomplete = self.may(MessageField::Incomplete, value::answer);
         let estimate = self.may(MessageField::Estimate, value::answer);
-        let (answered, lengths) = lengths?;
+        let (answered, lasted, talk) = lengths?;
         let (started, linkedid): (EventTime, Linkedid) = (started?, Linkedid::new(id?)?);
         let incomplete = incomplete.unwrap_or_default();
         let in_order = in_order.unwrap_or_default().into_iter();
@@ -169,8 +153,8 @@ impl MessageReading<'_> {
                 employee: employee.map(Extension::new),
                 employees_in_order: in_order.map(Extension::new).collect(),
                 started,
-                ended: started.plus(lengths.whole),
-                talk: lengths.talk,
+                ended: started.plus(lasted),
+                talk,
                 variables: variables.unwrap_or_default(),
                 userfields: userfields.unwrap_or_default(),
                 incomplete: incomplete.then(|| INCOMPLETE.to_owned()),
@@ -187,33 +171,24 @@ impl MessageReading<'_> {
 
     /// Whether the call was answered, its duration and its talk, where they do not contradict each
     /// other. More talk than call is for whoever judges it, who knows what rounding may do.
-    fn lengths(&mut self) -> Option<(bool, Lengths)> {
+    fn lengths(&mut self) -> Option<(bool, Duration, Duration)> {
         let whole = self.must(MessageField::DurationSec, value::seconds);
         let answered = self.must(MessageField::Answered, value::answer);
-        let told = self
-            .fields
-            .get(&MessageField::TalkSec)
-            .is_some_and(|it| !it.is_null());
+        let told = self.fields.get(&MessageField::TalkSec);
+        let told = told.is_some_and(|it| !it.is_null());
         let talk = self.may(MessageField::TalkSec, value::seconds);
         let (whole, answered) = (whole?, answered?);
-        let talk = match (answered, talk) {
+        let wrong = match (answered, talk) {
             (_, None) if told => return None,
-            (true, None) => {
-                self.wrong(MessageField::TalkSec, "it is missing, and answered is true");
-                return None;
-            }
-            (true, Some(Duration::ZERO)) => {
-                self.wrong(MessageField::TalkSec, "it is 0, and answered is true");
-                return None;
-            }
+            (true, None) => "it is missing, and answered is true".to_owned(),
+            (true, Some(Duration::ZERO)) => "it is 0, and answered is true".to_owned(),
             (false, Some(talk)) if talk > Duration::ZERO => {
-                let what = format!("it is {}, and answered is false", talk.as_secs_f64());
-                self.wrong(MessageField::TalkSec, &what);
-                return None;
+                format!("it is {}, and answered is false", talk.as_secs_f64())
             }
-            (_, talk) => talk.unwrap_or_default(),
+            (_, talk) => return Some((answered, whole, talk.unwrap_or_default())),
         };
-        Some((answered, Lengths { whole, talk }))
+        self.wrong(MessageField::TalkSec, &wrong);
+        None
     }
 
     /// The customer's number. Who leaves it out names the lead; a hidden number is `null`.
@@ -225,11 +200,7 @@ impl MessageReading<'_> {
         }
         let text = self.may(MessageField::Phone, value::phone)?;
         // As in a dial string, no dial prefix stands before a number that is valid as it is.
-        let from_dial_string = true;
-        Some(HeardNumber {
-            text,
-            from_dial_string,
-        })
+        Some(HeardNumber::new(text, true))
     }
 }
 

@@ -2,8 +2,8 @@
 //! customer's: its type or its length, a number or a word alone.
 
 use crate::message::field::MessageField;
-use callbridge_call::EventTime;
 use callbridge_call::call::Variable;
+use callbridge_call::{Direction, EventTime};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -78,7 +78,11 @@ fn is_name(text: &str) -> bool {
 pub(crate) fn pbx(value: &Value) -> Result<String, Wrong> {
     let text = name(value, usize::MAX)?;
     let (own, server) = text.split_once('/').unwrap_or((text, "-"));
-    match is_name(own) && is_name(server) {
+    such_a_name(text, is_name(own) && is_name(server))
+}
+
+fn such_a_name(text: &str, is_one: bool) -> Result<String, Wrong> {
+    match is_one {
         true => Ok(text.to_owned()),
         false => Err("it is not such a name".to_owned()),
     }
@@ -90,10 +94,7 @@ pub(crate) fn id(value: &Value) -> Result<String, Wrong> {
 
 pub(crate) fn trunk(value: &Value) -> Result<String, Wrong> {
     let text = name(value, usize::MAX)?;
-    match is_name(text) {
-        true => Ok(text.to_owned()),
-        false => Err("it is not such a name".to_owned()),
-    }
+    such_a_name(text, is_name(text))
 }
 
 pub(crate) fn extension(value: &Value) -> Result<String, Wrong> {
@@ -105,9 +106,11 @@ pub(crate) fn extensions(value: &Value) -> Result<Vec<String>, Wrong> {
 }
 
 pub(crate) fn user_fields(value: &Value) -> Result<Vec<String>, Wrong> {
-    list(value, USER_FIELDS_MAX, |it| {
-        text(it, TEXT_BYTES_MAX).map(str::to_owned)
-    })
+    list(value, USER_FIELDS_MAX, long_text)
+}
+
+fn long_text(value: &Value) -> Result<String, Wrong> {
+    text(value, TEXT_BYTES_MAX).map(str::to_owned)
 }
 
 fn list(
@@ -217,10 +220,8 @@ pub(crate) fn variables(value: &Value) -> Result<Vec<Variable>, Wrong> {
             return Err(place("its name is none".to_owned()));
         }
         let values = match value {
-            Value::Array(_) => list(value, USER_FIELDS_MAX, |it| {
-                text(it, TEXT_BYTES_MAX).map(str::to_owned)
-            }),
-            one => text(one, TEXT_BYTES_MAX).map(|it| vec![it.to_owned()]),
+            Value::Array(_) => user_fields(value),
+            one => long_text(one).map(|it| vec![it]),
         };
         let values = values.map_err(place)?;
         if !values.is_empty() {
@@ -234,15 +235,11 @@ pub(crate) fn variables(value: &Value) -> Result<Vec<Variable>, Wrong> {
 }
 
 /// A word of three.
-pub(crate) fn direction(value: &Value) -> Result<callbridge_call::Direction, Wrong> {
-    use callbridge_call::Direction;
-    match value.as_str() {
-        Some("INBOUND") => Ok(Direction::Inbound),
-        Some("OUTBOUND") => Ok(Direction::Outbound),
-        Some("INTERNAL") => Ok(Direction::Internal),
-        Some(_) => Err("it is another word".to_owned()),
-        None => Err(shown(value)),
-    }
+pub(crate) fn direction(value: &Value) -> Result<Direction, Wrong> {
+    let word = value.as_str().ok_or_else(|| shown(value))?;
+    let all = [Direction::Inbound, Direction::Outbound, Direction::Internal];
+    let found = all.into_iter().find(|it| it.word() == word);
+    found.ok_or_else(|| "it is another word".to_owned())
 }
 
 /// `field: what it is; it may be …`

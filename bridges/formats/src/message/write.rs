@@ -2,7 +2,7 @@
 
 use crate::message::field::MessageField;
 use crate::message::value;
-use callbridge_call::{Direction, EventTime, FinishedCall};
+use callbridge_call::{EventTime, FinishedCall};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -39,11 +39,7 @@ fn value_of(
     Some(match field {
         MessageField::Pbx => json!(pbx),
         MessageField::Id => json!(call.linkedid.as_str()),
-        MessageField::Direction => json!(match call.direction {
-            Direction::Inbound => "INBOUND",
-            Direction::Outbound => "OUTBOUND",
-            Direction::Internal => "INTERNAL",
-        }),
+        MessageField::Direction => json!(call.direction.word()),
         MessageField::Trunk => json!(call.trunk),
         MessageField::Phone => {
             let heard = call.number.as_ref().map(|number| number.text.as_str());
