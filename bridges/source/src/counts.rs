@@ -1,20 +1,10 @@
 //! What a source has done so far, for `status` and the metrics.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Counters of one source, shared between the source and whoever shows them.
 #[derive(Clone, Debug, Default)]
-pub struct Counts(Arc<Inner>);
-
-#[derive(Debug, Default)]
-struct Inner {
-    frames: AtomicU64,
-    bytes: AtomicU64,
-    overflow: AtomicU64,
-    reconnects: AtomicU64,
-    too_long: AtomicU64,
-}
+pub struct Counts(Arc<Mutex<CountsNow>>);
 
 /// The counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,31 +24,29 @@ pub struct CountsNow {
 impl Counts {
     /// All counters.
     pub fn now(&self) -> CountsNow {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        CountsNow {
-            frames: read(&self.0.frames),
-            bytes: read(&self.0.bytes),
-            overflow: read(&self.0.overflow),
-            reconnects: read(&self.0.reconnects),
-            too_long: read(&self.0.too_long),
-        }
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, count: impl FnOnce(&mut CountsNow)) {
+        count(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     pub(crate) fn frame(&self, bytes: usize) {
-        self.0.frames.fetch_add(1, Ordering::Relaxed);
-        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.count(|counts| {
+            counts.frames += 1;
+            counts.bytes += bytes as u64;
+        });
     }
 
     pub(crate) fn overflow(&self) {
-        self.0.overflow.fetch_add(1, Ordering::Relaxed);
+        self.count(|counts| counts.overflow += 1);
     }
 
     pub(crate) fn reconnect(&self) {
-        self.0.reconnects.fetch_add(1, Ordering::Relaxed);
+        self.count(|counts| counts.reconnects += 1);
     }
 
     pub(crate) fn too_long(&self) {
-        self.0.too_long.fetch_add(1, Ordering::Relaxed);
+        self.count(|counts| counts.too_long += 1);
     }
 }

@@ -113,22 +113,11 @@ impl LineError {
         match self {
             Self::Ami(LoginError::Refused { .. } | LoginError::BadCredentials) => Fix::Secret,
             Self::Ami(LoginError::PlainNotAllowed { .. }) => Fix::Settings,
-            Self::Ami(LoginError::PeerIsNotAmi { .. } | LoginError::FilterTorn { .. }) => {
-                Fix::Remote
-            }
             Self::Esl(
                 SocketRefusal::Password | SocketRefusal::Address | SocketRefusal::BadSecret,
             )
             | Self::Login(_) => Fix::Secret,
-            Self::Esl(
-                SocketRefusal::Subscription { .. } | SocketRefusal::NotEventSocket { .. },
-            )
-            | Self::Connect(_)
-            | Self::TimedOut(_)
-            | Self::NotThat(_)
-            | Self::Silent(_)
-            | Self::Deaf
-            | Self::Closed(_) => Fix::Remote,
+            _ => Fix::Remote,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a source tells the ring: numbered frames, changes of state, gaps, counts. Whoever takes
 //! the items logs them; here they are traced for debugging only.
 
-use crate::ring::{Gone, Offered, Ring};
+use crate::ring::{Gone, Ring};
 use crate::settings::Clock;
 use crate::{Counts, FilePosition, Fix, Frame, Item, Position, Publisher, SourceId};
 use bytes::Bytes;
@@ -141,13 +141,10 @@ impl SourceFeed {
         }
         if !full {
             let frame = self.frame(bytes, None);
-            match self.ring.offer(self.id, frame)? {
-                Offered::Taken => {
-                    self.seq += 1;
-                    self.counts.frame(length);
-                    return Ok(());
-                }
-                Offered::Full => {}
+            if self.ring.offer(self.id, frame)? {
+                self.seq += 1;
+                self.counts.frame(length);
+                return Ok(());
             }
         }
         if self.dropped == 0 {

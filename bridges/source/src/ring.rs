@@ -15,7 +15,7 @@
 
 use crate::{Frame, Item, SourceId};
 use std::sync::Arc;
-use tokio::sync::{Semaphore, TryAcquireError, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 /// How much of each share there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,18 +43,18 @@ impl Default for Limits {
 
 const STATES: usize = 1_024;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct RingShare {
-    frames: Semaphore,
-    bytes: Semaphore,
+    frames: Arc<Semaphore>,
+    bytes: Arc<Semaphore>,
     bytes_max: u32,
 }
 
 impl RingShare {
     fn new(frames: u32, bytes: u32) -> Self {
         Self {
-            frames: Semaphore::new(frames as usize),
-            bytes: Semaphore::new(bytes as usize),
+            frames: Arc::new(Semaphore::new(frames as usize)),
+            bytes: Arc::new(Semaphore::new(bytes as usize)),
             bytes_max: bytes,
         }
     }
@@ -65,62 +65,37 @@ impl RingShare {
         bytes.min(self.bytes_max)
     }
 
-    fn give_back(&self, cost: u32) {
-        self.frames.add_permits(1);
-        self.bytes.add_permits(cost as usize);
+    fn try_take(&self, frame: &Frame) -> Option<Permits> {
+        let one = Arc::clone(&self.frames).try_acquire_owned().ok()?;
+        let bytes = Arc::clone(&self.bytes).try_acquire_many_owned(self.cost(frame));
+        Some([one, bytes.ok()?])
     }
 
-    fn try_take(&self, cost: u32) -> bool {
-        let taken = |result: Result<tokio::sync::SemaphorePermit<'_>, TryAcquireError>| {
-            result.map(tokio::sync::SemaphorePermit::forget).is_ok()
-        };
-        if !taken(self.frames.try_acquire()) {
-            return false;
-        }
-        if !taken(self.bytes.try_acquire_many(cost)) {
-            self.frames.add_permits(1);
-            return false;
-        }
-        true
-    }
-
-    async fn take(&self, cost: u32) {
-        // Held, not forgotten, until both are there: a cancelled wait leaves nothing taken.
-        let frame = self.frames.acquire().await;
-        let bytes = self.bytes.acquire_many(cost).await;
-        // Nobody closes these semaphores.
-        if let (Ok(frame), Ok(bytes)) = (frame, bytes) {
-            frame.forget();
-            bytes.forget();
-        }
+    /// Safe to cancel: what is held of the two is given back.
+    async fn take(&self, frame: &Frame) -> Option<Permits> {
+        let one = Arc::clone(&self.frames).acquire_owned().await.ok()?;
+        let bytes = Arc::clone(&self.bytes).acquire_many_owned(self.cost(frame));
+        Some([one, bytes.await.ok()?])
     }
 }
 
-#[derive(Debug)]
-struct Shares {
-    live: RingShare,
-    patient: RingShare,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ShareKind {
-    Live,
-    Patient,
-}
+/// Room for a frame and for its bytes, given back when they are dropped.
+type Permits = [OwnedSemaphorePermit; 2];
 
 #[derive(Debug)]
 struct Entry {
     source: SourceId,
     item: Item,
-    /// What is given back when the entry is taken; nothing for a state.
-    cost: Option<(ShareKind, u32)>,
+    /// What a frame takes of its share; nothing for a state.
+    _permits: Option<Permits>,
 }
 
 /// The sources' end; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Ring {
     sender: mpsc::Sender<Entry>,
-    shares: Arc<Shares>,
+    live: RingShare,
+    patient: RingShare,
 }
 
 /// The intake has gone; there is nobody to give to.
@@ -128,35 +103,23 @@ pub struct Ring {
 #[error("the intake has ended")]
 pub struct Gone;
 
-/// What became of a frame that does not wait.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Offered {
-    Taken,
-    Full,
-}
-
 impl Ring {
-    /// Gives a live line's frame if there is room.
-    pub(crate) fn offer(&self, source: SourceId, frame: Frame) -> Result<Offered, Gone> {
-        let cost = self.shares.live.cost(&frame);
-        if !self.shares.live.try_take(cost) {
-            return if self.sender.is_closed() {
-                Err(Gone)
-            } else {
-                Ok(Offered::Full)
+    /// Gives a live line's frame if there is room; `false` where there is none.
+    pub(crate) fn offer(&self, source: SourceId, frame: Frame) -> Result<bool, Gone> {
+        let Some(permits) = self.live.try_take(&frame) else {
+            return match self.sender.is_closed() {
+                true => Err(Gone),
+                false => Ok(false),
             };
-        }
+        };
         let entry = Entry {
             source,
             item: Item::Frame(frame),
-            cost: Some((ShareKind::Live, cost)),
+            _permits: Some(permits),
         };
         match self.sender.try_send(entry) {
-            Ok(()) => Ok(Offered::Taken),
-            Err(mpsc::error::TrySendError::Full(_)) => {
-                self.shares.live.give_back(cost);
-                Ok(Offered::Full)
-            }
+            Ok(()) => Ok(true),
+            Err(mpsc::error::TrySendError::Full(_)) => Ok(false),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(Gone),
         }
     }
@@ -165,45 +128,43 @@ impl Ring {
     /// frame is then not given.
     pub(crate) async fn give(&self, source: SourceId, frame: Frame) -> Result<(), Gone> {
         let place = self.sender.reserve().await.map_err(|_| Gone)?;
-        let cost = self.shares.patient.cost(&frame);
-        tokio::select! {
-            () = self.shares.patient.take(cost) => {}
+        let permits = tokio::select! {
+            permits = self.patient.take(&frame) => permits,
             () = self.sender.closed() => return Err(Gone),
-        }
+        };
         place.send(Entry {
             source,
             item: Item::Frame(frame),
-            cost: Some((ShareKind::Patient, cost)),
+            _permits: permits,
         });
         Ok(())
     }
 
     /// Whether a live line's frame would find room.
     pub(crate) fn has_room(&self) -> bool {
-        let live = &self.shares.live;
-        live.frames.available_permits() > 0 && live.bytes.available_permits() > 0
+        self.live.frames.available_permits() > 0 && self.live.bytes.available_permits() > 0
     }
 
     /// Tells what happened to a line, if a place is free.
     pub(crate) fn try_tell(&self, source: SourceId, item: Item) -> Result<(), Item> {
-        let entry = Entry {
-            source,
-            item,
-            cost: None,
-        };
-        self.sender
-            .try_send(entry)
-            .map_err(|refused| refused.into_inner().item)
+        let sent = self.sender.try_send(Entry::state(source, item));
+        sent.map_err(|refused| refused.into_inner().item)
     }
 
     /// Tells what happened to a line.
     pub(crate) async fn tell(&self, source: SourceId, item: Item) -> Result<(), Gone> {
-        let entry = Entry {
+        let sent = self.sender.send(Entry::state(source, item));
+        sent.await.map_err(|_| Gone)
+    }
+}
+
+impl Entry {
+    fn state(source: SourceId, item: Item) -> Self {
+        Self {
             source,
             item,
-            cost: None,
-        };
-        self.sender.send(entry).await.map_err(|_| Gone)
+            _permits: None,
+        }
     }
 }
 
@@ -211,43 +172,30 @@ impl Ring {
 #[derive(Debug)]
 pub struct Intake {
     receiver: mpsc::Receiver<Entry>,
-    shares: Arc<Shares>,
 }
 
 impl Intake {
     /// The next item; `None` when every [`Ring`] is gone. Safe to cancel.
     pub async fn next(&mut self) -> Option<(SourceId, Item)> {
         let entry = self.receiver.recv().await?;
-        Some(self.taken(entry))
+        Some((entry.source, entry.item))
     }
 
     /// The next item if one is there now: with [`next`](Self::next), this fills a group.
     pub fn try_next(&mut self) -> Option<(SourceId, Item)> {
         let entry = self.receiver.try_recv().ok()?;
-        Some(self.taken(entry))
-    }
-
-    fn taken(&self, entry: Entry) -> (SourceId, Item) {
-        match entry.cost {
-            Some((ShareKind::Live, cost)) => self.shares.live.give_back(cost),
-            Some((ShareKind::Patient, cost)) => self.shares.patient.give_back(cost),
-            None => {}
-        }
-        (entry.source, entry.item)
+        Some((entry.source, entry.item))
     }
 }
 
 /// Makes the one ring of a process.
 pub fn ring(limits: Limits) -> (Ring, Intake) {
-    let shares = Arc::new(Shares {
-        live: RingShare::new(limits.live_frames, limits.live_bytes),
-        patient: RingShare::new(limits.patient_frames, limits.patient_bytes),
-    });
     let places = limits.live_frames as usize + limits.patient_frames as usize + STATES;
     let (sender, receiver) = mpsc::channel(places);
     let ring = Ring {
         sender,
-        shares: Arc::clone(&shares),
+        live: RingShare::new(limits.live_frames, limits.live_bytes),
+        patient: RingShare::new(limits.patient_frames, limits.patient_bytes),
     };
-    (ring, Intake { receiver, shares })
+    (ring, Intake { receiver })
 }

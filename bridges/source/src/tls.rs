@@ -83,11 +83,7 @@ impl TlsRefusal {
     pub const fn fix(&self) -> Fix {
         match self {
             Self::CaFile { .. } | Self::NoRoots { .. } | Self::Untrusted { .. } => Fix::Settings,
-            Self::WrongName { .. }
-            | Self::Expired { .. }
-            | Self::NotYet { .. }
-            | Self::NoTls { .. }
-            | Self::Other { .. } => Fix::Remote,
+            _ => Fix::Remote,
         }
     }
 
@@ -116,10 +112,9 @@ fn words(host: &str, error: &rustls::Error) -> TlsRefusal {
         },
         C::NotValidForNameContext { presented, .. } => TlsRefusal::WrongName {
             host,
-            names: if presented.is_empty() {
-                "it has none".to_owned()
-            } else {
-                presented.join(", ")
+            names: match presented.is_empty() {
+                true => "it has none".to_owned(),
+                false => presented.join(", "),
             },
         },
         C::Expired => TlsRefusal::Expired {
@@ -175,10 +170,8 @@ pub fn client(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, TlsRefusal> {
             // A root that cannot be read makes fewer servers trusted, never more.
             roots.add_parsable_certificates(system.certs);
             if roots.is_empty() {
-                let why = system
-                    .errors
-                    .first()
-                    .map_or_else(|| "none found".to_owned(), std::string::ToString::to_string);
+                let why = system.errors.first().map(ToString::to_string);
+                let why = why.unwrap_or_else(|| "none found".to_owned());
                 return Err(TlsRefusal::NoRoots { why });
             }
         }

@@ -86,16 +86,13 @@ impl Login {
     /// # Errors
     /// In words, of the last node: no connection, TLS refused, login refused, no such virtual host.
     pub async fn open(&self) -> Result<Connection, Error> {
-        self.open_node().await.map(|(connection, _)| connection)
+        self.open_node_from(0)
+            .await
+            .map(|(connection, _)| connection)
     }
 
-    /// The same, with the node that it is.
-    pub(super) async fn open_node(&self) -> Result<(Connection, Target), Error> {
-        self.open_node_from(0).await
-    }
-
-    /// The same, beginning with another of the broker's nodes each `turn`: one that was cut from
-    /// the others lets us in and then answers nothing, so the first is not always the best.
+    /// The same with the node that it is, beginning with another of the broker's each `turn`: one
+    /// that was cut from the others lets us in and then answers nothing.
     pub(super) async fn open_node_from(&self, turn: usize) -> Result<(Connection, Target), Error> {
         self.open_limited(turn, &Bodies::new(SHORT)).await
     }
@@ -126,8 +123,9 @@ impl Login {
 
     async fn connect(&self, target: &Target, bodies: &Bodies) -> Result<Connection, Error> {
         let uri = self.uri(&target.endpoint)?;
-        let line = LimitedLine::new(target.open().await?, bodies.clone());
-        let connect = transport::connector(Box::new(line));
+        let (read, write) = tokio::io::split(target.open().await?);
+        let line = LimitedLine::new(read, bodies.clone());
+        let connect = transport::connector(Box::new(tokio::io::join(line, write)));
         let name = format!("callbridge {}", env!("CARGO_PKG_VERSION"));
         let properties = ConnectionProperties::default().with_connection_name(name.into());
         let opened = Connection::connector(uri, transport::runtime(), connect, properties).await;

@@ -1,17 +1,17 @@
-//! A broker's line with its bodies cut, before lapin reads it.
+//! What is read of a broker's line, with its bodies cut, before lapin has it.
 
 use super::bodies::{Bodies, Cutter};
 use crate::connect::Stream;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf, ReadHalf};
 
 const READ_BYTES: usize = 64 << 10;
 
 /// The line.
 pub(super) struct LimitedLine {
-    line: Stream,
+    line: ReadHalf<Stream>,
     bodies: Bodies,
     cutter: Cutter,
     read: Box<[u8]>,
@@ -21,7 +21,7 @@ pub(super) struct LimitedLine {
 }
 
 impl LimitedLine {
-    pub(super) fn new(line: Stream, bodies: Bodies) -> Self {
+    pub(super) fn new(line: ReadHalf<Stream>, bodies: Bodies) -> Self {
         Self {
             line,
             cutter: Cutter::new(bodies.clone()),
@@ -58,23 +58,5 @@ impl AsyncRead for LimitedLine {
         buffer.put_slice(&ready[..length]);
         it.given += length;
         Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for LimitedLine {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().line).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().line).poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().line).poll_shutdown(cx)
     }
 }

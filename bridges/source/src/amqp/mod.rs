@@ -23,7 +23,7 @@ use crate::error::{Error, LineError};
 use crate::session::{Access, Context, Stop};
 use crate::settings::StreamFrom;
 use crate::url::QueueSource;
-use crate::{Item, Publisher, VerdictReader};
+use crate::{Item, VerdictReader};
 use crate::{Position, StreamPosition};
 use attached::{Attached, Message, PROOF_WITHIN, PROOF_WITHIN_MOST};
 use bodies::{Bodies, BodyLimits};
@@ -97,11 +97,7 @@ impl Consumer {
             opened = open(line, &login, &self.source, prefetch) => opened,
             () = stop.told() => return None,
         };
-        let OpenQueue {
-            connection,
-            target,
-            channel,
-        } = match opened {
+        let (connection, target, channel) = match opened {
             Ok(opened) => opened,
             Err(error) => return Some(error),
         };
@@ -136,7 +132,7 @@ fn login(source: &QueueSource, access: &Access) -> Login {
 /// read, and leaves.
 pub(crate) async fn probe(source: &QueueSource, access: &Access) -> Result<(), Error> {
     let login = login(source, access);
-    let (connection, target) = login.open_node().await?;
+    let (connection, target) = login.open_node_from(0).await?;
     let refused = |error: lapin::Error| words::consuming(&target, source, &error);
     let found = match target.in_time(queue(&connection, &target, source)).await {
         Ok((channel, _)) => may_read(&channel, &source.queue).await.map_err(refused),
@@ -173,13 +169,6 @@ pub async fn may_read(channel: &Channel, queue: &str) -> Result<(), lapin::Error
     }
 }
 
-/// A line on which a queue was found, to be consumed.
-struct OpenQueue {
-    connection: Connection,
-    target: Target,
-    channel: Channel,
-}
-
 struct Session<'a> {
     source: &'a QueueSource,
     /// Whether the stream is the one that was read.
@@ -191,13 +180,6 @@ struct Session<'a> {
     channel: Channel,
     bodies: Bodies,
     tags: Tags,
-}
-
-/// What became of a message.
-enum Took {
-    Message,
-    /// The stream shows that it is not the one that was read.
-    Replaced(String),
 }
 
 /// Until when a stream has to show that it is the one that was read.
@@ -234,13 +216,10 @@ impl Session<'_> {
                     quiet = Instant::now() + stream::QUIET_MAX;
                     proof.goes_on();
                     let delivery = self.delivered(delivery)?;
-                    let took = tokio::select! {
+                    replaced = tokio::select! {
                         took = self.take(context, delivery) => took?,
                         () = stop.told() => continue,
                     };
-                    if let Took::Replaced(why) = took {
-                        replaced = Some(why);
-                    }
                 }
                 judged = self.verdicts.next() => {
                     let answers = self.tags.judged(&judged);
@@ -285,26 +264,26 @@ impl Session<'_> {
             ..BasicConsumeOptions::default()
         };
         let queue = ShortString::from(name.clone());
-        let consumed = self
-            .channel
-            .basic_consume(queue, CONSUMER.into(), options, arguments);
+        let channel = &self.channel;
+        let consumed = channel.basic_consume(queue, CONSUMER.into(), options, arguments);
         let refused = |error| words::consuming(&self.target, self.source, &error);
-        let consumed = self
-            .target
-            .in_time(async { consumed.await.map_err(refused) });
-        consumed.await
+        let consumed = async { consumed.await.map_err(refused) };
+        self.target.in_time(consumed).await
     }
 
     /// Consumes a stream again, from the last message that was taken. A consumer on a node
     /// that was cut from the others may get nothing any more, for ever and without a word, when
     /// all is well again (RabbitMQ 3.10): a quiet stream and a deaf consumer look the same.
     async fn consume_again(&mut self, context: &Context) -> Result<lapin::Consumer, Error> {
-        let cancelled = self
-            .channel
-            .basic_cancel(CONSUMER.into(), BasicCancelOptions::default());
-        self.soon(cancelled).await?;
+        self.cancel().await?;
         self.bodies.cleared();
         self.consume(context).await
+    }
+
+    async fn cancel(&self) -> Result<(), Error> {
+        let options = BasicCancelOptions::default();
+        let cancelled = self.channel.basic_cancel(CONSUMER.into(), options);
+        self.soon(cancelled).await
     }
 
     fn lost(&self, error: &lapin::Error) -> Error {
@@ -325,9 +304,13 @@ impl Session<'_> {
         }
     }
 
-    /// Takes one message. What a stream gives once more, or what is to be skipped, is
-    /// acknowledged alone.
-    async fn take(&mut self, context: &mut Context, mut delivery: Delivery) -> Result<Took, Error> {
+    /// Takes one message; why the stream is not the one that was read, if it shows that. What a
+    /// stream gives once more, or what is to be skipped, is acknowledged alone.
+    async fn take(
+        &mut self,
+        context: &mut Context,
+        mut delivery: Delivery,
+    ) -> Result<Option<String>, Error> {
         let cut_from = self.bodies.taken(delivery.data.len());
         if delivery.data.len() > MESSAGE_BYTES_MAX {
             delivery.data.truncate(KEPT_BYTES);
@@ -335,7 +318,7 @@ impl Session<'_> {
         }
         if !self.source.is_stream {
             self.give(context, delivery, None, cut_from).await?;
-            return Ok(Took::Message);
+            return Ok(None);
         }
         let (queue, properties) = (&self.source.queue, &delivery.properties);
         let place = stream::place(queue, properties, &delivery.data).ok_or_else(|| {
@@ -345,25 +328,21 @@ impl Session<'_> {
         let last = self.place.as_ref().map(|last| last.offset);
         let skips = &context.access.settings.streams.skip;
         match self.attached.came(&place, last) {
-            Message::Replaced(why) => return Ok(Took::Replaced(why)),
+            Message::Replaced(why) => return Ok(Some(why)),
             Message::New if skips.iter().any(|it| it.is_of(queue, place.offset)) => {
-                let source = self.source.queue.as_str();
-                tracing::warn!(
-                    source,
-                    offset = place.offset,
-                    "--stream-skip: it is not read"
-                );
+                let (source, offset) = (queue.as_str(), place.offset);
+                tracing::warn!(source, offset, "--stream-skip: it is not read");
             }
             Message::New => {
                 self.give(context, delivery, Some(place), cut_from).await?;
-                return Ok(Took::Message);
+                return Ok(None);
             }
             Message::Known => {}
         }
         let options = BasicAckOptions::default();
-        self.soon(self.channel.basic_ack(delivery.delivery_tag, options))
-            .await?;
-        Ok(Took::Message)
+        let acknowledged = self.channel.basic_ack(delivery.delivery_tag, options);
+        self.soon(acknowledged).await?;
+        Ok(None)
     }
 
     /// Gives one message to the ring. While there is no room, verdicts are still answered: the
@@ -379,11 +358,9 @@ impl Session<'_> {
         let told = self.source.format.tells_whole_calls();
         let (properties, login) = (&delivery.properties, &self.source.broker.user);
         let publisher = told.then(|| {
-            let publisher = stream::publisher(properties, login);
-            Box::new(Publisher {
-                cut_from,
-                ..publisher
-            })
+            let mut publisher = stream::publisher(properties, login);
+            publisher.cut_from = cut_from;
+            Box::new(publisher)
         });
         let position = place.clone().map(Position::Stream);
         let mut giving = std::pin::pin!(context.line.give_message(bytes, position, publisher));
@@ -407,9 +384,7 @@ impl Session<'_> {
 
     /// Takes no more, and waits a little for the verdicts on what was given.
     async fn drain(&mut self, context: &Context) -> Result<(), Error> {
-        let options = BasicCancelOptions::default();
-        let cancelled = self.channel.basic_cancel(CONSUMER.into(), options);
-        self.soon(cancelled).await?;
+        self.cancel().await?;
         let answered = async {
             while !self.tags.is_empty() {
                 let judged = self.verdicts.next().await;
@@ -418,30 +393,25 @@ impl Session<'_> {
             }
             Ok(())
         };
-        match tokio::time::timeout(context.access.settings.drain_within, answered).await {
-            Ok(answered) => answered,
-            // The broker gives them again; they are known by then, or taken then.
-            Err(_) => Ok(()),
-        }
+        let waited = tokio::time::timeout(context.access.settings.drain_within, answered).await;
+        // What is left the broker gives again; it is known by then, or taken then.
+        waited.unwrap_or(Ok(()))
     }
 
     async fn answer(&self, answers: &[BrokerReply]) -> Result<(), Error> {
         for answer in answers {
-            match answer {
-                // A stream keeps what is in it: there is nothing to be rejected.
-                BrokerReply::Reject(tag) if self.source.is_stream => {
-                    let options = BasicAckOptions::default();
-                    self.soon(self.channel.basic_ack(*tag, options)).await?;
-                }
-                BrokerReply::Reject(tag) => {
+            let (tag, multiple) = match *answer {
+                BrokerReply::Reject(tag) if !self.source.is_stream => {
                     let options = BasicRejectOptions { requeue: false };
-                    self.soon(self.channel.basic_reject(*tag, options)).await?;
+                    self.soon(self.channel.basic_reject(tag, options)).await?;
+                    continue;
                 }
-                BrokerReply::AckThrough(tag) => {
-                    let options = BasicAckOptions { multiple: true };
-                    self.soon(self.channel.basic_ack(*tag, options)).await?;
-                }
-            }
+                // A stream keeps what is in it: there is nothing to be rejected.
+                BrokerReply::Reject(tag) => (tag, false),
+                BrokerReply::AckThrough(tag) => (tag, true),
+            };
+            let acknowledged = self.channel.basic_ack(tag, BasicAckOptions { multiple });
+            self.soon(acknowledged).await?;
         }
         Ok(())
     }
@@ -456,13 +426,13 @@ impl Session<'_> {
     }
 }
 
-/// Logs in, and finds or makes the queue.
+/// Logs in, and finds or makes the queue; the line, the node and a channel to consume it on.
 async fn open(
     line: impl Future<Output = Result<(Connection, Target), Error>>,
     login: &Login,
     source: &QueueSource,
     prefetch: u16,
-) -> Result<OpenQueue, Error> {
+) -> Result<(Connection, Target, Channel), Error> {
     let (connection, target) = line.await?;
     let lost = |error: lapin::Error| words::lost(&target, &source.broker, &error);
     let opening = async {
@@ -476,11 +446,7 @@ async fn open(
         Ok(channel)
     };
     match target.in_time(opening).await {
-        Ok(channel) => Ok(OpenQueue {
-            connection,
-            target,
-            channel,
-        }),
+        Ok(channel) => Ok((connection, target, channel)),
         Err(error) => {
             leave(&connection, "refused", login.within).await;
             Err(error)

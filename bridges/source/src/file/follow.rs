@@ -172,20 +172,23 @@ impl Follower {
             here => here?,
         };
         if here.is_some_and(|metadata| metadata.ino() == position.inode) {
-            let opened = Opened::at(&self.path, &self.path, self.format, position.offset)?;
-            self.current = Some(opened);
-            self.leaving = false;
-            return Ok(());
+            return self.go_on(position.offset);
         }
         if let Some(path) = self.rotated(position)? {
             return self.leave_by(&path, position.offset);
         }
         // The same first bytes in another inode: a copy was put in its place.
         if is_same(&self.path, position).is_ok_and(|same| same.is_some()) {
-            let opened = Opened::at(&self.path, &self.path, self.format, position.offset)?;
-            self.current = Some(opened);
-            self.leaving = false;
+            return self.go_on(position.offset);
         }
+        Ok(())
+    }
+
+    /// Goes on in the file at `path`.
+    fn go_on(&mut self, offset: u64) -> io::Result<()> {
+        let opened = Opened::at(&self.path, &self.path, self.format, offset)?;
+        self.current = Some(opened);
+        self.leaving = false;
         Ok(())
     }
 
@@ -209,7 +212,7 @@ impl Follower {
                 Err(error) if error.kind() == ErrorKind::NotFound => None,
                 Err(error) => return Err(error),
             };
-            if here == Some(current.inode()) {
+            if here == Some(current.inode) {
                 sights.push(Sight::End(current.position()));
                 return Ok(());
             }
@@ -281,14 +284,14 @@ impl Follower {
 
     /// Siblings that were last written after `opened` was, the oldest first.
     fn later_than(&self, opened: &Opened) -> io::Result<VecDeque<PathBuf>> {
-        let changed = opened.metadata()?.modified()?;
+        let changed = opened.file.metadata()?.modified()?;
         let mut later = Vec::new();
         for path in self.siblings()? {
             let Ok(metadata) = std::fs::metadata(&path) else {
                 continue;
             };
             let at = metadata.modified()?;
-            if at > changed && metadata.ino() != opened.inode() {
+            if at > changed && metadata.ino() != opened.inode {
                 later.push((at, path));
             }
         }

@@ -32,23 +32,8 @@ enum End {
     Told,
 }
 
-/// Looks at the disk when asked to, and waits for nothing.
-trait Look: Send {
-    /// What there is to see now.
-    fn look(&mut self) -> Vec<Sight>;
-}
-
-impl Look for Follower {
-    fn look(&mut self) -> Vec<Sight> {
-        Self::look(self)
-    }
-}
-
-impl Look for RecordFolder {
-    fn look(&mut self) -> Vec<Sight> {
-        Self::look(self)
-    }
-}
+/// Looks at the disk for what there is to see now, and waits for nothing.
+type Look = Box<dyn FnMut() -> Vec<Sight> + Send>;
 
 /// A file for each record, in a folder: said by a slash at the end, or by what stands there.
 fn is_folder(path: &Path, format: Format) -> bool {
@@ -58,7 +43,7 @@ fn is_folder(path: &Path, format: Format) -> bool {
 
 /// A file, or a folder of them, and how it is followed.
 pub(crate) struct Tail {
-    follower: Option<Box<dyn Look>>,
+    look: Option<Look>,
     verdicts: VerdictReader,
 }
 
@@ -87,12 +72,15 @@ impl Tail {
         start: Option<FilePosition>,
         verdicts: VerdictReader,
     ) -> Self {
-        let follower: Box<dyn Look> = match is_folder(&path, format) {
-            true => Box::new(RecordFolder::new(path, from, start)),
-            false => Box::new(Follower::new(path, format, from, start)),
+        let look: Look = if is_folder(&path, format) {
+            let mut folder = RecordFolder::new(path, from, start);
+            Box::new(move || folder.look())
+        } else {
+            let mut follower = Follower::new(path, format, from, start);
+            Box::new(move || follower.look())
         };
         Self {
-            follower: Some(follower),
+            look: Some(look),
             verdicts,
         }
     }
@@ -109,18 +97,15 @@ impl Tail {
         let mut end = End::Unseen;
         loop {
             self.verdicts.paused(false).await;
-            let Some(mut follower) = self.follower.take() else {
+            let Some(mut look) = self.look.take() else {
                 return Ok(());
             };
             // The disk may hang; a live line's thread must not hang with it.
-            let looked = tokio::task::spawn_blocking(move || {
-                let sights = follower.look();
-                (follower, sights)
-            });
-            let Ok((follower, sights)) = looked.await else {
+            let looked = tokio::task::spawn_blocking(move || (look(), look));
+            let Ok((sights, look)) = looked.await else {
                 return Ok(());
             };
-            self.follower = Some(follower);
+            self.look = Some(look);
             let mut wait = false;
             for sight in sights {
                 wait = matches!(sight, Sight::End(_) | Sight::Wait | Sight::Trouble(_));

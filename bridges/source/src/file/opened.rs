@@ -45,8 +45,8 @@ fn read_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<us
 
 #[derive(Debug)]
 pub(super) struct Opened {
-    file: File,
-    inode: u64,
+    pub(super) file: File,
+    pub(super) inode: u64,
     /// The path as configured, for positions.
     path: SmolStr,
     head: Vec<u8>,
@@ -123,14 +123,6 @@ impl Opened {
             |at| from + at as u64,
         );
         Self::at(path, path, format, complete)
-    }
-
-    pub(super) const fn inode(&self) -> u64 {
-        self.inode
-    }
-
-    pub(super) fn metadata(&self) -> io::Result<Metadata> {
-        self.file.metadata()
     }
 
     /// The position after the last frame.

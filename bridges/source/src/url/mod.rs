@@ -120,11 +120,8 @@ impl UrlDate {
         match self {
             Self::Absolute(time) => *time,
             Self::Local(local) => {
-                let micros = zone
-                    .to_ambiguous_timestamp(*local)
-                    .compatible()
-                    .map_or(0, jiff::Timestamp::as_microsecond);
-                EventTime::from_micros(micros)
+                let at = zone.to_ambiguous_timestamp(*local).compatible();
+                EventTime::from_micros(at.map_or(0, jiff::Timestamp::as_microsecond))
             }
         }
     }
@@ -234,11 +231,7 @@ impl SourceUrl {
             Transport::Amqp(source) if source.is_stream => {
                 format!("stream:{}?{}", source.broker.vhost, source.queue)
             }
-            Transport::Ami { .. }
-            | Transport::Esl { .. }
-            | Transport::WebSocket { .. }
-            | Transport::Amqp(_)
-            | Transport::File { .. } => self.to_string(),
+            _ => self.to_string(),
         }
     }
 
@@ -246,10 +239,7 @@ impl SourceUrl {
     pub fn is_stream_of_calls(&self) -> bool {
         match &self.transport {
             Transport::Amqp(source) => source.is_stream && source.format.tells_whole_calls(),
-            Transport::Ami { .. }
-            | Transport::Esl { .. }
-            | Transport::WebSocket { .. }
-            | Transport::File { .. } => false,
+            _ => false,
         }
     }
 
@@ -267,19 +257,15 @@ impl SourceUrl {
         let scheme = |tls, plain, secure| if tls { secure } else { plain };
         match &self.transport {
             Transport::Ami { endpoint, user } => {
-                format!(
-                    "{}://{user}@{endpoint}",
-                    scheme(endpoint.tls, "ami", "amis")
-                )
+                let scheme = scheme(endpoint.tls, "ami", "amis");
+                format!("{scheme}://{user}@{endpoint}")
             }
             Transport::Esl { endpoint } => format!("esl://{endpoint}"),
             Transport::WebSocket { endpoint, path } => {
                 format!("{}://{endpoint}{path}", scheme(endpoint.tls, "ws", "wss"))
             }
             Transport::Amqp(source) => {
-                let Broker {
-                    endpoint, vhost, ..
-                } = &source.broker;
+                let (endpoint, vhost) = (&source.broker.endpoint, &source.broker.vhost);
                 let scheme = scheme(endpoint.tls, "amqp", "amqps");
                 format!("{scheme}://{endpoint}/{vhost}?queue={}", source.queue)
             }

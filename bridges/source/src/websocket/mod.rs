@@ -12,11 +12,12 @@ use crate::url::TcpEndpoint;
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use std::time::Duration;
+use tokio::io::{Join, ReadHalf, WriteHalf};
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error as Trouble, Message};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
-use unmask::Unmasked;
+use unmask::{Filter, Unmasked};
 
 /// The longest message. One AMI event is some kilobytes; a gateway that sends more than this is
 /// broken, and the connection ends.
@@ -30,7 +31,7 @@ pub(crate) struct Socket {
 /// A line to it.
 struct WebSocketLine {
     target: Target,
-    socket: WebSocketStream<Unmasked<Stream>>,
+    socket: WebSocketStream<Join<Unmasked<ReadHalf<Stream>>, WriteHalf<Stream>>>,
     /// What came in last.
     received: Option<Message>,
     /// A ping is to be sent.
@@ -60,7 +61,9 @@ impl Socket {
 
     async fn open(&self, access: &Access) -> Result<WebSocketLine, Error> {
         let target = access.target(&self.endpoint);
-        let stream = Unmasked::new(target.open().await?);
+        let (stream, write) = tokio::io::split(target.open().await?);
+        let filter = Filter::new();
+        let stream = tokio::io::join(Unmasked { stream, filter }, write);
         let scheme = if self.endpoint.tls { "wss" } else { "ws" };
         let url = format!("{scheme}://{}{}", self.endpoint, self.path);
         let config = WebSocketConfig::default()

@@ -12,7 +12,7 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 
 const TEXT: u8 = 1;
 const BINARY: u8 = 2;
@@ -44,9 +44,8 @@ impl Filter {
     pub(crate) fn pass(&mut self, mut bytes: &mut [u8]) {
         while !bytes.is_empty() {
             if let State::Payload { left } = &mut self.0 {
-                let skip = usize::try_from(*left)
-                    .unwrap_or(usize::MAX)
-                    .min(bytes.len());
+                let skip = usize::try_from(*left).unwrap_or(usize::MAX);
+                let skip = skip.min(bytes.len());
                 *left -= skip as u64;
                 if *left == 0 {
                     self.0 = State::First;
@@ -77,15 +76,16 @@ impl Filter {
             }
             State::Second => {
                 let key = if *byte & 0x80 == 0 { 0 } else { 4 };
+                let length = 0;
                 match *byte & 0x7f {
                     126 => State::Length {
                         left: 2,
-                        length: 0,
+                        length,
                         key,
                     },
                     127 => State::Length {
                         left: 8,
-                        length: 0,
+                        length,
                         key,
                     },
                     length => payload(u64::from(length), key),
@@ -93,13 +93,9 @@ impl Filter {
             }
             State::Length { left, length, key } => {
                 let length = length << 8 | u64::from(*byte);
-                match left {
-                    0 | 1 => payload(length, key),
-                    _ => State::Length {
-                        left: left - 1,
-                        length,
-                        key,
-                    },
+                match left.saturating_sub(1) {
+                    0 => payload(length, key),
+                    left => State::Length { left, length, key },
                 }
             }
             State::Payload { left } => State::Payload { left },
@@ -114,19 +110,10 @@ fn payload(length: u64, key: u8) -> State {
     }
 }
 
-/// A stream whose read side passes through the [`Filter`].
+/// The read side of a stream, passed through the [`Filter`].
 pub(crate) struct Unmasked<S> {
-    stream: S,
-    filter: Filter,
-}
-
-impl<S> Unmasked<S> {
-    pub(crate) fn new(stream: S) -> Self {
-        Self {
-            stream,
-            filter: Filter::new(),
-        }
-    }
+    pub(crate) stream: S,
+    pub(crate) filter: Filter,
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Unmasked<S> {
@@ -140,24 +127,6 @@ impl<S: AsyncRead + Unpin> AsyncRead for Unmasked<S> {
         let read = Pin::new(&mut this.stream).poll_read(cx, buffer);
         this.filter.pass(&mut buffer.filled_mut()[before..]);
         read
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Unmasked<S> {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
     }
 }
 
