@@ -85,7 +85,8 @@ fn answer_all(questions: &Receiver<Asked>, look_up: &LookUp) {
 mod tests {
     use super::*;
     use crate::answer::Known;
-    use std::sync::mpsc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, mpsc};
 
     fn known() -> Answer {
         Answer {
@@ -98,7 +99,10 @@ mod tests {
     async fn a_disk_that_stands_still_costs_the_time_once_and_then_nothing() {
         let (begun, begins) = mpsc::sync_channel(0);
         let (go_on, going) = mpsc::sync_channel::<()>(0);
+        let looked_up = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&looked_up);
         let stands = move |_: &Question| {
+            counted.fetch_add(1, Ordering::Relaxed);
             begun.send(()).ok();
             going.recv().ok();
             known()
@@ -106,9 +110,11 @@ mod tests {
         let desk = Desk::open(Box::new(stands), ANSWER_WITHIN)
             .await
             .expect("a thread");
+        // Without a limit of time it would wait for as long as the disk.
+        let patience = Duration::from_secs(60);
         let first = tokio::spawn({
             let desk = desk.clone();
-            async move { desk.ask(Question::default()).await }
+            async move { timeout(patience, desk.ask(Question::default())).await }
         });
         let looks_up = tokio::task::spawn_blocking(move || begins.recv().is_ok());
         assert!(looks_up.await.expect("it waits"));
@@ -118,16 +124,28 @@ mod tests {
                 tokio::spawn(async move { desk.ask(Question::default()).await })
             })
             .collect();
-        assert_eq!(first.await.expect("answered"), Answer::no(Why::Late));
+        let first = first.await.expect("it asks").expect("answered in time");
+        assert_eq!(first, Answer::no(Why::Late));
         for late in waiting {
             assert_eq!(late.await.expect("answered"), Answer::no(Why::Late));
         }
         // The queue holds all of them still: nobody waits behind it.
         assert_eq!(desk.ask(Question::default()).await, Answer::no(Why::Full));
         drop(go_on);
-        while desk.ask(Question::default()).await != known() {
+        let mut asked = 0;
+        loop {
+            let answer = desk.ask(Question::default()).await;
+            asked += usize::from(answer != Answer::no(Why::Full));
+            if answer == known() {
+                break;
+            }
             tokio::task::yield_now().await;
         }
+        let looked_up = looked_up.load(Ordering::Relaxed);
+        assert!(
+            looked_up <= 1 + asked,
+            "{looked_up}: nobody waits for the others"
+        );
     }
 
     #[tokio::test]

@@ -2,7 +2,7 @@
 
 use callbridge_lookup::answer::{Answer, Question, Why};
 use callbridge_lookup::desk::{ANSWER_WITHIN, Desk, LookUp};
-use callbridge_lookup::http::{self, Access, Gate};
+use callbridge_lookup::http::{self, Access, CONNECTIONS_MAX, Gate};
 use callbridge_lookup::network::Network;
 use callbridge_lookup::tally::Tally;
 use callbridge_model::secret::Secret;
@@ -14,6 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 /// A look-up that is served, until it is dropped.
 struct Served {
@@ -52,11 +53,28 @@ impl Served {
 
     async fn sends(&self, bytes: &[u8]) -> String {
         let mut line = TcpStream::connect(self.at).await.expect("connected");
-        // What is refused in its midst is not read to its end.
-        line.write_all(bytes).await.ok();
         let mut all = Vec::new();
-        line.read_to_end(&mut all).await.ok();
+        let sent = async {
+            // What is refused in its midst is not read to its end.
+            line.write_all(bytes).await.ok();
+            line.read_to_end(&mut all).await.ok();
+        };
+        let ended = timeout(Duration::from_secs(60), sent).await;
+        ended.expect("an answer, or the end of the connection");
         String::from_utf8_lossy(&all).into_owned()
+    }
+
+    /// Connections that are served: the system's own list has an inode for each.
+    fn connections(&self) -> usize {
+        let own = format!(":{:04X}", self.at.port());
+        let all = std::fs::read_to_string("/proc/net/tcp").expect("Linux");
+        let lines = all.lines().map(|line| line.split_whitespace().collect());
+        let served = lines.filter(|line: &Vec<&str>| {
+            let (local, state, inode) = (line[1], line[3], line.get(9));
+            // 0A is the listener itself
+            local.ends_with(&own) && state != "0A" && inode.is_some_and(|it| *it != "0")
+        });
+        served.count()
     }
 
     async fn asks(&self, target: &str, more: &str) -> (u16, String) {
@@ -171,6 +189,9 @@ async fn a_thousand_connections_that_say_nothing_keep_nobody_out() {
     }
     for _ in 0..20 {
         assert_eq!(served.asks(ASKED, "").await, (200, NOBODY.to_owned()));
+        // One more has come and is let in when another has ended.
+        let served = served.connections();
+        assert!(served <= CONNECTIONS_MAX + 1, "{served} at once");
     }
     assert_eq!(served.count("no"), 20);
     drop(silent);
