@@ -8,7 +8,9 @@ use crate::recordings;
 use crate::wait::{soon, until};
 use crate::webhooks;
 use callbridge_model::Status;
+use callbridge_sandbox::Server;
 use callbridge_sandbox::token::IdSet;
+use callbridge_testbed::calls::{Call, now};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -51,7 +53,7 @@ async fn becomes(at: SocketAddr, query: &str, wanted: &Value) {
     assert!(waited.is_ok(), "{query}: {last:?}, not {wanted}");
 }
 
-async fn lead(crm: &callbridge_sandbox::Server, id: i64, phone: &str) {
+async fn lead(crm: &Server, id: i64, phone: &str) {
     let lead = json!({
         "id": id, "name": "Anna, \"VIP\" ${SHELL(id)}", "responsibleId": 501,
         "contacts": [{"name": "Anna, \"VIP\" ${SHELL(id)}", "phones": [phone]}],
@@ -118,6 +120,166 @@ async fn the_lead_that_is_shown_while_it_rings_is_the_one_of_the_journal() {
         !log.contains("Anna") && !log.contains("998901110001"),
         "{log}"
     );
+    program.terminate().await;
+}
+
+/// What happens to the leads of a caller while it rings.
+#[derive(Clone, Copy, Debug)]
+enum Meanwhile {
+    Nothing,
+    Renamed,
+    /// Into a lead that had another number until then.
+    Merged,
+    /// Into another, and that one into a third.
+    MergedTwice,
+    Deleted,
+    Made,
+}
+
+/// Calls with so many leads of their number when they begin, and what happens to these.
+const RINGS: [(usize, i64, Meanwhile); 10] = [
+    (7, 1, Meanwhile::Nothing),
+    (3, 1, Meanwhile::Renamed),
+    (2, 1, Meanwhile::Merged),
+    (1, 1, Meanwhile::MergedTwice),
+    (1, 1, Meanwhile::Deleted),
+    (1, 2, Meanwhile::Nothing),
+    (1, 2, Meanwhile::Merged),
+    (1, 2, Meanwhile::Deleted),
+    (2, 0, Meanwhile::Nothing),
+    (1, 0, Meanwhile::Made),
+];
+
+/// The n-th caller's leads: theirs, a second one, and two of other numbers.
+fn leads_of(n: u32) -> [i64; 4] {
+    [5_000, 5_100, 5_200, 5_300].map(|from| from + i64::from(n))
+}
+
+/// Does it, and says which lead is the caller's then; `None` for no lead, or for two.
+async fn happens(crm: &Server, call: &Call, leads: i64, what: Meanwhile) -> Option<i64> {
+    let [own, second, third, fourth] = leads_of(call.n);
+    let mut kept = Some(own).filter(|_| leads == 1);
+    let other = |n: u32| Call::without_lead(1_000 + n).phone();
+    match what {
+        Meanwhile::Nothing => {}
+        Meanwhile::Renamed => {
+            let renamed = json!({"id": own, "name": "Berta", "responsibleId": 502});
+            webhooks::admin(crm, "lead/update", &renamed).await;
+        }
+        Meanwhile::Merged if leads == 2 => {
+            webhooks::admin(crm, "lead/merge", &json!({"into": second, "from": [own]})).await;
+            kept = Some(second);
+        }
+        Meanwhile::Merged | Meanwhile::MergedTwice => {
+            lead(crm, third, &other(call.n)).await;
+            webhooks::admin(crm, "lead/merge", &json!({"into": third, "from": [own]})).await;
+            kept = Some(third);
+            if matches!(what, Meanwhile::MergedTwice) {
+                lead(crm, fourth, &other(100 + call.n)).await;
+                let again = json!({"into": fourth, "from": [third]});
+                webhooks::admin(crm, "lead/merge", &again).await;
+                kept = Some(fourth);
+            }
+        }
+        Meanwhile::Deleted => {
+            webhooks::admin(crm, "lead/delete", &json!({"id": own})).await;
+            kept = Some(second).filter(|_| leads == 2);
+        }
+        Meanwhile::Made => {
+            lead(crm, own, &call.phone()).await;
+            kept = Some(own);
+        }
+    }
+    kept
+}
+
+#[tokio::test]
+async fn twenty_calls_are_journaled_on_the_very_leads_that_were_shown() {
+    let place = Place::new();
+    place.append("recorded", b"");
+    let flags = [TRUNK, RATE_FLAG, "--lookup=127.0.0.1:0"];
+    let (crm, mut program, _authority) = webhooks::start(&place, &flags, |config| {
+        config.settings.company.leads = IdSet::default();
+    })
+    .await;
+    let at = address(&program).await;
+    let rings = RINGS.iter().flat_map(|(times, leads, what)| {
+        let one = (*leads, *what);
+        std::iter::repeat_n(one, *times)
+    });
+    let begins = now() - 60;
+    let rings: Vec<_> = rings
+        .zip(1..)
+        .map(|((leads, what), n)| {
+            let call = Call::without_lead(n);
+            (Call { begins, ..call }, leads, what)
+        })
+        .collect();
+    assert_eq!(rings.len(), 20);
+    let query = |call: &Call| format!("trunk=city&phone={}", call.phone().replace('+', "%2B"));
+    let known = |lead: Option<i64>, leads| match (lead, leads) {
+        (Some(lead), _) => json!({"known": "yes", "lead": lead}),
+        (None, 2) => json!({"known": "several", "lead": null, "name": null}),
+        (None, _) => json!({"known": "no", "lead": null, "name": null}),
+    };
+    for (call, leads, _) in &rings {
+        let [own, second, ..] = leads_of(call.n);
+        for id in [own, second]
+            .iter()
+            .take(usize::try_from(*leads).expect("few"))
+        {
+            lead(&crm, *id, &call.phone()).await;
+        }
+        let one = Some(own).filter(|_| *leads == 1);
+        becomes(at, &query(call), &known(one, *leads)).await;
+    }
+
+    let told: Vec<_> = rings
+        .iter()
+        .map(|(call, ..)| {
+            let told = call.ami();
+            let end = told.find("Event: DialEnd").expect("it rings first");
+            (told[..end].to_owned(), told[end..].to_owned())
+        })
+        .collect();
+    for (rings, _) in &told {
+        place.append("recorded", rings.as_bytes());
+    }
+    let rung = told
+        .iter()
+        .map(|(rings, _)| rings.matches("\r\n\r\n").count());
+    let rung: usize = rung.sum();
+    let read = |it: &Status| {
+        let source = &it.sources[0];
+        source.read + source.skipped == rung as u64
+    };
+    program.until("twenty telephones that ring", read).await;
+    let mut shown = Vec::new();
+    for (call, leads, what) in &rings {
+        let kept = happens(&crm, call, *leads, *what).await;
+        becomes(at, &query(call), &known(kept, *leads)).await;
+        if matches!(what, Meanwhile::Renamed) {
+            becomes(at, &query(call), &json!({"lead": kept, "employee": 502})).await;
+        }
+        shown.push((call, ask(at, &query(call)).await));
+    }
+    for (_, ends) in &told {
+        place.append("recorded", ends.as_bytes());
+    }
+    let done = |it: &Status| it.books.finished == 20 && it.books.settled();
+    let status = program.until("twenty calls", done).await;
+    let journal = crm.journal();
+    for (call, shown) in &shown {
+        let uuid = call.uuid("pbx1");
+        let of_call: Vec<_> = journal.iter().filter(|it| it.call.uuid == uuid).collect();
+        let leads: Vec<i64> = of_call.iter().map(|it| it.call.lead_id).collect();
+        let lead: Vec<i64> = shown["lead"].as_i64().into_iter().collect();
+        assert_eq!(leads, lead, "{call:?}, {shown}");
+    }
+    assert_eq!((journal.len(), status.books.journaled), (16, 16));
+    assert_eq!(status.letters["ambiguous_lead"], 1);
+    assert_eq!(status.books.parked, 3);
+    assert_eq!(crm::conduct(&crm, |_| false), Vec::<String>::new());
     program.terminate().await;
 }
 
