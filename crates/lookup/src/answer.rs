@@ -215,8 +215,7 @@ impl Answer {
             (!text.is_empty()).then_some(text)
         };
         let employee = profile.responsible;
-        let extension = employee.and_then(|id| people.extension_of(id, trunk));
-        let extension = extension.and_then(|it| harmless::extension(it.as_str()));
+        let extension = employee.and_then(|id| extension(id, people, trunk));
         Self {
             lead: Some(lead),
             name: shown(profile.name),
@@ -274,6 +273,16 @@ impl Answer {
         };
         fields.iter().map(pair).collect::<Vec<_>>().join("&")
     }
+}
+
+/// The extension of an employee on a trunk, where it is one that a dialplan may dial.
+pub fn extension<'a>(
+    employee: EmployeeId,
+    people: &'a People,
+    trunk: &'a Trunk,
+) -> Option<&'a str> {
+    let extension = people.extension_of(employee, trunk)?;
+    harmless::extension(extension.as_str())
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 
 use super::{Db, Error};
 use crate::read_connection::ReadConnection;
-use crate::tables::directory::{holders, profile, survivor};
+use crate::tables::directory::{holders, profile, responsible_employees, survivor};
 use crate::tables::given::given;
 use callbridge_leads::directory::{Finding, LeadProfile};
 use callbridge_mapping::people::{Directory, LeadAnswer};
-use callbridge_model::{LeadId, Phone};
+use callbridge_model::{EmployeeId, LeadId, Phone};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -60,6 +60,14 @@ impl LeadDirectory {
             Ok((now, profile(db, now)?))
         });
         known.unwrap_or((lead, LeadProfile::default()))
+    }
+
+    /// The employees who are responsible for leads, and for how many each. All leads are read.
+    ///
+    /// # Errors
+    /// In words, when they cannot be read now.
+    pub fn responsible_employees(&self) -> Result<Vec<(EmployeeId, u64)>, String> {
+        self.ask("the directory of leads", responsible_employees)
     }
 
     fn ask<T>(

@@ -1,17 +1,24 @@
 //! The look-up at ring time: its address, its password, one question over each trunk, and what
-//! keeps it from knowing a caller or an extension.
+//! keeps it from knowing a caller or an extension, responsible employees on no list among it.
 
 use super::finding::CheckFinding;
+use super::lists;
 use crate::config::checked::{Config, LookupConfig};
+use callbridge_lookup::answer::extension;
 use callbridge_lookup::http::PATH;
+use callbridge_mapping::people::People;
 use callbridge_mapping::people::rule::LeadRule;
 use callbridge_mapping::trunk::Trunk;
+use callbridge_model::EmployeeId;
 use callbridge_model::exit::Code;
 use callbridge_model::secret::{ExposeSecret as _, Secret};
+use callbridge_spool::LeadDirectory;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
+use std::cmp::Reverse;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -21,6 +28,8 @@ use tokio::time::timeout;
 const WITHIN: Duration = Duration::from_secs(1);
 /// Of an answer.
 const BYTES_MAX: u64 = 16 * 1024;
+/// Employees that a finding names.
+const NAMED_MAX: usize = 3;
 /// A number of any country's caller that is nobody's: of those for films.
 const NOBODYS: &str = "%2B12025550123";
 
@@ -43,16 +52,18 @@ pub(crate) async fn look(config: &Config, daemon: bool) -> Vec<CheckFinding> {
             )];
         }
     };
+    let desks = Desks::of(config);
     if !daemon {
         let mut found = vec![address(lookup, config).await];
-        found.extend(config.rules.trunks.iter().map(|trunk| ready(trunk, None)));
+        let trunks = config.rules.trunks.iter();
+        found.extend(trunks.map(|trunk| ready(trunk, &desks, None)));
         return found;
     }
     let mut found = Vec::new();
     for trunk in config.rules.trunks.iter() {
         match ask(lookup.listen, &trunk.name, secret.as_ref()).await {
             Ok((200, answer, took)) if answer["known"].is_string() => {
-                found.push(ready(trunk, Some((&answer, took))));
+                found.push(ready(trunk, &desks, Some((&answer, took))));
             }
             answered => return vec![unanswered(lookup.listen, answered)],
         }
@@ -71,8 +82,53 @@ async fn address(lookup: &LookupConfig, config: &Config) -> CheckFinding {
     }
 }
 
+/// Who sits where, and who is responsible for leads.
+struct Desks {
+    people: People,
+    /// With how many leads; nobody where there is no directory yet.
+    responsible: Vec<(EmployeeId, u64)>,
+}
+
+impl Desks {
+    fn of(config: &Config) -> Self {
+        let state = config.state.as_deref().unwrap_or(Path::new("."));
+        let leads = LeadDirectory::open(state).map_err(|error| error.to_string());
+        let responsible = leads.and_then(|leads| leads.responsible_employees());
+        let mut responsible = responsible.unwrap_or_default();
+        responsible.sort_by_key(|(id, leads)| (Reverse(*leads), *id));
+        Self {
+            people: lists::people(config),
+            responsible,
+        }
+    }
+
+    /// Whose customers this trunk's dialplan cannot put through, those with the most leads first.
+    fn without_extension(&self, trunk: &Trunk) -> Option<String> {
+        let all = self.responsible.iter();
+        let without: Vec<_> = all
+            .filter(|(id, _)| extension(*id, &self.people, trunk).is_none())
+            .collect();
+        let named = without.iter().take(NAMED_MAX);
+        let named: Vec<String> = named.map(|(id, leads)| format!("{id} ({leads})")).collect();
+        let more = if without.len() > named.len() {
+            ", …"
+        } else {
+            ""
+        };
+        (!without.is_empty()).then(|| {
+            format!(
+                "{} of {} responsible employees have no extension here; by id, with their number \
+                 of leads: {}{more}",
+                without.len(),
+                self.responsible.len(),
+                named.join(", ")
+            )
+        })
+    }
+}
+
 /// What a trunk's callers get, and what they lack.
-fn ready(trunk: &Trunk, answered: Option<(&Value, Duration)>) -> CheckFinding {
+fn ready(trunk: &Trunk, desks: &Desks, answered: Option<(&Value, Duration)>) -> CheckFinding {
     let name = format!("lookup {}", trunk.name);
     let by_number = trunk.leads.iter().any(LeadRule::is_by_number);
     let what = match answered {
@@ -91,6 +147,10 @@ fn ready(trunk: &Trunk, answered: Option<(&Value, Duration)>) -> CheckFinding {
         let todo = "give the trunk employees=EXTENSION:EMPLOYEE;… or a file";
         let what = format!("{what}; without employees= no extension is returned");
         return CheckFinding::advice(name, what, todo);
+    }
+    if let Some(words) = desks.without_extension(trunk) {
+        let todo = "add them to the trunk's employees=; their customers go to the queue at once";
+        return CheckFinding::advice(name, format!("{what}; {words}"), todo);
     }
     CheckFinding::well(name, what)
 }

@@ -2,10 +2,12 @@
 
 use super::findings::{check, with};
 use crate::sidecar::{Place, crm};
+use callbridge_leads::directory::{What, rows};
 use callbridge_sandbox::Server;
 use callbridge_spool as spool;
 use callbridge_testbed::calls::Call;
 use callbridge_testbed::port::free_addr;
+use serde_json::json;
 use tokio::net::TcpListener;
 
 async fn stage() -> (Place, Server, Vec<String>) {
@@ -226,5 +228,60 @@ async fn who_calls_is_tried_over_each_trunk_and_what_is_missing_is_named() {
     let other: Vec<String> = other.into_iter().collect();
     let found = check(&place, &other).await;
     found.fails(69, "lookup", "refused", "restart it");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn responsible_employees_without_an_extension_are_named_by_id_for_each_trunk() {
+    let (place, _crm, flags) = stage().await;
+    let addr = free_addr().to_string();
+    let mut flags = with(flags, "--lookup", &addr);
+    flags.retain(|flag| !flag.starts_with("--trunk="));
+    let trunks = [
+        "--trunk=city=PJSIP/city,country=UZ,lead=directory,employees=101:501;10 2:502;103:503",
+        "--trunk=gsm=PJSIP/gsm,country=UZ,lead=directory,\
+         employees=101:501;102:502;104:504;105:505;106:503",
+    ];
+    flags.extend(trunks.map(str::to_owned));
+    let said = async |trunk: &str| {
+        let found = check(&place, &flags).await;
+        found.well(&format!("lookup {trunk}")).clone()
+    };
+    assert_eq!(
+        said("city").await["what"],
+        "callers of this trunk",
+        "no state yet"
+    );
+
+    // Leads of 501 to 505: one, two, and so on.
+    let opened = spool::open(&place.path("state"), spool::Settings::default());
+    let (handle, guard) = opened.expect("the state");
+    let leads = (501_i64..=505).flat_map(|id| (501..=id).map(move |n| (id * 10 + n - 500, id)));
+    let learn = leads.map(|(id, employee)| {
+        let row = json!({
+            "id": id, "updatedTimestamp": 10, "name": "Anna Petrova", "phone": null,
+            "responsibleId": employee, "responsibleName": "Olim Karimov",
+        });
+        let news = rows::read(&row, What::Filter, None).news.expect("a lead");
+        spool::Op::Learn(Box::new(news))
+    });
+    handle.write(learn.collect()).await.expect("stored");
+    drop(handle);
+    tokio::task::spawn_blocking(move || guard.close())
+        .await
+        .expect("closed");
+    let missing = "3 of 5 responsible employees have no extension here; by id, with their number \
+                   of leads: 505 (5), 504 (4), 502 (2)";
+    let city = said("city").await;
+    assert_eq!(city["what"], format!("callers of this trunk; {missing}"));
+    let todo = city["todo"].as_str().expect("words");
+    assert!(todo.contains("employees="), "{todo}");
+    assert_eq!(said("gsm").await["todo"], "", "all are on its list");
+    let daemon = place.run(&flags).await;
+    let city = said("city").await["what"].to_string();
+    assert!(
+        city.contains("answered ") && city.contains(missing),
+        "{city}"
+    );
     daemon.stop().await;
 }

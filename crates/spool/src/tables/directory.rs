@@ -219,6 +219,16 @@ pub fn profile(db: &Db, lead: LeadId) -> Result<LeadProfile, Error> {
     Ok(tables.entry(end.lead)?.profile())
 }
 
+/// The employees who are responsible for leads, and for how many each. All leads are read.
+pub fn responsible_employees(db: &Db) -> Result<Vec<(EmployeeId, u64)>, Error> {
+    db.query_known(
+        "SELECT responsible, count(*) FROM directory_leads
+         WHERE responsible IS NOT NULL GROUP BY responsible",
+        [],
+        |row| Ok(EmployeeId::new(row.get(0)?).zip(row.get(1)?)),
+    )
+}
+
 /// The numbers of the directory after `after`, in their order as numbers, and who has them.
 pub fn directory(
     db: &Db,

@@ -139,6 +139,30 @@ fn a_survivor_is_found_through_any_chain_unless_it_is_gone() {
 }
 
 #[test]
+fn employees_are_responsible_for_leads_that_are_left() {
+    let mut store = store();
+    let assigned = |id, at, to| LeadNews {
+        profile: ProfileNews {
+            responsible: Told::from(EmployeeId::new(to)).map(|id| Responsible { id, name: None }),
+            ..ProfileNews::default()
+        },
+        ..news(id, at, What::Assigned, None)
+    };
+    for (id, to) in [(1, 15), (2, 16), (3, 15), (4, 17), (5, 18), (6, 0)] {
+        write(&mut store, assigned(id, 10, to));
+    }
+    write(&mut store, assigned(2, 20, 15));
+    write(&mut store, news(4, 30, What::Deleted, None));
+    let merged = What::Merged {
+        from: vec![lead(5)],
+    };
+    write(&mut store, news(1, 30, merged, None));
+    let found = tables::directory::responsible_employees(&store).expect("readable");
+    let found: Vec<_> = found.iter().map(|(id, leads)| (id.get(), *leads)).collect();
+    assert_eq!(found, [(15, 3)]);
+}
+
+#[test]
 fn the_list_goes_on_from_page_to_page() {
     let mut store = store();
     for n in [4, 2, 8, 6] {
