@@ -94,6 +94,7 @@ pub fn render(seen: &Observed, format: Format) -> String {
     trunks::trunks(&mut all, seen);
     token(&mut all, seen);
     webhooks(&mut all, seen);
+    journal(&mut all, seen);
     lookups(&mut all, seen);
     directory(&mut all, seen);
     leads(&mut all, seen);
@@ -174,6 +175,25 @@ fn budget(all: &mut Registry, seen: &Observed) {
     });
     let help = "1 while a part of the CRM fails and others do its work";
     gauges(all, "failing", help, failing);
+}
+
+/// How the CRM's journal shows what was sent; nothing before a call was compared.
+fn journal(all: &mut Registry, seen: &Observed) {
+    let fields = seen.status.journal_fields.iter().flat_map(|it| {
+        let right = it.compared.saturating_sub(it.missing + it.different);
+        let verdicts = [
+            ("right", right),
+            ("missing", it.missing),
+            ("different", it.different),
+        ];
+        let labels = |verdict| [("field", it.field.word()), ("verdict", verdict)];
+        verdicts.map(|(verdict, count)| {
+            let labels = labels(verdict).map(|(name, word)| (name, word.to_owned()));
+            (labels, count)
+        })
+    });
+    let help = "Values of calls, by how the CRM's journal shows them";
+    counters(all, "journal_fields", help, fields);
 }
 
 fn lookups(all: &mut Registry, seen: &Observed) {
@@ -287,7 +307,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// Every name that dashboards and the alert rules rely on.
-    const PROMISED: [&str; 17] = [
+    const PROMISED: [&str; 20] = [
         "callbridge_calls{book=\"journaled\"} 3",
         "callbridge_requests_total{endpoint=\"submit\",verdict=\"submitted\"} 4",
         "callbridge_budget_slots{state=\"free\"} 48",
@@ -305,6 +325,9 @@ mod tests {
         "callbridge_build_info{version=",
         "callbridge_source_heard{source=\"hq/ami\"} 0",
         "callbridge_unmatched_channels_total{source=\"hq/ami\",prefix=\"PJSIP/citty\"} 5",
+        "callbridge_journal_fields_total{field=\"talk\",verdict=\"right\"} 4",
+        "callbridge_journal_fields_total{field=\"talk\",verdict=\"missing\"} 2",
+        "callbridge_journal_fields_total{field=\"talk\",verdict=\"different\"} 1",
     ];
 
     #[test]
@@ -339,6 +362,12 @@ mod tests {
                 ..Default::default()
             })
             .to_vec();
+        seen.status.journal_fields = vec![status::JournalField {
+            compared: 7,
+            missing: 2,
+            different: 1,
+            ..Default::default()
+        }];
         seen.status.token.expires_at = Some(1_800_000_000);
         seen.status.pause = Some(status::Pause {
             reason: "no_grant".into(),

@@ -33,17 +33,27 @@ pub enum SentField {
 }
 
 impl SentField {
-    /// As a person calls it, and as `--field` does that sets its name.
-    const fn words(self) -> (&'static str, Option<&'static str>) {
+    /// The word told and compared: `talk`.
+    pub const fn word(self) -> &'static str {
         match self {
-            Self::Talk => ("talk time", Some("talk")),
-            Self::Phone => ("phone", Some("phone")),
-            Self::Extension => ("extension", Some("extension")),
-            Self::Employee => ("employee", None),
-            Self::Direction => ("direction", None),
-            Self::Answered => ("answer", None),
-            Self::Start => ("start", None),
-            Self::Duration => ("duration", None),
+            Self::Talk => "talk",
+            Self::Phone => "phone",
+            Self::Extension => "extension",
+            Self::Employee => "employee",
+            Self::Direction => "direction",
+            Self::Answered => "answered",
+            Self::Start => "start",
+            Self::Duration => "duration",
+        }
+    }
+
+    /// As a person calls it, and whether `--field` sets its name.
+    const fn words(self) -> (&'static str, bool) {
+        match self {
+            Self::Talk => ("talk time", true),
+            Self::Phone | Self::Extension => (self.word(), true),
+            Self::Answered => ("answer", false),
+            Self::Employee | Self::Direction | Self::Start | Self::Duration => (self.word(), false),
         }
     }
 }
@@ -102,12 +112,12 @@ pub(super) fn fields(status: &Status, found: &mut Vec<Todo>) {
             Echo::Different => (format!("another {word} than was sent"), field.different),
         };
         let (flag, ask) = match named {
-            Some(flag) => {
-                let flag = format!("--field {flag}={}", field.name);
+            true => {
+                let flag = format!("--field {}={}", field.field.word(), field.name);
                 let ask = format!("is {flag} right?");
                 (flag, ask)
             }
-            None => (field.name.clone(), format!("it is sent as {}", field.name)),
+            false => (field.name.clone(), format!("it is sent as {}", field.name)),
         };
         let compared = field.compared;
         let what = format!("the journal shows {shows} ({count} of {compared} calls): {ask}");
