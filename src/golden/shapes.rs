@@ -3,8 +3,8 @@
 use callbridge_call::FinishedCall;
 use callbridge_intake::gap_log::GapLog;
 use callbridge_leads::directory::backfill::Backfill;
-use callbridge_leads::lead_field::Catalogue;
 use callbridge_leads::lead_field::shows::LeadFieldState;
+use callbridge_leads::lead_field::{Catalogue, RefusedFields};
 use callbridge_leads::lead_request::failed::RerouteHistory;
 use callbridge_model::CallRecord;
 use callbridge_model::status::JournalField;
@@ -61,6 +61,7 @@ fn what_other_parts_keep_in_a_released_state_is_understood() {
 fn what_is_known_of_leads() {
     keeps::<LeadFieldState>("lead-shows");
     keeps::<Catalogue>("lead-field-catalogue");
+    keeps::<RefusedFields>("lead-fields-refused");
     keeps::<Backfill>("directory-backfill");
 }
 

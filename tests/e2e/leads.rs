@@ -10,7 +10,7 @@ use callbridge_model::secret::Secret;
 use callbridge_model::webhook_signature::Key;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::token::{Grant, IdSet};
-use callbridge_sandbox::{Server, lead};
+use callbridge_sandbox::{Server, ViolationKind, lead};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -166,6 +166,64 @@ async fn values_come_as_the_fields_take_them_and_a_call_back_clears_the_missed_c
     assert!(fields.iter().all(|field| field.ok), "{fields:?}");
     program.terminate().await;
     no_breach(&crm);
+}
+
+#[tokio::test]
+async fn a_value_that_the_crm_refuses_is_said_with_its_item_until_its_field_takes_one() {
+    let (place, crm) = (
+        Place::new(),
+        crm_with("4001-4009", "501-599", &[READ, SAVE]).await,
+    );
+    place.append("recorded", &later(0).ami);
+    let flag = "--lead-field=last_call=15,direction=11";
+    let mut program = start(&place, &crm, &[flag]).await;
+    let item = r#"the CRM did not take {"id":15,"value":"2026-"#;
+    let named = |it: &Status| it.todo.iter().any(|todo| todo.what.contains(item));
+    let status = program.until("the item is said", named).await;
+    let fields = status.lead_fields.expect("fields").fields;
+    let ok: Vec<_> = fields.iter().map(|field| (field.id, field.ok)).collect();
+    assert_eq!(ok, [(15, false), (11, true)]);
+    // the other one is written all the same
+    until("the direction", async || {
+        field(&crm, 4_001, "11") == json!("INBOUND")
+    })
+    .await;
+    let check = async || {
+        let (recorded, url) = (place.file("recorded", "ami"), crm.url());
+        let mut check = place.arguments(&url, &[&recorded, TRUNKS[0], RATE_FLAG, flag]);
+        check[0] = "check".to_owned();
+        let check: Vec<&str> = check.iter().map(String::as_str).collect();
+        let found = place.command(&check).await.stdout;
+        String::from_utf8_lossy(&found).into_owned()
+    };
+    let told = check().await;
+    assert!(
+        told.contains(&format!("lead-field last_call=15: {item}")),
+        "{told}"
+    );
+    program.terminate().await;
+    let told = check().await;
+    assert!(
+        told.contains(&format!("lead-field last_call=15: {item}")),
+        "{told}"
+    );
+    assert!(place.logs().contains("did not take"), "{}", place.logs());
+    let newer = later(900);
+    place.append("recorded", &newer.ami);
+    let flag = "--lead-field=last_call=15:number,direction=11";
+    let mut program = start(&place, &crm, &[flag]).await;
+    until("the number", async || {
+        field(&crm, 4_001, "15") == newer.calls[0]["startedAt"]
+    })
+    .await;
+    let well = |it: &Status| {
+        let fields = it.lead_fields.iter().flat_map(|it| &it.fields);
+        fields.map(|field| field.ok).eq([true, true])
+    };
+    program.until("both are well", well).await;
+    program.terminate().await;
+    let wrong = crm::conduct(&crm, |it| it == ViolationKind::Invalid);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[tokio::test]

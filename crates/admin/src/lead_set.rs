@@ -233,7 +233,9 @@ fn judged(catalogue: &Catalogue, items: &[Item]) -> (Vec<String>, Vec<String>) {
         match fit {
             catalogue::Fit::Led => {}
             catalogue::Fit::Unsure(_) => notes.push(words),
-            catalogue::Fit::Other(_) | catalogue::Fit::Unknown => wrong.push(words),
+            catalogue::Fit::Other(_) | catalogue::Fit::Unknown | catalogue::Fit::Refused(_) => {
+                wrong.push(words);
+            }
         }
     }
     (wrong, notes)

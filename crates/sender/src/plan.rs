@@ -248,7 +248,7 @@ impl Task {
             }
             Self::LeadRequest(lead_request) => {
                 if let LeadRequest::FieldWrite(lead) = &**lead_request {
-                    about.write = tables::shows::field_write(store, *lead)?;
+                    about.write = tables::shows::field_write(store, *lead, ask.now)?;
                 }
             }
             Self::Sweep { begins: true } => about.sought = tables::work_queue::sought(store, ask)?,

@@ -3,14 +3,19 @@
 use super::finding::CheckFinding;
 use callbridge_call::EventTime;
 use callbridge_crm::{ApiReply, ApiResult};
-use callbridge_leads::lead_field::{Catalogue, Fields, Fit, catalogue};
+use callbridge_leads::lead_field::{Catalogue, Fields, Fit, RefusedFields, catalogue};
 use callbridge_model::exit::Code;
 use callbridge_model::status::LeadFields;
 
-const TODO: &str = "give --lead-field the id of a field of leads (infoType LED)";
+const TODO: &str = "give --lead-field the id of a field of leads (infoType LED), and where it \
+                    takes no text its kind: ID:number, ID:boolean or ID:date";
 
-/// What the answer to `crm-field` says of each.
-pub(crate) fn judge(fields: &Fields, answer: &ApiResult) -> Vec<CheckFinding> {
+/// What the answer to `crm-field` says of each, and what the CRM refused of it.
+pub(crate) fn judge(
+    fields: &Fields,
+    answer: &ApiResult,
+    refused: &RefusedFields,
+) -> Vec<CheckFinding> {
     let at = EventTime::from_seconds(0);
     let read = match answer {
         Ok(ApiReply::Data(envelope)) => {
@@ -25,10 +30,10 @@ pub(crate) fn judge(fields: &Fields, answer: &ApiResult) -> Vec<CheckFinding> {
     };
     let each = fields.iter().map(|(name, field)| {
         let flag = format!("lead-field {name}={field}");
-        match catalogue.fit(field.id) {
+        match refused.fit(*name, *field, catalogue.fit(field.id)) {
             Fit::Led => CheckFinding::well(flag, Fit::Led.to_string()),
             fit @ Fit::Unsure(_) => CheckFinding::advice(flag, fit.to_string(), ""),
-            fit @ (Fit::Other(_) | Fit::Unknown) => {
+            fit @ (Fit::Other(_) | Fit::Unknown | Fit::Refused(_)) => {
                 CheckFinding::fault(Code::Configuration, flag, fit.to_string(), TODO)
             }
         }
@@ -67,8 +72,9 @@ pub(crate) fn not_asked(finding: CheckFinding) -> CheckFinding {
 mod tests {
     use super::*;
     use callbridge_crm::ApiError;
-    use callbridge_leads::lead_field::parse;
-    use serde_json::json;
+    use callbridge_leads::lead_field::{Blames, Item, Name, Refusal, parse};
+    use callbridge_model::LeadId;
+    use serde_json::{Value, json};
 
     #[test]
     fn each_field_is_judged_by_its_id_and_none_where_they_cannot_be_read() {
@@ -76,14 +82,28 @@ mod tests {
         let told = Ok(ApiReply::Data(json!({"data": [
             {"id": 11, "infoType": "LED"}, {"id": 21, "infoType": "CONTACT"}
         ]})));
+        let none = RefusedFields::default();
         let ok = |found: Vec<CheckFinding>| {
             let ok = found.iter().map(|finding| finding.fault.is_none());
             ok.collect::<Vec<_>>()
         };
-        assert_eq!(ok(judge(&fields, &told)), [true, false, false]);
+        assert_eq!(ok(judge(&fields, &told, &none)), [true, false, false]);
         let barred = Err(ApiError::Forbidden {
             message: String::new(),
         });
-        assert_eq!(ok(judge(&fields, &barred)), [true, true, true]);
+        assert_eq!(ok(judge(&fields, &barred, &none)), [true, true, true]);
+        let mut refused = RefusedFields::default();
+        let name = (Name::LastCall, fields[&Name::LastCall]);
+        let item = Item::text(name.1.id, "x".to_owned());
+        let lead = LeadId::new(4_001).expect("a lead");
+        let why = Refusal::new("400".to_owned(), &Value::Null, Blames::SomeItem);
+        refused.note(name, (lead, item), &why, EventTime::from_seconds(0));
+        let found = judge(&fields, &told, &refused);
+        assert!(
+            found[0].what.contains(r#"{"id":11,"value":"x"}"#),
+            "{}",
+            found[0].what
+        );
+        assert_eq!(ok(found), [false, false, false]);
     }
 }

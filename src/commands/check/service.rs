@@ -19,7 +19,7 @@ use callbridge_model::{Grant, Status, clock};
 use callbridge_sender::left_slots::LeftSlots;
 use callbridge_sender::status::TokenPlace;
 use callbridge_sender::token_probe::{TokenProbe, Unasked};
-use callbridge_spool::{Binding, Fit, Guard, Handle, WorkQueue};
+use callbridge_spool::{Binding, Fit, Guard, Handle, WorkQueue, tables};
 use std::path::Path;
 
 /// Without it nothing can be journaled.
@@ -131,7 +131,7 @@ async fn ask(crm: &Crm, dir: &Path, spool: &Handle, left: Option<&LeftSlots>) ->
     if let Some(token) = token {
         let (setup, rate) = (crm.setup.clone(), Some(crm.rate));
         let asked = match TokenProbe::open(setup, rate, spool, &token).await {
-            Ok(probe) => all(crm, probe.leaving(left)).await,
+            Ok(probe) => all(crm, spool, probe.leaving(left)).await,
             Err(why) => Err(why),
         };
         found.extend(asked.unwrap_or_else(|why| vec![unasked(&why)]));
@@ -140,7 +140,11 @@ async fn ask(crm: &Crm, dir: &Path, spool: &Handle, left: Option<&LeftSlots>) ->
 }
 
 /// `token/info`, and with `--lead-field` the CRM's fields.
-async fn all(crm: &Crm, mut probe: TokenProbe<'_>) -> Result<Vec<CheckFinding>, Unasked> {
+async fn all(
+    crm: &Crm,
+    spool: &Handle,
+    mut probe: TokenProbe<'_>,
+) -> Result<Vec<CheckFinding>, Unasked> {
     let answer = probe.ask(&WorkQueue::default()).await?;
     let good = matches!(answer, Ok(ApiReply::TokenInfo(_)));
     let mut found = judge(
@@ -156,7 +160,13 @@ async fn all(crm: &Crm, mut probe: TokenProbe<'_>) -> Result<Vec<CheckFinding>, 
             lead_request: LeadRequest::Catalogue,
         });
         match probe.ask(&head).await {
-            Ok(answer) => found.extend(fields::judge(&crm.lead_fields, &answer)),
+            Ok(answer) => {
+                let refused = spool
+                    .read(|store| tables::shows::refused_fields(store))
+                    .await;
+                let refused = refused.map_err(Unasked::Spool)?;
+                found.extend(fields::judge(&crm.lead_fields, &answer, &refused));
+            }
             Err(why) => found.push(fields::not_asked(unasked(&why))),
         }
     }

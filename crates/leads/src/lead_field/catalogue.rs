@@ -52,6 +52,8 @@ pub enum Fit {
     Other(String),
     /// There is no such field.
     Unknown,
+    /// It is there, and the service refused a value of it: which, and why.
+    Refused(String),
 }
 
 impl Fit {
@@ -76,6 +78,7 @@ impl fmt::Display for Fit {
             Self::Unknown => {
                 f.write_str("no field of this CRM: the service would pass over it in silence")
             }
+            Self::Refused(what) => write!(f, "the CRM did not take {what}"),
         }
     }
 }

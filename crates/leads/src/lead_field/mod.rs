@@ -8,13 +8,16 @@
 //! | [`shows`] | what one lead is to show and how far that is: the newest call wins |
 //! | [`catalogue`] | the CRM's fields, and whether an id is one that can be written |
 //! | [`item`] | values of fields as people type them and as the request has them (§2.4) |
+//! | [`refusal`] | what the CRM does not take, by field |
 
 pub mod catalogue;
 pub mod item;
+pub mod refusal;
 pub mod shows;
 
 pub use catalogue::{Catalogue, CrmField, Fit};
 pub use item::Item;
+pub use refusal::{Blames, Refusal, RefusedFields};
 pub use shows::LeadFieldState;
 
 use callbridge_call::{Direction, EpochSeconds};
@@ -127,7 +130,8 @@ impl fmt::Display for Name {
 }
 
 /// What kind of value a field takes. The types of the CRM's fields are not published (§2.8).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// A text; times in ISO 8601.
     #[default]
@@ -155,7 +159,7 @@ impl Kind {
 }
 
 /// A field, and how it is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Field {
     /// Its id.
     pub id: FieldId,
@@ -199,6 +203,13 @@ pub fn parse(text: &str) -> Result<Fields, Vec<String>> {
             continue;
         };
         let (word, id) = (word.trim(), id.trim());
+        if word == "did" {
+            let why = "the number that the customer dialled is not kept with a call";
+            faults.push(format!(
+                "`did` cannot be shown: {why}; `trunk` says over which line"
+            ));
+            continue;
+        }
         let Some(name) = Name::from_word(word) else {
             let all = Name::ALL.map(Name::word).join(", ");
             faults.push(format!("`{word}` is not a name; there are {all}"));
@@ -371,6 +382,8 @@ mod tests {
         ");
         assert!(parse("").is_err());
         assert!(parse("last_call=0").is_err());
+        let faults = parse("last_call=11,did=12").expect_err("wrong");
+        assert!(faults[0].contains("not kept with a call"), "{faults:?}");
         let faults = parse("last_call=11:boolean,trunk=12:colour").expect_err("wrong");
         insta::assert_snapshot!(faults.join("\n"), @r"
         last_call is written as text, number, date, not as `boolean`

@@ -10,7 +10,7 @@
 //! calls are journaled in. One request at a time: a second could be carried out before the first.
 
 use super::item::Given;
-use super::{Fields, Item, Kind, Name};
+use super::{Blames, Item, Kind, Name, RefusedFields, Settings};
 use super::{catalogue::Catalogue, item};
 use crate::lead_request::FieldWrite;
 use callbridge_call::{EpochSeconds, EventTime};
@@ -82,6 +82,9 @@ pub struct Write {
     pub accepted: Option<(String, TokenFingerprint)>,
     /// Polls so far.
     pub polls: u32,
+    /// What it writes, in the order of its list; not there in a request of an older version.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub items: Vec<(Name, Item)>,
 }
 
 /// What is to be done next for a lead.
@@ -114,6 +117,9 @@ pub struct LeadFieldState {
     pub tries: u32,
     /// Nothing is done before, in microseconds.
     pub due: i64,
+    /// A request of several values was refused, and nothing told which: each waits for its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub alone: bool,
 }
 
 impl LeadFieldState {
@@ -166,32 +172,44 @@ impl LeadFieldState {
     }
 
     /// What a request would write now: waiting values, and those of a request that was lost, of
-    /// fields that can be written.
+    /// fields that can be written. What was refused before is tried alone, after all else.
     pub fn write(
         &self,
-        fields: &Fields,
+        settings: &Settings,
         catalogue: &Catalogue,
-        wrapper: Option<&str>,
+        refused: &RefusedFields,
+        now: EventTime,
     ) -> FieldWrite {
         let pending = |it: &&Shown| matches!(it.stands, WriteState::Waits | WriteState::Sent);
-        let (mut sent, mut left_out, mut items) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut left_out, mut parts) = (Vec::new(), Vec::new());
         for (name, value) in self.values.iter().filter(|(_, it)| pending(it)) {
             let part = Part {
                 name: *name,
                 of: value.of,
             };
-            match fields.get(name) {
-                Some(field) if catalogue.fit(field.id).is_writable() => {
-                    sent.push(part);
-                    items.push(Item {
+            match settings.fields.get(name) {
+                Some(field)
+                    if catalogue.fit(field.id).is_writable()
+                        && !refused.rests(*name, *field, now) =>
+                {
+                    let given = given(field.kind, value);
+                    let item = Item {
                         id: field.id,
-                        given: given(field.kind, value),
-                    });
+                        given,
+                    };
+                    parts.push((refused.is_refused(*name, *field), part, item));
                 }
                 Some(_) | None => left_out.push(part),
             }
         }
-        let body = item::body(&items, wrapper);
+        parts.sort_by_key(|(doubted, ..)| *doubted);
+        let trusted = parts.iter().filter(|(doubted, ..)| !doubted).count();
+        parts.truncate(if self.alone { 1 } else { trusted.max(1) });
+        let (sent, items): (Vec<_>, Vec<_>) = parts
+            .into_iter()
+            .map(|(_, part, item)| (part, item))
+            .unzip();
+        let body = item::body(&items, settings.wrapper.as_deref());
         FieldWrite {
             sent,
             left_out,
@@ -202,12 +220,15 @@ impl LeadFieldState {
 
     /// This is sent now. How many values are left out.
     pub fn sent(&mut self, write: &FieldWrite, now: EventTime) -> u64 {
+        self.all(WriteState::Sent, WriteState::Waits);
         self.stand(&write.sent, WriteState::Sent);
         let left_out = self.stand(&write.left_out, WriteState::GivenUp);
-        self.request = (!write.sent.is_empty()).then_some(Write {
+        let names = write.sent.iter().map(|part| part.name);
+        self.request = (!write.sent.is_empty()).then(|| Write {
             at: now,
             accepted: None,
             polls: 0,
+            items: names.zip(write.items.iter().cloned()).collect(),
         });
         self.due = match self.request {
             Some(_) => now.plus(LOST).micros(),
@@ -262,18 +283,41 @@ impl LeadFieldState {
         self.due = now.plus(Duration::from_secs(wait)).micros();
     }
 
-    /// It is carried out: how many values.
-    pub fn written(&mut self, now: EventTime) -> u64 {
-        self.ended(now);
+    /// It is carried out: how many values, and what it wrote.
+    pub fn written(&mut self, now: EventTime) -> (u64, Vec<(Name, Item)>) {
         self.tries = 0;
-        self.all(WriteState::Sent, WriteState::Written)
+        let written = self.all(WriteState::Sent, WriteState::Written);
+        (written, self.ended(now))
     }
 
-    /// It is refused for good, or failed: how many values are given up.
-    pub fn refused(&mut self, now: EventTime) -> u64 {
-        self.ended(now);
+    /// It is refused for good, or failed. What is to blame is given up, and the rest goes once
+    /// more; where nothing tells which it was, each alone. How many values are given up, and the
+    /// items.
+    pub fn refused(&mut self, blames: &Blames, now: EventTime) -> (u64, Vec<(Name, Item)>) {
         self.tries = 0;
-        self.all(WriteState::Sent, WriteState::GivenUp)
+        let items = self.request.as_ref().map_or(&[][..], |it| &it.items);
+        let named: Vec<_> = match blames {
+            Blames::Items(places) => places.iter().filter_map(|at| items.get(*at)).collect(),
+            Blames::SomeItem | Blames::ItemOrLead => Vec::new(),
+        };
+        let blamed: Vec<_> = match (named.is_empty(), items.len()) {
+            (false, _) => named.into_iter().cloned().collect(),
+            (true, 1) => items.to_vec(),
+            (true, _) => Vec::new(),
+        };
+        self.alone |= blamed.is_empty();
+        let of_older_version = items.is_empty();
+        let mut given_up = 0;
+        for (name, value) in &mut self.values {
+            let mine = of_older_version || blamed.iter().any(|(blamed, _)| blamed == name);
+            if mine && value.stands == WriteState::Sent {
+                value.stands = WriteState::GivenUp;
+                given_up += 1;
+            }
+        }
+        self.all(WriteState::Sent, WriteState::Waits);
+        self.ended(now);
+        (given_up, blamed)
     }
 
     /// Whether it was carried out cannot be told: written once more, for that changes nothing. How
@@ -298,9 +342,10 @@ impl LeadFieldState {
         self.ended(now.plus(SOON));
     }
 
-    fn ended(&mut self, now: EventTime) {
-        self.request = None;
+    fn ended(&mut self, now: EventTime) -> Vec<(Name, Item)> {
         self.due = now.micros();
+        self.alone &= self.has(WriteState::Waits);
+        self.request.take().map_or_else(Vec::new, |it| it.items)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Whatever order calls are journaled in, the newest stands.
 
 use super::*;
-use crate::lead_field::{CrmField, FieldId};
+use crate::lead_field::{CrmField, FieldId, Refusal};
 use proptest::prelude::*;
 
 fn at(seconds: i64) -> EventTime {
@@ -15,10 +15,6 @@ fn of(started: i64) -> Order {
     }
 }
 
-fn fields() -> Fields {
-    super::super::parse("last_call=11,last_missed=12,last_employee=13").expect("fields")
-}
-
 fn catalogue(kinds: &[(i64, &str)]) -> Catalogue {
     let fields = kinds.iter().map(|(id, kind)| CrmField {
         id: FieldId::new(*id).expect("positive"),
@@ -28,13 +24,31 @@ fn catalogue(kinds: &[(i64, &str)]) -> Catalogue {
     Catalogue::read(fields.collect(), true, at(0))
 }
 
+fn settings(fields: &str) -> Settings {
+    Settings {
+        fields: super::super::parse(fields).expect("fields"),
+        zone: jiff::tz::TimeZone::UTC,
+        wrapper: None,
+    }
+}
+
+fn write(shows: &LeadFieldState, catalogue: &Catalogue) -> FieldWrite {
+    let fields = settings("last_call=11,last_missed=12,last_employee=13");
+    shows.write(&fields, catalogue, &RefusedFields::default(), at(0))
+}
+
 fn items(shows: &LeadFieldState, catalogue: &Catalogue) -> Vec<Item> {
-    shows.write(&fields(), catalogue, None).items
+    write(shows, catalogue).items
+}
+
+fn send(shows: &mut LeadFieldState, catalogue: &Catalogue) {
+    let write = write(shows, catalogue);
+    shows.sent(&write, at(0));
 }
 
 /// What waits of field 11 is sent.
 fn sent(shows: &mut LeadFieldState, now: EventTime) -> u64 {
-    let write = shows.write(&fields(), &catalogue(&[(11, "LED")]), None);
+    let write = write(shows, &catalogue(&[(11, "LED")]));
     shows.sent(&write, now)
 }
 
@@ -57,7 +71,7 @@ fn an_older_call_takes_no_newer_ones_place_and_three_make_one_request() {
     sent(&mut shows, at(1));
     shows.accepted("r".into(), token(), at(2));
     assert_eq!(shows.asks(), Some(NextAction::Poll));
-    assert_eq!(shows.written(at(3)), 1);
+    assert_eq!(shows.written(at(3)).0, 1);
     assert_eq!(shows.asks(), None);
     assert!(
         !shows.learn(Name::LastCall, Some("2".into()), of(2)),
@@ -75,7 +89,11 @@ fn what_comes_while_a_request_is_under_way_waits_for_its_end() {
     assert_eq!(shows.due, at(0).plus(LOST).micros(), "not a second one");
     shows.accepted("r".into(), token(), at(1));
     assert_eq!(shows.asks(), Some(NextAction::Poll));
-    assert_eq!(shows.written(at(3)), 0, "what was written is told no more");
+    assert_eq!(
+        shows.written(at(3)).0,
+        0,
+        "what was written is told no more"
+    );
     assert_eq!(
         (shows.asks(), shows.due),
         (Some(NextAction::Write), at(3).micros())
@@ -138,7 +156,7 @@ fn a_kill_between_request_and_answer_is_a_lost_answer() {
     assert_eq!(items(&shows, &catalogue(&[(11, "LED")])).len(), 1);
     sent(&mut shows, at(120));
     shows.accepted("r2".into(), token(), at(121));
-    assert_eq!(shows.written(at(123)), 1);
+    assert_eq!(shows.written(at(123)).0, 1);
 }
 
 #[test]
@@ -221,7 +239,7 @@ proptest! {
                 }
                 Act::NotYet => shows.not_yet(now),
                 Act::Refused if shows.request.is_some() => {
-                    shows.refused(now);
+                    shows.refused(&Blames::ItemOrLead, now);
                 }
                 Act::Again if shows.request.is_some() => {
                     shows.again(now);
@@ -248,8 +266,8 @@ fn a_value_is_written_as_the_kind_that_its_field_takes() {
     shows.learn(Name::MissedCount, Some("0".into()), of(7));
     let written = |flag: &str| {
         let all = catalogue(&[(11, "LED"), (12, "LED"), (13, "LED"), (14, "LED")]);
-        let fields = super::super::parse(flag).expect("fields");
-        let items = shows.write(&fields, &all, None).items;
+        let (none, now) = (RefusedFields::default(), EventTime::from_seconds(0));
+        let items = shows.write(&settings(flag), &all, &none, now).items;
         let values = items.iter().map(|item| item.to_json()["value"].to_string());
         values.collect::<Vec<_>>().join(" ")
     };
@@ -281,4 +299,65 @@ fn a_missed_call_is_cleared_by_a_newer_talk_alone_and_what_is_not_known_is_left(
         given: Given::Null,
     };
     assert_eq!(items(&shows, &all), [null]);
+}
+
+#[test]
+fn the_item_that_is_to_blame_is_given_up_and_the_others_are_written() {
+    let all = catalogue(&[(11, "LED"), (12, "LED"), (13, "LED")]);
+    let three = || {
+        let mut shows = LeadFieldState::default();
+        for name in [Name::LastCall, Name::LastMissed, Name::LastEmployee] {
+            shows.learn(name, Some("x".into()), of(1));
+        }
+        send(&mut shows, &all);
+        shows
+    };
+    let ids = |shows: &LeadFieldState| {
+        let items = items(shows, &all).into_iter();
+        items.map(|item| item.id.get()).collect::<Vec<_>>()
+    };
+    let mut named = three();
+    let (given_up, blamed) = named.refused(&Blames::Items(vec![1, 9]), at(1));
+    assert_eq!((given_up, blamed[0].0), (1, Name::LastMissed));
+    assert_eq!(ids(&named), [11, 13], "together");
+    let mut unnamed = three();
+    assert_eq!(unnamed.refused(&Blames::SomeItem, at(1)), (0, vec![]));
+    for (alone, is_taken) in [(11, true), (12, false), (13, true)] {
+        assert_eq!(ids(&unnamed), [alone]);
+        send(&mut unnamed, &all);
+        let changed = match is_taken {
+            true => unnamed.written(at(2)),
+            false => unnamed.refused(&Blames::SomeItem, at(2)),
+        };
+        assert_eq!((changed.0, changed.1[0].1.id.get()), (1, alone));
+    }
+    assert_eq!(unnamed.asks(), None);
+    unnamed.learn(Name::LastCall, Some("y".into()), of(2));
+    unnamed.learn(Name::LastEmployee, Some("y".into()), of(2));
+    assert_eq!(ids(&unnamed), [11, 13], "together again");
+}
+
+#[test]
+fn what_was_refused_before_is_tried_alone_when_all_else_is_written() {
+    let all = catalogue(&[(11, "LED"), (12, "LED")]);
+    let settings = settings("last_call=11,last_missed=12");
+    let mut shows = LeadFieldState::default();
+    shows.learn(Name::LastCall, Some("x".into()), of(1));
+    shows.learn(Name::LastMissed, Some("x".into()), of(1));
+    // both are on their way, and the answer never comes
+    send(&mut shows, &all);
+    let mut refused = RefusedFields::default();
+    let item = items(&shows, &all).remove(1);
+    let lead = callbridge_model::LeadId::new(4_002).expect("a lead");
+    let why = Refusal::new("400".into(), &serde_json::Value::Null, Blames::SomeItem);
+    let name = (Name::LastMissed, settings.fields[&Name::LastMissed]);
+    refused.note(name, (lead, item), &why, at(0));
+    let mut next = |seconds| {
+        let write = shows.write(&settings, &all, &refused, at(seconds));
+        shows.sent(&write, at(seconds));
+        let (_, written) = shows.written(at(seconds));
+        written.iter().map(|it| it.1.id.get()).collect::<Vec<_>>()
+    };
+    assert_eq!(next(3_600), [11]);
+    assert_eq!(next(3_601), [12]);
 }

@@ -5,7 +5,7 @@
 
 use crate::directory::{What, rows};
 use crate::lead_field::shows::Part;
-use crate::lead_field::{Catalogue, Item, catalogue};
+use crate::lead_field::{Blames, Catalogue, Item, Refusal, catalogue};
 use crate::lead_request::due::LeadRequest;
 use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiReply, ApiResult, WriteStatus};
@@ -90,8 +90,8 @@ pub enum LeadOutcome {
     NotYet(LeadId),
     /// It is carried out.
     Written(LeadId),
-    /// It is refused or FAILED: these values are given up.
-    Refused(LeadId, String),
+    /// It is refused or FAILED: what is to blame is given up.
+    Refused(LeadId, Refusal),
     /// Nobody knows: asked again after a while, given up after several.
     Again(LeadRequest, String),
     /// It was not sent, or stopped by no fault of its own: due as before.
@@ -191,7 +191,7 @@ fn sort_reply(reply: &ApiReply) -> Sort<'_> {
 /// one that made the request.
 pub fn settle(
     lead_request: &LeadRequest,
-    answer: &ApiResult,
+    heard: &ApiResult,
     token: &TokenFingerprint,
     now: EventTime,
 ) -> Option<Settled> {
@@ -201,7 +201,7 @@ pub fn settle(
         })
     };
     let back = |why: String| settled(false, why, |_| LeadOutcome::Back(lead_request.clone()));
-    let settled = match (lead_request, sort(answer)) {
+    let settled = match (lead_request, sort(heard)) {
         (LeadRequest::Backfill(_) | LeadRequest::Asked(..), _) => return None,
         (_, Sort::Stopped(why)) => back(why),
         (LeadRequest::FieldPoll(poll), answer) => match answer {
@@ -209,7 +209,7 @@ pub fn settle(
             Sort::Pending | Sort::Accepted(_) | Sort::Content(_) => {
                 well(LeadOutcome::NotYet(poll.lead))
             }
-            Sort::Failed(why) => settled(true, why, |why| LeadOutcome::Refused(poll.lead, why)),
+            Sort::Failed(why) => refused(poll.lead, why, heard, Blames::ItemOrLead),
             // neither 5xx nor a missing right says anything of the write: it is asked for again
             Sort::Trouble(why) | Sort::Barred(why) => {
                 settled(false, why, |_| LeadOutcome::NotYet(poll.lead))
@@ -227,7 +227,18 @@ pub fn settle(
             None => unread("no fields in the answer".to_owned(), now),
         },
         (LeadRequest::Catalogue, answer) => unread(words(answer), now),
-        (LeadRequest::FieldWrite(lead), answer) => written(*lead, answer, lead_request, token),
+        (LeadRequest::FieldWrite(lead), Sort::Accepted(request_id)) => {
+            well(LeadOutcome::Accepted(*lead, request_id, token.clone()))
+        }
+        (LeadRequest::FieldWrite(_), Sort::Barred(why)) => settled(true, why, |why| {
+            LeadOutcome::Rest(RequestKind::Fields, lead_request.clone(), why)
+        }),
+        (LeadRequest::FieldWrite(lead), Sort::Refused(why)) => {
+            refused(*lead, why, heard, Blames::SomeItem)
+        }
+        (LeadRequest::FieldWrite(lead), answer) => {
+            refused(*lead, words(answer), heard, Blames::ItemOrLead)
+        }
     };
     Some(settled)
 }
@@ -260,19 +271,16 @@ fn looked_up(lead: LeadId, answer: Sort<'_>, lead_request: &LeadRequest) -> Sett
     }
 }
 
-fn written(
-    lead: LeadId,
-    answer: Sort<'_>,
-    lead_request: &LeadRequest,
-    token: &TokenFingerprint,
-) -> Settled {
-    match answer {
-        Sort::Accepted(request_id) => well(LeadOutcome::Accepted(lead, request_id, token.clone())),
-        Sort::Barred(why) => settled(true, why, |why| {
-            LeadOutcome::Rest(RequestKind::Fields, lead_request.clone(), why)
-        }),
-        other => settled(true, words(other), |why| LeadOutcome::Refused(lead, why)),
-    }
+/// A write that was not taken. Its errors may name an item (§7.5).
+fn refused(lead: LeadId, why: String, heard: &ApiResult, else_blames: Blames) -> Settled {
+    let errors = match heard {
+        Ok(ApiReply::Status(WriteStatus::Failed { errors, .. }))
+        | Err(ApiError::Rejected { errors, .. }) => errors,
+        Ok(_) | Err(_) => &Value::Null,
+    };
+    settled(true, why, |why| {
+        LeadOutcome::Refused(lead, Refusal::new(why, errors, else_blames))
+    })
 }
 
 fn words(answer: Sort<'_>) -> String {

@@ -30,7 +30,7 @@ fn word(lead_request: &LeadRequest, answer: &ApiResult) -> String {
         LeadOutcome::Accepted(_, request_id, _) => format!("accepted {request_id}"),
         LeadOutcome::NotYet(_) => "not yet".to_owned(),
         LeadOutcome::Written(_) => "written".to_owned(),
-        LeadOutcome::Refused(_, why) => format!("given up: {why}"),
+        LeadOutcome::Refused(_, it) => format!("given up: {} {:?}", it.why, it.blames),
         LeadOutcome::Again(_, why) => format!("again: {why}"),
         LeadOutcome::Back(_) => "back".to_owned(),
         LeadOutcome::Rest(kind, _, why) => format!("{kind:?} rest: {why}"),
@@ -165,21 +165,30 @@ fn a_look_up_that_is_answered_with_another_lead_tells_the_survivor() {
 fn a_write_is_accepted_given_up_tried_again_or_rests() {
     insta::assert_snapshot!(table(&LeadRequest::FieldWrite(lead())), @r"
         accepted r1
-        given up: an answer to another question
-        given up: an answer to another question
-        given up: FAILED: yo'q
-        given up: 400: yo'q
+        given up: an answer to another question ItemOrLead
+        given up: an answer to another question ItemOrLead
+        given up: FAILED: yo'q ItemOrLead
+        given up: 400: yo'q SomeItem
         back (again)
         Fields rest: 403: yo'q
-        given up: 404: yo'q
+        given up: 404: yo'q ItemOrLead
         Fields rest: 404: yo'q
         Fields rest: 405
-        given up: 409: yo'q
+        given up: 409: yo'q ItemOrLead
         back (again)
         again: 500 (again)
         again: no answer in time (again)
         back (again)
         ");
+    let named = Err(ApiError::Rejected {
+        status: 400,
+        message: "yo'q".into(),
+        errors: serde_json::json!([{"field": "[1].value", "reason": "MAX"}]),
+    });
+    insta::assert_snapshot!(
+        word(&LeadRequest::FieldWrite(lead()), &named),
+        @r#"given up: 400: yo'q [{"field":"[1].value","reason":"MAX"}] Items([1])"#
+    );
 }
 
 #[test]
@@ -188,7 +197,7 @@ fn a_poll_of_a_write_ends_it_or_asks_again() {
         not yet
         written
         not yet
-        given up: FAILED: yo'q
+        given up: FAILED: yo'q ItemOrLead
         again: 400: yo'q (again)
         back (again)
         not yet (again)

@@ -8,7 +8,7 @@ use crate::{Db, Done, Error, QueueQuery, Store};
 use callbridge_call::EventTime;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};
 use callbridge_leads::lead_field::shows::{NextAction, SOON};
-use callbridge_leads::lead_field::{Catalogue, LeadFieldState};
+use callbridge_leads::lead_field::{Blames, Catalogue, LeadFieldState, Refusal};
 use callbridge_leads::lead_request::due::{DueRequests, LeadRequest};
 use callbridge_leads::lead_request::memory::RequestMemory;
 use callbridge_leads::lead_request::{Finding, LeadOutcome, RequestKind};
@@ -149,10 +149,11 @@ pub(crate) fn told(store: &mut Store, told: &LeadOutcome, at: EventTime) -> Resu
         }
         LeadOutcome::NotYet(lead) => change_shows(store, *lead, |shows| shows.not_yet(at))?,
         LeadOutcome::Written(lead) => {
-            let written = change_shows(store, *lead, |shows| shows.written(at))?;
+            let (written, items) = change_shows(store, *lead, |shows| shows.written(at))?;
             store.tally.count(WRITTEN, written);
+            shows::taken(store, &items)?;
         }
-        LeadOutcome::Refused(lead, why) => fields_refused(store, *lead, why, at)?,
+        LeadOutcome::Refused(lead, refusal) => fields_refused(store, *lead, refusal, at)?,
         LeadOutcome::Again(lead_request, why) => lead_request_again(store, lead_request, why, at)?,
         LeadOutcome::Back(lead_request) => lead_request_back(store, lead_request, at)?,
         LeadOutcome::Granted => {
@@ -180,16 +181,29 @@ fn change_shows<T: Default>(
     Ok(done)
 }
 
-/// What one lead is refused may be its own fault; what several are is not.
-fn fields_refused(store: &mut Store, lead: LeadId, why: &str, at: EventTime) -> Result<(), Error> {
+/// A write was refused: the fields to blame are said. What one lead is refused may be its own
+/// fault; what several are is not.
+fn fields_refused(
+    store: &mut Store,
+    lead: LeadId,
+    refusal: &Refusal,
+    at: EventTime,
+) -> Result<(), Error> {
     let polled = |shows: &mut LeadFieldState| {
         let polled = shows.asks() == Some(NextAction::Poll);
-        (polled, shows.refused(at))
+        (polled, shows.refused(&refusal.blames, at))
     };
-    let (polled, given_up) = change_shows(store, lead, polled)?;
+    let (polled, (given_up, items)) = change_shows(store, lead, polled)?;
     store.tally.count(GIVEN_UP, given_up);
-    // FAILED comes after an acceptance: the request itself was right
-    if !polled && let Some(why) = change_memory(store, |memory| memory.refused(why))? {
+    shows::refused(store, lead, items, refusal, at)?;
+    // FAILED comes after an acceptance, and who names an item has read the others: the request
+    // itself was right
+    let named = matches!(refusal.blames, Blames::Items(_));
+    let rests = |memory: &mut RequestMemory| memory.refused(&refusal.why);
+    if !polled
+        && !named
+        && let Some(why) = change_memory(store, rests)?
+    {
         rest(store, RequestKind::Fields, &why, at)?;
     }
     Ok(())

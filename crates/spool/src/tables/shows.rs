@@ -7,7 +7,9 @@ use crate::lead_log::{GIVEN_UP, LeadWarning};
 use crate::{Db, Error, RowId, Store};
 use callbridge_call::EventTime;
 use callbridge_leads::lead_field::shows::{NextAction, Order};
-use callbridge_leads::lead_field::{Catalogue, FieldId, Fit, LeadFieldState, Name, says};
+use callbridge_leads::lead_field::{
+    Catalogue, Field, FieldId, Fit, Item, LeadFieldState, Name, Refusal, RefusedFields, says,
+};
 use callbridge_leads::lead_request::due::FieldPoll;
 use callbridge_leads::lead_request::memory::Rest;
 use callbridge_leads::lead_request::{FieldWrite, RequestKind};
@@ -22,6 +24,8 @@ const LEADS_MAX: i64 = 50_000;
 const PURGE_MAX: i64 = 1_000;
 /// The CRM's fields, as they were read last.
 pub(crate) const CATALOGUE: &str = "lead_field.catalogue";
+/// Fields whose values the CRM did not take.
+const REFUSED: &str = "lead_field.refused";
 /// No call that began before this moment is shown by a lead of which nothing is remembered.
 pub(crate) const FLOOR: &str = "lead_field.floor";
 
@@ -129,7 +133,11 @@ pub(crate) fn field_poll(db: &Db, lead: LeadId) -> Result<Option<FieldPoll>, Err
 }
 
 /// What a request would write for this lead now; without items where nothing is left to write.
-pub fn field_write(store: &Store, lead: LeadId) -> Result<Option<FieldWrite>, Error> {
+pub fn field_write(
+    store: &Store,
+    lead: LeadId,
+    now: EventTime,
+) -> Result<Option<FieldWrite>, Error> {
     let Some(settings) = &store.settings.shows else {
         return Ok(None);
     };
@@ -137,8 +145,63 @@ pub fn field_write(store: &Store, lead: LeadId) -> Result<Option<FieldWrite>, Er
     let (Some(shows), Some(catalogue)) = (shows, catalogue) else {
         return Ok(None);
     };
-    let wrapper = settings.wrapper.as_deref();
-    Ok(Some(shows.write(&settings.fields, &catalogue, wrapper)))
+    let refused = refused_fields(store)?;
+    Ok(Some(shows.write(settings, &catalogue, &refused, now)))
+}
+
+/// Fields whose values the CRM did not take.
+pub fn refused_fields(db: &Db) -> Result<RefusedFields, Error> {
+    Ok(meta::remembered(db, REFUSED)?.unwrap_or_default())
+}
+
+/// These items of a lead were refused: their fields are left out for a while, and said.
+pub(crate) fn refused(
+    store: &mut Store,
+    lead: LeadId,
+    items: Vec<(Name, Item)>,
+    refusal: &Refusal,
+    at: EventTime,
+) -> Result<(), Error> {
+    let Some(settings) = store.settings.shows.clone() else {
+        return Ok(());
+    };
+    let mut all = refused_fields(store)?;
+    for (name, item) in items {
+        let field = settings.fields.get(&name).copied();
+        let Some(field) = field.filter(|field| field.id == item.id) else {
+            continue;
+        };
+        if all.note((name, field), (lead, item), refusal, at) {
+            let fit = all.fit(name, field, Fit::Led);
+            let named = LeadWarning::Field(format!("{name}={field}"), fit);
+            store.tally.warn(named);
+        }
+    }
+    meta::remember(store, REFUSED, &all)
+}
+
+/// The CRM took these items.
+pub(crate) fn taken(store: &Store, items: &[(Name, Item)]) -> Result<(), Error> {
+    let mut all = refused_fields(store)?;
+    match all.taken(items) {
+        true => meta::remember(store, REFUSED, &all),
+        false => Ok(()),
+    }
+}
+
+/// What is known of each field of `--lead-field`; nothing before the catalogue was read.
+fn fits(store: &Store) -> Result<Vec<(Name, Field, Option<Fit>)>, Error> {
+    let (catalogue, refused) = (catalogue(store)?, refused_fields(store)?);
+    let fields = store.settings.shows.iter().flat_map(|it| &it.fields);
+    let fits = fields.map(|(name, field)| {
+        let fit = catalogue.as_ref().map(|catalogue| catalogue.fit(field.id));
+        (
+            *name,
+            *field,
+            fit.map(|fit| refused.fit(*name, *field, fit)),
+        )
+    });
+    Ok(fits.collect())
 }
 
 /// The CRM's fields as they were read last.
@@ -148,15 +211,13 @@ pub fn catalogue(db: &Db) -> Result<Option<Catalogue>, Error> {
 
 /// How the fields of `--lead-field` stand; `None` without it.
 pub fn lead_fields(store: &Store, now: EventTime) -> Result<Option<LeadFields>, Error> {
-    let Some(settings) = store.settings.shows.clone() else {
+    if store.settings.shows.is_none() {
         return Ok(None);
-    };
-    let catalogue = catalogue(store)?;
-    let fields = settings.fields.iter().map(|(name, field)| {
-        let fit = catalogue.as_ref().map(|catalogue| catalogue.fit(field.id));
-        (*name, field.id, fit)
-    });
-    let fields = fields.collect();
+    }
+    let fits = fits(store)?.into_iter();
+    let fields = fits
+        .map(|(name, field, fit)| (name, field.id, fit))
+        .collect();
     let memory = request_memory::memory(store)?;
     Ok(Some(LeadFields {
         fields,
@@ -165,15 +226,14 @@ pub fn lead_fields(store: &Store, now: EventTime) -> Result<Option<LeadFields>, 
     }))
 }
 
-/// Fields of `--lead-field` of which the catalogue does not say that they are a lead's.
+/// Fields of `--lead-field` that are not sure to be written.
 pub(crate) fn doubtful(store: &Store) -> Result<Vec<LeadWarning>, Error> {
-    let fields = store.settings.shows.iter().flat_map(|it| &it.fields);
-    let Some(catalogue) = catalogue(store)? else {
-        return Ok(Vec::new());
-    };
-    let fits = fields.map(|(name, field)| (format!("{name}={field}"), catalogue.fit(field.id)));
-    let doubtful = fits.filter(|(_, fit)| *fit != Fit::Led);
-    Ok(doubtful.map(|it| LeadWarning::Field(it.0, it.1)).collect())
+    let fits = fits(store)?.into_iter();
+    let doubtful = fits.filter_map(|(name, field, fit)| {
+        let fit = fit.filter(|fit| *fit != Fit::Led)?;
+        Some(LeadWarning::Field(format!("{name}={field}"), fit))
+    });
+    Ok(doubtful.collect())
 }
 
 /// Leads that wait to show something, or whose request is under way.

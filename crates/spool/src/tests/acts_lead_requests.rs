@@ -86,7 +86,7 @@ pub const ERRANDS: &[Act] = &[
             LeadOutcome::Catalogue(Catalogue::unread("403".into(), at(1))),
             2_010,
         );
-        let write = tables::shows::field_write(store, lead())
+        let write = tables::shows::field_write(store, lead(), at(2_011))
             .expect("readable")
             .expect("shows");
         told(store, LeadOutcome::Writes(lead(), write), 2_011);

@@ -4,7 +4,7 @@ use super::call::{T0, ask, at, journal};
 use crate::{Op, RowId, Settings, Step, Store, tables};
 use callbridge_call::{Direction, EpochSeconds};
 use callbridge_leads::lead_field;
-use callbridge_leads::lead_field::{Catalogue, CrmField, FieldId};
+use callbridge_leads::lead_field::{Blames, Catalogue, CrmField, FieldId, Refusal};
 use callbridge_leads::lead_request::LeadChange;
 use callbridge_leads::lead_request::due::{DueRequests, FieldPoll, LeadRequest, Urgency};
 use callbridge_leads::lead_request::{LeadOutcome, RequestKind};
@@ -100,19 +100,23 @@ fn journaled_as(
 }
 
 fn body(store: &Store) -> String {
-    let write = tables::shows::field_write(store, lead()).expect("readable");
+    body_at(store, 500)
+}
+
+fn body_at(store: &Store, seconds: i64) -> String {
+    let write = tables::shows::field_write(store, lead(), at(seconds)).expect("readable");
     write.map_or_else(String::new, |write| write.body.to_string())
 }
 
 /// What a request made now would write.
-fn writes(store: &Store) -> LeadOutcome {
-    let write = tables::shows::field_write(store, lead()).expect("readable");
+fn writes(store: &Store, seconds: i64) -> LeadOutcome {
+    let write = tables::shows::field_write(store, lead(), at(seconds)).expect("readable");
     LeadOutcome::Writes(lead(), write.expect("shows"))
 }
 
 fn write(store: &mut Store, seconds: i64) {
     assert!(!is_idle(store, seconds));
-    let sent = writes(store);
+    let sent = writes(store, seconds);
     told(store, sent, seconds);
     let accepted = LeadOutcome::Accepted(lead(), "f-1".into(), TokenFingerprint::of("token"));
     told(store, accepted, seconds);
@@ -215,7 +219,7 @@ fn what_is_shown_survives_a_restart_and_so_does_what_is_under_way() {
         step(Step::Journaled(crate::OutcomeSource::Webhook)),
     ];
     handle.write_blocking(ops).expect("stored");
-    let sent = handle.read_blocking(|store| Ok(writes(store)));
+    let sent = handle.read_blocking(|store| Ok(writes(store, 100)));
     let sent = sent.expect("readable");
     handle
         .write_blocking(vec![lead_request(sent)])
@@ -267,7 +271,7 @@ fn fields_that_are_no_leads_are_left_out_and_counted() {
     assert_eq!(store.counters().get("lead_fields_left_out"), Some(&1));
     know(&mut store, &[], 200);
     journaled(&mut store, 2, 190, 201);
-    let nothing = writes(&store);
+    let nothing = writes(&store, 202);
     told(&mut store, nothing, 202);
     assert!(is_idle(&store, 1_000), "nothing is left to send");
 }
@@ -277,22 +281,71 @@ fn fields_rest(store: &Store) -> bool {
     memory.resting(RequestKind::Fields, at(23)).is_some()
 }
 
+/// What is written now is refused.
+fn refused(store: &mut Store, seconds: i64) {
+    let sent = writes(store, seconds);
+    told(store, sent, seconds);
+    let why = Refusal::new("400".into(), &Value::Null, Blames::SomeItem);
+    told(store, LeadOutcome::Refused(lead(), why), seconds);
+}
+
 #[test]
 fn refused_values_are_given_up_and_refusals_in_a_row_rest_for_an_hour() {
     let mut store = store();
-    for n in 1..=3 {
-        journaled(&mut store, n, i64::from(n), 20);
-        let sent = writes(&store);
-        told(&mut store, sent, 21);
-        assert!(!fields_rest(&store));
-        told(&mut store, LeadOutcome::Refused(lead(), "400".into()), 22);
-        assert!(is_idle(&store, 30), "given up");
+    journaled(&mut store, 1, 1, 20);
+    for given_up in [None, Some(&1), Some(&2)] {
+        assert!(!is_idle(&store, 22) && !fields_rest(&store));
+        refused(&mut store, 22);
+        assert_eq!(store.counters().get("lead_fields_given_up"), given_up);
     }
+    assert!(is_idle(&store, 30), "given up");
     assert!(fields_rest(&store));
     journaled(&mut store, 4, 24, 24);
     assert!(is_idle(&store, 25));
     assert!(!is_idle(&store, 22 + 3_600), "an hour later");
-    assert_eq!(store.counters().get("lead_fields_given_up"), Some(&6));
+}
+
+#[test]
+fn what_the_crm_does_not_take_is_said_with_its_item_and_the_rest_is_written() {
+    let mut store = store();
+    let said = |store: &Store| {
+        let fields = tables::shows::lead_fields(store, at(23)).expect("readable");
+        let fields = fields.expect("fields").fields.into_iter();
+        let fits = fields.map(|(name, _, fit)| format!("{name}: {}", fit.expect("read")));
+        fits.collect::<Vec<_>>().join("; ")
+    };
+    journaled(&mut store, 1, 10, 20);
+    refused(&mut store, 21);
+    assert_eq!(
+        body(&store),
+        r#"{"fields":[{"id":11,"value":"2026-11-20T05:08:47+00:00"}]}"#,
+        "nothing says which of the two"
+    );
+    write(&mut store, 22);
+    assert_eq!(body(&store), r#"{"fields":[{"id":13,"value":"501"}]}"#);
+    refused(&mut store, 25);
+    assert!(is_idle(&store, 30), "given up");
+    let item = r#"the CRM did not take {"id":13,"value":"501"} of lead 4001: 400"#;
+    let wrong = format!("last_call: a field of leads; last_employee: {item}");
+    assert_eq!(said(&store), wrong);
+    journaled(&mut store, 2, 30, 40);
+    assert!(!body(&store).contains("13"), "it rests: {}", body(&store));
+    write(&mut store, 41);
+    let later = 25 + 3_600;
+    journaled(&mut store, 3, later, later + 10);
+    for (id, seconds) in [(11, later + 20), (13, later + 30)] {
+        let body = body_at(&store, seconds);
+        let one = format!("[{{\"id\":{id},");
+        assert!(
+            body.contains(&one) && body.matches("id").count() == 1,
+            "{body}"
+        );
+        write(&mut store, seconds);
+    }
+    assert_eq!(
+        said(&store),
+        "last_call: a field of leads; last_employee: a field of leads"
+    );
 }
 
 #[test]
@@ -300,7 +353,7 @@ fn a_write_without_a_grant_waits_for_an_hour_with_its_words() {
     let mut store = store();
     journaled(&mut store, 1, 10, 20);
     let lead_request = LeadRequest::FieldWrite(lead());
-    let sent = writes(&store);
+    let sent = writes(&store, 21);
     told(&mut store, sent, 21);
     told(
         &mut store,
@@ -353,7 +406,7 @@ fn what_leads_showed_is_forgotten_and_no_older_call_takes_its_place() {
 fn a_write_is_asked_for_with_its_own_token_and_written_anew_when_that_is_gone() {
     let mut store = store();
     journaled(&mut store, 1, 10, 20);
-    let sent = writes(&store);
+    let sent = writes(&store, 21);
     told(&mut store, sent, 21);
     let accepted = LeadOutcome::Accepted(lead(), "f-1".into(), TokenFingerprint::of("token"));
     told(&mut store, accepted, 21);

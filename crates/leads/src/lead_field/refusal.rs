@@ -1,0 +1,229 @@
+//! What the CRM does not take of what leads show: the item of a refused write that is to blame, and
+//! the field it is of.
+
+use super::item::Given;
+use super::{Field, Fit, Item, Name};
+use callbridge_call::EventTime;
+use callbridge_model::LeadId;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long a field that was refused is left out.
+const REST: Duration = Duration::from_secs(3600);
+/// A refusal that is further ahead was noted before the clock was set back.
+const CLOCK_SLACK: Duration = Duration::from_secs(300);
+/// Characters of the service's words that are kept.
+const WHY_MAX: usize = 300;
+
+/// Why a write was not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// In words.
+    pub why: String,
+    /// What of it.
+    pub blames: Blames,
+}
+
+/// What of a refused write is to blame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Blames {
+    /// These items of its list, counted from 0.
+    Items(Vec<usize>),
+    /// Some item: the body was refused before its lead was looked for (§4.5.1).
+    SomeItem,
+    /// Some item, or the lead: an unknown one FAILED, too (§3.2).
+    ItemOrLead,
+}
+
+impl Refusal {
+    /// `errors[]` names fields as they stand in the body, `[1].value` (§7.5); where it names none,
+    /// `else_blames` does.
+    pub fn new(why: String, errors: &Value, else_blames: Blames) -> Self {
+        let rows = errors.as_array().into_iter().flatten();
+        let fields = rows.filter_map(|row| row.get("field")?.as_str());
+        let mut items: Vec<usize> = fields.filter_map(place).collect();
+        items.sort_unstable();
+        items.dedup();
+        let blames = match items.is_empty() {
+            true => else_blames,
+            false => Blames::Items(items),
+        };
+        Self { why, blames }
+    }
+}
+
+/// The place in the list of `fields[1].value`.
+fn place(field: &str) -> Option<usize> {
+    let (_, rest) = field.split_once('[')?;
+    rest.split_once(']')?.0.parse().ok()
+}
+
+/// A field whose value the CRM did not take.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct RefusedField {
+    /// As the flag had it then.
+    field: Field,
+    item: Item,
+    lead: LeadId,
+    why: String,
+    at: EventTime,
+    /// It is the field's fault, and not that lead's.
+    sure: bool,
+}
+
+/// Fields whose values the CRM did not take, until it takes one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RefusedFields(BTreeMap<Name, RefusedField>);
+
+impl RefusedFields {
+    /// The item of a field was refused. Whether that is news: the field is to blame, and was not
+    /// before.
+    pub fn note(
+        &mut self,
+        (name, field): (Name, Field),
+        (lead, item): (LeadId, Item),
+        refusal: &Refusal,
+        at: EventTime,
+    ) -> bool {
+        let before = self.0.get(&name).filter(|it| it.field == field);
+        let known = before.is_some_and(|it| it.sure);
+        let twice = before.is_some_and(|it| it.lead != lead);
+        let sure = known || twice || refusal.blames != Blames::ItemOrLead;
+        let why = refusal.why.chars().take(WHY_MAX).collect();
+        let refused = RefusedField {
+            field,
+            item,
+            lead,
+            why,
+            at,
+            sure,
+        };
+        self.0.insert(name, refused);
+        sure && !known
+    }
+
+    /// The CRM took these; whether that changes anything. Every field takes null.
+    pub fn taken(&mut self, items: &[(Name, Item)]) -> bool {
+        let values = items.iter().filter(|(_, item)| item.given != Given::Null);
+        values
+            .filter(|(name, _)| self.0.remove(name).is_some())
+            .count()
+            > 0
+    }
+
+    fn of(&self, name: Name, field: Field) -> Option<&RefusedField> {
+        let found = self.0.get(&name);
+        found.filter(|it| it.sure && it.field == field)
+    }
+
+    /// It was refused, so that it is tried alone.
+    pub fn is_refused(&self, name: Name, field: Field) -> bool {
+        self.of(name, field).is_some()
+    }
+
+    /// It was refused just now, so that it is not tried at all.
+    pub fn rests(&self, name: Name, field: Field, now: EventTime) -> bool {
+        let at = self.of(name, field).map(|it| it.at);
+        at.is_some_and(|at| now < at.plus(REST) && at <= now.plus(CLOCK_SLACK))
+    }
+
+    /// Whether it can be written, by this catalogue's word and by what was refused.
+    pub fn fit(&self, name: Name, field: Field, fit: Fit) -> Fit {
+        match self.of(name, field) {
+            Some(it) if fit.is_writable() => {
+                let RefusedField {
+                    item, lead, why, ..
+                } = it;
+                Fit::Refused(format!("{} of lead {lead}: {why}", item.to_json()))
+            }
+            Some(_) | None => fit,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lead_field::FieldId;
+    use serde_json::json;
+
+    fn at(seconds: i64) -> EventTime {
+        EventTime::from_seconds(1_795_151_317 + seconds)
+    }
+
+    fn refusal(blames: Blames) -> Refusal {
+        Refusal::new("400".to_owned(), &Value::Null, blames)
+    }
+
+    fn field(flag: &str) -> (Name, Field) {
+        let fields = crate::lead_field::parse(flag).expect("a field");
+        fields.into_iter().next().expect("one")
+    }
+
+    fn of(lead: i64) -> (LeadId, Item) {
+        let id = FieldId::new(15).expect("an id");
+        let lead = LeadId::new(lead).expect("a lead");
+        (lead, Item::text(id, "2".to_owned()))
+    }
+
+    #[test]
+    fn errors_name_items_by_their_place_whatever_stands_around_it() {
+        let blames = |fields: &[&str]| {
+            let rows = fields
+                .iter()
+                .map(|it| json!({ "field": it, "reason": "MAX" }));
+            let errors = Value::Array(rows.collect());
+            Refusal::new(String::new(), &errors, Blames::SomeItem).blames
+        };
+        let named = ["[2].value", "fields[0].id", "upsert.list[2].value", "x[y]"];
+        assert_eq!(blames(&named), Blames::Items(vec![0, 2]));
+        assert_eq!(blames(&["fields", "]1[", "[]"]), Blames::SomeItem);
+        assert_eq!(refusal(Blames::ItemOrLead).blames, Blames::ItemOrLead);
+    }
+
+    #[test]
+    fn a_field_is_to_blame_at_once_where_no_lead_can_be_and_else_of_the_second_lead() {
+        let mut refused = RefusedFields::default();
+        let count = field("missed_count=15");
+        assert!(!refused.note(count, of(4_001), &refusal(Blames::ItemOrLead), at(0)));
+        assert!(!refused.note(count, of(4_001), &refusal(Blames::ItemOrLead), at(1)));
+        assert_eq!(refused.fit(count.0, count.1, Fit::Led), Fit::Led);
+        assert!(refused.note(count, of(4_002), &refusal(Blames::ItemOrLead), at(2)));
+        let said = refused.fit(count.0, count.1, Fit::Led).to_string();
+        assert!(
+            said.contains(r#"{"id":15,"value":"2"} of lead 4002: 400"#),
+            "{said}"
+        );
+        assert!(
+            !refused.note(count, of(4_003), &refusal(Blames::SomeItem), at(3)),
+            "known"
+        );
+        let mut refused = RefusedFields::default();
+        assert!(refused.note(count, of(4_001), &refusal(Blames::SomeItem), at(0)));
+        let other = Fit::Other("CONTACT".to_owned());
+        assert_eq!(refused.fit(count.0, count.1, other.clone()), other, "worse");
+    }
+
+    #[test]
+    fn a_refused_field_rests_for_an_hour_until_it_is_taken_or_the_flag_has_another_kind() {
+        let mut refused = RefusedFields::default();
+        let (name, text) = field("missed_count=15");
+        refused.note((name, text), of(4_001), &refusal(Blames::SomeItem), at(0));
+        let rests = |refused: &RefusedFields, seconds| refused.rests(name, text, at(seconds));
+        assert!(rests(&refused, 1) && rests(&refused, 3_599) && !rests(&refused, 3_600));
+        assert!(!rests(&refused, -400), "the clock was set back");
+        assert!(refused.is_refused(name, text), "and is tried alone then");
+        let (_, number) = field("missed_count=15:number");
+        assert!(!refused.is_refused(name, number));
+        let (_, item) = of(4_001);
+        let null = Item {
+            given: Given::Null,
+            ..item.clone()
+        };
+        assert!(!refused.taken(&[(name, null)]), "every field takes null");
+        assert!(refused.taken(&[(name, item)]) && !refused.is_refused(name, text));
+    }
+}
