@@ -1,7 +1,7 @@
 //! A manager account: what it may do, whether it hears calls, and what the events show. What was
 //! seen counts; where nothing could be seen, `manager.conf` of this machine, if it can be read.
 
-use super::finding::CheckFinding;
+use super::finding::{CheckFinding, advice, fault, well};
 use super::manager_conf::ManagerConf;
 use super::release;
 use crate::config::checked::{Config, SourceConfig};
@@ -47,10 +47,7 @@ pub(crate) fn unknown(flag: &SourceConfig) -> Option<CheckFinding> {
         }
         Transport::Ami { .. } | Transport::Esl { .. } | Transport::File { .. } => return None,
     };
-    Some(CheckFinding::well(
-        format!("events of {}", short(flag)),
-        what,
-    ))
+    Some(well(format!("events of {}", short(flag)), what))
 }
 
 /// The source without all that its URL takes behind a question mark.
@@ -73,7 +70,7 @@ fn rights(url: &str, account: &Account) -> CheckFinding {
     let name = format!("rights of {url}");
     let Some(actions) = &account.actions else {
         let what = "not known: the PBX does not say what the account may do (ListCommands)";
-        return CheckFinding::well(name, what);
+        return well(name, what);
     };
     let may = |action: &str| actions.contains(&action.to_ascii_lowercase());
     // Whoever may narrow the events may read the configuration, too: both are `write = system`.
@@ -81,9 +78,9 @@ fn rights(url: &str, account: &Account) -> CheckFinding {
         (true, true) => {
             let what = "it may ask which channels live, and more than it needs: it can read the \
                         PBX's configuration with all secrets (GetConfig)";
-            CheckFinding::advice(name, what, WRITE)
+            advice(name, what, WRITE)
         }
-        (false, _) if !account.is_old() => CheckFinding::fault(
+        (false, _) if !account.is_old() => fault(
             Code::NoPermission,
             name,
             "it may not ask which channels live (CoreShowChannels): a call whose end was missed \
@@ -92,11 +89,11 @@ fn rights(url: &str, account: &Account) -> CheckFinding {
         ),
         (false, _) => {
             let what = "this release does not report which channels live (CoreShowChannels)";
-            CheckFinding::well(name, what)
+            well(name, what)
         }
         (true, false) => {
             let what = "it may ask which channels live, and no more than it needs";
-            CheckFinding::well(name, what)
+            well(name, what)
         }
     }
 }
@@ -118,19 +115,19 @@ fn filter(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Option<Ch
     let todo = "give an eventfilter line for each event, as deploy/asterisk/manager.conf has them, \
                 then `manager reload`";
     let name = format!("events of {url}");
-    Some(CheckFinding::fault(Code::NoPermission, name, what, todo))
+    Some(fault(Code::NoPermission, name, what, todo))
 }
 
 fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFinding {
     let name = format!("events of {url}");
-    let deaf = |what: String| CheckFinding::fault(Code::NoPermission, &*name, what, READ);
+    let deaf = |what: String| fault(Code::NoPermission, &*name, what, READ);
     if account.calls == CallProof::Heard {
         return match account.booted || account.is_old() {
-            true => CheckFinding::well(&*name, "events of calls are received"),
+            true => well(&*name, "events of calls are received"),
             false => {
                 let what = "events of calls are received; FullyBooted (the PBX has started) was \
                             not: it is still starting, or the account may not receive it";
-                CheckFinding::advice(&*name, what, READ)
+                advice(&*name, what, READ)
             }
         };
     }
@@ -149,7 +146,7 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFind
     if let Some(conf) = conf {
         let path = conf.path.display();
         return match conf.hears("call") {
-            true => CheckFinding::well(
+            true => well(
                 &*name,
                 format!(
                     "events of calls are received, as {path} \
@@ -194,7 +191,7 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFind
         _ => ", and until then `status` says connected",
     };
     let what = format!("{own} not known: {why}; the first call shows it{until}");
-    CheckFinding::advice(
+    advice(
         &*name,
         what,
         "place a call while this command runs, or see that manager.conf gives it \
@@ -205,13 +202,13 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFind
 fn times(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFinding {
     let name = format!("times of {url}");
     match account.timed.or(conf.map(|conf| conf.timed)) {
-        Some(true) => CheckFinding::well(name, "events carry the PBX's own time"),
-        Some(false) => CheckFinding::advice(
+        Some(true) => well(name, "events carry the PBX's own time"),
+        Some(false) => advice(
             name,
             "events carry no time: that of their arrival is used",
             "set timestampevents = yes in [general] of manager.conf, then `manager reload`",
         ),
-        None => CheckFinding::well(name, "not known before the first event"),
+        None => well(name, "not known before the first event"),
     }
 }
 
@@ -231,17 +228,14 @@ fn variables(
     let shown = account.variables.clone();
     let Some(shown) = shown.or_else(|| conf.map(|conf| conf.variables.clone())) else {
         let what = format!("{}: not known before the first channel", names.join(", "));
-        return Some(CheckFinding::well(name, what));
+        return Some(well(name, what));
     };
     let missing: Vec<&(String, bool)> = wanted
         .iter()
         .filter(|(name, _)| !shown.contains(name))
         .collect();
     if missing.is_empty() {
-        return Some(CheckFinding::well(
-            name,
-            format!("{} is shown", names.join(", ")),
-        ));
+        return Some(well(name, format!("{} is shown", names.join(", "))));
     }
     let missed: Vec<&str> = missing.iter().map(|(name, _)| name.as_str()).collect();
     let missed = missed.join(", ");
@@ -258,8 +252,8 @@ fn variables(
     );
     // Where another rule may know the lead nothing is lost.
     Some(match missing.iter().any(|(_, alone)| *alone) {
-        true => CheckFinding::fault(Code::Configuration, name, what, todo),
-        false => CheckFinding::advice(name, what, todo),
+        true => fault(Code::Configuration, name, what, todo),
+        false => advice(name, what, todo),
     })
 }
 

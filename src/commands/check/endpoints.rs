@@ -2,7 +2,7 @@
 //! endpoint that no trunk takes in.
 
 use super::account::short;
-use super::finding::CheckFinding;
+use super::finding::{CheckFinding, advice, fault, well};
 use crate::config::checked::{Config, SourceConfig};
 use crate::config::variables::letters_apart;
 use callbridge_asterisk::survey::Account;
@@ -37,16 +37,13 @@ pub(crate) fn judge(
     for it in silent {
         let what = "not known: the account may ask for none of PJSIPShowEndpoints, SIPpeers and \
                     IAXpeers (write = system) and DeviceStateList (write = reporting)";
-        found.push(CheckFinding::well(
-            format!("endpoints of {}", short(it.flag)),
-            what,
-        ));
+        found.push(well(format!("endpoints of {}", short(it.flag)), what));
     }
     let asked_otherwise = |it: &SourceConfig| matches!(it.url.transport, Transport::Esl { .. });
     let unknown = |it: &SourceConfig| !it.catch_up && !asked_otherwise(it);
     if told.is_empty() && config.sources.iter().any(unknown) {
         let what = "not known: only a manager account (ami://) can be asked for them";
-        found.push(CheckFinding::well("endpoints", what));
+        found.push(well("endpoints", what));
     }
     for trunk in config.rules.trunks.iter() {
         let of_trunk: Vec<&&PbxEndpoints<'_>> =
@@ -89,7 +86,7 @@ fn trunk_found(
     };
     let phones: Vec<&str> = own.iter().copied().filter(is_phone).collect();
     if !phones.is_empty() && trunk.endpoint.contains('*') {
-        return CheckFinding::advice(
+        return advice(
             name,
             format!("takes in telephones, too: {}", listed(&phones)),
             "name the lines to the outside alone, several with a --trunk each: calls between these \
@@ -98,7 +95,7 @@ fn trunk_found(
     }
     if !own.is_empty() {
         let own: Vec<&str> = own.into_iter().collect();
-        return CheckFinding::well(name, format!("the PBX has {}", listed(&own)));
+        return well(name, format!("the PBX has {}", listed(&own)));
     }
     unmeant(trunk, told, name)
 }
@@ -112,12 +109,12 @@ fn unmeant(trunk: &Trunk, told: &[&&PbxEndpoints<'_>], name: String) -> CheckFin
     let near = told.iter().filter_map(|it| near(trunk, &it.account));
     if let Some(near) = near.min_by_key(|it| apart(trunk, it)) {
         let todo = format!("did you mean {near}? Give --trunk {}={near},…", trunk.name);
-        return CheckFinding::fault(Code::Configuration, name, wrong, todo);
+        return fault(Code::Configuration, name, wrong, todo);
     }
     // chan_sip names a channel by the address of whoever is no peer of its.
     if !told.iter().any(|it| is_whole(trunk, &it.account)) || trunk.endpoint.contains('.') {
         let what = "not known: the PBX lists no such endpoint, and may have it all the same";
-        return CheckFinding::well(name, what);
+        return well(name, what);
     }
     let others = told.iter().flat_map(|it| it.account.endpoints.names());
     let others = others.filter(|it| !is_number(it)).map(String::as_str);
@@ -126,7 +123,7 @@ fn unmeant(trunk: &Trunk, told: &[&&PbxEndpoints<'_>], name: String) -> CheckFin
         true => "its endpoints are numbers".to_owned(),
         false => format!("it has {}", listed(&others)),
     };
-    CheckFinding::fault(
+    fault(
         Code::Configuration,
         name,
         format!("{wrong}; {has}"),
@@ -182,7 +179,7 @@ fn untaken(config: &Config, told: &PbxEndpoints<'_>, people: &People) -> Option<
     if left.is_empty() {
         return None;
     }
-    Some(CheckFinding::advice(
+    Some(advice(
         format!("endpoints of {}", short(told.flag)),
         format!("no trunk takes {}", listed(&left)),
         "name with --trunk what is a line to the outside, and in --employees what is a telephone",

@@ -1,6 +1,6 @@
 //! The fields of `--lead-field` against those of the CRM, which passes over wrong ones in silence.
 
-use super::finding::CheckFinding;
+use super::finding::{CheckFinding, advice, fault, well};
 use callbridge_call::EventTime;
 use callbridge_crm::{ApiReply, ApiResult};
 use callbridge_leads::lead_field::{Catalogue, Fields, Fit, RefusedFields, catalogue};
@@ -31,10 +31,10 @@ pub(crate) fn judge(
     let each = fields.iter().map(|(name, field)| {
         let flag = format!("lead-field {name}={field}");
         match refused.fit(*name, *field, catalogue.fit(field.id)) {
-            Fit::Led => CheckFinding::well(flag, Fit::Led.to_string()),
-            fit @ Fit::Unsure(_) => CheckFinding::advice(flag, fit.to_string(), ""),
+            Fit::Led => well(flag, Fit::Led.to_string()),
+            fit @ Fit::Unsure(_) => advice(flag, fit.to_string(), ""),
             fit @ (Fit::Other(_) | Fit::Unknown | Fit::Refused(_)) => {
-                CheckFinding::fault(Code::Configuration, flag, fit.to_string(), TODO)
+                fault(Code::Configuration, flag, fit.to_string(), TODO)
             }
         }
     });
@@ -46,17 +46,13 @@ pub(crate) fn of_daemon(fields: &LeadFields) -> Vec<CheckFinding> {
     let mut found = Vec::new();
     if let Some(why) = &fields.why {
         let todo = "grant it to the application in the CRM, or leave --lead-field out";
-        found.push(CheckFinding::advice(
-            "lead-field",
-            format!("off: {why}"),
-            todo,
-        ));
+        found.push(advice("lead-field", format!("off: {why}"), todo));
     }
     let each = fields.fields.iter().map(|field| {
         let flag = format!("lead-field {}={}", field.name, field.id);
         match field.ok {
-            true => CheckFinding::well(flag, field.what.clone()),
-            false => CheckFinding::fault(Code::Configuration, flag, field.what.clone(), TODO),
+            true => well(flag, field.what.clone()),
+            false => fault(Code::Configuration, flag, field.what.clone(), TODO),
         }
     });
     found.extend(each);
@@ -65,7 +61,7 @@ pub(crate) fn of_daemon(fields: &LeadFields) -> Vec<CheckFinding> {
 
 /// The fields could not be asked for: no fault of theirs.
 pub(crate) fn not_asked(finding: CheckFinding) -> CheckFinding {
-    CheckFinding::advice("lead-field", finding.what, finding.todo)
+    advice("lead-field", finding.what, finding.todo)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A file that is a source, or a catch-up: whether what stands where `run` would begin to read is
 //! written in its format, and of when it is.
 
-use super::finding::CheckFinding;
+use super::finding::{CheckFinding, advice, fault, well};
 use crate::config::checked::{Config, SourceConfig};
 use callbridge_call::EventTime;
 use callbridge_formats::{DecoderSettings, FormatFit};
@@ -20,12 +20,7 @@ pub(crate) fn look(config: &Config, flag: &SourceConfig) -> Option<CheckFinding>
         Ok(bytes) => bytes,
         Err(error) => {
             let todo = "let the user that callbridge runs as read it";
-            return Some(CheckFinding::fault(
-                Code::Input,
-                name,
-                error.to_string(),
-                todo,
-            ));
+            return Some(fault(Code::Input, name, error.to_string(), todo));
         }
     };
     let settings = DecoderSettings {
@@ -35,7 +30,7 @@ pub(crate) fn look(config: &Config, flag: &SourceConfig) -> Option<CheckFinding>
     };
     let fit = FormatFit::of(*format, settings, &bytes);
     Some(match (&fit, written::otherwise(*format, &fit, &bytes)) {
-        (_, Some(words)) => CheckFinding::fault(
+        (_, Some(words)) => fault(
             Code::Input,
             name,
             words,
@@ -48,7 +43,7 @@ pub(crate) fn look(config: &Config, flag: &SourceConfig) -> Option<CheckFinding>
                 ..
             },
             None,
-        ) => CheckFinding::advice(
+        ) => advice(
             name,
             format!(
                 "can be read, up to {}; calls are answered in it without events of bridges, so \
@@ -60,16 +55,14 @@ pub(crate) fn look(config: &Config, flag: &SourceConfig) -> Option<CheckFinding>
         ),
         (FormatFit::Reads { last, .. }, None) => {
             let of = if flag.catch_up { "row" } else { "event" };
-            CheckFinding::well(
+            well(
                 name,
                 format!("can be read; its last {of} is of {}", shown(*last)),
             )
         }
-        (FormatFit::Empty, None) => {
-            CheckFinding::well(name, "is empty: the PBX has written no call yet")
-        }
+        (FormatFit::Empty, None) => well(name, "is empty: the PBX has written no call yet"),
         (FormatFit::Quiet | FormatFit::Other(_) | FormatFit::Unknown, None) => {
-            CheckFinding::well(name, "can be read; it has no call where reading begins")
+            well(name, "can be read; it has no call where reading begins")
         }
     })
 }

@@ -25,37 +25,40 @@ pub(crate) struct CheckFinding {
     pub extra: Option<Box<Extra>>,
 }
 
+/// It is right.
+pub(crate) fn well(name: impl Into<String>, what: impl Into<String>) -> CheckFinding {
+    advice(name, what, "")
+}
+
+/// It can stay, and might be better.
+pub(crate) fn advice(
+    name: impl Into<String>,
+    what: impl Into<String>,
+    todo: impl Into<String>,
+) -> CheckFinding {
+    CheckFinding {
+        name: name.into(),
+        what: what.into(),
+        todo: todo.into(),
+        fault: None,
+        extra: None,
+    }
+}
+
+/// It is wrong, and `check` ends with this code or a higher one.
+pub(crate) fn fault(
+    code: Code,
+    name: impl Into<String>,
+    what: impl Into<String>,
+    todo: impl Into<String>,
+) -> CheckFinding {
+    CheckFinding {
+        fault: Some(code),
+        ..advice(name, what, todo)
+    }
+}
+
 impl CheckFinding {
-    pub(crate) fn well(name: impl Into<String>, what: impl Into<String>) -> Self {
-        Self::advice(name, what, "")
-    }
-
-    pub(crate) fn advice(
-        name: impl Into<String>,
-        what: impl Into<String>,
-        todo: impl Into<String>,
-    ) -> Self {
-        Self {
-            name: name.into(),
-            what: what.into(),
-            todo: todo.into(),
-            fault: None,
-            extra: None,
-        }
-    }
-
-    pub(crate) fn fault(
-        code: Code,
-        name: impl Into<String>,
-        what: impl Into<String>,
-        todo: impl Into<String>,
-    ) -> Self {
-        Self {
-            fault: Some(code),
-            ..Self::advice(name, what, todo)
-        }
-    }
-
     /// `{name, ok, what, todo}`, and what is more than words.
     pub(crate) fn to_json(&self) -> String {
         let mut json = json!({
@@ -100,9 +103,9 @@ mod tests {
 
     #[test]
     fn the_worst_fault_gives_the_code() {
-        let well = CheckFinding::well("clock", "right");
-        let remote = CheckFinding::fault(Code::Unreachable, "source", "refused", "start it");
-        let token = CheckFinding::fault(Code::NoPermission, "token", "refused", "a new one");
+        let well = well("clock", "right");
+        let remote = fault(Code::Unreachable, "source", "refused", "start it");
+        let token = fault(Code::NoPermission, "token", "refused", "a new one");
         assert_eq!(worst(std::slice::from_ref(&well)), None);
         assert_eq!(
             worst(&[well, token.clone(), remote]),

@@ -1,6 +1,6 @@
 //! What comes in: sources, trunks, lists; and the queue and stream that are published to.
 
-use super::finding::CheckFinding;
+use super::finding::{CheckFinding, advice, fault, well};
 use crate::config::checked::{Config, SourceConfig as SourceFlag};
 use crate::daemon::open::{source_of, source_secret};
 use crate::daemon::outward::{self, keeper, queue};
@@ -22,19 +22,19 @@ use std::path::Path;
 fn tried<E: Display>(
     name: String,
     tried: Result<(), E>,
-    well: &str,
+    good: &str,
     code: impl FnOnce(&E) -> Option<Code>,
 ) -> CheckFinding {
     let error = match tried {
-        Ok(()) => return CheckFinding::well(name, well),
+        Ok(()) => return well(name, good),
         Err(error) => error,
     };
     let words = error.to_string();
-    let advice = "correct it there; callbridge tries again by itself";
-    let (what, todo) = words.split_once("; ").unwrap_or((&words, advice));
+    let usual = "correct it there; callbridge tries again by itself";
+    let (what, todo) = words.split_once("; ").unwrap_or((&words, usual));
     match code(&error) {
-        Some(code) => CheckFinding::fault(code, name, what, todo),
-        None => CheckFinding::advice(name, what, todo),
+        Some(code) => fault(code, name, what, todo),
+        None => advice(name, what, todo),
     }
 }
 
@@ -95,12 +95,12 @@ pub(crate) async fn lengths(flag: &SourceFlag) -> Option<CheckFinding> {
     let refuses = outward::outcomes(flag)?.probe_length().await.ok()?;
     if refuses {
         let what = "the broker refuses those that are too long to be read";
-        return Some(CheckFinding::well(name, what));
+        return Some(well(name, what));
     }
     let what = "the broker takes messages that are too long to be read (above 1 MiB)";
     let todo = "put max_message_size = 1048576 into its rabbitmq.conf, as \
                 deploy/rabbitmq/rabbitmq.conf has it";
-    Some(CheckFinding::advice(name, what, todo))
+    Some(advice(name, what, todo))
 }
 
 /// With `--standby`, whether events of the CRM get into the stream that every machine reads.
@@ -116,7 +116,7 @@ pub(crate) async fn event_stream(config: &Config) -> Option<CheckFinding> {
             queue.broker.user
         );
         let what = format!("they cannot be put into stream {}: {words}", queue.queue);
-        return Some(CheckFinding::fault(Code::NoPermission, name, what, todo));
+        return Some(fault(Code::NoPermission, name, what, todo));
     }
     let well = "go into the stream, for every machine";
     Some(tried(name, probed, well, of_broker))
@@ -192,13 +192,13 @@ fn trunk(config: &Config, trunk: &Trunk) -> CheckFinding {
         ),
         // A message may bring its lead, and who forwards leaves it to the sender.
         _ if !trunk.has_channels() => {
-            return CheckFinding::well(name, "calls whose message names it");
+            return well(name, "calls whose message names it");
         }
         _ if trunk.leads.is_empty() && trunk.journal && !config.rules.forwards => (
             "no lead rule: every call would be parked".to_owned(),
             "give lead=var:NAME, lead=userfield:REGEX, lead=csv:FILE or lead=directory",
         ),
-        _ => return CheckFinding::well(name, format!("channels of {}", trunk.endpoint)),
+        _ => return well(name, format!("channels of {}", trunk.endpoint)),
     };
-    CheckFinding::fault(Code::Configuration, name, what, todo)
+    fault(Code::Configuration, name, what, todo)
 }

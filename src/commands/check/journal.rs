@@ -1,6 +1,6 @@
 //! What the CRM's journal shows of the calls that were sent, and who else writes calls of ours.
 
-use super::finding::CheckFinding;
+use super::finding::{CheckFinding, advice, well};
 use callbridge_model::Status;
 use callbridge_model::status::{FindingKind, JournalField};
 
@@ -17,7 +17,7 @@ pub(crate) fn told(status: &Status) -> Vec<CheckFinding> {
             }
             _ => return None,
         };
-        Some(CheckFinding::advice("journal", &todo.what, cure))
+        Some(advice("journal", &todo.what, cure))
     });
     let found: Vec<CheckFinding> = found.collect();
     let compared = status
@@ -28,7 +28,7 @@ pub(crate) fn told(status: &Status) -> Vec<CheckFinding> {
     match compared {
         Some(compared) if found.is_empty() => {
             let what = format!("it shows what was sent (calls compared: {compared})");
-            vec![CheckFinding::well("journal", what)]
+            vec![well("journal", what)]
         }
         Some(_) | None => found,
     }

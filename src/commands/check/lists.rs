@@ -1,6 +1,6 @@
 //! The lists of leads and employees: each file, each bad row of it.
 
-use super::finding::CheckFinding;
+use super::finding::{CheckFinding, advice, fault, well};
 use crate::config::checked::Config;
 use callbridge_mapping::people::files::{Error, News, Watched};
 use callbridge_mapping::people::{People, matching};
@@ -37,7 +37,7 @@ fn without_employees(config: &Config) -> Option<CheckFinding> {
     );
     let todo = "list the extensions with the ids of the employees in the CRM: --employees \
          101:501;102:502, or a FILE";
-    Some(CheckFinding::advice("employees", what, todo))
+    Some(advice("employees", what, todo))
 }
 
 /// Employees at what no extension is likely to be.
@@ -54,7 +54,7 @@ fn doubtful(config: &Config, people: &People) -> Vec<CheckFinding> {
     let found = doubtful.into_iter().map(|(extension, meant)| {
         let what = "has letters among its digits, and matches nobody";
         let todo = format!("did you mean {meant}? correct --employees");
-        CheckFinding::fault(Code::Input, format!("employee at {extension}"), what, todo)
+        fault(Code::Input, format!("employee at {extension}"), what, todo)
     });
     found.collect()
 }
@@ -74,10 +74,8 @@ fn findings(news: &News) -> Vec<CheckFinding> {
             let about = &change.about;
             let what = format!("{}: {}{}", news.kind.word(), about.rows, about.remarks());
             vec![match about.is_empty() {
-                true => {
-                    CheckFinding::advice(&name, what, "the file has a header and no row: fill it")
-                }
-                false => CheckFinding::well(&name, what),
+                true => advice(&name, what, "the file has a header and no row: fill it"),
+                false => well(&name, what),
             }]
         }
         Err(error) => {
@@ -91,7 +89,7 @@ fn findings(news: &News) -> Vec<CheckFinding> {
                     "correct the file; a callbridge that runs keeps the rows that it has read",
                 ),
             };
-            vec![CheckFinding::fault(code, &name, error.to_string(), todo)]
+            vec![fault(code, &name, error.to_string(), todo)]
         }
     };
     let Some(about) = news.about() else {
@@ -103,16 +101,11 @@ fn findings(news: &News) -> Vec<CheckFinding> {
             cell => format!("`{cell}` {}", row.words),
         };
         let name = format!("{name} line {}", row.line);
-        found.push(CheckFinding::fault(Code::Input, name, what, MEND));
+        found.push(fault(Code::Input, name, what, MEND));
     }
     if about.unnamed() > 0 {
         let what = format!("more rows that cannot be used: {}", about.unnamed());
-        found.push(CheckFinding::fault(
-            Code::Input,
-            format!("{name} and so on"),
-            what,
-            MEND,
-        ));
+        found.push(fault(Code::Input, format!("{name} and so on"), what, MEND));
     }
     found
 }

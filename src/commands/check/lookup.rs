@@ -1,7 +1,7 @@
 //! The look-up at ring time: its address, its password, one question over each trunk, and what
 //! keeps it from knowing a caller or an extension, responsible employees on no list among it.
 
-use super::finding::CheckFinding;
+use super::finding::{CheckFinding, advice, fault, well};
 use super::lists;
 use crate::config::checked::{Config, LookupConfig};
 use callbridge_lookup::answer::extension;
@@ -44,12 +44,7 @@ pub(crate) async fn look(config: &Config, daemon: bool) -> Vec<CheckFinding> {
         Err(error) => {
             let todo = "its first line is the password that the dialplan gives";
             let what = error.to_string();
-            return vec![CheckFinding::fault(
-                Code::Configuration,
-                "lookup",
-                what,
-                todo,
-            )];
+            return vec![fault(Code::Configuration, "lookup", what, todo)];
         }
     };
     let desks = Desks::of(config);
@@ -74,10 +69,10 @@ pub(crate) async fn look(config: &Config, daemon: bool) -> Vec<CheckFinding> {
 async fn address(lookup: &LookupConfig, config: &Config) -> CheckFinding {
     let at = lookup.listen;
     match config.held.listener(at).await {
-        Ok(_) => CheckFinding::well("lookup", format!("{at} is free, and tried once it runs")),
+        Ok(_) => well("lookup", format!("{at} is free, and tried once it runs")),
         Err(error) => {
             let todo = "give --lookup an address of this machine that nobody else uses";
-            CheckFinding::fault(Code::Usage, "lookup", format!("{at}: {error}"), todo)
+            fault(Code::Usage, "lookup", format!("{at}: {error}"), todo)
         }
     }
 }
@@ -141,30 +136,29 @@ fn ready(trunk: &Trunk, desks: &Desks, answered: Option<(&Value, Duration)>) -> 
     if !by_number {
         let todo = "give lead=directory: rules that read the dialplan know no caller before it";
         let what = format!("{what}; no rule finds a lead by number, so nobody is known");
-        return CheckFinding::advice(name, what, todo);
+        return advice(name, what, todo);
     }
     if trunk.employees.is_none() {
         let todo = "give the trunk employees=EXTENSION:EMPLOYEE;… or a file";
         let what = format!("{what}; without employees= no extension is returned");
-        return CheckFinding::advice(name, what, todo);
+        return advice(name, what, todo);
     }
     if let Some(words) = desks.without_extension(trunk) {
         let todo = "add them to the trunk's employees=; their customers go to the queue at once";
-        return CheckFinding::advice(name, format!("{what}; {words}"), todo);
+        return advice(name, format!("{what}; {words}"), todo);
     }
-    CheckFinding::well(name, what)
+    well(name, what)
 }
 
 fn unanswered(at: SocketAddr, answered: io::Result<(u16, Value, Duration)>) -> CheckFinding {
-    let fault =
-        |what: String, todo: &str| CheckFinding::fault(Code::Unreachable, "lookup", what, todo);
+    let fault = |what: String, todo: &str| fault(Code::Unreachable, "lookup", what, todo);
     match answered {
         Ok((401, ..)) => {
             let todo = "the running service has another password: it reads its file each second";
             fault(format!("{at} refuses the password"), todo)
         }
         // Whoever may ask is another machine.
-        Ok((403, ..)) => CheckFinding::well(
+        Ok((403, ..)) => well(
             "lookup",
             format!("{at} answers, and lets no dialplan of this machine ask (--lookup-allow)"),
         ),

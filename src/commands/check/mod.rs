@@ -45,7 +45,7 @@ use crate::privilege;
 use crate::stdout::print;
 use callbridge_oauth::store;
 use endpoints::PbxEndpoints;
-use finding::{CheckFinding, worst};
+use finding::{CheckFinding, advice, worst};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
@@ -164,7 +164,7 @@ fn open_secrets(config: &Config) -> Vec<CheckFinding> {
     let advice = |file: PathBuf| {
         let file = file.display();
         let what = format!("{file} can be read by every user of this machine");
-        CheckFinding::advice("secret", what, format!("chmod o-r {file}"))
+        advice("secret", what, format!("chmod o-r {file}"))
     };
     files.into_iter().map(advice).collect()
 }
@@ -173,6 +173,6 @@ fn open_secrets(config: &Config) -> Vec<CheckFinding> {
 fn doubts(config: &Config) -> Vec<CheckFinding> {
     let doubts = cli::doubts::of(config).into_iter();
     doubts
-        .map(|it| CheckFinding::advice(it.what, it.kind, it.words))
+        .map(|it| advice(it.what, it.kind, it.words))
         .collect()
 }

@@ -1,6 +1,6 @@
 //! The administrator's page: its address, its certificate, who may log in.
 
-use super::finding::CheckFinding;
+use super::finding::{CheckFinding, advice, fault, well};
 use super::webhooks::{certificate, now};
 use crate::config::checked::{Config, PageConfig};
 use crate::privilege::Held;
@@ -25,7 +25,7 @@ pub(crate) async fn look(config: &Config, daemon: bool) -> Vec<CheckFinding> {
 
 async fn address(page: &PageConfig, held: &Held, daemon: bool) -> CheckFinding {
     let (name, addr) = ("page", page.listen);
-    let refused = |what: String, todo: &str| CheckFinding::fault(Code::Usage, name, what, todo);
+    let refused = |what: String, todo: &str| fault(Code::Usage, name, what, todo);
     // What the certificate holds is looked at by itself: here it counts that there is one.
     let loopback = addr.ip().to_canonical().is_loopback();
     let asked = Settings::new(addr, None, page.behind_proxy.as_deref(), &page.names);
@@ -50,20 +50,20 @@ async fn address(page: &PageConfig, held: &Held, daemon: bool) -> CheckFinding {
         Some(_) => "a password or a link of `callbridge page`",
         None => "a link of `callbridge page`",
     };
-    CheckFinding::well(name, format!("{addr}, {how}; opened by {who}"))
+    well(name, format!("{addr}, {how}; opened by {who}"))
 }
 
 fn passwords(place: &SecretPlace) -> CheckFinding {
     let name = "page-password-file";
     let todo = "`callbridge page password NAME ROLE` prints a line of it";
-    let fault = |what: String| CheckFinding::fault(Code::Configuration, name, what, todo);
+    let fault = |what: String| fault(Code::Configuration, name, what, todo);
     let text = match place.text() {
         Ok(text) => text,
         Err(error) => return fault(error.to_string()),
     };
     match Passwords::parse(text.expose_secret()) {
         Err(error) => fault(error.to_string()),
-        Ok(people) if people.is_empty() => CheckFinding::advice(name, "no person is in it", todo),
-        Ok(_) => CheckFinding::well(name, "every line of it is valid"),
+        Ok(people) if people.is_empty() => advice(name, "no person is in it", todo),
+        Ok(_) => well(name, "every line of it is valid"),
     }
 }

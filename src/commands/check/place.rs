@@ -1,6 +1,6 @@
 //! The place where `run` would live: clock, state folder, listener.
 
-use super::finding::CheckFinding;
+use super::finding::{CheckFinding, fault, well};
 use super::trial::Trial;
 use crate::config::checked::Config;
 use crate::privilege::Held;
@@ -41,7 +41,7 @@ pub(crate) fn clock(now: EventTime, built: EventTime) -> CheckFinding {
         at.map_or_else(|| "before any date".to_owned(), |at| at.to_string())
     };
     if now < built {
-        return CheckFinding::fault(
+        return fault(
             Code::Configuration,
             "clock",
             format!(
@@ -53,21 +53,21 @@ pub(crate) fn clock(now: EventTime, built: EventTime) -> CheckFinding {
              wrong times",
         );
     }
-    CheckFinding::well("clock", shown(now))
+    well("clock", shown(now))
 }
 
 /// The address of `--listen` is free, or is the daemon's own.
 pub(crate) async fn listener(addr: SocketAddr, held: &Held, daemon: bool) -> CheckFinding {
     match held.listener(addr).await {
-        Ok(_) => CheckFinding::well("listen", format!("{addr} is free")),
-        Err(_) if daemon => CheckFinding::well(
+        Ok(_) => well("listen", format!("{addr} is free")),
+        Err(_) if daemon => well(
             "listen",
             format!(
                 "{addr} is in use by the daemon \
                                                                   that runs"
             ),
         ),
-        Err(error) => CheckFinding::fault(
+        Err(error) => fault(
             Code::Usage,
             "listen",
             format!("{addr}: {error}"),
@@ -84,7 +84,7 @@ pub(crate) async fn state(config: &Config) -> (Vec<CheckFinding>, State) {
         match status(&dir).await {
             Ok(Some(status)) => {
                 let what = format!("{}: the daemon that uses it answers", dir.display());
-                let mut found = vec![CheckFinding::well("state", what)];
+                let mut found = vec![well("state", what)];
                 found.extend(spool::refuse_shared(&dir).err().as_ref().map(unusable));
                 return (found, State::Daemon(Box::new(status)));
             }
@@ -92,7 +92,7 @@ pub(crate) async fn state(config: &Config) -> (Vec<CheckFinding>, State) {
             Err(error) => {
                 let what = format!("{}: its daemon does not answer: {error}", dir.display());
                 let todo = "see the daemon's log, or run this as the user of the daemon";
-                let finding = CheckFinding::fault(Code::Unreachable, "state", what, todo);
+                let finding = fault(Code::Unreachable, "state", what, todo);
                 return (vec![finding], State::Unusable);
             }
         }
@@ -106,7 +106,7 @@ pub(crate) async fn state(config: &Config) -> (Vec<CheckFinding>, State) {
                     None => "",
                 };
                 let what = format!("{} can be used{new}", dir.display());
-                let mut found = vec![CheckFinding::well("state", what)];
+                let mut found = vec![well("state", what)];
                 found.extend(binding(config, &handle).await);
                 return (found, State::Ours(handle, guard, trial));
             }
@@ -136,7 +136,7 @@ fn unusable(error: &Error) -> CheckFinding {
     let (what, todo) = text
         .rsplit_once(": ")
         .unwrap_or((text.as_str(), "give another --state"));
-    CheckFinding::fault(error.exit_code(), "state", what, todo)
+    fault(error.exit_code(), "state", what, todo)
 }
 
 /// The state belongs to the address and the PBX that the flags name.
@@ -159,7 +159,7 @@ async fn binding(config: &Config, spool: &Handle) -> Vec<CheckFinding> {
         && !config.rebind
     {
         let bound = binding.address.unwrap_or_default();
-        found.push(CheckFinding::fault(
+        found.push(fault(
             Code::Configuration,
             "binding",
             format!(
@@ -179,7 +179,7 @@ fn pbx_id(config: &Config, stored: Option<String>) -> Option<CheckFinding> {
     Some(match identity::settle(stored, given, derived) {
         Ok(settled) => {
             let (id, origin) = settled?;
-            CheckFinding::well("pbx-id", format!("{id}, {}", origin.in_words()))
+            well("pbx-id", format!("{id}, {}", origin.in_words()))
         }
         Err(error) => {
             let todo = match &error {
@@ -188,7 +188,7 @@ fn pbx_id(config: &Config, stored: Option<String>) -> Option<CheckFinding> {
                 }
                 Unsettled::Unnamed(_) => "give --pbx-id NAME, and keep it for good".to_owned(),
             };
-            CheckFinding::fault(error.exit_code(), "pbx-id", error.to_string(), todo)
+            fault(error.exit_code(), "pbx-id", error.to_string(), todo)
         }
     })
 }

@@ -3,7 +3,7 @@
 
 use super::account::short;
 use super::coverage::Generation;
-use super::finding::{CheckFinding, Extra};
+use super::finding::{CheckFinding, Extra, advice, well};
 use super::manager_conf::ManagerConf;
 use crate::config::checked::{Config, SourceConfig};
 use callbridge_asterisk::survey::Account;
@@ -34,11 +34,11 @@ pub(crate) fn judge(
     let name = format!("version of {}", short(flag));
     let Some(generation) = Generation::of(&account.version) else {
         let what = format!("not known: the manager says it is {:?}", account.version);
-        return vec![CheckFinding::well(name, what)];
+        return vec![well(name, what)];
     };
     let release = named(account);
     let settings = settings(generation, reads_cel(config, flag), variables);
-    let mut found = CheckFinding::well(name, format!("Asterisk {release}"));
+    let mut found = well(name, format!("Asterisk {release}"));
     found.extra = Some(Box::new(extra(&release, generation, &settings)));
     let mut found = vec![found];
     found.extend(queues(flag, account, generation, conf));
@@ -169,7 +169,7 @@ fn queues(
          app_queue.so`), and that the account has read = {READ} in manager.conf (then `manager \
          reload`)"
     );
-    Some(CheckFinding::advice(name, what, todo))
+    Some(advice(name, what, todo))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! instead of the CRM.
 
 use super::fields;
-use super::finding::CheckFinding;
+use super::finding::{CheckFinding, advice, fault, well};
 use super::journal;
 use super::place::State;
 use super::token;
@@ -44,7 +44,7 @@ pub(crate) async fn look(config: &Config, state: State) -> Vec<CheckFinding> {
             drop(trial);
             found
         }
-        State::Unusable => vec![CheckFinding::fault(
+        State::Unusable => vec![fault(
             Code::Unreachable,
             "crm",
             "not asked: without the state folder the request could not be counted",
@@ -70,8 +70,8 @@ fn of_sender(sender: &FleetMember) -> CheckFinding {
         word.hostname, word.state
     );
     match &sender.trouble {
-        None => CheckFinding::well("crm", format!("{what}, which sends")),
-        Some(trouble) => CheckFinding::fault(
+        None => well("crm", format!("{what}, which sends")),
+        Some(trouble) => fault(
             Code::Unreachable,
             "crm",
             format!("{what}: {}", trouble.what),
@@ -114,10 +114,10 @@ fn of_daemon(status: &Status) -> Vec<CheckFinding> {
             _ => Code::Unreachable,
         };
         let what = format!("the daemon is paused: {}", pause.reason.replace('_', " "));
-        return vec![CheckFinding::fault(code, "crm", what, &pause.cure)];
+        return vec![fault(code, "crm", what, &pause.cure)];
     }
     let company = token.company.as_deref().unwrap_or("not known yet");
-    let mut found = vec![CheckFinding::well(
+    let mut found = vec![well(
         "crm",
         format!("the daemon sends; token {}, company {company}", token.state),
     )];
@@ -179,19 +179,19 @@ fn unasked(why: &Unasked) -> CheckFinding {
     match why {
         Unasked::Spool(error) => {
             let todo = "repair the state folder first";
-            CheckFinding::fault(error.exit_code(), "state", error.to_string(), todo)
+            fault(error.exit_code(), "state", error.to_string(), todo)
         }
         Unasked::Restored => {
             let todo = "start `callbridge run` on it, which waits a minute first; then check again";
-            CheckFinding::fault(code, what, format!("not asked: {why}"), todo)
+            fault(code, what, format!("not asked: {why}"), todo)
         }
-        Unasked::Full(wait) => CheckFinding::fault(
+        Unasked::Full(wait) => fault(
             code,
             what,
             "not asked: all requests of the running window are used",
             format!("ask again in {} s", wait.as_secs() + 1),
         ),
-        Unasked::Not => CheckFinding::fault(code, what, "not asked", "ask again in a minute"),
+        Unasked::Not => fault(code, what, "not asked", "ask again in a minute"),
     }
 }
 
@@ -209,13 +209,13 @@ pub(crate) fn judge(
              blocked"
         );
         vec![
-            CheckFinding::well("crm", address),
-            CheckFinding::fault(Code::NoPermission, "token", what, todo),
+            well("crm", address),
+            fault(Code::NoPermission, "token", what, todo),
         ]
     };
     let error = match answer {
         Ok(ApiReply::TokenInfo(info)) => {
-            let mut found = vec![CheckFinding::well("crm", address)];
+            let mut found = vec![well("crm", address)];
             found.extend(of_token(&info, binding));
             return found;
         }
@@ -228,13 +228,13 @@ pub(crate) fn judge(
             message => refused(&format!("the CRM refuses it ({status}): {message}")),
         },
         ApiError::TooMany { own: false } => vec![works_not(address, "429 of something in between")],
-        ApiError::TooMany { own: true } => vec![CheckFinding::fault(
+        ApiError::TooMany { own: true } => vec![fault(
             Code::Unreachable,
             "token",
             "its limit is used up (429): somebody else uses it",
             "share the limit with --rate; another integration takes an application of its own",
         )],
-        ApiError::NotFound { .. } | ApiError::WrongAddress { .. } => vec![CheckFinding::fault(
+        ApiError::NotFound { .. } | ApiError::WrongAddress { .. } => vec![fault(
             Code::Configuration,
             "crm",
             format!("{address} answers, and is not the Open API"),
@@ -248,7 +248,7 @@ pub(crate) fn judge(
                 .split_once("; ")
                 .unwrap_or((&why, "look at the CRM's TLS settings"));
             let what = format!("{address}: {why}");
-            vec![CheckFinding::fault(Code::Unreachable, "crm", what, todo)]
+            vec![fault(Code::Unreachable, "crm", what, todo)]
         }
         ApiError::Server {
             status: 200..=299,
@@ -266,7 +266,7 @@ pub(crate) fn judge(
             let todo = "see whether --crm-url is the address of the API, and not of a page; if it \
                         is, ask again later, then the CRM's support";
             let what = format!("{address} does not work: {error}");
-            vec![CheckFinding::fault(Code::Unreachable, "crm", what, todo)]
+            vec![fault(Code::Unreachable, "crm", what, todo)]
         }
         ApiError::TimedOut => vec![works_not(address, &error.to_string())],
     }
@@ -275,16 +275,16 @@ pub(crate) fn judge(
 fn not_reached(why: String) -> CheckFinding {
     if why.starts_with("--crm-ca-file") {
         let todo = "give --crm-ca-file the certificates of the CRM's authority, as PEM";
-        return CheckFinding::fault(Code::Configuration, "crm", why, todo);
+        return fault(Code::Configuration, "crm", why, todo);
     }
     let todo = "look at the address, network, proxy and firewall";
-    CheckFinding::fault(Code::Unreachable, "crm", why, todo)
+    fault(Code::Unreachable, "crm", why, todo)
 }
 
 fn works_not(address: &str, said: &str) -> CheckFinding {
     let todo = "ask again later; if it stays, ask the CRM's support";
     let what = format!("{address} does not work: {}", said.trim());
-    CheckFinding::fault(Code::Unreachable, "crm", what, todo)
+    fault(Code::Unreachable, "crm", what, todo)
 }
 
 fn of_token(info: &TokenInfo, binding: &Binding) -> Vec<CheckFinding> {
@@ -304,21 +304,21 @@ fn of_token(info: &TokenInfo, binding: &Binding) -> Vec<CheckFinding> {
     } else {
         ""
     };
-    found.push(CheckFinding::advice("token", what, todo));
+    found.push(advice("token", what, todo));
     let company = info.company.to_string();
     let application = info
         .application
         .map(|id| id.to_string())
         .unwrap_or_default();
     found.push(match binding.fits_company(&company, &application) {
-        Fit::Unbound | Fit::Same => CheckFinding::well(
+        Fit::Unbound | Fit::Same => well(
             "company",
             format!(
                 "{} ({company}), application {application}",
                 info.company_name
             ),
         ),
-        Fit::Other => CheckFinding::fault(
+        Fit::Other => fault(
             Code::NoPermission,
             "company",
             format!(
@@ -332,10 +332,10 @@ fn of_token(info: &TokenInfo, binding: &Binding) -> Vec<CheckFinding> {
         ),
     });
     found.push(if info.may(SAVE) {
-        CheckFinding::well("grant", SAVE.word())
+        well("grant", SAVE.word())
     } else {
         let todo = format!("grant {SAVE} to the application in the CRM");
-        CheckFinding::fault(
+        fault(
             Code::NoPermission,
             "grant",
             format!("{SAVE} is missing"),

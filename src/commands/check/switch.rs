@@ -2,7 +2,7 @@
 //! publish. What is found is known by `bridges/freeswitch`.
 
 use super::account::short;
-use super::finding::CheckFinding;
+use super::finding::{CheckFinding, advice, fault, well};
 use crate::config::checked::{Config, SourceConfig};
 use crate::daemon::open::source_of;
 use callbridge_formats::Format;
@@ -59,8 +59,8 @@ fn of_module(file: &str) -> Option<String> {
 fn finding(flag: &SourceConfig, found: SwitchFinding) -> CheckFinding {
     let name = format!("{} of {}", found.about, short(flag));
     match found.weight {
-        Weight::Well => CheckFinding::well(name, found.what),
-        Weight::Advice => CheckFinding::advice(name, found.what, found.todo),
-        Weight::Fault => CheckFinding::fault(Code::Configuration, name, found.what, found.todo),
+        Weight::Well => well(name, found.what),
+        Weight::Advice => advice(name, found.what, found.todo),
+        Weight::Fault => fault(Code::Configuration, name, found.what, found.todo),
     }
 }

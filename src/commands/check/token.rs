@@ -1,7 +1,7 @@
 //! The token as `run` would have it: from its file, its command, or the stored connection. Nothing
 //! is refreshed here: a refresh changes the pair, and is the daemon's.
 
-use super::finding::CheckFinding;
+use super::finding::{CheckFinding, advice, fault, well};
 use crate::config::checked::{Crm, TokenFrom};
 use crate::daemon::tokens;
 use callbridge_model::clock;
@@ -15,7 +15,7 @@ use std::path::Path;
 pub(crate) async fn look(crm: &Crm, dir: &Path) -> (Vec<CheckFinding>, Option<Secret>) {
     let todo = "give --token-file, the credential `token` or CALLBRIDGE_TOKEN, or run `callbridge \
                 connect`";
-    let none = || CheckFinding::fault(Code::NoPermission, "token", "there is none", todo);
+    let none = || fault(Code::NoPermission, "token", "there is none", todo);
     match &crm.token {
         None => (vec![none()], None),
         Some(TokenFrom::Connection) => connection(dir),
@@ -24,7 +24,7 @@ pub(crate) async fn look(crm: &Crm, dir: &Path) -> (Vec<CheckFinding>, Option<Se
             Err(error) => {
                 let todo = "run the command by hand, as callbridge's user, and correct it";
                 let what = error.to_string();
-                let finding = CheckFinding::fault(Code::NoPermission, "token", what, todo);
+                let finding = fault(Code::NoPermission, "token", what, todo);
                 (vec![finding], None)
             }
         },
@@ -34,7 +34,7 @@ pub(crate) async fn look(crm: &Crm, dir: &Path) -> (Vec<CheckFinding>, Option<Se
             Err(error) => {
                 let todo = "put the token into its file, on a line by itself";
                 let what = error.to_string();
-                let finding = CheckFinding::fault(Code::NoPermission, "token", what, todo);
+                let finding = fault(Code::NoPermission, "token", what, todo);
                 (vec![finding], None)
             }
         },
@@ -49,20 +49,14 @@ fn connection(dir: &Path) -> (Vec<CheckFinding>, Option<Secret>) {
         Ok(None) => {
             let what = format!("{} is not there any more", path.display());
             let todo = "run `callbridge connect`";
-            return (
-                vec![CheckFinding::fault(Code::NoPermission, name, what, todo)],
-                None,
-            );
+            return (vec![fault(Code::NoPermission, name, what, todo)], None);
         }
         Err(error) => {
             let text = error.to_string();
             let (what, todo) = text
                 .split_once("; ")
                 .unwrap_or((&text, "run connect again"));
-            return (
-                vec![CheckFinding::fault(Code::Configuration, name, what, todo)],
-                None,
-            );
+            return (vec![fault(Code::Configuration, name, what, todo)], None);
         }
     };
     let mut found = Vec::new();
@@ -72,22 +66,22 @@ fn connection(dir: &Path) -> (Vec<CheckFinding>, Option<Secret>) {
     if mode & 0o077 != 0 {
         let what = format!("{} can be read by others than its owner", path.display());
         let todo = format!("chmod 600 {}", path.display());
-        found.push(CheckFinding::advice(name, what, todo));
+        found.push(advice(name, what, todo));
     }
     if let Some(over) = &stored.over {
         let todo = format!("run: {}", stored.command(dir));
-        found.push(CheckFinding::fault(Code::NoPermission, name, over, todo));
+        found.push(fault(Code::NoPermission, name, over, todo));
         return (found, None);
     }
     let lacks = scope::compare(&stored.asked, &stored.granted).lacks;
     let what = format!("client {}, {}", stored.client.id, stored.client.auth_url);
     found.push(match lacks.is_empty() {
-        true => CheckFinding::well(name, what),
-        false => CheckFinding::advice(name, what, lacks.join("; ")),
+        true => well(name, what),
+        false => advice(name, what, lacks.join("; ")),
     });
     if stored.expires_at <= clock::now().wall.floor_seconds() {
         let what = "its access token has ended; `run` refreshes it when it starts";
-        found.push(CheckFinding::well("token", what));
+        found.push(well("token", what));
         return (found, None);
     }
     (found, Some(stored.access))

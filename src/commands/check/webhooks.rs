@@ -1,6 +1,6 @@
 //! The receiver of webhooks: its address, its certificate, its secrets.
 
-use super::finding::CheckFinding;
+use super::finding::{CheckFinding, advice, fault, well};
 use crate::config::checked::{Config, Webhooks};
 use crate::daemon::webhooks::is_open_to_readers;
 use crate::privilege::Held;
@@ -42,10 +42,10 @@ async fn address(webhooks: &Webhooks, held: &Held, daemon: bool) -> CheckFinding
         && !daemon
     {
         let todo = "give --webhook-listen an address of this machine that nobody else uses";
-        return CheckFinding::fault(Code::Usage, name, format!("{addr}: {error}"), todo);
+        return fault(Code::Usage, name, format!("{addr}: {error}"), todo);
     }
     if is_open_to_readers(webhooks) {
-        return CheckFinding::advice(
+        return advice(
             name,
             format!("{addr} takes plain HTTP from other machines"),
             "the CRM sends to HTTPS alone: put a proxy with TLS on this machine and listen on \
@@ -57,7 +57,7 @@ async fn address(webhooks: &Webhooks, held: &Held, daemon: bool) -> CheckFinding
         Some(_) => "HTTPS of its own",
         None => "plain HTTP for a proxy on this machine, whose HTTPS the CRM sends to",
     };
-    CheckFinding::well(name, format!("{addr}, {how}"))
+    well(name, format!("{addr}, {how}"))
 }
 
 pub(super) fn now() -> UnixTime {
@@ -76,7 +76,7 @@ fn sent_to(name: &str, names: &[String]) -> Option<CheckFinding> {
     };
     let todo = "the CRM sends only to names that everybody can resolve (§6.9.7): give a \
                 certificate for the public name in the webhook's targetUrl";
-    Some(CheckFinding::fault(
+    Some(fault(
         Code::Configuration,
         name,
         format!("for {shown}"),
@@ -97,11 +97,11 @@ pub(super) fn certificate(
         Err(error) => {
             let todo = "give the certificate with its chain, and its key, as PEM files that \
                         callbridge's user can read";
-            return CheckFinding::fault(Code::Configuration, name, error.to_string(), todo);
+            return fault(Code::Configuration, name, error.to_string(), todo);
         }
     };
     let Some((own, above)) = chain.split_first() else {
-        return CheckFinding::fault(Code::Configuration, name, "no certificate", "");
+        return fault(Code::Configuration, name, "no certificate", "");
     };
     let names = names(own);
     let shown = match &names[..] {
@@ -112,19 +112,19 @@ pub(super) fn certificate(
         Validity::Is(until) => format!("for {shown}, until {until}"),
         Validity::Ended(until) => {
             let what = format!("for {shown}, has expired at {until}");
-            return CheckFinding::fault(Code::Configuration, name, what, "renew it");
+            return fault(Code::Configuration, name, what, "renew it");
         }
         Validity::Begins(from) => {
             let what = format!("for {shown}, begins only at {from}");
             let todo = "wait, or set this machine's clock";
-            return CheckFinding::fault(Code::Configuration, name, what, todo);
+            return fault(Code::Configuration, name, what, todo);
         }
         Validity::EndsSoon(until) => {
             let what = format!("for {shown}, expires soon, at {until}");
-            return CheckFinding::advice(name, what, "renew it; the new one is read by itself");
+            return advice(name, what, "renew it; the new one is read by itself");
         }
     };
-    unfit(name, &names).unwrap_or_else(|| CheckFinding::well(name, what))
+    unfit(name, &names).unwrap_or_else(|| well(name, what))
 }
 
 /// The names that the certificate is for.
@@ -219,13 +219,10 @@ fn secrets(webhooks: &Webhooks, state: Option<&Path>) -> Vec<CheckFinding> {
     }
     let connection = state.and_then(|state| store::read(state).ok().flatten());
     if connection.is_some_and(|connection| connection.webhook_secret.is_some()) {
-        found.push(CheckFinding::well(
-            "webhook-secret",
-            "that of the stored connection",
-        ));
+        found.push(well("webhook-secret", "that of the stored connection"));
     }
     if found.is_empty() {
-        found.push(CheckFinding::advice(
+        found.push(advice(
             "webhook-secret",
             "none is given: until there is one events are answered with 503",
             format!(
@@ -243,7 +240,7 @@ fn secret(name: String, place: &SecretPlace) -> CheckFinding {
         Ok(secrets) => secrets,
         Err(error) => {
             let todo = "put the secret into it as the CRM shows it, the previous one below";
-            return CheckFinding::fault(error.exit_code(), name, error.to_string(), todo);
+            return fault(error.exit_code(), name, error.to_string(), todo);
         }
     };
     let usual = |secret: &Secret| {
@@ -253,13 +250,13 @@ fn secret(name: String, place: &SecretPlace) -> CheckFinding {
     };
     if !secrets.iter().all(usual) {
         let what = "a line is not 64 lowercase hex digits, as the CRM's secrets are";
-        return CheckFinding::advice(name, what, "compare it with what the CRM has shown");
+        return advice(name, what, "compare it with what the CRM has shown");
     }
     let what = match secrets.len() {
         1 => "one secret".to_owned(),
         several => format!("{several} secrets: current and previous"),
     };
-    CheckFinding::well(name, what)
+    well(name, what)
 }
 
 #[cfg(test)]
