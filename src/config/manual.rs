@@ -76,13 +76,16 @@ fn roff(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-fn told(section: &Section) -> String {
-    let mut text = format!(".SH \"{}\"\n", section.heading);
-    if !section.words.is_empty() {
-        text.push_str(&format!("{}\n", roff(section.words)));
+fn told((heading, words, terms): &Section) -> String {
+    let mut text = format!(".SH \"{heading}\"\n");
+    if !words.is_empty() {
+        text.push_str(&format!("{}\n", roff(words)));
     }
-    for (term, words) in &section.pairs {
-        text.push_str(&format!(".TP\n\\fB{}\\fR\n{}\n", roff(term), roff(words)));
+    for line in terms.lines() {
+        text.push_str(&match line.strip_prefix("  ") {
+            Some(words) => format!("{}\n", roff(words)),
+            None => format!(".TP\n\\fB{}\\fR\n", roff(line)),
+        });
     }
     text
 }

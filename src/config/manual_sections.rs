@@ -5,18 +5,24 @@ use callbridge_intake::machine;
 use callbridge_model::exit::Code;
 use callbridge_model::secret_source::SecretKind;
 
-/// A heading with its pairs of a term and a sentence.
-pub(super) struct Section {
-    pub heading: &'static str,
-    pub words: &'static str,
-    /// A term in bold, and what it is.
-    pub pairs: Vec<(String, String)>,
-}
+/// A heading, words below it, and a line for each term with what it is indented below that.
+pub(super) type Section = (&'static str, &'static str, String);
 
 /// All of them, in the order of a manual page.
 pub(super) fn all() -> [Section; 4] {
-    [exit_status(), environment(), files(), examples()]
+    let files = FILES
+        .replace("{db}", spool::folder::FILE)
+        .replace("{lock}", spool::folder::LOCK)
+        .replace("{connection}", oauth::store::FILE);
+    [
+        ("EXIT STATUS", EXIT_STATUS, exit_codes()),
+        ("ENVIRONMENT", ENVIRONMENT, variables()),
+        ("FILES", "", files),
+        ("EXAMPLES", "", EXAMPLES.to_owned()),
+    ]
 }
+
+const EXIT_STATUS: &str = "check ends with the code of the worst fault it found.";
 
 const fn meaning(code: Code) -> &'static str {
     match code {
@@ -42,19 +48,11 @@ const fn meaning(code: Code) -> &'static str {
     }
 }
 
-fn exit_status() -> Section {
-    let well = (
-        "0".to_owned(),
-        "Success; of run also: ended by SIGTERM or SIGINT.".to_owned(),
-    );
-    let codes = Code::ALL
-        .iter()
-        .map(|code| (code.number().to_string(), meaning(*code).to_owned()));
-    Section {
-        heading: "EXIT STATUS",
-        words: "check ends with the code of the worst fault it found.",
-        pairs: std::iter::once(well).chain(codes).collect(),
-    }
+fn exit_codes() -> String {
+    let well = "0\n  Success; of run also: ended by SIGTERM or SIGINT.\n".to_owned();
+    let codes = Code::ALL.iter();
+    let code = |code: &Code| format!("{}\n  {}\n", code.number(), meaning(*code));
+    std::iter::once(well).chain(codes.map(code)).collect()
 }
 
 const fn secret_of(kind: SecretKind) -> &'static str {
@@ -71,136 +69,76 @@ const fn secret_of(kind: SecretKind) -> &'static str {
     }
 }
 
-fn environment() -> Section {
-    let pair = |term: &str, words: &str| (term.to_owned(), words.to_owned());
-    let secrets = SecretKind::ALL.iter().map(|&kind| {
+const ENVIRONMENT: &str = "\
+A misspelt variable that begins with CALLBRIDGE_ is a fault that names the right one. The \
+environment's proxies are not used: --crm-proxy names one.";
+
+fn variables() -> String {
+    let secrets = SecretKind::ALL.iter().map(|kind| {
+        let (variable, secret) = (kind.variable(), secret_of(*kind));
         let credential = kind.credential();
-        let words = format!(
-            "{}. Files and the systemd credential {credential} are better: a process's variables \
-             can be read by root and its own user.",
-            secret_of(kind)
-        );
-        (kind.variable().to_owned(), words)
+        format!(
+            "{variable}\n  {secret}. Files and the systemd credential {credential} are better: a \
+             process's variables can be read by root and its own user.\n"
+        )
     });
-    let flag = pair(
-        "CALLBRIDGE_FLAG",
-        "The value of a flag of run, explain and check that is not given: CALLBRIDGE_CRM_URL for \
-         --crm-url. A flag that may be repeated takes one value a line.",
-    );
-    let others = [
-        pair(
-            machine::VARIABLE,
-            "A file with this machine's id, in place of /etc/machine-id (containers).",
-        ),
-        pair(
-            "STATE_DIRECTORY",
-            "The state folder unless --state is given; set by systemd.",
-        ),
-        pair("CREDENTIALS_DIRECTORY", "Where systemd puts credentials."),
-        pair(
-            "NOTIFY_SOCKET, WATCHDOG_USEC",
-            "Where and how often systemd is notified of readiness.",
-        ),
-        pair(
-            "TZ",
-            "The zone of times that are shown, where --pbx-timezone is not given.",
-        ),
-        pair("NO_COLOR", "No colours, when it is set to anything."),
-    ];
-    Section {
-        heading: "ENVIRONMENT",
-        words: "A misspelt variable that begins with CALLBRIDGE_ is a fault that names the right \
-                one. The environment's proxies are not used: --crm-proxy names one.",
-        pairs: std::iter::once(flag).chain(secrets).chain(others).collect(),
-    }
+    FLAG_VARIABLE.to_owned() + &secrets.collect::<String>() + machine::VARIABLE + OTHER_VARIABLES
 }
 
-fn files() -> Section {
-    let pair = |term: &str, words: &str| (term.to_owned(), words.to_owned());
-    let db = spool::folder::FILE;
-    Section {
-        heading: "FILES",
-        words: "",
-        pairs: vec![
-            pair(
-                "/etc/callbridge/NAME.flags",
-                "Flags of an instance, one argument a line.",
-            ),
-            pair(
-                "/etc/credstore/callbridge.NAME.token",
-                "The token for callbridge@NAME.service; ami-secret, esl-secret, amqp-secret and \
-                 dead-letter-secret likewise.",
-            ),
-            pair(
-                "/var/lib/callbridge/NAME",
-                "The state of that service; ~/.local/state/callbridge of a person's own run.",
-            ),
-            (
-                format!("STATE/{db}, STATE/{db}-wal, STATE/{db}-shm"),
-                "Every call, its state and the books (SQLite). Copy them together, or with \
-                 sqlite3's .backup."
-                    .to_owned(),
-            ),
-            (
-                format!("STATE/{}", spool::folder::LOCK),
-                "Locked by the process that has the state.".to_owned(),
-            ),
-            pair(
-                "STATE/control.sock",
-                "Where status, dead, lead and calls reach the daemon.",
-            ),
-            (
-                format!("STATE/{}", oauth::store::FILE),
-                "Tokens by consent (connect): keep it as you would a password.".to_owned(),
-            ),
-        ],
-    }
-}
+const FLAG_VARIABLE: &str = "\
+CALLBRIDGE_FLAG
+  The value of a flag of run, explain and check that is not given: CALLBRIDGE_CRM_URL for \
+--crm-url. A flag that may be repeated takes one value a line.
+";
 
-fn examples() -> Section {
-    let pair = |term: &str, words: &str| (term.to_owned(), words.to_owned());
-    Section {
-        heading: "EXAMPLES",
-        words: "",
-        pairs: vec![
-            pair(
-                "callbridge demo",
-                "Everything on this machine, without a PBX or a CRM.",
-            ),
-            pair(
-                "callbridge explain --format ami --trunk \
-                 'city=PJSIP/city,country=UZ,lead=var:LEAD_ID' ami.raw",
-                "What would be journaled of a recording; sends nothing.",
-            ),
-            pair(
-                "callbridge init --name pbx1",
-                "Sets a service up: ten questions, or their flags.",
-            ),
-            pair(
-                "callbridge check @/etc/callbridge/pbx1.flags",
-                "What is wrong, and what to do.",
-            ),
-            pair("callbridge run @/etc/callbridge/pbx1.flags", "Let it run."),
-            pair(
-                "callbridge status --exit-code --state /var/lib/callbridge/pbx1",
-                "For a monitor: 0, 1 or 2.",
-            ),
-            pair(
-                "callbridge calls --today",
-                "A line a call, with what became of it.",
-            ),
-            pair(
-                "callbridge dead retry --reason failed --lead 4001",
-                "Sends every letter failed again, with another lead.",
-            ),
-            pair(
-                "callbridge lead missing --csv",
-                "Numbers that called and have no lead.",
-            ),
-            pair(
-                "callbridge missed --since 24h",
-                "Customers who wait for a call back.",
-            ),
-        ],
-    }
-}
+const OTHER_VARIABLES: &str = "
+  A file with this machine's id, in place of /etc/machine-id (containers).
+STATE_DIRECTORY
+  The state folder unless --state is given; set by systemd.
+CREDENTIALS_DIRECTORY
+  Where systemd puts credentials.
+NOTIFY_SOCKET, WATCHDOG_USEC
+  Where and how often systemd is notified of readiness.
+TZ
+  The zone of times that are shown, where --pbx-timezone is not given.
+NO_COLOR
+  No colours, when it is set to anything.";
+
+const FILES: &str = "\
+/etc/callbridge/NAME.flags
+  Flags of an instance, one argument a line.
+/etc/credstore/callbridge.NAME.token
+  The token for callbridge@NAME.service; ami-secret, esl-secret, amqp-secret and \
+dead-letter-secret likewise.
+/var/lib/callbridge/NAME
+  The state of that service; ~/.local/state/callbridge of a person's own run.
+STATE/{db}, STATE/{db}-wal, STATE/{db}-shm
+  Every call, its state and the books (SQLite). Copy them together, or with sqlite3's .backup.
+STATE/{lock}
+  Locked by the process that has the state.
+STATE/control.sock
+  Where status, dead, lead and calls reach the daemon.
+STATE/{connection}
+  Tokens by consent (connect): keep it as you would a password.";
+
+const EXAMPLES: &str = "\
+callbridge demo
+  Everything on this machine, without a PBX or a CRM.
+callbridge explain --format ami --trunk 'city=PJSIP/city,country=UZ,lead=var:LEAD_ID' ami.raw
+  What would be journaled of a recording; sends nothing.
+callbridge init --name pbx1
+  Sets a service up: ten questions, or their flags.
+callbridge check @/etc/callbridge/pbx1.flags
+  What is wrong, and what to do.
+callbridge run @/etc/callbridge/pbx1.flags
+  Let it run.
+callbridge status --exit-code --state /var/lib/callbridge/pbx1
+  For a monitor: 0, 1 or 2.
+callbridge calls --today
+  A line a call, with what became of it.
+callbridge dead retry --reason failed --lead 4001
+  Sends every letter failed again, with another lead.
+callbridge lead missing --csv
+  Numbers that called and have no lead.
+callbridge missed --since 24h
+  Customers who wait for a call back.";
