@@ -42,6 +42,25 @@ impl Failure {
     }
 }
 
+/// A result whose error ends the command.
+pub(crate) trait OrFail<T> {
+    /// With the words of the error.
+    fn or_fail(self, code: Code) -> Result<T, Failure>;
+
+    /// With words of what was tried before those of the error.
+    fn or_fail_at(self, code: Code, what: impl fmt::Display) -> Result<T, Failure>;
+}
+
+impl<T, E: fmt::Display> OrFail<T> for Result<T, E> {
+    fn or_fail(self, code: Code) -> Result<T, Failure> {
+        self.map_err(|error| Failure::new(code, error.to_string()))
+    }
+
+    fn or_fail_at(self, code: Code, what: impl fmt::Display) -> Result<T, Failure> {
+        self.map_err(|error| Failure::new(code, format!("{what}: {error}")))
+    }
+}
+
 impl<E: ExitCode> From<E> for Failure {
     fn from(error: E) -> Self {
         Self {

@@ -2,7 +2,7 @@
 
 use crate::commands::dispatch::dispatch;
 use crate::config::command::{CommandLine, read};
-use crate::failure::Failure;
+use crate::failure::{Failure, OrFail as _};
 use crate::privilege::step_down;
 use crate::stdout::print;
 use callbridge_model::environment::Environment;
@@ -47,7 +47,7 @@ fn run() -> Result<(), Failure> {
         .worker_threads(2)
         .enable_all()
         .build()
-        .map_err(|error| Failure::of(Code::Failed, error))?;
+        .or_fail(Code::Failed)?;
     let ended = runtime.block_on(async {
         let shutdown: Pin<Box<dyn Future<Output = ()> + Send>> = if stops_in_order {
             Box::pin(told_to_stop()?)
@@ -68,7 +68,7 @@ const SAME_ORDER: Duration = Duration::from_millis(500);
 
 /// Ends at SIGTERM or SIGINT. A second one ends the process at once: what is committed is safe.
 fn told_to_stop() -> Result<impl Future<Output = ()> + Send + 'static, Failure> {
-    let listen = |kind| signal(kind).map_err(|error| Failure::of(Code::Failed, error));
+    let listen = |kind| signal(kind).or_fail(Code::Failed);
     let (mut terminate, mut interrupt) = (
         listen(SignalKind::terminate())?,
         listen(SignalKind::interrupt())?,

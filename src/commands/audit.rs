@@ -5,7 +5,7 @@ mod crm_journal;
 use super::control::conversation::{converse, json_line, line, typed, zone_of};
 use super::explain;
 use crate::config::command::{Asking, Audit};
-use crate::failure::Failure;
+use crate::failure::{Failure, OrFail as _};
 use crate::stdout::print;
 use callbridge_admin::audit::{FileCall, Listening, account, records};
 use callbridge_admin::explain::reading::{PbxCall, Reading, Told};
@@ -145,8 +145,7 @@ fn read(
             0 => reading.finish(clock::now().wall),
             read => reading.filled(read),
         };
-        let finished =
-            finished.map_err(|error| Failure::new(Code::Usage, format!("--trunk: {error}")))?;
+        let finished = finished.or_fail_at(Code::Usage, "--trunk")?;
         let calls = finished.into_iter().filter_map(Told::call);
         let calls: Vec<(PbxCall, bool)> = match read {
             0 => {

@@ -3,7 +3,7 @@
 use crate::commands::control as command;
 use crate::config::command::{Asking, Command};
 use crate::config::manual;
-use crate::failure::Failure;
+use crate::failure::{Failure, OrFail as _};
 use crate::stdout::print;
 use callbridge_admin::explain::text::Paint;
 use callbridge_model::environment::Environment;
@@ -71,6 +71,6 @@ pub async fn dispatch(
         Command::State(state) => crate::commands::state::run(&state),
         Command::Completions(shell) => print(&manual::completions(shell)),
         Command::Licences => print(LICENCES.as_bytes()),
-        Command::Man => print(&manual::page().map_err(|error| Failure::of(Code::Failed, error))?),
+        Command::Man => print(&manual::page().or_fail(Code::Failed)?),
     }
 }

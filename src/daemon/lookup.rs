@@ -2,7 +2,7 @@
 
 use super::tasks::Tasks;
 use crate::config::checked::{Config, LookupConfig};
-use crate::failure::Failure;
+use crate::failure::{Failure, OrFail as _};
 use callbridge_intake::run::SharedPeople;
 use callbridge_lookup::answer::Answer;
 use callbridge_lookup::desk::{ANSWER_WITHIN, Desk, LookUp};
@@ -36,16 +36,12 @@ pub(crate) async fn start(
         return Ok(None);
     };
     let access = access(asked, tasks)?;
-    let listener = config.held.listener(asked.listen).await.map_err(|error| {
-        let words = format!("--lookup {}: cannot listen: {error}", asked.listen);
-        Failure::new(Code::Usage, words)
-    })?;
+    let (listener, address) = config.held.listen("--lookup", asked.listen).await?;
     let trunks = config.rules.trunks.clone();
     let look_up = look_up(trunks, Arc::clone(people), Arc::clone(leads));
     let desk = Desk::open(look_up, ANSWER_WITHIN).await;
     let desk = desk.map_err(|error| Failure::of(Code::Configuration, error))?;
     let tally = Arc::new(Tally::new(durations.lookup.clone()));
-    let address = listener.local_addr().unwrap_or(asked.listen);
     tracing::info!(%address, "callers are looked up");
     let gate = Gate {
         desk,
@@ -71,10 +67,8 @@ fn access(asked: &LookupConfig, tasks: &mut Tasks) -> Result<Access, Failure> {
         let secrets = None;
         return Ok(Access { networks, secrets });
     };
-    let read = place.read_lines().map_err(|error| {
-        let words = format!("--lookup-secret-file: {error}");
-        Failure::new(Code::Configuration, words)
-    })?;
+    let read = place.read_lines();
+    let read = read.or_fail_at(Code::Configuration, "--lookup-secret-file")?;
     let (current, secrets) = watch::channel(read);
     tasks.start_until_stop(follow(place, current));
     let secrets = Some(secrets);

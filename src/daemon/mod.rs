@@ -49,7 +49,7 @@ pub(crate) mod webhooks;
 use crate::config::checked::{Config, SourceConfig, TokenFrom};
 use crate::config::doubts;
 use crate::config::doubts::Doubt;
-use crate::failure::Failure;
+use crate::failure::{Failure, OrFail as _};
 use crate::privilege::Held;
 use callbridge_admin::{CommandHandler, socket};
 use callbridge_intake::owners::Owners;
@@ -298,10 +298,8 @@ impl Daemon {
             self.tasks.start_fallible(serving);
         }
         let state = config.state.clone().unwrap_or_default();
-        let listener = socket::listen(&state).map_err(|error| {
-            let words = format!("cannot listen for commands in {}: {error}", state.display());
-            Failure::new(Code::CannotWrite, words)
-        })?;
+        let what = format_args!("cannot listen for commands in {}", state.display());
+        let listener = socket::listen(&state).or_fail_at(Code::CannotWrite, what)?;
         let stop = self.tasks.stop();
         self.tasks
             .start(socket::keep(state, listener, handler, stop));
@@ -320,11 +318,8 @@ impl Daemon {
 
     /// Health and metrics.
     async fn show_metrics(&mut self, addr: SocketAddr, held: &Held) -> Result<(), Failure> {
-        let listener = held.listener(addr).await.map_err(|error| {
-            let words = format!("--listen {addr}: cannot listen: {error}");
-            Failure::new(Code::Usage, words)
-        })?;
-        tracing::info!(address = %listener.local_addr().unwrap_or(addr), "health and metrics");
+        let (listener, address) = held.listen("--listen", addr).await?;
+        tracing::info!(%address, "health and metrics");
         let watch: Arc<dyn http::Watch> = Arc::<Observer>::clone(&self.observer);
         let stop = self.tasks.stop();
         self.tasks.start(http::serve(listener, watch, stop));

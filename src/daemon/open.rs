@@ -3,7 +3,7 @@
 use super::trunks::KnownTrunks;
 use crate::build_time;
 use crate::config::checked::{Config, SourceConfig as SourceFlag};
-use crate::failure::Failure;
+use crate::failure::{Failure, OrFail as _};
 use callbridge_admin::lock_wait::LockWait;
 use callbridge_admin::socket;
 use callbridge_crm::FieldNames;
@@ -243,8 +243,7 @@ async fn restored(
     spool: &Handle,
 ) -> Result<Intake, Failure> {
     let memory = remembered(&sources, config, spool).await?;
-    let mut intake = Intake::new(settings, sources, memory)
-        .map_err(|conflict| Failure::new(Code::Usage, conflict.to_string()))?;
+    let mut intake = Intake::new(settings, sources, memory).or_fail(Code::Usage)?;
     let open = spool
         .read(|store| tables::open_calls::all_open_calls(store))
         .await?;

@@ -5,7 +5,7 @@ use super::outward;
 use super::tasks::Tasks;
 use crate::build_time;
 use crate::config::checked::{Config, Webhooks as Settings};
-use crate::failure::Failure;
+use crate::failure::{Failure, OrFail as _};
 use callbridge_mapping::trunk::Trunks;
 use callbridge_model::exit::Code;
 use callbridge_model::number::Country;
@@ -80,15 +80,9 @@ pub(crate) async fn start(
         return Ok(None);
     };
     let tls = settings.tls.clone().map(tls::keep).transpose();
-    let tls = tls.map_err(|error| {
-        let words = format!("--webhook-cert: {error}");
-        Failure::new(Code::Configuration, words)
-    })?;
-    let addr = settings.listen;
-    let listener = config.held.listener(addr).await.map_err(|error| {
-        let words = format!("--webhook-listen {addr}: cannot listen: {error}");
-        Failure::new(Code::Usage, words)
-    })?;
+    let tls = tls.or_fail_at(Code::Configuration, "--webhook-cert")?;
+    let asked = config.held.listen("--webhook-listen", settings.listen);
+    let (listener, address) = asked.await?;
     let bound = spool.meta(BOUND).await?;
     let places = Places {
         application: settings.application.clone(),
@@ -100,7 +94,7 @@ pub(crate) async fn start(
         tracing::warn!(%error, "a secret that signs events");
     }
     let shown = ReceiverView {
-        address: listener.local_addr().unwrap_or(addr),
+        address,
         tls: tls.is_some(),
         secrets: Arc::clone(&secrets),
         tally,

@@ -2,6 +2,8 @@
 //! addresses that are root's are listened at, and the command's own file is opened.
 
 use super::way::{Owner, is_roots};
+use crate::failure::{Failure, OrFail as _};
+use callbridge_model::exit::Code;
 use callbridge_model::plain_file;
 use callbridge_model::secret::Secret;
 use callbridge_model::secret_source as secrets;
@@ -154,6 +156,19 @@ impl Held {
         let mut file = self.file.as_ref().ok_or(refused)?;
         file.set_len(0)?;
         file.write_all(picture.as_bytes())
+    }
+
+    /// Listens at the address of this flag; with the address that came of it.
+    pub(crate) async fn listen(
+        &self,
+        flag: &str,
+        address: SocketAddr,
+    ) -> Result<(tokio::net::TcpListener, SocketAddr), Failure> {
+        let what = format_args!("{flag} {address}: cannot listen");
+        let listener = self.listener(address).await;
+        let listener = listener.or_fail_at(Code::Usage, what)?;
+        let address = listener.local_addr().unwrap_or(address);
+        Ok((listener, address))
     }
 
     /// Listens at this address, which root may have done already.

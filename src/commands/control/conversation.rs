@@ -2,7 +2,7 @@
 
 use crate::config::command::Asking;
 use crate::daemon::open;
-use crate::failure::Failure;
+use crate::failure::{Failure, OrFail as _};
 use crate::stdout::print;
 use callbridge_admin::command_handler::CommandHandler;
 use callbridge_admin::protocol::{ControlReply, ControlRequest};
@@ -241,10 +241,7 @@ pub(super) fn show(
 
 /// An item as what it is.
 pub(crate) fn typed<T: DeserializeOwned>(item: &Value) -> Result<T, Failure> {
-    T::deserialize(item).map_err(|error| {
-        let words = format!("the daemon is of another version: {error}");
-        Failure::new(Code::Unreachable, words)
-    })
+    T::deserialize(item).or_fail_at(Code::Unreachable, "the daemon is of another version")
 }
 
 /// Asks the daemon alone; without one `nobody` says what to do.
@@ -367,10 +364,8 @@ pub(super) fn csv_line<T: AsRef<str>>(
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer
         .write_record(row.into_iter().map(|cell| safe_cell(cell.as_ref())))
-        .map_err(|error| Failure::of(Code::Failed, error))?;
-    writer
-        .into_inner()
-        .map_err(|error| Failure::new(Code::Failed, error.to_string()))
+        .or_fail(Code::Failed)?;
+    writer.into_inner().or_fail(Code::Failed)
 }
 
 #[cfg(test)]

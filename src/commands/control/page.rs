@@ -2,7 +2,7 @@
 
 use super::conversation::{ask_daemon, show};
 use crate::config::command::Asking;
-use crate::failure::Failure;
+use crate::failure::{Failure, OrFail as _};
 use crate::stdout::print;
 use callbridge_admin::page_role::PageRole;
 use callbridge_admin::protocol::ControlRequest;
@@ -50,7 +50,7 @@ pub(crate) async fn password(name: &str, role: PageRole) -> Result<(), Failure> 
         true => tokio::task::spawn_blocking(typed_twice).await,
         false => tokio::task::spawn_blocking(piped).await,
     };
-    let password = password.map_err(|error| Failure::of(Code::Failed, error))??;
+    let password = password.or_fail(Code::Failed)??;
     let hashed = hash_password(name, role, password.expose_secret());
     let hashed = hashed.map_err(|unfit| {
         let code = match unfit {
@@ -68,7 +68,7 @@ fn piped() -> Result<Secret, Failure> {
         .lock()
         .take(PIPE_BYTES_MAX)
         .read_to_string(&mut text);
-    read.map_err(|error| Failure::new(Code::Input, format!("the password: {error}")))?;
+    read.or_fail_at(Code::Input, "the password")?;
     let first = text.lines().next().unwrap_or_default();
     if first.is_empty() {
         let words = "no password came on stdin: one line is expected";

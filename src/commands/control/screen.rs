@@ -1,6 +1,6 @@
 //! A terminal's other screen, drawn anew in place; the first one is as it was afterwards.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, OrFail as _};
 use crate::stdout::print;
 use crate::terminal::Keyboard;
 use callbridge_model::exit::Code;
@@ -27,8 +27,8 @@ pub(super) struct Screen {
 impl Screen {
     /// Takes stdout's terminal; keys come at once and are not shown.
     pub(super) fn open() -> Result<Self, Failure> {
-        let keyboard = Keyboard::without(LocalModes::ICANON | LocalModes::ECHO)
-            .map_err(|error| Failure::of(Code::Failed, error))?;
+        let keyboard =
+            Keyboard::without(LocalModes::ICANON | LocalModes::ECHO).or_fail(Code::Failed)?;
         let (leave, left) = watch::channel(false);
         if keyboard.is_some() {
             tokio::spawn(read_keys(leave));

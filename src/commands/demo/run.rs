@@ -8,7 +8,7 @@ use crate::config::checked::Config;
 use crate::config::command;
 use crate::config::command::{Demo, DemoPbx};
 use crate::daemon::Daemon;
-use crate::failure::Failure;
+use crate::failure::{Failure, OrFail as _};
 use crate::stdout::print;
 use crate::terminal::width;
 use callbridge_model::Status;
@@ -45,13 +45,11 @@ const EMPLOYEES: &str = "101:501;102:502;103:503";
 pub(crate) async fn run(demo: Demo, shutdown: impl Future<Output = ()>) -> Result<(), Failure> {
     let name = format!("callbridge-demo-{}", uuid::Uuid::new_v4().simple());
     let path = std::env::temp_dir().join(name);
-    let scratch = ScratchFolder::make(path.clone()).map_err(|error| {
-        let words = format!("cannot make the folder {}: {error}", path.display());
-        Failure::new(Code::CannotWrite, words)
-    })?;
-    let failed = |error: std::io::Error| Failure::of(Code::Failed, error);
-    let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
-    let pbx_addr = listener.local_addr().map_err(failed)?;
+    let what = format_args!("cannot make the folder {}", path.display());
+    let scratch = ScratchFolder::make(path.clone()).or_fail_at(Code::CannotWrite, what)?;
+    let listener = TcpListener::bind("127.0.0.1:0").await;
+    let listener = listener.or_fail(Code::Failed)?;
+    let pbx_addr = listener.local_addr().or_fail(Code::Failed)?;
     let token = Secret::from(format!("svc_pat_{}", uuid::Uuid::new_v4().simple()));
     let crm = start_crm(&token).await?;
     let source = match demo.pbx {
@@ -229,7 +227,7 @@ async fn finish(
         }
     }
     if demo.json {
-        let line = serde_json::to_string(status).map_err(|e| Failure::of(Code::Failed, e))?;
+        let line = serde_json::to_string(status).or_fail(Code::Failed)?;
         print(format!("{line}\n").as_bytes())?;
     }
     match fault {

@@ -12,7 +12,7 @@ mod summary;
 
 use crate::config::Config;
 use crate::config::command::Explain;
-use crate::failure::Failure;
+use crate::failure::{Failure, OrFail as _};
 use crate::privilege::Held;
 use callbridge_admin::audit::records;
 use callbridge_admin::explain::reading::{self, PbxCall, Reading, Told};
@@ -385,10 +385,8 @@ fn draw(of: &text::Explained<'_>, zone: &Zone, file: &Path, held: &Held) -> Resu
         let words = "--picture: no channel events are kept of this call: nothing can be drawn";
         return Err(Failure::new(Code::Failed, words));
     };
-    held.write(file, &svg).map_err(|error| {
-        let words = format!("--picture {}: cannot be written: {error}", file.display());
-        Failure::new(Code::CannotWrite, words)
-    })
+    let what = format_args!("--picture {}: cannot be written", file.display());
+    held.write(file, &svg).or_fail_at(Code::CannotWrite, what)
 }
 
 /// Why nothing could be read; `None` if some of it is written in the format, and no other.

@@ -4,7 +4,7 @@ use super::person::Person;
 use super::{Answers, left, pbx, written};
 use crate::config::checked::TokenFrom;
 use crate::config::secret_kind;
-use crate::failure::Failure;
+use crate::failure::{Failure, OrFail as _};
 use callbridge_model::environment::{ETC, credstore};
 use callbridge_model::exit::Code;
 use callbridge_model::secret::{ExposeSecret as _, Secret};
@@ -96,7 +96,7 @@ pub(crate) fn plan(answers: &Answers<'_>, shown: &pbx::ShownPbx) -> Result<Plann
         None => notes(shown),
     };
     let text = flags_file::text(name, &written(&flags), &notes);
-    let text = text.map_err(|words| Failure::new(Code::Usage, words))?;
+    let text = text.or_fail(Code::Usage)?;
     let path = etc.join(format!("{name}.flags"));
     files.push(PlannedFile {
         path: path.clone(),
@@ -223,10 +223,8 @@ impl Planned {
             }
         }
         for (beside, path) in waiting {
-            std::fs::rename(&beside, path).map_err(|error| {
-                let words = format!("{}: cannot be put there: {error}", path.display());
-                Failure::new(Code::CannotWrite, words)
-            })?;
+            let what = format_args!("{}: cannot be put there", path.display());
+            std::fs::rename(&beside, path).or_fail_at(Code::CannotWrite, what)?;
         }
         Ok(())
     }

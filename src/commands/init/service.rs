@@ -6,7 +6,7 @@ use crate::commands::check::finding::CheckFinding;
 use crate::commands::check::{place, service};
 use crate::commands::scratch::ScratchFolder;
 use crate::config::checked::{STATES, TokenFrom};
-use crate::failure::Failure;
+use crate::failure::{Failure, OrFail as _};
 use callbridge_model::exit::Code;
 use callbridge_model::secret::{Secret, is_token};
 use callbridge_model::secret_source::SecretPlace;
@@ -97,10 +97,9 @@ async fn look(answers: &Answers<'_>, person: &Person) -> Result<Vec<CheckFinding
     person.tell("\nasking the CRM …")?;
     let name = format!("callbridge-init-{}", std::process::id());
     let folder = std::env::temp_dir().join(name);
-    let _scratch = ScratchFolder::make(folder.clone()).map_err(|error| {
-        let words = format!("{}: cannot be made: {error}", folder.display());
-        Failure::new(Code::CannotWrite, words)
-    })?;
+    let what = format_args!("{}: cannot be made", folder.display());
+    let scratch = ScratchFolder::make(folder.clone());
+    let _scratch = scratch.or_fail_at(Code::CannotWrite, what)?;
     config.state = Some(folder);
     let (found, state) = place::state(&config).await;
     let faults = found.into_iter().filter(|it| it.fault.is_some());

@@ -20,7 +20,7 @@ mod trial;
 
 use super::tasks::{has_stopped, until};
 use crate::config::checked::{Config, PageConfig};
-use crate::failure::Failure;
+use crate::failure::{Failure, OrFail as _};
 use crate::privilege::Held;
 use backend::DaemonBackend;
 use callbridge_admin::command_handler::PageDoor;
@@ -55,8 +55,7 @@ pub(crate) async fn open(
 ) -> Result<OpenedPage, Failure> {
     let mut keeping = JoinSet::new();
     let tls = page.tls.clone().map(tls::keep).transpose();
-    let tls =
-        tls.map_err(|error| Failure::new(Code::Configuration, format!("--page-cert: {error}")))?;
+    let tls = tls.or_fail_at(Code::Configuration, "--page-cert")?;
     let (current, kept) = tls.unzip();
     if let Some(kept) = kept {
         let kept = async {
@@ -65,21 +64,13 @@ pub(crate) async fn open(
         };
         keeping.spawn(until(kept, stopped.clone()));
     }
-    let listener = held.listener(page.listen).await.map_err(|error| {
-        let words = format!("--page {}: cannot listen: {error}", page.listen);
-        Failure::new(Code::Usage, words)
-    })?;
-    let addr = listener.local_addr().unwrap_or(page.listen);
+    let (listener, addr) = held.listen("--page", page.listen).await?;
     let mut settings = Settings::new(addr, current, page.behind_proxy.as_deref(), &page.names)
-        .map_err(|error| Failure::new(Code::Usage, error.to_string()))?
+        .or_fail(Code::Usage)?
         .with_lead_url(page.lead_url.as_deref());
     if let Some(place) = &page.passwords {
-        let passwords = passwords(place).map_err(|words| {
-            Failure::new(
-                Code::Configuration,
-                format!("--page-password-file: {words}"),
-            )
-        })?;
+        let passwords = passwords(place);
+        let passwords = passwords.or_fail_at(Code::Configuration, "--page-password-file")?;
         let (people, known) = watch::channel(passwords);
         settings = settings.with_passwords(known);
         keeping.spawn(until(follow(place.clone(), people), stopped.clone()));
