@@ -5,7 +5,7 @@ mod crm_journal;
 use super::control::conversation::{converse, json_line, line, typed, zone_of};
 use super::explain;
 use crate::config::command::{Asking, Audit};
-use crate::failure::{Failure, OrFail as _};
+use crate::failure::Failure;
 use crate::stdout::print;
 use callbridge_admin::audit::{FileCall, Listening, account, records};
 use callbridge_admin::explain::reading::{PbxCall, Reading, Told};
@@ -16,14 +16,12 @@ use callbridge_intake::unmatched::device;
 use callbridge_mapping::journal;
 use callbridge_mapping::people::People;
 use callbridge_model::exit::Code;
-use callbridge_model::{CallUuid, clock, plain_file};
+use callbridge_model::{CallUuid, plain_file};
 use callbridge_spool::{AuditedCall, CallFate};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{Read as _, Write};
+use std::io::Write;
 
-/// A file is read in pieces of so many bytes.
-const PIECE_BYTES: usize = 256 << 10;
 /// Calls asked about at a time.
 const ASKED_MAX: usize = 200;
 
@@ -126,7 +124,7 @@ fn read(
     };
     let is_cdr = audit.format == Format::CdrCsv;
     let lines = is_cdr.then(|| records::open(&audit.file, audit.from));
-    let (mut file, format): (Box<dyn std::io::Read>, _) =
+    let (file, format): (Box<dyn std::io::Read>, _) =
         match lines.transpose().map_err(wrong)?.flatten() {
             Some(lines) => (Box::new(lines), Format::FreeswitchCdr),
             None if is_cdr => {
@@ -136,26 +134,17 @@ fn read(
             None => (Box::new(opened()?), audit.format),
         };
     let mut reading = Reading::new(explain::rules(&audit.config, format));
-    loop {
-        let read = match file.read(reading.space(PIECE_BYTES)) {
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-            read => read.map_err(wrong)?,
+    let of_file = (&*audit.file, format);
+    explain::read(file, of_file, &mut reading, |reading, told, is_last| {
+        let ended = told.into_iter().filter_map(Told::call);
+        // Calls that go on at the end of the file are compared, too: their beginning was read.
+        let open = if is_last {
+            reading.under_way()
+        } else {
+            Vec::new()
         };
-        let finished = match read {
-            0 => reading.finish(clock::now().wall),
-            read => reading.filled(read),
-        };
-        let finished = finished.or_fail_at(Code::Usage, "--trunk")?;
-        let calls = finished.into_iter().filter_map(Told::call);
-        let calls: Vec<(PbxCall, bool)> = match read {
-            0 => {
-                let ended = calls.map(|call| (call, false)).collect::<Vec<_>>();
-                let open = reading.under_way().into_iter().map(|call| (call, true));
-                ended.into_iter().chain(open).collect()
-            }
-            _ => calls.map(|call| (call, false)).collect(),
-        };
-        for (PbxCall { pbx, call }, is_open) in calls {
+        let open = open.into_iter().map(|call| (call, true));
+        for (PbxCall { pbx, call }, is_open) in ended.map(|call| (call, false)).chain(open) {
             let early = audit.from.is_some_and(|from| call.started < from);
             let late = audit.until.is_some_and(|until| call.started >= until);
             if early || late {
@@ -170,10 +159,8 @@ fn read(
             told.is_open = is_open;
             each(told, (pbx, call));
         }
-        if read == 0 {
-            break;
-        }
-    }
+        Ok(true)
+    })?;
     let counts = reading.counts();
     let unreadable = counts
         .is_doubtful()

@@ -24,8 +24,7 @@ use callbridge_call::EventTime;
 use callbridge_call::decoded::WrongCall;
 use callbridge_formats::{Format, Likeness};
 use callbridge_intake::written::columns_seen;
-use callbridge_mapping::journal;
-use callbridge_mapping::journal::Rules;
+use callbridge_mapping::journal::{self, Rules};
 use callbridge_mapping::people::People;
 use callbridge_mapping::people::files::Watched;
 use callbridge_model::Zone;
@@ -97,12 +96,23 @@ pub fn run(
         names_calls: false,
         endpoints: Endpoints::default(),
         out,
+        closed: false,
     };
     let mut reading = Reading::new(rules(config, *format));
-    match read(file, (path, *format), &mut reading, &mut printing) {
-        Err(EarlyEnd::Closed) => return Ok(()),
-        Err(EarlyEnd::Failed(failure)) => return Err(failure),
-        Ok(()) => {}
+    read(
+        file,
+        (path, *format),
+        &mut reading,
+        |reading, told, is_last| {
+            printing.calls(told, reading.now())?;
+            if is_last {
+                printing.end(reading.now())?;
+            }
+            Ok(!printing.closed)
+        },
+    )?;
+    if printing.closed {
+        return Ok(());
     }
     // Wrong messages that name a call have been told, each by itself.
     let partly = reading.counts().is_readable() || printing.names_calls;
@@ -116,10 +126,7 @@ pub fn run(
         let words = words + &first.unwrap_or_default();
         return Err(Failure::new(Code::Input, words));
     }
-    match printing.tell_nameless() {
-        Err(EarlyEnd::Failed(failure)) => return Err(failure),
-        Err(EarlyEnd::Closed) | Ok(()) => {}
-    }
+    printing.tell_nameless()?;
     let choice = printing.choice.take();
     // Whoever closed stderr does not want to know.
     let summary = summary::of(&reading, &printing.endpoints, config);
@@ -183,43 +190,35 @@ pub(crate) fn rules(config: &Config, format: Format) -> reading::Rules {
     }
 }
 
-/// Why reading stopped early.
-enum EarlyEnd {
-    /// Nobody reads stdout any more.
-    Closed,
-    Failed(Failure),
-}
-
-fn read(
+/// Reads a file to its end. `each` takes what every piece of it tells, told whether it is the
+/// last, and says whether to go on.
+///
+/// # Errors
+/// 65 when the file cannot be read or is of another format, 64 when two endpoints conflict.
+pub(crate) fn read(
     mut file: Box<dyn io::Read>,
     (path, format): (&Path, Format),
     reading: &mut Reading,
-    printing: &mut Printing<'_>,
-) -> Result<(), EarlyEnd> {
-    let failed = |code, words: String| EarlyEnd::Failed(Failure::new(code, words));
-    let conflict = |error| failed(Code::Usage, format!("--trunk: {error}"));
+    mut each: impl FnMut(&mut Reading, Vec<Told>, bool) -> Result<bool, Failure>,
+) -> Result<(), Failure> {
     let mut begun = false;
     loop {
         let read = match file.read(reading.space(PIECE_BYTES)) {
-            Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => {
-                return Err(failed(Code::Input, format!("{}: {error}", path.display())));
-            }
+            read => read.or_fail_at(Code::Input, path.display())?,
         };
         if !std::mem::replace(&mut begun, true)
             && let Some(like) = is_of_bus(format, &reading.space(PIECE_BYTES)[..read])
         {
-            return Err(failed(Code::Input, instead(path, format, &like)));
+            return Err(Failure::new(Code::Input, instead(path, format, &like)));
         }
-        let calls = if read == 0 {
-            reading.finish(clock::now().wall)
-        } else {
-            reading.filled(read)
+        let told = match read {
+            0 => reading.finish(clock::now().wall),
+            read => reading.filled(read),
         };
-        printing.calls(calls.map_err(conflict)?, reading.now())?;
-        if read == 0 {
-            return printing.end(reading.now());
+        let told = told.or_fail_at(Code::Usage, "--trunk")?;
+        if !each(reading, told, read == 0)? || read == 0 {
+            return Ok(());
         }
     }
 }
@@ -240,10 +239,12 @@ struct Printing<'a> {
     names_calls: bool,
     endpoints: Endpoints,
     out: &'a mut dyn Write,
+    /// Nobody reads stdout any more.
+    closed: bool,
 }
 
 impl Printing<'_> {
-    fn wrong(&mut self, wrong: WrongCall) -> Result<(), EarlyEnd> {
+    fn wrong(&mut self, wrong: WrongCall) -> Result<(), Failure> {
         let is_named = wrong.pbx.is_some() || wrong.id.is_some();
         self.names_calls |= is_named;
         if !is_named && self.nameless.len() < WAITING_MAX {
@@ -251,18 +252,18 @@ impl Printing<'_> {
             return Ok(());
         }
         let text = shape::wrong_message(&wrong, self.json);
-        self.out.write_all(text.as_bytes()).map_err(closed)
+        self.print(&text)
     }
 
-    fn tell_nameless(&mut self) -> Result<(), EarlyEnd> {
+    fn tell_nameless(&mut self) -> Result<(), Failure> {
         for wrong in std::mem::take(&mut self.nameless) {
             let text = shape::wrong_message(&wrong, self.json);
-            self.out.write_all(text.as_bytes()).map_err(closed)?;
+            self.print(&text)?;
         }
         self.flushed()
     }
 
-    fn calls(&mut self, calls: Vec<Told>, now: EventTime) -> Result<(), EarlyEnd> {
+    fn calls(&mut self, calls: Vec<Told>, now: EventTime) -> Result<(), Failure> {
         for told in calls {
             let heard = match told {
                 Told::Call(heard) => heard,
@@ -286,14 +287,14 @@ impl Printing<'_> {
         self.flushed()
     }
 
-    fn end(&mut self, now: EventTime) -> Result<(), EarlyEnd> {
+    fn end(&mut self, now: EventTime) -> Result<(), Failure> {
         for heard in std::mem::take(&mut self.waiting) {
             self.call(heard, now)?;
         }
         self.flushed()
     }
 
-    fn call(&mut self, heard: PbxCall, now: EventTime) -> Result<(), EarlyEnd> {
+    fn call(&mut self, heard: PbxCall, now: EventTime) -> Result<(), Failure> {
         let PbxCall { pbx, call } = &heard;
         self.endpoints.of(call);
         let judged = journal::judge(call, pbx, self.rules, self.people, now);
@@ -308,7 +309,7 @@ impl Printing<'_> {
             let times = Times::new(&self.zone, call.started);
             text::block(&of, &times, Depth::Values, self.paint)
         };
-        self.out.write_all(text.as_bytes()).map_err(closed)
+        self.print(&text)
     }
 
     fn explained<'b>(&'b self, heard: &'b PbxCall, judged: &'b Judged) -> text::Explained<'b> {
@@ -326,11 +327,7 @@ impl Printing<'_> {
         for (heard, judged) in &chosen.calls {
             let of = self.explained(heard, judged);
             let text = told(&of, self.json, &self.zone, self.paint, &chosen.others);
-            if let Err(EarlyEnd::Failed(failure)) =
-                self.out.write_all(text.as_bytes()).map_err(closed)
-            {
-                return Err(failure);
-            }
+            self.print(&text)?;
         }
         let Some(file) = &explain.picture else {
             return Ok(());
@@ -350,15 +347,24 @@ impl Printing<'_> {
         }
     }
 
-    fn flushed(&mut self) -> Result<(), EarlyEnd> {
-        self.out.flush().map_err(closed)
+    fn print(&mut self, text: &str) -> Result<(), Failure> {
+        let printed = self.out.write_all(text.as_bytes());
+        self.ended(printed)
     }
-}
 
-fn closed(error: io::Error) -> EarlyEnd {
-    match error.kind() {
-        io::ErrorKind::BrokenPipe => EarlyEnd::Closed,
-        _ => EarlyEnd::Failed(Failure::of(Code::Failed, error)),
+    fn flushed(&mut self) -> Result<(), Failure> {
+        let flushed = self.out.flush();
+        self.ended(flushed)
+    }
+
+    fn ended(&mut self, written: io::Result<()>) -> Result<(), Failure> {
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.closed = true;
+                Ok(())
+            }
+            written => written.or_fail(Code::Failed),
+        }
     }
 }
 
@@ -405,12 +411,7 @@ pub(crate) fn unreadable(path: &Path, format: Format, partly: bool) -> Option<St
         None => {
             let columns = (format == Format::CelCsv).then(|| columns_seen(&beginning));
             Some(columns.flatten().map_or_else(
-                || {
-                    format!(
-                        "{shown}: nothing in it is {format}, nor any other format known \
-                     here"
-                    )
-                },
+                || format!("{shown}: nothing in it is {format}, nor any other format known here"),
                 |seen| format!("{shown}: {seen}"),
             ))
         }
