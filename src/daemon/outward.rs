@@ -5,7 +5,7 @@ use super::open::source_secret;
 use super::tasks::{Tasks, has_stopped};
 use super::{reach, tokens};
 use crate::build_time;
-use crate::config::checked::{Config, DeadLetters, SourceConfig};
+use crate::config::checked::{BrokerTarget, Config, SourceConfig};
 use callbridge_broker::notices::Queue;
 use callbridge_broker::{Forwarder, OutcomePublisher};
 use callbridge_crm::Client;
@@ -218,6 +218,6 @@ pub(crate) fn start_notices(config: &Config, spool: &Handle, tasks: &mut Tasks) 
 }
 
 /// The queue for dead letters.
-pub(crate) fn queue(dead_letters: &DeadLetters) -> Queue {
+pub(crate) fn queue(dead_letters: &BrokerTarget) -> Queue {
     Queue::new(&dead_letters.url, source_secret(Some(&dead_letters.secret)))
 }

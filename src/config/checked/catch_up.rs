@@ -60,8 +60,7 @@ fn unfit(url: &SourceUrl, sources: &[SourceConfig]) -> Option<String> {
         | Format::Wazo
         | Format::Freeswitch
         | Format::Call => Some(
-            "is not a file of CEL or CDRs: give format=cel-csv, cdr-csv or \
-             freeswitch-cdr"
+            "is not a file of CEL or CDRs: give format=cel-csv, cdr-csv or freeswitch-cdr"
                 .to_owned(),
         ),
     }

@@ -91,32 +91,29 @@ pub(crate) fn check(
         yes: flags.yes,
     };
     // What is not there has its fault.
-    let (Some(crm), Some(auth), Some(consent), Some(redirect)) = (crm, auth, consent, redirect)
-    else {
-        return Err(faults);
+    let connect = || {
+        Some(Connect {
+            setup: Setup {
+                ca_file,
+                proxy,
+                ..Setup::new(crm?)
+            },
+            auth: auth?,
+            consent: consent?,
+            redirect: redirect?,
+            client_id: client_id?.to_owned(),
+            secret: secret?,
+            scope: scope?,
+            state: state?,
+            within: within.unwrap_or(WITHIN),
+            wanted,
+            held: Held::default(),
+        })
     };
-    let (Some(client_id), Some(secret), Some(scope), Some(state)) =
-        (client_id, secret, scope, state)
-    else {
-        return Err(faults);
-    };
-    faults.or(Connect {
-        setup: Setup {
-            ca_file,
-            proxy,
-            ..Setup::new(crm)
-        },
-        auth,
-        consent,
-        redirect,
-        client_id: client_id.to_owned(),
-        secret,
-        scope,
-        state,
-        within: within.unwrap_or(WITHIN),
-        wanted,
-        held: Held::default(),
-    })
+    match connect() {
+        Some(connect) => faults.or(connect),
+        None => Err(faults),
+    }
 }
 
 fn given<'a>(flag: &str, text: &'a Option<String>, faults: &mut Faults) -> Option<&'a str> {
@@ -131,10 +128,7 @@ fn given<'a>(flag: &str, text: &'a Option<String>, faults: &mut Faults) -> Optio
 fn company(text: &str) -> Result<i64, String> {
     let id = text.trim().parse().ok().filter(|id| *id > 0);
     id.ok_or_else(|| {
-        format!(
-            "`{text}` is not the id of a company: digits, as `connected: …` \
-                              shows it"
-        )
+        format!("`{text}` is not the id of a company: digits, as `connected: …` shows it")
     })
 }
 

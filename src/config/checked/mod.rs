@@ -89,9 +89,9 @@ pub struct Config {
     /// `--notify-command`, `--notify-missed`
     pub notify: Option<callbridge_ops::notify::Settings>,
     /// Where dead letters are published.
-    pub dead_letters: Option<DeadLetters>,
+    pub dead_letters: Option<BrokerTarget>,
     /// Where calls are published in place of a CRM.
-    pub forward: Option<Forward>,
+    pub forward: Option<BrokerTarget>,
     /// `--standby`: the lease that decides who sends.
     pub standby: Option<String>,
     /// `--stream-from`, `--stream-skip`
@@ -115,13 +115,6 @@ impl Config {
     pub(crate) fn zone(&self) -> TimeZone {
         self.pbx_timezone.clone().unwrap_or_else(TimeZone::system)
     }
-}
-
-/// `--forward` and its secret.
-#[derive(Clone, Debug)]
-pub struct Forward {
-    pub url: BrokerUrl,
-    pub secret: SecretPlace,
 }
 
 /// A source and its secret.
@@ -177,10 +170,9 @@ pub struct Webhooks {
     pub installations: BTreeMap<String, SecretPlace>,
 }
 
-/// A queue for dead letters, and its secret.
+/// `--dead-letter-queue` or `--forward`, and its secret.
 #[derive(Clone, Debug)]
-pub struct DeadLetters {
-    /// `--dead-letter-queue`
+pub struct BrokerTarget {
     pub url: BrokerUrl,
     /// Where its secret is.
     pub secret: SecretPlace,

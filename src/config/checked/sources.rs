@@ -44,8 +44,7 @@ pub(super) fn check(flags: &SourceFlags, checking: &mut Checking<'_>) -> Vec<Sou
         faults.add(
             "--pbx-id",
             "cannot be used with format=call, whose messages each name their own PBX: remove it \
-             (other \
-             sources take pbx=)",
+             (other sources take pbx=)",
         );
     }
     if needs && flags.source.is_empty() {

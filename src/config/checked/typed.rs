@@ -1,11 +1,10 @@
 //! From flags as typed to a [`Config`], or all that is wrong with them.
 
-use super::{Config, DeadLetters, Forward};
+use super::{BrokerTarget, Config};
 use super::{crm, lookup, page, pbx, sources, standby, trunks, webhooks};
 use crate::config::faults::Faults;
-use crate::config::options::{CallFlags, CrmFlags, Flags, LogFlags, OperationFlags, SourceFlags};
-use crate::config::variables;
-use crate::config::variables::Unread;
+use crate::config::options::{CallFlags, Flags, LogFlags, OperationFlags, SourceFlags};
+use crate::config::variables::{self, Unread};
 use crate::values;
 use callbridge_admin::socket;
 use callbridge_mapping::journal::Rules;
@@ -13,7 +12,7 @@ use callbridge_model::environment::Environment;
 use callbridge_model::secret_source::{SecretKind, SecretPlace};
 use callbridge_ops::log::Logging;
 use callbridge_source::StreamReading;
-use callbridge_source::url::BrokerUrl;
+use callbridge_source::url::{BrokerUrl, UrlFault};
 use jiff::tz::TimeZone;
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileTypeExt as _;
@@ -62,6 +61,18 @@ impl<'a> Checking<'a> {
         }
     }
 
+    /// A line to a broker besides the sources, with its secret.
+    fn broker(
+        &mut self,
+        flag: &str,
+        kind: SecretKind,
+        url: Option<Result<BrokerUrl, Vec<UrlFault>>>,
+    ) -> Option<BrokerTarget> {
+        let url = self.faults.take_all(flag, url?)?;
+        let secret = self.secret(flag, kind, url.secret_file.as_deref())?;
+        Some(BrokerTarget { url, secret })
+    }
+
     /// `--state`, which a daemon needs.
     fn state_folder(&mut self, flags: &OperationFlags) -> Option<PathBuf> {
         match state_folder(flags.state.as_deref(), self.environment) {
@@ -100,6 +111,9 @@ impl<'a> Checking<'a> {
         let derived_pbx = pbx::derived(&flags.sources, &sources, &rules.trunks, it);
         pbx::check(derived_pbx.as_ref(), state.as_deref(), &mut it.faults);
         // The faults of these are told in their order here.
+        let letters = flags.operation.dead_letter_queue.as_deref();
+        let letters = letters.map(BrokerUrl::queue);
+        let forward = flags.crm.forward.as_deref().map(BrokerUrl::stream);
         let config = Config {
             pbx_id: flags.sources.pbx_id.clone(),
             derived_pbx,
@@ -113,9 +127,9 @@ impl<'a> Checking<'a> {
             calls,
             state,
             listen,
-            dead_letters: dead_letters(&flags.operation, it),
+            dead_letters: it.broker("--dead-letter-queue", SecretKind::DeadLetter, letters),
             notify: notify(&flags.operation, &mut it.faults),
-            forward: forward(&flags.crm, it),
+            forward: it.broker("--forward", SecretKind::Amqp, forward),
             standby: standby::check(&flags, &sources, crm.as_ref(), &mut it.faults),
             streams: streams(&flags.sources, &zone, &mut it.faults),
             pbx_owners: pbx_owners(&flags.sources, &mut it.faults),
@@ -232,24 +246,6 @@ pub(crate) fn state_folder(
         .path("HOME")
         .ok_or("is missing, and there is no $HOME to keep it in")?;
     Ok(home.join(".local/state/callbridge"))
-}
-
-/// `--dead-letter-queue`
-fn dead_letters(flags: &OperationFlags, checking: &mut Checking<'_>) -> Option<DeadLetters> {
-    const FLAG: &str = "--dead-letter-queue";
-    let url = BrokerUrl::queue(flags.dead_letter_queue.as_deref()?);
-    let url = checking.faults.take_all(FLAG, url)?;
-    let secret = checking.secret(FLAG, SecretKind::DeadLetter, url.secret_file.as_deref())?;
-    Some(DeadLetters { url, secret })
-}
-
-/// `--forward`
-fn forward(flags: &CrmFlags, checking: &mut Checking<'_>) -> Option<Forward> {
-    const FLAG: &str = "--forward";
-    let url = BrokerUrl::stream(flags.forward.as_deref()?);
-    let url = checking.faults.take_all(FLAG, url)?;
-    let secret = checking.secret(FLAG, SecretKind::Amqp, url.secret_file.as_deref())?;
-    Some(Forward { url, secret })
 }
 
 /// `--stream-from`, `--stream-skip`
