@@ -1,7 +1,7 @@
 //! Each command to the part that does it.
 
 use crate::commands::control as command;
-use crate::config::command::{Asking, Command};
+use crate::config::command::Command;
 use crate::config::manual;
 use crate::failure::{Failure, OrFail as _};
 use crate::stdout::print;
@@ -52,10 +52,6 @@ pub async fn dispatch(
         }
         Command::Status(mode, at) => command::status::run(&at, mode, shutdown).await,
         Command::Ask { request, csv, at } => command::ask(request, csv, &at, shutdown).await,
-        Command::LeadCheck(check) => {
-            let at = Asking::of(&check.config, check.json);
-            command::lead::check(check.phone, &at).await
-        }
         Command::PagePassword { name, role } => command::page::password(&name, role).await,
         Command::Connect(connect) => crate::commands::connect::run(*connect).await,
         Command::Disconnect(state) => crate::commands::connect::disconnect::run(&state).await,

@@ -4,9 +4,7 @@ mod audit;
 mod calls;
 pub(super) mod init;
 
-use super::command::{
-    Asking, Check, Command, Demo, DemoPbx, Explain, LeadCheck, StateMove, StatusMode,
-};
+use super::command::{Asking, Check, Command, Demo, DemoPbx, Explain, StateMove, StatusMode};
 use super::faults::Faults;
 use super::options::leads::{LeadVerb, MissedFlags};
 use super::options::page::{PageCommandFlags, PageVerb};
@@ -346,11 +344,9 @@ impl Checking<'_> {
             LeadVerb::Check { phone, json, flags } => {
                 let phone = self.phone(phone);
                 let config = self.config(*flags, Purpose::Explain)?;
-                Ok(Command::LeadCheck(Box::new(LeadCheck {
-                    phone,
-                    json,
-                    config,
-                })))
+                let (request, csv) = (ControlRequest::LeadCheck { phone }, false);
+                let at = Asking::of(&config, json);
+                Ok(Command::Ask { request, csv, at })
             }
         }
     }

@@ -42,8 +42,6 @@ pub enum Command {
         csv: bool,
         at: Asking,
     },
-    /// `lead check`
-    LeadCheck(Box<LeadCheck>),
     /// `page password`
     PagePassword {
         /// NAME
@@ -112,7 +110,6 @@ impl Command {
                 ..none
             },
             Self::Audit(audit) => folder(audit.config.state.as_mut()),
-            Self::LeadCheck(check) => folder(check.config.state.as_mut()),
             Self::Status(mode, at) => Needs {
                 stops_in_order: *mode == StatusMode::Watch,
                 ..folder(Some(&mut at.state))
@@ -280,17 +277,6 @@ impl Asking {
             rules: config.rules.clone(),
         }
     }
-}
-
-/// `lead check`
-#[derive(Debug)]
-pub struct LeadCheck {
-    /// As a person writes it.
-    pub phone: String,
-    /// `--json`
-    pub json: bool,
-    /// The flags of `run`: the trunks, for when no daemon runs.
-    pub config: Config,
 }
 
 /// What the arguments ask for.

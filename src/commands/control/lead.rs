@@ -132,7 +132,7 @@ pub(crate) async fn given(ask: ControlRequest, at: &Asking) -> Result<(), Failur
 ///
 /// # Errors
 /// 69 without daemon, state and trunks.
-pub(crate) async fn check(phone: String, at: &Asking) -> Result<(), Failure> {
+pub(crate) async fn check(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
     let told = |item: &Value, zone: &Zone| {
         let text = |name: &str| item[name].as_str().unwrap_or_default();
         let lead = match item["leadId"].as_i64() {
@@ -154,7 +154,6 @@ pub(crate) async fn check(phone: String, at: &Asking) -> Result<(), Failure> {
         }
         words
     };
-    let ask = ControlRequest::LeadCheck { phone };
     let each = |item: &Value, zone: &Zone| show(at, item, || told(item, zone));
     let found = converse(at, ask, each).await?;
     if found == 0 {

@@ -56,6 +56,7 @@ pub(crate) async fn ask(
         }
         ControlRequest::LeadMissing => lead::missing(csv, at).await,
         ControlRequest::LeadList => lead::list(at).await,
+        ControlRequest::LeadCheck { .. } => lead::check(request, at).await,
         ControlRequest::LeadSet { lead, .. } => lead::set(lead, request, at).await,
         ControlRequest::LeadGive { .. }
         | ControlRequest::LeadTake { .. }
