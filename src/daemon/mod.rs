@@ -47,8 +47,7 @@ pub(crate) mod upkeep;
 pub(crate) mod webhooks;
 
 use crate::config::checked::{Config, SourceConfig, TokenFrom};
-use crate::config::doubts;
-use crate::config::doubts::Doubt;
+use crate::config::doubts::{self, Doubt};
 use crate::failure::{Failure, OrFail as _};
 use crate::privilege::Held;
 use callbridge_admin::{CommandHandler, socket};
@@ -510,8 +509,7 @@ async fn watch_spool(spool: callbridge_spool::Handle) -> anyhow::Result<()> {
             Integrity::NotNeeded => {}
             Integrity::Checking => {
                 tracing::info!(
-                    "the last stop was not clean, or the state was changed: the state \
-                                is checked"
+                    "the last stop was not clean, or the state was changed: the state is checked"
                 )
             }
             Integrity::Sound => tracing::info!("the state passed its check"),

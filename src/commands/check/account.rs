@@ -134,10 +134,9 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFind
     if let CallProof::Unheard(born) = account.calls {
         let channels = match born {
             1 => "a channel was created while it listened, and its events were".to_owned(),
-            born => format!(
-                "{born} channels were created while it listened, and their events \
-                             were"
-            ),
+            born => {
+                format!("{born} channels were created while it listened, and their events were")
+            }
         };
         return deaf(format!(
             "{channels} not received: the account may not receive events of calls"
@@ -148,10 +147,7 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFind
         return match conf.hears("call") {
             true => well(
                 &*name,
-                format!(
-                    "events of calls are received, as {path} \
-                                                        says"
-                ),
+                format!("events of calls are received, as {path} says"),
             ),
             false => deaf(format!(
                 "the account may not receive events of calls: {path} gives it no read = call"
@@ -161,8 +157,7 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFind
     // No event of a call can be made to come without a call, and one of its own proves that much.
     let own = match (account.echoed, account.booted) {
         (Some(true), _) => {
-            "an event of its own came back, but whether it receives events of \
-                            calls is"
+            "an event of its own came back, but whether it receives events of calls is"
         }
         // Filters let FullyBooted pass, which is an answer to the login.
         (Some(false), true) => {
@@ -171,8 +166,7 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> CheckFind
              events of calls is"
         }
         (None, true) => {
-            "it receives FullyBooted (the PBX runs), but whether it receives events \
-                         of calls is"
+            "it receives FullyBooted (the PBX runs), but whether it receives events of calls is"
         }
         (Some(false) | None, false) if account.is_old() => "whether it receives events of calls is",
         (Some(false) | None, false) => {

@@ -59,33 +59,32 @@ pub(crate) struct Cell {
 /// A value, how it is told, and what is to be known of that.
 type But = (&'static str, &'static str, &'static str);
 
-const ANSWERED: But = (
-    "answered",
-    PARTLY,
-    "`incomplete` where no dialling shows it",
-);
-const QUEUE: But = (
+const fn partly(value: &'static str, but: &'static str) -> But {
+    (value, PARTLY, but)
+}
+
+const fn estimate(value: &'static str, but: &'static str) -> But {
+    (value, ESTIMATE, but)
+}
+
+const ANSWERED: But = partly("answered", "`incomplete` where no dialling shows it");
+const QUEUE: But = partly(
     "queue",
-    PARTLY,
     "which telephones rang is reported only with `eventwhencalled = yes` in queues.conf and \
-     `agent` in \
-     `read`",
+     `agent` in `read`",
 );
-const CALLED_FIRST: But = (
+const CALLED_FIRST: But = partly(
     "number",
-    PARTLY,
     "of a customer whom the PBX itself called first only where a lead has it",
 );
-const LISTED: But = ("lead", PARTLY, "by `csv:` or `userfield:`, not by `var:`");
+const LISTED: But = partly("lead", "by `csv:` or `userfield:`, not by `var:`");
 /// The masquerade of such a transfer takes the records' fields along.
-const MOVED: But = (
+const MOVED: But = partly(
     "lead",
-    PARTLY,
     "`userfield:` may be another call's after an attended transfer by REFER",
 );
-const MOVED_LISTED: But = (
+const MOVED_LISTED: But = partly(
     "lead",
-    PARTLY,
     "by `csv:` or `userfield:`, not by `var:`; the user field may be another call's after an \
      attended transfer by REFER",
 );
@@ -94,22 +93,16 @@ const CONFBRIDGE: But = (
     UNTOLD,
     "calls in `ConfBridge` are `incomplete`",
 );
-const BLONDE: But = (
+const BLONDE: But = partly(
     "transfer",
-    PARTLY,
     "`incomplete` by feature code while the other telephone rings",
 );
-const BILLED: But = ("talk", ESTIMATE, "the billed seconds");
-const WAITED: But = ("talk", ESTIMATE, "ringing in a queue counts as talk");
-const FIRST_TWO: But = ("conference", ESTIMATE, "its first two alone");
-const LINKED: But = (
+const BILLED: But = estimate("talk", "the billed seconds");
+const WAITED: But = estimate("talk", "ringing in a queue counts as talk");
+const FIRST_TWO: But = estimate("conference", "its first two alone");
+const LINKED: But = estimate("transfer", "one call where the linkedid is logged");
+const UNLINKED: But = estimate(
     "transfer",
-    ESTIMATE,
-    "one call where the linkedid is logged",
-);
-const UNLINKED: But = (
-    "transfer",
-    ESTIMATE,
     "no linkedid: a parked call that is fetched after more than a minute is two",
 );
 

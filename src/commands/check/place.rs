@@ -7,8 +7,7 @@ use crate::privilege::Held;
 use callbridge_admin::lock_wait::LockWait;
 use callbridge_admin::state_access::status;
 use callbridge_call::EventTime;
-use callbridge_intake::identity;
-use callbridge_intake::identity::Unsettled;
+use callbridge_intake::identity::{self, Unsettled};
 use callbridge_model::Status;
 use callbridge_model::exit::{Code, ExitCode as _};
 use callbridge_sender::left_slots;
@@ -62,10 +61,7 @@ pub(crate) async fn listener(addr: SocketAddr, held: &Held, daemon: bool) -> Che
         Ok(_) => well("listen", format!("{addr} is free")),
         Err(_) if daemon => well(
             "listen",
-            format!(
-                "{addr} is in use by the daemon \
-                                                                  that runs"
-            ),
+            format!("{addr} is in use by the daemon that runs"),
         ),
         Err(error) => fault(
             Code::Usage,

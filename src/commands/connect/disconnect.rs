@@ -9,8 +9,7 @@ use callbridge_model::status::Books;
 use callbridge_oauth::exchange::TokenReply;
 use callbridge_oauth::revoke;
 use callbridge_oauth::shown_once;
-use callbridge_oauth::store;
-use callbridge_oauth::store::Lock;
+use callbridge_oauth::store::{self, Lock};
 use callbridge_spool as spool;
 use std::path::Path;
 

@@ -42,15 +42,10 @@ enum AnsweredBy {
 impl AnsweredBy {
     async fn next(&mut self) -> Result<Option<ControlReply>, Failure> {
         match self {
-            Self::Daemon(replies) => replies.next().await.map_err(|error| {
-                Failure::new(
-                    Code::Unreachable,
-                    format!(
-                        "the daemon broke the connection off: \
-                                                         {error}"
-                    ),
-                )
-            }),
+            Self::Daemon(replies) => {
+                let reply = replies.next().await;
+                reply.or_fail_at(Code::Unreachable, "the daemon broke the connection off")
+            }
             Self::Spool { replies, zone, .. } => loop {
                 match replies.recv().await {
                     Some(ControlReply::Zone(name)) => *zone = Zone::named(&name),

@@ -89,12 +89,12 @@ fn typed_twice() -> Result<Secret, Failure> {
 
 /// A line of the terminal, which does not show it.
 fn typed(prompt: &str) -> Result<Secret, Failure> {
-    let failed = |error: io::Error| Failure::new(Code::Failed, format!("the terminal: {error}"));
     let stdin = io::stdin();
-    let before = tcgetattr(&stdin).map_err(|error| failed(error.into()))?;
+    let (code, what) = (Code::Failed, "the terminal");
+    let before = tcgetattr(&stdin).or_fail_at(code, what)?;
     let mut hidden = before.clone();
     hidden.local_modes.remove(LocalModes::ECHO);
-    tcsetattr(&stdin, OptionalActions::Flush, &hidden).map_err(|error| failed(error.into()))?;
+    tcsetattr(&stdin, OptionalActions::Flush, &hidden).or_fail_at(code, what)?;
     let mut out = io::stderr();
     // Whoever cannot see the question can answer it all the same.
     let _ = write!(out, "{prompt}").and_then(|()| out.flush());
@@ -102,8 +102,8 @@ fn typed(prompt: &str) -> Result<Secret, Failure> {
     let read = stdin.lock().read_line(&mut text);
     let restored = tcsetattr(&stdin, OptionalActions::Flush, &before);
     let _ = writeln!(out);
-    read.map_err(failed)?;
-    restored.map_err(|error| failed(error.into()))?;
+    read.or_fail_at(code, what)?;
+    restored.or_fail_at(code, what)?;
     let text = text.trim_end_matches(['\n', '\r']);
     if text.is_empty() {
         return Err(Failure::new(Code::Usage, "no password was typed"));

@@ -83,8 +83,7 @@ pub(crate) async fn find(
             ))?;
         }
         let words = "Correct it; type s to give the secret alone, or press Enter to try again \
-                     (Ctrl-C \
-                     leaves): ";
+                     (Ctrl-C leaves): ";
         answers.ami_secret = None;
         if person.line(words).await? != "s" {
             answers.init.flags.sources.source.clone_from(&given);
