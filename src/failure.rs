@@ -1,6 +1,6 @@
 //! Why a command ended: words on stderr, and an exit code.
 
-use callbridge_model::exit::{Code, ExitCode};
+use callbridge_model::{Code, ExitCode};
 use std::fmt;
 
 /// Why a command ended, and with which code.

@@ -47,7 +47,9 @@ pub use commands::dispatch::dispatch;
 pub use commands::explain::run as run_explain;
 pub use config::command::{Command, CommandLine, read};
 pub use failure::Failure;
+pub(crate) use failure::OrFail;
 pub use start::start;
+pub(crate) use stdout::{nobody_reads, print};
 
 /// The version of this build.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

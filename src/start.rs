@@ -2,11 +2,9 @@
 
 use crate::commands::dispatch::dispatch;
 use crate::config::command::{CommandLine, read};
-use crate::failure::{Failure, OrFail as _};
 use crate::privilege::step_down;
-use crate::stdout::print;
-use callbridge_model::environment::Environment;
-use callbridge_model::exit::Code;
+use crate::{Failure, OrFail as _, print};
+use callbridge_model::{Code, Environment};
 use callbridge_ops::log::{flush, say};
 use std::pin::Pin;
 use std::process::ExitCode;

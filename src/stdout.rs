@@ -1,7 +1,7 @@
 //! What commands print.
 
-use crate::failure::Failure;
-use callbridge_model::exit::Code;
+use crate::Failure;
+use callbridge_model::Code;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use tokio::io::Interest;

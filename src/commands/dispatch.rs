@@ -3,12 +3,10 @@
 use crate::commands::control as command;
 use crate::config::command::Command;
 use crate::config::manual;
-use crate::failure::{Failure, OrFail as _};
-use crate::stdout::print;
+use crate::{Failure, OrFail as _, print};
 use callbridge_admin::explain::text::Paint;
-use callbridge_model::environment::Environment;
-use callbridge_model::exit::Code;
 use callbridge_model::secret::forbid_dumps;
+use callbridge_model::{Code, Environment};
 use std::future::Future;
 use std::io::{self, IsTerminal as _};
 

@@ -1,8 +1,7 @@
 //! `state export` and `state import`: a state folder as one file.
 
 use crate::config::command::StateMove;
-use crate::failure::Failure;
-use crate::stdout::print;
+use crate::{Failure, print};
 use callbridge_model::clock;
 use callbridge_model::safe::safe;
 use callbridge_oauth::{shown_once, store};

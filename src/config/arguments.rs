@@ -2,7 +2,7 @@
 
 use super::faults::Faults;
 use super::options::Options;
-use callbridge_model::exit::Code;
+use callbridge_model::Code;
 use clap::builder::FalseyValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Command, CommandFactory as _, FromArgMatches as _};

@@ -15,10 +15,10 @@ use super::options::{
 use crate::config::checked as config;
 use crate::config::checked::{Checking, Purpose};
 use crate::values;
+use callbridge_admin::ControlRequest;
 use callbridge_admin::letters::retry::Employee;
 use callbridge_admin::letters::select::Selection;
 use callbridge_admin::page_role::PageRole;
-use callbridge_admin::protocol::ControlRequest;
 use callbridge_formats::Format;
 use callbridge_leads::lead_field::Item;
 use callbridge_leads::lead_field::item::ITEMS_MAX;

@@ -2,16 +2,15 @@
 
 use super::arguments::{self, ParsedArguments};
 use super::options::Flags;
+use crate::Failure;
 use crate::config::checked::{Checking, Config};
-use crate::failure::Failure;
 use crate::privilege::{Held, Needs, OwnFile};
+use callbridge_admin::ControlRequest;
 use callbridge_admin::page_role::PageRole;
-use callbridge_admin::protocol::ControlRequest;
 use callbridge_call::EventTime;
 use callbridge_formats::Format;
 use callbridge_mapping::journal::Rules;
-use callbridge_model::environment::Environment;
-use callbridge_model::exit::Code;
+use callbridge_model::{Code, Environment};
 use callbridge_ops::log::Logging;
 use clap_complete::Shell;
 use jiff::tz::TimeZone;

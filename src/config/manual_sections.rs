@@ -2,8 +2,7 @@
 
 use ::{callbridge_oauth as oauth, callbridge_spool as spool};
 use callbridge_intake::machine;
-use callbridge_model::exit::Code;
-use callbridge_model::secret_source::SecretKind;
+use callbridge_model::{Code, SecretKind};
 
 /// A heading, words below it, and a line for each term with what it is indented below that.
 pub(super) type Section = (&'static str, &'static str, String);

@@ -3,8 +3,7 @@
 
 use super::arguments;
 use callbridge_intake::machine;
-use callbridge_model::environment::Environment;
-use callbridge_model::secret_source::SecretKind;
+use callbridge_model::{Environment, SecretKind};
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, Command};
 use std::collections::BTreeSet;

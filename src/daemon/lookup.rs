@@ -2,16 +2,14 @@
 
 use super::tasks::Tasks;
 use crate::config::checked::{Config, LookupConfig};
-use crate::failure::{Failure, OrFail as _};
+use crate::{Failure, OrFail as _};
 use callbridge_intake::run::SharedPeople;
 use callbridge_lookup::answer::Answer;
 use callbridge_lookup::desk::{ANSWER_WITHIN, Desk, LookUp};
 use callbridge_lookup::http::{self, Access, Gate};
 use callbridge_lookup::tally::Tally;
 use callbridge_mapping::trunk::Trunks;
-use callbridge_model::exit::Code;
-use callbridge_model::secret::Secret;
-use callbridge_model::secret_source::SecretPlace;
+use callbridge_model::{Code, Secret, SecretPlace};
 use callbridge_ops::metrics::Durations;
 use callbridge_spool::LeadDirectory;
 use std::sync::{Arc, PoisonError};

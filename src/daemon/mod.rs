@@ -48,15 +48,15 @@ pub(crate) mod webhooks;
 
 use crate::config::checked::{Config, SourceConfig, TokenFrom};
 use crate::config::doubts::{self, Doubt};
-use crate::failure::{Failure, OrFail as _};
 use crate::privilege::Held;
+use crate::{Failure, OrFail as _};
 use callbridge_admin::{CommandHandler, socket};
 use callbridge_intake::owners::Owners;
 use callbridge_intake::run::{SharedPeople, Shell, ShellViews};
 use callbridge_intake::written::Files;
-use callbridge_model::exit::{Code, ExitCode};
 use callbridge_model::heartbeat::Pulse;
 use callbridge_model::status::{Status, findings};
+use callbridge_model::{Code, ExitCode};
 use callbridge_ops::metrics::Durations;
 use callbridge_ops::{http, systemd};
 use callbridge_page::SessionCount;

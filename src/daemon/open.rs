@@ -3,7 +3,7 @@
 use super::trunks::KnownTrunks;
 use crate::build_time;
 use crate::config::checked::{Config, SourceConfig as SourceFlag};
-use crate::failure::{Failure, OrFail as _};
+use crate::{Failure, OrFail as _};
 use callbridge_admin::lock_wait::LockWait;
 use callbridge_admin::socket;
 use callbridge_crm::FieldNames;
@@ -16,9 +16,7 @@ use callbridge_intake::{Intake, Memory as Remembered, Settings, SourceSettings, 
 use callbridge_leads::directory::backfill::ReadLeads;
 use callbridge_leads::lead_field;
 use callbridge_mapping::journal::Rules;
-use callbridge_model::clock;
-use callbridge_model::exit::Code;
-use callbridge_model::secret_source::SecretPlace;
+use callbridge_model::{Code, SecretPlace, clock};
 use callbridge_ops::metrics::Durations;
 use callbridge_sender::left_slots;
 use callbridge_source::url::{From, Transport};

@@ -2,7 +2,7 @@
 
 use crate::config::checked::Config;
 use crate::privilege::{Owner, is_open_to_all};
-use callbridge_model::secret_source::SecretPlace;
+use callbridge_model::SecretPlace;
 use std::path::PathBuf;
 
 /// What is to be said.

@@ -3,8 +3,8 @@
 use super::tasks::Tasks;
 use crate::config::checked::{Config, Crm, TokenFrom};
 use callbridge_model::environment::{ETC, credstore};
-use callbridge_model::secret_source::{SecretKind, SecretPlace};
 use callbridge_model::status::Requests;
+use callbridge_model::{SecretKind, SecretPlace};
 use callbridge_oauth::{command, keeper};
 use callbridge_sender::status::SenderStatus;
 use callbridge_sender::status::TokenPlace;

@@ -2,12 +2,8 @@
 //! addresses that are root's are listened at, and the command's own file is opened.
 
 use super::way::{Owner, is_roots};
-use crate::failure::{Failure, OrFail as _};
-use callbridge_model::exit::Code;
-use callbridge_model::plain_file;
-use callbridge_model::secret::Secret;
-use callbridge_model::secret_source as secrets;
-use callbridge_model::secret_source::SecretPlace;
+use crate::{Failure, OrFail as _};
+use callbridge_model::{Code, Secret, SecretPlace, plain_file, secret_source as secrets};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
 use std::net::{SocketAddr, TcpListener};

@@ -28,9 +28,8 @@ pub(crate) mod way;
 pub(crate) use held::{Held, Needs, OwnFile};
 pub(crate) use way::{Owner, is_open_to_all};
 
-use crate::failure::Failure;
-use callbridge_model::exit::Code;
-use callbridge_model::secret::Secret;
+use crate::Failure;
+use callbridge_model::{Code, Secret};
 use callbridge_spool as spool;
 use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{

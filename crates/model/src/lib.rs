@@ -40,11 +40,15 @@ pub mod typed_number;
 pub mod webhook_signature;
 pub mod zone;
 
+pub use environment::Environment;
+pub use exit::{Code, ExitCode};
 pub use file_version::FileVersion;
 pub use grant::Grant;
 pub use record::{
     ByHand, CallRecord, CallUuid, EmployeeId, Judged, LeadId, Outcome, Phone, Reason, Said,
 };
+pub use secret::{ExposeSecret, Secret};
+pub use secret_source::{SecretKind, SecretPlace};
 pub use status::Status;
 pub use token_fingerprint::TokenFingerprint;
 pub use typed_number::TypedNumber;

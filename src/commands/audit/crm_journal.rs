@@ -1,13 +1,12 @@
 //! The calls that are journaled here, looked for in the CRM's journal by the daemon.
 
 use super::ASKED_MAX;
+use crate::Failure;
 use crate::commands::control::conversation::{converse, typed};
 use crate::config::command::{Asking, Audit};
-use crate::failure::Failure;
 use callbridge_admin::audit::journal::progress;
 use callbridge_admin::audit::{FileCall, JournalAnswer, JournalFindings, JournalSearch};
-use callbridge_admin::protocol::ControlRequest;
-use callbridge_admin::state_access;
+use callbridge_admin::{ControlRequest, state_access};
 use callbridge_crm::FilterPage;
 use callbridge_model::clock;
 use callbridge_model::status::BudgetStatus;

@@ -8,7 +8,7 @@ use crate::config::checked::{Config, SourceConfig};
 use callbridge_asterisk::survey::{Account, CallProof};
 use callbridge_mapping::people::rule::LeadRule;
 use callbridge_mapping::trunk::Trunk;
-use callbridge_model::exit::Code;
+use callbridge_model::Code;
 use callbridge_source::url::Transport;
 use std::collections::BTreeSet;
 

@@ -9,7 +9,7 @@ use callbridge_asterisk::survey::Account;
 use callbridge_call::Extension;
 use callbridge_mapping::people::People;
 use callbridge_mapping::trunk::Trunk;
-use callbridge_model::exit::Code;
+use callbridge_model::Code;
 use callbridge_source::url::Transport;
 use std::collections::BTreeSet;
 

@@ -4,7 +4,7 @@ use super::finding::{CheckFinding, advice, fault, well};
 use callbridge_call::EventTime;
 use callbridge_crm::{ApiReply, ApiResult};
 use callbridge_leads::lead_field::{Catalogue, Fields, Fit, RefusedFields, catalogue};
-use callbridge_model::exit::Code;
+use callbridge_model::Code;
 use callbridge_model::status::LeadFields;
 
 const TODO: &str = "give --lead-field the id of a field of leads (infoType LED), and where it \

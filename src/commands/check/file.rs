@@ -6,7 +6,7 @@ use crate::config::checked::{Config, SourceConfig};
 use callbridge_call::EventTime;
 use callbridge_formats::{DecoderSettings, FormatFit};
 use callbridge_intake::written;
-use callbridge_model::exit::Code;
+use callbridge_model::Code;
 use callbridge_source::url::Transport;
 
 /// Looks into the file, which can be read; `None` where the source is none.

@@ -8,7 +8,7 @@ use callbridge_asterisk::survey::Account;
 use callbridge_broker::Forwarder;
 use callbridge_mapping::people::rule::LeadRule;
 use callbridge_mapping::trunk::Trunk;
-use callbridge_model::exit::Code;
+use callbridge_model::Code;
 use callbridge_model::permit::Permit;
 use callbridge_source::Fix;
 use callbridge_source::StreamReading;

@@ -5,8 +5,7 @@ use crate::config::checked::Config;
 use callbridge_mapping::people::files::{Error, News, Watched};
 use callbridge_mapping::people::{People, matching};
 use callbridge_mapping::trunk::Trunk;
-use callbridge_model::clock;
-use callbridge_model::exit::Code;
+use callbridge_model::{Code, clock};
 use std::collections::BTreeMap;
 
 const MEND: &str = "correct the row; the good ones are in force, and the file is read again by \

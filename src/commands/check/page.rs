@@ -4,9 +4,7 @@ use super::finding::{CheckFinding, advice, fault, well};
 use super::webhooks::{certificate, now};
 use crate::config::checked::{Config, PageConfig};
 use crate::privilege::Held;
-use callbridge_model::exit::Code;
-use callbridge_model::secret::ExposeSecret as _;
-use callbridge_model::secret_source::SecretPlace;
+use callbridge_model::{Code, ExposeSecret as _, SecretPlace};
 use callbridge_page::passwords::Passwords;
 use callbridge_page::settings::Settings;
 

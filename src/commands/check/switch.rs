@@ -8,7 +8,7 @@ use crate::daemon::open::source_of;
 use callbridge_formats::Format;
 use callbridge_freeswitch::module_conf;
 use callbridge_freeswitch::survey::{SwitchFinding, Weight};
-use callbridge_model::exit::Code;
+use callbridge_model::Code;
 use callbridge_source::StreamReading;
 use callbridge_source::url::Transport;
 

@@ -4,9 +4,7 @@
 use super::finding::{CheckFinding, advice, fault, well};
 use crate::config::checked::{Crm, TokenFrom};
 use crate::daemon::tokens;
-use callbridge_model::clock;
-use callbridge_model::exit::Code;
-use callbridge_model::secret::Secret;
+use callbridge_model::{Code, Secret, clock};
 use callbridge_oauth::{command, scope, store};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;

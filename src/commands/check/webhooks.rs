@@ -4,10 +4,9 @@ use super::finding::{CheckFinding, advice, fault, well};
 use crate::config::checked::{Config, Webhooks};
 use crate::daemon::webhooks::is_open_to_readers;
 use crate::privilege::Held;
-use callbridge_model::clock;
-use callbridge_model::exit::{Code, ExitCode as _};
-use callbridge_model::secret::{ExposeSecret as _, Secret};
-use callbridge_model::secret_source::{SecretKind, SecretPlace};
+use callbridge_model::{
+    Code, ExitCode as _, ExposeSecret as _, Secret, SecretKind, SecretPlace, clock,
+};
 use callbridge_oauth::store;
 use callbridge_webhook::tls::{self, Certificate};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};

@@ -9,7 +9,7 @@ use callbridge_listener::hyper::header::{CACHE_CONTROL, HeaderValue, REFERRER_PO
 use callbridge_listener::hyper::{Method, Request, StatusCode, Uri};
 use callbridge_listener::places::ConnectionPlace;
 use callbridge_listener::serve::{AnswerHttp, Answering, Limits, Open, serve};
-use callbridge_model::secret::Secret;
+use callbridge_model::Secret;
 use callbridge_oauth::consent::{Back, Redirect, read};
 use futures_util::future::join_all;
 use std::io::ErrorKind;

@@ -1,10 +1,9 @@
 //! `disconnect`: every token that is known is revoked ([`callbridge_oauth::revoke`]); then the
 //! connection is taken away.
 
-use crate::failure::Failure;
-use crate::stdout::print;
+use crate::{Failure, print};
 use callbridge_admin::state_access::{close, status};
-use callbridge_model::exit::Code;
+use callbridge_model::Code;
 use callbridge_model::status::Books;
 use callbridge_oauth::exchange::TokenReply;
 use callbridge_oauth::revoke;

@@ -2,8 +2,8 @@
 //! to the CRM passes it; else once, with a slot of the same budget.
 
 use super::company::Consent;
+use crate::Failure;
 use crate::commands::check::service::judge;
-use crate::failure::Failure;
 use callbridge_admin::state_access::{Access, ask_or_open, close, status};
 use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, Setup, TokenInfo};
 use callbridge_model::Status;

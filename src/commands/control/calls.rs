@@ -5,11 +5,11 @@
 
 use super::conversation::{follow, json_line, list_items, typed};
 use crate::config::command::Asking;
-use crate::failure::Failure;
-use crate::stdout::{nobody_reads, print};
 use crate::terminal::width;
+use crate::{Failure, nobody_reads, print};
+use callbridge_admin::ControlRequest;
 use callbridge_admin::explain::line::{OneLine, cut};
-use callbridge_admin::protocol::{CallsQuery, ControlRequest};
+use callbridge_admin::protocol::CallsQuery;
 use callbridge_model::Zone;
 use serde_json::Value;
 use std::io::IsTerminal;

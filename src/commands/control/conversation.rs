@@ -2,21 +2,16 @@
 
 use crate::config::command::Asking;
 use crate::daemon::open;
-use crate::failure::{Failure, OrFail as _};
-use crate::stdout::print;
-use callbridge_admin::command_handler::CommandHandler;
-use callbridge_admin::protocol::{ControlReply, ControlRequest};
+use crate::{Failure, OrFail as _, print};
 use callbridge_admin::socket::{self, AnswerRequest, Replies};
 use callbridge_admin::state_access::{Access, ask_or_open};
-use callbridge_admin::user;
+use callbridge_admin::{CommandHandler, ControlReply, ControlRequest, user};
 use callbridge_intake::owners::Owners;
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::files::Watched;
-use callbridge_model::Zone;
-use callbridge_model::clock;
-use callbridge_model::exit::Code;
 use callbridge_model::safe::{safe_cell, safe_json, safe_lines};
 use callbridge_model::status::{Pause, findings};
+use callbridge_model::{Code, Zone, clock};
 use callbridge_ops::log::say;
 use callbridge_spool as spool;
 use callbridge_spool::{Error, Handle, LeadDirectory, folder};

@@ -3,14 +3,12 @@
 use super::conversation::show as print_item;
 use super::conversation::{converse, csv_line, follow, json_line, line, list_items, print_items};
 use crate::config::command::Asking;
-use crate::failure::Failure;
-use crate::stdout::{nobody_reads, print};
 use crate::terminal::width;
+use crate::{Failure, nobody_reads, print};
+use callbridge_admin::ControlRequest;
 use callbridge_admin::letters::text;
-use callbridge_admin::protocol::ControlRequest;
-use callbridge_model::Zone;
-use callbridge_model::exit::Code;
 use callbridge_model::safe::safe;
+use callbridge_model::{Code, Zone};
 use serde_json::Value;
 
 /// `dead show`, and `dead export` as JSON lines.

@@ -2,9 +2,9 @@
 //! `state forward-again`: what a collector has forwarded goes out once more.
 
 use super::conversation::print_items;
+use crate::Failure;
 use crate::config::command::Asking;
-use crate::failure::Failure;
-use callbridge_admin::protocol::ControlRequest;
+use callbridge_admin::ControlRequest;
 use callbridge_model::Zone;
 use callbridge_model::safe::safe;
 use serde_json::Value;

@@ -4,13 +4,10 @@ use super::conversation::{
     ask_daemon, converse, csv_line, json_line, line, list_items, print_items, show,
 };
 use crate::config::command::Asking;
-use crate::failure::Failure;
-use crate::stdout::print;
-use callbridge_admin::protocol::ControlRequest;
-use callbridge_model::LeadId;
-use callbridge_model::Zone;
-use callbridge_model::exit::Code;
+use crate::{Failure, print};
+use callbridge_admin::ControlRequest;
 use callbridge_model::safe::safe;
+use callbridge_model::{Code, LeadId, Zone};
 use serde_json::Value;
 
 /// `lead missing`

@@ -2,9 +2,9 @@
 
 use super::conversation::{csv_line, json_line, line, list_items, typed};
 use crate::config::command::Asking;
-use crate::failure::Failure;
-use crate::stdout::print;
-use callbridge_admin::protocol::{ControlRequest, MissedView};
+use crate::{Failure, print};
+use callbridge_admin::ControlRequest;
+use callbridge_admin::protocol::MissedView;
 use callbridge_model::Zone;
 use callbridge_model::safe::safe;
 use serde_json::Value;

@@ -24,12 +24,10 @@ pub(crate) mod status;
 
 use crate::commands::explain::kept;
 use crate::config::command::{Asking, Explain};
-use crate::failure::Failure;
-use crate::stdout::print;
+use crate::{Failure, print};
+use callbridge_admin::ControlRequest;
 use callbridge_admin::explain::text::Paint;
-use callbridge_admin::protocol::ControlRequest;
-use callbridge_model::Zone;
-use callbridge_model::exit::Code;
+use callbridge_model::{Code, Zone};
 use conversation::{converse, json_line, list_items, typed};
 use serde_json::Value;
 

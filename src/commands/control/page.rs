@@ -2,13 +2,10 @@
 
 use super::conversation::{ask_daemon, show};
 use crate::config::command::Asking;
-use crate::failure::{Failure, OrFail as _};
-use crate::stdout::print;
+use crate::{Failure, OrFail as _, print};
+use callbridge_admin::ControlRequest;
 use callbridge_admin::page_role::PageRole;
-use callbridge_admin::protocol::ControlRequest;
-use callbridge_model::Zone;
-use callbridge_model::exit::Code;
-use callbridge_model::secret::{ExposeSecret as _, Secret};
+use callbridge_model::{Code, ExposeSecret as _, Secret, Zone};
 use callbridge_ops::log::say;
 use callbridge_page::passwords::{UnfitPassword, hash_password};
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};

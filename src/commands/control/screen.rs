@@ -1,9 +1,8 @@
 //! A terminal's other screen, drawn anew in place; the first one is as it was afterwards.
 
-use crate::failure::{Failure, OrFail as _};
-use crate::stdout::print;
 use crate::terminal::Keyboard;
-use callbridge_model::exit::Code;
+use crate::{Failure, OrFail as _, print};
+use callbridge_model::Code;
 use rustix::termios::{LocalModes, tcgetwinsize};
 use std::fmt::Write as _;
 use std::io;

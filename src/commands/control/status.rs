@@ -3,14 +3,11 @@
 use super::conversation::{converse, json_line, typed};
 use super::screen::Screen;
 use crate::config::command::{Asking, StatusMode};
-use crate::failure::Failure;
-use crate::stdout::{nobody_reads, print};
-use callbridge_admin::protocol::ControlRequest;
-use callbridge_admin::state_access;
-use callbridge_model::exit::Code;
+use crate::{Failure, nobody_reads, print};
+use callbridge_admin::{ControlRequest, state_access};
 use callbridge_model::status::OverallState;
 use callbridge_model::status::text::Look;
-use callbridge_model::{Status, Zone};
+use callbridge_model::{Code, Status, Zone};
 use serde_json::Value;
 use std::io::IsTerminal as _;
 use std::time::Duration;

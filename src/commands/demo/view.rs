@@ -1,7 +1,6 @@
 //! What the demo shows: a live table on a terminal, a line an event elsewhere, or JSON lines.
 
-use crate::failure::Failure;
-use crate::stdout::print;
+use crate::{Failure, print};
 use callbridge_admin::explain::line::{OneLine, cut};
 use callbridge_model::Status;
 use callbridge_spool::{Row, RowId, State};

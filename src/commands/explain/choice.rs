@@ -1,13 +1,12 @@
 //! Which of a recording's calls is meant: by linkedid, by the id of one of its channels, by uuid,
 //! by the beginning of a uuid, or by the number of its customer.
 
-use crate::failure::Failure;
+use crate::Failure;
 use callbridge_admin::explain::reading::PbxCall;
 use callbridge_admin::explain::shape::Other;
 use callbridge_call::FinishedCall;
-use callbridge_model::exit::Code;
 use callbridge_model::safe::safe;
-use callbridge_model::{Judged, TypedNumber};
+use callbridge_model::{Code, Judged, TypedNumber};
 
 /// A uuid's beginning is at least so long, so that few calls share it.
 pub(crate) const PREFIX_MIN: usize = 4;

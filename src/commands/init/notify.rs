@@ -2,9 +2,9 @@
 
 use super::Answers;
 use super::person::Person;
-use crate::failure::Failure;
+use crate::Failure;
+use callbridge_model::Secret;
 use callbridge_model::environment::{ETC, credstore};
-use callbridge_model::secret::Secret;
 use callbridge_model::status::findings::quoted;
 use callbridge_ops::notify::command;
 use callbridge_ops::notify::history::{Notification, Turn};

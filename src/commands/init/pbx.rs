@@ -2,17 +2,15 @@
 
 use super::Answers;
 use super::person::Person;
+use crate::Failure;
 use crate::commands::check::finding::CheckFinding;
 use crate::commands::check::{account, inward, manager_conf};
 use crate::config::checked::{Config, SourceConfig};
 use crate::config::secret_kind;
 use crate::daemon::open::source_of;
-use crate::failure::Failure;
 use callbridge_asterisk::survey::{Account, EndpointList};
 use callbridge_mapping::people::rule::LeadRule;
-use callbridge_model::exit::Code;
-use callbridge_model::secret::Secret;
-use callbridge_model::secret_source::SecretPlace;
+use callbridge_model::{Code, Secret, SecretPlace};
 use callbridge_setup::proposal::ProposedEndpoint;
 use callbridge_setup::question::{SetupQuestion, is_event_socket, source_url};
 use callbridge_setup::{local_conf, snippet, switch};

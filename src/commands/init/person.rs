@@ -2,9 +2,8 @@
 
 use super::left;
 use crate::commands::connect::typed::StdinLines;
-use crate::failure::Failure;
-use crate::stdout::print;
 use crate::terminal::Keyboard;
+use crate::{Failure, print};
 use callbridge_model::safe::safe_lines;
 use callbridge_setup::question::SetupQuestion;
 use rustix::termios::LocalModes;

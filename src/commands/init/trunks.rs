@@ -2,9 +2,9 @@
 
 use super::person::Person;
 use super::{Answers, pbx};
-use crate::failure::Failure;
+use crate::Failure;
 use callbridge_asterisk::survey::EndpointList;
-use callbridge_model::exit::Code;
+use callbridge_model::Code;
 use callbridge_setup::kind::EndpointKind;
 use callbridge_setup::proposal::{ProposedEndpoint, propose, trunk_name};
 use std::time::Duration;

@@ -4,7 +4,7 @@ use super::{Checking, tls};
 use crate::config::options::lookup::LookupFlags;
 use crate::values;
 use callbridge_lookup::network::Network;
-use callbridge_model::secret_source::{SecretKind, SecretPlace};
+use callbridge_model::{SecretKind, SecretPlace};
 use std::net::SocketAddr;
 
 /// The look-up, as it was asked for.

@@ -44,7 +44,7 @@ use callbridge_crm::{Address, FieldNames, Setup};
 use callbridge_intake::machine::Unknown;
 use callbridge_leads::lead_field;
 use callbridge_mapping::journal::Rules;
-use callbridge_model::secret_source::SecretPlace;
+use callbridge_model::SecretPlace;
 use callbridge_ops::log::Logging;
 use callbridge_sender::rate::Rate;
 use callbridge_source::StreamReading;

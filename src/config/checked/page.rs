@@ -3,7 +3,7 @@
 use super::{Checking, tls};
 use crate::config::options::page::PageFlags;
 use crate::values;
-use callbridge_model::secret_source::{SecretKind, SecretPlace};
+use callbridge_model::{SecretKind, SecretPlace};
 use callbridge_webhook::tls::Certificate;
 use std::net::{IpAddr, SocketAddr};
 

@@ -2,7 +2,7 @@
 
 use super::{Config, TokenFrom};
 use crate::privilege::Needs;
-use callbridge_model::secret_source::SecretPlace;
+use callbridge_model::SecretPlace;
 use callbridge_oauth::{shown_once, store};
 use std::path::{Path, PathBuf};
 

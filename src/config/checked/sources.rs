@@ -6,7 +6,7 @@ use crate::config::options::SourceFlags;
 use crate::values;
 use callbridge_asterisk::Columns;
 use callbridge_mapping::trunk;
-use callbridge_model::secret_source::SecretKind;
+use callbridge_model::SecretKind;
 use callbridge_source::url::{SourceUrl, Transport};
 
 /// What the name of a PBX is made of, for messages.

@@ -2,7 +2,7 @@
 
 use super::Checking;
 use crate::config::options::CrmFlags;
-use callbridge_model::secret_source::{SecretKind, SecretPlace};
+use callbridge_model::{SecretKind, SecretPlace};
 use std::path::Path;
 
 /// Where the token comes from.

@@ -4,7 +4,7 @@ use super::{Checking, Webhooks, tls};
 use crate::config::faults::Faults;
 use crate::config::options::WebhookFlags;
 use crate::values;
-use callbridge_model::secret_source::{SecretKind, SecretPlace};
+use callbridge_model::{SecretKind, SecretPlace};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

@@ -10,9 +10,7 @@ use callbridge_call::{EventTime, FinishedCall};
 use callbridge_crm::request::submission;
 use callbridge_mapping::journal;
 use callbridge_mapping::people::People;
-use callbridge_model::TypedNumber;
-use callbridge_model::clock;
-use callbridge_model::exit::Code;
+use callbridge_model::{Code, TypedNumber, clock};
 use callbridge_page::backend::{CallPage, CallQuery, CallView, OpenCallView, RequestView};
 use callbridge_spool::{CallFilter, Letter, Listed, Place, Row, Search, State, tables};
 

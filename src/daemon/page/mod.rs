@@ -20,13 +20,11 @@ mod trial;
 
 use super::tasks::{has_stopped, until};
 use crate::config::checked::{Config, PageConfig};
-use crate::failure::{Failure, OrFail as _};
 use crate::privilege::Held;
+use crate::{Failure, OrFail as _};
 use backend::DaemonBackend;
 use callbridge_admin::command_handler::PageDoor;
-use callbridge_model::exit::Code;
-use callbridge_model::secret::ExposeSecret as _;
-use callbridge_model::secret_source::SecretPlace;
+use callbridge_model::{Code, ExposeSecret as _, SecretPlace};
 use callbridge_page::links::Links;
 use callbridge_page::passwords::Passwords;
 use callbridge_page::settings::Settings;

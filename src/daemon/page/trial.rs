@@ -2,7 +2,7 @@
 
 use super::backend::DaemonBackend;
 use callbridge_admin::refusal::Refusal;
-use callbridge_model::exit::Code;
+use callbridge_model::Code;
 use callbridge_page::backend::CheckFinding;
 use std::ffi::OsString;
 use std::process::Stdio;
