@@ -1,7 +1,7 @@
 //! Why a command ended: words on stderr, and an exit code.
 
 use callbridge_model::{Code, ExitCode};
-use std::fmt;
+use std::{fmt, io};
 
 /// Why a command ended, and with which code.
 #[derive(Debug)]
@@ -22,6 +22,15 @@ impl Failure {
     /// A code alone: what there is to say stands on stdout.
     pub fn silent(code: Code) -> Self {
         Self::new(code, "")
+    }
+
+    /// A file that cannot be read: 66 where it is missing, else 65.
+    pub(crate) fn unread(file: impl fmt::Display, error: &io::Error) -> Self {
+        let code = match error.kind() {
+            io::ErrorKind::NotFound => Code::NoInput,
+            _ => Code::Input,
+        };
+        Self::new(code, format!("{file}: cannot be read: {error}"))
     }
 
     /// An error from below, with the code that fits here.

@@ -118,7 +118,7 @@ fn read(
     // The PBX writes there: what stands in its place is waited on by nobody.
     let opened = || {
         let file = plain_file::open_named(&audit.file);
-        file.map_err(|error| explain::cannot_read(&audit.file, &error))
+        file.map_err(|error| Failure::unread(audit.file.display(), &error))
     };
     let is_cdr = audit.format == Format::CdrCsv;
     let lines = is_cdr.then(|| records::open(&audit.file, audit.from));

@@ -2,6 +2,7 @@
 
 use super::faults::Faults;
 use super::options::Options;
+use crate::Failure;
 use callbridge_model::Code;
 use clap::builder::FalseyValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -22,8 +23,6 @@ pub(crate) enum ParsedArguments {
     Command(Box<Options>, Faults),
     /// Help or the version: to stdout.
     Show(String),
-    /// No command, or none of ours: words for stderr.
-    Refused(Code, String),
 }
 
 /// The whole command, with the version and an environment variable for each flag.
@@ -73,37 +72,38 @@ pub(super) fn variable(long: &str) -> String {
 }
 
 /// Reads the arguments, the program's name first.
-pub(crate) fn read(arguments: impl IntoIterator<Item = OsString>) -> ParsedArguments {
-    let mut arguments = match expanded(arguments) {
-        Ok(arguments) => arguments,
-        Err((code, words)) => return ParsedArguments::Refused(code, words),
-    };
+///
+/// # Errors
+/// No command, or none of ours; a file of arguments that cannot be read.
+pub(crate) fn read(
+    arguments: impl IntoIterator<Item = OsString>,
+) -> Result<ParsedArguments, Failure> {
+    let mut arguments = expanded(arguments)?;
     let command = command();
     let mut faults = Faults::default();
     for _ in 0..FAULTS_MAX {
         let error = match command.clone().try_get_matches_from(&arguments) {
             Ok(matches) => match Options::from_arg_matches(&matches) {
-                Ok(options) => return ParsedArguments::Command(Box::new(options), faults),
+                Ok(options) => return Ok(ParsedArguments::Command(Box::new(options), faults)),
                 Err(error) => error,
             },
             Err(error) => error,
         };
         match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion if faults.is_empty() => {
-                return ParsedArguments::Show(error.render().to_string());
+                return Ok(ParsedArguments::Show(error.render().to_string()));
             }
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-                return ParsedArguments::Refused(Code::Usage, error.render().to_string());
+                return Err(Failure::new(Code::Usage, error.render().to_string()));
             }
             _ => {
-                let mended = mend(&mut arguments, &error, &mut faults);
-                if !mended {
-                    return ParsedArguments::Refused(Code::Usage, unmended(&error, &faults));
+                if !mend(&mut arguments, &error, &mut faults) {
+                    return Err(Failure::new(Code::Usage, unmended(&error, &faults)));
                 }
             }
         }
     }
-    ParsedArguments::Refused(Code::Usage, faults.to_string())
+    Err(faults.into())
 }
 
 fn unmended(error: &clap::Error, faults: &Faults) -> String {
@@ -192,9 +192,7 @@ pub(super) fn flags_file(arguments: &[OsString]) -> Option<PathBuf> {
 }
 
 /// The arguments, each `@FILE` replaced by its lines.
-fn expanded(
-    arguments: impl IntoIterator<Item = OsString>,
-) -> Result<Vec<OsString>, (Code, String)> {
+fn expanded(arguments: impl IntoIterator<Item = OsString>) -> Result<Vec<OsString>, Failure> {
     let mut all = Vec::new();
     for (at, argument) in arguments.into_iter().enumerate() {
         let file = argument.to_str().and_then(|text| text.strip_prefix('@'));
@@ -206,24 +204,12 @@ fn expanded(
     Ok(all)
 }
 
-fn lines(path: &Path) -> Result<Vec<OsString>, (Code, String)> {
-    let file: PathBuf = path.to_owned();
-    let told = |error: std::io::Error| {
-        let code = match error.kind() {
-            std::io::ErrorKind::NotFound => Code::NoInput,
-            _ => Code::Input,
-        };
-        (
-            code,
-            format!("@{}: cannot be read: {error}", file.display()),
-        )
-    };
+fn lines(path: &Path) -> Result<Vec<OsString>, Failure> {
+    let told = |error: std::io::Error| Failure::unread(format_args!("@{}", path.display()), &error);
     let about = std::fs::metadata(path).map_err(told)?;
     if about.len() > FILE_BYTES_MAX {
-        return Err((
-            Code::Input,
-            format!("@{}: larger than 1 MB", path.display()),
-        ));
+        let words = format!("@{}: larger than 1 MB", path.display());
+        return Err(Failure::new(Code::Input, words));
     }
     let text = std::fs::read_to_string(path).map_err(told)?;
     let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);
@@ -238,14 +224,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn typed(line: &str) -> ParsedArguments {
+    fn typed(line: &str) -> Result<ParsedArguments, Failure> {
         read(line.split(' ').map(OsString::from))
     }
 
     fn faults(line: &str) -> String {
         match typed(line) {
-            ParsedArguments::Command(_, faults) => faults.to_string(),
-            ParsedArguments::Show(text) | ParsedArguments::Refused(_, text) => text,
+            Ok(ParsedArguments::Command(_, faults)) => faults.to_string(),
+            Ok(ParsedArguments::Show(text)) => text,
+            Err(failure) => failure.to_string(),
         }
     }
 
@@ -359,7 +346,7 @@ mod tests {
 
     #[test]
     fn a_flag_given_again_wins_and_a_repeated_one_adds() {
-        let ParsedArguments::Command(options, faults) =
+        let Ok(ParsedArguments::Command(options, faults)) =
             typed("callbridge run --rate 1/1s --rate 2/2s --trunk a --trunk b")
         else {
             panic!("a command")
@@ -381,7 +368,7 @@ mod tests {
         std::fs::write(&file, text).expect("written");
         let at = format!("@{}", file.display());
         let read = read(["callbridge", "run", &at].map(OsString::from));
-        let ParsedArguments::Command(options, faults) = read else {
+        let Ok(ParsedArguments::Command(options, faults)) = read else {
             panic!("{read:?}")
         };
         let Some(super::super::options::Verb::Run(flags)) = options.command else {
@@ -397,20 +384,16 @@ mod tests {
 
     #[test]
     fn a_missing_file_of_flags_is_66_and_a_missing_command_64() {
-        let ParsedArguments::Refused(code, words) = typed("callbridge run @/nowhere") else {
-            panic!()
-        };
-        assert_eq!(code, Code::NoInput);
+        let missing = typed("callbridge run @/nowhere").expect_err("no file");
+        assert_eq!(missing.code(), Code::NoInput);
+        let words = missing.to_string();
         assert!(words.starts_with("@/nowhere: cannot be read"), "{words}");
         for line in ["callbridge rnu", "callbridge dead", "callbridge lead"] {
-            let read = typed(line);
-            assert!(
-                matches!(read, ParsedArguments::Refused(Code::Usage, _)),
-                "{line}: {read:?}"
-            );
+            let refused = typed(line).expect_err("no command");
+            assert_eq!(refused.code(), Code::Usage, "{line}");
         }
         assert!(
-            matches!(typed("callbridge --version"), ParsedArguments::Show(text)
+            matches!(typed("callbridge --version"), Ok(ParsedArguments::Show(text))
             if text.starts_with("callbridge 0."))
         );
     }

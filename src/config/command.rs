@@ -295,17 +295,14 @@ pub fn read(
     let file = arguments::flags_file(&arguments);
     let beside = file.map(|file| environment.clone().beside(&file));
     let environment = beside.as_ref().unwrap_or(environment);
-    let (options, faults) = match arguments::read(arguments) {
+    let (options, faults) = match arguments::read(arguments)? {
         ParsedArguments::Command(options, faults) => (options, faults),
         ParsedArguments::Show(text) => return Ok(CommandLine::Show(text)),
-        ParsedArguments::Refused(code, words) => return Err(Failure::new(code, words)),
     };
     let Some(verb) = options.command else {
         let help = arguments::command().render_help().to_string();
-        return Err(Failure::new(
-            Code::Usage,
-            format!("no command is given\n\n{}", help.trim()),
-        ));
+        let words = format!("no command is given\n\n{}", help.trim());
+        return Err(Failure::new(Code::Usage, words));
     };
     let command = Checking::new(environment, faults).check(verb)?;
     Ok(CommandLine::Command(Box::new(command)))

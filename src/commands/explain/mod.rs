@@ -139,18 +139,9 @@ fn number(explain: &Explain) -> Option<TypedNumber> {
     TypedNumber::read(explain.call.as_deref()?, countries.chain(rules.country))
 }
 
-/// A recording cannot be read: 66 where it is missing, else 65.
-pub(crate) fn cannot_read(path: &Path, error: &io::Error) -> Failure {
-    let code = match error.kind() {
-        io::ErrorKind::NotFound => Code::NoInput,
-        _ => Code::Input,
-    };
-    Failure::new(code, format!("{}: cannot be read: {error}", path.display()))
-}
-
 /// The recording: a file, what comes in at stdin, or a folder with a file a record.
 fn open(path: &Path, format: Format) -> Result<Box<dyn io::Read>, Failure> {
-    let told = |error: io::Error| cannot_read(path, &error);
+    let told = |error: io::Error| Failure::unread(path.display(), &error);
     let from = match path.as_os_str() == "-" {
         true => Path::new("/dev/stdin"),
         false => path,
