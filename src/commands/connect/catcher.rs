@@ -1,6 +1,7 @@
 //! Catches the browser's way back where it ends on this machine: a listener for one path, with a
 //! short page for the person in front of it.
 
+use crate::Failure;
 use crate::daemon::tasks::has_stopped;
 use crate::privilege::Held;
 use callbridge_listener::body::{response, whole};
@@ -9,11 +10,11 @@ use callbridge_listener::hyper::header::{CACHE_CONTROL, HeaderValue, REFERRER_PO
 use callbridge_listener::hyper::{Method, Request, StatusCode, Uri};
 use callbridge_listener::places::ConnectionPlace;
 use callbridge_listener::serve::{AnswerHttp, Answering, Limits, Open, serve};
-use callbridge_model::Secret;
+use callbridge_model::{Code, Secret};
 use callbridge_oauth::consent::{Back, Redirect, read};
+use callbridge_ops::log::say;
 use futures_util::future::join_all;
 use std::io::ErrorKind;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -34,58 +35,45 @@ pub(crate) struct Catcher {
     path: String,
 }
 
-/// Why the way back cannot be caught.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Unheard {
-    /// Another program listens where the browser will go: the code would be its.
-    #[error(
-        "cannot listen at {address}: another program does, and the browser would bring the \
-         consent's code for {redirect} to it. End it, or register another port and give that as \
-         --redirect-uri"
-    )]
-    Taken {
-        address: SocketAddr,
-        /// As it is registered.
-        redirect: String,
-    },
-    /// We may not, or the machine has no such address: nobody else gets it.
-    #[error("cannot listen at {address}: {error}")]
-    Closed {
-        address: SocketAddr,
-        error: std::io::Error,
-    },
-}
-
 impl Catcher {
     /// Listens at the redirect's own address, at each of them: a browser may take either one of
     /// `localhost`, and what listens at the other would get the code. `Ok(None)` where it is not
-    /// on this machine.
+    /// on this machine, or, with words about it, where this machine has no such address.
     ///
     /// # Errors
-    /// When it cannot have all of its addresses.
-    pub(crate) async fn listen(redirect: &Redirect, held: &Held) -> Result<Option<Self>, Unheard> {
+    /// When another program listens at one of them.
+    pub(crate) async fn listen(redirect: &Redirect, held: &Held) -> Result<Option<Self>, Failure> {
         let Some(addresses) = redirect.listen() else {
             return Ok(None);
         };
-        let (mut listeners, mut missing) = (Vec::new(), None);
+        let (mut listeners, mut closed) = (Vec::new(), None);
         for address in addresses {
             match held.listener(address).await {
                 Ok(listener) => listeners.push(listener),
-                Err(error) if is_no_address_of_ours(&error) => {
-                    missing = Some(Unheard::Closed { address, error });
-                }
                 Err(error) if error.kind() == ErrorKind::AddrInUse => {
-                    let redirect = redirect.text.clone();
-                    return Err(Unheard::Taken { address, redirect });
+                    let words = format!(
+                        "cannot listen at {address}: another program does, and the browser would \
+                         bring the consent's code for {} to it. End it, or register another port \
+                         and give that as --redirect-uri",
+                        redirect.text
+                    );
+                    return Err(Failure::new(Code::Usage, words));
                 }
-                Err(error) => return Err(Unheard::Closed { address, error }),
+                Err(error) => {
+                    closed = Some(format!("cannot listen at {address}: {error}"));
+                    if !is_no_address_of_ours(&error) {
+                        listeners.clear();
+                        break;
+                    }
+                }
             }
         }
-        let path = redirect.path().to_owned();
-        match missing {
-            Some(missing) if listeners.is_empty() => Err(missing),
-            Some(_) | None => Ok(Some(Self { listeners, path })),
+        if let Some(words) = closed.filter(|_| listeners.is_empty()) {
+            say(&words);
+            return Ok(None);
         }
+        let path = redirect.path().to_owned();
+        Ok(Some(Self { listeners, path }))
     }
 
     /// Serves until `stopped`, and what is being answered then to its end; every way back goes out,

@@ -19,7 +19,7 @@ pub(crate) mod disconnect;
 pub(crate) mod typed;
 mod verify;
 
-use crate::commands::connect::catcher::{Catcher, Unheard};
+use crate::commands::connect::catcher::Catcher;
 use crate::commands::connect::company::Consent;
 use crate::commands::connect::typed::StdinLines;
 use crate::commands::connect::verify::TokenOwner;
@@ -163,16 +163,7 @@ async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret, Fa
     let id = || uuid::Uuid::new_v4().simple().to_string();
     let state = Secret::from(format!("{}{}", id(), id()));
     let bare = state.expose_secret();
-    let catcher = match Catcher::listen(&connect.redirect, &connect.held).await {
-        Ok(catcher) => catcher,
-        Err(taken @ Unheard::Taken { .. }) => {
-            return Err(Failure::new(Code::Usage, taken.to_string()));
-        }
-        Err(closed @ Unheard::Closed { .. }) => {
-            say(&closed.to_string());
-            None
-        }
-    };
+    let catcher = Catcher::listen(&connect.redirect, &connect.held).await?;
     let open = address(
         &connect.consent,
         &connect.client_id,
