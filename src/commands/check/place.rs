@@ -117,7 +117,7 @@ async fn opened(dir: &Path) -> Result<(Handle, Guard, Option<Trial>), Error> {
         Ok(_) => None,
         Err(_) => Some(Trial::begin(dir)?),
     };
-    let place = trial.as_ref().map_or(dir, Trial::path);
+    let place = trial.as_ref().map_or(dir, |it| &it.folder.0);
     let (handle, guard) = spool::open(place, spool::Settings::default())?;
     if trial.is_some() {
         left_slots::adopt(dir, &handle).await?;

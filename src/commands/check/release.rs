@@ -8,6 +8,7 @@ use super::manager_conf::ManagerConf;
 use crate::config::checked::{Config, SourceConfig};
 use callbridge_asterisk::survey::Account;
 use callbridge_formats::Format;
+use serde::Serialize;
 use serde_json::{Map, json};
 
 /// The classes that an account should hear, and what it should be allowed to do.
@@ -15,7 +16,7 @@ const READ: &str = "call,cdr,system,agent,user";
 const WRITE: &str = "reporting,user";
 
 /// A line of a file of the PBX.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Setting {
     file: &'static str,
     line: String,
@@ -122,13 +123,10 @@ fn extra(release: &str, generation: Generation, settings: &[Setting]) -> Extra {
     for Setting { file, line, why } in settings {
         text.push_str(&format!("\n{file}: {line}  ({why})"));
     }
-    let wanted = settings
-        .iter()
-        .map(|it| json!({"file": it.file, "line": it.line, "why": it.why}));
     let json = [
         ("version".to_owned(), release.into()),
         ("tells".to_owned(), generation.to_json()),
-        ("settings".to_owned(), wanted.collect()),
+        ("settings".to_owned(), json!(settings)),
     ];
     Extra {
         json: Map::from_iter(json),

@@ -7,7 +7,6 @@ use super::finding::{CheckFinding, advice, fault, well};
 use super::journal;
 use super::place::State;
 use super::token;
-use super::trial::Trial;
 use crate::RELEASE;
 use crate::config::checked::{Config, Crm};
 use crate::daemon::{outward, tokens};
@@ -33,7 +32,7 @@ pub(crate) async fn look(config: &Config, state: State) -> Vec<CheckFinding> {
         State::Daemon(status) => of_daemon(&status),
         State::Ours(handle, guard, trial) => {
             let dir = config.state.as_deref().unwrap_or(Path::new("."));
-            let left = trial.as_ref().map(Trial::left);
+            let left = trial.as_ref().map(|it| &it.left);
             let mut found = match other_sender(config, trial.is_some()).await {
                 Some(sender) => vec![of_sender(&sender)],
                 None => ask(crm, dir, &handle, left).await,

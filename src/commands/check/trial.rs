@@ -10,8 +10,8 @@ use std::path::Path;
 /// A folder of our own, gone when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Trial {
-    folder: ScratchFolder,
-    left: LeftSlots,
+    pub folder: ScratchFolder,
+    pub left: LeftSlots,
 }
 
 impl Trial {
@@ -29,15 +29,6 @@ impl Trial {
         let folder = place.join(format!(".callbridge-check-{}", std::process::id()));
         let folder = ScratchFolder::make(folder).map_err(wrong)?;
         Ok(Self { folder, left })
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.folder.0
-    }
-
-    /// Where its slots are left.
-    pub(crate) const fn left(&self) -> &LeftSlots {
-        &self.left
     }
 }
 

@@ -106,22 +106,29 @@ pub(super) fn certificate(
         [] => "no name".to_owned(),
         names => names.join(", "),
     };
-    let what = match validity(own, above, now) {
-        Validity::Is(until) => format!("for {shown}, until {until}"),
-        Validity::Ended(until) => {
-            let what = format!("for {shown}, has expired at {until}");
-            return fault(Code::Configuration, name, what, "renew it");
-        }
-        Validity::Begins(from) => {
-            let what = format!("for {shown}, begins only at {from}");
-            let todo = "wait, or set this machine's clock";
-            return fault(Code::Configuration, name, what, todo);
-        }
-        Validity::EndsSoon(until) => {
-            let what = format!("for {shown}, expires soon, at {until}");
-            return advice(name, what, "renew it; the new one is read by itself");
-        }
+    let (code, what) = (Code::Configuration, format!("for {shown}"));
+    // A time that no chain outlives.
+    let never = UnixTime::since_unix_epoch(Duration::from_secs(253_402_300_799));
+    let end = |at: UnixTime| match refused_at(own, above, at) {
+        Some(CertificateError::ExpiredContext { not_after, .. }) => Some(not_after),
+        _ => None,
     };
+    if let Some(CertificateError::NotValidYetContext { not_before, .. }) =
+        refused_at(own, above, now)
+    {
+        let what = format!("{what}, begins only at {}", date(not_before));
+        return fault(code, name, what, "wait, or set this machine's clock");
+    }
+    if let Some(ended) = end(now) {
+        let what = format!("{what}, has expired at {}", date(ended));
+        return fault(code, name, what, "renew it");
+    }
+    let until = end(never).unwrap_or(never);
+    if until.as_secs() < now.as_secs() + SOON.as_secs() {
+        let what = format!("{what}, expires soon, at {}", date(until));
+        return advice(name, what, "renew it; the new one is read by itself");
+    }
+    let what = format!("{what}, until {}", date(until));
     unfit(name, &names).unwrap_or_else(|| well(name, what))
 }
 
@@ -151,36 +158,6 @@ fn is_inside(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let ends = [".local", ".internal", ".localdomain", "localhost"];
     ends.iter().any(|end| name.ends_with(end)) || !name.contains('.')
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Validity {
-    Is(String),
-    EndsSoon(String),
-    Ended(String),
-    Begins(String),
-}
-
-/// When the certificate begins and ends. Who vouches for it is the service's to judge.
-fn validity(own: &CertificateDer<'_>, above: &[CertificateDer<'_>], now: UnixTime) -> Validity {
-    let never = UnixTime::since_unix_epoch(Duration::from_secs(253_402_300_799));
-    let end = |at: UnixTime| match refused_at(own, above, at) {
-        Some(CertificateError::ExpiredContext { not_after, .. }) => Some(not_after),
-        _ => None,
-    };
-    if let Some(CertificateError::NotValidYetContext { not_before, .. }) =
-        refused_at(own, above, now)
-    {
-        return Validity::Begins(date(not_before));
-    }
-    if let Some(ended) = end(now) {
-        return Validity::Ended(date(ended));
-    }
-    let until = end(never).unwrap_or(never);
-    if until.as_secs() < now.as_secs() + SOON.as_secs() {
-        return Validity::EndsSoon(date(until));
-    }
-    Validity::Is(date(until))
 }
 
 fn date(at: UnixTime) -> String {

@@ -42,7 +42,7 @@ impl Consent<'_> {
         if self.wanted.yes || self.wanted.company.is_some() {
             return Ok(());
         }
-        if !self.typed.is_person() {
+        if !self.typed.person {
             say(&format!(
                 "this state is bound to {named} from now on: nobody was asked, for stdin is no \
                  terminal; --company {} would have made sure of it",

@@ -11,7 +11,7 @@ const LINE_MAX: u64 = 16 * 1024;
 #[derive(Debug)]
 pub(crate) struct StdinLines {
     lines: mpsc::Receiver<String>,
-    person: bool,
+    pub person: bool,
 }
 
 impl StdinLines {
@@ -23,11 +23,6 @@ impl StdinLines {
             lines: hears,
             person: std::io::stdin().is_terminal(),
         }
-    }
-
-    /// A person sits at the other end.
-    pub(crate) const fn is_person(&self) -> bool {
-        self.person
     }
 
     /// The next line; `None` once stdin has ended.
