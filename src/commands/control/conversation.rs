@@ -14,7 +14,7 @@ use callbridge_model::status::{Pause, findings};
 use callbridge_model::{Code, Zone, clock};
 use callbridge_ops::log::say;
 use callbridge_spool as spool;
-use callbridge_spool::{Error, Handle, LeadDirectory, folder};
+use callbridge_spool::{Handle, LeadDirectory, folder};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::path::Path;
@@ -58,18 +58,6 @@ impl AnsweredBy {
     }
 }
 
-/// Why nobody answers for a state folder.
-enum Unanswered {
-    Daemon(std::io::Error),
-    Spool(Error),
-}
-
-impl From<Error> for Unanswered {
-    fn from(error: Error) -> Self {
-        Self::Spool(error)
-    }
-}
-
 /// The daemon of this state folder; else its spool.
 async fn find(at: &Asking, ask: ControlRequest) -> Result<AnsweredBy, Failure> {
     let state = &at.state;
@@ -77,17 +65,14 @@ async fn find(at: &Asking, ask: ControlRequest) -> Result<AnsweredBy, Failure> {
         create: false,
         ..spool::Settings::default()
     };
-    let asked = async || match socket::ask(state, &ask).await {
-        Ok(replies) => Ok(replies),
-        Err(error) => Err(Unanswered::Daemon(error)),
+    let asked = async || match reach(at, &ask).await? {
+        None if state.join(folder::FILE).symlink_metadata().is_err() => Err(nobody(state)),
+        replies => Ok(replies),
     };
-    let access = ask_or_open(asked, || spool::open(state, settings.clone())).await;
-    let (handle, guard) = match access {
-        Ok(Access::Daemon(replies)) => return Ok(AnsweredBy::Daemon(replies)),
-        Ok(Access::Spool(handle, guard)) => (handle, guard),
-        Err(Unanswered::Daemon(error)) => return Err(mute(state, &error)),
-        Err(Unanswered::Spool(Error::Missing { dir })) => return Err(nobody(&dir)),
-        Err(Unanswered::Spool(error)) => return Err(error.into()),
+    let opened = || spool::open(state, settings.clone());
+    let (handle, guard) = match ask_or_open(asked, opened).await? {
+        Access::Daemon(replies) => return Ok(AnsweredBy::Daemon(replies)),
+        Access::Spool(handle, guard) => (handle, guard),
     };
     let handler = offline(handle, at.rules.clone(), state).await?;
     let (to, replies) = mpsc::channel(64);
@@ -103,12 +88,6 @@ async fn find(at: &Asking, ask: ControlRequest) -> Result<AnsweredBy, Failure> {
         task,
         zone,
     })
-}
-
-/// There is a daemon, and it cannot be spoken to.
-fn mute(state: &Path, error: &std::io::Error) -> Failure {
-    let words = format!("cannot reach the daemon of {}: {error}", state.display());
-    Failure::new(Code::Unreachable, words)
 }
 
 /// There is neither daemon nor state.
@@ -251,8 +230,9 @@ pub(super) async fn ask_daemon(
 
 /// The daemon's replies; `None` where none runs.
 async fn reach(at: &Asking, ask: &ControlRequest) -> Result<Option<Replies>, Failure> {
+    let what = format_args!("cannot reach the daemon of {}", at.state.display());
     let asked = socket::ask(&at.state, ask).await;
-    asked.map_err(|error| mute(&at.state, &error))
+    asked.or_fail_at(Code::Unreachable, what)
 }
 
 /// Prints what comes until it is dropped, over every restart of the daemon. Without one `alone` is
