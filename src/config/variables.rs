@@ -17,16 +17,9 @@ const OF_SERVICES: [&str; 4] = ["_SERVICE_HOST", "_SERVICE_PORT", "_TCP", "_UDP"
 /// A name with more letters of its own is another one, and not misspelt.
 const LETTERS_APART_MAX: usize = 2;
 
-/// A variable that nothing here reads.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Unread {
-    pub name: String,
-    /// The one that may have been meant.
-    pub near: Option<String>,
-}
-
-/// The variables of this environment that nothing here reads.
-pub(crate) fn unread(environment: &Environment) -> Vec<Unread> {
+/// The variables of this environment that nothing here reads, each with the one that may have been
+/// meant.
+pub(crate) fn unread(environment: &Environment) -> Vec<(String, Option<String>)> {
     let ours = environment.names().filter_map(|name| {
         let end = name.strip_prefix(BEGINNING)?;
         let of_service = name.ends_with("_PORT") || OF_SERVICES.iter().any(|it| name.contains(it));
@@ -39,10 +32,7 @@ pub(crate) fn unread(environment: &Environment) -> Vec<Unread> {
     let known = known();
     let unread = ours.filter(|(name, _)| !known.contains(*name));
     unread
-        .map(|(name, end)| Unread {
-            name: name.to_owned(),
-            near: near(end, &known),
-        })
+        .map(|(name, end)| (name.to_owned(), near(end, &known)))
         .collect()
 }
 
@@ -118,10 +108,7 @@ mod tests {
             ("CALLBRIDGE_PORT", "tcp://10.0.0.1:9469"),
             ("HOME", "/"),
         ]);
-        let found: Vec<(String, Option<String>)> = unread(&environment)
-            .into_iter()
-            .map(|it| (it.name, it.near))
-            .collect();
+        let found: Vec<(String, Option<String>)> = unread(&environment).into_iter().collect();
         let wants = [
             ("CALLBRIDGE_AMI_SECRTE", Some("CALLBRIDGE_AMI_SECRET")),
             ("CALLBRIDGE_DRYRUN", Some("CALLBRIDGE_DRY_RUN")),

@@ -4,7 +4,7 @@ use super::{BrokerTarget, Config};
 use super::{crm, lookup, page, pbx, sources, standby, trunks, webhooks};
 use crate::config::faults::Faults;
 use crate::config::options::{CallFlags, Flags, LogFlags, OperationFlags, SourceFlags};
-use crate::config::variables::{self, Unread};
+use crate::config::variables;
 use crate::values;
 use callbridge_admin::socket;
 use callbridge_mapping::journal::Rules;
@@ -149,7 +149,7 @@ impl<'a> Checking<'a> {
 /// out. One that is nothing like ours may be somebody else's.
 fn unread_variables(environment: &Environment, faults: &mut Faults) -> Vec<String> {
     let mut others = Vec::new();
-    for Unread { name, near } in variables::unread(environment) {
+    for (name, near) in variables::unread(environment) {
         match near {
             Some(near) => faults.add(&name, format!("no such variable; did you mean {near}?")),
             None => others.push(name),
