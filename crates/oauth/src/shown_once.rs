@@ -3,13 +3,11 @@
 //! being signed with them. So they outlive the connection's file.
 
 use super::connection::{Client, Connection, bare_option};
-use super::store::Error;
+use super::store::{self, Error};
 use callbridge_model::plain_file;
 use callbridge_model::secret::Secret;
 use serde::{Deserialize, Serialize};
-use std::fs::OpenOptions;
-use std::io::{self, ErrorKind, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 /// Its name, in the state folder.
@@ -107,17 +105,7 @@ pub fn keep(dir: &Path, connection: &Connection) -> Result<(), Error> {
             std::fs::rename(&path, dir.join(format!("{FILE}.damaged")))?;
         }
         let new = dir.join(format!("{FILE}.new"));
-        // left behind by a kill
-        match std::fs::remove_file(&new) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            Ok(()) | Err(_) => {}
-        }
-        let mut how = OpenOptions::new();
-        let mut file = how.create_new(true).write(true).mode(0o600).open(&new)?;
-        file.write_all(&serde_json::to_vec_pretty(&kept)?)?;
-        file.sync_all()?;
-        std::fs::rename(&new, &path)?;
-        plain_file::folder(dir)?.sync_all()
+        store::replace(dir, &new, &path, &serde_json::to_vec_pretty(&kept)?)
     };
     write().map_err(|error| Error::NotWritable {
         path: path.clone(),

@@ -177,7 +177,8 @@ impl Lock {
         let (dir, path, bytes) = (self.dir.clone(), path(&self.dir), connection.to_json());
         let place = path.clone();
         // a disk that hangs holds up a thread of its own
-        let written = tokio::task::spawn_blocking(move || replace(&dir, &place, &bytes)).await;
+        let work = move || replace(&dir, &written(&dir), &place, &bytes);
+        let written = tokio::task::spawn_blocking(work).await;
         let written = written.unwrap_or_else(|error| Err(io::Error::other(error)));
         written.map_err(|error| Error::NotWritable {
             path,
@@ -253,18 +254,18 @@ fn recover(dir: &Path) {
     }
 }
 
-fn replace(dir: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let new = written(dir);
+/// Writes a file of the folder anew, by way of `new` beside it.
+pub(crate) fn replace(dir: &Path, new: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     // left behind by a kill, perhaps with other rights
-    match std::fs::remove_file(&new) {
+    match std::fs::remove_file(new) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     let mut how = OpenOptions::new();
-    let mut file = how.create_new(true).write(true).mode(0o600).open(&new)?;
+    let mut file = how.create_new(true).write(true).mode(0o600).open(new)?;
     file.write_all(bytes)?;
     file.sync_all()?;
-    std::fs::rename(&new, path)?;
+    std::fs::rename(new, path)?;
     sync(dir)
 }
 
