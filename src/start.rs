@@ -1,7 +1,8 @@
 //! The process: arguments, runtime, signals, exit code.
 
 use crate::commands::dispatch::dispatch;
-use crate::config::command::{CommandLine, read};
+use crate::config::CommandLine;
+use crate::config::command::read;
 use crate::privilege::step_down;
 use crate::{Failure, OrFail as _, print};
 use callbridge_model::{Code, Environment};

@@ -4,7 +4,7 @@ mod crm_journal;
 
 use super::control::conversation::{converse, json_line, line, typed, zone_of};
 use super::explain;
-use crate::config::command::{Asking, Audit};
+use crate::config::{Asking, Audit};
 use crate::{Failure, print};
 use callbridge_admin::ControlRequest;
 use callbridge_admin::audit::{FileCall, Listening, account, records};

@@ -1,8 +1,7 @@
 //! Each command to the part that does it.
 
 use crate::commands::control as command;
-use crate::config::command::Command;
-use crate::config::manual;
+use crate::config::{Command, manual};
 use crate::{Failure, OrFail as _, print};
 use callbridge_admin::explain::text::Paint;
 use callbridge_model::secret::forbid_dumps;

@@ -1,6 +1,6 @@
 //! `state export` and `state import`: a state folder as one file.
 
-use crate::config::command::StateMove;
+use crate::config::StateMove;
 use crate::{Failure, print};
 use callbridge_model::clock;
 use callbridge_model::safe::safe;

@@ -12,8 +12,7 @@ use super::options::state::StateVerb;
 use super::options::{
     CheckFlags, DeadVerb, DemoFlags, ExplainFlags, FleetVerb, SelectFlags, StateFlags, Verb,
 };
-use crate::config::checked as config;
-use crate::config::checked::{Checking, Purpose};
+use crate::config::{Checking, Purpose, checked as config};
 use crate::values;
 use callbridge_admin::ControlRequest;
 use callbridge_admin::letters::retry::Employee;

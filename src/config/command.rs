@@ -3,7 +3,7 @@
 use super::arguments::{self, ParsedArguments};
 use super::options::Flags;
 use crate::Failure;
-use crate::config::checked::{Checking, Config};
+use crate::config::{Checking, Config};
 use crate::privilege::{Held, Needs, OwnFile};
 use callbridge_admin::ControlRequest;
 use callbridge_admin::page_role::PageRole;

@@ -1,6 +1,6 @@
 //! What is no fault and still likely to be a mistake: said by `check`, and by `run` in its log.
 
-use crate::config::checked::Config;
+use crate::config::Config;
 use callbridge_source::url::Transport;
 use callbridge_spool::folder::FILE;
 use std::io::ErrorKind;

@@ -25,5 +25,11 @@ mod manual_sections;
 pub(crate) mod options;
 pub(crate) mod variables;
 
-pub(crate) use checked::Config;
+pub(crate) use checked::{
+    BrokerTarget, Checking, Config, Crm, LookupConfig, PageConfig, Purpose, STATES, SourceConfig,
+    TokenFrom, Webhooks,
+};
 pub(crate) use checking::init::{missing as missing_answers, secret_kind};
+pub(crate) use command::{Asking, Audit, Demo, DemoPbx, Explain, Init, StateMove, StatusMode};
+pub(crate) use command::{Check, Command, CommandLine};
+pub(crate) use faults::Faults;

@@ -108,10 +108,7 @@ mod tests {
             ("CALLBRIDGE_PORT", "tcp://10.0.0.1:9469"),
             ("HOME", "/"),
         ]);
-        let found: Vec<(String, Option<String>)> = unread(&environment)
-            .into_iter()
-            .map(|it| (it.name, it.near))
-            .collect();
+        let found: Vec<(String, Option<String>)> = unread(&environment).into_iter().collect();
         let wants = [
             ("CALLBRIDGE_AMI_SECRTE", Some("CALLBRIDGE_AMI_SECRET")),
             ("CALLBRIDGE_DRYRUN", Some("CALLBRIDGE_DRY_RUN")),

@@ -5,7 +5,7 @@ use super::open::source_secret;
 use super::tasks::{Tasks, has_stopped};
 use super::{reach, tokens};
 use crate::build_time;
-use crate::config::checked::{BrokerTarget, Config, SourceConfig};
+use crate::config::{BrokerTarget, Config, SourceConfig};
 use callbridge_broker::notices::Queue;
 use callbridge_broker::{Forwarder, OutcomePublisher};
 use callbridge_crm::Client;

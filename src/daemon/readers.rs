@@ -11,7 +11,7 @@
 //! it; one without the network namespace (or with another) is not met.
 
 use super::tasks::Tasks;
-use crate::config::checked::Config;
+use crate::config::Config;
 use callbridge_listener::accept::Acceptor;
 use callbridge_model::status;
 use callbridge_model::status::other_reader::{Effect, OtherReader};

@@ -1,6 +1,6 @@
 //! With whose rights the daemon runs, and who else can read its secrets: said at the start.
 
-use crate::config::checked::Config;
+use crate::config::Config;
 use crate::privilege::{Owner, is_open_to_all};
 use callbridge_model::SecretPlace;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! Where the sender's token comes from, and whoever keeps it.
 
 use super::tasks::Tasks;
-use crate::config::checked::{Config, Crm, TokenFrom};
+use crate::config::{Config, Crm, TokenFrom};
 use callbridge_model::environment::{ETC, credstore};
 use callbridge_model::status::Requests;
 use callbridge_model::{SecretKind, SecretPlace};

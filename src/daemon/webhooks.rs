@@ -4,7 +4,7 @@
 use super::outward;
 use super::tasks::Tasks;
 use crate::build_time;
-use crate::config::checked::{Config, Webhooks as Settings};
+use crate::config::{Config, Webhooks as Settings};
 use crate::{Failure, OrFail as _};
 use callbridge_mapping::trunk::Trunks;
 use callbridge_model::Code;

@@ -3,7 +3,7 @@
 use super::ASKED_MAX;
 use crate::Failure;
 use crate::commands::control::conversation::{converse, typed};
-use crate::config::command::{Asking, Audit};
+use crate::config::{Asking, Audit};
 use callbridge_admin::audit::journal::progress;
 use callbridge_admin::audit::{FileCall, JournalAnswer, JournalFindings, JournalSearch};
 use callbridge_admin::{ControlRequest, state_access};

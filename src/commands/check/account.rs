@@ -4,7 +4,7 @@
 use super::finding::{CheckFinding, advice, fault, well};
 use super::manager_conf::ManagerConf;
 use super::release;
-use crate::config::checked::{Config, SourceConfig};
+use crate::config::{Config, SourceConfig};
 use callbridge_asterisk::survey::{Account, CallProof};
 use callbridge_mapping::people::rule::LeadRule;
 use callbridge_mapping::trunk::Trunk;

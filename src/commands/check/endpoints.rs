@@ -3,8 +3,8 @@
 
 use super::account::short;
 use super::finding::{CheckFinding, advice, fault, well};
-use crate::config::checked::{Config, SourceConfig};
 use crate::config::variables::letters_apart;
+use crate::config::{Config, SourceConfig};
 use callbridge_asterisk::survey::Account;
 use callbridge_call::Extension;
 use callbridge_mapping::people::People;

@@ -2,7 +2,7 @@
 //! written in its format, and of when it is.
 
 use super::finding::{CheckFinding, advice, fault, well};
-use crate::config::checked::{Config, SourceConfig};
+use crate::config::{Config, SourceConfig};
 use callbridge_call::EventTime;
 use callbridge_formats::{DecoderSettings, FormatFit};
 use callbridge_intake::written;

@@ -1,7 +1,7 @@
 //! What comes in: sources, trunks, lists; and the queue and stream that are published to.
 
 use super::finding::{CheckFinding, advice, fault, well};
-use crate::config::checked::{Config, SourceConfig as SourceFlag};
+use crate::config::{Config, SourceConfig as SourceFlag};
 use crate::daemon::open::{source_of, source_secret};
 use crate::daemon::outward::{self, keeper, queue};
 use callbridge_asterisk::survey::Account;

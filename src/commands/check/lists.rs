@@ -1,7 +1,7 @@
 //! The lists of leads and employees: each file, each bad row of it.
 
 use super::finding::{CheckFinding, advice, fault, well};
-use crate::config::checked::Config;
+use crate::config::Config;
 use callbridge_mapping::people::files::{Error, News, Watched};
 use callbridge_mapping::people::{People, matching};
 use callbridge_mapping::trunk::Trunk;

@@ -3,7 +3,7 @@
 
 use super::finding::{CheckFinding, advice, fault, well};
 use super::lists;
-use crate::config::checked::{Config, LookupConfig};
+use crate::config::{Config, LookupConfig};
 use callbridge_lookup::answer::extension;
 use callbridge_lookup::http::PATH;
 use callbridge_mapping::people::People;

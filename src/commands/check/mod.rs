@@ -38,8 +38,7 @@ pub(crate) mod trial;
 pub(crate) mod webhooks;
 
 use crate::config as cli;
-use crate::config::checked::Config;
-use crate::config::command::Check;
+use crate::config::{Check, Config};
 use crate::privilege;
 use crate::{Failure, print};
 use callbridge_oauth::store;

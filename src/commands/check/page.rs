@@ -2,7 +2,7 @@
 
 use super::finding::{CheckFinding, advice, fault, well};
 use super::webhooks::{certificate, now};
-use crate::config::checked::{Config, PageConfig};
+use crate::config::{Config, PageConfig};
 use crate::privilege::Held;
 use callbridge_model::{Code, ExposeSecret as _, SecretPlace};
 use callbridge_page::passwords::Passwords;

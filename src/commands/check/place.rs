@@ -2,7 +2,7 @@
 
 use super::finding::{CheckFinding, fault, well};
 use super::trial::Trial;
-use crate::config::checked::Config;
+use crate::config::Config;
 use crate::privilege::Held;
 use callbridge_admin::lock_wait::LockWait;
 use callbridge_admin::state_access::status;

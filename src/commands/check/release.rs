@@ -5,7 +5,7 @@ use super::account::short;
 use super::coverage::Generation;
 use super::finding::{CheckFinding, Extra, advice, well};
 use super::manager_conf::ManagerConf;
-use crate::config::checked::{Config, SourceConfig};
+use crate::config::{Config, SourceConfig};
 use callbridge_asterisk::survey::Account;
 use callbridge_formats::Format;
 use serde::Serialize;

@@ -8,7 +8,7 @@ use super::journal;
 use super::place::State;
 use super::token;
 use crate::RELEASE;
-use crate::config::checked::{Config, Crm};
+use crate::config::{Config, Crm};
 use crate::daemon::{outward, tokens};
 use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, TokenInfo};
 use callbridge_leads::lead_request::due::{DueRequest, LeadRequest, Urgency};

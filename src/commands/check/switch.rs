@@ -3,7 +3,7 @@
 
 use super::account::short;
 use super::finding::{CheckFinding, advice, fault, well};
-use crate::config::checked::{Config, SourceConfig};
+use crate::config::{Config, SourceConfig};
 use crate::daemon::open::source_of;
 use callbridge_formats::Format;
 use callbridge_freeswitch::module_conf;

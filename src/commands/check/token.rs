@@ -2,7 +2,7 @@
 //! is refreshed here: a refresh changes the pair, and is the daemon's.
 
 use super::finding::{CheckFinding, advice, fault, well};
-use crate::config::checked::{Crm, TokenFrom};
+use crate::config::{Crm, TokenFrom};
 use crate::daemon::tokens;
 use callbridge_model::{Code, Secret, clock};
 use callbridge_oauth::{command, scope, store};

@@ -1,7 +1,7 @@
 //! The receiver of webhooks: its address, its certificate, its secrets.
 
 use super::finding::{CheckFinding, advice, fault, well};
-use crate::config::checked::{Config, Webhooks};
+use crate::config::{Config, Webhooks};
 use crate::daemon::webhooks::is_open_to_readers;
 use crate::privilege::Held;
 use callbridge_model::{

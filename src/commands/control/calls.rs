@@ -4,7 +4,7 @@
 //! a daemon that is met anew tells all that has moved since its start.
 
 use super::conversation::{follow, json_line, list_items, typed};
-use crate::config::command::Asking;
+use crate::config::Asking;
 use crate::terminal::width;
 use crate::{Failure, nobody_reads, print};
 use callbridge_admin::ControlRequest;

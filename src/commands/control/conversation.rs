@@ -1,6 +1,6 @@
 //! One question to the daemon, or to the spool where no daemon runs, and its answers.
 
-use crate::config::command::Asking;
+use crate::config::Asking;
 use crate::daemon::open;
 use crate::{Failure, OrFail as _, print};
 use callbridge_admin::socket::{self, AnswerRequest, Replies};

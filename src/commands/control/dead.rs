@@ -2,7 +2,7 @@
 
 use super::conversation::show as print_item;
 use super::conversation::{converse, csv_line, follow, json_line, line, list_items, print_items};
-use crate::config::command::Asking;
+use crate::config::Asking;
 use crate::terminal::width;
 use crate::{Failure, nobody_reads, print};
 use callbridge_admin::ControlRequest;

@@ -3,7 +3,7 @@
 
 use super::conversation::print_items;
 use crate::Failure;
-use crate::config::command::Asking;
+use crate::config::Asking;
 use callbridge_admin::ControlRequest;
 use callbridge_model::Zone;
 use callbridge_model::safe::safe;

@@ -3,7 +3,7 @@
 use super::conversation::{
     ask_daemon, converse, csv_line, json_line, line, list_items, print_items, show,
 };
-use crate::config::command::Asking;
+use crate::config::Asking;
 use crate::{Failure, print};
 use callbridge_admin::ControlRequest;
 use callbridge_model::safe::safe;

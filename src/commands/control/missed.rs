@@ -1,7 +1,7 @@
 //! `missed`: customers who called, got nobody, and were not talked to since.
 
 use super::conversation::{csv_line, json_line, line, list_items, typed};
-use crate::config::command::Asking;
+use crate::config::Asking;
 use crate::{Failure, print};
 use callbridge_admin::ControlRequest;
 use callbridge_admin::protocol::MissedView;

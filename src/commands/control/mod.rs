@@ -23,7 +23,7 @@ mod screen;
 pub(crate) mod status;
 
 use crate::commands::explain::kept;
-use crate::config::command::{Asking, Explain};
+use crate::config::{Asking, Explain};
 use crate::{Failure, print};
 use callbridge_admin::ControlRequest;
 use callbridge_admin::explain::text::Paint;

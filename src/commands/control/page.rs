@@ -1,7 +1,7 @@
 //! `page`: a link that opens the administrator's page, and a line of its password file.
 
 use super::conversation::{ask_daemon, show};
-use crate::config::command::Asking;
+use crate::config::Asking;
 use crate::{Failure, OrFail as _, print};
 use callbridge_admin::ControlRequest;
 use callbridge_admin::page_role::PageRole;

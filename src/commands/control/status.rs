@@ -2,7 +2,7 @@
 
 use super::conversation::{converse, json_line, typed};
 use super::screen::Screen;
-use crate::config::command::{Asking, StatusMode};
+use crate::config::{Asking, StatusMode};
 use crate::{Failure, nobody_reads, print};
 use callbridge_admin::{ControlRequest, state_access};
 use callbridge_model::status::OverallState;

@@ -1,7 +1,7 @@
 //! The recorded calls built into the binary, moved in time: each took place on an Asterisk 22 and
 //! on a FreeSWITCH 1.10.
 
-use crate::config::command::DemoPbx;
+use crate::config::DemoPbx;
 use std::borrow::Cow;
 
 /// A recorded call: frames of AMI as JSON, and events of an event socket as JSON, one a line.

@@ -1,7 +1,7 @@
 //! `explain --call ID` without a file: a call that the spool keeps, as it was put down.
 
 use crate::Failure;
-use crate::config::command::Explain;
+use crate::config::Explain;
 use callbridge_admin::explain::text;
 use callbridge_admin::kept_call::KeptCall;
 use callbridge_mapping::people::People;

@@ -10,8 +10,7 @@ pub(crate) mod choice;
 pub(crate) mod kept;
 mod summary;
 
-use crate::config::Config;
-use crate::config::command::Explain;
+use crate::config::{Config, Explain};
 use crate::privilege::Held;
 use crate::{Failure, OrFail as _};
 use callbridge_admin::audit::records;

@@ -2,8 +2,7 @@
 
 use super::person::Person;
 use super::{Answers, left, pbx, written};
-use crate::config::checked::TokenFrom;
-use crate::config::secret_kind;
+use crate::config::{TokenFrom, secret_kind};
 use crate::{Failure, OrFail as _};
 use callbridge_model::environment::{ETC, credstore};
 use callbridge_model::{Code, ExposeSecret as _, Secret, SecretKind};

@@ -16,10 +16,8 @@ pub(crate) mod person;
 pub(crate) mod service;
 pub(crate) mod trunks;
 
-use crate::config::checked::{Checking, Config, Purpose, STATES};
-use crate::config::command::Init;
-use crate::config::faults::Faults;
 use crate::config::options::Flags;
+use crate::config::{Checking, Config, Faults, Init, Purpose, STATES};
 use crate::{Failure, print};
 use callbridge_call::EventTime;
 use callbridge_mapping::people::rule::LeadRule;

@@ -5,7 +5,7 @@ use super::{Answers, pbx};
 use crate::commands::check::finding::CheckFinding;
 use crate::commands::check::{place, service};
 use crate::commands::scratch::ScratchFolder;
-use crate::config::checked::{STATES, TokenFrom};
+use crate::config::{STATES, TokenFrom};
 use crate::{Failure, OrFail as _};
 use callbridge_model::secret::is_token;
 use callbridge_model::{Code, Secret, SecretPlace};

@@ -1,7 +1,7 @@
 //! `--catch-up`: files in which the PBX itself writes down its calls.
 
 use super::SourceConfig;
-use crate::config::faults::Faults;
+use crate::config::Faults;
 use crate::config::options::SourceFlags;
 use crate::values;
 use callbridge_mapping::trunk;

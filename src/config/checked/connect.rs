@@ -2,7 +2,7 @@
 
 use super::crm::{address, proxy};
 use super::state_folder;
-use crate::config::faults::Faults;
+use crate::config::Faults;
 use crate::config::options::connect::ConnectFlags;
 use crate::privilege::Held;
 use crate::values;

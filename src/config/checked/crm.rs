@@ -1,7 +1,7 @@
 //! The CRM of a command line: its address, token and rate, and the names of its fields.
 
 use super::{Checking, Crm, token};
-use crate::config::faults::Faults;
+use crate::config::Faults;
 use crate::config::options::CrmFlags;
 use crate::values;
 use callbridge_crm::{Address, FieldNames, Setup};

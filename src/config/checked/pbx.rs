@@ -1,7 +1,7 @@
 //! The id of the PBX that nothing names.
 
 use super::{Checking, SourceConfig};
-use crate::config::faults::Faults;
+use crate::config::Faults;
 use crate::config::options::SourceFlags;
 use callbridge_intake::identity;
 use callbridge_intake::machine::{MachineId, Unknown};

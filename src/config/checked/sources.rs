@@ -1,7 +1,7 @@
 //! The sources of a command line: formats that this release reads, names, secrets.
 
 use super::{Checking, SourceConfig, catch_up};
-use crate::config::faults::Faults;
+use crate::config::Faults;
 use crate::config::options::SourceFlags;
 use crate::values;
 use callbridge_asterisk::Columns;

@@ -1,7 +1,7 @@
 //! `--standby`: several machines, one of which sends.
 
 use super::{Config, Crm, SourceConfig, TokenFrom};
-use crate::config::faults::Faults;
+use crate::config::Faults;
 use crate::config::options::Flags;
 use callbridge_source::url::{QueueSource, Transport};
 

@@ -1,7 +1,7 @@
 //! What the two listeners for other machines share: their certificate, and flags that do nothing
 //! without an address.
 
-use crate::config::faults::Faults;
+use crate::config::Faults;
 use crate::values;
 use callbridge_webhook::tls::Certificate;
 

@@ -1,7 +1,7 @@
 //! The trunks of a command line, checked against each other and against the sources.
 
 use super::{Checking, SourceConfig};
-use crate::config::faults::Faults;
+use crate::config::Faults;
 use crate::config::options::{Flags, TrunkFlags};
 use crate::values;
 use callbridge_mapping::journal::Rules;

@@ -2,9 +2,8 @@
 
 use super::{BrokerTarget, Config};
 use super::{crm, lookup, page, pbx, sources, standby, trunks, webhooks};
-use crate::config::faults::Faults;
 use crate::config::options::{CallFlags, Flags, LogFlags, OperationFlags, SourceFlags};
-use crate::config::variables;
+use crate::config::{Faults, variables};
 use crate::values;
 use callbridge_admin::socket;
 use callbridge_mapping::journal::Rules;

@@ -1,7 +1,7 @@
 //! The flags of the webhook receiver: where it listens, its certificate, its secrets.
 
 use super::{Checking, Webhooks, tls};
-use crate::config::faults::Faults;
+use crate::config::Faults;
 use crate::config::options::WebhookFlags;
 use crate::values;
 use callbridge_model::{SecretKind, SecretPlace};

@@ -1,9 +1,7 @@
 //! `audit`, checked.
 
-use crate::config::checked::{Checking, Purpose};
-use crate::config::command::{Audit, Command};
-use crate::config::faults::Faults;
 use crate::config::options::audit::AuditFlags;
+use crate::config::{Audit, Checking, Command, Faults, Purpose};
 use crate::values;
 use callbridge_formats::Format;
 use callbridge_model::{Zone, dates};

@@ -1,10 +1,8 @@
 //! `calls`, checked.
 
-use crate::config::checked::Checking;
-use crate::config::command::Command;
-use crate::config::faults::Faults;
 use crate::config::options::StateFlags;
 use crate::config::options::calls::CallsFlags;
+use crate::config::{Checking, Command, Faults};
 use callbridge_admin::ControlRequest;
 use callbridge_admin::protocol::CallsQuery;
 use callbridge_model::{TypedNumber, dates};

@@ -1,10 +1,8 @@
 //! `init`: what was given is right as far as it goes, and without a terminal nothing is missing.
 
-use crate::config::checked::{Checking, Purpose};
-use crate::config::command::{Command, Init};
-use crate::config::faults::Faults;
 use crate::config::options::Flags;
 use crate::config::options::init::InitFlags;
+use crate::config::{Checking, Command, Faults, Init, Purpose};
 use callbridge_mapping::trunk::flag::is_name;
 use callbridge_model::environment::ETC;
 use callbridge_model::{Environment, SecretKind, SecretPlace};
