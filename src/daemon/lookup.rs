@@ -1,7 +1,8 @@
 //! Who calls, told to a dialplan: the look-up's listener, its thread, and its password kept fresh.
 
+use super::secret_reload::follow;
 use super::tasks::Tasks;
-use crate::config::checked::{Config, LookupConfig};
+use crate::config::{Config, LookupConfig};
 use crate::{Failure, OrFail as _};
 use callbridge_intake::run::SharedPeople;
 use callbridge_lookup::answer::Answer;
@@ -9,15 +10,11 @@ use callbridge_lookup::desk::{ANSWER_WITHIN, Desk, LookUp};
 use callbridge_lookup::http::{self, Access, Gate};
 use callbridge_lookup::tally::Tally;
 use callbridge_mapping::trunk::Trunks;
-use callbridge_model::{Code, Secret, SecretPlace};
+use callbridge_model::Code;
 use callbridge_ops::metrics::Durations;
 use callbridge_spool::LeadDirectory;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 use tokio::sync::watch;
-
-/// Between two looks at the password's file.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Starts it, where it is asked for; its counts for the metrics.
 ///
@@ -68,27 +65,11 @@ fn access(asked: &LookupConfig, tasks: &mut Tasks) -> Result<Access, Failure> {
     let read = place.read_lines();
     let read = read.or_fail_at(Code::Configuration, "--lookup-secret-file")?;
     let (current, secrets) = watch::channel(read);
-    tasks.start_until_stop(follow(place, current));
+    tasks.start_until_stop(follow(place, "--lookup-secret-file", move |place| {
+        let read = place.read_lines().map_err(|error| error.to_string())?;
+        current.send_replace(read);
+        Ok(())
+    }));
     let secrets = Some(secrets);
     Ok(Access { networks, secrets })
-}
-
-/// The passwords of the file, as they stand there; a file that cannot be read changes nothing.
-async fn follow(place: SecretPlace, current: watch::Sender<Vec<Secret>>) -> anyhow::Result<()> {
-    let mut look = tokio::time::interval(LOOK_EVERY);
-    let mut failed = false;
-    loop {
-        look.tick().await;
-        match place.read_lines() {
-            Ok(read) => {
-                current.send_replace(read);
-                failed = false;
-            }
-            Err(error) if !failed => {
-                tracing::warn!(%error, "--lookup-secret-file: those before stay in force");
-                failed = true;
-            }
-            Err(_) => {}
-        }
-    }
 }

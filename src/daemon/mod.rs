@@ -40,14 +40,15 @@ pub(crate) mod page;
 pub(crate) mod reach;
 pub(crate) mod readers;
 pub(crate) mod rights;
+mod secret_reload;
 pub(crate) mod tasks;
 pub(crate) mod tokens;
 pub(crate) mod trunks;
 pub(crate) mod upkeep;
 pub(crate) mod webhooks;
 
-use crate::config::checked::{Config, SourceConfig, TokenFrom};
 use crate::config::doubts::{self, Doubt};
+use crate::config::{Config, SourceConfig, TokenFrom};
 use crate::privilege::Held;
 use crate::{Failure, OrFail as _};
 use callbridge_admin::{CommandHandler, socket};
@@ -286,9 +287,7 @@ impl Daemon {
                 assembling,
                 open::zone_name(config),
                 page::instance(config),
-                (config.crm.as_ref())
-                    .map(|it| it.fields.clone())
-                    .unwrap_or_default(),
+                open::names(config),
                 page::arguments(std::env::args_os()),
             );
             let sessions = &self.observer.page_sessions;

@@ -2,7 +2,7 @@
 
 use super::trunks::KnownTrunks;
 use crate::build_time;
-use crate::config::checked::{Config, SourceConfig as SourceFlag};
+use crate::config::{Config, SourceConfig as SourceFlag};
 use crate::{Failure, OrFail as _};
 use callbridge_admin::lock_wait::LockWait;
 use callbridge_admin::socket;
@@ -131,7 +131,7 @@ pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opene
 }
 
 /// The names of fields that calls are sent by.
-fn names(config: &Config) -> FieldNames {
+pub(crate) fn names(config: &Config) -> FieldNames {
     config
         .crm
         .as_ref()

@@ -18,8 +18,9 @@ mod letters;
 mod people;
 mod trial;
 
+use super::secret_reload::follow;
 use super::tasks::{has_stopped, until};
-use crate::config::checked::{Config, PageConfig};
+use crate::config::{Config, PageConfig};
 use crate::privilege::Held;
 use crate::{Failure, OrFail as _};
 use backend::DaemonBackend;
@@ -71,7 +72,12 @@ pub(crate) async fn open(
         let passwords = passwords.or_fail_at(Code::Configuration, "--page-password-file")?;
         let (people, known) = watch::channel(passwords);
         settings = settings.with_passwords(known);
-        keeping.spawn(until(follow(place.clone(), people), stopped.clone()));
+        let following = follow(place.clone(), "--page-password-file", move |place| {
+            people.send_replace(self::passwords(place)?);
+            tracing::info!("the people of --page-password-file are read again");
+            Ok(())
+        });
+        keeping.spawn(until(following, stopped.clone()));
     }
     tracing::info!(address = %addr, "the page is served");
     Ok(OpenedPage {
@@ -136,39 +142,6 @@ fn passwords(place: &SecretPlace) -> Result<Passwords, String> {
     let read = Passwords::parse(text.expose_secret());
     let of = place.file().map(|file| file.display().to_string());
     read.map_err(|error| format!("{}: {error}", of.unwrap_or_default()))
-}
-
-/// The people of the file, as they stand there; a file that is wrong changes nothing.
-async fn follow(place: SecretPlace, people: watch::Sender<Passwords>) -> anyhow::Result<()> {
-    let mut look = tokio::time::interval(LOOK_EVERY);
-    let mut told = None;
-    let mut last = place.text().ok();
-    loop {
-        look.tick().await;
-        let text = place.text().ok();
-        let same = |a: &Option<_>, b: &Option<_>| {
-            let text = |it: &Option<callbridge_model::secret::Secret>| {
-                it.as_ref().map(|it| it.expose_secret().to_owned())
-            };
-            text(a) == text(b)
-        };
-        if same(&text, &last) {
-            continue;
-        }
-        last = text;
-        match passwords(&place) {
-            Ok(passwords) => {
-                people.send_replace(passwords);
-                told = None;
-                tracing::info!("the people of --page-password-file are read again");
-            }
-            Err(words) if told.as_ref() != Some(&words) => {
-                tracing::warn!(error = %words, "--page-password-file: those before stay in force");
-                told = Some(words);
-            }
-            Err(_) => {}
-        }
-    }
 }
 
 /// What parts the cookies of two instances on one host: the port would not.
