@@ -48,6 +48,11 @@ impl Name {
         (!name.is_empty()).then_some(Self(name))
     }
 
+    /// As [`Name::new`] made it before it was stored.
+    pub fn stored(text: String) -> Option<Self> {
+        (!text.is_empty()).then_some(Self(text))
+    }
+
     /// The name.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -119,14 +119,14 @@ fn known_at<T>(
 }
 
 fn name_at(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Known<Name>>> {
-    known_at(row, at, |text| Ok(text.as_deref().and_then(Name::new)))
+    known_at(row, at, |text| Ok(text.and_then(Name::stored)))
 }
 
 /// The columns behind a life's of [`LEAD`].
 fn profile_at(row: &Row<'_>, at: usize) -> rusqlite::Result<ProfileFacts> {
     let id: Option<i64> = row.get(at + 9)?;
     let responsible = |text: Option<String>| {
-        let name = text.as_deref().and_then(Name::new);
+        let name = text.and_then(Name::stored);
         let id = id.and_then(EmployeeId::new);
         Ok(id.map(|id| Responsible { id, name }))
     };
@@ -285,13 +285,18 @@ fn put_phones(db: &Db, lead: i64, old: &Rows, new: &Rows) -> Result<(), Error> {
         .filter(other)
         .copied()
         .collect();
-    let phones: BTreeSet<i64> = changed.iter().map(|(digits, _)| *digits).collect();
-    let held = || -> Result<i64, Error> {
-        let phones = phones.iter().filter(|digits| **digits != EMPTY);
-        let held = phones.map(|digits| Ok(i64::from(is_held(db, *digits)?)));
-        held.sum()
+    let held = |rows: &Rows| -> BTreeSet<i64> {
+        let held = rows.iter().filter(|(_, row)| row.held.is_some());
+        let phones = held.map(|((digits, _), _)| *digits);
+        phones.filter(|digits| *digits != EMPTY).collect()
     };
-    let before = held()?;
+    // Whether others hold a number is asked only where this lead begins or ends to.
+    let (before, after) = (held(old), held(new));
+    let unheld = |phones: &mut dyn Iterator<Item = &i64>| -> Result<i64, Error> {
+        let unheld = phones.map(|digits| Ok(i64::from(!is_held(db, *digits)?)));
+        unheld.sum()
+    };
+    let came = unheld(&mut after.difference(&before))?;
     for (digits, slot) in &changed {
         match new.get(&(*digits, *slot)) {
             Some(row) => db.execute(
@@ -316,7 +321,8 @@ fn put_phones(db: &Db, lead: i64, old: &Rows, new: &Rows) -> Result<(), Error> {
             )?,
         };
     }
-    grew(db, "phones", held()? - before)
+    let went = unheld(&mut before.difference(&after))?;
+    grew(db, "phones", came - went)
 }
 
 fn text(name: Option<&Known<Name>>) -> Option<&str> {
