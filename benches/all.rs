@@ -16,6 +16,7 @@ mod directory;
 mod fleet;
 mod footprint;
 mod intake;
+mod lookup;
 mod page;
 mod spool;
 mod webhook;
@@ -25,12 +26,13 @@ use std::process::{Command, ExitCode};
 /// Names the bench that a process of its own runs.
 const CHOSEN: &str = "CALLBRIDGE_BENCH";
 
-const BENCHES: [(&str, fn()); 9] = [
+const BENCHES: [(&str, fn()); 10] = [
     ("decode", decode::main),
     ("day", day::main),
     ("intake", intake::main),
     ("spool", spool::main),
     ("directory", directory::main),
+    ("lookup", lookup::main),
     ("webhook", webhook::main),
     ("page", page::main),
     ("fleet", fleet::main),

@@ -1,0 +1,249 @@
+//! Who calls, asked of the running program over its own listener: a million leads, 200 look-ups a
+//! second for a minute, beside 50 calls a second that are taken in and looked up themselves.
+//!
+//! `cargo bench --bench lookup` measures the program as benches are built, with
+//! `CALLBRIDGE_PROGRAM=target/dist/callbridge` before it the one that is shipped; `-- 10000` with
+//! so many leads. The reference is asked in turn with it: a listener that reads a request and
+//! answers the same bytes to everybody, so that what the machine has to do beside slows both.
+
+#[path = "support/table.rs"]
+mod table;
+
+use callbridge_leads::directory::{What, rows};
+use callbridge_model::Phone;
+use callbridge_spool::{Op, Settings, open};
+use callbridge_testbed::calls::Call;
+use callbridge_testbed::port::free_addr;
+use serde_json::json;
+use std::fs::OpenOptions;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Which program is measured, where it is not the one that benches are built with.
+const GIVEN: &str = "CALLBRIDGE_PROGRAM";
+const LEADS: i64 = 1_000_000;
+/// Leads of one commit.
+const GROUP: i64 = 500;
+const MINUTE: Duration = Duration::from_secs(60);
+const LOOK_UPS_A_SECOND: u32 = 200;
+/// Who asks, each in its turn.
+const ASKERS: u32 = 20;
+const CALLS_A_SECOND: u32 = 50;
+const TRUNK: &str = "city=PJSIP/city,country=UZ,lead=directory,employees=101:1;102:2;103:3";
+const ANSWERED_PLAINLY: &str =
+    "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok";
+
+/// A number of the n-th lead; those of [`Call`] are among them.
+fn phone(n: i64) -> Phone {
+    Phone::from_digits(998_900_500_000 + n).expect("a number")
+}
+
+/// A lead as `lead/filter` tells it, with what people know it by.
+fn lead(n: i64) -> Op {
+    let (id, phone) = (n + 1, phone(n));
+    let name = format!("Customer Karimova {id}");
+    let row = json!({
+        "id": id, "updatedTimestamp": 10, "phone": phone.as_str(), "name": name,
+        "statusName": "Negotiations", "responsibleId": id % 50 + 1,
+        "responsibleName": format!("Employee Yusupova {}", id % 50 + 1),
+        "contacts": [{"id": id, "name": name, "phones": [phone.as_str()]}],
+    });
+    let news = rows::read(&row, What::Filter, None).news;
+    Op::Learn(Box::new(news.expect("a lead and its time")))
+}
+
+/// A state with so many leads, and its bytes.
+fn filled(state: &Path, leads: i64) -> u64 {
+    let (spool, guard) = open(state, Settings::default()).expect("opens");
+    for from in (0..leads).step_by(usize::try_from(GROUP).unwrap_or(1)) {
+        let ops = (from..(from + GROUP).min(leads)).map(lead);
+        spool.write_blocking(ops.collect()).expect("stored");
+    }
+    guard.close();
+    let file = std::fs::metadata(state.join("spool.db"));
+    file.expect("a file").len()
+}
+
+/// A running program, ended with this.
+struct Running(Child);
+
+impl Running {
+    fn start(folder: &Path, lookup: SocketAddr) -> Self {
+        let given = std::env::var_os(GIVEN).map(PathBuf::from);
+        let program = given.unwrap_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_callbridge")));
+        let token = folder.join("token");
+        std::fs::write(&token, "svc_pat_bench\n").expect("a token");
+        let source = format!("file://{}?format=ami", folder.join("calls").display());
+        let child = Command::new(program)
+            .args(["run", "--log", "error", "--trunk", TRUNK])
+            .args(["--pbx-id", "bench", "--source", &source])
+            // nobody is there: calls are kept
+            .args(["--crm-url", "http://127.0.0.1:9"])
+            .args(["--lookup", &lookup.to_string(), "--token-file"])
+            .arg(token)
+            .arg("--state")
+            .arg(folder.join("state"))
+            .stdout(Stdio::null())
+            .spawn();
+        Self(child.expect("the program starts"))
+    }
+
+    /// A figure of its memory, in MB.
+    fn memory(&self, name: &str) -> f64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id()));
+        let status = status.expect("its status");
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let kilobytes = line.and_then(|it| it.split_whitespace().next()?.parse::<f64>().ok());
+        kilobytes.expect("a number") / 1024.0
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Answers everybody alike, in a thread that ends with the process.
+fn plain() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let addr = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut stream = stream;
+            let _ = stream.read(&mut [0; 1024]);
+            let _ = stream.write_all(ANSWERED_PLAINLY.as_bytes());
+        }
+    });
+    addr
+}
+
+/// From the connection to the last byte, as a dialplan waits.
+fn ask(addr: SocketAddr, phone: &Phone) -> (Duration, String) {
+    let begun = Instant::now();
+    let number = phone.as_str().trim_start_matches('+');
+    let mut line = TcpStream::connect(addr).expect("it listens");
+    let request = format!(
+        "GET /caller?phone=%2B{number}&trunk=city&format=hash HTTP/1.1\r\nHost: bench\r\n\r\n"
+    );
+    line.write_all(request.as_bytes()).expect("taken");
+    let mut answer = String::new();
+    line.read_to_string(&mut answer).expect("an answer");
+    (begun.elapsed(), answer)
+}
+
+/// How long answers took, and how many of them said that it was too late or too full.
+#[derive(Default)]
+struct Asked {
+    ours: Vec<Duration>,
+    plain: Vec<Duration>,
+    put_off: u32,
+}
+
+/// One of [`ASKERS`]: of four callers one is nobody's.
+fn asks(asker: u32, leads: i64, ours: SocketAddr, plain: SocketAddr) -> Asked {
+    let mut asked = Asked::default();
+    let begun = Instant::now();
+    let many = LOOK_UPS_A_SECOND * u32::try_from(MINUTE.as_secs()).unwrap_or(60);
+    for turn in (asker..many).step_by(ASKERS as usize) {
+        let due = Duration::from_secs(1) * turn / LOOK_UPS_A_SECOND;
+        std::thread::sleep(due.saturating_sub(begun.elapsed()));
+        let scattered = (i64::from(turn) * 7_368_787) % leads;
+        let known = turn % 4 != 0;
+        let n = if known { scattered } else { scattered - leads };
+        let (took, answer) = ask(ours, &phone(n));
+        asked.ours.push(took);
+        if answer.contains("why=late") || answer.contains("why=full") {
+            asked.put_off += 1;
+        } else {
+            let wanted = match known {
+                true => format!("known=yes&lead={}&name=Customer%20Karimova", n + 1),
+                false => "known=no&lead=&".to_owned(),
+            };
+            assert!(answer.contains(&wanted), "{answer}");
+        }
+        asked.plain.push(ask(plain, &phone(n)).0);
+    }
+    asked
+}
+
+/// Calls in the source's file, for a minute and until nobody asks.
+fn calls(file: &Path) {
+    let mut file = OpenOptions::new().append(true).open(file).expect("a file");
+    let begun = Instant::now();
+    for n in 0..CALLS_A_SECOND * u32::try_from(MINUTE.as_secs()).unwrap_or(60) {
+        let due = Duration::from_secs(1) * n / CALLS_A_SECOND;
+        std::thread::sleep(due.saturating_sub(begun.elapsed()));
+        let call = Call::without_lead(n).ami();
+        file.write_all(call.as_bytes()).expect("written");
+    }
+}
+
+fn quantiles(mut times: Vec<Duration>) -> String {
+    times.sort_unstable();
+    let at = |thousandth: usize| {
+        let time = times[(times.len() - 1) * thousandth / 1_000];
+        time.as_secs_f64() * 1e3
+    };
+    let (p50, p90, p99, most) = (at(500), at(900), at(990), at(1_000));
+    format!("p50 {p50:.2}, p90 {p90:.2}, p99 {p99:.2}, max {most:.1} ms")
+}
+
+/// See the module.
+pub fn main() {
+    let mut named = std::env::args().filter_map(|word| word.parse().ok());
+    let leads = named.next().unwrap_or(LEADS);
+    let folder = tempfile::tempdir().expect("a folder");
+    let bytes = filled(&folder.path().join("state"), leads);
+    let file = folder.path().join("calls");
+    std::fs::write(&file, "").expect("a file");
+    let (ours, plain) = (free_addr(), plain());
+    let running = Running::start(folder.path(), ours);
+    while TcpStream::connect(ours).is_err() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    ask(ours, &phone(0));
+    let before = running.memory("VmRSS:");
+    let mut all = Asked::default();
+    std::thread::scope(|scope| {
+        scope.spawn(|| calls(&file));
+        let askers: Vec<_> = (0..ASKERS)
+            .map(|asker| scope.spawn(move || asks(asker, leads, ours, plain)))
+            .collect();
+        for asker in askers {
+            let asked = asker.join().expect("it asks to the end");
+            all.ours.extend(asked.ours);
+            all.plain.extend(asked.plain);
+            all.put_off += asked.put_off;
+        }
+    });
+    let row = |what: &str, measured: &str, goal: &str, reference: &str| {
+        let what = format!("{leads} leads: {what}");
+        table::row("lookup", &what, measured, goal, reference);
+    };
+    row(
+        "look-ups, 200/s beside 50 calls/s",
+        &quantiles(all.ours),
+        "p99 5, max 100",
+        &format!("a listener that only answers: {}", quantiles(all.plain)),
+    );
+    let put_off = format!("{} answered late or full", all.put_off);
+    row("put off", &put_off, "", "");
+    let resident = format!(
+        "{:.1} MB, peak {:.1} MB",
+        running.memory("VmRSS:"),
+        running.memory("VmHWM:")
+    );
+    row(
+        "memory",
+        &resident,
+        "",
+        &format!("before the first caller: {before:.1} MB"),
+    );
+    let disk = format!("{:.0} B a lead", bytes as f64 / leads as f64);
+    row("disk", &disk, "", "");
+}
