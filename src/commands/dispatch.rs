@@ -3,7 +3,7 @@
 use crate::commands::control as command;
 use crate::config::{Command, manual};
 use crate::{Failure, OrFail as _, print};
-use callbridge_admin::explain::text::Paint;
+use callbridge_admin::explain::story::Paint;
 use callbridge_model::secret::forbid_dumps;
 use callbridge_model::{Code, Environment};
 use std::future::Future;

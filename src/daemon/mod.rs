@@ -216,7 +216,7 @@ impl Daemon {
                 .as_ref()
                 .map(|crm| tokens::place(crm.token.as_ref(), tokens::told).to_string()),
         });
-        outward::start_words(words, &observer, &mut tasks);
+        observer::start_words(words, &observer, &mut tasks);
         let daemon = Self {
             observer,
             stop,

@@ -2,10 +2,12 @@
 
 use super::lists;
 use super::readers::{self, Others};
+use super::tasks::Tasks;
 use super::trunks::{KnownTrunks, Took};
 use super::webhooks::ReceiverView;
 use crate::daemon::lead_fields;
 use callbridge_admin::command_handler::audit::UNEXPLAINED_KEY;
+use callbridge_fleet::Words;
 use callbridge_lookup::tally::Tally;
 use callbridge_model::Grant;
 use callbridge_model::clock;
@@ -215,4 +217,13 @@ impl Watch for Observer {
             .map(|(source, _)| format!("{} has not been up yet", source.name()))
             .collect()
     }
+}
+
+/// Says those words, of what the observer sees, until the stop.
+pub(crate) fn start_words(words: Words, observer: &Arc<Observer>, tasks: &mut Tasks) {
+    let (observer, stop) = (Arc::clone(observer), tasks.stop());
+    tasks.start(async move {
+        let look = || async { observer.status().await.ok() };
+        words.run(look, stop).await;
+    });
 }

@@ -324,7 +324,7 @@ async fn remembered(
     };
     for source in sources {
         let (pbx, shown) = (&source.pbx, &source.shown);
-        let server = spool.meta(Intake::server_key(pbx)).await?;
+        let server = spool.meta(callbridge_intake::server_key(pbx)).await?;
         memory.servers.extend(server.map(|it| (pbx.clone(), it)));
         let since = moment(Intake::since_key(pbx)).await?;
         memory.since.extend(since.map(|at| (pbx.clone(), at)));

@@ -1,6 +1,5 @@
 //! What leaves the daemon: calls to the CRM, notices to the broker.
 
-use super::observer::Observer;
 use super::open::source_secret;
 use super::tasks::{Tasks, has_stopped};
 use super::{reach, tokens};
@@ -196,15 +195,6 @@ pub(crate) fn words(config: &Config) -> Words {
 pub(crate) fn whose(owners: &Owners) -> PbxOwners {
     let owners = owners.clone();
     PbxOwners::new(move |pbx| owners.of(pbx))
-}
-
-/// Says those words, of what the observer sees, until the stop.
-pub(crate) fn start_words(words: Words, observer: &Arc<Observer>, tasks: &mut Tasks) {
-    let (observer, stop) = (Arc::clone(observer), tasks.stop());
-    tasks.start(async move {
-        let look = || async { observer.status().await.ok() };
-        words.run(look, stop).await;
-    });
 }
 
 /// Starts the way of dead letters' notices to the broker, where one is given.

@@ -1,6 +1,7 @@
 //! What keeps the tree readable, as a test: the length of files and lines, words that do not belong
 //! into finished code or into what the program says, the direction between crates, and promises.
 
+mod circles;
 mod direction;
 mod promises;
 

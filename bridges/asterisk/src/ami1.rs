@@ -11,7 +11,7 @@
 //! ```
 
 use crate::key::{self, Key};
-use crate::text::{RawValue, epoch, known, same};
+use crate::text::{RawValue, add_variable, epoch, known, same};
 use callbridge_call::event::Text;
 use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Origin};
 use std::borrow::Cow;
@@ -284,7 +284,7 @@ impl<'a> Read<'a> {
                 true => &mut self.two,
                 false => &mut self.one,
             };
-            crate::event::add_variable(&mut channel.variables, text);
+            add_variable(&mut channel.variables, text);
         }
     }
 }

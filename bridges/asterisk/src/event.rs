@@ -4,12 +4,11 @@ use crate::ami1::{self, Old};
 use crate::cel::CelRow;
 use crate::cel_time::CelClock;
 use crate::key::{Key, Side, joining_sides};
-use crate::text::{RawValue, epoch, known, number, strip, unescape};
+use crate::text::{RawValue, add_variable, epoch, known, number, strip};
 use crate::{cdr, key};
 use callbridge_call::Unreadable;
 use callbridge_call::event::{ChannelState, Text};
 use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Mark, Origin, PbxEvent};
-use std::borrow::Cow;
 use std::time::Duration;
 
 /// What is read out of an event. An event without a rule is skipped after its name: none of
@@ -177,26 +176,6 @@ fn describe<'a, V: RawValue<'a>>(
     };
     *field = known(value, mended);
     None
-}
-
-/// `LEAD_ID=4001`; an empty value is left out.
-pub(crate) fn add_variable<'a>(variables: &mut Vec<(Text<'a>, Text<'a>)>, pair: Text<'a>) {
-    let bytes = pair.as_bytes();
-    let Some(equals) = memchr::memchr(b'=', bytes) else {
-        return;
-    };
-    if equals == 0 || equals + 1 == bytes.len() {
-        return;
-    }
-    let (name, value) = match pair {
-        Cow::Borrowed(text) => (Cow::from(&text[..equals]), Cow::from(&text[equals + 1..])),
-        Cow::Owned(mut text) => {
-            let value = text.split_off(equals + 1);
-            text.pop();
-            (Cow::Owned(text), Cow::Owned(value))
-        }
-    };
-    variables.push((name, unescape(value)));
 }
 
 fn tell_plain<'a, K: AsRef<[u8]>, V: RawValue<'a>>(

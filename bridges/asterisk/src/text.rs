@@ -134,6 +134,26 @@ pub(crate) fn seconds(value: &[u8]) -> Option<u32> {
     number(whole)
 }
 
+/// `LEAD_ID=4001`; an empty value is left out.
+pub(crate) fn add_variable<'a>(variables: &mut Vec<(Text<'a>, Text<'a>)>, pair: Text<'a>) {
+    let bytes = pair.as_bytes();
+    let Some(equals) = memchr::memchr(b'=', bytes) else {
+        return;
+    };
+    if equals == 0 || equals + 1 == bytes.len() {
+        return;
+    }
+    let (name, value) = match pair {
+        Cow::Borrowed(text) => (Cow::from(&text[..equals]), Cow::from(&text[equals + 1..])),
+        Cow::Owned(mut text) => {
+            let value = text.split_off(equals + 1);
+            text.pop();
+            (Cow::Owned(text), Cow::Owned(value))
+        }
+    };
+    variables.push((name, unescape(value)));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

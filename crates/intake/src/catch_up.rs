@@ -2,108 +2,13 @@
 //! can neither delay nor change what the primary tells, and brought together with it call by call.
 
 use super::pbx::Pbx;
-use super::stream_id::Branch;
-use callbridge_call::{
-    Assembler, Decision, EventTime, FinishedCall, Folder, Knowledge, Patience, PbxEvent,
-    Reconciler, Settings, UniqueId,
-};
-use callbridge_spool::{Known, Op};
+use super::second::Second;
+use callbridge_call::{Decision, EventTime, Knowledge, PbxEvent, UniqueId};
+use callbridge_spool::Known;
 use std::collections::BTreeMap;
 
 /// Each round ends an open call of the primary; more are ended the next time.
 const ROUNDS_MAX: usize = 64;
-
-/// Assembles the second account, and holds what is not decided.
-pub(super) struct Second {
-    assembler: Assembler,
-    folder: Folder,
-    reconciler: Reconciler,
-    /// Since when the PBX is listened to: a call that began before is not filled in.
-    pub(super) since: Option<EventTime>,
-}
-
-impl Second {
-    pub(super) fn new(settings: Settings, patience: Patience) -> Self {
-        Self {
-            folder: Folder::new(settings.clone()),
-            assembler: Assembler::new(Settings {
-                history: true,
-                cdr_wait: None,
-                ..settings
-            }),
-            reconciler: Reconciler::new(patience),
-            since: None,
-        }
-    }
-
-    /// Takes in what the second account tells.
-    fn on_event(&mut self, told: &PbxEvent<'_>, arrived: EventTime) {
-        match told {
-            PbxEvent::Channel(_) => drop(self.assembler.hear(told, arrived)),
-            PbxEvent::Cdr(cdr) => drop(self.folder.hear(cdr, arrived)),
-            PbxEvent::Mark(_) => {}
-        }
-    }
-
-    /// It is read to its present end.
-    pub(super) fn at_end(&mut self, now: EventTime) {
-        self.assembler.finish_all(now);
-        self.folder.at_end(now);
-    }
-
-    pub(super) fn tick(&mut self, now: EventTime) {
-        self.assembler.tick(now);
-        self.folder.tick(now);
-    }
-
-    /// The calls of the second account that are over.
-    fn take_finished(&mut self) -> Vec<FinishedCall> {
-        let mut calls = self.assembler.take_finished();
-        calls.append(&mut self.folder.take_finished());
-        calls
-    }
-
-    pub(super) fn next_deadline(&self) -> Option<EventTime> {
-        let deadlines = [
-            self.assembler.next_deadline(),
-            self.folder.next_deadline(),
-            self.reconciler.next_deadline(),
-        ];
-        deadlines.into_iter().flatten().min()
-    }
-
-    /// A call of the primary is finished: given back if nothing of it is missing.
-    pub(super) fn heard(&mut self, call: FinishedCall, now: EventTime) -> Option<FinishedCall> {
-        self.reconciler.heard(call, now)
-    }
-
-    /// Nothing waits for a decision.
-    pub(super) fn is_idle(&self) -> bool {
-        self.reconciler.is_empty()
-    }
-
-    /// Puts back what was kept of a branch, where it is one of the second account's.
-    pub(super) fn restore(
-        &mut self,
-        branch: Branch,
-        key: u64,
-        bytes: &[u8],
-    ) -> Result<(), callbridge_call::snapshots::Error> {
-        match branch {
-            Branch::Events | Branch::Records => Ok(()),
-            Branch::CatchUpEvents => self.assembler.restore(key, bytes),
-            Branch::CatchUpRecords => self.folder.restore(key, bytes),
-            Branch::Held => self.reconciler.restore(key, bytes),
-        }
-    }
-
-    /// What is kept of it.
-    pub(super) fn keep(&mut self, pbx: &str, ops: &mut Vec<Op>) {
-        Branch::CatchUpEvents.keep(pbx, self.assembler.take_changes(), ops);
-        Branch::CatchUpRecords.keep(pbx, self.folder.take_changes(), ops);
-        Branch::Held.keep(pbx, self.reconciler.take_changes(), ops);
-    }
-}
 
 impl Pbx {
     /// Brings both accounts together: calls that are decided by now are finished. `all` is over:

@@ -1,18 +1,18 @@
 //! Frames and `now` in, spool operations and verdicts out. No clock, socket or file.
 
+use super::gap::Gap;
 use super::gap_log::GapLog;
-use super::gaps::Gap;
 use super::owners::Owners;
 use super::pbx::{Pbx, pbx_of};
 use super::read_again;
 use super::report::Reports;
+use super::second::Second;
 use super::settings::{Memory, Settings, SourceSettings};
 use super::source::{IntakeSource, timing};
 use super::stream_id::{Branch, StreamId};
 use super::unmatched::{self, UnmatchedLog};
 use super::whole_calls::WholeCalls;
 use crate::catch_up;
-use crate::catch_up::Second;
 use callbridge_call::trunk::Conflict;
 use callbridge_call::{EventTime, Patience, PbxEvent};
 use callbridge_formats::{Decoded, DecoderSettings, Format, Likeness, Unreadable};
@@ -128,11 +128,6 @@ impl Intake {
             intake.pbx(&pbx)?;
         }
         Ok(intake)
-    }
-
-    /// Under which name the spool keeps the `server_name` first heard on this PBX's stream.
-    pub fn server_key(pbx: &str) -> String {
-        format!("first-server:{pbx}")
     }
 
     fn pbx(&mut self, id: &str) -> Result<&mut Pbx, Conflict> {

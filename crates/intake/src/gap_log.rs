@@ -1,7 +1,7 @@
 //! The last gaps of all sources, as `status` lists them: kept over restarts, and marked when the
 //! PBX's own file has told what happened in them.
 
-use super::gaps::Gap;
+use super::gap::Gap;
 use callbridge_call::EventTime;
 use callbridge_model::status::SourceGap;
 use callbridge_source::url::without_secret_file;

@@ -10,11 +10,11 @@
 //! | [`mod@under_way`] | calls that go on, for whoever looks |
 //! | `stream_id` | under which names the spool keeps what is open of a PBX |
 //! | `records` | its call detail records, where no events tell of a call |
-//! | `proof` | what proves that a source is heard, and what its account lacks |
-//! | `gaps` | where each gap begins and ends, and whose calls it touches |
+//! | `proof`, `lacks` | what proves that a source is heard, and what its account lacks |
+//! | `gap`, `gaps` | where each gap begins and ends, and whose calls it touches |
 //! | [`gap_log`] | the last of them, kept for `status` |
 //! | [`unmatched`] | channels of no trunk that carried outside numbers, kept for `status` |
-//! | `catch_up` | the second account of a PBX's calls (`--catch-up`) |
+//! | `second`, `catch_up` | the second account of calls (`--catch-up`); both brought together |
 //! | [`owners`] | whose each PBX is whose calls come as messages |
 //! | [`read_again`] | messages that could not be read, once more |
 //! | [`possibly_sent`] | since when each stream of calls is read |
@@ -29,9 +29,11 @@ mod catch_up_tests;
 #[cfg(test)]
 mod clock_tests;
 pub mod core;
+mod gap;
 pub mod gap_log;
 mod gaps;
 pub mod identity;
+mod lacks;
 #[cfg(test)]
 mod late_tests;
 pub mod machine;
@@ -46,6 +48,7 @@ mod records_tests;
 pub mod release;
 pub mod report;
 pub mod run;
+mod second;
 pub mod settings;
 mod source;
 mod stream_id;
@@ -59,5 +62,6 @@ mod whole_calls_tests;
 pub mod written;
 
 pub use self::core::{Batch, Intake};
-pub use gaps::Gap;
+pub use gap::Gap;
+pub use pbx::server_key;
 pub use settings::{Memory, Settings, SourceSettings, label_all};

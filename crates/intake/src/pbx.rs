@@ -1,9 +1,8 @@
 //! One PBX: the assembler of its calls, and which PBX a frame speaks of.
 
-use super::core::Intake;
-use super::gaps::Outages;
+use super::gap::Outages;
 use super::records::Records;
-use crate::catch_up::Second;
+use super::second::Second;
 use callbridge_call::{
     Assembler, AssemblyCounts, Direction, EventTime, FinishedCall, Kind, PbxEvent, UniqueId,
 };
@@ -165,6 +164,37 @@ impl Pbx {
         }
         before.clone_from(now);
     }
+
+    /// Folds what was waited for long enough; what is known by now is no call of its own.
+    pub(super) fn fold(&mut self, now: EventTime, known: &mut dyn FnMut(&str) -> Option<Known>) {
+        let folder = &mut self.records.folder;
+        folder.events_until(self.assembler.told_until());
+        folder.tick(now);
+        let folded = folder.take_finished();
+        if folded.is_empty() {
+            return;
+        }
+        self.collect(now);
+        for call in folded {
+            if self.has_heard_of(&call, known) {
+                self.records.known += 1;
+            } else {
+                self.finish(call);
+            }
+        }
+    }
+
+    fn has_heard_of(
+        &self,
+        call: &FinishedCall,
+        known: &mut dyn FnMut(&str) -> Option<Known>,
+    ) -> bool {
+        let mut ids = std::iter::once(&call.linkedid).chain(&call.also_known_as);
+        ids.any(|id| {
+            let id = id.as_str();
+            self.assembler.has_heard(id) || self.is_just_finished(id) || known(id).is_some()
+        })
+    }
 }
 
 /// Whether a channel is born that begins another call than the finished one with its id.
@@ -191,6 +221,11 @@ fn remembered(call: &FinishedCall, id: &UniqueId) -> Known {
     }
 }
 
+/// Under which name the spool keeps the `server_name` first heard on this PBX's stream.
+pub fn server_key(pbx: &str) -> String {
+    format!("first-server:{pbx}")
+}
+
 /// Which PBX a frame speaks of. The first `server_name` on a PBX's stream is that PBX; another
 /// one is another PBX, whose unique ids may be the same.
 pub(super) fn pbx_of(
@@ -209,7 +244,7 @@ pub(super) fn pbx_of(
         None => {
             servers.insert(pbx.to_owned(), server.to_owned());
             ops.push(Op::Meta {
-                key: Intake::server_key(pbx),
+                key: server_key(pbx),
                 value: server.to_owned(),
             });
             pbx.to_owned()

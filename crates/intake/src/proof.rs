@@ -1,17 +1,14 @@
 //! What proves that a source is heard, and what its account turns out to lack: an account without
 //! rights is let in like any other, and hears nothing for ever.
 
-use super::core::Intake;
 use super::settings::SourceSettings;
-use super::source::IntakeSource;
 use callbridge_asterisk::hearing::MissingRight;
-use callbridge_call::{EventTime, Kind, Mark, Origin, PbxEvent};
+use callbridge_call::{Kind, Mark, Origin, PbxEvent};
 use callbridge_formats::Format;
 use callbridge_mapping::people::rule::LeadRule;
 use callbridge_mapping::trunk::Trunks;
 use callbridge_model::status;
 use callbridge_model::status::SourceState;
-use callbridge_source::SourceId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Channels show a variable in each of their events; after so many without it they do not.
@@ -25,16 +22,16 @@ const TIMES: &str = "events carry no time, and that of their arrival is used: se
 #[derive(Debug)]
 pub(super) struct Proof {
     /// An event was heard since the line is up.
-    heard: bool,
+    pub(super) heard: bool,
     /// It is known whether events carry times.
-    timed: bool,
+    pub(super) timed: bool,
     /// Variables that leads come from, and that no channel has shown.
     unseen: Vec<String>,
-    looked_at: u32,
-    lacks: BTreeMap<status::Lacking, String>,
+    pub(super) looked_at: u32,
+    pub(super) lacks: BTreeMap<status::Lacking, String>,
     /// Told in the log by this process.
     told: BTreeSet<status::Lacking>,
-    unreported: Vec<String>,
+    pub(super) unreported: Vec<String>,
 }
 
 impl Proof {
@@ -57,7 +54,7 @@ impl Proof {
         }
     }
 
-    fn lacks(&mut self, lacking: status::Lacking, what: impl Into<String>) {
+    pub(super) fn lacks(&mut self, lacking: status::Lacking, what: impl Into<String>) {
         let what = what.into();
         if self.told.insert(lacking) {
             self.unreported.push(what.clone());
@@ -156,7 +153,7 @@ fn holds(bytes: &[u8], part: &[u8]) -> bool {
 }
 
 /// The words for what a line has found out.
-fn words(lack: MissingRight) -> (status::Lacking, String) {
+pub(super) fn words(lack: MissingRight) -> (status::Lacking, String) {
     const READ: &str = "set read = call,cdr,system,agent,user for it in manager.conf, `manager \
                         reload`, and restart callbridge";
     match lack {
@@ -194,52 +191,5 @@ fn words(lack: MissingRight) -> (status::Lacking, String) {
              reporting,user for it in manager.conf, `manager reload`, and restart callbridge"
                 .to_owned(),
         ),
-    }
-}
-
-impl IntakeSource {
-    /// The line is up, and nothing is proved of it.
-    pub(super) fn is_connected(&mut self, now: EventTime) {
-        self.status.state = SourceState::Connected;
-        self.status.connected_since = Some(now.floor_seconds().get());
-        (self.proof.heard, self.proof.timed) = (false, false);
-        self.proof.lacks.clear();
-        self.proof.looked_at = 0;
-    }
-}
-
-impl Intake {
-    /// The line of a source has found out what its account lacks.
-    pub fn lacks(&mut self, id: SourceId, lack: MissingRight) {
-        if let Some(source) = self.sources.get_mut(usize::from(id.0)) {
-            let (lacking, what) = words(lack);
-            source.proof.lacks(lacking, what);
-            // An event of our own came, and those of calls do not.
-            let state = &mut source.status.state;
-            if lacking == status::Lacking::Calls && *state == SourceState::Up {
-                *state = SourceState::Connected;
-            }
-        }
-    }
-
-    /// An event of our own came back over the line of a source, and births on it are watched: it is
-    /// up, though nobody calls.
-    pub fn comes(&mut self, id: SourceId) {
-        if let Some(source) = self.sources.get_mut(usize::from(id.0)) {
-            let state = &mut source.status.state;
-            if *state == SourceState::Connected && !source.proof.is_deaf() {
-                *state = SourceState::Up;
-            }
-        }
-    }
-
-    /// What was found to be lacking since the last look, with the source.
-    pub fn take_lacks(&mut self) -> Vec<(String, String)> {
-        let mut found = Vec::new();
-        for source in &mut self.sources {
-            let unreported = std::mem::take(&mut source.proof.unreported).into_iter();
-            found.extend(unreported.map(|what| (source.settings.label.clone(), what)));
-        }
-        found
     }
 }

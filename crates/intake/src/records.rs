@@ -5,16 +5,15 @@
 //! long enough, nobody has told of its call meanwhile, and the events of the PBX, where there are
 //! any, have come past its end: a queue of CDRs is read faster than one of channel events.
 
-use super::pbx::Pbx;
 use super::stream_id::Branch;
-use callbridge_call::{Cdr, EventTime, FinishedCall, Folder, Settings};
-use callbridge_spool::{Known, Op};
+use callbridge_call::{Cdr, EventTime, Folder, Settings};
+use callbridge_spool::Op;
 
 /// The records of one PBX that belong to no call told by events.
 pub(super) struct Records {
-    folder: Folder,
+    pub(super) folder: Folder,
     /// Calls that were known when their records had been waited for.
-    known: u64,
+    pub(super) known: u64,
     dropped: u64,
 }
 
@@ -75,38 +74,5 @@ impl Records {
         bytes: &[u8],
     ) -> Result<(), callbridge_call::snapshots::Error> {
         self.folder.restore(key, bytes)
-    }
-}
-
-impl Pbx {
-    /// Folds what was waited for long enough; what is known by now is no call of its own.
-    pub(super) fn fold(&mut self, now: EventTime, known: &mut dyn FnMut(&str) -> Option<Known>) {
-        let folder = &mut self.records.folder;
-        folder.events_until(self.assembler.told_until());
-        folder.tick(now);
-        let folded = folder.take_finished();
-        if folded.is_empty() {
-            return;
-        }
-        self.collect(now);
-        for call in folded {
-            if self.has_heard_of(&call, known) {
-                self.records.known += 1;
-            } else {
-                self.finish(call);
-            }
-        }
-    }
-
-    fn has_heard_of(
-        &self,
-        call: &FinishedCall,
-        known: &mut dyn FnMut(&str) -> Option<Known>,
-    ) -> bool {
-        let mut ids = std::iter::once(&call.linkedid).chain(&call.also_known_as);
-        ids.any(|id| {
-            let id = id.as_str();
-            self.assembler.has_heard(id) || self.is_just_finished(id) || known(id).is_some()
-        })
     }
 }

@@ -240,7 +240,7 @@ fn the_same_ids_of_two_pbxs_on_one_stream_are_two_calls() {
     assert_eq!(pbxs, ["hq", "hq/pbx2.lab"]);
     assert_ne!(calls[0].judged.record.uuid, calls[1].judged.record.uuid);
     let first = Op::Meta {
-        key: Intake::server_key("hq"),
+        key: crate::pbx::server_key("hq"),
         value: "pbx1.lab".to_owned(),
     };
     assert!(batch.ops.contains(&first), "the first one's name is kept");

@@ -43,7 +43,7 @@ impl CheckRun {
             let mut last = lock(&last);
             *last = LastCheck {
                 running: false,
-                at: Some(crate::page::now_seconds()),
+                at: Some(crate::shell::now_seconds()),
                 ..LastCheck::default()
             };
             match found {

@@ -6,6 +6,9 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+/// Where a browser keeps the language it was switched to.
+pub(crate) const LANGUAGE_COOKIE: &str = "callbridge-language";
+
 /// A language of the page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Language {

@@ -10,9 +10,10 @@
 //! | [`cause`] | what letters have in common |
 //! | [`settings`] | where it listens, under which names, with whom |
 //! | [`server`] | sockets and limits |
-//! | [`page`] | from a request to its answer |
+//! | [`page`], `router` | the page itself; from a request to its answer |
 //! | `request`, `route`, `answer` | hosts, origins and fields; paths; HTML and headers |
-//! | `login`, [`links`], [`passwords`], `sessions`, `throttle`, `random` | who comes in |
+//! | `login`, `authenticator`, `sessions`, `throttle`, `random` | who comes in |
+//! | [`links`], [`passwords`] | the link of `callbridge page`; the password file |
 //! | `views`, `chart`, `csv`, `markup`, `shell` | what is shown; templates lie in `templates` |
 //! | `jobs`, `checks`, `live` | what goes on in the background |
 //! | `language` | texts, a file a language in `texts` |
@@ -20,6 +21,7 @@
 
 mod answer;
 mod assets;
+mod authenticator;
 pub mod backend;
 pub mod cause;
 mod chart;
@@ -37,6 +39,7 @@ pub mod passwords;
 mod random;
 mod request;
 mod route;
+mod router;
 pub mod server;
 mod sessions;
 pub mod settings;

@@ -2,99 +2,24 @@
 //! where a session ended.
 
 use crate::answer::{self, Handled, Problem, see};
-use crate::language::Language;
-use crate::page::{LANGUAGE_COOKIE, Page, now_seconds};
-use crate::passwords::{HashMemory, PASSWORD_BYTES_MAX, Passwords};
+use crate::language::{LANGUAGE_COOKIE, Language};
+use crate::page::Page;
+use crate::passwords::PASSWORD_BYTES_MAX;
 use crate::random;
 use crate::request::{Asked, FormFields, link, local_path};
 use crate::route::Route;
-use crate::sessions::{LoggedIn, SESSION_SECONDS, SessionCount, Sessions};
-use crate::shell::{PageShell, Viewer};
-use crate::throttle::{LoginThrottle, LoginTry};
+use crate::shell::{PageShell, Viewer, now_seconds};
 use askama::Template;
 use callbridge_admin::page_role::PageRole;
 use callbridge_listener::body::Body;
-use callbridge_model::clock;
 use hyper::{Response, StatusCode, header, header::HeaderValue};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The memory of hashing that nobody has used for so long is given back.
 const MEMORY_KEPT: Duration = Duration::from_secs(60);
 /// Names of fields that carry what was typed when a session ended.
 const CARRIED: &str = "carried";
-
-/// What keeps the page closed, and who is inside.
-pub(crate) struct Doors {
-    sessions: Sessions,
-    throttle: Mutex<LoginThrottle>,
-    /// One password is hashed at a time, in one piece of memory.
-    hashing: Arc<tokio::sync::Mutex<HashMemory>>,
-    /// The cookie's name: it parts two pages on one host, whose ports do not.
-    cookie: String,
-}
-
-impl Doors {
-    pub(crate) fn new(instance: &str) -> Self {
-        let fit = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-        let instance: String = instance.chars().map(fit).collect();
-        Self {
-            sessions: Sessions::default(),
-            throttle: Mutex::default(),
-            hashing: Arc::default(),
-            cookie: format!("callbridge-{instance}"),
-        }
-    }
-
-    /// Takes up the sessions of before.
-    pub(crate) fn take_up(
-        &mut self,
-        kept: Option<&str>,
-        now: i64,
-        passwords: &Passwords,
-        count: &SessionCount,
-    ) {
-        let sessions = Sessions::kept(kept, now, passwords, count.clone());
-        let none = || Sessions::kept(None, now, passwords, count.clone());
-        self.sessions = sessions
-            .or_else(|error| {
-                tracing::warn!(%error, "the page's sessions cannot be read: all log in anew");
-                none()
-            })
-            .unwrap_or_default();
-    }
-
-    /// Who asks, by one of their cookies, and its token.
-    pub(crate) fn whose<'a>(
-        &self,
-        asked: &'a Asked,
-        people: &Passwords,
-    ) -> Option<(&'a str, LoggedIn)> {
-        let now = now_seconds();
-        let mut tokens = asked.cookies(&self.cookie);
-        tokens.find_map(|token| Some((token, self.sessions.find(now, token, people)?)))
-    }
-
-    fn enter(&self, asked: &Asked, name: &str) -> (LoginTry, Duration) {
-        let now = clock::now().boot;
-        let mut throttle = self.throttle.lock().unwrap_or_else(PoisonError::into_inner);
-        throttle.enter(now, asked.from, name)
-    }
-
-    fn forgive(&self, right: &LoginTry) {
-        let mut throttle = self.throttle.lock().unwrap_or_else(PoisonError::into_inner);
-        throttle.forgive(right);
-    }
-
-    fn set_cookie(&self, token: &str, secure: bool) -> String {
-        let secure = if secure { "; Secure" } else { "" };
-        let life = if token.is_empty() { 0 } else { SESSION_SECONDS };
-        format!(
-            "{}={token}; Path=/; HttpOnly; SameSite=Strict; Max-Age={life}{secure}",
-            self.cookie
-        )
-    }
-}
 
 #[derive(Template)]
 #[template(path = "login.html")]
@@ -192,7 +117,7 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
         };
         answer::html_as(status, &view)
     };
-    let (attempt, wait) = page.doors.enter(asked, &name);
+    let (attempt, wait) = page.authenticator.enter(asked, &name);
     if !wait.is_zero() {
         let from = asked.from;
         tracing::warn!(
@@ -207,7 +132,7 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
         tracing::warn!(from = ?asked.from, "a wrong name or password for the page");
         return again(StatusCode::FORBIDDEN, shell.t("login.wrong").to_owned());
     };
-    page.doors.forgive(&attempt);
+    page.authenticator.forgive(&attempt);
     let line = page.settings.passwords().print(&name);
     let token = open_session(page, &name, role, line).await?;
     let mut response = match carried.is_empty() {
@@ -229,7 +154,7 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
 fn first_look(page: &Page, shell: &PageShell, asked: &Asked) -> Handled {
     let people = page.settings.passwords();
     let next = local_path(asked.query.get("next").unwrap_or("/"));
-    if page.doors.whose(asked, &people).is_some() {
+    if page.authenticator.whose(asked, &people).is_some() {
         return Ok(see(next));
     }
     let view = LoginSheet {
@@ -248,14 +173,14 @@ async fn role(page: &Page, name: &str, password: String) -> Option<PageRole> {
     if password.len() > PASSWORD_BYTES_MAX {
         return None;
     }
-    let mut memory = Arc::clone(&page.doors.hashing).lock_owned().await;
+    let mut memory = Arc::clone(&page.authenticator.hashing).lock_owned().await;
     let (passwords, name) = (page.settings.passwords().clone(), name.to_owned());
     let hashing = tokio::task::spawn_blocking(move || {
         let role = passwords.role(&name, &password, &mut memory);
         (role, memory.uses())
     });
     let (role, uses) = hashing.await.ok()?;
-    let memory = Arc::clone(&page.doors.hashing);
+    let memory = Arc::clone(&page.authenticator.hashing);
     tokio::spawn(async move {
         tokio::time::sleep(MEMORY_KEPT).await;
         memory.lock().await.give_back(uses);
@@ -289,7 +214,10 @@ async fn open_session(
     role: PageRole,
     line: Option<String>,
 ) -> Result<String, Problem> {
-    let token = page.doors.sessions.open(now_seconds(), who, role, line);
+    let token = page
+        .authenticator
+        .sessions
+        .open(now_seconds(), who, role, line);
     let token = token.ok_or_else(|| {
         let words = "the system gives no random bytes";
         Problem::new(
@@ -304,12 +232,14 @@ async fn open_session(
 }
 
 async fn keep(page: &Page) -> Result<(), Problem> {
-    let sessions = page.doors.sessions.to_json();
+    let sessions = page.authenticator.sessions.to_json();
     Ok(page.backend.keep_sessions(sessions).await?)
 }
 
 fn hand_over(page: &Page, response: &mut Response<Body>, token: &str) {
-    let cookie = page.doors.set_cookie(token, page.settings.is_secure());
+    let cookie = page
+        .authenticator
+        .set_cookie(token, page.settings.is_secure());
     if let Ok(cookie) = HeaderValue::from_str(&cookie) {
         response.headers_mut().append(header::SET_COOKIE, cookie);
     }
@@ -340,7 +270,7 @@ pub(crate) async fn open(page: &Page, shell: &PageShell, asked: &Asked, token: &
 
 /// `POST /logout`
 pub(crate) async fn logout(page: &Page, token: &str) -> Handled {
-    page.doors.sessions.end(token);
+    page.authenticator.sessions.end(token);
     let kept = keep(page).await;
     let mut response = see("/login");
     hand_over(page, &mut response, "");

@@ -10,7 +10,7 @@ use callbridge_leads::lead_request::Finding;
 use callbridge_model::status::fleet::FleetTrouble;
 use callbridge_model::status::verdict::Detail;
 use callbridge_model::status::{SourceState, Todo};
-use callbridge_model::{CallRecord, LeadId, Zone};
+use callbridge_model::{CallRecord, LeadId, Zone, clock};
 use callbridge_spool::{Letter, Listed};
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -528,6 +528,11 @@ impl PageShell {
             _ => "plain",
         }
     }
+}
+
+/// In epoch seconds.
+pub(crate) fn now_seconds() -> i64 {
+    clock::now().wall.micros() / 1_000_000
 }
 
 #[cfg(test)]

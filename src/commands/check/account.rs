@@ -3,7 +3,7 @@
 
 use super::finding::{CheckFinding, advice, fault, well};
 use super::manager_conf::ManagerConf;
-use super::release;
+use super::release::{self, short};
 use crate::config::{Config, SourceConfig};
 use callbridge_asterisk::survey::{Account, CallProof};
 use callbridge_mapping::people::rule::LeadRule;
@@ -48,12 +48,6 @@ pub(crate) fn unknown(flag: &SourceConfig) -> Option<CheckFinding> {
         Transport::Ami { .. } | Transport::Esl { .. } | Transport::File { .. } => return None,
     };
     Some(well(format!("events of {}", short(flag)), what))
-}
-
-/// The source without all that its URL takes behind a question mark.
-pub(crate) fn short(flag: &SourceConfig) -> String {
-    let url = flag.url.to_string();
-    url.split('?').next().unwrap_or_default().to_owned()
 }
 
 /// The file of a PBX on this machine.

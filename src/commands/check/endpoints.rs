@@ -1,8 +1,8 @@
 //! The PBX's endpoints against the trunks, both ways: a trunk that no endpoint is meant by, and an
 //! endpoint that no trunk takes in.
 
-use super::account::short;
 use super::finding::{CheckFinding, advice, fault, well};
+use super::release::short;
 use crate::config::variables::letters_apart;
 use crate::config::{Config, SourceConfig};
 use callbridge_asterisk::survey::Account;

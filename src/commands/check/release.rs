@@ -1,7 +1,6 @@
 //! Which release a PBX is, what each source tells of its calls, and the settings that it wants for
 //! that.
 
-use super::account::short;
 use super::coverage::Generation;
 use super::finding::{CheckFinding, Extra, advice, well};
 use super::manager_conf::ManagerConf;
@@ -168,6 +167,12 @@ fn queues(
          reload`)"
     );
     Some(advice(name, what, todo))
+}
+
+/// The source without all that its URL takes behind a question mark.
+pub(crate) fn short(flag: &SourceConfig) -> String {
+    let url = flag.url.to_string();
+    url.split('?').next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

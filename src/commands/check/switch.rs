@@ -1,8 +1,8 @@
 //! A FreeSWITCH: what it is, its gateways against the trunks, and what its file has mod_amqp
 //! publish. What is found is known by `bridges/freeswitch`.
 
-use super::account::short;
 use super::finding::{CheckFinding, advice, fault, well};
+use super::release::short;
 use crate::config::{Config, SourceConfig};
 use crate::daemon::open::source_of;
 use callbridge_formats::Format;

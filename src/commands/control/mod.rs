@@ -26,7 +26,7 @@ use crate::commands::explain::kept;
 use crate::config::{Asking, Explain};
 use crate::{Failure, print};
 use callbridge_admin::ControlRequest;
-use callbridge_admin::explain::text::Paint;
+use callbridge_admin::explain::story::Paint;
 use callbridge_model::{Code, Zone};
 use conversation::{converse, json_line, list_items, typed};
 use serde_json::Value;

@@ -2,7 +2,7 @@
 
 use crate::Failure;
 use crate::config::Explain;
-use callbridge_admin::explain::text;
+use callbridge_admin::explain::{story, text};
 use callbridge_admin::kept_call::KeptCall;
 use callbridge_mapping::people::People;
 use callbridge_model::Zone;
@@ -17,7 +17,7 @@ pub(crate) fn show(
     kept: &KeptCall,
     explain: &Explain,
     zone: &Zone,
-    paint: text::Paint,
+    paint: story::Paint,
 ) -> Result<String, Failure> {
     let config = &explain.config;
     let judged = kept.judged();
@@ -72,7 +72,7 @@ mod tests {
         let kept = |item: &serde_json::Value, flags: &[&str]| {
             let kept = KeptCall::deserialize(item).expect("this version's shape");
             let utc = Zone::named("UTC").expect("a zone");
-            let told = show(&kept, &explain(flags), &utc, text::Paint::default());
+            let told = show(&kept, &explain(flags), &utc, story::Paint::default());
             told.expect("nothing is drawn")
         };
         let line = kept(&item, &["--json"]);

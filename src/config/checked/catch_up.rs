@@ -79,7 +79,7 @@ fn only(flags: &SourceFlags, sources: &[SourceConfig]) -> Option<String> {
 
 fn whose(pbx: Option<&str>, sources: &[SourceConfig]) -> Result<(), String> {
     if let Some(pbx) = pbx.filter(|pbx| !trunk::flag::is_name(pbx)) {
-        return Err(format!("pbx={pbx}: {}", super::sources::NAMES));
+        return Err(format!("pbx={pbx}: {}", NAMES));
     }
     let of_pbx = |source: &SourceConfig| source.pbx.as_deref() == pbx;
     if sources.is_empty() || sources.iter().any(of_pbx) {
@@ -91,3 +91,7 @@ fn whose(pbx: Option<&str>, sources: &[SourceConfig]) -> Result<(), String> {
         known.join(", ")
     ))
 }
+
+/// What the name of a PBX is made of, for messages.
+pub(super) const NAMES: &str =
+    "a name has letters, digits, `-`, `_` and `.`, and at most 64 of them";

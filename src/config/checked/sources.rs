@@ -1,5 +1,6 @@
 //! The sources of a command line: formats that this release reads, names, secrets.
 
+use super::catch_up::NAMES;
 use super::{Checking, SourceConfig, catch_up};
 use crate::config::Faults;
 use crate::config::options::SourceFlags;
@@ -8,10 +9,6 @@ use callbridge_asterisk::Columns;
 use callbridge_mapping::trunk;
 use callbridge_model::SecretKind;
 use callbridge_source::url::{SourceUrl, Transport};
-
-/// What the name of a PBX is made of, for messages.
-pub(super) const NAMES: &str =
-    "a name has letters, digits, `-`, `_` and `.`, and at most 64 of them";
 
 /// Every `--source`, in the order of the flags.
 pub(super) fn check(flags: &SourceFlags, checking: &mut Checking<'_>) -> Vec<SourceConfig> {

@@ -1,7 +1,22 @@
 //! Every question of the page, handed to whoever knows the answer.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | `calls` | kept calls, one call, those that go on |
+//! | `letters` | dead letters, and what is done with them |
+//! | `leads` | numbers without a lead |
+//! | `people` | what employees did, what trunks took |
+//! | `figures` | what became of the calls of a day and a week |
+//! | `trial` | `check`, run from the page |
+
+mod calls;
+mod figures;
+mod leads;
+mod letters;
+mod people;
+mod trial;
 
 use super::LOOK_EVERY;
-use super::figures::Week;
 use crate::daemon::observer::Observer;
 use callbridge_admin::CommandHandler;
 use callbridge_admin::command_handler::{LetterChange, LetterOutcome};
@@ -14,6 +29,7 @@ use callbridge_page::backend::{
     WaitingCustomer,
 };
 use callbridge_spool::{Handle, LeadByHand, RowId, tables};
+use figures::Week;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex};
@@ -24,18 +40,18 @@ const SESSIONS: &str = "page.sessions";
 
 /// The daemon, as the page sees it.
 pub(crate) struct DaemonBackend {
-    pub(super) spool: Handle,
-    pub(super) observer: Arc<Observer>,
-    pub(super) handler: Arc<CommandHandler>,
-    pub(super) intake: IntakeSettings,
-    pub(super) zone: Zone,
+    spool: Handle,
+    observer: Arc<Observer>,
+    handler: Arc<CommandHandler>,
+    intake: IntakeSettings,
+    zone: Zone,
     /// Names of request fields.
-    pub(super) fields: FieldNames,
+    fields: FieldNames,
     zone_name: String,
     instance: String,
     /// What `run` was given, for `check`.
-    pub(super) arguments: Vec<OsString>,
-    pub(super) week: Mutex<Week>,
+    arguments: Vec<OsString>,
+    week: Mutex<Week>,
     changes: watch::Sender<u64>,
 }
 
@@ -106,31 +122,31 @@ impl Backend for DaemonBackend {
     }
 
     fn today(&self) -> BackendAnswer<'_, Figures> {
-        Box::pin(super::figures::figures(self))
+        Box::pin(figures::figures(self))
     }
 
     fn under_way(&self) -> BackendAnswer<'_, Vec<OpenCallView>> {
-        Box::pin(super::calls::open_calls(self))
+        Box::pin(calls::open_calls(self))
     }
 
     fn calls(&self, query: CallQuery) -> BackendAnswer<'_, CallPage> {
-        Box::pin(super::calls::call_page(self, query))
+        Box::pin(calls::call_page(self, query))
     }
 
     fn call(&self, uuid: String) -> BackendAnswer<'_, Option<CallView>> {
-        Box::pin(super::calls::one_call(self, uuid))
+        Box::pin(calls::one_call(self, uuid))
     }
 
     fn letters(&self, query: LetterQuery) -> BackendAnswer<'_, LetterPage> {
-        Box::pin(super::letters::letter_page(self, query))
+        Box::pin(letters::letter_page(self, query))
     }
 
     fn causes(&self) -> BackendAnswer<'_, Vec<CauseGroup>> {
-        Box::pin(super::letters::causes(self))
+        Box::pin(letters::causes(self))
     }
 
     fn letter_ids(&self, query: LetterQuery) -> BackendAnswer<'_, Vec<RowId>> {
-        Box::pin(super::letters::ids_of_letters(self, query))
+        Box::pin(letters::ids_of_letters(self, query))
     }
 
     fn act<'a>(
@@ -143,7 +159,7 @@ impl Backend for DaemonBackend {
     }
 
     fn numbers(&self) -> BackendAnswer<'_, Vec<NumberView>> {
-        Box::pin(super::leads::numbers_without_lead(self))
+        Box::pin(leads::numbers_without_lead(self))
     }
 
     fn give_lead<'a>(
@@ -164,11 +180,11 @@ impl Backend for DaemonBackend {
     }
 
     fn profiles(&self, leads: BTreeSet<LeadId>) -> BackendAnswer<'_, Profiles> {
-        Box::pin(super::people::profiles(self, leads))
+        Box::pin(people::profiles(self, leads))
     }
 
     fn missed(&self) -> BackendAnswer<'_, Vec<WaitingCustomer>> {
-        Box::pin(super::people::waiting_customers(self))
+        Box::pin(people::waiting_customers(self))
     }
 
     fn missed_count(&self) -> BackendAnswer<'_, u64> {
@@ -177,15 +193,15 @@ impl Backend for DaemonBackend {
     }
 
     fn employees(&self, span: Span) -> BackendAnswer<'_, EmployeeTable> {
-        Box::pin(super::people::employee_figures(self, span))
+        Box::pin(people::employee_figures(self, span))
     }
 
     fn trunks(&self) -> BackendAnswer<'_, Vec<TrunkView>> {
-        Box::pin(super::people::trunks(self))
+        Box::pin(people::trunks(self))
     }
 
     fn check(&self) -> BackendAnswer<'_, Vec<CheckFinding>> {
-        Box::pin(super::trial::checked(self))
+        Box::pin(trial::checked(self))
     }
 
     fn kept_sessions(&self) -> BackendAnswer<'_, Option<String>> {

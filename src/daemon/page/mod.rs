@@ -1,22 +1,6 @@
 //! The administrator's page: its listener, and what it is told of the running daemon.
-//!
-//! | module | what lives there |
-//! |---|---|
-//! | [`backend`] | every question of the page, handed to whoever knows |
-//! | `calls` | kept calls, one call, those that go on |
-//! | `letters` | dead letters, and what is done with them |
-//! | `leads` | numbers without a lead |
-//! | `people` | what employees did, what trunks took |
-//! | `figures` | what became of the calls of a day and a week |
-//! | `trial` | `check`, run from the page |
 
 pub(crate) mod backend;
-mod calls;
-mod figures;
-mod leads;
-mod letters;
-mod people;
-mod trial;
 
 use super::secret_reload::follow;
 use super::tasks::{has_stopped, until};

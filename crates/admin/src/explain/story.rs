@@ -1,6 +1,5 @@
 //! What happened in a call, a line an event that matters.
 
-use super::text::Paint;
 use callbridge_call::EventTime;
 use callbridge_call::timeline::{Channel, MomentKind, Role, TalkSpan, Timeline, Way};
 use callbridge_model::Zone;
@@ -398,4 +397,31 @@ pub fn short(text: &str, most: usize) -> String {
     let tail = length - (most - most / 2 - 1);
     let tail: String = text.chars().skip(tail).collect();
     format!("{head}…{tail}")
+}
+
+/// How it is painted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Paint {
+    /// Whether the terminal shows colours.
+    pub colour: bool,
+}
+
+impl Paint {
+    /// In this colour (SGR).
+    pub fn on(self, code: &str, text: &str) -> String {
+        if self.colour {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    /// The text, less bright than its surroundings.
+    pub fn dim(self, text: &str) -> String {
+        if text.trim().is_empty() {
+            text.to_owned()
+        } else {
+            self.on("2", text)
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! `explain` for people: each value with the event that decided it.
 
-use super::story::{self, Times};
+use super::story::{self, Paint, Times};
 use callbridge_call::timeline::Timeline;
 use callbridge_call::{Direction, EventTime, FinishedCall};
 use callbridge_mapping::journal::Rules;
@@ -10,33 +10,6 @@ use callbridge_model::safe::safe;
 use callbridge_model::{Judged, Outcome, Reason};
 use callbridge_spool::State;
 use std::fmt::Write as _;
-
-/// How it is painted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Paint {
-    /// Whether the terminal shows colours.
-    pub colour: bool,
-}
-
-impl Paint {
-    /// In this colour (SGR).
-    pub fn on(self, code: &str, text: &str) -> String {
-        if self.colour {
-            format!("\x1b[{code}m{text}\x1b[0m")
-        } else {
-            text.to_owned()
-        }
-    }
-
-    /// The text, less bright than its surroundings.
-    pub fn dim(self, text: &str) -> String {
-        if text.trim().is_empty() {
-            text.to_owned()
-        } else {
-            self.on("2", text)
-        }
-    }
-}
 
 /// One value: its name, itself, and where it comes from.
 pub struct ValueRow {

@@ -17,8 +17,9 @@
 //! was put back. **A merged lead** never lives again: whatever is told of it later, its calls go
 //! to the survivor, which has its history.
 
-use super::news::{ContactPhones, FactSource, LeadNews, Told, What};
+use super::news::{ContactPhones, LeadNews, What};
 use super::profile::{Known, LeadProfile, Name, ProfileFacts};
+use super::told::{FactSource, Told};
 use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Phone};
 use std::collections::{BTreeMap, BTreeSet};
@@ -170,7 +171,7 @@ impl Entry {
                 },
             );
         }
-        self.profile.learn(news);
+        self.profile.learn(&news.profile, news.at, told);
         self.forget_before_the_whole();
         self.forget_names();
     }

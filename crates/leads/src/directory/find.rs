@@ -2,7 +2,7 @@
 
 use super::entry::{Life, Slot};
 use super::merges::{Root, root};
-use super::news::FactSource;
+use super::told::FactSource;
 use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Phone};
 use std::collections::BTreeMap;

@@ -11,6 +11,7 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`news`] | what was told of one lead, and contacts' phones read from texts |
+//! | [`told`] | whether a fact is told, and by which event or answer |
 //! | [`entry`] | all that is known of one lead, and what holds of two facts |
 //! | [`profile`] | name, responsible employee and stage |
 //! | [`merges`] | chains of merges, and loops cut |
@@ -30,11 +31,13 @@ pub mod merges;
 pub mod news;
 pub mod profile;
 pub mod rows;
+pub mod told;
 pub mod words;
 
 pub use find::{Finding, Holder, Standing};
-pub use news::{ContactId, ContactPhones, FactSource, FirstPhone, LeadNews, Told, What};
+pub use news::{ContactId, ContactPhones, FirstPhone, LeadNews, What};
 pub use profile::LeadProfile;
+pub use told::{FactSource, Told};
 
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@
 //!
 //! [`forget_until`]: ProfileFacts::forget_until
 
-use super::news::{FactSource, LeadNews, Told};
+use super::told::{FactSource, Told};
 use callbridge_call::EpochSeconds;
 use callbridge_model::EmployeeId;
 use callbridge_model::safe::is_hostile;
@@ -183,9 +183,8 @@ pub struct ProfileFacts {
 }
 
 impl ProfileFacts {
-    /// Takes in what was told.
-    pub fn learn(&mut self, news: &LeadNews) {
-        let (told, at, by) = (&news.profile, news.at, news.what.told());
+    /// Takes in what was told at this second by such an event or answer.
+    pub fn learn(&mut self, told: &ProfileNews, at: EpochSeconds, by: FactSource) {
         let name = Known::told(&told.name, at, by, FactSource::PropertiesUpdated);
         self.name = self.name.take().max(name);
         let responsible = Known::told(&told.responsible, at, by, FactSource::Assigned);

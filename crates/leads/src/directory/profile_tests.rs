@@ -1,5 +1,5 @@
 use super::super::memory::Remembered;
-use super::super::{ContactId, ContactPhones, FirstPhone, What};
+use super::super::{ContactId, ContactPhones, FirstPhone, LeadNews, What};
 use super::*;
 use callbridge_model::LeadId;
 use callbridge_model::number::Country;

@@ -12,7 +12,6 @@
 use super::item::Given;
 use super::{Blames, Item, Kind, Name, RefusedFields, Settings};
 use super::{catalogue::Catalogue, item};
-use crate::lead_request::FieldWrite;
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::TokenFingerprint;
 use serde::{Deserialize, Serialize};
@@ -361,6 +360,19 @@ fn given(kind: Kind, value: &Shown) -> Given {
         Kind::Number => Given::Number(text.parse().unwrap_or(value.of.started.get()).into()),
         Kind::Boolean => Given::Flag(text != "0"),
     }
+}
+
+/// What a lead is to show now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldWrite {
+    /// What is written of what waits.
+    pub sent: Vec<Part>,
+    /// What waits and cannot be written.
+    pub left_out: Vec<Part>,
+    /// The fields.
+    pub items: Vec<Item>,
+    /// The whole body: the items, in the wrapper if there is one.
+    pub body: serde_json::Value,
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@
 //! Each part keeps in the spool what of it is due, when, and how often it was tried in vain. An
 //! lead request that is due may go out at once, whenever there is room for it.
 
-use super::memory::{CLOCK_SLACK, DAILY};
 use callbridge_call::EventTime;
 use callbridge_crm::{FilterPage, LeadsPage};
 use callbridge_model::LeadId;
 use callbridge_model::TokenFingerprint;
 use serde_json::Value;
+use std::time::Duration;
 
 /// One request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -171,3 +171,9 @@ impl LeadRequest {
         }
     }
 }
+
+/// The catalogue is read anew after so long.
+pub(super) const DAILY: Duration = Duration::from_secs(24 * 3600);
+
+/// What lies further ahead than it can, by more than this, is from before the clock was set back.
+pub(super) const CLOCK_SLACK: Duration = Duration::from_secs(1800);

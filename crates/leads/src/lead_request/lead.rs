@@ -4,8 +4,8 @@
 //! rests for an hour and says so.
 
 use crate::directory::{What, rows};
-use crate::lead_field::shows::Part;
-use crate::lead_field::{Blames, Catalogue, Item, Refusal, catalogue};
+use crate::lead_field::shows::FieldWrite;
+use crate::lead_field::{Blames, Catalogue, Refusal, catalogue};
 use crate::lead_request::due::LeadRequest;
 use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiReply, ApiResult, WriteStatus};
@@ -17,19 +17,6 @@ use std::time::Duration;
 
 /// How long a kind of lead request rests after the service refused it.
 pub const REST: Duration = Duration::from_secs(3600);
-
-/// What a lead is to show now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldWrite {
-    /// What is written of what waits.
-    pub sent: Vec<Part>,
-    /// What waits and cannot be written.
-    pub left_out: Vec<Part>,
-    /// The fields.
-    pub items: Vec<Item>,
-    /// The whole body: the items, in the wrapper if there is one.
-    pub body: serde_json::Value,
-}
 
 /// What a look-up found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

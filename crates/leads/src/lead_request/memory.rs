@@ -1,7 +1,7 @@
 //! What is remembered of requests about leads: which kinds rest, and when the catalogue is due.
 
 use super::RequestKind;
-use super::due::DueRequests;
+use super::due::{CLOCK_SLACK, DAILY, DueRequests};
 use super::lead::REST;
 use crate::lead_field::Catalogue;
 use crate::lead_field::shows::{LOST, SOON};
@@ -9,12 +9,7 @@ use callbridge_call::EventTime;
 use callbridge_model::{LeadId, Phone};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-/// The catalogue is read anew after so long.
-pub(super) const DAILY: Duration = Duration::from_secs(24 * 3600);
-/// What lies further ahead than it can, by more than this, is from before the clock was set back.
-pub(super) const CLOCK_SLACK: Duration = Duration::from_secs(1800);
 /// Tries of the catalogue without an answer before values are written unchecked.
 const CATALOGUE_TRIES: u32 = 5;
 /// Refusals (400) of field writes in a row after which the values are not to blame.

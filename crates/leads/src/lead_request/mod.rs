@@ -18,7 +18,8 @@ pub mod failed;
 pub mod lead;
 pub mod memory;
 
-pub use lead::{FieldWrite, Finding, LeadOutcome, RequestKind};
+pub use crate::lead_field::shows::FieldWrite;
+pub use lead::{Finding, LeadOutcome, RequestKind};
 
 use crate::directory::backfill::Heard;
 use crate::lead_request::due::LeadRequest;

@@ -1,6 +1,6 @@
 //! What employees did, and what trunks took.
 
-use super::backend::DaemonBackend;
+use super::DaemonBackend;
 use callbridge_admin::refusal::Refusal;
 use callbridge_call::Direction;
 use callbridge_model::{LeadId, TypedNumber, clock};

@@ -1,6 +1,6 @@
 //! Numbers without a lead, on the page.
 
-use super::backend::DaemonBackend;
+use super::DaemonBackend;
 use callbridge_admin::refusal::Refusal;
 use callbridge_model::TypedNumber;
 use callbridge_page::backend::NumberView;

@@ -1,6 +1,6 @@
 //! Dead letters of the page.
 
-use super::backend::DaemonBackend;
+use super::DaemonBackend;
 use super::calls::input;
 use callbridge_admin::refusal::Refusal;
 use callbridge_model::Reason;

@@ -1,6 +1,6 @@
 //! `check`, run from the page: in a process of its own, with what `run` was given.
 
-use super::backend::DaemonBackend;
+use super::DaemonBackend;
 use callbridge_admin::refusal::Refusal;
 use callbridge_model::Code;
 use callbridge_page::backend::CheckFinding;

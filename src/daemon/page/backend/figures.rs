@@ -1,6 +1,6 @@
 //! What became of the calls of a day and of a week.
 
-use super::backend::DaemonBackend;
+use super::DaemonBackend;
 use callbridge_admin::refusal::Refusal;
 use callbridge_call::EventTime;
 use callbridge_model::clock;

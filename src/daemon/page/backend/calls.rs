@@ -1,9 +1,10 @@
 //! Calls of the page: kept ones, one of them, and those that go on.
 
-use super::backend::DaemonBackend;
+use super::DaemonBackend;
 use callbridge_admin::explain::picture;
+use callbridge_admin::explain::story::Paint;
 use callbridge_admin::explain::story::{self, Times};
-use callbridge_admin::explain::text::{self, Depth, Explained, Paint};
+use callbridge_admin::explain::text::{self, Depth, Explained};
 use callbridge_admin::kept_call::KeptCall;
 use callbridge_admin::refusal::Refusal;
 use callbridge_call::{EventTime, FinishedCall};

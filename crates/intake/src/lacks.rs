@@ -1,0 +1,57 @@
+//! What the account of a source turns out to lack, beside the sources that are read.
+
+use super::core::Intake;
+use super::proof::words;
+use super::source::IntakeSource;
+use callbridge_asterisk::hearing::MissingRight;
+use callbridge_call::EventTime;
+use callbridge_model::status;
+use callbridge_model::status::SourceState;
+use callbridge_source::SourceId;
+
+impl IntakeSource {
+    /// The line is up, and nothing is proved of it.
+    pub(super) fn is_connected(&mut self, now: EventTime) {
+        self.status.state = SourceState::Connected;
+        self.status.connected_since = Some(now.floor_seconds().get());
+        (self.proof.heard, self.proof.timed) = (false, false);
+        self.proof.lacks.clear();
+        self.proof.looked_at = 0;
+    }
+}
+
+impl Intake {
+    /// The line of a source has found out what its account lacks.
+    pub fn lacks(&mut self, id: SourceId, lack: MissingRight) {
+        if let Some(source) = self.sources.get_mut(usize::from(id.0)) {
+            let (lacking, what) = words(lack);
+            source.proof.lacks(lacking, what);
+            // An event of our own came, and those of calls do not.
+            let state = &mut source.status.state;
+            if lacking == status::Lacking::Calls && *state == SourceState::Up {
+                *state = SourceState::Connected;
+            }
+        }
+    }
+
+    /// An event of our own came back over the line of a source, and births on it are watched: it is
+    /// up, though nobody calls.
+    pub fn comes(&mut self, id: SourceId) {
+        if let Some(source) = self.sources.get_mut(usize::from(id.0)) {
+            let state = &mut source.status.state;
+            if *state == SourceState::Connected && !source.proof.is_deaf() {
+                *state = SourceState::Up;
+            }
+        }
+    }
+
+    /// What was found to be lacking since the last look, with the source.
+    pub fn take_lacks(&mut self) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        for source in &mut self.sources {
+            let unreported = std::mem::take(&mut source.proof.unreported).into_iter();
+            found.extend(unreported.map(|what| (source.settings.label.clone(), what)));
+        }
+        found
+    }
+}

@@ -1,0 +1,99 @@
+//! The second account of a PBX (`--catch-up`), assembled apart from the first.
+
+use super::stream_id::Branch;
+use callbridge_call::{
+    Assembler, EventTime, FinishedCall, Folder, Patience, PbxEvent, Reconciler, Settings,
+};
+use callbridge_spool::Op;
+
+/// Assembles the second account, and holds what is not decided.
+pub(super) struct Second {
+    pub(super) assembler: Assembler,
+    folder: Folder,
+    pub(super) reconciler: Reconciler,
+    /// Since when the PBX is listened to: a call that began before is not filled in.
+    pub(super) since: Option<EventTime>,
+}
+
+impl Second {
+    pub(super) fn new(settings: Settings, patience: Patience) -> Self {
+        Self {
+            folder: Folder::new(settings.clone()),
+            assembler: Assembler::new(Settings {
+                history: true,
+                cdr_wait: None,
+                ..settings
+            }),
+            reconciler: Reconciler::new(patience),
+            since: None,
+        }
+    }
+
+    /// Takes in what the second account tells.
+    pub(super) fn on_event(&mut self, told: &PbxEvent<'_>, arrived: EventTime) {
+        match told {
+            PbxEvent::Channel(_) => drop(self.assembler.hear(told, arrived)),
+            PbxEvent::Cdr(cdr) => drop(self.folder.hear(cdr, arrived)),
+            PbxEvent::Mark(_) => {}
+        }
+    }
+
+    /// It is read to its present end.
+    pub(super) fn at_end(&mut self, now: EventTime) {
+        self.assembler.finish_all(now);
+        self.folder.at_end(now);
+    }
+
+    pub(super) fn tick(&mut self, now: EventTime) {
+        self.assembler.tick(now);
+        self.folder.tick(now);
+    }
+
+    /// The calls of the second account that are over.
+    pub(super) fn take_finished(&mut self) -> Vec<FinishedCall> {
+        let mut calls = self.assembler.take_finished();
+        calls.append(&mut self.folder.take_finished());
+        calls
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<EventTime> {
+        let deadlines = [
+            self.assembler.next_deadline(),
+            self.folder.next_deadline(),
+            self.reconciler.next_deadline(),
+        ];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// A call of the primary is finished: given back if nothing of it is missing.
+    pub(super) fn heard(&mut self, call: FinishedCall, now: EventTime) -> Option<FinishedCall> {
+        self.reconciler.heard(call, now)
+    }
+
+    /// Nothing waits for a decision.
+    pub(super) fn is_idle(&self) -> bool {
+        self.reconciler.is_empty()
+    }
+
+    /// Puts back what was kept of a branch, where it is one of the second account's.
+    pub(super) fn restore(
+        &mut self,
+        branch: Branch,
+        key: u64,
+        bytes: &[u8],
+    ) -> Result<(), callbridge_call::snapshots::Error> {
+        match branch {
+            Branch::Events | Branch::Records => Ok(()),
+            Branch::CatchUpEvents => self.assembler.restore(key, bytes),
+            Branch::CatchUpRecords => self.folder.restore(key, bytes),
+            Branch::Held => self.reconciler.restore(key, bytes),
+        }
+    }
+
+    /// What is kept of it.
+    pub(super) fn keep(&mut self, pbx: &str, ops: &mut Vec<Op>) {
+        Branch::CatchUpEvents.keep(pbx, self.assembler.take_changes(), ops);
+        Branch::CatchUpRecords.keep(pbx, self.folder.take_changes(), ops);
+        Branch::Held.keep(pbx, self.reconciler.take_changes(), ops);
+    }
+}

@@ -1,0 +1,182 @@
+//! No file of a crate uses another that uses it, by however many files between: what both need
+//! stands in one of them, or in a third. A module and the files inside it may.
+
+use super::rust_files;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+/// Crates whose files still go in circles: none is added, and one that is cured is struck out.
+const NOT_YET: [&str; 1] = ["crates/sandbox"];
+
+/// The modules of a crate and their code, by their paths (`page::shell`, the root is empty).
+type Modules = BTreeMap<String, String>;
+
+fn modules(src: &Path) -> Modules {
+    let mut files = Vec::new();
+    rust_files(src, &mut files);
+    let mut found = Modules::new();
+    for file in files {
+        let name = file.strip_prefix(src).expect("inside").with_extension("");
+        let parts: Vec<&str> = name.iter().filter_map(|part| part.to_str()).collect();
+        let is_test = |part: &&str| *part == "tests" || part.ends_with("_tests");
+        if parts.iter().any(is_test) {
+            continue;
+        }
+        let path = parts.join("::");
+        let path = path.strip_suffix("::mod").unwrap_or(&path);
+        let path = if path == "lib" { "" } else { path };
+        let text = fs::read_to_string(&file).expect("a readable file");
+        let own = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+        let code = own
+            .lines()
+            .map(|line| line.split("//").next().unwrap_or_default());
+        found.insert(path.to_owned(), code.collect::<Vec<_>>().join("\n"));
+    }
+    found
+}
+
+/// The paths of a `use`: those of `a::{b, c::{d, e}}` are three.
+fn paths(tree: &str) -> Vec<String> {
+    let Some((stem, rest)) = tree.split_once('{') else {
+        let path = tree.split(" as ").next().unwrap_or_default();
+        return vec![path.trim().to_owned()];
+    };
+    let inner = rest.rsplit_once('}').map_or(rest, |(inner, _)| inner);
+    let (mut all, mut begun, mut depth) = (Vec::new(), 0, 0);
+    let ends = inner.char_indices().chain([(inner.len(), ',')]);
+    for (at, c) in ends {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                let each = paths(&inner[begun..at]).into_iter();
+                let each = each.filter(|path| !path.is_empty());
+                all.extend(each.map(|path| format!("{}{path}", stem.trim())));
+                begun = at + 1;
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+/// Everything that a module's code names by a path.
+fn named(code: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut rest = String::new();
+    for (i, part) in code.split("use ").enumerate() {
+        match part.split_once(';') {
+            Some((tree, behind)) if i > 0 => {
+                all.extend(paths(&tree.replace('\n', " ")));
+                rest.push_str(behind);
+            }
+            _ => rest.push_str(part),
+        }
+    }
+    let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    let words = rest.split(|c: char| !is_path(c));
+    all.extend(words.filter(|word| word.contains("::")).map(str::to_owned));
+    all
+}
+
+/// The module that a path of `of` leads into, if it is one of ours.
+fn target(all: &Modules, given: &BTreeMap<String, String>, of: &str, path: &str) -> Option<String> {
+    let inside = |root: &str, rest: &str| match root {
+        "" => rest.to_owned(),
+        root => format!("{root}::{rest}"),
+    };
+    let parent = of.rsplit_once("::").map_or("", |(parent, _)| parent);
+    let mut full = match path.split_once("::")? {
+        ("crate", rest) => rest.to_owned(),
+        ("super", rest) => inside(parent, rest),
+        ("self", rest) => inside(of, rest),
+        (first, _) if all.contains_key(&inside(of, first)) => inside(of, path),
+        _ => return None,
+    };
+    let first = full.split("::").next().unwrap_or_default();
+    if let Some(module) = given.get(first) {
+        full = module.clone();
+    }
+    while !all.contains_key(&full) {
+        full = full.rsplit_once("::")?.0.to_owned();
+    }
+    (full != of).then_some(full)
+}
+
+/// The modules of a crate that lie in a circle.
+fn in_circles(all: &Modules) -> BTreeSet<String> {
+    // What the root gives on under its own name: `pub use page::Page`.
+    let root = all.get("").map_or("", String::as_str);
+    let given: BTreeMap<String, String> = named(root)
+        .into_iter()
+        .filter_map(|path| {
+            let (module, name) = path.rsplit_once("::")?;
+            let module = module
+                .trim_start_matches("self::")
+                .trim_start_matches("crate::");
+            Some((name.to_owned(), module.to_owned()))
+        })
+        .filter(|(name, module)| all.contains_key(module) && !all.contains_key(name))
+        .collect();
+    let mut uses: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for (of, code) in all.iter().filter(|(of, _)| !of.is_empty()) {
+        let used = named(code).into_iter();
+        let used = used.filter_map(|path| target(all, &given, of, &path));
+        // A module is known to what stands inside it.
+        let used = used.filter(|used| !of.starts_with(&format!("{used}::")));
+        uses.insert(of, used.collect());
+    }
+    let reached = |from: &str| {
+        let (mut seen, mut open) = (BTreeSet::new(), vec![from.to_owned()]);
+        while let Some(module) = open.pop() {
+            for used in uses.get(module.as_str()).into_iter().flatten() {
+                if seen.insert(used.clone()) {
+                    open.push(used.clone());
+                }
+            }
+        }
+        seen
+    };
+    let all = uses
+        .keys()
+        .filter(|module| reached(module).contains(**module));
+    all.map(|module| (*module).to_owned()).collect()
+}
+
+#[test]
+fn no_file_uses_another_that_uses_it() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let inside = ["bridges", "crates"].into_iter().flat_map(|folder| {
+        let entries = fs::read_dir(root.join(folder)).expect("a readable folder");
+        let names = entries.map(|entry| entry.expect("an entry").file_name());
+        names.map(move |name| format!("{folder}/{}", name.to_string_lossy()))
+    });
+    let mut faults = Vec::new();
+    for name in inside.chain([".".to_owned()]) {
+        let found = in_circles(&modules(&root.join(&name).join("src")));
+        if found.is_empty() == NOT_YET.contains(&name.as_str()) {
+            faults.push(format!("{name}: {found:?}"));
+        }
+    }
+    assert!(
+        faults.is_empty(),
+        "files in circles:\n{}",
+        faults.join("\n")
+    );
+}
+
+#[test]
+fn a_circle_is_found_through_braces_and_what_the_root_gives_on() {
+    let of = |modules: [(&str, &str); 4]| {
+        let all = modules.map(|(path, code)| (path.to_owned(), code.to_owned()));
+        in_circles(&all.into()).into_iter().collect::<Vec<_>>()
+    };
+    let root = ("", "mod a;\nmod b;\npub use a::Given;");
+    let (a, below) = (("a", "use crate::b::{self, c::{X, Y}};"), ("b::c", ""));
+    assert_eq!(of([root, a, ("b", "use super::Given;"), below]), ["a", "b"]);
+    assert!(of([root, a, ("b", ""), below]).is_empty());
+    // A module and what stands inside it know each other.
+    let inside = ("b::c", "use super::Z;");
+    assert!(of([root, ("a", ""), ("b", "mod c;\nuse c::X;"), inside]).is_empty());
+}
