@@ -1,6 +1,6 @@
-//! Whether a fact is told, and by what.
+//! Where a fact of a lead comes from, and in which order facts of one moment count.
 
-/// The kind of [`What`], as it is stored: never change a number.
+/// The kind of fact, as it is stored: never change a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FactSource {
     /// `LEAD_CREATED`
