@@ -78,17 +78,16 @@ async fn sent_and_lost(place: &Place, crm: &Server, source: &str) {
     std::fs::remove_dir_all(place.at("state")).expect("gone");
 }
 
-/// A fresh state reads the stream, and is given a call that happens now.
+/// A fresh state reads the stream, whose last call happened now: it is there before the first of
+/// the older ones is sent, however slow the machine.
 async fn made_anew(place: &Place, crm: &Server, node: &Broker, name: &str, user: &str) -> Program {
     let source = source(node, name, user, place);
-    let mut second = sender(place, crm, &source, &[TRUNK]);
-    let read = |it: &Status| it.books.finished > CALLS;
-    second.until("the stream is read", read).await;
     let now = clock::now().wall.floor_seconds().get();
     let mut live = message("live.1");
     live["startedAt"] = json!(now - 5);
     live["durationSec"] = json!(5);
     node.publish(name, &[live.to_string()]).await;
+    let mut second = sender(place, crm, &source, &[TRUNK]);
     let status = second.settled(CALLS + 2).await;
     assert_eq!(
         (status.books.journaled, status.books.parked),
