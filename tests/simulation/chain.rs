@@ -24,7 +24,6 @@ use crate::senders::WaitingSender;
 use crate::stream::{Stream, StreamMessage, StreamReader, fresh};
 use crate::strikes::{Blow, Moment, Trap};
 use crate::world::World;
-use callbridge_broker::outcomes;
 use callbridge_call::EventTime;
 use callbridge_fleet::lease::Terms;
 use callbridge_formats::message::MessageKind;
@@ -248,8 +247,8 @@ impl Chain {
     fn tell(&mut self, percent: u64) {
         let store = &self.world.disk.store;
         let due = tables::outcomes::outcomes(store, OUTCOMES_AT_ONCE).expect("readable");
-        let Some(last) = due.last() else { return };
-        let told = Op::PeerOutcome(PeerOutcome::Told { through: last.id });
+        let Some((due, through)) = due else { return };
+        let told = Op::PeerOutcome(PeerOutcome::Told { through });
         let struck = self.dice.chance(percent * TOLD_HARDER);
         let struck = struck.then(|| self.dice.below(2));
         if struck == Some(0) {
@@ -258,7 +257,7 @@ impl Chain {
         }
         self.stream.push(StreamMessage {
             kind: MessageKind::Outcomes,
-            body: outcomes::body(&due),
+            body: due.write(),
             at: self.world.now.wall,
         });
         match struck {

@@ -4,6 +4,7 @@ use crate::again::{self, ForwardAgain};
 use crate::drain::{Destination, Error, LOOK_EVERY, NOWHERE, Outbox, keep_empty};
 use crate::message::{body, properties};
 use crate::outcomes;
+use callbridge_formats::message::Outcomes;
 use callbridge_model::clock;
 use callbridge_model::heartbeat::Pulse;
 use callbridge_model::status::{Backlog, Pause};
@@ -118,7 +119,7 @@ impl Forwarder {
             line.finds(queue).await?;
             let key = exchange.as_ref().map_or(NOWHERE, |_| queue);
             let properties = outcomes::properties(&login.broker.user);
-            let nothing = outcomes::body(&[]);
+            let nothing = Outcomes::default().write();
             let sent = line.publish_by(exchange.as_deref(), key, nothing.as_bytes(), properties);
             sent.await?.await
         });

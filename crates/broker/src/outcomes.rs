@@ -12,7 +12,7 @@ use callbridge_source::amqp::Login;
 use callbridge_source::amqp::publish::{ConfirmedLine, own_properties};
 use callbridge_source::url::{SourceUrl, Transport};
 use callbridge_source::{Bounds, Secret};
-use callbridge_spool::{Handle, Op, OutcomeRow, PeerOutcome, ToldOutcome, tables};
+use callbridge_spool::{Handle, Op, PeerOutcome, tables};
 use lapin::BasicProperties;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -87,7 +87,8 @@ impl OutcomePublisher {
 }
 
 impl Outbox for OutcomePublisher {
-    type Item = Vec<OutcomeRow>;
+    /// With their place in the outbox.
+    type Item = (Outcomes, i64);
     const WAITS: &str =
         "results of calls cannot be written into their stream; calls are sent as before";
     const GOES_ON: Option<&str> = Some("outcomes go into the stream again");
@@ -112,19 +113,18 @@ impl Outbox for OutcomePublisher {
         true
     }
 
-    async fn due(&mut self, spool: &Handle, _lost: bool) -> Result<Vec<Vec<OutcomeRow>>, Error> {
+    async fn due(&mut self, spool: &Handle, _lost: bool) -> Result<Vec<Self::Item>, Error> {
         let due = spool.read(|store| tables::outcomes::outcomes(store, BATCH));
-        let due = Some(due.await?).filter(|due| !due.is_empty());
-        Ok(due.into_iter().collect())
+        Ok(due.await?.into_iter().collect())
     }
 
-    fn message(&self, due: &Vec<OutcomeRow>) -> (String, BasicProperties) {
-        (body(due), properties(&self.to.login.broker.user))
+    fn message(&self, (told, _): &Self::Item) -> (String, BasicProperties) {
+        (told.write(), properties(&self.to.login.broker.user))
     }
 
-    fn confirmed(&self, told: Vec<Vec<OutcomeRow>>, _all: bool) -> Vec<Op> {
-        let through = told.iter().filter_map(|due| Some(due.last()?.id));
-        let told = through.map(|through| Op::PeerOutcome(PeerOutcome::Told { through }));
+    fn confirmed(&self, told: Vec<Self::Item>, _all: bool) -> Vec<Op> {
+        let told = told.into_iter();
+        let told = told.map(|(_, through)| Op::PeerOutcome(PeerOutcome::Told { through }));
         told.collect()
     }
 
@@ -156,26 +156,6 @@ impl Outbox for OutcomePublisher {
     }
 }
 
-/// The body of a message of these outcomes.
-pub fn body(due: &[OutcomeRow]) -> String {
-    let mut told = Outcomes::default();
-    for it in due {
-        let uuid = it.uuid.0;
-        match it.told {
-            ToldOutcome::Journaled => told.journaled.push(uuid),
-            ToldOutcome::Discarded => told.discarded.push(uuid),
-            ToldOutcome::Again => {
-                told.again.insert(uuid, it.generation);
-                continue;
-            }
-        }
-        if it.generation > 0 {
-            told.generations.insert(uuid, it.generation);
-        }
-    }
-    told.write()
-}
-
 /// What stands around it. The broker holds `user` to the login.
 pub(crate) fn properties(user: &str) -> BasicProperties {
     own_properties(user, MessageKind::Outcomes.content_type())
@@ -184,31 +164,9 @@ pub(crate) fn properties(user: &str) -> BasicProperties {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use callbridge_model::CallUuid;
 
     #[test]
-    fn outcomes_are_told_by_what_became_of_the_calls_as_the_login_that_they_are_read_by() {
-        let uuid = |n: u8| format!("00000000-0000-0000-0000-00000000000{n}");
-        let row = |n: u8, told, generation| OutcomeRow {
-            id: n.into(),
-            uuid: CallUuid(uuid(n).parse().expect("a uuid")),
-            told,
-            generation,
-        };
-        use ToldOutcome::{Again, Discarded, Journaled};
-        let again = body(&[row(1, Journaled, 0), row(1, Again, 1), row(2, Journaled, 2)]);
-        let told = Outcomes::read(again.as_bytes()).expect("read");
-        assert_eq!((told.journaled.len(), told.again.len()), (2, 1));
-        assert_eq!(told.generations.into_values().collect::<Vec<_>>(), [2]);
-        let body = body(&[
-            row(1, Journaled, 0),
-            row(2, Discarded, 0),
-            row(3, Journaled, 0),
-        ]);
-        let (one, two, three) = (uuid(1), uuid(2), uuid(3));
-        let expected = format!(r#"{{"discarded":["{two}"],"journaled":["{one}","{three}"]}}"#);
-        assert_eq!(body, expected);
-        assert!(Outcomes::read(body.as_bytes()).is_ok());
+    fn outcomes_go_out_as_the_login_that_they_are_read_by() {
         let properties = properties("sender");
         let text = |text: &Option<lapin::types::ShortString>| {
             text.as_ref().map(|it| it.as_str().to_owned())

@@ -11,7 +11,7 @@ use super::source::IntakeSource;
 use callbridge_call::framing::MESSAGE_BYTES_MAX;
 use callbridge_call::{Decoded, EventTime, FinishedCall, ToldCall};
 use callbridge_formats::message::{MessageKind, Outcomes, WebhookMessage};
-use callbridge_model::{CallUuid, Judged};
+use callbridge_model::Judged;
 use callbridge_source::Frame;
 use callbridge_spool::peer_outcomes::STREAM_BEGAN;
 use callbridge_spool::{Delivery, Finished, Op, OutcomeSource, PeerOutcome, Settlement};
@@ -95,16 +95,8 @@ impl WholeCalls {
             Err(why) => return Some(source.set_aside(frame, why)),
         };
         source.is_heard();
-        let uuids = |all: Vec<_>| all.into_iter().map(CallUuid).collect();
-        let numbered = |all: BTreeMap<_, _>| {
-            let all = all.into_iter();
-            all.map(|(uuid, n)| (CallUuid(uuid), n)).collect()
-        };
         let settlement = Settlement {
-            journaled: uuids(told.journaled),
-            discarded: uuids(told.discarded),
-            generations: numbered(told.generations),
-            again: numbered(told.again),
+            told,
             witness: OutcomeSource::Stream,
             at: frame.arrived,
         };

@@ -311,7 +311,7 @@ fn outcomes_of_our_own_login_follow_their_calls_and_those_of_others_are_ignored(
     let [PeerOutcome::Settled(settlement)] = elsewhere(&batch)[..] else {
         panic!("{:?}", batch.ops)
     };
-    assert_eq!(settlement.journaled[0].to_string(), uuid);
+    assert_eq!(settlement.told.journaled[0].to_string(), uuid);
     assert_eq!(settlement.witness, OutcomeSource::Stream);
     let finish = batch.ops.iter().position(|op| matches!(op, Op::Finish(_)));
     let settled = batch

@@ -15,8 +15,8 @@
 use callbridge_call::EpochSeconds;
 use callbridge_crm::{FilterPage, Page, PageSize};
 use callbridge_model::clock::Now;
-use callbridge_spool::{Op, OutcomeSource, PeerOutcome, PossiblySentCalls, Segment, Settlement};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use callbridge_spool::{Op, PeerOutcome, PossiblySentCalls, Segment, Settlement};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// Nothing begins before so long nothing more came from the stream: what it tells at its end makes
@@ -248,14 +248,8 @@ impl PossiblySentSearch {
         let full = page.rows >= size.get();
         let total = page.total.unwrap_or(run.page + u32::from(full));
         run.answered = Some(AnsweredPage { total });
-        Some(Op::PeerOutcome(PeerOutcome::Settled(Settlement {
-            journaled: page.uuids.clone(),
-            discarded: Vec::new(),
-            generations: BTreeMap::new(),
-            again: BTreeMap::new(),
-            witness: OutcomeSource::Journal,
-            at: now.wall,
-        })))
+        let settlement = Settlement::by_page(&page.uuids, now.wall);
+        Some(Op::PeerOutcome(PeerOutcome::Settled(settlement)))
     }
 
     /// Pages are of another size or range now: the segment begins anew.

@@ -78,8 +78,8 @@ impl SearchScene {
                 self.released.extend(rest.into_iter().rev());
             }
             Op::PeerOutcome(PeerOutcome::Settled(told)) => {
-                for uuid in told.journaled {
-                    let n = u32::try_from(uuid.0.as_u128()).expect("a number");
+                for uuid in told.told.journaled {
+                    let n = u32::try_from(uuid.as_u128()).expect("a number");
                     self.found += u64::from(self.sought.remove(&n));
                 }
             }

@@ -94,7 +94,7 @@ pub use foreign::ForeignCall;
 pub use op::{
     Delivered, Delivery, Done, FailedCallStep, Finished, Op, Purged, SlotRow, WebhookEvent,
 };
-pub use peer_outcomes::{OutcomeRow, PeerOutcome, Segment, Settlement, ToldOutcome};
+pub use peer_outcomes::{PeerOutcome, Segment, Settlement};
 pub use row::{
     Act, Attempt, Confirmable, Due, Hooked, LeadByHand, Left, Letter, LetterFilter, MissedCustomer,
     Notice, ParkedPhone, PossiblySentCalls, Progress, PublishedBy, QueueQuery, Row, RowId,

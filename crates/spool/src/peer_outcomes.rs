@@ -4,8 +4,8 @@
 use crate::OutcomeSource;
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::ShownCall;
+use callbridge_formats::message::Outcomes;
 use callbridge_model::CallUuid;
-use std::collections::BTreeMap;
 
 /// A setting whose name begins so says when this state began to read a stream of calls, in
 /// microseconds.
@@ -41,7 +41,7 @@ pub enum PeerOutcome {
     },
     /// The stream has these outcomes, and all before them.
     Told {
-        /// The last of [`OutcomeRow`].
+        /// The place of the last in the outbox.
         through: i64,
     },
 }
@@ -49,43 +49,25 @@ pub enum PeerOutcome {
 /// What became of calls elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settlement {
-    /// They stand in the journal.
-    pub journaled: Vec<CallUuid>,
-    /// A person gave them up.
-    pub discarded: Vec<CallUuid>,
-    /// How often those of them were taken in again that ever were: what is told of an earlier time
-    /// is no news.
-    pub generations: BTreeMap<CallUuid, u32>,
-    /// The CRM has lost them, and a person has taken them in again, for the how manieth time.
-    pub again: BTreeMap<CallUuid, u32>,
+    /// By what it was. Calls that were taken in again are known by how often: what is told of an
+    /// earlier time is no news.
+    pub told: Outcomes,
     /// Who says so.
     pub witness: OutcomeSource,
     /// Now.
     pub at: EventTime,
 }
 
-/// What the stream is told of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ToldOutcome {
-    /// It stands in the journal.
-    Journaled,
-    /// A person gave it up.
-    Discarded,
-    /// The journal has lost it, and a person has taken it in again.
-    Again,
-}
-
-/// An outcome that the stream is to be told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OutcomeRow {
-    /// Its place in the outbox.
-    pub id: i64,
-    /// The call.
-    pub uuid: CallUuid,
-    /// What became of it.
-    pub told: ToldOutcome,
-    /// How often it had been taken in again.
-    pub generation: u32,
+impl Settlement {
+    /// A page of the journal shows these calls.
+    pub fn by_page(calls: &[CallUuid], at: EventTime) -> Self {
+        let told = Outcomes {
+            journaled: calls.iter().map(|uuid| uuid.0).collect(),
+            ..Outcomes::default()
+        };
+        let witness = OutcomeSource::Journal;
+        Self { told, witness, at }
+    }
 }
 
 /// The newest of the calls that are to be looked for.

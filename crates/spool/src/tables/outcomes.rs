@@ -1,8 +1,8 @@
 //! What the stream of the calls is told of those that came to their end here.
 
 use crate::db::{Columns as _, count};
-use crate::peer_outcomes::{OutcomeRow, ToldOutcome};
 use crate::{Db, Error, OutcomeSource, RowId, State, Step, Store};
+use callbridge_formats::message::Outcomes;
 
 /// Outcomes that are kept at most while the stream does not take them: the oldest are forgotten,
 /// for a state made anew finds those calls in the journal.
@@ -32,25 +32,28 @@ pub(crate) fn queue_outcome(
     )
 }
 
-/// The oldest outcomes that the stream is to be told, at most `limit`.
-pub fn outcomes(db: &Db, limit: usize) -> Result<Vec<OutcomeRow>, Error> {
-    db.query_all(
+/// The oldest outcomes that the stream is to be told, at most `limit`, and the place of their
+/// last one in the outbox; `None` where it is empty.
+pub fn outcomes(db: &Db, limit: usize) -> Result<Option<(Outcomes, i64)>, Error> {
+    let (mut told, mut through) = (Outcomes::default(), None);
+    db.query_all::<_, ()>(
         "SELECT id, uuid, journaled, generation, again FROM outcomes ORDER BY id LIMIT ?1",
         [count(limit)],
         |row| {
-            let told = match (row.get(4)?, row.get(2)?) {
-                (true, _) => ToldOutcome::Again,
-                (false, true) => ToldOutcome::Journaled,
-                (false, false) => ToldOutcome::Discarded,
-            };
-            Ok(OutcomeRow {
-                id: row.get(0)?,
-                uuid: row.uuid(1)?,
-                told,
-                generation: row.get(3)?,
-            })
+            let (uuid, generation) = (row.uuid(1)?.0, row.get(3)?);
+            match (row.get(4)?, row.get(2)?) {
+                (true, _) => drop(told.again.insert(uuid, generation)),
+                (false, true) => told.journaled.push(uuid),
+                (false, false) => told.discarded.push(uuid),
+            }
+            if generation > 0 && !row.get::<_, bool>(4)? {
+                told.generations.insert(uuid, generation);
+            }
+            through = Some(row.get(0)?);
+            Ok(())
         },
-    )
+    )?;
+    Ok(through.map(|through| (told, through)))
 }
 
 /// Forgets the oldest outcomes beyond their number.

@@ -16,8 +16,9 @@ use crate::peer_outcomes::{PeerOutcome, Segment, Settlement};
 use crate::{
     Db, Due, Error, IfAbsent, OutcomeSource, PossiblySentCalls, RowId, State, Step, Store,
 };
-use callbridge_call::EpochSeconds;
+use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::CallUuid;
+use uuid::Uuid;
 
 /// The setting that keeps [`Looked`]: two numbers.
 const LOOKED: &str = "remade.looked";
@@ -133,16 +134,15 @@ fn looked_for(store: &Store, since: Option<EpochSeconds>) -> Result<(), Error> {
 
 fn settle(store: &mut Store, told: &Settlement) -> Result<(), Error> {
     let mut settled = 0;
-    for uuid in &told.journaled {
-        let by = told.witness;
-        settled += settle_one(store, *uuid, &Step::Journaled(by), told)?;
+    for uuid in &told.told.journaled {
+        settled += settle_one(store, *uuid, &Step::Journaled(told.witness), told)?;
     }
-    for uuid in &told.discarded {
+    for uuid in &told.told.discarded {
         let step = Step::Discard { elsewhere: true };
         settled += settle_one(store, *uuid, &step, told)?;
     }
-    for (uuid, generation) in &told.again {
-        taken_in_again(store, *uuid, *generation, told)?;
+    for (uuid, generation) in &told.told.again {
+        taken_in_again(store, *uuid, *generation, told.at)?;
     }
     let counter = match told.witness {
         OutcomeSource::Stream => TOLD,
@@ -153,16 +153,11 @@ fn settle(store: &mut Store, told: &Settlement) -> Result<(), Error> {
 }
 
 /// Whether it was news.
-fn settle_one(
-    store: &mut Store,
-    uuid: CallUuid,
-    step: &Step,
-    told: &Settlement,
-) -> Result<u64, Error> {
+fn settle_one(store: &mut Store, uuid: Uuid, step: &Step, told: &Settlement) -> Result<u64, Error> {
     let found = store.query_first(
         "SELECT id, state, first_sent IS NULL, generation, fate
          FROM calls WHERE uuid = ?1",
-        [uuid.0.into_bytes()],
+        [uuid.into_bytes()],
         |row| {
             let (id, state, unsent) = (row.get(0)?, row.get(1)?, row.get(2)?);
             Ok((id, state, unsent, row.get(3)?, row.get(4)?))
@@ -181,7 +176,7 @@ fn settle_one(
         State::Sending | State::Journaled | State::Discarded | State::Forwarded => false,
     };
     // A page shows what is. What the stream tells may be of the time before it was taken in again.
-    let generation = told.generations.get(&uuid).copied().unwrap_or(0);
+    let generation = told.told.generations.get(&uuid).copied().unwrap_or(0);
     if by_stream && generation < here {
         return Ok(0);
     }
@@ -200,13 +195,13 @@ fn settle_one(
 /// of that time from now on.
 fn taken_in_again(
     store: &mut Store,
-    uuid: CallUuid,
+    uuid: Uuid,
     generation: u32,
-    told: &Settlement,
+    at: EventTime,
 ) -> Result<(), Error> {
     let found = store.query_first(
         "SELECT id, state FROM calls WHERE uuid = ?1 AND generation < ?2",
-        (uuid.0.into_bytes(), generation),
+        (uuid.into_bytes(), generation),
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
     let Some((row, state)): Option<(RowId, State)> = found else {
@@ -219,13 +214,13 @@ fn taken_in_again(
         why: TAKEN_IN_AGAIN.to_owned(),
         told: Some(generation),
     };
-    step::step(store, row, &again, told.at)?;
+    step::step(store, row, &again, at)?;
     // Whoever took it in sends it, and tells: it is looked for before it is sent from here.
     store.execute(
         "UPDATE calls SET not_before = ?2 WHERE id = ?1",
         (row.0, HELD),
     )?;
-    to_be_sought(store, uuid.0.into_bytes())
+    to_be_sought(store, uuid.into_bytes())
 }
 
 fn to_be_sought(store: &mut Store, uuid: [u8; 16]) -> Result<(), Error> {

@@ -4,6 +4,7 @@ use super::acts::{Act, write};
 use super::call::{at, finished, journal};
 use super::waiting::completed;
 use crate::{Fit, Op, OutcomeSource, PeerOutcome, RowId, Settlement, Step, Store, tables};
+use callbridge_formats::message::Outcomes;
 use callbridge_model::{CallUuid, Outcome, Reason};
 use std::collections::BTreeMap;
 
@@ -36,10 +37,12 @@ pub const ELSEWHERE: &[Act] = &[
     }),
     ("calls settled elsewhere", |store, _| {
         let settlement = Settlement {
-            journaled: (FIRST..FIRST + 9).map(uuid).collect(),
-            discarded: vec![uuid(FIRST + 9)],
-            generations: BTreeMap::from([(uuid(FIRST), 1)]),
-            again: BTreeMap::from([(uuid(FIRST + 1), 1), (uuid(FIRST + 30), 1)]),
+            told: Outcomes {
+                journaled: (FIRST..FIRST + 9).map(|n| uuid(n).0).collect(),
+                discarded: vec![uuid(FIRST + 9).0],
+                generations: BTreeMap::from([(uuid(FIRST).0, 1)]),
+                again: BTreeMap::from([(uuid(FIRST + 1).0, 1), (uuid(FIRST + 30).0, 1)]),
+            },
             witness: OutcomeSource::Journal,
             at: at(9_000),
         };
@@ -53,8 +56,8 @@ pub const ELSEWHERE: &[Act] = &[
         };
         let (calls, at) = (vec![page], at(9_000));
         told(store, PeerOutcome::Shown { calls, at });
-        let rows = tables::outcomes::outcomes(store, 5).expect("readable");
-        let through = rows.last().expect("an outcome").id;
+        let due = tables::outcomes::outcomes(store, 5).expect("readable");
+        let (_, through) = due.expect("an outcome");
         told(store, PeerOutcome::Told { through });
     }),
     ("calls that are forwarded, and once more", |store, _| {

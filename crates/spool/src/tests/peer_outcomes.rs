@@ -3,11 +3,12 @@
 use super::call::{ask, at, finished, journal};
 use super::waiting::completed;
 use crate::{
-    IfAbsent, Op, OutcomeRow, OutcomeSource, PeerOutcome, PossiblySentCalls, RowId, Segment,
-    Settings, Settlement, State, Step, Store, ToldOutcome, tables,
+    IfAbsent, Op, OutcomeSource, PeerOutcome, PossiblySentCalls, RowId, Segment, Settings,
+    Settlement, State, Step, Store, tables,
 };
 use callbridge_call::EpochSeconds;
 use callbridge_crm::ShownCall;
+use callbridge_formats::message::Outcomes;
 use callbridge_model::{CallRecord, CallUuid, LeadId, Outcome, Reason, TokenFingerprint};
 use std::collections::BTreeMap;
 
@@ -33,10 +34,11 @@ fn possibly_sent(n: u32) -> Op {
 
 fn settled(journaled: &[u32], discarded: &[u32], witness: OutcomeSource) -> Op {
     told(PeerOutcome::Settled(Settlement {
-        journaled: journaled.iter().map(|n| uuid(*n)).collect(),
-        discarded: discarded.iter().map(|n| uuid(*n)).collect(),
-        generations: BTreeMap::new(),
-        again: BTreeMap::new(),
+        told: Outcomes {
+            journaled: journaled.iter().map(|n| uuid(*n).0).collect(),
+            discarded: discarded.iter().map(|n| uuid(*n).0).collect(),
+            ..Outcomes::default()
+        },
         witness,
         at: at(1_000),
     }))
@@ -76,9 +78,16 @@ fn words(store: &Store, n: u32) -> String {
 }
 
 fn outcomes(store: &Store) -> Vec<(CallUuid, bool)> {
-    let rows = tables::outcomes::outcomes(store, 10).expect("readable");
-    let is_journaled = |it: &OutcomeRow| it.told == ToldOutcome::Journaled;
-    rows.iter().map(|it| (it.uuid, is_journaled(it))).collect()
+    let due = tables::outcomes::outcomes(store, 10).expect("readable");
+    let (due, _) = due.unwrap_or_default();
+    assert!(due.again.is_empty() && due.generations.is_empty());
+    let of = |all: Vec<uuid::Uuid>, is_journaled| {
+        let all = all.into_iter();
+        all.map(move |it| (CallUuid(it), is_journaled))
+    };
+    of(due.journaled, true)
+        .chain(of(due.discarded, false))
+        .collect()
 }
 
 #[test]
@@ -292,12 +301,14 @@ fn a_state_that_followed_another_sender_looks_for_all_that_is_ready() {
 
 /// The same by the stream, of calls that were taken in again.
 fn settled_again(journaled: &[u32], again: &[u32], generation: u32) -> Op {
-    let numbered = |all: &[u32]| all.iter().map(|n| (uuid(*n), generation)).collect();
+    let numbered = |all: &[u32]| all.iter().map(|n| (uuid(*n).0, generation)).collect();
     told(PeerOutcome::Settled(Settlement {
-        journaled: journaled.iter().map(|n| uuid(*n)).collect(),
-        discarded: Vec::new(),
-        generations: numbered(journaled),
-        again: numbered(again),
+        told: Outcomes {
+            journaled: journaled.iter().map(|n| uuid(*n).0).collect(),
+            discarded: Vec::new(),
+            generations: numbered(journaled),
+            again: numbered(again),
+        },
         witness: OutcomeSource::Stream,
         at: at(1_000),
     }))
@@ -340,16 +351,27 @@ fn what_was_told_before_a_call_was_taken_in_again_does_not_undo_that() {
     let repeated = Op::Delivery(Box::new(completed("repeated", 1)));
     write(&mut store, vec![repeated]);
     assert_eq!(state(&store, 1), State::Ready);
-    let rows = tables::outcomes::outcomes(&store, 10).expect("readable");
-    let told: Vec<_> = rows.iter().map(|it| (it.told, it.generation)).collect();
-    use ToldOutcome::{Again, Journaled};
-    assert_eq!(told, [(Journaled, 0), (Journaled, 0), (Again, 1)]);
+    let due = tables::outcomes::outcomes(&store, 10).expect("readable");
+    let told = Outcomes {
+        journaled: vec![uuid(1).0, uuid(2).0],
+        again: BTreeMap::from([(uuid(1).0, 1)]),
+        ..Outcomes::default()
+    };
+    assert_eq!(due.expect("outcomes").0, told);
     // What is told of it since then counts, and a page shows what is.
     write(&mut store, vec![settled_again(&[1], &[], 1)]);
     assert_eq!(state(&store, 1), State::Journaled);
     step(&mut store, 2, sent_again());
     write(&mut store, vec![settled(&[2], &[], OutcomeSource::Journal)]);
     assert_eq!(state(&store, 2), State::Journaled);
+    let due = tables::outcomes::outcomes(&store, 10).expect("readable");
+    let told = Outcomes {
+        journaled: vec![uuid(1).0, uuid(2).0, uuid(2).0],
+        discarded: Vec::new(),
+        generations: BTreeMap::from([(uuid(2).0, 1)]),
+        again: BTreeMap::from([(uuid(1).0, 1), (uuid(2).0, 1)]),
+    };
+    assert_eq!(due.expect("outcomes").0, told);
 }
 
 #[test]
@@ -430,10 +452,9 @@ fn outcomes_stay_until_the_stream_has_them() {
         &mut store,
         vec![settled(&[1, 2], &[], OutcomeSource::Journal)],
     );
-    let rows = tables::outcomes::outcomes(&store, 1).expect("readable");
-    let [OutcomeRow { id: through, .. }] = rows[..] else {
-        panic!("{rows:?}")
-    };
+    let due = tables::outcomes::outcomes(&store, 1).expect("readable");
+    let (due, through) = due.expect("one of them");
+    assert_eq!(due.journaled, [uuid(1).0]);
     write(&mut store, vec![told(PeerOutcome::Told { through })]);
     assert_eq!(outcomes(&store), [(uuid(2), true)]);
     // Without a stream nobody is to be told.
