@@ -98,7 +98,7 @@ pub use peer_outcomes::{PeerOutcome, Segment, Settlement};
 pub use row::{
     Act, Attempt, Confirmable, Due, Hooked, LeadByHand, Left, Letter, LetterFilter, MissedCustomer,
     Notice, ParkedPhone, PossiblySentCalls, Progress, PublishedBy, QueueQuery, Row, RowId,
-    SeenCall, TrunkCalls, Unconfirmed, UnreadBytes, UnreadMessage, WorkQueue,
+    SeenCall, TrunkCalls, Unconfirmed, UnreadMessage, WorkQueue,
 };
 pub use state::{FIRST_POLL, IfAbsent, OutcomeSource, Refused, State, Step, hooked, next};
 pub use store::Store;

@@ -294,34 +294,17 @@ pub struct Letter {
     /// The call as it would be sent; `None` for unreadable bytes.
     pub call: Option<CallRecord>,
     /// The bytes, for a letter of that reason.
-    pub bytes: Option<UnreadBytes>,
+    pub bytes: Option<UnreadMessage>,
 }
 
-/// What a source said and nobody understood.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnreadBytes {
-    /// The source.
-    pub source: String,
-    /// Its PBX.
-    pub pbx: String,
-    /// The first of them: in lists [`super::LISTED_BYTES_MAX`], else all that are kept.
-    pub bytes: Vec<u8>,
-    /// How many there were.
-    pub length: u64,
-}
-
-/// A message that could not be read, with all that is kept of it.
+/// What a source sent and nobody could read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadMessage {
     /// The source.
     pub source: String,
     /// Its PBX.
     pub pbx: String,
-    /// Why it could not be read.
-    pub why: String,
-    /// When it came.
-    pub at: EventTime,
-    /// The bytes, or the first of them.
+    /// The first of its bytes: in lists [`super::LISTED_BYTES_MAX`], else all that are kept.
     pub bytes: Vec<u8>,
     /// How many there were.
     pub length: u64,

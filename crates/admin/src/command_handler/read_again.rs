@@ -23,8 +23,8 @@ pub(super) async fn read_again(
 ) -> Result<Result<&'static str, String>, Error> {
     let stored = handler
         .spool
-        .read(move |store| tables::unreadable::message(store, id));
-    let Some(message) = stored.await? else {
+        .read(move |store| tables::letters::letter(store, id));
+    let Some(message) = stored.await?.and_then(|letter| letter.bytes) else {
         return Ok(Err("it is gone".to_owned()));
     };
     let told = match read_again::call(&message) {

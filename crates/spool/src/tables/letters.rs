@@ -4,8 +4,8 @@ use super::acts;
 use crate::db::Columns as _;
 use crate::db::count;
 use crate::{
-    Db, Error, LETTERS_PAGE, LISTED_BYTES_MAX, Letter, LetterFilter, RowId, State, Store,
-    UNREADABLE_BYTES_MAX, UnreadBytes,
+    Db, Error, LETTERS_PAGE, LISTED_BYTES_MAX, Letter, LetterFilter, PublishedBy, RowId, State,
+    Store, UNREADABLE_BYTES_MAX, UnreadMessage,
 };
 use callbridge_leads::lead_request::Finding;
 use callbridge_model::{CallRecord, EmployeeId, LeadId, Reason};
@@ -53,11 +53,15 @@ fn unread(row: &rusqlite::Row<'_>) -> rusqlite::Result<Letter> {
         acts: Vec::new(),
         deaths: 1,
         call: None,
-        bytes: Some(UnreadBytes {
+        bytes: Some(UnreadMessage {
             source: row.get(1)?,
             pbx: row.get(2)?,
             bytes: row.get(6)?,
             length: row.get(5)?,
+            by: PublishedBy {
+                user: row.get(7)?,
+                content_type: row.get(8)?,
+            },
         }),
     })
 }
@@ -123,7 +127,7 @@ pub fn letter(db: &Db, id: RowId) -> Result<Option<Letter>, Error> {
         return Ok(Some(letter));
     }
     db.query_first(
-        "SELECT id, source, pbx, why, at, length, substr(bytes, 1, ?2)
+        "SELECT id, source, pbx, why, at, length, substr(bytes, 1, ?2), user, content_type
          FROM unreadable WHERE id = ?1",
         (id.0, count(UNREADABLE_BYTES_MAX)),
         unread,
@@ -151,7 +155,8 @@ fn call_letters(db: &Db, filter: &LetterFilter, limit: usize) -> Result<Vec<Lett
 fn unread_letters(db: &Db, filter: &LetterFilter, limit: usize) -> Result<Vec<Letter>, Error> {
     let (rest, values) = conditions(filter, limit);
     let text = format!(
-        "SELECT id, source, pbx, why, at, length, substr(bytes, 1, {LISTED_BYTES_MAX})
+        "SELECT id, source, pbx, why, at, length, substr(bytes, 1, {LISTED_BYTES_MAX}), user,
+                content_type
          FROM unreadable WHERE true{rest}"
     );
     db.query_all(&text, params_from_iter(values), unread)

@@ -1,10 +1,9 @@
 //! Bytes of a source that nobody could read.
 
 use super::{meta, outbox};
-use crate::db::Columns as _;
 use crate::state::{Refused, State, Step};
 use crate::tally::Book;
-use crate::{Db, Done, Error, Left, PublishedBy, RowId, Store, UnreadMessage};
+use crate::{Db, Done, Error, Left, PublishedBy, RowId, Store};
 use crate::{UNREADABLE_BYTES_ALL, UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX};
 use callbridge_call::EventTime;
 use std::collections::BTreeMap;
@@ -78,29 +77,6 @@ pub fn floods(db: &Db) -> Result<BTreeMap<String, u64>, Error> {
         "SELECT login, not_kept FROM unreadable_logins WHERE not_kept > 0 LIMIT 100",
         [],
         |row| Ok((row.get(0)?, row.get(1)?)),
-    )
-}
-
-/// A message that could not be read; `None` if it is none (any more).
-pub fn message(db: &Db, id: RowId) -> Result<Option<UnreadMessage>, Error> {
-    db.query_first(
-        "SELECT source, pbx, why, at, bytes, length, user, content_type
-         FROM unreadable WHERE id = ?1",
-        [id.0],
-        |row| {
-            Ok(UnreadMessage {
-                source: row.get(0)?,
-                pbx: row.get(1)?,
-                why: row.get(2)?,
-                at: row.moment(3)?,
-                bytes: row.get(4)?,
-                length: row.get(5)?,
-                by: PublishedBy {
-                    user: row.get(6)?,
-                    content_type: row.get(7)?,
-                },
-            })
-        },
     )
 }
 
