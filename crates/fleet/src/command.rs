@@ -1,10 +1,9 @@
 //! `fleet`: reads the last words, shows the table, and says by its exit whether all speak.
 
 use crate::error::Error;
-use crate::line::{WordsEvent, WordsReading, WordsStream};
-use crate::options::{Checked, FleetOptions};
+use crate::options::FleetOptions;
 use crate::roster::Roster;
-use crate::words::{now, table};
+use crate::words::{keep_reading, table};
 use crate::{metrics, text};
 use callbridge_listener::body::{self, Body};
 use callbridge_listener::places::ConnectionPlace;
@@ -12,6 +11,7 @@ use callbridge_listener::serve::{self, AnswerHttp, Answering, Limits, Open};
 use callbridge_model::Zone;
 use callbridge_model::environment::Environment;
 use callbridge_model::status::FleetTable;
+use callbridge_model::status::fleet::FleetStatus;
 use callbridge_model::status::text::Look;
 use hyper::{Method, Request, Response, StatusCode, body::Incoming};
 use std::io::{self, IsTerminal as _, Write as _};
@@ -20,12 +20,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::sleep;
 
-/// Between two tables.
-const DRAW_EVERY: Duration = Duration::from_secs(5);
-/// After a line that was lost.
-const AGAIN: Duration = Duration::from_secs(5);
+/// No table is drawn over sooner.
+const DRAWN_FOR: Duration = Duration::from_secs(1);
 /// The screen is cleared, and the table stands in its upper left.
 const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 /// Prometheus, and some people with `curl`.
@@ -54,17 +52,17 @@ pub async fn run(
     };
     if !options.watch && checked.listen.is_none() {
         tokio::select! {
-            table = once(&checked) => return tell(&table?, &options, &look),
+            table = table(&checked.stream, checked.since) => return tell(&table?, &options, &look),
             () = shutdown => return Ok(()),
         }
     }
-    let (shown, table) = watch::channel(None);
+    let (shown, status) = watch::channel(Some(FleetStatus::default()));
     let stop = watch::Sender::new(false);
-    let serving = listen(checked.listen, table.clone(), stop.subscribe()).await?;
-    let following = follow(&checked, &shown);
+    let serving = listen(checked.listen, status.clone(), stop.subscribe()).await?;
+    let following = keep_reading(&checked.stream, checked.since, Roster::default(), &shown);
     let drawing = async {
         match options.watch {
-            true => draw(table, &look, is_terminal).await,
+            true => draw(status, &look, is_terminal).await,
             false => std::future::pending().await,
         }
     };
@@ -78,11 +76,6 @@ pub async fn run(
         let _ = serving.await;
     }
     ended
-}
-
-/// Reads all that was said since then.
-async fn once(checked: &Checked) -> Result<FleetTable, Error> {
-    table(&checked.stream, checked.since).await
 }
 
 fn tell(table: &FleetTable, options: &FleetOptions, look: &Look) -> Result<(), Error> {
@@ -115,73 +108,30 @@ fn print(text: &str) -> Result<(), Error> {
     }
 }
 
-type SharedTable = Option<Arc<FleetTable>>;
+type Shown = watch::Receiver<Option<FleetStatus>>;
 
-/// Keeps the table true, until it is dropped.
-async fn follow(checked: &Checked, shown: &watch::Sender<SharedTable>) {
-    let (stream, mut roster) = (&checked.stream, Roster::default());
-    loop {
-        match stream.read(checked.since).await {
-            Ok(reading) => {
-                let error = keep_reading(reading, stream, &mut roster, shown).await;
-                tracing::warn!(%error, "status reports of the fleet are not read; it is tried \
-                                        again");
-            }
-            Err(error) => {
-                tracing::warn!(%error, "status reports of the fleet cannot be read; it is tried \
-                                        again");
-            }
-        }
-        tokio::time::sleep(AGAIN).await;
-    }
+fn table_of(shown: &Shown) -> Option<Arc<FleetTable>> {
+    shown.borrow().as_ref()?.table.clone()
 }
 
-async fn keep_reading(
-    mut reading: WordsReading,
-    stream: &WordsStream,
-    roster: &mut Roster,
-    shown: &watch::Sender<SharedTable>,
-) -> Error {
-    let (mut caught_up, mut look) = (false, Instant::now() + DRAW_EVERY);
-    loop {
-        match timeout_at(look, reading.next()).await {
-            Ok(Ok(WordsEvent::Message(heard))) => roster.hear(&heard, now()),
-            Ok(Ok(WordsEvent::CaughtUp)) => (caught_up, look) = (true, Instant::now()),
-            Ok(Err(error)) => return error,
-            Err(_) => {}
-        }
-        if Instant::now() >= look {
-            look = Instant::now() + DRAW_EVERY;
-            roster.forget(now());
-            if caught_up {
-                shown.send_replace(Some(Arc::new(roster.table(&stream.name(), now()))));
-            }
-        }
-    }
-}
-
-async fn draw(
-    mut table: watch::Receiver<SharedTable>,
-    look: &Look,
-    is_terminal: bool,
-) -> Result<(), Error> {
-    loop {
-        if table.changed().await.is_err() {
-            return Ok(());
-        }
-        let shown = table.borrow_and_update().clone();
-        let Some(shown) = shown else { continue };
-        let at = look.zone.second(shown.at);
+async fn draw(mut shown: Shown, look: &Look, is_terminal: bool) -> Result<(), Error> {
+    let mut drawn = None;
+    while shown.changed().await.is_ok() {
+        let table = table_of(&shown).filter(|it| drawn != Some(it.at));
+        let Some(table) = table else { continue };
+        drawn = Some(table.at);
+        let at = look.zone.second(table.at);
         let clear = if is_terminal { CLEAR } else { "" };
-        print(&format!("{clear}{at}\n{}", text::render(&shown, look)))?;
-        sleep_until(Instant::now() + DRAW_EVERY / 5).await;
+        print(&format!("{clear}{at}\n{}", text::render(&table, look)))?;
+        sleep(DRAWN_FOR).await;
     }
+    Ok(())
 }
 
 /// Serves metrics, where that is asked for.
 async fn listen(
     addr: Option<SocketAddr>,
-    table: watch::Receiver<SharedTable>,
+    shown: Shown,
     mut stop: watch::Receiver<bool>,
 ) -> Result<Option<tokio::task::JoinHandle<()>>, Error> {
     let Some(addr) = addr else { return Ok(None) };
@@ -198,12 +148,12 @@ async fn listen(
         let stopped = async move {
             let _ = stop.wait_for(|stop| *stop).await;
         };
-        serve::serve(open, Arc::new(Metrics(table)), stopped).await;
+        serve::serve(open, Arc::new(Metrics(shown)), stopped).await;
     };
     Ok(Some(tokio::spawn(serving)))
 }
 
-struct Metrics(watch::Receiver<SharedTable>);
+struct Metrics(Shown);
 
 impl AnswerHttp for Metrics {
     fn answer<'a>(&'a self, _: &'a ConnectionPlace, request: Request<Incoming>) -> Answering<'a> {
@@ -215,8 +165,7 @@ impl AnswerHttp for Metrics {
 impl Metrics {
     fn respond(&self, request: &Request<Incoming>) -> Response<Body> {
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-        let table = self.0.borrow().clone();
-        let (status, text) = match (request.uri().path(), is_read, table) {
+        let (status, text) = match (request.uri().path(), is_read, table_of(&self.0)) {
             ("/metrics", true, Some(table)) => (StatusCode::OK, metrics::render(&table)),
             ("/metrics", true, None) => {
                 let words = "the status reports are not read yet\n".to_owned();

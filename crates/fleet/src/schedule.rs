@@ -12,17 +12,6 @@ const SECOND: Duration = Duration::from_secs(15);
 /// [`EVERY`].
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// What is told after a word went or failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Telling {
-    /// Nothing that is not known.
-    Nothing,
-    /// Words are not taken: said once for each reason.
-    Failing,
-    /// They are taken again.
-    Mended,
-}
-
 /// When the next word is due, and what of its fate is worth a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
@@ -53,28 +42,21 @@ impl Schedule {
         self.due.saturating_sub(now)
     }
 
-    /// A broker has confirmed a word.
-    pub fn said(&mut self, now: Duration) -> Telling {
+    /// A broker has confirmed a word; whether that is news after a failure.
+    pub fn said(&mut self, now: Duration) -> bool {
         self.due = now + if self.is_first { SECOND } else { EVERY };
         self.is_first = false;
         self.failures = 0;
-        match self.why.take() {
-            Some(_) => Telling::Mended,
-            None => Telling::Nothing,
-        }
+        self.why.take().is_some()
     }
 
-    /// A word was not taken. It is not kept: the next one says more.
-    pub fn failed(&mut self, now: Duration, why: &str) -> Telling {
+    /// A word was not taken; whether the reason is another than before. The word is not kept: the
+    /// next one says more.
+    pub fn failed(&mut self, now: Duration, why: &str) -> bool {
         let wait = AGAIN.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX));
         self.due = now + wait.min(EVERY);
         self.failures = self.failures.saturating_add(1);
-        let known = self.why.as_deref() == Some(why);
-        self.why = Some(why.to_owned());
-        match known {
-            true => Telling::Nothing,
-            false => Telling::Failing,
-        }
+        self.why.replace(why.to_owned()).as_deref() != Some(why)
     }
 }
 
@@ -89,9 +71,9 @@ mod tests {
         let now = ONE * 1_000;
         let mut schedule = Schedule::new(now);
         assert_eq!(schedule.wait(now), FIRST);
-        assert_eq!(schedule.said(now), Telling::Nothing);
+        assert!(!schedule.said(now));
         assert_eq!(schedule.wait(now), SECOND);
-        assert_eq!(schedule.said(now), Telling::Nothing);
+        assert!(!schedule.said(now));
         assert_eq!(schedule.wait(now), EVERY);
         assert_eq!(schedule.wait(now + EVERY - ONE), ONE);
         assert_eq!(schedule.wait(now + EVERY * 2), Duration::ZERO);
@@ -103,14 +85,14 @@ mod tests {
         let mut waits = Vec::new();
         for n in 0..6 {
             let told = schedule.failed(ONE, "no stream");
-            assert_eq!(told == Telling::Failing, n == 0);
+            assert_eq!(told, n == 0);
             waits.push(schedule.wait(ONE).as_secs());
         }
         assert_eq!(waits, [5, 10, 20, 40, 60, 60]);
-        assert_eq!(schedule.failed(ONE, "no right"), Telling::Failing);
-        assert_eq!(schedule.said(ONE), Telling::Mended);
-        assert_eq!(schedule.said(ONE), Telling::Nothing);
-        assert_eq!(schedule.failed(ONE, "no right"), Telling::Failing);
+        assert!(schedule.failed(ONE, "no right"));
+        assert!(schedule.said(ONE));
+        assert!(!schedule.said(ONE));
+        assert!(schedule.failed(ONE, "no right"));
         assert_eq!(schedule.wait(ONE), AGAIN);
     }
 

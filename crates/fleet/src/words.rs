@@ -4,7 +4,7 @@
 use crate::error::Error;
 use crate::line::{WordsEvent, WordsStream};
 use crate::roster::{PbxOwners, Roster};
-use crate::schedule::{Schedule, Telling};
+use crate::schedule::Schedule;
 use crate::word::{self, Identity};
 use callbridge_model::status::FleetTable;
 use callbridge_model::status::fleet::{FleetMember, FleetRole, FleetStatus, LastWord, Speech};
@@ -126,7 +126,10 @@ impl Words {
         };
         let reading = async {
             match self.identity.role {
-                FleetRole::Sender => self.keep_reading(stream).await,
+                FleetRole::Sender => {
+                    let roster = Roster::of_owners(self.owners.clone());
+                    keep_reading(stream, SINCE, roster, &self.shown).await;
+                }
                 FleetRole::Collector => std::future::pending().await,
             }
         };
@@ -137,67 +140,72 @@ impl Words {
         }
         let _ = timeout(END_WITHIN, speaker.end(&look)).await;
     }
+}
 
-    async fn keep_reading(&self, stream: &WordsStream) {
-        let (mut roster, mut told) = (Roster::of_owners(self.owners.clone()), None);
-        let mut backoff = Backoff::new(READ_AGAIN);
-        loop {
-            let begun = Instant::now();
-            let error = self.read(stream, &mut roster, &mut told).await;
-            let why = error.to_string();
-            self.show(|it| it.unread = Some(why.clone()));
-            if told.as_ref() != Some(&why) {
-                tracing::warn!(reason = %why, "status reports of the fleet cannot be read");
-                told = Some(why);
-            }
-            let again = begun.elapsed();
-            tokio::time::sleep(backoff.wait(again, chance())).await;
+type Shown = watch::Sender<Option<FleetStatus>>;
+
+fn show(shown: &Shown, change: impl FnOnce(&mut FleetStatus)) {
+    shown.send_modify(|shown| {
+        if let Some(shown) = shown {
+            change(shown);
         }
+    });
+}
+
+/// Reads what was said since then, and all that is said from now on, for as long as it is waited
+/// for: keeps the table that is `shown` true.
+pub(crate) async fn keep_reading(
+    stream: &WordsStream,
+    since: Duration,
+    mut roster: Roster,
+    shown: &Shown,
+) {
+    let (mut told, mut backoff) = (None, Backoff::new(READ_AGAIN));
+    loop {
+        let begun = Instant::now();
+        let error = read(stream, since, &mut roster, (shown, &mut told)).await;
+        let why = error.to_string();
+        show(shown, |it| it.unread = Some(why.clone()));
+        if told.as_ref() != Some(&why) {
+            tracing::warn!(reason = %why, "status reports of the fleet cannot be read");
+            told = Some(why);
+        }
+        let again = begun.elapsed();
+        tokio::time::sleep(backoff.wait(again, chance())).await;
     }
+}
 
-    /// Reads until the line is lost. The table is shown once all that was said before is read.
-    async fn read(
-        &self,
-        stream: &WordsStream,
-        roster: &mut Roster,
-        told: &mut Option<String>,
-    ) -> Error {
-        let mut reading = match stream.read(SINCE).await {
-            Ok(reading) => reading,
-            Err(error) => return error,
-        };
-        if told.take().is_some() {
-            tracing::info!("status reports of the fleet are read again");
-        }
-        self.show(|it| it.unread = None);
-        let (mut caught_up, mut look) = (false, Instant::now() + LOOK_EVERY);
-        loop {
-            match timeout_at(look, reading.next()).await {
-                Ok(Ok(WordsEvent::Message(heard))) => roster.hear(&heard, now()),
-                Ok(Ok(WordsEvent::CaughtUp)) => {
-                    caught_up = true;
-                    look = Instant::now();
-                }
-                Ok(Err(error)) => return error,
-                Err(_) => {}
-            }
-            if Instant::now() >= look {
-                look = Instant::now() + LOOK_EVERY;
-                roster.forget(now());
-                if caught_up {
-                    let table = Arc::new(roster.table(&stream.name(), now()));
-                    self.show(|it| it.table = Some(table));
-                }
-            }
-        }
+/// Reads until the line is lost. The table is shown once all that was said before is read.
+async fn read(
+    stream: &WordsStream,
+    since: Duration,
+    roster: &mut Roster,
+    (shown, told): (&Shown, &mut Option<String>),
+) -> Error {
+    let mut reading = match stream.read(since).await {
+        Ok(reading) => reading,
+        Err(error) => return error,
+    };
+    if told.take().is_some() {
+        tracing::info!("status reports of the fleet are read again");
     }
-
-    fn show(&self, change: impl FnOnce(&mut FleetStatus)) {
-        self.shown.send_modify(|shown| {
-            if let Some(shown) = shown {
-                change(shown);
+    show(shown, |it| it.unread = None);
+    let (mut caught_up, mut look) = (false, Instant::now() + LOOK_EVERY);
+    loop {
+        match timeout_at(look, reading.next()).await {
+            Ok(Ok(WordsEvent::Message(heard))) => roster.hear(&heard, now()),
+            Ok(Ok(WordsEvent::CaughtUp)) => (caught_up, look) = (true, Instant::now()),
+            Ok(Err(error)) => return error,
+            Err(_) => {}
+        }
+        if Instant::now() >= look {
+            look = Instant::now() + LOOK_EVERY;
+            roster.forget(now());
+            if caught_up {
+                let table = Arc::new(roster.table(&stream.name(), now()));
+                show(shown, |it| it.table = Some(table));
             }
-        });
+        }
     }
 }
 
@@ -221,10 +229,10 @@ impl Speaker<'_> {
             };
             match self.say(&status, false).await {
                 Ok(()) => {
-                    if self.schedule.said(clock::now().boot) == Telling::Mended {
+                    if self.schedule.said(clock::now().boot) {
                         tracing::info!("status reports reach the broker again");
                     }
-                    self.words.show(|it| {
+                    show(&self.words.shown, |it| {
                         it.last_word_at = Some(now());
                         it.why = None;
                     });
@@ -236,14 +244,14 @@ impl Speaker<'_> {
 
     fn failed(&mut self, why: &str) {
         self.line = None;
-        if self.schedule.failed(clock::now().boot, why) == Telling::Failing {
+        if self.schedule.failed(clock::now().boot, why) {
             tracing::warn!(
                 reason = why,
                 "status reports do not reach the broker: nobody sees that this process works; \
                  calls are not affected"
             );
         }
-        self.words.show(|it| it.why = Some(why.to_owned()));
+        show(&self.words.shown, |it| it.why = Some(why.to_owned()));
     }
 
     async fn say(&mut self, status: &Status, ends: bool) -> Result<(), Error> {
