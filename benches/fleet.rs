@@ -78,10 +78,8 @@ fn call(n: usize) -> Finished {
         "outcome": "journal", "reason": null, "message": "", "live": true, "remarks": [],
         "judged_at": NOW,
     });
-    Finished {
-        judged: serde_json::from_value(judged).expect("a verdict"),
-        call: serde_json::from_value(call).expect("a call"),
-    }
+    let judged = serde_json::from_value(judged).expect("a verdict");
+    Finished::new(judged, serde_json::from_value(call).expect("a call"))
 }
 
 fn per_second(calls: usize, took: Duration) -> String {

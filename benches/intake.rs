@@ -67,7 +67,7 @@ fn call(n: usize) -> Finished {
         "judged_at": started + 5_500_000,
     }))
     .expect("a verdict");
-    Finished { judged, call }
+    Finished::new(judged, call)
 }
 
 /// The bytes of a call that any store has to keep.

@@ -53,7 +53,7 @@ fn call(n: usize, kind: &str) -> Finished {
         "judged_at": NOW,
     }))
     .expect("a verdict");
-    Finished { judged, call }
+    Finished::new(judged, call)
 }
 
 fn finish(n: usize, kind: &str) -> Op {

@@ -191,10 +191,7 @@ fn call(n: usize) -> spool::Finished {
         "outcome": "journal", "reason": null, "message": "", "live": true, "remarks": [],
         "judged_at": started,
     }));
-    spool::Finished {
-        judged: judged.expect("a verdict"),
-        call: call.expect("a call"),
-    }
+    spool::Finished::new(judged.expect("a verdict"), call.expect("a call"))
 }
 
 fn receiver(spool: &Handle) -> Arc<Receiver> {

@@ -54,7 +54,7 @@ fn call(n: u32) -> Finished {
         "judged_at": (second + 6) * 1_000_000,
     }))
     .expect("a verdict");
-    Finished { judged, call }
+    Finished::new(judged, call)
 }
 
 /// One request: a call, its open state and a count, all or nothing.

@@ -85,7 +85,7 @@ pub fn call(n: u32, now: EventTime, lead: i64, live: bool) -> Finished {
         judged_at: now,
         kept_out_unanswered: false,
     };
-    Finished { judged, call }
+    Finished::new(judged, call)
 }
 
 /// Dice that fall alike for the same seed (splitmix64).

@@ -510,7 +510,7 @@ impl Intake {
                     self.unmatched.note(name, prefix, call.started);
                 }
                 let judged = journal::judge(&call, name, &self.settings.rules, people, now);
-                ops.push(Op::Finish(Box::new(Finished { judged, call })));
+                ops.push(Op::Finish(Box::new(Finished::new(judged, call))));
             }
             Branch::Events.keep(name, pbx.assembler.take_changes(), &mut ops);
             pbx.records.keep(name, &mut ops);

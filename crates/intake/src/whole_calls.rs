@@ -163,7 +163,7 @@ impl WholeCalls {
             } = waiting;
             let judged = judge(&call, &pbx);
             let uuid = judged.record.uuid.filter(|_| possibly_sent);
-            ops.push(Op::Finish(Box::new(Finished { judged, call })));
+            ops.push(Op::Finish(Box::new(Finished::new(judged, call))));
             ops.extend(uuid.map(|uuid| Op::PeerOutcome(PeerOutcome::PossiblySent { uuid })));
         }
         ops.append(&mut self.after_calls);

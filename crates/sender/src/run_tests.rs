@@ -182,7 +182,7 @@ fn journaled() -> Finished {
         judged_at: call.ended,
         kept_out_unanswered: false,
     };
-    Finished { judged, call }
+    Finished::new(judged, call)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,25 +1,16 @@
 //! Operations on their way to the [`tables`], and the transactions around them.
 
-use crate::finish_row::FinishRow;
 use crate::{Done, Error, Op, Store, tables};
 use callbridge_leads::lead_request::LeadChange;
 
-/// An operation with its JSON made: that is the caller's work, not the one thread's.
-#[derive(Debug)]
-pub(super) enum PreparedOp {
-    Finish(Box<FinishRow>),
-    Other(Box<Op>),
-}
-
-/// Makes the JSON of all operations.
-pub(super) fn prepare(ops: Vec<Op>) -> Result<Vec<PreparedOp>, Error> {
-    let work = ops.into_iter().map(|op| match op {
-        Op::Finish(finished) => {
-            FinishRow::new(*finished).map(|row| PreparedOp::Finish(Box::new(row)))
+/// Makes the JSON of all operations: that is the caller's work, not the one thread's.
+pub(super) fn prepare(mut ops: Vec<Op>) -> Result<Vec<Op>, Error> {
+    for op in &mut ops {
+        if let Op::Finish(finished) = op {
+            finished.make_json()?;
         }
-        other => Ok(PreparedOp::Other(Box::new(other))),
-    });
-    work.collect()
+    }
+    Ok(ops)
 }
 
 impl Store {
@@ -37,10 +28,7 @@ impl Store {
     ///
     /// A group is first tried without savepoints, for these copy every page they touch; when a
     /// request fails, which is rare, the group is done anew with one around each.
-    pub(super) fn write_group(
-        &mut self,
-        requests: &[Vec<PreparedOp>],
-    ) -> Vec<Result<Vec<Done>, Error>> {
+    pub(super) fn write_group(&mut self, requests: &[Vec<Op>]) -> Vec<Result<Vec<Done>, Error>> {
         let whole = self.in_transaction(|store| {
             let done = requests.iter().map(|request| store.apply_all(request));
             done.collect::<Result<Vec<_>, Error>>()
@@ -87,7 +75,7 @@ impl Store {
     }
 
     /// `Err` when the whole transaction is gone, `Ok(Err)` when only this request is.
-    fn in_savepoint(&mut self, request: &[PreparedOp]) -> Result<Result<Vec<Done>, Error>, Error> {
+    fn in_savepoint(&mut self, request: &[Op]) -> Result<Result<Vec<Done>, Error>, Error> {
         let mark = self.tally.mark();
         self.execute("SAVEPOINT request", [])?;
         let answer = self.apply_all(request);
@@ -102,19 +90,13 @@ impl Store {
         Ok(answer)
     }
 
-    fn apply_all(&mut self, request: &[PreparedOp]) -> Result<Vec<Done>, Error> {
-        request.iter().map(|work| self.apply(work)).collect()
+    fn apply_all(&mut self, request: &[Op]) -> Result<Vec<Done>, Error> {
+        request.iter().map(|op| self.apply(op)).collect()
     }
 
-    fn apply(&mut self, work: &PreparedOp) -> Result<Done, Error> {
-        let op = match work {
-            PreparedOp::Finish(row) => return tables::finish::finish(self, row),
-            PreparedOp::Other(op) => op.as_ref(),
-        };
+    fn apply(&mut self, op: &Op) -> Result<Done, Error> {
         match op {
-            Op::Finish(finished) => {
-                return tables::finish::finish(self, &FinishRow::new(*finished.clone())?);
-            }
+            Op::Finish(finished) => return tables::finish::finish(self, finished),
             Op::Forget { pbx, ids } => tables::audited::forget(self, pbx, ids)?,
             Op::Open { pbx, key, snapshot } => {
                 tables::open_calls::set_open(self, pbx, *key, snapshot.as_deref())?;

@@ -17,7 +17,7 @@
 //! | [`store`] | the open database and its books |
 //! | `dispatch` | operations on their way to the tables, and commits |
 //! | `tally` | the books, in memory and as they are written |
-//! | `finish_row` | a judged call as its row keeps it |
+//! | `finished` | a judged call, and what its row keeps of it |
 //! | [`tables`] | all SQL, a file a stored thing |
 //! | [`writer`] | the thread, group commit, [`Handle`] |
 //! | `db` | the open database, its statements and errors |
@@ -65,7 +65,7 @@ mod effects;
 pub mod employee_work;
 pub mod error;
 mod files;
-mod finish_row;
+mod finished;
 pub mod finished_calls;
 pub mod folder;
 pub mod foreign;
@@ -89,11 +89,10 @@ pub use check::Integrity;
 pub use db::Db;
 pub use directory::LeadDirectory;
 pub use error::Error;
+pub use finished::Finished;
 pub use folder::{open, refuse_shared};
 pub use foreign::ForeignCall;
-pub use op::{
-    Delivered, Delivery, Done, FailedCallStep, Finished, Op, Purged, SlotRow, WebhookEvent,
-};
+pub use op::{Delivered, Delivery, Done, FailedCallStep, Op, Purged, SlotRow, WebhookEvent};
 pub use peer_outcomes::{PeerOutcome, Segment, Settlement};
 pub use row::{
     Act, Attempt, Confirmable, Due, Hooked, LeadByHand, Left, Letter, LetterFilter, MissedCustomer,

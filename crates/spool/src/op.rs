@@ -1,28 +1,20 @@
 //! What the spool is asked to store, and what it answers.
 
 use super::binding::Binding;
+use super::finished::Finished;
 use super::foreign::ForeignCall;
 use super::peer_outcomes::PeerOutcome;
 use super::row::{Act, LeadByHand, PublishedBy, RowId};
 use super::state::{State, Step};
-use callbridge_call::{EventTime, FinishedCall};
+use callbridge_call::EventTime;
 use callbridge_formats::message::webhook::CallEcho;
 use callbridge_leads::directory::LeadNews;
 use callbridge_leads::lead_request::LeadChange;
 use callbridge_leads::lead_request::failed::{FailedCall, FailedCallDecision};
 use callbridge_model::TokenFingerprint;
-use callbridge_model::{CallUuid, Judged, LeadId, Phone, Reason};
+use callbridge_model::{CallUuid, LeadId, Phone, Reason};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-
-/// A judged call, with the facts it was judged by: kept to map it anew on a retry.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Finished {
-    /// The verdict.
-    pub judged: Judged,
-    /// The facts.
-    pub call: FinishedCall,
-}
 
 /// One thing to store. The operations of one request are stored together or not at all.
 ///

@@ -7,7 +7,7 @@
 use super::check::{Check, Integrity};
 use super::op::{Done, Op};
 use super::{CommitHook, Error};
-use crate::dispatch::{PreparedOp, prepare};
+use crate::dispatch::prepare;
 use crate::state_dir_lock::StateDir;
 use crate::store::Store;
 use crate::tables::meta::{self, CLEAN, UNCHECKED};
@@ -35,7 +35,7 @@ type Answered<T> = oneshot::Receiver<Result<T, Error>>;
 type Reading = Box<dyn FnOnce(&Store) + Send>;
 
 enum WriterRequest {
-    Write(Vec<PreparedOp>, oneshot::Sender<Answer>),
+    Write(Vec<Op>, oneshot::Sender<Answer>),
     Read(Reading),
     /// Nothing, but the thread looks whether it shall end.
     Wake,
@@ -323,7 +323,7 @@ impl Writer {
         }
     }
 
-    fn commit(&mut self, works: &[Vec<PreparedOp>], answers: Vec<oneshot::Sender<Answer>>) {
+    fn commit(&mut self, works: &[Vec<Op>], answers: Vec<oneshot::Sender<Answer>>) {
         let began = Instant::now();
         let (empty, requests) = (works.iter().all(Vec::is_empty), works.len());
         let results = match self.stay() {

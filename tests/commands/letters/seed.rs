@@ -46,7 +46,7 @@ fn later(row: &Row, by: Duration) -> Finished {
         judged_at: clock::now().wall,
         kept_out_unanswered: false,
     };
-    Finished { judged, call }
+    Finished::new(judged, call)
 }
 
 /// Another call comes with the id of this one.

@@ -214,7 +214,7 @@ fn call(n: u32) -> Finished {
         judged_at: EventTime::from_seconds(start + 6),
         kept_out_unanswered: false,
     };
-    Finished { judged, call }
+    Finished::new(judged, call)
 }
 
 /// A delivery, as the service makes it or changed by hand.

@@ -182,7 +182,7 @@ async fn store_anew(
     let own = std::iter::once(&call.linkedid).chain(&call.also_known_as);
     let ids = own.map(|id| id.as_str().to_owned()).collect();
     let pbx = pbx.to_owned();
-    let finished = Op::Finish(Box::new(Finished { judged, call }));
+    let finished = Op::Finish(Box::new(Finished::new(judged, call)));
     let forget = Op::Forget { pbx, ids };
     let done = handler.spool.write(vec![forget, finished]).await?;
     Ok(match done.last() {

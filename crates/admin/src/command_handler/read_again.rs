@@ -58,7 +58,7 @@ pub(super) async fn read_again(
         who: who.to_owned(),
         what: "read again".to_owned(),
     };
-    let mut ops = vec![Op::Finish(Box::new(Finished { judged, call }))];
+    let mut ops = vec![Op::Finish(Box::new(Finished::new(judged, call)))];
     ops.extend(remade);
     ops.push(Op::Act { row: id, act });
     let by_itself = false;

@@ -54,7 +54,7 @@ impl Place {
     async fn finish(&self) {
         let call = call();
         let judged = judge(&call, "pbx1", &self.rules, &self.people, at(0));
-        let finished = callbridge_spool::Finished { judged, call };
+        let finished = callbridge_spool::Finished::new(judged, call);
         let done = self.spool.write(vec![Op::Finish(Box::new(finished))]);
         done.await.expect("stored");
     }

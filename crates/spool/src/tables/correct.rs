@@ -2,7 +2,7 @@
 //! sent it. Never are there two of one call.
 
 use super::{missed, outbox, step};
-use crate::finish_row::FinishRow;
+use crate::finished::Finished;
 use crate::tally::Book;
 use crate::{Done, Error, Left, RowId, State, Store};
 use callbridge_call::UniqueId;
@@ -16,7 +16,7 @@ const WAITS: &str = "state = 'dead' AND reason = 'incomplete'";
 
 /// Corrects the letter `incomplete` of the same uuid; `None` if there is none, or if it knows
 /// as much as the new account.
-pub(crate) fn corrected(store: &mut Store, new: &FinishRow) -> Result<Option<Done>, Error> {
+pub(crate) fn corrected(store: &mut Store, new: &Finished) -> Result<Option<Done>, Error> {
     let found = store.query_first(
         &format!(
             "SELECT id, CAST(json_extract(call, '$.ended') - json_extract(call, '$.started')
@@ -67,7 +67,7 @@ pub(crate) fn corrected(store: &mut Store, new: &FinishRow) -> Result<Option<Don
 }
 
 /// Who waits for a call back may be others now: the call had another number, or was told otherwise.
-fn weigh(store: &Store, new: &FinishRow, before: Option<String>) -> Result<(), Error> {
+fn weigh(store: &Store, new: &Finished, before: Option<String>) -> Result<(), Error> {
     let other = before
         .as_deref()
         .filter(|_| before.as_deref() != new.phone());
@@ -79,7 +79,7 @@ fn weigh(store: &Store, new: &FinishRow, before: Option<String>) -> Result<(), E
 
 /// Letters `incomplete` under other uuids, which were parts of this call: they are given up,
 /// lest somebody sends them, too.
-pub(crate) fn give_up_parts(store: &mut Store, new: &FinishRow) -> Result<(), Error> {
+pub(crate) fn give_up_parts(store: &mut Store, new: &Finished) -> Result<(), Error> {
     if new.judged.reason == Some(Reason::Incomplete) {
         return Ok(());
     }

@@ -4,7 +4,7 @@ use crate::Db;
 use crate::Error;
 use crate::RowId;
 use crate::employee_work::CustomerCall;
-use crate::finish_row::rang;
+use crate::finished::rang;
 use callbridge_call::timeline::Timeline;
 use callbridge_call::{Direction, EventTime};
 use callbridge_model::CallRecord;

@@ -2,7 +2,7 @@
 
 use super::seen_calls::{self, SeenBefore};
 use super::{correct, listed, missed, outbox, trunk_calls};
-use crate::finish_row::FinishRow;
+use crate::finished::Finished;
 use crate::tally::Book;
 use crate::{Db, Done, Error, RowId, State, Store};
 use callbridge_model::{Outcome, Reason};
@@ -19,7 +19,7 @@ struct DuplicateCandidate {
 }
 
 impl DuplicateCandidate {
-    fn is(&self, new: &FinishRow) -> bool {
+    fn is(&self, new: &Finished) -> bool {
         let same = |a: &Option<String>, b: Option<&str>| Some(a.as_deref()? == b?);
         let numbers = (
             same(&self.phone, new.phone()),
@@ -33,7 +33,7 @@ impl DuplicateCandidate {
     }
 }
 
-pub(crate) fn finish(store: &mut Store, new: &FinishRow) -> Result<Done, Error> {
+pub(crate) fn finish(store: &mut Store, new: &Finished) -> Result<Done, Error> {
     let seen = seen_calls::mark_seen(store, new)?;
     let done = match new.judged.outcome {
         Outcome::Internal | Outcome::Skipped => count_only(store, new, &seen),
@@ -46,7 +46,7 @@ pub(crate) fn finish(store: &mut Store, new: &FinishRow) -> Result<Done, Error> 
     Ok(done)
 }
 
-fn count_only(store: &mut Store, new: &FinishRow, seen: &SeenBefore) -> Result<Done, Error> {
+fn count_only(store: &mut Store, new: &Finished, seen: &SeenBefore) -> Result<Done, Error> {
     let book = if new.judged.outcome == Outcome::Internal {
         Book::Internal
     } else {
@@ -65,7 +65,7 @@ fn count_only(store: &mut Store, new: &FinishRow, seen: &SeenBefore) -> Result<D
     }
 }
 
-fn keep(store: &mut Store, new: &FinishRow, seen: &SeenBefore) -> Result<Done, Error> {
+fn keep(store: &mut Store, new: &Finished, seen: &SeenBefore) -> Result<Done, Error> {
     if let SeenBefore::Before { started } = seen {
         if let Some(done) = correct::corrected(store, new)? {
             seen_calls::mark_aliases_seen(store, new)?;
@@ -103,7 +103,7 @@ fn repeated(store: &mut Store, row: Option<RowId>) -> Result<Done, Error> {
 }
 
 /// Another call under a known uuid. If it came before, it is a repeat of that letter.
-fn conflict(store: &mut Store, new: &FinishRow) -> Result<Done, Error> {
+fn conflict(store: &mut Store, new: &Finished) -> Result<Done, Error> {
     for twin in twins(store, new)? {
         if twin.is(new) {
             return repeated(store, Some(twin.row));
@@ -122,7 +122,7 @@ fn conflict(store: &mut Store, new: &FinishRow) -> Result<Done, Error> {
 /// `None` when the uuid is taken.
 fn insert(
     store: &mut Store,
-    new: &FinishRow,
+    new: &Finished,
     state: State,
     reason: Option<Reason>,
     message: &str,
@@ -165,7 +165,7 @@ fn insert(
     Ok(Some(id))
 }
 
-fn known(db: &Db, new: &FinishRow) -> Result<Option<DuplicateCandidate>, Error> {
+fn known(db: &Db, new: &Finished) -> Result<Option<DuplicateCandidate>, Error> {
     db.query_first(
         "SELECT id, started, phone, heard FROM calls WHERE uuid = ?1",
         [new.uuid()],
@@ -173,7 +173,7 @@ fn known(db: &Db, new: &FinishRow) -> Result<Option<DuplicateCandidate>, Error> 
     )
 }
 
-fn twins(db: &Db, new: &FinishRow) -> Result<Vec<DuplicateCandidate>, Error> {
+fn twins(db: &Db, new: &Finished) -> Result<Vec<DuplicateCandidate>, Error> {
     db.query_all(
         "SELECT id, started, phone, heard FROM calls WHERE twin = ?1",
         [new.uuid()],

@@ -2,7 +2,7 @@
 //! calls between extensions, of which the last are kept.
 
 use crate::db::Columns as _;
-use crate::finish_row::FinishRow;
+use crate::finished::Finished;
 use crate::{Db, Error, INTERNAL_KEPT, INTERNAL_KEPT_FOR, RowId, State};
 use callbridge_call::EventTime;
 use callbridge_model::{CallRecord, Reason, TypedNumber};
@@ -249,7 +249,7 @@ pub fn newest_start(db: &Db, now: i64) -> Result<Option<i64>, Error> {
 }
 
 /// Keeps a call between extensions; the oldest beyond the last thousand goes.
-pub(crate) fn keep_internal(db: &Db, new: &FinishRow) -> Result<(), Error> {
+pub(crate) fn keep_internal(db: &Db, new: &Finished) -> Result<(), Error> {
     db.execute(
         "INSERT INTO internal_calls (started, record) VALUES (?1, ?2)",
         (new.started(), &new.record_json),

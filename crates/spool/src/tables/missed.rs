@@ -5,7 +5,7 @@
 //! weighed against all kept calls of its number.
 
 use crate::db::count;
-use crate::finish_row::{FinishRow, rang};
+use crate::finished::{Finished, rang};
 use crate::{Db, Error, MissedCustomer};
 use callbridge_call::{Direction, EpochSeconds, EventTime};
 use callbridge_model::{Judged, LeadId, Outcome, Phone, Reason};
@@ -32,7 +32,7 @@ enum Meaning {
     Nothing,
 }
 
-impl FinishRow {
+impl Finished {
     fn meaning(&self) -> Meaning {
         let Judged {
             record,
@@ -61,7 +61,7 @@ impl FinishRow {
 }
 
 /// A call that was not known before.
-pub(crate) fn note(db: &Db, new: &FinishRow) -> Result<(), Error> {
+pub(crate) fn note(db: &Db, new: &Finished) -> Result<(), Error> {
     if new.judged.kept_out_unanswered {
         keep_out(db, new)?;
     }
@@ -75,7 +75,7 @@ pub(crate) fn note(db: &Db, new: &FinishRow) -> Result<(), Error> {
     }
 }
 
-fn keep_out(db: &Db, new: &FinishRow) -> Result<(), Error> {
+fn keep_out(db: &Db, new: &Finished) -> Result<(), Error> {
     db.execute(
         "INSERT INTO unanswered (pbx, trunk, phone, started, rang) VALUES (?1, ?2, ?3, ?4, ?5)",
         (
@@ -92,7 +92,7 @@ fn keep_out(db: &Db, new: &FinishRow) -> Result<(), Error> {
     )
 }
 
-fn missed(db: &Db, new: &FinishRow, phone: &str) -> Result<(), Error> {
+fn missed(db: &Db, new: &Finished, phone: &str) -> Result<(), Error> {
     let oldest = new.judged.judged_at.minus(WAITS_MAX).floor_seconds().get();
     if new.started() < oldest || was_talked_to(db, phone, new.started())? {
         return Ok(());
@@ -128,7 +128,7 @@ fn was_talked_to(db: &Db, phone: &str, since: i64) -> Result<bool, Error> {
     Ok(found.is_some())
 }
 
-fn talked(db: &Db, new: &FinishRow, phone: &str) -> Result<(), Error> {
+fn talked(db: &Db, new: &Finished, phone: &str) -> Result<(), Error> {
     let waits = db.query_first(
         "SELECT first_at, last_at FROM missed WHERE phone = ?1",
         [phone],

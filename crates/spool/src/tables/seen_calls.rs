@@ -1,7 +1,7 @@
 //! The ids of calls that are over, so that late events raise no ghosts.
 
 use crate::db::Columns as _;
-use crate::finish_row::FinishRow;
+use crate::finished::Finished;
 use crate::{Db, Error, SeenCall};
 use callbridge_call::{EpochSeconds, UniqueId};
 use callbridge_model::{CallUuid, Judged};
@@ -17,7 +17,7 @@ pub(crate) enum SeenBefore {
 
 /// Marks a call as seen under its own id and its aliases. An own id outranks an alias: the second
 /// customer of a conference is an alias of the first one's call as well.
-pub(crate) fn mark_seen(db: &Db, new: &FinishRow) -> Result<SeenBefore, Error> {
+pub(crate) fn mark_seen(db: &Db, new: &Finished) -> Result<SeenBefore, Error> {
     let (pbx, linkedid) = (&new.judged.record.pbx, &new.judged.record.linkedid);
     let at = new.judged.judged_at.micros();
     let own = db.execute(
@@ -37,7 +37,7 @@ pub(crate) fn mark_seen(db: &Db, new: &FinishRow) -> Result<SeenBefore, Error> {
 }
 
 /// Marks a call that is known by its own id as seen under its other ids as well.
-pub(crate) fn mark_aliases_seen(db: &Db, new: &FinishRow) -> Result<(), Error> {
+pub(crate) fn mark_aliases_seen(db: &Db, new: &Finished) -> Result<(), Error> {
     let Judged {
         record, judged_at, ..
     } = &new.judged;

@@ -1,7 +1,7 @@
 //! What each trunk took: in all, when last, and in the quarters of an hour of the last days, so
 //! that a day can be counted in any zone. Calls between extensions stand under no trunk's name.
 
-use crate::finish_row::FinishRow;
+use crate::finished::Finished;
 use crate::{Db, Error, TrunkCalls};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::Outcome;
@@ -15,7 +15,7 @@ const KEPT: Duration = Duration::from_secs(8 * 24 * 3600);
 const PURGED_MAX: u32 = 500;
 
 /// A call that was not known before.
-pub(crate) fn note(db: &Db, new: &FinishRow) -> Result<(), Error> {
+pub(crate) fn note(db: &Db, new: &Finished) -> Result<(), Error> {
     let record = &new.judged.record;
     let (pbx, trunk, at) = (&record.pbx, new.trunk(), record.started_at.get());
     let by_people = new.judged.outcome != Outcome::Skipped;

@@ -79,7 +79,7 @@ pub fn finished(n: u32, outcome: Outcome, reason: Option<Reason>) -> Finished {
         judged_at: at(i64::from(n) + 6),
         kept_out_unanswered: false,
     };
-    Finished { judged, call }
+    Finished::new(judged, call)
 }
 
 /// A call for the journal.

@@ -1,7 +1,7 @@
-//! A judged call as its row keeps it.
+//! A judged call, and what its row keeps of it.
 
 use crate::db::json;
-use crate::{Error, Finished, State};
+use crate::{Error, State};
 use callbridge_call::timeline::{Role, Timeline, Way};
 use callbridge_call::{Direction, FinishedCall};
 use callbridge_model::{Judged, Outcome, Phone, Reason};
@@ -9,22 +9,39 @@ use callbridge_model::{Judged, Outcome, Phone, Reason};
 /// Starts that differ by no more are the same: two sources may round the same moment apart.
 const SAME_START_SEC: u64 = 1;
 
-/// A judged call with the JSON that its row keeps.
-#[derive(Debug)]
-pub(crate) struct FinishRow {
-    pub(crate) judged: Judged,
-    pub(crate) call: FinishedCall,
-    /// The record as JSON; empty where nothing keeps it.
+/// A judged call, with the facts it was judged by: kept to map it anew on a retry.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finished {
+    /// The verdict.
+    pub judged: Judged,
+    /// The facts.
+    pub call: FinishedCall,
+    /// The record as JSON; empty where nothing keeps it, and before [`Finished::make_json`].
     pub(crate) record_json: String,
     /// The facts as JSON; empty where no row is made.
     pub(crate) call_json: String,
 }
 
-impl FinishRow {
+impl Finished {
+    /// A call and what it was judged to be.
+    pub const fn new(judged: Judged, call: FinishedCall) -> Self {
+        Self {
+            judged,
+            call,
+            record_json: String::new(),
+            call_json: String::new(),
+        }
+    }
+
     /// Makes the JSON, only where it will be stored.
-    pub(crate) fn new(Finished { judged, call }: Finished) -> Result<Self, Error> {
-        let record = &judged.record;
-        let kept = matches!(judged.outcome, Outcome::Journal | Outcome::DeadLetter);
+    pub(crate) fn make_json(&mut self) -> Result<(), Error> {
+        let Judged {
+            record,
+            outcome,
+            reason,
+            ..
+        } = &self.judged;
+        let kept = matches!(outcome, Outcome::Journal | Outcome::DeadLetter);
         // Without a uuid no row can be made of it, not even a letter.
         let stored = record.uuid.is_some();
         if kept && !stored {
@@ -32,25 +49,19 @@ impl FinishRow {
                 linkedid: record.linkedid.clone(),
             });
         }
-        if judged.outcome == Outcome::DeadLetter && judged.reason.is_none() {
+        if *outcome == Outcome::DeadLetter && reason.is_none() {
             return Err(Error::Unstorable {
                 what: "a dead letter",
                 why: format!("call {} has no reason", record.linkedid),
             });
         }
-        let looked_at = stored || judged.outcome == Outcome::Internal;
-        Ok(Self {
-            record_json: match looked_at {
-                true => json("a call record", record)?,
-                false => String::new(),
-            },
-            call_json: match stored {
-                true => json("a finished call", &call)?,
-                false => String::new(),
-            },
-            judged,
-            call,
-        })
+        if stored || *outcome == Outcome::Internal {
+            self.record_json = json("a call record", record)?;
+        }
+        if stored {
+            self.call_json = json("a finished call", &self.call)?;
+        }
+        Ok(())
     }
 
     pub(crate) fn uuid(&self) -> Option<[u8; 16]> {
