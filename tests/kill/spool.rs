@@ -156,11 +156,11 @@ fn check(dir: &Path, answered: &BTreeSet<u32>, expected: &Integrity) {
     let (handle, guard) = open(dir, Settings::default()).expect("opens after the kill");
     let restored = handle.read_blocking(|store| Ok(store.restored()));
     assert_eq!(restored, Ok(false), "a file that was killed in is no copy");
-    let opened = handle.read_blocking(|store| tables::open_calls::open_calls(store, "pbx1"));
+    let opened = handle.read_blocking(|store| tables::open_calls::all_open_calls(store));
     let opened: BTreeSet<u64> = opened
         .expect("readable")
         .into_iter()
-        .map(|open| open.0)
+        .map(|(_, key, _)| key)
         .collect();
     for n in answered {
         assert!(

@@ -328,7 +328,7 @@ impl CommandHandler {
         let seen = self.spool.read(|store| Ok(store.letters_so_far())).await?;
         line.reply(ControlReply::Ready).await?;
         let page = |store: &Store, seen| {
-            callbridge_spool::tables::appeared::letters_since(store, seen, WATCH_PAGE)
+            callbridge_spool::tables::letters::letters_since(store, seen, WATCH_PAGE)
         };
         let told = |letter: Letter| Some(letter.to_json());
         follow::follow(&self.spool, seen, page, told, TOO_MANY, line).await

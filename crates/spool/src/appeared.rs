@@ -1,7 +1,7 @@
 //! The ids of the last letters that came to be, and of the last calls that moved.
 
-use crate::RowId;
-use std::collections::VecDeque;
+use crate::{Error, RowId};
+use std::collections::{BTreeSet, VecDeque};
 
 /// Letters that are remembered: who looks twice a second misses none.
 const REMEMBERED: usize = 65_536;
@@ -49,10 +49,26 @@ impl Appeared {
         self.before + self.last.len() as u64
     }
 
-    /// At most `limit` after the first `seen`; `None` when they are forgotten.
-    pub(crate) fn since(&self, seen: u64, limit: usize) -> Option<Vec<RowId>> {
-        let skip = usize::try_from(seen.checked_sub(self.before)?).unwrap_or(usize::MAX);
-        Some(self.last.iter().skip(skip).take(limit).copied().collect())
+    /// Reads at most `limit` after the first `seen`, each once, and says how many are seen then;
+    /// `None` when they are forgotten.
+    pub(crate) fn read_since<T>(
+        &self,
+        seen: u64,
+        limit: usize,
+        read: impl Fn(RowId) -> Result<Option<T>, Error>,
+    ) -> Result<Option<(Vec<T>, u64)>, Error> {
+        let Some(skip) = seen.checked_sub(self.before) else {
+            return Ok(None);
+        };
+        let skip = usize::try_from(skip).unwrap_or(usize::MAX);
+        let (mut through, mut told, mut found) = (seen, BTreeSet::new(), Vec::new());
+        for id in self.last.iter().skip(skip).take(limit) {
+            through += 1;
+            if told.insert(*id) {
+                found.extend(read(*id)?);
+            }
+        }
+        Ok(Some((found, through)))
     }
 }
 

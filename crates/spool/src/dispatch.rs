@@ -76,11 +76,11 @@ impl Store {
 
     /// `Err` when the whole transaction is gone, `Ok(Err)` when only this request is.
     fn in_savepoint(&mut self, request: &[Op]) -> Result<Result<Vec<Done>, Error>, Error> {
-        let mark = self.tally.mark();
+        let mark = self.tally.clone();
         self.execute("SAVEPOINT request", [])?;
         let answer = self.apply_all(request);
         if let Err(error) = &answer {
-            self.tally.back_to(mark);
+            self.tally = mark;
             if self.connection.is_autocommit() {
                 return Err(error.clone());
             }
@@ -119,7 +119,7 @@ impl Store {
             Op::FailedCall(failed) => return tables::look_ups::call_failed(self, failed),
             Op::Slot(slot) => tables::slots::set_slot(self, slot)?,
             Op::SlotGone { slot } => tables::slots::drop_slot(self, *slot)?,
-            Op::Act { row, act } => tables::acts::note(self, *row, act)?,
+            Op::Act { row, act } => tables::letters::note_act(self, *row, act)?,
             Op::Give(given) => tables::given::give(self, given)?,
             Op::Take { phone } => tables::given::take(self, phone)?,
             Op::Meta { key, value } => tables::meta::set_meta(self, key, value)?,

@@ -184,7 +184,7 @@ impl Store {
     }
 
     /// How many letters came to be since the start of the process, the same one counted anew each
-    /// time it dies. From here [`letters_since`](crate::tables::appeared::letters_since) goes on.
+    /// time it dies. From here [`letters_since`](crate::tables::letters::letters_since) goes on.
     pub fn letters_so_far(&self) -> u64 {
         self.appeared.count()
     }

@@ -61,8 +61,9 @@ impl Book {
     }
 }
 
-/// Books and counters as of the running transaction, and how to get back.
-#[derive(Debug, Default)]
+/// Books and counters as of the running transaction, and how to get back: to a point of it by
+/// a copy that was made there.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) counts: [i64; NAMES.len()],
     stored: [i64; NAMES.len()],
@@ -75,16 +76,6 @@ pub(crate) struct Tally {
     moved: Vec<RowId>,
     /// For the log, once it is committed.
     warnings: Vec<LeadWarning>,
-}
-
-/// A point of the running transaction.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Mark {
-    counts: [i64; NAMES.len()],
-    added: usize,
-    letters: usize,
-    moved: usize,
-    warnings: usize,
 }
 
 impl Tally {
@@ -127,28 +118,6 @@ impl Tally {
         let by = by.min(i64::MAX - *count);
         *count += by;
         self.added.push((name.to_owned(), by));
-    }
-
-    pub(crate) fn mark(&self) -> Mark {
-        Mark {
-            counts: self.counts,
-            added: self.added.len(),
-            letters: self.letters.len(),
-            moved: self.moved.len(),
-            warnings: self.warnings.len(),
-        }
-    }
-
-    pub(crate) fn back_to(&mut self, mark: Mark) {
-        self.counts = mark.counts;
-        self.letters.truncate(mark.letters);
-        self.moved.truncate(mark.moved);
-        self.warnings.truncate(mark.warnings);
-        for (name, by) in self.added.drain(mark.added..) {
-            if let Some(count) = self.named.get_mut(&name) {
-                *count -= by;
-            }
-        }
     }
 
     /// Writes what has changed, inside the transaction.
@@ -194,11 +163,15 @@ impl Tally {
 
     /// The transaction is gone.
     pub(crate) fn rolled_back(&mut self) {
-        let counts = self.stored;
-        self.back_to(Mark {
-            counts,
-            ..Mark::default()
-        });
+        self.counts = self.stored;
+        for (name, by) in self.added.drain(..) {
+            if let Some(count) = self.named.get_mut(&name) {
+                *count -= by;
+            }
+        }
+        self.letters.clear();
+        self.moved.clear();
+        self.warnings.clear();
     }
 }
 

@@ -11,8 +11,8 @@ use crate::dispatch::prepare;
 use crate::state_dir_lock::StateDir;
 use crate::store::Store;
 use crate::tables::meta::{self, CLEAN, UNCHECKED};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -56,7 +56,7 @@ pub struct Health {
 pub struct Handle {
     requests: mpsc::Sender<WriterRequest>,
     changed: watch::Receiver<u64>,
-    health: Arc<Mutex<Health>>,
+    health: watch::Sender<Health>,
 }
 
 impl Handle {
@@ -154,8 +154,7 @@ impl Handle {
 
     /// How the spool is doing.
     pub fn health(&self) -> Health {
-        let health = self.health.lock();
-        health.unwrap_or_else(PoisonError::into_inner).clone()
+        self.health.borrow().clone()
     }
 }
 
@@ -217,13 +216,13 @@ pub(super) fn start(
 ) -> Result<(Handle, Guard), std::io::Error> {
     let (requests, queue) = mpsc::channel(QUEUE_MAX);
     let (bump, changed) = watch::channel(0);
-    let health = Arc::new(Mutex::new(Health::default()));
+    let health = watch::Sender::new(Health::default());
     let stop = Arc::new(AtomicBool::new(false));
     let writer = Writer {
         store,
         queue,
         bump,
-        health: Arc::clone(&health),
+        health: health.clone(),
         stop: Arc::clone(&stop),
         on_commit,
         refused_at: None,
@@ -248,8 +247,8 @@ pub(super) fn start(
 
 impl Handle {
     pub(super) fn set_integrity(&self, integrity: Integrity) {
-        let health = self.health.lock();
-        health.unwrap_or_else(PoisonError::into_inner).integrity = integrity;
+        self.health
+            .send_modify(|health| health.integrity = integrity);
     }
 }
 
@@ -257,7 +256,7 @@ struct Writer {
     store: Store,
     queue: mpsc::Receiver<WriterRequest>,
     bump: watch::Sender<u64>,
-    health: Arc<Mutex<Health>>,
+    health: watch::Sender<Health>,
     stop: Arc<AtomicBool>,
     on_commit: Option<CommitHook>,
     /// When a request was last refused for trouble that may pass.
@@ -275,7 +274,7 @@ impl Writer {
             self.group(first);
         }
         // What was not found sound is looked at by the next start.
-        let integrity = self.lock_health().integrity.clone();
+        let integrity = self.health.borrow().integrity.clone();
         let value = match integrity {
             Integrity::NotNeeded | Integrity::Sound => "yes",
             Integrity::Checking | Integrity::Unknown(_) => UNCHECKED,
@@ -359,7 +358,7 @@ impl Writer {
     /// Answers a request for nothing. In trouble it is a write of one row: SQLite commits an empty
     /// transaction without touching the disk, which would call a full one well.
     fn probe(&mut self) -> Answer {
-        let trouble = self.lock_health().trouble.clone();
+        let trouble = self.health.borrow().trouble.clone();
         if trouble.is_none() {
             return Ok(Vec::new());
         }
@@ -368,10 +367,6 @@ impl Writer {
             value: "yes".into(),
         };
         self.store.write(vec![probe]).map(|_| Vec::new())
-    }
-
-    fn lock_health(&self) -> MutexGuard<'_, Health> {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn report(&mut self, stored: bool, results: &[Answer]) {
@@ -384,12 +379,13 @@ impl Writer {
         let passed = self
             .refused_at
             .is_none_or(|at| at.elapsed() >= BELIEVED_AFTER);
-        let mut health = self.lock_health();
-        if trouble.is_some() || stored || (passed && results.iter().any(Result::is_ok)) {
-            health.trouble = trouble;
-        }
-        if let Some(damage) = damage {
-            health.integrity = Integrity::Damaged(damage.clone());
-        }
+        self.health.send_modify(|health| {
+            if trouble.is_some() || stored || (passed && results.iter().any(Result::is_ok)) {
+                health.trouble = trouble;
+            }
+            if let Some(damage) = damage {
+                health.integrity = Integrity::Damaged(damage.clone());
+            }
+        });
     }
 }

@@ -134,7 +134,7 @@ impl CommandHandler {
     ) -> Result<(), Stop> {
         let mut under_way = BTreeSet::new();
         let page = |store: &Store, seen| {
-            callbridge_spool::tables::appeared::moved_since(store, seen, MOVES_PAGE)
+            callbridge_spool::tables::listed::moved_since(store, seen, MOVES_PAGE)
         };
         let told = |call: Listed| {
             let news = is_news(&call, &mut under_way) && filter.takes(&call);
@@ -171,7 +171,7 @@ impl CommandHandler {
         match search.await? {
             Search::One(row) => {
                 let id = row.id;
-                let acts = move |store: &Store| tables::acts::acts(store, id);
+                let acts = move |store: &Store| tables::letters::acts(store, id);
                 let acts = self.spool.read(acts).await?;
                 line.item(KeptCall::of(*row, None, Some(acts))).await
             }

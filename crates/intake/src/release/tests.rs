@@ -219,7 +219,7 @@ async fn a_lead_that_is_given_lets_its_waiting_call_go_and_the_act_is_kept() {
     assert_eq!(place.lead_of_the_ready().await, 9);
     let acts = place.spool.read(|store| {
         let row = tables::calls::oldest(store, 1)?.remove(0).id;
-        tables::acts::acts(store, row)
+        tables::letters::acts(store, row)
     });
     assert_eq!(acts.await.expect("readable"), [act]);
 }

@@ -2,7 +2,7 @@
 //! that was renamed. None of it is taken for nothing without a word, and none of it stops the work.
 
 use super::meta;
-use super::{backfill, deliveries, request_memory, shows, unknown_employees};
+use super::{backfill, deliveries, shows, unknown_employees};
 use crate::Db;
 use crate::Error;
 use callbridge_leads::directory::backfill::Backfill;
@@ -21,7 +21,7 @@ struct RememberedText {
 
 const ALL: [RememberedText; 6] = [
     RememberedText {
-        key: request_memory::MEMORY,
+        key: meta::MEMORY,
         reads: is::<RequestMemory>,
         then: "requests about leads that rested are tried again",
     },

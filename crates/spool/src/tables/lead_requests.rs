@@ -1,13 +1,13 @@
 //! What could be asked beside the calls, and what the answers change.
 
-use super::request_memory::{change_memory, memory};
+use super::meta::{change_memory, memory};
 use super::shows::{self, LEFT_OUT, WRITTEN};
 use super::{backfill, directory, look_ups, meta};
 use crate::lead_log::{GIVEN_UP, LeadWarning};
 use crate::{Db, Done, Error, QueueQuery, Store};
 use callbridge_call::EventTime;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};
-use callbridge_leads::lead_field::shows::{NextAction, SOON};
+use callbridge_leads::lead_field::shows::{LOST, NextAction, SOON};
 use callbridge_leads::lead_field::{Blames, Catalogue, LeadFieldState, Refusal};
 use callbridge_leads::lead_request::due::{DueRequests, LeadRequest};
 use callbridge_leads::lead_request::memory::RequestMemory;
@@ -116,7 +116,7 @@ fn lead_lead_requests(
 pub(crate) fn told(store: &mut Store, told: &LeadOutcome, at: EventTime) -> Result<Done, Error> {
     match told {
         LeadOutcome::Sent(lead_request) => match lead_request {
-            LeadRequest::LookUp(lead) => look_ups::look_up_sent(store, *lead, at)?,
+            LeadRequest::LookUp(lead) => look_ups::look_up_at(store, *lead, at.plus(LOST))?,
             LeadRequest::Catalogue => change_memory(store, |it| it.catalogue_sent(at))?,
             // a kill keeps its answer from us: asked again, not at once
             LeadRequest::FieldPoll(poll) => {

@@ -1,11 +1,9 @@
-//! Dead, parked and unreadable letters.
+//! Dead, parked and unreadable letters, and what people did with them.
 
-use super::acts;
-use crate::db::Columns as _;
-use crate::db::count;
+use crate::db::{Columns as _, count, json};
 use crate::{
-    Db, Error, LETTERS_PAGE, LISTED_BYTES_MAX, Letter, LetterFilter, PublishedBy, RowId, State,
-    Store, UNREADABLE_BYTES_MAX, UnreadMessage,
+    ACTS_MAX, Act, Db, Error, LETTERS_PAGE, LISTED_BYTES_MAX, Letter, LetterFilter, PublishedBy,
+    RowId, State, Store, UNREADABLE_BYTES_MAX, UnreadMessage,
 };
 use callbridge_leads::lead_request::Finding;
 use callbridge_model::{CallRecord, EmployeeId, LeadId, Reason};
@@ -31,7 +29,7 @@ fn read_letter(db: &Db, row: &rusqlite::Row<'_>) -> rusqlite::Result<Letter> {
         finding: maybe("finding")?.and_then(|word| Finding::from_word(&word)),
         errors: db.read_errors(id, maybe("errors")?.as_deref())?,
         attempts: db.read_json(id, &text("attempts")?)?,
-        acts: acts::read(db, id, maybe("acts")?.as_deref())?,
+        acts: read_acts(db, id, maybe("acts")?.as_deref())?,
         deaths: row.get("deaths")?,
         call: Some(call),
         bytes: None,
@@ -160,6 +158,40 @@ fn unread_letters(db: &Db, filter: &LetterFilter, limit: usize) -> Result<Vec<Le
          FROM unreadable WHERE true{rest}"
     );
     db.query_all(&text, params_from_iter(values), unread)
+}
+
+/// One more act. Unreadable bytes have none: all that can be done with them is to discard them.
+pub(crate) fn note_act(db: &Db, row: RowId, act: &Act) -> Result<(), Error> {
+    let mut all = acts(db, row)?;
+    if all.len() >= ACTS_MAX {
+        all.remove(1);
+    }
+    all.push(act.clone());
+    let all = json("acts", &all)?;
+    db.run("UPDATE calls SET acts = ?2 WHERE id = ?1", (row.0, all))
+}
+
+/// What was done with a call while it was a letter, oldest first.
+pub fn acts(db: &Db, row: RowId) -> Result<Vec<Act>, Error> {
+    let text: Option<Option<String>> =
+        db.first_value("SELECT acts FROM calls WHERE id = ?1", [row.0])?;
+    read_acts(db, row, text.flatten().as_deref())
+}
+
+/// The column as it is stored.
+fn read_acts(db: &Db, row: RowId, text: Option<&str>) -> Result<Vec<Act>, Error> {
+    text.map_or_else(|| Ok(Vec::new()), |text| db.read_json(row, text))
+}
+
+/// Letters that came to be after the first `seen`, at most `limit`, and how many are seen
+/// then. One that has left again is not among them. `None` when they are forgotten: there
+/// were more than 65,536 meanwhile.
+pub fn letters_since(
+    store: &Store,
+    seen: u64,
+    limit: usize,
+) -> Result<Option<(Vec<Letter>, u64)>, Error> {
+    (store.appeared).read_since(seen, limit, |id| letter(store, id))
 }
 
 impl Letter {

@@ -3,7 +3,7 @@
 
 use crate::db::Columns as _;
 use crate::finished::Finished;
-use crate::{Db, Error, INTERNAL_KEPT, INTERNAL_KEPT_FOR, RowId, State};
+use crate::{Db, Error, INTERNAL_KEPT, INTERNAL_KEPT_FOR, RowId, State, Store};
 use callbridge_call::EventTime;
 use callbridge_model::{CallRecord, Reason, TypedNumber};
 use rusqlite::Params;
@@ -174,10 +174,20 @@ pub fn listed_back(
 }
 
 /// One call as it stands in a list; `None` for an id that is none.
-pub(crate) fn listed_call(db: &Db, row: RowId) -> Result<Option<Listed>, Error> {
+fn listed_call(db: &Db, row: RowId) -> Result<Option<Listed>, Error> {
     let text = format!("SELECT {COLUMNS} FROM calls WHERE id = ?1");
     let found = db.query_first(&text, [row.0], raw)?;
     found.map(|raw| listed_of(db, &raw)).transpose()
+}
+
+/// Calls that moved after the first `seen` moves, each once and as it stands now, and how many
+/// moves are seen then. `None` when they are forgotten: there were more than 16,384 meanwhile.
+pub fn moved_since(
+    store: &Store,
+    seen: u64,
+    limit: usize,
+) -> Result<Option<(Vec<Listed>, u64)>, Error> {
+    (store.moved).read_since(seen, limit, |id| listed_call(store, id))
 }
 
 fn page(

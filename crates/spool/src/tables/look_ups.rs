@@ -7,7 +7,6 @@ use crate::{Db, Done, Error, FailedCallStep, RowId, Step, Store};
 use callbridge_call::EventTime;
 use callbridge_leads::directory::find::PhoneIndex as _;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};
-use callbridge_leads::lead_field::shows::LOST;
 use callbridge_leads::lead_request::Finding;
 use callbridge_leads::lead_request::failed;
 use callbridge_leads::lead_request::failed::{
@@ -176,10 +175,6 @@ pub(crate) fn look_up_at(db: &Db, lead: LeadId, due: EventTime) -> Result<(), Er
         "UPDATE lookups SET due = ?2 WHERE lead = ?1 AND due IS NOT NULL",
         (lead.get(), due.micros()),
     )
-}
-
-pub(crate) fn look_up_sent(db: &Db, lead: LeadId, at: EventTime) -> Result<(), Error> {
-    look_up_at(db, lead, at.plus(LOST))
 }
 
 /// Nobody answered: again after a while, and after several tries no more.

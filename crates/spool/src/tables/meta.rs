@@ -3,6 +3,7 @@
 use crate::db::json;
 use crate::store::HIGHEST_ID;
 use crate::{Binding, Db, Error, RowId, Store};
+use callbridge_leads::lead_request::memory::RequestMemory;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -74,4 +75,25 @@ pub fn binding(db: &Db) -> Result<Binding, Error> {
         company: meta(db, COMPANY)?,
         application: meta(db, APPLICATION)?,
     })
+}
+
+/// [`RequestMemory`].
+pub(crate) const MEMORY: &str = "errand.memory";
+
+/// What is remembered of them.
+pub fn memory(db: &Db) -> Result<RequestMemory, Error> {
+    Ok(remembered(db, MEMORY)?.unwrap_or_default())
+}
+
+pub(super) fn change_memory<T>(
+    db: &Db,
+    change: impl FnOnce(&mut RequestMemory) -> T,
+) -> Result<T, Error> {
+    let before = memory(db)?;
+    let mut memory = before.clone();
+    let done = change(&mut memory);
+    if memory != before {
+        remember(db, MEMORY, &memory)?;
+    }
+    Ok(done)
 }

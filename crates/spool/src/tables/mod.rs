@@ -4,8 +4,6 @@
 //! # Errors
 //! Each fails with the disk, or on a damaged file; what else it refuses it says itself.
 
-pub mod acts;
-pub mod appeared;
 pub mod audited;
 pub mod backfill;
 pub(crate) mod binding;
@@ -33,7 +31,6 @@ pub mod parked;
 pub mod peer_outcomes;
 pub mod positions;
 pub(crate) mod purge;
-pub mod request_memory;
 pub mod schema;
 pub mod search;
 pub mod seen_calls;

@@ -17,15 +17,6 @@ pub(crate) fn set_open(db: &Db, pbx: &str, key: u64, snapshot: Option<&[u8]>) ->
     }
 }
 
-/// The open calls of a PBX, in the order they were first saved.
-pub fn open_calls(db: &Db, pbx: &str) -> Result<Vec<(u64, Vec<u8>)>, Error> {
-    db.query_all(
-        "SELECT key, snapshot FROM open_calls WHERE pbx = ?1 ORDER BY rowid",
-        [pbx],
-        |row| Ok((row.get(0).map(i64::cast_unsigned)?, row.get(1)?)),
-    )
-}
-
 /// The open calls of every PBX, in the order they were first saved.
 pub fn all_open_calls(db: &Db) -> Result<Vec<(String, u64, Vec<u8>)>, Error> {
     db.query_all(

@@ -20,10 +20,7 @@ pub fn parked_phones(
                GROUP BY phone ORDER BY phone LIMIT ?2) AS p
          JOIN calls AS c ON c.id = p.last JOIN calls AS f ON f.id = p.first",
         (after, count(limit)),
-        |row| {
-            let (phone, calls) = (row.get(0)?, row.get(1)?);
-            Ok((phone, calls, row.get(2)?, row.get(3)?, row.get(4)?))
-        },
+        |row| row.try_into(),
     )?;
     rows.sort();
     let phones = rows.into_iter().map(|(phone, calls, first, last, record)| {
@@ -44,14 +41,12 @@ pub fn parked_phones(
 
 /// The parked calls of a number and its letters `ambiguous_lead`, oldest first.
 pub fn waiting_by_phone(db: &Db, phone: &Phone) -> Result<Vec<RowId>, Error> {
-    let mut rows = parked_by_phone(db, phone)?;
-    rows.extend(db.values::<RowId>(
-        "SELECT id FROM calls
+    db.values(
+        "SELECT id FROM calls WHERE state = 'parked' AND phone = ?1
+         UNION ALL SELECT id FROM calls
          WHERE state = 'dead' AND reason = 'ambiguous_lead' AND phone = ?1 ORDER BY id",
         [phone.as_str()],
-    )?);
-    rows.sort_unstable();
-    Ok(rows)
+    )
 }
 
 /// Letters `ambiguous_lead` whose number is known, by number, a page at a time, after `last`.
@@ -70,14 +65,6 @@ pub fn torn_after(
             let phone = Phone::from_e164(&row.get::<_, String>(0)?);
             Ok(phone.zip(Some(row.get(1)?)))
         },
-    )
-}
-
-/// The parked calls of a number, oldest first.
-pub fn parked_by_phone(db: &Db, phone: &Phone) -> Result<Vec<RowId>, Error> {
-    db.values(
-        "SELECT id FROM calls WHERE state = 'parked' AND phone = ?1 ORDER BY id",
-        [phone.as_str()],
     )
 }
 

@@ -1,6 +1,6 @@
 //! What leads are to show of their calls (`--lead-field`): a row a lead.
 
-use super::{meta, missed, request_memory};
+use super::{meta, missed};
 use crate::db::Columns as _;
 use crate::db::json;
 use crate::lead_log::{GIVEN_UP, LeadWarning};
@@ -218,7 +218,7 @@ pub fn lead_fields(store: &Store, now: EventTime) -> Result<Option<LeadFields>, 
     let fields = fits
         .map(|(name, field, fit)| (name, field.id, fit))
         .collect();
-    let memory = request_memory::memory(store)?;
+    let memory = meta::memory(store)?;
     Ok(Some(LeadFields {
         fields,
         waiting: leads_to_show(store)?,

@@ -227,7 +227,6 @@ pub const ACTS: &[Act] = &[
             snapshot,
         };
         write(store, vec![open(Some(vec![1]))]);
-        tables::open_calls::open_calls(store, "pbx1").expect("readable");
         tables::open_calls::all_open_calls(store).expect("readable");
         write(store, vec![open(None)]);
     }),

@@ -46,7 +46,7 @@ pub const ERRANDS: &[Act] = &[
             LeadOutcome::Rest(RequestKind::LookUps, lead_request, "403".into()),
             2_005,
         );
-        tables::request_memory::memory(store).expect("readable");
+        tables::meta::memory(store).expect("readable");
         tables::lead_requests::lead_requests_waiting(store, at(0)).expect("readable");
         told(store, LeadOutcome::Granted, 2_007);
     }),

@@ -118,7 +118,10 @@ pub const LISTED: &[Act] = &[
         };
         let row = rows.at(SUBMITTED, 3);
         write(store, vec![Op::Give(given), Op::Act { row, act }]);
-        assert_eq!(tables::acts::acts(store, row).expect("readable").len(), 1);
+        assert_eq!(
+            tables::letters::acts(store, row).expect("readable").len(),
+            1
+        );
         assert!(
             tables::given::given(store, &phone)
                 .expect("readable")
@@ -129,7 +132,7 @@ pub const LISTED: &[Act] = &[
     }),
     ("calls that moved", |store, _| {
         let seen = store.moves_so_far() - 1;
-        let (moved, _) = crate::tables::appeared::moved_since(store, seen, 5)
+        let (moved, _) = crate::tables::listed::moved_since(store, seen, 5)
             .expect("readable")
             .expect("remembered");
         assert_eq!(moved.len(), 1);

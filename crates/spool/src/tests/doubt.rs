@@ -40,7 +40,7 @@ fn memories_that_cannot_be_read_are_begun_anew_and_stop_nothing() {
             let floor = tables::meta::meta(store, "lead_field.floor")?;
             let others = KEYS[..4].iter().map(|key| tables::meta::meta(store, key));
             let others = others.collect::<Result<Vec<_>, _>>()?;
-            Ok((head, floor, others, tables::request_memory::memory(store)?))
+            Ok((head, floor, others, tables::meta::memory(store)?))
         });
         let (head, floor, others, memory) = read.expect("readable");
         assert_eq!((head.ready, head.hooked), (1, None), "{text}");

@@ -277,7 +277,7 @@ fn fields_that_are_no_leads_are_left_out_and_counted() {
 }
 
 fn fields_rest(store: &Store) -> bool {
-    let memory = tables::request_memory::memory(store).expect("readable");
+    let memory = tables::meta::memory(store).expect("readable");
     memory.resting(RequestKind::Fields, at(23)).is_some()
 }
 

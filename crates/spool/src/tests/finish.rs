@@ -140,7 +140,7 @@ fn a_call_without_a_lead_is_parked_and_others_are_dead() {
     assert_eq!(phones.len(), 1);
     assert_eq!(phones[0].calls, 1);
     assert_eq!(
-        tables::parked::parked_by_phone(&store, &phones[0].phone).expect("rows"),
+        tables::parked::waiting_by_phone(&store, &phones[0].phone).expect("rows"),
         [RowId(1)]
     );
 }

@@ -270,7 +270,7 @@ fn what_stands_beside_the_calls_of_the_first_schema_is_read_too() {
         assert_eq!(bytes.bytes, b"\xff\xfe\x00'quoted'");
         let number = Phone::from_e164("+998935550015").expect("a number");
         assert_eq!(
-            tables::parked::parked_by_phone(store, &number)?,
+            tables::parked::waiting_by_phone(store, &number)?,
             [RowId(15), RowId(16)]
         );
         Ok(())

@@ -222,7 +222,7 @@ fn letters_from_before_a_look_up_are_left_to_whoever_decides_about_them() {
 }
 
 fn look_ups_rest(store: &Store) -> bool {
-    let memory = tables::request_memory::memory(store).expect("readable");
+    let memory = tables::meta::memory(store).expect("readable");
     memory.resting(RequestKind::LookUps, at(200)).is_some()
 }
 

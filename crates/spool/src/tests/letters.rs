@@ -555,13 +555,13 @@ fn parked_calls_are_found_by_their_number_and_end_when_nobody_names_its_lead() {
     );
     let rest = tables::parked::parked_phones(&store, Some(&phones[0].phone), 10).expect("phones");
     assert_eq!(rest, phones[1..]);
-    let rows = tables::parked::parked_by_phone(&store, &phones[0].phone).expect("rows");
+    let rows = tables::parked::waiting_by_phone(&store, &phones[0].phone).expect("rows");
     assert_eq!(rows, [RowId(1), RowId(3)]);
     let old = tables::parked::parked_before(&store, at(8), 10).expect("rows");
     assert_eq!(old, [RowId(1)]);
     step(&mut store, RowId(1), Step::Expire).expect("parked");
     assert_eq!(
-        tables::parked::parked_by_phone(&store, &phones[0].phone).expect("rows"),
+        tables::parked::waiting_by_phone(&store, &phones[0].phone).expect("rows"),
         [RowId(3)]
     );
     let letter = tables::letters::letter(&store, RowId(1))

@@ -260,7 +260,7 @@ fn who_follows_hears_of_each_call_that_came_or_changed_its_state() {
     finish(&mut store, journal(2));
     step(&mut store, 1, Step::Send);
     step(&mut store, 1, Step::Unsent);
-    let (moved, after) = crate::tables::appeared::moved_since(&store, seen, 10)
+    let (moved, after) = crate::tables::listed::moved_since(&store, seen, 10)
         .expect("readable")
         .expect("remembered");
     let states: Vec<_> = moved.iter().map(|call| (call.id, call.state)).collect();
@@ -271,7 +271,7 @@ fn who_follows_hears_of_each_call_that_came_or_changed_its_state() {
         "each once, as it stands"
     );
     assert_eq!(
-        crate::tables::appeared::moved_since(&store, after, 10),
+        crate::tables::listed::moved_since(&store, after, 10),
         Ok(Some((vec![], after)))
     );
     // What is not stored has not moved.

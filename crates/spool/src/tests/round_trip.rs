@@ -117,9 +117,10 @@ proptest! {
             Op::Open { pbx, key, snapshot: snapshot.cloned() }
         };
         store.write(vec![open(Some(&other)), open(Some(&bytes))]).expect("stored");
-        prop_assert_eq!(tables::open_calls::open_calls(&store, &pbx), Ok(vec![(key, bytes)]));
+        let stored = Ok(vec![(pbx.clone(), key, bytes)]);
+        prop_assert_eq!(tables::open_calls::all_open_calls(&store), stored);
         store.write(vec![open(None)]).expect("stored");
-        prop_assert_eq!(tables::open_calls::open_calls(&store, &pbx), Ok(Vec::new()));
+        prop_assert_eq!(tables::open_calls::all_open_calls(&store), Ok(Vec::new()));
     }
 
     #[test]
