@@ -198,7 +198,7 @@ fn a_failed_write_is_a_dead_letter_and_its_retry_with_another_lead_is_journaled(
         rate: rate.parse().expect("a rate"),
         ..Settings::default()
     };
-    let rate = callbridge_sandbox::config::parse_rate(rate).expect("the same rate");
+    let rate = callbridge_sandbox::window::parse_rate(rate).expect("the same rate");
     let crm = sandbox::Settings {
         rate,
         ..sandbox::Settings::default()

@@ -35,7 +35,7 @@ fn world(seed: u64, rate: &str) -> World {
     };
     let crm = sandbox::Settings {
         seed,
-        rate: sandbox::config::parse_rate(rate).expect("a rate"),
+        rate: sandbox::window::parse_rate(rate).expect("a rate"),
         ..sandbox::Settings::default()
     };
     let mut world = World::new(seed, settings, crm);

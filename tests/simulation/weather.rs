@@ -7,7 +7,7 @@ use crate::way::Network;
 use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Reason};
 use callbridge_sandbox as sandbox;
-use callbridge_sandbox::config::parse_rate;
+use callbridge_sandbox::window::parse_rate;
 use callbridge_sandbox::faults::parse;
 use callbridge_sandbox::shapes::{Paging, Range, Registered, Rows, StatusShape};
 use callbridge_sandbox::token::{CALL_READ, CALL_SAVE, TokenKind};

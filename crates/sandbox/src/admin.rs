@@ -20,23 +20,24 @@
 //! | `POST /sandbox/admin/records` | `{"count": 250}`: records of another telephony |
 //! | `POST /sandbox/admin/record/delete` | `{"uuid": UUID}`: a person deletes a record |
 
+use super::body::{AdminAnswer, needed, read};
 use super::core::Sandbox;
+use super::endpoints;
 use super::envelope::{Request, Response};
+use super::faults;
 use super::journal::{Content, PREFIX, Record};
 use super::token::{Grant, PAT_SECONDS_MAX, TokenKind};
-use super::{faults, filter, lead, oauth, webhook};
 use crate::lead::act;
-use crate::token_gen;
+use crate::lead::admin as leads;
+use crate::oauth::admin as oauth;
+use crate::webhook::admin as webhooks;
 use callbridge_call::{EpochSeconds, EventTime};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Most records added by one request.
 const RECORDS_MAX: u64 = 10_000;
-
-pub(crate) type AdminAnswer = Result<Value, String>;
 
 /// What a person orders; each path reads its own of these.
 #[derive(Default, Deserialize)]
@@ -61,19 +62,6 @@ const fn longest_life() -> Option<i64> {
     Some(PAT_SECONDS_MAX)
 }
 
-/// A body as what its path reads; an empty one orders nothing.
-pub(crate) fn read<T: Default + DeserializeOwned>(body: &[u8]) -> Result<T, String> {
-    if body.is_empty() {
-        return Ok(T::default());
-    }
-    serde_json::from_slice(body).map_err(|error| error.to_string())
-}
-
-/// A field that the path cannot do without.
-pub(crate) fn needed<T>(value: Option<T>, name: &str) -> Result<T, String> {
-    value.ok_or_else(|| format!("`{name}` is missing"))
-}
-
 /// Answers a path below `/sandbox/`.
 pub(super) fn answer(
     core: &mut Sandbox,
@@ -85,10 +73,10 @@ pub(super) fn answer(
         ("GET", "journal") => Ok(records_json(core.records())),
         ("GET", "breaches") => Ok(json!(core.violations().all())),
         ("GET", "requests") => Ok(requests_json(core)),
-        ("GET", "webhooks") => Ok(webhook::admin::overview(core)),
+        ("GET", "webhooks") => Ok(webhooks::overview(core)),
         ("GET", "oauth") => Ok(oauth::look(core, now)),
         ("GET", "writes") => Ok(writes_json(core)),
-        ("GET", "leads") => Ok(lead::all(core)),
+        ("GET", "leads") => Ok(leads::all(core)),
         ("POST", "admin/faults") => set_faults(core, request),
         ("POST", _) => match path.strip_prefix("admin/") {
             Some(act) => administer(core, now, act, &request.body),
@@ -111,8 +99,8 @@ fn missing() -> Response {
 
 fn administer(core: &mut Sandbox, now: EventTime, act: &str, body: &[u8]) -> AdminAnswer {
     match act.split('/').next().unwrap_or_default() {
-        "lead" => return lead::administer(core, now, act, body),
-        "webhook" => return webhook::admin::administer(core, act, body),
+        "lead" => return leads::administer(core, now, act, body),
+        "webhook" => return webhooks::administer(core, act, body),
         "oauth" => return oauth::administer(core, now, act, body),
         _ => {}
     }
@@ -167,9 +155,7 @@ fn set_clock(core: &mut Sandbox, now: EventTime, ahead: u64) -> AdminAnswer {
 }
 
 fn issue(core: &mut Sandbox, now: EventTime, order: Order) -> AdminAnswer {
-    let value = order
-        .issue
-        .unwrap_or_else(|| token_gen::mint(core, "svc_pat_"));
+    let value = order.issue.unwrap_or_else(|| core.mint("svc_pat_"));
     let company = order.company.unwrap_or(core.settings.company.id);
     let now_sec = now.floor_seconds().get();
     let end = |seconds| EpochSeconds::new(now_sec.saturating_add(seconds));
@@ -196,7 +182,7 @@ fn set_faults(core: &mut Sandbox, request: &Request) -> AdminAnswer {
 /// The records as the filter shows them, with what only the sandbox tells.
 fn records_json(records: &[Record]) -> Value {
     let rows = records.iter().map(|record| {
-        let mut row = filter::object(record, record.registered_at.floor_seconds().get());
+        let mut row = endpoints::object(record, record.registered_at.floor_seconds().get());
         row["sentUuid"] = json!(record.call.uuid);
         row["requestId"] = json!(record.request_id);
         row["companyId"] = json!(record.company_id);

@@ -6,32 +6,20 @@
 //! ```
 
 use super::admin;
-use super::apply_fault::{after_effect, instead};
 use super::core::Sandbox;
 use super::envelope::{
-    BODY_BYTES_MAX, Delivery, Refusal, Request, Response, Role, Success, TOKEN_HEADER, reduced,
+    BODY_BYTES_MAX, Refusal, Request, Response, Role, Success, TOKEN_HEADER, reduced,
 };
-use super::faults::Action;
-use super::oauth::judge_api;
-use super::repeats::{ATTEMPTS_MAX, Repeat};
+use super::faults::{Action, after_effect, instead};
+use super::judge::judge_api;
 use super::routes::{Endpoint, route};
 use super::token::{Grant, Token, TokenKey};
 use super::violations::ViolationKind;
-use crate::oauth::{connection, consent};
-use crate::{endpoints, lead, oauth};
+use super::writes::Asked;
+use crate::endpoints;
+use crate::lead::endpoints as leads;
+use crate::oauth::{connection, consent, exchange};
 use callbridge_call::EventTime;
-
-/// A request behind the authentication layer, and the fault that strikes it.
-pub(super) struct Asked<'a> {
-    pub(super) now: EventTime,
-    pub(super) key: TokenKey,
-    pub(super) token: Token,
-    pub(super) endpoint: Endpoint,
-    /// What stands in the path as one.
-    pub(super) id: &'a str,
-    pub(super) request: &'a Request,
-    pub(super) fault: Option<Action>,
-}
 
 impl Sandbox {
     /// Answers a request that arrived at `now`; moments must not go back.
@@ -49,7 +37,7 @@ impl Sandbox {
         let response = match endpoint {
             _ if elsewhere => connection::wrong_host(self, now, request),
             Endpoint::OauthToken | Endpoint::OauthRevoke => {
-                oauth::endpoints::oauth_endpoint(self, now, endpoint, request)
+                exchange::oauth_endpoint(self, now, endpoint, request)
             }
             Endpoint::Consent => consent::consent(self, now, request),
             _ => self.open_api(now, endpoint, id, request),
@@ -111,34 +99,6 @@ impl Sandbox {
         response
     }
 
-    /// What an answer says of how the same request may come again (§7.7). `own`: no fault made it.
-    pub(super) fn note_answer(
-        &mut self,
-        now: EventTime,
-        endpoint: Endpoint,
-        request: &Request,
-        response: &Response,
-        own: bool,
-    ) {
-        self.client
-            .rules
-            .answered(endpoint, request, now, response, own);
-        let at_once = response.delivery == Delivery::Now;
-        match (request.method.as_str(), response.status) {
-            ("POST", 400 | 409) if at_once => {
-                self.client.rules.refused(endpoint, request, response);
-            }
-            // A missing record is not to be asked for again at once (§7.4).
-            ("GET", 409) if at_once && own => {
-                if let Some(after) = self.client.rules.missing(request, now) {
-                    let words = format!("a missing record again after {} ms", after.as_millis());
-                    self.violation(now, ViolationKind::RepeatAfter400, "§7.7", words);
-                }
-            }
-            _ => {}
-        }
-    }
-
     /// The token check (§5.1): one header, known, neither revoked nor expired, and a company that
     /// is connected and not blocked. All failures look the same.
     fn authenticate(&mut self, now: EventTime, request: &Request) -> Option<(TokenKey, Token)> {
@@ -182,36 +142,6 @@ impl Sandbox {
         Some((key, token))
     }
 
-    fn dead_token(&mut self, now: EventTime, key: TokenKey) {
-        if let Some(after) = self.client.rules.dead_token(key, now) {
-            let words = format!("again with a dead token after {} ms", after.as_millis());
-            self.violation(now, ViolationKind::RepeatAfter401, "§7.7", words);
-        }
-    }
-
-    /// A request that was refused, or failed with a 5xx, comes again (§7.7).
-    pub(super) fn judge_repeat(&mut self, now: EventTime, endpoint: Endpoint, request: &Request) {
-        if request.method == "POST" && self.client.rules.was_refused(endpoint, request) {
-            let words = "the same body again after 400 or 409";
-            self.violation(now, ViolationKind::RepeatAfter400, "§7.7", words);
-        }
-        let (kind, words) = match self.client.rules.after_failure(endpoint, request, now) {
-            None => return,
-            Some(Repeat::Soon(after)) => {
-                let words = format!("the same write {} ms after its 5xx", after.as_millis());
-                (ViolationKind::SoonAfter5xx, words)
-            }
-            Some(Repeat::Often(attempt)) => {
-                let words = format!(
-                    "attempt {attempt} of a write that failed while others passed; \
-                     {ATTEMPTS_MAX} are the most"
-                );
-                (ViolationKind::RepeatAfter5xx, words)
-            }
-        };
-        self.violation(now, kind, "§7.7", words);
-    }
-
     /// What lies behind the authentication layer, and the faults that strike after it.
     fn behind(&mut self, asked: &Asked<'_>) -> Response {
         let result = self.admit(asked).and_then(|()| match asked.endpoint {
@@ -219,9 +149,9 @@ impl Sandbox {
             Endpoint::CallHistory => endpoints::submit(self, asked),
             Endpoint::Filter => endpoints::filter(self, asked),
             Endpoint::Request => endpoints::request_status(self, asked),
-            Endpoint::LeadFilter => lead::endpoints::filter(self, asked),
-            Endpoint::Lead => lead::endpoints::one(self, asked),
-            Endpoint::LeadFields => lead::endpoints::upsert_fields(self, asked),
+            Endpoint::LeadFilter => leads::filter(self, asked),
+            Endpoint::Lead => leads::one(self, asked),
+            Endpoint::LeadFields => leads::upsert_fields(self, asked),
             Endpoint::CrmField => Ok(Success::of(self.settings.catalogue.record())),
             Endpoint::OauthToken
             | Endpoint::OauthRevoke

@@ -1,7 +1,29 @@
-//! Reading a JSON body: fields taken one by one, each of its type; what was wrong (§7.5).
+//! Reading a JSON body: fields taken one by one, each of its type, and what was wrong (§7.5); the
+//! paged body of the filter endpoints and its answer (§4.7, §2.1 `PageableData`); what a person
+//! orders.
 
-use super::envelope::{FieldError, Refusal, RefusalReason};
-use serde_json::{Map, Value};
+use super::envelope::{FieldError, Refusal, RefusalReason, Success, json_object};
+use super::shapes::{Orders, Paging, Range, Shapes};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+use std::cmp::Ordering;
+
+/// What an order below `/sandbox/admin/` comes to: its answer, null for no such path, or what is
+/// wrong.
+pub(crate) type AdminAnswer = Result<Value, String>;
+
+/// A body as what its path reads; an empty one orders nothing.
+pub(crate) fn read<T: Default + DeserializeOwned>(body: &[u8]) -> Result<T, String> {
+    if body.is_empty() {
+        return Ok(T::default());
+    }
+    serde_json::from_slice(body).map_err(|error| error.to_string())
+}
+
+/// A field that the path cannot do without.
+pub(crate) fn needed<T>(value: Option<T>, name: &str) -> Result<T, String> {
+    value.ok_or_else(|| format!("`{name}` is missing"))
+}
 
 /// Before it nothing of ours happened: 2000-01-01.
 pub(super) const EPOCH_MIN: i64 = 946_684_800;
@@ -96,4 +118,154 @@ impl BodyFields {
 pub(super) fn is_phone(phone: &str) -> bool {
     let digits = phone.strip_prefix('+').unwrap_or_default();
     (7..=15).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// Above are milliseconds: the year 5138 in seconds.
+const EPOCH_MAX: i64 = 100_000_000_000;
+
+/// What a page is asked for.
+#[derive(Debug)]
+pub(super) struct Query {
+    page: i64,
+    size: i64,
+    /// Keys with "descending", the first in charge.
+    orders: Vec<(String, bool)>,
+    ranges: Vec<(&'static str, [Option<i64>; 2])>,
+}
+
+impl Query {
+    /// The bounds of a range, both within; `None` for one not asked for.
+    pub(super) fn range(&self, name: &str) -> [Option<i64>; 2] {
+        let found = self.ranges.iter().find(|(range, _)| *range == name);
+        found.map_or([None, None], |(_, bounds)| *bounds)
+    }
+
+    /// Does a moment lie within a range? One that is not known lies in none that was asked for.
+    pub(super) fn holds(&self, name: &str, at: Option<i64>) -> bool {
+        match (self.range(name), at) {
+            ([None, None], _) => true,
+            (_, None) => false,
+            ([from, to], Some(at)) => {
+                from.is_none_or(|from| at >= from) && to.is_none_or(|to| at <= to)
+            }
+        }
+    }
+
+    /// Puts rows into the order asked for. The last key is sorted by first, so that the stable sort
+    /// leaves the first key in charge.
+    pub(super) fn sort<T>(&self, rows: &mut [T], compare: impl Fn(&T, &T, &str) -> Ordering) {
+        for (key, descending) in self.orders.iter().rev() {
+            rows.sort_by(|one, other| {
+                let order = compare(one, other, key);
+                if *descending { order.reverse() } else { order }
+            });
+        }
+    }
+
+    /// The page of these rows.
+    pub(super) fn answer<T>(
+        &self,
+        rows: &[T],
+        shapes: &Shapes,
+        row: impl Fn(&T) -> Value,
+    ) -> Success {
+        let size = usize::try_from(self.size).unwrap_or(1).max(1);
+        let skip = usize::try_from(self.page - 1)
+            .unwrap_or(0)
+            .saturating_mul(size);
+        let total = rows.len().div_ceil(size) as u64;
+        let current = self.page.unsigned_abs();
+        let rows: Vec<Value> = rows.iter().skip(skip).take(size).map(row).collect();
+        match shapes.page.paging {
+            Paging::Beside => Success {
+                data: json!(rows),
+                request_id: None,
+                paging: Some((current, total)),
+            },
+            Paging::Inside => {
+                let mut data = Map::new();
+                data.insert(shapes.page.rows_key.clone(), json!(rows));
+                data.insert("currentPage".to_owned(), json!(current));
+                data.insert("totalPages".to_owned(), json!(total));
+                Success::of(Value::Object(data))
+            }
+        }
+    }
+}
+
+/// Reads a paged body; of each range `NAME` the fields `NAMEFrom` and `NAMETo`.
+///
+/// # Errors
+/// The refusal to answer with.
+pub(super) fn read_page(
+    body: &[u8],
+    size_max: i64,
+    shapes: &Shapes,
+    names: &[&'static str],
+) -> Result<Query, Refusal> {
+    let shape = shapes.page.range;
+    let mut fields = BodyFields::new(json_object(body)?);
+    let (page, size) = (
+        fields.integer("page", i64::MAX)?,
+        fields.integer("size", i64::MAX)?,
+    );
+    for (name, given, most) in [("page", page, i64::MAX), ("size", size, size_max)] {
+        match given {
+            None => fields.refuse(name, RefusalReason::NotNull),
+            Some(..1) => fields.refuse(name, RefusalReason::Min),
+            Some(given) if given > most => fields.refuse(name, RefusalReason::Max),
+            Some(_) => {}
+        }
+    }
+    let mut ranges = Vec::new();
+    for name in names {
+        let mut bounds = [None, None];
+        for (bound, end) in bounds.iter_mut().zip(["From", "To"]) {
+            let field = format!("{name}{end}");
+            if shape != Range::Ignored {
+                *bound = fields.integer(&field, i64::MAX)?;
+            }
+            let known = |at| shape == Range::Kept && (EPOCH_MIN..EPOCH_MAX).contains(&at);
+            if bound.is_some_and(|at| !known(at)) {
+                fields.refuse(&field, RefusalReason::ValidEpochSec);
+            }
+        }
+        ranges.push((*name, bounds));
+    }
+    let orders = orders(fields.map.get("orders"), shapes.page.orders)?;
+    let (Some(page), Some(size), true) = (page, size, fields.errors.is_empty()) else {
+        return Err(Refusal::Invalid(fields.errors));
+    };
+    Ok(Query {
+        page,
+        size,
+        orders,
+        ranges,
+    })
+}
+
+fn orders(value: Option<&Value>, shape: Orders) -> Result<Vec<(String, bool)>, Refusal> {
+    let map = match value {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Object(map)) => map,
+        Some(_) => return Err(Refusal::Unparsable("orders: an object expected".to_owned())),
+    };
+    if let (Orders::Refused, Some(key)) = (shape, map.keys().next()) {
+        let words = format!("orders.{key}: no such key to sort by");
+        return Err(Refusal::Unparsable(words));
+    }
+    let orders: Result<Vec<(String, bool)>, Refusal> = (map.iter())
+        .map(|(key, way)| match way.as_str() {
+            Some("ASC") => Ok((key.clone(), false)),
+            Some("DESC") => Ok((key.clone(), true)),
+            _ => {
+                let words = format!("orders.{key}: no enum constant {way}, one of [ASC, DESC]");
+                Err(Refusal::Unparsable(words))
+            }
+        })
+        .collect();
+    match shape {
+        Orders::Kept | Orders::Refused => orders,
+        Orders::Ignored => orders.map(|_| Vec::new()),
+    }
 }

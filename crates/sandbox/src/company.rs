@@ -5,7 +5,6 @@ use super::journal::{Record, Submission};
 use super::token::{
     ACCESS_SECONDS, Company, Grant, IdSet, PAT_SECONDS_MAX, Token, TokenKey, TokenKind,
 };
-use crate::lead::act;
 use crate::oauth::connection;
 use crate::webhook::told;
 use callbridge_call::{EpochSeconds, EventTime};
@@ -74,7 +73,7 @@ impl Sandbox {
         let company = self.settings.company.id;
         for lead in self.settings.lead_list.clone() {
             if !self.leads.is_gone(company, lead.id) && !self.leads.is_known(company, lead.id) {
-                self.leads.put(company, act::stamped(lead, now));
+                self.leads.put(company, lead.stamped(now));
             }
         }
         if !self.tokens.contains_key(&TokenKey::of(token)) {

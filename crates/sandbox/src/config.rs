@@ -1,11 +1,9 @@
 //! What a sandbox is set to, checked.
 
-use super::call_history::FieldNames;
-use super::duration::parse_duration;
 use super::faults::Rule;
-use super::lead::{Catalogue, LeadList};
-use super::oauth::Application;
-use super::oauth::state::{CODE_LIFE, REFRESH_LIFE};
+use super::lead::catalogue::Catalogue;
+use super::lead::record::Lead;
+use super::oauth::state::{Application, CODE_LIFE, REFRESH_LIFE};
 use super::shapes::Shapes;
 use super::token::{ACCESS_SECONDS, CALL_READ, CALL_SAVE, Company, Grant, IdSet};
 use super::window::Rate;
@@ -41,7 +39,7 @@ pub struct Settings {
     /// The CRM fields of every company.
     pub catalogue: Catalogue,
     /// Leads of the first company that are there from the first start, with what is known of them.
-    pub lead_list: LeadList,
+    pub lead_list: Vec<Lead>,
 }
 
 /// Settings of the OAuth part.
@@ -100,7 +98,7 @@ impl Default for Settings {
             private_targets: false,
             oauth: OauthSettings::default(),
             catalogue: Catalogue::default(),
-            lead_list: LeadList::new(),
+            lead_list: Vec::new(),
         }
     }
 }
@@ -147,17 +145,26 @@ impl Default for Config {
     }
 }
 
-/// A rate written `60/60s`.
-///
-/// # Errors
-/// What is wrong, in words.
-pub fn parse_rate(text: &str) -> Result<Rate, String> {
-    let wrong = || format!("`{text}` is not a rate such as 60/60s");
-    let (requests, window) = text.split_once('/').ok_or_else(wrong)?;
-    let requests = requests.trim().parse::<u32>().map_err(|_| wrong())?;
-    let window = parse_duration(window.trim())?;
-    if requests == 0 || window.is_zero() {
-        return Err(wrong());
+/// Names that the document does not publish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldNames {
+    /// The talk time.
+    pub talk: String,
+    /// The customer's number; `None`: no such field.
+    pub phone: Option<String>,
+    /// The operator's extension.
+    pub extension: String,
+    /// The key of the lead field upsert's list, where it is wrapped (§4.4).
+    pub list: String,
+}
+
+impl Default for FieldNames {
+    fn default() -> Self {
+        Self {
+            talk: "talkTimeSec".to_owned(),
+            phone: Some("clientPhone".to_owned()),
+            extension: "operatorExtension".to_owned(),
+            list: "fields".to_owned(),
+        }
     }
-    Ok(Rate { requests, window })
 }

@@ -5,17 +5,19 @@ use super::client_rules::ClientRules;
 use super::config::Settings;
 use super::faults::{Dice, Faults, Rule};
 use super::journal::{Journal, Record};
-use super::lead::Leads;
-use super::oauth::OAuthState;
+use super::lead::store::Leads;
+use super::oauth::state::OAuthState;
 use super::routes::Endpoint;
 use super::token::{Company, Token, TokenKey};
 use super::violations::{Violation, ViolationKind, Violations};
+use super::webhook::outbox::Outbox;
 use super::window::{Fullest, Windows};
-use crate::webhook::outbox::Outbox;
 use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x27d4_e0b1_9c35_4f68_8a1e_64f0_b3c9_517d);
 
 /// The CRM of the document. Its JSON is the state file: what outlives a restart.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -139,5 +141,22 @@ impl Sandbox {
             rule: rule.to_owned(),
             words: words.into(),
         });
+    }
+
+    /// A new token or code: what it begins with, and 32 hexadecimal digits. The same settings and
+    /// changes give the same ones; a start of the command adds a salt of its own, so that nobody
+    /// can foretell them.
+    pub(super) fn mint(&mut self, begins: &str) -> String {
+        // The number survives a restart with the state file, and never repeats.
+        self.minted += 1;
+        let Settings { seed, oauth, .. } = &self.settings;
+        let name = format!("{seed}\n{}\n{}\n{begins}", oauth.salt, self.minted);
+        let digits = uuid::Uuid::new_v5(&NAMESPACE, name.as_bytes());
+        format!("{begins}{}", digits.simple())
+    }
+
+    /// A new signing key: 64 lowercase hexadecimal digits (§4.1.1, §6.4.5).
+    pub(super) fn mint_key(&mut self) -> String {
+        self.mint("") + &self.mint("")
     }
 }

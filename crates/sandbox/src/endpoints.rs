@@ -1,19 +1,148 @@
-//! The endpoints, behind token, window, address and grant.
+//! The endpoints of token and calls, behind token, window, address and grant: `token/info` (§2.2),
+//! `call-history` (§2.6, §4.5, §7.5), `call-history/filter` (§4.5, §4.7), `request` (§4.6).
+//!
+//! Without `orders` the oldest record of a page stands first: the document promises no order.
 
-use super::answer::Asked;
+use super::body::{BodyFields, EPOCH_MIN, read_page};
+use super::config::FieldNames;
 use super::core::Sandbox;
-use super::envelope::{Refusal, Success};
-use super::faults::Action;
-use super::journal::{Content, STATUS_KEPT, Status, Submission, WRITES_MAX, Write};
+use super::envelope::{Refusal, RefusalReason, Success, json_object};
+use super::journal::{Content, PREFIX, Record, STATUS_KEPT, Status, Submission};
+use super::shapes::{Registered, Rows, Shapes};
 use super::token::{Grant, TokenKind};
 use super::violations::ViolationKind;
-use super::{call_history, filter};
+use super::writes::{Asked, accept};
 use callbridge_call::EventTime;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-const REQUEST_NAMESPACE: uuid::Uuid =
-    uuid::Uuid::from_u128(0x8c2d_1a44_0f6b_4e59_a7d3_3b90_6f1e_24c7);
+/// Longest uuid, in UTF-16 units (§2.6, Limits).
+pub const UUID_LENGTH_MAX: usize = 128;
+/// Names under which a client might send what the service derives (§2.6), in lower case without
+/// underscores.
+const DERIVED: [&str; 11] = [
+    "end",
+    "endat",
+    "endedat",
+    "endtime",
+    "endtimestamp",
+    "finishedat",
+    "hangup",
+    "hangupcause",
+    "hangupreason",
+    "provider",
+    "conversationkind",
+];
+
+/// Reads and judges a body. The names of derived fields that stood in it come along: they are
+/// tolerated, and a breach.
+///
+/// # Errors
+/// The refusal to answer with.
+fn read_call(
+    body: &[u8],
+    names: &FieldNames,
+    now: EventTime,
+    ahead_max: Duration,
+) -> Result<(Submission, Vec<String>), Refusal> {
+    let mut fields = BodyFields::new(json_object(body)?);
+    let lead_id = fields.integer("leadId", i64::MAX)?;
+    let employee_id = fields.integer("employeeId", i64::MAX)?;
+    let uuid = fields.text("uuid")?;
+    let started_at = fields.integer("startedAt", i64::MAX)?;
+    let duration_sec = fields.integer("durationSec", i64::from(i32::MAX))?;
+    let answered = fields.boolean("answered")?;
+    let direction = fields.text("direction")?;
+    let talk = fields.integer(&names.talk, i64::from(i32::MAX))?;
+    let phone = match &names.phone {
+        Some(name) => fields.text(name)?,
+        None => None,
+    };
+    let extension = fields.text(&names.extension)?;
+    check_direction(direction.as_deref())?;
+    check_uuid(&mut fields, uuid.as_deref());
+    check_epoch(&mut fields, started_at, now, ahead_max);
+    if let (Some(name), Some(phone)) = (&names.phone, &phone) {
+        fields.check_phone(name, phone);
+    }
+    if talk.is_some_and(|talk| talk < 0) {
+        fields.refuse(&names.talk, RefusalReason::Min);
+    }
+    let lead_id = fields.required("leadId", lead_id).unwrap_or_default();
+    let uuid = fields.required("uuid", uuid).unwrap_or_default();
+    let started_at = fields.required("startedAt", started_at).unwrap_or_default();
+    let duration_sec = fields
+        .required("durationSec", duration_sec)
+        .unwrap_or_default();
+    let answered = fields.required("answered", answered).unwrap_or_default();
+    let direction = fields.required("direction", direction).unwrap_or_default();
+    if !fields.errors.is_empty() {
+        return Err(Refusal::Invalid(fields.errors));
+    }
+    if duration_sec < 1 {
+        return Err(Refusal::Business("Qo‘ng‘iroq davomiyligi noto‘g‘ri"));
+    }
+    if talk.is_some_and(|talk| talk > duration_sec) {
+        return Err(Refusal::Business(
+            "Suhbat vaqti umumiy davomiylikdan oshmasligi kerak",
+        ));
+    }
+    let derived = derived(&fields.map, &uuid);
+    let call = Submission {
+        lead_id,
+        employee_id,
+        uuid,
+        started_at,
+        duration_sec,
+        talk_time_sec: talk,
+        answered,
+        direction,
+        client_phone: phone,
+        operator_extension: extension,
+        others: fields.map,
+    };
+    Ok((call, derived))
+}
+
+fn check_direction(direction: Option<&str>) -> Result<(), Refusal> {
+    match direction {
+        None | Some("INBOUND" | "OUTBOUND") => Ok(()),
+        Some(way) => Err(Refusal::Unparsable(format!(
+            "direction: no enum constant {way}, one of [INBOUND, OUTBOUND]"
+        ))),
+    }
+}
+
+/// What a client must not send, as far as it stands in the body.
+fn derived(map: &serde_json::Map<String, serde_json::Value>, uuid: &str) -> Vec<String> {
+    let mut derived: Vec<String> = map.keys().filter(|key| is_derived(key)).cloned().collect();
+    if uuid.starts_with(PREFIX) {
+        derived.push("uuid with the prefix oapi-".to_owned());
+    }
+    derived
+}
+
+fn is_derived(key: &str) -> bool {
+    let plain: String = key.chars().filter(|c| !matches!(c, '_' | '-')).collect();
+    DERIVED.contains(&plain.to_ascii_lowercase().as_str())
+}
+
+fn check_uuid(fields: &mut BodyFields, uuid: Option<&str>) {
+    let Some(uuid) = uuid else { return };
+    if uuid.trim().is_empty() {
+        fields.refuse("uuid", RefusalReason::NotBlank);
+    }
+    if uuid.encode_utf16().count() > UUID_LENGTH_MAX {
+        fields.refuse("uuid", RefusalReason::Length);
+    }
+}
+
+fn check_epoch(fields: &mut BodyFields, at: Option<i64>, now: EventTime, ahead_max: Duration) {
+    let latest = now.plus(ahead_max).floor_seconds().get();
+    if at.is_some_and(|at| at < EPOCH_MIN || at > latest) {
+        fields.refuse("startedAt", RefusalReason::ValidEpochSec);
+    }
+}
 
 /// The record of `GET token/info` (§2.2), of an application in a company. Without an expiry date
 /// `expiresInDays`, an integer that cannot be null, is 0.
@@ -48,7 +177,7 @@ pub(super) fn token_info(sandbox: &Sandbox, asked: &Asked<'_>) -> Success {
 
 pub(super) fn submit(sandbox: &mut Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
     let (now, settings) = (asked.now, &sandbox.settings);
-    let (call, derived) = call_history::read(
+    let (call, derived) = read_call(
         &asked.request.body,
         &settings.names,
         now,
@@ -60,40 +189,6 @@ pub(super) fn submit(sandbox: &mut Sandbox, asked: &Asked<'_>) -> Result<Success
     }
     judge_repeat(sandbox, now, asked.token.company, &call);
     accept(sandbox, asked, Content::Call(call))
-}
-
-/// Accepts a write: it will be done after its time, and can be polled for from now on.
-pub(super) fn accept(
-    sandbox: &mut Sandbox,
-    asked: &Asked<'_>,
-    content: Content,
-) -> Result<Success, Refusal> {
-    let Sandbox { settings, dice, .. } = sandbox;
-    let accepted = sandbox.journal.accepted();
-    if accepted >= WRITES_MAX {
-        return Err(Refusal::Status(500));
-    }
-    let jitter = settings.persist_jitter.as_micros();
-    let jitter = Duration::from_micros(dice.below(u64::try_from(jitter).unwrap_or(0) + 1));
-    let held = match asked.fault {
-        Some(Action::Hold(time)) => time,
-        _ => Duration::ZERO,
-    };
-    let serial = format!("{}-{}", settings.seed, accepted + 1);
-    let request_id = uuid::Uuid::new_v5(&REQUEST_NAMESPACE, serial.as_bytes()).to_string();
-    sandbox.journal.accept(Write {
-        request_id: request_id.clone(),
-        company: asked.token.company,
-        token: asked.key,
-        accepted_at: asked.now,
-        due: asked.now.plus(settings.persist_after + jitter + held),
-        answered: asked.fault.is_none_or(Action::leaves_answer_whole),
-        doomed: asked.fault == Some(Action::Failed),
-        content,
-        status: Status::Pending,
-        why: None,
-    });
-    Ok(Success::accepted(request_id))
 }
 
 /// A call whose uuid came before, and did not end FAILED (§4.5.4).
@@ -119,7 +214,7 @@ fn judge_repeat(sandbox: &mut Sandbox, now: EventTime, company: i64, call: &Subm
 
 pub(super) fn filter(sandbox: &Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
     let (records, company) = (sandbox.journal.records(), asked.token.company);
-    filter::answer(
+    page(
         &asked.request.body,
         records,
         company,
@@ -151,4 +246,61 @@ pub(super) fn request_status(sandbox: &mut Sandbox, asked: &Asked<'_>) -> Result
         Status::Failed => "FAILED",
     };
     Ok(Success::of(shapes.status_data(word)))
+}
+
+const REGISTERED: &str = "registeredTimestamp";
+
+/// Answers a body from the records of one company; they stand in the order they were written.
+///
+/// # Errors
+/// The refusal to answer with.
+fn page(
+    body: &[u8],
+    records: &[Record],
+    company: i64,
+    shapes: &Shapes,
+) -> Result<Success, Refusal> {
+    let query = read_page(body, shapes.page.size_max, shapes, &[REGISTERED])?;
+    let registered = |record: &Record| match shapes.registered {
+        Registered::Stored => record.registered_at.floor_seconds().get(),
+        Registered::Started => record.call.started_at,
+    };
+    // A day's records are many, and the range is most often at their end.
+    let first = match (shapes.registered, query.range(REGISTERED)[0]) {
+        (Registered::Stored, Some(from)) => {
+            records.partition_point(|record| registered(record) < from)
+        }
+        (Registered::Stored | Registered::Started, _) => 0,
+    };
+    let mut rows: Vec<&Record> = (records[first..].iter())
+        .filter(|record| record.company_id == company)
+        .filter(|record| query.holds(REGISTERED, Some(registered(record))))
+        .collect();
+    let by = |record: &Record, key: &str| match key {
+        "startedAt" => record.call.started_at,
+        "durationSec" => record.call.duration_sec,
+        _ => registered(record),
+    };
+    query.sort(&mut rows, |one, other, key| {
+        by(one, key).cmp(&by(other, key))
+    });
+    Ok(
+        query.answer(&rows, shapes, |record| match shapes.page.rows {
+            Rows::Strings => json!(record.uuid),
+            Rows::Objects => object(record, registered(record)),
+        }),
+    )
+}
+
+/// A record as a row.
+pub(super) fn object(record: &Record, registered: i64) -> Value {
+    let call = &record.call;
+    json!({
+        "uuid": record.uuid, "leadId": call.lead_id, "employeeId": call.employee_id,
+        "startedAt": call.started_at, "endedAt": record.ended_at,
+        "durationSec": call.duration_sec, "talkTimeSec": call.talk_time_sec,
+        "answered": call.answered, "direction": call.direction,
+        "hangupCause": record.hangup_cause, "provider": record.provider,
+        "registeredTimestamp": registered,
+    })
 }

@@ -5,57 +5,49 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`envelope`] | requests, answers, the two envelopes and the refusals (§2.1, §7) |
+//! | [`envelope`], `body` | requests, answers, the two envelopes, the refusals; bodies (§2.1, §7) |
 //! | [`token`] | tokens, grants, companies, the expiry warning (§2.2, §2.3, §3.1, §5) |
 //! | [`window`] | the fixed window of a token (Limits) |
 //! | [`routes`] | paths to endpoints (§4) |
-//! | [`call_history`], [`filter`] | the rules of a submission and of a page (§2.6, §4.5, §4.7) |
-//! | [`journal`] | accepted writes, their outcome, the records (§3.2, §4.6) |
+//! | [`journal`], `writes` | accepted writes, their outcome, the records (§3.2, §4.6) |
 //! | [`oauth`] | applications, consent, codes, refresh tokens (§4.1, §4.2, §5.6, §7.6) |
-//! | [`violations`], [`client_rules`], [`repeats`] | what clients do wrong |
-//! | [`faults`], `apply_fault`, [`shapes`] | what the service does wrong, or leaves unpublished |
-//! | [`core`], `settle` | the state; the end of accepted writes |
-//! | `answer`, `endpoints` | the way of a request |
+//! | [`violations`], [`client_rules`], `judge` | what clients do wrong |
+//! | [`faults`], [`shapes`] | what the service does wrong, or leaves unpublished |
+//! | [`core`] | the state |
+//! | `answer`, `endpoints` | the way of a request; the endpoints of token and calls |
 //! | [`webhook`] | events, deliveries, their journal (§6) |
 //! | [`lead`] | leads and their endpoints (§4.4, §4.7) |
 //! | [`admin`], `company` | what a person does in the CRM |
-//! | [`config`], [`options`], `duration` | settings; the flags of the command |
-//! | [`server`], `shared`, `http`, [`state_file`], `pairs` | the shell: clock, sockets, file |
+//! | [`config`], [`options`] | settings; the flags of the command |
+//! | [`server`], `shared`, `http`, `pairs` | the shell: clock, sockets, state file |
 
 pub mod admin;
 mod answer;
-mod apply_fault;
 mod body;
-pub mod call_history;
 pub mod client_rules;
 mod company;
 pub mod config;
 pub mod core;
-mod duration;
 mod endpoints;
 pub mod envelope;
 pub mod error;
 pub mod faults;
-pub mod filter;
 mod http;
 pub mod journal;
+mod judge;
 pub mod lead;
 pub mod oauth;
 pub mod options;
-mod page;
 mod pairs;
-pub mod repeats;
 pub mod routes;
 pub mod server;
-mod settle;
 pub mod shapes;
 mod shared;
-pub mod state_file;
 pub mod token;
-mod token_gen;
 pub mod violations;
 pub mod webhook;
 pub mod window;
+mod writes;
 
 #[cfg(test)]
 mod tests;

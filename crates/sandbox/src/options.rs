@@ -1,13 +1,13 @@
 //! The flags of the `sandbox` command, and what they become.
 
-use super::call_history::FieldNames;
-use super::config::{Config, DEFAULT_EMPLOYEES, DEFAULT_LEADS, Settings, parse_rate};
-use super::duration::parse_duration;
+use super::config::{Config, DEFAULT_EMPLOYEES, DEFAULT_LEADS, FieldNames, Settings};
 use super::error::Error;
-use super::lead::catalogue::{DEFAULT_CONTACT, DEFAULT_LED};
-use super::lead::{Catalogue, LeadList, list};
-use super::oauth::ApplicationOptions;
-use super::token::{Grant, IdSet, PAT_SECONDS_MAX};
+use super::lead::catalogue::{Catalogue, DEFAULT_CONTACT, DEFAULT_LED};
+use super::lead::list;
+use super::lead::record::Lead;
+use super::oauth::state::{Application, FIRST_APPLICATION, REFRESH_LIFE, redirect_uri};
+use super::token::{ACCESS_SECONDS, Grant, IdSet, PAT_SECONDS_MAX, TokenKey};
+use super::window::{parse_duration, parse_rate};
 use super::{faults, server};
 use callbridge_model::secret::{ExposeSecret, Secret};
 use std::fs::OpenOptions;
@@ -128,11 +128,7 @@ pub struct Options {
 }
 
 /// Takes a value, or notes what is wrong with its flag.
-pub(super) fn checked<T: Default>(
-    faults: &mut Vec<String>,
-    flag: &str,
-    value: Result<T, String>,
-) -> T {
+fn checked<T: Default>(faults: &mut Vec<String>, flag: &str, value: Result<T, String>) -> T {
     value.unwrap_or_else(|words| {
         faults.push(format!("--{flag}: {words}"));
         T::default()
@@ -253,7 +249,7 @@ fn names(fields: &[String]) -> Result<FieldNames, String> {
 }
 
 /// The leads of a file; `None` when no file of this name is there, and it may be ids.
-fn lead_file(given: &str) -> Option<Result<LeadList, String>> {
+fn lead_file(given: &str) -> Option<Result<Vec<Lead>, String>> {
     let text = match std::fs::read_to_string(given) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
@@ -262,7 +258,7 @@ fn lead_file(given: &str) -> Option<Result<LeadList, String>> {
     Some(list::parse(&text).map_err(|words| format!("`{given}`, {words}")))
 }
 
-pub(super) fn grants(text: &str) -> Result<Vec<Grant>, String> {
+fn grants(text: &str) -> Result<Vec<Grant>, String> {
     if text.trim() == "none" {
         return Ok(Vec::new());
     }
@@ -292,7 +288,7 @@ fn new_secret(begins: &str) -> Secret {
 
 /// The secret in a file, which is made with a new one if missing; an error says what it is, and
 /// which flag names it.
-pub(super) fn kept_secret(
+fn kept_secret(
     path: &Path,
     begins: &str,
     [what, flag]: [&'static str; 2],
@@ -357,4 +353,131 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
         let _ = writeln!(out, "breach {kind:?}: {count}");
     }
     Ok(())
+}
+
+/// Flags of one application that companies connect by consent.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct ApplicationOptions {
+    /// Registers an application for `connect`, with this client id (svc_app_…)
+    ///
+    /// Its consent page is /consent. Needs --client-secret-file and --redirect-uri.
+    #[arg(long, value_name = "ID")]
+    pub client_id: Option<String>,
+
+    /// File with the application's client secret; made with a new one if missing
+    #[arg(long, value_name = "FILE")]
+    pub client_secret_file: Option<PathBuf>,
+
+    /// Where the browser may return to after consent; may be repeated
+    #[arg(long, value_name = "URI")]
+    pub redirect_uri: Vec<String>,
+
+    /// The most that the application may ask for, as PERMISSION:SCOPE with commas between
+    #[arg(
+        long,
+        value_name = "GRANTS",
+        default_value = "PERMISSION_OPEN_API_CALL:SAVE,PERMISSION_OPEN_API_CALL:READ,\
+                         PERMISSION_OPEN_API_LEAD:READ,PERMISSION_OPEN_API_LEAD:SAVE"
+    )]
+    pub application_grants: String,
+
+    /// The application has an embedded page: the first exchange gives an embedded_secret
+    #[arg(long)]
+    pub application_embedded: bool,
+
+    /// How long an access token lives, from 1s to 1h
+    #[arg(long, value_name = "TIME", default_value = "1h")]
+    pub access_life: String,
+
+    /// How long a refresh token lives, up to 30d
+    #[arg(long, value_name = "TIME", default_value = "30d")]
+    pub refresh_life: String,
+
+    /// Serve the token and the revoke endpoint here, and here alone
+    ///
+    /// As the real service does: each endpoint is 404 at the other address, and counted. Without
+    /// this flag --listen serves all of them.
+    #[arg(long, value_name = "ADDR")]
+    pub auth_listen: Option<String>,
+}
+
+impl ApplicationOptions {
+    /// Puts the checked flags into a configuration; what is wrong goes to `wrong`.
+    fn check(&self, config: &mut Config, wrong: &mut Vec<String>) {
+        let oauth = &mut config.settings.oauth;
+        let hour = Duration::from_secs(ACCESS_SECONDS.unsigned_abs());
+        oauth.access_life = checked(wrong, "access-life", life(&self.access_life, hour));
+        oauth.refresh_life = checked(
+            wrong,
+            "refresh-life",
+            life(&self.refresh_life, REFRESH_LIFE),
+        );
+        if let Some(addr) = &self.auth_listen {
+            let addr = addr.parse::<SocketAddr>();
+            let addr = addr.map_err(|_| "no address and port such as 127.0.0.1:8481".to_owned());
+            config.auth_listen = checked(wrong, "auth-listen", addr.map(Some));
+        }
+        oauth.application = self.application(wrong);
+    }
+
+    /// The application without its secret, which stands in a file.
+    fn application(&self, wrong: &mut Vec<String>) -> Option<Application> {
+        let Some(client_id) = &self.client_id else {
+            let orphans = [
+                ("client-secret-file", self.client_secret_file.is_some()),
+                ("redirect-uri", !self.redirect_uri.is_empty()),
+                ("application-embedded", self.application_embedded),
+            ];
+            for (flag, _) in orphans.iter().filter(|(_, given)| *given) {
+                wrong.push(format!("--{flag}: needs --client-id svc_app_…"));
+            }
+            return None;
+        };
+        let mut application = Application {
+            id: FIRST_APPLICATION,
+            embedded: self.application_embedded,
+            ..Application::new(client_id.clone())
+        };
+        if !client_id.starts_with("svc_app_") {
+            wrong.push("--client-id: begins with svc_app_".to_owned());
+        }
+        if self.client_secret_file.is_none() {
+            wrong.push("--client-id: needs --client-secret-file FILE".to_owned());
+        }
+        if self.redirect_uri.is_empty() {
+            wrong.push("--client-id: needs --redirect-uri URI".to_owned());
+        }
+        let uris = self.redirect_uri.iter().map(|uri| redirect_uri(uri));
+        let uris = uris.map(|uri| checked(wrong, "redirect-uri", uri));
+        application.redirect_uris = uris.collect();
+        let allowed = grants(&self.application_grants);
+        application.allowed = checked(wrong, "application-grants", allowed);
+        Some(application)
+    }
+
+    /// Reads, or makes, the file of the client secret.
+    ///
+    /// # Errors
+    /// It cannot be read or made.
+    fn secret(&self, config: &mut Config) -> Result<(), Error> {
+        let (Some(application), Some(path)) = (
+            config.settings.oauth.application.as_mut(),
+            &self.client_secret_file,
+        ) else {
+            return Ok(());
+        };
+        let names = ["client secret file", "client-secret-file"];
+        let secret = kept_secret(path, "svc_sec_", names)?;
+        application.secret = TokenKey::of(secret.expose_secret());
+        Ok(())
+    }
+}
+
+/// How long a token lives.
+fn life(text: &str, most: Duration) -> Result<Duration, String> {
+    let time = parse_duration(text)?;
+    if time.subsec_nanos() > 0 || time.is_zero() || time > most {
+        return Err(format!("whole seconds, from 1s to {}s", most.as_secs()));
+    }
+    Ok(time)
 }

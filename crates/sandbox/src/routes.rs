@@ -1,10 +1,11 @@
 //! Which path is which endpoint, by which method, and what grant it needs (§4, §5.4).
 
-use super::oauth;
 use super::token::{CALL_READ, CALL_SAVE};
 use serde::Serialize;
 use strum::VariantArray as _;
 
+/// Where the authorization page lies (§4.2).
+pub(super) const CONSENT_PATH: &str = "/consent";
 const PREFIX: &str = "/v1/open-api/";
 const LEAD_READ: &str = "PERMISSION_OPEN_API_LEAD:READ";
 const LEAD_SAVE: &str = "PERMISSION_OPEN_API_LEAD:SAVE";
@@ -122,7 +123,7 @@ impl Endpoint {
 
 /// The endpoint of a path and, where one stands in it, the id.
 pub fn route(path: &str) -> (Endpoint, &str) {
-    if path == oauth::CONSENT_PATH {
+    if path == CONSENT_PATH {
         return (Endpoint::Consent, "");
     }
     let rest = path.strip_prefix(PREFIX).unwrap_or_default();

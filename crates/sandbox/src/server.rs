@@ -4,10 +4,10 @@ use super::config::Config;
 use super::core::Sandbox;
 use super::envelope::Role;
 use super::error::Error;
+use super::http;
 use super::journal::Record;
-use super::shared::{SandboxClock, SharedSandbox, steady_clock};
-use super::state_file::StateFile;
-use super::{http, webhook};
+use super::shared::{SandboxClock, SharedSandbox, StateFile, steady_clock};
+use super::webhook::post;
 use callbridge_call::EventTime;
 use callbridge_model::secret::ExposeSecret;
 use std::net::SocketAddr;
@@ -87,7 +87,7 @@ pub async fn start(config: Config) -> Result<Server, Error> {
 /// # Errors
 /// The state file or the address cannot be used.
 pub async fn start_with(config: Config, clock: SandboxClock) -> Result<Server, Error> {
-    let setup = webhook::post::Setup {
+    let setup = post::Setup {
         ca_file: config.webhook_ca_file.clone(),
         private_targets: config.settings.private_targets,
     };
@@ -108,7 +108,7 @@ pub async fn start_with(config: Config, clock: SandboxClock) -> Result<Server, E
         tokio::spawn(serving)
     };
     let mut tasks: Vec<_> = listeners.into_iter().map(serving).collect();
-    let dispatching = webhook::post::dispatch(shared.clone(), setup, stop.subscribe());
+    let dispatching = post::dispatch(shared.clone(), setup, stop.subscribe());
     tasks.push(tokio::spawn(dispatching));
     Ok(Server {
         addr,

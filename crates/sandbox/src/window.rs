@@ -1,7 +1,9 @@
-//! The fixed window of a token value (Limits): it opens with a first request and lasts 60 s.
+//! The fixed window of a token value (Limits): it opens with a first request and lasts 60 s. How
+//! rates and spans are written.
 
 use super::token::TokenKey;
 use callbridge_call::EventTime;
+use callbridge_model::dates;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -127,4 +129,32 @@ impl Windows {
     pub const fn fullest(&self) -> Fullest {
         self.fullest
     }
+}
+
+/// A rate written `60/60s`.
+///
+/// # Errors
+/// What is wrong, in words.
+pub fn parse_rate(text: &str) -> Result<Rate, String> {
+    let wrong = || format!("`{text}` is not a rate such as 60/60s");
+    let (requests, window) = text.split_once('/').ok_or_else(wrong)?;
+    let requests = requests.trim().parse::<u32>().map_err(|_| wrong())?;
+    let window = parse_duration(window.trim())?;
+    if requests == 0 || window.is_zero() {
+        return Err(wrong());
+    }
+    Ok(Rate { requests, window })
+}
+
+/// A span written `500ms`, `6s`, `2m`, `24h` or `365d`.
+///
+/// # Errors
+/// What is wrong, in words.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    dates::span(text).ok_or_else(|| {
+        format!(
+            "`{text}` is not a time span such as 500ms, 6s, 2m, \
+                                             24h, 365d"
+        )
+    })
 }

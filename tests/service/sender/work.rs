@@ -24,7 +24,7 @@ const TOKEN: &str = "svc_pat_sandbox";
 
 async fn crm() -> Server {
     let mut config = sandbox::Config::default();
-    config.settings.rate = sandbox::config::parse_rate("60/6s").expect("a rate");
+    config.settings.rate = sandbox::window::parse_rate("60/6s").expect("a rate");
     config.settings.persist_after = Duration::from_millis(100);
     config.settings.persist_jitter = Duration::ZERO;
     sandbox::start(config).await.expect("started")

@@ -2,15 +2,13 @@
 //! (§6.1.1).
 
 use super::news::between;
-use super::record::{FieldValues, Lead};
+use super::record::{Lead, upsert};
 use super::store::FieldUpsert;
 use crate::core::Sandbox;
-use crate::webhook::{CrmEvent, told};
+use crate::webhook::event::CrmEvent;
+use crate::webhook::told;
 use callbridge_call::EventTime;
 use serde_json::json;
-
-/// The uuids of leads are made from their numbers.
-const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x91b2_5c0e_77d4_4c1b_9d0a_6e13_af20_84d5);
 
 /// The lead as it is; `None` when the company has no such one.
 pub fn find_lead(sandbox: &Sandbox, company: i64, id: i64) -> Option<Lead> {
@@ -21,7 +19,7 @@ pub fn find_lead(sandbox: &Sandbox, company: i64, id: i64) -> Option<Lead> {
 pub(super) fn save_lead(sandbox: &mut Sandbox, at: EventTime, company: i64, lead: Lead) {
     let before = find_lead(sandbox, company, lead.id);
     let id = lead.id;
-    sandbox.leads.put(company, stamped(lead, at));
+    sandbox.leads.put(company, lead.stamped(at));
     let Some(after) = find_lead(sandbox, company, id) else {
         return;
     };
@@ -59,7 +57,7 @@ pub(super) fn merge(sandbox: &mut Sandbox, at: EventTime, company: i64, into: i6
         sandbox.journal.move_lead(company, id, into);
         merged.push(id);
     }
-    sandbox.leads.put(company, stamped(survivor, at));
+    sandbox.leads.put(company, survivor.stamped(at));
     if let (Some(survivor), false) = (find_lead(sandbox, company, into), merged.is_empty()) {
         let event = CrmEvent::of_lead("LEAD_MERGED", survivor.snapshot());
         let event = event.with("mergedLeadIds", json!(merged));
@@ -78,31 +76,4 @@ pub(crate) fn write_fields(
     upsert(&mut lead.fields, &fields.values);
     save_lead(sandbox, at, company, lead);
     Ok(())
-}
-
-/// A lead that begins: its uuid is made from its number.
-pub(super) fn fresh(id: i64) -> Lead {
-    let uuid = uuid::Uuid::new_v5(&NAMESPACE, &id.to_be_bytes());
-    Lead {
-        uuid: Some(uuid.to_string()),
-        ..Lead::bare(id)
-    }
-}
-
-/// Only what is listed; an empty list clears (§4.4).
-pub(super) fn upsert(fields: &mut FieldValues, values: &FieldValues) {
-    for (id, value) in values {
-        if value.is_empty() {
-            fields.remove(id);
-        } else {
-            fields.insert(*id, value.clone());
-        }
-    }
-}
-
-pub(crate) fn stamped(mut lead: Lead, at: EventTime) -> Lead {
-    let second = at.floor_seconds().get();
-    lead.created_timestamp = lead.created_timestamp.or(Some(second));
-    lead.updated_timestamp = Some(second);
-    lead
 }

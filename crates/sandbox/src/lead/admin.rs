@@ -11,11 +11,10 @@
 //!
 //! Each takes a `company` beside; without one the first company is meant. An answer is the lead.
 
-use super::act::{self, fresh};
+use super::act;
 use super::catalogue::stage;
-use super::record::{Contact, Lead};
-use crate::admin::{AdminAnswer, needed, read};
-use crate::body::is_phone;
+use super::record::{Contact, Lead, upsert};
+use crate::body::{AdminAnswer, is_phone, needed, read};
 use crate::core::Sandbox;
 use callbridge_call::EventTime;
 use serde::Deserialize;
@@ -79,7 +78,7 @@ fn create(core: &mut Sandbox, now: EventTime, company: i64, order: Order) -> Adm
     if core.leads.is_gone(company, id) {
         return Err(format!("lead {id} was merged or deleted: its id is spent"));
     }
-    let lead = laid_over(core, company, fresh(id), order)?;
+    let lead = laid_over(core, company, Lead::fresh(id), order)?;
     Ok(save(core, now, company, lead))
 }
 
@@ -158,7 +157,7 @@ fn laid_over(core: &Sandbox, company: i64, lead: Lead, order: Order) -> Result<L
         Value::Array(list) => (id, list),
         scalar => (id, vec![scalar]),
     });
-    act::upsert(&mut next.fields, &values.collect());
+    upsert(&mut next.fields, &values.collect());
     check(core, company, &next)?;
     Ok(next)
 }

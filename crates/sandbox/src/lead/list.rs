@@ -5,21 +5,17 @@
 //! 4001,+998901112233,Ali,2,501
 //! ```
 
-use super::act::fresh;
 use super::catalogue::stage;
 use super::record::{Contact, Lead};
 use crate::body::is_phone;
 use std::collections::BTreeMap;
-
-/// The leads of a file, by their id.
-pub type LeadList = Vec<Lead>;
 
 /// Reads the text of a file. All but `leadId` may be empty or left out; a lead may stand in several
 /// lines, one for each of its phones.
 ///
 /// # Errors
 /// The first line that cannot be read, in words.
-pub fn parse(text: &str) -> Result<LeadList, String> {
+pub fn parse(text: &str) -> Result<Vec<Lead>, String> {
     let mut reader = csv::ReaderBuilder::new()
         .flexible(true)
         .from_reader(text.as_bytes());
@@ -49,7 +45,7 @@ pub fn parse(text: &str) -> Result<LeadList, String> {
             return Err(format!("line {line}: `statusId`: no such stage"));
         }
         let responsible = id_in(cell(charge_at), "responsibleId", line)?;
-        let lead = leads.entry(id).or_insert_with(|| fresh(id));
+        let lead = leads.entry(id).or_insert_with(|| Lead::fresh(id));
         if !name.is_empty() {
             name.clone_into(&mut lead.name);
         }

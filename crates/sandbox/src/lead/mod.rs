@@ -10,17 +10,13 @@
 //! neighbouring endpoints; each is ours, and said to be.
 
 pub mod act;
-mod admin;
+pub(super) mod admin;
 pub mod catalogue;
-pub(crate) mod endpoints;
-mod field_list;
+pub(super) mod endpoints;
 pub mod list;
 mod news;
 pub mod record;
 pub mod store;
 
 pub use self::admin::{administer, all};
-pub use self::catalogue::Catalogue;
-pub use self::list::LeadList;
-pub use self::record::{Contact, Lead};
-pub use self::store::Leads;
+pub use self::record::Lead;

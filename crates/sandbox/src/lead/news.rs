@@ -2,7 +2,7 @@
 
 use super::catalogue::{employee_name, stage};
 use super::record::{Contact, Lead, rendered};
-use crate::webhook::CrmEvent;
+use crate::webhook::event::CrmEvent;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 

@@ -2,9 +2,13 @@
 //! webhooks, and the record of the REST endpoints.
 
 use super::catalogue::{employee_name, stage};
+use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+
+/// The uuids of leads are made from their numbers.
+const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x91b2_5c0e_77d4_4c1b_9d0a_6e13_af20_84d5);
 
 /// Values of CRM fields by field id; several for a multi-select, in their order.
 pub type FieldValues = BTreeMap<i64, Vec<Value>>;
@@ -63,6 +67,24 @@ impl Lead {
             name: format!("Lead {id}"),
             ..Self::default()
         }
+    }
+
+    /// A lead that begins: its uuid is made from its number.
+    pub(super) fn fresh(id: i64) -> Self {
+        let uuid = uuid::Uuid::new_v5(&NAMESPACE, &id.to_be_bytes());
+        Self {
+            uuid: Some(uuid.to_string()),
+            ..Self::bare(id)
+        }
+    }
+
+    /// Changed at this moment.
+    #[must_use]
+    pub(crate) fn stamped(mut self, at: EventTime) -> Self {
+        let second = at.floor_seconds().get();
+        self.created_timestamp = self.created_timestamp.or(Some(second));
+        self.updated_timestamp = Some(second);
+        self
     }
 
     /// The first phone of the main contact.
@@ -131,4 +153,15 @@ pub(super) fn rendered(values: &[Value]) -> String {
         other => other.to_string(),
     });
     words.collect::<Vec<_>>().join(", ")
+}
+
+/// Only what is listed; an empty list clears (§4.4).
+pub(super) fn upsert(fields: &mut FieldValues, values: &FieldValues) {
+    for (id, value) in values {
+        if value.is_empty() {
+            fields.remove(id);
+        } else {
+            fields.insert(*id, value.clone());
+        }
+    }
 }

@@ -13,14 +13,12 @@
 //! An application: `{"clientId", "clientSecret", "name", "redirectUris": […], "grants": […],
 //! "published", "suspended", "embedded"}`.
 
-use super::super::admin::{AdminAnswer, needed, read};
-use super::super::core::Sandbox;
-use super::super::token::{Grant, TokenKey};
-use super::application::{Application, ConsentRequest};
 use super::consent::scope_of;
-use super::options::redirect_uri;
-use crate::oauth::{connection, consent};
-use crate::token_gen;
+use super::state::{Application, ConsentRequest, redirect_uri};
+use super::{connection, consent};
+use crate::body::{AdminAnswer, needed, read};
+use crate::core::Sandbox;
+use crate::token::{Grant, TokenKey};
 use callbridge_call::EventTime;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -125,14 +123,14 @@ fn register(core: &mut Sandbox, order: Order) -> AdminAnswer {
         .cloned();
     let new = known.is_none();
     let mut application = known.unwrap_or_else(|| {
-        let minted = || token_gen::mint(core, "svc_app_");
+        let minted = || core.mint("svc_app_");
         let client_id = order.client_id.unwrap_or_else(minted);
         Application {
             id: core.oauth.next_application(),
             ..Application::new(client_id)
         }
     });
-    let minted = || new.then(|| token_gen::mint(core, "svc_sec_"));
+    let minted = || new.then(|| core.mint("svc_sec_"));
     let secret = order.client_secret.or_else(minted);
     if let Some(secret) = &secret {
         application.secret = TokenKey::of(secret);

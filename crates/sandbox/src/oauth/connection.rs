@@ -1,13 +1,12 @@
 //! What a person does in the CRM with an application and its connections.
 
-use super::super::core::Sandbox;
-use super::super::envelope::{Refusal, Request, Response};
-use super::super::routes::Endpoint;
-use super::super::token::{Company, Grant, Token, TokenKey, TokenKind};
-use super::super::violations::ViolationKind;
-use super::application::{Application, CompanyConnection};
-use super::state::{PairOrigin, Refresh, Used};
-use crate::{token_gen, webhook};
+use super::state::{Application, CompanyConnection, PairOrigin, Refresh, Used};
+use crate::core::Sandbox;
+use crate::envelope::{Refusal, Request, Response};
+use crate::routes::Endpoint;
+use crate::token::{Company, Grant, Token, TokenKey, TokenKind};
+use crate::violations::ViolationKind;
+use crate::webhook::keys;
 use callbridge_call::{EpochSeconds, EventTime};
 
 /// The endpoints whose refused bodies may be tried again after something changed.
@@ -128,7 +127,7 @@ pub fn issue_pair(
     connection.grants = grants.unwrap_or(connection.grants);
     connect(sandbox, connection.clone());
     if sandbox.webhooks.installed(company, application).is_none() {
-        webhook::webhook_connected(sandbox, company, application);
+        keys::webhook_connected(sandbox, company, application);
     }
     let Minted { access, refresh } = pair(sandbox, now, &connection, PairOrigin::Person, true);
     Some((access, refresh))
@@ -149,8 +148,8 @@ pub(super) fn pair(
     answered: bool,
 ) -> Minted {
     let minted = Minted {
-        access: token_gen::mint(sandbox, "svc_at_"),
-        refresh: token_gen::mint(sandbox, "svcrt_"),
+        access: sandbox.mint("svc_at_"),
+        refresh: sandbox.mint("svcrt_"),
     };
     let lives = &sandbox.settings.oauth;
     let seconds = i64::try_from(lives.access_life.as_secs()).unwrap_or(i64::MAX);

@@ -9,32 +9,26 @@
 //! fault of the parameters is a page with 400 (of a blocked company 401), and never a redirect: not
 //! even the address to return to can be believed then.
 
-use super::super::core::Sandbox;
-use super::super::envelope::{BODY_BYTES_MAX, Request, Response};
-use super::super::routes::Endpoint;
-use super::super::token::{Grant, TokenKey};
-use super::super::violations::ViolationKind;
-use super::application::{Application, ConsentRequest};
-use super::form::Form;
-use super::problem::{Code, Problem};
-use super::state::AuthorizationCode;
-use super::{misplaced, page};
-use crate::token_gen;
+use super::problem::{Code, Form, Problem};
+use super::state::{Application, AuthorizationCode, ConsentRequest};
+use crate::core::Sandbox;
+use crate::envelope::{BODY_BYTES_MAX, Request, Response};
+use crate::judge::judge_consent;
+use crate::routes::Endpoint;
+use crate::token::{Grant, TokenKey};
+use crate::violations::ViolationKind;
 use callbridge_call::EventTime;
 use url::Url;
 
-/// Where the page lies.
-pub const PATH: &str = "/consent";
-
 /// Answers the authorization page.
 pub(crate) fn consent(sandbox: &mut Sandbox, now: EventTime, request: &Request) -> Response {
-    misplaced::judge_consent(sandbox, now, request);
+    judge_consent(sandbox, now, request);
     let asked = Form::read(request.query.as_bytes()).and_then(|form| asked(sandbox, &form));
     let answer = match (request.method.as_str(), asked) {
-        ("GET" | "HEAD", Ok(asked)) => Ok(page::consent(&asked, &may_consent(sandbox))),
+        ("GET" | "HEAD", Ok(asked)) => Ok(question(&asked, &may_consent(sandbox))),
         ("POST", Ok(asked)) => decide_consent(sandbox, now, &asked, request),
         ("GET" | "HEAD" | "POST", Err(problem)) => Err(problem),
-        _ => return page::refused(405, "405", "GET or POST"),
+        _ => return no_question(405, "405", "GET or POST"),
     };
     answer.unwrap_or_else(|problem| {
         sandbox.oauth.log.push(now, Endpoint::Consent, &problem);
@@ -42,7 +36,7 @@ pub(crate) fn consent(sandbox: &mut Sandbox, now: EventTime, request: &Request) 
             sandbox.violation(now, ViolationKind::Invalid, "§4.2", problem.to_string());
         }
         let code = problem.code;
-        page::refused(code.status(), code.message(), &problem.words)
+        no_question(code.status(), code.message(), &problem.words)
     })
 }
 
@@ -126,7 +120,7 @@ pub(super) fn approve(
     company: i64,
     grants: Vec<Grant>,
 ) -> String {
-    let code = token_gen::mint(sandbox, "svc_ac_");
+    let code = sandbox.mint("svc_ac_");
     let record = AuthorizationCode {
         application: asked.application.id,
         company,
@@ -193,6 +187,84 @@ fn back(asked: &ConsentRequest, name: &str, value: &str) -> Response {
     });
     Response {
         location: location.ok(),
-        ..page::html(302, String::new())
+        ..html(302, String::new())
     }
+}
+
+/// The content type of a page.
+const HTML: &str = "text/html; charset=utf-8";
+
+const HEAD: &str = "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+<meta name=\"referrer\" content=\"no-referrer\">\
+<meta http-equiv=\"Content-Security-Policy\" \
+content=\"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'\">\
+<title>Connect an application</title><style>\
+body{font:16px/1.5 system-ui,sans-serif;max-width:34rem;margin:3rem auto;padding:0 1rem}\
+fieldset{border:1px solid #ccc;border-radius:.5rem;margin:1rem 0}label{display:block}\
+code{background:#f4f4f4}button{font:inherit;padding:.4rem 1.2rem;margin-right:.5rem}\
+small{color:#555}</style></head><body>\n";
+
+/// A page that leaves at once.
+fn html(status: u16, body: String) -> Response {
+    Response::new(status, HTML, body)
+}
+
+/// The question, for a person.
+fn question(asked: &ConsentRequest, companies: &[(i64, String)]) -> Response {
+    let [name, client, to] = [
+        &asked.application.name,
+        &asked.application.client_id,
+        &asked.redirect_uri,
+    ]
+    .map(|text| escaped(text));
+    let (mut choices, mut grants) = (String::new(), String::new());
+    for (nth, (id, name)) in companies.iter().enumerate() {
+        let checked = if nth == 0 { " checked" } else { "" };
+        let name = escaped(name);
+        choices += &format!(
+            "<label><input type=\"radio\" name=\"company\" value=\"{id}\"{checked}> \
+             {name} ({id})</label>\n"
+        );
+    }
+    for grant in &asked.scope {
+        let grant = escaped(grant.as_str());
+        grants += &format!(
+            "<label><input type=\"checkbox\" name=\"grant\" value=\"{grant}\" checked> \
+             {grant}</label>\n"
+        );
+    }
+    // Without an action the form goes to this page's own address, parameters included.
+    let page = format!(
+        "{HEAD}<h1>Connect {name}?</h1>\n\
+<p><code>{client}</code> asks for access to a company of this sandbox.</p>\n\
+<form method=\"post\">\n<fieldset><legend>Company</legend>\n\
+{choices}</fieldset>\n<fieldset><legend>It may</legend>\n\
+<input type=\"hidden\" name=\"picked\" value=\"yes\">\n\
+{grants}</fieldset>\n\
+<button name=\"decision\" value=\"approve\">Approve</button>\n\
+<button name=\"decision\" value=\"decline\">Decline</button>\n</form>\n\
+<p><small>You will return to <code>{to}</code>.</small></p>\n</body></html>\n"
+    );
+    html(200, page)
+}
+
+/// Why there is nothing to decide.
+fn no_question(status: u16, title: &str, words: &str) -> Response {
+    let (title, words) = (escaped(title), escaped(words));
+    let page = format!("{HEAD}<h1>{title}</h1>\n<p>{words}</p>\n</body></html>\n");
+    html(status, page)
+}
+
+/// Text that cannot end an element or an attribute.
+fn escaped(text: &str) -> String {
+    let special = [
+        ('&', "&amp;"),
+        ('<', "&lt;"),
+        ('>', "&gt;"),
+        ('"', "&quot;"),
+        ('\'', "&#39;"),
+    ];
+    let safe = |text: String, (letter, name): (char, &str)| text.replace(letter, name);
+    special.into_iter().fold(text.to_owned(), safe)
 }

@@ -5,8 +5,8 @@ use super::webhook_recording::{
     admin, config, configure, created, happen, install, one_of_each, subscribed,
 };
 use super::{NOW, after};
+use crate::webhook::dispatch::{AttemptOutcome, DeliveryVerdict};
 use crate::webhook::dispatch::{CLAIMED_MAX, CLAIMED_OVERALL_MAX, IN_FLIGHT_MAX};
-use crate::webhook::verdict::{AttemptOutcome, DeliveryVerdict};
 use crate::webhook::{Dispatch, dispatch};
 use crate::{Sandbox, faults, webhook};
 use callbridge_call::EventTime;

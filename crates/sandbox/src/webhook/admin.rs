@@ -12,9 +12,9 @@
 //! ```
 
 use super::config::{Config, Installation};
-use crate::admin::{AdminAnswer, needed, read};
+use super::{keys, told};
+use crate::body::{AdminAnswer, needed, read};
 use crate::core::Sandbox;
-use crate::webhook;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ pub(crate) fn administer(core: &mut Sandbox, act: &str, body: &[u8]) -> AdminAns
             core.webhooks.configs.remove(&application);
         }
         "webhook/regenerate" => {
-            let key = webhook::fresh_key(core);
+            let key = keys::fresh_key(core);
             let (id, installation) = installation(core, &order)?;
             installation.secret = Some(key.clone());
             return Ok(json!({ "installation": id, "webhookSecret": key.expose() }));
@@ -93,7 +93,7 @@ fn configure(core: &mut Sandbox, application: i64, order: Order) -> AdminAnswer 
     });
     // §2.7: in clear only on creation, or when it is regenerated.
     let regenerate = order.regenerate_secret;
-    if let Some(secret) = webhook::configure_webhook(core, application, config, regenerate) {
+    if let Some(secret) = keys::configure_webhook(core, application, config, regenerate) {
         answer["webhookSecret"] = json!(secret.expose());
     }
     Ok(answer)
@@ -111,7 +111,7 @@ pub(crate) fn overview(core: &Sandbox) -> Value {
     let installations = outbox.installations.iter().map(|(id, own)| {
         json!({
             "installation": id, "company": own.company, "application": own.application,
-            "ownSecret": own.secret.is_some(), "revoked": webhook::told::is_gone(core, own),
+            "ownSecret": own.secret.is_some(), "revoked": told::is_gone(core, own),
         })
     });
     let queue = outbox.rows.iter().map(|(id, row)| {

@@ -2,7 +2,6 @@
 
 use super::config::{Config, SigningKey};
 use crate::core::Sandbox;
-use crate::token_gen;
 
 /// Sets an application's configuration, whatever §2.7 says of it; an application-level key is
 /// made with the first one (shown then alone), and with `regenerate`.
@@ -35,6 +34,6 @@ pub fn webhook_connected(
     secret
 }
 
-pub(crate) fn fresh_key(sandbox: &mut Sandbox) -> SigningKey {
-    SigningKey::new(token_gen::mint_key(sandbox))
+pub(super) fn fresh_key(sandbox: &mut Sandbox) -> SigningKey {
+    SigningKey::new(sandbox.mint_key())
 }

@@ -1,10 +1,74 @@
-//! Tokens and secrets where they must not be: in an address, at the wrong endpoint, in a header
-//! that is ignored. They are known by how they begin (§5.2, §5.6.1).
+//! What a request says of its client against the document: repeats too soon (§7.7), and tokens and
+//! secrets where they must not be: in an address, at the wrong endpoint, in a header that is
+//! ignored. They are known by how they begin (§5.2, §5.6.1).
 
-use super::super::core::Sandbox;
-use super::super::envelope::{Request, TOKEN_HEADER};
-use super::super::violations::ViolationKind;
+use super::client_rules::{ATTEMPTS_MAX, Repeat};
+use super::core::Sandbox;
+use super::envelope::{Delivery, Request, Response, TOKEN_HEADER};
+use super::routes::Endpoint;
+use super::token::TokenKey;
+use super::violations::ViolationKind;
 use callbridge_call::EventTime;
+
+impl Sandbox {
+    /// What an answer says of how the same request may come again (§7.7). `own`: no fault made it.
+    pub(super) fn note_answer(
+        &mut self,
+        now: EventTime,
+        endpoint: Endpoint,
+        request: &Request,
+        response: &Response,
+        own: bool,
+    ) {
+        self.client
+            .rules
+            .answered(endpoint, request, now, response, own);
+        let at_once = response.delivery == Delivery::Now;
+        match (request.method.as_str(), response.status) {
+            ("POST", 400 | 409) if at_once => {
+                self.client.rules.refused(endpoint, request, response);
+            }
+            // A missing record is not to be asked for again at once (§7.4).
+            ("GET", 409) if at_once && own => {
+                if let Some(after) = self.client.rules.missing(request, now) {
+                    let words = format!("a missing record again after {} ms", after.as_millis());
+                    self.violation(now, ViolationKind::RepeatAfter400, "§7.7", words);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn dead_token(&mut self, now: EventTime, key: TokenKey) {
+        if let Some(after) = self.client.rules.dead_token(key, now) {
+            let words = format!("again with a dead token after {} ms", after.as_millis());
+            self.violation(now, ViolationKind::RepeatAfter401, "§7.7", words);
+        }
+    }
+
+    /// A request that was refused, or failed with a 5xx, comes again (§7.7).
+    pub(super) fn judge_repeat(&mut self, now: EventTime, endpoint: Endpoint, request: &Request) {
+        if request.method == "POST" && self.client.rules.was_refused(endpoint, request) {
+            let words = "the same body again after 400 or 409";
+            self.violation(now, ViolationKind::RepeatAfter400, "§7.7", words);
+        }
+        let (kind, words) = match self.client.rules.after_failure(endpoint, request, now) {
+            None => return,
+            Some(Repeat::Soon(after)) => {
+                let words = format!("the same write {} ms after its 5xx", after.as_millis());
+                (ViolationKind::SoonAfter5xx, words)
+            }
+            Some(Repeat::Often(attempt)) => {
+                let words = format!(
+                    "attempt {attempt} of a write that failed while others passed; \
+                     {ATTEMPTS_MAX} are the most"
+                );
+                (ViolationKind::RepeatAfter5xx, words)
+            }
+        };
+        self.violation(now, kind, "§7.7", words);
+    }
+}
 
 /// How a secret begins, what it is, and whether the API takes it in the header of tokens.
 type Secret = (&'static str, &'static str, bool);
@@ -43,7 +107,7 @@ pub(crate) fn judge_api(core: &mut Sandbox, now: EventTime, request: &Request) {
 }
 
 /// A request to the token or the revoke endpoint: all in the body, and no header of the API.
-pub(super) fn judge_oauth(core: &mut Sandbox, now: EventTime, request: &Request) {
+pub(crate) fn judge_oauth(core: &mut Sandbox, now: EventTime, request: &Request) {
     if !request.query.is_empty() {
         let words = "a query at an OAuth endpoint, whose fields stand in the body";
         core.violation(now, ViolationKind::Invalid, "§4.1", words.to_owned());
@@ -65,7 +129,7 @@ pub(super) fn judge_oauth(core: &mut Sandbox, now: EventTime, request: &Request)
 }
 
 /// A request for the authorization page, which a browser makes: no secret at all.
-pub(super) fn judge_consent(core: &mut Sandbox, now: EventTime, request: &Request) {
+pub(crate) fn judge_consent(core: &mut Sandbox, now: EventTime, request: &Request) {
     let body = String::from_utf8_lossy(&request.body);
     let places = [request.query.as_str(), body.as_ref()];
     if let Some(what) = places.into_iter().find_map(found) {

@@ -1,0 +1,98 @@
+//! Writes: accepted, and each brought to its end at its own moment.
+
+use super::core::Sandbox;
+use super::envelope::{Refusal, Request, Success};
+use super::faults::Action;
+use super::journal::{Content, Journal, Status, Submission, WRITES_MAX, Write};
+use super::routes::Endpoint;
+use super::token::{Token, TokenKey};
+use crate::lead::act;
+use crate::webhook::told;
+use callbridge_call::EventTime;
+use std::time::Duration;
+
+const REQUEST_NAMESPACE: uuid::Uuid =
+    uuid::Uuid::from_u128(0x8c2d_1a44_0f6b_4e59_a7d3_3b90_6f1e_24c7);
+
+/// A request behind the authentication layer, and the fault that strikes it.
+pub(super) struct Asked<'a> {
+    pub(super) now: EventTime,
+    pub(super) key: TokenKey,
+    pub(super) token: Token,
+    pub(super) endpoint: Endpoint,
+    /// What stands in the path as one.
+    pub(super) id: &'a str,
+    pub(super) request: &'a Request,
+    pub(super) fault: Option<Action>,
+}
+
+/// Accepts a write: it will be done after its time, and can be polled for from now on.
+pub(super) fn accept(
+    sandbox: &mut Sandbox,
+    asked: &Asked<'_>,
+    content: Content,
+) -> Result<Success, Refusal> {
+    let Sandbox { settings, dice, .. } = sandbox;
+    let accepted = sandbox.journal.accepted();
+    if accepted >= WRITES_MAX {
+        return Err(Refusal::Status(500));
+    }
+    let jitter = settings.persist_jitter.as_micros();
+    let jitter = Duration::from_micros(dice.below(u64::try_from(jitter).unwrap_or(0) + 1));
+    let held = match asked.fault {
+        Some(Action::Hold(time)) => time,
+        _ => Duration::ZERO,
+    };
+    let serial = format!("{}-{}", settings.seed, accepted + 1);
+    let request_id = uuid::Uuid::new_v5(&REQUEST_NAMESPACE, serial.as_bytes()).to_string();
+    sandbox.journal.accept(Write {
+        request_id: request_id.clone(),
+        company: asked.token.company,
+        token: asked.key,
+        accepted_at: asked.now,
+        due: asked.now.plus(settings.persist_after + jitter + held),
+        answered: asked.fault.is_none_or(Action::leaves_answer_whole),
+        doomed: asked.fault == Some(Action::Failed),
+        content,
+        status: Status::Pending,
+        why: None,
+    });
+    Ok(Success::accepted(request_id))
+}
+
+impl Sandbox {
+    /// Brings asynchronous writes to their end that are due.
+    pub fn tick(&mut self, now: EventTime) {
+        while let Some(write) = self.journal.next_due(now) {
+            let ended = match &write.content {
+                _ if write.doomed => Err("by order of a fault"),
+                Content::Call(call) => self.journal_call(&write, call),
+                Content::Fields(fields) => {
+                    act::write_fields(self, write.due, write.company, fields)
+                }
+            };
+            self.journal.end(&write.request_id, ended.err());
+        }
+        self.journal.forget(now);
+    }
+
+    fn journal_call(&mut self, write: &Write, call: &Submission) -> Result<(), &'static str> {
+        let company = self.companies.get(&write.company);
+        let company = company.ok_or("unknown company")?;
+        if !self.leads.exists(company, call.lead_id) {
+            return Err("unknown leadId");
+        }
+        if (call.employee_id).is_some_and(|id| !company.employees.contains(id)) {
+            return Err("unknown employeeId");
+        }
+        if let Some(record) = self.journal.record_of(write, call) {
+            let provider = self.settings.shapes.journal.foreign.as_ref();
+            let foreign = provider.map(|it| Journal::foreign_of(&record, it));
+            for record in [Some(record), foreign].into_iter().flatten() {
+                told::journaled(self, &record);
+                self.journal.add(record);
+            }
+        }
+        Ok(())
+    }
+}
