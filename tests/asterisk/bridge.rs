@@ -79,8 +79,7 @@ impl Bridge {
                 "contacts": [{"name": name, "phones": [number(n)]}],
             });
             let lead = lead.to_string();
-            let update =
-                |core: &mut Sandbox, now| administer(core, now, "lead/update", lead.as_bytes());
+            let update = |core: &mut Sandbox, _| administer(core, "lead/update", lead.as_bytes());
             crm.admin(update).map_err(Error::msg)?;
         }
         let mut all = vec!["run".to_owned(), format!("--crm-url={}", crm.url())];

@@ -7,10 +7,10 @@ use crate::way::Network;
 use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Reason};
 use callbridge_sandbox as sandbox;
-use callbridge_sandbox::window::parse_rate;
 use callbridge_sandbox::faults::parse;
 use callbridge_sandbox::shapes::{Paging, Range, Registered, Rows, StatusShape};
 use callbridge_sandbox::token::{CALL_READ, CALL_SAVE, TokenKind};
+use callbridge_sandbox::window::parse_rate;
 use callbridge_spool::{Letter, LetterFilter, Op, Step, tables};
 use std::time::Duration;
 

@@ -31,7 +31,7 @@ use crate::lead::act;
 use crate::lead::admin as leads;
 use crate::oauth::admin as oauth;
 use crate::webhook::admin as webhooks;
-use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_call::EpochSeconds;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -63,23 +63,18 @@ const fn longest_life() -> Option<i64> {
 }
 
 /// Answers a path below `/sandbox/`.
-pub(super) fn answer(
-    core: &mut Sandbox,
-    now: EventTime,
-    path: &str,
-    request: &Request,
-) -> Response {
+pub(super) fn answer(core: &mut Sandbox, path: &str, request: &Request) -> Response {
     let answer = match (request.method.as_str(), path) {
         ("GET", "journal") => Ok(records_json(core.records())),
         ("GET", "breaches") => Ok(json!(core.violations().all())),
         ("GET", "requests") => Ok(requests_json(core)),
         ("GET", "webhooks") => Ok(webhooks::overview(core)),
-        ("GET", "oauth") => Ok(oauth::look(core, now)),
+        ("GET", "oauth") => Ok(oauth::look(core)),
         ("GET", "writes") => Ok(writes_json(core)),
         ("GET", "leads") => Ok(leads::all(core)),
         ("POST", "admin/faults") => set_faults(core, request),
         ("POST", _) => match path.strip_prefix("admin/") {
-            Some(act) => administer(core, now, act, &request.body),
+            Some(act) => administer(core, act, &request.body),
             None => return missing(),
         },
         _ => return missing(),
@@ -97,70 +92,70 @@ fn missing() -> Response {
     Response::json(404, &json!({ "error": words }))
 }
 
-fn administer(core: &mut Sandbox, now: EventTime, act: &str, body: &[u8]) -> AdminAnswer {
+fn administer(core: &mut Sandbox, act: &str, body: &[u8]) -> AdminAnswer {
     match act.split('/').next().unwrap_or_default() {
-        "lead" => return leads::administer(core, now, act, body),
+        "lead" => return leads::administer(core, act, body),
         "webhook" => return webhooks::administer(core, act, body),
-        "oauth" => return oauth::administer(core, now, act, body),
+        "oauth" => return oauth::administer(core, act, body),
         _ => {}
     }
     let order: Order = read(body)?;
     match act {
-        "leads" => change_leads(core, now, &order),
-        "token" => return issue(core, now, order),
-        "grants" => core.set_grants(now, needed(order.grants, "grants")?),
-        "company" => core.company(now, |company| {
+        "leads" => change_leads(core, &order),
+        "token" => return issue(core, order),
+        "grants" => core.set_grants(core.now, needed(order.grants, "grants")?),
+        "company" => core.company(core.now, |company| {
             company.blocked = order.blocked.unwrap_or(company.blocked);
             company.disconnected = order.disconnected.unwrap_or(company.disconnected);
         }),
         "records" => {
             let count = order.count.unwrap_or(1).min(RECORDS_MAX);
-            (0..count).for_each(|_| core.add_foreign(now));
+            (0..count).for_each(|_| core.add_foreign(core.now));
         }
         "record/delete" => {
             let uuid = needed(order.uuid, "uuid")?;
-            core.delete_record(now, uuid.strip_prefix(PREFIX).unwrap_or(&uuid));
+            core.delete_record(core.now, uuid.strip_prefix(PREFIX).unwrap_or(&uuid));
         }
-        "clock" => return set_clock(core, now, needed(order.ahead_sec, "aheadSec")?),
+        "clock" => return set_clock(core, needed(order.ahead_sec, "aheadSec")?),
         _ => return Ok(Value::Null),
     }
     Ok(json!({ "done": act }))
 }
 
 /// Ids of leads of which nothing is known; one taken away is a lead deleted.
-fn change_leads(core: &mut Sandbox, now: EventTime, order: &Order) {
+fn change_leads(core: &mut Sandbox, order: &Order) {
     let company = core.settings.company.id;
     for &lead in &order.remove {
-        act::delete_lead(core, now, company, lead);
+        act::delete_lead(core, core.now, company, lead);
     }
     for &lead in &order.add {
         core.leads.revive(company, lead);
     }
-    core.company(now, |company| {
+    core.company(core.now, |company| {
         order.add.iter().for_each(|&id| company.leads.add(id));
         order.remove.iter().for_each(|&id| company.leads.remove(id));
     });
 }
 
 /// The clock goes ahead only: what happened cannot be ahead of now.
-fn set_clock(core: &mut Sandbox, now: EventTime, ahead: u64) -> AdminAnswer {
+fn set_clock(core: &mut Sandbox, ahead: u64) -> AdminAnswer {
     let before = core.ahead.as_secs();
     let further = ahead.checked_sub(before);
     let further =
         further.ok_or_else(|| format!("`aheadSec`: {before} or more, it cannot go back"))?;
-    let now = now.plus(Duration::from_secs(further));
+    let now = core.now.plus(Duration::from_secs(further));
     core.ahead = Duration::from_secs(ahead);
     core.tick(now);
     Ok(json!({ "now": now.floor_seconds(), "aheadSec": ahead }))
 }
 
-fn issue(core: &mut Sandbox, now: EventTime, order: Order) -> AdminAnswer {
+fn issue(core: &mut Sandbox, order: Order) -> AdminAnswer {
     let value = order.issue.unwrap_or_else(|| core.mint("svc_pat_"));
     let company = order.company.unwrap_or(core.settings.company.id);
-    let now_sec = now.floor_seconds().get();
+    let now_sec = core.now.floor_seconds().get();
     let end = |seconds| EpochSeconds::new(now_sec.saturating_add(seconds));
     let expires_at = order.expires_in_sec.map(end);
-    core.issue(now, &value, TokenKind::Pat, company, expires_at);
+    core.issue(core.now, &value, TokenKind::Pat, company, expires_at);
     Ok(json!({ "token": value }))
 }
 

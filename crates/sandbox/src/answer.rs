@@ -6,12 +6,12 @@
 //! ```
 
 use super::admin;
+use super::client_rules::Refused;
 use super::core::Sandbox;
 use super::envelope::{
     BODY_BYTES_MAX, Refusal, Request, Response, Role, Success, TOKEN_HEADER, reduced,
 };
-use super::faults::{Action, after_effect, instead};
-use super::judge::judge_api;
+use super::faults::Action;
 use super::routes::{Endpoint, route};
 use super::token::{Grant, Token, TokenKey};
 use super::violations::ViolationKind;
@@ -26,7 +26,7 @@ impl Sandbox {
     pub fn handle(&mut self, now: EventTime, request: &Request) -> Response {
         self.tick(now);
         if let Some(path) = request.path.strip_prefix("/sandbox/") {
-            return admin::answer(self, now, path, request);
+            return admin::answer(self, path, request);
         }
         let (endpoint, id) = route(&request.path);
         let elsewhere = match request.role {
@@ -35,77 +35,66 @@ impl Sandbox {
             Role::Auth => !endpoint.is_oauth(),
         };
         let response = match endpoint {
-            _ if elsewhere => connection::wrong_host(self, now, request),
+            _ if elsewhere => self.wrong_host(request),
             Endpoint::OauthToken | Endpoint::OauthRevoke => {
-                exchange::oauth_endpoint(self, now, endpoint, request)
+                exchange::oauth_endpoint(self, endpoint, request)
             }
-            Endpoint::Consent => consent::consent(self, now, request),
-            _ => self.open_api(now, endpoint, id, request),
+            Endpoint::Consent => consent::consent(self, request),
+            _ => self.open_api(endpoint, id, request),
         };
         let count = self.client.counts.entry((endpoint, response.status));
         *count.or_default() += 1;
         response
     }
 
-    fn open_api(
-        &mut self,
-        now: EventTime,
-        endpoint: Endpoint,
-        id: &str,
-        request: &Request,
-    ) -> Response {
+    fn open_api(&mut self, endpoint: Endpoint, id: &str, request: &Request) -> Response {
         if endpoint == Endpoint::Moved {
             let words = format!("{} followed a redirect", request.method);
-            self.violation(now, ViolationKind::RedirectFollowed, "§4", words);
+            self.violation(ViolationKind::RedirectFollowed, "§4", words);
         }
-        let Some((key, token)) = self.authenticate(now, request) else {
+        let Some((key, token)) = self.authenticate(request) else {
             return reduced(401);
         };
         let fault = self.faults.pick(endpoint, request);
         if fault == Some(Action::Status(401)) {
-            self.dead_token(now, key);
+            self.dead_token(key, "again with a dead token");
             return reduced(401);
         }
         self.client.rules.token_works(key);
-        let counted = self.client.windows.count(key, now);
+        let counted = self.client.windows.count(key, self.now);
         let rate = self.client.windows.rate();
         let connection = (token.company, token.application);
-        if let Some(many) = self.client.rules.counted(connection, key, now, rate) {
+        if let Some(many) = self.client.rules.counted(connection, key, self.now, rate) {
             let words = format!("{many} requests by several tokens within one window's length");
-            self.violation(now, ViolationKind::FreshBudget, "Limits", words);
+            self.violation(ViolationKind::FreshBudget, "Limits", words);
         }
         if !counted.within {
             let words = format!(
                 "request {} of the window that opened at {}",
                 counted.number, counted.opened
             );
-            self.violation(now, ViolationKind::WindowExceeded, "Limits", words);
+            self.violation(ViolationKind::WindowExceeded, "Limits", words);
             return reduced(429);
         }
-        self.judge_repeat(now, endpoint, request);
-        let response = match fault.and_then(instead) {
-            Some(response) => response,
-            None => self.behind(&Asked {
-                now,
+        self.under_fault(endpoint, request, fault, |core| {
+            core.behind(&Asked {
                 key,
                 token,
                 endpoint,
                 id,
                 request,
                 fault,
-            }),
-        };
-        self.note_answer(now, endpoint, request, &response, fault.is_none());
-        response
+            })
+        })
     }
 
     /// The token check (§5.1): one header, known, neither revoked nor expired, and a company that
     /// is connected and not blocked. All failures look the same.
-    fn authenticate(&mut self, now: EventTime, request: &Request) -> Option<(TokenKey, Token)> {
-        judge_api(self, now, request);
+    fn authenticate(&mut self, request: &Request) -> Option<(TokenKey, Token)> {
+        self.judge_api(request);
         if request.header("authorization").next().is_some() {
             let words = "the header Authorization is ignored and carries the token elsewhere";
-            self.violation(now, ViolationKind::WrongHeader, "§5.1.2", words);
+            self.violation(ViolationKind::WrongHeader, "§5.1.2", words);
         }
         let mut values = request.header(TOKEN_HEADER);
         let value = match (values.next(), values.next()) {
@@ -122,21 +111,20 @@ impl Sandbox {
         }
         let Some(value) = value else {
             let words = "no token, or more than one, in X-Open-Api-Token";
-            self.violation(now, ViolationKind::WrongHeader, "§5.1.1", words);
+            self.violation(ViolationKind::WrongHeader, "§5.1.1", words);
             return None;
         };
         if request.path.contains(value) || request.query.contains(value) {
             let words = "the token in the address, where every proxy logs it";
-            self.violation(now, ViolationKind::WrongHeader, "§5.1.1", words);
+            self.violation(ViolationKind::WrongHeader, "§5.1.1", words);
         }
         let key = TokenKey::of(value);
-        let token = self
-            .tokens
-            .get(&key)
-            .copied()
-            .filter(|token| connection::connection_stands(self, token) && token.works(now));
+        let token =
+            self.tokens.get(&key).copied().filter(|token| {
+                connection::connection_stands(self, token) && token.works(self.now)
+            });
         let Some(token) = token else {
-            self.dead_token(now, key);
+            self.dead_token(key, "again with a dead token");
             return None;
         };
         Some((key, token))
@@ -159,26 +147,22 @@ impl Sandbox {
             | Endpoint::Moved
             | Endpoint::Unknown => Err(Refusal::NotFound("Manzil topilmadi")),
         });
-        let mut response = match result {
+        match result {
             Ok(mut success) => {
                 if asked.fault == Some(Action::NoRequestId) {
                     success.request_id = None;
                 }
-                success.respond(&asked.token.message(asked.now))
+                success.respond(&asked.token.message(self.now))
             }
             Err(refusal) => {
                 self.note(asked, &refusal);
                 refusal.respond()
             }
-        };
-        if let Some(action) = asked.fault {
-            after_effect(&mut response, action);
         }
-        response
     }
 
     fn admit(&mut self, asked: &Asked<'_>) -> Result<(), Refusal> {
-        let (now, endpoint, request) = (asked.now, asked.endpoint, asked.request);
+        let (endpoint, request) = (asked.endpoint, asked.request);
         let Some(method) = endpoint.method() else {
             return Ok(());
         };
@@ -193,15 +177,14 @@ impl Sandbox {
         }
         let needed = self.needed(endpoint);
         if !needed.is_none_or(|grant| connection::granted(self, &asked.token, grant)) {
-            if let Some(after) = self.client.rules.denied(asked.key, endpoint, now) {
-                let words = format!("again without the grant after {} ms", after.as_millis());
-                self.violation(now, ViolationKind::RepeatAfter403, "§7.7", words);
-            }
+            let what = Refused::Grant(asked.key, endpoint);
+            let words = "again without the grant";
+            self.refused(what, ViolationKind::RepeatAfter403, words);
             return Err(Refusal::Denied);
         }
         if method != "POST" && !request.body.is_empty() {
             let words = format!("a body on {}", endpoint.word());
-            self.violation(now, ViolationKind::WrongMethod, "§4.3", words);
+            self.violation(ViolationKind::WrongMethod, "§4.3", words);
         }
         Ok(())
     }
@@ -215,6 +198,13 @@ impl Sandbox {
             _ => return endpoint.grant(),
         };
         chosen.as_ref().map(Grant::as_str)
+    }
+
+    /// An endpoint asked at the address of the others (§5.6.9).
+    fn wrong_host(&mut self, request: &Request) -> Response {
+        let words = format!("{} {} at the other address", request.method, request.path);
+        self.violation(ViolationKind::WrongHost, "§5.6.9", words);
+        Refusal::NotFound("Manzil topilmadi").respond()
     }
 
     /// Records what a refusal says of the client.
@@ -243,6 +233,6 @@ impl Sandbox {
             | Refusal::Oauth(_)
             | Refusal::Status(_) => return,
         };
-        self.violation(asked.now, kind, rule, words);
+        self.violation(kind, rule, words);
     }
 }

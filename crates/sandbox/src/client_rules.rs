@@ -12,36 +12,74 @@
 use super::envelope::{Delivery, Request, Response};
 use super::routes::Endpoint;
 use super::token::TokenKey;
+use super::violations::ViolationKind;
 use super::window::Rate;
 use callbridge_call::EventTime;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
+use uuid::Uuid;
 
 /// "At most once a minute", less what the way of two requests may differ by.
 const APART_MIN: Duration = Duration::from_secs(58);
 /// Requests that were under way when the first refusal was given are no repeats.
 const UNDER_WAY: Duration = Duration::from_secs(1);
-/// Most tokens, and most refused bodies, remembered.
+/// Most requests of each kind that are remembered.
 const REMEMBERED_MAX: usize = 10_000;
-const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x1c7e_90f2_4a36_4d7f_8b1d_52c0_c7ad_9e02);
+/// A second, less what the way of two requests may differ by.
+const SOON: Duration = Duration::from_millis(900);
+/// Attempts of one write (§7.7).
+const ATTEMPTS_MAX: u32 = 5;
+/// So long after its last attempt a write is sent on somebody's order, and begins again.
+const SERIES: Duration = Duration::from_secs(3_600);
+const NAMESPACE: Uuid = Uuid::from_u128(0x1c7e_90f2_4a36_4d7f_8b1d_52c0_c7ad_9e02);
 
 /// A company, and the public application of the connection; `None`: its own.
 type ConnectionKey = (i64, Option<i64>);
 
-#[derive(Clone, Copy, Debug)]
-struct RefusedRequest {
-    first: EventTime,
-    last: EventTime,
+/// What may be asked again a minute after it was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Refused {
+    /// A token or client credentials that do not work (401).
+    Token(TokenKey),
+    /// An endpoint that the token has no grant for (403).
+    Grant(TokenKey, Endpoint),
+    /// A missing record (409), by the request that asked for it.
+    Record(Uuid),
 }
 
-/// What was refused so far.
+/// Answers of one endpoint so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct EndpointHistory {
+    passed: u64,
+    failed: u64,
+}
+
+/// A write that failed.
+#[derive(Clone, Copy, Debug)]
+struct Failed {
+    last: EventTime,
+    /// Without an answer the client cannot know whether it was done.
+    answered: bool,
+    attempts: u32,
+    told: EndpointHistory,
+}
+
+impl Failed {
+    /// Since the last attempt others passed, and none failed.
+    const fn alone(&self, told: EndpointHistory) -> bool {
+        told.passed > self.told.passed && told.failed == self.told.failed
+    }
+}
+
+/// What was refused, and what failed, so far.
 #[derive(Clone, Debug, Default)]
 pub struct ClientRules {
-    dead_tokens: BTreeMap<TokenKey, RefusedRequest>,
-    denied: BTreeMap<(TokenKey, Endpoint), RefusedRequest>,
-    missing: BTreeMap<uuid::Uuid, RefusedRequest>,
-    bodies: BTreeSet<(Endpoint, uuid::Uuid)>,
-    repeats: Repeats,
+    /// When each was first and last refused.
+    refused: BTreeMap<Refused, (EventTime, EventTime)>,
+    /// Requests refused with 400 or 409.
+    bodies: BTreeSet<(Endpoint, Uuid)>,
+    failed: BTreeMap<(Endpoint, Uuid), Failed>,
+    told: BTreeMap<Endpoint, EndpointHistory>,
     /// Counted requests of each connection (company, public application) within a window's length,
     /// by whatever token.
     spans: BTreeMap<ConnectionKey, VecDeque<(EventTime, TokenKey)>>,
@@ -58,10 +96,7 @@ impl ClientRules {
         rate: Rate,
     ) -> Option<usize> {
         let span = self.spans.entry(connection).or_default();
-        while span
-            .front()
-            .is_some_and(|(at, _)| now >= at.plus(rate.window))
-        {
+        while (span.front()).is_some_and(|(at, _)| now >= at.plus(rate.window)) {
             span.pop_front();
         }
         if span.len() < REMEMBERED_MAX {
@@ -72,63 +107,69 @@ impl ClientRules {
         several.then_some(span.len())
     }
 
-    /// Notes a 401; tells how long after the one before when that was too soon.
-    pub fn dead_token(&mut self, key: TokenKey, now: EventTime) -> Option<Duration> {
-        too_soon(&mut self.dead_tokens, key, now)
+    /// Notes a refusal; tells how long after the one before when that was too soon.
+    pub fn refused_again(&mut self, what: Refused, now: EventTime) -> Option<Duration> {
+        if self.refused.len() >= REMEMBERED_MAX {
+            self.refused.clear();
+        }
+        let (first, last) = self.refused.entry(what).or_insert((now, now));
+        let (since_first, since_last) = (now.since(*first), now.since(*last));
+        *last = now;
+        if since_last >= APART_MIN {
+            *first = now;
+            return None;
+        }
+        (since_first > UNDER_WAY).then_some(since_last)
     }
 
     /// The token works again.
     pub fn token_works(&mut self, key: TokenKey) {
-        self.dead_tokens.remove(&key);
-    }
-
-    /// Notes a 403; tells how long after the one before when that was too soon.
-    pub fn denied(
-        &mut self,
-        key: TokenKey,
-        endpoint: Endpoint,
-        now: EventTime,
-    ) -> Option<Duration> {
-        too_soon(&mut self.denied, (key, endpoint), now)
+        self.refused.remove(&Refused::Token(key));
     }
 
     /// The grants changed: what was denied may be asked again.
     pub fn grants_changed(&mut self) {
-        self.denied.clear();
+        self.refused
+            .retain(|what, _| !matches!(what, Refused::Grant(..)));
     }
 
-    /// What these endpoints refused may be asked again: something changed.
-    pub fn forget_refused(&mut self, endpoints: &[Endpoint]) {
-        self.bodies
-            .retain(|(endpoint, _)| !endpoints.contains(endpoint));
+    /// An application changed: what the OAuth endpoints refused may be asked again.
+    pub fn application_changed(&mut self) {
+        self.bodies.retain(|(endpoint, _)| !endpoint.is_oauth());
     }
 
-    /// Was this request refused with 400 or 409 before?
-    pub fn was_refused(&self, endpoint: Endpoint, request: &Request) -> bool {
-        self.bodies.contains(&(endpoint, fingerprint(request)))
-    }
-
-    /// Notes a request refused with 400 or 409; not by a gateway, which says nothing of it.
-    pub fn refused(&mut self, endpoint: Endpoint, request: &Request, response: &Response) {
-        if !response.is_json() {
-            return;
-        }
-        if self.bodies.len() >= REMEMBERED_MAX {
-            self.bodies.pop_first();
-        }
-        self.bodies.insert((endpoint, fingerprint(request)));
-    }
-
-    /// Does this write come again too soon, or too often, after it failed with a 5xx?
-    pub fn after_failure(
+    /// What is wrong with a request that was refused, or failed with a 5xx, and comes again.
+    pub fn repeated(
         &self,
         endpoint: Endpoint,
         request: &Request,
         now: EventTime,
-    ) -> Option<Repeat> {
-        let write = request.method == "POST" && endpoint.is_write();
-        let again = write.then(|| self.repeats.asked(endpoint, fingerprint(request), now));
-        again.flatten()
+    ) -> [Option<(ViolationKind, String)>; 2] {
+        if request.method != "POST" {
+            return [None, None];
+        }
+        let key = (endpoint, fingerprint(request));
+        let refused = self.bodies.contains(&key).then(|| {
+            let words = "the same body again after 400 or 409".to_owned();
+            (ViolationKind::RepeatAfter400, words)
+        });
+        let before = self.failed.get(&key).filter(|_| endpoint.is_write());
+        let failed = before.and_then(|before| {
+            let since = now.since(before.last);
+            if before.answered && since < SOON {
+                let words = format!("the same write {} ms after its 5xx", since.as_millis());
+                return Some((ViolationKind::SoonAfter5xx, words));
+            }
+            let told = self.told.get(&endpoint).copied().unwrap_or_default();
+            let often = since < SERIES && before.attempts >= ATTEMPTS_MAX && before.alone(told);
+            let attempt = before.attempts + 1;
+            let words = format!(
+                "attempt {attempt} of a write that failed while others passed; \
+                 {ATTEMPTS_MAX} are the most"
+            );
+            often.then_some((ViolationKind::RepeatAfter5xx, words))
+        });
+        [refused, failed]
     }
 
     /// Notes how a request was answered. `own`: no fault made the answer.
@@ -140,145 +181,24 @@ impl ClientRules {
         response: &Response,
         own: bool,
     ) {
-        let end = match (response.status, response.delivery) {
-            (_, Delivery::Lost) => RequestEnd::Lost,
-            (500..=599, _) if !own => RequestEnd::Failed,
-            (200..=299, _) => RequestEnd::Passed,
-            _ => RequestEnd::Other,
-        };
-        self.repeats.ended(endpoint, fingerprint(request), now, end);
-    }
-
-    /// Notes a record that was asked for and is missing; tells how long after the time before when
-    /// that was too soon.
-    pub fn missing(&mut self, request: &Request, now: EventTime) -> Option<Duration> {
-        too_soon(&mut self.missing, fingerprint(request), now)
-    }
-}
-
-fn fingerprint(request: &Request) -> uuid::Uuid {
-    let Request {
-        method, path, body, ..
-    } = request;
-    let place = uuid::Uuid::new_v5(&NAMESPACE, format!("{method} {path}").as_bytes());
-    uuid::Uuid::new_v5(&place, body)
-}
-
-fn too_soon<K: Ord>(
-    refused: &mut BTreeMap<K, RefusedRequest>,
-    key: K,
-    now: EventTime,
-) -> Option<Duration> {
-    if refused.len() >= REMEMBERED_MAX {
-        refused.clear();
-    }
-    let fresh = RefusedRequest {
-        first: now,
-        last: now,
-    };
-    let entry = refused.entry(key).or_insert(fresh);
-    let (since_first, since_last) = (now.since(entry.first), now.since(entry.last));
-    if since_last >= APART_MIN {
-        *entry = fresh;
-        return None;
-    }
-    entry.last = now;
-    (since_first > UNDER_WAY).then_some(since_last)
-}
-
-/// A second, less what the way of two requests may differ by.
-const SOON: Duration = Duration::from_millis(900);
-/// Attempts of one write (§7.7).
-pub const ATTEMPTS_MAX: u32 = 5;
-/// So long after its last attempt a write is sent on somebody's order, and begins again.
-const SERIES: Duration = Duration::from_secs(3_600);
-
-/// What is wrong with a request that comes again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Repeat {
-    /// So long after its 5xx.
-    Soon(Duration),
-    /// As this attempt, counted from 1.
-    Often(u32),
-}
-
-/// How a request ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RequestEnd {
-    /// It was done.
-    Passed,
-    /// A 5xx.
-    Failed,
-    /// No answer: the client cannot know whether it was done.
-    Lost,
-    /// Neither speaks for the service nor against it.
-    Other,
-}
-
-/// Answers of one endpoint so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct EndpointHistory {
-    passed: u64,
-    failed: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Failed {
-    last: EventTime,
-    answered: bool,
-    attempts: u32,
-    told: EndpointHistory,
-}
-
-impl Failed {
-    /// Since the last attempt others passed, and none failed.
-    const fn alone(&self, told: EndpointHistory) -> bool {
-        told.passed > self.told.passed && told.failed == self.told.failed
-    }
-}
-
-/// What failed so far.
-#[derive(Clone, Debug, Default)]
-pub struct Repeats {
-    failed: BTreeMap<(Endpoint, uuid::Uuid), Failed>,
-    told: BTreeMap<Endpoint, EndpointHistory>,
-}
-
-impl Repeats {
-    /// A write comes, named by its fingerprint.
-    pub fn asked(&self, endpoint: Endpoint, request: uuid::Uuid, now: EventTime) -> Option<Repeat> {
-        let before = self.failed.get(&(endpoint, request))?;
-        let since = now.since(before.last);
-        if before.answered && since < SOON {
-            return Some(Repeat::Soon(since));
+        let key = (endpoint, fingerprint(request));
+        let at_once = response.delivery == Delivery::Now;
+        // A gateway's refusal says nothing of the request.
+        let refused = matches!(response.status, 400 | 409) && request.method == "POST";
+        if refused && at_once && response.is_json() {
+            if self.bodies.len() >= REMEMBERED_MAX {
+                self.bodies.pop_first();
+            }
+            self.bodies.insert(key);
         }
-        let often =
-            since < SERIES && before.attempts >= ATTEMPTS_MAX && before.alone(self.told(endpoint));
-        often.then_some(Repeat::Often(before.attempts + 1))
-    }
-
-    /// The same request ended so.
-    pub fn ended(
-        &mut self,
-        endpoint: Endpoint,
-        request: uuid::Uuid,
-        now: EventTime,
-        end: RequestEnd,
-    ) {
-        let key = (endpoint, request);
         let told = self.told.entry(endpoint).or_default();
-        let before = match end {
-            RequestEnd::Passed => {
-                told.passed += 1;
-                self.failed.remove(&key);
-                return;
-            }
-            RequestEnd::Other => {
-                self.failed.remove(&key);
-                return;
-            }
-            RequestEnd::Failed | RequestEnd::Lost => self.failed.get(&key).copied(),
-        };
+        let lost = response.delivery == Delivery::Lost;
+        if !lost && (own || !(500..=599).contains(&response.status)) {
+            told.passed += u64::from((200..=299).contains(&response.status));
+            self.failed.remove(&key);
+            return;
+        }
+        let before = self.failed.get(&key);
         let before = before.filter(|before| now.since(before.last) < SERIES);
         let attempts = before.map_or(1, |before| before.attempts + u32::from(before.alone(*told)));
         told.failed += 1;
@@ -287,14 +207,19 @@ impl Repeats {
         }
         let failed = Failed {
             last: now,
-            answered: end == RequestEnd::Failed,
+            answered: !lost,
             attempts,
             told: *told,
         };
         self.failed.insert(key, failed);
     }
+}
 
-    fn told(&self, endpoint: Endpoint) -> EndpointHistory {
-        self.told.get(&endpoint).copied().unwrap_or_default()
-    }
+/// What a request is known by when it comes again.
+pub fn fingerprint(request: &Request) -> Uuid {
+    let Request {
+        method, path, body, ..
+    } = request;
+    let place = Uuid::new_v5(&NAMESPACE, format!("{method} {path}").as_bytes());
+    Uuid::new_v5(&place, body)
 }

@@ -65,6 +65,7 @@ impl Sandbox {
     /// Begins work, with what an earlier run left or with nothing: flags that changed since go
     /// before what was administered since; a token not yet known is issued.
     pub fn begin(&mut self, now: EventTime, token: &str, expires_at: Option<EpochSeconds>) {
+        self.now = now;
         let company = self.settings.company.clone();
         if self.flags.as_ref() != Some(&company) {
             self.flags = Some(company.clone());

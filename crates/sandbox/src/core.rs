@@ -38,6 +38,9 @@ pub struct Sandbox {
     pub faults: Faults,
     #[serde(skip)]
     pub(super) dice: Dice,
+    /// The moment of what is done now.
+    #[serde(skip)]
+    pub(super) now: EventTime,
     /// The company that the flags of the last start named.
     pub(super) flags: Option<Company>,
     /// Applications, connections and their tokens.
@@ -73,6 +76,7 @@ impl Sandbox {
             leads: Leads::default(),
             faults: Faults::new(Vec::new(), settings.seed),
             dice: Dice::new(settings.seed),
+            now: EventTime::default(),
             flags: None,
             oauth: OAuthState::default(),
             client: ClientWatch {
@@ -128,15 +132,9 @@ impl Sandbox {
         self.faults = Faults::new(rules, self.settings.seed);
     }
 
-    pub(super) fn violation(
-        &mut self,
-        at: EventTime,
-        kind: ViolationKind,
-        rule: &str,
-        words: impl Into<String>,
-    ) {
+    pub(super) fn violation(&mut self, kind: ViolationKind, rule: &str, words: impl Into<String>) {
         self.client.violations.push(Violation {
-            at,
+            at: self.now,
             kind,
             rule: rule.to_owned(),
             words: words.into(),

@@ -170,29 +170,29 @@ pub(super) fn token_info(sandbox: &Sandbox, asked: &Asked<'_>) -> Success {
         "company": { "id": company.id, "name": company.name },
         "kind": token.kind,
         "expiresAt": token.expires_at,
-        "expiresInDays": token.days_left(asked.now).unwrap_or(0),
+        "expiresInDays": token.days_left(sandbox.now).unwrap_or(0),
         "permissions": permissions,
     }))
 }
 
 pub(super) fn submit(sandbox: &mut Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
-    let (now, settings) = (asked.now, &sandbox.settings);
+    let settings = &sandbox.settings;
     let (call, derived) = read_call(
         &asked.request.body,
         &settings.names,
-        now,
+        sandbox.now,
         settings.ahead_max,
     )?;
     if !derived.is_empty() {
         let words = format!("sent: {}", derived.join(", "));
-        sandbox.violation(now, ViolationKind::DerivedField, "§2.6", words);
+        sandbox.violation(ViolationKind::DerivedField, "§2.6", words);
     }
-    judge_repeat(sandbox, now, asked.token.company, &call);
+    judge_repeat(sandbox, asked.token.company, &call);
     accept(sandbox, asked, Content::Call(call))
 }
 
 /// A call whose uuid came before, and did not end FAILED (§4.5.4).
-fn judge_repeat(sandbox: &mut Sandbox, now: EventTime, company: i64, call: &Submission) {
+fn judge_repeat(sandbox: &mut Sandbox, company: i64, call: &Submission) {
     let earlier = sandbox.journal.earlier(company, call);
     let Some(earlier) = earlier.filter(|earlier| earlier.status != Status::Failed) else {
         return;
@@ -209,7 +209,7 @@ fn judge_repeat(sandbox: &mut Sandbox, now: EventTime, company: i64, call: &Subm
     } else {
         return;
     };
-    sandbox.violation(now, kind, "§4.5.4", words);
+    sandbox.violation(kind, "§4.5.4", words);
 }
 
 pub(super) fn filter(sandbox: &Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
@@ -224,19 +224,18 @@ pub(super) fn filter(sandbox: &Sandbox, asked: &Asked<'_>) -> Result<Success, Re
 
 /// §4.6, §3.2: 24 hours, for the creating token alone.
 pub(super) fn request_status(sandbox: &mut Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
-    let now = asked.now;
     let missing = Refusal::NotFound("So‘rov topilmadi");
     let Some(write) = sandbox.journal.write(asked.id) else {
         let words = "a requestId never given";
-        sandbox.violation(now, ViolationKind::UnknownPoll, "§4.6", words);
+        sandbox.violation(ViolationKind::UnknownPoll, "§4.6", words);
         return Err(missing);
     };
     if write.token != asked.key {
         let words = "a requestId that another token created";
-        sandbox.violation(now, ViolationKind::ForeignPoll, "§3.2", words);
+        sandbox.violation(ViolationKind::ForeignPoll, "§3.2", words);
         return Err(missing);
     }
-    if now.since(write.accepted_at) >= STATUS_KEPT {
+    if sandbox.now.since(write.accepted_at) >= STATUS_KEPT {
         return Err(missing);
     }
     let shapes = &sandbox.settings.shapes;

@@ -16,7 +16,6 @@ const REQUEST_NAMESPACE: uuid::Uuid =
 
 /// A request behind the authentication layer, and the fault that strikes it.
 pub(super) struct Asked<'a> {
-    pub(super) now: EventTime,
     pub(super) key: TokenKey,
     pub(super) token: Token,
     pub(super) endpoint: Endpoint,
@@ -49,8 +48,8 @@ pub(super) fn accept(
         request_id: request_id.clone(),
         company: asked.token.company,
         token: asked.key,
-        accepted_at: asked.now,
-        due: asked.now.plus(settings.persist_after + jitter + held),
+        accepted_at: sandbox.now,
+        due: sandbox.now.plus(settings.persist_after + jitter + held),
         answered: asked.fault.is_none_or(Action::leaves_answer_whole),
         doomed: asked.fault == Some(Action::Failed),
         content,
@@ -63,6 +62,7 @@ pub(super) fn accept(
 impl Sandbox {
     /// Brings asynchronous writes to their end that are due.
     pub fn tick(&mut self, now: EventTime) {
+        self.now = now;
         while let Some(write) = self.journal.next_due(now) {
             let ended = match &write.content {
                 _ if write.doomed => Err("by order of a fault"),

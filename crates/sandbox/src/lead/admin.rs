@@ -16,7 +16,6 @@ use super::catalogue::stage;
 use super::record::{Contact, Lead, upsert};
 use crate::body::{AdminAnswer, is_phone, needed, read};
 use crate::core::Sandbox;
-use callbridge_call::EventTime;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -40,30 +39,30 @@ struct Order {
 }
 
 /// Answers `admin/lead` and what lies below it; null for no such path.
-pub fn administer(core: &mut Sandbox, now: EventTime, act: &str, body: &[u8]) -> AdminAnswer {
+pub fn administer(core: &mut Sandbox, act: &str, body: &[u8]) -> AdminAnswer {
     let order: Order = read(body)?;
     let company = order.company.unwrap_or(core.settings.company.id);
     if !core.companies.contains_key(&company) {
         return Err(format!("there is no company {company}"));
     }
     match act {
-        "lead" => create(core, now, company, order),
+        "lead" => create(core, company, order),
         "lead/update" => {
             let lead = existing(core, company, needed(order.id, "id")?)?;
             let lead = laid_over(core, company, lead, order)?;
-            Ok(save(core, now, company, lead))
+            Ok(save(core, company, lead))
         }
-        "lead/merge" => merge(core, now, company, order),
+        "lead/merge" => merge(core, company, order),
         "lead/delete" => {
             let lead = existing(core, company, needed(order.id, "id")?)?.id;
-            act::delete_lead(core, now, company, lead);
+            act::delete_lead(core, core.now, company, lead);
             Ok(json!({ "done": act }))
         }
         _ => Ok(Value::Null),
     }
 }
 
-fn create(core: &mut Sandbox, now: EventTime, company: i64, order: Order) -> AdminAnswer {
+fn create(core: &mut Sandbox, company: i64, order: Order) -> AdminAnswer {
     let id = match order.id {
         Some(id) if act::find_lead(core, company, id).is_some_and(|lead| lead.uuid.is_some()) => {
             return Err(format!("lead {id} is there already: use lead/update"));
@@ -79,10 +78,10 @@ fn create(core: &mut Sandbox, now: EventTime, company: i64, order: Order) -> Adm
         return Err(format!("lead {id} was merged or deleted: its id is spent"));
     }
     let lead = laid_over(core, company, Lead::fresh(id), order)?;
-    Ok(save(core, now, company, lead))
+    Ok(save(core, company, lead))
 }
 
-fn merge(core: &mut Sandbox, now: EventTime, company: i64, order: Order) -> AdminAnswer {
+fn merge(core: &mut Sandbox, company: i64, order: Order) -> AdminAnswer {
     let into = existing(core, company, needed(order.into, "into")?)?.id;
     let from = order.from;
     for &id in &from {
@@ -91,7 +90,7 @@ fn merge(core: &mut Sandbox, now: EventTime, company: i64, order: Order) -> Admi
     if from.is_empty() || from.contains(&into) {
         return Err("`from`: one lead or more, and not `into` itself".to_owned());
     }
-    act::merge(core, now, company, into, &from);
+    act::merge(core, core.now, company, into, &from);
     Ok(shown(core, company, into))
 }
 
@@ -99,9 +98,9 @@ fn existing(core: &Sandbox, company: i64, id: i64) -> Result<Lead, String> {
     act::find_lead(core, company, id).ok_or_else(|| format!("there is no lead {id}"))
 }
 
-fn save(core: &mut Sandbox, now: EventTime, company: i64, lead: Lead) -> Value {
+fn save(core: &mut Sandbox, company: i64, lead: Lead) -> Value {
     let id = lead.id;
-    act::save_lead(core, now, company, lead);
+    act::save_lead(core, core.now, company, lead);
     shown(core, company, id)
 }
 

@@ -76,7 +76,7 @@ pub(crate) fn upsert_fields(sandbox: &mut Sandbox, asked: &Asked<'_>) -> Result<
     let (values, skipped) = read_list(&asked.request.body, key, &settings.catalogue)?;
     if !skipped.is_empty() {
         let words = format!("fields {skipped:?} are not LED fields: skipped silently");
-        sandbox.violation(asked.now, ViolationKind::SkippedField, "§4.4.2", words);
+        sandbox.violation(ViolationKind::SkippedField, "§4.4.2", words);
     }
     let content = Content::Fields(FieldUpsert { lead, values });
     accept(sandbox, asked, content)

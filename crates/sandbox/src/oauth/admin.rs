@@ -19,7 +19,6 @@ use super::{connection, consent};
 use crate::body::{AdminAnswer, needed, read};
 use crate::core::Sandbox;
 use crate::token::{Grant, TokenKey};
-use callbridge_call::EventTime;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -42,12 +41,7 @@ struct Order {
 }
 
 /// Does what is ordered; null: no such act.
-pub(crate) fn administer(
-    core: &mut Sandbox,
-    now: EventTime,
-    act: &str,
-    body: &[u8],
-) -> AdminAnswer {
+pub(crate) fn administer(core: &mut Sandbox, act: &str, body: &[u8]) -> AdminAnswer {
     let order: Order = read(body)?;
     if act == "oauth/application" {
         return register(core, order);
@@ -72,7 +66,7 @@ pub(crate) fn administer(
             core.ensure_company(company);
             let asked = asked(application, order)?;
             let grants = asked.scope.clone();
-            let code = consent::approve(core, now, &asked, company, grants);
+            let code = consent::approve(core, &asked, company, grants);
             return Ok(json!({ "code": code }));
         }
         _ => return Ok(Value::Null),
@@ -155,7 +149,7 @@ fn register(core: &mut Sandbox, order: Order) -> AdminAnswer {
 
 /// `GET /sandbox/oauth`: applications, connections with how many of their tokens work, and
 /// the refusals with the codes that no body carries.
-pub(crate) fn look(core: &Sandbox, now: EventTime) -> Value {
+pub(crate) fn look(core: &Sandbox) -> Value {
     let applications = core.oauth.applications.values().map(|own| {
         json!({
             "id": own.id, "name": own.name, "clientId": own.client_id,
@@ -167,14 +161,14 @@ pub(crate) fn look(core: &Sandbox, now: EventTime) -> Value {
     let connections = core.oauth.connections.values().map(|own| {
         let key = (Some(own.application), own.company);
         let access = core.tokens.values().filter(|token| {
-            (token.application, token.company) == key && token.works(now) && !own.disconnected
+            (token.application, token.company) == key && token.works(core.now) && !own.disconnected
         });
         let mut refreshes = json!({ "working": 0, "used": 0, "revoked": 0, "expired": 0 });
         for (_, refresh) in core.oauth.refreshes(own.application, own.company) {
             let state = match refresh {
                 refresh if refresh.used.is_some() => "used",
                 refresh if refresh.revoked => "revoked",
-                refresh if now >= refresh.expires_at => "expired",
+                refresh if core.now >= refresh.expires_at => "expired",
                 _ => "working",
             };
             refreshes[state] = json!(refreshes[state].as_u64().unwrap_or(0) + 1);

@@ -2,19 +2,13 @@
 
 use super::state::{Application, CompanyConnection, PairOrigin, Refresh, Used};
 use crate::core::Sandbox;
-use crate::envelope::{Refusal, Request, Response};
-use crate::routes::Endpoint;
 use crate::token::{Company, Grant, Token, TokenKey, TokenKind};
-use crate::violations::ViolationKind;
 use crate::webhook::keys;
 use callbridge_call::{EpochSeconds, EventTime};
 
-/// The endpoints whose refused bodies may be tried again after something changed.
-const ENDPOINTS: [Endpoint; 2] = [Endpoint::OauthToken, Endpoint::OauthRevoke];
-
 /// Registers an application, or changes the one of this id.
 pub fn register(sandbox: &mut Sandbox, application: Application) {
-    sandbox.client.rules.forget_refused(&ENDPOINTS);
+    sandbox.client.rules.application_changed();
     let known = &mut sandbox.oauth.applications;
     known.insert(application.id, application);
 }
@@ -118,6 +112,7 @@ pub fn issue_pair(
     company: i64,
     grants: Option<Vec<Grant>>,
 ) -> Option<(String, String)> {
+    sandbox.tick(now);
     let known = sandbox.oauth.applications.get(&application)?;
     let allowed = known.allowed.clone();
     sandbox.ensure_company(company);
@@ -129,7 +124,7 @@ pub fn issue_pair(
     if sandbox.webhooks.installed(company, application).is_none() {
         keys::webhook_connected(sandbox, company, application);
     }
-    let Minted { access, refresh } = pair(sandbox, now, &connection, PairOrigin::Person, true);
+    let Minted { access, refresh } = pair(sandbox, &connection, PairOrigin::Person, true);
     Some((access, refresh))
 }
 
@@ -142,7 +137,6 @@ pub(super) struct Minted {
 /// Gives out a pair, which uses up what it was got for.
 pub(super) fn pair(
     sandbox: &mut Sandbox,
-    now: EventTime,
     connection: &CompanyConnection,
     origin: PairOrigin,
     answered: bool,
@@ -153,6 +147,7 @@ pub(super) fn pair(
     };
     let lives = &sandbox.settings.oauth;
     let seconds = i64::try_from(lives.access_life.as_secs()).unwrap_or(i64::MAX);
+    let now = sandbox.now;
     let ends = now.floor_seconds().get().saturating_add(seconds);
     let refresh = TokenKey::of(&minted.refresh);
     let (application, company) = (connection.application, connection.company);
@@ -211,11 +206,4 @@ pub(crate) fn granted(sandbox: &Sandbox, token: &Token, grant: &str) -> bool {
 /// The company is there and not blocked, and its connection is not ended (§3.1).
 pub(crate) fn connection_stands(sandbox: &Sandbox, token: &Token) -> bool {
     connection_of(sandbox, token).is_some_and(|(company, _)| !company.blocked)
-}
-
-/// An endpoint asked at the address of the others (§5.6.9).
-pub(crate) fn wrong_host(sandbox: &mut Sandbox, now: EventTime, request: &Request) -> Response {
-    let words = format!("{} {} at the other address", request.method, request.path);
-    sandbox.violation(now, ViolationKind::WrongHost, "§5.6.9", words);
-    Refusal::NotFound("Manzil topilmadi").respond()
 }

@@ -13,27 +13,28 @@ use super::problem::{Code, Form, Problem};
 use super::state::{Application, AuthorizationCode, ConsentRequest};
 use crate::core::Sandbox;
 use crate::envelope::{BODY_BYTES_MAX, Request, Response};
-use crate::judge::judge_consent;
 use crate::routes::Endpoint;
 use crate::token::{Grant, TokenKey};
 use crate::violations::ViolationKind;
-use callbridge_call::EventTime;
 use url::Url;
 
 /// Answers the authorization page.
-pub(crate) fn consent(sandbox: &mut Sandbox, now: EventTime, request: &Request) -> Response {
-    judge_consent(sandbox, now, request);
+pub(crate) fn consent(sandbox: &mut Sandbox, request: &Request) -> Response {
+    sandbox.judge_consent(request);
     let asked = Form::read(request.query.as_bytes()).and_then(|form| asked(sandbox, &form));
     let answer = match (request.method.as_str(), asked) {
         ("GET" | "HEAD", Ok(asked)) => Ok(question(&asked, &may_consent(sandbox))),
-        ("POST", Ok(asked)) => decide_consent(sandbox, now, &asked, request),
+        ("POST", Ok(asked)) => decide_consent(sandbox, &asked, request),
         ("GET" | "HEAD" | "POST", Err(problem)) => Err(problem),
         _ => return no_question(405, "405", "GET or POST"),
     };
     answer.unwrap_or_else(|problem| {
-        sandbox.oauth.log.push(now, Endpoint::Consent, &problem);
+        sandbox
+            .oauth
+            .log
+            .push(sandbox.now, Endpoint::Consent, &problem);
         if problem.code != Code::CompanyBlocked {
-            sandbox.violation(now, ViolationKind::Invalid, "§4.2", problem.to_string());
+            sandbox.violation(ViolationKind::Invalid, "§4.2", problem.to_string());
         }
         let code = problem.code;
         no_question(code.status(), code.message(), &problem.words)
@@ -83,7 +84,6 @@ fn may_consent(sandbox: &Sandbox) -> Vec<(i64, String)> {
 
 fn decide_consent(
     sandbox: &mut Sandbox,
-    now: EventTime,
     asked: &ConsentRequest,
     request: &Request,
 ) -> Result<Response, Problem> {
@@ -108,14 +108,13 @@ fn decide_consent(
         return Err(Problem::new(Code::CompanyBlocked, words));
     }
     let grants = ticked(&form, asked)?;
-    let code = approve(sandbox, now, asked, company, grants);
+    let code = approve(sandbox, asked, company, grants);
     Ok(back(asked, "code", &code))
 }
 
 /// A company approved: the code, which is shown this once.
 pub(super) fn approve(
     sandbox: &mut Sandbox,
-    now: EventTime,
     asked: &ConsentRequest,
     company: i64,
     grants: Vec<Grant>,
@@ -126,10 +125,10 @@ pub(super) fn approve(
         company,
         redirect_uri: asked.redirect_uri.clone(),
         grants,
-        issued_at: now,
+        issued_at: sandbox.now,
         used: None,
     };
-    sandbox.oauth.forget(now);
+    sandbox.oauth.forget(sandbox.now);
     sandbox.oauth.codes.insert(TokenKey::of(&code), record);
     code
 }
