@@ -8,7 +8,7 @@ use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Reason};
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::faults::parse;
-use callbridge_sandbox::shapes::{Paging, Range, Registered, Rows, StatusShape};
+use callbridge_sandbox::shapes::{Paging, Registered, Rows, StatusShape, Treatment};
 use callbridge_sandbox::token::{CALL_READ, CALL_SAVE, TokenKind};
 use callbridge_sandbox::window::parse_rate;
 use callbridge_spool::{Letter, LetterFilter, Op, Step, tables};
@@ -31,14 +31,19 @@ pub fn sandbox(seed: u64, rate: &str, dice: &mut Dice) -> sandbox::Settings {
     };
     let shapes = &mut settings.shapes;
     if dice.chance(50) {
-        shapes.rights.filter = None;
+        shapes.filter_grant = None;
     }
     shapes.status = *dice.pick(&[StatusShape::Object, StatusShape::Bare]);
-    shapes.page.rows = *dice.pick(&[Rows::Objects, Rows::Strings]);
-    shapes.page.paging = *dice.pick(&[Paging::Inside, Paging::Beside]);
-    shapes.page.range = *dice.pick(&[Range::Kept, Range::Kept, Range::Ignored, Range::Refused]);
+    shapes.rows = *dice.pick(&[Rows::Objects, Rows::Strings]);
+    shapes.page = *dice.pick(&[Paging::Inside, Paging::Beside]);
+    shapes.range = *dice.pick(&[
+        Treatment::Kept,
+        Treatment::Kept,
+        Treatment::Ignored,
+        Treatment::Refused,
+    ]);
     shapes.registered = *dice.pick(&[Registered::Stored, Registered::Started]);
-    shapes.page.size_max = *dice.pick(&[100, 100, 50, 30]);
+    shapes.size_max = *dice.pick(&[100, 100, 50, 30]);
     shapes.pending = dice.pick(&["PENDING", "IN_PROGRESS", "QUEUED"]).to_string();
     settings
 }

@@ -167,10 +167,7 @@ fn set_faults(core: &mut Sandbox, request: &Request) -> AdminAnswer {
             core.settings.shapes = shapes;
             Ok(json!({ "done": "faults" }))
         }
-        Err(wrong) => {
-            let words: Vec<String> = wrong.iter().map(ToString::to_string).collect();
-            Err(words.join("\n"))
-        }
+        Err(wrong) => Err(wrong.join("\n")),
     }
 }
 

@@ -191,10 +191,10 @@ impl Sandbox {
 
     /// The grant that a request needs (§5.4.3); of two endpoints it is chosen by a shape.
     fn needed(&self, endpoint: Endpoint) -> Option<&str> {
-        let rights = &self.settings.shapes.rights;
+        let shapes = &self.settings.shapes;
         let chosen = match endpoint {
-            Endpoint::Filter => &rights.filter,
-            Endpoint::Request => &rights.request,
+            Endpoint::Filter => &shapes.filter_grant,
+            Endpoint::Request => &shapes.request_grant,
             _ => return endpoint.grant(),
         };
         chosen.as_ref().map(Grant::as_str)

@@ -3,7 +3,7 @@
 //! orders.
 
 use super::envelope::{FieldError, Refusal, RefusalReason, Success, json_object};
-use super::shapes::{Orders, Paging, Range, Shapes};
+use super::shapes::{Paging, Shapes, Treatment};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use std::cmp::Ordering;
@@ -95,11 +95,12 @@ impl BodyFields {
         self.take(name, "an array", |value| value.as_array().cloned())
     }
 
-    pub(super) fn required<T>(&mut self, name: &str, value: Option<T>) -> Option<T> {
-        if value.is_none() {
+    /// A field that must be there; without it the body is refused, whatever stands in its place.
+    pub(super) fn required<T: Default>(&mut self, name: &str, value: Option<T>) -> T {
+        value.unwrap_or_else(|| {
             self.refuse(name, RefusalReason::NotNull);
-        }
-        value
+            T::default()
+        })
     }
 
     pub(super) fn check_phone(&mut self, name: &str, phone: &str) {
@@ -176,7 +177,7 @@ impl Query {
         let total = rows.len().div_ceil(size) as u64;
         let current = self.page.unsigned_abs();
         let rows: Vec<Value> = rows.iter().skip(skip).take(size).map(row).collect();
-        match shapes.page.paging {
+        match shapes.page {
             Paging::Beside => Success {
                 data: json!(rows),
                 request_id: None,
@@ -184,7 +185,7 @@ impl Query {
             },
             Paging::Inside => {
                 let mut data = Map::new();
-                data.insert(shapes.page.rows_key.clone(), json!(rows));
+                data.insert(shapes.rows_key.clone(), json!(rows));
                 data.insert("currentPage".to_owned(), json!(current));
                 data.insert("totalPages".to_owned(), json!(total));
                 Success::of(Value::Object(data))
@@ -203,7 +204,7 @@ pub(super) fn read_page(
     shapes: &Shapes,
     names: &[&'static str],
 ) -> Result<Query, Refusal> {
-    let shape = shapes.page.range;
+    let shape = shapes.range;
     let mut fields = BodyFields::new(json_object(body)?);
     let (page, size) = (
         fields.integer("page", i64::MAX)?,
@@ -222,17 +223,17 @@ pub(super) fn read_page(
         let mut bounds = [None, None];
         for (bound, end) in bounds.iter_mut().zip(["From", "To"]) {
             let field = format!("{name}{end}");
-            if shape != Range::Ignored {
+            if shape != Treatment::Ignored {
                 *bound = fields.integer(&field, i64::MAX)?;
             }
-            let known = |at| shape == Range::Kept && (EPOCH_MIN..EPOCH_MAX).contains(&at);
+            let known = |at| shape == Treatment::Kept && (EPOCH_MIN..EPOCH_MAX).contains(&at);
             if bound.is_some_and(|at| !known(at)) {
                 fields.refuse(&field, RefusalReason::ValidEpochSec);
             }
         }
         ranges.push((*name, bounds));
     }
-    let orders = orders(fields.map.get("orders"), shapes.page.orders)?;
+    let orders = orders(fields.map.get("orders"), shapes.orders)?;
     let (Some(page), Some(size), true) = (page, size, fields.errors.is_empty()) else {
         return Err(Refusal::Invalid(fields.errors));
     };
@@ -244,13 +245,13 @@ pub(super) fn read_page(
     })
 }
 
-fn orders(value: Option<&Value>, shape: Orders) -> Result<Vec<(String, bool)>, Refusal> {
+fn orders(value: Option<&Value>, shape: Treatment) -> Result<Vec<(String, bool)>, Refusal> {
     let map = match value {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Object(map)) => map,
         Some(_) => return Err(Refusal::Unparsable("orders: an object expected".to_owned())),
     };
-    if let (Orders::Refused, Some(key)) = (shape, map.keys().next()) {
+    if let (Treatment::Refused, Some(key)) = (shape, map.keys().next()) {
         let words = format!("orders.{key}: no such key to sort by");
         return Err(Refusal::Unparsable(words));
     }
@@ -265,7 +266,7 @@ fn orders(value: Option<&Value>, shape: Orders) -> Result<Vec<(String, bool)>, R
         })
         .collect();
     match shape {
-        Orders::Kept | Orders::Refused => orders,
-        Orders::Ignored => orders.map(|_| Vec::new()),
+        Treatment::Kept | Treatment::Refused => orders,
+        Treatment::Ignored => orders.map(|_| Vec::new()),
     }
 }

@@ -68,14 +68,12 @@ fn read_call(
     if talk.is_some_and(|talk| talk < 0) {
         fields.refuse(&names.talk, RefusalReason::Min);
     }
-    let lead_id = fields.required("leadId", lead_id).unwrap_or_default();
-    let uuid = fields.required("uuid", uuid).unwrap_or_default();
-    let started_at = fields.required("startedAt", started_at).unwrap_or_default();
-    let duration_sec = fields
-        .required("durationSec", duration_sec)
-        .unwrap_or_default();
-    let answered = fields.required("answered", answered).unwrap_or_default();
-    let direction = fields.required("direction", direction).unwrap_or_default();
+    let lead_id = fields.required("leadId", lead_id);
+    let uuid = fields.required("uuid", uuid);
+    let started_at = fields.required("startedAt", started_at);
+    let duration_sec = fields.required("durationSec", duration_sec);
+    let answered = fields.required("answered", answered);
+    let direction = fields.required("direction", direction);
     if !fields.errors.is_empty() {
         return Err(Refusal::Invalid(fields.errors));
     }
@@ -259,7 +257,7 @@ fn page(
     company: i64,
     shapes: &Shapes,
 ) -> Result<Success, Refusal> {
-    let query = read_page(body, shapes.page.size_max, shapes, &[REGISTERED])?;
+    let query = read_page(body, shapes.size_max, shapes, &[REGISTERED])?;
     let registered = |record: &Record| match shapes.registered {
         Registered::Stored => record.registered_at.floor_seconds().get(),
         Registered::Started => record.call.started_at,
@@ -283,12 +281,10 @@ fn page(
     query.sort(&mut rows, |one, other, key| {
         by(one, key).cmp(&by(other, key))
     });
-    Ok(
-        query.answer(&rows, shapes, |record| match shapes.page.rows {
-            Rows::Strings => json!(record.uuid),
-            Rows::Objects => object(record, registered(record)),
-        }),
-    )
+    Ok(query.answer(&rows, shapes, |record| match shapes.rows {
+        Rows::Strings => json!(record.uuid),
+        Rows::Objects => object(record, registered(record)),
+    }))
 }
 
 /// A record as a row.

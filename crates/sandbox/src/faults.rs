@@ -104,21 +104,11 @@ impl Rule {
     }
 }
 
-/// A line of faults that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("fault `{line}`: {words}")]
-pub struct Unreadable {
-    /// The line.
-    pub line: String,
-    /// What is wrong with it.
-    pub words: String,
-}
-
 /// Rules and shapes of one text.
 ///
 /// # Errors
 /// Every line that cannot be read.
-pub fn parse(text: &str) -> Result<(Vec<Rule>, Shapes), Vec<Unreadable>> {
+pub fn parse(text: &str) -> Result<(Vec<Rule>, Shapes), Vec<String>> {
     let (mut rules, mut shapes, mut wrong) = (Vec::new(), Shapes::default(), Vec::new());
     let lines = text
         .lines()
@@ -131,10 +121,7 @@ pub fn parse(text: &str) -> Result<(Vec<Rule>, Shapes), Vec<Unreadable>> {
             _ => parse_rule(&words).map(|rule| rules.push(rule)),
         };
         if let Err(words) = read {
-            wrong.push(Unreadable {
-                line: line.to_owned(),
-                words,
-            });
+            wrong.push(format!("fault `{line}`: {words}"));
         }
     }
     if wrong.is_empty() {

@@ -37,25 +37,13 @@ pub enum Paging {
     Beside,
 }
 
-/// What becomes of `registeredTimestampFrom`.
+/// What becomes of a range such as `registeredTimestampFrom`, or of `orders`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Range {
-    /// It limits the rows.
+pub enum Treatment {
+    /// It limits the rows, or orders them; keys that nobody knows change nothing.
     Kept,
-    /// It is an unknown field, tolerated.
-    Ignored,
-    /// 400.
-    Refused,
-}
-
-/// What becomes of `orders`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Orders {
-    /// Rows stand in the order asked for; keys that nobody knows change nothing.
-    Kept,
-    /// They are of the right shape, and change nothing.
+    /// It changes nothing.
     Ignored,
     /// 400.
     Refused,
@@ -71,126 +59,79 @@ pub enum Registered {
     Started,
 }
 
-/// Rights that §5.4.3 leaves open; `None`: none is needed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RightsShape {
-    /// Of `call-history/filter`.
-    pub filter: Option<Grant>,
-    /// Of `request/{requestId}`.
-    pub request: Option<Grant>,
-}
-
-impl Default for RightsShape {
-    fn default() -> Self {
-        Self {
-            filter: Grant::parse(CALL_READ),
-            request: None,
-        }
-    }
-}
-
-impl RightsShape {
-    /// `none`, or `PERMISSION:SCOPE`.
-    fn parse(value: &str) -> Result<Option<Grant>, String> {
-        match (value, Grant::parse(value)) {
-            ("none", _) => Ok(None),
-            (_, Some(grant)) => Ok(Some(grant)),
-            (_, None) => Err(format!(
-                "`{value}` is neither none nor a grant such as {CALL_READ}"
-            )),
-        }
-    }
-}
-
 /// How `callId` is written: "the conversation uuid in the journal" (§6.8), where it stands with
 /// the prefix `oapi-` (§2.6).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CallId {
     /// `oapi-…`
-    #[default]
     Prefixed,
     /// As submitted.
     Plain,
 }
 
-/// What the document leaves open about deliveries, or allows: a receiver has to take it all.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WebhookShapes {
-    /// Of `callId`.
-    pub call_id: CallId,
-    /// Fields and values that the document does not have (§6.5, Versioning).
-    pub extra: bool,
-    /// Deliveries leave in any order (§6.1.4).
-    pub shuffled: bool,
-    /// So many of a hundred deliveries arrive twice (§6.1.4).
-    pub twice_percent: u8,
-    /// Up to this much later than they might, by the dice.
-    pub late_max: Duration,
-}
-
-/// One choice for each thing that §4.7 leaves open about pages.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PageShapes {
-    /// Of its rows.
-    pub rows: Rows,
-    /// The key of the array of rows.
-    pub rows_key: String,
-    /// Of `currentPage` and `totalPages`.
-    pub paging: Paging,
-    /// Of the range filter.
-    pub range: Range,
-    /// Of the order asked for.
-    pub orders: Orders,
-    /// Largest page (30 to 100).
-    pub size_max: i64,
-}
-
-/// One choice for each thing left open.
+/// One choice for each thing that the document leaves open, named as in a text of faults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shapes {
     /// Of a request's status.
     pub status: StatusShape,
-    /// Of a page of records.
-    pub page: PageShapes,
+    /// Of a page's rows (§4.7).
+    pub rows: Rows,
+    /// The key of the array of rows.
+    pub rows_key: String,
+    /// Of `currentPage` and `totalPages`.
+    pub page: Paging,
+    /// Of the range filter.
+    pub range: Treatment,
+    /// Of the order asked for.
+    pub orders: Treatment,
+    /// Largest page (30 to 100).
+    pub size_max: i64,
     /// Of `registeredTimestamp`.
     pub registered: Registered,
+    /// The right that `call-history/filter` needs, where §5.4.3 leaves it open; `None`: none.
+    pub filter_grant: Option<Grant>,
+    /// The same of `request/{requestId}`.
+    pub request_grant: Option<Grant>,
     /// The status of a write that is not yet done (§3.2 names only the two ends).
     pub pending: String,
-    /// What reading needs where the document leaves it open.
-    pub rights: RightsShape,
-    /// Of deliveries: `shape webhook-…`.
-    pub webhook: WebhookShapes,
-    /// Of the journal, for trials.
-    pub journal: JournalShapes,
-}
-
-/// What a journal may be like that a client has to see through.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct JournalShapes {
-    /// Fields of its event that it shows as null, whatever was sent (§6.8).
-    pub without: Vec<String>,
+    /// Of `callId` in deliveries.
+    pub webhook_call_id: CallId,
+    /// Deliveries with fields and values that the document does not have (§6.5, Versioning).
+    pub webhook_extra: bool,
+    /// Deliveries leave in any order (§6.1.4).
+    pub webhook_shuffled: bool,
+    /// So many of a hundred deliveries arrive twice (§6.1.4).
+    pub webhook_twice: u8,
+    /// Deliveries leave up to this much later than they might, by the dice.
+    pub webhook_late: Duration,
+    /// Fields of its event that the journal shows as null, whatever was sent (§6.8).
+    pub journal_without: Vec<String>,
     /// A telephony of the CRM's own that journals each call, too.
-    pub foreign: Option<String>,
+    pub journal_foreign: Option<String>,
 }
 
 impl Default for Shapes {
     fn default() -> Self {
         Self {
             status: StatusShape::Object,
-            page: PageShapes {
-                rows: Rows::Objects,
-                rows_key: "content".to_owned(),
-                paging: Paging::Inside,
-                range: Range::Kept,
-                orders: Orders::Kept,
-                size_max: 100,
-            },
+            rows: Rows::Objects,
+            rows_key: "content".to_owned(),
+            page: Paging::Inside,
+            range: Treatment::Kept,
+            orders: Treatment::Kept,
+            size_max: 100,
             registered: Registered::Stored,
+            filter_grant: Grant::parse(CALL_READ),
+            request_grant: None,
             pending: "PENDING".to_owned(),
-            rights: RightsShape::default(),
-            webhook: WebhookShapes::default(),
-            journal: JournalShapes::default(),
+            webhook_call_id: CallId::Prefixed,
+            webhook_extra: false,
+            webhook_shuffled: false,
+            webhook_twice: 0,
+            webhook_late: Duration::ZERO,
+            journal_without: Vec::new(),
+            journal_foreign: None,
         }
     }
 }
@@ -203,32 +144,32 @@ impl Shapes {
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
             "status" => self.status = one_of(value)?,
-            "rows" => self.page.rows = one_of(value)?,
-            "rows-key" => value.clone_into(&mut self.page.rows_key),
-            "page" => self.page.paging = one_of(value)?,
-            "range" => self.page.range = one_of(value)?,
-            "orders" => self.page.orders = one_of(value)?,
+            "rows" => self.rows = one_of(value)?,
+            "rows-key" => value.clone_into(&mut self.rows_key),
+            "page" => self.page = one_of(value)?,
+            "range" => self.range = one_of(value)?,
+            "orders" => self.orders = one_of(value)?,
             "size-max" => {
                 let size = value.parse().ok().filter(|size| (30..=100).contains(size));
-                self.page.size_max = size.ok_or("size-max is 30 to 100")?;
+                self.size_max = size.ok_or("size-max is 30 to 100")?;
             }
             "registered" => self.registered = one_of(value)?,
-            "filter-grant" => self.rights.filter = RightsShape::parse(value)?,
-            "request-grant" => self.rights.request = RightsShape::parse(value)?,
+            "filter-grant" => self.filter_grant = grant(value)?,
+            "request-grant" => self.request_grant = grant(value)?,
             "pending" => value.clone_into(&mut self.pending),
-            "webhook-call-id" => self.webhook.call_id = one_of(value)?,
-            "webhook-extra" => self.webhook.extra = yes(value)?,
-            "webhook-shuffled" => self.webhook.shuffled = yes(value)?,
+            "webhook-call-id" => self.webhook_call_id = one_of(value)?,
+            "webhook-extra" => self.webhook_extra = yes(value)?,
+            "webhook-shuffled" => self.webhook_shuffled = yes(value)?,
             "webhook-twice" => {
                 let percent = value.strip_suffix('%').and_then(|n| n.parse().ok());
                 let percent = percent.filter(|percent| *percent <= 100);
-                self.webhook.twice_percent = percent.ok_or("a percentage such as 20% expected")?;
+                self.webhook_twice = percent.ok_or("a percentage such as 20% expected")?;
             }
+            "webhook-late" => self.webhook_late = parse_duration(value)?,
             "journal-without" => {
-                self.journal.without = value.split(',').map(str::to_owned).collect();
+                self.journal_without = value.split(',').map(str::to_owned).collect();
             }
-            "journal-foreign" => self.journal.foreign = Some(value.to_owned()),
-            "webhook-late" => self.webhook.late_max = parse_duration(value)?,
+            "journal-foreign" => self.journal_foreign = Some(value.to_owned()),
             _ => return Err(format!("no shape `{name} {value}`")),
         }
         Ok(())
@@ -246,6 +187,16 @@ impl Shapes {
 /// The choice of this word.
 fn one_of<T: DeserializeOwned>(word: &str) -> Result<T, String> {
     serde_json::from_value(json!(word)).map_err(|error| error.to_string())
+}
+
+/// `none`, or `PERMISSION:SCOPE`.
+fn grant(word: &str) -> Result<Option<Grant>, String> {
+    let grant = Grant::parse(word);
+    if grant.is_none() && word != "none" {
+        let words = format!("`{word}` is neither none nor a grant such as {CALL_READ}");
+        return Err(words);
+    }
+    Ok(grant)
 }
 
 fn yes(word: &str) -> Result<bool, String> {

@@ -86,7 +86,7 @@ impl Sandbox {
             return Err("unknown employeeId");
         }
         if let Some(record) = self.journal.record_of(write, call) {
-            let provider = self.settings.shapes.journal.foreign.as_ref();
+            let provider = self.settings.shapes.journal_foreign.as_ref();
             let foreign = provider.map(|it| Journal::foreign_of(&record, it));
             for record in [Some(record), foreign].into_iter().flatten() {
                 told::journaled(self, &record);

@@ -40,7 +40,7 @@ pub(crate) fn filter(sandbox: &Sandbox, asked: &Asked<'_>) -> Result<Success, Re
             && query.holds(UPDATED, lead.updated_timestamp)
     });
     query.sort(&mut rows, |one, other, key| compare(one, other, key));
-    Ok(query.answer(&rows, shapes, |lead| match shapes.page.rows {
+    Ok(query.answer(&rows, shapes, |lead| match shapes.rows {
         Rows::Strings => json!(lead.id),
         Rows::Objects => lead.record(),
     }))
@@ -108,7 +108,7 @@ fn read_list(
         };
         let mut fields = BodyFields::within(map, format!("{at}."));
         let id = fields.integer("id", i64::MAX)?;
-        let id = fields.required("id", id);
+        fields.required("id", id);
         // What is passed over in silence is judged by nothing (§4.4.2).
         let own = id.filter(|&id| catalogue.led.contains(id));
         let value = given(&mut fields, &at, own.map(FieldType::of))?;

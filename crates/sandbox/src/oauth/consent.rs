@@ -44,23 +44,21 @@ pub(crate) fn consent(sandbox: &mut Sandbox, request: &Request) -> Response {
 /// The parameters of the page (6900, 6902, 6904, 6907).
 fn asked(sandbox: &Sandbox, form: &Form) -> Result<ConsentRequest, Problem> {
     if form.one("response_type")? != Some("code") {
-        let words = "response_type is not `code`";
-        return Err(Problem::new(Code::InvalidRequest, words));
+        return Err(Code::InvalidRequest.because("response_type is not `code`"));
     }
     let client_id = form.needed("client_id")?;
     let redirect_uri = form.needed("redirect_uri")?;
     let application = sandbox.oauth.client(client_id);
     let application = application.filter(|known| known.published).ok_or_else(|| {
-        let words = "no published application has this client_id";
-        Problem::new(Code::ApplicationNotFound, words)
+        Code::ApplicationNotFound.because("no published application has this client_id")
     })?;
     if application.suspended {
-        let words = "the application is suspended";
-        return Err(Problem::new(Code::InvalidGrant, words));
+        return Err(Code::InvalidGrant.because("the application is suspended"));
     }
     if !(application.redirect_uris.iter()).any(|registered| registered == redirect_uri) {
-        let words = "redirect_uri is not exactly one of the registered";
-        return Err(Problem::new(Code::InvalidRedirectUri, words));
+        return Err(
+            Code::InvalidRedirectUri.because("redirect_uri is not exactly one of the registered")
+        );
     }
     form.one("state")?;
     Ok(ConsentRequest {
@@ -87,7 +85,7 @@ fn decide_consent(
     asked: &ConsentRequest,
     request: &Request,
 ) -> Result<Response, Problem> {
-    let wrong = |words: &str| Problem::new(Code::InvalidRequest, words);
+    let wrong = |words: &str| Code::InvalidRequest.because(words);
     if request.body.len() > BODY_BYTES_MAX {
         return Err(wrong("the form is too large"));
     }
@@ -104,8 +102,7 @@ fn decide_consent(
     let known = sandbox.companies.get(&company);
     let known = known.ok_or_else(|| wrong("no such company"))?;
     if known.blocked {
-        let words = "the company is blocked";
-        return Err(Problem::new(Code::CompanyBlocked, words));
+        return Err(Code::CompanyBlocked.because("the company is blocked"));
     }
     let grants = ticked(&form, asked)?;
     let code = approve(sandbox, asked, company, grants);
@@ -135,7 +132,7 @@ pub(super) fn approve(
 
 /// The grants of a scope string (§2.3): single spaces, each within the allowed.
 pub(super) fn scope_of(text: &str, application: &Application) -> Result<Vec<Grant>, Problem> {
-    let wrong = |words: String| Problem::new(Code::InvalidScope, words);
+    let wrong = |words: String| Code::InvalidScope.because(words);
     if text.is_empty() {
         return Err(wrong("scope is missing or empty".to_owned()));
     }
@@ -160,14 +157,12 @@ fn ticked(form: &Form, asked: &ConsentRequest) -> Result<Vec<Grant>, Problem> {
     let picked: Vec<&str> = form.all("grant").collect();
     let known = |word: &&str| asked.scope.iter().any(|grant| grant.as_str() == *word);
     if !picked.iter().all(known) {
-        let words = "a grant that was not asked for";
-        return Err(Problem::new(Code::InvalidScope, words));
+        return Err(Code::InvalidScope.because("a grant that was not asked for"));
     }
     let kept = (asked.scope.iter()).filter(|grant| picked.contains(&grant.as_str()));
     let kept: Vec<Grant> = kept.cloned().collect();
     if kept.is_empty() {
-        let words = "approved without a single grant; decline instead";
-        return Err(Problem::new(Code::InvalidScope, words));
+        return Err(Code::InvalidScope.because("approved without a single grant; decline instead"));
     }
     Ok(kept)
 }

@@ -49,8 +49,7 @@ fn oauth_answer(
         let words = "without Content-Type application/x-www-form-urlencoded";
         let words = format!("{} {words}", request.path);
         sandbox.violation(ViolationKind::ContentType, "§4.1", words);
-        let words = "the body is not form-encoded";
-        return Err(Problem::new(Code::InvalidRequest, words));
+        return Err(Code::InvalidRequest.because("the body is not form-encoded"));
     }
     let form = &Form::read(&request.body)?;
     let application = &client_of(sandbox, form)?;
@@ -72,7 +71,7 @@ fn oauth_answer(
         "" => "grant_type is missing",
         _ => "grant_type is neither authorization_code nor refresh_token",
     };
-    Err(Problem::new(Code::UnsupportedGrantType, words))
+    Err(Code::UnsupportedGrantType.because(words))
 }
 
 /// The envelope with `error` null and `errors` empty; the code stays in the log (§7.6).
@@ -105,7 +104,7 @@ fn client_of(sandbox: &mut Sandbox, form: &Form) -> Result<Application, Problem>
         Some(_) => "wrong client_secret",
     };
     sandbox.dead_token(both, "again with client credentials that are none");
-    Err(Problem::new(Code::InvalidClient, words))
+    Err(Code::InvalidClient.because(words))
 }
 
 /// Whose company is blocked is answered 401 here too, whatever it asks (§3.1, 2715); nothing is
@@ -122,8 +121,7 @@ fn unblocked(sandbox: &mut Sandbox, application: &Application, form: &Form) -> R
         return Ok(());
     };
     sandbox.dead_token(TokenKey::of(&blocked), "again for a blocked company");
-    let words = "the company is blocked";
-    Err(Problem::new(Code::CompanyBlocked, words))
+    Err(Code::CompanyBlocked.because("the company is blocked"))
 }
 
 /// Is it the application's code or token, in a company that is blocked?
@@ -141,7 +139,7 @@ fn is_blocked(sandbox: &Sandbox, application: i64, key: TokenKey) -> bool {
 }
 
 fn refused(words: &str) -> Problem {
-    Problem::new(Code::InvalidGrant, words)
+    Code::InvalidGrant.because(words)
 }
 
 fn exchange_code(

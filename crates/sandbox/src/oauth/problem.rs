@@ -59,6 +59,14 @@ impl Code {
         self.facts().1
     }
 
+    /// A refusal with this code.
+    pub fn because(self, words: impl Into<String>) -> Problem {
+        Problem {
+            code: self,
+            words: words.into(),
+        }
+    }
+
     /// The human text of the envelope.
     pub const fn message(self) -> &'static str {
         self.facts().2
@@ -73,16 +81,6 @@ pub struct Problem {
     pub code: Code,
     /// What was wrong.
     pub words: String,
-}
-
-impl Problem {
-    /// A refusal.
-    pub fn new(code: Code, words: impl Into<String>) -> Self {
-        Self {
-            code,
-            words: words.into(),
-        }
-    }
 }
 
 /// A line of the service's log.
@@ -155,8 +153,7 @@ impl Form {
             .map(|(name, value)| (name.into_owned(), value.into_owned()))
             .collect();
         if fields.len() > FIELDS_MAX {
-            let words = format!("more than {FIELDS_MAX} fields");
-            return Err(Problem::new(Code::InvalidRequest, words));
+            return Err(Code::InvalidRequest.because(format!("more than {FIELDS_MAX} fields")));
         }
         Ok(Self(fields))
     }
@@ -169,8 +166,7 @@ impl Form {
         let mut values = self.all(name);
         let first = values.next();
         if values.next().is_some() {
-            let words = format!("{name} stands twice");
-            return Err(Problem::new(Code::InvalidRequest, words));
+            return Err(Code::InvalidRequest.because(format!("{name} stands twice")));
         }
         Ok(first.filter(|value| !value.is_empty()))
     }
@@ -180,7 +176,7 @@ impl Form {
     /// # Errors
     /// It is missing, empty, or stands twice.
     pub fn needed<'a>(&'a self, name: &'a str) -> Result<&'a str, Problem> {
-        let missing = || Problem::new(Code::InvalidRequest, format!("{name} is missing or empty"));
+        let missing = || Code::InvalidRequest.because(format!("{name} is missing or empty"));
         self.one(name)?.ok_or_else(missing)
     }
 

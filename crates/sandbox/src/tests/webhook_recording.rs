@@ -52,7 +52,7 @@ pub(super) fn rows(core: &Sandbox) -> Vec<DeliveryRow> {
 }
 
 pub(super) fn body(core: &Sandbox, row: &DeliveryRow) -> Value {
-    row.recorded.body(&core.settings.shapes.webhook)
+    row.recorded.body(&core.settings.shapes)
 }
 
 /// What is told of a lead of which nothing is known but its name.

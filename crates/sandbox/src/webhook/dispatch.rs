@@ -64,7 +64,7 @@ pub fn deliveries(sandbox: &mut Sandbox, now: EventTime) -> Vec<Dispatch> {
         match (addressed, sandbox.webhooks.rows.get_mut(&id)) {
             (Ok((target, key)), Some(row)) => {
                 row.in_flight = true;
-                let body = row.recorded.body(&sandbox.settings.shapes.webhook);
+                let body = row.recorded.body(&sandbox.settings.shapes);
                 leaving.push(Dispatch {
                     id,
                     target,
@@ -109,7 +109,7 @@ pub fn delivered(
     outbox.attempts.push(now, attempt);
     let verdict = outcome.verdict();
     let mut dice = dice(sandbox.settings.seed, id, 2);
-    let twice = sandbox.settings.shapes.webhook.twice_percent;
+    let twice = sandbox.settings.shapes.webhook_twice;
     // It had arrived before: nothing more is owed. Else it goes perhaps once more (§6.1.4).
     if row.arrived || verdict == DeliveryVerdict::Delivered && dice.below(100) >= u64::from(twice) {
         outbox.rows.remove(&id);

@@ -2,7 +2,7 @@
 //! envelope with the blocks of its event (§6.5–6.8), and no block that would be null.
 
 use crate::journal::PREFIX;
-use crate::shapes::{CallId, WebhookShapes};
+use crate::shapes::{CallId, Shapes};
 use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -97,16 +97,16 @@ pub struct Recorded {
 
 impl Recorded {
     /// The body as JSON, in the shapes that the document leaves open.
-    pub fn body(&self, shapes: &WebhookShapes) -> Value {
+    pub fn body(&self, shapes: &Shapes) -> Value {
         let mut body = Value::Object(self.event.blocks.clone());
         body["eventId"] = json!(self.event_id);
         body["eventType"] = json!(self.event.name);
         body["occurredAt"] = json!(self.at.floor_seconds());
         body["companyId"] = json!(self.company);
-        if let (CallId::Plain, Some(id)) = (shapes.call_id, self.event.call_id()) {
+        if let (CallId::Plain, Some(id)) = (shapes.webhook_call_id, self.event.call_id()) {
             body["call"]["callId"] = json!(id.strip_prefix(PREFIX).unwrap_or(id));
         }
-        if shapes.extra {
+        if shapes.webhook_extra {
             add_unknown(&mut body);
         }
         body

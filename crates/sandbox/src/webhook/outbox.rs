@@ -190,14 +190,14 @@ impl Outbox {
             event: recorded.event_id,
             installation,
         };
-        let shapes = &settings.shapes.webhook;
-        let late = u64::try_from(shapes.late_max.as_micros()).unwrap_or(0);
+        let shapes = &settings.shapes;
+        let late = u64::try_from(shapes.webhook_late.as_micros()).unwrap_or(0);
         let late = dice(settings.seed, id, 0).below(late.saturating_add(1));
         let due = recorded.at.plus(Duration::from_micros(late));
         let row = DeliveryRow {
             recorded,
             due,
-            tie: match shapes.shuffled {
+            tie: match shapes.webhook_shuffled {
                 true => dice(settings.seed, id, 1).roll(),
                 false => self.counts.deliveries,
             },

@@ -69,7 +69,7 @@ async fn deliver(shared: &SharedSandbox, poster: &Poster, dispatch: &Dispatch) {
 #[derive(Debug)]
 pub struct Poster {
     setup: Setup,
-    http: OnceLock<reqwest::Client>,
+    http: OnceLock<Result<reqwest::Client, String>>,
 }
 
 impl Poster {
@@ -83,9 +83,9 @@ impl Poster {
 
     /// Makes one attempt; the signature is of this moment.
     pub async fn post(&self, dispatch: &Dispatch, now: EventTime) -> AttemptOutcome {
-        let http = match self.http() {
+        let http = match self.http.get_or_init(|| self.build()) {
             Ok(http) => http,
-            Err(words) => return AttemptOutcome::Broken(words),
+            Err(words) => return AttemptOutcome::Broken(words.clone()),
         };
         let mut request = http
             .post(dispatch.target.clone())
@@ -97,14 +97,6 @@ impl Poster {
             Ok(response) => AttemptOutcome::Status(response.status().as_u16()),
             Err(error) => outcome(error),
         }
-    }
-
-    fn http(&self) -> Result<&reqwest::Client, String> {
-        if let Some(http) = self.http.get() {
-            return Ok(http);
-        }
-        let built = self.build()?;
-        Ok(self.http.get_or_init(|| built))
     }
 
     fn build(&self) -> Result<reqwest::Client, String> {

@@ -40,7 +40,7 @@ pub(crate) fn journaled(sandbox: &mut Sandbox, record: &Record) {
     let lead = company.and_then(|own| sandbox.leads.get(own, record.call.lead_id));
     let mut call = completed(record, lead.as_ref());
     if record.provider == OPEN_API {
-        for field in &sandbox.settings.shapes.journal.without {
+        for field in &sandbox.settings.shapes.journal_without {
             call[field] = Value::Null;
         }
     }
