@@ -210,8 +210,8 @@ fn requests_json(core: &Sandbox) -> Value {
     json!({
         "answers": answers,
         "fullest": core.fullest(),
-        "limit": core.client.windows.rate().requests,
-        "windowSec": core.client.windows.rate().window.as_secs_f64(),
+        "limit": core.client.windows.rate.requests,
+        "windowSec": core.client.windows.rate.window.as_secs_f64(),
         "breaches": core.violations().counts(),
         "records": core.records().len(),
         "pending": core.journal.pending(),

@@ -62,7 +62,7 @@ impl Sandbox {
         }
         self.client.rules.token_works(key);
         let counted = self.client.windows.count(key, self.now);
-        let rate = self.client.windows.rate();
+        let rate = self.client.windows.rate;
         let connection = (token.company, token.application);
         if let Some(many) = self.client.rules.counted(connection, key, self.now, rate) {
             let words = format!("{many} requests by several tokens within one window's length");

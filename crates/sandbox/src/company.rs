@@ -110,15 +110,11 @@ impl Sandbox {
 
     /// Changes the first company: its leads, employees, grants, or its blocking.
     pub fn company(&mut self, now: EventTime, change: impl FnOnce(&mut Company)) {
-        let id = self.settings.company.id;
-        let mut company = self
-            .companies
-            .get(&id)
-            .cloned()
-            .unwrap_or_else(|| self.settings.company.clone());
         self.tick(now);
+        let first = &self.settings.company;
+        let mut company = self.companies.get(&first.id).unwrap_or(first).clone();
         change(&mut company);
-        company.id = id;
+        company.id = self.settings.company.id;
         self.set_company(company);
     }
 

@@ -97,7 +97,7 @@ impl Sandbox {
         let mut core: Self = serde_json::from_slice(state)?;
         core.faults = Faults::new(Vec::new(), settings.seed);
         core.dice = Dice::new(settings.seed);
-        core.client.windows.set_rate(settings.rate);
+        core.client.windows.rate = settings.rate;
         core.settings = settings;
         Ok(core)
     }

@@ -19,7 +19,7 @@
 //! | [`lead`] | leads and their endpoints (§4.4, §4.7) |
 //! | [`admin`], `company` | what a person does in the CRM |
 //! | [`config`], [`options`] | settings; the flags of the command |
-//! | [`server`], `shared`, `http`, `pairs` | the shell: clock, sockets, state file |
+//! | [`server`], `shared`, `pairs` | the shell: clock, sockets, state file |
 
 pub mod admin;
 mod answer;
@@ -32,7 +32,6 @@ mod endpoints;
 pub mod envelope;
 pub mod error;
 pub mod faults;
-mod http;
 pub mod journal;
 mod judge;
 pub mod lead;

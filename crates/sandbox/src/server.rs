@@ -1,16 +1,23 @@
-//! A sandbox at work: its addresses, its dispatcher, its end.
+//! A sandbox at work: its addresses, its dispatcher, its end; HTTP to the core and back, where
+//! answers leave as the core orders.
 
 use super::config::Config;
 use super::core::Sandbox;
-use super::envelope::Role;
+use super::envelope::{BODY_BYTES_MAX, Delivery, Request, Response, Role};
 use super::error::Error;
-use super::http;
 use super::journal::Record;
 use super::shared::{SandboxClock, SharedSandbox, StateFile, steady_clock};
 use super::webhook::post;
+use bytes::Bytes;
 use callbridge_call::EventTime;
+use callbridge_listener::body::{self, Body};
+use callbridge_listener::places::ConnectionPlace;
+use callbridge_listener::serve::{self, AnswerHttp, Answering, Limits, Open};
 use callbridge_model::secret::ExposeSecret;
+use hyper::{Response as HttpResponse, StatusCode, body::Incoming, header, header::HeaderValue};
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -104,7 +111,7 @@ pub async fn start_with(config: Config, clock: SandboxClock) -> Result<Server, E
     let shared = SharedSandbox::new(core, state, clock);
     let stop = watch::Sender::new(false);
     let serving = |(listener, role)| {
-        let serving = http::serve(listener, shared.clone(), role, stop.subscribe());
+        let serving = serve(listener, shared.clone(), role, stop.subscribe());
         tokio::spawn(serving)
     };
     let mut tasks: Vec<_> = listeners.into_iter().map(serving).collect();
@@ -142,4 +149,145 @@ fn prepare(config: Config, now: EventTime) -> Result<(Sandbox, Option<StateFile>
         state.keep(&core)?;
     }
     Ok((core, state))
+}
+
+/// Nobody is kept out; open connections have two seconds to end after the word to stop.
+const LIMITS: Limits = Limits {
+    connections: usize::MAX,
+    head_within: A_YEAR,
+    answer_within: A_YEAR,
+    stop_within: Duration::from_secs(2),
+    keep_alive: true,
+};
+const A_YEAR: Duration = Duration::from_secs(365 * 86_400);
+/// Pieces that a slow body is sent in.
+const SLOW_PIECES: usize = 8;
+
+struct Shell {
+    shared: SharedSandbox,
+    role: Role,
+    closing: watch::Receiver<bool>,
+}
+
+/// Serves a sandbox, or the part of it that an address has (§5.6.9), until the word to stop; then
+/// open connections have two seconds.
+async fn serve(
+    listener: TcpListener,
+    shared: SharedSandbox,
+    role: Role,
+    mut closing: watch::Receiver<bool>,
+) {
+    let shell = Shell {
+        shared: shared.clone(),
+        role,
+        closing: closing.clone(),
+    };
+    let open = Open {
+        name: "--listen",
+        listener,
+        tls: None,
+        limits: LIMITS,
+    };
+    // An error is the sender's end, which is an order to stop as well.
+    let stop = async { drop(closing.wait_for(|stop| *stop).await) };
+    serve::serve(open, Arc::new(shell), stop).await;
+    // What was not yet kept is.
+    shared.admin(|_, _| ());
+}
+
+impl AnswerHttp for Shell {
+    fn answer<'a>(
+        &'a self,
+        _place: &'a ConnectionPlace,
+        request: hyper::Request<Incoming>,
+    ) -> Answering<'a> {
+        Box::pin(self.respond(request))
+    }
+}
+
+impl Shell {
+    async fn respond(&self, request: hyper::Request<Incoming>) -> HttpResponse<Body> {
+        let request = read_request(request, self.role).await;
+        let response = self.shared.handle(&request);
+        match response.delivery {
+            Delivery::Now => whole(response),
+            Delivery::Lost => cut(),
+            Delivery::After(time) => {
+                let mut closing = self.closing.clone();
+                tokio::select! {
+                    () = tokio::time::sleep(time) => whole(response),
+                    _ = closing.wait_for(|closing| *closing) => cut(),
+                }
+            }
+            Delivery::Slow(time) => dripping(response, time),
+        }
+    }
+}
+
+async fn read_request(request: hyper::Request<Incoming>, role: Role) -> Request {
+    let (head, body) = request.into_parts();
+    let headers = (head.headers.iter())
+        .map(|(name, value)| {
+            let value = String::from_utf8_lossy(value.as_bytes());
+            (name.as_str().to_owned(), value.into_owned())
+        })
+        .collect();
+    // A body above the limit reaches the core as one byte above it, which it answers with 413.
+    let body = match body::read(body, BODY_BYTES_MAX).await {
+        Ok(bytes) => bytes.to_vec(),
+        Err(_) => vec![0; BODY_BYTES_MAX + 1],
+    };
+    Request {
+        method: head.method.as_str().to_owned(),
+        path: head.uri.path().to_owned(),
+        query: head.uri.query().unwrap_or_default().to_owned(),
+        headers,
+        body,
+        role,
+    }
+}
+
+/// Ends the connection as a lost network does: the body fails before its head is sent.
+fn cut() -> HttpResponse<Body> {
+    let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+    let failed = std::future::ready(Err::<Bytes, _>(reset));
+    HttpResponse::new(body::in_pieces(futures_util::stream::once(failed)))
+}
+
+fn whole(response: Response) -> HttpResponse<Body> {
+    let body = body::whole(response.body.clone());
+    with_body(&response, body)
+}
+
+fn dripping(response: Response, time: Duration) -> HttpResponse<Body> {
+    let size = response.body.len().div_ceil(SLOW_PIECES).max(1);
+    let pieces: Vec<Bytes> = response
+        .body
+        .chunks(size)
+        .map(Bytes::copy_from_slice)
+        .collect();
+    let pause = time / u32::try_from(pieces.len().max(1)).unwrap_or(1);
+    let drip = futures_util::stream::unfold(pieces.into_iter(), move |mut rest| async move {
+        let piece = rest.next()?;
+        tokio::time::sleep(pause).await;
+        Some((Ok::<_, std::convert::Infallible>(piece), rest))
+    });
+    with_body(&response, body::in_pieces(drip))
+}
+
+fn with_body(response: &Response, content: Body) -> HttpResponse<Body> {
+    let status = StatusCode::from_u16(response.status);
+    let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut answer = body::response(status, response.content_type, content);
+    let headers = answer.headers_mut();
+    // Tokens and pages with people in them are kept nowhere on the way (RFC 6749 §5.1).
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let location = response
+        .location
+        .as_deref()
+        .and_then(|to| HeaderValue::from_str(to).ok());
+    if let Some(location) = location {
+        headers.insert(header::LOCATION, location);
+    }
+    answer
 }

@@ -25,15 +25,13 @@ pub const ACCESS_SECONDS: i64 = 3_600;
 pub const PAT_SECONDS_MAX: i64 = 365 * DAY_SECONDS;
 const DAY_SECONDS: i64 = 86_400;
 
-/// A token by its fingerprint: the core and its state file never hold the value itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+/// A token by its fingerprint: the core and its state file never hold the value itself. No value
+/// has the default one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TokenKey(uuid::Uuid);
 
 impl TokenKey {
-    /// The fingerprint that no value has.
-    pub const NONE: Self = Self(uuid::Uuid::nil());
-
     /// The fingerprint of a token's value.
     pub fn of(value: &str) -> Self {
         Self(uuid::Uuid::new_v5(&NAMESPACE, value.as_bytes()))

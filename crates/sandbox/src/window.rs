@@ -41,7 +41,7 @@ pub struct Fullest {
 /// Counted requests remembered for the sliding span, per token.
 const SPAN_MAX: usize = 100_000;
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Window {
     opened: EventTime,
     counted: u32,
@@ -51,8 +51,9 @@ struct Window {
 /// The windows of all token values.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Windows {
+    /// The rate in force.
     #[serde(skip)]
-    rate: Rate,
+    pub rate: Rate,
     by_token: BTreeMap<TokenKey, Window>,
     fullest: Fullest,
 }
@@ -77,28 +78,11 @@ impl Windows {
         }
     }
 
-    pub(super) const fn set_rate(&mut self, rate: Rate) {
-        self.rate = rate;
-    }
-
-    /// The rate in force.
-    pub const fn rate(&self) -> Rate {
-        self.rate
-    }
-
     /// Counts a request that got past the token check. A request above the limit counts too; it
     /// does not move the window.
     pub fn count(&mut self, token: TokenKey, now: EventTime) -> Counted {
-        let Rate {
-            requests,
-            window: length,
-        } = self.rate;
-        let fresh = || Window {
-            opened: now,
-            counted: 0,
-            span: VecDeque::new(),
-        };
-        let window = self.by_token.entry(token).or_insert_with(fresh);
+        let length = self.rate.window;
+        let window = self.by_token.entry(token).or_default();
         if window.counted == 0 || now >= window.opened.plus(length) {
             window.opened = now;
             window.counted = 0;
@@ -121,7 +105,7 @@ impl Windows {
         Counted {
             number: window.counted,
             opened: window.opened,
-            within: window.counted <= requests,
+            within: window.counted <= self.rate.requests,
         }
     }
 

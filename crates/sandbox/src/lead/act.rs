@@ -1,14 +1,15 @@
 //! Changes of leads. All of them lead through here, so an event stands or falls with its change
-//! (§6.1.1).
+//! (§6.1.1); what each is told as (§6.2, §6.6, §6.7): one change, several events.
 
-use super::news::between;
-use super::record::{Lead, upsert};
+use super::catalogue::{employee_name, stage};
+use super::record::{Contact, Lead, rendered, upsert};
 use super::store::FieldUpsert;
 use crate::core::Sandbox;
 use crate::webhook::event::CrmEvent;
 use crate::webhook::told;
 use callbridge_call::EventTime;
-use serde_json::json;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// The lead as it is; `None` when the company has no such one.
 pub fn find_lead(sandbox: &Sandbox, company: i64, id: i64) -> Option<Lead> {
@@ -76,4 +77,91 @@ pub(crate) fn write_fields(
     upsert(&mut lead.fields, &fields.values);
     save_lead(sandbox, at, company, lead);
     Ok(())
+}
+
+/// What there is to tell of a lead that was, or was not, and now is.
+fn between(before: Option<&Lead>, after: &Lead) -> Vec<CrmEvent> {
+    let event = |name| CrmEvent::of_lead(name, after.snapshot());
+    let Some(before) = before else {
+        return vec![event("LEAD_CREATED")];
+    };
+    let mut events = Vec::new();
+    if before.status_id != after.status_id {
+        let name = |id| stage(id).map(|stage| stage.name);
+        let block = json!({
+            "fromStatusId": before.status_id, "fromStatusName": name(before.status_id),
+            "toStatusId": after.status_id, "toStatusName": name(after.status_id),
+        });
+        events.push(event("LEAD_STAGE_CHANGED").with("stageChange", block));
+    }
+    if before.responsible_id != after.responsible_id {
+        let (from, to) = (before.responsible_id, after.responsible_id);
+        let block = json!({
+            "fromResponsibleId": from, "fromResponsibleName": from.map(employee_name),
+            "toResponsibleId": to, "toResponsibleName": to.map(employee_name),
+        });
+        events.push(event("LEAD_ASSIGNED").with("assignment", block));
+    }
+    let changes = properties(before, after);
+    if !changes.is_empty() {
+        let event = event("LEAD_PROPERTIES_UPDATED");
+        events.push(event.with("propertyChanges", Value::Array(changes)));
+    }
+    events
+}
+
+/// The entries of `propertyChanges`: one for each property that changed (§6.7); an absent `from` or
+/// `to` is left out.
+fn properties(before: &Lead, after: &Lead) -> Vec<Value> {
+    let mut entries = Vec::new();
+    let mut entry = |mut entry: Value, from: Option<String>, to: Option<String>| {
+        for (name, text) in [("from", from), ("to", to)] {
+            if let Some(text) = text {
+                entry[name] = json!(text);
+            }
+        }
+        entries.push(entry);
+    };
+    if before.name != after.name {
+        let (from, to) = (before.name.clone(), after.name.clone());
+        entry(json!({ "type": "NAME" }), Some(from), Some(to));
+    }
+    let (from, to) = (balance(before), balance(after));
+    if from != to {
+        entry(json!({ "type": "BALANCE" }), Some(from), Some(to));
+    }
+    let contacts = before.contacts.iter().chain(&after.contacts);
+    for id in contacts.map(|contact| contact.id).collect::<BTreeSet<_>>() {
+        let (from, to) = (before.contact(id), after.contact(id));
+        if from != to {
+            // One whose fields alone changed is told with the same words on both sides.
+            let kind = json!({ "type": "CONTACT", "contactId": id });
+            entry(kind, from.map(contact), to.map(contact));
+        }
+    }
+    let fields = before.fields.keys().chain(after.fields.keys());
+    for id in fields.copied().collect::<BTreeSet<_>>() {
+        let (from, to) = (before.fields.get(&id), after.fields.get(&id));
+        if from != to {
+            let kind = json!({ "type": "CUSTOM_FIELD", "fieldId": id });
+            let words = |values: &Vec<Value>| rendered(values);
+            entry(kind, from.map(words), to.map(words));
+        }
+    }
+    entries
+}
+
+/// `1500.5 USD`: the amount without trailing zeros (§6.7). Without a currency the amount alone.
+fn balance(lead: &Lead) -> String {
+    match &lead.currency {
+        Some(currency) => format!("{} {currency}", lead.balance),
+        None => lead.balance.to_string(),
+    }
+}
+
+/// `Ali [+998901112233, +998935556677]`: the phones sorted (§6.7).
+fn contact(contact: &Contact) -> String {
+    let mut phones = contact.phones.clone();
+    phones.sort_unstable();
+    format!("{} [{}]", contact.name, phones.join(", "))
 }

@@ -14,7 +14,6 @@ pub(super) mod admin;
 pub mod catalogue;
 pub(super) mod endpoints;
 pub mod list;
-mod news;
 pub mod record;
 pub mod store;
 

@@ -103,8 +103,43 @@ pub fn revoke_any(sandbox: &mut Sandbox, value: &str) {
     }
 }
 
-/// A pair past the consent page: access token, refresh token. A connection that is missing is
-/// made with these grants. `None`: no such application.
+/// The connection as the company approved it: a new one, or the one there is with these grants.
+/// The secrets come with its first exchange alone (§5.6.8).
+pub(super) fn approved(
+    sandbox: &mut Sandbox,
+    application: &Application,
+    company: i64,
+    grants: &[Grant],
+) -> (CompanyConnection, Vec<(&'static str, String)>) {
+    let there = live_connection(sandbox, application.id, company);
+    let mut connection = there.unwrap_or(CompanyConnection {
+        application: application.id,
+        company,
+        grants: Vec::new(),
+        connected_at: sandbox.now,
+        disconnected: false,
+        embedded_given: false,
+    });
+    let within = |grant: &&Grant| application.allowed.contains(grant);
+    connection.grants = grants.iter().filter(within).cloned().collect();
+    let mut secrets = Vec::new();
+    if application.embedded && !connection.embedded_given {
+        connection.embedded_given = true;
+        secrets.push(("embedded_secret", sandbox.mint_key()));
+    }
+    connect(sandbox, connection.clone());
+    // The installation's own key was shown when it was made.
+    let installed = sandbox.webhooks.installed(company, application.id);
+    let record = installed.and_then(|id| sandbox.webhooks.installations.get(&id));
+    if record.is_none_or(|record| record.secret.is_none()) {
+        let key = keys::webhook_connected(sandbox, company, application.id);
+        secrets.extend(key.map(|key| ("webhook_secret", key.expose().to_owned())));
+    }
+    (connection, secrets)
+}
+
+/// A pair past the consent page: access token, refresh token; without grants the connection may do
+/// all that the application may ask for. `None`: no such application.
 pub fn issue_pair(
     sandbox: &mut Sandbox,
     now: EventTime,
@@ -113,43 +148,27 @@ pub fn issue_pair(
     grants: Option<Vec<Grant>>,
 ) -> Option<(String, String)> {
     sandbox.tick(now);
-    let known = sandbox.oauth.applications.get(&application)?;
-    let allowed = known.allowed.clone();
+    let known = sandbox.oauth.applications.get(&application)?.clone();
     sandbox.ensure_company(company);
-    let there = live_connection(sandbox, application, company);
-    let mut connection =
-        there.unwrap_or_else(|| CompanyConnection::new(application, company, allowed, now));
-    connection.grants = grants.unwrap_or(connection.grants);
-    connect(sandbox, connection.clone());
-    if sandbox.webhooks.installed(company, application).is_none() {
-        keys::webhook_connected(sandbox, company, application);
-    }
-    let Minted { access, refresh } = pair(sandbox, &connection, PairOrigin::Person, true);
-    Some((access, refresh))
+    let grants = grants.as_ref().unwrap_or(&known.allowed);
+    let (connection, _) = approved(sandbox, &known, company, grants);
+    Some(pair(sandbox, &connection, PairOrigin::Person, true))
 }
 
-/// A pair of tokens with the values that only its one answer shows.
-pub(super) struct Minted {
-    pub(super) access: String,
-    pub(super) refresh: String,
-}
-
-/// Gives out a pair, which uses up what it was got for.
+/// Gives out an access and a refresh token, which use up what they were got for; only their one
+/// answer shows the values.
 pub(super) fn pair(
     sandbox: &mut Sandbox,
     connection: &CompanyConnection,
     origin: PairOrigin,
     answered: bool,
-) -> Minted {
-    let minted = Minted {
-        access: sandbox.mint("svc_at_"),
-        refresh: sandbox.mint("svcrt_"),
-    };
+) -> (String, String) {
+    let minted = (sandbox.mint("svc_at_"), sandbox.mint("svcrt_"));
     let lives = &sandbox.settings.oauth;
     let seconds = i64::try_from(lives.access_life.as_secs()).unwrap_or(i64::MAX);
     let now = sandbox.now;
     let ends = now.floor_seconds().get().saturating_add(seconds);
-    let refresh = TokenKey::of(&minted.refresh);
+    let refresh = TokenKey::of(&minted.1);
     let (application, company) = (connection.application, connection.company);
     let access = Token {
         kind: TokenKind::Access,
@@ -159,7 +178,7 @@ pub(super) fn pair(
         expires_at: Some(EpochSeconds::new(ends)),
         revoked: false,
     };
-    sandbox.tokens.insert(TokenKey::of(&minted.access), access);
+    sandbox.tokens.insert(TokenKey::of(&minted.0), access);
     sandbox.oauth.forget(now);
     let record = Refresh {
         application,

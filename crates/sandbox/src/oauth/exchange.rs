@@ -2,16 +2,15 @@
 //! form-encoded, the refusals in the full envelope. What a code or a refresh token is exchanged
 //! for, and what revoking ends (§5.6).
 
-use super::connection::{self, Minted, pair};
+use super::connection::{self, pair};
 use super::problem::{Code, Form, Problem};
-use super::state::{Application, AuthorizationCode, CompanyConnection, PairOrigin, Used, scope};
+use super::state::{Application, CompanyConnection, PairOrigin, Used, scope};
 use crate::core::Sandbox;
 use crate::envelope::{BODY_BYTES_MAX, Refusal, Request, Response, Success};
 use crate::faults::Action;
 use crate::routes::Endpoint;
-use crate::token::{Grant, TokenKey};
+use crate::token::TokenKey;
 use crate::violations::ViolationKind;
-use crate::webhook::keys;
 use serde_json::{Value, json};
 
 /// Answers the token and the revoke endpoint.
@@ -166,14 +165,14 @@ fn exchange_code(
     if application.suspended {
         return Err(refused("the application is suspended"));
     }
-    let (connection, secrets) = connected_by(sandbox, application, &code);
+    let (connection, secrets) =
+        connection::approved(sandbox, application, code.company, &code.grants);
     let origin = PairOrigin::Code(key);
-    let minted = pair(sandbox, &connection, origin, answered);
-    let mut told = told(sandbox, &connection, &minted);
+    let mut tokens = tokens(sandbox, &connection, origin, answered);
     for (name, secret) in secrets {
-        told[name] = json!(secret);
+        tokens[name] = json!(secret);
     }
-    Ok(told)
+    Ok(tokens)
 }
 
 fn exchange_refresh(
@@ -202,8 +201,7 @@ fn exchange_refresh(
     let connection = connection::live_connection(sandbox, application.id, own.company);
     let connection = connection.ok_or_else(|| refused("the company disconnected"))?;
     let origin = PairOrigin::Refresh(key);
-    let minted = pair(sandbox, &connection, origin, answered);
-    Ok(told(sandbox, &connection, &minted))
+    Ok(tokens(sandbox, &connection, origin, answered))
 }
 
 /// A second use. Whoever never got the answer to the first may not know of it.
@@ -215,45 +213,19 @@ fn judge_reuse(sandbox: &mut Sandbox, kind: ViolationKind, rule: &str, used: Use
     }
 }
 
-/// The connection as the company approved it: a new one, or the one there is with these
-/// grants. The secrets come with its first exchange alone (§5.6.8).
-fn connected_by(
+/// Gives out a pair for a code or a refresh token, in the words of RFC 6749 (§4.1.1).
+fn tokens(
     sandbox: &mut Sandbox,
-    application: &Application,
-    code: &AuthorizationCode,
-) -> (CompanyConnection, Vec<(&'static str, String)>) {
-    let company = code.company;
-    let there = connection::live_connection(sandbox, application.id, company);
-    let new = || CompanyConnection::new(application.id, company, Vec::new(), sandbox.now);
-    let mut connection = there.unwrap_or_else(new);
-    let within = |grant: &&Grant| application.allowed.contains(grant);
-    connection.grants = code.grants.iter().filter(within).cloned().collect();
-    let mut secrets = Vec::new();
-    if application.embedded && !connection.embedded_given {
-        connection.embedded_given = true;
-        secrets.push(("embedded_secret", sandbox.mint_key()));
-    }
-    connection::connect(sandbox, connection.clone());
-    if !has_webhook_key(sandbox, application.id, company) {
-        let key = keys::webhook_connected(sandbox, company, application.id);
-        secrets.extend(key.map(|key| ("webhook_secret", key.expose().to_owned())));
-    }
-    (connection, secrets)
-}
-
-/// The installation has a key of its own, which was shown when it was made.
-fn has_webhook_key(sandbox: &Sandbox, application: i64, company: i64) -> bool {
-    let installed = sandbox.webhooks.installed(company, application);
-    let record = installed.and_then(|id| sandbox.webhooks.installations.get(&id));
-    record.is_some_and(|record| record.secret.is_some())
-}
-
-fn told(sandbox: &Sandbox, connection: &CompanyConnection, minted: &Minted) -> Value {
+    connection: &CompanyConnection,
+    origin: PairOrigin,
+    answered: bool,
+) -> Value {
+    let (access, refresh) = pair(sandbox, connection, origin, answered);
     json!({
-        "access_token": minted.access,
+        "access_token": access,
         "token_type": "Bearer",
         "expires_in": sandbox.settings.oauth.access_life.as_secs(),
-        "refresh_token": minted.refresh,
+        "refresh_token": refresh,
         "scope": scope(&connection.grants),
     })
 }

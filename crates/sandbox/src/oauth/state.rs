@@ -12,7 +12,7 @@ use std::time::Duration;
 use url::{Host, Url};
 
 /// An application that companies connect by consent (§5.6.1).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Application {
     /// §2.2 `application.id`
     pub id: i64,
@@ -38,16 +38,10 @@ impl Application {
     /// A published one that may ask for nothing, returns nowhere and has no secret yet.
     pub fn new(client_id: String) -> Self {
         Self {
-            id: 0,
             name: "callbridge for everybody".to_owned(),
             client_id,
-            // No text has this fingerprint.
-            secret: TokenKey::NONE,
-            redirect_uris: Vec::new(),
-            allowed: Vec::new(),
             published: true,
-            suspended: false,
-            embedded: false,
+            ..Self::default()
         }
     }
 }
@@ -68,25 +62,6 @@ pub struct CompanyConnection {
     pub disconnected: bool,
     /// The embedded page's key was given out.
     pub embedded_given: bool,
-}
-
-impl CompanyConnection {
-    /// A new one.
-    pub const fn new(
-        application: i64,
-        company: i64,
-        grants: Vec<Grant>,
-        connected_at: EventTime,
-    ) -> Self {
-        Self {
-            application,
-            company,
-            grants,
-            connected_at,
-            disconnected: false,
-            embedded_given: false,
-        }
-    }
 }
 
 /// What the application asks a company for, checked.

@@ -2,7 +2,7 @@
 
 use super::webhook_recording::{admin, configure, created, happen, install, subscribed};
 use super::{NOW, after, sandbox};
-use crate::webhook::target::{is_private, is_private_name};
+use crate::webhook::config::{is_private, is_private_name};
 use crate::webhook::{Dispatch, dispatch};
 use crate::{Request, Sandbox, webhook};
 use serde_json::{Value, json};

@@ -66,10 +66,8 @@ fn installation<'a>(
 fn configure(core: &mut Sandbox, application: i64, order: Order) -> AdminAnswer {
     let earlier = core.webhooks.config(application).cloned();
     let earlier = earlier.unwrap_or(Config {
-        target_url: String::new(),
-        events: Vec::new(),
         enabled: true,
-        secret: None,
+        ..Config::default()
     });
     let config = Config {
         target_url: order.target_url.unwrap_or(earlier.target_url),

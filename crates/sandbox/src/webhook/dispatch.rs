@@ -3,9 +3,9 @@
 //! It decides; the shell sends. What is under way is not kept: after a restart it goes again, as
 //! at-least-once allows (§6.1.4).
 
-use super::config::SigningKey;
+use super::config::{NOT_HTTPS, PRIVATE, SigningKey, check_target};
 use super::outbox::{Attempt, DeliveryId, dice};
-use super::{target, told};
+use super::told;
 use crate::core::Sandbox;
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::secret::Secret;
@@ -91,7 +91,7 @@ pub fn delivered(
     let row = outbox.rows.get_mut(&id).filter(|row| row.in_flight);
     let Some(row) = row else { return };
     if *outcome == AttemptOutcome::Private {
-        return outbox.die(now, id, target::PRIVATE);
+        return outbox.die(now, id, PRIVATE);
     }
     row.in_flight = false;
     row.attempts += 1;
@@ -160,8 +160,8 @@ fn address(sandbox: &Sandbox, installation: i64) -> Result<(Url, SigningKey), &'
     if !config.enabled || config.events.is_empty() {
         return Err("configuration disabled");
     }
-    let target = Url::parse(&config.target_url).map_err(|_| target::NOT_HTTPS)?;
-    target::check(&target, sandbox.settings.private_targets)?;
+    let target = Url::parse(&config.target_url).map_err(|_| NOT_HTTPS)?;
+    check_target(&target, sandbox.settings.private_targets)?;
     let key = own.secret.as_ref().or(config.secret.as_ref());
     Ok((target, key.ok_or("signing secret unresolvable")?.clone()))
 }
@@ -227,7 +227,7 @@ impl AttemptOutcome {
             Self::Status(status) => Some(format!("status {status}")),
             Self::TimedOut => Some("timeout".to_owned()),
             Self::Broken(words) => Some(words.clone()),
-            Self::Private => Some(target::PRIVATE.to_owned()),
+            Self::Private => Some(PRIVATE.to_owned()),
         }
     }
 }

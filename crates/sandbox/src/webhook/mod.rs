@@ -12,7 +12,7 @@
 //! | [`event`] | what happened; the envelope and its blocks (§6.5–6.8) |
 //! | `told` | who is told of what is done |
 //! | `keys` | configurations and keys as they change |
-//! | [`config`], [`target`] | configurations, keys, installations; where to (§2.7, §6.9.7) |
+//! | [`config`] | configurations, keys, installations; where to (§2.7, §6.9.7) |
 //! | [`outbox`] | recording, rows, dead rows, the journal of attempts (§6.1, §3.4, §6.9.5) |
 //! | [`dispatch`] | the cycle, its limits, outcomes (§6.9, Limits) |
 //! | `admin`, [`post`] | what a person does in the CRM; the POSTs (§6.3) |
@@ -24,7 +24,6 @@ pub mod event;
 pub(super) mod keys;
 pub mod outbox;
 pub mod post;
-pub mod target;
 pub(super) mod told;
 
 pub use self::config::{Config, Installation};

@@ -3,8 +3,8 @@
 //! Nothing is followed, nothing is repeated by the library, no connection is kept. A name is asked
 //! for its addresses at the moment of connecting, and none of them may be private (§6.9.4).
 
+use super::config::is_private;
 use super::dispatch::{self, AttemptOutcome, CYCLE, Dispatch};
-use super::target::is_private;
 use crate::shared::SharedSandbox;
 use callbridge_call::EventTime;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
