@@ -10,9 +10,9 @@
 mod table;
 
 use callbridge_call::EventTime;
-use callbridge_listener::body;
+use callbridge_listener::body::{self, Body};
 use callbridge_listener::places::ConnectionPlace;
-use callbridge_listener::serve::{self, AnswerHttp, Answering, Open};
+use callbridge_listener::serve::{self, AnswerHttp, Open};
 use callbridge_model::TokenFingerprint;
 use callbridge_model::secret::Secret;
 use callbridge_model::secret_source::SecretPlace;
@@ -25,7 +25,7 @@ use callbridge_webhook::receiver::Receiver;
 use callbridge_webhook::secrets::{Places, Secrets};
 use callbridge_webhook::tally::Tally;
 use callbridge_webhook::verify::{Verified, VerifyContext, judge};
-use hyper::{Request, StatusCode, body::Incoming};
+use hyper::{Request, Response, StatusCode, body::Incoming};
 use serde_json::json;
 use std::future::pending;
 use std::io::{Read as _, Write as _};
@@ -241,12 +241,10 @@ fn whole(runtime: &tokio::runtime::Runtime, folder: &Path, requests: &[Vec<u8>])
 struct OnlyAnswers;
 
 impl AnswerHttp for OnlyAnswers {
-    fn answer<'a>(&'a self, _: &'a ConnectionPlace, asked: Request<Incoming>) -> Answering<'a> {
-        Box::pin(async move {
-            let read = body::read(asked.into_body(), http::BODY_BYTES_MAX).await;
-            read.expect("a body");
-            body::response(StatusCode::OK, "text/plain", body::whole("ok"))
-        })
+    async fn answer(&self, _: &ConnectionPlace, asked: Request<Incoming>) -> Response<Body> {
+        let read = body::read(asked.into_body(), http::BODY_BYTES_MAX).await;
+        read.expect("a body");
+        body::response(StatusCode::OK, "text/plain", body::whole("ok"))
     }
 }
 

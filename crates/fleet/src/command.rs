@@ -7,7 +7,7 @@ use crate::words::{keep_reading, table};
 use crate::{metrics, text};
 use callbridge_listener::body::{self, Body};
 use callbridge_listener::places::ConnectionPlace;
-use callbridge_listener::serve::{self, AnswerHttp, Answering, Limits, Open};
+use callbridge_listener::serve::{self, AnswerHttp, Limits, Open};
 use callbridge_model::Zone;
 use callbridge_model::environment::Environment;
 use callbridge_model::status::FleetTable;
@@ -156,14 +156,7 @@ async fn listen(
 struct Metrics(Shown);
 
 impl AnswerHttp for Metrics {
-    fn answer<'a>(&'a self, _: &'a ConnectionPlace, request: Request<Incoming>) -> Answering<'a> {
-        let response = self.respond(&request);
-        Box::pin(std::future::ready(response))
-    }
-}
-
-impl Metrics {
-    fn respond(&self, request: &Request<Incoming>) -> Response<Body> {
+    async fn answer(&self, _: &ConnectionPlace, request: Request<Incoming>) -> Response<Body> {
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         let (status, text) = match (request.uri().path(), is_read, table_of(&self.0)) {
             ("/metrics", true, Some(table)) => (StatusCode::OK, metrics::render(&table)),

@@ -4,6 +4,7 @@
 use super::accept::Acceptor;
 use super::body::Body;
 use super::places::{ConnectionPlace, PeerGroup, Places};
+use futures_util::future::BoxFuture;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -11,7 +12,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use std::convert::Infallible;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -45,11 +46,11 @@ pub struct Limits {
 pub trait AnswerHttp: Send + Sync + 'static {
     /// Answers one. What holds the place's [`ConnectionPlace::answer`] meanwhile is not cut to
     /// make room.
-    fn answer<'a>(
-        &'a self,
-        place: &'a ConnectionPlace,
+    fn answer(
+        &self,
+        place: &ConnectionPlace,
         request: Request<Incoming>,
-    ) -> Answering<'a>;
+    ) -> impl Future<Output = Response<Body>> + Send;
 
     /// A connection brought no TLS; why, where we know better than the library.
     fn no_tls(&self, _why: &'static str) {}
@@ -68,11 +69,33 @@ pub struct Open {
     pub limits: Limits,
 }
 
-/// An answer on its way.
-pub type Answering<'a> = Pin<Box<dyn Future<Output = Response<Body>> + Send + 'a>>;
+/// The same with its answers boxed: all listeners share one machinery.
+trait AnswerBoxed: Send + Sync {
+    fn boxed<'a>(
+        &'a self,
+        place: &'a ConnectionPlace,
+        request: Request<Incoming>,
+    ) -> BoxFuture<'a, Response<Body>>;
+    fn no_tls(&self, why: &'static str);
+}
+
+impl<A: AnswerHttp> AnswerBoxed for A {
+    fn boxed<'a>(
+        &'a self,
+        place: &'a ConnectionPlace,
+        request: Request<Incoming>,
+    ) -> BoxFuture<'a, Response<Body>> {
+        Box::pin(self.answer(place, request))
+    }
+
+    fn no_tls(&self, why: &'static str) {
+        AnswerHttp::no_tls(self, why);
+    }
+}
 
 /// Serves until `stop`.
-pub async fn serve(open: Open, answer: Arc<dyn AnswerHttp>, stop: impl Future<Output = ()>) {
+pub async fn serve(open: Open, answer: Arc<impl AnswerHttp>, stop: impl Future<Output = ()>) {
+    let answer: Arc<dyn AnswerBoxed> = answer;
     let Open {
         name,
         listener,
@@ -122,7 +145,7 @@ pub async fn serve(open: Open, answer: Arc<dyn AnswerHttp>, stop: impl Future<Ou
 
 /// One connection.
 struct Line {
-    answer: Arc<dyn AnswerHttp>,
+    answer: Arc<dyn AnswerBoxed>,
     place: ConnectionPlace,
     limits: Limits,
     begun: Instant,
@@ -163,7 +186,7 @@ impl Line {
         let place = Arc::new(place);
         let service = service_fn(move |request| {
             let (answer, place) = (Arc::clone(&answer), Arc::clone(&place));
-            async move { Ok::<_, Infallible>(answer.answer(&place, request).await) }
+            async move { Ok::<_, Infallible>(answer.boxed(&place, request).await) }
         });
         let serving = http1::Builder::new()
             .timer(TokioTimer::new())

@@ -9,7 +9,7 @@ use base64::prelude::BASE64_STANDARD;
 use callbridge_listener::body::{self, Body};
 use callbridge_listener::descriptors;
 use callbridge_listener::places::ConnectionPlace;
-use callbridge_listener::serve::{self, AnswerHttp, Answering, Limits, Open};
+use callbridge_listener::serve::{self, AnswerHttp, Limits, Open};
 use callbridge_model::clock;
 use callbridge_model::secret::{ExposeSecret as _, Secret};
 use hyper::header::{self, HeaderValue};
@@ -70,17 +70,7 @@ pub async fn serve(listener: TcpListener, gate: Gate, stop: impl Future<Output =
 }
 
 impl AnswerHttp for Gate {
-    fn answer<'a>(
-        &'a self,
-        place: &'a ConnectionPlace,
-        request: Request<Incoming>,
-    ) -> Answering<'a> {
-        Box::pin(self.respond(place, request))
-    }
-}
-
-impl Gate {
-    async fn respond(&self, place: &ConnectionPlace, request: Request<Incoming>) -> Response<Body> {
+    async fn answer(&self, place: &ConnectionPlace, request: Request<Incoming>) -> Response<Body> {
         let _answering = place.answer();
         let begun = clock::now().boot;
         let (question, format) = Question::read(request.uri().query().unwrap_or_default());
@@ -91,7 +81,9 @@ impl Gate {
         self.tally.count(answer.outcome(), begun);
         response(status, &answer, format)
     }
+}
 
+impl Gate {
     /// Why a request is not looked at.
     fn refusal(
         &self,

@@ -4,7 +4,7 @@
 use super::metrics::{self, Format, Observed};
 use callbridge_listener::body::{self, Body};
 use callbridge_listener::places::ConnectionPlace;
-use callbridge_listener::serve::{AnswerHttp, Answering, Limits, Open};
+use callbridge_listener::serve::{AnswerHttp, Limits, Open};
 use callbridge_listener::{descriptors, serve};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming, header, header::HeaderValue};
 use std::future::Future;
@@ -62,13 +62,7 @@ struct Pages(Arc<dyn Watch>);
 
 impl AnswerHttp for Pages {
     // The place is not held: a scrape that is not read to its end makes room, too.
-    fn answer<'a>(&'a self, _: &'a ConnectionPlace, request: Request<Incoming>) -> Answering<'a> {
-        Box::pin(self.respond(request))
-    }
-}
-
-impl Pages {
-    async fn respond(&self, request: Request<Incoming>) -> Response<Body> {
+    async fn answer(&self, _: &ConnectionPlace, request: Request<Incoming>) -> Response<Body> {
         let path = request.uri().path();
         if !PATHS.contains(&path) {
             return text(StatusCode::NOT_FOUND, String::new());
@@ -86,7 +80,9 @@ impl Pages {
             _ => text(StatusCode::OK, "ok\n".to_owned()),
         }
     }
+}
 
+impl Pages {
     fn readyz(&self) -> Response<Body> {
         let missing = self.0.not_ready();
         if missing.is_empty() {

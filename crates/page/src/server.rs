@@ -7,7 +7,7 @@ use crate::settings::{Reach, Settings};
 use callbridge_listener::body::{self, Body};
 use callbridge_listener::descriptors;
 use callbridge_listener::places::{ConnectionPlace, PeerGroup};
-use callbridge_listener::serve::{self, AnswerHttp, Answering, Limits, Open};
+use callbridge_listener::serve::{self, AnswerHttp, Limits, Open};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming, header};
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,17 +62,7 @@ pub async fn serve(listener: TcpListener, page: Page, shutdown: impl Future<Outp
 struct PageGate(Arc<Page>);
 
 impl AnswerHttp for PageGate {
-    fn answer<'a>(
-        &'a self,
-        place: &'a ConnectionPlace,
-        request: Request<Incoming>,
-    ) -> Answering<'a> {
-        Box::pin(self.respond(place, request))
-    }
-}
-
-impl PageGate {
-    async fn respond(&self, place: &ConnectionPlace, request: Request<Incoming>) -> Response<Body> {
+    async fn answer(&self, place: &ConnectionPlace, request: Request<Incoming>) -> Response<Body> {
         let asked = match asked(request, place.origin(), &self.0.settings).await {
             Ok(asked) => asked,
             Err(status) => return bare(status),

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use callbridge_call::EventTime;
 use callbridge_listener::body::{self, Body};
 use callbridge_listener::places::ConnectionPlace;
-use callbridge_listener::serve::{self, AnswerHttp, Answering, Limits, Open};
+use callbridge_listener::serve::{self, AnswerHttp, Limits, Open};
 use callbridge_model::secret::ExposeSecret;
 use hyper::{Response as HttpResponse, StatusCode, body::Incoming, header, header::HeaderValue};
 use std::net::SocketAddr;
@@ -196,17 +196,11 @@ async fn serve(
 }
 
 impl AnswerHttp for Shell {
-    fn answer<'a>(
-        &'a self,
-        _place: &'a ConnectionPlace,
+    async fn answer(
+        &self,
+        _: &ConnectionPlace,
         request: hyper::Request<Incoming>,
-    ) -> Answering<'a> {
-        Box::pin(self.respond(request))
-    }
-}
-
-impl Shell {
-    async fn respond(&self, request: hyper::Request<Incoming>) -> HttpResponse<Body> {
+    ) -> HttpResponse<Body> {
         let request = read_request(request, self.role).await;
         let response = self.shared.handle(&request);
         match response.delivery {

@@ -6,7 +6,7 @@ use super::receiver::{BODY_WITHIN, Proof, Receiver};
 use callbridge_listener::body::{self, Body};
 use callbridge_listener::budget::{ByteBudget, ByteShare};
 use callbridge_listener::places::ConnectionPlace;
-use callbridge_listener::serve::{AnswerHttp, Answering, Limits, Open};
+use callbridge_listener::serve::{AnswerHttp, Limits, Open};
 use callbridge_listener::{descriptors, serve};
 use futures_util::StreamExt as _;
 use http_body_util::BodyExt as _;
@@ -82,21 +82,7 @@ struct Gate {
 }
 
 impl AnswerHttp for Gate {
-    fn answer<'a>(
-        &'a self,
-        place: &'a ConnectionPlace,
-        request: Request<Incoming>,
-    ) -> Answering<'a> {
-        Box::pin(self.respond(place, request))
-    }
-
-    fn no_tls(&self, why: &'static str) {
-        self.receiver.turned_away("no_tls", 0, why);
-    }
-}
-
-impl Gate {
-    async fn respond(&self, place: &ConnectionPlace, request: Request<Incoming>) -> Response<Body> {
+    async fn answer(&self, place: &ConnectionPlace, request: Request<Incoming>) -> Response<Body> {
         let turn_away = |status: u16, word| self.turn_away(status, word);
         if request.uri().path().trim_end_matches('/') != PATH {
             return turn_away(404, "no_such_path");
@@ -134,6 +120,12 @@ impl Gate {
         response(answer.status, answer.word)
     }
 
+    fn no_tls(&self, why: &'static str) {
+        self.receiver.turned_away("no_tls", 0, why);
+    }
+}
+
+impl Gate {
     fn turn_away(&self, status: u16, word: &'static str) -> Response<Body> {
         self.receiver.turned_away(word, status, "");
         response(status, word)

@@ -4,12 +4,12 @@
 use crate::Failure;
 use crate::daemon::tasks::has_stopped;
 use crate::privilege::Held;
-use callbridge_listener::body::{response, whole};
+use callbridge_listener::body::{Body, response, whole};
 use callbridge_listener::hyper::body::Incoming;
 use callbridge_listener::hyper::header::{CACHE_CONTROL, HeaderValue, REFERRER_POLICY};
-use callbridge_listener::hyper::{Method, Request, StatusCode, Uri};
+use callbridge_listener::hyper::{Method, Request, Response, StatusCode, Uri};
 use callbridge_listener::places::ConnectionPlace;
-use callbridge_listener::serve::{AnswerHttp, Answering, Limits, Open, serve};
+use callbridge_listener::serve::{AnswerHttp, Limits, Open, serve};
 use callbridge_model::{Code, Secret};
 use callbridge_oauth::consent::{Back, Redirect, read};
 use callbridge_ops::log::say;
@@ -84,7 +84,7 @@ impl Catcher {
         backs: mpsc::Sender<Back>,
         stopped: watch::Receiver<bool>,
     ) {
-        let answer: Arc<dyn AnswerHttp> = Arc::new(RedirectPage {
+        let answer = Arc::new(RedirectPage {
             path: self.path,
             state,
             backs,
@@ -116,25 +116,19 @@ struct RedirectPage {
 }
 
 impl AnswerHttp for RedirectPage {
-    fn answer<'a>(
-        &'a self,
-        place: &'a ConnectionPlace,
-        request: Request<Incoming>,
-    ) -> Answering<'a> {
-        Box::pin(async move {
-            let _answering = place.answer();
-            let judged = judge(request.method(), request.uri(), &self.path, &self.state);
-            let (status, words, back) = judged;
-            if let Some(back) = back {
-                // nobody waits any more: it came too late
-                let _ = self.backs.send(back).await;
-            }
-            let mut page = response(status, "text/html; charset=utf-8", whole(page(words)));
-            let headers = page.headers_mut();
-            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-            headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-            page
-        })
+    async fn answer(&self, place: &ConnectionPlace, request: Request<Incoming>) -> Response<Body> {
+        let _answering = place.answer();
+        let judged = judge(request.method(), request.uri(), &self.path, &self.state);
+        let (status, words, back) = judged;
+        if let Some(back) = back {
+            // nobody waits any more: it came too late
+            let _ = self.backs.send(back).await;
+        }
+        let mut page = response(status, "text/html; charset=utf-8", whole(page(words)));
+        let headers = page.headers_mut();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+        page
     }
 }
 
