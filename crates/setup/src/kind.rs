@@ -14,68 +14,48 @@ pub enum EndpointKind {
     Unknown,
 }
 
-/// How much a fact says: the lowest that an endpoint has decides.
-const fn weight(fact: &EndpointFact) -> u8 {
+/// What an endpoint is of which this is known, and why.
+fn judge(fact: &EndpointFact) -> (EndpointKind, String) {
+    use EndpointKind::{Telephone, Trunk};
     match fact {
-        EndpointFact::Registers(_) => 0,
-        EndpointFact::Hint(_) => 1,
-        EndpointFact::Mailbox(_) => 2,
-        EndpointFact::Identified(_) => 3,
-        EndpointFact::LogsInThere => 4,
-        EndpointFact::Dynamic => 5,
-        EndpointFact::LogsInHere => 6,
-        EndpointFact::CalledAs(_) => 7,
-        EndpointFact::Fixed(_) => 8,
-        EndpointFact::NoLogin => 9,
-        EndpointFact::Outside(_) => 10,
-    }
-}
-
-const fn kind_by(fact: &EndpointFact) -> EndpointKind {
-    match fact {
-        EndpointFact::Registers(_)
-        | EndpointFact::Identified(_)
-        | EndpointFact::LogsInThere
-        | EndpointFact::Fixed(_)
-        | EndpointFact::NoLogin
-        | EndpointFact::Outside(_) => EndpointKind::Trunk,
-        EndpointFact::Hint(_)
-        | EndpointFact::Mailbox(_)
-        | EndpointFact::Dynamic
-        | EndpointFact::CalledAs(_)
-        | EndpointFact::LogsInHere => EndpointKind::Telephone,
-    }
-}
-
-fn reason(fact: &EndpointFact) -> String {
-    match fact {
-        EndpointFact::Registers(host) => format!("the PBX registers with it at {host}"),
+        EndpointFact::Registers(host) => (Trunk, format!("the PBX registers with it at {host}")),
         EndpointFact::Hint(exten) => {
-            format!("extension {exten} of the dialplan shows its state (a hint)")
+            let words = format!("extension {exten} of the dialplan shows its state (a hint)");
+            (Telephone, words)
         }
-        EndpointFact::Mailbox(mailbox) => format!("it has the mailbox {mailbox}"),
-        EndpointFact::Identified(by) => format!("it is known by its address {by}"),
-        EndpointFact::LogsInThere => "the PBX logs in there, and nothing logs in here".to_owned(),
-        EndpointFact::Dynamic => "it registers here from wherever it stands".to_owned(),
+        EndpointFact::Mailbox(mailbox) => (Telephone, format!("it has the mailbox {mailbox}")),
+        EndpointFact::Identified(by) => (Trunk, format!("it is known by its address {by}")),
+        EndpointFact::LogsInThere => {
+            let words = "the PBX logs in there, and nothing logs in here";
+            (Trunk, words.to_owned())
+        }
+        EndpointFact::Dynamic => {
+            let words = "it registers here from wherever it stands";
+            (Telephone, words.to_owned())
+        }
+        EndpointFact::LogsInHere => (Telephone, "callers from it log in here".to_owned()),
         EndpointFact::CalledAs(extension) => {
-            format!("calls to it are sent to extension {extension} at its address")
+            let words = format!("calls to it are sent to extension {extension} at its address");
+            (Telephone, words)
         }
-        EndpointFact::LogsInHere => "callers from it log in here".to_owned(),
-        EndpointFact::Fixed(host) if host.is_empty() => "it stands at a fixed address".to_owned(),
-        EndpointFact::Fixed(host) => format!("it stands at the fixed address {host}"),
-        EndpointFact::NoLogin => "neither side logs in".to_owned(),
+        EndpointFact::Fixed(host) if host.is_empty() => {
+            (Trunk, "it stands at a fixed address".to_owned())
+        }
+        EndpointFact::Fixed(host) => (Trunk, format!("it stands at the fixed address {host}")),
+        EndpointFact::NoLogin => (Trunk, "neither side logs in".to_owned()),
         EndpointFact::Outside(number) => {
             let shown = number.len().saturating_sub(4);
             let tail = number.get(shown..).unwrap_or_default();
-            format!("a call with an outside number (…{tail}) is on it now")
+            let words = format!("a call with an outside number (…{tail}) is on it now");
+            (Trunk, words)
         }
     }
 }
 
 /// What the endpoint is, and why, in a line.
 pub fn classify(facts: &BTreeSet<EndpointFact>) -> (EndpointKind, String) {
-    match facts.iter().min_by_key(|fact| weight(fact)) {
-        Some(fact) => (kind_by(fact), reason(fact)),
+    match facts.first() {
+        Some(strongest) => judge(strongest),
         None => {
             let words = "only its name is known, which does not show what it is";
             (EndpointKind::Unknown, words.to_owned())

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Fewer digits are an extension.
 const OUTSIDE_DIGITS_MIN: usize = 7;
 
-/// One thing that is known of an endpoint.
+/// One thing that is known of an endpoint. Of two the one that stands first says more about what it
+/// is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EndpointFact {
     /// The PBX registers with it at this host (an outbound registration).
@@ -21,10 +22,10 @@ pub enum EndpointFact {
     Identified(String),
     /// The PBX logs in there, and nobody here (outbound authentication).
     LogsInThere,
-    /// One who calls from it logs in here (inbound authentication).
-    LogsInHere,
     /// It stands where it says when it registers.
     Dynamic,
+    /// One who calls from it logs in here (inbound authentication).
+    LogsInHere,
     /// Calls to it are sent to this extension at its address: a trunk's go to the number dialled.
     CalledAs(String),
     /// It stands at this fixed host.
