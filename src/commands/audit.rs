@@ -8,8 +8,8 @@ use crate::config::{Asking, Audit};
 use crate::{Failure, print};
 use callbridge_admin::ControlRequest;
 use callbridge_admin::audit::{FileCall, Listening, account, records};
-use callbridge_admin::explain::reading::{PbxCall, Reading, Told};
-use callbridge_call::FinishedCall;
+use callbridge_admin::explain::reading::Reading;
+use callbridge_call::{FinishedCall, ToldCall};
 use callbridge_formats::Format;
 use callbridge_intake::unmatched::device;
 use callbridge_mapping::journal;
@@ -134,7 +134,7 @@ fn read(
     let mut reading = Reading::new(explain::rules(&audit.config, format));
     let of_file = (&*audit.file, format);
     explain::read(file, of_file, &mut reading, |reading, told, is_last| {
-        let ended = told.into_iter().filter_map(Told::call);
+        let ended = told.into_iter().flatten();
         // Calls that go on at the end of the file are compared, too: their beginning was read.
         let open = if is_last {
             reading.under_way()
@@ -142,7 +142,7 @@ fn read(
             Vec::new()
         };
         let open = open.into_iter().map(|call| (call, true));
-        for (PbxCall { pbx, call }, is_open) in ended.map(|call| (call, false)).chain(open) {
+        for (ToldCall { pbx, call }, is_open) in ended.map(|call| (call, false)).chain(open) {
             let early = audit.from.is_some_and(|from| call.started < from);
             let late = audit.until.is_some_and(|until| call.started >= until);
             if early || late {

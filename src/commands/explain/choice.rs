@@ -2,9 +2,8 @@
 //! by the beginning of a uuid, or by the number of its customer.
 
 use crate::Failure;
-use callbridge_admin::explain::reading::PbxCall;
 use callbridge_admin::explain::shape::Other;
-use callbridge_call::FinishedCall;
+use callbridge_call::{FinishedCall, ToldCall};
 use callbridge_model::safe::safe;
 use callbridge_model::{Code, Judged, TypedNumber};
 
@@ -39,7 +38,7 @@ pub(crate) struct Choice {
     /// Calls of the number, newest first.
     of_number: Vec<Other>,
     best: Option<IdMatch>,
-    kept: Vec<(PbxCall, Judged)>,
+    kept: Vec<(ToldCall, Judged)>,
     fitting: usize,
     names: Vec<String>,
 }
@@ -48,7 +47,7 @@ pub(crate) struct Choice {
 #[derive(Debug)]
 pub(crate) struct Chosen {
     /// Several only where all of them have the very id.
-    pub calls: Vec<(PbxCall, Judged)>,
+    pub calls: Vec<(ToldCall, Judged)>,
     pub others: Vec<Other>,
 }
 
@@ -67,7 +66,7 @@ impl Choice {
     }
 
     /// Looks at a call.
-    pub(crate) fn offer(&mut self, heard: PbxCall, judged: Judged) {
+    pub(crate) fn offer(&mut self, heard: ToldCall, judged: Judged) {
         let fit = match &self.wanted {
             Some(id) => fit(id, &heard.call, &judged).max(self.fits_number(&judged)),
             None => Some(IdMatch::Any),
@@ -106,7 +105,7 @@ impl Choice {
     }
 
     /// Of a number the newest call is meant, the others are named.
-    fn keep_newest(&mut self, heard: PbxCall, judged: Judged) {
+    fn keep_newest(&mut self, heard: ToldCall, judged: Judged) {
         let new = Other::of(&judged.record);
         let at = self
             .of_number
@@ -204,7 +203,7 @@ mod tests {
     use callbridge_mapping::people::People;
     use callbridge_testkit::sample::call;
 
-    fn heard(linkedid: &str, channel: &str) -> (PbxCall, Judged) {
+    fn heard(linkedid: &str, channel: &str) -> (ToldCall, Judged) {
         let mut call = call();
         call.linkedid = UniqueId::new(linkedid).expect("not empty");
         call.also_known_as = UniqueId::new(channel).into_iter().collect();
@@ -216,7 +215,7 @@ mod tests {
             call.ended,
         );
         let pbx = "pbx1".to_owned();
-        (PbxCall { pbx, call }, judged)
+        (ToldCall { pbx, call }, judged)
     }
 
     fn chosen(wanted: Option<&str>, calls: &[(&str, &str)]) -> Result<Vec<String>, String> {

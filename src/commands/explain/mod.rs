@@ -14,14 +14,14 @@ use crate::config::{Config, Explain};
 use crate::privilege::Held;
 use crate::{Failure, OrFail as _};
 use callbridge_admin::audit::records;
-use callbridge_admin::explain::reading::{self, PbxCall, Reading, Told};
+use callbridge_admin::explain::reading::{self, Reading, Told};
 use callbridge_admin::explain::shape::Other;
 use callbridge_admin::explain::story::Paint;
 use callbridge_admin::explain::story::Times;
 use callbridge_admin::explain::text::Depth;
 use callbridge_admin::explain::{PBX, picture, shape, text};
-use callbridge_call::EventTime;
 use callbridge_call::decoded::WrongCall;
+use callbridge_call::{EventTime, ToldCall};
 use callbridge_formats::{Format, Likeness};
 use callbridge_intake::written::columns_seen;
 use callbridge_mapping::journal::{self, Rules};
@@ -219,7 +219,7 @@ struct Printing<'a> {
     zone: Zone,
     json: bool,
     paint: Paint,
-    waiting: Vec<PbxCall>,
+    waiting: Vec<ToldCall>,
     /// Wrong messages that name neither PBX nor call: perhaps the file is of another format.
     nameless: Vec<WrongCall>,
     /// A wrong message named its PBX or its call.
@@ -253,8 +253,8 @@ impl Printing<'_> {
     fn calls(&mut self, calls: Vec<Told>, now: EventTime) -> Result<(), Failure> {
         for told in calls {
             let heard = match told {
-                Told::Call(heard) => heard,
-                Told::Wrong(wrong) => {
+                Ok(heard) => heard,
+                Err(wrong) => {
                     self.wrong(wrong)?;
                     continue;
                 }
@@ -281,8 +281,8 @@ impl Printing<'_> {
         self.flushed()
     }
 
-    fn call(&mut self, heard: PbxCall, now: EventTime) -> Result<(), Failure> {
-        let PbxCall { pbx, call } = &heard;
+    fn call(&mut self, heard: ToldCall, now: EventTime) -> Result<(), Failure> {
+        let ToldCall { pbx, call } = &heard;
         self.endpoints.of(call);
         let judged = journal::judge(call, pbx, self.rules, self.people, now);
         if let Some(choice) = &mut self.choice {
@@ -299,7 +299,7 @@ impl Printing<'_> {
         self.print(&text)
     }
 
-    fn explained<'b>(&'b self, heard: &'b PbxCall, judged: &'b Judged) -> text::Explained<'b> {
+    fn explained<'b>(&'b self, heard: &'b ToldCall, judged: &'b Judged) -> text::Explained<'b> {
         text::Explained {
             judged,
             state: None,

@@ -53,36 +53,9 @@ impl MessageCounts {
     }
 }
 
-/// A call, and the PBX it was made on.
-#[derive(Clone, Debug)]
-pub struct PbxCall {
-    /// `--pbx-id`, or a `server_name` below it where one recording tells of several PBXs.
-    pub pbx: String,
-    /// The call.
-    pub call: FinishedCall,
-}
-
-/// What is told of a recording, in its order.
-#[allow(
-    clippy::large_enum_variant,
-    reason = "made and matched at once; most are calls"
-)]
-pub enum Told {
-    /// A call.
-    Call(PbxCall),
-    /// A message that is no call that can be (`format=call`).
-    Wrong(WrongCall),
-}
-
-impl Told {
-    /// The call, where it is one.
-    pub fn call(self) -> Option<PbxCall> {
-        match self {
-            Self::Call(call) => Some(call),
-            Self::Wrong(_) => None,
-        }
-    }
-}
+/// What is told of a recording, in its order: a call with its PBX (`--pbx-id`, or a `server_name`
+/// below it where one recording tells of several), or a message that is no call that can be.
+pub type Told = Result<ToldCall, WrongCall>;
 
 /// A recording being read.
 pub struct Reading {
@@ -166,14 +139,13 @@ impl Reading {
 
     /// The calls that go on at the recording's end, for all that is known, as they are told so far.
     /// To be asked once all is read.
-    pub fn under_way(&mut self) -> Vec<PbxCall> {
+    pub fn under_way(&mut self) -> Vec<ToldCall> {
         let end = self.hearing.now;
         for pbx in self.hearing.pbxes.values_mut() {
             pbx.end_before(None, end);
             pbx.assembler.finish_all(end);
         }
-        let told = self.hearing.finished().into_iter();
-        told.filter_map(Told::call).collect()
+        self.hearing.finished().into_iter().flatten().collect()
     }
 
     /// What became of its messages so far.
@@ -283,15 +255,12 @@ impl Hearing {
                 self.counts.unreadable += 1;
                 return Ok(());
             }
-            Decoded::Call(Ok(told)) => {
-                self.counts.read += 1;
-                let ToldCall { pbx, call } = *told;
-                self.told.push(Told::Call(PbxCall { pbx, call }));
-                return Ok(());
-            }
-            Decoded::Call(Err(wrong)) => {
-                self.counts.unreadable += 1;
-                self.told.push(Told::Wrong(*wrong));
+            Decoded::Call(told) => {
+                match told.is_ok() {
+                    true => self.counts.read += 1,
+                    false => self.counts.unreadable += 1,
+                }
+                self.told.push(told.map(|it| *it).map_err(|it| *it));
                 return Ok(());
             }
             Decoded::Event { heard, repaired } => {
@@ -324,16 +293,13 @@ impl Hearing {
 
     fn finished(&mut self) -> Vec<Told> {
         let mut told = std::mem::take(&mut self.told);
-        let of = |(pbx, calls): (&String, &mut PbxReading)| {
-            let calls = calls.take_finished().into_iter();
-            calls
-                .map(|call| PbxCall {
-                    pbx: pbx.clone(),
-                    call,
-                })
-                .collect::<Vec<_>>()
-        };
-        told.extend(self.pbxes.iter_mut().flat_map(of).map(Told::Call));
+        for (pbx, reading) in &mut self.pbxes {
+            let calls = reading.take_finished().into_iter();
+            told.extend(calls.map(|call| {
+                let pbx = pbx.clone();
+                Ok(ToldCall { pbx, call })
+            }));
+        }
         told
     }
 }

@@ -10,8 +10,32 @@ pub(super) struct Canvas {
 }
 
 impl Canvas {
+    /// A rectangle, some with round corners.
+    pub(super) fn rect(
+        &mut self,
+        class: &str,
+        (x, y): (f64, f64),
+        (width, height): (f64, f64),
+        is_round: bool,
+    ) {
+        let numbers = [
+            ("x", x),
+            ("y", y),
+            ("width", width),
+            ("height", height),
+            ("rx", 3.0),
+        ];
+        self.element("rect", class, &numbers[..4 + usize::from(is_round)]);
+    }
+
+    /// A line from one point to another.
+    pub(super) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
+        let ends = [("x1", from.0), ("x2", to.0), ("y1", from.1), ("y2", to.1)];
+        self.element("line", class, &ends);
+    }
+
     /// An element without children: `rect` with `class="stay" x="1"…`.
-    pub(super) fn element(&mut self, name: &str, class: &str, numbers: &[(&str, f64)]) {
+    fn element(&mut self, name: &str, class: &str, numbers: &[(&str, f64)]) {
         self.open(name, class, numbers);
         self.out.insert(self.out.len() - 2, '/');
     }
@@ -32,12 +56,25 @@ impl Canvas {
         let _ = writeln!(self.out, "</{name}>");
     }
 
-    /// A path of straight lines.
-    pub(super) fn path(&mut self, class: &str, data: &[(char, f64, f64)]) {
-        let steps = data.iter();
-        let steps = steps.map(|(step, x, y)| format!("{step}{} {}", tenth(*x), tenth(*y)));
-        let data = steps.collect::<Vec<_>>().join("");
-        let _ = writeln!(self.out, "<path class=\"{class}\" d=\"{data}\"/>");
+    /// A path of straight lines through these points.
+    pub(super) fn path(&mut self, class: &str, points: &[(f64, f64)]) {
+        self.strokes(class, &[points]);
+    }
+
+    /// Where a channel hangs up.
+    pub(super) fn cross(&mut self, x: f64, y: f64) {
+        let falls = [(x - 4.0, y - 4.0), (x + 4.0, y + 4.0)];
+        let rises = [(x - 4.0, y + 4.0), (x + 4.0, y - 4.0)];
+        self.strokes("hangup", &[&falls, &rises]);
+    }
+
+    fn strokes(&mut self, class: &str, strokes: &[&[(f64, f64)]]) {
+        let _ = write!(self.out, "<path class=\"{class}\" d=\"");
+        for (at, (x, y)) in strokes.iter().flat_map(|points| points.iter().enumerate()) {
+            let step = if at == 0 { 'M' } else { 'L' };
+            let _ = write!(self.out, "{step}{} {}", tenth(*x), tenth(*y));
+        }
+        self.out.push_str("\"/>\n");
     }
 
     /// What a pointer that rests on the element before shows.

@@ -57,13 +57,8 @@ impl<'a> Lanes<'a> {
     pub(super) fn bands(&self, canvas: &mut Canvas) {
         for lane in (0..self.timeline.channels.len()).step_by(2) {
             let (y, height) = (self.y(lane) - self.height / 2.0, self.height);
-            let band = [
-                ("x", MARGIN / 2.0),
-                ("y", y),
-                ("width", WIDTH - MARGIN),
-                ("height", height),
-            ];
-            canvas.element("rect", "band", &band);
+            let (corner, size) = ((MARGIN / 2.0, y), (WIDTH - MARGIN, height));
+            canvas.rect("band", corner, size, false);
         }
     }
 
@@ -139,14 +134,7 @@ impl<'a> Lanes<'a> {
         let lasted = seconds(talk.to.since(talk.from));
         let (from, to) = (times.clock(talk.from), times.clock(talk.to));
         canvas.title(&format!("talk, {lasted}: {from} to {to}"));
-        let shade = [
-            ("x", x),
-            ("y", y),
-            ("width", width),
-            ("height", height),
-            ("rx", 3.0),
-        ];
-        canvas.element("rect", "talk", &shade);
+        canvas.rect("talk", (x, y), (width, height), true);
         canvas.close("g");
     }
 
@@ -155,8 +143,7 @@ impl<'a> Lanes<'a> {
         let y = self.y(lane);
         let line = |canvas: &mut Canvas, class: &str, from: EventTime, to: EventTime| {
             let (x, width) = self.span(from, to);
-            let ends = [("x1", x), ("x2", x + width), ("y1", y), ("y2", y)];
-            canvas.element("line", class, &ends);
+            canvas.line(class, (x, y), (x + width, y));
         };
         line(canvas, "life", channel.from, channel.to);
         let of = |wanted: &MomentKind| {
@@ -177,11 +164,7 @@ impl<'a> Lanes<'a> {
         }
         if channel.way == Way::CameIn && channel.party != Role::Plumbing {
             let x = self.scale.x(channel.from);
-            let arrow = [
-                ('M', x - 11.0, y - 5.0),
-                ('L', x - 2.0, y),
-                ('L', x - 11.0, y + 5.0),
-            ];
+            let arrow = [(x - 11.0, y - 5.0), (x - 2.0, y), (x - 11.0, y + 5.0)];
             canvas.path("in", &arrow);
         }
     }
@@ -205,14 +188,7 @@ impl<'a> Lanes<'a> {
             true => "stay holding".to_owned(),
             false => format!("stay b{}", stay.bridge % COLOURS),
         };
-        let bar = [
-            ("x", x),
-            ("y", y - BAR / 2.0),
-            ("width", width),
-            ("height", BAR),
-            ("rx", 3.0),
-        ];
-        canvas.element("rect", &class, &bar);
+        canvas.rect(&class, (x, y - BAR / 2.0), (width, BAR), true);
         let short_id = short(id, 9);
         let words = match (stay.holding, width) {
             (_, width) if width < 16.0 => String::new(),
@@ -249,14 +225,7 @@ impl<'a> Lanes<'a> {
         };
         canvas.open("g", "", &[]);
         canvas.title(&format!("hangs up at {}{words}", times.clock(channel.to)));
-        let (near, far, up, down) = (x - 4.0, x + 4.0, y - 4.0, y + 4.0);
-        let cross = [
-            ('M', near, up),
-            ('L', far, down),
-            ('M', near, down),
-            ('L', far, up),
-        ];
-        canvas.path("hangup", &cross);
+        canvas.cross(x, y);
         canvas.close("g");
         // Plain clearing says nothing; busy, refused and the like say why nobody talked.
         if let Some(words) = cause
@@ -290,14 +259,9 @@ impl<'a> Lanes<'a> {
                 "{} is dialled{who} at {at} as {string}",
                 label(lane)
             ));
-            canvas.path("dial", &[('M', x, from), ('L', x, to - 5.0 * down)]);
-            let (wide, tip) = (4.0, to - 1.0 * down);
-            let head = [
-                ('M', x - wide, tip - 7.0 * down),
-                ('L', x + wide, tip - 7.0 * down),
-                ('L', x, tip),
-            ];
-            canvas.path("head", &head);
+            canvas.path("dial", &[(x, from), (x, to - 5.0 * down)]);
+            let (tip, wide) = (to - 1.0 * down, to - 8.0 * down);
+            canvas.path("head", &[(x - 4.0, wide), (x + 4.0, wide), (x, tip)]);
             canvas.close("g");
         }
     }

@@ -72,25 +72,17 @@ fn draw_sign(canvas: &mut Canvas, sign: Sign, x: f64, y: f64) {
     let (near, far) = (middle - 4.0, middle + 4.0);
     match sign {
         Sign::Line(class) => {
-            let ends = [("x1", x), ("x2", x + SIGN), ("y1", y), ("y2", y)];
-            canvas.element("line", class, &ends);
+            canvas.line(class, (x, y), (x + SIGN, y));
         }
         Sign::Bar(class) => {
-            let size = [("width", SIGN), ("height", 14.0), ("rx", 3.0)];
-            let bar = [&[("x", x), ("y", y - 7.0)][..], &size].concat();
-            canvas.element("rect", class, &bar);
+            canvas.rect(class, (x, y - 7.0), (SIGN, 14.0), true);
         }
         Sign::Arrow => {
-            canvas.path("dial", &[('M', middle, y - 8.0), ('L', middle, y + 3.0)]);
-            canvas.path(
-                "head",
-                &[('M', near, y), ('L', far, y), ('L', middle, y + 7.0)],
-            );
+            canvas.path("dial", &[(middle, y - 8.0), (middle, y + 3.0)]);
+            canvas.path("head", &[(near, y), (far, y), (middle, y + 7.0)]);
         }
         Sign::Cross => {
-            let falls = [('M', near, y - 4.0), ('L', far, y + 4.0)];
-            let rises = [('M', near, y + 4.0), ('L', far, y - 4.0)];
-            canvas.path("hangup", &[falls, rises].concat());
+            canvas.cross(middle, y);
         }
         Sign::None => {}
     }

@@ -103,15 +103,13 @@ fn heading(canvas: &mut Canvas, of: &Explained<'_>, times: &Times) {
 fn axis(canvas: &mut Canvas, scale: &Scale, times: &Times, bottom: f64) {
     let top = LANES_TOP - 6.0;
     for tick in scale.ticks(times.beginning()) {
-        let line = [("x1", tick.x), ("x2", tick.x), ("y1", top), ("y2", bottom)];
-        canvas.element("line", "grid", &line);
+        canvas.line("grid", (tick.x, top), (tick.x, bottom));
         canvas.text("tick", tick.x, top - 18.0, &times.short_clock(tick.at));
         canvas.text("tick dim", tick.x, top - 5.0, &times.short_after(tick.at));
     }
     for cut in scale.cuts() {
         for x in [cut.x - 4.0, cut.x + 4.0] {
-            let slant = [('M', x + 3.0, top), ('L', x - 3.0, bottom)];
-            canvas.path("cut", &slant);
+            canvas.path("cut", &[(x + 3.0, top), (x - 3.0, bottom)]);
         }
         let words = format!("{} cut short", seconds(cut.lasts));
         canvas.text("tick dim", cut.x, bottom + 13.0, &words);

@@ -19,13 +19,7 @@ pub(super) fn draw(canvas: &mut Canvas, of: &Explained<'_>, times: &Times, top: 
         canvas.text("dim", MARGIN, y, &short(&of.judged.message, 190));
     }
     for row in of.rows() {
-        let ends = [
-            ("x1", MARGIN),
-            ("x2", WIDTH - MARGIN),
-            ("y1", y + 6.5),
-            ("y2", y + 6.5),
-        ];
-        canvas.element("line", "rule", &ends);
+        canvas.line("rule", (MARGIN, y + 6.5), (WIDTH - MARGIN, y + 6.5));
         y += ROW;
         let (when, channel) = match &row.by {
             Some((at, channel)) => (
