@@ -15,13 +15,12 @@ use super::options::{
 use crate::config::{Checking, Purpose, checked as config};
 use crate::values;
 use callbridge_admin::ControlRequest;
-use callbridge_admin::letters::retry::Employee;
 use callbridge_admin::letters::select::Selection;
 use callbridge_admin::page_role::PageRole;
 use callbridge_formats::Format;
 use callbridge_leads::lead_field::Item;
 use callbridge_leads::lead_field::item::ITEMS_MAX;
-use callbridge_mapping::journal::Rules;
+use callbridge_mapping::journal::{EmployeeWish, Rules, Wish};
 use callbridge_model::clock;
 use callbridge_model::{EmployeeId, LeadId, Reason, Said};
 use clap_complete::Shell;
@@ -235,9 +234,11 @@ impl Checking<'_> {
             } => {
                 let request = ControlRequest::Retry {
                     which: self.change("dead retry", which),
-                    lead: self.faults.read("--lead", &lead, lead_id),
-                    employee: self.faults.read("--employee", &employee, employee_of),
-                    said: self.said(&answered, &talk),
+                    wish: Wish {
+                        lead: self.faults.read("--lead", &lead, lead_id),
+                        employee: self.faults.read("--employee", &employee, employee_of),
+                        said: self.said(&answered, &talk),
+                    },
                     dry_run,
                 };
                 (request, state)
@@ -447,10 +448,10 @@ fn lead_id(text: &str) -> Result<LeadId, String> {
     LeadId::parse(text).ok_or_else(|| format!("`{text}` is not a lead id, which has digits alone"))
 }
 
-fn employee_of(text: &str) -> Result<Employee, String> {
+fn employee_of(text: &str) -> Result<EmployeeWish, String> {
     if text == "none" {
-        return Ok(Employee::None);
+        return Ok(EmployeeWish::None);
     }
-    let read = EmployeeId::parse(text).map(Employee::Is);
+    let read = EmployeeId::parse(text).map(EmployeeWish::Is);
     read.ok_or_else(|| format!("`{text}` is neither an employee id nor `none`"))
 }

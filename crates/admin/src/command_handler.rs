@@ -1,18 +1,16 @@
 //! Answers what commands ask: inside the daemon with its flags and people, or in the command
 //! itself, over the same spool, when no daemon runs.
 
-use super::lead_set::LeadSet;
 use super::page_role::PageRole;
 use super::protocol::{ControlReply, ControlRequest};
 use super::refusal::Refusal;
 use super::socket::AnswerRequest;
 use crate::letters::retry;
-use crate::letters::retry::Asked;
 use crate::letters::select::{Letters, Selection};
 use callbridge_broker::again::{self, ForwardAgain};
 use callbridge_call::EventTime;
 use callbridge_intake::owners::Owners;
-use callbridge_mapping::journal::Rules;
+use callbridge_mapping::journal::{Rules, Wish};
 use callbridge_mapping::people::People;
 use callbridge_model::exit::Code;
 use callbridge_model::{CallUuid, EmployeeId, LeadId, Reason, Status, clock};
@@ -28,6 +26,7 @@ use tokio::sync::mpsc;
 pub mod audit;
 mod calls;
 mod follow;
+mod lead_set;
 mod leads;
 mod read_again;
 
@@ -86,7 +85,7 @@ pub enum LetterChange {
     /// They are sent again, or it is only said what would be sent.
     Retry {
         /// What a person has said of them.
-        asked: Asked,
+        wish: Wish,
         /// Nothing is sent.
         dry_run: bool,
     },
@@ -207,18 +206,11 @@ impl CommandHandler {
             ControlRequest::Watch => self.watch(line).await,
             ControlRequest::Retry {
                 which,
-                lead,
-                employee,
-                said,
+                wish,
                 dry_run,
             } => {
-                let asked = Asked {
-                    lead,
-                    employee,
-                    said,
-                };
-                self.change(&which, LetterChange::Retry { asked, dry_run }, line)
-                    .await
+                let change = LetterChange::Retry { wish, dry_run };
+                self.change(&which, change, line).await
             }
             ControlRequest::Discard { which } => {
                 self.change(&which, LetterChange::Discard, line).await
@@ -243,18 +235,7 @@ impl CommandHandler {
                 line.items(missed).await
             }
             ControlRequest::LeadList => self.lead_list(line).await,
-            ControlRequest::LeadSet { lead, items } => {
-                let wrapper = self.field_list_wrapper.as_deref();
-                let set = LeadSet {
-                    spool: &self.spool,
-                    asking: self.asking.as_ref(),
-                    wrapper,
-                };
-                let accepted = set.send(lead, &items).await?;
-                line.item(&accepted).await?;
-                let written = set.settle(accepted).await?;
-                line.item(written).await
-            }
+            ControlRequest::LeadSet { lead, items } => self.lead_set(lead, &items, line).await,
             ControlRequest::LeadCheck { phone } => self.lead_check(&phone, line).await,
             ControlRequest::PageLink { role } => {
                 let refused = |words: &str| Refusal::new(Code::Unreachable.number(), words);
@@ -379,8 +360,8 @@ impl CommandHandler {
     ) -> Result<Vec<Result<LetterOutcome, Error>>, Error> {
         let page = letters.next(&self.spool).await?;
         let changes = page.iter().map(async |letter| match change {
-            LetterChange::Retry { asked, dry_run } => {
-                self.retry_one(letter, asked, dry_run, who).await
+            LetterChange::Retry { wish, dry_run } => {
+                self.retry_one(letter, wish, dry_run, who).await
             }
             LetterChange::Discard => self.discard_one(letter, who).await,
         });
@@ -408,7 +389,7 @@ impl CommandHandler {
     async fn retry_one(
         &self,
         letter: &Letter,
-        asked: Asked,
+        wish: Wish,
         dry_run: bool,
         who: &str,
     ) -> Result<LetterOutcome, Error> {
@@ -428,7 +409,7 @@ impl CommandHandler {
             return refused("it is gone".to_owned());
         };
         let now = clock::now().wall;
-        let step = match retry::plan(&row, asked, &self.rules, &self.people(), now) {
+        let step = match retry::plan(&row, wish, &self.rules, &self.people(), now) {
             Ok(step) => step,
             Err(why) => return refused(why),
         };
@@ -437,7 +418,7 @@ impl CommandHandler {
             Step::Retry { record, .. } => (record, "ready", None),
             other => return refused(format!("{} is not a way to send it", other.name())),
         };
-        let said = asked.said.is_some();
+        let said = wish.said.is_some();
         let outcome = LetterOutcome {
             lead_id: Some(record.lead_id),
             employee_id: Some(record.employee_id),
@@ -453,7 +434,7 @@ impl CommandHandler {
             step,
             at: now,
         };
-        let act = act(letter, who, asked.words(), now);
+        let act = act(letter, who, wish.words(), now);
         match self.spool.write(vec![act, op]).await {
             Ok(_) => Ok(outcome),
             Err(error @ (Error::Refused { .. } | Error::UuidTaken { .. })) => {

@@ -48,30 +48,41 @@ impl KeptCall {
 
     /// As it stands now: what was a letter for a time, and went on, is none.
     pub fn judged(&self) -> Judged {
-        let outcome = outcome_of(Some(self.state));
+        let judged = judged_as_kept(self.record.clone(), Some(self.state), self.reason);
+        let is_letter = judged.outcome == Outcome::DeadLetter;
         Judged {
-            record: self.record.clone(),
-            outcome,
-            reason: self.reason.filter(|_| outcome == Outcome::DeadLetter),
-            message: match outcome {
-                Outcome::DeadLetter => self.message.clone(),
-                Outcome::Journal | Outcome::Internal | Outcome::Skipped => String::new(),
+            reason: judged.reason.filter(|_| is_letter),
+            message: match is_letter {
+                true => self.message.clone(),
+                false => String::new(),
             },
-            live: false,
             remarks: self.call.remarks.clone(),
             judged_at: self.judged_at,
-            kept_out_unanswered: false,
+            ..judged
         }
     }
 }
 
-/// What a call is by where it stands: a letter until it goes on, and for good where it was
-/// discarded. Calls between extensions have no state.
-pub fn outcome_of(state: Option<State>) -> Outcome {
-    match state {
-        None => Outcome::Internal,
-        Some(State::Dead | State::Parked | State::Discarded) => Outcome::DeadLetter,
-        Some(State::Ready | State::Sending | State::Submitted) => Outcome::Journal,
-        Some(State::Journaled | State::Forwarded) => Outcome::Journal,
+/// A stored call as it was judged, as far as its state tells: a letter until it goes on, and for
+/// good where it was discarded. Calls between extensions have no state.
+pub(crate) fn judged_as_kept(
+    record: CallRecord,
+    state: Option<State>,
+    reason: Option<Reason>,
+) -> Judged {
+    Judged {
+        record,
+        outcome: match state {
+            None => Outcome::Internal,
+            Some(State::Dead | State::Parked | State::Discarded) => Outcome::DeadLetter,
+            Some(State::Ready | State::Sending | State::Submitted) => Outcome::Journal,
+            Some(State::Journaled | State::Forwarded) => Outcome::Journal,
+        },
+        reason,
+        message: String::new(),
+        live: false,
+        remarks: Vec::new(),
+        judged_at: EventTime::from_seconds(0),
+        kept_out_unanswered: false,
     }
 }

@@ -11,7 +11,6 @@
 //! | [`socket`] | carries it |
 //! | [`command_handler`] | answers it, in the daemon or over the spool alone |
 //! | [`kept_call`] | a call that the spool keeps |
-//! | [`lead_set`] | values for a lead's fields, given by hand |
 //! | [`refusal`] | why something could not be done |
 //! | [`state_access`] | a state folder, through the daemon or opened here |
 //! | [`page_role`] | what somebody may do on the administrator's page |
@@ -22,7 +21,6 @@ pub mod audit;
 pub mod command_handler;
 pub mod explain;
 pub mod kept_call;
-pub mod lead_set;
 pub mod letters;
 pub mod lock_wait;
 pub mod page_role;

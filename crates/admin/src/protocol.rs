@@ -2,12 +2,12 @@
 //! JSON lines back, the last of them `{"end":…}` or `{"error":…}`.
 
 use super::page_role::PageRole;
-use crate::letters::retry::Employee;
 use crate::letters::select::Selection;
 use callbridge_call::FinishedCall;
 use callbridge_crm::FilterPage;
 use callbridge_leads::lead_field::Item;
-use callbridge_model::{CallUuid, LeadId, Said};
+use callbridge_mapping::journal::Wish;
+use callbridge_model::{CallUuid, LeadId};
 use callbridge_spool::{AuditedCall, State};
 use serde::{Deserialize, Serialize};
 
@@ -32,12 +32,9 @@ pub enum ControlRequest {
     Retry {
         /// Which of them.
         which: Selection,
-        /// Another lead than the rules give.
-        lead: Option<LeadId>,
-        /// Another employee than the rules give.
-        employee: Option<Employee>,
-        /// How it was, of letters `incomplete`.
-        said: Option<Said>,
+        /// What is to be sent, where that is not what the rules give.
+        #[serde(flatten)]
+        wish: Wish,
         /// Only say what would be sent.
         dry_run: bool,
     },
@@ -171,7 +168,7 @@ pub struct MissedView {
     /// E.164.
     pub phone: String,
     /// Their lead, where it is known.
-    pub lead_id: Option<i64>,
+    pub lead_id: Option<LeadId>,
     /// The trunk of the last try.
     pub trunk: String,
     /// Waiting since this first try.
@@ -209,7 +206,8 @@ pub enum ControlReply {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use callbridge_model::Reason;
+    use callbridge_mapping::journal::EmployeeWish;
+    use callbridge_model::{Reason, Said};
 
     #[test]
     fn questions_and_answers_survive_the_line() {
@@ -225,12 +223,14 @@ mod tests {
                     reason: Some(Reason::Failed),
                     ..Selection::default()
                 },
-                lead: LeadId::new(4001),
-                employee: Some(Employee::None),
-                said: Some(Said {
-                    answered: Some(true),
-                    talk_sec: Some(80),
-                }),
+                wish: Wish {
+                    lead: LeadId::new(4001),
+                    employee: Some(EmployeeWish::None),
+                    said: Some(Said {
+                        answered: Some(true),
+                        talk_sec: Some(80),
+                    }),
+                },
                 dry_run: true,
             },
             ControlRequest::LeadCheck {
@@ -253,6 +253,11 @@ mod tests {
         for ask in asks {
             let line = serde_json::to_string(&ask).expect("a line");
             assert!(!line.contains('\n'));
+            if let ControlRequest::Retry { .. } = ask {
+                let wants =
+                    r#""lead":4001,"employee":"none","said":{"answered":true,"talk_sec":80}"#;
+                assert!(line.contains(wants), "{line}");
+            }
             assert_eq!(
                 serde_json::from_str::<ControlRequest>(&line).expect("a question"),
                 ask

@@ -1,6 +1,5 @@
 //! Why something that was asked for could not be done.
 
-use crate::letters::select::Fault;
 use callbridge_model::exit::{Code, ExitCode as _};
 use callbridge_spool::Error;
 
@@ -20,6 +19,11 @@ impl Refusal {
         Self { code, words }
     }
 
+    /// What was typed is no such thing, in these words.
+    pub fn usage(words: impl Into<String>) -> Self {
+        Self::new(Code::Usage.number(), words)
+    }
+
     /// What was typed is no such thing: a number that is none, a day that is none.
     pub fn is_usage(&self) -> bool {
         self.code == Code::Usage.number()
@@ -29,11 +33,5 @@ impl Refusal {
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         Self::new(error.exit_code().number(), error.to_string())
-    }
-}
-
-impl From<Fault> for Refusal {
-    fn from(fault: Fault) -> Self {
-        Self::new(Code::Usage.number(), fault.to_string())
     }
 }

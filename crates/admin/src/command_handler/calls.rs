@@ -2,12 +2,12 @@
 
 use super::{CommandHandler, ReplySender, Stop};
 use crate::explain::shape::{Other, Shape};
-use crate::kept_call::{KeptCall, outcome_of};
+use crate::kept_call::{KeptCall, judged_as_kept};
 use crate::protocol::{CallsQuery, ControlReply};
 use crate::refusal::Refusal;
 use callbridge_call::EventTime;
 use callbridge_model::number::Country;
-use callbridge_model::{Judged, TypedNumber, Zone, clock, dates};
+use callbridge_model::{TypedNumber, Zone, clock, dates};
 use callbridge_spool::{CallFilter, Listed, Place, RowId, Search, State, Store, tables};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -21,11 +21,6 @@ const OTHERS_MAX: usize = 20;
 /// What is said to one who reads too slowly.
 const TOO_MANY: &str =
     "more happened than was read: see `callbridge calls --today`, then follow again";
-
-/// A bad date or number: 64.
-fn refused(words: String) -> Refusal {
-    Refusal::new(64, words)
-}
 
 impl CommandHandler {
     /// Calls that are kept, then those that come.
@@ -77,22 +72,18 @@ impl CommandHandler {
         let to = to.map(|text| dates::date_end(text, zone.as_time_zone()));
         let from = from
             .transpose()
-            .map_err(|why| refused(format!("--from: {why}")))?;
+            .map_err(|why| Refusal::usage(format!("--from: {why}")))?;
         let to = to
             .transpose()
-            .map_err(|why| refused(format!("--to: {why}")))?;
+            .map_err(|why| Refusal::usage(format!("--to: {why}")))?;
         let today = which
             .today
             .then(|| day_of(clock::now().wall, &zone))
             .flatten();
         let phone = which.phone.as_deref().map(|text| {
             let read = TypedNumber::read(text, self.countries());
-            read.ok_or_else(|| {
-                refused(format!(
-                    "--phone: `{text}` is not a telephone number: \
-                                                {NUMBER}"
-                ))
-            })
+            let wrong = || format!("--phone: `{text}` is not a telephone number: {NUMBER}");
+            read.ok_or_else(|| Refusal::usage(wrong()))
         });
         let seconds = |at: EventTime| at.floor_seconds().get();
         Ok(CallFilter {
@@ -264,16 +255,7 @@ fn is_news(call: &Listed, under_way: &mut BTreeSet<RowId>) -> bool {
 /// As `explain --json` has it, with where it stands.
 fn item(call: Listed) -> Value {
     let state = call.state_word();
-    let judged = Judged {
-        record: call.record,
-        outcome: outcome_of(call.state),
-        reason: call.reason,
-        message: String::new(),
-        live: false,
-        remarks: Vec::new(),
-        judged_at: EventTime::from_seconds(0),
-        kept_out_unanswered: false,
-    };
+    let judged = judged_as_kept(call.record, call.state, call.reason);
     let mut item = json!(Shape::of(&judged));
     item["state"] = json!(state);
     item

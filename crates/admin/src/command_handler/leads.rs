@@ -186,7 +186,7 @@ impl CommandHandler {
             };
             after = Some(last.clone());
             all.extend(page.into_iter().map(|(customer, given)| MissedView {
-                lead_id: self.lead_of(&customer, given).map(LeadId::get),
+                lead_id: self.lead_of(&customer, given),
                 phone: customer.phone.as_str().to_owned(),
                 trunk: customer.trunk,
                 first_at: customer.first_at.get(),

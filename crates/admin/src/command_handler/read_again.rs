@@ -83,7 +83,7 @@ pub(super) async fn hand_over(
 ) -> Result<(), Stop> {
     if let Some(named) = handler.owners.named_owner(pbx) {
         let words = format!("--pbx-owner={pbx}={named} decides whose it is: change that flag");
-        return Err(Refusal::new(64, words).into());
+        return Err(Refusal::usage(words).into());
     }
     let key = format!("{OWNER_PREFIX}{pbx}");
     let before = handler.spool.meta(key).await?;

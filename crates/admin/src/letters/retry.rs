@@ -4,67 +4,8 @@ use callbridge_call::EventTime;
 use callbridge_mapping::journal;
 use callbridge_mapping::journal::{EmployeeWish, Rules, Wish};
 use callbridge_mapping::people::People;
-use callbridge_model::{CallRecord, EmployeeId, LeadId, Outcome, Reason, Said};
+use callbridge_model::{CallRecord, LeadId, Outcome, Reason};
 use callbridge_spool::{Error, Row, State, Step};
-use serde::{Deserialize, Serialize};
-
-/// The employee to send instead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Employee {
-    /// This one.
-    Is(EmployeeId),
-    /// None at all.
-    None,
-}
-
-/// What a person asks for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
-    /// Another lead.
-    pub lead: Option<LeadId>,
-    /// Another employee.
-    pub employee: Option<Employee>,
-    /// Whether it was answered, and how long they talked.
-    pub said: Option<Said>,
-}
-
-impl Asked {
-    /// For the letter's acts: `retry with lead 4002, employee 501`.
-    pub fn words(&self) -> String {
-        let lead = self.lead.map(|lead| format!("lead {lead}"));
-        let employee = self.employee.map(|employee| match employee {
-            Employee::Is(id) => format!("employee {id}"),
-            Employee::None => "no employee".to_owned(),
-        });
-        let answered = self.said.and_then(|said| said.answered);
-        let answered = answered.map(|answered| match answered {
-            true => "answered".to_owned(),
-            false => "not answered".to_owned(),
-        });
-        let talk = self.said.and_then(|said| said.talk_sec);
-        let talk = talk.map(|talk| format!("{talk} s of talk"));
-        let with = [lead, employee, answered, talk].into_iter().flatten();
-        match with.collect::<Vec<_>>().join(", ").as_str() {
-            "" => "retry".to_owned(),
-            with => format!("retry with {with}"),
-        }
-    }
-}
-
-impl From<Asked> for Wish {
-    fn from(asked: Asked) -> Self {
-        let employee = match asked.employee {
-            None => EmployeeWish::AsListed,
-            Some(Employee::None) => EmployeeWish::Nobody,
-            Some(Employee::Is(id)) => EmployeeWish::This(id),
-        };
-        Self {
-            lead: asked.lead,
-            employee,
-        }
-    }
-}
 
 /// How it is sent, or why it cannot be. With another lead than before, where it may have been
 /// written all the same, the journal is looked through first.
@@ -73,7 +14,7 @@ impl From<Asked> for Wish {
 /// In words, with what to do.
 pub fn plan(
     row: &Row,
-    asked: Asked,
+    asked: Wish,
     rules: &Rules,
     people: &People,
     now: EventTime,
@@ -109,7 +50,7 @@ pub fn plan(
 /// The record to send.
 fn record(
     row: &Row,
-    asked: Asked,
+    asked: Wish,
     rules: &Rules,
     people: &People,
     now: EventTime,
@@ -117,14 +58,7 @@ fn record(
     if rules.trunks.is_empty() {
         return as_kept(row, asked);
     }
-    let judged = journal::remap(
-        &row.record,
-        &row.call,
-        Some(asked.into()),
-        rules,
-        people,
-        now,
-    );
+    let judged = journal::remap(&row.record, &row.call, Some(asked), rules, people, now);
     match judged.outcome {
         Outcome::Journal => Ok(judged.record),
         Outcome::DeadLetter | Outcome::Internal | Outcome::Skipped => Err(judged.message),
@@ -132,15 +66,15 @@ fn record(
 }
 
 /// Without the daemon's flags nothing can be mapped anew: the kept values are sent.
-fn as_kept(row: &Row, asked: Asked) -> Result<CallRecord, String> {
+fn as_kept(row: &Row, asked: Wish) -> Result<CallRecord, String> {
     let mut record = row.record.clone();
     if asked.lead.is_some() {
         (record.lead_id, record.lead_from) = (asked.lead, Some(journal::BY_HAND.to_owned()));
     }
     match asked.employee {
         None => {}
-        Some(Employee::None) => record.employee_id = None,
-        Some(Employee::Is(id)) => record.employee_id = Some(id),
+        Some(EmployeeWish::None) => record.employee_id = None,
+        Some(EmployeeWish::Is(id)) => record.employee_id = Some(id),
     }
     match record.lead_id {
         Some(_) => Ok(record),

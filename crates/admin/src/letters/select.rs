@@ -1,5 +1,6 @@
 //! Which letters a command means.
 
+use crate::refusal::Refusal;
 use callbridge_model::Reason;
 use callbridge_spool::{Error, Handle, Letter, LetterFilter, RowId, tables};
 use serde::{Deserialize, Serialize};
@@ -30,19 +31,11 @@ impl Selection {
     }
 }
 
+/// Where ids stand.
+const IDS: &str = "ids are numbers, see `callbridge dead list`";
+
 /// Letters read from the spool at a time.
 const PAGE: usize = 200;
-
-/// A selection that names no letter.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
-    /// Not a number.
-    #[error("`{0}` is not the id of a letter: ids are numbers, see `callbridge dead list`")]
-    Id(String),
-    /// Nothing was chosen.
-    #[error("say which letters: ids, --reason REASON or --all")]
-    Nothing,
-}
 
 /// Walks over the letters of a selection, oldest first, a page at a time, so that however many
 /// there are, few are in memory.
@@ -56,14 +49,12 @@ impl Letters {
     ///
     /// # Errors
     /// When an id is no number.
-    pub fn of(which: &Selection) -> Result<Self, Fault> {
+    pub fn of(which: &Selection) -> Result<Self, Refusal> {
         let ids = which.ids.iter().map(|id| {
-            id.trim()
-                .parse()
-                .map(RowId)
-                .map_err(|_| Fault::Id(id.clone()))
+            let wrong = |_| format!("`{id}` is not the id of a letter: {IDS}");
+            id.trim().parse().map(RowId).map_err(wrong)
         });
-        let ids = ids.collect::<Result<Vec<_>, _>>()?;
+        let ids = ids.collect::<Result<Vec<_>, _>>().map_err(Refusal::usage)?;
         Ok(Self::new((!ids.is_empty()).then_some(ids), which.reason))
     }
 
@@ -89,12 +80,12 @@ impl Letters {
     ///
     /// # Errors
     /// When an id is no number, or nothing was chosen.
-    pub fn to_change(which: &Selection) -> Result<Self, Fault> {
+    pub fn to_change(which: &Selection) -> Result<Self, Refusal> {
         if which.is_empty() {
-            Err(Fault::Nothing)
-        } else {
-            Self::of(which)
+            let words = "say which letters: ids, --reason REASON or --all";
+            return Err(Refusal::usage(words));
         }
+        Self::of(which)
     }
 
     /// The next page; an empty one at the end.

@@ -3,30 +3,54 @@
 use super::{Rules, Who, who};
 use crate::people::People;
 use callbridge_call::{EventTime, FinishedCall};
-use callbridge_model::{CallRecord, EmployeeId, Judged, LeadId, Outcome, Reason};
+use callbridge_model::{CallRecord, EmployeeId, Judged, LeadId, Outcome, Reason, Said};
+use serde::{Deserialize, Serialize};
 
 /// Where a lead came from that a person gave with a retry.
 pub const BY_HAND: &str = "given by hand, with a retry";
 
+/// The employee that a person asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EmployeeWish {
+    /// This one.
+    Is(EmployeeId),
+    /// None is sent.
+    None,
+}
+
 /// What a person asks for in a retry.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wish {
     /// This lead; `None` for the one that the rules give now.
     pub lead: Option<LeadId>,
-    /// Which employee.
-    pub employee: EmployeeWish,
+    /// Which employee; `None` for the one that the lists give now.
+    pub employee: Option<EmployeeWish>,
+    /// Whether it was answered, and how long they talked: of letters `incomplete`.
+    pub said: Option<Said>,
 }
 
-/// The employee a person asks for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum EmployeeWish {
-    /// The one that the lists give now.
-    #[default]
-    AsListed,
-    /// None is sent.
-    Nobody,
-    /// This one.
-    This(EmployeeId),
+impl Wish {
+    /// For the letter's acts: `retry with lead 4002, employee 501`.
+    pub fn words(&self) -> String {
+        let lead = self.lead.map(|lead| format!("lead {lead}"));
+        let employee = self.employee.map(|employee| match employee {
+            EmployeeWish::Is(id) => format!("employee {id}"),
+            EmployeeWish::None => "no employee".to_owned(),
+        });
+        let answered = self.said.and_then(|said| said.answered);
+        let answered = answered.map(|answered| match answered {
+            true => "answered".to_owned(),
+            false => "not answered".to_owned(),
+        });
+        let talk = self.said.and_then(|said| said.talk_sec);
+        let talk = talk.map(|talk| format!("{talk} s of talk"));
+        let with = [lead, employee, answered, talk].into_iter().flatten();
+        match with.collect::<Vec<_>>().join(", ").as_str() {
+            "" => "retry".to_owned(),
+            with => format!("retry with {with}"),
+        }
+    }
 }
 
 /// Judges a kept call anew: its uuid, start, duration and talk stay as they were put down, its lead
@@ -68,9 +92,9 @@ pub fn remap(
         None => (found.lead_id, found.lead_from.take()),
     };
     record.employee_id = match wish.employee {
-        EmployeeWish::AsListed => found.employee_id,
-        EmployeeWish::Nobody => None,
-        EmployeeWish::This(employee) => Some(employee),
+        None => found.employee_id,
+        Some(EmployeeWish::None) => None,
+        Some(EmployeeWish::Is(employee)) => Some(employee),
     };
     let missing = missing(&record, &found, wish, rules.require_employee);
     let (reason, message) = missing.map_or((None, String::new()), |(r, words)| (Some(r), words));
@@ -99,7 +123,7 @@ fn missing(
     if record.lead_id.is_none() {
         return found.no_lead.clone();
     }
-    let asked = require_employee && wish.employee == EmployeeWish::AsListed;
+    let asked = require_employee && wish.employee.is_none();
     found
         .no_employee
         .clone()

@@ -239,7 +239,8 @@ fn a_person_may_send_a_dead_call_with_another_lead_under_its_own_uuid() {
     let old = judged(&call).record;
     let wish = Wish {
         lead: LeadId::new(7),
-        employee: EmployeeWish::Nobody,
+        employee: Some(EmployeeWish::None),
+        ..Wish::default()
     };
     let people = People::default();
     let now = call.ended;

@@ -92,7 +92,7 @@ pub(super) fn unknown_trunk(call: &FinishedCall, record: &CallRecord) -> Option<
 
 #[cfg(test)]
 mod tests {
-    use super::super::{EmployeeWish, Wish, judge, remap};
+    use super::super::{Wish, judge, remap};
     use super::*;
     use crate::people::People;
     use crate::people::files::Watched;
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(ruled.record.employee_id, EmployeeId::new(501));
         let wish = Wish {
             lead: LeadId::new(9),
-            employee: EmployeeWish::AsListed,
+            ..Wish::default()
         };
         let (now, people) = (told().ended, People::default());
         let again = |wish| remap(&all.record, &told(), wish, &rules(&[CITY]), &people, now);

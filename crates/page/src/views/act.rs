@@ -9,7 +9,7 @@ use crate::page::Visit;
 use crate::shell::PageShell;
 use askama::Template;
 use callbridge_admin::command_handler::LetterChange;
-use callbridge_admin::letters::retry::{Asked, Employee};
+use callbridge_mapping::journal::{EmployeeWish, Wish};
 use callbridge_model::{EmployeeId, LeadId, Said};
 use callbridge_spool::RowId;
 use std::sync::Arc;
@@ -95,7 +95,7 @@ fn wanted(visit: &Visit<'_>) -> Result<WantedAction, String> {
     let change = match form.get("action") {
         Some("discard") => LetterChange::Discard,
         Some(word @ ("retry" | "dry_run")) => LetterChange::Retry {
-            asked: Asked {
+            wish: Wish {
                 lead: lead(shell, form.get("lead"))?,
                 employee: employee(shell, form.get("employee"))?,
                 said: said(shell, form.get("answered"), form.get("talk"))?,
@@ -128,15 +128,15 @@ pub(crate) fn lead(shell: &PageShell, typed: Option<&str>) -> Result<Option<Lead
         .ok_or_else(|| shell.with("wrong.lead", typed))
 }
 
-fn employee(shell: &PageShell, typed: Option<&str>) -> Result<Option<Employee>, String> {
+fn employee(shell: &PageShell, typed: Option<&str>) -> Result<Option<EmployeeWish>, String> {
     let Some(typed) = typed else { return Ok(None) };
     // `none` in the words of the page, too.
     let nobody = ["none", shell.t("word.nobody")];
     if nobody.iter().any(|it| it.eq_ignore_ascii_case(typed)) {
-        return Ok(Some(Employee::None));
+        return Ok(Some(EmployeeWish::None));
     }
     let id = typed.parse().ok().and_then(EmployeeId::new);
-    id.map(|id| Some(Employee::Is(id)))
+    id.map(|id| Some(EmployeeWish::Is(id)))
         .ok_or_else(|| shell.with("wrong.employee", typed))
 }
 
@@ -224,14 +224,14 @@ impl JobSheet<'_> {
 
     /// What was chosen for the letters: lead and employee.
     fn chosen(&self) -> (Option<String>, Option<String>) {
-        let LetterChange::Retry { asked, .. } = self.job.change else {
+        let LetterChange::Retry { wish, .. } = self.job.change else {
             return (None, None);
         };
-        let employee = asked.employee.map(|employee| match employee {
-            Employee::Is(id) => id.to_string(),
-            Employee::None => "none".to_owned(),
+        let employee = wish.employee.map(|employee| match employee {
+            EmployeeWish::Is(id) => id.to_string(),
+            EmployeeWish::None => "none".to_owned(),
         });
-        (asked.lead.map(|lead| lead.to_string()), employee)
+        (wish.lead.map(|lead| lead.to_string()), employee)
     }
 
     /// How it ended.

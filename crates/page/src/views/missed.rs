@@ -7,7 +7,6 @@ use crate::page::Visit;
 use crate::shell::PageShell;
 use askama::Template;
 use callbridge_leads::directory::LeadProfile;
-use callbridge_model::LeadId;
 
 /// Customers on a page; the file has all of them.
 const SHOWN_MAX: usize = 500;
@@ -39,27 +38,15 @@ pub(crate) async fn list(mut visit: Visit<'_>) -> Handled {
     answer::html(&sheet)
 }
 
-fn lead(waiting: &WaitingCustomer) -> Option<LeadId> {
-    waiting.customer.lead_id.and_then(LeadId::new)
-}
-
 /// Whose leads they are.
 async fn profiles(visit: &Visit<'_>, missed: &[WaitingCustomer]) -> Result<Profiles, Problem> {
-    let leads = missed.iter().filter_map(lead).collect();
-    Ok(visit.page.backend.profiles(leads).await?)
+    let leads = missed.iter().filter_map(|it| it.customer.lead_id);
+    Ok(visit.page.backend.profiles(leads.collect()).await?)
 }
 
 impl MissedSheet<'_> {
-    fn lead(&self, waiting: &WaitingCustomer) -> Option<LeadId> {
-        lead(waiting)
-    }
-
     fn profile(&self, waiting: &WaitingCustomer) -> Option<&LeadProfile> {
-        self.profiles.get(&lead(waiting)?)
-    }
-
-    fn has_more(&self) -> bool {
-        (self.missed.len() as u64) < self.all
+        self.profiles.get(&waiting.customer.lead_id?)
     }
 
     fn is_long(&self, first_at: &i64) -> bool {
@@ -93,7 +80,8 @@ pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
     ];
     let (mut csv, zone) = (CsvText::new(&head), &visit.shell.zone);
     for waiting in missed {
-        let profile = lead(&waiting).and_then(|lead| profiles.get(&lead));
+        let lead = waiting.customer.lead_id;
+        let profile = lead.and_then(|lead| profiles.get(&lead));
         let profile = profile.cloned().unwrap_or_default();
         let responsible = visit.shell.responsible(&profile).unwrap_or_default();
         let WaitingCustomer {

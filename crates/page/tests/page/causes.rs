@@ -54,8 +54,8 @@ async fn fifty_one_letters_of_six_leads_are_six_causes_and_one_that_is_mended_le
     assert_eq!(begun.status, 303, "{}", begun.body);
     let (_, change, letters) = fake.known().acts.pop().expect("an act");
     assert!(
-        matches!(change, LetterChange::Retry { asked, dry_run: false }
-        if asked.lead == LeadId::new(4001))
+        matches!(change, LetterChange::Retry { wish, dry_run: false }
+        if wish.lead == LeadId::new(4001))
     );
     assert_eq!(letters, 9);
     let page = anna.get("/letters").await.body;

@@ -190,7 +190,7 @@ impl Backend for Fake {
             let mut known = self.known();
             known.acts.push((who.to_owned(), change, ids.len()));
             let (lead, dry) = match change {
-                LetterChange::Retry { asked, dry_run } => (asked.lead, dry_run),
+                LetterChange::Retry { wish, dry_run } => (wish.lead, dry_run),
                 LetterChange::Discard => (None, false),
             };
             if lead == LeadId::new(666) {

@@ -4,8 +4,8 @@ use crate::client::{Answered, Browser, Manner, Served};
 use crate::fake::Fake;
 use crate::morning::{letter, morning};
 use callbridge_admin::command_handler::LetterChange;
-use callbridge_admin::letters::retry::{Asked, Employee};
 use callbridge_admin::page_role::PageRole;
+use callbridge_mapping::journal::{EmployeeWish, Wish};
 use callbridge_model::{LeadId, Reason, Said};
 use callbridge_spool::RowId;
 use std::sync::Arc;
@@ -61,9 +61,9 @@ async fn some_are_chosen_and_go_out_with_the_lead_that_was_typed() {
     assert!(job.body.contains("All of it is done"), "{}", job.body);
     let acts = fake.known().acts.clone();
     let change = LetterChange::Retry {
-        asked: Asked {
+        wish: Wish {
             lead: LeadId::new(4002),
-            employee: Some(Employee::None),
+            employee: Some(EmployeeWish::None),
             said: None,
         },
         dry_run: false,
@@ -118,14 +118,14 @@ async fn an_incomplete_letter_shows_its_values_and_takes_corrected_ones() {
     let begun = anna.act("/letters/2", "/letters/act", &fields("80")).await;
     assert_eq!(begun.status, 303, "{}", begun.body);
     let (_, action, _) = fake.known().acts.pop().expect("an act");
-    let LetterChange::Retry { asked, .. } = action else {
+    let LetterChange::Retry { wish, .. } = action else {
         panic!("{action:?}");
     };
     let wants = Said {
         answered: Some(true),
         talk_sec: Some(80),
     };
-    assert_eq!(asked.said, Some(wants));
+    assert_eq!(wish.said, Some(wants));
     served.stop().await;
 }
 

@@ -318,7 +318,7 @@ fn missed(name: &str, now: i64) -> Vec<WaitingCustomer> {
     let one = |phone: &str, trunk: &str, ago: i64, tries: u64| WaitingCustomer {
         customer: MissedView {
             phone: phone.to_owned(),
-            lead_id: (tries > 1).then_some(4001),
+            lead_id: LeadId::new(4001).filter(|_| tries > 1),
             trunk: trunk.to_owned(),
             first_at: now - ago,
             last_at: now - ago / 3,

@@ -2,15 +2,15 @@
 //! compared with the CRM's first (§4.4.2: wrong ones would be passed over in silence), and the
 //! outcome of the write is waited for.
 
+use super::{CommandHandler, ReplySender, Stop};
 use crate::refusal::Refusal;
 use callbridge_crm::{ApiError, ApiReply, ApiResult, WriteStatus};
 use callbridge_leads::lead_field::{Catalogue, Item, catalogue, item};
 use callbridge_leads::lead_request::due::CommandRequest;
 use callbridge_leads::lead_request::{LeadChange, LeadOutcome};
 use callbridge_model::{Grant, LeadId, TokenFingerprint, clock};
-use callbridge_sender::CrmProxy;
 use callbridge_sender::crm_proxy::ProxyReply;
-use callbridge_spool::{Handle, Op, tables};
+use callbridge_spool::{Op, tables};
 use serde::Serialize;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -24,21 +24,11 @@ const WITHIN: Duration = Duration::from_secs(120);
 /// Between two looks whether it is written: seconds, the last one again and again.
 const LOOKS: [u64; 4] = [1, 2, 3, 5];
 
-/// What is needed to do it.
-pub struct LeadSet<'a> {
-    /// The durable state: it keeps the catalogue.
-    pub spool: &'a Handle,
-    /// The way to the CRM; `None` without a daemon.
-    pub asking: Option<&'a CrmProxy>,
-    /// `--field-list-wrapper`
-    pub wrapper: Option<&'a str>,
-}
-
 /// A write, as far as it is: `{lead, requestId, result, notes}`; the result is `accepted` or
 /// `written`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct LeadWrite {
+struct LeadWrite {
     lead: LeadId,
     request_id: String,
     #[serde(skip)]
@@ -48,13 +38,24 @@ pub struct LeadWrite {
     notes: Vec<String>,
 }
 
-impl LeadSet<'_> {
-    /// Sends the values, once all of their fields are ones of leads.
-    ///
-    /// # Errors
+impl CommandHandler {
+    /// Sends the values, once all of their fields are ones of leads, and says when they are
+    /// written.
+    pub(super) async fn lead_set(
+        &self,
+        lead: LeadId,
+        items: &[Item],
+        line: &mut ReplySender,
+    ) -> Result<(), Stop> {
+        let accepted = self.send_values(lead, items).await?;
+        line.item(&accepted).await?;
+        let written = self.settle(accepted).await?;
+        line.item(written).await
+    }
+
     /// 65 for fields or values that the CRM does not take, 69 where it cannot be asked, 77 for the
     /// token or its grant.
-    pub async fn send(&self, lead: LeadId, items: &[Item]) -> Result<LeadWrite, Refusal> {
+    async fn send_values(&self, lead: LeadId, items: &[Item]) -> Result<LeadWrite, Refusal> {
         if self.asking.is_none() {
             let words = "no daemon runs here, or it has no CRM: values go out through its budget \
                          alone; start `callbridge run`";
@@ -68,8 +69,10 @@ impl LeadSet<'_> {
                 format!("nothing was sent: {}", wrong.join("; ")),
             ));
         }
-        let body = item::body(items, self.wrapper);
-        let (answer, token) = self.ask(CommandRequest::FieldList { lead, body }).await?;
+        let body = item::body(items, self.field_list_wrapper.as_deref());
+        let (answer, token) = self
+            .ask_crm(CommandRequest::FieldList { lead, body })
+            .await?;
         match answer {
             Ok(ApiReply::Accepted { request_id }) => Ok(LeadWrite {
                 lead,
@@ -99,11 +102,9 @@ impl LeadSet<'_> {
         }
     }
 
-    /// Waits until they are written.
-    ///
-    /// # Errors
-    /// 65 when the CRM could not write them, 69 when that is not known in time.
-    pub async fn settle(&self, write: LeadWrite) -> Result<LeadWrite, Refusal> {
+    /// Waits until they are written: 65 when the CRM could not write them, 69 when that is not known
+    /// in time.
+    async fn settle(&self, write: LeadWrite) -> Result<LeadWrite, Refusal> {
         let until = Instant::now() + WITHIN;
         let looks = LOOKS
             .into_iter()
@@ -118,7 +119,7 @@ impl LeadSet<'_> {
                 request_id: write.request_id.clone(),
                 token: write.token.clone(),
             };
-            match self.ask(poll).await {
+            match self.ask_crm(poll).await {
                 Ok((Ok(ApiReply::Status(WriteStatus::Success)), _)) => {
                     let result = "written";
                     return Ok(LeadWrite { result, ..write });
@@ -174,7 +175,7 @@ impl LeadSet<'_> {
                 return Ok(known);
             }
         }
-        let (answer, _) = self.ask(CommandRequest::CrmFields).await?;
+        let (answer, _) = self.ask_crm(CommandRequest::CrmFields).await?;
         let now = clock::now().wall;
         let read = match &answer {
             Ok(ApiReply::Data(envelope)) => match catalogue::rows(envelope) {
@@ -197,8 +198,11 @@ impl LeadSet<'_> {
         Ok(read)
     }
 
-    async fn ask(&self, asked: CommandRequest) -> Result<(ApiResult, TokenFingerprint), Refusal> {
-        let Some(asking) = self.asking else {
+    async fn ask_crm(
+        &self,
+        asked: CommandRequest,
+    ) -> Result<(ApiResult, TokenFingerprint), Refusal> {
+        let Some(asking) = &self.asking else {
             return Err(Refusal::new(69, "no daemon runs here"));
         };
         match asking.ask(asked).await {
