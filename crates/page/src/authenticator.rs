@@ -2,7 +2,7 @@
 
 use crate::passwords::{HashMemory, Passwords};
 use crate::request::Asked;
-use crate::sessions::{LoggedIn, SESSION_SECONDS, SessionCount, Sessions};
+use crate::sessions::{LoggedIn, SESSION_SECONDS, Sessions};
 use crate::shell::now_seconds;
 use crate::throttle::{LoginThrottle, LoginTry};
 use callbridge_model::clock;
@@ -29,24 +29,6 @@ impl Authenticator {
             hashing: Arc::default(),
             cookie: format!("callbridge-{instance}"),
         }
-    }
-
-    /// Takes up the sessions of before.
-    pub(crate) fn take_up(
-        &mut self,
-        kept: Option<&str>,
-        now: i64,
-        passwords: &Passwords,
-        count: &SessionCount,
-    ) {
-        let sessions = Sessions::kept(kept, now, passwords, count.clone());
-        let none = || Sessions::kept(None, now, passwords, count.clone());
-        self.sessions = sessions
-            .or_else(|error| {
-                tracing::warn!(%error, "the page's sessions cannot be read: all log in anew");
-                none()
-            })
-            .unwrap_or_default();
     }
 
     /// Who asks, by one of their cookies, and its token.

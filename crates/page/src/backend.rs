@@ -100,6 +100,13 @@ pub struct Outcomes {
     pub forwarded: u64,
 }
 
+impl Outcomes {
+    /// All of them.
+    pub const fn total(&self) -> u64 {
+        self.journaled + self.waiting + self.letters + self.discarded + self.forwarded
+    }
+}
+
 /// Calls that began in one hour or on one day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bar {

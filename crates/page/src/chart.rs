@@ -38,27 +38,15 @@ pub(crate) struct Chart {
     pub(crate) forwards: bool,
 }
 
-/// All calls of these outcomes.
-pub(crate) const fn total(outcomes: &Outcomes) -> u64 {
-    let Outcomes {
-        journaled,
-        waiting,
-        letters,
-        discarded,
-        forwarded,
-    } = outcomes;
-    *journaled + *forwarded + *waiting + *letters + *discarded
-}
-
 impl Chart {
     pub(crate) fn of(bars: &[Bar]) -> Self {
-        let most = bars.iter().map(|bar| total(&bar.outcomes)).max();
+        let most = bars.iter().map(|bar| bar.outcomes.total()).max();
         let top = round_up(most.unwrap_or(0));
         let column = |(at, bar): (usize, &Bar)| Column {
             x: at * STEP + 1,
             from: bar.from,
             outcomes: bar.outcomes,
-            total: total(&bar.outcomes),
+            total: bar.outcomes.total(),
             pieces: pieces(&bar.outcomes, top),
         };
         let columns: Vec<Column> = bars.iter().enumerate().map(column).collect();

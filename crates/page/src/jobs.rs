@@ -81,20 +81,14 @@ pub(crate) struct Jobs {
     closing: watch::Receiver<bool>,
 }
 
-impl Default for Jobs {
-    fn default() -> Self {
+impl Jobs {
+    /// All of them stop between two hundreds when `closing` turns true.
+    pub(crate) fn new(closing: watch::Receiver<bool>) -> Self {
         Self {
             all: Arc::default(),
             tasks: Mutex::default(),
-            closing: watch::channel(false).1,
+            closing,
         }
-    }
-}
-
-impl Jobs {
-    /// Stops all jobs between two hundreds when this turns true.
-    pub(crate) fn close_with(&mut self, closing: watch::Receiver<bool>) {
-        self.closing = closing;
     }
 
     /// One of them as it stands.

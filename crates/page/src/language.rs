@@ -114,7 +114,7 @@ impl Language {
     /// The text of this key for so many, with the count in it.
     pub(crate) fn counted(self, key: &str, count: u64) -> String {
         let text = match self.texts().get(key) {
-            Some(TextEntry::Forms(forms)) => forms.of(self.plural(count)),
+            Some(TextEntry::Forms(forms)) => self.form(forms, count),
             Some(TextEntry::One(text)) => text,
             None => key,
         };
@@ -148,38 +148,17 @@ impl Language {
         }
     }
 
-    const fn plural(self, count: u64) -> Plural {
-        match self {
-            Self::English | Self::Uzbek if count == 1 => Plural::One,
-            Self::English | Self::Uzbek => Plural::Other,
-            Self::Russian => match (count % 10, count % 100) {
-                (_, 11..=14) => Plural::Many,
-                (1, _) => Plural::One,
-                (2..=4, _) => Plural::Few,
-                _ => Plural::Many,
-            },
-        }
-    }
-}
-
-/// The forms of the plural that the languages have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Plural {
-    One,
-    Few,
-    Many,
-    Other,
-}
-
-impl Forms {
-    fn of(&self, plural: Plural) -> &str {
-        let form = match plural {
-            Plural::One => Some(&self.one),
-            Plural::Few => self.few.as_ref(),
-            Plural::Many => self.many.as_ref(),
-            Plural::Other => self.other.as_ref(),
+    /// The form for so many.
+    fn form(self, forms: &Forms, count: u64) -> &str {
+        let form = match (self, count % 10, count % 100) {
+            (Self::English | Self::Uzbek, ..) if count == 1 => None,
+            (Self::English | Self::Uzbek, ..) => forms.other.as_ref(),
+            (Self::Russian, _, 11..=14) => forms.many.as_ref(),
+            (Self::Russian, 1, _) => None,
+            (Self::Russian, 2..=4, _) => forms.few.as_ref(),
+            (Self::Russian, ..) => forms.many.as_ref(),
         };
-        form.unwrap_or(&self.one)
+        form.unwrap_or(&forms.one)
     }
 }
 

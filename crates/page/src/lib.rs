@@ -11,7 +11,7 @@
 //! | [`settings`] | where it listens, under which names, with whom |
 //! | [`server`] | sockets and limits |
 //! | [`page`], `router` | the page itself; from a request to its answer |
-//! | `request`, `route`, `answer` | hosts, origins and fields; paths; HTML and headers |
+//! | `request`, `answer` | hosts, origins and fields; HTML and headers |
 //! | `login`, `authenticator`, `sessions`, `throttle`, `random` | who comes in |
 //! | [`links`], [`passwords`] | the link of `callbridge page`; the password file |
 //! | `views`, `chart`, `csv`, `markup`, `shell` | what is shown; templates lie in `templates` |
@@ -38,7 +38,6 @@ pub mod page;
 pub mod passwords;
 mod random;
 mod request;
-mod route;
 mod router;
 pub mod server;
 mod sessions;

@@ -37,17 +37,13 @@ struct Telling {
 }
 
 impl Live {
-    pub(crate) fn new(changes: watch::Receiver<u64>) -> Self {
+    /// All streams end when `closing` turns true.
+    pub(crate) fn new(changes: watch::Receiver<u64>, closing: watch::Receiver<bool>) -> Self {
         Self {
             changes,
             places: Arc::new(Semaphore::new(STREAMS_MAX)),
-            closing: watch::channel(false).1,
+            closing,
         }
-    }
-
-    /// Ends all streams when this turns true.
-    pub(crate) fn close_with(&mut self, closing: watch::Receiver<bool>) {
-        self.closing = closing;
     }
 
     /// A stream, or a refusal that says when to ask again.

@@ -7,7 +7,6 @@ use crate::page::Page;
 use crate::passwords::PASSWORD_BYTES_MAX;
 use crate::random;
 use crate::request::{Asked, FormFields, link, local_path};
-use crate::route::Route;
 use crate::shell::{PageShell, Viewer, now_seconds};
 use askama::Template;
 use callbridge_admin::page_role::PageRole;
@@ -50,16 +49,16 @@ struct OpenSheet<'a> {
 struct CarryOnSheet<'a> {
     c: &'a PageShell,
     path: &'a str,
-    fields: Vec<(String, String)>,
+    fields: FormFields,
 }
 
 /// Somebody asks who is not logged in.
-pub(crate) fn outside(page: &Page, shell: &PageShell, asked: &Asked, route: &Route) -> Handled {
-    if *route == Route::Live {
+pub(crate) fn outside(page: &Page, shell: &PageShell, asked: &Asked, path: &[&str]) -> Handled {
+    if path == ["live"] {
         let words = shell.t("login.ended");
         return Err(Problem::new(StatusCode::UNAUTHORIZED, "login.title", words));
     }
-    if *route == Route::Logout {
+    if path == ["logout"] {
         return Ok(see("/login"));
     }
     if !asked.is_post() {
@@ -67,19 +66,14 @@ pub(crate) fn outside(page: &Page, shell: &PageShell, asked: &Asked, route: &Rou
         return Ok(see(&link("/login", &[("next", next)])));
     }
     // A form of a session that has ended: what was typed is carried through the login.
-    let typed: Vec<(String, String)> = asked
-        .form
-        .iter()
-        .filter(|(name, _)| *name != "token")
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect();
-    let carried = FormFields::of(typed.clone()).encoded();
+    let typed = asked.form.without("token");
+    let carried = typed.encoded();
     let view = LoginSheet {
         c: shell,
         name: "",
         next: asked.uri.path(),
         carried: &carried,
-        typed: for_people(shell, typed),
+        typed: for_people(shell, &typed),
         wrong: Some(shell.t("login.ended").to_owned()),
         by_name: !page.settings.passwords().is_empty(),
     };
@@ -87,10 +81,10 @@ pub(crate) fn outside(page: &Page, shell: &PageShell, asked: &Asked, route: &Rou
 }
 
 /// FormFields of a form by the names that people know them by; what they never typed is left out.
-fn for_people(shell: &PageShell, fields: Vec<(String, String)>) -> Vec<(String, String)> {
-    let named = fields.into_iter().filter_map(|(name, value)| {
-        let known = shell.knows("field", &name) && !value.trim().is_empty();
-        known.then(|| (shell.word("field", &name), value))
+fn for_people(shell: &PageShell, fields: &FormFields) -> Vec<(String, String)> {
+    let named = fields.iter().filter_map(|(name, value)| {
+        let known = shell.knows("field", name) && !value.trim().is_empty();
+        known.then(|| (shell.word("field", name), value.to_owned()))
     });
     named.take(20).collect()
 }
@@ -104,14 +98,12 @@ pub(crate) async fn login(page: &Page, shell: &PageShell, asked: &Asked) -> Hand
     let name = asked.form.get("name").unwrap_or_default().to_owned();
     let (next, carried) = (asked.form.typed("next"), asked.form.typed(CARRIED));
     let again = |status: StatusCode, words: String| {
-        let fields = FormFields::read(carried.as_bytes());
-        let fields = fields.iter().map(|(a, b)| (a.to_owned(), b.to_owned()));
         let view = LoginSheet {
             c: shell,
             name: &name,
             next: local_path(&next),
             carried: &carried,
-            typed: for_people(shell, fields.collect()),
+            typed: for_people(shell, &FormFields::read(carried.as_bytes())),
             wrong: Some(words),
             by_name,
         };
@@ -192,19 +184,17 @@ async fn role(page: &Page, name: &str, password: String) -> Option<PageRole> {
 fn carry_on(shell: &PageShell, viewer: Viewer, path: &str, carried: &str) -> Handled {
     let mut shell = shell.clone();
     shell.viewer = Some(viewer);
-    let fields = FormFields::read(carried.as_bytes());
-    let fields = fields.iter().map(|(a, b)| (a.to_owned(), b.to_owned()));
     let view = CarryOnSheet {
         c: &shell,
         path: local_path(path),
-        fields: fields.collect(),
+        fields: FormFields::read(carried.as_bytes()),
     };
     answer::html(&view)
 }
 
 impl CarryOnSheet<'_> {
     fn typed(&self) -> Vec<(String, String)> {
-        for_people(self.c, self.fields.clone())
+        for_people(self.c, &self.fields)
     }
 }
 

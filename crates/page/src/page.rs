@@ -7,7 +7,7 @@ use crate::checks::CheckRun;
 use crate::jobs::Jobs;
 use crate::live::Live;
 use crate::request::Asked;
-use crate::sessions::SessionCount;
+use crate::sessions::{SessionCount, Sessions};
 use crate::settings::Settings;
 use crate::shell::{Badges, Notice, PageShell, now_seconds};
 use callbridge_admin::refusal::Refusal;
@@ -30,7 +30,8 @@ pub struct Page {
     pub(crate) live: Live,
     /// By the hash of a session's token.
     pub(crate) notices: Mutex<BTreeMap<String, Notice>>,
-    count: SessionCount,
+    /// Says to what works in the background that it ends.
+    pub(crate) close: watch::Sender<bool>,
 }
 
 impl std::fmt::Debug for Page {
@@ -56,44 +57,41 @@ impl Page {
     /// Of these settings, before this daemon.
     pub fn new(settings: Settings, backend: Arc<dyn Backend>) -> Self {
         let changes = backend.changes();
+        let (close, closing) = watch::channel(false);
         Self {
             authenticator: Authenticator::new(&backend.instance()),
             settings,
             backend,
-            jobs: Jobs::default(),
+            jobs: Jobs::new(closing.clone()),
             checks: CheckRun::default(),
-            live: Live::new(changes),
+            live: Live::new(changes, closing),
             notices: Mutex::default(),
-            count: SessionCount::default(),
+            close,
         }
     }
 
     /// Whoever watches is told how many are logged in (`callbridge_page_sessions`).
     #[must_use]
     pub fn counted_by(mut self, count: SessionCount) -> Self {
-        self.count = count;
+        self.authenticator.sessions = Sessions::counted_by(count);
         self
     }
 
-    /// With the sessions of before, and an end to come.
-    pub(crate) async fn until(mut self, closing: watch::Receiver<bool>) -> Self {
-        let kept = match self.backend.kept_sessions().await {
-            Ok(kept) => kept,
-            Err(refusal) => {
-                tracing::warn!(
-                    error = refusal.words,
-                    "the page's sessions cannot be read: all log in anew"
-                );
-                None
-            }
+    /// Takes up the sessions of before.
+    pub(crate) async fn take_up_sessions(&self) {
+        let take_up = |kept: Option<String>| {
+            let people = self.settings.passwords();
+            let sessions = &self.authenticator.sessions;
+            kept.map_or(Ok(()), |kept| {
+                sessions.take_up(&kept, now_seconds(), &people)
+            })
+            .map_err(|error| error.to_string())
         };
-        let now = now_seconds();
-        let passwords = &self.settings.passwords();
-        self.authenticator
-            .take_up(kept.as_deref(), now, passwords, &self.count);
-        self.live.close_with(closing.clone());
-        self.jobs.close_with(closing);
-        self
+        let kept = self.backend.kept_sessions().await;
+        let kept = kept.map_err(|refusal| refusal.words);
+        if let Err(error) = kept.and_then(take_up) {
+            tracing::warn!(error, "the page's sessions cannot be read: all log in anew");
+        }
     }
 
     /// Waits for what works in the background: it has been told to end.

@@ -1,5 +1,6 @@
 //! A request as the page reads it: path, fields, cookies, and whether it is our own.
 
+use crate::backend::LetterQuery;
 use crate::settings::Settings;
 use callbridge_listener::places::PeerGroup;
 use callbridge_spool::RowId;
@@ -20,8 +21,10 @@ impl FormFields {
         Self(fields.take(FIELDS_MAX).collect())
     }
 
-    pub(crate) const fn of(fields: Vec<(String, String)>) -> Self {
-        Self(fields)
+    /// The fields of all other names.
+    pub(crate) fn without(&self, name: &str) -> Self {
+        let others = self.0.iter().filter(|(known, _)| known != name);
+        Self(others.cloned().collect())
     }
 
     /// The first field of this name, without spaces around it; `None` where it is empty.
@@ -47,6 +50,20 @@ impl FormFields {
         let values = self.0.iter().filter(|(known, _)| known == name);
         let ids = values.filter_map(|(_, value)| value.parse().ok());
         ids.map(RowId).collect()
+    }
+
+    /// Are all letters of [`FormFields::letter_query`] meant, and not the chosen ones alone?
+    pub(crate) fn all_letters(&self) -> bool {
+        self.get("scope") == Some("all")
+    }
+
+    /// All letters of the reason and the cause that stand there.
+    pub(crate) fn letter_query(&self) -> LetterQuery {
+        LetterQuery {
+            reason: self.owned("reason"),
+            cause: self.owned("cause"),
+            before: None,
+        }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {

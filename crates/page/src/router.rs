@@ -4,7 +4,6 @@ use crate::answer::{self, Handled, Problem};
 use crate::language::{LANGUAGE_COOKIE, Language};
 use crate::page::{Page, Visit};
 use crate::request::{Asked, Foreign, check_host, check_origin};
-use crate::route::Route;
 use crate::settings::Settings;
 use crate::shell::{Badges, PageShell, Viewer, now_seconds};
 use crate::{assets, login, random, views};
@@ -26,33 +25,35 @@ impl Page {
         if let Some(asset) = assets::find(path) {
             return asset;
         }
-        let Some(route) = Route::of(path) else {
+        let parts = path.strip_prefix('/').map(|path| path.split('/').collect());
+        let parts: Vec<&str> = parts.unwrap_or_default();
+        let Some(methods) = methods(&parts) else {
             let words = shell.with("problem.no_page.words", path);
             let none = Problem::new(StatusCode::NOT_FOUND, "problem.no_page", words);
             return answer::problem(&shell, &none);
         };
-        if !route.allows(&asked.method) {
-            return not_allowed(&shell, &route);
+        if !methods.split(',').any(|it| it == asked.method.as_str()) {
+            return not_allowed(&shell, methods);
         }
-        match self.enter(&shell, asked, &route).await {
+        match self.enter(&shell, asked, &parts).await {
             Ok(response) => response,
             Err(problem) => answer::problem(&shell, &problem),
         }
     }
 
-    async fn enter(&self, shell: &PageShell, asked: &Asked, route: &Route) -> Handled {
+    async fn enter(&self, shell: &PageShell, asked: &Asked, path: &[&str]) -> Handled {
         if asked.is_post() {
             check_origin(asked, &self.settings)
                 .map_err(|why| foreign(shell, &self.settings, why))?;
         }
-        match route {
-            Route::Login => return login::login(self, shell, asked).await,
-            Route::Open(token) => return login::open(self, shell, asked, token).await,
-            Route::Language(code) => return Ok(login::language(self, asked, code)),
+        match path {
+            ["login"] => return login::login(self, shell, asked).await,
+            ["open", token] => return login::open(self, shell, asked, token).await,
+            ["language", code] => return Ok(login::language(self, asked, code)),
             _ => {}
         }
         let Some((token, one)) = self.authenticator.whose(asked, &self.settings.passwords()) else {
-            return login::outside(self, shell, asked, route);
+            return login::outside(self, shell, asked, path);
         };
         let form_token = random::form_token(token);
         if asked.is_post() {
@@ -61,10 +62,10 @@ impl Page {
                 let forbidden = StatusCode::FORBIDDEN;
                 return Err(Problem::known(forbidden, shell, "problem.token"));
             }
-            if *route == Route::Logout {
+            if path == ["logout"] {
                 return login::logout(self, token).await;
             }
-            if route.is_action() && !one.role.may_act() {
+            if !one.role.may_act() {
                 let forbidden = StatusCode::FORBIDDEN;
                 return Err(Problem::known(forbidden, shell, "problem.role"));
             }
@@ -72,7 +73,7 @@ impl Page {
         let session = random::hash(token);
         let mut shell = shell.clone();
         // What waits to be said is said by a page, not to a script that listens.
-        if !asked.is_post() && *route != Route::Live {
+        if !asked.is_post() && path != ["live"] {
             let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
             shell.notice = notices.remove(&session);
         }
@@ -88,7 +89,7 @@ impl Page {
             who: one.who,
             session,
         };
-        views::show(visit, route).await
+        views::show(visit, path).await
     }
 
     fn shell(&self, asked: &Asked) -> PageShell {
@@ -122,12 +123,27 @@ fn foreign(shell: &PageShell, settings: &Settings, why: Foreign) -> Problem {
     Problem::new(StatusCode::FORBIDDEN, title, words)
 }
 
-fn not_allowed(shell: &PageShell, route: &Route) -> Response<Body> {
-    let words = shell.with("problem.method.words", route.methods());
+/// The methods that a path knows, of which these are the parts; `None` where nothing is there.
+fn methods(path: &[&str]) -> Option<&'static str> {
+    Some(match path {
+        ["login" | "check"] | ["open", _] | ["letters", "export"] => "GET,HEAD,POST",
+        ["logout"] | ["letters", "act"] | ["numbers", "give" | "take"] => "POST",
+        ["" | "calls" | "calls.csv" | "letters" | "numbers" | "numbers.csv"]
+        | ["missed" | "missed.csv" | "employees" | "employees.csv" | "pbx" | "fleet" | "live"]
+        | ["language" | "calls", _]
+        | ["calls", _, "picture.svg"] => "GET,HEAD",
+        ["letters", id] if id.parse::<i64>().is_ok() => "GET,HEAD",
+        ["jobs", id] if id.parse::<u64>().is_ok() => "GET,HEAD",
+        _ => return None,
+    })
+}
+
+fn not_allowed(shell: &PageShell, methods: &'static str) -> Response<Body> {
+    let words = shell.with("problem.method.words", methods);
     let status = StatusCode::METHOD_NOT_ALLOWED;
     let problem = Problem::new(status, "problem.method", words);
     let mut response = answer::problem(shell, &problem);
-    let allow = header::HeaderValue::from_static(route.methods());
+    let allow = header::HeaderValue::from_static(methods);
     response.headers_mut().insert(header::ALLOW, allow);
     response
 }

@@ -12,7 +12,6 @@ use hyper::{Method, Request, Response, StatusCode, body::Incoming, header};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
 use tokio::time::timeout;
 
 /// Browsers of some people, six connections each, and their live parts.
@@ -35,8 +34,8 @@ const LIMITS: Limits = Limits {
 
 /// Serves a page until `shutdown`, and then ends what is under way.
 pub async fn serve(listener: TcpListener, page: Page, shutdown: impl Future<Output = ()>) {
-    let (close, closing) = watch::channel(false);
-    let page = Arc::new(page.until(closing).await);
+    page.take_up_sessions().await;
+    let page = Arc::new(page);
     let tls = match &page.settings.reach {
         Reach::Tls(tls) => Some(tls.clone()),
         Reach::Loopback => None,
@@ -53,7 +52,7 @@ pub async fn serve(listener: TcpListener, page: Page, shutdown: impl Future<Outp
     };
     let stop = async {
         shutdown.await;
-        close.send_replace(true);
+        page.close.send_replace(true);
     };
     serve::serve(open, Arc::new(PageGate(Arc::clone(&page))), stop).await;
     page.tasks_end().await;

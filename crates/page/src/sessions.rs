@@ -58,26 +58,27 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// Those that were kept, as far as they are good still.
-    pub(crate) fn kept(
-        kept: Option<&str>,
+    /// None yet, for whoever counts them.
+    pub(crate) fn counted_by(count: SessionCount) -> Self {
+        let open = Mutex::default();
+        Self { open, count }
+    }
+
+    /// Takes up those that were kept, as far as they are good still.
+    pub(crate) fn take_up(
+        &self,
+        kept: &str,
         now: i64,
         passwords: &Passwords,
-        count: SessionCount,
-    ) -> Result<Self, serde_json::Error> {
-        let open: ByHash = kept.map_or_else(|| Ok(ByHash::new()), serde_json::from_str)?;
-        let sessions = Self {
-            open: Mutex::new(open),
-            count,
-        };
-        let mut open = sessions.lock();
-        open.retain(|_, one| {
+    ) -> Result<(), serde_json::Error> {
+        let mut kept: ByHash = serde_json::from_str(kept)?;
+        kept.retain(|_, one| {
             // A clock that was ahead must not make sessions that never end.
             one.stands(passwords) && one.until > now && one.until <= now + SESSION_SECONDS
         });
-        sessions.told(&open);
-        drop(open);
-        Ok(sessions)
+        self.told(&kept);
+        *self.lock() = kept;
+        Ok(())
     }
 
     /// Opens one; `None` where the system gives no random bytes.
@@ -155,8 +156,12 @@ mod tests {
     use super::*;
 
     fn kept(json: Option<&str>, now: i64) -> Sessions {
-        let count = SessionCount::default();
-        Sessions::kept(json, now, &Passwords::default(), count).expect("sessions")
+        let sessions = Sessions::default();
+        let taken_up = json.map_or(Ok(()), |json| {
+            sessions.take_up(json, now, &Passwords::default())
+        });
+        taken_up.expect("sessions");
+        sessions
     }
 
     fn find(sessions: &Sessions, now: i64, token: &str) -> Option<LoggedIn> {
@@ -226,7 +231,7 @@ mod tests {
 
     #[test]
     fn what_is_no_list_of_sessions_is_said() {
-        let count = SessionCount::default();
-        assert!(Sessions::kept(Some("["), 0, &Passwords::default(), count).is_err());
+        let sessions = Sessions::default();
+        assert!(sessions.take_up("[", 0, &Passwords::default()).is_err());
     }
 }

@@ -6,6 +6,7 @@ use crate::answer::{self, Handled, Problem, see};
 use crate::backend::LetterQuery;
 use crate::jobs::{CHUNK, Job, JobState};
 use crate::page::Visit;
+use crate::request::FormFields;
 use crate::shell::PageShell;
 use askama::Template;
 use callbridge_admin::command_handler::LetterChange;
@@ -20,8 +21,7 @@ struct DiscardSheet<'a> {
     c: &'a PageShell,
     ids: Vec<RowId>,
     all: bool,
-    reason: String,
-    cause: String,
+    query: LetterQuery,
     one: Option<RowId>,
     count: u64,
 }
@@ -33,52 +33,33 @@ struct JobSheet<'a> {
     job: Job,
 }
 
-/// What a form asks for.
-struct WantedAction {
-    change: LetterChange,
-    all: bool,
-    reason: Option<String>,
-    cause: Option<String>,
-    chosen: Vec<RowId>,
-    /// It came from the page of this letter.
-    one: Option<RowId>,
-    confirmed: bool,
-}
-
 /// `POST /letters/act`
 pub(crate) async fn act(visit: Visit<'_>) -> Handled {
-    let wanted = match wanted(&visit) {
-        Ok(wanted) => wanted,
+    let (form, backend) = (&visit.asked.form, &visit.page.backend);
+    let change = match change(&visit.shell, form) {
+        Ok(change) => change,
         Err(wrong) => return again(visit, wrong).await,
     };
-    let backend = &visit.page.backend;
-    let ids = match wanted.all {
-        true => {
-            let query = LetterQuery {
-                reason: wanted.reason.clone(),
-                cause: wanted.cause.clone(),
-                before: None,
-            };
-            backend.letter_ids(query).await?
-        }
-        false => wanted.chosen.clone(),
+    let ids = match form.all_letters() {
+        true => backend.letter_ids(form.letter_query()).await?,
+        false => form.letters("id"),
     };
     if ids.is_empty() {
         let wrong = visit.shell.t("letters.none_chosen").to_owned();
         return again(visit, wrong).await;
     }
-    if wanted.change == LetterChange::Discard && !wanted.confirmed {
-        return confirm(visit, wanted, ids).await;
+    if change == LetterChange::Discard && form.get("confirmed") != Some("yes") {
+        return confirm(visit, ids).await;
     }
     if !visit.page.jobs.has_room() {
         let wrong = visit.shell.t("letters.busy").to_owned();
         return again(visit, wrong).await;
     }
     let who = visit.who.clone();
-    let mut job = Job::new(wanted.change, &who, ids.len(), visit.shell.now);
+    let mut job = Job::new(change, &who, ids.len(), visit.shell.now);
     // The first of them at once: what cannot be done is said beside what was typed.
     let (first, left) = ids.split_at(ids.len().min(CHUNK));
-    match backend.act(job.change, first, &who).await {
+    match backend.act(change, first, &who).await {
         Ok(acted) => job.take(acted, first.len()),
         Err(refusal) if refusal.is_usage() => return again(visit, refusal.words).await,
         Err(refusal) => return Err(refusal.into()),
@@ -90,31 +71,23 @@ pub(crate) async fn act(visit: Visit<'_>) -> Handled {
     Ok(see(&format!("/jobs/{id}")))
 }
 
-fn wanted(visit: &Visit<'_>) -> Result<WantedAction, String> {
-    let (form, shell) = (&visit.asked.form, &visit.shell);
-    let change = match form.get("action") {
-        Some("discard") => LetterChange::Discard,
-        Some(word @ ("retry" | "dry_run")) => LetterChange::Retry {
+/// What a form asks to be done.
+fn change(shell: &PageShell, form: &FormFields) -> Result<LetterChange, String> {
+    match form.get("action") {
+        Some("discard") => Ok(LetterChange::Discard),
+        Some(word @ ("retry" | "dry_run")) => Ok(LetterChange::Retry {
             wish: Wish {
                 lead: lead(shell, form.get("lead"))?,
                 employee: employee(shell, form.get("employee"))?,
                 said: said(shell, form.get("answered"), form.get("talk"))?,
             },
             dry_run: word == "dry_run",
-        },
-        _ => return Err(shell.t("letters.no_action").to_owned()),
-    };
-    Ok(WantedAction {
-        change,
-        all: form.get("scope") == Some("all"),
-        reason: form.owned("reason"),
-        cause: form.owned("cause"),
-        chosen: form.letters("id"),
-        one: one(visit),
-        confirmed: form.get("confirmed") == Some("yes"),
-    })
+        }),
+        _ => Err(shell.t("letters.no_action").to_owned()),
+    }
 }
 
+/// The letter on whose page the form stood.
 fn one(visit: &Visit<'_>) -> Option<RowId> {
     let one = visit.asked.form.get("one")?;
     one.parse().ok().map(RowId)
@@ -157,36 +130,32 @@ fn said(
 /// The form once more, with what was typed and what is wrong with it.
 async fn again(visit: Visit<'_>, wrong: String) -> Handled {
     let form = &visit.asked.form;
-    let (one, again) = (
-        one(&visit),
-        RetryForm {
-            chosen: form.letters("id"),
-            lead: form.typed("lead"),
-            employee: form.typed("employee"),
-            answered: form.typed("answered"),
-            talk: form.typed("talk"),
-            wrong: Some(wrong),
-            reason: form.owned("reason"),
-            cause: form.owned("cause"),
-            all: form.get("scope") == Some("all"),
-        },
-    );
-    match one {
+    let again = RetryForm {
+        chosen: form.letters("id"),
+        lead: form.typed("lead"),
+        employee: form.typed("employee"),
+        answered: form.typed("answered"),
+        talk: form.typed("talk"),
+        wrong: Some(wrong),
+        query: form.letter_query(),
+        all: form.all_letters(),
+    };
+    match one(&visit) {
         Some(id) => letters::one(visit, id, again).await,
         None => letters::list(visit, again).await,
     }
 }
 
-async fn confirm(mut visit: Visit<'_>, wanted: WantedAction, ids: Vec<RowId>) -> Handled {
+async fn confirm(mut visit: Visit<'_>, ids: Vec<RowId>) -> Handled {
     visit.look_around().await;
+    let form = &visit.asked.form;
     let sheet = DiscardSheet {
         c: &visit.shell,
+        all: form.all_letters(),
+        query: form.letter_query(),
+        one: one(&visit),
         count: ids.len() as u64,
-        ids: if wanted.all { Vec::new() } else { ids },
-        all: wanted.all,
-        reason: wanted.reason.unwrap_or_default(),
-        cause: wanted.cause.unwrap_or_default(),
-        one: wanted.one,
+        ids: if form.all_letters() { Vec::new() } else { ids },
     };
     answer::html(&sheet)
 }
@@ -205,10 +174,6 @@ pub(crate) async fn job(mut visit: Visit<'_>, id: u64) -> Handled {
 }
 
 impl JobSheet<'_> {
-    fn is_working(&self) -> bool {
-        self.job.state == JobState::Working
-    }
-
     fn name(&self) -> &str {
         let key = match self.job.change {
             LetterChange::Discard => "job.discard",
@@ -242,9 +207,5 @@ impl JobSheet<'_> {
             JobState::Refused(words) => Some(("down", words.clone())),
             JobState::Stopped => Some(("attention", self.c.t("job.stopped").to_owned())),
         }
-    }
-
-    fn listed(&self) -> u64 {
-        self.job.lines.len() as u64
     }
 }

@@ -190,24 +190,6 @@ pub(crate) async fn csv(visit: &Visit<'_>) -> Handled {
     Ok(download(body::in_pieces(pieces), CsvText::KIND, name))
 }
 
-impl CallsSheet<'_> {
-    fn is_state(&self, state: &str) -> bool {
-        self.query.state.as_deref() == Some(state)
-    }
-
-    fn is_trunk(&self, trunk: &str) -> bool {
-        self.query.trunk.as_deref() == Some(trunk)
-    }
-
-    fn typed<'a>(&self, value: &'a Option<String>) -> &'a str {
-        value.as_deref().unwrap_or_default()
-    }
-
-    fn states(&self) -> &'static [&'static str] {
-        &STATES
-    }
-}
-
 impl CallSheet<'_> {
     /// Who called whom, and whether they talked.
     fn told(&self) -> String {

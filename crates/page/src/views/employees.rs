@@ -13,6 +13,7 @@ use callbridge_spool::employee_work::EmployeeWork;
 struct EmployeesSheet<'a> {
     c: &'a PageShell,
     rows: EmployeeTable,
+    total: EmployeeWork,
     week: bool,
     /// The most inbound calls of one of them: the length of the longest bar.
     most: u64,
@@ -23,10 +24,19 @@ pub(crate) async fn table(mut visit: Visit<'_>) -> Handled {
     visit.look_around().await;
     let span = span(&visit);
     let rows = visit.page.backend.employees(span).await?;
+    let sum = |figure: fn(&EmployeeWork) -> u64| rows.values().map(figure).sum();
+    let total = EmployeeWork {
+        answered: sum(|did| did.answered),
+        missed: sum(|did| did.missed),
+        outbound: sum(|did| did.outbound),
+        talk_sec: sum(|did| did.talk_sec),
+        ..EmployeeWork::default()
+    };
     let most = rows.values().map(|did| did.answered + did.missed).max();
     let sheet = EmployeesSheet {
         c: &visit.shell,
         rows,
+        total,
         week: span == Span::Week,
         most: most.unwrap_or(0).max(1),
     };
@@ -44,26 +54,6 @@ impl EmployeesSheet<'_> {
     /// Of a hundred.
     fn width(&self, calls: &u64) -> u64 {
         calls.saturating_mul(100) / self.most
-    }
-
-    fn sum(&self, figure: fn(&EmployeeWork) -> u64) -> u64 {
-        self.rows.values().map(figure).sum()
-    }
-
-    fn answered(&self) -> u64 {
-        self.sum(|did| did.answered)
-    }
-
-    fn missed(&self) -> u64 {
-        self.sum(|did| did.missed)
-    }
-
-    fn outbound(&self) -> u64 {
-        self.sum(|did| did.outbound)
-    }
-
-    fn talked(&self) -> u64 {
-        self.sum(|did| did.talk_sec)
     }
 }
 

@@ -44,20 +44,12 @@ pub(crate) async fn show(mut visit: Visit<'_>) -> Handled {
 }
 
 impl FleetSheet<'_> {
-    fn speech(&self, member: &FleetMember) -> String {
-        self.c.word("speech", member.speech.word())
-    }
-
     fn pill(&self, member: &FleetMember) -> &'static str {
         match (member.speech, &member.trouble) {
             (Speech::Silent, _) => "down",
             (Speech::Stopped, _) | (Speech::Speaking, Some(_)) => "attention",
             (Speech::Speaking, None) => "well",
         }
-    }
-
-    fn role(&self, word: &LastWord) -> String {
-        self.c.word("fleet.role", word.role.word())
     }
 
     /// Calls that have left it.

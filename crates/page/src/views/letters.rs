@@ -28,9 +28,8 @@ pub(crate) struct RetryForm {
     pub(crate) answered: String,
     pub(crate) talk: String,
     pub(crate) wrong: Option<String>,
-    /// Of which letters; else the query says it.
-    pub(crate) reason: Option<String>,
-    pub(crate) cause: Option<String>,
+    /// Of which letters; else the address says it.
+    pub(crate) query: LetterQuery,
     /// Of all of those.
     pub(crate) all: bool,
 }
@@ -43,13 +42,11 @@ const CAUSES_MAX: usize = 100;
 struct LettersSheet<'a> {
     c: &'a PageShell,
     page: LetterPage,
-    reason: Option<String>,
-    cause: Option<String>,
+    query: LetterQuery,
     causes: Vec<CauseGroup>,
     form: RetryForm,
     jobs: Vec<(u64, Job)>,
     next: Option<String>,
-    first: bool,
 }
 
 #[derive(Template)]
@@ -66,43 +63,33 @@ struct LetterSheet<'a> {
 /// `GET /letters`, and what follows a form that was refused.
 pub(crate) async fn list(mut visit: Visit<'_>, form: RetryForm) -> Handled {
     visit.look_around().await;
-    let asked = &visit.asked.query;
-    let before = asked.get("before").and_then(|it| it.parse().ok());
-    let before = before.map(RowId);
-    let reason = form.reason.clone().or_else(|| asked.owned("reason"));
-    let cause = form.cause.clone().or_else(|| asked.owned("cause"));
+    let asked = visit.asked.query.letter_query();
+    let before = visit.asked.query.get("before");
     let query = LetterQuery {
-        reason: reason.clone(),
-        cause: cause.clone(),
-        before,
+        reason: form.query.reason.clone().or(asked.reason),
+        cause: form.query.cause.clone().or(asked.cause),
+        before: before.and_then(|it| it.parse().ok()).map(RowId),
     };
     let backend = &visit.page.backend;
-    let page = backend.letters(query).await?;
+    let page = backend.letters(query.clone()).await?;
     let mut causes = backend.causes().await?;
     // Numbers without a lead have a view of their own, and a list of their own here.
-    causes.retain(|it| match reason.as_deref() {
+    causes.retain(|it| match query.reason.as_deref() {
         Some(reason) => it.cause.reason.word() == reason,
         None => it.cause.reason != Reason::NoLead,
     });
-    let next = page.next.map(|next| {
-        let fields = [
-            ("reason", reason.as_deref()),
-            ("cause", cause.as_deref()),
-            ("before", Some(&*next.to_string())),
-        ];
-        link("/letters", &fields)
-    });
+    let next = page
+        .next
+        .map(|next| link_to("/letters", &query, Some(next)));
     let status = status_of(&form);
     let sheet = LettersSheet {
         c: &visit.shell,
         page,
-        reason,
-        cause,
+        query,
         causes,
         form,
         jobs: visit.page.jobs.newest().into_iter().take(5).collect(),
         next,
-        first: before.is_none(),
     };
     answer::html_as(status, &sheet)
 }
@@ -117,23 +104,24 @@ fn status_of(form: &RetryForm) -> StatusCode {
 impl LettersSheet<'_> {
     /// All letters that the query finds, over all of its pages.
     fn found(&self) -> u64 {
-        if self.cause.is_some() {
+        if self.query.cause.is_some() {
             return self.chosen_cause().map_or(0, |it| it.letters);
         }
         let reasons = self.page.reasons.iter();
-        let found = reasons.filter(|(it, _)| self.reason.is_none() || self.is_reason(it.word()));
+        let found =
+            reasons.filter(|(it, _)| self.query.reason.is_none() || self.is_reason(it.word()));
         found.map(|(_, count)| count).sum()
     }
 
     /// The cause whose letters are shown.
     fn chosen_cause(&self) -> Option<&CauseGroup> {
-        let wanted = self.cause.as_deref()?;
+        let wanted = self.query.cause.as_deref()?;
         self.causes.iter().find(|it| it.cause.to_string() == wanted)
     }
 
     /// The causes that are shown, where there are several or none is chosen.
     fn groups(&self) -> &[CauseGroup] {
-        match self.cause.is_some() || !self.first {
+        match self.query.cause.is_some() || self.query.before.is_some() {
             true => &[],
             false => &self.causes[..self.causes.len().min(CAUSES_MAX)],
         }
@@ -158,13 +146,12 @@ impl LettersSheet<'_> {
     }
 
     fn link_of(&self, group: &CauseGroup) -> String {
-        let about = group.cause.to_string();
-        let about = Some(&*about).filter(|it| !it.is_empty());
-        let fields = [
-            ("reason", Some(group.cause.reason.word())),
-            ("cause", about),
-        ];
-        link("/letters", &fields)
+        let of = LetterQuery {
+            reason: Some(group.cause.reason.word().to_owned()),
+            cause: Some(group.cause.to_string()).filter(|it| !it.is_empty()),
+            before: None,
+        };
+        link_to("/letters", &of, None)
     }
 
     fn is_chosen(&self, id: &RowId) -> bool {
@@ -172,21 +159,28 @@ impl LettersSheet<'_> {
     }
 
     fn is_reason(&self, reason: &str) -> bool {
-        self.reason.as_deref() == Some(reason)
+        self.query.reason.as_deref() == Some(reason)
     }
 
     fn cure(&self) -> Option<String> {
-        let reason = self.reason.as_ref()?;
+        let reason = self.query.reason.as_ref()?;
         Some(self.c.word("remedy", reason))
     }
 
     fn export(&self) -> String {
-        let fields = [
-            ("reason", self.reason.as_deref()),
-            ("cause", self.cause.as_deref()),
-        ];
-        link("/letters/export", &fields)
+        link_to("/letters/export", &self.query, None)
     }
+}
+
+/// The link to these letters, from the page on that begins behind `before`.
+fn link_to(path: &str, of: &LetterQuery, before: Option<RowId>) -> String {
+    let before = before.map(|it| it.to_string());
+    let fields = [
+        ("reason", of.reason.as_deref()),
+        ("cause", of.cause.as_deref()),
+        ("before", before.as_deref()),
+    ];
+    link(path, &fields)
 }
 
 /// `GET /letters/ID`, and what follows a form that was refused.
@@ -258,19 +252,14 @@ pub(crate) async fn export(visit: &Visit<'_>) -> Handled {
     };
     let mut chosen = form.letters("id");
     chosen.sort_unstable();
-    let all = LetterQuery {
-        reason: form.owned("reason"),
-        cause: form.owned("cause"),
-        before: None,
-    };
-    let export = match asked.is_post() && form.get("scope") != Some("all") {
+    let export = match asked.is_post() && !form.all_letters() {
         true if chosen.is_empty() => {
             let words = visit.shell.t("letters.none_chosen");
             let status = StatusCode::UNPROCESSABLE_ENTITY;
             return Err(Problem::new(status, "problem.input", words));
         }
         true => Export::Chosen(chosen),
-        false => Export::All(all),
+        false => Export::All(form.letter_query()),
     };
     let backend = Arc::clone(&visit.page.backend);
     let pieces = stream::unfold((export, backend), |(export, backend)| async {

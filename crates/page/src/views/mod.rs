@@ -23,44 +23,42 @@ mod today;
 
 use crate::answer::{Handled, Problem};
 use crate::page::Visit;
-use crate::route::Route;
-use hyper::StatusCode;
+use callbridge_spool::RowId;
+use std::str::FromStr;
 
-/// Shows what is asked for, or does it.
-pub(crate) async fn show(mut visit: Visit<'_>, route: &Route) -> Handled {
-    match route {
-        Route::Live => Ok(visit.page.live.stream()),
-        Route::Today => today::show(visit).await,
-        Route::Calls => calls::list(visit).await,
-        Route::CallsCsv => calls::csv(&visit).await,
-        Route::Picture(uuid) => calls::picture(visit, uuid).await,
-        Route::Call(uuid) => calls::one(visit, uuid).await,
-        Route::Letters => letters::list(visit, letters::RetryForm::default()).await,
-        Route::Letter(id) => letters::one(visit, *id, letters::RetryForm::default()).await,
-        Route::LettersAct => act::act(visit).await,
-        Route::LettersExport => letters::export(&visit).await,
-        Route::Job(id) => act::job(visit, *id).await,
-        Route::Numbers => numbers::list(visit, numbers::Typed::default()).await,
-        Route::NumbersCsv => numbers::csv(&visit).await,
-        Route::LeadGive => numbers::give(visit).await,
-        Route::LeadTake => numbers::take(&visit).await,
-        Route::Missed => missed::list(visit).await,
-        Route::MissedCsv => missed::csv(&visit).await,
-        Route::Employees => employees::table(visit).await,
-        Route::EmployeesCsv => employees::csv(&visit).await,
-        Route::Pbx => pbx::show(visit).await,
-        Route::Fleet => fleet::show(visit).await,
-        Route::Check if visit.asked.is_post() => Ok(check::begin(&visit)),
-        Route::Check => check::show(visit).await,
-        // Answered before anybody has to be logged in.
-        Route::Login | Route::Logout | Route::Open(_) | Route::Language(_) => {
-            visit.look_around().await;
-            let words = visit.shell.t("problem.no_page");
-            Err(Problem::new(
-                StatusCode::NOT_FOUND,
-                "problem.unknown",
-                words,
-            ))
+/// Shows what is asked for, or does it; who comes in and goes out is done before.
+pub(crate) async fn show(visit: Visit<'_>, path: &[&str]) -> Handled {
+    match path {
+        ["live"] => Ok(visit.page.live.stream()),
+        [""] => today::show(visit).await,
+        ["calls"] => calls::list(visit).await,
+        ["calls.csv"] => calls::csv(&visit).await,
+        ["calls", uuid] => calls::one(visit, uuid).await,
+        ["calls", uuid, "picture.svg"] => calls::picture(visit, uuid).await,
+        ["letters"] => letters::list(visit, letters::RetryForm::default()).await,
+        ["letters", "act"] => act::act(visit).await,
+        ["letters", "export"] => letters::export(&visit).await,
+        ["letters", id] => {
+            letters::one(visit, RowId(number(id)), letters::RetryForm::default()).await
         }
+        ["jobs", id] => act::job(visit, number(id)).await,
+        ["numbers"] => numbers::list(visit, numbers::Typed::default()).await,
+        ["numbers.csv"] => numbers::csv(&visit).await,
+        ["numbers", "give"] => numbers::give(visit).await,
+        ["numbers", "take"] => numbers::take(&visit).await,
+        ["missed"] => missed::list(visit).await,
+        ["missed.csv"] => missed::csv(&visit).await,
+        ["employees"] => employees::table(visit).await,
+        ["employees.csv"] => employees::csv(&visit).await,
+        ["pbx"] => pbx::show(visit).await,
+        ["fleet"] => fleet::show(visit).await,
+        ["check"] if visit.asked.is_post() => Ok(check::begin(&visit)),
+        ["check"] => check::show(visit).await,
+        _ => Err(Problem::missing(&visit.shell, "problem.no_page")),
     }
+}
+
+/// Of a path whose parts are looked at already.
+fn number<T: FromStr + Default>(part: &str) -> T {
+    part.parse().unwrap_or_default()
 }

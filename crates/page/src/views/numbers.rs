@@ -73,21 +73,10 @@ impl NumbersSheet<'_> {
         Some(given.lead)
     }
 
-    fn has_more(&self) -> bool {
-        (self.numbers.len() as u64) < self.all
-    }
-
     /// What was typed for this number.
-    fn typed(&self, phone: &str) -> Option<&TypedLead> {
-        self.typed.0.iter().find(|it| it.phone == phone)
-    }
-
-    fn lead_of(&self, phone: &str) -> &str {
-        self.typed(phone).map_or("", |it| &it.lead)
-    }
-
-    fn wrong_of(&self, phone: &str) -> Option<&String> {
-        self.typed(phone)?.wrong.as_ref()
+    fn typed(&self, phone: &str) -> TypedLead {
+        let typed = self.typed.0.iter().find(|it| it.phone == phone);
+        typed.cloned().unwrap_or_default()
     }
 
     /// What was wrong for numbers that are not listed: typed ones, or such as have left.

@@ -2,7 +2,7 @@
 
 use crate::answer::{self, Handled};
 use crate::backend::{CallQuery, Figures, Outcomes};
-use crate::chart::{Chart, total};
+use crate::chart::Chart;
 use crate::page::Visit;
 use crate::shell::{PageShell, Told};
 use askama::Template;
@@ -79,7 +79,9 @@ pub(crate) async fn show(mut visit: Visit<'_>) -> Handled {
 }
 
 fn lead(shell: &PageShell, status: &Status, figures: &Figures) -> Lead {
-    let waits = status.todo.iter().map(|todo| waiting(shell, todo));
+    let places = (status.todo.iter()).map(|todo| (todo, place(status, todo.kind)));
+    let since = places.clone().next().and_then(|(_, (_, since))| since);
+    let waits = places.map(|(todo, (link, _))| waiting(shell, todo, link));
     let missed = Some(shell.badges.missed).filter(|it| *it > 0);
     let missed = missed.map(|count| shell.n("today.missed", count));
     let (state, sentence) = match (status.verdict, &missed) {
@@ -91,10 +93,7 @@ fn lead(shell: &PageShell, status: &Status, figures: &Figures) -> Lead {
     Lead {
         state,
         sentence,
-        since: status
-            .todo
-            .first()
-            .and_then(|todo| since(status, todo.kind)),
+        since,
         waits: waits
             .chain(missed.map(|title| customers(shell, title)))
             .collect(),
@@ -113,7 +112,7 @@ fn customers(shell: &PageShell, title: String) -> Waiting {
 }
 
 fn all_well(shell: &PageShell, today: &Outcomes) -> String {
-    let all = total(today);
+    let all = today.total();
     match (all, today.journaled == all) {
         (0, _) => shell.t("today.well.none").to_owned(),
         (all, true) => shell.n("today.well.all", all),
@@ -130,41 +129,8 @@ fn worst(shell: &PageShell, status: &Status) -> String {
     }
 }
 
-fn waiting(shell: &PageShell, todo: &Todo) -> Waiting {
+fn waiting(shell: &PageShell, todo: &Todo, link: Option<&'static str>) -> Waiting {
     let word = todo.kind.word();
-    let link = match todo.kind {
-        FindingKind::DeadLetters => Some("/letters"),
-        FindingKind::NoLead => Some("/numbers"),
-        FindingKind::NoEmployee => Some("/letters?reason=no_employee"),
-        FindingKind::NoSource
-        | FindingKind::SourceDown
-        | FindingKind::NotHeard
-        | FindingKind::NoTrunk
-        | FindingKind::Gap
-        | FindingKind::StreamRecreated
-        | FindingKind::SilentTrunk
-        | FindingKind::SilentEmployees
-        | FindingKind::NoEmployees
-        | FindingKind::Employees => Some("/pbx"),
-        FindingKind::SilentCollector | FindingKind::LastWords => Some("/fleet"),
-        FindingKind::Outcomes => Some("/check"),
-        FindingKind::Rights
-        | FindingKind::OtherFormat
-        | FindingKind::Token
-        | FindingKind::Lists
-        | FindingKind::LeadFields
-        | FindingKind::FieldNotShown
-        | FindingKind::ForeignCalls
-        | FindingKind::Lease
-        | FindingKind::LeadDirectory
-        | FindingKind::Webhooks => Some("/check"),
-        FindingKind::NoDaemon
-        | FindingKind::Paused
-        | FindingKind::OtherDaemon
-        | FindingKind::TokenEnds
-        | FindingKind::CrmTrouble
-        | FindingKind::Books => None,
-    };
     Waiting {
         title: shell.word("kind", word),
         what: shell.found(todo),
@@ -174,63 +140,53 @@ fn waiting(shell: &PageShell, todo: &Todo) -> Waiting {
     }
 }
 
-/// Since when it is so, where `status` tells.
-fn since(status: &Status, kind: FindingKind) -> Option<i64> {
-    let sources = status.sources.iter();
+/// Where on the page it is cured, and since when it is so, where `status` tells.
+fn place(status: &Status, kind: FindingKind) -> (Option<&'static str>, Option<i64>) {
+    use FindingKind as F;
+    let (sources, gaps) = (status.sources.iter(), status.gaps.iter());
     match kind {
-        FindingKind::NoSource | FindingKind::SourceDown => {
-            sources.filter_map(|it| it.down_since).min()
+        F::DeadLetters => (Some("/letters"), None),
+        F::NoLead => (Some("/numbers"), None),
+        F::NoEmployee => (Some("/letters?reason=no_employee"), None),
+        F::NoSource | F::SourceDown => {
+            let down = sources.filter_map(|it| it.down_since);
+            (Some("/pbx"), down.min())
         }
-        FindingKind::NotHeard => {
+        F::NotHeard => {
             let silent = sources.filter(|it| it.state == SourceState::Connected);
-            silent.filter_map(|it| it.connected_since).min()
+            (
+                Some("/pbx"),
+                silent.filter_map(|it| it.connected_since).min(),
+            )
         }
-        FindingKind::SilentCollector => {
+        F::Gap => {
+            let open = gaps.filter(|gap| !gap.filled && gap.why.is_none());
+            (Some("/pbx"), open.map(|gap| gap.from).max())
+        }
+        F::StreamRecreated => {
+            let replaced = gaps.filter(|gap| gap.why.is_some());
+            (Some("/pbx"), replaced.map(|gap| gap.to).max())
+        }
+        F::Employees => {
+            let unknown = status.employees.iter().flat_map(|it| &it.unknown);
+            (Some("/pbx"), unknown.map(|it| it.since).min())
+        }
+        F::NoTrunk | F::SilentTrunk | F::SilentEmployees | F::NoEmployees => (Some("/pbx"), None),
+        F::SilentCollector => {
             let table = status.fleet.iter().flat_map(|it| &it.table);
             let members = table.flat_map(|it| &it.members);
             let silent = members.filter(|it| it.speech != Speech::Speaking);
-            silent.map(|it| it.heard_at).min()
+            (Some("/fleet"), silent.map(|it| it.heard_at).min())
         }
-        FindingKind::CrmTrouble => status.troubles.iter().map(|it| it.since).min(),
-        FindingKind::Gap => {
-            let open = status
-                .gaps
-                .iter()
-                .filter(|gap| !gap.filled && gap.why.is_none());
-            open.map(|gap| gap.from).max()
+        F::LastWords => (Some("/fleet"), None),
+        F::Outcomes | F::Rights | F::OtherFormat | F::Token | F::Lists | F::LeadFields => {
+            (Some("/check"), None)
         }
-        FindingKind::StreamRecreated => {
-            let replaced = status.gaps.iter().filter(|gap| gap.why.is_some());
-            replaced.map(|gap| gap.to).max()
+        F::FieldNotShown | F::ForeignCalls | F::Lease | F::LeadDirectory | F::Webhooks => {
+            (Some("/check"), None)
         }
-        FindingKind::Employees => {
-            let unknown = status.employees.iter().flat_map(|it| &it.unknown);
-            unknown.map(|it| it.since).min()
-        }
-        FindingKind::NoDaemon
-        | FindingKind::Paused
-        | FindingKind::Rights
-        | FindingKind::OtherFormat
-        | FindingKind::OtherDaemon
-        | FindingKind::NoTrunk
-        | FindingKind::Token
-        | FindingKind::TokenEnds
-        | FindingKind::DeadLetters
-        | FindingKind::NoLead
-        | FindingKind::NoEmployee
-        | FindingKind::Lists
-        | FindingKind::Webhooks
-        | FindingKind::LeadDirectory
-        | FindingKind::LeadFields
-        | FindingKind::FieldNotShown
-        | FindingKind::ForeignCalls
-        | FindingKind::Lease
-        | FindingKind::SilentTrunk
-        | FindingKind::SilentEmployees
-        | FindingKind::NoEmployees
-        | FindingKind::LastWords
-        | FindingKind::Outcomes
-        | FindingKind::Books => None,
+        F::CrmTrouble => (None, status.troubles.iter().map(|it| it.since).min()),
+        F::NoDaemon | F::Paused | F::OtherDaemon | F::TokenEnds | F::Books => (None, None),
     }
 }
 
@@ -276,10 +232,6 @@ impl TodaySheet<'_> {
         self.c.with(key, self.c.moment(at))
     }
 
-    fn today(&self) -> u64 {
-        total(&self.figures.today)
-    }
-
     /// What is counted and is no customer's call.
     fn beside(&self) -> Vec<String> {
         let books = &self.status.books;
@@ -301,14 +253,5 @@ impl TodaySheet<'_> {
     fn books_width(&self) -> u64 {
         let sum: u64 = self.books.iter().map(|book| book.share).sum();
         sum.max(1)
-    }
-
-    fn is_up(&self, state: &SourceState) -> bool {
-        state.is_up()
-    }
-
-    fn next_slot(&self) -> String {
-        let seconds = self.status.budget.next_free_in_ms.div_ceil(1000);
-        self.c.span(seconds)
     }
 }
