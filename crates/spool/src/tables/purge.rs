@@ -10,6 +10,8 @@ use callbridge_call::EventTime;
 const CALLS_MAX: u32 = 500;
 /// Tombstones a purge looks at.
 const TOMBSTONES_MAX: i64 = 2_000;
+/// No PBX's name comes after it.
+const BEHIND_ALL: &str = "\u{10ffff}";
 /// Pages that may lie empty in the file, to be used again.
 const FREE_PAGES_MAX: i64 = 4_096;
 /// Pages a purge gives back to the disk when more do.
@@ -84,19 +86,14 @@ fn purge_tombstones(store: &mut Store, before: EventTime) -> Result<u64, Error> 
         (&pbx, &id, TOMBSTONES_MAX - 1),
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?;
-    let to = end.as_ref().map(|(pbx, id)| (pbx.as_str(), id.as_str()));
+    let to = end.as_ref();
+    let to = to.map_or((BEHIND_ALL, ""), |(pbx, id)| (pbx.as_str(), id.as_str()));
     summaries::keep_counted(store, (&pbx, &id), to, before)?;
-    let gone = match &end {
-        Some((pbx_end, id_end)) => store.execute(
-            "DELETE FROM tombstones
-             WHERE (pbx, id) > (?1, ?2) AND (pbx, id) <= (?3, ?4) AND at < ?5",
-            (&pbx, &id, pbx_end, id_end, before.micros()),
-        )?,
-        None => store.execute(
-            "DELETE FROM tombstones WHERE (pbx, id) > (?1, ?2) AND at < ?3",
-            (&pbx, &id, before.micros()),
-        )?,
-    };
+    let gone = store.execute(
+        "DELETE FROM tombstones
+         WHERE (pbx, id) > (?1, ?2) AND (pbx, id) <= (?3, ?4) AND at < ?5",
+        (&pbx, &id, to.0, to.1, before.micros()),
+    )?;
     store.seen_calls_cursor = end.unwrap_or_default();
     Ok(gone as u64)
 }

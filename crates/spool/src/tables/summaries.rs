@@ -31,22 +31,16 @@ pub(crate) fn keep(db: &Db, calls: &str, values: impl Params) -> Result<(), Erro
 pub(crate) fn keep_counted(
     db: &Db,
     from: (&str, &str),
-    to: Option<(&str, &str)>,
+    to: (&str, &str),
     before: EventTime,
 ) -> Result<(), Error> {
-    let kept = "INSERT INTO summaries (pbx, id, uuid, state, started)
+    db.run(
+        "INSERT INTO summaries (pbx, id, uuid, state, started)
          SELECT pbx, id, NULL, ?1, started FROM tombstones
-         WHERE uuid IS NULL AND own = 1 AND at < ?2 AND (pbx, id) > (?3, ?4)";
-    match to {
-        Some(to) => db.run(
-            &format!("{kept} AND (pbx, id) <= (?5, ?6) ON CONFLICT DO NOTHING"),
-            (COUNTED, before.micros(), from.0, from.1, to.0, to.1),
-        ),
-        None => db.run(
-            &format!("{kept} ON CONFLICT DO NOTHING"),
-            (COUNTED, before.micros(), from.0, from.1),
-        ),
-    }
+         WHERE uuid IS NULL AND own = 1 AND at < ?2 AND (pbx, id) > (?3, ?4)
+             AND (pbx, id) <= (?5, ?6) ON CONFLICT DO NOTHING",
+        (COUNTED, before.micros(), from.0, from.1, to.0, to.1),
+    )
 }
 
 /// What is remembered of a call.
