@@ -3,6 +3,7 @@
 use callbridge_call::{EventTime, Extension, FinishedCall};
 use callbridge_formats::message::{CONTENT_TYPE, ResolvedIds, write};
 use callbridge_model::{CallRecord, LeadId, Phone};
+use callbridge_source::amqp::publish::own_properties;
 use callbridge_spool::Row;
 use lapin::BasicProperties;
 use std::time::Duration;
@@ -68,17 +69,12 @@ fn half_up(exact: Duration) -> u32 {
 
 /// What stands around the body. The broker holds `user` to the login.
 pub fn properties(row: &Row, user: &str) -> BasicProperties {
-    let ended = row.call.ended.floor_seconds().get();
-    let properties = match u64::try_from(ended) {
-        Ok(at) => BasicProperties::default().with_timestamp(at),
-        Err(_) => BasicProperties::default(),
-    };
-    properties
-        .with_message_id(row.uuid.to_string().into())
-        .with_content_type(CONTENT_TYPE.into())
-        .with_user_id(user.into())
-        .with_delivery_mode(2)
-        .with_app_id("callbridge".into())
+    let properties =
+        own_properties(user, CONTENT_TYPE.to_owned()).with_message_id(row.uuid.to_string().into());
+    match u64::try_from(row.call.ended.floor_seconds().get()) {
+        Ok(at) => properties.with_timestamp(at),
+        Err(_) => properties,
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::roster::HeardWord;
 use crate::word::CONTENT_TYPE;
 use callbridge_model::status::LastWord;
 use callbridge_source::Secret;
-use callbridge_source::amqp::publish::{ConfirmedLine, refusal};
+use callbridge_source::amqp::publish::{ConfirmedLine, own_properties, refusal};
 use callbridge_source::amqp::{
     Login, declare_command, reply, route_commands, stream_arguments, stream_place, stream_publisher,
 };
@@ -14,7 +14,7 @@ use futures_util::StreamExt as _;
 use lapin::message::Delivery;
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
 use lapin::types::{AMQPValue, FieldTable};
-use lapin::{BasicProperties, Channel, Connection};
+use lapin::{Channel, Connection};
 use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -116,12 +116,8 @@ impl WordsStream {
         body: &[u8],
         at: i64,
     ) -> Result<(), Error> {
-        let properties = BasicProperties::default()
-            .with_content_type(CONTENT_TYPE.into())
-            .with_user_id(self.login.broker.user.clone().into())
-            .with_timestamp(u64::try_from(at).unwrap_or(0))
-            .with_delivery_mode(2)
-            .with_app_id("callbridge".into());
+        let properties = own_properties(&self.login.broker.user, CONTENT_TYPE.to_owned())
+            .with_timestamp(u64::try_from(at).unwrap_or(0));
         let published = async {
             let sent = line.publish_by(self.exchange.as_deref(), stream, body, properties);
             sent.await?.await
