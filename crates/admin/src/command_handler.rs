@@ -370,11 +370,7 @@ impl CommandHandler {
 
     async fn discard_one(&self, letter: &Letter, who: &str) -> Result<LetterOutcome, Error> {
         let at = clock::now().wall;
-        let op = Op::Step {
-            row: letter.id,
-            step: Step::Discard { elsewhere: false },
-            at,
-        };
+        let op = Op::step(letter.id, Step::Discard { elsewhere: false }, at);
         let act = act(letter, who, "discard".to_owned(), at);
         match self.spool.write(vec![act, op]).await {
             Ok(_) => Ok(LetterOutcome::of(letter, "discarded", None)),
@@ -429,11 +425,7 @@ impl CommandHandler {
         if dry_run {
             return Ok(outcome);
         }
-        let op = Op::Step {
-            row: id,
-            step,
-            at: now,
-        };
+        let op = Op::step(id, step, now);
         let act = act(letter, who, wish.words(), now);
         match self.spool.write(vec![act, op]).await {
             Ok(_) => Ok(outcome),

@@ -54,10 +54,8 @@ impl ForwardAgain {
 
     pub(crate) fn op(self) -> Op {
         let ((since, row), until) = (self.after, self.until);
-        Op::Meta {
-            key: KEY.to_owned(),
-            value: format!("{} {} {}", since.micros(), row.0, until.micros()),
-        }
+        let until = until.micros();
+        Op::meta(KEY, format!("{} {} {until}", since.micros(), row.0))
     }
 
     fn read(text: &str) -> Option<Self> {

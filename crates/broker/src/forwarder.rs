@@ -254,11 +254,7 @@ impl Outbox for ReadyCalls {
             tracing::debug!(calls, "forwarded");
         }
         let at = clock::now().wall;
-        let forwarded = rows.iter().map(|row| Op::Step {
-            row: row.id,
-            step: Step::Forwarded,
-            at,
-        });
+        let forwarded = rows.iter().map(|row| Op::step(row.id, Step::Forwarded, at));
         forwarded.collect()
     }
 

@@ -402,8 +402,7 @@ impl Intake {
         let known = |unique: &str| finished(&name, unique);
         pbx.assembler.timing(timing);
         if let Some(counter) = pbx.on_event(&told, arrived, known) {
-            let counter = counter.to_owned();
-            self.ops.push(Op::Count { counter, by: 1 });
+            self.ops.push(Op::count(counter, 1));
         }
         Ok(())
     }

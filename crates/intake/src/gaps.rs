@@ -47,10 +47,8 @@ impl IntakeSource {
         let kept = self.settings.forgets || self.settings.is_stream_of_calls();
         let more = std::mem::take(&mut self.last_heard.is_unstored) && kept;
         let heard = self.last_heard.at.filter(|_| more)?;
-        Some(Op::Meta {
-            key: Intake::heard_key(&self.settings.shown),
-            value: heard.micros().to_string(),
-        })
+        let key = Intake::heard_key(&self.settings.shown);
+        Some(Op::meta(key, heard.micros().to_string()))
     }
 
     /// It tells of channels, and of all that another source of its PBX does not.
@@ -206,9 +204,8 @@ impl Intake {
         self.back(at, now);
         let pbx = self.sources[at].settings.pbx.clone();
         if !self.since.contains_key(&pbx) {
-            let key = Self::since_key(&pbx);
-            let value = now.micros().to_string();
-            self.ops.push(Op::Meta { key, value });
+            let since = Op::meta(Self::since_key(&pbx), now.micros().to_string());
+            self.ops.push(since);
             self.since.insert(pbx.clone(), now);
             let second = self.pbxes.get_mut(&pbx).and_then(|pbx| pbx.second.as_mut());
             if let Some(second) = second {
@@ -264,10 +261,8 @@ impl Intake {
         let why = Some(why);
         self.gaps.due.push(Gap { why, ..gap });
         let shown = source.settings.shown.clone();
-        self.ops.push(Op::Meta {
-            key: Self::recreated_key(&shown),
-            value: now.micros().to_string(),
-        });
+        let key = Self::recreated_key(&shown);
+        self.ops.push(Op::meta(key, now.micros().to_string()));
         self.ops.push(self.whole.may_have_been_sent(shown, now));
     }
 

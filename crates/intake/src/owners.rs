@@ -65,10 +65,7 @@ impl Owners {
 
     /// What is stored of that.
     pub fn op(pbx: &str, user: &str) -> Op {
-        Op::Meta {
-            key: format!("{OWNER_PREFIX}{pbx}"),
-            value: user.to_owned(),
-        }
+        Op::meta(format!("{OWNER_PREFIX}{pbx}"), user)
     }
 
     fn owns_too_many(&self, owners: &BTreeMap<String, String>, user: &str) -> bool {

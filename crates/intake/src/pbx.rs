@@ -156,10 +156,7 @@ impl Pbx {
         ];
         for (counter, now, before) in pairs {
             if now > before {
-                ops.push(Op::Count {
-                    counter: counter.to_owned(),
-                    by: now - before,
-                });
+                ops.push(Op::count(counter, now - before));
             }
         }
         before.clone_from(now);
@@ -243,10 +240,7 @@ pub(super) fn pbx_of(
         Some(_) => format!("{pbx}/{server}"),
         None => {
             servers.insert(pbx.to_owned(), server.to_owned());
-            ops.push(Op::Meta {
-                key: server_key(pbx),
-                value: server.to_owned(),
-            });
+            ops.push(Op::meta(server_key(pbx), server));
             pbx.to_owned()
         }
     };

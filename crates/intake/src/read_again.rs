@@ -19,10 +19,7 @@ const VERSIONS_MAX: u64 = 99;
 pub(super) fn count_newer(why: &str) -> Option<Op> {
     let version = why.strip_prefix(NEWER)?.split(',').next()?;
     let version = version.parse::<u64>().ok()?.min(VERSIONS_MAX);
-    Some(Op::Count {
-        counter: format!("messages_of_version_{version}"),
-        by: 1,
-    })
+    Some(Op::count(format!("messages_of_version_{version}"), 1))
 }
 
 /// It was set aside for its version, as these words say: a newer callbridge may read it.

@@ -53,15 +53,8 @@ impl Records {
             ("facts_dropped", dropped - self.dropped),
         ];
         self.dropped = dropped;
-        ops.extend(
-            counts
-                .into_iter()
-                .filter(|(_, by)| *by > 0)
-                .map(|(counter, by)| {
-                    let counter = counter.to_owned();
-                    Op::Count { counter, by }
-                }),
-        );
+        let counts = counts.into_iter().filter(|(_, by)| *by > 0);
+        ops.extend(counts.map(|(counter, by)| Op::count(counter, by)));
     }
 
     /// Puts back what was kept.

@@ -143,11 +143,7 @@ async fn release_rows(
             Step::Retry { record, .. } => record.lead_id.map(LeadId::get),
             _ => None,
         };
-        let op = Op::Step {
-            row: row.id,
-            step,
-            at: now,
-        };
+        let op = Op::step(row.id, step, now);
         let act = act.filter(|_| leaves).cloned();
         let act = act.map(|act| Op::Act { row: row.id, act });
         match spool.write(act.into_iter().chain([op]).collect()).await {
@@ -201,14 +197,8 @@ pub async fn expire(spool: &Handle, now: EventTime) -> Result<u64, Error> {
     let rows = spool
         .read(move |store| tables::parked::parked_before(store, before, PAGE))
         .await?;
-    let ops: Vec<Op> = rows
-        .iter()
-        .map(|row| Op::Step {
-            row: *row,
-            step: Step::Expire,
-            at: now,
-        })
-        .collect();
+    let ops = rows.iter().map(|row| Op::step(*row, Step::Expire, now));
+    let ops: Vec<Op> = ops.collect();
     let ended = ops.len() as u64;
     if !ops.is_empty() {
         spool.write(ops).await?;

@@ -91,8 +91,7 @@ impl UnmatchedLog {
         }
         // Texts, numbers and lists of them: that always serializes.
         let value = serde_json::to_string(&self.seen).unwrap_or_default();
-        let key = KEY.to_owned();
-        Some(Op::Meta { key, value })
+        Some(Op::meta(KEY, value))
     }
 
     /// As `status` lists them.

@@ -55,10 +55,8 @@ impl WholeCalls {
     /// What ended before this moment may have been sent from here, or by another; what is to be
     /// stored of that.
     pub(super) fn may_have_been_sent(&mut self, shown: String, before: EventTime) -> Op {
-        let op = Op::Meta {
-            key: format!("{STREAM_BEGAN}{shown}"),
-            value: before.micros().to_string(),
-        };
+        let key = format!("{STREAM_BEGAN}{shown}");
+        let op = Op::meta(key, before.micros().to_string());
         self.possibly_sent_before.insert(shown, before);
         op
     }
@@ -194,10 +192,7 @@ fn too_long(length: u64, kept: usize) -> String {
 
 /// A message that is not for us, or that a later version understands.
 fn ignored() -> Op {
-    Op::Count {
-        counter: "messages_ignored".to_owned(),
-        by: 1,
-    }
+    Op::count("messages_ignored", 1)
 }
 
 /// The call of a message, or why it is none.

@@ -99,11 +99,7 @@ impl Core {
             (Verdict::Swept(page), _) => swept = self.swept(now, page),
             (_, _) => {}
         }
-        let steps = swept.iter().map(|(call, step)| Op::Step {
-            row: call.row,
-            step: step.clone(),
-            at: now.wall,
-        });
+        let steps = (swept.iter()).map(|(call, step)| Op::step(call.row, step.clone(), now.wall));
         ops.extend(steps.chain(shown));
         let words = match verdict {
             Verdict::Fault { why, .. } | Verdict::Stop { why, .. } if unread => why,
@@ -587,10 +583,6 @@ fn lost(now: Now, why: &str) -> Step {
 
 fn step(in_flight: &InFlight, now: Now, step: Step, ops: &mut Vec<Op>) {
     if let Some(row) = in_flight.plan.row() {
-        ops.push(Op::Step {
-            row,
-            step,
-            at: now.wall,
-        });
+        ops.push(Op::step(row, step, now.wall));
     }
 }

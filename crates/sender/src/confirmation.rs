@@ -111,8 +111,7 @@ impl Confirmation {
             fate,
             why,
         };
-        let at = now.wall;
-        Op::Step { row, step, at }
+        Op::step(row, step, now.wall)
     }
 
     /// What the spool says of webhooks, and whether nothing but sweeps will do.

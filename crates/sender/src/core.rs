@@ -97,10 +97,7 @@ impl Core {
             .collect();
         if !ops.is_empty() {
             let by = u64::try_from(ops.len()).unwrap_or(u64::MAX);
-            ops.push(Op::Count {
-                counter: "interrupted_requests".to_owned(),
-                by,
-            });
+            ops.push(Op::count("interrupted_requests", by));
         }
         ops
     }

@@ -88,11 +88,7 @@ impl Core {
         self.aborted(slot);
         let mut ops = vec![Op::SlotGone { slot }];
         if let Task::Submit(row) = in_flight.plan.task {
-            ops.push(Op::Step {
-                row,
-                step: Step::Unsent,
-                at: now.wall,
-            });
+            ops.push(Op::step(row, Step::Unsent, now.wall));
         }
         Some(ops)
     }
@@ -166,11 +162,7 @@ impl Core {
                 errors: serde_json::Value::Null,
             },
         };
-        ops.push(Op::Step {
-            row: id,
-            step,
-            at: now.wall,
-        });
+        ops.push(Op::step(id, step, now.wall));
         self.retry.recall(id, row.failures);
         body.map(Request::Submit)
     }
@@ -178,7 +170,5 @@ impl Core {
 
 /// Its lead is known as merged: sent to the survivor, it does not FAIL first.
 fn moved(now: Now, row: RowId, onward: Reroute) -> Op {
-    let step = Step::moved(onward, "");
-    let at = now.wall;
-    Op::Step { row, step, at }
+    Op::step(row, Step::moved(onward, ""), now.wall)
 }

@@ -141,8 +141,7 @@ impl Remembered {
             return None;
         }
         self.stored.clone_from(&value);
-        let key = KEY.to_owned();
-        Some(Op::Meta { key, value })
+        Some(Op::meta(KEY, value))
     }
 
     /// The last update could not be committed: the next one is stored whatever it says.

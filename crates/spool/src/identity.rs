@@ -87,19 +87,12 @@ pub(crate) fn compare_identity(
 /// The first commit of a process: an end without farewell is seen by the next start, and so is
 /// a copy of this file.
 pub(crate) fn begin(store: &mut Store, seen: &Seen) -> Result<(), Error> {
-    let identity = seen.identity.clone();
     let mut ops = vec![
         Op::MetaGone { key: CLEAN.into() },
-        Op::Meta {
-            key: FILE.into(),
-            value: identity,
-        },
+        Op::meta(FILE, seen.identity.as_str()),
     ];
     if store.restored {
-        ops.push(Op::Meta {
-            key: RESTORED.into(),
-            value: "yes".into(),
-        });
+        ops.push(Op::meta(RESTORED, "yes"));
     }
     doubt::doubt(store)?;
     store.write(ops).map(drop)

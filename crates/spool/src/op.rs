@@ -195,6 +195,25 @@ pub enum Op {
     Learn(Box<LeadNews>),
 }
 
+impl Op {
+    /// Keeps a small durable setting.
+    pub fn meta(key: impl Into<String>, value: impl Into<String>) -> Self {
+        let (key, value) = (key.into(), value.into());
+        Self::Meta { key, value }
+    }
+
+    /// A stored call takes a step.
+    pub const fn step(row: RowId, step: Step, at: EventTime) -> Self {
+        Self::Step { row, step, at }
+    }
+
+    /// Counts so many more.
+    pub fn count(counter: impl Into<String>, by: u64) -> Self {
+        let counter = counter.into();
+        Self::Count { counter, by }
+    }
+}
+
 /// What becomes of a call that FAILED, and what that was decided from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailedCallStep {

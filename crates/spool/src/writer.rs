@@ -110,8 +110,7 @@ impl Handle {
     /// # Errors
     /// As [`Handle::write`].
     pub async fn keep_meta(&self, key: impl Into<String>, value: String) -> Result<(), Error> {
-        let key = key.into();
-        self.write(vec![Op::Meta { key, value }]).await.map(drop)
+        self.write(vec![Op::meta(key, value)]).await.map(drop)
     }
 
     /// [`Handle::read`] for threads that are not async.
@@ -280,12 +279,8 @@ impl Writer {
             Integrity::Checking | Integrity::Unknown(_) => UNCHECKED,
             Integrity::Damaged(_) => return,
         };
-        let clean = Op::Meta {
-            key: CLEAN.into(),
-            value: value.into(),
-        };
         // If this fails the next start checks the file, which is right.
-        self.store.write(vec![clean]).ok();
+        self.store.write(vec![Op::meta(CLEAN, value)]).ok();
     }
 
     /// Takes what is queued, commits the writes, runs the read that ended the group.
@@ -362,11 +357,8 @@ impl Writer {
         if trouble.is_none() {
             return Ok(Vec::new());
         }
-        let probe = Op::Meta {
-            key: PROBE.into(),
-            value: "yes".into(),
-        };
-        self.store.write(vec![probe]).map(|_| Vec::new())
+        let probed = self.store.write(vec![Op::meta(PROBE, "yes")]);
+        probed.map(|_| Vec::new())
     }
 
     fn report(&mut self, stored: bool, results: &[Answer]) {

@@ -119,10 +119,7 @@ impl Receiver {
         let Some(value) = self.secrets.bind(installation) else {
             return;
         };
-        let op = Op::Meta {
-            key: BOUND.to_owned(),
-            value,
-        };
+        let op = Op::meta(BOUND, value);
         match timeout(COMMIT_WITHIN, self.spool.write(vec![op])).await {
             Ok(Ok(_)) => info!(installation, "events of our connection come under this id"),
             Ok(Err(error)) => debug!(%error, "a binding is not kept"),

@@ -145,14 +145,11 @@ async fn send_again(
             what: why.to_owned(),
         },
     };
-    let step = Op::Step {
-        row,
-        step: Step::SendAgain {
-            why: format!("{why}; sent again"),
-            told: None,
-        },
-        at,
+    let again = Step::SendAgain {
+        why: format!("{why}; sent again"),
+        told: None,
     };
+    let step = Op::step(row, again, at);
     match handler.spool.write(vec![act, step]).await {
         Ok(_) => {
             tracing::info!(call = %uuid, id = row.0, who, "{why}");

@@ -62,11 +62,7 @@ pub(super) async fn read_again(
     ops.extend(remade);
     ops.push(Op::Act { row: id, act });
     let by_itself = false;
-    ops.push(Op::Step {
-        row: id,
-        step: Step::Retry { record, by_itself },
-        at: now,
-    });
+    ops.push(Op::step(id, Step::Retry { record, by_itself }, now));
     match handler.spool.write(ops).await {
         Ok(_) => Ok(Ok(result)),
         Err(error @ (Error::NoRow { .. } | Error::Refused { .. })) => Ok(Err(error.to_string())),
