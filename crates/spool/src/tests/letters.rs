@@ -279,6 +279,19 @@ fn published(login: &str, bytes: Vec<u8>) -> Op {
     op
 }
 
+#[test]
+fn a_letter_of_bytes_names_who_has_published_them() {
+    let mut store = store();
+    let bytes = vec![b'?'; LISTED_BYTES_MAX + 1];
+    store
+        .write(vec![published("branch7", bytes.clone())])
+        .expect("stored");
+    let letter = tables::letters::letter(&store, RowId(1)).expect("readable");
+    let message = letter.expect("a letter").bytes.expect("bytes");
+    assert_eq!(message.by.user.as_deref(), Some("branch7"));
+    assert_eq!(message.bytes, bytes, "all that are kept");
+}
+
 /// How many of so many messages are kept.
 fn kept(store: &mut Store, number: u64, op: impl Fn() -> Op) -> u64 {
     let ops = (0..number).map(|_| op()).collect();
