@@ -287,17 +287,14 @@ impl CommandHandler {
             }
             found += page.len();
             for letter in page {
-                let cut = whole && letter.bytes.is_some();
-                let id = letter.id;
-                // Discarded meanwhile: then what was listed is all there is.
-                let all = match cut {
-                    true => {
-                        self.spool
-                            .read(move |store| tables::letters::letter(store, id))
-                            .await?
-                    }
-                    false => None,
+                let (id, is_cut) = (letter.id, whole && letter.bytes.is_some());
+                let read = move |store: &Store| tables::letters::letter(store, id);
+                let all = if is_cut {
+                    self.spool.read(read).await?
+                } else {
+                    None
                 };
+                // Discarded meanwhile: then what was listed is all there is.
                 line.item(all.unwrap_or(letter).to_json()).await?;
             }
         }

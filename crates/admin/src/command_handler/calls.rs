@@ -18,6 +18,8 @@ const MOVES_PAGE: usize = 200;
 const UNDER_WAY_MAX: usize = 10_000;
 /// Calls of a number that are named beside the newest.
 const OTHERS_MAX: usize = 20;
+/// Reads a date in a zone.
+type ReadDate = fn(&str, &jiff::tz::TimeZone) -> Result<EventTime, String>;
 /// What is said to one who reads too slowly.
 const TOO_MANY: &str =
     "more happened than was read: see `callbridge calls --today`, then follow again";
@@ -66,16 +68,13 @@ impl CommandHandler {
 
     fn filter(&self, which: &CallsQuery) -> Result<CallFilter, Refusal> {
         let zone = self.zone(which.zone.as_deref());
-        let from = which.from.as_deref();
-        let from = from.map(|text| dates::date(text, zone.as_time_zone()));
-        let to = which.to.as_deref();
-        let to = to.map(|text| dates::date_end(text, zone.as_time_zone()));
-        let from = from
-            .transpose()
-            .map_err(|why| Refusal::usage(format!("--from: {why}")))?;
-        let to = to
-            .transpose()
-            .map_err(|why| Refusal::usage(format!("--to: {why}")))?;
+        let date = |flag: &str, text: &Option<String>, read: ReadDate| {
+            let read = text.as_deref().map(|text| read(text, zone.as_time_zone()));
+            let wrong = |why| Refusal::usage(format!("{flag}: {why}"));
+            read.transpose().map_err(wrong)
+        };
+        let from = date("--from", &which.from, dates::date)?;
+        let to = date("--to", &which.to, dates::date_end)?;
         let today = which
             .today
             .then(|| day_of(clock::now().wall, &zone))
