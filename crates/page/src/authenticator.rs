@@ -53,11 +53,10 @@ impl Authenticator {
         throttle.forgive(right);
     }
 
-    pub(crate) fn set_cookie(&self, token: &str, secure: bool) -> String {
-        let secure = if secure { "; Secure" } else { "" };
+    pub(crate) fn set_cookie(&self, token: &str) -> String {
         let life = if token.is_empty() { 0 } else { SESSION_SECONDS };
         format!(
-            "{}={token}; Path=/; HttpOnly; SameSite=Strict; Max-Age={life}{secure}",
+            "{}={token}; Path=/; HttpOnly; SameSite=Strict; Max-Age={life}",
             self.cookie
         )
     }

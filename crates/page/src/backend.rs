@@ -134,10 +134,6 @@ pub struct Figures {
 /// A call that goes on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenCallView {
-    /// Its id at the PBX.
-    pub linkedid: String,
-    /// The PBX.
-    pub pbx: String,
     /// When it began.
     pub since: i64,
     /// When somebody answered, if so.
@@ -300,8 +296,6 @@ pub struct NumberView {
     pub first_at: i64,
     /// The last of them.
     pub last_at: i64,
-    /// The newest of its calls, 5 at most.
-    pub newest: Vec<Listed>,
 }
 
 /// What employees did, by extension.

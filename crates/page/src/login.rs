@@ -227,9 +227,15 @@ async fn keep(page: &Page) -> Result<(), Problem> {
 }
 
 fn hand_over(page: &Page, response: &mut Response<Body>, token: &str) {
-    let cookie = page
-        .authenticator
-        .set_cookie(token, page.settings.is_secure());
+    let cookie = page.authenticator.set_cookie(token);
+    set_cookie(page, response, cookie);
+}
+
+/// Over TLS alone, where the page is reached so.
+fn set_cookie(page: &Page, response: &mut Response<Body>, mut cookie: String) {
+    if page.settings.is_secure() {
+        cookie.push_str("; Secure");
+    }
     if let Ok(cookie) = HeaderValue::from_str(&cookie) {
         response.headers_mut().append(header::SET_COOKIE, cookie);
     }
@@ -280,18 +286,11 @@ pub(crate) fn language(page: &Page, asked: &Asked, code: &str) -> Response<Body>
     let back = local_path(asked.query.get("back").unwrap_or("/"));
     let mut response = see(back);
     if let Some(language) = Language::by_code(code) {
-        let secure = if page.settings.is_secure() {
-            "; Secure"
-        } else {
-            ""
-        };
         let cookie = format!(
-            "{LANGUAGE_COOKIE}={}; Path=/; HttpOnly; SameSite=Lax; Max-Age=31536000{secure}",
+            "{LANGUAGE_COOKIE}={}; Path=/; HttpOnly; SameSite=Lax; Max-Age=31536000",
             language.code()
         );
-        if let Ok(cookie) = HeaderValue::from_str(&cookie) {
-            response.headers_mut().append(header::SET_COOKIE, cookie);
-        }
+        set_cookie(page, &mut response, cookie);
     }
     response
 }

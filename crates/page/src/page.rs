@@ -14,7 +14,7 @@ use callbridge_admin::refusal::Refusal;
 use callbridge_model::exit::Code;
 use hyper::StatusCode;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 
 /// Sessions for whom something waits to be said.
@@ -119,14 +119,11 @@ impl Visit<'_> {
 
     /// Says something at the head of the next page that this browser asks for.
     pub(crate) fn say(&self, words: String, good: bool) {
-        let mut notices = self.page.notices.lock();
-        let notices = notices.as_mut().map(std::ops::DerefMut::deref_mut);
-        if let Ok(notices) = notices {
-            if notices.len() >= NOTICES_MAX {
-                notices.pop_first();
-            }
-            notices.insert(self.session.clone(), Notice { words, good });
+        let mut notices = (self.page.notices.lock()).unwrap_or_else(PoisonError::into_inner);
+        if notices.len() >= NOTICES_MAX {
+            notices.pop_first();
         }
+        notices.insert(self.session.clone(), Notice { words, good });
     }
 }
 

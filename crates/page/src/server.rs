@@ -3,7 +3,7 @@
 use crate::answer::harden;
 use crate::page::Page;
 use crate::request::{Asked, FormFields};
-use crate::settings::{Reach, Settings};
+use crate::settings::Settings;
 use callbridge_listener::body::{self, Body};
 use callbridge_listener::descriptors;
 use callbridge_listener::places::{ConnectionPlace, PeerGroup};
@@ -36,10 +36,6 @@ const LIMITS: Limits = Limits {
 pub async fn serve(listener: TcpListener, page: Page, shutdown: impl Future<Output = ()>) {
     page.take_up_sessions().await;
     let page = Arc::new(page);
-    let tls = match &page.settings.reach {
-        Reach::Tls(tls) => Some(tls.clone()),
-        Reach::Loopback => None,
-    };
     let limits = Limits {
         connections: descriptors::share(CONNECTIONS_MAX),
         ..LIMITS
@@ -47,7 +43,7 @@ pub async fn serve(listener: TcpListener, page: Page, shutdown: impl Future<Outp
     let open = Open {
         name: "--page",
         listener,
-        tls,
+        tls: page.settings.tls.clone(),
         limits,
     };
     let stop = async {

@@ -11,15 +11,6 @@ use tokio::sync::watch;
 /// What the page listens with. The certificate is kept fresh by whoever hands it over.
 pub type Tls = watch::Receiver<Arc<ServerConfig>>;
 
-/// How the page is reached.
-#[derive(Clone, Debug)]
-pub enum Reach {
-    /// Over plain HTTP, from this machine alone (an SSH tunnel ends here, too).
-    Loopback,
-    /// Over TLS of our own.
-    Tls(Tls),
-}
-
 /// Why the page is not opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -39,7 +30,8 @@ pub enum Error {
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub(crate) address: SocketAddr,
-    pub(crate) reach: Reach,
+    /// `None` over plain HTTP, from this machine alone (an SSH tunnel ends here, too).
+    pub(crate) tls: Option<Tls>,
     /// Those whose `X-Forwarded-For` is believed, beside loopback; `None` without a proxy.
     proxies: Option<Vec<PeerGroup>>,
     pub(crate) names: Vec<String>,
@@ -62,16 +54,14 @@ impl Settings {
         proxies: Option<&[IpAddr]>,
         names: &[String],
     ) -> Result<Self, Error> {
-        let reach = match tls {
-            Some(tls) => Reach::Tls(tls),
-            None if address.ip().to_canonical().is_loopback() => Reach::Loopback,
-            None => return Err(Error::InTheClear(address)),
-        };
+        if tls.is_none() && !address.ip().to_canonical().is_loopback() {
+            return Err(Error::InTheClear(address));
+        }
         let proxies = proxies.map(|all| all.iter().copied().map(PeerGroup::from).collect());
         let names = names.iter().map(|name| host_name(name));
         Ok(Self {
             address,
-            reach,
+            tls,
             proxies,
             names: names.collect::<Result<_, _>>()?,
             people: watch::channel(Passwords::default()).1,
@@ -114,7 +104,7 @@ impl Settings {
 
     /// May a cookie be sent over TLS alone?
     pub(crate) const fn is_secure(&self) -> bool {
-        matches!(self.reach, Reach::Tls(_)) || self.is_behind_proxy()
+        self.tls.is_some() || self.is_behind_proxy()
     }
 
     pub(crate) const fn is_behind_proxy(&self) -> bool {

@@ -42,7 +42,7 @@ pub(crate) async fn show(visit: Visit<'_>, path: &[&str]) -> Handled {
             letters::one(visit, RowId(number(id)), letters::RetryForm::default()).await
         }
         ["jobs", id] => act::job(visit, number(id)).await,
-        ["numbers"] => numbers::list(visit, numbers::Typed::default()).await,
+        ["numbers"] => numbers::list(visit, Vec::new()).await,
         ["numbers.csv"] => numbers::csv(&visit).await,
         ["numbers", "give"] => numbers::give(visit).await,
         ["numbers", "take"] => numbers::take(&visit).await,

@@ -19,15 +19,11 @@ const SHOWN_MAX: usize = 150;
 
 /// A lead as it was typed for a number, and what is wrong with it.
 #[derive(Clone, Debug, Default)]
-struct TypedLead {
+pub(crate) struct TypedLead {
     phone: String,
     lead: String,
     wrong: Option<String>,
 }
-
-/// What was typed, row by row.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Typed(Vec<TypedLead>);
 
 /// The fields of a row: its number, then its lead.
 const ROW: [&str; 2] = ["row", "row-lead"];
@@ -40,11 +36,11 @@ struct NumbersSheet<'a> {
     all: u64,
     given: Vec<LeadByHand>,
     profiles: Profiles,
-    typed: Typed,
+    typed: Vec<TypedLead>,
 }
 
 /// `GET /numbers`, and what follows a form that was refused.
-pub(crate) async fn list(mut visit: Visit<'_>, typed: Typed) -> Handled {
+pub(crate) async fn list(mut visit: Visit<'_>, typed: Vec<TypedLead>) -> Handled {
     visit.look_around().await;
     let backend = &visit.page.backend;
     let mut numbers = backend.numbers().await?;
@@ -53,7 +49,7 @@ pub(crate) async fn list(mut visit: Visit<'_>, typed: Typed) -> Handled {
     let profiles = backend.profiles(leads).await?;
     let all = numbers.len() as u64;
     numbers.truncate(SHOWN_MAX);
-    let status = match typed.0.iter().any(|it| it.wrong.is_some()) {
+    let status = match typed.iter().any(|it| it.wrong.is_some()) {
         true => StatusCode::UNPROCESSABLE_ENTITY,
         false => StatusCode::OK,
     };
@@ -75,14 +71,14 @@ impl NumbersSheet<'_> {
 
     /// What was typed for this number.
     fn typed(&self, phone: &str) -> TypedLead {
-        let typed = self.typed.0.iter().find(|it| it.phone == phone);
+        let typed = self.typed.iter().find(|it| it.phone == phone);
         typed.cloned().unwrap_or_default()
     }
 
     /// What was wrong for numbers that are not listed: typed ones, or such as have left.
     fn elsewhere(&self) -> Vec<(&TypedLead, &String)> {
         let listed = |phone: &str| self.numbers.iter().any(|it| it.phone == phone);
-        let typed = self.typed.0.iter().filter(|it| !listed(&it.phone));
+        let typed = self.typed.iter().filter(|it| !listed(&it.phone));
         typed
             .filter_map(|it| Some((it, it.wrong.as_ref()?)))
             .collect()
@@ -208,7 +204,7 @@ pub(crate) async fn give(visit: Visit<'_>) -> Handled {
     if given > 0 {
         visit.shell.notice = Some(Notice { words, good: true });
     }
-    list(visit, Typed(all)).await
+    list(visit, all).await
 }
 
 /// Gives one: its lead and how many calls leave, or what is wrong with what was typed.

@@ -71,8 +71,4 @@ impl PbxSheet<'_> {
         let seconds = u64::try_from(to.saturating_sub(*from)).unwrap_or(0);
         self.c.span(seconds)
     }
-
-    fn source_name<'a>(&'a self, url: &'a str) -> &'a str {
-        self.status.name_of(url)
-    }
 }

@@ -24,8 +24,6 @@ pub fn morning(name: &str, now: i64) -> Known {
         figures: figures(now),
         open: vec![
             OpenCallView {
-                linkedid: name.to_owned(),
-                pbx: "office".to_owned(),
                 since: now - 95,
                 answered_at: Some(now - 80),
                 trunk: Some(name.to_owned()),
@@ -33,8 +31,6 @@ pub fn morning(name: &str, now: i64) -> Known {
                 extensions: vec![name.to_owned()],
             },
             OpenCallView {
-                linkedid: "2".to_owned(),
-                pbx: "office".to_owned(),
                 since: now - 7,
                 answered_at: None,
                 trunk: Some("city".to_owned()),
@@ -305,7 +301,6 @@ fn numbers(name: &str, now: i64) -> Vec<NumberView> {
         calls,
         first_at: now - 90_000,
         last_at: now - 1200,
-        newest: (0..3).map(|n| call(name, now, n)).collect(),
     };
     vec![
         one("+998935550101", 7),

@@ -241,8 +241,6 @@ fn open_call(
         extensions.extend(record.employee);
     }
     OpenCallView {
-        linkedid: record.linkedid,
-        pbx,
         since: call.started.floor_seconds().get(),
         answered_at: answered_at(call).map(|at| at.floor_seconds().get()),
         trunk: record.trunk,

@@ -2,18 +2,13 @@
 
 use super::DaemonBackend;
 use callbridge_admin::refusal::Refusal;
-use callbridge_model::TypedNumber;
 use callbridge_page::backend::NumberView;
-use callbridge_spool::{CallFilter, Listed, ParkedPhone, Place, tables};
+use callbridge_spool::{ParkedPhone, tables};
 
 /// Numbers read at a time.
 const PHONES_PAGE: usize = 500;
 /// Numbers shown; those with most calls.
 const PHONES_MAX: usize = 2_000;
-/// Calls shown of a number.
-const NEWEST: usize = 5;
-/// Numbers whose calls are shown beside them.
-const WITH_CALLS: usize = 100;
 
 pub(super) async fn numbers_without_lead(
     backend: &DaemonBackend,
@@ -33,30 +28,11 @@ pub(super) async fn numbers_without_lead(
     }
     all.sort_by_key(|it| (std::cmp::Reverse(it.calls), it.first));
     all.truncate(PHONES_MAX);
-    let mut numbers = Vec::new();
-    for (at, parked) in all.into_iter().enumerate() {
-        let newest = match at < WITH_CALLS {
-            true => newest_of(backend, &parked).await?,
-            false => Vec::new(),
-        };
-        numbers.push(NumberView {
-            phone: parked.phone.as_str().to_owned(),
-            calls: parked.calls,
-            first_at: parked.first.get(),
-            last_at: parked.last.get(),
-            newest,
-        });
-    }
-    Ok(numbers)
-}
-
-async fn newest_of(backend: &DaemonBackend, parked: &ParkedPhone) -> Result<Vec<Listed>, Refusal> {
-    let filter = CallFilter {
-        phone: TypedNumber::read(parked.phone.as_str(), []),
-        ..CallFilter::default()
-    };
-    let read = backend
-        .spool
-        .read(move |store| tables::listed::listed_back(store, &filter, Place::END, NEWEST));
-    Ok(read.await?.0)
+    let numbers = all.into_iter().map(|parked| NumberView {
+        phone: parked.phone.as_str().to_owned(),
+        calls: parked.calls,
+        first_at: parked.first.get(),
+        last_at: parked.last.get(),
+    });
+    Ok(numbers.collect())
 }
