@@ -102,8 +102,8 @@ impl CommandHandler {
         }
     }
 
-    /// Waits until they are written: 65 when the CRM could not write them, 69 when that is not known
-    /// in time.
+    /// Waits until they are written: 65 when the CRM could not write them, 69 when that is not
+    /// known in time.
     async fn settle(&self, write: LeadWrite) -> Result<LeadWrite, Refusal> {
         let until = Instant::now() + WITHIN;
         let looks = LOOKS
