@@ -184,11 +184,9 @@ impl Query {
                 paging: Some((current, total)),
             },
             Paging::Inside => {
-                let mut data = Map::new();
-                data.insert(shapes.rows_key.clone(), json!(rows));
-                data.insert("currentPage".to_owned(), json!(current));
-                data.insert("totalPages".to_owned(), json!(total));
-                Success::of(Value::Object(data))
+                let key = &*shapes.rows_key;
+                let data = json!({ key: rows, "currentPage": current, "totalPages": total });
+                Success::of(data)
             }
         }
     }

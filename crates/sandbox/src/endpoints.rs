@@ -4,17 +4,16 @@
 //! Without `orders` the oldest record of a page stands first: the document promises no order.
 
 use super::body::{BodyFields, EPOCH_MIN, read_page};
-use super::config::FieldNames;
+use super::config::Settings;
 use super::core::Sandbox;
 use super::envelope::{Refusal, RefusalReason, Success, json_object};
 use super::journal::{Content, PREFIX, Record, STATUS_KEPT, Status, Submission};
-use super::shapes::{Registered, Rows, Shapes};
+use super::oauth::connection::connection_of;
+use super::shapes::{Registered, Rows};
 use super::token::{Grant, TokenKind};
 use super::violations::ViolationKind;
 use super::writes::{Asked, accept};
-use callbridge_call::EventTime;
 use serde_json::{Value, json};
-use std::time::Duration;
 
 /// Longest uuid, in UTF-16 units (§2.6, Limits).
 pub const UUID_LENGTH_MAX: usize = 128;
@@ -39,12 +38,11 @@ const DERIVED: [&str; 11] = [
 ///
 /// # Errors
 /// The refusal to answer with.
-fn read_call(
-    body: &[u8],
-    names: &FieldNames,
-    now: EventTime,
-    ahead_max: Duration,
-) -> Result<(Submission, Vec<String>), Refusal> {
+fn read_call(sandbox: &Sandbox, body: &[u8]) -> Result<(Submission, Vec<String>), Refusal> {
+    let Settings {
+        names, ahead_max, ..
+    } = &sandbox.settings;
+    let latest = sandbox.now.plus(*ahead_max).floor_seconds().get();
     let mut fields = BodyFields::new(json_object(body)?);
     let lead_id = fields.integer("leadId", i64::MAX)?;
     let employee_id = fields.integer("employeeId", i64::MAX)?;
@@ -61,7 +59,9 @@ fn read_call(
     let extension = fields.text(&names.extension)?;
     check_direction(direction.as_deref())?;
     check_uuid(&mut fields, uuid.as_deref());
-    check_epoch(&mut fields, started_at, now, ahead_max);
+    if started_at.is_some_and(|at| at < EPOCH_MIN || at > latest) {
+        fields.refuse("startedAt", RefusalReason::ValidEpochSec);
+    }
     if let (Some(name), Some(phone)) = (&names.phone, &phone) {
         fields.check_phone(name, phone);
     }
@@ -135,27 +135,17 @@ fn check_uuid(fields: &mut BodyFields, uuid: Option<&str>) {
     }
 }
 
-fn check_epoch(fields: &mut BodyFields, at: Option<i64>, now: EventTime, ahead_max: Duration) {
-    let latest = now.plus(ahead_max).floor_seconds().get();
-    if at.is_some_and(|at| at < EPOCH_MIN || at > latest) {
-        fields.refuse("startedAt", RefusalReason::ValidEpochSec);
-    }
-}
-
 /// The record of `GET token/info` (§2.2), of an application in a company. Without an expiry date
 /// `expiresInDays`, an integer that cannot be null, is 0.
 pub(super) fn token_info(sandbox: &Sandbox, asked: &Asked<'_>) -> Success {
     let token = &asked.token;
-    let Some(company) = sandbox.companies.get(&token.company) else {
+    let Some((company, grants)) = connection_of(sandbox, token) else {
         return Success::default();
     };
+    let public = token.application;
+    let public = public.and_then(|id| sandbox.oauth.applications.get(&id));
     let own = (company.application_id, &company.application_name);
-    let public = token.application.and_then(|id| {
-        let application = sandbox.oauth.applications.get(&id)?;
-        let connection = sandbox.oauth.connections.get(&(id, token.company))?;
-        Some(((id, &application.name), &connection.grants))
-    });
-    let ((id, name), grants) = public.unwrap_or((own, &company.grants));
+    let (id, name) = public.map_or(own, |public| (public.id, &public.name));
     let kind = match token.kind {
         TokenKind::Pat => "PRIVATE",
         TokenKind::Access => "PUBLIC",
@@ -174,13 +164,7 @@ pub(super) fn token_info(sandbox: &Sandbox, asked: &Asked<'_>) -> Success {
 }
 
 pub(super) fn submit(sandbox: &mut Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
-    let settings = &sandbox.settings;
-    let (call, derived) = read_call(
-        &asked.request.body,
-        &settings.names,
-        sandbox.now,
-        settings.ahead_max,
-    )?;
+    let (call, derived) = read_call(sandbox, &asked.request.body)?;
     if !derived.is_empty() {
         let words = format!("sent: {}", derived.join(", "));
         sandbox.violation(ViolationKind::DerivedField, "§2.6", words);
@@ -210,16 +194,6 @@ fn judge_repeat(sandbox: &mut Sandbox, company: i64, call: &Submission) {
     sandbox.violation(kind, "§4.5.4", words);
 }
 
-pub(super) fn filter(sandbox: &Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
-    let (records, company) = (sandbox.journal.records(), asked.token.company);
-    page(
-        &asked.request.body,
-        records,
-        company,
-        &sandbox.settings.shapes,
-    )
-}
-
 /// §4.6, §3.2: 24 hours, for the creating token alone.
 pub(super) fn request_status(sandbox: &mut Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
     let missing = Refusal::NotFound("So‘rov topilmadi");
@@ -247,17 +221,10 @@ pub(super) fn request_status(sandbox: &mut Sandbox, asked: &Asked<'_>) -> Result
 
 const REGISTERED: &str = "registeredTimestamp";
 
-/// Answers a body from the records of one company; they stand in the order they were written.
-///
-/// # Errors
-/// The refusal to answer with.
-fn page(
-    body: &[u8],
-    records: &[Record],
-    company: i64,
-    shapes: &Shapes,
-) -> Result<Success, Refusal> {
-    let query = read_page(body, shapes.size_max, shapes, &[REGISTERED])?;
+/// A page of the company's records, which stand in the order they were written.
+pub(super) fn filter(sandbox: &Sandbox, asked: &Asked<'_>) -> Result<Success, Refusal> {
+    let (records, shapes) = (sandbox.journal.records(), &sandbox.settings.shapes);
+    let query = read_page(&asked.request.body, shapes.size_max, shapes, &[REGISTERED])?;
     let registered = |record: &Record| match shapes.registered {
         Registered::Stored => record.registered_at.floor_seconds().get(),
         Registered::Started => record.call.started_at,
@@ -270,7 +237,7 @@ fn page(
         (Registered::Stored | Registered::Started, _) => 0,
     };
     let mut rows: Vec<&Record> = (records[first..].iter())
-        .filter(|record| record.company_id == company)
+        .filter(|record| record.company_id == asked.token.company)
         .filter(|record| query.holds(REGISTERED, Some(registered(record))))
         .collect();
     let by = |record: &Record, key: &str| match key {

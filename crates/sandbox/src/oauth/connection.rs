@@ -203,7 +203,10 @@ pub(super) fn live_connection(
 
 /// The company of a token's connection, and what the connection may do; `None` when one of them is
 /// not there, or ended.
-fn connection_of<'a>(sandbox: &'a Sandbox, token: &Token) -> Option<(&'a Company, &'a [Grant])> {
+pub(crate) fn connection_of<'a>(
+    sandbox: &'a Sandbox,
+    token: &Token,
+) -> Option<(&'a Company, &'a [Grant])> {
     let company = sandbox.companies.get(&token.company)?;
     let (ended, grants) = match token.application {
         None => (company.disconnected, &company.grants),
