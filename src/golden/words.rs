@@ -59,8 +59,8 @@ fn written_now() -> BTreeMap<&'static str, Vec<String>> {
     let finding = every!(Finding: LeadExists, LeadMissing, Unclear);
     let asks = every!(NextAction: Write, Poll);
     let left = every!(Left: Retried, Released, Journaled, Discarded);
-    let name =
-        every!(Name: LastCall, LastMissed, LastEmployee, Trunk, Direction, AnsweredBy, MissedCount);
+    let name = every!(Name: LastCall, LastMissed, LastEmployee, Trunk, Did, Direction, AnsweredBy,
+        MissedCount);
     let direction = every!(Direction: Inbound, Outbound, Internal);
     let outcome = every!(Outcome: Journal, DeadLetter, Internal, Skipped);
     let stands = every!(WriteState: Waits, Sent, Written, GivenUp);

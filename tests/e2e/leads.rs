@@ -135,7 +135,7 @@ async fn values_come_as_the_fields_take_them_and_a_call_back_clears_the_missed_c
         crm_with("4001-4009", "501-599", &[READ, SAVE]).await,
     );
     let kinds = "last_call=17:date,last_missed=16:boolean,missed-count=15:number,\
-                 last_employee=19:number,trunk=18,direction=11,answered-by=13";
+                 last_employee=19:number,trunk=18,direction=11,answered-by=13,did=12";
     let fields = format!("--lead-field={kinds}");
     let now = callbridge_model::clock::now().wall.floor_seconds().get();
     let call = |name: &str, ago: i64| recordings::one(name).moved_to(now - ago);
@@ -146,7 +146,7 @@ async fn values_come_as_the_fields_take_them_and_a_call_back_clears_the_missed_c
     let mut program = start(&place, &crm, &[&fields, zone]).await;
     program.settled(2).await;
     let shows = async |wanted: &Value| {
-        let ids = [11, 13, 15, 16, 17, 18, 19];
+        let ids = [11, 12, 13, 15, 16, 17, 18, 19];
         let all = || ids.map(|id: i64| field(&crm, 4_001, &id.to_string()));
         until(&wanted.to_string(), async || json!(all()) == *wanted).await;
     };
@@ -154,12 +154,14 @@ async fn values_come_as_the_fields_take_them_and_a_call_back_clears_the_missed_c
         let began = time(call.calls[0]["startedAt"].as_i64().expect("an epoch"));
         began.as_str().expect("a text")[..10].to_owned()
     };
-    let missed = json!(["INBOUND", null, 2, true, day(&second), "city", 501]);
+    let did = &second.calls[0]["did"];
+    let missed = json!(["INBOUND", did, null, 2, true, day(&second), "city", 501]);
     shows(&missed).await;
     let back = call("outbound_answered", 600);
     place.append("recorded", &back.ami);
     program.settled(3).await;
-    let talked = json!(["OUTBOUND", "101", 0, null, day(&back), "city", 501]);
+    // What was dialled in the last call in stands there still.
+    let talked = json!(["OUTBOUND", did, "101", 0, null, day(&back), "city", 501]);
     shows(&talked).await;
     let status = program.status().await.expect("a status");
     let fields = status.lead_fields.expect("fields").fields;

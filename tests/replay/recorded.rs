@@ -29,6 +29,7 @@ pub struct ExpectedCall {
     lead_id: Option<u64>,
     trunk: Option<String>,
     client_phone: Option<String>,
+    did: Option<String>,
     employee: Option<String>,
     employees_in_order: Vec<String>,
     started_at: i64,
@@ -175,6 +176,7 @@ fn differences(call: &FinishedCall, expected: &ExpectedCall, hear: Hear) -> Vec<
         ("answered", text(&call.answered), text(&expected.answered)),
         ("trunk", text(&call.trunk), text(&expected.trunk)),
         ("phone", text(&phone), text(&expected.client_phone)),
+        ("did", text(&call.did), text(&expected.did)),
         ("employee", text(&employee), text(&expected.employee)),
         (
             "employees",

@@ -49,6 +49,7 @@ pub fn call(n: u32, now: EventTime, lead: i64, live: bool) -> Finished {
         incomplete: false,
         estimate: false,
         by_hand: None,
+        did: None,
     };
     let id = UniqueId::new(linkedid).expect("not empty");
     let call = FinishedCall {
@@ -73,6 +74,7 @@ pub fn call(n: u32, now: EventTime, lead: i64, live: bool) -> Finished {
         timeline: None,
         unmatched: Vec::new(),
         shown_number: None,
+        did: None,
         given: None,
     };
     let judged = Judged {

@@ -43,6 +43,7 @@ pub(crate) fn tell_fields<'a, V: RawValue<'a>>(
             Field::DestChannel => &mut cdr.dest_channel,
             Field::Source => &mut cdr.source,
             Field::Destination => &mut cdr.destination,
+            Field::Did => &mut cdr.did,
             Field::Context => &mut cdr.context,
             Field::LastApp => &mut cdr.last_app,
             Field::LastData => &mut cdr.last_data,
@@ -98,6 +99,7 @@ pub(crate) enum Field {
     DestChannel,
     Source,
     Destination,
+    Did,
     Context,
     LastApp,
     LastData,
@@ -112,7 +114,7 @@ pub(crate) enum Field {
 }
 
 /// AMI's name first, then that of `cdr.conf` and of asterisk-cdr-amqp.
-const NAMES: [(&[u8], Field); 39] = [
+const NAMES: [(&[u8], Field); 40] = [
     (b"Timestamp", Field::Timestamp),
     (b"UniqueID", Field::Uniqueid),
     (b"unique_id", Field::Uniqueid),
@@ -125,6 +127,7 @@ const NAMES: [(&[u8], Field); 39] = [
     (b"src", Field::Source),
     (b"Destination", Field::Destination),
     (b"dst", Field::Destination),
+    (b"did", Field::Did),
     (b"DestinationContext", Field::Context),
     (b"dcontext", Field::Context),
     (b"LastApplication", Field::LastApp),

@@ -51,6 +51,9 @@ pub struct FinishedCall {
     /// only where a lead has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shown_number: Option<HeardNumber>,
+    /// The number that the customer of an inbound call dialled, as the PBX wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub did: Option<String>,
     /// The extension the call is put down to.
     pub employee: Option<Extension>,
     /// Each extension that came to be connected with the customer, in that order.
@@ -115,6 +118,13 @@ impl HeardNumber {
             from_dial_string,
         }
     }
+}
+
+/// Whether a text is a number that a customer can dial: `s`, `start` and the name of a line are
+/// none.
+pub fn is_did(text: &str) -> bool {
+    let digits = text.strip_prefix('+').unwrap_or(text);
+    (2..=24).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// A channel variable of the call.

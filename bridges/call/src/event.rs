@@ -169,7 +169,7 @@ pub struct ChannelRef<'a> {
     pub linkedid: Text<'a>,
     /// The number the channel calls from (`CallerIDNum`).
     pub caller_number: Text<'a>,
-    /// `Exten`
+    /// `Exten`; what was dialled on a channel of FreeSWITCH that came in, at its birth.
     pub exten: Text<'a>,
     /// `Context`
     pub context: Text<'a>,
@@ -421,6 +421,8 @@ pub struct Cdr<'a> {
     pub source: Text<'a>,
     /// `dst`
     pub destination: Text<'a>,
+    /// `did`, where the dialplan keeps the number that was dialled (FreePBX does).
+    pub did: Text<'a>,
     /// `dcontext`
     pub context: Text<'a>,
     /// `lastapp`

@@ -328,6 +328,7 @@ fn by_both(told: &FinishedCall, halves: &[&FinishedCall]) -> FinishedCall {
         let shown = call.shown_number.take();
         let shown = shown.or_else(|| half.shown_number.clone());
         call.shown_number = shown.filter(|_| call.number.is_none());
+        call.did = call.did.take().or_else(|| half.did.clone());
         if call.estimate && !half.estimate {
             heard_exactly(&mut call, half);
         }

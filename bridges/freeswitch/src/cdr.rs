@@ -217,15 +217,16 @@ impl<'f> LegFile<'f> {
             }
             None => self.name.clone(),
         };
-        let caller = match self.inbound {
-            true => self.first.caller.clone(),
-            false => String::new(),
+        let (caller, exten) = match self.inbound {
+            true => (self.first.caller.clone(), self.first.destination.clone()),
+            false => (String::new(), String::new()),
         };
         ChannelRef {
             name: Cow::Owned(name),
             uniqueid: Cow::Owned(self.id.clone()),
             linkedid: Cow::Owned(self.call()),
             caller_number: Cow::Owned(caller),
+            exten: Cow::Owned(exten),
             context: Cow::Owned(self.first.context.clone()),
             variables: self.variables.kept(wanted),
             traits: Some(Box::new(self.traits())),

@@ -229,7 +229,10 @@ fn channel<'a>(rule: EventRule, mut fields: EventFields<'a>) -> ChannelRef<'a> {
         process: process(&fields),
         told: counted(&fields),
         context: fields.take(Header::Context),
-        exten: Cow::Borrowed(""),
+        exten: match rule {
+            EventRule::Create if inbound => fields.take(Header::Destination),
+            _ => Cow::Borrowed(""),
+        },
         variables: std::mem::take(&mut fields.variables),
         uniqueid: fields.take(Header::UniqueId),
         traits: Some(Box::new(traits)),

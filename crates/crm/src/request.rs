@@ -282,6 +282,7 @@ mod tests {
             incomplete: false,
             estimate: false,
             by_hand: None,
+            did: None,
         }
     }
 

@@ -117,6 +117,10 @@ pub struct CallRecord {
     pub trunk: Option<String>,
     /// The customer's number.
     pub client_phone: Option<Phone>,
+    /// The number that the customer of an inbound call dialled, as the PBX wrote it. Not there
+    /// where it is not known, and in records of an older version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub did: Option<String>,
     /// The extension it is put down to.
     pub employee: Option<String>,
     /// That extension's employee in the CRM.

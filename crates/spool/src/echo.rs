@@ -155,6 +155,7 @@ mod tests {
             incomplete: false,
             estimate: false,
             by_hand: None,
+            did: None,
         }
     }
 

@@ -20,6 +20,7 @@ pub fn call() -> FinishedCall {
         trunk: Some("city".to_owned()),
         number: Some(number),
         shown_number: None,
+        did: None,
         employee: Some(Extension::new("101")),
         employees_in_order: vec![Extension::new("101")],
         started,
@@ -62,5 +63,6 @@ pub fn record() -> CallRecord {
         incomplete: false,
         estimate: false,
         by_hand: None,
+        did: None,
     }
 }

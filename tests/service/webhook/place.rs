@@ -179,6 +179,7 @@ fn call(n: u32) -> Finished {
         incomplete: false,
         estimate: false,
         by_hand: None,
+        did: None,
     };
     let call = FinishedCall {
         linkedid: linkedid.clone(),
@@ -203,6 +204,7 @@ fn call(n: u32) -> Finished {
         unmatched: Vec::new(),
         given: None,
         shown_number: None,
+        did: None,
     };
     let judged = Judged {
         record,

@@ -42,6 +42,7 @@ fn owned(cdr: &Cdr<'_>) -> Cdr<'static> {
         dest_channel: text(&cdr.dest_channel),
         source: text(&cdr.source),
         destination: text(&cdr.destination),
+        did: text(&cdr.did),
         caller_id: text(&cdr.caller_id),
         last_app: text(&cdr.last_app),
         last_data: text(&cdr.last_data),
@@ -135,13 +136,15 @@ fn a_header_names_the_columns_of_tables_and_reports() {
     let table = "calldate;clid;src;dst;dcontext;channel;dstchannel;lastapp;lastdata;duration;\
         billsec;disposition;amaflags;accountcode;uniqueid;userfield;did;linkedid\n\
         2026-11-20 10:00:00;Ann <101>;101;998901110001;internal;PJSIP/101-0000000b;\
-        PJSIP/city-0000000a;Dial;PJSIP/998901110001@city,20;87;62;ANSWERED;3;;1795168800.2;;;\
+        PJSIP/city-0000000a;Dial;PJSIP/998901110001@city,20;87;62;ANSWERED;3;;\
+        1795168800.2;;998712001122;\
         1795168800.2\n";
     let cdr = one(table);
     assert_eq!(
         (&*cdr.linkedid, cdr.billable_sec),
         ("1795168800.2", Some(62))
     );
+    assert_eq!((&*cdr.did, &*one(SIXTEEN).did), ("998712001122", ""));
     let lasted = cdr
         .ended_at
         .expect("an end")

@@ -47,6 +47,13 @@ impl TextHistory {
         room
     }
 
+    /// Of what was heard at the same moment, this text was the first.
+    fn put_first(&mut self, text: &str) {
+        if let Some(place) = self.0.iter().position(|known| known.text == text) {
+            self.0[..=place].rotate_right(1);
+        }
+    }
+
     /// Forgets the texts of which this is not true.
     pub(crate) fn retain(&mut self, keep: impl Fn(&str) -> bool) {
         self.0.retain(|stamped| keep(&stamped.text));
@@ -348,6 +355,9 @@ impl Leg {
         let mut described = self.describe(at, &event.channel);
         if let Kind::App { name, data } = &event.kind {
             described |= self.applications.run(at, name, data);
+        }
+        if matches!(event.kind, Kind::Born { .. }) {
+            self.extens.put_first(&event.channel.exten);
         }
         let Some(what) = fact_of(&event.kind) else {
             return match described {

@@ -5,7 +5,7 @@ use super::parties::{self, Channel};
 use super::plan::{self, CallPlan};
 use super::record::{Record, birth};
 use super::{talk, timeline};
-use crate::call::{Direction, FinishedCall, Grounds, HeardNumber};
+use crate::call::{Direction, FinishedCall, Grounds, HeardNumber, is_did};
 use crate::resolve::is_number;
 use crate::trunk::Endpoints;
 use crate::units::{EventTime, Extension, UniqueId};
@@ -67,6 +67,7 @@ impl Folding<'_, '_> {
             trunk,
             number,
             shown_number: None,
+            did: self.did(customer),
             employee,
             employees_in_order: plan.talk.in_order(|i| &self.channels[i].party),
             started,
@@ -205,6 +206,14 @@ impl Folding<'_, '_> {
             words,
         );
         Some(number)
+    }
+
+    /// What the customer dialled, as far as the dialplan has put it into a column of its own: the
+    /// record's destination is the last of the steps that the dialplan took.
+    fn did(&self, customer: &Channel<'_>) -> Option<String> {
+        let mut dids = customer.told.iter().map(|record| &record.did);
+        let did = dids.find(|did| is_did(did))?;
+        (self.plan.direction == Direction::Inbound).then(|| did.clone())
     }
 
     /// What was dialled first, where the records of the trunk's channel name no number.

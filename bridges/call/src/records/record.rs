@@ -61,6 +61,8 @@ pub(super) struct Record {
     pub(super) source: String,
     pub(super) caller_id: String,
     pub(super) destination: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) did: String,
     pub(super) app: String,
     pub(super) data: String,
     pub(super) userfield: String,
@@ -101,6 +103,7 @@ impl Record {
             source: clip(&cdr.source),
             caller_id: clip(&cdr.caller_id),
             destination: clip(&cdr.destination),
+            did: clip(&cdr.did),
             app: clip(&cdr.last_app),
             data: clip(&cdr.last_data),
             userfield: clip(&cdr.userfield),

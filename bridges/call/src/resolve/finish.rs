@@ -54,6 +54,9 @@ pub(super) fn finish(
         trunk,
         number,
         shown_number,
+        did: Some(customer)
+            .filter(|_| plan.direction == Direction::Inbound)
+            .and_then(number::did),
         employee,
         employees_in_order: plan.talk.in_order(|i| &legs[i].party),
         started,

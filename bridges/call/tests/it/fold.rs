@@ -102,6 +102,26 @@ fn a_local_channel_that_optimised_itself_away_leaves_one_call_in_two_records() {
 }
 
 #[test]
+fn only_a_column_of_its_own_says_what_the_customer_dialled() {
+    let dialled = |channel: &'static str, dest: &'static str, did: &'static str| {
+        let mut folder = folder();
+        let row = Row(channel, dest, "Dial", 0, 30, Some(20), (0, 1));
+        let record = Cdr {
+            did: did.into(),
+            ..cdr(&row)
+        };
+        folder.hear(&record, at(30));
+        folder.finish_all(at(100_000));
+        folder.take_finished().remove(0).did
+    };
+    assert_eq!(dialled(CITY, ANNA, "7001").as_deref(), Some("7001"));
+    // The destination, 100, is a step of the dialplan.
+    assert_eq!(dialled(CITY, ANNA, ""), None);
+    assert_eq!(dialled(CITY, ANNA, "s"), None);
+    assert_eq!(dialled(ANNA, CITY, "7001"), None, "out");
+}
+
+#[test]
 fn an_announcement_that_answered_is_no_answer() {
     for app in ["Playback", "VoiceMail", "Queue", "Hangup", "Dial"] {
         let call = one(&[Row(CITY, "", app, 0, 30, Some(30), (0, 1))]);

@@ -31,6 +31,54 @@ fn dialled(legs: &[(&str, &str, f64)]) -> (Story, Channel) {
     (story, phone)
 }
 
+/// What the customer dialled, who comes in on the first of these extensions, in a channel of this
+/// name, and goes through the others.
+fn did(name: &str, extens: &[&str]) -> Option<String> {
+    let on = |exten: &str| channel(name, 1).caller("998901110001").exten(exten);
+    let mut story = Story::new();
+    story.at(0.0).born(&on(extens[0]), Ring);
+    for (exten, second) in extens[1..].iter().zip(1_u32..) {
+        story.at(f64::from(second)).seen(&on(exten));
+    }
+    story.at(60.0).hangup(&on(extens[extens.len() - 1]));
+    story.call().did
+}
+
+#[test]
+fn the_number_that_a_customer_dialled_is_the_extension_that_the_channel_was_born_on() {
+    let city = |extens: &[&str]| did("PJSIP/city-00000001", extens);
+    for number in ["7001", "+998712001122", "71"] {
+        assert_eq!(city(&[number, "s", "101", "600"]).as_deref(), Some(number));
+    }
+    for other in ["", "s", "start", "7", "10a", "+", "sip:7001@host"] {
+        assert_eq!(city(&[other, "101", "7001"]), None, "{other}");
+    }
+    let (story, _) = dialled(&[("PJSIP/city-00000002", "998901110001@city", 3.0)]);
+    assert_eq!(story.call().did, None, "a call out");
+    assert_eq!(did("PJSIP/102-00000001", &["101"]), None, "a colleague");
+}
+
+/// The rows of a broker come in any order, and their milliseconds hold several.
+#[test]
+fn a_step_of_the_dialplan_in_the_moment_of_the_birth_is_not_what_was_dialled() {
+    for step in ["s", "101"] {
+        let (born, later) = (customer(1).exten("7001"), customer(1).exten(step));
+        let mut story = Story::cel();
+        story.at(0.0).app(&later, "Dial", "PJSIP/101,20");
+        story.born(&born, Unknown).at(9.0).hangup(&later);
+        assert_eq!(story.call().did.as_deref(), Some("7001"), "{step}");
+    }
+}
+
+#[test]
+fn what_was_dialled_is_not_known_where_the_birth_was_missed() {
+    let customer = customer(1).exten("7001");
+    let mut story = Story::new();
+    story.at(0.0).state(&customer, Ring).at(9.0);
+    story.hangup(&customer);
+    assert_eq!(story.call().did, None);
+}
+
 #[test]
 fn the_number_of_a_call_out_is_read_in_the_dial_string() {
     let (story, _) = dialled(&[("PJSIP/city-00000002", "998901110001@city", 3.0)]);

@@ -28,6 +28,7 @@ fn by_records(employee: Option<&str>, talk: u64) -> FinishedCall {
             from_dial_string: false,
         }),
         shown_number: None,
+        did: None,
         employee: employee.map(Extension::new),
         employees_in_order: employee.map(Extension::new).into_iter().collect(),
         started: BEGAN,
@@ -101,6 +102,23 @@ fn a_letter_that_a_file_completes_keeps_what_its_events_knew() {
         assert_eq!(call.talk, Duration::from_secs(5));
         assert_eq!(call.ended, BEGAN.plus(Duration::from_secs(20)));
         assert!(call.remarks[0].contains("the line was cut"), "{call:?}");
+    }
+}
+
+#[test]
+fn the_number_that_was_dialled_is_known_by_either_account() {
+    let dialled = |mut call: FinishedCall, did: Option<&str>| {
+        call.did = did.map(str::to_owned);
+        call
+    };
+    for (told, heard, known) in [
+        (None, Some("7001"), Some("7001")),
+        (Some("7002"), Some("7001"), Some("7002")),
+        (Some("7002"), None, Some("7002")),
+    ] {
+        let heard = dialled(by_events(Some("101"), 5, &[]), heard);
+        let told = filled(dialled(by_records(None, 0), told), heard, true);
+        assert_eq!(told[0].did.as_deref(), known);
     }
 }
 

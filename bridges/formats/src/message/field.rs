@@ -21,6 +21,8 @@ pub enum MessageField {
     TalkSec,
     /// The customer's number.
     Phone,
+    /// The number that the customer dialled.
+    Did,
     /// The name of a `--trunk`.
     Trunk,
     /// The extension that the call is put down to.
@@ -45,12 +47,13 @@ pub enum MessageField {
 
 impl MessageField {
     /// Every field, in the order of the documents.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Pbx,
         Self::Id,
         Self::Direction,
         Self::Trunk,
         Self::Phone,
+        Self::Did,
         Self::StartedAt,
         Self::DurationSec,
         Self::Answered,
@@ -77,6 +80,7 @@ impl MessageField {
             Self::Answered => "answered",
             Self::TalkSec => "talkSec",
             Self::Phone => "phone",
+            Self::Did => "did",
             Self::Trunk => "trunk",
             Self::Extension => "extension",
             Self::Extensions => "extensions",
@@ -131,6 +135,10 @@ impl MessageField {
             Self::Phone => {
                 "the customer's number in E.164 (\"+998901110001\") or as it is dialled in the \
                  trunk's country; null where it is hidden"
+            }
+            Self::Did => {
+                "the company's number that the customer dialled: 2 to 24 digits, with a plus or \
+                 without (\"998712001122\"), or null"
             }
             Self::Trunk => "the name of a --trunk, or null",
             Self::Extension => "a text of 1 to 80 bytes (\"101\"), or null",

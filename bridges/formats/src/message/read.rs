@@ -130,6 +130,7 @@ impl MessageReading<'_> {
         };
         let number = self.number(direction, given.lead.is_some());
         let trunk = self.may(MessageField::Trunk, value::trunk);
+        let did = self.may(MessageField::Did, value::did);
         let employee = self.may(MessageField::Extension, value::extension);
         let in_order = self.may(MessageField::Extensions, value::extensions);
         let variables = self.may(MessageField::Variables, value::variables);
@@ -150,6 +151,7 @@ impl MessageReading<'_> {
                 trunk,
                 number,
                 shown_number: None,
+                did: did.filter(|_| direction == Some(Direction::Inbound)),
                 employee: employee.map(Extension::new),
                 employees_in_order: in_order.map(Extension::new).collect(),
                 started,

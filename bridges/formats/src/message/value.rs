@@ -2,7 +2,7 @@
 //! customer's: its type or its length, a number or a word alone.
 
 use crate::message::field::MessageField;
-use callbridge_call::call::Variable;
+use callbridge_call::call::{Variable, is_did};
 use callbridge_call::{Direction, EventTime};
 use serde_json::Value;
 use std::time::Duration;
@@ -150,6 +150,16 @@ pub(crate) fn phone(value: &Value) -> Result<String, Wrong> {
         return Err(format!("it has {} digits", plain.len()));
     }
     Ok(text.to_owned())
+}
+
+/// The company's own number, as it is written at the PBX's door: short where the carrier sends its
+/// last digits alone.
+pub(crate) fn did(value: &Value) -> Result<String, Wrong> {
+    let text = name(value, PHONE_BYTES_MAX)?;
+    match is_did(text) {
+        true => Ok(text.to_owned()),
+        false => Err("it is no such number".to_owned()),
+    }
 }
 
 pub(crate) fn answer(value: &Value) -> Result<bool, Wrong> {

@@ -47,6 +47,7 @@ fn value_of(
             let heard = heard.filter(|text| value::phone(&json!(text)).is_ok());
             json!(settled.phone.or(heard))
         }
+        MessageField::Did => json!(call.did.as_ref()?),
         MessageField::StartedAt => json!(epoch(call.started)),
         MessageField::DurationSec => json!(seconds(call.ended.since(call.started))),
         MessageField::Answered => json!(call.answered),

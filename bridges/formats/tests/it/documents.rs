@@ -58,6 +58,12 @@ fn the_limits_of_the_schema_are_those_of_the_code() {
         assert!(reads(field, json!("1".repeat(max))), "{field}");
         assert!(!reads(field, json!("1".repeat(max + 1))), "{field}");
     }
+    let pattern = schema["properties"]["did"]["pattern"].as_str();
+    assert_eq!(pattern, Some("^\\+?[0-9]{2,24}$"));
+    for (text, is_read) in [("71", true), ("+71", true), ("7", false), ("+7", false)] {
+        assert_eq!(reads("did", json!(text)), is_read, "{text}");
+    }
+    assert!(reads("did", json!("1".repeat(24))) && !reads("did", json!("1".repeat(25))));
     for field in ["pbx", "trunk"] {
         assert!(reads(field, json!("1".repeat(64))) && !reads(field, json!("1".repeat(65))));
     }

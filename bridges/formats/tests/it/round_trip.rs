@@ -19,6 +19,7 @@ fn call() -> FinishedCall {
             from_dial_string: true,
         }),
         shown_number: None,
+        did: Some("+998712001122".to_owned()),
         employee: Some(Extension::new("101")),
         employees_in_order: vec![Extension::new("102"), Extension::new("101")],
         started,
@@ -66,6 +67,7 @@ fn a_message_is_written_as_documented() {
     let written = write("tashkent-1", &call(), settled);
     insta::assert_snapshot!(written.replace(",\"", "\n,\""), @r#"
     {"answered":true
+    ,"did":"+998712001122"
     ,"direction":"INBOUND"
     ,"durationSec":5.02
     ,"employeeId":501
@@ -102,6 +104,17 @@ fn what_is_found_out_of_a_call_goes_before_what_was_heard() {
     assert_eq!(back.number, call().number);
     let given = back.given.expect("given");
     assert_eq!((given.lead, given.employee), (Some(7), Some(501)));
+}
+
+#[test]
+fn what_was_dialled_goes_out_where_it_is_known_and_is_read_of_a_customer_who_called_in() {
+    let mut call = call();
+    let settled = ResolvedIds::default();
+    assert_eq!(read_back("a", &call, settled).did, call.did);
+    call.direction = Direction::Outbound;
+    assert_eq!(read_back("a", &call, settled).did, None);
+    call.did = None;
+    assert!(!write("a", &call, settled).contains("did"));
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! A line that is lost in the middle of a call: what comes out is right, or said to be incomplete.
 
 use crate::expected::{
-    Ended, Expected, faults, finished_but_for, finished_when, recordings, split,
+    Ended, Expected, ExpectedCall, faults, finished_but_for, finished_when, recordings, split,
 };
 use crate::recordings::slack;
+use std::collections::HashMap;
 
 /// What is right and what is incomplete, of all cuts of this length in all recordings; nothing is
 /// wrong.
@@ -44,6 +45,7 @@ fn whoever_begins_to_listen_at_any_moment_hears_what_is_right_or_says_what_is_mi
     for recording in recordings() {
         let messages = split(&recording.read("esl.jsonl"));
         let expected = recording.expected();
+        let births = births(&messages);
         for from in 1..messages.len() {
             for call in finished_when(&messages[from..], Ended::Recording) {
                 if call.incomplete.is_some() {
@@ -51,8 +53,16 @@ fn whoever_begins_to_listen_at_any_moment_hears_what_is_right_or_says_what_is_mi
                     continue;
                 }
                 let of_this = |it: &&_| call.linkedid.as_str() == linkedid(it);
-                let wanted = expected.calls.iter().filter(of_this).cloned().collect();
-                let wanted = Expected { calls: wanted };
+                let wanted = expected.calls.iter().filter(of_this).cloned();
+                // What was dialled is told at the birth alone.
+                let heard_born = births[call.linkedid.as_str()] >= from;
+                let wanted = wanted.map(|it| ExpectedCall {
+                    did: it.did.filter(|_| heard_born),
+                    ..it
+                });
+                let wanted = Expected {
+                    calls: wanted.collect(),
+                };
                 let faults = faults(std::slice::from_ref(&call), &wanted, slack(&recording));
                 let name = &recording.name;
                 assert!(faults.is_empty(), "{name} from {from} on: {faults:?}");
@@ -64,6 +74,16 @@ fn whoever_begins_to_listen_at_any_moment_hears_what_is_right_or_says_what_is_mi
     assert!(right > 50 && incomplete > 50);
 }
 
-fn linkedid(call: &crate::expected::ExpectedCall) -> &str {
+/// Which of the messages tells that a channel was made.
+fn births(messages: &[Vec<u8>]) -> HashMap<String, usize> {
+    let told = messages.iter().enumerate().filter_map(|(at, message)| {
+        let message: serde_json::Value = serde_json::from_slice(message).ok()?;
+        let id = message["Unique-ID"].as_str()?.to_owned();
+        (message["Event-Name"] == "CHANNEL_CREATE").then_some((id, at))
+    });
+    told.collect()
+}
+
+fn linkedid(call: &ExpectedCall) -> &str {
     &call.linkedid
 }

@@ -72,6 +72,8 @@ pub enum Name {
     LastEmployee,
     /// The trunk of the newest call.
     Trunk,
+    /// The number that the customer of the newest inbound call dialled, of which it is known.
+    Did,
     /// Who called whom in the newest call.
     Direction,
     /// The extension that answered the newest call that was answered.
@@ -82,11 +84,12 @@ pub enum Name {
 
 impl Name {
     /// Every name.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::LastCall,
         Self::LastMissed,
         Self::LastEmployee,
         Self::Trunk,
+        Self::Did,
         Self::Direction,
         Self::AnsweredBy,
         Self::MissedCount,
@@ -99,6 +102,7 @@ impl Name {
             Self::LastMissed => "last_missed",
             Self::LastEmployee => "last_employee",
             Self::Trunk => "trunk",
+            Self::Did => "did",
             Self::Direction => "direction",
             Self::AnsweredBy => "answered_by",
             Self::MissedCount => "missed_count",
@@ -112,7 +116,7 @@ impl Name {
             Self::LastMissed => &[Kind::Text, Kind::Number, Kind::Boolean, Kind::Date],
             Self::LastEmployee => &[Kind::Text, Kind::Number],
             Self::MissedCount => &[Kind::Text, Kind::Number, Kind::Boolean],
-            Self::Trunk | Self::Direction | Self::AnsweredBy => &[Kind::Text],
+            Self::Trunk | Self::Did | Self::Direction | Self::AnsweredBy => &[Kind::Text],
         }
     }
 
@@ -203,13 +207,6 @@ pub fn parse(text: &str) -> Result<Fields, Vec<String>> {
             continue;
         };
         let (word, id) = (word.trim(), id.trim());
-        if word == "did" {
-            let why = "the number that the customer dialled is not kept with a call";
-            faults.push(format!(
-                "`did` cannot be shown: {why}; `trunk` says over which line"
-            ));
-            continue;
-        }
         let Some(name) = Name::from_word(word) else {
             let all = Name::ALL.map(Name::word).join(", ");
             faults.push(format!("`{word}` is not a name; there are {all}"));
@@ -273,6 +270,7 @@ pub fn says(
                 Name::LastMissed => (call.direction == Direction::Inbound).then(at),
                 Name::LastEmployee => call.employee_id.map(|id| id.to_string()),
                 Name::Trunk => call.trunk.clone(),
+                Name::Did => call.did.clone(),
                 Name::Direction => match call.direction {
                     Direction::Inbound => Some("INBOUND".to_owned()),
                     Direction::Outbound => Some("OUTBOUND".to_owned()),
@@ -311,6 +309,7 @@ mod tests {
             incomplete: false,
             estimate: false,
             by_hand: None,
+            did: None,
         }
     }
 
@@ -350,7 +349,7 @@ mod tests {
         );
         let one = settings("last_missed=12");
         assert!(words(&call(Direction::Outbound, false, None), &one).is_empty());
-        let more = settings("trunk=14,direction=15,answered-by=16,missed-count=17:number");
+        let more = settings("trunk=14,direction=15,answered-by=16,missed-count=17:number,did=18");
         let mut city = call(Direction::Outbound, true, None);
         city.trunk = Some("city".to_owned());
         assert_eq!(
@@ -362,15 +361,23 @@ mod tests {
                 "missed_count=2"
             ]
         );
-        let nobody = words(&call(Direction::Inbound, false, None), &more);
-        assert_eq!(nobody, ["direction=INBOUND", "missed_count=2"]);
+        let mut nobody = call(Direction::Inbound, false, None);
+        assert_eq!(
+            words(&nobody, &more),
+            ["direction=INBOUND", "missed_count=2"]
+        );
+        nobody.did = Some("998712001122".to_owned());
+        assert_eq!(
+            words(&nobody, &more),
+            ["did=998712001122", "direction=INBOUND", "missed_count=2"]
+        );
     }
 
     #[test]
     fn wrong_names_ids_and_doubles_are_all_told() {
         let faults = parse("last_call=11,last=1,last_missed=x,last_employee=11,last_call=12,z")
             .expect_err("wrong");
-        let names = "last_call, last_missed, last_employee, trunk, direction, answered_by, \
+        let names = "last_call, last_missed, last_employee, trunk, did, direction, answered_by, \
                      missed_count";
         let faults = faults.join("\n").replace(names, "NAMES");
         insta::assert_snapshot!(faults, @r"
@@ -382,12 +389,12 @@ mod tests {
         ");
         assert!(parse("").is_err());
         assert!(parse("last_call=0").is_err());
-        let faults = parse("last_call=11,did=12").expect_err("wrong");
-        assert!(faults[0].contains("not kept with a call"), "{faults:?}");
-        let faults = parse("last_call=11:boolean,trunk=12:colour").expect_err("wrong");
+        let faults =
+            parse("last_call=11:boolean,trunk=12:colour,did=13:number").expect_err("wrong");
         insta::assert_snapshot!(faults.join("\n"), @r"
         last_call is written as text, number, date, not as `boolean`
         trunk is written as text, not as `colour`
+        did is written as text, not as `number`
         ");
         let kinds = parse("last_call=11:date,missed-count=12:number,trunk=13:text");
         let kinds = kinds.expect("good").into_iter();

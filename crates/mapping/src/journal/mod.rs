@@ -84,6 +84,7 @@ pub fn judge(
         lead_from: None,
         trunk: call.trunk.clone(),
         client_phone: phone,
+        did: call.did.clone(),
         employee: call
             .employee
             .as_ref()

@@ -37,7 +37,11 @@ fn dead(call: &FinishedCall) -> (Option<Reason>, String) {
 
 #[test]
 fn an_answered_call_becomes_a_record_with_every_value() {
-    let judged = judged(&call());
+    let call = FinishedCall {
+        did: Some("998712001122".to_owned()),
+        ..call()
+    };
+    let judged = judged(&call);
     assert_eq!((judged.outcome, judged.reason), (Outcome::Journal, None));
     assert_eq!(
         judged.record,
@@ -62,11 +66,12 @@ fn an_answered_call_becomes_a_record_with_every_value() {
             incomplete: false,
             estimate: false,
             by_hand: None,
+            did: Some("998712001122".to_owned()),
         }
     );
     assert_eq!(
         judged,
-        self::judged(&call()),
+        self::judged(&call),
         "the same call is judged the same"
     );
 }

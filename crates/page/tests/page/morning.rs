@@ -221,6 +221,7 @@ fn record(n: i64, started_at: i64, phone: Option<String>) -> CallRecord {
         incomplete: false,
         estimate: false,
         by_hand: None,
+        did: None,
     }
 }
 

@@ -41,6 +41,7 @@ pub fn finished(n: u32, outcome: Outcome, reason: Option<Reason>) -> Finished {
         incomplete: false,
         estimate: false,
         by_hand: None,
+        did: None,
     };
     let call = FinishedCall {
         linkedid: id(&linkedid),
@@ -67,6 +68,7 @@ pub fn finished(n: u32, outcome: Outcome, reason: Option<Reason>) -> Finished {
         timeline: None,
         unmatched: Vec::new(),
         shown_number: None,
+        did: None,
         given: None,
     };
     let judged = Judged {

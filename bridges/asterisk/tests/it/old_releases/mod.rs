@@ -4,7 +4,7 @@
 
 mod recording;
 
-use callbridge_call::{Assembler, EventTime, FinishedCall};
+use callbridge_call::{Assembler, Direction, EventTime, FinishedCall};
 use recording::{Message, assembler};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -48,6 +48,20 @@ fn unchanged(files: &str, change: impl Fn(&mut Vec<Message>)) {
         wrong += &difference(&recording.name, &before, &recording.calls(&messages));
     }
     assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+#[test]
+fn every_customer_dialled_what_the_channel_was_born_with() {
+    let mut known = 0;
+    for recording in recording::all() {
+        let calls = recording.calls(&recording.messages).into_iter();
+        let inbound = calls.filter(|call| call.direction == Direction::Inbound);
+        let mut dids: Vec<Option<String>> = inbound.map(|call| call.did).collect();
+        dids.sort();
+        assert_eq!(dids, recording.dids(), "{}", recording.name);
+        known += dids.iter().flatten().count();
+    }
+    assert!(known > 150, "{known}");
 }
 
 #[test]

@@ -149,12 +149,26 @@ impl Recording {
         long.map(|(last, _)| last).collect()
     }
 
+    fn took_place(&self) -> Vec<Value> {
+        let text = std::fs::read_to_string(self.folder.join("expected.json"));
+        let expected: Value = serde_json::from_str(&text.expect("what is expected")).expect("JSON");
+        expected["calls"].as_array().expect("calls").clone()
+    }
+
+    /// What the customers dialled who called in, in order.
+    pub fn dids(&self) -> Vec<Option<String>> {
+        let calls = self.took_place().into_iter();
+        let inbound = calls.filter(|call| call["direction"] == "INBOUND");
+        let dids = inbound.map(|call| call["did"].as_str().map(str::to_owned));
+        let mut dids: Vec<Option<String>> = dids.collect();
+        dids.sort();
+        dids
+    }
+
     /// When customers and employees talked, by the telephones; `None` where the source does not
     /// tell all of it, or where dialling a feature code counts as talk.
     pub fn talks(&self) -> Option<Vec<(EventTime, EventTime)>> {
-        let text = std::fs::read_to_string(self.folder.join("expected.json"));
-        let expected: Value = serde_json::from_str(&text.expect("what is expected")).expect("JSON");
-        let calls = expected["calls"].as_array().expect("calls");
+        let calls = self.took_place();
         let by_rule = |call: &Value| call.get("talkTimeSecByBridgeRule").is_some();
         let untold = |(release, scene, file): &(&str, &str, &str)| {
             let mut words = self.name.split(' ');
