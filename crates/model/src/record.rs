@@ -2,6 +2,7 @@
 
 use callbridge_call::{Direction, EpochSeconds, EventTime};
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 use std::fmt;
 
 /// The idempotency key of a call (§2.6 `uuid`).
@@ -62,14 +63,14 @@ positive_id!(EmployeeId);
 /// A telephone number in E.164 with its plus: `+998901110001`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Phone(String);
+pub struct Phone(SmolStr);
 
 impl Phone {
     /// `None` unless a plus and 3 to 15 digits.
     pub fn from_e164(text: &str) -> Option<Self> {
         let digits = text.strip_prefix('+')?;
         let good = (3..=15).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
-        good.then(|| Self(text.to_owned()))
+        good.then(|| Self(text.into()))
     }
 
     /// `+998901110001`

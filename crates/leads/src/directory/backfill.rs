@@ -198,7 +198,7 @@ impl Backfill {
                 None => self.leave("the answer has no list of leads in it"),
                 Some(read) => {
                     self.failures = 0;
-                    learned = self.turn(asked, &read.rows, read.total);
+                    learned = self.turn(asked, read.rows, read.total);
                 }
             },
             Heard::NoGrant(_) => {
@@ -243,9 +243,9 @@ impl Backfill {
         self.reading = false;
     }
 
-    fn turn(&mut self, asked: &LeadsPage, rows: &[LeadRow], total: Option<u32>) -> Vec<LeadNews> {
+    fn turn(&mut self, asked: &LeadsPage, rows: Vec<LeadRow>, total: Option<u32>) -> Vec<LeadNews> {
         self.phones_seen |= rows.iter().any(|row| row.has_phones);
-        if let Some(why) = differs(rows, self.phones_seen) {
+        if let Some(why) = differs(&rows, self.phones_seen) {
             self.leave(why);
             return Vec::new();
         }
@@ -253,7 +253,6 @@ impl Backfill {
             self.profiles = ProfilesRead::Begun;
         }
         self.rows += rows.len() as u64;
-        let learned = rows.iter().filter_map(|row| row.news.clone()).collect();
         let seconds = || {
             rows.iter()
                 .filter_map(|row| row.updated.map(EpochSeconds::get))
@@ -272,7 +271,7 @@ impl Backfill {
         } else {
             self.turn_on(asked, rows.len(), newest, total);
         }
-        learned
+        rows.into_iter().filter_map(|row| row.news).collect()
     }
 
     /// By range: on to the newest second, or to the next page of it.

@@ -14,6 +14,7 @@ use callbridge_model::EmployeeId;
 use callbridge_model::safe::is_hostile;
 use serde::Serialize;
 use serde_json::Value;
+use smol_str::SmolStr;
 use std::fmt;
 
 /// A name has no more bytes.
@@ -21,36 +22,30 @@ pub const NAME_BYTES_MAX: usize = 200;
 
 /// A name as it is kept: on one line, without what is hostile to a terminal, cut at a character.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Name(String);
+pub struct Name(SmolStr);
 
 impl Name {
     /// `None` where nothing is left of it.
     pub fn new(text: &str) -> Option<Self> {
-        let mut name = String::new();
-        for word in text.split(|c: char| c.is_whitespace() || c.is_control()) {
-            let before = name.len();
-            if before > 0 {
-                name.push(' ');
-            }
-            let begin = name.len();
-            name.extend(word.chars().filter(|c| !is_hostile(*c)));
-            if name.len() == begin {
-                name.truncate(before);
-            }
-            if name.len() > NAME_BYTES_MAX {
-                break;
+        let mut name = String::with_capacity(text.len().min(NAME_BYTES_MAX));
+        let mut gap = "";
+        for c in text.chars() {
+            if c.is_whitespace() || c.is_control() {
+                gap = if name.is_empty() { "" } else { " " };
+            } else if !is_hostile(c) {
+                if name.len() + gap.len() + c.len_utf8() > NAME_BYTES_MAX {
+                    break;
+                }
+                name.push_str(std::mem::take(&mut gap));
+                name.push(c);
             }
         }
-        let most = (0..=NAME_BYTES_MAX.min(name.len())).rev();
-        let end = most.into_iter().find(|at| name.is_char_boundary(*at));
-        name.truncate(end.unwrap_or(0));
-        name.truncate(name.trim_end().len());
-        (!name.is_empty()).then_some(Self(name))
+        Self::stored(&name)
     }
 
     /// As [`Name::new`] made it before it was stored.
-    pub fn stored(text: String) -> Option<Self> {
-        (!text.is_empty()).then_some(Self(text))
+    pub fn stored(text: &str) -> Option<Self> {
+        (!text.is_empty()).then(|| Self(text.into()))
     }
 
     /// The name.
@@ -67,7 +62,7 @@ impl fmt::Debug for Name {
 
 impl From<Name> for String {
     fn from(name: Name) -> Self {
-        name.0
+        name.0.into()
     }
 }
 

@@ -105,7 +105,7 @@ fn seconds(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<EpochSeconds>> {
 fn known_at<T>(
     row: &Row<'_>,
     at: usize,
-    fact: impl FnOnce(Option<String>) -> rusqlite::Result<Option<T>>,
+    fact: impl FnOnce(Option<&str>) -> Option<T>,
 ) -> rusqlite::Result<Option<Known<T>>> {
     let Some(since) = seconds(row, at)? else {
         return Ok(None);
@@ -113,22 +113,22 @@ fn known_at<T>(
     let known = Known {
         at: since,
         rank: row.get::<_, Option<u8>>(at + 1)?.unwrap_or(0),
-        fact: fact(row.get(at + 2)?)?,
+        fact: fact(row.get_ref(at + 2)?.as_str_or_null()?),
     };
     Ok(Some(known))
 }
 
 fn name_at(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Known<Name>>> {
-    known_at(row, at, |text| Ok(text.and_then(Name::stored)))
+    known_at(row, at, |text| text.and_then(Name::stored))
 }
 
 /// The columns behind a life's of [`LEAD`].
 fn profile_at(row: &Row<'_>, at: usize) -> rusqlite::Result<ProfileFacts> {
     let id: Option<i64> = row.get(at + 9)?;
-    let responsible = |text: Option<String>| {
+    let responsible = |text: Option<&str>| {
         let name = text.and_then(Name::stored);
-        let id = id.and_then(EmployeeId::new);
-        Ok(id.map(|id| Responsible { id, name }))
+        let id = id.and_then(EmployeeId::new)?;
+        Some(Responsible { id, name })
     };
     Ok(ProfileFacts {
         name: name_at(row, at)?,
