@@ -156,7 +156,7 @@ impl Observer {
             dead_letters,
             log_lines_lost: callbridge_ops::log::lost_lines(),
             webhooks: self.webhooks.as_ref().map(ReceiverView::events),
-            lookups: self.lookups.as_ref().map(|tally| tally.counts().into()),
+            lookups: self.lookups.as_ref().map(|tally| tally.counts()),
             durations: self.durations.clone(),
             audit_unexplained: unexplained.and_then(|text| text.parse().ok()),
             page_sessions: self.page_sessions.as_ref().map(SessionCount::get),

@@ -87,7 +87,8 @@ impl Question {
 }
 
 /// Who calls, as far as it is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Known {
     /// One lead has the number.
     Yes,
@@ -98,7 +99,8 @@ pub enum Known {
 }
 
 /// Why nobody is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Why {
     /// No lead has the number.
     NoLead,
@@ -113,36 +115,13 @@ pub enum Why {
     /// Whoever asks may not.
     Refused,
     /// It was no question.
+    #[strum(serialize = "bad_request")]
     Bad,
-}
-
-impl Why {
-    const fn word(self) -> &'static str {
-        match self {
-            Self::NoLead => "no_lead",
-            Self::NoNumber => "no_number",
-            Self::NoTrunk => "no_trunk",
-            Self::Late => "late",
-            Self::Full => "full",
-            Self::Refused => "refused",
-            Self::Bad => "bad_request",
-        }
-    }
-}
-
-impl Known {
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Yes => "yes",
-            Self::Several => "several",
-            Self::No(_) => "no",
-        }
-    }
 }
 
 impl Serialize for Known {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.word())
+        serializer.serialize_str(self.into())
     }
 }
 
@@ -170,8 +149,8 @@ pub struct Answer {
 
 impl Answer {
     /// Nobody is known.
-    pub const fn no(why: Why) -> Self {
-        Self::bare(Known::No(why), Some(why.word()))
+    pub fn no(why: Why) -> Self {
+        Self::bare(Known::No(why), Some(why.into()))
     }
 
     const fn bare(known: Known, why: Option<&'static str>) -> Self {
@@ -253,7 +232,7 @@ impl Answer {
     fn hash(&self) -> String {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let fields = [
-            ("known", self.known.word().to_owned()),
+            ("known", <&str>::from(self.known).to_owned()),
             (
                 "lead",
                 self.lead.map(|id| id.to_string()).unwrap_or_default(),

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What became of a look-up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Outcome {
     /// One lead.
     Yes,
@@ -26,28 +27,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// All, in the order in which they are shown.
-    pub const ALL: [Self; 7] = [
-        Self::Yes,
-        Self::Several,
-        Self::No,
-        Self::Late,
-        Self::Full,
-        Self::Refused,
-        Self::Bad,
-    ];
-
-    /// The value of the metric's label.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Yes => "yes",
-            Self::Several => "several",
-            Self::No => "no",
-            Self::Late => "late",
-            Self::Full => "full",
-            Self::Refused => "refused",
-            Self::Bad => "bad",
-        }
-    }
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 }
 
 /// Counts look-ups and their time.
@@ -74,7 +54,9 @@ impl Tally {
     }
 
     /// How often each came.
-    pub fn counts(&self) -> [(&'static str, u64); Outcome::ALL.len()] {
-        Outcome::ALL.map(|it| (it.word(), self.counts[it as usize].load(Ordering::Relaxed)))
+    pub fn counts(&self) -> Vec<(&'static str, u64)> {
+        let counts = Outcome::ALL.iter().zip(&self.counts);
+        let counts = counts.map(|(it, count)| (it.into(), count.load(Ordering::Relaxed)));
+        counts.collect()
     }
 }

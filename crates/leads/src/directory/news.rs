@@ -225,10 +225,11 @@ mod tests {
 
     #[test]
     fn kinds_are_stored_as_numbers_of_their_own() {
-        for told in FactSource::ALL {
-            assert_eq!(FactSource::from_number(told.number()), Some(told));
+        for number in 0..8 {
+            let told = FactSource::from_repr(number).map(FactSource::number);
+            assert_eq!(told, Some(number));
         }
-        assert_eq!(FactSource::from_number(8), None);
+        assert_eq!(FactSource::from_repr(8), None);
     }
 
     proptest! {

@@ -1,7 +1,8 @@
 //! Where a fact of a lead comes from, and in which order facts of one moment count.
 
 /// The kind of fact, as it is stored: never change a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::FromRepr)]
+#[repr(i64)]
 pub enum FactSource {
     /// `LEAD_CREATED`
     Created = 0,
@@ -22,26 +23,9 @@ pub enum FactSource {
 }
 
 impl FactSource {
-    /// Every kind.
-    pub const ALL: [Self; 8] = [
-        Self::Created,
-        Self::Assigned,
-        Self::StageChanged,
-        Self::PropertiesUpdated,
-        Self::Merged,
-        Self::Deleted,
-        Self::Filter,
-        Self::Read,
-    ];
-
     /// The number stored.
     pub const fn number(self) -> i64 {
         self as i64
-    }
-
-    /// The kind of a number; `None` for an unknown one.
-    pub fn from_number(number: i64) -> Option<Self> {
-        Self::ALL.into_iter().find(|told| told.number() == number)
     }
 
     /// As the service calls it, for messages.

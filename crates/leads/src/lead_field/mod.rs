@@ -60,8 +60,23 @@ impl fmt::Display for FieldId {
 }
 
 /// What a field of a lead can show. The words are those of the flag, and stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+    strum::EnumString,
+    strum::Display,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Name {
     /// When the newest call began.
     LastCall,
@@ -84,29 +99,11 @@ pub enum Name {
 
 impl Name {
     /// Every name.
-    pub const ALL: [Self; 8] = [
-        Self::LastCall,
-        Self::LastMissed,
-        Self::LastEmployee,
-        Self::Trunk,
-        Self::Did,
-        Self::Direction,
-        Self::AnsweredBy,
-        Self::MissedCount,
-    ];
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// The flag's word: `last_call`.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::LastCall => "last_call",
-            Self::LastMissed => "last_missed",
-            Self::LastEmployee => "last_employee",
-            Self::Trunk => "trunk",
-            Self::Did => "did",
-            Self::Direction => "direction",
-            Self::AnsweredBy => "answered_by",
-            Self::MissedCount => "missed_count",
-        }
+    pub fn word(self) -> &'static str {
+        self.into()
     }
 
     /// The kinds of values that it can be written as.
@@ -122,20 +119,26 @@ impl Name {
 
     /// The name of a word, with `-` as with `_`; `None` for an unknown one.
     pub fn from_word(word: &str) -> Option<Self> {
-        let word = word.replace('-', "_");
-        Self::ALL.into_iter().find(|name| name.word() == word)
-    }
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        word.replace('-', "_").parse().ok()
     }
 }
 
 /// What kind of value a field takes. The types of the CRM's fields are not published (§2.8).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+    strum::EnumString,
+    strum::Display,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Kind {
     /// A text; times in ISO 8601.
     #[default]
@@ -146,20 +149,6 @@ pub enum Kind {
     Boolean,
     /// A day, `2026-11-20`.
     Date,
-}
-
-impl Kind {
-    const ALL: [(Self, &'static str); 4] = [
-        (Self::Text, "text"),
-        (Self::Number, "number"),
-        (Self::Boolean, "boolean"),
-        (Self::Date, "date"),
-    ];
-
-    fn word(self) -> &'static str {
-        let found = Self::ALL.iter().find(|(kind, _)| *kind == self);
-        found.map_or("", |(_, word)| word)
-    }
 }
 
 /// A field, and how it is written.
@@ -175,7 +164,7 @@ impl fmt::Display for Field {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
             Kind::Text => self.id.fmt(f),
-            kind => write!(f, "{}:{}", self.id, kind.word()),
+            kind => write!(f, "{}:{kind}", self.id),
         }
     }
 }
@@ -208,7 +197,8 @@ pub fn parse(text: &str) -> Result<Fields, Vec<String>> {
         };
         let (word, id) = (word.trim(), id.trim());
         let Some(name) = Name::from_word(word) else {
-            let all = Name::ALL.map(Name::word).join(", ");
+            let all: Vec<&str> = Name::ALL.iter().map(|name| name.word()).collect();
+            let all = all.join(", ");
             faults.push(format!("`{word}` is not a name; there are {all}"));
             continue;
         };
@@ -217,10 +207,9 @@ pub fn parse(text: &str) -> Result<Fields, Vec<String>> {
             faults.push(format!("`{id}` of {name} is not a field id: digits"));
             continue;
         };
-        let known = Kind::ALL.into_iter().find(|(_, word)| *word == kind);
-        let fits = known.filter(|(kind, _)| name.kinds().contains(kind));
-        let Some((kind, _)) = fits else {
-            let kinds: Vec<&str> = name.kinds().iter().map(|kind| kind.word()).collect();
+        let known = kind.parse().ok();
+        let Some(kind) = known.filter(|kind| name.kinds().contains(kind)) else {
+            let kinds: Vec<&str> = name.kinds().iter().map(|kind| kind.into()).collect();
             let kinds = kinds.join(", ");
             faults.push(format!("{name} is written as {kinds}, not as `{kind}`"));
             continue;
@@ -261,7 +250,7 @@ pub fn says(
     tries: Option<u64>,
 ) -> Vec<(Name, Option<String>)> {
     let at = || time(call.started_at, &settings.zone);
-    let all = Name::ALL.into_iter();
+    let all = Name::ALL.iter().copied();
     all.filter(|name| settings.fields.contains_key(name))
         .filter_map(|name| {
             let text = match name {

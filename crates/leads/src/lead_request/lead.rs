@@ -104,57 +104,58 @@ pub struct Settled {
 enum Sort<'a> {
     /// 200 with what was asked for.
     Content(&'a Value),
-    Accepted(String),
+    Accepted(&'a str),
     Success,
     Pending,
-    Failed(String),
+    Failed,
     /// No grant, or nothing of the kind at this address.
-    Barred(String),
+    Barred,
     /// 404 in the service's own envelope.
-    Gone(String),
+    Gone,
     /// 409.
-    Missing(String),
+    Missing,
     /// Any other 4xx.
-    Refused(String),
+    Refused,
     /// 5xx, no answer.
-    Trouble(String),
+    Trouble,
     /// Token, limit, no connection: nothing to do with the lead request.
-    Stopped(String),
+    Stopped,
 }
 
-fn sort(answer: &ApiResult) -> Sort<'_> {
+/// The kind of an answer, and its words, for a lead request that did not ask for such a one.
+fn sort(answer: &ApiResult) -> (Sort<'_>, String) {
     let error = match answer {
         Ok(reply) => return sort_reply(reply),
         Err(error) => error,
     };
-    let why = error.to_string();
-    match error {
+    let sort = match error {
         // what stands in between knows of no lead
-        ApiError::NotFound { own: true, .. } => Sort::Gone(why),
+        ApiError::NotFound { own: true, .. } => Sort::Gone,
         ApiError::NotFound { .. } | ApiError::Forbidden { .. } | ApiError::WrongAddress { .. } => {
-            Sort::Barred(why)
+            Sort::Barred
         }
-        ApiError::Rejected { status: 409, .. } => Sort::Missing(why),
+        ApiError::Rejected { status: 409, .. } => Sort::Missing,
         ApiError::Rejected { errors, .. } if !errors.is_null() => {
-            Sort::Refused(format!("{why} {errors}"))
+            return (Sort::Refused, format!("{error} {errors}"));
         }
-        ApiError::Rejected { .. } => Sort::Refused(why),
+        ApiError::Rejected { .. } => Sort::Refused,
         ApiError::Server { .. }
         | ApiError::Unreadable { .. }
         | ApiError::TimedOut
-        | ApiError::Lost { .. } => Sort::Trouble(why),
+        | ApiError::Lost { .. } => Sort::Trouble,
         ApiError::TokenRefused { .. }
         | ApiError::TooMany { .. }
         | ApiError::NotPermitted
         | ApiError::NotConnected { .. }
-        | ApiError::TlsRefused { .. } => Sort::Stopped(why),
-    }
+        | ApiError::TlsRefused { .. } => Sort::Stopped,
+    };
+    (sort, error.to_string())
 }
 
-fn sort_reply(reply: &ApiReply) -> Sort<'_> {
-    match reply {
+fn sort_reply(reply: &ApiReply) -> (Sort<'_>, String) {
+    let sort = match reply {
         ApiReply::Data(envelope) => Sort::Content(envelope),
-        ApiReply::Accepted { request_id } => Sort::Accepted(request_id.clone()),
+        ApiReply::Accepted { request_id } => Sort::Accepted(request_id),
         ApiReply::Status(WriteStatus::Success) => Sort::Success,
         ApiReply::Status(WriteStatus::Pending { .. }) => Sort::Pending,
         ApiReply::Status(WriteStatus::Failed { words, errors }) => {
@@ -162,16 +163,15 @@ fn sort_reply(reply: &ApiReply) -> Sort<'_> {
                 Value::Null => String::new(),
                 errors => errors.to_string(),
             };
-            let said = format!("{words} {errors}");
-            match said.trim() {
-                "" => Sort::Failed("FAILED".to_owned()),
-                said => Sort::Failed(format!("FAILED: {said}")),
-            }
+            let said = match format!("{words} {errors}").trim() {
+                "" => "FAILED".to_owned(),
+                said => format!("FAILED: {said}"),
+            };
+            return (Sort::Failed, said);
         }
-        ApiReply::Page(_) | ApiReply::TokenInfo(_) => {
-            Sort::Trouble("an answer to another question".to_owned())
-        }
-    }
+        ApiReply::Page(_) | ApiReply::TokenInfo(_) => Sort::Trouble,
+    };
+    (sort, "an answer to another question".to_owned())
 }
 
 /// What an answer means for the spool; `None` for a lead request of another part. `token` is the
@@ -182,122 +182,72 @@ pub fn settle(
     token: &TokenFingerprint,
     now: EventTime,
 ) -> Option<Settled> {
-    let again = |why: String| {
-        settled(false, why, |why| {
-            LeadOutcome::Again(lead_request.clone(), why)
-        })
+    let (sort, why) = sort(heard);
+    let settled = |told, done, words| Some(Settled { told, done, words });
+    let well = |told| settled(told, true, String::new());
+    let ended = |told| settled(told, true, why.clone());
+    let open = |told| settled(told, false, why.clone());
+    let again = || open(LeadOutcome::Again(lead_request.clone(), why.clone()));
+    let rest = |kind| ended(LeadOutcome::Rest(kind, lead_request.clone(), why.clone()));
+    // The errors of a write that was not taken may name an item (§7.5).
+    let refused = |lead: LeadId, else_blames| {
+        let errors = match heard {
+            Ok(ApiReply::Status(WriteStatus::Failed { errors, .. }))
+            | Err(ApiError::Rejected { errors, .. }) => errors,
+            Ok(_) | Err(_) => &Value::Null,
+        };
+        let refusal = Refusal::new(why.clone(), errors, else_blames);
+        ended(LeadOutcome::Refused(lead, refusal))
     };
-    let back = |why: String| settled(false, why, |_| LeadOutcome::Back(lead_request.clone()));
-    let settled = match (lead_request, sort(heard)) {
-        (LeadRequest::Backfill(_) | LeadRequest::Asked(..), _) => return None,
-        (_, Sort::Stopped(why)) => back(why),
+    let unread = |why: String| {
+        let catalogue = Catalogue::unread(why.clone(), now);
+        settled(LeadOutcome::Catalogue(catalogue), true, why)
+    };
+    match (lead_request, sort) {
+        (LeadRequest::Backfill(_) | LeadRequest::Asked(..), _) => None,
+        (_, Sort::Stopped) => open(LeadOutcome::Back(lead_request.clone())),
         (LeadRequest::FieldPoll(poll), answer) => match answer {
             Sort::Success => well(LeadOutcome::Written(poll.lead)),
             Sort::Pending | Sort::Accepted(_) | Sort::Content(_) => {
                 well(LeadOutcome::NotYet(poll.lead))
             }
-            Sort::Failed(why) => refused(poll.lead, why, heard, Blames::ItemOrLead),
+            Sort::Failed => refused(poll.lead, Blames::ItemOrLead),
             // neither 5xx nor a missing right says anything of the write: it is asked for again
-            Sort::Trouble(why) | Sort::Barred(why) => {
-                settled(false, why, |_| LeadOutcome::NotYet(poll.lead))
-            }
-            Sort::Gone(why) | Sort::Missing(why) | Sort::Refused(why) | Sort::Stopped(why) => {
-                again(why)
-            }
+            Sort::Trouble | Sort::Barred => open(LeadOutcome::NotYet(poll.lead)),
+            Sort::Gone | Sort::Missing | Sort::Refused | Sort::Stopped => again(),
         },
-        (_, Sort::Trouble(why)) => again(why),
-        (LeadRequest::LookUp(lead), answer) => looked_up(*lead, answer, lead_request),
+        (_, Sort::Trouble) => again(),
+        (LeadRequest::LookUp(lead), Sort::Content(envelope)) => well(looked_up(*lead, envelope)),
+        (LeadRequest::LookUp(lead), Sort::Missing | Sort::Gone) => {
+            well(LeadOutcome::LookedUp(*lead, Finding::LeadMissing))
+        }
+        (LeadRequest::LookUp(_), Sort::Barred) => rest(RequestKind::LookUps),
+        (LeadRequest::LookUp(lead), _) => ended(LeadOutcome::LookedUp(*lead, Finding::Unclear)),
         (LeadRequest::Catalogue, Sort::Content(envelope)) => match catalogue::rows(envelope) {
             Some((fields, whole)) => {
                 well(LeadOutcome::Catalogue(Catalogue::read(fields, whole, now)))
             }
-            None => unread("no fields in the answer".to_owned(), now),
+            None => unread("no fields in the answer".to_owned()),
         },
-        (LeadRequest::Catalogue, answer) => unread(words(answer), now),
+        (LeadRequest::Catalogue, _) => unread(why.clone()),
         (LeadRequest::FieldWrite(lead), Sort::Accepted(request_id)) => {
+            let request_id = request_id.to_owned();
             well(LeadOutcome::Accepted(*lead, request_id, token.clone()))
         }
-        (LeadRequest::FieldWrite(_), Sort::Barred(why)) => settled(true, why, |why| {
-            LeadOutcome::Rest(RequestKind::Fields, lead_request.clone(), why)
-        }),
-        (LeadRequest::FieldWrite(lead), Sort::Refused(why)) => {
-            refused(*lead, why, heard, Blames::SomeItem)
-        }
-        (LeadRequest::FieldWrite(lead), answer) => {
-            refused(*lead, words(answer), heard, Blames::ItemOrLead)
-        }
-    };
-    Some(settled)
-}
-
-fn unread(why: String, now: EventTime) -> Settled {
-    settled(true, why, |why| {
-        LeadOutcome::Catalogue(Catalogue::unread(why, now))
-    })
-}
-
-fn looked_up(lead: LeadId, answer: Sort<'_>, lead_request: &LeadRequest) -> Settled {
-    match answer {
-        Sort::Content(envelope) => {
-            let row = envelope
-                .get("data")
-                .map(|row| rows::read(row, What::Read, None));
-            let told = match row.and_then(|row| row.lead).filter(|told| *told != lead) {
-                Some(survivor) => LeadOutcome::MergedInto(lead, survivor),
-                None => LeadOutcome::LookedUp(lead, Finding::LeadExists),
-            };
-            well(told)
-        }
-        Sort::Missing(_) | Sort::Gone(_) => well(LeadOutcome::LookedUp(lead, Finding::LeadMissing)),
-        Sort::Barred(why) => settled(true, why, |why| {
-            LeadOutcome::Rest(RequestKind::LookUps, lead_request.clone(), why)
-        }),
-        other => settled(true, words(other), |_| {
-            LeadOutcome::LookedUp(lead, Finding::Unclear)
-        }),
+        (LeadRequest::FieldWrite(_), Sort::Barred) => rest(RequestKind::Fields),
+        (LeadRequest::FieldWrite(lead), Sort::Refused) => refused(*lead, Blames::SomeItem),
+        (LeadRequest::FieldWrite(lead), _) => refused(*lead, Blames::ItemOrLead),
     }
 }
 
-/// A write that was not taken. Its errors may name an item (§7.5).
-fn refused(lead: LeadId, why: String, heard: &ApiResult, else_blames: Blames) -> Settled {
-    let errors = match heard {
-        Ok(ApiReply::Status(WriteStatus::Failed { errors, .. }))
-        | Err(ApiError::Rejected { errors, .. }) => errors,
-        Ok(_) | Err(_) => &Value::Null,
-    };
-    settled(true, why, |why| {
-        LeadOutcome::Refused(lead, Refusal::new(why, errors, else_blames))
-    })
-}
-
-fn words(answer: Sort<'_>) -> String {
-    match answer {
-        Sort::Content(_) | Sort::Accepted(_) | Sort::Success | Sort::Pending => {
-            "an answer to another question".to_owned()
-        }
-        Sort::Failed(why)
-        | Sort::Barred(why)
-        | Sort::Gone(why)
-        | Sort::Missing(why)
-        | Sort::Refused(why)
-        | Sort::Trouble(why)
-        | Sort::Stopped(why) => why,
-    }
-}
-
-fn well(told: LeadOutcome) -> Settled {
-    Settled {
-        told,
-        done: true,
-        words: String::new(),
-    }
-}
-
-fn settled(done: bool, words: String, told: impl FnOnce(String) -> LeadOutcome) -> Settled {
-    Settled {
-        told: told(words.clone()),
-        done,
-        words,
+/// What the record of a lead that was looked up says: another one's id is that of the lead it was
+/// merged into.
+fn looked_up(lead: LeadId, envelope: &Value) -> LeadOutcome {
+    let row = envelope.get("data");
+    let told = row.and_then(|row| rows::read(row, What::Read, None).lead);
+    match told.filter(|told| *told != lead) {
+        Some(survivor) => LeadOutcome::MergedInto(lead, survivor),
+        None => LeadOutcome::LookedUp(lead, Finding::LeadExists),
     }
 }
 

@@ -44,17 +44,15 @@ pub enum Turn {
 /// One kind of trouble, from its first sign to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct TroubleHistory {
-    since: i64,
-    what: String,
-    todo: String,
+    report: ReportedTrouble,
     /// When it was first and last seen, since boot.
     first: Duration,
     last: Duration,
     told: bool,
 }
 
-/// One that was told and has not ended, as it is stored.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What is told of one; of those that were told and have not ended it is stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct ReportedTrouble {
     since: i64,
     what: String,
@@ -75,12 +73,10 @@ impl Troubles {
     pub fn restored(text: Option<&str>, boot: Duration) -> Self {
         let stored = text.and_then(|text| serde_json::from_str(text).ok());
         let stored: BTreeMap<String, ReportedTrouble> = stored.unwrap_or_default();
-        let history = |(word, it): (String, ReportedTrouble)| {
+        let history = |(word, report): (String, ReportedTrouble)| {
             let kind = word.parse::<FindingKind>().ok()?;
             let history = TroubleHistory {
-                since: it.since,
-                what: it.what,
-                todo: it.todo,
+                report,
                 first: boot,
                 last: boot,
                 told: true,
@@ -96,14 +92,7 @@ impl Troubles {
     /// What was told and has not ended, to be kept over restarts.
     pub fn stored(&self) -> String {
         let told = self.histories.iter().filter(|(_, history)| history.told);
-        let told = told.map(|(kind, history)| {
-            let stored = ReportedTrouble {
-                since: history.since,
-                what: history.what.clone(),
-                todo: history.todo.clone(),
-            };
-            (kind.word(), stored)
-        });
+        let told = told.map(|(kind, history)| (kind.word(), &history.report));
         // Texts and numbers always serialize.
         serde_json::to_string(&told.collect::<BTreeMap<_, _>>()).unwrap_or_default()
     }
@@ -119,17 +108,18 @@ impl Troubles {
                 .histories
                 .entry(*kind)
                 .or_insert_with(|| TroubleHistory {
-                    since: at,
-                    what: String::new(),
-                    todo: String::new(),
+                    report: ReportedTrouble {
+                        since: at,
+                        ..ReportedTrouble::default()
+                    },
                     first: boot,
                     last: boot,
                     told: false,
                 });
             history.last = boot;
             let what: Vec<&str> = all.iter().map(|it| it.what.as_str()).collect();
-            history.what = what.join("; ");
-            history.todo = all.first().map(|it| it.command.clone()).unwrap_or_default();
+            history.report.what = what.join("; ");
+            history.report.todo = all.first().map(|it| it.command.clone()).unwrap_or_default();
         }
         let mut told = Vec::new();
         let runs = &mut self.runs;
@@ -149,12 +139,13 @@ impl Troubles {
                 return true;
             }
             runs.insert(*kind, boot);
+            let ReportedTrouble { since, what, todo } = history.report.clone();
             told.push(Notification {
                 kind: kind.word(),
                 state,
-                since: history.since,
-                what: history.what.clone(),
-                todo: history.todo.clone(),
+                since,
+                what,
+                todo,
             });
             history.told = state == Turn::Begins;
             history.told

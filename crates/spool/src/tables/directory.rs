@@ -82,7 +82,7 @@ fn rows_of(entry: &Entry) -> Rows {
 
 fn take_row(entry: &mut Entry, digits: i64, slot: Slot, row: PhoneRow) {
     let phone = Phone::from_digits(digits);
-    if let (Some(at), Some(told)) = (row.held, row.told.and_then(FactSource::from_number)) {
+    if let (Some(at), Some(told)) = (row.held, row.told.and_then(FactSource::from_repr)) {
         let fact = entry.slots.entry(slot).or_insert_with(|| Fact {
             at: EpochSeconds::new(at),
             told,
@@ -152,7 +152,7 @@ fn life_at(row: &Row<'_>, at: usize) -> rusqlite::Result<Life> {
 /// A row of [`HOLDINGS`]; `None` for one that no version of ours wrote.
 fn holding(row: &Row<'_>) -> rusqlite::Result<Option<LeadPhone>> {
     let told: Option<i64> = row.get(3)?;
-    let held = seconds(row, 2)?.zip(told.and_then(FactSource::from_number));
+    let held = seconds(row, 2)?.zip(told.and_then(FactSource::from_repr));
     let (gone, life) = (seconds(row, 4)?, life_at(row, 5)?);
     let slot = Slot::stored(row.get(1)?);
     Ok(LeadId::new(row.get(0)?).map(|lead| LeadPhone {
