@@ -14,6 +14,7 @@ use callbridge_model::Phone;
 use callbridge_spool::{Op, Settings, open};
 use callbridge_testbed::calls::Call;
 use callbridge_testbed::port::free_addr;
+use rusqlite::Connection;
 use serde_json::json;
 use std::fs::OpenOptions;
 use std::io::{Read as _, Write as _};
@@ -32,6 +33,8 @@ const LOOK_UPS_A_SECOND: u32 = 200;
 /// Who asks, each in its turn.
 const ASKERS: u32 = 20;
 const CALLS_A_SECOND: u32 = 50;
+/// Calls of the minute.
+const CALLS: u32 = CALLS_A_SECOND * 60;
 const TRUNK: &str = "city=PJSIP/city,country=UZ,lead=directory,employees=101:1;102:2;103:3";
 const ANSWERED_PLAINLY: &str =
     "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok";
@@ -175,11 +178,27 @@ fn asks(asker: u32, leads: i64, ours: SocketAddr, plain: SocketAddr) -> Asked {
 fn calls(file: &Path) {
     let mut file = OpenOptions::new().append(true).open(file).expect("a file");
     let begun = Instant::now();
-    for n in 0..CALLS_A_SECOND * u32::try_from(MINUTE.as_secs()).unwrap_or(60) {
+    for n in 0..CALLS {
         let due = Duration::from_secs(1) * n / CALLS_A_SECOND;
         std::thread::sleep(due.saturating_sub(begun.elapsed()));
         let call = Call::without_lead(n).ami();
         file.write_all(call.as_bytes()).expect("written");
+    }
+}
+
+/// How many calls the program has stored, and of how many it found the lead, once all are in the
+/// state or nothing more comes.
+fn taken_in(state: &Path, written: u32) -> (u32, u32) {
+    let db = Connection::open(state.join("spool.db")).expect("the state");
+    let counted = "SELECT count(*), count(json_extract(record, '$.leadId')) FROM calls";
+    let count = || db.query_row(counted, [], |row| Ok((row.get(0)?, row.get(1)?)));
+    let ends = Instant::now() + MINUTE;
+    loop {
+        let (calls, with_lead) = count().expect("a count");
+        if calls >= written || Instant::now() >= ends {
+            return (calls, with_lead);
+        }
+        std::thread::sleep(Duration::from_millis(100));
     }
 }
 
@@ -231,6 +250,9 @@ pub fn main() {
         "p99 5, max 100",
         &format!("a listener that only answers: {}", quantiles(all.plain)),
     );
+    let (stored, with_lead) = taken_in(&folder.path().join("state"), CALLS);
+    let calls = format!("{stored} of {CALLS} stored, {with_lead} with their lead");
+    row("calls beside them", &calls, "all stored", "");
     let put_off = format!("{} answered late or full", all.put_off);
     row("put off", &put_off, "", "");
     let resident = format!(
@@ -246,4 +268,8 @@ pub fn main() {
     );
     let disk = format!("{:.0} B a lead", bytes as f64 / leads as f64);
     row("disk", &disk, "", "");
+    assert_eq!(
+        stored, CALLS,
+        "the look-ups stood beside fewer calls than the rows say"
+    );
 }
