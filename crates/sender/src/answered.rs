@@ -9,8 +9,9 @@ use super::outcome::Outcome;
 use super::plan::Task;
 use super::schedule::next_poll;
 use super::tokens::Standing;
-use super::verdict::{Bar, Fault, StopReason, Verdict, judge};
+use super::verdict::{Fault, StopReason, Verdict, judge};
 use crate::lead_requests;
+use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiReply, ApiResponse, ApiResult, Endpoint, Page, TokenInfo};
 use callbridge_leads::lead_request;
 use callbridge_leads::lead_request::due::LeadRequest;
@@ -50,35 +51,57 @@ pub struct Answered {
     pub lead_request: Option<(LeadRequest, ApiResult, TokenFingerprint)>,
 }
 
+/// A request that has ended, and what is to be committed of that.
+struct FinishedRequest {
+    in_flight: InFlight,
+    now: Now,
+    ops: Vec<Op>,
+}
+
+impl FinishedRequest {
+    fn task(&self) -> &Task {
+        &self.in_flight.plan.task
+    }
+
+    fn row(&self) -> Option<RowId> {
+        self.in_flight.plan.row()
+    }
+
+    /// The call that it was about takes this step.
+    fn step(&mut self, step: Step) {
+        let at = self.now.wall;
+        self.ops
+            .extend(self.row().map(|row| Op::Step { row, step, at }));
+    }
+}
+
 impl Core {
     /// Judges the answer to the request of a slot. `None` when no request is under way there.
     pub fn answered(&mut self, now: Now, slot: u32, response: ApiResponse) -> Option<Answered> {
-        let in_flight = self.in_flight.remove(slot)?;
-        let mut ops = Vec::new();
-        ops.extend(
-            self.budget
-                .answered(now, slot, &in_flight, &response.answer),
-        );
+        let in_flight = self.in_flight.by_slot.remove(&slot)?;
+        let answer = response.answer;
+        let slot_ended = self.budget.answered(now, slot, &in_flight, &answer);
+        let mut request = FinishedRequest {
+            ops: slot_ended.into_iter().collect(),
+            in_flight,
+            now,
+        };
         if let Some(days) = response.token_days_left {
-            self.tokens.warned(days);
+            self.tokens.expires_in_days = Some(days);
         }
-        let shown = shown(now, &response.answer);
+        let shown = shown(now, &answer);
         let beside = self.rights.ended(slot);
-        if let Task::LeadRequest(lead_request) = &in_flight.plan.task {
-            let lead_request = (**lead_request).clone();
-            self.rights_doubted(now, Some(&lead_request), &response.answer);
-            ops.extend(shown);
-            return Some(self.lead_request_answered(
-                now,
-                &in_flight,
-                lead_request,
-                response.answer,
-                ops,
-            ));
+        let lead_request = request.task().lead_request().cloned();
+        // the answer says something else of the token's rights than its record
+        if self.tokens.is_doubted_by(lead_request.as_ref(), &answer) {
+            self.rights.doubt(now.boot);
         }
-        let endpoint = in_flight.plan.task.endpoint();
-        self.rights_doubted(now, None, &response.answer);
-        let verdict = judge(endpoint, response.answer, self.context(&in_flight));
+        if let Some(lead_request) = lead_request {
+            request.ops.extend(shown);
+            return Some(self.lead_request_answered(request, lead_request, answer));
+        }
+        let endpoint = request.in_flight.endpoint;
+        let verdict = judge(endpoint, answer, self.context(&request.in_flight));
         // whether the CRM works is for the calls to tell
         let unread = beside && says_nothing(&verdict);
         if unread {
@@ -86,25 +109,30 @@ impl Core {
         }
         let (word, outcome) = (verdict.word(), verdict.outcome());
         self.count(endpoint, word);
-        let request_id = request_id(&verdict, &in_flight.plan.task);
-        let row = in_flight.plan.row();
+        let request_id = match &verdict {
+            Verdict::Submitted { request_id } => Some(request_id.clone()),
+            _ => request.task().poll().and_then(|it| it.request_id.clone()),
+        };
+        let row = request.row();
         self.confirmation.answered(now, row, outcome);
         let mut swept = Vec::new();
-        match (&verdict, &in_flight.plan.task) {
+        match (&verdict, request.task()) {
             (Verdict::Swept(page), Task::Search { .. }) => {
                 let size = self.confirmation.page_strategy().size;
-                ops.extend(self.confirmation.search.heard(now, page, size));
-                self.gate.passed(passed_sweep(now));
+                let settled = self.confirmation.search.heard(now, page, size);
+                request.ops.extend(settled);
+                self.passed(&request, false);
             }
             (Verdict::Swept(page), _) => swept = self.swept(now, page),
             (_, _) => {}
         }
         let steps = (swept.iter()).map(|(call, step)| Op::step(call.row, step.clone(), now.wall));
-        ops.extend(steps.chain(shown));
+        request.ops.extend(steps.chain(shown));
         let words = match verdict {
             Verdict::Fault { why, .. } | Verdict::Stop { why, .. } if unread => why,
-            verdict => self.apply(now, &in_flight, verdict, &mut ops),
+            verdict => self.apply(&mut request, verdict),
         };
+        let mut ops = request.ops;
         // no letter before the journal was asked
         let again = outcome.is_again() || ops.iter().any(is_unresolved);
         self.remember(now, &mut ops);
@@ -126,21 +154,19 @@ impl Core {
     /// lead request's own affair.
     fn lead_request_answered(
         &mut self,
-        now: Now,
-        in_flight: &InFlight,
+        mut request: FinishedRequest,
         lead_request: LeadRequest,
         answer: ApiResult,
-        mut ops: Vec<Op>,
     ) -> Answered {
-        let endpoint = in_flight.plan.task.endpoint();
+        let (now, endpoint) = (request.now, request.in_flight.endpoint);
+        let token = request.in_flight.token.clone();
         let mut outcome = Outcome::LeadRequest;
         match &answer {
             Err(error @ ApiError::TokenRefused { .. }) => {
                 outcome = Outcome::TokenRefused;
-                self.tokens.over(&in_flight.token);
-                if self.tokens.is_current(&in_flight.token) {
-                    let why = error.to_string();
-                    self.stopped(now, &in_flight.token, StopReason::TokenRefused, &why);
+                self.tokens.over(&token);
+                if self.tokens.is_current(&token) {
+                    self.stopped(now, &token, StopReason::TokenRefused, &error.to_string());
                 }
             }
             // calls that wait are not asked for in vain either
@@ -149,12 +175,13 @@ impl Core {
             }
             Err(ApiError::TooMany { own }) => {
                 outcome = Outcome::TooMany;
-                self.too_many(in_flight, now, *own, &mut ops);
+                self.too_many(&mut request, *own);
             }
             Ok(_) | Err(_) => {}
         }
-        let settled = lead_request::settle(now.wall, &lead_request, &answer, &in_flight.token);
+        let settled = lead_request::settle(now.wall, &lead_request, &answer, &token);
         let unchanged = settled.changes.is_empty();
+        let mut ops = request.ops;
         ops.extend(settled.changes.into_iter().map(Op::Lead));
         self.lead_requests.answered(now, &lead_request, unchanged);
         let verdict = lead_requests::word(&answer);
@@ -170,7 +197,7 @@ impl Core {
             verdict,
             words: settled.words,
             swept: Vec::new(),
-            lead_request: Some((lead_request, answer, in_flight.token.clone())),
+            lead_request: Some((lead_request, answer, token)),
         }
     }
 
@@ -181,47 +208,42 @@ impl Core {
     }
 
     /// The verdict's consequences; the words to log.
-    fn apply(
-        &mut self,
-        now: Now,
-        in_flight: &InFlight,
-        verdict: Verdict,
-        ops: &mut Vec<Op>,
-    ) -> String {
+    fn apply(&mut self, request: &mut FinishedRequest, verdict: Verdict) -> String {
+        let now = request.now;
+        let token = request.in_flight.token.clone();
         // what an old token was told says nothing about the new one
-        let current = self.tokens.is_current(&in_flight.token);
+        let current = self.tokens.is_current(&token);
         match verdict {
             Verdict::Submitted { request_id } => {
-                self.passed(now, in_flight, true);
-                let token = in_flight.token.clone();
-                step(in_flight, now, Step::Accepted { request_id, token }, ops);
+                self.passed(request, true);
+                request.step(Step::Accepted { request_id, token });
                 String::new()
             }
             Verdict::Journaled => {
                 self.rights.polls_work();
-                self.passed(now, in_flight, true);
-                if let Task::Poll(call) = &in_flight.plan.task {
+                self.passed(request, true);
+                if let Some(call) = request.task().poll() {
                     self.confirmation.polled(now, call);
                 }
-                let journaled = Step::Journaled(OutcomeSource::Confirmation);
-                step(in_flight, now, journaled, ops);
+                request.step(Step::Journaled(OutcomeSource::Confirmation));
                 String::new()
             }
             Verdict::NotYet => {
                 self.rights.polls_work();
-                self.passed(now, in_flight, false);
-                self.ask_later(in_flight, now, ops);
+                self.passed(request, false);
+                self.ask_later(request);
                 String::new()
             }
             Verdict::Known(info) => {
                 if current {
-                    self.known(info, now, ops);
+                    self.known(info, now, &mut request.ops);
                 }
                 String::new()
             }
             Verdict::Swept(_) => String::new(),
             Verdict::Unswept { why, bar } => {
-                self.unswept(now, bar);
+                self.passed(request, false);
+                self.confirmation.unswept(now, bar);
                 why
             }
             Verdict::Dead {
@@ -229,64 +251,58 @@ impl Core {
                 message,
                 errors,
             } => {
-                self.died(in_flight, now, reason, &message, errors, ops);
+                self.died(request, reason, &message, errors);
                 message
             }
-            Verdict::Unpolled { why } => self.poll_refused(now, in_flight, why, ops),
+            // For want of a right: calls are confirmed in other ways, where there are any. Where
+            // there are none they go out all the same, for the right to submit is enough to
+            // journal them.
+            Verdict::Unpolled { why } => {
+                self.rights.bar_polls(now, &why);
+                self.passed(request, false);
+                self.ask_later(request);
+                why
+            }
             Verdict::Lost { why } => {
-                self.passed(now, in_flight, false);
-                step(in_flight, now, lost(now, &why), ops);
+                self.passed(request, false);
+                // the requestId cannot be read: the journal is asked
+                request.step(Step::Unresolved {
+                    next_look: now.wall,
+                    fate: IfAbsent::Resubmit,
+                    why: why.clone(),
+                });
                 why
             }
             Verdict::Fault { why, fault } => {
-                self.failing(now, in_flight, fault, &why);
-                self.failed(in_flight, now, fault, &why, ops);
+                self.failing(request, fault, &why);
+                self.failed(request, fault, &why);
                 why
             }
             Verdict::Stop { stop, why } => {
                 if current {
-                    self.stopped(now, &in_flight.token, stop, &why);
+                    self.stopped(now, &token, stop, &why);
                 } else if stop == StopReason::TokenRefused {
-                    self.tokens.over(&in_flight.token);
+                    self.tokens.over(&token);
                 }
-                self.back(in_flight, now, &why, ops);
+                self.back(request, &why);
                 why
             }
             Verdict::TooMany { own } => {
-                self.too_many(in_flight, now, own, ops);
+                self.too_many(request, own);
                 String::new()
             }
         }
     }
 
-    /// For want of a right: calls are confirmed in other ways, where there are any. Where there are
-    /// none they go out all the same, for the right to submit is enough to journal them.
-    fn poll_refused(
-        &mut self,
-        now: Now,
-        in_flight: &InFlight,
-        why: String,
-        ops: &mut Vec<Op>,
-    ) -> String {
-        self.rights.bar_polls(now, &why);
-        self.passed(now, in_flight, false);
-        self.ask_later(in_flight, now, ops);
-        why
-    }
-
-    fn too_many(&mut self, in_flight: &InFlight, now: Now, own: bool, ops: &mut Vec<Op>) {
-        let window = self.budget.window();
+    fn too_many(&mut self, request: &mut FinishedRequest, own: bool) {
+        let boot = request.now.boot;
+        let window = self.budget.pacer.rate().window();
         // what stands in between counts by itself, and knows nothing of who shares a token
-        let is_shared = own && self.budget.refused(now);
+        let is_shared = own && self.budget.pacer.refused(boot);
         let retry = &mut self.retry;
         self.gate
-            .too_many(now.boot, |times| retry.after_429(times, is_shared, window));
-        self.back(in_flight, now, "429", ops);
-    }
-
-    fn unswept(&mut self, now: Now, bar: Bar) {
-        self.gate.passed(passed_sweep(now));
-        self.confirmation.unswept(now, bar);
+            .too_many(boot, |times| retry.after_429(times, is_shared, window));
+        self.back(request, "429");
     }
 
     /// What a page of the journal tells of the calls it was about.
@@ -297,189 +313,153 @@ impl Core {
             rights: &self.rights,
         };
         let (told, any) = self.confirmation.swept(now, page, around);
-        if any {
-            self.gate.good(passed_sweep(now));
-        } else {
-            self.gate.passed(passed_sweep(now));
+        let passed = Passed {
+            now: now.boot,
+            endpoint: Endpoint::Filter,
+            call: None,
+            first: true,
+        };
+        match any {
+            true => self.gate.good(passed),
+            false => self.gate.passed(passed),
         }
         told
     }
 
-    fn passed(&mut self, now: Now, in_flight: &InFlight, good: bool) {
-        let passed = self.is_passed(now, in_flight);
-        if let Task::Submit(row) = in_flight.plan.task {
-            self.retry.others_passed(row);
+    fn passed(&mut self, request: &FinishedRequest, good: bool) {
+        let passed = self.is_passed(request);
+        if let Task::Submit(row) = request.task() {
+            self.retry.others_passed(*row);
         }
-        if good {
-            self.gate.good(passed);
-        } else {
-            self.gate.passed(passed);
+        match good {
+            true => self.gate.good(passed),
+            false => self.gate.passed(passed),
         }
     }
 
-    fn is_passed(&self, now: Now, in_flight: &InFlight) -> Passed {
-        let call = in_flight.plan.row();
+    fn is_passed(&self, request: &FinishedRequest) -> Passed {
+        let call = request.row();
         Passed {
-            now: now.boot,
-            endpoint: in_flight.plan.task.endpoint(),
+            now: request.now.boot,
+            endpoint: request.in_flight.endpoint,
             call,
             first: call.is_none_or(|row| self.retry.failures(row) == 0),
         }
     }
 
     /// It failed by no fault of its call: what that says of the service.
-    fn failing(&mut self, now: Now, in_flight: &InFlight, fault: Fault, why: &str) {
-        let call = in_flight.plan.row();
+    fn failing(&mut self, request: &FinishedRequest, fault: Fault, why: &str) {
+        let call = request.row();
         let failure = Failure {
             call,
-            sent: in_flight.sent,
+            sent: request.in_flight.sent,
             fault,
             why,
             alone: call.map_or(0, |row| self.retry.failures(row)),
         };
-        let endpoint = in_flight.plan.task.endpoint();
+        let endpoint = request.in_flight.endpoint;
         let waiting = match endpoint {
             Endpoint::Submit => self.load.unsent,
             _ => self.load.waiting,
         };
         let shorter = self.retry.shorter();
-        self.gate.failed(now, endpoint, failure, waiting, shorter);
+        self.gate
+            .failed(request.now, endpoint, failure, waiting, shorter);
     }
 
     fn died(
         &mut self,
-        in_flight: &InFlight,
-        now: Now,
+        request: &mut FinishedRequest,
         reason: Reason,
         message: &str,
         errors: Value,
-        ops: &mut Vec<Op>,
     ) {
-        let passed = self.is_passed(now, in_flight);
-        let message = message.to_owned();
+        let (now, row, message) = (request.now, request.row(), message.to_owned());
+        let passed = self.is_passed(request);
         if reason == Reason::ServerError {
-            self.failing(now, in_flight, Fault::Request, &message);
+            self.failing(request, Fault::Request, &message);
         }
-        if let Some(row) = in_flight.plan.row() {
+        if let Some(row) = row {
             self.retry.forget(row);
         }
-        if reason == Reason::ServerError {
-            if let Some(row) = in_flight
-                .plan
-                .row()
-                .filter(|_| self.confirmation.page_strategy().is_readable(now.wall))
-            {
-                // it may have been written all the same
-                return ops.push(self.confirmation.unresolved(
-                    now,
-                    row,
-                    IfAbsent::ServerError,
-                    message,
-                ));
-            }
-        } else {
-            if let Task::Submit(row) = in_flight.plan.task {
-                self.retry.others_passed(row);
-            }
-            match &in_flight.plan.task {
-                // calls after it are journaled: the fault is its own
-                Task::Poll(poll) if self.confirmation.is_overtaken(poll) => {
-                    self.gate.passed(passed);
+        let readable = self.confirmation.page_strategy().is_readable(now.wall);
+        match (reason, request.task()) {
+            (Reason::ServerError, _) => {
+                if let Some(row) = row.filter(|_| readable) {
+                    // it may have been written all the same
+                    let fate = IfAbsent::ServerError;
+                    let unresolved = self.confirmation.unresolved(now, row, fate, message);
+                    return request.ops.push(unresolved);
                 }
-                Task::Poll(_)
-                | Task::Submit(_)
-                | Task::Sweep { .. }
-                | Task::Search { .. }
-                | Task::TokenInfo
-                | Task::LeadRequest(_) => {
-                    self.gate.refused(passed, reason, &message);
+            }
+            // calls after it are journaled: the fault is its own
+            (_, Task::Poll(poll)) if self.confirmation.is_overtaken(poll) => {
+                self.gate.passed(passed);
+            }
+            (_, task) => {
+                if let Task::Submit(row) = task {
+                    self.retry.others_passed(*row);
                 }
+                self.gate.refused(passed, reason, &message);
             }
         }
-        step(
-            in_flight,
-            now,
-            Step::Died {
-                reason,
-                message,
-                errors,
-            },
-            ops,
-        );
+        request.step(Step::Died {
+            reason,
+            message,
+            errors,
+        });
     }
 
     /// 5xx and its like: a submission goes back and waits, a poll is made later.
-    fn failed(
-        &mut self,
-        in_flight: &InFlight,
-        now: Now,
-        fault: Fault,
-        why: &str,
-        ops: &mut Vec<Op>,
-    ) {
-        match &in_flight.plan.task {
+    fn failed(&mut self, request: &mut FinishedRequest, fault: Fault, why: &str) {
+        let now = request.now;
+        match request.task() {
             Task::Submit(row) => {
                 let until_probe = self.gate.until_probe(now.boot);
-                let share = self.gate.troubles().expected();
+                let share = self.gate.troubles.expected();
                 let wait = self.retry.wait(*row, until_probe, share, self.load.unsent);
-                let not_before = now.wall.plus(wait);
-                step(
-                    in_flight,
-                    now,
-                    Step::Returned {
-                        not_before,
-                        why: why.to_owned(),
-                        failures: self.retry.failures(*row),
-                    },
-                    ops,
-                );
+                self.returned(request, now.wall.plus(wait), why);
             }
-            Task::Poll(poll) => {
-                let next_look = match poll.polls < FAULTY_POLLS {
-                    true => now.wall.plus(FIRST_POLL),
-                    false => {
-                        let polls = poll.polls.saturating_add(1);
-                        next_poll(poll.submitted_at, polls, self.load.is_idle(), now.wall)
-                    }
-                };
-                let absent = None;
-                step(in_flight, now, Step::NotYet { next_look, absent }, ops);
+            Task::Poll(poll) if poll.polls < FAULTY_POLLS => {
+                let (next_look, absent) = (now.wall.plus(FIRST_POLL), None);
+                request.step(Step::NotYet { next_look, absent });
             }
-            Task::Sweep { .. } => {
-                let unreadable = fault == Fault::Unreadable;
-                self.confirmation.sweep_failed(now, unreadable);
+            Task::Poll(_) => self.ask_later(request),
+            // pages that cannot be read are no better in a minute
+            Task::Sweep { .. } | Task::Search { .. } if fault == Fault::Unreadable => {
+                self.confirmation.reconciliation.failed(now.wall);
             }
-            // The page is asked for again.
-            Task::Search { .. } if fault == Fault::Unreadable => {
-                self.confirmation.sweep_failed(now, true);
-            }
+            Task::Sweep { .. } => self.confirmation.reconciliation.dropped(),
+            // the page is asked for again
             Task::Search { .. } | Task::TokenInfo | Task::LeadRequest(_) => {}
         }
     }
 
     /// Stopped by no fault of the call: it keeps its place.
-    fn back(&mut self, in_flight: &InFlight, now: Now, why: &str, ops: &mut Vec<Op>) {
-        match &in_flight.plan.task {
-            Task::Submit(row) => {
-                let returned = Step::Returned {
-                    not_before: now.wall,
-                    why: why.to_owned(),
-                    failures: self.retry.failures(*row),
-                };
-                step(in_flight, now, returned, ops);
-            }
-            Task::Poll(_) => self.ask_later(in_flight, now, ops),
-            Task::Sweep { .. } => self.confirmation.sweep_dropped(),
+    fn back(&mut self, request: &mut FinishedRequest, why: &str) {
+        match request.task() {
+            Task::Submit(_) => self.returned(request, request.now.wall, why),
+            Task::Poll(_) => self.ask_later(request),
+            Task::Sweep { .. } => self.confirmation.reconciliation.dropped(),
             Task::Search { .. } | Task::TokenInfo | Task::LeadRequest(_) => {}
         }
     }
 
-    fn ask_later(&self, in_flight: &InFlight, now: Now, ops: &mut Vec<Op>) {
-        if let Task::Poll(poll) = &in_flight.plan.task {
-            let polls = poll.polls.saturating_add(1);
-            let next_look = next_poll(poll.submitted_at, polls, self.load.is_idle(), now.wall);
+    /// A submission goes back, to be sent from this moment on.
+    fn returned(&self, request: &mut FinishedRequest, not_before: EventTime, why: &str) {
+        request.step(Step::Returned {
+            not_before,
+            why: why.to_owned(),
+            failures: request.row().map_or(0, |row| self.retry.failures(row)),
+        });
+    }
+
+    fn ask_later(&self, request: &mut FinishedRequest) {
+        if let Some(poll) = request.task().poll() {
+            let (polls, now) = (poll.polls.saturating_add(1), request.now.wall);
+            let next_look = next_poll(poll.submitted_at, polls, self.load.is_idle(), now);
             let absent = None;
-            step(in_flight, now, Step::NotYet { next_look, absent }, ops);
+            request.step(Step::NotYet { next_look, absent });
         }
     }
 
@@ -493,7 +473,7 @@ impl Core {
     /// The token's record: is it ours, and may it do what we do?
     fn known(&mut self, info: TokenInfo, now: Now, ops: &mut Vec<Op>) {
         if self.rights.read(now, &info, ops) {
-            self.confirmation.granted();
+            self.confirmation.reconciliation.granted();
         }
         match self.tokens.read(now, info, ops) {
             Standing::Good => {
@@ -506,13 +486,6 @@ impl Core {
                 let stop = StopReason::NoGrant(Endpoint::Submit);
                 self.gate.stopped(now.boot, stop, "");
             }
-        }
-    }
-
-    /// An answer says something else of the token's rights than its record.
-    fn rights_doubted(&mut self, now: Now, lead_request: Option<&LeadRequest>, answer: &ApiResult) {
-        if self.tokens.is_doubted_by(lead_request, answer) {
-            self.rights.doubt(now.boot);
         }
     }
 }
@@ -543,46 +516,5 @@ const fn says_nothing(verdict: &Verdict) -> bool {
     match verdict {
         Verdict::Stop { stop, .. } => !matches!(stop, StopReason::TokenRefused),
         other => matches!(other, Verdict::Fault { .. }),
-    }
-}
-
-/// A sweep was answered.
-const fn passed_sweep(now: Now) -> Passed {
-    Passed {
-        now: now.boot,
-        endpoint: Endpoint::Filter,
-        call: None,
-        first: true,
-    }
-}
-
-/// The one that was given, or asked with.
-fn request_id(verdict: &Verdict, task: &Task) -> Option<String> {
-    match (verdict, task) {
-        (Verdict::Submitted { request_id }, _) => Some(request_id.clone()),
-        (_, Task::Poll(poll)) => poll.request_id.clone(),
-        (
-            _,
-            Task::Submit(_)
-            | Task::Sweep { .. }
-            | Task::Search { .. }
-            | Task::TokenInfo
-            | Task::LeadRequest(_),
-        ) => None,
-    }
-}
-
-/// The requestId cannot be read: the journal is asked.
-fn lost(now: Now, why: &str) -> Step {
-    Step::Unresolved {
-        next_look: now.wall,
-        fate: IfAbsent::Resubmit,
-        why: why.to_owned(),
-    }
-}
-
-fn step(in_flight: &InFlight, now: Now, step: Step, ops: &mut Vec<Op>) {
-    if let Some(row) = in_flight.plan.row() {
-        ops.push(Op::step(row, step, now.wall));
     }
 }

@@ -6,12 +6,10 @@ use super::memory::{Recollection, Shared, Silence};
 use super::pacer::{Pace, Pacer, Past, STRAGGLER, Use};
 use super::plan::{Decision, Known, Lane, Plan, Task};
 use super::rate::Rate;
-use super::status::{self, SenderStatus};
 use callbridge_crm::{ApiError, ApiResult};
 use callbridge_model::TokenFingerprint;
 use callbridge_model::clock::{ClockOffset, Now};
-use callbridge_model::status::Backlog;
-use callbridge_spool::{Op, SlotRow, WorkQueue};
+use callbridge_spool::{Op, SlotRow};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -21,7 +19,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(3600 + 3600 / 2000 + 1 + STRAG
 /// The budget of requests.
 #[derive(Debug)]
 pub(super) struct Budget {
-    pacer: Pacer,
+    pub(super) pacer: Pacer,
     boot_id: String,
     /// How the wall clock stood to the time since boot.
     offset: ClockOffset,
@@ -79,11 +77,6 @@ impl Budget {
         self.row(slot, in_flight, one)
     }
 
-    /// The request of a slot was never sent.
-    pub(super) fn never_sent(&mut self, slot: u32) {
-        self.pacer.never_sent(slot);
-    }
-
     /// The request of a slot was answered like this: the slot as it is stored.
     pub(super) fn answered(
         &mut self,
@@ -117,16 +110,6 @@ impl Budget {
         rows.collect()
     }
 
-    /// What may still count for whoever sends next; `None` where that is not known.
-    pub(super) fn left(&self, now: Now) -> Option<Vec<Duration>> {
-        self.pacer.left(now.boot)
-    }
-
-    /// A 429 came although the cap was kept; `true` where somebody shares the token for good.
-    pub(super) fn refused(&mut self, now: Now) -> bool {
-        self.pacer.refused(now.boot)
-    }
-
     /// Looks whether the wall clock was set forward.
     pub(super) fn look_at_clock(&mut self, now: Now) {
         let offset = now.offset();
@@ -134,11 +117,6 @@ impl Budget {
             self.pacer.doubt(now.boot);
         }
         self.offset = offset;
-    }
-
-    /// The window of the rate.
-    pub(super) fn window(&self) -> Duration {
-        self.pacer.rate().window()
     }
 
     /// The silence that is to outlive a restart.
@@ -158,16 +136,6 @@ impl Budget {
             allowed,
             since: now.wall.minus(now.boot.saturating_sub(since)),
         })
-    }
-
-    /// What waits, and how long it takes at this pace.
-    pub(super) fn backlog(&self, head: &WorkQueue, confirmed_at_once: u32, now: Now) -> Backlog {
-        status::backlog(head, &self.pacer, confirmed_at_once, now.boot)
-    }
-
-    /// What is shown of the budget.
-    pub(super) fn status(&self, now: Now) -> SenderStatus {
-        SenderStatus::default().with_pacer(&self.pacer, now.boot)
     }
 
     fn row(&self, slot: u32, in_flight: &InFlight, one: Use) -> Op {

@@ -110,7 +110,7 @@ impl<'a> Choice<'a> {
 
     /// What works of the service, as far as is known.
     fn open(&self, in_flight_parts: &[InFlightPart]) -> Open {
-        let troubles = self.gate.troubles();
+        let troubles = &self.gate.troubles;
         let open = |part| {
             troubles.admission(self.now.boot, part, in_flight_parts) == PartAdmission::AtOnce
         };
@@ -139,7 +139,7 @@ impl<'a> Choice<'a> {
 
     /// While nothing works, what was asked longest ago; the token's record where no call waits.
     fn pick_probe(&self, in_flight_parts: &[InFlightPart]) -> Option<(Lane, Task)> {
-        let troubles = self.gate.troubles();
+        let troubles = &self.gate.troubles;
         let barred = self.rights.polls_barred(self.now.boot);
         let open = |part: &Part| {
             let may = *part != Part::Polls || !barred;
@@ -171,7 +171,7 @@ impl<'a> Choice<'a> {
 
     /// The journal can be read for what nothing else can find.
     pub(super) fn may_look(&self) -> bool {
-        let troubles = self.gate.troubles();
+        let troubles = &self.gate.troubles;
         let fails = troubles.fails_since(Part::Sweeps);
         let fails = fails.filter(|_| !troubles.is_whole());
         let fails = fails.is_some_and(|since| self.now.boot.saturating_sub(since) >= OLD_POLL);
@@ -180,7 +180,7 @@ impl<'a> Choice<'a> {
 
     /// The journal lets itself be swept, as far as is known.
     pub(super) fn may_sweep(&self) -> bool {
-        let fails = self.gate.troubles().fails(Part::Sweeps);
+        let fails = self.gate.troubles.fails(Part::Sweeps);
         self.confirmation.page_strategy().is_on(self.now.wall) && !fails && !self.dry_run
     }
 
@@ -284,7 +284,7 @@ impl<'a> Choice<'a> {
 
     /// A sweep that pays even while calls wait, or what tells whether it would.
     fn sweep_that_pays(&self, open: Open) -> Option<Task> {
-        let probe = self.confirmation.probe().filter(|_| open.polls);
+        let probe = self.confirmation.probe.as_ref().filter(|_| open.polls);
         if let Some(probe) = probe.filter(|it| self.may_poll(it)) {
             return Some(poll(probe));
         }
@@ -307,7 +307,7 @@ impl<'a> Choice<'a> {
         let due = due.or_else(|| self.due());
         let due = due.filter(|_| open.polls);
         // and now and then one is asked for all the same, to see whether they still fail
-        let probes = due.is_some() && self.gate.troubles().fails(Part::Polls);
+        let probes = due.is_some() && self.gate.troubles.fails(Part::Polls);
         if let Some(sweep) = sweep.filter(|_| enough && !probes) {
             return Some(sweep);
         }
@@ -352,7 +352,7 @@ impl<'a> Choice<'a> {
         let gates = Part::ALL.iter().copied().filter_map(|part| {
             match self
                 .gate
-                .troubles()
+                .troubles
                 .admission(self.now.boot, part, &in_flight_parts)
             {
                 PartAdmission::From(at) => Some(at),
@@ -412,7 +412,7 @@ impl<'a> Choice<'a> {
                     before >= Lane::Backlog
                         && (!self.load.loaded || self.lead_requests.is_due_under_load(self.now))
                 }
-                _ => before == Lane::Spare && self.in_flight.count() == 0,
+                _ => before == Lane::Spare && self.in_flight.by_slot.is_empty(),
             };
             (turn && self.may_go(&job.lead_request)).then_some((lane, &job.lead_request))
         });

@@ -37,7 +37,7 @@ pub(super) struct Confirmation {
     pub(super) search: PossiblySentSearch,
     webhooks: WebhookExpectation,
     /// Its outcome tells whether the journal can be swept the way it was.
-    probe: Option<Unconfirmed>,
+    pub(super) probe: Option<Unconfirmed>,
     /// No sweep begins before.
     pub(super) sweep_from: Duration,
     pub(super) polled_last: bool,
@@ -70,11 +70,6 @@ impl Confirmation {
     /// How pages are asked for.
     pub(super) fn page_strategy(&self) -> &PageStrategy {
         &self.reconciliation.page_strategy
-    }
-
-    /// The poll that tells whether sweeps work.
-    pub(super) fn probe(&self) -> Option<&Unconfirmed> {
-        self.probe.as_ref()
     }
 
     /// So long after its acceptance a call is left to webhooks.
@@ -122,9 +117,9 @@ impl Confirmation {
 
     /// A request about this leaves.
     pub(super) fn launched(&mut self, task: &Task) {
-        self.polled_last = matches!(task, Task::Poll(_));
-        self.search.launched(matches!(task, Task::Search { .. }));
-        if let Task::Poll(call) = task {
+        self.polled_last = task.poll().is_some();
+        self.search.had_turn = matches!(task, Task::Search { .. });
+        if let Some(call) = task.poll() {
             self.reconciliation.asked_for(call);
         }
     }
@@ -155,34 +150,10 @@ impl Confirmation {
         self.probe = None;
     }
 
-    /// The token may read the journal now.
-    pub(super) fn granted(&mut self) {
-        self.reconciliation.granted();
-    }
-
     /// The sweep's request was refused.
     pub(super) fn unswept(&mut self, now: Now, bar: Bar) {
         self.search.begin_anew();
-        match bar {
-            Bar::TooLarge => self.reconciliation.too_large(now.wall),
-            Bar::Refused => self.reconciliation.refused(now.wall),
-            Bar::Barred => self.reconciliation.barred(now.wall),
-        }
-    }
-
-    /// The sweep's request failed; `unreadable`: pages that cannot be read are no better in a
-    /// minute.
-    pub(super) fn sweep_failed(&mut self, now: Now, unreadable: bool) {
-        if unreadable {
-            self.reconciliation.failed(now.wall);
-        } else {
-            self.reconciliation.dropped();
-        }
-    }
-
-    /// The sweep's request never left, or nothing can be said of it.
-    pub(super) fn sweep_dropped(&mut self) {
-        self.reconciliation.dropped();
+        self.reconciliation.unswept(now.wall, bar);
     }
 
     /// A poll found its call in the journal: what that says of the sweeps.

@@ -193,7 +193,10 @@ fn under_load_ninety_ripe_calls_are_worth_a_page_of_a_hundred() {
 fn a_token_that_is_another_one_may_read_what_the_one_before_could_not() {
     let mut core = ready(Settings::default());
     core.token(Some(print()));
-    core.confirmation.reconciliation.barred(at(0).wall);
+    core.confirmation
+        .reconciliation
+        .page_strategy
+        .off(at(0).wall);
     core.token(None);
     core.token(Some(print()));
     assert!(

@@ -108,7 +108,7 @@ impl Core {
             now: now.wall,
             tokens: self.tokens.living(now).cloned().collect(),
             confirmable_before: self.confirmation.confirmable_before(now, self.load),
-            untried_first: self.gate.troubles().next(Part::Submissions).is_some(),
+            untried_first: self.gate.troubles.next(Part::Submissions).is_some(),
         }
     }
 
@@ -120,7 +120,7 @@ impl Core {
         self.budget.look_at_clock(now);
         self.look_at(head);
         let barred = self.rights.polls_barred(now.boot);
-        let only_sweeps = barred || self.gate.troubles().next(Part::Polls).is_some();
+        let only_sweeps = barred || self.gate.troubles.next(Part::Polls).is_some();
         self.confirmation.look(head.hooked, only_sweeps);
         let search = match self.search(now, head) {
             SearchStep::Commit(ops) => return Decision::Commit(ops),
@@ -168,7 +168,7 @@ impl Core {
             confirmation: &self.confirmation,
             lead_requests: &self.lead_requests,
             search: &SearchStep::Nothing,
-            search_had_turn: self.confirmation.search.had_turn(),
+            search_had_turn: self.confirmation.search.had_turn,
         }
     }
 
@@ -207,12 +207,12 @@ impl Core {
     fn look_at(&mut self, head: &WorkQueue) {
         let ready = head.live.is_some() || head.backlog.is_some();
         self.load = Load {
-            loaded: ready && !self.gate.troubles().fails(Part::Submissions),
+            loaded: ready && !self.gate.troubles.fails(Part::Submissions),
             unsent: head.ready + head.sending,
             waiting: head.submitted,
         };
         if !ready && self.load.unsent == 0 {
-            self.gate.nothing_waits(Part::Submissions);
+            self.gate.troubles.nothing_waits(Part::Submissions);
         }
     }
 
@@ -239,7 +239,7 @@ impl Core {
     pub(super) fn remember(&mut self, now: Now, ops: &mut Vec<Op>) {
         let memory = Memory {
             page_strategy: self.confirmation.page_strategy().clone(),
-            window: Some(self.budget.window()),
+            window: Some(self.budget.pacer.rate().window()),
             silence: self.budget.silence(now),
             shared: self.budget.shared(now),
             streaks: self.gate.streaks,
@@ -265,12 +265,12 @@ impl Core {
     /// What may still count for whoever sends next, with nothing under way from here any more;
     /// `None` where that is not known.
     pub fn left_slots(&self, now: Now) -> Option<Vec<Duration>> {
-        self.budget.left(now)
+        self.budget.pacer.left(now.boot)
     }
 
     /// Requests under way.
     pub fn under_way(&self) -> usize {
-        self.in_flight.count()
+        self.in_flight.by_slot.len()
     }
 
     /// Where a new token goes.
@@ -311,24 +311,23 @@ impl Core {
             });
         }
         let present = self.tokens.current().is_some();
+        let pacer = &self.budget.pacer;
         SenderStatus {
             token: status::token(self.tokens.info(), cause.map(|(cause, _)| cause), present),
             pause,
             troubles: self.troubles(now),
             requests: self.requests.clone(),
-            backlog: self
-                .budget
-                .backlog(head, self.calls_a_sweep(now, head), now),
+            backlog: status::backlog(head, pacer, self.calls_a_sweep(now, head), now.boot),
             expires_in_days: self.tokens.expires_in_days,
-            under_way: self.in_flight.count(),
-            ..self.budget.status(now)
+            under_way: self.in_flight.by_slot.len(),
+            ..SenderStatus::default().with_pacer(pacer, now.boot)
         }
     }
 
     /// What fails while the rest works, in words.
     fn troubles(&self, now: Now) -> Vec<SenderTrouble> {
         let (beside, barred) = (
-            self.gate.beside(),
+            self.gate.troubles.beside(),
             self.rights.trouble(
                 self.confirmation.page_strategy().is_readable(now.wall),
                 !self.confirmation.webhooks_wait(now).is_zero(),
@@ -356,7 +355,7 @@ impl Core {
         let Task::Submit(row) = in_flight.plan.task else {
             return Context::default();
         };
-        let troubles = self.gate.troubles();
+        let troubles = &self.gate.troubles;
         Context {
             failures: self.retry.failures(row),
             share: troubles.feared(row),

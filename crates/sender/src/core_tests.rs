@@ -150,7 +150,10 @@ fn live_calls_go_before_the_backlog_and_polls_wait_for_both() {
 #[test]
 fn where_no_sweep_will_do_old_polls_take_turns_with_submissions() {
     let mut core = ready(Settings::default());
-    core.confirmation.reconciliation.barred(at(0).wall);
+    core.confirmation
+        .reconciliation
+        .page_strategy
+        .off(at(0).wall);
     let head = WorkQueue {
         live: Some(due(1)),
         polls: vec![submitted(2, at(0))],
@@ -250,7 +253,10 @@ fn a_requestid_of_another_token_is_swept_for_and_sent_again_where_no_sweep_will_
         .too_poor(at(10).wall);
     let still = core.next(at(10), &head);
     assert!(matches!(still, Decision::Send(plan) if plan.task == Task::Sweep { begins: true }));
-    core.confirmation.reconciliation.barred(at(10).wall);
+    core.confirmation
+        .reconciliation
+        .page_strategy
+        .off(at(10).wall);
     let revive = Decision::Revive(Box::new(foreign.clone()));
     assert_eq!(core.next(at(10), &head), revive);
     assert!(matches!(
@@ -309,7 +315,10 @@ fn the_drain_time_counts_a_submission_for_each_call_and_a_sweep_for_many() {
     };
     let backlog = core.status(at(0), &head).backlog;
     assert_eq!((backlog.calls, backlog.drain_sec), (160, 102));
-    core.confirmation.reconciliation.barred(at(0).wall);
+    core.confirmation
+        .reconciliation
+        .page_strategy
+        .off(at(0).wall);
     let backlog = core.status(at(0), &head).backlog;
     assert_eq!((backlog.calls, backlog.drain_sec), (160, 260));
 }

@@ -14,7 +14,7 @@
 use super::outage::Failure;
 use super::pause_cause::{Admission, PauseCause, phase, trial};
 use super::schedule::PROBE;
-use super::troubles::{Extent, InFlightPart, Part, PartAdmission, Trouble, Troubles};
+use super::troubles::{Extent, InFlightPart, Part, PartAdmission, Troubles};
 use super::verdict::StopReason;
 use callbridge_crm::Endpoint;
 use callbridge_model::Reason;
@@ -61,7 +61,8 @@ pub struct Gate {
     state: State,
     /// The token's record was read and found good.
     known: bool,
-    troubles: Troubles,
+    /// What fails, and what may be asked of it.
+    pub(super) troubles: Troubles,
     /// 429s in a row.
     too_many: u32,
     pub(super) streaks: [Streak; 2],
@@ -100,11 +101,6 @@ impl Gate {
             streaks,
             due: Duration::ZERO,
         }
-    }
-
-    /// What fails, and what may be asked of it.
-    pub const fn troubles(&self) -> &Troubles {
-        &self.troubles
     }
 
     /// What may go out, with these requests under way. Nothing but the question whose it is goes
@@ -309,11 +305,6 @@ impl Gate {
         }
     }
 
-    /// Nothing waits for this part of the service.
-    pub fn nothing_waits(&mut self, part: Part) {
-        self.troubles.nothing_waits(part);
-    }
-
     /// How long until the next submission that tells whether a trouble is over.
     pub fn until_probe(&self, now: Duration) -> Option<Duration> {
         let next = match &self.state {
@@ -392,11 +383,6 @@ impl Gate {
     pub fn refuses_calls_alone(&self) -> bool {
         let cause = self.pause_cause().map(|(cause, _)| cause);
         cause == Some(PauseCause::Outage(Extent::Submissions))
-    }
-
-    /// What fails while the rest works.
-    pub fn beside(&self) -> Vec<Trouble> {
-        self.troubles.beside()
     }
 
     fn pause(&mut self, now: Duration, cause: PauseCause, why: String) {

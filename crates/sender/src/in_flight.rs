@@ -3,6 +3,7 @@
 use super::plan::{Plan, Task};
 use super::troubles::{InFlightPart, Part, SLOW};
 use callbridge_call::EventTime;
+use callbridge_crm::Endpoint;
 use callbridge_leads::lead_request::due::LeadRequest;
 use callbridge_model::TokenFingerprint;
 use callbridge_model::clock::Now;
@@ -20,6 +21,7 @@ const UNDER_WAY_SLOW_MAX: usize = 12;
 #[derive(Clone, Debug)]
 pub(super) struct InFlight {
     pub(super) plan: Plan,
+    pub(super) endpoint: Endpoint,
     pub(super) token: TokenFingerprint,
     /// Since boot.
     pub(super) sent: Duration,
@@ -31,11 +33,7 @@ impl InFlight {
     pub(super) fn part(&self) -> Option<Part> {
         match &self.plan.task {
             Task::LeadRequest(_) => None,
-            Task::Submit(_)
-            | Task::Poll(_)
-            | Task::Sweep { .. }
-            | Task::Search { .. }
-            | Task::TokenInfo => Part::of(self.plan.task.endpoint()),
+            _ => Part::of(self.endpoint),
         }
     }
 
@@ -51,34 +49,15 @@ impl InFlight {
 /// All requests under way.
 #[derive(Debug, Default)]
 pub(super) struct InFlightRequests {
-    by_slot: BTreeMap<u32, InFlight>,
+    pub(super) by_slot: BTreeMap<u32, InFlight>,
 }
 
 impl InFlightRequests {
-    /// A request leaves.
-    pub(super) fn insert(&mut self, slot: u32, in_flight: InFlight) {
-        self.by_slot.insert(slot, in_flight);
-    }
-
-    /// The request of a slot is under way no more.
-    pub(super) fn remove(&mut self, slot: u32) -> Option<InFlight> {
-        self.by_slot.remove(&slot)
-    }
-
-    /// The request under way in a slot.
-    pub(super) fn get(&self, slot: u32) -> Option<&InFlight> {
-        self.by_slot.get(&slot)
-    }
-
-    /// How many there are.
-    pub(super) fn count(&self) -> usize {
-        self.by_slot.len()
-    }
-
     /// Another request may leave.
     pub(super) fn has_room(&self, now: Now) -> bool {
         let slow = self.by_slot.values().filter(|it| it.is_slow(now)).count();
-        self.count() < UNDER_WAY_SLOW_MAX && self.count() - slow < UNDER_WAY_MAX
+        let all = self.by_slot.len();
+        all < UNDER_WAY_SLOW_MAX && all - slow < UNDER_WAY_MAX
     }
 
     /// A request about this call is under way.
@@ -93,20 +72,14 @@ impl InFlightRequests {
 
     /// The lead requests under way.
     pub(super) fn lead_requests(&self) -> impl Iterator<Item = &LeadRequest> {
-        self.by_slot.values().filter_map(|it| match &it.plan.task {
-            Task::LeadRequest(lead_request) => Some(&**lead_request),
-            Task::Submit(_)
-            | Task::Poll(_)
-            | Task::Sweep { .. }
-            | Task::Search { .. }
-            | Task::TokenInfo => None,
-        })
+        let all = self.by_slot.values();
+        all.filter_map(|it| it.plan.task.lead_request())
     }
 
     /// How many polls there are.
     pub(super) fn polls(&self) -> u32 {
-        let polls = self.by_slot.values();
-        let polls = polls.filter(|it| matches!(it.plan.task, Task::Poll(_)));
+        let all = self.by_slot.values();
+        let polls = all.filter_map(|it| it.plan.task.poll());
         u32::try_from(polls.count()).unwrap_or(u32::MAX)
     }
 
@@ -129,11 +102,10 @@ impl InFlightRequests {
 
     /// What each asks, and since when.
     pub(super) fn in_flight_parts(&self) -> Vec<InFlightPart> {
-        let in_flight = self.by_slot.values();
-        let in_flight_parts = in_flight.map(|in_flight| InFlightPart {
-            part: in_flight.part(),
-            sent: in_flight.sent,
+        let parts = self.by_slot.values().map(|it| InFlightPart {
+            part: it.part(),
+            sent: it.sent,
         });
-        in_flight_parts.collect()
+        parts.collect()
     }
 }

@@ -22,13 +22,14 @@ impl Core {
             Some((token, request))
         });
         let Some((token, request)) = request else {
-            self.budget.never_sent(slot);
+            self.budget.pacer.never_sent(slot);
             return Launch::Not { ops };
         };
         self.confirmation.launched(&plan.task);
         let in_flight = InFlight {
             plan,
-            token,
+            endpoint: request.endpoint(),
+            token: token.clone(),
             sent: now.boot,
             wall_sent: now.wall,
         };
@@ -37,12 +38,11 @@ impl Core {
             self.remember(now, &mut ops);
         }
         if in_flight.plan.task == Task::TokenInfo {
-            let beside = self.gate.is_flowing() && !self.gate.troubles().is_whole();
+            let beside = self.gate.is_flowing() && !self.gate.troubles.is_whole();
             self.rights.asked(now.boot, beside.then_some(slot));
         }
         self.gate.sent(now.boot, in_flight.part());
-        let token = in_flight.token.clone();
-        self.in_flight.insert(slot, in_flight);
+        self.in_flight.by_slot.insert(slot, in_flight);
         Launch::Go {
             request,
             token,
@@ -62,15 +62,15 @@ impl Core {
 
     /// The operations of a launch could not be committed: nothing was sent.
     pub fn aborted(&mut self, slot: u32) {
-        let in_flight = self.in_flight.remove(slot);
+        let in_flight = self.in_flight.by_slot.remove(&slot);
         let beside = self.rights.ended(slot);
         if let Some(in_flight) = in_flight.as_ref().filter(|_| beside) {
             self.rights.unread(in_flight.sent);
         }
         if in_flight.is_some_and(|in_flight| matches!(in_flight.plan.task, Task::Sweep { .. })) {
-            self.confirmation.sweep_dropped();
+            self.confirmation.reconciliation.dropped();
         }
-        self.budget.never_sent(slot);
+        self.budget.pacer.never_sent(slot);
         self.memory.not_stored();
     }
 
@@ -78,16 +78,13 @@ impl Core {
     /// left: nothing was sent, so nothing was used up, and the call goes back. `None` for an
     /// lead request, whose answer says it all.
     pub fn held_back(&mut self, now: Now, slot: u32) -> Option<Vec<Op>> {
-        let is_lead_request =
-            |in_flight: &InFlight| matches!(in_flight.plan.task, Task::LeadRequest(_));
-        let in_flight = self
-            .in_flight
-            .get(slot)
-            .filter(|it| !is_lead_request(it))?
-            .clone();
+        let task = self.in_flight.by_slot.get(&slot)?.plan.task.clone();
+        if task.lead_request().is_some() {
+            return None;
+        }
         self.aborted(slot);
         let mut ops = vec![Op::SlotGone { slot }];
-        if let Task::Submit(row) = in_flight.plan.task {
+        if let Task::Submit(row) = task {
             ops.push(Op::step(row, Step::Unsent, now.wall));
         }
         Some(ops)

@@ -2,7 +2,7 @@
 
 use super::answered::Answered;
 use super::outcome::Outcome;
-use super::plan::{About, Plan, Task};
+use super::plan::{About, Plan};
 use super::possibly_sent_search::SearchNews;
 use callbridge_model::Reason;
 use callbridge_model::status::SenderTrouble;
@@ -73,17 +73,12 @@ pub(super) struct Call {
 
 impl Call {
     pub(super) fn of(plan: &Plan, about: &About) -> Self {
-        let (uuid, linkedid, trunk) = match (&plan.task, &about.row) {
-            (Task::Poll(call), _) => (call.uuid, &call.linkedid, &call.trunk),
-            (_, Some(row)) => (row.uuid, &row.record.linkedid, &row.record.trunk),
-            (
-                Task::Submit(_)
-                | Task::Sweep { .. }
-                | Task::Search { .. }
-                | Task::TokenInfo
-                | Task::LeadRequest(_),
-                None,
-            ) => return Self::default(),
+        let polled = plan.task.poll();
+        let polled = polled.map(|call| (call.uuid, &call.linkedid, &call.trunk));
+        let submitted = about.row.as_ref();
+        let submitted = submitted.map(|row| (row.uuid, &row.record.linkedid, &row.record.trunk));
+        let Some((uuid, linkedid, trunk)) = polled.or(submitted) else {
+            return Self::default();
         };
         Self {
             uuid: uuid.to_string(),

@@ -4,9 +4,9 @@ use super::rate::Rate;
 use super::reconciliation::WORTH;
 use super::status::TokenPlace;
 use callbridge_call::EventTime;
-use callbridge_crm::{Endpoint, FieldNames, Request};
+use callbridge_crm::{FieldNames, Request};
 use callbridge_leads::lead_request::FieldWrite;
-use callbridge_leads::lead_request::due::{CommandRequest, LeadRequest};
+use callbridge_leads::lead_request::due::LeadRequest;
 use callbridge_leads::lead_request::failed::Reroute;
 use callbridge_model::TokenFingerprint;
 use callbridge_spool::peer_outcomes::STREAM_BEGAN;
@@ -150,10 +150,7 @@ impl Plan {
     pub fn row(&self) -> Option<RowId> {
         match &self.task {
             Task::Submit(row) => Some(*row),
-            Task::Poll(poll) => Some(poll.row),
-            Task::Sweep { .. } | Task::Search { .. } | Task::TokenInfo | Task::LeadRequest(_) => {
-                None
-            }
+            task => task.poll().map(|call| call.row),
         }
     }
 }
@@ -210,26 +207,19 @@ pub enum Launch {
 }
 
 impl Task {
-    /// Its endpoint.
-    pub fn endpoint(&self) -> Endpoint {
+    /// The call that is polled.
+    pub(super) fn poll(&self) -> Option<&Unconfirmed> {
         match self {
-            Self::Submit(_) => Endpoint::Submit,
-            Self::Poll(_) => Endpoint::Poll,
-            Self::Sweep { .. } | Self::Search { .. } => Endpoint::Filter,
-            Self::TokenInfo => Endpoint::TokenInfo,
-            Self::LeadRequest(lead_request) => match &**lead_request {
-                LeadRequest::LookUp(_) => Endpoint::Lead,
-                LeadRequest::Catalogue | LeadRequest::Asked(_, CommandRequest::CrmFields) => {
-                    Endpoint::CrmFields
-                }
-                LeadRequest::FieldWrite(_)
-                | LeadRequest::Asked(_, CommandRequest::FieldList { .. }) => Endpoint::FieldList,
-                LeadRequest::FieldPoll(_) | LeadRequest::Asked(_, CommandRequest::Poll { .. }) => {
-                    Endpoint::Poll
-                }
-                LeadRequest::Asked(_, CommandRequest::JournalPage(_)) => Endpoint::Filter,
-                LeadRequest::Backfill(_) => Endpoint::Leads,
-            },
+            Self::Poll(call) => Some(call),
+            _ => None,
+        }
+    }
+
+    /// The lead request that it is.
+    pub(super) fn lead_request(&self) -> Option<&LeadRequest> {
+        match self {
+            Self::LeadRequest(lead_request) => Some(lead_request),
+            _ => None,
         }
     }
 

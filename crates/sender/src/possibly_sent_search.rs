@@ -82,8 +82,8 @@ pub(super) struct PossiblySentSearch {
     /// Calls of the next segment.
     depth: Option<u32>,
     running: Option<RunningSegment>,
-    /// The last request that left was a page of ours.
-    had_turn: bool,
+    /// The last request that left was a page of ours: others may go before the next.
+    pub(super) had_turn: bool,
     /// What was found when this search began; `None`: none is under way.
     found_before: Option<u64>,
     pages: u32,
@@ -100,30 +100,15 @@ struct RunningSegment {
     read: BTreeSet<u32>,
     /// How many of ours the last pages showed.
     showed: VecDeque<u64>,
-    /// A page was answered: what it showed is known after the commit.
-    answered: Option<AnsweredPage>,
+    /// A page was answered, of so many in all: what it showed is known after the commit.
+    answered: Option<u32>,
     found: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct AnsweredPage {
-    total: u32,
 }
 
 impl PossiblySentSearch {
     /// What the log is told since the last time.
     pub(super) fn take_news(&mut self) -> Vec<SearchNews> {
         std::mem::take(&mut self.news)
-    }
-
-    /// A request leaves; `ours`: it is a page of the search.
-    pub(super) fn launched(&mut self, ours: bool) {
-        self.had_turn = ours;
-    }
-
-    /// The last request was a page: others may go before the next.
-    pub(super) fn had_turn(&self) -> bool {
-        self.had_turn
     }
 
     /// What is next; `readable`: the journal can be read, as far as is known.
@@ -182,7 +167,7 @@ impl PossiblySentSearch {
     }
 
     fn goes_on(&mut self, mut run: RunningSegment, calls: &PossiblySentCalls) -> SearchStep {
-        let Some(AnsweredPage { total }) = run.answered.take() else {
+        let Some(total) = run.answered.take() else {
             self.running = Some(run);
             return SearchStep::Page(None);
         };
@@ -247,7 +232,7 @@ impl PossiblySentSearch {
         // no count of pages: forwards while they are full
         let full = page.rows >= size.get();
         let total = page.total.unwrap_or(run.page + u32::from(full));
-        run.answered = Some(AnsweredPage { total });
+        run.answered = Some(total);
         let settlement = Settlement::by_page(&page.uuids, now.wall);
         Some(Op::PeerOutcome(PeerOutcome::Settled(settlement)))
     }

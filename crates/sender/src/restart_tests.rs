@@ -192,7 +192,10 @@ fn a_probe_cut_short_by_a_kill_counts_from_when_it_can_no_longer_arrive() {
 fn a_journal_that_may_not_be_read_is_left_alone_for_an_hour_over_restarts() {
     let (mut core, _) = Core::start(Settings::default(), Known::default(), at(0));
     core.token(Some(print()));
-    core.confirmation.reconciliation.barred(at(0).wall);
+    core.confirmation
+        .reconciliation
+        .page_strategy
+        .off(at(0).wall);
     let mut ops = Vec::new();
     core.remember(at(0), &mut ops);
     let [Op::Meta { value, .. }] = ops.as_slice() else {

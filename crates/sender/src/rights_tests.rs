@@ -259,7 +259,7 @@ fn with_no_way_left_calls_go_out_and_after_a_day_they_are_listed() {
         ..waits(&call)
     };
     core.rights.bar_polls(day, "403: yo'q");
-    core.confirmation.reconciliation.barred(day.wall);
+    core.confirmation.reconciliation.page_strategy.off(day.wall);
     let revive = Decision::Revive(Box::new(call.clone()));
     assert_eq!(core.next(day, &head), revive);
     let Step::Died {
@@ -288,7 +288,10 @@ fn webhooks_are_a_way_as_long_as_they_come() {
         hooked: hooked(came),
         ..waits(&call)
     };
-    core.confirmation.reconciliation.barred(at(11).wall);
+    core.confirmation
+        .reconciliation
+        .page_strategy
+        .off(at(11).wall);
     answered(&mut core, at(200), &head(at(190)), forbidden());
     assert_eq!(pause(&core, at(200)), None);
     let troubles = core.status(at(200), &head(at(190))).troubles;

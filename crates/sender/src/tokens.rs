@@ -23,6 +23,7 @@ pub(super) struct KnownTokens {
     ends_within: Duration,
     info: Option<TokenInfo>,
     binding: Binding,
+    /// The service warned that the token ends.
     pub(super) expires_in_days: Option<u32>,
     /// The last token there was, over restarts.
     last: Option<TokenFingerprint>,
@@ -111,12 +112,9 @@ impl KnownTokens {
     /// A requestId is asked for with the token that it was given to (§4.6), all else with the one
     /// in use.
     pub(super) fn fitting(&self, now: Now, task: &Task) -> Option<TokenFingerprint> {
-        let own = match task {
-            Task::Poll(call) => Some(&call.token),
-            Task::LeadRequest(lead_request) => lead_request.token(),
-            Task::Submit(_) | Task::Sweep { .. } | Task::Search { .. } | Task::TokenInfo => None,
-        };
-        match own {
+        let polled = task.poll().map(|call| &call.token);
+        let of_lead = || task.lead_request().and_then(LeadRequest::token);
+        match polled.or_else(of_lead) {
             Some(own) => self.reads(now, own).then(|| own.clone()),
             None => self.current.clone(),
         }
@@ -200,11 +198,6 @@ impl KnownTokens {
         };
         (refused.at, *at) = (now.wall, now.boot);
         true
-    }
-
-    /// The service warned that the token ends.
-    pub(super) fn warned(&mut self, days: u32) {
-        self.expires_in_days = Some(days);
     }
 
     /// The token before the one in use is dead: what it made can only be looked for.

@@ -152,7 +152,10 @@ fn a_new_token_without_the_older_one_reads_nothing_of_it() {
 #[test]
 fn a_call_whose_token_ends_while_it_is_polled_is_not_sent_again_before_the_answer() {
     let mut core = refreshed();
-    core.confirmation.reconciliation.barred(at(300).wall);
+    core.confirmation
+        .reconciliation
+        .page_strategy
+        .off(at(300).wall);
     let Decision::Send(plan) = core.next(at(399), &waits(at(390))) else {
         panic!("a poll");
     };

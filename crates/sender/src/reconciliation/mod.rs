@@ -13,6 +13,7 @@
 
 pub mod page_strategy;
 
+use super::verdict::Bar;
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{FilterPage, Page};
 use callbridge_model::{CallUuid, TokenFingerprint};
@@ -133,9 +134,8 @@ impl JournalReconciliation {
 
     /// Another token: what the old one was refused says nothing.
     pub fn renewed(&mut self) {
-        self.page_strategy.off_until = None;
         self.running = None;
-        self.faults = 0;
+        self.granted();
     }
 
     /// The token may read the journal now.
@@ -381,22 +381,14 @@ impl JournalReconciliation {
         }
     }
 
-    /// The request was refused for its size.
-    pub fn too_large(&mut self, now: EventTime) {
+    /// The request was refused.
+    pub fn unswept(&mut self, now: EventTime, bar: Bar) {
         self.running = None;
-        self.page_strategy.smaller(now);
-    }
-
-    /// The request was refused for what it asks.
-    pub fn refused(&mut self, now: EventTime) {
-        self.running = None;
-        self.page_strategy.no_range(now);
-    }
-
-    /// The journal may not be read, or cannot be.
-    pub fn barred(&mut self, now: EventTime) {
-        self.running = None;
-        self.page_strategy.off(now);
+        match bar {
+            Bar::TooLarge => self.page_strategy.smaller(now),
+            Bar::Refused => self.page_strategy.no_range(now),
+            Bar::Barred => self.page_strategy.off(now),
+        }
     }
 
     /// The request failed, or its answer was no page. The sweep begins anew.
