@@ -512,7 +512,7 @@ impl Intake {
                 ops.push(Op::Finish(Box::new(Finished::new(judged, call))));
             }
             Branch::Events.keep(name, pbx.assembler.take_changes(), &mut ops);
-            pbx.records.keep(name, &mut ops);
+            Branch::Records.keep(name, pbx.records.take_changes(), &mut ops);
             if let Some(second) = &mut pbx.second {
                 second.keep(name, &mut ops);
             }

@@ -10,7 +10,6 @@ use super::pbx::pbx_of;
 use super::report::News;
 use super::source::IntakeSource;
 use callbridge_call::{EventTime, Mark, Patience, PbxEvent};
-use callbridge_formats::Format;
 use callbridge_model::status;
 use callbridge_source::SourceId;
 use callbridge_spool::Op;
@@ -53,15 +52,8 @@ impl IntakeSource {
 
     /// It tells of channels, and of all that another source of its PBX does not.
     fn tells_events(&self) -> bool {
-        match self.settings.format {
-            Format::CdrAmqp | Format::CdrCsv | Format::FreeswitchCdr | Format::Call => false,
-            Format::Ami
-            | Format::AmiJson
-            | Format::CelCsv
-            | Format::CelAmqp
-            | Format::Wazo
-            | Format::Freeswitch => !self.settings.catch_up,
-        }
+        let format = self.settings.format;
+        !format.only_cdrs() && !format.tells_whole_calls() && !self.settings.catch_up
     }
 }
 
@@ -107,15 +99,8 @@ impl Intake {
         let source = self.sources.iter().find(|it| it.settings.shown == shown)?;
         let files = self.files_of(&source.settings.pbx);
         let patience = files.map(|file| match file.settings.format {
-            Format::CdrAmqp | Format::CdrCsv | Format::FreeswitchCdr | Format::Call => {
-                Patience::CDR.second
-            }
-            Format::Ami
-            | Format::AmiJson
-            | Format::CelCsv
-            | Format::CelAmqp
-            | Format::Wazo
-            | Format::Freeswitch => Patience::CEL.second,
+            cdrs if cdrs.only_cdrs() || cdrs.tells_whole_calls() => Patience::CDR.second,
+            _ => Patience::CEL.second,
         });
         patience.max()
     }

@@ -6,10 +6,9 @@
 //! | [`core`] | pure: frames and `now` in, spool operations and verdicts out |
 //! | [`settings`] | what the flags say of assembling and of each source |
 //! | `source` | one source: its decoder, and where it stands |
-//! | `pbx` | one PBX: the assembler of its calls |
+//! | `pbx` | one PBX: the assembler of its calls; its call detail records, where no events tell |
 //! | [`mod@under_way`] | calls that go on, for whoever looks |
 //! | `stream_id` | under which names the spool keeps what is open of a PBX |
-//! | `records` | its call detail records, where no events tell of a call |
 //! | `proof`, `lacks` | what proves that a source is heard, and what its account lacks |
 //! | `gap`, `gaps` | where each gap begins and ends, and whose calls it touches |
 //! | [`gap_log`] | the last of them, kept for `status` |
@@ -42,7 +41,6 @@ mod pbx;
 pub mod possibly_sent;
 mod proof;
 pub mod read_again;
-mod records;
 #[cfg(test)]
 mod records_tests;
 pub mod release;

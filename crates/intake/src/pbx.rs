@@ -1,10 +1,9 @@
 //! One PBX: the assembler of its calls, and which PBX a frame speaks of.
 
 use super::gap::Outages;
-use super::records::Records;
 use super::second::Second;
 use callbridge_call::{
-    Assembler, AssemblyCounts, Direction, EventTime, FinishedCall, Kind, PbxEvent, UniqueId,
+    Assembler, AssemblyCounts, Direction, EventTime, FinishedCall, Folder, Kind, PbxEvent, UniqueId,
 };
 use callbridge_model::status::SourceStatus;
 use callbridge_spool::{Known, Op};
@@ -19,8 +18,19 @@ pub(super) const REUSED: &str = "reused_ids";
 /// The open calls of one PBX, and those finished since the last commit.
 pub(super) struct Pbx {
     pub(super) assembler: Assembler,
-    pub(super) records: Records,
+    /// Call detail records, folded to calls of their own where no events tell of them.
+    ///
+    /// Whether a PBX tells events is not configured but heard: an AMI user with `read = cdr` tells
+    /// records alone. So every record of an unknown call is kept, and is folded when it was waited
+    /// for long enough, nobody has told of its call meanwhile, and the events of the PBX, where
+    /// there are any, have come past its end: a queue of CDRs is read faster than one of channel
+    /// events.
+    pub(super) records: Folder,
     counted: AssemblyCounts,
+    /// Facts of records that were dropped, as they were counted last.
+    dropped: u64,
+    /// Calls that were known when their records had been waited for, since they were counted last.
+    known: u64,
     finished: Vec<FinishedCall>,
     /// By each id of those: the spool does not know them yet.
     pub(super) just_finished: BTreeMap<String, Known>,
@@ -33,9 +43,11 @@ pub(super) struct Pbx {
 impl Pbx {
     pub(super) fn new(settings: callbridge_call::Settings) -> Self {
         Self {
-            records: Records::new(settings.clone()),
+            records: Folder::new(settings.clone()),
             assembler: Assembler::new(settings),
             counted: AssemblyCounts::default(),
+            dropped: 0,
+            known: 0,
             finished: Vec::new(),
             just_finished: BTreeMap::new(),
             outages: Outages::default(),
@@ -91,7 +103,7 @@ impl Pbx {
             None => {
                 self.assembler.hear(told, arrived);
                 match told {
-                    PbxEvent::Cdr(cdr) => (!self.records.on_record(cdr, arrived)).then_some(LATE),
+                    PbxEvent::Cdr(cdr) => (!self.records.hear(cdr, arrived)).then_some(LATE),
                     PbxEvent::Channel(_) | PbxEvent::Mark(_) => None,
                 }
             }
@@ -143,28 +155,29 @@ impl Pbx {
     /// What the assembler ignored or set right since the last time, as durable counters.
     pub(super) fn count(&mut self, ops: &mut Vec<Op>) {
         let (now, before) = (self.assembler.counts(), &mut self.counted);
-        let pairs = [
-            ("doubled", now.doubled, before.doubled),
-            ("late", now.late, before.late),
-            ("clock_clamped", now.clock_clamped, before.clock_clamped),
-            ("unidentified", now.unidentified, before.unidentified),
-            ("facts_dropped", now.facts_dropped, before.facts_dropped),
-            ("ghosts", now.ghosts, before.ghosts),
-            ("forced", now.forced, before.forced),
-            ("oversized", now.oversized, before.oversized),
-            ("cdr_unmatched", now.cdr_unmatched, before.cdr_unmatched),
+        let dropped = self.records.counts().facts_dropped;
+        let counts = [
+            ("doubled", now.doubled - before.doubled),
+            ("late", now.late - before.late),
+            ("clock_clamped", now.clock_clamped - before.clock_clamped),
+            ("unidentified", now.unidentified - before.unidentified),
+            ("facts_dropped", now.facts_dropped - before.facts_dropped),
+            ("ghosts", now.ghosts - before.ghosts),
+            ("forced", now.forced - before.forced),
+            ("oversized", now.oversized - before.oversized),
+            ("cdr_unmatched", now.cdr_unmatched - before.cdr_unmatched),
+            ("facts_dropped", dropped - self.dropped),
+            ("cdr_known", std::mem::take(&mut self.known)),
         ];
-        for (counter, now, before) in pairs {
-            if now > before {
-                ops.push(Op::count(counter, now - before));
-            }
-        }
         before.clone_from(now);
+        self.dropped = dropped;
+        let counts = counts.into_iter().filter(|(_, by)| *by > 0);
+        ops.extend(counts.map(|(counter, by)| Op::count(counter, by)));
     }
 
     /// Folds what was waited for long enough; what is known by now is no call of its own.
     pub(super) fn fold(&mut self, now: EventTime, known: &mut dyn FnMut(&str) -> Option<Known>) {
-        let folder = &mut self.records.folder;
+        let folder = &mut self.records;
         folder.events_until(self.assembler.told_until());
         folder.tick(now);
         let folded = folder.take_finished();
@@ -174,7 +187,7 @@ impl Pbx {
         self.collect(now);
         for call in folded {
             if self.has_heard_of(&call, known) {
-                self.records.known += 1;
+                self.known += 1;
             } else {
                 self.finish(call);
             }

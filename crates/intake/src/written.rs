@@ -57,13 +57,8 @@ pub struct Files {
 impl Files {
     /// Those among these sources.
     pub fn of<'a>(sources: impl Iterator<Item = &'a SourceUrl>) -> Self {
-        let files = (0..).zip(sources).filter(|(_, url)| match url.transport {
-            Transport::File { .. } => true,
-            Transport::Ami { .. }
-            | Transport::Esl { .. }
-            | Transport::WebSocket { .. }
-            | Transport::Amqp(_) => false,
-        });
+        let is_file = |url: &SourceUrl| matches!(url.transport, Transport::File { .. });
+        let files = (0..).zip(sources).filter(|(_, url)| is_file(url));
         Self {
             all: files
                 .map(|(at, url)| (at, (url.clone(), LOOKS_MAX)))
