@@ -48,10 +48,12 @@ pub enum WriteStatus {
 }
 
 /// Why a request did not get what it asked for, told apart by what a client may do next.
-#[derive(Clone, Debug, PartialEq)]
+/// In words: what the service or the transport said.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ApiError {
     /// 401, 406: no such token, or the company is blocked (§7.2, §7.3). A 401 is not counted by
     /// the limit.
+    #[error("{}", said(.status, .message))]
     TokenRefused {
         /// The HTTP status.
         status: u16,
@@ -59,11 +61,13 @@ pub enum ApiError {
         message: String,
     },
     /// 403: the grant is missing.
+    #[error("{}", said(403, .message))]
     Forbidden {
         /// The service's words.
         message: String,
     },
     /// 404: for a poll, the requestId is unknown or older than 24 hours (§4.6).
+    #[error("{}", said(404, .message))]
     NotFound {
         /// In the service's own envelope (§2.1), and not by something in between: that knows
         /// nothing of requestIds and leads.
@@ -72,11 +76,13 @@ pub enum ApiError {
         message: String,
     },
     /// 405, 415, any 3xx: this is not the service's address.
+    #[error("{status}")]
     WrongAddress {
         /// The HTTP status.
         status: u16,
     },
     /// 400, 409 and any other 4xx: not to be repeated unchanged (§7.4, §7.7).
+    #[error("{}", said(.status, .message))]
     Rejected {
         /// The HTTP status.
         status: u16,
@@ -86,6 +92,7 @@ pub enum ApiError {
         errors: Value,
     },
     /// 429: too early.
+    #[error("429")]
     TooMany {
         /// In the service's own envelope (§7.2): the token's limit is used up. What stands in
         /// between has limits of its own.
@@ -93,6 +100,7 @@ pub enum ApiError {
     },
     /// 5xx, a 200 whose envelope says `accept: false`, or a 4xx without an envelope: that is of
     /// something in between, which knows nothing of tokens, grants and calls (§7.1).
+    #[error("{}", said(of_server(*.status), .message))]
     Server {
         /// The HTTP status.
         status: u16,
@@ -102,25 +110,31 @@ pub enum ApiError {
         message: String,
     },
     /// 2xx that does not hold what it should, or a status that HTTP does not have.
+    #[error("{why}")]
     Unreadable {
         /// What is wrong with it.
         why: String,
     },
     /// No answer in time, or 408; the request may have arrived.
+    #[error("no answer in time")]
     TimedOut,
     /// The connection ended in the middle; the request may have arrived.
+    #[error("connection lost: {why}")]
     Lost {
         /// The transport's words.
         why: String,
     },
     /// No connection was made: nothing was sent.
+    #[error("no connection: {why}")]
     NotConnected {
         /// The transport's words.
         why: String,
     },
     /// Leave to send had ended before the first byte: nothing was sent.
+    #[error("{}", NotPermitted)]
     NotPermitted,
     /// The TLS handshake was refused: nothing was sent.
+    #[error("TLS refused: {why}")]
     TlsRefused {
         /// What is wrong with the certificate or the handshake.
         why: String,
@@ -135,45 +149,20 @@ impl ApiError {
     };
 }
 
-impl fmt::Display for ApiError {
-    /// What the service or the transport said.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (status, message) = match self {
-            Self::Server {
-                status: status @ 200..=299,
-                message,
-                ..
-            } => (format!("{status} with accept: false"), message.as_str()),
-            Self::Server {
-                status: status @ 400..=499,
-                message,
-                ..
-            } => (
-                format!("{status} of something in between"),
-                message.as_str(),
-            ),
-            Self::TokenRefused { status, message }
-            | Self::Rejected {
-                status, message, ..
-            }
-            | Self::Server {
-                status, message, ..
-            } => (status.to_string(), message.as_str()),
-            Self::WrongAddress { status } => (status.to_string(), ""),
-            Self::Forbidden { message } => ("403".to_owned(), message.as_str()),
-            Self::NotFound { message, .. } => ("404".to_owned(), message.as_str()),
-            Self::TooMany { .. } => ("429".to_owned(), ""),
-            Self::NotPermitted => (NotPermitted.to_string(), ""),
-            Self::TimedOut => ("no answer in time".to_owned(), ""),
-            Self::Unreadable { why } => (why.clone(), ""),
-            Self::Lost { why } => return write!(f, "connection lost: {why}"),
-            Self::NotConnected { why } => return write!(f, "no connection: {why}"),
-            Self::TlsRefused { why } => return write!(f, "TLS refused: {why}"),
-        };
-        match message {
-            "" => f.write_str(&status),
-            message => write!(f, "{status}: {message}"),
-        }
+/// A status and what the service said with it.
+fn said(status: impl fmt::Display, message: &str) -> String {
+    match message {
+        "" => status.to_string(),
+        message => format!("{status}: {message}"),
+    }
+}
+
+/// A status of the service, or of something in between.
+fn of_server(status: u16) -> String {
+    match status {
+        200..=299 => format!("{status} with accept: false"),
+        400..=499 => format!("{status} of something in between"),
+        _ => status.to_string(),
     }
 }
 

@@ -5,7 +5,7 @@ use crate::Address;
 use callbridge_call::{Direction, EpochSeconds};
 use callbridge_model::{CallRecord, LeadId};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::fmt;
 use url::Url;
 
@@ -195,8 +195,7 @@ impl Request {
 
     /// Its URL under the base address.
     pub fn url(&self, base: &Address) -> Url {
-        const ROOT: [&str; 2] = ["v1", "open-api"];
-        let [v1, api] = ROOT;
+        let (v1, api) = ("v1", "open-api");
         match self {
             Self::Submit(_) => base.join(&[v1, api, "call-history"]),
             Self::Poll { request_id } => base.join(&[v1, api, "request", request_id]),
@@ -219,8 +218,8 @@ impl Request {
             Self::Leads(page) => Some(page.body()),
             Self::Filter(page) => {
                 let mut body = json!({ "page": page.page, "size": page.size.get() });
-                if let (Some(since), Some(body)) = (page.since, body.as_object_mut()) {
-                    body.insert("registeredTimestampFrom".to_owned(), since.get().into());
+                if let Some(since) = page.since {
+                    body["registeredTimestampFrom"] = since.get().into();
                 }
                 Some(body)
             }
@@ -232,29 +231,30 @@ impl Request {
 /// provider, the `oapi-` prefix) is in it. `None` without a uuid or a lead: such a call is not
 /// to be sent.
 pub fn submission(call: &CallRecord, names: &FieldNames) -> Option<Value> {
-    let mut body = Map::new();
-    body.insert("leadId".to_owned(), call.lead_id?.get().into());
-    if let Some(employee) = call.employee_id {
-        body.insert("employeeId".to_owned(), employee.get().into());
-    }
-    body.insert("uuid".to_owned(), call.uuid?.to_string().into());
-    body.insert("startedAt".to_owned(), call.started_at.get().into());
-    body.insert("durationSec".to_owned(), call.duration_sec.into());
-    body.insert("answered".to_owned(), call.answered.into());
     let direction = match call.direction {
         Direction::Inbound => "INBOUND",
         Direction::Outbound => "OUTBOUND",
         Direction::Internal => return None,
     };
-    body.insert("direction".to_owned(), direction.into());
-    body.insert(names.talk.clone(), call.talk_time_sec.into());
+    let mut body = json!({
+        "leadId": call.lead_id?.get(),
+        "uuid": call.uuid?.to_string(),
+        "startedAt": call.started_at.get(),
+        "durationSec": call.duration_sec,
+        "answered": call.answered,
+        "direction": direction,
+    });
+    if let Some(employee) = call.employee_id {
+        body["employeeId"] = employee.get().into();
+    }
+    body[&names.talk] = call.talk_time_sec.into();
     if let (Some(name), Some(phone)) = (&names.phone, &call.client_phone) {
-        body.insert(name.clone(), phone.as_str().into());
+        body[name] = phone.as_str().into();
     }
     if let (Some(name), Some(extension)) = (&names.extension, &call.employee) {
-        body.insert(name.clone(), extension.as_str().into());
+        body[name] = extension.as_str().into();
     }
-    Some(Value::Object(body))
+    Some(body)
 }
 
 #[cfg(test)]

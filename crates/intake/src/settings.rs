@@ -88,10 +88,7 @@ impl SourceSettings {
             pbx,
             format: url.format(),
             file: matches!(url.transport, Transport::File { .. }),
-            forgets: match &url.transport {
-                Transport::Ami { .. } | Transport::Esl { .. } | Transport::WebSocket { .. } => true,
-                Transport::Amqp(_) | Transport::File { .. } => false,
-            },
+            forgets: !matches!(url.transport, Transport::Amqp(_) | Transport::File { .. }),
             catch_up,
         }
     }

@@ -56,9 +56,8 @@ impl WholeCalls {
     /// stored of that.
     pub(super) fn may_have_been_sent(&mut self, shown: String, before: EventTime) -> Op {
         let key = format!("{STREAM_BEGAN}{shown}");
-        let op = Op::meta(key, before.micros().to_string());
         self.possibly_sent_before.insert(shown, before);
-        op
+        Op::meta(key, before.micros().to_string())
     }
 
     /// Takes one message in; what is to be stored with it.

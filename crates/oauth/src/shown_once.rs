@@ -107,10 +107,7 @@ pub fn keep(dir: &Path, connection: &Connection) -> Result<(), Error> {
         let new = dir.join(format!("{FILE}.new"));
         store::replace(dir, &new, &path, &serde_json::to_vec_pretty(&kept)?)
     };
-    write().map_err(|error| Error::NotWritable {
-        path: path.clone(),
-        why: error.to_string(),
-    })
+    write().map_err(|error| Error::not_writable(path.clone(), error))
 }
 
 #[cfg(test)]

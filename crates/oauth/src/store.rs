@@ -71,6 +71,14 @@ pub enum Error {
     Locked(PathBuf),
 }
 
+impl Error {
+    /// What the system says of a file that cannot be written.
+    pub(crate) fn not_writable(path: PathBuf, error: io::Error) -> Self {
+        let why = error.to_string();
+        Self::NotWritable { path, why }
+    }
+}
+
 impl ExitCode for Error {
     fn exit_code(&self) -> Code {
         match self {
@@ -145,10 +153,7 @@ impl Lock {
 
     async fn within(dir: &Path, within: Duration) -> Result<Self, Error> {
         let path = dir.join(LOCK);
-        let wrong = |error: io::Error| Error::NotWritable {
-            path: path.clone(),
-            why: error.to_string(),
-        };
+        let wrong = |error| Error::not_writable(path.clone(), error);
         let mut how = OpenOptions::new();
         how.create(true).truncate(false).write(true).mode(0o600);
         let held = plain_file::open(&path, &mut how).map_err(wrong)?;
@@ -180,10 +185,7 @@ impl Lock {
         let work = move || replace(&dir, &written(&dir), &place, &bytes);
         let written = tokio::task::spawn_blocking(work).await;
         let written = written.unwrap_or_else(|error| Err(io::Error::other(error)));
-        written.map_err(|error| Error::NotWritable {
-            path,
-            why: error.to_string(),
-        })
+        written.map_err(|error| Error::not_writable(path, error))
     }
 
     /// Takes the connection away.
@@ -196,10 +198,7 @@ impl Lock {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             ended => ended.and_then(|()| sync(&self.dir)),
         };
-        gone.map_err(|error| Error::NotWritable {
-            path,
-            why: error.to_string(),
-        })
+        gone.map_err(|error| Error::not_writable(path, error))
     }
 
     /// Puts a file that cannot be read beside, under a name of its own; where it is now.
@@ -210,10 +209,7 @@ impl Lock {
         let path = path(&self.dir);
         let aside = self.dir.join(format!("{FILE}.damaged-{at}"));
         let moved = std::fs::rename(&path, &aside);
-        moved.map_err(|error| Error::NotWritable {
-            path,
-            why: error.to_string(),
-        })?;
+        moved.map_err(|error| Error::not_writable(path, error))?;
         Ok(aside)
     }
 }

@@ -70,8 +70,8 @@ impl Receiver {
         match judge_proved(headers, body, proof, bench) {
             Err(refusal) => self.refuse(&refusal),
             Ok(Verified::Drop { kind, why }) => {
-                self.tally.count(Some(kind), why.word(), now);
                 let word = why.word();
+                self.tally.count(Some(kind), word, now);
                 debug!(event = kind, result = word, "an event that is not used");
                 Answer { status: 200, word }
             }
@@ -132,13 +132,7 @@ impl Receiver {
         let (status, word) = (refusal.status(), refusal.word());
         let words = match refusal {
             Refusal::Unreadable(words) => words,
-            Refusal::NoHeaders
-            | Refusal::Malformed
-            | Refusal::NoSecret
-            | Refusal::Forged
-            | Refusal::Stale
-            | Refusal::Clock
-            | Refusal::OtherId => "",
+            _ => "",
         };
         self.turned_away(word, status, words);
         Answer { status, word }
@@ -228,17 +222,8 @@ impl Receiver {
 
 /// Whether it told us something as the first: neither a replay, nor another company's.
 const fn is_new(delivered: &Delivered) -> bool {
-    match delivered {
-        Delivered::Repeat
-        | Delivered::CompanyUnknown
-        | Delivered::Waits
-        | Delivered::OtherCompany => false,
-        Delivered::Confirmed { .. }
-        | Delivered::Overtaken(_)
-        | Delivered::Settled(_)
-        | Delivered::NotOurs
-        | Delivered::Learned { .. } => true,
-    }
+    use Delivered::{CompanyUnknown, OtherCompany, Repeat, Waits};
+    !matches!(delivered, Repeat | CompanyUnknown | Waits | OtherCompany)
 }
 
 /// What became of a delivery: the line in the log of whoever took it, and the answer.
